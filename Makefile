@@ -1,0 +1,37 @@
+# make lab    JupyterLab with the tour
+# make test   all checks; make test ARGS="tests/core -x" passes arguments to pytest
+# make lint   make bench   make wheel   make clean
+
+PYTHON ?= python3
+SETUP = $(PYTHON) .ci/setup.py
+IN = . .cache/env &&
+AS_ROOT = $(if $(filter 0,$(shell id -u)),--allow-root)
+
+.PHONY: lab test lint bench wheel clean
+
+lab:
+	@$(SETUP) lab
+	@$(IN) jupyter lab --ip=127.0.0.1 $(AS_ROOT) notebooks/01_tour.ipynb
+
+test:
+	@$(SETUP) test
+	@$(IN) python .ci/check.py $(ARGS)
+
+lint:
+	@$(SETUP) lint
+	@$(IN) ruff check . && ruff format --check . && mypy
+
+bench:
+	@$(SETUP) lint
+	@$(IN) for file in tests/bench/bench_*.py; do echo "$$file"; python "$$file" || exit 1; done
+
+wheel:
+	@$(SETUP) wheel
+	@rm -rf dist
+	@$(IN) python -m build --wheel --no-isolation --outdir dist
+
+clean: # all that was built; the environment stays
+	rm -rf .cache dist rfnb/labextension rfnb/display/static/stepper.js rfnb/display/static/stepper.css
+	rm -rf extension/node_modules extension/lib extension/tsconfig.tsbuildinfo tests/browser/artifacts
+	rm -rf .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	find rfnb tests notebooks .ci -name __pycache__ -prune -exec rm -rf {} +

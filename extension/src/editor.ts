@@ -1,0 +1,149 @@
+import type { CodeCell } from '@jupyterlab/cells';
+import type { CodeMirrorEditor } from '@jupyterlab/codemirror';
+import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
+import type { EditorView } from '@codemirror/view';
+import type { IDisposable } from '@lumino/disposable';
+import { Signal } from '@lumino/signaling';
+
+import { Marks, marksExtension, marksFor, setMarks } from './marks';
+import type { StepperState } from './stepper';
+import type { ILoops } from './tokens';
+
+/** Marks the current line of the run in its cell, in every open view of the notebooks that share its kernel. */
+export class CellMarks implements IDisposable {
+  constructor(loops: ILoops, notebooks: INotebookTracker) {
+    this._loops = loops;
+    this._notebooks = notebooks;
+    loops.changed.connect(this._schedule, this);
+    notebooks.widgetAdded.connect(this._onPanel, this);
+    notebooks.forEach(panel => this._onPanel(notebooks, panel));
+  }
+
+  get isDisposed(): boolean {
+    return this._isDisposed;
+  }
+
+  dispose(): void {
+    this._isDisposed = true;
+    this._marked.forEach(view => setMarks(view, null));
+    this._loops.changed.disconnect(this._schedule, this);
+    Signal.clearData(this);
+  }
+
+  private _onPanel(_: INotebookTracker, panel: NotebookPanel): void {
+    panel.content.modelContentChanged.connect(this._schedule, this); // typing, undoing, moving cells
+    panel.content.cellInViewportChanged?.connect(this._schedule, this);
+  }
+
+  /** Many changes make one drawing. */
+  private _schedule(): void {
+    if (!this._scheduled) {
+      this._scheduled = true;
+      requestAnimationFrame(() => {
+        this._scheduled = false;
+        if (!this._isDisposed) {
+          this._draw();
+        }
+      });
+    }
+  }
+
+  private _draw(): void {
+    const state = this._loops.session?.stepper?.state ?? null;
+    const shown = new Set<EditorView>();
+    for (const cell of this._cells(state)) {
+      const text = cell.model.sharedModel.getSource();
+      const marks = state && !state.gone ? marksFor(state.run, state.step, state.line, text) : null;
+      const view = marks && viewOf(cell);
+      if (view) {
+        this._show(view, marks);
+        shown.add(view);
+      }
+    }
+    this._marked.forEach(view => {
+      if (!shown.has(view)) {
+        setMarks(view, null);
+        this._lastShown.delete(view);
+      }
+    });
+    this._marked = shown;
+    this._scroll(state);
+  }
+
+  /** The cells that hold the run's body, one in each panel on its kernel. */
+  private _cells(state: StepperState | null): CodeCell[] {
+    const kernel = this._loops.session?.connection.kernel.id;
+    const cells: CodeCell[] = [];
+    if (state?.run.cell_id) {
+      this._notebooks.forEach(panel => {
+        if (panel.sessionContext.session?.kernel?.id === kernel) {
+          const cell = panel.content.widgets.find(widget => widget.model.id === state.run.cell_id);
+          if (cell?.model.type === 'code') {
+            cells.push(cell as CodeCell);
+          }
+        }
+      });
+    }
+    return cells;
+  }
+
+  private _show(view: EditorView, marks: Marks): void {
+    const key = JSON.stringify([marks.line, [...marks.texts], view.state.doc.length]);
+    if (this._lastShown.get(view) !== key) {
+      this._lastShown.set(view, key);
+      setMarks(view, marks);
+    }
+  }
+
+  /** Bring the line into view when the user went to another step or line, and never otherwise. */
+  private _scroll(state: StepperState | null): void {
+    const place = state && state.step && !state.gone ? [state.run.run, state.step.step, state.line] : null;
+    const last = this._place;
+    this._place = place;
+    const moved = place !== null && last !== null && place[0] === last[0] && String(place) !== String(last);
+    if (!moved || this._loops.notebook === null) {
+      return;
+    }
+    const { content } = this._loops.notebook;
+    const cell = this._cells(state).find(cell => content.widgets.includes(cell));
+    if (cell && cell.model.sharedModel.getSource() === state?.run.cell_text) {
+      void this._reveal(this._loops.notebook, cell, state.line);
+    }
+  }
+
+  private async _reveal(panel: NotebookPanel, cell: CodeCell, line: number | null): Promise<void> {
+    const frame = panel.content.node.getBoundingClientRect();
+    let view = viewOf(cell);
+    if (!view || !view.dom.isConnected) {
+      await panel.content.scrollToCell(cell, 'smart');
+      await cell.ready;
+      view = viewOf(cell);
+    }
+    const element = view?.dom.querySelector('.rfnb-cm-current') ?? null;
+    const box = element?.getBoundingClientRect();
+    if (line !== null && box && (box.top < frame.top || box.bottom > frame.bottom)) {
+      element?.scrollIntoView({ block: 'nearest' });
+    }
+  }
+
+  private _loops: ILoops;
+  private _notebooks: INotebookTracker;
+  private _marked = new Set<EditorView>();
+  private _lastShown = new WeakMap<EditorView, string>();
+  private _place: (number | null)[] | null = null;
+  private _scheduled = false;
+  private _isDisposed = false;
+}
+
+const extended = new WeakSet<EditorView>();
+
+/** The CodeMirror view of a cell, made ready for marks; null while a windowed notebook has taken it out. */
+function viewOf(cell: CodeCell): EditorView | null {
+  const editor = cell.editor as CodeMirrorEditor | null;
+  const view = editor?.editor ?? null;
+  if (editor && view && !extended.has(view)) {
+    extended.add(view);
+    editor.injectExtension(marksExtension);
+  }
+  return view;
+}

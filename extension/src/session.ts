@@ -1,0 +1,197 @@
+import type { IDisposable } from '@lumino/disposable';
+import { ISignal, Signal } from '@lumino/signaling';
+
+import type { Connection } from './connection';
+import { Gone } from './requests';
+import type { Event, RunItem } from './schema';
+import { Stepper } from './stepper';
+
+/** What one kernel has recorded, and the run of it that is looked at. */
+export class Session implements IDisposable {
+  constructor(connection: Connection) {
+    this.connection = connection;
+    connection.linkChanged.connect(this._onLink, this);
+    connection.event.connect(this._onEvent, this);
+    connection.cellEnded.connect(this._onCellEnded, this);
+    this._onLink();
+  }
+
+  readonly connection: Connection;
+
+  /** Newest first. */
+  get runs(): readonly RunItem[] {
+    return this._runs;
+  }
+
+  get stepper(): Stepper | null {
+    return this._stepper;
+  }
+
+  get error(): string | null {
+    return this._error;
+  }
+
+  get isDisposed(): boolean {
+    return this._isDisposed;
+  }
+
+  get changed(): ISignal<this, void> {
+    return this._changed;
+  }
+
+  /** The kernel asked to show a run. */
+  get opened(): ISignal<this, number> {
+    return this._opened;
+  }
+
+  /** Look at a run; at the same step and sequence as in `like`, if it has them. */
+  async open(run: number, like: Stepper | null = null): Promise<void> {
+    const asked = ++this._asked;
+    try {
+      const view = await this.connection.requests.request('run', { run });
+      if (asked !== this._asked || this._isDisposed) {
+        return;
+      }
+      this._error = null;
+      this._setStepper(new Stepper(this.connection.requests, view), like);
+    } catch (error) {
+      this._complain(error);
+    }
+  }
+
+  pin(run: number, pinned: boolean): void {
+    void this._change(this.connection.requests.request('pin', { run, pinned }));
+  }
+
+  forget(run: number): void {
+    void this._change(this.connection.requests.request('forget', { run }));
+  }
+
+  /** Ask the kernel for its runs again, or look again whether rfnb is there. */
+  refresh(): void {
+    if (this.connection.link === 'ready') {
+      void this._change(this.connection.requests.request('runs', {}));
+    } else {
+      void this.connection.connect();
+    }
+  }
+
+  dispose(): void {
+    if (this._isDisposed) {
+      return;
+    }
+    this._isDisposed = true;
+    this._stepper?.dispose();
+    this.connection.linkChanged.disconnect(this._onLink, this);
+    this.connection.event.disconnect(this._onEvent, this);
+    this.connection.cellEnded.disconnect(this._onCellEnded, this);
+    Signal.clearData(this);
+  }
+
+  private _onLink(): void {
+    if (this.connection.link === 'ready') {
+      this.refresh();
+    } else if (this.connection.link !== 'connecting') {
+      this._runs = [];
+      this._stepper?.lose();
+    }
+    this._changed.emit();
+  }
+
+  private _onEvent(_: Connection, event: Event): void {
+    if (event.event === 'runs') {
+      this._setRuns(event.data as RunItem[]);
+    } else if (event.event === 'open') {
+      const { run } = event.data as { run: number };
+      this._opened.emit(run);
+      void this.open(run);
+    }
+  }
+
+  /** While a cell makes runs by the thousand, the panel stays where it is; then it goes to the newest of the loop. */
+  private _onCellEnded(): void {
+    this._follow();
+    this._changed.emit();
+  }
+
+  private async _change(answer: Promise<RunItem[]>): Promise<void> {
+    try {
+      this._setRuns(await answer);
+    } catch (error) {
+      this._complain(error);
+    }
+  }
+
+  private _setRuns(runs: RunItem[]): void {
+    this._runs = runs;
+    if (this._stepper === null || !this.connection.busy) {
+      this._follow();
+    }
+    this._changed.emit();
+  }
+
+  /** Go on to the newest run of the loop that is looked at, if its newest was looked at before. */
+  private _follow(): void {
+    const chosen = this._stepper?.state.run ?? null;
+    if (this._runs.length === 0) {
+      this._stepper?.lose();
+      return;
+    }
+    if (chosen === null || this._stepper?.state.gone) {
+      void this._openOnce(this._runs[0].run);
+      return;
+    }
+    const family = this._runs.filter(item => item.name === chosen.name && item.place === chosen.place);
+    const isThere = this._runs.some(item => item.run === chosen.run);
+    if (!isThere) {
+      void this._openOnce((family[0] ?? this._runs[0]).run, this._stepper);
+    } else if (this._wasNewest && family[0].run !== chosen.run) {
+      void this._openOnce(family[0].run, this._stepper);
+    }
+  }
+
+  private async _openOnce(run: number, like: Stepper | null = null): Promise<void> {
+    if (this._opening !== run) {
+      this._opening = run;
+      await this.open(run, like);
+      this._opening = null;
+    }
+  }
+
+  private _setStepper(stepper: Stepper, like: Stepper | null): void {
+    const before = like?.state.step ?? null;
+    this._stepper?.changed.disconnect(this._onStepper, this);
+    this._stepper?.dispose();
+    this._stepper = stepper;
+    const { run } = stepper.state;
+    const family = this._runs.filter(item => item.name === run.name && item.place === run.place);
+    this._wasNewest = family.length === 0 || family[0].run <= run.run;
+    stepper.changed.connect(this._onStepper, this);
+    stepper.goto(before?.step ?? 0);
+    if (before && before.sequence !== null && before.sequence < (run.lengths?.length ?? run.tags?.length ?? 0)) {
+      stepper.choose(before.sequence);
+    }
+    this._changed.emit();
+  }
+
+  private _onStepper(): void {
+    this._changed.emit();
+  }
+
+  private _complain(error: unknown): void {
+    if (!(error instanceof Gone)) {
+      this._error = error instanceof Error ? error.message : String(error);
+      this._changed.emit();
+    }
+  }
+
+  private _runs: RunItem[] = [];
+  private _stepper: Stepper | null = null;
+  private _error: string | null = null;
+  private _asked = 0;
+  private _opening: number | null = null;
+  private _wasNewest = true;
+  private _isDisposed = false;
+  private _changed = new Signal<this, void>(this);
+  private _opened = new Signal<this, number>(this);
+}

@@ -1,0 +1,134 @@
+import * as React from 'react';
+
+import type { LineValue, RunView, StepView } from '../schema';
+import { useWords } from '../words';
+import { Chips } from './chips';
+import { Dims } from './dims';
+import { indentation, tokens } from './python';
+import { Picture, Stats, Value } from './value';
+
+/** The lines of the loop as they ran, the current one marked, each with what it computed in this step. */
+export function Body(props: {
+  run: RunView;
+  step: StepView | null;
+  line: number | null;
+  onLine: (line: number) => void;
+}): JSX.Element {
+  const words = useWords();
+  const { run, step, line, onLine } = props;
+  const indent = indentation(run.body);
+  const values = byLine(step?.values ?? []);
+  const outside = [...values.keys()].filter(at => at < run.first_line || at >= run.first_line + run.body.length);
+  return (
+    <section className="rfnb-Body" aria-label={words.__('Body of the loop')}>
+      <h3>
+        {words.__('Body')} <span className="rfnb-place">{run.place}</span>
+      </h3>
+      <ol className="rfnb-Body-lines">
+        {run.body.map((text, i) => {
+          const number = run.first_line + i;
+          return (
+            <Line
+              key={number}
+              number={number}
+              text={text.slice(indent)}
+              values={values.get(number) ?? []}
+              current={number === line}
+              onLine={onLine}
+            />
+          );
+        })}
+      </ol>
+      {outside.length > 0 && (
+        <details className="rfnb-Body-outside">
+          <summary>{words.__('Computed elsewhere for this loop')}</summary>
+          {outside.map(at => (
+            <div key={at}>
+              <Values values={values.get(at) ?? []} />
+            </div>
+          ))}
+        </details>
+      )}
+    </section>
+  );
+}
+
+function Line(props: {
+  number: number;
+  text: string;
+  values: LineValue[];
+  current: boolean;
+  onLine: (line: number) => void;
+}): JSX.Element {
+  const { number, text, values, current, onLine } = props;
+  const element = React.useRef<HTMLLIElement>(null);
+  React.useEffect(() => {
+    if (current) {
+      element.current?.scrollIntoView?.({ block: 'nearest' });
+    }
+  }, [current]);
+  return (
+    <li
+      ref={element}
+      className="rfnb-Line"
+      data-line={number}
+      aria-current={current ? 'step' : undefined}
+      style={{ '--rfnb-indent': `${text.length - text.trimStart().length}ch` } as React.CSSProperties}
+      onClick={() => onLine(number)}
+    >
+      <span className="rfnb-Line-number" aria-hidden="true">
+        {number}
+      </span>
+      <code className="rfnb-Line-code">
+        {tokens(text.trimStart()).map((token, i) => (
+          <span key={i} data-token={token.kind}>
+            {token.text}
+          </span>
+        ))}
+      </code>
+      <Values values={values} />
+      {current && values.length > 0 && <Details values={values} />}
+    </li>
+  );
+}
+
+function Values({ values }: { values: LineValue[] }): JSX.Element | null {
+  if (values.length === 0) {
+    return null;
+  }
+  return (
+    <span className="rfnb-Line-values">
+      {values.map((item, i) => (
+        <Value key={i} value={item.value} name={item.value.name} />
+      ))}
+    </span>
+  );
+}
+
+/** All that is known of the values of the current line. */
+function Details({ values }: { values: LineValue[] }): JSX.Element {
+  return (
+    <span className="rfnb-Line-details">
+      {values.map(({ op, value }, i) => (
+        <span className="rfnb-Detail" key={i}>
+          <span className="rfnb-Detail-head">
+            <span className="rfnb-Value-name">{value.name}</span>
+            <Dims dims={value.dims} />
+            <span className="rfnb-Detail-op">
+              {op} · {value.dtype}
+            </span>
+            <Chips flags={value.flags} />
+          </span>
+          <Stats stats={value.stats} />
+          <Picture value={value} />
+        </span>
+      ))}
+    </span>
+  );
+}
+
+function byLine(values: LineValue[]): Map<number, LineValue[]> {
+  const found = new Map<number, LineValue[]>();
+  values.forEach(item => found.set(item.line, [...(found.get(item.line) ?? []), item]));
+  return found;
+}

@@ -1,0 +1,21 @@
+import * as React from 'react';
+
+const SHAPES = {
+  first: 'M5 5v14h2.5V5zm4.5 7 9.5 7V5z',
+  previous: 'M7 12l11 7.5v-15z',
+  next: 'M17 12 6 4.5v15z',
+  last: 'M19 5v14h-2.5V5zm-4.5 7L5 5v14z',
+  pin: 'M16 9V4h1V2H7v2h1v5l-2 3v2h5.2v7h1.6v-7H18v-2z',
+  forget: 'M18.3 5.7 12 12l6.3 6.3-1.4 1.4L10.6 13.4 4.3 19.7 2.9 18.3 9.2 12 2.9 5.7 4.3 4.3l6.3 6.3 6.3-6.3z',
+  check: 'M9 16.2 4.8 12l-1.4 1.4L9 19 21 7l-1.4-1.4z',
+  refresh: 'M17.6 6.4A8 8 0 1 0 19.7 14h-2.1a6 6 0 1 1-1.4-6.2L13 11h7V4z'
+};
+
+/** A sign in the colour of the text around it. */
+export function Icon({ name }: { name: keyof typeof SHAPES }): JSX.Element {
+  return (
+    <svg className="rfnb-Icon" viewBox="0 0 24 24" aria-hidden="true" focusable="false">
+      <path d={SHAPES[name]} fill="currentColor" />
+    </svg>
+  );
+}

@@ -1,0 +1,78 @@
+import type { DimView, RunItem, RunView, StateRow, StepView, ValueView } from '../src/schema';
+
+export const EVIL = '<script>alert(1)</script>';
+
+export function dim(change: Partial<DimView> = {}): DimView {
+  return {
+    name: 'letters',
+    serial: 7,
+    size: 9,
+    kind: 'spatial',
+    lengths: [9, 3],
+    length_range: [3, 9, 12],
+    colour: 1,
+    formula: null,
+    made: 'cell 3, line 2',
+    ...change
+  };
+}
+
+export function value(name: string, text: string, change: Partial<ValueView> = {}): ValueView {
+  return { name, text, dims: [dim()], dtype: 'float32', stats: null, picture: null, flags: [], ...change };
+}
+
+export function stateRow(name: string, before: string, after: string): StateRow {
+  return {
+    name,
+    before: value(name, before),
+    after: value(name, after),
+    change: 0.5,
+    spark: [0.1, 'nan', 0.4],
+    flags: []
+  };
+}
+
+export function item(run: number, change: Partial<RunItem> = {}): RunItem {
+  return { run, name: 'decoder', place: 'cell 4, line 2', steps: 12, batch: 2, flags: [], pinned: false, ...change };
+}
+
+const CELL = 'import rfnb as rf\nwith loop:\n    x = embed(loop.state.y)\n\n    h = cell(x)';
+
+export function runView(change: Partial<RunView> = {}): RunView {
+  return {
+    kind: 'run',
+    run: 1,
+    name: 'decoder',
+    place: 'cell 4, line 2',
+    file: null,
+    cell_id: 'cell-4',
+    cell_text: CELL,
+    first_line: 2,
+    body: CELL.split('\n').slice(1),
+    steps: 12,
+    axis: 'phones',
+    lengths: [12, 5],
+    tags: ['banana', 'cat'],
+    states: ['h'],
+    flags: [],
+    bytes: 4200,
+    ...change
+  };
+}
+
+export function stepView(step: number, change: Partial<StepView> = {}): StepView {
+  return {
+    kind: 'step',
+    run: 1,
+    step,
+    sequence: null,
+    states: [stateRow('h', `${step - 1}.5`, `${step}.5`)],
+    values: [
+      { line: 3, op: 'embedding', value: value('x', `x at ${step}`) },
+      { line: 5, op: 'lstm', value: value('h', `h at ${step}`) }
+    ],
+    ended: [false, step >= 5],
+    check: 'replay agrees',
+    ...change
+  };
+}

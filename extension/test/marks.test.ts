@@ -1,0 +1,60 @@
+import { EditorState } from '@codemirror/state';
+import { EditorView } from '@codemirror/view';
+import { describe, expect, it } from 'vitest';
+
+import { marksExtension, marksFor, setMarks } from '../src/marks';
+import { EVIL, runView, stepView, value } from './examples';
+
+const run = runView();
+const text = run.cell_text ?? '';
+
+function editor(doc: string): EditorView {
+  return new EditorView({ state: EditorState.create({ doc, extensions: [marksExtension] }), parent: document.body });
+}
+
+const currentLines = (view: EditorView) => [...view.dom.querySelectorAll('.rfnb-cm-current')].map(l => l.textContent);
+
+describe('marksFor', () => {
+  it('gives the current line and what the lines computed', () => {
+    const marks = marksFor(run, stepView(2), 3, text);
+    expect(marks?.line).toBe(3);
+    expect([...(marks?.texts ?? [])]).toEqual([
+      [3, 'x = x at 2'],
+      [5, 'h = h at 2']
+    ]);
+  });
+
+  it('marks nothing in a cell that was edited, or in a file', () => {
+    expect(marksFor(run, stepView(2), 3, `${text} `)).toBeNull();
+    expect(marksFor(runView({ cell_text: null }), stepView(2), 3, text)).toBeNull();
+  });
+
+  it('elides what is long', () => {
+    const long = stepView(0, { values: [{ line: 3, op: 'x', value: value('x', 'y'.repeat(200)) }] });
+    expect(marksFor(run, long, 3, text)?.texts.get(3)?.length).toBeLessThan(60);
+  });
+});
+
+describe('marksExtension', () => {
+  it('marks the line and writes values as text', () => {
+    const view = editor(text);
+    setMarks(view, { line: 3, texts: new Map([[3, `x = ${EVIL}`]]) });
+    expect(currentLines(view)).toEqual([`    x = embed(loop.state.y)x = ${EVIL}`]);
+    expect(view.dom.querySelector('script')).toBeNull();
+    setMarks(view, null);
+    expect(currentLines(view)).toEqual([]);
+  });
+
+  it('loses the marks at the first keystroke', () => {
+    const view = editor(text);
+    setMarks(view, { line: 3, texts: new Map() });
+    view.dispatch({ changes: { from: 0, insert: '#' } });
+    expect(currentLines(view)).toEqual([]);
+  });
+
+  it('passes over lines that the cell does not have', () => {
+    const view = editor('one line');
+    setMarks(view, { line: 40, texts: new Map([[0, 'a']]) });
+    expect(currentLines(view)).toEqual([]);
+  });
+});

@@ -1,0 +1,173 @@
+"""Entries at indices: out of a tensor, and into one."""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from rfnb.backend.base.math import join
+from rfnb.backend.base.require import axis_of
+from rfnb.backend.base.sizes import ragged, size_in
+from rfnb.core import align
+from rfnb.core.align import Sig
+from rfnb.core.dim import Dim, current_lengths
+from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.errors import DimError, DtypeError
+
+if TYPE_CHECKING:
+    from rfnb.backend.base.backend import Backend
+
+
+class Gather(NamedTuple):
+    """How to gather: `axis` of the source; without shared dims by index, else along `axis` with aligned indices."""
+
+    axis: int
+    shared: bool
+    own: int  # dims that only the indices have
+    how: align.Move
+    dynamic: bool
+    out: weakref.ref[Sig]
+
+
+class IndexOps:
+    """Raw part: `gather_raw`, `index_raw`, `select_raw`, `one_hot_raw`, `scatter_raw`."""
+
+    gather_raw: Callable[[Any, Any, int, int], Any]
+    index_raw: Callable[[Any, Any, int], Any]
+    select_raw: Callable[[Any, int, int], Any]
+    one_hot_raw: Callable[[Any, int, str], Any]
+    scatter_raw: Callable[..., Any]
+
+    @classmethod
+    def gather(cls: type[Backend], source: Tensor, *, indices: Tensor | int, axis: Dim, clip_to_valid: bool = False) -> Tensor:  # type: ignore[misc]
+        """Entries of `source` at `indices` along `axis`. {…, axis}, {…} → {… of both}"""
+        if not isinstance(indices, Tensor):
+            return _select(cls, source, int(indices), axis, clip_to_valid)
+        key = ("gather", indices.sig.serial, axis.serial)
+        plan = source.sig.plans.get(key)
+        out = plan and plan.out()
+        if not out:
+            out, plan = _plan(source, indices, axis)
+            source.sig.keep(key, plan)
+        if clip_to_valid:
+            return cls.gather(source, indices=_clipped(cls, source, indices, axis), axis=axis)
+        lengths = source.lengths.join(indices.lengths, source.sig, indices.sig)
+        positions = indices._raw
+        if plan.dynamic and lengths.sizes:
+            positions = cls.fill_padding(indices, 0)
+        if plan.shared:
+            raw = cls.gather_raw(source._raw, align.apply(plan.how, positions), plan.axis, plan.own)
+        else:
+            raw = cls.index_raw(source._raw, positions, plan.axis)
+        return tensor_of(raw, out, lengths)
+
+    @classmethod
+    def one_hot(cls, source: Tensor, *, dtype: str) -> Tensor:
+        """1 at the label, 0 elsewhere. {…} sparse → {…, sparse_dim}"""
+        dim = source.sparse_dim
+        if dim is None:
+            raise DimError("one_hot: `source` is not sparse", got=source.describe_dims(), hint="rf.set_sparse_dim(source, dim)")
+        lengths = source.lengths if dim.dimension is not None else source.lengths.bind({dim: dim.size})
+        size = lengths.size(dim)
+        assert size is not None
+        return tensor_of(cls.one_hot_raw(source._raw, size.max, dtype), align.sig([*source.dims, dim], None, dim), lengths)
+
+    @classmethod
+    def scatter(
+        cls: type[Backend],  # type: ignore[misc]
+        source: Tensor,
+        *,
+        indices: Tensor,
+        indices_dim: Dim | Sequence[Dim],
+        out_dim: Dim | Sequence[Dim],
+        mode: str = "sum",
+        fill_value: float | None = None,
+        use_mask: bool = True,
+    ) -> Tensor:
+        """Puts the entries of `source` at `indices` along `out_dim`. {…, indices_dim}, {…, indices_dim} → {…, out_dim}
+
+        Entries at one place are combined: "sum", "max", "min". Places without one hold `fill_value`, or 0.
+        """
+        over = (indices_dim,) if isinstance(indices_dim, Dim) else tuple(indices_dim)
+        into = (out_dim,) if isinstance(out_dim, Dim) else tuple(out_dim)
+        for dim in over:
+            axis_of("scatter", indices, dim, "indices")
+        batch = [d for d in indices.dims if d not in over]
+        features = [d for d in source.dims if d not in indices.sig.index]
+        lengths = join(source, indices).join(current_lengths(into), source.sig, align.sig(into))
+        sizes = [lengths.size(dim) for dim in into]
+        if any(size is None for size in sizes):
+            raise DimError("scatter: `out_dim` has no size yet", got=align.show_dims(into), expected="dims whose sizes are known")
+        shape = [size.max for size in sizes if size]
+        positions, padded = indices._raw, use_mask and any(ragged(indices, dim) for dim in indices.dims)
+        if padded:
+            positions = cls.fill_padding(indices, math.prod(shape))  # one place more, which is thrown away
+        raw = align.apply(align.move(source.dims, [*batch, *over, *features], trailing=False), source._raw)
+        positions = align.apply(align.move(indices.dims, [*batch, *over]), positions)
+        raw = cls.scatter_raw(raw, positions, len(batch), shape, mode, fill_value, len(features), padded)
+        signature = align.sig([*batch, *into, *features], source.sparse_dim, _kept_feature(source, features))
+        return tensor_of(raw, signature, lengths)
+
+
+def _plan(source: Tensor, indices: Tensor, axis: Dim) -> tuple[Sig, Gather]:
+    place = axis_of("gather", source, axis)
+    if not indices.dtype.startswith(("int", "uint")):
+        raise DtypeError("gather: `indices` are no whole numbers", got=indices.dtype, expected="int32 or int64")
+    if indices.sparse_dim is not None and indices.sparse_dim is not axis and axis.dimension is not None:
+        fits = indices.sparse_dim.dimension == axis.dimension or indices.sparse_dim.dimension is None
+        if not fits:
+            raise DimError(
+                "gather: `indices` count another dim",
+                got=f"indices of {indices.sparse_dim.describe()}",
+                expected=f"indices of {axis.describe()}",
+                hint="rf.set_sparse_dim(indices, axis), if it is meant",
+            )
+    before, after = source.dims[:place], source.dims[place + 1 :]
+    own = [d for d in indices.dims if d is axis or d not in source.sig.index]
+    shared = any(d is not axis and d in source.sig.index for d in indices.dims)
+    order = [*before, *(own or [axis]), *after]
+    feature = None if source.feature_dim is axis else source.feature_dim
+    out = align.sig([*before, *own, *after], source.sparse_dim, feature)
+    how = align.move(indices.dims, order, trailing=False) if shared else None
+    dynamic = any(d.dimension is None for d in indices.dims)
+    return out, Gather(place, shared, len(own), how, dynamic, weakref.ref(out))
+
+
+def _select(backend: Any, source: Tensor, index: int, axis: Dim, clip_to_valid: bool) -> Tensor:
+    """The entry at one position; from the end of each sequence if it is negative."""
+    place = axis_of("gather", source, axis)
+    size = size_in(source, axis)
+    if not clip_to_valid and not -size.max <= index < size.max:
+        raise DimError(f"gather: there is no entry {index} of {axis.name}", got=source.describe_dims(), expected=f"less than {size.max}")
+    out = align.without(source.sig, [axis])
+    if size.dims and (index < 0 or clip_to_valid):
+        positions = backend.per_frame(
+            source, axis, ("select", index), lambda n: np.clip(n + index if index < 0 else index + 0 * n, 0, np.maximum(n - 1, 0))
+        )
+        return tensor_of(backend.gather_raw(source._raw, positions, place, 0), out, source.lengths)
+    if clip_to_valid:
+        index = min(max(index + size.max if index < 0 else index, 0), max(size.max - 1, 0))
+    return tensor_of(backend.select_raw(source._raw, place, index), out, source.lengths)
+
+
+def _clipped(backend: Any, source: Tensor, indices: Tensor, axis: Dim) -> Tensor:
+    """The indices, none of them behind the last frame."""
+    size = size_in(source, axis)
+    key = ("last", axis.serial, source.sig.serial, backend.device_key_raw(source._raw))
+    last = np.maximum(size.values - 1, 0)
+    raw = (
+        source.lengths.cached(key, lambda: backend.from_numpy_raw(last, key[-1]))
+        if size.dims
+        else backend.from_numpy_raw(last, key[-1])
+    )
+    limit = tensor_of(raw, align.sig(size.dims), source.lengths)
+    clipped = backend.combine(indices, "minimum", backend.cast(limit, indices.dtype), allow_broadcast_all_sources=True)
+    return clipped.like(backend.clip_raw(clipped._raw, 0, None))  # type: ignore[no-any-return]
+
+
+def _kept_feature(source: Tensor, dims: Sequence[Dim]) -> Dim | None:
+    return source.feature_dim if source.feature_dim in dims else None

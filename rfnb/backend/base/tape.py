@@ -1,0 +1,197 @@
+"""The tape: the raw calls that a loop body makes on its traced frame, to be made again on other frames."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+
+class Var(NamedTuple):
+    """A value that the tape made, or an input of the step."""
+
+    number: int
+
+
+class External(NamedTuple):
+    """A raw tensor from outside of the body."""
+
+    number: int
+
+
+class Stream(NamedTuple):
+    """The generator of a random op; seeded anew for each step."""
+
+    number: int
+
+
+@dataclass(slots=True)
+class Call:
+    """One raw call. `args` and `kwargs` hold Var, External and Stream where raw tensors and generators were."""
+
+    fn: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    result: int | None  # the Var of a single tensor; None if there is none, or several
+    parts: tuple[tuple[int, int], ...] = ()  # (index, Var) of a result with several tensors
+    changes: tuple[int, ...] = ()  # Vars that it writes into
+    effect: bool = False  # whether it writes into an external
+    node: Any = None  # the node of the graph that made it
+
+    def reads(self) -> list[Var | External | Stream]:
+        """What it takes, in the order of its arguments."""
+        return _references((self.args, self.kwargs))
+
+
+def _references(tree: Any) -> list[Var | External | Stream]:
+    if isinstance(tree, Var | External | Stream):
+        return [tree]
+    if isinstance(tree, dict):
+        tree = tree.values()
+    elif isinstance(tree, slice):
+        tree = (tree.start, tree.stop, tree.step)
+    elif not isinstance(tree, list | tuple):
+        return []
+    return [found for part in tree for found in _references(part)]
+
+
+class Tape:
+    """Raw calls in order, and what they read from outside.
+
+    is_raw: whether something is a raw tensor of the backend. is_generator: whether it is a source of random numbers.
+    """
+
+    def __init__(self, is_raw: Callable[[Any], bool], is_generator: Callable[[Any], bool]):
+        self.calls: list[Call] = []
+        self.externals: list[Any] = []
+        self.values: list[Any] = []  # by Var: what it was on the traced frame
+        self.streams: list[Any] = []
+        self.paused = 0
+        self._known: dict[int, Var | External | Stream] = {}  # by id of objects that this tape keeps alive
+        self._is_raw = is_raw
+        self._is_generator = is_generator
+
+    def input(self, raw: Any) -> Var:
+        """Declares an input of the step: a state, a frame."""
+        return self._new(raw)
+
+    def number_input(self, number: int) -> Var:
+        """Declares an input of the step that is a number: a size that grows."""
+        self.values.append(number)
+        return Var(len(self.values) - 1)
+
+    def stream(self, generator: Any) -> Stream:
+        """Declares the generator of a random op."""
+        found = Stream(len(self.streams))
+        self.streams.append(generator)
+        self._known[id(generator)] = found
+        return found
+
+    def find(self, raw: Any) -> Var | External | Stream | None:
+        """What a raw tensor is on this tape."""
+        return self._known.get(id(raw))
+
+    def refer(self, raw: Any) -> Var | External | Stream:
+        """Likewise; unknown ones come from outside."""
+        found = self._known.get(id(raw))
+        if found is None:
+            found = External(len(self.externals))
+            self.externals.append(raw)
+            self._known[id(raw)] = found
+        return found
+
+    def _new(self, raw: Any) -> Var:
+        var = Var(len(self.values))
+        self.values.append(raw)
+        self._known[id(raw)] = var
+        return var
+
+    def record(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], result: Any, *, writes: bool = False) -> None:
+        """Notes a call that was made. Calls that give no tensor and change none are left out.
+
+        writes: it changes its first argument, or what it was given as `out`.
+        """
+        several = isinstance(result, list | tuple)
+        raws = [(i, raw) for i, raw in enumerate(result if several else [result]) if self._is_raw(raw)]
+        new = [(i, raw) for i, raw in raws if id(raw) not in self._known]
+        if not new and not writes:
+            return
+        call = Call(fn, self._template(tuple(args)), self._template(dict(kwargs)), None)
+        if writes:
+            changed = kwargs.get("out", args[0] if args else None)
+            reference = self.refer(changed)
+            call.changes = (reference.number,) if isinstance(reference, Var) else ()
+            call.effect = not call.changes
+        made = [(i, self._new(raw).number) for i, raw in new]
+        if several:
+            call.parts = tuple(made)
+        elif made:
+            call.result = made[0][1]
+        self.calls.append(call)
+
+    def _template(self, tree: Any) -> Any:
+        if self._is_raw(tree) or self._is_generator(tree):
+            return self.refer(tree)
+        if isinstance(tree, dict):
+            return {key: self._template(value) for key, value in tree.items()}
+        if isinstance(tree, slice):
+            return slice(self._template(tree.start), self._template(tree.stop), self._template(tree.step))
+        if type(tree) in (list, tuple):
+            return type(tree)(self._template(part) for part in tree)
+        return tree
+
+    @contextmanager
+    def pause(self) -> Iterator[None]:
+        """What happens inside is not noted."""
+        self.paused += 1
+        try:
+            yield
+        finally:
+            self.paused -= 1
+
+
+_current: ContextVar[Tape | None] = ContextVar("rfnb_tape", default=None)
+
+
+def current_tape() -> Tape | None:
+    """The tape that is taken in this thread now."""
+    return _current.get()
+
+
+@contextmanager
+def taking(tape: Tape) -> Iterator[None]:
+    """`tape` is taken inside; one that is taken already waits."""
+    outer = _current.get()
+    token = _current.set(tape)
+    try:
+        if outer is None:
+            yield
+        else:
+            with outer.pause():
+                yield
+    finally:
+        _current.reset(token)
+
+
+@contextmanager
+def untaped() -> Iterator[None]:
+    """No tape is taken inside."""
+    tape = _current.get()
+    if tape is None:
+        yield
+    else:
+        with tape.pause():
+            yield
+
+
+def opaque(fn: Callable[..., Any], *args: Any) -> Any:
+    """fn(*args) as one call on the tape, whatever happens inside."""
+    tape = _current.get()
+    if tape is None or tape.paused:
+        return fn(*args)
+    with tape.pause():
+        result = fn(*args)
+    tape.record(fn, args, {}, result)
+    return result

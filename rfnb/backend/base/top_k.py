@@ -1,0 +1,67 @@
+"""The largest entries."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rfnb.backend.base.require import axis_of
+from rfnb.backend.base.sizes import bound
+from rfnb.core import align
+from rfnb.core.dim import Dim
+from rfnb.core.lengths import Size
+from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.errors import DimError
+
+if TYPE_CHECKING:
+    from rfnb.backend.base.backend import Backend
+
+
+class TopKOps:
+    """Raw part: `top_k_raw(raw, axis, k, sorted)`, `lowest_raw(raw)`, `split_index_raw(index, sizes)`."""
+
+    top_k_raw: Callable[[Any, int, int, bool], tuple[Any, Any]]
+    lowest_raw: Callable[[Any], Any]
+    split_index_raw: Callable[[Any, Sequence[int]], list[Any]]
+    merge_axes_raw: Callable[[Any, int, int], Any]
+    get_shape_tuple_raw: Callable[[Any], tuple[int, ...]]
+
+    @classmethod
+    def top_k(
+        cls: type[Backend],  # type: ignore[misc]
+        source: Tensor,
+        *,
+        axis: Dim | Sequence[Dim],
+        k: int,
+        k_dim: Dim,
+        sorted: bool = True,
+    ) -> tuple[Tensor, Tensor | list[Tensor], Dim]:
+        """The `k` largest over `axis`, their positions, and `k_dim`. {…, axis} → {…, k_dim}, the same sparse in axis
+
+        Several axes are searched as one; then there is a list of positions, one for each. Padding is never among
+        them, as long as there is something else: its value is -∞.
+        """
+        dims = (axis,) if isinstance(axis, Dim) else tuple(axis)
+        places = [axis_of("top_k", source, dim) for dim in dims]
+        padding = cls.padding_for(source, dims)
+        raw = source._raw
+        if padding is not None:
+            raw = cls.masked_fill_raw(raw, padding, cls.lowest_raw(raw))
+        order, place = source.dims, places[0]
+        sizes = [cls.get_shape_tuple_raw(raw)[i] for i in places]
+        if len(dims) > 1:
+            order = (*(d for d in source.dims if d not in dims), *dims)
+            place = len(order) - len(dims)
+            raw = cls.merge_axes_raw(align.apply(align.move(source.dims, order), raw), place, len(dims))
+        if k > math.prod(sizes):
+            raise DimError("top_k: `k` is more than there is", got=k, expected=f"at most {math.prod(sizes)} of {align.show_dims(dims)}")
+        values, index = cls.top_k_raw(raw, place, k, sorted)
+        lengths = bound(source.lengths, k_dim, Size((), k), "top_k")
+        out = [*order[:place], k_dim, *order[place + len(dims) :]]
+        feature = source.feature_dim if source.feature_dim not in dims else None
+        found = tensor_of(values, align.sig(out, source.sparse_dim, feature), lengths)
+        if len(dims) == 1:
+            return found, tensor_of(index, align.sig(out, dims[0]), lengths), k_dim
+        parts = cls.split_index_raw(index, sizes)
+        return found, [tensor_of(part, align.sig(out, d), lengths) for part, d in zip(parts, dims, strict=True)], k_dim

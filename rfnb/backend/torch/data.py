@@ -1,0 +1,117 @@
+"""Making, moving and reading torch tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+if TYPE_CHECKING:
+    from rfnb.core.parameter import Parameter
+
+DTYPE_NAMES: dict[torch.dtype, str] = {
+    dtype: str(dtype).removeprefix("torch.") for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)
+}
+
+
+@contextmanager
+def outside() -> Iterator[None]:
+    """Lengths and masks are made outside of grad mode, inference mode and autocast."""
+    with torch.inference_mode(False), torch.no_grad(), torch.autocast("cpu", enabled=False):
+        yield
+
+
+class TorchData:
+    """Types, shapes, devices, and tensors from numbers."""
+
+    @staticmethod
+    def get_dtype_name_raw(raw_tensor: torch.Tensor) -> str:
+        """ "float32" """
+        return DTYPE_NAMES[raw_tensor.dtype]
+
+    @staticmethod
+    def as_dtype_raw(dtype_name: str) -> torch.dtype:
+        """torch.float32"""
+        return getattr(torch, dtype_name)  # type: ignore[no-any-return]
+
+    @staticmethod
+    def get_ndim_raw(raw_tensor: torch.Tensor) -> int:
+        """The number of axes."""
+        return raw_tensor.dim()
+
+    @staticmethod
+    def get_shape_tuple_raw(raw_tensor: torch.Tensor) -> tuple[int, ...]:
+        """The sizes of the axes."""
+        return tuple(raw_tensor.shape)
+
+    @staticmethod
+    def get_device_raw(raw_tensor: torch.Tensor) -> str:
+        """ "cpu", "cuda:0" """
+        return str(raw_tensor.device)
+
+    device_key_raw = staticmethod(attrgetter("device"))
+
+    @staticmethod
+    def copy_to_device_raw(raw_tensor: torch.Tensor, device: str | None) -> torch.Tensor:
+        """On `device`; itself if it is there, or if `device` is None."""
+        return raw_tensor if device is None else raw_tensor.to(device)
+
+    @staticmethod
+    def from_numpy_raw(values: np.ndarray, device: str | torch.device | None = None) -> torch.Tensor:
+        """A constant from numpy, outside of all modes."""
+        with outside():
+            raw = torch.from_numpy(np.ascontiguousarray(values)).reshape(values.shape)
+            return raw if device in (None, "cpu") else raw.to(device)
+
+    @staticmethod
+    def to_numpy_raw(raw_tensor: torch.Tensor) -> np.ndarray:
+        """A copy on the CPU as numpy."""
+        raw = raw_tensor.detach().cpu()
+        return (raw.float() if raw.dtype == torch.bfloat16 else raw).numpy()
+
+    @staticmethod
+    def convert_raw(value: Any, dtype: str | None, device: str | None) -> torch.Tensor:
+        """Numbers, lists, numpy or torch tensors, in `dtype` if given; Python floats are float32."""
+        if isinstance(value, np.ndarray | np.generic):
+            value = torch.from_numpy(np.array(value))
+        return torch.as_tensor(value, dtype=None if dtype is None else getattr(torch, dtype), device=device)
+
+    @staticmethod
+    def full_raw(shape: Sequence[int], value: Any, dtype: str, device: str | None) -> torch.Tensor:
+        """Filled with one value."""
+        return torch.full(list(shape), value, dtype=getattr(torch, dtype), device=device)
+
+    @staticmethod
+    def range_raw(size: int, dtype: str, device: str | None) -> torch.Tensor:
+        """0, 1, … size-1"""
+        return torch.arange(size, dtype=getattr(torch, dtype), device=device)
+
+    @staticmethod
+    def create_parameter_raw(shape: Sequence[int], dtype: str, *, device: str | None = None) -> torch.nn.Parameter:
+        """Zeros, to be trained if the type allows."""
+        zeros = torch.zeros(list(shape), dtype=getattr(torch, dtype), device=device)
+        return torch.nn.Parameter(zeros, requires_grad=zeros.dtype.is_floating_point)
+
+    @staticmethod
+    def set_parameter_trainable(param: Parameter, trainable: bool) -> None:
+        """Whether gradients are collected."""
+        param._raw.requires_grad_(trainable)
+
+    @staticmethod
+    def parameter_assign_raw(raw: torch.nn.Parameter, value: Any, *, op: str = "assign") -> None:
+        """Sets the values, or adds to them, in place."""
+        with torch.no_grad():
+            value = value if isinstance(value, torch.Tensor) else torch.as_tensor(value, dtype=raw.dtype, device=raw.device)
+            raw.add_(value) if op == "add" else raw.copy_(value.expand_as(raw))
+
+    @staticmethod
+    def parameter_move_raw(raw: torch.nn.Parameter, device: str | None, dtype: str | None) -> None:
+        """Moves the values, keeping the same parameter object."""
+        with torch.no_grad():
+            raw.data = raw.data.to(device=device, dtype=None if dtype is None else getattr(torch, dtype))
+            if raw.grad is not None:
+                raw.grad.data = raw.grad.data.to(device=device, dtype=raw.dtype)

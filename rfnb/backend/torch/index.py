@@ -1,0 +1,82 @@
+"""Indexing torch tensors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+int64 = torch.int64
+REDUCE = {"sum": "sum", "max": "amax", "min": "amin"}
+
+
+class TorchIndex:
+    """The raw part of `backend.base.index`."""
+
+    select_raw = staticmethod(torch.select)
+
+    @staticmethod
+    def gather_raw(raw: torch.Tensor, index: torch.Tensor, axis: int, own: int) -> torch.Tensor:
+        """Entries along `axis`. `index` has the axes of `raw`, of size 1 where it is the same for all entries,
+        and `own` axes in place of `axis` (of size 1 if there is none, and then it is left out).
+        """
+        if index.dtype is not int64:
+            index = index.long()
+        sizes = index.shape
+        if own > 1:
+            index = index.flatten(axis, axis + own - 1)
+        if index.shape[:axis] != raw.shape[:axis] or index.shape[axis + 1 :] != raw.shape[axis + 1 :]:
+            shape = list(raw.shape)
+            shape[axis] = -1
+            index = index.expand(shape)
+        raw = torch.gather(raw, axis, index)
+        if own == 1:
+            return raw
+        return raw.unflatten(axis, sizes[axis : axis + own]) if own else raw.squeeze(axis)
+
+    @staticmethod
+    def index_raw(raw: torch.Tensor, index: torch.Tensor, axis: int) -> torch.Tensor:
+        """Entries along `axis`, which is replaced by the axes of `index`."""
+        ndim = index.dim()
+        if axis == 0 and raw.dim() == 2 and ndim:
+            return torch.embedding(raw, index)
+        if ndim == 1:
+            return raw.index_select(axis, index)
+        if ndim == 0:
+            return raw.index_select(axis, index.reshape(1)).squeeze(axis)
+        return raw.index_select(axis, index.flatten()).unflatten(axis, index.shape)
+
+    @staticmethod
+    def one_hot_raw(raw: torch.Tensor, size: int, dtype: str) -> torch.Tensor:
+        """1 where the last axis is the label."""
+        labels = torch.arange(size, dtype=raw.dtype, device=raw.device)
+        return (raw.unsqueeze(-1) == labels).to(getattr(torch, dtype))
+
+    @staticmethod
+    def scatter_raw(
+        raw: torch.Tensor,
+        index: torch.Tensor,
+        batch: int,
+        shape: Sequence[int],
+        mode: str,
+        fill_value: float | None,
+        features: int,
+        spare: bool,
+    ) -> torch.Tensor:
+        """`raw` [batch…, over…, features…] at `index` [batch…, over…] → [batch…, shape…, features…]
+
+        spare: there is a place behind the last one, for what is to be left out.
+        """
+        raw = raw.expand((*index.shape, *raw.shape[index.dim() :])).flatten(batch, index.dim() - 1)
+        index = index.long().flatten(batch)[(..., *[None] * features)].expand(raw.shape)
+        places = math.prod(shape)
+        out = torch.full(
+            (*raw.shape[:batch], places + spare, *raw.shape[batch + 1 :]), fill_value or 0, dtype=raw.dtype, device=raw.device
+        )
+        if mode == "sum" and not fill_value:
+            out = out.scatter_add(batch, index, raw)
+        else:
+            out = out.scatter_reduce(batch, index, raw, REDUCE[mode], include_self=False)
+        out = out.narrow(batch, 0, places) if spare else out
+        return out if len(shape) == 1 else out.unflatten(batch, list(shape))

@@ -1,0 +1,108 @@
+"""Elementwise ops on torch tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+COMBINE: dict[str, Callable[[Any, Any], Any]] = {
+    "add": torch.add,
+    "sub": torch.sub,
+    "mul": torch.mul,
+    "truediv": torch.true_divide,
+    "floordiv": torch.floor_divide,
+    "mod": torch.remainder,
+    "pow": torch.pow,
+    "maximum": lambda a, b: torch.maximum(*_tensors(a, b)),
+    "minimum": lambda a, b: torch.minimum(*_tensors(a, b)),
+    "logical_and": lambda a, b: torch.logical_and(*_tensors(a, b)),
+    "logical_or": lambda a, b: torch.logical_or(*_tensors(a, b)),
+    "squared_difference": lambda a, b: torch.square(a - b),
+    "logaddexp": lambda a, b: torch.logaddexp(*_tensors(a, b)),
+}
+COMPARE: dict[str, Callable[[Any, Any], Any]] = {
+    "equal": torch.eq,
+    "not_equal": torch.ne,
+    "less": torch.lt,
+    "less_equal": torch.le,
+    "greater": torch.gt,
+    "greater_equal": torch.ge,
+}
+ACTIVATION: dict[str, Callable[[Any], Any]] = {
+    "abs": torch.abs,
+    "neg": torch.neg,
+    "exp": torch.exp,
+    "expm1": torch.expm1,
+    "log": torch.log,
+    "log1p": torch.log1p,
+    "sqrt": torch.sqrt,
+    "rsqrt": torch.rsqrt,
+    "square": torch.square,
+    "reciprocal": torch.reciprocal,
+    "sin": torch.sin,
+    "cos": torch.cos,
+    "ceil": torch.ceil,
+    "floor": torch.floor,
+    "round": torch.round,
+    "sign": torch.sign,
+    "tanh": torch.tanh,
+    "sigmoid": torch.sigmoid,
+    "log_sigmoid": functional.logsigmoid,
+    "relu": torch.relu,
+    "elu": functional.elu,
+    "selu": functional.selu,
+    "silu": functional.silu,
+    "gelu": functional.gelu,
+    "softplus": functional.softplus,
+    "softsign": functional.softsign,
+    "logical_not": torch.logical_not,
+    "is_finite": torch.isfinite,
+    "is_infinite": torch.isinf,
+    "is_neg_infinite": torch.isneginf,
+}
+
+
+def _tensors(a: Any, b: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """Both as tensors of one type, where a function takes no numbers."""
+    if not isinstance(a, torch.Tensor):
+        a = torch.as_tensor(a, dtype=b.dtype, device=b.device)
+    elif not isinstance(b, torch.Tensor):
+        b = torch.as_tensor(b, dtype=a.dtype, device=a.device)
+    return a, b
+
+
+class TorchMath:
+    """The raw part of `backend.base.math`."""
+
+    @staticmethod
+    def combine_raw(a: torch.Tensor, kind: str, b: torch.Tensor) -> torch.Tensor:
+        """a kind b"""
+        return COMBINE[kind](a, b)  # type: ignore[no-any-return]
+
+    @staticmethod
+    def compare_raw(a: torch.Tensor, kind: str, b: torch.Tensor) -> torch.Tensor:
+        """a kind b"""
+        return COMPARE[kind](a, b)  # type: ignore[no-any-return]
+
+    @staticmethod
+    def activation_raw(raw_tensor: torch.Tensor, func: str) -> torch.Tensor:
+        """func(raw_tensor)"""
+        return ACTIVATION[func](raw_tensor)  # type: ignore[no-any-return]
+
+    combine_function = staticmethod(COMBINE.__getitem__)
+    compare_function = staticmethod(COMPARE.__getitem__)
+    activation_function = staticmethod(ACTIVATION.__getitem__)
+    where_raw = staticmethod(torch.where)
+
+    @staticmethod
+    def cast_raw(raw_tensor: torch.Tensor, dtype: str) -> torch.Tensor:
+        """The same numbers in another type."""
+        return raw_tensor.to(getattr(torch, dtype))
+
+    @staticmethod
+    def clip_raw(raw_tensor: torch.Tensor, low: Any, high: Any) -> torch.Tensor:
+        """Between low and high; either may be None."""
+        return torch.clamp(raw_tensor, low, high)

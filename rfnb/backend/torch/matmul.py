@@ -1,0 +1,20 @@
+"""Products on torch tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+
+class TorchMatmul:
+    """The raw part of `backend.base.matmul`."""
+
+    matmul_raw = staticmethod(torch.matmul)
+
+    @staticmethod
+    def einsum_raw(
+        a: torch.Tensor, axes_a: Sequence[int], b: torch.Tensor, axes_b: Sequence[int], axes_out: Sequence[int]
+    ) -> torch.Tensor:
+        """Σ over the axes that are not in `axes_out`."""
+        return torch.einsum(a, list(axes_a), b, list(axes_b), list(axes_out))

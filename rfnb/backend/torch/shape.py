@@ -1,0 +1,58 @@
+"""The axes of torch tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+
+class TorchShape:
+    """The raw part of `backend.base.shape`, `concat` and `slice`."""
+
+    @staticmethod
+    def expand_raw(raw: torch.Tensor, size: int) -> torch.Tensor:
+        """A new first axis with the same entries everywhere, without a copy."""
+        return raw.expand(size, *raw.shape)
+
+    squeeze_axis_raw = staticmethod(torch.squeeze)
+
+    @staticmethod
+    def merge_axes_raw(raw: torch.Tensor, axis: int, count: int) -> torch.Tensor:
+        """`count` axes from `axis` on as one."""
+        return raw.flatten(axis, axis + count - 1)
+
+    @staticmethod
+    def split_axis_raw(raw: torch.Tensor, axis: int, sizes: Sequence[int]) -> torch.Tensor:
+        """One axis as several."""
+        return raw.unflatten(axis, list(sizes))
+
+    concat_raw = staticmethod(torch.cat)
+    stack_raw = staticmethod(torch.stack)
+    unstack_raw = staticmethod(torch.unbind)
+    split_raw = staticmethod(torch.split)
+    narrow_raw = staticmethod(torch.narrow)
+    flip_raw = staticmethod(torch.flip)
+    cumsum_raw = staticmethod(torch.cumsum)
+
+    @staticmethod
+    def broadcast_raw(raw: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+        """Expanded to `shape`, without a copy."""
+        return raw.expand(list(shape))
+
+    @staticmethod
+    def slice_raw(raw: torch.Tensor, axis: int, start: int, end: int, step: int) -> torch.Tensor:
+        """Every `step`-th entry from `start` up to `end`; backwards if `step` is negative."""
+        if step < 0:
+            return raw.index_select(axis, torch.arange(start, end, step, device=raw.device))
+        return raw[(slice(None),) * axis + (slice(start, end, step),)]
+
+    @staticmethod
+    def pad_raw(raw: torch.Tensor, padding: Mapping[int, tuple[int, int]], value: Any) -> torch.Tensor:
+        """`value` before and behind the entries of the axes in `padding`; negative numbers cut off."""
+        amounts: list[int] = []
+        for axis in reversed(range(min(padding), raw.dim())):
+            amounts += padding.get(axis, (0, 0))
+        return functional.pad(raw, amounts, value=value)

@@ -1,0 +1,162 @@
+"""The planner: from the dims of operands to how their axes are permuted and expanded. It never sees data."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rfnb.errors import DimError
+
+if TYPE_CHECKING:
+    from rfnb.core.dim import Dim
+
+_serials = itertools.count(1)
+_interned: weakref.WeakValueDictionary[tuple[int, ...], Sig] = weakref.WeakValueDictionary()
+_RECENT = 2048  # signatures kept alive, so that plans outlive the tensors of a step
+_PLANS = 256  # plans kept per signature
+_recent: list[Any] = [None] * _RECENT
+_position = itertools.count()
+
+Move = tuple[tuple[int, ...] | None, tuple[Any, ...] | None] | None
+"""How to bring one operand into place: a permutation, then an index that inserts axes; None: as it is."""
+
+
+class Sig:
+    """The dims of a tensor and their roles. There is one for each combination, so that "same dims" is one `is`."""
+
+    __slots__ = ("__weakref__", "dims", "feature_dim", "index", "plans", "roots", "serial", "sparse_dim")
+
+    def __init__(self, dims: tuple[Dim, ...], sparse_dim: Dim | None, feature_dim: Dim | None):
+        self.dims = dims
+        self.sparse_dim = sparse_dim
+        self.feature_dim = feature_dim
+        self.serial = next(_serials)
+        self.index = {dim: axis for axis, dim in enumerate(dims)}
+        self.roots = {serial: root for dim in dims for serial, root in dim.roots.items()}
+        self.plans: dict[Any, Any] = {}
+
+    def keep(self, key: Any, plan: Any) -> Any:
+        """Stores a plan; the table is bounded."""
+        if len(self.plans) >= _PLANS:
+            self.plans.clear()
+        self.plans[key] = plan
+        return plan
+
+
+def sig(dims: Sequence[Dim], sparse_dim: Dim | None = None, feature_dim: Dim | None = None) -> Sig:
+    """The signature of these dims. Raises DimError if a dim occurs twice."""
+    key = (*[d.serial for d in dims], -1, sparse_dim.serial if sparse_dim else -1, feature_dim.serial if feature_dim else -1)
+    found = _interned.get(key)
+    if found is None:
+        dims = tuple(dims)
+        if len(set(dims)) < len(dims):
+            twice = next(dim for dim in dims if dims.count(dim) > 1)
+            raise DimError(
+                f"{twice.name} occurs twice in the dims of one tensor",
+                got=f"{{{', '.join(dim.name for dim in dims)}}}",
+                hint="give one of the axes a Dim of its own",
+            )
+        found = _interned[key] = Sig(dims, sparse_dim, feature_dim)
+        _recent[next(_position) % _RECENT] = found
+    return found
+
+
+def without(signature: Sig, removed: Sequence[Dim]) -> Sig:
+    """The signature of a tensor that lost the dims `removed`."""
+    feature = signature.feature_dim
+    return sig(
+        [dim for dim in signature.dims if dim not in removed],
+        signature.sparse_dim,
+        None if feature in removed else feature,
+    )
+
+
+def broadcast(dims_of: Sequence[Sequence[Dim]], order: Sequence[Dim] | None = None) -> tuple[tuple[Dim, ...], list[Move]]:
+    """The dims of a result that has all dims of the operands, and how to bring each operand there.
+
+    The longest operand comes first in the result's order, the first of equals.
+    """
+    if order is None:
+        longest = max(dims_of, key=len)
+        out = list(longest)
+        for dims in dims_of:
+            out += [dim for dim in dims if dim not in out]
+    else:
+        out = list(order)
+    return tuple(out), [move(dims, out) for dims in dims_of]
+
+
+def move(dims: Sequence[Dim], out: Sequence[Dim], *, trailing: bool = True) -> Move:
+    """How to bring a tensor with `dims` into the order `out`, with axes of size 1 for what it does not have.
+
+    trailing: leading axes of size 1 are left away, as broadcasting inserts them.
+    """
+    axis = {dim: i for i, dim in enumerate(dims)}
+    perm = tuple(axis[dim] for dim in out if dim in axis)
+    present = [dim in axis for dim in out]
+    if trailing:
+        while present and not present[0]:
+            present.pop(0)
+    index = None if all(present) else tuple(slice(None) if p else None for p in present)
+    in_order = perm == tuple(range(len(perm)))
+    if in_order and index is None:
+        return None
+    return (None if in_order else perm, index)
+
+
+def apply(how: Move, raw: Any) -> Any:
+    """`raw`, brought into place."""
+    if how is None:
+        return raw
+    perm, index = how
+    if perm is not None:
+        raw = raw.permute(perm) if hasattr(raw, "permute") else raw.transpose(perm)
+    return raw if index is None else raw[index]
+
+
+def check_all_in_one(dims_of: Sequence[Sequence[Dim]], out: Sequence[Dim], what: str, names: Sequence[str]) -> None:
+    """Refuses a result with dims that no single operand has: most often a slip, and a costly one."""
+    if any(len(dims) == len(out) for dims in dims_of):
+        return
+    got = " and ".join(f"{name} {show_dims(dims)}" for name, dims in zip(names, dims_of, strict=True))
+    raise DimError(
+        f"{what}: no operand has all dims of the result",
+        got=got,
+        expected=f"one operand with all of {show_dims(out)}",
+        hint=same_name(dims_of) or f"if it is meant: {_meant(what)}",
+    )
+
+
+def _meant(what: str) -> str:
+    if what == "where":
+        return "rf.where(…, allow_broadcast_all_sources=True)"
+    return f'rf.combine_bc(a, "{what}", b), or rf.compare_bc for a comparison'
+
+
+def same_name(dims_of: Sequence[Sequence[Dim]]) -> str | None:
+    """A hint about two dims which have one name, but are not the same."""
+    seen: dict[str, Dim] = {}
+    for dims in dims_of:
+        for dim in dims:
+            other = seen.setdefault(dim.name, dim)
+            if other is not dim:
+                places = " and ".join(d.made.place() if d.made else "rfnb" for d in (other, dim))
+                return f"there are two dims called {dim.name}, made in {places}: did you mean one of them in both?"
+    return None
+
+
+def show_dims(dims: Sequence[Dim]) -> str:
+    """"{batch:2, time:5}" """
+    return "{" + ", ".join(dim.describe() for dim in dims) + "}"
+
+
+def nearest(dim: Dim, dims: Sequence[Dim]) -> str | None:
+    """A hint which of `dims` was meant with `dim`."""
+    for other in dims:
+        if other.name == dim.name:
+            place = f" (made in {other.made.place()})" if other.made else ""
+            return f"did you mean {other.name}? It has the same name but is another Dim{place}."
+    same_size = [other for other in dims if other.is_defined() and dim.is_defined() and other.size.agrees(dim.size)]
+    return f"did you mean {same_size[0].name}? It has the same size." if same_size else None

@@ -1,0 +1,203 @@
+"""Sums, products and quotients of dims, in one canonical form: `time + 1 - 1` is `time`, `2 * feat // 2` is `feat`."""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from rfnb.core.lengths import Size
+
+if TYPE_CHECKING:
+    from rfnb.core.dim import Dim
+
+SizeOf = Callable[["Dim"], Size | None]
+
+
+class Expr(NamedTuple):
+    """How a dim is made of others.
+
+    "sum": the dims times the numbers, plus the last number. "product": of the dims. "floordiv", "ceildiv", "mod":
+    of the first dim by the number or the second dim. "max", "min": of the dims.
+    """
+
+    op: str
+    dims: tuple[Dim, ...]
+    numbers: tuple[int, ...] = ()
+
+    def evaluate(self, size_of: SizeOf) -> Size | None:
+        """The size, from the sizes of the parts; None if one of them is not known."""
+        sizes = [size_of(dim) for dim in self.dims]
+        known = [size for size in sizes if size is not None]
+        if len(known) < len(sizes):
+            return None
+        dims, values = _aligned(known)
+        result = Size(dims, np.maximum(_EVALUATE[self.op](values, self.numbers), 0))
+        tags = [size for size in known if size.made is not None]
+        result.made = tags[0].made if tags else None
+        return result
+
+    def text(self) -> str:
+        """As the maths is written: "time+1", "⌈(time+2)/3⌉"."""
+        return _TEXT[self.op](self)
+
+
+def _aligned(sizes: Sequence[Size]) -> tuple[tuple[Dim, ...], list[np.ndarray]]:
+    dims: list[Dim] = []
+    for size in sizes:
+        dims += [dim for dim in size.dims if dim not in dims]
+    aligned = []
+    for size in sizes:
+        order = sorted(range(len(size.dims)), key=lambda i, s=size: dims.index(s.dims[i]))  # type: ignore[misc]
+        present = [slice(None) if dim in size.dims else None for dim in dims]
+        aligned.append(size.values.transpose(order)[tuple(present)])
+    return tuple(dims), aligned
+
+
+def _sum(values: list[np.ndarray], numbers: tuple[int, ...]) -> np.ndarray:
+    total = np.asarray(numbers[-1])
+    for value, factor in zip(values, numbers, strict=False):
+        total = total + value * factor
+    return total
+
+
+_EVALUATE: dict[str, Callable[[list[np.ndarray], tuple[int, ...]], np.ndarray]] = {
+    "sum": _sum,
+    "product": lambda values, numbers: math.prod(values, start=np.asarray(1)),
+    "floordiv": lambda values, numbers: values[0] // (*values[1:], *numbers)[0],
+    "ceildiv": lambda values, numbers: -(-values[0] // (*values[1:], *numbers)[0]),
+    "mod": lambda values, numbers: values[0] % (*values[1:], *numbers)[0],
+    "max": lambda values, numbers: np.maximum.reduce([*values, *numbers]),
+    "min": lambda values, numbers: np.minimum.reduce([*values, *numbers]),
+}
+
+
+def _sum_text(expr: Expr) -> str:
+    text = ""
+    for dim, factor in zip(expr.dims, expr.numbers, strict=False):
+        sign = "-" if factor < 0 else "+" if text else ""
+        text += sign + ("" if abs(factor) == 1 else f"{abs(factor)}*") + _in_brackets(dim, "max min".split())
+    constant = expr.numbers[-1]
+    return text + (f"{constant:+d}" if constant and text else str(constant) if not text else "")
+
+
+def _in_brackets(dim: Dim, ops: Sequence[str]) -> str:
+    bracket = dim.expr is not None and dim.expr.op in ops
+    return f"({dim.name})" if bracket else dim.name
+
+
+def _by(expr: Expr) -> str:
+    return str(expr.numbers[0]) if expr.numbers else _in_brackets(expr.dims[1], ("sum", "product"))
+
+
+_TEXT: dict[str, Callable[[Expr], str]] = {
+    "sum": _sum_text,
+    "product": lambda e: "*".join(_in_brackets(dim, ("sum",)) for dim in e.dims),
+    "floordiv": lambda e: f"⌊{_in_brackets(e.dims[0], ('sum',))}/{_by(e)}⌋",
+    "ceildiv": lambda e: f"⌈{_in_brackets(e.dims[0], ('sum',))}/{_by(e)}⌉",
+    "mod": lambda e: f"{_in_brackets(e.dims[0], ('sum', 'product'))}%{_by(e)}",
+    "max": lambda e: f"max({', '.join([*(d.name for d in e.dims), *map(str, e.numbers)])})",
+    "min": lambda e: f"min({', '.join([*(d.name for d in e.dims), *map(str, e.numbers)])})",
+}
+
+_interned: weakref.WeakValueDictionary[tuple, Dim] = weakref.WeakValueDictionary()
+
+
+def _make(op: str, dims: Sequence[Dim], numbers: Sequence[int] = ()) -> Dim:
+    key = (op, tuple(dim.serial for dim in dims), tuple(numbers))
+    dim = _interned.get(key)
+    if dim is None:
+        from_expr = _new_dim[0]
+        dim = _interned[key] = from_expr(Expr(op, tuple(dims), tuple(numbers)))
+    return dim
+
+
+_new_dim: list[Callable[[Expr], Dim]] = []  # set by core.dim, which knows the class
+
+
+def _linear(dim: Dim | int) -> tuple[dict[Dim, int], int]:
+    """A dim as factors of dims and a constant."""
+    if isinstance(dim, int):
+        return {}, dim
+    if dim.expr is not None and dim.expr.op == "sum":
+        return dict(zip(dim.expr.dims, dim.expr.numbers, strict=False)), dim.expr.numbers[-1]
+    return {dim: 1}, 0
+
+
+def _from_linear(factors: dict[Dim, int], constant: int) -> Dim:
+    factors = {dim: factor for dim, factor in factors.items() if factor}
+    if constant == 0 and list(factors.values()) == [1]:
+        return next(iter(factors))
+    dims = sorted(factors, key=lambda dim: dim.serial)
+    return _make("sum", dims, [*(factors[dim] for dim in dims), constant])
+
+
+def add(a: Dim | int, b: Dim | int, *, sign: int = 1) -> Dim:
+    """a + sign * b"""
+    factors, constant = _linear(a)
+    more, more_constant = _linear(b)
+    for dim, factor in more.items():
+        factors[dim] = factors.get(dim, 0) + sign * factor
+    return _from_linear(factors, constant + sign * more_constant)
+
+
+def mul(a: Dim | int, b: Dim | int) -> Dim:
+    """a * b"""
+    factors_a, constant_a = _linear(a)
+    factors_b, constant_b = _linear(b)
+    if not factors_b:
+        return _from_linear({dim: factor * constant_b for dim, factor in factors_a.items()}, constant_a * constant_b)
+    if not factors_a:
+        return mul(b, a)
+    scale, parts = 1, []
+    for whole, factors, constant in ((a, factors_a, constant_a), (b, factors_b, constant_b)):
+        if len(factors) == 1 and constant == 0:
+            [(dim, factor)] = factors.items()
+            scale, parts = scale * factor, [*parts, *_product_parts(dim)]
+        else:
+            parts.append(whole)
+    product = _make("product", sorted(parts, key=lambda dim: dim.serial))
+    return product if scale == 1 else mul(product, scale)
+
+
+def _product_parts(dim: Dim) -> tuple[Dim, ...]:
+    return dim.expr.dims if dim.expr is not None and dim.expr.op == "product" else (dim,)
+
+
+def div(a: Dim | int, b: Dim | int, *, rounding: str = "floordiv") -> Dim:
+    """a / b, rounded down ("floordiv") or up ("ceildiv")."""
+    factors, constant = _linear(a)
+    if isinstance(b, int):
+        if all(factor % b == 0 for factor in [*factors.values(), constant]):
+            return _from_linear({dim: factor // b for dim, factor in factors.items()}, constant // b)
+        inner = a.expr if not isinstance(a, int) else None
+        if inner is not None and inner.op == rounding and inner.numbers:
+            return _make(rounding, inner.dims, [inner.numbers[0] * b])
+        return _make(rounding, [_from_linear(factors, constant)], [b])
+    if not isinstance(a, int):
+        if a is b:
+            return _from_linear({}, 1)
+        [parts, scale] = [list(_product_parts(a)), 1]
+        if len(factors) == 1 and constant == 0:
+            [(only, scale)] = factors.items()
+            parts = list(_product_parts(only))
+        if b in parts:
+            parts.remove(b)
+            rest: Dim = parts[0] if len(parts) == 1 else _make("product", parts) if parts else _from_linear({}, 1)
+            return mul(rest, scale)
+    return _make(rounding, [_from_linear(factors, constant), b])
+
+
+def mod(a: Dim, b: Dim | int) -> Dim:
+    """a % b"""
+    return _make("mod", [a], [b]) if isinstance(b, int) else _make("mod", [a, b])
+
+
+def extreme(op: str, dims: Sequence[Dim | int]) -> Dim:
+    """The "max" or "min" of dims and numbers."""
+    parts = sorted({dim for dim in dims if not isinstance(dim, int)}, key=lambda dim: dim.serial)
+    numbers = [max(n) if op == "max" else min(n)] if (n := [d for d in dims if isinstance(d, int)]) else []
+    return parts[0] if len(parts) == 1 and not numbers else _make(op, parts, numbers)

@@ -1,0 +1,131 @@
+"""The sizes of one batch: how long each sequence is, apart from the dims, which stay the same for all batches."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rfnb.core.source import Source, here
+from rfnb.errors import DimRebound
+
+if TYPE_CHECKING:
+    from rfnb.core.dim import Dim
+
+_serials = itertools.count()
+_JOINS = 64  # kept per Lengths; a long-lived tensor meets many batches
+
+
+class Size:
+    """How long a dim is: one number, or one for each entry of `dims`."""
+
+    __slots__ = ("dims", "made", "tags", "values")
+
+    def __init__(self, dims: Sequence[Dim], values: Any, *, tags: Sequence[str] | None = None):
+        self.dims = tuple(dims)
+        self.values = np.asarray(values, dtype=np.int64)
+        self.tags = None if tags is None else list(tags)
+        self.made: Source | None = here()
+
+    @property
+    def max(self) -> int:
+        """The length of the padded axis."""
+        return int(self.values.max(initial=0))
+
+    @property
+    def ragged(self) -> bool:
+        """Whether there is padding."""
+        return self.values.ndim > 0 and bool((self.values != self.max).any())
+
+    def agrees(self, other: Size) -> bool:
+        """Whether both say the same lengths."""
+        return self is other or (
+            self.max == other.max and (self.dims == other.dims) and np.array_equal(self.values, other.values)
+        )
+
+    def __repr__(self) -> str:
+        return str(self.values.tolist())
+
+
+class Lengths:
+    """Sizes of dims, by their serial number. Never changes; a new batch has a new one."""
+
+    __slots__ = ("__weakref__", "_derived", "_joins", "cache", "serial", "sizes")
+
+    def __init__(self, sizes: Mapping[int, Size]):
+        self.sizes = dict(sizes)
+        self.serial = next(_serials)
+        self.cache: dict[Any, Any] = {}  # raw masks and sizes, by what and where
+        self._joins: dict[tuple[int, int, int], Lengths] = {}
+        self._derived: dict[int, Size] = {}
+
+    def size(self, dim: Dim) -> Size | None:
+        """The size of `dim` in this batch; None if it is not known here."""
+        found = self.sizes.get(dim.serial)
+        if found is not None:
+            return found
+        if dim.dimension is not None:
+            return dim.static_size
+        if dim.expr is None:
+            return None
+        found = self._derived.get(dim.serial)
+        if found is None and (found := dim.expr.evaluate(self.size)) is not None:
+            self._derived[dim.serial] = found
+        return found
+
+    def bind(self, sizes: Mapping[Dim, Size]) -> Lengths:
+        """These sizes and those in `sizes`, which win."""
+        return Lengths({**self.sizes, **{dim.serial: size for dim, size in sizes.items()}})
+
+    def cached(self, key: Any, make: Callable[[], Any]) -> Any:
+        """What `make` gives, made once for this batch."""
+        found = self.cache.get(key)
+        if found is None:
+            found = self.cache[key] = make()
+        return found
+
+    def join(self, other: Lengths, mine: Any, theirs: Any) -> Lengths:
+        """The lengths of a result of two tensors with signatures `mine` and `theirs`.
+
+        Raises DimRebound if a dim that both tensors have differs in length.
+        """
+        if self is other or not other.sizes:
+            return self
+        if not self.sizes:
+            return other
+        key = (other.serial, mine.serial, theirs.serial)
+        joined = self._joins.get(key)
+        if joined is None:
+            if len(self._joins) >= _JOINS:
+                self._joins.clear()
+            joined = self._joins[key] = self._join(other, mine.roots, theirs.roots)
+        return joined
+
+    def _join(self, other: Lengths, mine: Mapping[int, Dim], theirs: Mapping[int, Dim]) -> Lengths:
+        sizes = dict(self.sizes)
+        for serial, size in other.sizes.items():
+            known = sizes.get(serial)
+            if known is not None and not known.agrees(size) and serial in mine and serial in theirs:
+                raise rebound(mine[serial], known, size)
+            if known is None or (serial in theirs and serial not in mine):
+                sizes[serial] = size
+        return self if sizes == self.sizes else other if sizes == other.sizes else Lengths(sizes)
+
+
+EMPTY = Lengths({})
+
+
+def rebound(dim: Dim, first: Size, second: Size) -> DimRebound:
+    """The error about two tensors whose `dim` was bound to different lengths."""
+
+    def tell(size: Size) -> str:
+        return f"{size}" + (f" (bound in {size.made.place()})" if size.made else "")
+
+    return DimRebound(
+        f"{dim.name} has other lengths in the two tensors",
+        got=f"{tell(first)} and {tell(second)}",
+        expected="tensors of the same batch",
+        hint=f"give each its own Dim, or make both tensors again under the same lengths of {dim.name}",
+    )

@@ -1,0 +1,55 @@
+"""Structures of tensors: dicts, lists, tuples, named tuples and States, walked in one order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from rfnb.core.dim import Dim
+from rfnb.core.tensor import Tensor
+
+
+def map_leaves(fn: Callable[[Any], Any], tree: Any) -> Any:
+    """The same structure with `fn(leaf)` for each leaf; all that is no container is a leaf."""
+    if isinstance(tree, dict):
+        return type(tree)((key, map_leaves(fn, value)) for key, value in tree.items())
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        return type(tree)(*(map_leaves(fn, value) for value in tree))
+    if isinstance(tree, list | tuple):
+        return type(tree)(map_leaves(fn, value) for value in tree)
+    return fn(tree)
+
+
+def leaves(tree: Any) -> list[Any]:
+    """The leaves, in the order of `map_leaves`."""
+    found: list[Any] = []
+    map_leaves(found.append, tree)
+    return found
+
+
+def named_leaves(tree: Any, prefix: str = "") -> list[tuple[str, Any]]:
+    """Leaves with their paths: "lstm.h", "layers.0"."""
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        items = list(zip(tree._fields, tree, strict=True))
+    elif isinstance(tree, dict):
+        items = list(tree.items())
+    elif isinstance(tree, list | tuple):
+        items = list(enumerate(tree))
+    else:
+        return [(prefix, tree)]
+    return [leaf for key, value in items for leaf in named_leaves(value, f"{prefix}.{key}" if prefix else str(key))]
+
+
+def map_tensors(fn: Callable[[Tensor], Any], tree: Any) -> Any:
+    """The same structure with `fn(tensor)` for each Tensor."""
+    return map_leaves(lambda leaf: fn(leaf) if isinstance(leaf, Tensor) else leaf, tree)
+
+
+def same_structure(a: Any, b: Any) -> bool:
+    """Whether both have the same containers with the same keys."""
+    return [name for name, _ in named_leaves(a)] == [name for name, _ in named_leaves(b)]
+
+
+def is_state_leaf(leaf: Any) -> bool:
+    """Whether a loop can carry it: a Tensor, or a Dim whose size grows."""
+    return isinstance(leaf, Tensor | Dim)

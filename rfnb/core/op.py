@@ -1,0 +1,201 @@
+"""The one door: every op is a row of `OPS`; whoever listens sees each call before it happens."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeVar
+
+from rfnb.core.lengths import EMPTY
+from rfnb.core.raw import backend_of_raw
+from rfnb.core.tensor import Tensor, new
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class OpRow:
+    """An op, and how it may be moved.
+
+    frames: "any" if an extra dim in the operands never changes a result; the op may then run for all steps of a
+        loop at once. The default is to stay where it is.
+    random: whether it draws numbers. effect: whether it changes something besides its result.
+    """
+
+    name: str
+    fn: Callable[..., Any]
+    frames: Literal["any"] | None = None
+    random: bool = False
+    effect: bool = False
+
+
+OPS: dict[str, OpRow] = {}
+"""All ops, by name."""
+
+
+class Listener(Protocol):
+    """Somebody who sees every op of this thread."""
+
+    def call(self, row: OpRow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Does the op, or has it done, and gives its result."""
+
+    def call_module(self, module: Any, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Likewise for the call of a module."""
+
+
+_listener: ContextVar[Listener | None] = ContextVar("rfnb_listener", default=None)
+_listening = 0  # how many listen, in any thread: the fast paths look only at this
+
+
+def listener() -> Listener | None:
+    """Who listens in this thread."""
+    return _listener.get() if _listening else None
+
+
+@contextmanager
+def listening(who: Listener | None) -> Iterator[None]:
+    """`who` sees the ops of this thread inside the block; None: nobody does."""
+    global _listening
+    token = _listener.set(who)
+    _listening += 1
+    try:
+        yield
+    finally:
+        _listening -= 1
+        _listener.reset(token)
+
+
+def door(row: OpRow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Does an op while somebody listens somewhere."""
+    who = _listener.get()
+    return row.fn(*args, **kwargs) if who is None else who.call(row, args, kwargs)
+
+
+def add_row(
+    fn: Callable[..., Any], *, name: str | None = None, frames: Literal["any"] | None = None, random: bool = False, effect: bool = False
+) -> OpRow:
+    """A new row of `OPS`."""
+    row = OpRow(name or fn.__name__, fn, frames, random, effect)
+    assert row.name not in OPS, f"two ops called {row.name}"
+    OPS[row.name] = row
+    return row
+
+
+def op(
+    *, frames: Literal["any"] | None = None, random: bool = False, effect: bool = False, name: str | None = None
+) -> Callable[[F], F]:
+    """Makes a function an op: a row of `OPS`, seen by listeners."""
+
+    def decorate(fn: F) -> F:
+        row = add_row(fn, name=name, frames=frames, random=random, effect=effect)
+
+        @functools.wraps(fn)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if _listening:
+                return door(row, args, kwargs)
+            return fn(*args, **kwargs)
+
+        return call  # type: ignore[return-value]
+
+    return decorate
+
+
+def method_of(owner: type, name: str | None = None) -> Callable[[F], F]:
+    """Makes a function a method of a core class, which cannot know ops."""
+
+    def decorate(fn: F) -> F:
+        setattr(owner, name or fn.__name__, fn)
+        return fn
+
+    return decorate
+
+
+def unary(row: OpRow, raw_function: Callable[[Any], Callable[[Any], Any]]) -> Callable[[Tensor], Tensor]:
+    """The quick form of an elementwise op: `raw_function(backend)` gives what does it on raw tensors."""
+    functions: dict[type, Callable[[Any], Any]] = {}
+
+    @functools.wraps(row.fn)
+    def call(a: Tensor) -> Tensor:
+        if _listening:
+            return door(row, (a,), {})  # type: ignore[no-any-return]
+        if not isinstance(a, Tensor):
+            return row.fn(a)  # type: ignore[no-any-return]
+        raw = a._raw
+        function = functions.get(type(raw))
+        if function is None:
+            function = functions[type(raw)] = raw_function(backend_of_raw(raw))
+        result = new(Tensor)
+        result._raw = function(raw)
+        result.sig = a.sig
+        result.lengths = a.lengths
+        return result
+
+    return call
+
+
+def binary(row: OpRow, raw_function: Callable[[Any], Callable[[Any, Any], Any]], *, plan_sign: int) -> Callable[[Any, Any], Tensor]:
+    """The quick form of an elementwise op of two operands.
+
+    The plan for two signatures is kept in the first one under `plan_sign` times the serial of the second;
+    `row.fn` makes it (`backend.base.math`), and does all that is not in the plan.
+    """
+    functions: dict[type, Callable[[Any, Any], Any]] = {}
+    same_sig = plan_sign > 0
+
+    @functools.wraps(row.fn)
+    def call(a: Any, b: Any) -> Tensor:
+        if _listening:
+            return door(row, (a, b), {})  # type: ignore[no-any-return]
+        try:
+            s = a.sig
+            function = functions[type(a._raw)]
+            kind = b.__class__
+            if kind is float or kind is int:
+                if not same_sig:
+                    return row.fn(a, b)  # type: ignore[no-any-return]
+                result = new(Tensor)
+                result._raw = function(a._raw, b)
+                result.sig = s
+                result.lengths = a.lengths
+                return result
+            o = b.sig
+        except (AttributeError, KeyError):
+            _learn(functions, raw_function, a)
+            return row.fn(a, b)  # type: ignore[no-any-return]
+        mine, theirs = a.lengths, b.lengths
+        if mine is not theirs:
+            mine = mine if theirs is EMPTY else theirs if mine is EMPTY else mine.join(theirs, s, o)
+        result = new(Tensor)
+        if s is o and same_sig:
+            result._raw = function(a._raw, b._raw)
+            result.sig = s
+            result.lengths = mine
+            return result
+        plan = s.plans.get(plan_sign * o.serial)
+        out = plan and plan[2]()
+        if not out:
+            return row.fn(a, b)  # type: ignore[no-any-return]
+        how_a, how_b, _ = plan
+        raw_a, raw_b = a._raw, b._raw
+        if how_a is not None:
+            perm, index = how_a
+            raw_a = raw_a if perm is None else raw_a.permute(perm)
+            raw_a = raw_a if index is None else raw_a[index]
+        if how_b is not None:
+            perm, index = how_b
+            raw_b = raw_b if perm is None else raw_b.permute(perm)
+            raw_b = raw_b if index is None else raw_b[index]
+        result._raw = function(raw_a, raw_b)
+        result.sig = out
+        result.lengths = mine
+        return result
+
+    return call
+
+
+def _learn(functions: dict[type, Callable[..., Any]], raw_function: Callable[[Any], Callable[..., Any]], a: Any) -> None:
+    if isinstance(a, Tensor):
+        functions[type(a._raw)] = raw_function(backend_of_raw(a._raw))

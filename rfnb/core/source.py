@@ -1,0 +1,192 @@
+"""Where in the user's code something was made: a code object and an instruction, resolved to cell, line and name when shown."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import sys
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
+
+_PACKAGE = str(Path(__file__).parents[1]) + "/"
+
+
+class Span(NamedTuple):
+    """Lines are 1-based, columns 0-based, as in `ast`."""
+
+    line: int
+    end_line: int
+    col: int
+    end_col: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A notebook cell as it ran."""
+
+    number: int
+    cell_id: str | None
+    text: str
+
+    @property
+    def skipped_lines(self) -> int:
+        """Leading blank lines, which IPython drops before it compiles a cell."""
+        return len(self.text) - len(self.text.lstrip("\n"))
+
+
+CELLS: dict[str, Cell] = {}
+"""File names under which IPython compiled cells, and what they were."""
+
+
+class Source(NamedTuple):
+    """A place in the user's code. Cheap to take, resolved only when somebody looks."""
+
+    code: CodeType
+    lasti: int
+
+    @property
+    def file(self) -> str:
+        return self.code.co_filename
+
+    @property
+    def cell(self) -> Cell | None:
+        return CELLS.get(self.code.co_filename)
+
+    @property
+    def span(self) -> Span:
+        """The expression, in lines of the compiled text."""
+        line, end_line, col, end_col = _positions(self.code)[self.lasti // 2]
+        first = self.code.co_firstlineno
+        return Span(line or first, end_line or line or first, col or 0, end_col or 0)
+
+    @property
+    def line(self) -> int:
+        """The line in the file, or in the cell as the user sees it."""
+        return self.span.line + (self.cell.skipped_lines if self.cell else 0)
+
+    def place(self) -> str:
+        """"cell 4, line 2" or "model.py:31"."""
+        if self.cell is not None:
+            return f"cell {self.cell.number}, line {self.line}"
+        return f"{Path(self.file).name}:{self.line}"
+
+    def targets(self) -> tuple[str, ...]:
+        """The names which the statement here assigns the expression to: `a, b = f(x)` gives ("a", "b")."""
+        return _assignments(self.file, "".join(linecache.getlines(self.file))).get(self.span, ())
+
+
+def user_frame(start: FrameType | None = None) -> FrameType | None:
+    """The innermost frame that is not rfnb's own."""
+    frame = start or sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    return frame
+
+
+def here() -> Source | None:
+    """The place in the user's code which is running now."""
+    frame = user_frame(sys._getframe(1))
+    return None if frame is None else Source(frame.f_code, frame.f_lasti)
+
+
+@lru_cache(maxsize=256)
+def _positions(code: CodeType) -> list[tuple[int | None, int | None, int | None, int | None]]:
+    return list(code.co_positions())
+
+
+@lru_cache(maxsize=64)
+def _assignments(file: str, text: str) -> dict[Span, tuple[str, ...]]:
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return {}
+    found = {}
+    for node in ast.walk(tree):
+        value = getattr(node, "value", None)
+        if isinstance(node, ast.Assign):
+            found[_span(value)] = _names(node.targets[0])
+        elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and value is not None:
+            found[_span(value)] = _names(node.target)
+        elif isinstance(node, ast.AugAssign):
+            found[_span(node)] = _names(node.target)
+    return found
+
+
+def _span(node: Any) -> Span:
+    return Span(node.lineno, node.end_lineno, node.col_offset, node.end_col_offset)
+
+
+def _names(target: ast.expr) -> tuple[str, ...]:
+    if isinstance(target, ast.Tuple | ast.List):
+        return tuple(ast.unparse(part) for part in target.elts)
+    return (ast.unparse(target),)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The source lines of a `with` block, in a file or a cell."""
+
+    file: str | None
+    cell_id: str | None
+    cell_text: str | None
+    first_line: int
+    lines: tuple[str, ...]
+
+
+def with_block(source: Source | None) -> Block:
+    """The `with` statement around `source`, its header included; nothing but the place if the text is gone."""
+    if source is None:
+        return Block(None, None, None, 1, ())
+    text = linecache.getlines(source.file)
+    first, last = _with_lines("".join(text), source.span.line)
+    cell = source.cell
+    shift = cell.skipped_lines if cell else 0
+    lines = tuple(line.rstrip("\n") for line in text[first - 1 : last])
+    return Block(
+        file=None if cell else source.file,
+        cell_id=cell.cell_id if cell else None,
+        cell_text=cell.text if cell else None,
+        first_line=first + shift,
+        lines=lines,
+    )
+
+
+@lru_cache(maxsize=64)
+def _with_lines(text: str, line: int) -> tuple[int, int]:
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return line, line
+    around = [n for n in ast.walk(tree) if isinstance(n, ast.With) and n.lineno <= line <= (n.end_lineno or n.lineno)]
+    innermost = max(around, key=lambda n: n.lineno, default=None)
+    return (line, line) if innermost is None else (innermost.lineno, innermost.end_lineno or line)
+
+
+def follow_cells() -> None:
+    """From now on, remember each cell that IPython runs, the one that is running now included. Does nothing elsewhere."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    if shell is None or getattr(shell, "_rfnb_follows", False):
+        return
+    shell._rfnb_follows = True
+    shell.events.register("pre_run_cell", lambda info: _remember(shell, info.raw_cell, info.cell_id))
+    history = shell.history_manager.input_hist_raw if shell.history_manager else []
+    if history:
+        parent = shell.get_parent() if hasattr(shell, "get_parent") else {}
+        cell_id = (parent or {}).get("metadata", {}).get("cellId")
+        _remember(shell, history[-1], cell_id, shell.execution_count)
+
+
+def _remember(shell: Any, text: str, cell_id: str | None, number: int | None = None) -> None:
+    number = shell.execution_count if number is None else number
+    stripped = text.lstrip("\n")
+    for form in (text, stripped):
+        name = shell.compile.get_code_name(shell.transform_cell(form), form, number)
+        CELLS[name] = Cell(number, cell_id, text)
+    while len(CELLS) > 4000:
+        CELLS.pop(next(iter(CELLS)))
+
+

@@ -1,0 +1,25 @@
+"""The state of a recurrent module: named tensors, nested."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class State(dict[str, Any]):
+    """A dict whose entries are attributes as well: `state.h`, `state["h"]`.
+
+    >>> State(h=1, c=2).h
+    1
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"the state has no {name!r}, but {sorted(self)}") from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self[name] = value
+
+    def __repr__(self) -> str:
+        return f"State({', '.join(f'{name}={value!r}' for name, value in self.items())})"

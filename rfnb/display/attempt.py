@@ -1,0 +1,48 @@
+"""A broken or huge input gives a smaller picture and a note, never an exception."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from rfnb.errors import RfError
+
+T = TypeVar("T")
+
+
+class Notes:
+    """What could not be shown and why, as one line.
+
+    >>> notes = Notes()
+    >>> notes.attempt("picture", lambda: 1 / 0, None)
+    >>> notes.text()
+    'no picture: ZeroDivisionError: division by zero'
+    """
+
+    def __init__(self, *lines: str):
+        self.lines = list(lines)
+
+    def add(self, line: str | None) -> None:
+        """One more, unless it is None."""
+        if line:
+            self.lines.append(line)
+
+    def attempt(self, part: str, make: Callable[[], T], otherwise: T) -> T:
+        """What `make` gives; `otherwise` and a note if it fails."""
+        try:
+            return make()
+        except Exception as error:
+            self.add(f"no {part}: {reason(error)}")
+            return otherwise
+
+    def text(self) -> str | None:
+        """All of them, or None."""
+        return "; ".join(self.lines) or None
+
+
+def reason(error: BaseException) -> str:
+    """One line: what an rfnb error says and its way out, the kind and first line of any other."""
+    if isinstance(error, RfError):
+        return f"{error.what}; {error.hint}" if error.hint else error.what
+    said = str(error).splitlines()
+    return f"{type(error).__name__}: {said[0][:200]}" if said else type(error).__name__

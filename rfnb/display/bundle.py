@@ -1,0 +1,36 @@
+"""From an object to its view, by type. Never raises: what cannot be shown is named in one line."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from rfnb.core import show
+from rfnb.display.attempt import reason
+from rfnb.display.view import ReprView, View
+from rfnb.display.views import note
+
+DESCRIBE: dict[type, str] = {}
+"""By type: the module whose `describe` makes the JSON; imported when first needed."""
+
+
+def register(shown: type, module: str) -> None:
+    """Objects of type `shown` are described by `module` from now on."""
+    DESCRIBE[shown] = module
+    show.register(shown, view_of)
+
+
+def describe(shown: Any, **choice: Any) -> Any:
+    """The JSON of an object. Raises what its view raises; TypeError if nobody can show it."""
+    for base in type(shown).__mro__:
+        if base in DESCRIBE:
+            return importlib.import_module(DESCRIBE[base]).describe(shown, **choice)
+    raise TypeError(f"no view for {type(shown).__name__}")
+
+
+def view_of(shown: Any) -> View:
+    """The view of an object; a note if it cannot be made."""
+    try:
+        return ReprView(describe(shown))
+    except Exception as error:
+        return ReprView(note.describe(type(shown).__name__, f"no view: {reason(error)}"))

@@ -1,0 +1,157 @@
+"""The two comms of the panel: commands come in on one and are answered there, events go out on the other.
+
+They are apart because a kernel sends what comes in on a comm to the thread that last sent on it: a cell that sent
+events on the command comm would make the front end wait for that cell.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from threading import current_thread, main_thread
+from typing import Any, Literal
+
+from rfnb.display.commands import Dispatcher, Later, Runs
+from rfnb.display.schema import Event
+from rfnb.display.views import runs as runs_view
+from rfnb.trace.run import Run, on_open
+
+COMMANDS_TARGET = "rfnb.commands"
+EVENTS_TARGET = "rfnb.events"
+PAUSE = 0.25
+"""Seconds between two events about the list of runs."""
+
+_links: list[Link] = []
+
+
+def install(runs: Runs) -> Link | None:
+    """Listens to the panel if this process is a notebook's kernel; does nothing elsewhere, and never raises."""
+    if _links:
+        return _links[0]
+    try:
+        kernel = running_kernel()
+        if kernel is None:
+            return None
+        link = Link(runs, kernel)
+        link.listen()
+    except Exception:
+        return None
+    _links.append(link)
+    return link
+
+
+def running_kernel() -> Any | None:
+    """The kernel of this process; None in a script or terminal."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return getattr(shell, "kernel", None)
+
+
+def open_run(run: Run) -> bool:
+    """Shows a run in the panel; whether there is one."""
+    return bool(_links) and _links[0].emit({"event": "open", "data": {"run": run.serial}})
+
+
+def main_thread_later() -> Later | None:
+    """How to have something done by the main thread; None outside of a kernel."""
+    return _links[0].later if _links else None
+
+
+class Link:
+    """Between the runs of this process and the panels that look at them."""
+
+    def __init__(self, runs: Runs, kernel: Any):
+        self.runs = runs
+        self.kernel = kernel
+        self.panels: list[Any] = []
+        self.cell_runs = False
+        self.news = News(self.tell_runs, self.call_later)
+        self.dispatcher = Dispatcher(runs, later=self.later, emit=self.emit)
+
+    def listen(self) -> None:
+        """Registers the comm targets and follows the cells and the list of runs."""
+        self.kernel.comm_manager.register_target(COMMANDS_TARGET, self.on_commands)
+        self.kernel.comm_manager.register_target(EVENTS_TARGET, self.on_events)
+        self.cell_runs = True  # the cell that imports rfnb
+        self.kernel.shell.events.register("pre_run_cell", self.on_cell)
+        self.kernel.shell.events.register("post_run_cell", self.on_cell_end)
+        self.runs.on_change(self.news.changed)
+        on_open.append(open_run)
+
+    def on_commands(self, comm: Any, message: Any) -> None:
+        """A panel opened the command comm."""
+        comm.on_msg(lambda m: comm.send(self.dispatcher.handle(m["content"]["data"])))
+
+    def on_events(self, comm: Any, message: Any) -> None:
+        """A panel opened the event comm."""
+        self.panels.append(comm)
+        comm.on_close(lambda _: self.panels.remove(comm) if comm in self.panels else None)
+
+    def on_cell(self, *_: Any) -> None:
+        """A cell starts."""
+        self.cell_runs = True
+
+    def on_cell_end(self, *_: Any) -> None:
+        """A cell is over."""
+        self.cell_runs = False
+        self.news.flush()
+
+    def later(self, work: Callable[[], None]) -> Literal["queued", "busy"]:
+        """Has `work` done by the main thread: its event loop turns only while no cell runs."""
+        status: Literal["queued", "busy"] = "busy" if self.cell_runs else "queued"
+        self.kernel.io_loop.add_callback(work)
+        return status
+
+    def call_later(self, work: Callable[[], None]) -> None:
+        """Has `work` done by the main thread in a moment, or after the running cell."""
+        self.kernel.io_loop.add_callback(lambda: self.kernel.io_loop.call_later(PAUSE, work))
+
+    def emit(self, event: Event) -> bool:
+        """Sends to all panels; whether there is one."""
+        for comm in list(self.panels):
+            try:
+                comm.send(event)
+            except Exception:
+                self.panels.remove(comm)
+        return bool(self.panels)
+
+    def tell_runs(self) -> None:
+        """Sends the list."""
+        if self.panels:
+            self.emit({"event": "runs", "data": runs_view.describe(self.runs)["runs"]})
+
+
+class News:
+    """Says that the list changed, but not more often than a reader can follow.
+
+    Args:
+        tell: sends the list.
+        call_later: calls a function after a pause.
+        clock: seconds.
+    """
+
+    def __init__(
+        self,
+        tell: Callable[[], None],
+        call_later: Callable[[Callable[[], None]], None],
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        self.tell, self.call_later, self.clock = tell, call_later, clock
+        self.told = -PAUSE
+        self.due = False
+
+    def changed(self) -> None:
+        """Tells at once, or once after a pause."""
+        waiting, self.due = self.due, True
+        if current_thread() is main_thread() and self.clock() - self.told >= PAUSE:
+            self.flush()
+        elif not waiting:
+            self.call_later(self.flush)
+
+    def flush(self) -> None:
+        """Tells what was not told yet."""
+        if not self.due:
+            return
+        self.due, self.told = False, self.clock()
+        self.tell()

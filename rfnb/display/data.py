@@ -1,0 +1,195 @@
+"""What a view may know of a tensor: its raw numbers, its axes, which entries are real and which are padding.
+
+Raw tensors are numpy's or torch's (any device and dtype, with or without grad), told apart by what they can do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rfnb.errors import ViewError
+
+if TYPE_CHECKING:
+    from rfnb.core.dim import Dim
+    from rfnb.core.tensor import Tensor
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis. `lengths` are over the dims `over`; None where all of `size` is real."""
+
+    dim: Dim
+    size: int
+    over: tuple[Dim, ...] = ()
+    lengths: np.ndarray | None = None
+    tags: Sequence[str] | None = None
+
+
+@dataclass(frozen=True)
+class Data:
+    """A tensor, or one sequence of it."""
+
+    name: str
+    dtype: str
+    device: str
+    raw: Any
+    axes: tuple[Axis, ...]
+    sparse: Dim | None = None
+    feature: Dim | None = None
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The sizes of the axes."""
+        return tuple(axis.size for axis in self.axes)
+
+    @property
+    def entries(self) -> int:
+        """How many numbers there are, padding included."""
+        return math.prod(self.shape)
+
+    def position(self, dim: Dim) -> int | None:
+        """Which axis is `dim`."""
+        return next((i for i, axis in enumerate(self.axes) if axis.dim is dim), None)
+
+    def sequence_axis(self) -> int | None:
+        """The axis that counts sequences: the one with tags or lengths, or the batch dim."""
+        over = [dim for axis in self.axes for dim in axis.over]
+        for i, axis in enumerate(self.axes):
+            if axis.dim.kind == "batch" or axis.tags is not None:
+                return i
+        return next((i for i, axis in enumerate(self.axes) if axis.dim in over), None)
+
+    def mask(self) -> np.ndarray | None:
+        """Which entries are real; of size 1 along axes that it does not depend on. None if all are."""
+        result = None
+        for i, axis in enumerate(self.axes):
+            at = [p for p in map(self.position, axis.over) if p is not None]
+            if axis.lengths is None or len(at) < len(axis.over) or not (axis.lengths < axis.size).any():
+                continue
+            shape = [1] * len(self.axes)
+            lengths = axis.lengths.transpose(np.argsort(at)) if len(at) > 1 else axis.lengths
+            for p, size in zip(sorted(at), lengths.shape, strict=True):
+                shape[p] = size
+            frames = np.arange(axis.size).reshape([-1 if k == i else 1 for k in range(len(self.axes))])
+            inside = frames < lengths.reshape(shape)
+            result = inside if result is None else result & inside
+        return result
+
+    def pick(self, at: int, index: int) -> Data:
+        """One entry of axis `at`, without the padding that is left behind its end."""
+        picked = self.axes[at].dim
+        raw = self.raw[(slice(None),) * at + (index,)]
+        axes = [_picked(axis, picked, index) for i, axis in enumerate(self.axes) if i != at]
+        return replace(self, raw=raw[tuple(slice(0, axis.size) for axis in axes)], axes=tuple(axes))
+
+
+def read(tensor: Tensor) -> Data:
+    """The tensor as views see it. Raises ViewError if there are no numbers behind it."""
+    try:
+        raw = tensor.raw_tensor
+    except Exception as error:
+        raise ViewError(f"no numbers: {_first_line(error)}") from None
+    if raw is None:
+        raise ViewError("no numbers yet")
+    raw, said = _numbers(raw)
+    if len(raw.shape) != len(tensor.dims):
+        raise ViewError(f"the raw tensor has shape {tuple(raw.shape)}, which does not fit {len(tensor.dims)} dims")
+    found = [_axis(tensor, dim, int(size)) for dim, size in zip(tensor.dims, raw.shape, strict=True)]
+    return Data(
+        name=str(tensor.name or "tensor"),
+        dtype=str(tensor.dtype),
+        device=str(getattr(raw, "device", "cpu")),
+        raw=raw,
+        axes=tuple(axis for axis, _ in found),
+        sparse=tensor.sparse_dim,
+        feature=getattr(tensor, "feature_dim", None),
+        notes=tuple(note for note in (said, *(note for _, note in found)) if note),
+    )
+
+
+def sequence(data: Data, batch: int | str) -> Data:
+    """One sequence, by its number or its tag. Raises ViewError if there is none."""
+    at = data.sequence_axis()
+    if at is None:
+        raise ViewError(f"show: {data.name} has no axis that counts sequences", got=f"batch={batch!r}")
+    return data.pick(at, index_of(batch, data.axes[at].size, data.axes[at].tags))
+
+
+def index_of(batch: int | str, size: int, tags: Sequence[str] | None) -> int:
+    """The number of a sequence, from its number or tag. Raises ViewError if there is none."""
+    if isinstance(batch, str):
+        if tags is None or batch not in tags:
+            known = "no tags" if not tags else ", ".join(repr(tag) for tag in tags[:8])
+            raise ViewError("show: no sequence with this tag", got=repr(batch), expected=known)
+        return list(tags).index(batch)
+    if not -size <= batch < size:
+        raise ViewError("show: no such sequence", got=batch, expected=f"0 to {size - 1}")
+    return batch % size
+
+
+def to_numpy(raw: Any) -> np.ndarray:
+    """The numbers, as float64, float32, int or bool; copied from where they are."""
+    if hasattr(raw, "detach"):
+        raw = raw.detach().cpu()
+        if getattr(raw.dtype, "itemsize", 8) < 4 and raw.dtype.is_floating_point:
+            raw = raw.float()
+        raw = raw.numpy()
+    array = np.asarray(raw)
+    return array.astype(np.float32) if array.dtype == np.float16 else array
+
+
+def thinned(shape: tuple[int, ...], limit: int) -> tuple[slice, ...]:
+    """Every n-th entry along the longest axes, so that `limit` are left."""
+    steps = [1] * len(shape)
+    while math.prod(-(-size // step) for size, step in zip(shape, steps, strict=True)) > limit:
+        longest = max(range(len(shape)), key=lambda i: -(-shape[i] // steps[i]))
+        steps[longest] *= 2
+    return tuple(slice(None, None, step) for step in steps)
+
+
+def thin_mask(mask: np.ndarray | None, where: tuple[slice, ...]) -> np.ndarray | None:
+    """The mask of a thinned tensor."""
+    if mask is None:
+        return None
+    return mask[tuple(cut if size > 1 else slice(None) for cut, size in zip(where, mask.shape, strict=True))]
+
+
+def _axis(tensor: Tensor, dim: Dim, actual: int) -> tuple[Axis, str | None]:
+    size = tensor.lengths.size(dim)
+    if size is None:
+        return Axis(dim, actual), None
+    values = np.asarray(size.values)
+    longest = int(values.max(initial=0))
+    note = None if longest == actual else f"{dim.name} is {longest} long, but the raw tensor has {actual}"
+    per_sequence = values.ndim > 0
+    return Axis(dim, actual, tuple(size.dims), values if per_sequence else None, size.tags), note
+
+
+def _numbers(raw: Any) -> tuple[Any, str | None]:
+    """Real numbers without grad, and what had to be done for it."""
+    if hasattr(raw, "detach"):
+        raw = raw.detach()
+        return (raw.abs(), "complex: absolute values") if raw.is_complex() else (raw, None)
+    raw = np.asarray(raw)
+    if raw.dtype.kind not in "biufc":
+        raise ViewError(f"the entries are no numbers but {raw.dtype}")
+    return (np.abs(raw), "complex: absolute values") if raw.dtype.kind == "c" else (raw, None)
+
+
+def _picked(axis: Axis, picked: Dim, index: int) -> Axis:
+    if axis.lengths is None or picked not in axis.over:
+        return axis
+    lengths = axis.lengths.take(index, axis=axis.over.index(picked))
+    over = tuple(dim for dim in axis.over if dim is not picked)
+    size = min(axis.size, int(lengths.max(initial=0)))
+    return Axis(axis.dim, size, over, lengths if over else None, axis.tags)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

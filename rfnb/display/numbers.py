@@ -1,0 +1,87 @@
+"""Short forms of numbers, the same in text and HTML."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+BLOCKS = "▁▂▃▄▅▆▇█"
+
+
+def short(number: object) -> str:
+    """Three significant digits, no noise.
+
+    >>> [short(x) for x in (0, 3.0, -0.3149, 12345.6, 2.5e-7, 1e30, "nan", True)]
+    ['0', '3', '-0.315', '12346', '2.5e-7', '1e30', 'nan', 'true']
+    """
+    if isinstance(number, bool):
+        return str(number).lower()
+    if isinstance(number, str | int):
+        return str(number)
+    number = float(number)  # type: ignore[arg-type]
+    if not math.isfinite(number):
+        return str(plain(number))
+    if number == int(number) and abs(number) < 1e6:
+        return str(int(number))
+    if 1e-3 <= abs(number) < 1e6:
+        digits = max(0, 2 - math.floor(math.log10(abs(number))))
+        text = f"{number:.{digits}f}"
+        return text.rstrip("0").rstrip(".") if "." in text else text
+    mantissa, _, exponent = f"{number:.2e}".partition("e")
+    return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
+
+
+def plain(number: float) -> float | int | str:
+    """As JSON takes it: "nan", "inf", "-inf" for what JSON has no word for."""
+    if isinstance(number, bool | int | str):
+        return number
+    number = float(number)
+    if math.isfinite(number):
+        return number
+    return "nan" if math.isnan(number) else "inf" if number > 0 else "-inf"
+
+
+def real(number: object) -> float:
+    """Back from JSON."""
+    return float(number)  # type: ignore[arg-type]
+
+
+def size(count: int) -> str:
+    """A count of bytes.
+
+    >>> [size(n) for n in (12, 2048, 13107200)]
+    ['12 B', '2 kB', '12.5 MB']
+    """
+    amount = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if amount < 1024 or unit == "GB":
+            break
+        amount /= 1024
+    return f"{amount:.3g} {unit}" if amount < 1000 else f"{amount:.0f} {unit}"
+
+
+def count_of(number: int, word: str) -> str:
+    """With its plural.
+
+    >>> count_of(1, "step"), count_of(1200, "step")
+    ('1 step', '1,200 steps')
+    """
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
+def bars(values: Sequence[object]) -> str:
+    """A line of blocks: how large each value is, next to the largest.
+
+    >>> bars([0, 1, 2, 4, "nan"])
+    '▁▂▄█×'
+    """
+    numbers = [real(v) for v in values]
+    finite = [n for n in numbers if math.isfinite(n)]
+    top = max([abs(n) for n in finite], default=0.0)
+    return "".join(_bar(n, top) for n in numbers)
+
+
+def _bar(number: float, top: float) -> str:
+    if not math.isfinite(number):
+        return "×"
+    return BLOCKS[0 if top == 0 else min(7, int(abs(number) / top * 7))]

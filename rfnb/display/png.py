@@ -1,0 +1,81 @@
+"""Small PNG pictures without a library: one byte a pixel, and a palette that knows NaN, Inf and padding.
+
+A value from -1 to 1 (diverging: blue, white, red) or 0 to 1 (sequential: pale to dark) becomes a palette index.
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+import zlib
+from typing import Literal
+
+import numpy as np
+
+Scale = Literal["diverging", "sequential"]
+
+LEVELS = 249
+NAN, POSITIVE_INF, NEGATIVE_INF, PADDING, HATCH = 250, 251, 252, 253, 254
+
+DIVERGING = ("#1f4e8c", "#4a86c0", "#9cc3de", "#f4f1ec", "#eeb18f", "#cf6a4c", "#972432")
+SEQUENTIAL = ("#f4f1ec", "#cfdfd6", "#93c1bd", "#4f9aa9", "#2d6e93", "#1f4577", "#15234e")
+SPECIAL = ((214, 39, 183), (255, 140, 0), (106, 60, 210), (128, 128, 128), (128, 128, 128))
+ALPHA = bytes([255] * NAN + [255, 255, 255, 18, 90])
+
+
+def picture(
+    values: np.ndarray, *, valid: np.ndarray | None = None, scale: Scale, cell: int | tuple[int, int] = 1
+) -> str:
+    """A data URI. `values` is a matrix, already scaled; what is not `valid` is hatched; `cell` is in pixels."""
+    high, wide = (cell, cell) if isinstance(cell, int) else cell
+    pixels = np.repeat(np.repeat(indices(values, scale), high, axis=0), wide, axis=1)
+    if valid is not None:
+        padded = np.repeat(np.repeat(~valid, high, axis=0), wide, axis=1)
+        rows, cols = np.indices(pixels.shape, sparse=True)
+        pixels = np.where(padded, np.where((rows + cols) % 4 == 0, HATCH, PADDING), pixels).astype(np.uint8)
+    return data_uri(encode(pixels, PALETTES[scale]))
+
+
+def indices(values: np.ndarray, scale: Scale) -> np.ndarray:
+    """Palette indices of a matrix of numbers."""
+    values = np.asarray(values, np.float32)
+    with np.errstate(invalid="ignore"):
+        unit = (values + 1) / 2 if scale == "diverging" else values
+        level = np.rint(np.clip(np.nan_to_num(unit), 0, 1) * LEVELS).astype(np.uint8)
+    level[np.isnan(values)] = NAN
+    level[np.isposinf(values)] = POSITIVE_INF
+    level[np.isneginf(values)] = NEGATIVE_INF
+    return level
+
+
+def ramp(stops: tuple[str, ...], levels: int = LEVELS + 1) -> np.ndarray:
+    """Colours between the stops, as [levels, 3] bytes."""
+    rgb = np.array([[int(stop[i : i + 2], 16) for i in (1, 3, 5)] for stop in stops])
+    at = np.linspace(0, len(stops) - 1, levels)
+    return np.stack([np.interp(at, np.arange(len(stops)), rgb[:, c]) for c in range(3)], axis=1).astype(np.uint8)
+
+
+def encode(pixels: np.ndarray, palette: bytes) -> bytes:
+    """The file."""
+    height, width = pixels.shape
+    lines = np.zeros((height, width + 1), np.uint8)
+    lines[:, 1:] = pixels
+    header = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)
+    chunks = [(b"IHDR", header), (b"PLTE", palette), (b"tRNS", ALPHA), (b"IDAT", zlib.compress(lines.tobytes(), 6))]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(kind, data) for kind, data in [*chunks, (b"IEND", b"")])
+
+
+def data_uri(png: bytes) -> str:
+    """For `<img src=…>`."""
+    return "data:image/png;base64," + base64.b64encode(png).decode()
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def _palette(stops: tuple[str, ...]) -> bytes:
+    return ramp(stops).tobytes() + bytes(byte for colour in SPECIAL for byte in colour)
+
+
+PALETTES = {"diverging": _palette(DIVERGING), "sequential": _palette(SEQUENTIAL)}

@@ -1,0 +1,33 @@
+"""The source of a loop's body with the values of one step beside its lines."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from rfnb.display import style
+from rfnb.display.html import Html, el
+from rfnb.display.schema import RunView, StepView
+
+
+def body_text(run: RunView, step: StepView) -> list[str]:
+    """The source, and behind each line what it made."""
+    told = beside(step)
+    width = min(80, max((len(line) for line in run["body"]), default=0))
+    numbered = enumerate(run["body"], run["first_line"])
+    lines = [f"  {n:>4}  {text:<{width}}  {told.pop(n, '')}".rstrip() for n, text in numbered]
+    return lines + [f"  {n:>4}  {words}" for n, words in sorted(told.items())]
+
+
+def body_html(run: RunView, step: StepView) -> Html:
+    """The same."""
+    look = f"{style.NUMBERS};line-height:1.4;margin:0 0 8px 0;padding:0;background:none;overflow-x:auto"
+    return el("pre", "\n".join(body_text(run, step)), style=look)
+
+
+def beside(step: StepView) -> dict[int, str]:
+    """By line: `name = value` of what was computed there. What has no name of its own gives way to what has."""
+    lines: dict[int, list[str]] = defaultdict(list)
+    for row in step["values"]:
+        odd = "".join(f" {flag}" for flag in row["value"]["flags"] if flag != "constant")
+        lines[row["line"]].append(f"{row['value']['name']} = {row['value']['text']}{odd}")
+    return {line: "  ".join(words) for line, words in lines.items()}

@@ -1,0 +1,81 @@
+"""The view of a dim: its size or lengths, where it was made, what its entries are called."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rfnb.display import options, style
+from rfnb.display.data import Axis
+from rfnb.display.html import Html, el
+from rfnb.display.numbers import count_of
+from rfnb.display.schema import DimPage, DimView
+from rfnb.display.views.dims import describe_axis, dim_pill, dim_word, origin
+from rfnb.display.views.labels import shown
+
+if TYPE_CHECKING:
+    from rfnb.core.dim import Dim
+    from rfnb.core.lengths import Lengths
+
+
+def describe(dim: Dim) -> DimPage:
+    """The dim as it is bound now."""
+    size = dim.lengths.size(dim)
+    vocab = dim.vocab
+    return {
+        "kind": "dim",
+        "dim": describe_dim(dim, dim.lengths),
+        "tags": None if size is None or size.tags is None else list(size.tags[: options.TAGS]),
+        "vocab": None if vocab is None else [str(vocab.decode(i)) for i in range(min(40, len(vocab)))],
+        "vocab_size": None if vocab is None else len(vocab),
+        "note": "no size yet: it comes with the data" if size is None else None,
+    }
+
+
+def describe_dim(dim: Dim, lengths: Lengths) -> DimView:
+    """A dim outside of a tensor, under the lengths of a batch; of size 0 if none is known."""
+    size = lengths.size(dim)
+    kind = dim.kind if dim.kind in ("batch", "spatial", "feature") else "spatial" if dim.is_dynamic() else "other"
+    if size is None:
+        return describe_axis(Axis(dim, 0), kind)  # type: ignore[arg-type]
+    values = size.values if size.values.ndim else None
+    return describe_axis(Axis(dim, size.max, size.dims, values, size.tags), kind)  # type: ignore[arg-type]
+
+
+def to_text(page: DimPage) -> str:
+    """A line, then lengths and labels."""
+    return "\n".join([f"Dim {_word(page)}", *(f"  {line}" for line in _facts(page))])
+
+
+def to_repr(page: DimPage) -> str:
+    """One line."""
+    return f"Dim{{{_word(page)}}}"
+
+
+def to_html(page: DimPage) -> Html:
+    """The same, with the colour that the dim has everywhere."""
+    return el(
+        "div",
+        el("div", el("span", "Dim ", style=style.QUIET), dim_pill(page["dim"]), style=style.HEAD),
+        [el("div", fact, style=style.QUIET) for fact in _facts(page)],
+        style=style.BOX,
+    )
+
+
+def _word(page: DimPage) -> str:
+    return f"{page['dim']['name']}:?" if page["note"] else dim_word(page["dim"])
+
+
+def _facts(page: DimPage) -> list[str]:
+    dim, facts = page["dim"], []
+    if page["note"]:
+        facts.append(page["note"])
+    if origin(dim):
+        facts.append(str(origin(dim)))
+    if dim["lengths"] is not None:
+        tags = page["tags"] or []
+        named = [f"{tags[i]}: {n}" if i < len(tags) else str(n) for i, n in enumerate(dim["lengths"])]
+        facts.append("lengths " + ", ".join(named))
+    if page["vocab"] is not None:
+        more = " …" if len(page["vocab"]) < (page["vocab_size"] or 0) else ""
+        facts.append(f"{count_of(page['vocab_size'] or 0, 'label')}: {' '.join(shown(v) for v in page['vocab'])}{more}")
+    return facts

@@ -1,0 +1,113 @@
+"""A tensor as a small picture: sequences down, frames across; what is padding is hatched."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rfnb.display import options, png
+from rfnb.display.data import Data, thinned, to_numpy
+
+
+def describe_picture(data: Data, cells: tuple[int, int] = options.PICTURE_CELLS) -> tuple[str, str] | None:
+    """A PNG and what it shows, in words; None where a picture would say nothing."""
+    if not data.axes or data.entries < 2 or len(data.axes) > 8:
+        return None
+    rows, cols = chosen(data)
+    rest = tuple(i for i in range(len(data.axes)) if i not in (rows, cols))
+    values, where = _matrix(data, rows, cols, rest)
+    valid = _valid(data, rows, cols, where)
+    low, high = _pooled(values, valid, cells)
+    signed = np.where(np.abs(low) > np.abs(high), low, high)
+    signed = np.where(np.isfinite(low) & np.isfinite(high), signed, np.where(np.isfinite(low), high, low))
+    inside = None if valid is None else _pool(valid, cells, np.maximum)
+    return _draw(signed, inside, bool(rest)), _words(data, rows, cols, rest, values.shape, signed.shape)
+
+
+def chosen(data: Data) -> tuple[int | None, int]:
+    """The axes that go down and across."""
+    sizes = data.shape
+    if len(sizes) == 1:
+        return None, 0
+    down = data.sequence_axis()
+    if down is None:
+        down = 0 if len(sizes) == 2 else max(range(len(sizes)), key=lambda i: (_moves(data, i), sizes[i]))
+    others = [i for i in range(len(sizes)) if i != down]
+    return down, max(others, key=lambda i: (_moves(data, i), sizes[i]))
+
+
+def _moves(data: Data, i: int) -> bool:
+    return data.axes[i].lengths is not None or data.axes[i].dim.is_dynamic()
+
+
+def _matrix(data: Data, rows: int | None, cols: int, rest: tuple[int, ...]) -> tuple[np.ndarray, tuple[slice, ...]]:
+    where = thinned(data.shape, options.EXACT_ENTRIES)
+    raw = data.raw[where]
+    if rest:
+        raw = _largest(raw, rest)
+    values = to_numpy(raw).astype(np.float32)
+    if rows is None:
+        return values.reshape(1, -1), where
+    values = values.reshape([n for i, n in enumerate(values.shape) if i in (rows, cols)])
+    return (values if rows < cols else values.T), where
+
+
+def _largest(raw: Any, axes: tuple[int, ...]) -> Any:
+    if hasattr(raw, "detach"):
+        raw = raw.double() if not raw.is_floating_point() else raw
+        low, high = raw.amin(dim=axes, keepdim=True), raw.amax(dim=axes, keepdim=True)
+        return high.maximum(-low)
+    with np.errstate(all="ignore"):
+        low, high = np.min(raw, axis=axes, keepdims=True), np.max(raw, axis=axes, keepdims=True)
+    return np.maximum(high.astype(np.float32), -low.astype(np.float32))
+
+
+def _valid(data: Data, rows: int | None, cols: int, where: tuple[slice, ...]) -> np.ndarray | None:
+    mask = data.mask()
+    if mask is None:
+        return None
+    keep = [i for i in (rows, cols) if i is not None]
+    mask = mask.any(axis=tuple(i for i in range(mask.ndim) if i not in keep), keepdims=True)
+    mask = np.broadcast_to(mask, [n if i in keep else 1 for i, n in enumerate(data.shape)])
+    mask = mask[tuple(where[i] if i in keep else slice(None) for i in range(mask.ndim))]
+    if rows is None:
+        return mask.reshape(1, -1)
+    flat = mask.reshape([n for i, n in enumerate(mask.shape) if i in keep])
+    return flat if rows < cols else flat.T
+
+
+def _pooled(values: np.ndarray, valid: np.ndarray | None, cells: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+    if valid is None:
+        return _pool(values, cells, np.minimum), _pool(values, cells, np.maximum)
+    low = _pool(np.where(valid, values, np.inf).astype(np.float32), cells, np.minimum)
+    high = _pool(np.where(valid, values, -np.inf).astype(np.float32), cells, np.maximum)
+    return low, high
+
+
+def _pool(values: np.ndarray, cells: tuple[int, int], ufunc: np.ufunc) -> np.ndarray:
+    for axis, most in enumerate(cells):
+        step = -(-values.shape[axis] // most)
+        if step > 1:
+            values = ufunc.reduceat(values, np.arange(0, values.shape[axis], step), axis=axis)
+    return values
+
+
+def _draw(values: np.ndarray, valid: np.ndarray | None, absolute: bool) -> str:
+    finite = values[np.isfinite(values)]
+    top = float(np.abs(finite).max(initial=0)) or 1.0
+    scale: png.Scale = "sequential" if absolute or not (finite < 0).any() else "diverging"
+    cell = max(1, min(480 // values.shape[1], 192 // values.shape[0], 12))
+    return png.picture(values / top, valid=valid, scale=scale, cell=cell)
+
+
+def _words(
+    data: Data, rows: int | None, cols: int, rest: tuple[int, ...], shape: tuple[int, ...], drawn: tuple[int, ...]
+) -> str:
+    names = [axis.dim.name for axis in data.axes]
+    words = f"{names[rows]} down, {names[cols]} across" if rows is not None else f"{names[cols]} across"
+    if rest:
+        words += f", largest absolute value over {', '.join(names[i] for i in rest)}"
+    if drawn != shape:
+        words += f", a pixel for the largest of {-(-shape[0] // drawn[0])}×{-(-shape[1] // drawn[1])}"
+    return words

@@ -1,0 +1,62 @@
+"""The list of runs: a line for each, newest first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from rfnb.display import style
+from rfnb.display.html import Html, el
+from rfnb.display.numbers import count_of
+from rfnb.display.schema import RunItem, RunsView
+
+if TYPE_CHECKING:
+    from rfnb.trace.run import Run
+
+
+def describe(runs: Iterable[Run]) -> RunsView:
+    """All of them."""
+    return {"kind": "runs", "runs": [describe_item(run) for run in list(runs)]}
+
+
+def describe_item(run: Run) -> RunItem:
+    """What the list says of a run; touches no tensor."""
+    return {
+        "run": run.serial,
+        "name": run.name,
+        "place": run.place,
+        "steps": run.steps,
+        "batch": run.batch,
+        "flags": list(run.flags),
+        "pinned": bool(run.pinned),
+    }
+
+
+def to_text(view: RunsView) -> str:
+    """A line each."""
+    if not view["runs"]:
+        return "no runs yet"
+    return "\n".join(item_text(item) for item in view["runs"])
+
+
+def item_text(item: RunItem) -> str:
+    """`3  decoder  cell 4, line 2  9 steps  3 sequences  not finite`"""
+    parts = [str(item["run"]), item["name"], item["place"], count_of(item["steps"], "step")]
+    if item["batch"] is not None:
+        parts.append(count_of(item["batch"], "sequence"))
+    return "  ".join([*parts, *item["flags"], *(["pinned"] if item["pinned"] else [])])
+
+
+def to_html(view: RunsView) -> Html:
+    """A row each."""
+    if not view["runs"]:
+        return el("div", "no runs yet", style=f"{style.BOX};{style.QUIET}")
+    return el("table", [_row(item) for item in view["runs"]], style=style.TABLE)
+
+
+def _row(item: RunItem) -> Html:
+    sequences = "" if item["batch"] is None else count_of(item["batch"], "sequence")
+    cells = [str(item["run"]), el("b", item["name"]), item["place"], count_of(item["steps"], "step"), sequences]
+    words = [el("span", flag, style=style.chip(style.ALARM)) for flag in item["flags"]]
+    words += [el("span", "pinned", style=style.chip(style.GREY))] if item["pinned"] else []
+    return el("tr", [el("td", cell, style=style.LEFT_CELL) for cell in [*cells, words]], style=style.PLAIN_ROW)

@@ -1,0 +1,106 @@
+"""One step of a loop: each state before and after it, and the values of the body's lines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from rfnb.display import options
+from rfnb.display.attempt import Notes
+from rfnb.display.data import Data, to_numpy
+from rfnb.display.numbers import plain
+from rfnb.display.schema import Number, StateRow, StepView
+from rfnb.display.views.value import describe_value, magnitude, one_sequence, sampled
+
+if TYPE_CHECKING:
+    from rfnb.trace.run import Run
+
+Course = tuple[list[Number], bool]
+
+_courses: WeakKeyDictionary[Any, dict[tuple[str, int | None], Course]] = WeakKeyDictionary()
+
+
+def describe_step(run: Run, step: int, sequence: int | None = None, *, pictures: bool = True) -> StepView:
+    """Computed again by replay; must run on the thread that owns the tensors."""
+    at = run[step]
+    ask = {"sequences": run.sequence_dim, "sequence": sequence, "pictures": pictures}
+    values = [
+        {"line": line, "op": op, "value": describe_value(name, value, **ask)} for name, op, line, value in at.values()
+    ]
+    return {
+        "kind": "step",
+        "run": run.serial,
+        "step": step,
+        "sequence": sequence,
+        "states": [_state(run, at, name, ask) for name in run.states],
+        "values": values,  # type: ignore[typeddict-item]
+        "ended": None if run.lengths is None else [step >= int(n) for n in run.lengths],
+        "check": str(at.check),
+    }
+
+
+def _state(run: Run, at: Any, name: str, ask: dict[str, Any]) -> StateRow:
+    notes = Notes()
+    before, after = at.before[name], at.after[name]
+    unknown: Course = ([], True)
+    spark, moves = notes.attempt("course", lambda: _course(run, name, ask["sequence"]), unknown)
+    return {
+        "name": name,
+        "before": describe_value(name, before, **ask),
+        "after": describe_value(name, after, **ask),
+        "change": notes.attempt("change", lambda: _change(before, after, ask["sequences"], ask["sequence"]), None),
+        "spark": spark,
+        "flags": [] if moves else ["never changes"],
+    }
+
+
+def _change(before: Any, after: Any, sequences: Any, sequence: int | None) -> Number | None:
+    first, second = (one_sequence(value, sequences, sequence) for value in (before, after))
+    if first.sparse is not None or {a.dim for a in first.axes} != {a.dim for a in second.axes}:
+        return None
+    difference = np.abs(_aligned(second, first) - _aligned(first, first))
+    mask = first.mask()
+    if mask is not None:
+        difference = difference[np.broadcast_to(mask, difference.shape)]
+    return plain(float(difference.max())) if difference.size else None  # type: ignore[return-value]
+
+
+def _aligned(data: Data, like: Data) -> np.ndarray:
+    values = to_numpy(data.raw).astype(np.float64)
+    order = [data.position(axis.dim) for axis in like.axes]
+    return values.transpose([p for p in order if p is not None])
+
+
+def _course(run: Run, name: str, sequence: int | None) -> Course:
+    """How large the state is after each of some steps, and whether it ever changes."""
+    known = _courses.setdefault(run, {})
+    if (name, sequence) not in known:
+        known[name, sequence] = _follow(run, name, sequence)
+    return known[name, sequence]
+
+
+def _follow(run: Run, name: str, sequence: int | None) -> Course:
+    steps = spread(getattr(run, "kept", None) or range(run.steps), options.SPARK_STEPS)
+    spark: list[Number] = []
+    start, moves = None, False
+    for step in steps:
+        if start is None:
+            start = sampled(one_sequence(run[step].before[name], run.sequence_dim, sequence))
+        data = one_sequence(run[step].after[name], run.sequence_dim, sequence)
+        spark.append(plain(magnitude(data)))  # type: ignore[arg-type]
+        moves = moves or not np.array_equal(start, sampled(data), equal_nan=True)
+    return spark, moves or not spark
+
+
+def spread(steps: Sequence[int], most: int) -> list[int]:
+    """At most so many of the steps, evenly, the first and the last among them.
+
+    >>> spread(range(10), 4)
+    [0, 3, 6, 9]
+    """
+    if len(steps) <= most:
+        return list(steps)
+    return [steps[round(i * (len(steps) - 1) / (most - 1))] for i in range(most)]

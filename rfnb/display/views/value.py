@@ -1,0 +1,116 @@
+"""A value at one step of a loop: one line of text, its statistics, a small picture."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rfnb.core.dim import Dim
+from rfnb.display.attempt import Notes
+from rfnb.display.data import Data, read, thinned, to_numpy
+from rfnb.display.numbers import short
+from rfnb.display.schema import StatsView, ValueView
+from rfnb.display.stats import describe_stats
+from rfnb.display.views.dims import describe_axes
+from rfnb.display.views.labels import line, tokens
+from rfnb.display.views.picture import describe_picture
+
+if TYPE_CHECKING:
+    from rfnb.core.tensor import Tensor
+
+SHOWN = 6
+PICTURE_CELLS = (24, 96)
+
+
+def describe_value(name: str, value: Any, *, sequences: Dim | None, sequence: int | None, pictures: bool) -> ValueView:
+    """Of a Tensor or a Dim; of one sequence if one was chosen and the value has that axis."""
+    notes = Notes()
+    data = notes.attempt("value", lambda: one_sequence(value, sequences, sequence), None)
+    if data is None:
+        text = repr(value) if isinstance(value, Dim) else f"({notes.text()})"
+        return _value(name, text, flags=[])
+    stats = notes.attempt("statistics", lambda: describe_stats(data), None) if data.sparse is None else None
+    drawn = notes.attempt("picture", lambda: _picture(data), None) if pictures else None
+    text = notes.attempt("text", lambda: value_text(data), "?")
+    return {
+        **_value(name, text, flags=_flags(stats, data)),
+        "dims": describe_axes(data.axes, data.feature),
+        "dtype": data.dtype,
+        "stats": stats,
+        "picture": drawn,
+    }
+
+
+def one_sequence(value: Tensor | int, sequences: Dim | None, sequence: int | None) -> Data:
+    """The data of a value, of one sequence if that was asked for; a size that changes per step is a number."""
+    if isinstance(value, int):
+        return Data("size", "int64", "cpu", np.asarray(value), ())
+    data = read(value)
+    at = data.position(sequences) if sequences is not None else None
+    return data if sequence is None or at is None else data.pick(at, sequence)
+
+
+def value_text(data: Data) -> str:
+    """`0.12`, `0.12 -0.31 … (16)`, `0.12 -0.31 … (3×16)`, or labels."""
+    if data.sparse is not None and data.sparse.vocab is not None:
+        labels = tokens(data)
+        return line(labels) + (f" … ({_shape(data)})" if len(labels) < _real_entries(data) else "")
+    if data.entries == 0:
+        return f"(empty, {_shape(data)})"
+    first = _first(data)
+    text = " ".join(short(n) for n in first)
+    return text if len(first) == data.entries else f"{text} … ({_shape(data)})"
+
+
+def magnitude(data: Data) -> float:
+    """The mean absolute value of a sample of the real entries; 0 for nothing."""
+    values = sampled(data)
+    with np.errstate(all="ignore"):
+        return float(np.abs(values).mean()) if values.size else 0.0
+
+
+def sampled(data: Data, most: int = 4096) -> np.ndarray:
+    """Some of the real entries, always the same ones for the same shape and lengths."""
+    where = thinned(data.shape, most)
+    values = to_numpy(data.raw[where]).astype(np.float64)
+    mask = data.mask()
+    if mask is None:
+        return values.reshape(-1)
+    return values[np.broadcast_to(mask, data.shape)[where]]
+
+
+def _value(name: str, text: str, flags: list[str]) -> ValueView:
+    return {"name": name, "text": text, "dims": [], "dtype": "", "stats": None, "picture": None, "flags": flags}
+
+
+def _picture(data: Data) -> str | None:
+    if data.entries < 8 or data.sparse is not None:
+        return None
+    drawn = describe_picture(data, PICTURE_CELLS)
+    return None if drawn is None else drawn[0]
+
+
+def _flags(stats: StatsView | None, data: Data) -> list[str]:
+    if stats is None:
+        return []
+    flags = [word for word in ("nan", "inf") if stats[word]]  # type: ignore[literal-required]
+    if stats["count"] > 1 and stats["min"] == stats["max"] and data.dtype != "bool" and not flags:
+        flags.append("constant")
+    return flags
+
+
+def _first(data: Data) -> list[Any]:
+    if data.entries <= SHOWN + 2:
+        return [n.item() for n in to_numpy(data.raw).reshape(-1)]
+    corner = data.raw[tuple(slice(0, SHOWN) for _ in data.axes)]
+    return [n.item() for n in to_numpy(corner).reshape(-1)[:SHOWN]]
+
+
+def _real_entries(data: Data) -> int:
+    mask = data.mask()
+    return data.entries if mask is None else int(np.broadcast_to(mask, data.shape).sum())
+
+
+def _shape(data: Data) -> str:
+    return "×".join(str(n) for n in data.shape)

@@ -1,0 +1,1 @@
+"""Widgets: the static view first, and scripts that add stepping to it."""

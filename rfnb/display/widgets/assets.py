@@ -1,0 +1,22 @@
+"""The built front end that widgets carry into the notebook."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rfnb.errors import ViewError
+
+STATIC = Path(__file__).parents[1] / "static"
+
+
+def asset(name: str) -> Path:
+    """A built file. Raises ViewError if it is not there."""
+    path = STATIC / name
+    if not path.is_file():
+        raise ViewError(
+            "stepper: its front end is not built",
+            got=f"no file {name} in rfnb/display/static",
+            expected="the output of the extension's build",
+            hint="run `make lab` in the checkout, or install a wheel",
+        )
+    return path

@@ -1,0 +1,58 @@
+"""The errors of rfnb: each says what happened, what it got, what it expected, and the way out."""
+
+from __future__ import annotations
+
+
+class RfError(Exception):
+    """Base of all errors that rfnb raises on purpose.
+
+    Args:
+        what: one sentence, starting with the function that the user called.
+        got, expected: the facts; anything with a short `str`.
+        hint: what to write instead.
+    """
+
+    def __init__(self, what: str, *, got: object = None, expected: object = None, hint: object = None):
+        super().__init__(what)
+        self.what, self.got, self.expected, self.hint = what, got, expected, hint
+
+    def __str__(self) -> str:
+        facts = {"got": self.got, "expected": self.expected, "hint": self.hint}
+        lines = [f"  {name:<9} {fact}" for name, fact in facts.items() if fact is not None]
+        return "\n".join([self.what, *lines])
+
+
+class DimError(RfError, ValueError):
+    """A dim is missing, unexpected, of another size, or does not match."""
+
+
+class DimRebound(DimError):
+    """Two tensors carry the same Dim, but were made under different lengths of it."""
+
+
+class DtypeError(RfError, TypeError):
+    """A value has a type that the operation has no meaning for."""
+
+
+class LoopError(RfError, RuntimeError):
+    """A loop is used, or its body is written, in a way that has no meaning."""
+
+
+class TraceError(LoopError):
+    """Python asked for the value of something that has another value at every step of a loop."""
+
+
+class ParameterError(RfError, ValueError):
+    """A parameter is missing, unexpected, or of the wrong shape."""
+
+
+class CheckpointError(RfError, ValueError):
+    """A checkpoint cannot be read, or does not fit the module."""
+
+
+class BackendError(RfError, RuntimeError):
+    """There is no backend for this kind of raw tensor, or it cannot do this."""
+
+
+class ViewError(RfError, ValueError):
+    """Something cannot be shown the way that was asked for."""

@@ -1,0 +1,138 @@
+"""The Loop: one step is written as the maths reads, and runs for all steps."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from rfnb.core.dim import Dim
+from rfnb.core.tensor import Tensor
+from rfnb.errors import LoopError
+from rfnb.loop.body import Body
+from rfnb.loop.state import StateHolder
+
+if TYPE_CHECKING:
+    from rfnb.trace.run import Run
+
+
+class Loop:
+    """A loop over the frames of a sequence, or until an end.
+
+    >>> loop = rf.Loop(axis=time)
+    >>> loop.state.h = rf.zeros([batch_dim, dim])
+    >>> with loop:
+    ...     x_t = loop.unstack(x)  # {batch, time, feat} → {batch, feat}
+    ...     loop.state.h = rf.tanh(linear(x_t) + recurrent(loop.state.h))
+    ...     out = loop.stack(loop.state.h)  # → {time, batch, dim}, when the block ends
+
+    The body is run once by Python, on frame 0, to see what it does; all steps are then computed from that.
+    Sequences that have ended keep their state: `loop.state.h` after the loop is the state at each one's end.
+
+    Args:
+        max_seq_len: at most so many steps; a number, or a Tensor {batch}.
+        axis: whose frames are the steps; for loops with `end`, the Dim of what is stacked.
+        optimize_move_layers_out, unroll: accepted; they change no result.
+        debug: record the steps, whatever `rf.options.record` says.
+        name: shown in the list of runs and in errors.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_seq_len: Tensor | int | None = None,
+        optimize_move_layers_out: bool | None = None,
+        unroll: bool = False,
+        axis: Dim | None = None,
+        debug: bool | None = None,
+        name: str = "loop",
+    ):
+        self._max_seq_len = max_seq_len
+        self.optimize_move_layers_out = optimize_move_layers_out
+        self.unroll = unroll
+        self.axis = axis
+        self.debug = debug
+        self.name = name
+        self.run: Run | None = None
+        self._state = StateHolder(name)
+        self._body: Body | None = None
+
+    @property
+    def state(self) -> StateHolder:
+        """What is carried from step to step."""
+        return self._state
+
+    @state.setter
+    def state(self, values: Any) -> None:
+        for name, value in values.items():
+            self._state[name] = value
+
+    @property
+    def has_entered_scope(self) -> bool:
+        """Whether this is the body of the loop."""
+        return self._body is not None
+
+    @property
+    def max_seq_len(self) -> Tensor | int | None:
+        """The largest number of steps, if one was given."""
+        return self._max_seq_len
+
+    @max_seq_len.setter
+    def max_seq_len(self, longest: Tensor | int | None) -> None:
+        self._max_seq_len = longest
+
+    def __enter__(self) -> Loop:
+        if self._body is not None:
+            raise LoopError(f"{self.name}: the loop is entered twice", hint="make a Loop for each `with`")
+        body = Body(self)
+        body.open()
+        self._body = body
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        body, self._body = self._open_body("the end"), None
+        if error is None:
+            body.finish()
+            return
+        body.abort()
+        error.add_note(f"in step 0 of {self.name}, while its body was traced")
+
+    def _open_body(self, what: str) -> Body:
+        if self._body is None:
+            raise LoopError(f"{self.name}: {what} outside of the body", hint="inside `with loop:`")
+        return self._body
+
+    def unstack(self, source: Tensor, *, axis: Dim | None = None, name: str | None = None) -> Tensor:
+        """The frame of this step. {…, axis} → {…}
+
+        Behind the end of a sequence it is the sequence's last frame; zeros if the sequence is empty.
+        """
+        return self._open_body("unstack").unstack(source, axis)
+
+    def stack(self, source: Tensor, *, name: str | None = None) -> Tensor:
+        """The values of all steps; there when the block ends. {…} → {axis, …}"""
+        return self._open_body("stack").stack(source, name)
+
+    def last(self, source: Tensor, *, name: str | None = None) -> Tensor:
+        """The value at the last step of each sequence; there when the block ends. {…} → {…}"""
+        return self._open_body("last").last(source, name)
+
+    def end(self, source: Tensor, *, include_eos: bool) -> None:
+        """Sequences end at the step where `source` holds. {batch, …} bool
+
+        include_eos: whether that step itself counts: its frame is stacked, and its state is the last one.
+        """
+        self._open_body("end").end(source, include_eos)
+
+    def reorder(self, indices: Tensor, dim: Dim) -> None:
+        """All states, those of the loop itself as well, follow `indices` along `dim`, as the hypotheses of a beam do."""
+        self._open_body("reorder").reorder(indices, dim)
+
+    @property
+    def iter_idx(self) -> Tensor:
+        """The number of this step, from 0. {} int64"""
+        return self._open_body("iter_idx").iter_idx()
+
+    def __repr__(self) -> str:
+        steps = f", {self.run.steps} steps recorded" if self.run is not None else ""
+        axis = f"axis={self.axis.name}" if self.axis is not None else "no axis"
+        return f"Loop {self.name!r} ({axis}, state: {', '.join(self.state) or 'none'}{steps})"

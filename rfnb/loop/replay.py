@@ -1,0 +1,201 @@
+"""Recorded steps, and how to compute any value of any step again from them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rfnb.backend.base.tape import Var
+from rfnb.core import align
+from rfnb.core.dim import Dim
+from rfnb.core.graph import Value
+from rfnb.core.lengths import Size
+from rfnb.core.op import listening
+from rfnb.core.source import with_block
+from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.errors import LoopError
+from rfnb.loop.execute import Outcome, stepped
+from rfnb.trace.run import Run, StepValue
+
+if TYPE_CHECKING:
+    from rfnb.loop.body import Body
+
+SNAPSHOT_BUDGET = 64 * 2**20
+"""Bytes of parameters that a run copies, so that later training does not change what it shows."""
+
+
+class Replay:
+    """A Program with the inputs of a run: gives states as they were, and computes the rest again."""
+
+    def __init__(self, body: Body, outcome: Outcome, frames: Sequence[Sequence[Any]]):
+        backend = self.backend = body.backend
+        self.program, self.schedule = body.program, body.schedule
+        self.seed = int(body.seed or 0)
+        self.kept = outcome.kept or []
+        self.frames = [[backend.alias_raw(frame) for frame in frames_] for frames_ in frames]
+        self.modes = backend.get_modes()
+        self.names = body.names
+        self.templates = body.before
+        self.recorder = body.recorder
+        self.steps = outcome.steps
+        self.size = body.size
+        self.axis = body.axis
+        self.externals, self.versions = self._snapshot()
+        self._vars = {value.number: var for value, var in self._value_vars(body)}
+        self._compiled: dict[tuple[Var, ...], Any] = {}
+
+    def _snapshot(self) -> tuple[list[Any], list[int]]:
+        backend, externals = self.backend, self.program.externals
+        leaves = [raw for raw in externals if backend.is_leaf_raw(raw)]
+        fits = sum(backend.nbytes_raw(raw) for raw in leaves) <= SNAPSHOT_BUDGET
+        kept = [_snapshots.take(backend, raw) if fits and backend.is_leaf_raw(raw) else backend.alias_raw(raw) for raw in externals]
+        return kept, [backend.version_raw(raw) for raw in externals]
+
+    def _value_vars(self, body: Body) -> list[tuple[Value, Var]]:
+        found = []
+        for traced in body.recorder._traced.values():
+            var = body.tape.find(traced.plain._raw)
+            if isinstance(var, Var):
+                found.append((traced.value, var))
+        body.recorder.templates = {t.value.number: (t.plain.sig, t.plain.lengths) for t in body.recorder._traced.values()}
+        return found
+
+    # -- what a Run asks for
+
+    def state_names(self) -> list[str]:
+        """The states of the user."""
+        return [name for name in self.names if not name.startswith("#")]
+
+    def state(self, name: str, step: int) -> Any:
+        """A state before `step`; a size, for an axis that grows."""
+        position = self.names.index(name)
+        template, raw = self.templates[position], self.kept[step][position]
+        return raw if isinstance(template, Dim) else self._tensor(raw, template.sig, template.lengths, step)
+
+    def values(self, step: int) -> tuple[list[StepValue], str]:
+        """What the body computed at `step`, in order, and whether the replay agrees with the run."""
+        named = [value for value in self._named() if value.number in self._vars]
+        wanted = [*[self._vars[value.number] for value in named], *self._after(step)]
+        results = self._step(step, wanted)
+        found = []
+        for value, raw in zip(named, results, strict=False):
+            node = value.node
+            signature, lengths = self.recorder.templates[value.number]
+            tensor = self._tensor(raw, signature, lengths, step)
+            tensor.name = self.recorder.name_of(value)
+            assert node is not None
+            found.append(StepValue(tensor.name, node.op, node.line or 0, tensor))
+        return found, self._check(results[len(named) :], step)
+
+    def _named(self) -> list[Value]:
+        """The values that lines of the body made."""
+        graph = self.recorder.graph
+        return [value for value in graph.values[: graph.body_values] if value.node is not None]
+
+    def _after(self, step: int) -> tuple[Var, ...]:
+        return self.schedule.new if step < self.schedule.free_steps else self.schedule.kept
+
+    def _step(self, step: int, wanted: Sequence[Var]) -> Sequence[Any]:
+        key = tuple(wanted)
+        compiled = self._compiled.get(key)
+        if compiled is None:
+            compiled = self._compiled[key] = stepped(self.program, self.schedule, key, self.backend, self.seed, self.externals)
+        with self.backend.modes(self.modes), listening(None):
+            return compiled.step(step, *self.kept[step], *[frames[step] for frames in self.frames])  # type: ignore[no-any-return]
+
+    def _tensor(self, raw: Any, signature: align.Sig, lengths: Any, step: int) -> Tensor:
+        sizes = {
+            dim: Size([], size)
+            for dim, size in zip(self.templates, self.kept[min(step, len(self.kept) - 1)], strict=True)
+            if isinstance(dim, Dim)
+        }
+        return tensor_of(self.backend.alias_raw(raw), signature, lengths.bind(sizes) if sizes else lengths)
+
+    def _check(self, states: Sequence[Any], step: int) -> str:
+        expected = self.kept[step + 1]
+        agrees = all(
+            a == b if isinstance(b, int) else self.backend.same_raw(a, b) for a, b in zip(states, expected, strict=True)
+        )
+        if agrees:
+            return "replay agrees"
+        changed = [
+            raw for raw, version in zip(self.program.externals, self.versions, strict=True)
+            if self.backend.version_raw(raw) != version
+        ]  # fmt: skip
+        return "with today's weights" if changed else "replay differs"
+
+    def stack(self, name: str) -> Tensor:
+        """A value of the body over all steps. → {axis, …}"""
+        value = next((v for v in reversed(self.recorder.graph.values) if self.recorder.name_of(v) == name), None)
+        if value is None or value.number not in self._vars:
+            known = sorted({self.recorder.name_of(v) for v in self._named()})
+            raise LoopError(f"{self.recorder.name}: the body has no value {name!r}", expected=", ".join(known))
+        signature, lengths = self.recorder.templates[value.number]
+        raws = [self._step(step, [self._vars[value.number]])[0] for step in range(self.steps)]
+        raw = self.backend.stack_raw([self.backend.alias_raw(raw) for raw in raws])
+        out = align.sig([self.axis, *signature.dims], signature.sparse_dim, signature.feature_dim)
+        size = self.axis_size()
+        result = tensor_of(raw, out, lengths.bind({self.axis: size}))
+        result.name = name
+        return result
+
+    def axis_size(self) -> Size:
+        """How many steps each sequence took."""
+        if "#lengths" in self.names:
+            template = self.templates[self.names.index("#lengths")]
+            lengths = self.state("#lengths", self.steps)
+            return Size(template.dims, self.backend.to_numpy_raw(lengths._raw))
+        if self.size is not None and self.size.max == self.steps:
+            return self.size
+        return Size([], self.steps)
+
+    @property
+    def bytes(self) -> int:
+        """What the record holds, in bytes."""
+        raws = [raw for states in self.kept for raw in states if not isinstance(raw, int)]
+        raws += [frame for frames in self.frames for frame in frames]
+        return sum(self.backend.nbytes_raw(raw) for raw in raws)
+
+
+class _Snapshots:
+    """Copies of parameters, shared by the runs between two changes."""
+
+    def __init__(self) -> None:
+        self._taken: dict[int, tuple[Any, int, Any]] = {}
+
+    def take(self, backend: Any, raw: Any) -> Any:
+        """A copy as it is now."""
+        found = self._taken.get(id(raw))
+        version = backend.version_raw(raw)
+        if found is None or found[0] is not raw or found[1] != version:
+            if len(self._taken) > 4096:
+                self._taken.clear()
+            found = self._taken[id(raw)] = (raw, version, backend.snapshot_raw(raw))
+        return found[2]
+
+
+_snapshots = _Snapshots()
+
+
+def recorded(body: Body, outcome: Outcome, frames: Sequence[Sequence[Any]]) -> Run:
+    """The Run of a loop."""
+    replay = Replay(body, outcome, frames)
+    flags = []
+    if outcome.error is not None:
+        flags.append(f"failed: {type(outcome.error).__name__} in step {outcome.steps}")
+    if not all(isinstance(s, int) or body.backend.is_finite_raw(s) for s in outcome.states):
+        flags.append("not finite")
+    if body.condition is not None and outcome.error is None:
+        ended = outcome.states[body.names.index("#ended")]
+        if not body.backend.all_true_raw(ended):
+            flags.append("never ended")
+    return Run(
+        name=body.loop.name,
+        place=body.source.place() if body.source is not None else "",
+        source=with_block(body.source),
+        replay=replay,
+        steps=outcome.steps,
+        flags=flags,
+        axis=body.axis,
+        graph=body.recorder.graph,
+    )

@@ -1,0 +1,93 @@
+"""Growing axes: ops on values whose size differs from step to step are done again as ops, not as raw calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rfnb.backend.base.tape import Call, Tape, Var
+from rfnb.core.dim import Dim
+from rfnb.core.lengths import Size
+from rfnb.core.nested import leaves, map_leaves
+from rfnb.core.op import listening
+from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.errors import LoopError
+from rfnb.trace.record import OpCall, Recorder
+
+
+def grows(tree: Any, roots: set[int]) -> bool:
+    """Whether a dim in a structure of tensors and dims has a size that differs per step."""
+    for leaf in leaves(tree):
+        dims: Sequence[Dim] = leaf.dims if isinstance(leaf, Tensor) else [leaf] if isinstance(leaf, Dim) else ()
+        if any(not roots.isdisjoint(dim.roots) for dim in dims):
+            return True
+    return False
+
+
+def replace_grown(recorder: Recorder, sizes: Sequence[tuple[Dim, Var]]) -> None:
+    """Puts one call of the op in place of the raw calls of each op that works on a growing axis."""
+    roots = {dim.serial for dim, _ in sizes}
+    tape = recorder.tape
+    for op_call in recorder.op_calls:
+        if not grows([op_call.args, op_call.kwargs, op_call.result], roots):
+            continue
+        if op_call.row.random:
+            raise LoopError(
+                f"{recorder.name}: random numbers over an axis that grows",
+                got=op_call.row.name,
+                hint="draw them for the largest size outside, and slice",
+            )
+        again = _Again(op_call, [dim for dim, _ in sizes])
+        made = [leaf._raw for leaf in leaves(op_call.result) if isinstance(leaf, Tensor)]
+        parts = [(i, found.number) for i, raw in enumerate(made) if isinstance(found := tape.find(raw), Var)]
+        arguments = (*[var for _, var in sizes], *[tape.refer(raw) for raw in again.raws])
+        new = Call(again, arguments, {}, None, tuple(parts), node=op_call.node)
+        _replace(tape, op_call, new)
+
+
+def _replace(tape: Tape, op_call: OpCall, new: Call) -> None:
+    own = set(map(id, _below(op_call.node)))
+    first = next((i for i, call in enumerate(tape.calls) if id(call.node) in own), None)
+    rest = [call for call in tape.calls if id(call.node) not in own]
+    if first is not None and new.parts:
+        rest.insert(first, new)
+    tape.calls = rest
+
+
+def _below(node: Any) -> list[Any]:
+    return [node, *(inner for part in node.body for inner in _below(part))]
+
+
+class _Again:
+    """Calls an op again with the sizes and tensors of a step: f(*sizes, *raws) → raws."""
+
+    def __init__(self, op_call: OpCall, dims: Sequence[Dim]):
+        self.op_call = op_call
+        self.dims = dims
+        self.raws = [leaf._raw for leaf in leaves([op_call.args, op_call.kwargs]) if isinstance(leaf, Tensor)]
+
+    def __call__(self, *values: Any) -> list[Any]:
+        sizes = {dim: Size([], size) for dim, size in zip(self.dims, values, strict=False)}
+        for dim, size in sizes.items():
+            dim.bind(size)
+        raws = iter(values[len(sizes) :])
+
+        def now(leaf: Any) -> Any:
+            return tensor_of(next(raws), leaf.sig, leaf.lengths.bind(sizes)) if isinstance(leaf, Tensor) else leaf
+
+        args, kwargs = map_leaves(now, [self.op_call.args, self.op_call.kwargs])
+        with listening(None):
+            result = self.op_call.row.fn(*args, **kwargs)
+        return [leaf._raw for leaf in leaves(result) if isinstance(leaf, Tensor)]
+
+
+class SizeOf:
+    """The size of a dim, from the sizes of growing dims in this step: f(*sizes) → int."""
+
+    def __init__(self, dim: Dim, dims: Sequence[Dim]):
+        self.dim, self.dims = dim, dims
+
+    def __call__(self, *sizes: int) -> int:
+        for dim, size in zip(self.dims, sizes, strict=True):
+            dim.bind(Size([], size))
+        return self.dim.size.max

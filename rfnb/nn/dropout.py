@@ -1,0 +1,27 @@
+"""Dropout as a module."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rfnb.core.dim import Dim
+from rfnb.core.tensor import Tensor
+from rfnb.nn.module import Module
+from rfnb.ops.random import dropout
+
+
+class Dropout(Module):
+    """In training, each entry is 0 with probability `drop_prob`, and the others are scaled up. {…} → {…}
+
+    axis: dims along which entries are dropped each on their own; all dims if not given.
+    on_forward: also when there is no training.
+    """
+
+    def __init__(self, drop_prob: float, *, axis: Dim | Sequence[Dim] | None = None, on_forward: bool = False):
+        self.drop_prob = drop_prob
+        self.axis = axis
+        self.on_forward = on_forward
+
+    def __call__(self, source: Tensor) -> Tensor:
+        """`rf.dropout`"""
+        return dropout(source, self.drop_prob, axis=self.axis, on_forward=self.on_forward)

@@ -1,0 +1,148 @@
+"""What parameters are before training: `self.weight.initial = rf.init.Glorot()`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from rfnb.core.dim import Dim
+from rfnb.core.tensor import Tensor
+from rfnb.errors import ParameterError
+from rfnb.ops.create import random
+
+
+class ParamInit:
+    """Called with dims and dtype, gives the initial values."""
+
+    def __call__(
+        self,
+        dims: Sequence[Dim],
+        dtype: str,
+        *,
+        sparse_dim: Dim | None = None,
+        device: str | None = None,
+        out: Any = None,
+    ) -> Tensor:
+        """The values. → {dims}; `out`, a Parameter, is set to them as well"""
+        values = random(tuple(dims), dtype=dtype, device=device, sparse_dim=sparse_dim, **self.distribution_of(dims))
+        if out is not None:
+            out.assign(values)
+        return values
+
+    def distribution_of(self, dims: Sequence[Dim]) -> dict[str, Any]:
+        """What to draw for a parameter with these dims, as arguments of `rf.random`."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        options = ", ".join(f"{name}={value!r}" for name, value in vars(self).items() if value is not None)
+        return f"{type(self).__name__}({options})"
+
+
+class Normal(ParamInit):
+    """Normally distributed around 0, cut at two stddev unless `truncated` is False."""
+
+    def __init__(self, stddev: float, *, truncated: bool = True, dtype: str | None = None):
+        self.stddev, self.truncated, self.dtype = stddev, truncated, dtype
+
+    def distribution_of(self, dims: Sequence[Dim]) -> dict[str, Any]:
+        """The same for all dims."""
+        return {"distribution": "truncated_normal" if self.truncated else "normal", "mean": 0.0, "stddev": self.stddev}
+
+
+class VarianceScaling(ParamInit):
+    """A variance of scale / n, where n is the number of inputs, of outputs, or their mean.
+
+    The last dim is the output, the one before it the input; dims further left multiply both, as in a filter.
+
+    Args:
+        scale: 1 if not given.
+        mode: "fan_in" (if not given), "fan_out", "fan_avg".
+        distribution: "truncated_normal" (if not given), "normal" (or "untruncated_normal"), "uniform".
+    """
+
+    scale: float = 1.0
+    mode: str = "fan_in"
+    distribution: str = "truncated_normal"
+
+    def __init__(
+        self,
+        scale: float | None = None,
+        mode: str | None = None,
+        distribution: str | None = None,
+        dtype: str | None = None,
+    ):
+        given = {"scale": scale, "mode": mode, "distribution": distribution}
+        vars(self).update({name: value for name, value in given.items() if value is not None})
+        self.dtype = dtype
+        _require("mode", self.mode, ("fan_in", "fan_out", "fan_avg"))
+        _require("distribution", self.distribution, tuple(_DISTRIBUTIONS))
+
+    def distribution_of(self, dims: Sequence[Dim]) -> dict[str, Any]:
+        """With the variance for these dims."""
+        fan_in, fan_out = _fans([dim.get_dim_value() for dim in dims])
+        fan = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2}[self.mode]
+        return _DISTRIBUTIONS[self.distribution](math.sqrt(self.scale / max(1.0, fan)))
+
+
+class Glorot(VarianceScaling):
+    """Uniform with variance 2 / (inputs + outputs) (Glorot & Bengio 2010)."""
+
+    mode = "fan_avg"
+    distribution = "uniform"
+
+
+class He(VarianceScaling):
+    """Normal with variance 2 / inputs (He et al. 2015)."""
+
+    scale = 2.0
+    distribution = "normal"
+
+
+HeNormal = He
+
+
+class HeUniform(He):
+    """Uniform with variance 2 / inputs."""
+
+    distribution = "uniform"
+
+
+_CUT = 0.87962566103423978  # stddev of the standard normal distribution, cut at ±2
+
+
+def _normal(stddev: float) -> dict[str, Any]:
+    return {"distribution": "normal", "mean": 0.0, "stddev": stddev}
+
+
+def _truncated_normal(stddev: float) -> dict[str, Any]:
+    return {"distribution": "truncated_normal", "mean": 0.0, "stddev": stddev / _CUT}
+
+
+def _uniform(stddev: float) -> dict[str, Any]:
+    limit = math.sqrt(3) * stddev
+    return {"distribution": "uniform", "minval": -limit, "maxval": limit}
+
+
+_DISTRIBUTIONS = {
+    "truncated_normal": _truncated_normal,
+    "normal": _normal,
+    "untruncated_normal": _normal,
+    "uniform": _uniform,
+}
+
+
+def _fans(shape: Sequence[int]) -> tuple[float, float]:
+    """The number of inputs and outputs that a weight of this shape connects."""
+    if len(shape) < 2:
+        size = float(shape[0]) if shape else 1.0
+        return size, size
+    filter_size = math.prod(shape[:-2])
+    return float(shape[-2] * filter_size), float(shape[-1] * filter_size)
+
+
+def _require(what: str, got: str, expected: Sequence[str]) -> None:
+    if got not in expected:
+        raise ParameterError(
+            f"VarianceScaling: unknown {what}", got=repr(got), expected=" or ".join(map(repr, expected))
+        )

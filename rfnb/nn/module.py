@@ -1,0 +1,227 @@
+"""A Module: parameters and other modules under names, and a call."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from rfnb.core import raw as raw_registry
+from rfnb.core.dim import Dim
+from rfnb.core.op import listener
+from rfnb.core.parameter import Parameter
+from rfnb.core.show import Shown, view_of
+from rfnb.core.state import State
+from rfnb.errors import ParameterError
+from rfnb.nn.hooks import ForwardHook, RemovableHandle, add_hook
+
+M = TypeVar("M", bound="Module")
+
+
+class Module(Shown):
+    """Base of all modules. What is an attribute and is a Parameter or Module belongs to it.
+
+    >>> class Residual(rf.Module):
+    ...     def __init__(self, dim):
+    ...         self.linear = rf.Linear(dim, dim)
+    ...
+    ...     def __call__(self, x):
+    ...         return x + rf.relu(self.linear(x))
+    >>> [name for name, _ in Residual(rf.Dim(3, name="feat")).named_parameters()]
+    ['linear.weight', 'linear.bias']
+
+    Options go to `__init__`, inputs and dims that differ between calls to `__call__`; all calls share the parameters.
+    """
+
+    _forward_hooks: dict[int, ForwardHook] | None = None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "__call__" in vars(cls):
+            cls.__call__ = _observed(vars(cls)["__call__"])  # type: ignore[method-assign]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """What the module is for."""
+        raise NotImplementedError(f"{type(self).__name__} has no __call__")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+        if isinstance(value, Parameter):
+            _name_after(value, name)
+
+    # -- state
+
+    def default_initial_state(self, *, batch_dims: Sequence[Dim]) -> State | None:
+        """The state to begin with: that of the children, by name; None if no child has one."""
+        states = {name: child.default_initial_state(batch_dims=batch_dims) for name, child in self.named_children()}
+        known = {name: state for name, state in states.items() if state is not None}
+        return State(known) if known else None
+
+    # -- parts
+
+    def children(self) -> Iterator[Module]:
+        """The modules right below."""
+        return (child for _, child in self.named_children())
+
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        """The modules right below with their names; a shared one once."""
+        return self.named_modules(recurse=False, include_self=False)
+
+    def modules(self, *, recurse: bool = True, include_self: bool = True) -> Iterator[Module]:
+        """The modules below, and itself; a shared one once."""
+        return (module for _, module in self.named_modules(recurse=recurse, include_self=include_self))
+
+    def named_modules(
+        self, *, recurse: bool = True, include_self: bool = True, memo: set[int] | None = None, prefix: str = ""
+    ) -> Iterator[tuple[str, Module]]:
+        """Likewise, with names such as "encoder.layers.0"; `memo` has the ids of those that are left out."""
+        memo = set() if memo is None else memo
+        if include_self and id(self) not in memo:
+            yield prefix, self
+        memo.add(id(self))
+        for name, child in list(vars(self).items()):
+            if not isinstance(child, Module) or id(child) in memo:
+                continue
+            path = f"{prefix}.{name}" if prefix else name
+            if recurse:
+                yield from child.named_modules(memo=memo, prefix=path)
+            else:
+                memo.add(id(child))
+                yield path, child
+
+    def parameters(self, *, recurse: bool = True) -> Iterator[Parameter]:
+        """The parameters of this module and all below; a shared one once."""
+        return (parameter for _, parameter in self.named_parameters(recurse=recurse))
+
+    def named_parameters(self, *, recurse: bool = True) -> Iterator[tuple[str, Parameter]]:
+        """Likewise, with names such as "encoder.lstm.ff_weight"; the parameters are called so from then on."""
+        seen: set[int] = set()
+        for path, module in self.named_modules() if recurse else [("", self)]:
+            for name, parameter in list(vars(module).items()):
+                if isinstance(parameter, Parameter) and id(parameter) not in seen:
+                    seen.add(id(parameter))
+                    full_name = f"{path}.{name}" if path else name
+                    _name_after(parameter, full_name)
+                    yield full_name, parameter
+
+    @property
+    def has_parameters(self) -> bool:
+        """Whether there is a parameter, here or below."""
+        return any(True for _ in self.parameters())
+
+    def get_deep(self, target: str) -> Any:
+        """The attribute with this dotted name: "encoder.layers.0". Raises ParameterError if there is none."""
+        found: Any = self
+        for name in filter(None, target.split(".")):
+            if not hasattr(found, name):
+                raise ParameterError(
+                    f"{type(self).__name__}: there is no {target!r}",
+                    got=f"{type(found).__name__} without {name!r}",
+                    expected=", ".join(_public_names(found)) or None,
+                    hint=_did_you_mean(name, _public_names(found)),
+                )
+            found = getattr(found, name)
+        return found
+
+    def set_deep(self, target: str, value: Any) -> None:
+        """Sets the attribute with this dotted name."""
+        path, _, name = target.rpartition(".")
+        setattr(self.get_deep(path), name, value)
+
+    # -- all at once
+
+    def apply(self: M, fn: Callable[[Module], Any]) -> M:
+        """Calls `fn` with each module below, then with itself."""
+        for child in self.children():
+            child.apply(fn)
+        fn(self)
+        return self
+
+    def to(self: M, *, device: str | None = None, dtype: str | None = None) -> M:
+        """Moves all parameters; they stay the same objects, so that an optimizer keeps them. `dtype` is for floats."""
+        for parameter in self.parameters():
+            raw, is_float = parameter.raw_tensor, parameter.dtype.startswith(("float", "bfloat"))
+            raw_registry.backend_of_raw(raw).parameter_move_raw(raw, device, dtype if is_float else None)
+        return self
+
+    def register_forward_hook(self, hook: ForwardHook, *, prepend: bool = False) -> RemovableHandle:
+        """After each call, `hook(module, args, kwargs, result)` may look at the result, or give another."""
+        if self._forward_hooks is None:
+            self._forward_hooks = {}
+        return add_hook(self._forward_hooks, hook, first=prepend)
+
+    # -- how it is called
+
+    def get_default_name(self) -> str:
+        """What it is called where no attribute names it: "layer_norm" for LayerNorm."""
+        cls = type(self).__name__
+        words = [("_" if i and c.isupper() and not cls[i - 1].isupper() else "") + c.lower() for i, c in enumerate(cls)]
+        return "".join(words)
+
+    def name_of(self, module: Module) -> str | None:
+        """The dotted name of a module below, as called from here; None if it is not below."""
+        return next((name for name, below in self.named_modules(include_self=False) if below is module), None)
+
+    def __repr__(self) -> str:
+        view = view_of(self)
+        if view is not None:
+            return repr(view)
+        parts = [
+            *(name for name, _ in self.named_children()),
+            *(name for name, _ in self.named_parameters(recurse=False)),
+        ]
+        return f"{type(self).__name__}({', '.join(parts)})"
+
+
+def _observed(forward: Callable[..., Any]) -> Callable[..., Any]:
+    """`forward`, seen by listeners and followed by the hooks."""
+
+    @functools.wraps(forward)
+    def call(self: Module, *args: Any, **kwargs: Any) -> Any:
+        if type(self).__call__ is not call:  # super().__call__(…): the call of the subclass is the one to see
+            return forward(self, *args, **kwargs)
+        who = listener()
+        result = forward(self, *args, **kwargs) if who is None else who.call_module(self, forward, args, kwargs)
+        if self._forward_hooks:
+            for hook in list(self._forward_hooks.values()):
+                other = hook(self, args, kwargs, result)
+                result = result if other is None else other
+        return result
+
+    return call
+
+
+def _name_after(parameter: Parameter, path: str) -> None:
+    """A parameter has the longest path that was seen of it: "weight" first, later "encoder.linear.weight"."""
+    if parameter.name == "parameter" or path.endswith(f".{parameter.name}"):
+        parameter.name = path
+
+
+def _public_names(owner: Any) -> list[str]:
+    return [name for name in getattr(owner, "__dict__", {}) if not name.startswith("_")]
+
+
+def _did_you_mean(name: str, known: Sequence[str]) -> str | None:
+    nearest = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {nearest[0]!r}?" if nearest else None
+
+
+class Functional(Module):
+    """A function as a module: where a list of modules wants one.
+
+    attribs: set as attributes; parameters and modules among them belong to it.
+    """
+
+    def __init__(self, func: Callable[..., Any], *, attribs: dict[str, Any] | None = None):
+        self.func = func
+        for name, value in (attribs or {}).items():
+            setattr(self, name, value)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """func(…)"""
+        return self.func(*args, **kwargs)
+
+    def get_default_name(self) -> str:
+        """The name of the function."""
+        return getattr(self.func, "__name__", type(self.func).__name__).replace("<lambda>", "lambda")

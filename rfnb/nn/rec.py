@@ -1,0 +1,55 @@
+"""Recurrent modules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rfnb.core.dim import Dim
+from rfnb.core.parameter import Parameter
+from rfnb.core.state import State
+from rfnb.core.tensor import Tensor
+from rfnb.nn.module import Module
+from rfnb.nn.weights import weight
+from rfnb.ops.create import zeros
+
+
+class LstmState(State):
+    """The state of an LSTM: output `h` and cell `c`, both {…, out_dim}."""
+
+    def __init__(self, *_args: Any, h: Tensor | None = None, c: Tensor | None = None):
+        super().__init__(*_args)
+        if not _args:
+            self.h = h
+            self.c = c
+
+
+class LSTM(Module):
+    """Long short-term memory (Hochreiter & Schmidhuber 1997) along `spatial_dim`. {…, spatial_dim, in_dim} → {…, spatial_dim, out_dim}
+
+    >>> letter, out, time = rf.Dim(3, name="letter"), rf.Dim(4, name="out"), rf.Dim(5, name="time")
+    >>> lstm = rf.LSTM(letter, out)
+    >>> state = lstm.default_initial_state(batch_dims=[])
+    >>> y, state = lstm(rf.zeros([time, letter]), state=state, spatial_dim=time)
+    >>> y.dims == (time, out), state.h.dims == (out,)
+    (True, True)
+
+    One step, as in the body of a loop: `spatial_dim=rf.single_step_dim`, and the source without it.
+    The parts of the weights are, in this order: input gate, forget gate, cell, output gate.
+    """
+
+    def __init__(self, in_dim: Dim, out_dim: Dim, *, with_bias: bool = True):
+        self.in_dim = in_dim
+        self.out_dim = out_dim
+        self.ff_weight = weight([4 * out_dim, in_dim])
+        self.rec_weight = weight([4 * out_dim, out_dim])
+        self.bias = Parameter([4 * out_dim]) if with_bias else None
+
+    def __call__(self, source: Tensor, *, state: State, spatial_dim: Dim) -> tuple[Tensor, LstmState]:
+        """The outputs, and the state behind the last valid frame of each sequence."""
+
+    def default_initial_state(self, *, batch_dims: Sequence[Dim]) -> LstmState:
+        """Zeros. → {batch_dims, out_dim} each"""
+        dims, like = [*batch_dims, self.out_dim], self.rec_weight
+        h, c = (zeros(dims, dtype=like.dtype, device=like.device, feature_dim=self.out_dim) for _ in "hc")
+        return LstmState(h=h, c=c)

@@ -1,0 +1,242 @@
+"""From the samples of a data set to a batch: the `collate_fn` of torch's DataLoader."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rfnb.core import align
+from rfnb.core import raw as raw_registry
+from rfnb.core.dim import Dim
+from rfnb.core.lengths import EMPTY, Lengths, Size
+from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.core.tensor_dict import TensorDict
+from rfnb.errors import DimError, DtypeError
+
+Sample = Mapping[str, Any]
+"""One sequence: arrays, lists, strings and numbers by name."""
+
+
+def collate(
+    spec: Mapping[str, Sequence[Dim] | Tensor],
+    *,
+    tag: str | None = None,
+    sparse: Mapping[str, Dim] | None = None,
+    device: str | None = None,
+) -> Collate:
+    """Makes a function that joins samples into one padded batch, to be given to torch's DataLoader.
+
+    >>> letter = rf.Dim(3, name="letter", vocab=["a", "b", "c"])
+    >>> spell = rf.Dim(None, name="spell")
+    >>> join = rf.collate({"letters": [rf.batch_dim, spell]}, sparse={"letters": letter}, tag="word")
+    >>> batch = join([{"word": "ab", "letters": "ab"}, {"word": "cab", "letters": "cab"}])
+    >>> batch.tags, batch["letters"].raw_tensor.tolist()
+    (['ab', 'cab'], [[0, 1, 0], [2, 0, 1]])
+
+    Args:
+        spec: the dims of each entry, the one that counts sequences first; or a Tensor without data, which says the
+            dtype and the sparse dim as well: `rf.Tensor("letters", [batch_dim, spell], "int64", sparse_dim=letter)`.
+            Other entries of a sample are left out.
+        tag: the entry that names a sequence.
+        sparse: the sparse dims of entries. Strings are read with their vocab.
+
+    All tensors of a batch share its lengths; a tensor of an earlier batch keeps its own.
+    With `num_workers` > 0, dims cannot cross from the worker: give `collate_fn=join.pad` to the loader and do
+    `batch = join.bind(padded)` in the training loop.
+    """
+    templates = {name: _template(name, entry, (sparse or {}).get(name)) for name, entry in spec.items()}
+    for name in set(sparse or {}) - set(templates):
+        raise DimError(f"collate: `sparse` has {name!r}, but `spec` has not", expected=", ".join(templates))
+    batch_dims = {template.dims[0]: name for name, template in templates.items()}
+    if len(batch_dims) > 1:
+        got = ", ".join(f"{dim.name} in {name!r}" for dim, name in batch_dims.items())
+        raise DimError("collate: all entries need the same first dim, which counts sequences", got=got)
+    return Collate(templates, tag, device)
+
+
+class Entry(NamedTuple):
+    """What one entry of the batch will be."""
+
+    dims: tuple[Dim, ...]
+    dtype: str | None
+    sparse_dim: Dim | None
+    feature_dim: Dim | None
+
+
+@dataclass(frozen=True)
+class Padded:
+    """A batch without dims: it can be sent from one process to another."""
+
+    arrays: dict[str, np.ndarray]
+    shapes: dict[str, np.ndarray]  # for each sequence, the sizes of its axes
+    tags: list[str] | None
+
+
+@dataclass(frozen=True)
+class Collate:
+    """Joins samples into a TensorDict. Made by `rf.collate`."""
+
+    entries: dict[str, Entry]
+    tag: str | None = None
+    device: str | None = None
+
+    def __call__(self, samples: Sequence[Sample]) -> TensorDict:
+        """The batch. Raises DimError if samples do not fit the spec."""
+        if _in_worker():
+            raise DimError(
+                "collate: dims cannot be sent from a worker of the DataLoader",
+                expected="num_workers=0",
+                hint="or collate_fn=join.pad for the loader, and batch = join.bind(padded) in the training loop",
+            )
+        return self.bind(self.pad(samples))
+
+    def pad(self, samples: Sequence[Sample]) -> Padded:
+        """The first half, without dims."""
+        arrays, shapes = {}, {}
+        tags = None if self.tag is None else [str(_get(sample, self.tag)) for sample in samples]
+        for name, entry in self.entries.items():
+            rows = [_array(name, _get(sample, name), entry) for sample in samples]
+            for number, row in enumerate(rows):
+                _check(name, row, entry, tags[number] if tags else f"number {number}")
+            rank = len(entry.dims) - 1
+            shapes[name] = np.array([row.shape for row in rows], dtype=np.int64).reshape(len(rows), rank)
+            arrays[name] = _padded(rows, shapes[name])
+        return Padded(arrays, shapes, tags)
+
+    def bind(self, padded: Padded) -> TensorDict:
+        """The second half: binds the dims to this batch."""
+        sizes = self._sizes(padded)
+        lengths = EMPTY.bind({dim: size for dim, size in sizes.items() if dim.is_dynamic()})
+        for dim in sizes:
+            if dim.is_dynamic():
+                dim.bound = lengths
+        backend = raw_registry.selected()
+        batch = TensorDict()
+        for name, entry in self.entries.items():
+            raw = backend.convert_raw(padded.arrays[name], entry.dtype, self.device)
+            _check_derived(name, entry, lengths, padded.shapes[name])
+            batch[name] = tensor_of(raw, align.sig(entry.dims, entry.sparse_dim, entry.feature_dim), lengths)
+            batch[name].name = name
+        return batch
+
+    def _sizes(self, padded: Padded) -> dict[Dim, Size]:
+        sizes: dict[Dim, Size] = {}
+        first: dict[Dim, str] = {}
+        for name, entry in self.entries.items():
+            shapes, batch_dim = padded.shapes[name], entry.dims[0]
+            if batch_dim.is_dynamic():
+                sizes.setdefault(batch_dim, Size([], len(shapes), tags=padded.tags))
+            elif batch_dim.dimension != len(shapes):
+                raise DimError(
+                    f"collate: {batch_dim.name} has another size", got=len(shapes), expected=batch_dim.dimension
+                )
+            for dim, values in zip(entry.dims[1:], shapes.T, strict=True):
+                if dim.is_static() or dim.expr is not None:
+                    continue
+                size = Size([batch_dim], values)
+                if not sizes.setdefault(dim, size).agrees(size):
+                    raise DimError(
+                        f"collate: {name!r} and {first[dim]!r} differ in the length of {dim.name}",
+                        got=f"{size} and {sizes[dim]}",
+                        hint=f"give {name!r} a Dim of its own",
+                    )
+                first.setdefault(dim, name)
+        return sizes
+
+
+def _template(name: str, entry: Sequence[Dim] | Tensor, sparse_dim: Dim | None) -> Entry:
+    if isinstance(entry, Tensor):
+        sparse_dim, dims, dtype = sparse_dim or entry.sparse_dim, entry.dims, entry.dtype
+        feature_dim = entry.feature_dim
+    else:
+        dims, dtype, feature_dim = tuple(entry), None, None
+    if not dims:
+        raise DimError(f"collate: {name!r} has no dims", expected="[batch_dim, …]")
+    return Entry(dims, dtype, sparse_dim, feature_dim)
+
+
+def _get(sample: Sample, name: str) -> Any:
+    try:
+        return sample[name]
+    except KeyError:
+        raise DimError(f"collate: a sample has no {name!r}", got=", ".join(map(str, sample))) from None
+
+
+def _array(name: str, value: Any, entry: Entry) -> np.ndarray:
+    """One value of one sequence; labels as their numbers."""
+    if hasattr(value, "detach"):
+        value = value.detach().cpu().numpy()
+    if not isinstance(value, np.ndarray) and _has_labels(value):
+        value = _encode(name, value, entry)
+    array = np.asarray(value)
+    if array.shape == (0,):  # an empty list knows neither its type nor its other axes
+        array = _empty(array, entry)
+    if array.dtype.kind in "OUS":
+        raise DtypeError(f"collate: {name!r} is not made of numbers", got=repr(value)[:60])
+    return array.astype(np.float32) if array.dtype == np.float64 and entry.dtype is None else array
+
+
+def _empty(array: np.ndarray, entry: Entry) -> np.ndarray:
+    dtype = np.int64 if entry.sparse_dim is not None and array.dtype == np.float64 else array.dtype
+    return np.zeros((0, *(dim.dimension or 0 for dim in entry.dims[2:])), dtype)
+
+
+def _has_labels(value: Any) -> bool:
+    if isinstance(value, str):
+        return True
+    return isinstance(value, Iterable) and any(isinstance(part, str) for part in value)
+
+
+def _encode(name: str, value: Any, entry: Entry) -> Any:
+    vocab = entry.sparse_dim.vocab if entry.sparse_dim is not None else None
+    if vocab is None:
+        raise DtypeError(
+            f"collate: {name!r} has labels, but no vocab to read them with",
+            got=repr(value)[:60],
+            hint=f'rf.collate(…, sparse={{"{name}": Dim(…, vocab=…)}})',
+        )
+    return vocab.encode([value])[0] if len(entry.dims) == 1 else vocab.encode(value)
+
+
+def _check(name: str, row: np.ndarray, entry: Entry, which: str) -> None:
+    dims = entry.dims[1:]
+    fits = row.ndim == len(dims) and all(d.dimension in (None, n) for d, n in zip(dims, row.shape, strict=True))
+    if not fits:
+        raise DimError(
+            f"collate: {name!r} of sequence {which} does not fit",
+            got=f"shape {row.shape}",
+            expected=align.show_dims(dims),
+        )
+
+
+def _padded(rows: Sequence[np.ndarray], shapes: np.ndarray) -> np.ndarray:
+    dtypes = [row.dtype for row in rows if row.size] or [row.dtype for row in rows] or [np.dtype(np.float32)]
+    dtype = np.result_type(*dtypes)
+    if dtype == np.float64 and dtype not in dtypes:  # numpy's answer to whole numbers among floats
+        dtype = np.dtype(np.float32)
+    padded = np.zeros((len(rows), *shapes.max(axis=0, initial=0)), dtype)
+    for number, row in enumerate(rows):
+        padded[(number, *map(slice, row.shape))] = row
+    return padded
+
+
+def _check_derived(name: str, entry: Entry, lengths: Lengths, shapes: np.ndarray) -> None:
+    """A dim that is an expression of others, such as `time + 1`, has to be as long as that says."""
+    for dim, values in zip(entry.dims[1:], shapes.T, strict=True):
+        if dim.expr is None or dim.is_static():
+            continue
+        size = lengths.size(dim)
+        if size is None or (size.values != values).any():
+            raise DimError(
+                f"collate: {name!r} does not fit {dim.name}", got=values.tolist(), expected=size or "a known size"
+            )
+
+
+def _in_worker() -> bool:
+    """Whether this is a worker process of a DataLoader."""
+    data = sys.modules.get("torch.utils.data")
+    return data is not None and data.get_worker_info() is not None

@@ -1,0 +1,191 @@
+"""From numbers, arrays, lists and strings to Tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from rfnb.core import align, raw as raw_registry
+from rfnb.core.dim import Dim
+from rfnb.core.lengths import EMPTY, Size
+from rfnb.core.tensor import EMPTY_SIG, Tensor, bind_shape, tensor_of
+from rfnb.errors import DimError, DtypeError
+
+Lengths = Tensor | Sequence[int] | np.ndarray
+
+
+def tensor(value: Any, like: Tensor | None = None) -> Tensor:
+    """`value` as a Tensor: itself, or a scalar of the type of `like`."""
+    if isinstance(value, Tensor):
+        return value
+    if not isinstance(value, bool | int | float | complex | np.generic) and not hasattr(value, "dtype"):
+        raise DtypeError("not a number", got=f"{type(value).__name__} {value!r:.60}", expected="a Tensor or a number")
+    backend = raw_registry.selected() if like is None else raw_registry.backend_of_raw(like._raw)
+    dtype = None if like is None else _scalar_dtype(value, like.dtype)
+    device = None if like is None else like.device
+    raw = backend.convert_raw(value, dtype, device)
+    if backend.get_ndim_raw(raw):
+        raise DimError(
+            "a raw tensor has no dims",
+            got=f"shape {backend.get_shape_tuple_raw(raw)}",
+            hint="rf.convert_to_tensor(raw, dims=[…])",
+        )
+    return tensor_of(raw, EMPTY_SIG, EMPTY)
+
+
+def _scalar_dtype(value: Any, dtype: str) -> str | None:
+    """Numbers take the type of the tensor that they meet, unless they would lose something."""
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, int):
+        return "int64" if dtype == "bool" else dtype
+    return dtype if dtype.startswith(("float", "bfloat", "complex")) else None
+
+
+def operands(a: Any, b: Any) -> tuple[Tensor, Tensor]:
+    """Both as Tensors."""
+    if isinstance(a, Tensor):
+        return a, tensor(b, a)
+    return tensor(a, b if isinstance(b, Tensor) else None), tensor(b)
+
+
+def convert_to_tensor(
+    value: Any,
+    *,
+    dims: Sequence[Dim] | None = None,
+    dtype: str | None = None,
+    sparse_dim: Dim | None = None,
+    feature_dim: Dim | None = None,
+    device: str | None = None,
+    name: str | None = None,
+    lengths: Lengths | Mapping[Dim, Lengths] | None = None,
+    tags: Sequence[str] | None = None,
+) -> Tensor:
+    """A Tensor from data.
+
+    Args:
+        value: a number, a raw tensor or array with an axis for each of `dims`, or a list of sequences of
+            different length (arrays, lists, or strings that the vocab of `sparse_dim` knows), which are padded.
+        lengths: how long each sequence is, for the axis that is not of the same length for all: numbers, one for
+            each entry of the first dim, or {dim: numbers} if there are several such axes.
+        tags: names of the sequences, shown and accepted where a sequence is chosen.
+
+    >>> letters = rf.convert_to_tensor(["cat", "horse"], dims=[batch_dim, time], sparse_dim=letter)
+    >>> x = rf.convert_to_tensor(raw, dims=[batch_dim, time, feat], lengths=[7, 4, 5])
+
+    Raises DimError if the data does not fit the dims.
+    """
+    if isinstance(value, Tensor):
+        return value if dims is None else value.copy_transpose(dims)
+    dims = tuple(dims or ())
+    if isinstance(value, list | tuple) and dims and _unequal(value, dims, sparse_dim):
+        value, lengths = _pad(value, dims, sparse_dim, lengths)
+    backend = raw_registry.selected()
+    if value.__class__ in raw_registry.BACKENDS:
+        backend = raw_registry.backend_of_raw(value)
+    raw = backend.convert_raw(value, dtype, device)
+    if dtype is None and isinstance(value, float | list | tuple) and backend.get_dtype_name_raw(raw) == "float64":
+        raw = backend.cast_raw(raw, "float32")
+    shape = backend.get_shape_tuple_raw(raw)
+    if len(shape) != len(dims):
+        raise DimError(
+            f"convert_to_tensor: the data has {len(shape)} axes",
+            got=f"shape {shape}",
+            expected=f"{len(dims)} axes for {align.show_dims(dims)}",
+            hint="give one Dim for each axis: dims=[batch_dim, time, …]" if len(shape) > len(dims) else None,
+        )
+    if lengths is not None or tags is not None:
+        raw = _bind(backend, raw, dims, lengths, tags)
+    bound = bind_shape(name or "convert_to_tensor", dims, backend.get_shape_tuple_raw(raw))
+    result = tensor_of(raw, align.sig(dims, sparse_dim, feature_dim), bound)
+    if name is not None:
+        result.name = name
+    return result
+
+
+def _unequal(value: Sequence[Any], dims: Sequence[Dim], sparse_dim: Dim | None) -> bool:
+    """Whether this is a list of sequences that have lengths of their own."""
+    if len(dims) < 2 or dims[1].dimension is not None:
+        return False
+    if any(isinstance(entry, str) for entry in value):
+        return True
+    return all(hasattr(entry, "__len__") for entry in value)
+
+
+def _pad(
+    value: Sequence[Any], dims: Sequence[Dim], sparse_dim: Dim | None, lengths: Any
+) -> tuple[np.ndarray, Any]:
+    vocab = sparse_dim.vocab if sparse_dim is not None else None
+    rows = []
+    for entry in value:
+        if vocab is not None and len(entry) and isinstance(next(iter(entry)), str):
+            entry = vocab.encode(entry)
+        rows.append(np.asarray(entry, dtype=np.int64 if len(entry) == 0 and sparse_dim is not None else None))
+    shapes = {row.shape[1:] for row in rows if len(row)} or {tuple(d.dimension or 0 for d in dims[2:])}
+    if len(shapes) > 1:
+        raise DimError("convert_to_tensor: the sequences differ in more than one axis", got=[r.shape for r in rows])
+    sizes = [len(row) for row in rows]
+    kinds = [row.dtype for row in rows if len(row)] or [np.dtype(np.int64 if sparse_dim is not None else np.float32)]
+    padded = np.zeros((len(rows), max(sizes, default=0), *shapes.pop()), dtype=np.result_type(*kinds))
+    for out, row in zip(padded, rows, strict=True):
+        out[: len(row)] = row if len(row) else 0
+    if padded.dtype == np.float64:
+        padded = padded.astype(np.float32)
+    return padded, sizes if lengths is None else lengths
+
+
+def _bind(backend: Any, raw: Any, dims: Sequence[Dim], lengths: Any, tags: Sequence[str] | None) -> Any:
+    """Binds the dims to this batch; gives `raw` without frames that no sequence has."""
+    shape = backend.get_shape_tuple_raw(raw)
+    batch = dims[0]
+    if batch.dimension is None and batch.expr is None:
+        if tags is not None and len(tags) != shape[0]:
+            raise DimError("convert_to_tensor: a tag for each sequence is needed", got=f"{len(tags)} tags", expected=shape[0])
+        batch.bind(Size([], shape[0], tags=tags))
+    for dim, values in _lengths_by_dim(dims, lengths).items():
+        size = _size(batch, values)
+        axis = dims.index(dim)
+        if size.values.size and (size.values.min() < 0 or size.max > shape[axis]):
+            raise DimError(
+                f"convert_to_tensor: lengths of {dim.name} do not fit the data",
+                got=size,
+                expected=f"numbers from 0 to {shape[axis]}",
+            )
+        if size.dims == (batch,) and size.values.shape != (shape[0],):
+            raise DimError(
+                "convert_to_tensor: a length for each sequence is needed",
+                got=f"{len(size.values)} lengths",
+                expected=f"{shape[0]}, as {batch.name} has in the data",
+            )
+        raw = raw[(slice(None),) * axis + (slice(0, size.max),)]
+        dim.bind(size)
+    return raw
+
+
+def _lengths_by_dim(dims: Sequence[Dim], lengths: Any) -> dict[Dim, Any]:
+    if lengths is None:
+        return {}
+    if isinstance(lengths, Mapping):
+        return dict(lengths)
+    free = [dim for dim in dims[1:] if dim.dimension is None and dim.expr is None]
+    if not free:
+        raise DimError(
+            "convert_to_tensor: no dim can take the lengths",
+            got=align.show_dims(dims),
+            expected="a dim without a fixed size behind the first",
+            hint='Dim(None, name="time")',
+        )
+    return {free[0]: lengths}
+
+
+def _size(batch: Dim, values: Any) -> Size:
+    if isinstance(values, Tensor):
+        return Size(values.dims, raw_registry.backend_of_raw(values._raw).to_numpy_raw(values._raw))
+    if hasattr(values, "detach"):
+        values = values.detach().cpu().numpy()
+    array = np.asarray(values)
+    return Size([batch] if array.ndim else [], array)
+
+

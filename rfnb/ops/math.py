@@ -1,0 +1,199 @@
+"""Elementwise maths: arithmetic, comparisons, and choosing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rfnb.core.dim import Dim
+from rfnb.core.op import add_row, binary, method_of, op, unary
+from rfnb.core.raw import backend_of_raw
+from rfnb.core.tensor import Tensor
+from rfnb.ops.convert import operands, tensor
+
+Value = Tensor | int | float | complex | bool
+
+
+@op(frames="any")
+def combine(
+    a: Value, kind: str, b: Value, *, allow_broadcast_all_sources: bool | None = None, dim_order: Sequence[Dim] | None = None
+) -> Tensor:
+    """a `kind` b, entry by entry. {…}, {…} → {… of both}
+
+    kind: "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "maximum", "minimum", "logical_and",
+        "logical_or", "squared_difference", "logaddexp".
+
+    Raises DimError if neither operand has all dims of the result, unless `allow_broadcast_all_sources`.
+    """
+    a, b = operands(a, b)
+    backend = backend_of_raw(a._raw)
+    return backend.combine(  # type: ignore[no-any-return]
+        a, kind, b, allow_broadcast_all_sources=allow_broadcast_all_sources, dim_order=dim_order
+    )
+
+
+@op(frames="any")
+def compare(
+    a: Value, kind: str, b: Value, *, allow_broadcast_all_sources: bool | None = None, dim_order: Sequence[Dim] | None = None
+) -> Tensor:
+    """a `kind` b, entry by entry: "equal", "not_equal", "less", "less_equal", "greater", "greater_equal".
+
+    {…}, {…} → {… of both} bool
+    """
+    a, b = operands(a, b)
+    backend = backend_of_raw(a._raw)
+    return backend.compare(  # type: ignore[no-any-return]
+        a, kind, b, allow_broadcast_all_sources=allow_broadcast_all_sources, dim_order=dim_order
+    )
+
+
+def combine_bc(a: Value, kind: str, b: Value, *, dim_order: Sequence[Dim] | None = None) -> Tensor:
+    """`combine`, where no operand needs to have all dims of the result."""
+    return combine(a, kind, b, allow_broadcast_all_sources=True, dim_order=dim_order)
+
+
+def compare_bc(a: Value, kind: str, b: Value, *, dim_order: Sequence[Dim] | None = None) -> Tensor:
+    """`compare`, where no operand needs to have all dims of the result."""
+    return compare(a, kind, b, allow_broadcast_all_sources=True, dim_order=dim_order)
+
+
+def _binary(kind: str, doc: str, *, compares: bool = False) -> Any:
+    def slow(a: Value, b: Value) -> Tensor:
+        a, b = operands(a, b)
+        backend = backend_of_raw(a._raw)
+        return (backend.compare if compares else backend.combine)(a, kind, b)  # type: ignore[no-any-return]
+
+    slow.__name__ = slow.__qualname__ = kind
+    slow.__doc__ = doc
+    row = add_row(slow, frames="any")
+    if compares:
+        return binary(row, lambda backend: backend.compare_function(kind), plan_sign=-1)
+    return binary(row, lambda backend: backend.combine_function(kind), plan_sign=1)
+
+
+def _unary(kind: str, doc: str) -> Any:
+    def slow(a: Value) -> Tensor:
+        a = tensor(a)
+        return backend_of_raw(a._raw).activation(a, kind)  # type: ignore[no-any-return]
+
+    slow.__name__ = slow.__qualname__ = kind
+    slow.__doc__ = doc
+    return unary(add_row(slow, frames="any"), lambda backend: backend.activation_function(kind))
+
+
+add = _binary("add", "a + b")
+sub = _binary("sub", "a - b")
+mul = _binary("mul", "a * b")
+truediv = _binary("truediv", "a / b")
+floordiv = _binary("floordiv", "⌊a / b⌋")
+mod = _binary("mod", "a modulo b, with the sign of b")
+pow = _binary("pow", "a to the power of b")
+logical_and = _binary("logical_and", "a and b")
+logical_or = _binary("logical_or", "a or b")
+squared_difference = _binary("squared_difference", "(a - b)²")
+log_add_exp = _binary("logaddexp", "log(exp(a) + exp(b)), without overflow")
+_maximum = _binary("maximum", "the larger of a and b")
+_minimum = _binary("minimum", "the smaller of a and b")
+equal = _binary("equal", "a = b", compares=True)
+not_equal = _binary("not_equal", "a ≠ b", compares=True)
+less = _binary("less", "a < b", compares=True)
+less_equal = _binary("less_equal", "a ≤ b", compares=True)
+greater = _binary("greater", "a > b", compares=True)
+greater_equal = _binary("greater_equal", "a ≥ b", compares=True)
+
+abs = _unary("abs", "|a|")
+neg = _unary("neg", "-a")
+exp = _unary("exp", "eᵃ")
+expm1 = _unary("expm1", "eᵃ - 1, exact near 0")
+log = _unary("log", "the natural logarithm")
+log1p = _unary("log1p", "log(1 + a), exact near 0")
+sqrt = _unary("sqrt", "√a")
+rsqrt = _unary("rsqrt", "1 / √a")
+square = _unary("square", "a²")
+reciprocal = _unary("reciprocal", "1 / a")
+sin = _unary("sin", "sine, in radians")
+cos = _unary("cos", "cosine, in radians")
+ceil = _unary("ceil", "rounded up")
+floor = _unary("floor", "rounded down")
+round = _unary("round", "rounded to the nearest integer, halves to the even one")
+sign = _unary("sign", "-1, 0 or 1")
+logical_not = _unary("logical_not", "not a")
+is_finite = _unary("is_finite", "whether neither infinite nor NaN")
+is_infinite = _unary("is_infinite", "whether ∞ or -∞")
+is_neg_infinite = _unary("is_neg_infinite", "whether -∞")
+
+
+def maximum(a: Value, b: Value, *other_tensors: Value) -> Tensor:
+    """The largest, entry by entry."""
+    for other in (b, *other_tensors):
+        a = _maximum(a, other)
+    return tensor(a)
+
+
+def minimum(a: Value, b: Value, *other_tensors: Value) -> Tensor:
+    """The smallest, entry by entry."""
+    for other in (b, *other_tensors):
+        a = _minimum(a, other)
+    return tensor(a)
+
+
+@op(frames="any")
+def where(cond: Tensor, true_: Value, false_: Value, *, allow_broadcast_all_sources: bool = False) -> Tensor:
+    """`true_` where `cond` holds, else `false_`. {…}, {…}, {…} → {… of all}
+
+    >>> rf.where(rf.sequence_mask([batch_dim, time]), x, 0.0)
+    """
+    cond = tensor(cond)
+    yes = isinstance(true_, Tensor)
+    true_, false_ = (
+        operands(true_, false_) if yes or isinstance(false_, Tensor) else (tensor(true_), tensor(false_))
+    )
+    return backend_of_raw(cond._raw).where(  # type: ignore[no-any-return]
+        cond, true_, false_, allow_broadcast_all_sources=allow_broadcast_all_sources
+    )
+
+
+@op(frames="any")
+def clip_by_value(
+    x: Tensor, clip_value_min: Value | None = None, clip_value_max: Value | None = None, *, allow_broadcast_all_sources: bool = False
+) -> Tensor:
+    """Between the two values; None: no bound on that side."""
+    if clip_value_min is not None:
+        x = _maximum(x, clip_value_min)
+    return x if clip_value_max is None else _minimum(x, clip_value_max)
+
+
+@op(frames="any")
+def cast(tensor: Tensor, dtype: str) -> Tensor:
+    """The same numbers in another type: "float32", "int64", "bool"."""
+    return backend_of_raw(tensor._raw).cast(tensor, dtype)  # type: ignore[no-any-return]
+
+
+_OPERATORS = {
+    "add": add,
+    "sub": sub,
+    "mul": mul,
+    "truediv": truediv,
+    "floordiv": floordiv,
+    "mod": mod,
+    "pow": pow,
+    "and": logical_and,
+    "or": logical_or,
+}
+for _name, _function in _OPERATORS.items():
+    setattr(Tensor, f"__{_name}__", _function)
+    setattr(Tensor, f"__r{_name}__", lambda self, other, f=_function: f(tensor(other, like=self), self))
+_COMPARISONS = {"eq": equal, "ne": not_equal, "lt": less, "le": less_equal, "gt": greater, "ge": greater_equal}
+for _name, _function in _COMPARISONS.items():
+    setattr(Tensor, f"__{_name}__", _function)
+Tensor.__neg__ = neg  # type: ignore[attr-defined]
+Tensor.__abs__ = abs  # type: ignore[attr-defined]
+Tensor.__invert__ = logical_not  # type: ignore[attr-defined]
+
+
+@method_of(Tensor)
+def copy_masked(self: Tensor, mask_value: Value, *, dims: Sequence[Dim] | None = None) -> Tensor:
+    """The same tensor with `mask_value` in the padding of `dims`, or of all its dims."""
+    backend = backend_of_raw(self._raw)
+    raw = backend.fill_padding(self, mask_value, None if dims is None else tuple(dims))
+    return self if raw is self._raw else self.like(raw)

@@ -1,0 +1,20 @@
+"""Softmax over a dim; padding gets probability 0."""
+
+from __future__ import annotations
+
+from rfnb.core.dim import Dim
+from rfnb.core.op import op
+from rfnb.core.raw import backend_of_raw
+from rfnb.core.tensor import Tensor
+
+
+@op(frames="any")
+def softmax(a: Tensor, *, axis: Dim, use_mask: bool = True) -> Tensor:
+    """exp(a) / Σ exp(a) over `axis`; 0 in padding, and 0 everywhere over a sequence of length 0. {…, axis} → the same"""
+    return backend_of_raw(a._raw).softmax(a, axis=axis, use_mask=use_mask)  # type: ignore[no-any-return]
+
+
+@op(frames="any")
+def log_softmax(a: Tensor, *, axis: Dim, use_mask: bool = True) -> Tensor:
+    """log softmax over `axis`; -inf in padding. {…, axis} → the same"""
+    return backend_of_raw(a._raw).log_softmax(a, axis=axis, use_mask=use_mask)  # type: ignore[no-any-return]

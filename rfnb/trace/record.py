@@ -1,0 +1,158 @@
+"""Listens to the ops of a loop body on its traced frame: a graph with dims and places, and a tape of raw calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+from rfnb.backend.base.tape import Tape
+from rfnb.core.graph import Graph, Node, Value
+from rfnb.core.nested import leaves, map_leaves
+from rfnb.core.op import OpRow, listener, listening
+from rfnb.core.scope import inside_module, module_path, random_from
+from rfnb.core.source import here
+from rfnb.core.tensor import Tensor
+from rfnb.trace.traced import Traced
+
+
+class OpCall:
+    """An op as the body called it; to call it again where its raw calls depend on a size that grows."""
+
+    __slots__ = ("args", "kwargs", "node", "result", "row")
+
+    def __init__(self, row: OpRow, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, node: Node):
+        self.row, self.args, self.kwargs, self.result, self.node = row, args, kwargs, result, node
+
+
+class Recorder:
+    """The listener while a body is traced. `open` while it is."""
+
+    def __init__(self, name: str, tape: Tape, generator: Callable[[str, int], Any], outer: Recorder | None):
+        self.name = name
+        self.tape = tape
+        self.graph = Graph()
+        self.outer = outer
+        self.open = True
+        self.op_calls: list[OpCall] = []
+        self._generator = generator
+        self._bodies: list[list[Node]] = [self.graph.nodes]
+        self._inside_op = 0
+        self._traced: dict[int, Traced] = {}  # by id of the plain tensor, which the Traced keeps alive
+
+    # -- values
+
+    def input(self, name: str, plain: Tensor) -> Traced:
+        """A value that the step is given: a state, a frame, the step number."""
+        self.tape.input(plain._raw)
+        return self._wrap(plain, name)
+
+    def from_line(self, traced: Traced, op: str) -> Traced:
+        """An input that a line of the body asks for: a node without operands."""
+        node = self._begin(op, [])
+        node.outputs = (traced.value.number,)
+        traced.value.node = node
+        return traced
+
+    def _wrap(self, plain: Tensor, name: str = "") -> Traced:
+        found = self._traced.get(id(plain))
+        if found is None:
+            value = self.graph.add_value(name, plain.dims, plain.dtype, plain.sparse_dim)
+            found = self._traced[id(plain)] = Traced(plain, self, value)
+        return found
+
+    def wrap_results(self, result: Any, node: Node) -> Any:
+        """The results of an op or a module as values of the body."""
+        wrapped = map_leaves(lambda leaf: self._wrap(leaf) if type(leaf) is Tensor else leaf, result)
+        outputs = [leaf.value for leaf in leaves(wrapped) if isinstance(leaf, Traced)]
+        for position, value in enumerate(outputs):
+            if value.node is None and value.name == "":
+                value.node, value.output = node, position
+        node.outputs = tuple(value.number for value in outputs)
+        return wrapped
+
+    def name_of(self, value: Value) -> str:
+        """The name in the user's line, else the op's."""
+        if value.name or value.node is None:
+            return value.name
+        node = value.node
+        names = [_state_name(target) for target in node.source.targets()] if node.source else []
+        if len(names) == len(node.outputs) and value.output < len(names):
+            return names[value.output]
+        return names[0] if len(names) == 1 and value.output == 0 else node.op
+
+    # -- what the body does
+
+    def call(self, row: OpRow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """An op: done on the traced frame, and noted."""
+        plain_args, plain_kwargs = map_leaves(unwrap, args), map_leaves(unwrap, kwargs)
+        node = self._begin(row.name, [args, kwargs])
+        self._inside_op += 1
+        self._bodies.append(node.body)
+        try:
+            with random_from(self._new_stream) if row.random else nullcontext():
+                result = row.fn(*plain_args, **plain_kwargs)
+        finally:
+            self._inside_op -= 1
+            self._bodies.pop()
+        self._close(node)
+        if self._inside_op:
+            return result
+        wrapped = self.wrap_results(result, node)
+        self.op_calls.append(OpCall(row, plain_args, plain_kwargs, result, node))
+        return wrapped
+
+    def call_module(self, module: Any, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The call of a module: a node whose body is what it does."""
+        node = self._begin(type(module).__name__, [args, kwargs])
+        self._bodies.append(node.body)
+        try:
+            with inside_module(type(module).__name__):
+                result = forward(module, *args, **kwargs)
+        finally:
+            self._bodies.pop()
+        self._close(node)
+        node.outputs = tuple(leaf.value.number for leaf in leaves(result) if isinstance(leaf, Traced))
+        return result
+
+    def _begin(self, op: str, operands: Any) -> Node:
+        inputs = tuple(leaf.value.number for leaf in leaves(operands) if isinstance(leaf, Traced) and leaf.recorder is self)
+        start = len(self.tape.calls)
+        node = Node(len(self.op_calls), op, inputs, (), module_path(), here(), tape=(start, start))
+        self._bodies[-1].append(node)
+        return node
+
+    def _close(self, node: Node) -> None:
+        start, end = node.tape[0], len(self.tape.calls)
+        node.tape = (start, end)
+        for call in self.tape.calls[start:end]:
+            call.node = call.node or node
+
+    def _new_stream(self, device: str) -> Any:
+        generator = self._generator(device, len(self.tape.streams))
+        self.tape.stream(generator)
+        return generator
+
+    @contextmanager
+    def recording(self, take: Callable[[Tape], Any]) -> Iterator[None]:
+        """Ops and raw calls inside are noted."""
+        with listening(self), take(self.tape):
+            yield
+
+
+def _state_name(target: str) -> str:
+    """`loop.state.h` is called h."""
+    return target.partition(".state.")[2] or target
+
+
+def current_recorder() -> Recorder | None:
+    """The innermost loop body that is traced now."""
+    who = listener()
+    return who if isinstance(who, Recorder) else None
+
+
+def unwrap(leaf: Any) -> Any:
+    """The tensor of the traced frame, for a value of a body; of one around this one as well. Others as they are."""
+    if not isinstance(leaf, Traced):
+        return leaf
+    return leaf.plain if leaf.recorder.open else leaf._raw  # raises, with the reason

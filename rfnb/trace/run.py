@@ -1,0 +1,210 @@
+"""A Run: the recorded steps of a loop, to be looked at forward and back."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Protocol
+
+from rfnb.core.dim import Dim
+from rfnb.core.graph import Graph
+from rfnb.core.lengths import Size
+from rfnb.core.show import Shown
+from rfnb.core.source import Block
+from rfnb.core.tensor import Tensor
+from rfnb.errors import LoopError
+
+_serials = itertools.count(1)
+
+
+class StepValue(NamedTuple):
+    """A value that the body computed: its name in the user's code, the op, the line."""
+
+    name: str
+    op: str
+    line: int
+    tensor: Tensor
+
+
+class Replayable(Protocol):
+    """Gives the states of a run as they were, and computes the rest again."""
+
+    bytes: int
+
+    def state_names(self) -> list[str]:
+        """The states of the user."""
+
+    def state(self, name: str, step: int) -> Any:
+        """A state before `step`."""
+
+    def values(self, step: int) -> tuple[list[StepValue], str]:
+        """What the body computed at `step`, and whether the replay agrees with the run."""
+
+    def stack(self, name: str) -> Tensor:
+        """A value of the body over all steps."""
+
+    def axis_size(self) -> Size:
+        """How many steps each sequence took."""
+
+
+class States:
+    """The states at one point of a run: `run[3].before.h`, or `["lstm.h"]` for a nested one."""
+
+    def __init__(self, replay: Replayable, step: int, prefix: str = ""):
+        self._replay, self._step, self._prefix = replay, step, prefix
+
+    def names(self) -> list[str]:
+        """The names of all states, nested ones with dots."""
+        return self._replay.state_names()
+
+    def __getitem__(self, name: str) -> Any:
+        if name in self.names():
+            return self._replay.state(name, self._step)
+        if any(known.startswith(f"{name}.") for known in self.names()):
+            return States(self._replay, self._step, f"{name}.")
+        raise LoopError(f"there is no state {name!r}", expected=", ".join(self.names()))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self[self._prefix + name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names())
+
+
+class RunStep:
+    """One step of a run: the states before and after it, and every value of its body by name."""
+
+    def __init__(self, run: Run, step: int):
+        self.run, self.step = run, step
+        self.before = States(run.replay, step)
+        self.after = States(run.replay, step + 1)
+        self._values: list[StepValue] | None = None
+        self._check = ""
+
+    def values(self) -> list[StepValue]:
+        """What the body computed, in order; computed again when first asked for."""
+        if self._values is None:
+            self._values, self._check = self.run.replay.values(self.step)
+        return self._values
+
+    @property
+    def check(self) -> str:
+        """Whether the replay gave the states of the run: "replay agrees", "with today's weights", "replay differs"."""
+        self.values()
+        return self._check
+
+    def __getitem__(self, name: str) -> Tensor:
+        found = [value.tensor for value in self.values() if value.name == name]
+        if not found:
+            names = list(dict.fromkeys(value.name for value in self.values()))
+            raise LoopError(f"{self.run.name}: the body has no value {name!r}", expected=", ".join(names))
+        return found[-1]
+
+    def __getattr__(self, name: str) -> Tensor:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self[name]
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *(value.name for value in self.values())]
+
+    def __repr__(self) -> str:
+        return f"step {self.step} of {self.run.name}: {', '.join(dict.fromkeys(v.name for v in self.values()))}"
+
+
+class Run(Shown):
+    """What one execution of a loop left: `run[i].att` is the body's variable `att` at step i.
+
+    `run[i].before.h` and `run[i].after.h` are states; `run.stack("att")` is a variable over all steps.
+    """
+
+    def __init__(
+        self, *, name: str, place: str, source: Block, replay: Replayable, steps: int, flags: list[str], axis: Dim, graph: Graph
+    ):
+        self.serial = next(_serials)
+        self.name = name
+        self.steps = steps
+        self.flags = flags
+        self.axis = axis
+        self.graph = graph
+        self.replay = replay
+        self.source = source
+        self.pinned = False
+        self.place = place
+
+    @property
+    def states(self) -> list[str]:
+        """The names of the states."""
+        return self.replay.state_names()
+
+    @property
+    def bytes(self) -> int:
+        """What the recording holds, in bytes."""
+        return self.replay.bytes
+
+    @property
+    def size(self) -> Size:
+        """How many steps each sequence took."""
+        return self.replay.axis_size()
+
+    @property
+    def lengths(self) -> list[int] | None:
+        """Likewise, as a list; None if all took as many, or if lengths are over more than sequences."""
+        values = self.size.values
+        return [int(n) for n in values] if values.ndim == 1 else None
+
+    @property
+    def sequence_dim(self) -> Dim | None:
+        """The dim that counts the sequences."""
+        candidates = [*self.size.dims]
+        for name in self.states:
+            state = self.replay.state(name, 0)
+            candidates += [dim for dim in getattr(state, "dims", ()) if dim.is_batch_dim()]
+        return candidates[0] if candidates else None
+
+    @property
+    def tags(self) -> list[str] | None:
+        """The names of the sequences, if they have any."""
+        dim = self.sequence_dim
+        if dim is None:
+            return None
+        for name in self.states:
+            state = self.replay.state(name, 0)
+            size = state.lengths.size(dim) if isinstance(state, Tensor) else None
+            if size is not None and size.tags is not None:
+                return list(size.tags)
+        return None
+
+    @property
+    def batch(self) -> int | None:
+        """The number of sequences."""
+        dim = self.sequence_dim
+        for name in self.states:
+            state = self.replay.state(name, 0)
+            size = state.lengths.size(dim) if isinstance(state, Tensor) and dim is not None else None
+            if size is not None:
+                return size.max
+        return None
+
+    def __len__(self) -> int:
+        return self.steps
+
+    def __getitem__(self, step: int) -> RunStep:
+        if not -self.steps <= step < self.steps:
+            raise LoopError(f"{self.name}: there is no step {step}", expected=f"0 … {self.steps - 1}")
+        return RunStep(self, step % self.steps)
+
+    def stack(self, name: str) -> Tensor:
+        """A variable of the body over all steps, stacked in the loop or not. → {axis, …}"""
+        return self.replay.stack(name)
+
+    def open(self) -> None:
+        """Shows this run in the panel."""
+        for listener in on_open:
+            listener(self)
+
+
+on_open: list[Any] = []
+"""Called with a run that somebody wants to see; display registers here."""

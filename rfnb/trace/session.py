@@ -1,0 +1,156 @@
+"""The runs of this session, and what is recorded."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from rfnb.errors import LoopError
+from rfnb.trace.run import Run
+
+
+@dataclass
+class Options:
+    """Settings: `rf.options.record = "all"`.
+
+    record: "last": the newest few runs of each loop; "all": all, within the budget; False: none.
+        None, the default: "last" in notebooks, False elsewhere.
+    trace_budget: bytes that all recorded runs may hold together; the oldest go first, pinned ones never.
+    keep: how many runs of one loop "last" keeps.
+    """
+
+    record: Literal["last", "all", False] | None = None
+    trace_budget: int = 512 * 2**20
+    keep: int = 4
+
+
+options = Options()
+
+
+def in_notebook() -> bool:
+    """Whether this is a kernel with a front end."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return getattr(shell, "kernel", None) is not None
+
+
+def recording_mode() -> str | bool:
+    """"last", "all" or False, as it is now."""
+    return ("last" if in_notebook() else False) if options.record is None else options.record
+
+
+def wants(debug: bool | None) -> bool:
+    """Whether a loop that begins now is recorded."""
+    return bool(recording_mode()) if debug is None else debug
+
+
+class Runs:
+    """The recorded runs, newest first: `rf.runs["decoder"]` is the newest of the loop with that name."""
+
+    def __init__(self) -> None:
+        self._runs: list[Run] = []
+        self._listeners: list[Callable[[], Any]] = []
+
+    def __iter__(self) -> Iterator[Run]:
+        return iter(reversed(self._runs))
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def __getitem__(self, name: str | int) -> Run:
+        if isinstance(name, int):
+            return list(self)[name]
+        for run in self:
+            if run.name == name:
+                return run
+        names = ", ".join(dict.fromkeys(run.name for run in self))
+        hint = None if names else "loops are recorded in notebooks; elsewhere: rf.options.record = 'last', or rf.Loop(debug=True)"
+        raise LoopError(f"there is no run of a loop {name!r}", expected=names or "a recorded run", hint=hint)
+
+    def by_serial(self, serial: int) -> Run:
+        """The run with this number."""
+        for run in self._runs:
+            if run.serial == serial:
+                return run
+        raise LoopError(f"run {serial} is not kept any longer", hint="pin a run to keep it; or raise rf.options.keep")
+
+    def add(self, run: Run) -> None:
+        """Keeps a run; older ones go if there are too many of the loop, or too many bytes."""
+        self._runs.append(run)
+        if recording_mode() != "all":
+            same = [r for r in self._runs if (r.name, r.place) == (run.name, run.place) and not r.pinned]
+            for old in same[: -options.keep]:
+                self._runs.remove(old)
+        self._fit()
+        self._changed()
+
+    def _fit(self) -> None:
+        total = sum(run.bytes for run in self._runs)
+        for run in list(self._runs[:-1]):
+            if total <= options.trace_budget:
+                break
+            if not run.pinned:
+                self._runs.remove(run)
+                total -= run.bytes
+
+    def pin(self, serial: int, pinned: bool = True) -> None:
+        """A pinned run is kept until it is forgotten."""
+        self.by_serial(serial).pinned = pinned
+        self._changed()
+
+    def forget(self, serial: int) -> None:
+        """Drops a run."""
+        self._runs.remove(self.by_serial(serial))
+        self._changed()
+
+    def clear(self) -> None:
+        """Drops all runs."""
+        self._runs.clear()
+        self._changed()
+
+    def on_change(self, listener: Callable[[], Any]) -> None:
+        """`listener()` is called when a run comes or goes."""
+        self._listeners.append(listener)
+
+    def _changed(self) -> None:
+        for listener in self._listeners:
+            listener()
+
+    def __repr__(self) -> str:
+        rows = [f"  {run.name:<12} {run.place:<20} {run.steps} steps  {' · '.join(run.flags)}" for run in self]
+        return f"{len(self)} recorded runs" + "".join(f"\n{row.rstrip()}" for row in rows)
+
+
+runs = Runs()
+
+
+def keep(run: Run) -> Run:
+    """Adds a run to the session."""
+    runs.add(run)
+    return run
+
+
+@contextmanager
+def recording(mode: Literal["last", "all", False]) -> Iterator[None]:
+    """Records like `mode` inside the block."""
+    before, options.record = options.record, mode
+    try:
+        yield
+    finally:
+        options.record = before
+
+
+_progress: list[Callable[[str, int], Callable[[int], None]]] = []
+
+
+def show_progress_by(make: Callable[[str, int], Callable[[int], None]]) -> None:
+    """`make(name, steps)` gives a function that is told each step; display registers a bar here."""
+    _progress[:] = [make]
+
+
+def progress(name: str, steps: int) -> Callable[[int], None] | None:
+    """What a loop tells its steps to, if anything."""
+    return _progress[0](name, steps) if _progress and in_notebook() else None

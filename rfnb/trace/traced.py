@@ -1,0 +1,103 @@
+"""Values of a loop body while it is traced, and results that are there when the loop is done."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rfnb.core.graph import Value
+from rfnb.core.show import view_of
+from rfnb.core.source import here
+from rfnb.core.tensor import Tensor
+from rfnb.errors import LoopError, TraceError
+
+if TYPE_CHECKING:
+    from rfnb.trace.record import Recorder
+
+
+class Traced(Tensor):
+    """What a tensor of a loop body is at step 0. Ops work on it; Python cannot look at its numbers, but may print it."""
+
+    __slots__ = ("plain", "recorder", "value")
+
+    plain: Tensor
+    recorder: Recorder
+    value: Value
+
+    def __init__(self, plain: Tensor, recorder: Recorder, value: Value):
+        self.plain, self.recorder, self.value = plain, recorder, value
+        self.sig, self.lengths = plain.sig, plain.lengths
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """What the user's line calls it."""
+        return self.recorder.name_of(self.value)
+
+    @property
+    def dtype(self) -> str:
+        """The type of the entries."""
+        return self.plain.dtype
+
+    @property
+    def device(self) -> str | None:
+        """Where the data is."""
+        return self.plain.device
+
+    @property
+    def _raw(self) -> Any:  # type: ignore[override]
+        where = here()
+        place = f" ({where.place()})" if where else ""
+        loop = self.recorder.name
+        if self.recorder.open:
+            raise TraceError(
+                f"{loop}: the numbers of `{self.name}` are asked for in the body{place}, but they differ at every step",
+                got=f"{self.name} {self.describe_dims()} at step 0",
+                expected="ops on it",
+                hint="use an op; or rf.raw_call(fn, *tensors, out_dims=[…]), which calls fn with raw tensors at every step",
+            )
+        raise LoopError(
+            f"{loop}: `{self.name}` is a value of step 0, used after the loop{place}",
+            expected="a value that left the loop",
+            hint=f"inside the loop: out = loop.stack({self.name}), or loop.last({self.name}); after it: loop.state",
+        )
+
+    @property
+    def raw_tensor(self) -> Any:
+        """Refused: it would be the same at every step."""
+        return self._raw
+
+    def __repr__(self) -> str:
+        return f"{self.plain!r}  (step 0 of {self.recorder.name})"
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        view = view_of(self.plain)
+        return {"text/plain": repr(self)} if view is None else view._repr_mimebundle_(include, exclude)
+
+
+class Pending(Tensor):
+    """What `stack` and `last` give inside the loop: a Tensor whose numbers come when the block ends."""
+
+    __slots__ = ()
+
+    @property
+    def _raw(self) -> Any:  # type: ignore[override]
+        raise LoopError(
+            f"`{self.name}` is there when the `with` block of the loop ends",
+            hint="use it after the block; inside, use the value that was given to stack or last",
+        )
+
+    @property
+    def dtype(self) -> str:
+        """Known when the block ends."""
+        return str(self._raw)
+
+    def settle(self, result: Tensor) -> None:
+        """From now on it is an ordinary Tensor."""
+        self.__class__ = Tensor  # type: ignore[assignment]
+        self._raw = result._raw
+        self.sig, self.lengths = result.sig, result.lengths
+
+    def __repr__(self) -> str:
+        return f"Tensor {{{', '.join(dim.name for dim in self.dims)}}}, there when the loop is done"
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        return {"text/plain": repr(self)}

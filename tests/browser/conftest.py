@@ -1,0 +1,101 @@
+"""JupyterLab and a browser for the tests in this folder; each ends with no kernel left and, failing, with a picture."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import nbformat
+import pytest
+from lab_server import EXTENSION, ROOT, LabServer, running
+from notebook_page import NotebookPage
+from playwright.sync_api import Page
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+FLAGS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--force-color-profile=srgb"]
+
+report = pytest.StashKey[pytest.TestReport]()
+
+
+@pytest.fixture(scope="session")
+def browser_program(missing) -> str:
+    """The system's Chromium."""
+    found = next(filter(None, map(shutil.which, BROWSERS)), None)
+    return found or missing(f"no browser: none of {', '.join(BROWSERS)} is installed")
+
+
+@pytest.fixture(scope="session")
+def browser_type_launch_args(browser_type_launch_args, browser_program):
+    return browser_type_launch_args | {"executable_path": browser_program, "args": FLAGS}
+
+
+@pytest.fixture(scope="session")
+def browser_context_args(browser_context_args):
+    return browser_context_args | {"viewport": {"width": 1600, "height": 1000}}
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory, browser_program) -> Iterator[LabServer]:
+    """The server, one for all tests."""
+    with running(tmp_path_factory.mktemp("lab")) as server:
+        yield server
+
+
+@pytest.fixture
+def open_notebook(lab, page: Page, request) -> Iterator[Callable[..., NotebookPage]]:
+    """`open_notebook("01_tour.ipynb")` opens a copy of that notebook, `open_notebook(cells=[…])` one of these cells."""
+    page.set_default_timeout(30_000)
+    notebook = NotebookPage(page)
+    folder = lab.notebooks / "".join(c if c.isalnum() else "-" for c in request.node.name)
+
+    def open_copy(name: str = "test.ipynb", cells: list[str] | None = None) -> NotebookPage:
+        folder.mkdir(exist_ok=True)
+        if cells is None:
+            copy_notebook(name, folder)
+        else:
+            nbformat.write(made_of(cells), folder / name)
+        return notebook.open(lab.address(f"{folder.name}/{name}"))
+
+    yield open_copy
+    if failed(request.node):
+        notebook.screenshot(f"failed-{folder.name}")
+    notebook.shutdown_kernels()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def extension(missing) -> None:
+    """For tests that need the panel."""
+    if not (EXTENSION / "package.json").exists():
+        missing("the extension is not built (make test builds it where there is Node)")
+
+
+def copy_notebook(name: str, folder: Path) -> None:
+    """The notebook and all that lies beside it: its modules, its data."""
+    shutil.copytree(ROOT / "notebooks", folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__", ".*"))
+    notebook = nbformat.read(folder / name, as_version=4)
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+    nbformat.write(notebook, folder / name)
+
+
+def made_of(cells: list[str]) -> nbformat.NotebookNode:
+    """A notebook of code cells."""
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    return nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells], metadata=kernel)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item):
+    """Keeps how the test ended, for the fixture above."""
+    result = yield
+    if result.when == "call":
+        item.stash[report] = result
+    return result
+
+
+def failed(item: pytest.Item) -> bool:
+    """Whether the test's body failed."""
+    return report in item.stash and item.stash[report].failed

@@ -1,0 +1,121 @@
+"""A JupyterLab of our own: free port, token, empty configuration, this checkout's extension."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+EXTENSION = ROOT / "rfnb" / "labextension"
+QUIET = {"fetchNews": "false", "checkForUpdates": False, "doNotDisturbMode": True}
+"""No dialog asks for news: it would hide buttons."""
+
+
+@dataclass(frozen=True)
+class LabServer:
+    """Where the browser goes, and the folder that it shows."""
+
+    url: str
+    token: str
+    notebooks: Path
+
+    def address(self, notebook: str) -> str:
+        """The notebook, in a fresh workspace."""
+        return f"{self.url}/lab/tree/{notebook}?token={self.token}&reset"
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[LabServer]:
+    """The server while the block runs; all it writes is below `folder`, its log is `lab.log`."""
+    server = LabServer(f"http://127.0.0.1:{free_port()}", secrets.token_hex(8), folder / "notebooks")
+    server.notebooks.mkdir()
+    with (folder / "lab.log").open("w") as log:
+        process = subprocess.Popen(
+            command(server, folder), env=environment(folder), cwd=folder, stdout=log, stderr=subprocess.STDOUT
+        )
+        try:
+            wait_until_it_answers(server, process, folder / "lab.log")
+            yield server
+        finally:
+            stop(process)
+
+
+def command(server: LabServer, folder: Path) -> list[str]:
+    """How JupyterLab is started."""
+    port = server.url.rpartition(":")[2]
+    options = {
+        "ip": "127.0.0.1",
+        "port": port,
+        "ServerApp.port_retries": 0,
+        "ServerApp.root_dir": server.notebooks,
+        "IdentityProvider.token": server.token,
+        "LabApp.expose_app_in_browser": True,
+        "LabApp.user_settings_dir": settings(folder),
+        "LabApp.workspaces_dir": folder / "workspaces",
+        "LabApp.extra_labextensions_path": linked_extension(folder),
+    }
+    flags = ["--no-browser", "--allow-root", *(f"--{name}={value}" for name, value in options.items())]
+    return [sys.executable, "-m", "jupyterlab", *flags]
+
+
+def settings(folder: Path) -> Path:
+    """User settings that keep dialogs away."""
+    file = folder / "settings" / "@jupyterlab" / "apputils-extension" / "notification.jupyterlab-settings"
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps(QUIET))
+    return folder / "settings"
+
+
+def linked_extension(folder: Path) -> Path:
+    """A folder of extensions with the one built in this checkout, whatever the environment has."""
+    extensions = folder / "labextensions"
+    extensions.mkdir()
+    (extensions / "rfnb-lab").symlink_to(EXTENSION, target_is_directory=True)
+    return extensions
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """The user's configuration stays out of it, and kernels import this checkout."""
+    places = {name: str(folder / name.lower()) for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "IPYTHONDIR")}
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return os.environ | places | {"PYTHONPATH": path, "JUPYTER_PLATFORM_DIRS": "1"}
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def wait_until_it_answers(server: LabServer, process: subprocess.Popen, log: Path, seconds: float = 90) -> None:
+    """Returns when the server is up; raises with its log when it ended or took too long."""
+    end = time.monotonic() + seconds
+    while process.poll() is None and time.monotonic() < end:
+        try:
+            with urllib.request.urlopen(f"{server.url}/api?token={server.token}", timeout=5):
+                return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.2)
+    raise RuntimeError(f"JupyterLab did not start:\n{log.read_text()[-3000:]}")
+
+
+def stop(process: subprocess.Popen) -> None:
+    """Ends the server and with it the kernels."""
+    process.terminate()
+    try:
+        process.wait(timeout=15)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -1,0 +1,130 @@
+"""A notebook in JupyterLab in a browser: run cells, wait, read outputs, ask the kernel, take a picture."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Locator, Page
+
+ARTIFACTS = Path(__file__).parent / "artifacts"
+
+READY = """async () => {
+  const app = window.jupyterapp;
+  await app.restored;
+  while (!app.shell.currentWidget?.context) await new Promise(r => setTimeout(r, 50));
+  const panel = app.shell.currentWidget;
+  await panel.context.ready;
+  await panel.sessionContext.ready;
+  await panel.sessionContext.session.kernel.info;
+}"""
+"""Only the kernel's own answer says that it is there: "idle" shows before that, and a run command is lost then."""
+
+RUN_CELL = """async index => {
+  const { content } = window.jupyterapp.shell.currentWidget;
+  content.activeCellIndex = index;
+  await content.scrollToCell(content.widgets[index]);
+  return await window.jupyterapp.commands.execute('notebook:run-cell');
+}"""
+
+EXECUTE = """async code => {
+  const { kernel } = window.jupyterapp.shell.currentWidget.sessionContext.session;
+  const future = kernel.requestExecute({ code, store_history: false });
+  let text = '';
+  future.onIOPub = message => {
+    if (message.header.msg_type === 'stream') text += message.content.text;
+  };
+  const reply = await future.done;
+  if (reply.content.status !== 'ok') throw new Error(`${reply.content.ename}: ${reply.content.evalue}`);
+  return text;
+}"""
+
+OUTPUTS = """index => {
+  const panel = window.jupyterapp.shell.currentWidget;
+  return panel.content.widgets[index].model.outputs.toJSON();
+}"""
+
+
+class NotebookPage:
+    """The notebook that is open in the page. Cells are counted from 0, markdown cells included."""
+
+    def __init__(self, page: Page):
+        self.page = page
+
+    def open(self, address: str) -> NotebookPage:
+        """Goes there and waits until its kernel answers."""
+        self.page.goto(address)
+        self.page.wait_for_function("() => window.jupyterapp")
+        self.page.evaluate(READY)
+        return self
+
+    def run_all(self) -> None:
+        """Runs all cells; an error in one is an error here, and tells what the cell said."""
+        self.page.evaluate("() => window.jupyterapp.commands.execute('notebook:run-all-cells')")
+        for index in range(self.cell_count()):
+            self.raise_error_of(index)
+
+    def run_cell(self, index: int) -> None:
+        """Runs one cell and waits for its end."""
+        self.page.evaluate(RUN_CELL, index)
+        self.raise_error_of(index)
+
+    def raise_error_of(self, index: int) -> None:
+        """If the cell ended in an error, that one."""
+        for output in self.outputs(index):
+            if output["output_type"] == "error":
+                raise AssertionError(f"cell {index}: {output['ename']}: {output['evalue']}")
+
+    def cell_count(self) -> int:
+        """Of all kinds."""
+        return self.page.evaluate("() => window.jupyterapp.shell.currentWidget.content.widgets.length")
+
+    def cell(self, index: int) -> Locator:
+        """The cell on the page; it is scrolled into view, since the notebook draws only what is near."""
+        self.page.evaluate(
+            """async index => {
+              const { content } = window.jupyterapp.shell.currentWidget;
+              await content.scrollToCell(content.widgets[index]);
+            }""",
+            index,
+        )
+        return self.page.locator(f'.jp-NotebookPanel:not(.lm-mod-hidden) .jp-Cell[data-windowed-list-index="{index}"]')
+
+    def outputs(self, index: int) -> list[dict[str, Any]]:
+        """The outputs in the notebook's own format; none for markdown."""
+        is_code = "index => window.jupyterapp.shell.currentWidget.content.widgets[index].model.type === 'code'"
+        return self.page.evaluate(OUTPUTS, index) if self.page.evaluate(is_code, index) else []
+
+    def text(self, index: int) -> str:
+        """What a cell printed, and its plain-text result."""
+        parts = [o.get("text") or o.get("data", {}).get("text/plain", "") for o in self.outputs(index)]
+        return "".join("".join(part) for part in parts)
+
+    def value(self, expression: str) -> Any:
+        """A number, string or list that the kernel computes, for comparing with what the page shows."""
+        return ast.literal_eval(self.page.evaluate(EXECUTE, f"print(repr({expression}))"))
+
+    def execute(self, code: str) -> str:
+        """What the code prints when the kernel runs it, outside of any cell."""
+        return self.page.evaluate(EXECUTE, code)
+
+    def command(self, name: str, **arguments: Any) -> Any:
+        """A command of JupyterLab such as `kernelmenu:restart`; waits for its end."""
+        code = "([name, args]) => window.jupyterapp.commands.execute(name, args).then(() => null)"
+        return self.page.evaluate(code, [name, arguments])
+
+    def highlighted(self, index: int, selector: str) -> list[str]:
+        """The text of the lines in a cell's editor that carry a mark."""
+        return self.cell(index).locator(f".cm-line{selector}").all_inner_texts()
+
+    def screenshot(self, name: str) -> Path:
+        """A picture of the page in `tests/browser/artifacts/`."""
+        ARTIFACTS.mkdir(exist_ok=True)
+        file = ARTIFACTS / f"{name}.png"
+        self.page.screenshot(path=file)
+        return file
+
+    def shutdown_kernels(self) -> None:
+        """So that the next test does not get this one's kernel, with what it has imported."""
+        self.page.evaluate("async () => { await window.jupyterapp?.serviceManager.sessions.shutdownAll(); }")

@@ -1,0 +1,58 @@
+"""For all tests: golden files, seeds, what is missing on this machine, and the order."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+import hypothesis
+import pytest
+import torch
+
+hypothesis.settings.register_profile("rfnb", deadline=None)
+hypothesis.settings.load_profile("rfnb")
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The one switch that writes golden files anew."""
+    parser.addoption("--update-golden", action="store_true", help="write the golden files, do not compare")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Browser tests last: Playwright leaves an event loop running, which nbclient would trip over."""
+    items.sort(key=lambda item: item.get_closest_marker("browser") is not None)
+
+
+@pytest.fixture(autouse=True)
+def seed() -> None:
+    """The same random numbers in each test, alone or among others."""
+    torch.manual_seed(0)
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """`golden("dim.html", text)` compares with `tests/golden/dim.html`; `--update-golden` writes it."""
+
+    def compare(name: str, text: str) -> None:
+        file = GOLDEN / name
+        if request.config.getoption("--update-golden"):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+        assert file.exists(), f"no {file.name} yet: run with --update-golden and look at it"
+        assert text == file.read_text(encoding="utf-8")
+
+    return compare
+
+
+@pytest.fixture(scope="session")
+def missing() -> Callable[[str], NoReturn]:
+    """`missing("no browser")` skips the test with this reason; in CI, where nothing may be missing, it fails."""
+
+    def give_up(reason: str) -> NoReturn:
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(reason)
+
+    return give_up

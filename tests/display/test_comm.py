@@ -1,0 +1,159 @@
+"""Comms: news is told often enough and not too often; a real kernel answers while a cell runs."""
+
+from __future__ import annotations
+
+import textwrap
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rfnb.display import comm
+from tests.display.standins import RunList
+
+
+def test_outside_of_a_kernel_nothing_happens():
+    assert comm.install(RunList()) is None
+    assert comm.main_thread_later() is None
+
+
+class Told:
+    """A clock, a list of waiting calls, and how often it was told."""
+
+    def __init__(self):
+        self.now, self.times, self.waiting = 100.0, 0, []
+        self.news = comm.News(self.tell, self.waiting.append, lambda: self.now)
+
+    def tell(self) -> None:
+        self.times += 1
+
+
+def test_the_first_change_is_told_at_once_and_the_next_ones_together():
+    told = Told()
+    for _ in range(50):
+        told.news.changed()
+    assert (told.times, len(told.waiting)) == (1, 1)
+    told.waiting.pop()()
+    assert told.times == 2
+    told.news.flush()
+    assert told.times == 2
+
+
+def test_a_long_cell_goes_on_telling():
+    told = Told()
+    for _ in range(40):
+        told.news.changed()
+        told.now += 0.1
+    assert 10 <= told.times <= 17
+
+
+SETUP = """
+import sys, threading, time
+sys.path.insert(0, {root!r})
+from tests.display.standins import RunList, SumRun, numbers
+from rfnb.display import comm
+runs = RunList(SumRun(numbers(2, 4), [4, 3], ["a", "b"]))
+link = comm.install(runs)
+assert comm.install(runs) is link
+"""
+
+
+class Kernel:
+    """A real kernel, asked as a front end does."""
+
+    def __init__(self, client: Any):
+        self.client, self.heard = client, []
+
+    def run(self, code: str) -> None:
+        reply = self.client.execute_interactive(textwrap.dedent(code), timeout=60, output_hook=self.heard.append)
+        assert reply["content"]["status"] == "ok", reply["content"]
+
+    def open(self, target: str, number: str) -> None:
+        self.send("comm_open", {"comm_id": number, "target_name": target, "data": {}})
+
+    def ask(self, message: dict[str, Any], number: str = "c") -> None:
+        self.send("comm_msg", {"comm_id": number, "data": message})
+
+    def send(self, kind: str, content: dict[str, Any]) -> None:
+        self.client.shell_channel.send(self.client.session.msg(kind, content))
+
+    def wait(self, number: str, what: Any = None, seconds: float = 30) -> Any:
+        """The first message on this comm that `what` accepts."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if not self.heard:
+                self.heard.append(self.client.get_iopub_msg(timeout=seconds))
+            found = self.heard.pop(0)
+            content = found["content"]
+            if (
+                found["msg_type"] == "comm_msg"
+                and content["comm_id"] == number
+                and (what is None or what(content["data"]))
+            ):
+                return content["data"]
+        raise AssertionError(f"nothing on {number}")
+
+
+@pytest.fixture(scope="module")
+def kernel():
+    pytest.importorskip("ipykernel")
+    manager = pytest.importorskip("jupyter_client.manager").KernelManager(kernel_name="python3")
+    manager.start_kernel()
+    client = manager.blocking_client()
+    client.start_channels()
+    client.wait_for_ready(timeout=60)
+    kernel = Kernel(client)
+    kernel.run(SETUP.format(root=str(Path(__file__).parents[2])))
+    kernel.open("rfnb.commands", "c")
+    kernel.open("rfnb.events", "e")
+    yield kernel
+    client.stop_channels()
+    manager.shutdown_kernel(now=True)
+
+
+def test_a_real_kernel_answers(kernel: Kernel):
+    kernel.ask({"id": 1, "command": "hello", "args": {"protocol": 1, "version": "0"}})
+    assert kernel.wait("c")["data"]["protocol"] == 1
+    kernel.ask({"id": 2, "command": "step", "args": {"run": 7, "step": 1, "sequence": None}})
+    assert kernel.wait("c")["data"]["step"] == 1
+    kernel.ask({"id": 3, "command": "dance", "args": {}})
+    assert kernel.wait("c")["status"] == "error"
+
+
+def test_from_another_thread_the_answer_comes_as_an_event(kernel: Kernel):
+    ask = """
+    replies = []
+    def ask(number):
+        message = {"id": number, "command": "step", "args": {"run": 7, "step": 0, "sequence": None}}
+        replies.append(link.dispatcher.handle(message)["status"])
+    thread = threading.Thread(target=ask, args=(11,)); thread.start(); thread.join()
+    assert replies == ["busy"], replies
+    """
+    kernel.run(ask)
+    event = kernel.wait("e", lambda data: data["event"] == "reply")
+    assert (event["data"]["id"], event["data"]["status"]) == (11, "ok")
+    kernel.run("threading.Timer(0.3, ask, args=(12,)).start()")
+    assert kernel.wait("e", lambda data: data["event"] == "reply")["data"]["id"] == 12
+    kernel.run("assert replies == ['busy', 'queued'], replies")
+
+
+def test_news_of_runs_and_the_wish_to_open_one(kernel: Kernel):
+    kernel.run("""
+    for _ in range(30):
+        runs.insert(0, SumRun(numbers(1, 2), [2], serial=8))
+        for listener in runs.listeners: listener()
+    runs[:] = runs[-1:]
+    for listener in runs.listeners: listener()
+    assert comm.open_run(runs[0])
+    """)
+    assert len(kernel.wait("e", lambda data: data["event"] == "runs")["data"]) == 2
+    assert len(kernel.wait("e", lambda data: data["event"] == "runs")["data"]) == 1
+    kernel.run("pass")
+
+
+def test_a_panel_that_went_away_is_forgotten(kernel: Kernel):
+    kernel.open("rfnb.events", "e2")
+    kernel.run("assert len(link.panels) == 2")
+    kernel.send("comm_close", {"comm_id": "e2", "data": {}})
+    kernel.run("assert len(link.panels) == 1")

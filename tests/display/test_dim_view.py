@@ -1,0 +1,66 @@
+"""Dims in views: one colour for each, everywhere."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rfnb.core.dim import Dim
+from rfnb.core.lengths import Size
+from rfnb.display import style
+from rfnb.display.views import dim, tensor
+from tests.display.standins import batch_dim, batch_of, numbers
+
+
+def test_a_dim_keeps_its_colour_and_another_of_the_same_name_has_another():
+    time, other = Dim(None, name="time"), Dim(None, name="time")
+    views = [
+        tensor.describe(batch_of(numbers(2, n), [batch_dim, d], [n, 1])) for d, n in ((time, 3), (other, 3), (time, 5))
+    ]
+    colours = [view["dims"][1]["colour"] for view in views]
+    assert colours == [0, 1, 0]
+    assert views[0]["dims"][0]["colour"] is None
+
+
+def test_colours_are_bounded_in_number_and_memory():
+    for serial in range(10_000):
+        assert 0 <= style.colour_of(serial) < len(style.PALETTE)
+    assert len(style._seen) <= 4096
+
+
+def test_kinds():
+    time, feat, heads = Dim(None, name="time"), Dim(4, name="feat"), Dim(3, name="heads")
+    x = batch_of(numbers(2, 5, 3, 4), [Dim(2, name="b"), time, heads, feat], [5, 3], feature_dim=feat)
+    assert [d["kind"] for d in tensor.describe(x)["dims"]] == ["batch", "spatial", "other", "feature"]
+
+
+def test_a_dim_of_its_own():
+    time = Dim(None, name="time")
+    assert dim.to_repr(dim.describe(time)) == "Dim{time:?}"
+    assert "no size yet" in dim.to_text(dim.describe(time))
+    time.bind(Size([batch_dim], [2, 5], tags=["a", "b"]))
+    page = dim.describe(time)
+    assert dim.to_repr(page) == "Dim{time:2–5 Σ7}"
+    assert page["dim"]["lengths"] == [2, 5]
+
+
+def test_a_vocab_is_shown_in_part():
+    letters = Dim(100, name="letters", vocab=[f"l{i}" for i in range(98)] + [" ", "<b>"])
+    page = dim.describe(letters)
+    assert (len(page["vocab"]), page["vocab_size"]) == (40, 100)
+    assert dim.to_text(page).endswith("l39 …")
+    small = Dim(2, name="small", vocab=[" ", "<b>"])
+    assert "&lt;b&gt;" in dim.to_html(dim.describe(small))
+
+
+def test_dims_made_by_rfnb_itself_tell_no_place():
+    assert dim.describe(batch_dim)["dim"]["made"] is None
+    assert str(dim.describe(Dim(3, name="x"))["dim"]["made"]).startswith("test_dim_view.py:")
+
+
+def test_lengths_over_a_dim_that_the_tensor_does_not_have():
+    time = Dim(None, name="time")
+    x = batch_of(numbers(2, 5), [batch_dim, time], [5, 2])
+    only = type(x)((time,), np.arange(5.0), x.lengths)
+    view = tensor.describe(only)
+    assert view["stats"]["count"] == 5
+    assert view["dims"][0]["length_range"] == [2, 5, 7]

@@ -1,0 +1,123 @@
+"""Linear against torch.nn."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import rfnb as rf
+
+BATCH = rf.batch_dim
+
+
+@pytest.fixture
+def time():
+    return rf.Dim(None, name="time")
+
+
+@pytest.fixture
+def inp():
+    return rf.Dim(4, name="in")
+
+
+@pytest.fixture
+def out():
+    return rf.Dim(6, name="out")
+
+
+@pytest.fixture
+def x(time, inp):
+    return rf.convert_to_tensor(torch.randn(3, 5, 4), dims=[BATCH, time, inp], lengths=[5, 2, 3])
+
+
+def twin(linear):
+    """The same map by torch.nn, with weights of its own."""
+    weight = linear.weight.raw_tensor.detach()
+    same = torch.nn.Linear(*weight.shape, bias=linear.bias is not None)
+    with torch.no_grad():
+        same.weight.copy_(weight.T)
+        if linear.bias is not None:
+            same.bias.copy_(linear.bias.raw_tensor)
+    return same
+
+
+def test_parameters_have_the_names_and_dims_of_the_reference(inp, out):
+    found = {name: (p.dims, p.dtype) for name, p in rf.Linear(inp, out).named_parameters()}
+    assert found == {"weight": ((inp, out), "float32"), "bias": ((out,), "float32")}
+    assert [name for name, _ in rf.Linear(inp, out, with_bias=False).named_parameters()] == ["weight"]
+
+
+@pytest.mark.parametrize("with_bias", [True, False])
+def test_as_torch_with_gradients(inp, out, time, x, with_bias):
+    linear = rf.Linear(inp, out, with_bias=with_bias)
+    if with_bias:
+        linear.bias.initial = rf.init.Normal(1.0)
+    y, expected = linear(x), twin(linear)
+    raw = expected(x.raw_tensor)
+    assert y.dims == (BATCH, time, out)
+    assert torch.allclose(y.raw_tensor, raw, atol=1e-6)
+    y.raw_tensor.square().sum().backward()
+    raw.square().sum().backward()
+    assert torch.allclose(linear.weight.raw_tensor.grad, expected.weight.grad.T, rtol=1e-4, atol=1e-4)
+    if with_bias:
+        assert torch.allclose(linear.bias.raw_tensor.grad, expected.bias.grad, rtol=1e-4, atol=1e-4)
+
+
+def test_the_place_of_the_features_does_not_matter(inp, out, time, x):
+    linear = rf.Linear(inp, out)
+    y = linear(x.copy_transpose([inp, BATCH, time]))
+    assert torch.allclose(y.copy_transpose([BATCH, time, out]).raw_tensor, linear(x).raw_tensor, atol=1e-6)
+
+
+def test_to_the_same_dim(inp, time, x):
+    linear = rf.Linear(inp, inp)
+    y = linear(linear(x))
+    assert set(y.dims) == {BATCH, time, inp}
+    same = twin(linear)
+    assert torch.allclose(y.copy_transpose(x.dims).raw_tensor, same(same(x.raw_tensor)), atol=1e-6)
+
+
+def test_sparse_source_is_one_hot(inp, out, time):
+    labels = rf.convert_to_tensor(torch.tensor([[0, 3], [1, 0]]), dims=[BATCH, time], lengths=[2, 1], sparse_dim=inp)
+    linear = rf.Linear(inp, out)
+    linear.bias.initial = rf.init.Normal(1.0)
+    expected = linear.weight.raw_tensor[labels.raw_tensor] + linear.bias.raw_tensor
+    assert torch.allclose(linear(labels).copy_transpose([BATCH, time, out]).raw_tensor, expected)
+
+
+def test_nan_in_padding_stays_there(inp, out, time, x):
+    linear = rf.Linear(inp, out)
+    with torch.no_grad():
+        x.raw_tensor[1, 2:] = torch.nan
+    loss = rf.reduce_sum(linear(x), axis=[BATCH, time, out])
+    loss.raw_tensor.backward()
+    frames = torch.cat([x.raw_tensor[0], x.raw_tensor[1, :2], x.raw_tensor[2, :3]])
+    assert torch.allclose(linear.weight.raw_tensor.grad[:, 0], frames.sum(dim=0), atol=1e-5)
+    assert torch.allclose(loss.raw_tensor, twin(linear)(frames).sum(), atol=1e-4)
+
+
+def test_a_wrong_source_is_named(inp, out, x):
+    with pytest.raises(rf.errors.DimError, match="linear"):
+        rf.Linear(out, inp)(x)
+
+
+def test_a_training_step_is_plain_torch(inp, out, time, x):
+    model = rf.Linear(inp, out)
+    optimizer = torch.optim.SGD(rf.torch_parameters(model), lr=0.1)
+    before = model.weight.raw_tensor.detach().clone()
+    losses = []
+    for _ in range(3):
+        loss = rf.reduce_mean(rf.square(model(x)), axis=[BATCH, time, out])
+        optimizer.zero_grad()
+        loss.raw_tensor.backward()
+        optimizer.step()
+        losses.append(loss.raw_tensor.item())
+    assert losses[0] > losses[1] > losses[2]
+    assert not torch.equal(before, model.weight.raw_tensor)
+
+
+def test_torch_parameters_are_the_trainable_ones(inp, out):
+    model = rf.Linear(inp, out)
+    model.bias.trainable = False
+    assert rf.torch_parameters(model) == [model.weight.raw_tensor]
+    assert rf.torch_parameters(model)[0] is model.weight.raw_tensor

@@ -1,0 +1,31 @@
+"""Every notebook runs from top to bottom in a fresh kernel, each cell twice in a row."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+ROOT = Path(__file__).parents[2]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+LIMIT = 15 * 60
+"""Seconds for a cell: only to end a test that hangs."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda file: file.name)
+def test_each_cell_runs_twice(file, monkeypatch):
+    path = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path))
+    notebook = nbformat.read(file, as_version=4)
+    notebook.cells = [nbformat.v4.new_code_cell(cell.source) for cell in twice(notebook)]
+    client = NotebookClient(notebook, kernel_name="python3", timeout=LIMIT, store_widget_state=False)
+    client.execute(cwd=str(file.parent))
+
+
+def twice(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
+    """The code cells, each one two times."""
+    return [cell for cell in notebook.cells if cell.cell_type == "code" for _ in range(2)]

@@ -1,0 +1,128 @@
+"""Imports point down. Nobody imports a layer above their own, not even inside a function, and no folder has a cycle."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1] / "rfnb"
+ORDER = "errors core backend ops trace loop nn search checkpoint network layers display".split()
+FILES = sorted(ROOT.rglob("*.py"))
+MODULES = {file: ".".join(file.relative_to(ROOT.parent).with_suffix("").parts) for file in FILES}
+KNOWN = {name.removesuffix(".__init__") for name in MODULES.values()}
+TORCH_AT_THE_TOP = ("rfnb.backend.torch", "rfnb.checkpoint", "rfnb.nn.bridge")
+ONLY_IN_DISPLAY = {"IPython", "ipywidgets", "anywidget", "matplotlib", "graphviz"}
+
+
+def imported(tree: ast.AST, here: str) -> Iterator[tuple[int, str]]:
+    """Line and absolute name of each import, relative ones resolved; `from rfnb.core import dim` is `rfnb.core.dim`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            package = here.split(".")[: -node.level] if node.level else []
+            base = ".".join([*package, *filter(None, [node.module])])
+            for alias in node.names:
+                name = f"{base}.{alias.name}"
+                yield node.lineno, name if name in KNOWN else base
+
+
+def imported_at_the_top(tree: ast.Module, here: str) -> Iterator[tuple[int, str]]:
+    """Imports that run when the module is imported, without those for type checkers only."""
+    for statement in tree.body:
+        if isinstance(statement, ast.Import | ast.ImportFrom | ast.Try):
+            yield from imported(statement, here)
+
+
+def layer_of(module: str) -> int:
+    """The rank of a module's folder; `rfnb` itself is above all."""
+    parts = module.split(".")
+    return ORDER.index(parts[1]) if len(parts) > 1 and parts[1] != "__init__" else len(ORDER)
+
+
+def parse(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
+def reaches_up(tree: ast.AST, here: str) -> list[str]:
+    """The imports of a module that break the order."""
+    names = [(line, name) for line, name in imported(tree, here) if name.split(".")[0] == "rfnb"]
+    return [f"line {line}: {name}" for line, name in names if layer_of(name) > layer_of(here)]
+
+
+def test_every_folder_has_its_rank():
+    folders = {path.stem for path in ROOT.iterdir() if path.is_dir() or path.suffix == ".py"}
+    assert folders - {"__init__", "__pycache__", "labextension"} <= set(ORDER)
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: MODULES[file])
+def test_imports_point_down(file):
+    assert not reaches_up(parse(file), MODULES[file])
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import rfnb",
+        "import rfnb.loop.loop as loop",
+        "from rfnb.loop.loop import Loop",
+        "from rfnb import loop",
+        "from ..loop.loop import Loop",
+        "from .. import loop",
+        "def f():\n    from rfnb.loop import Loop",
+    ],
+)
+def test_each_way_to_reach_up_is_seen(code):
+    assert reaches_up(ast.parse(code), "rfnb.core.dim")
+
+
+@pytest.mark.parametrize("code", ["import rfnb.errors", "from .dim import Dim", "from ..errors import RfError"])
+def test_reaching_down_is_allowed(code):
+    assert not reaches_up(ast.parse(code), "rfnb.core.tensor")
+
+
+def test_no_cycle_between_modules():
+    """Imports inside functions count too: they hide a cycle, they do not remove it."""
+    graph = {name: needs(file, name) for file, name in MODULES.items()}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" → ".join(reversed(error.args[1])))
+
+
+def needs(file: Path, here: str) -> set[str]:
+    """The modules that a module imports; a package stands for its `__init__`."""
+    tree = without_type_checking(parse(file))
+    names = {name for _, name in imported(tree, here)} & KNOWN
+    packages = {name for name in MODULES.values() if name.endswith(".__init__")}
+    return {f"{name}.__init__" if f"{name}.__init__" in packages else name for name in names} - {here}
+
+
+def without_type_checking(tree: ast.Module) -> ast.Module:
+    """Without `if TYPE_CHECKING:` blocks, which are never run."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            node.body = [ast.Pass()]
+    return tree
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: MODULES[file])
+def test_torch_is_imported_where_it_belongs(file):
+    here = MODULES[file]
+    tops = {name.split(".")[0] for _, name in imported_at_the_top(parse(file), here)}
+    anywhere = {name.split(".")[0] for _, name in imported(parse(file), here)}
+    assert "torch" not in tops or here.startswith(TORCH_AT_THE_TOP)
+    assert "torch" not in anywhere or not here.startswith("rfnb.core.")
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: MODULES[file])
+def test_front_ends_are_imported_inside_functions_of_display(file):
+    here = MODULES[file]
+    tops = {name.split(".")[0] for _, name in imported_at_the_top(parse(file), here)}
+    anywhere = {name.split(".")[0] for _, name in imported(parse(file), here)}
+    assert not tops & ONLY_IN_DISPLAY
+    assert not anywhere & ONLY_IN_DISPLAY or here.startswith("rfnb.display.")
