@@ -115,9 +115,13 @@ export class CellMarks implements IDisposable {
     const frame = panel.content.node.getBoundingClientRect();
     let view = viewOf(cell);
     if (!view || !view.dom.isConnected) {
+      const focused = document.activeElement;
       await panel.content.scrollToCell(cell, 'smart');
       await cell.ready;
       view = viewOf(cell);
+      if (focused instanceof HTMLElement && focused !== document.activeElement) {
+        focused.focus({ preventScroll: true }); // a notebook that takes cells in and out also moves the focus
+      }
     }
     const element = view?.dom.querySelector('.rfnb-cm-current') ?? null;
     const box = element?.getBoundingClientRect();

@@ -20,6 +20,7 @@ export class LoopsPanel extends SidePanel {
     this.title.caption = words.__('Loops: step through recorded runs');
     this.node.setAttribute('role', 'region');
     this.node.setAttribute('aria-label', words.__('Loops'));
+    this.content.addClass('rfnb-Panel-content');
     this.content.addWidget(new LoopsBody(loops, words));
   }
 }

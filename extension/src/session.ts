@@ -2,8 +2,9 @@ import type { IDisposable } from '@lumino/disposable';
 import { ISignal, Signal } from '@lumino/signaling';
 
 import type { Connection } from './connection';
+import { familyOf } from './family';
 import { Gone } from './requests';
-import type { Event, RunItem } from './schema';
+import type { Event, RunItem, RunView } from './schema';
 import { Stepper } from './stepper';
 
 /** What one kernel has recorded, and the run of it that is looked at. */
@@ -141,13 +142,17 @@ export class Session implements IDisposable {
       void this._openOnce(this._runs[0].run);
       return;
     }
-    const family = this._runs.filter(item => item.name === chosen.name && item.place === chosen.place);
+    const family = this._family(chosen);
     const isThere = this._runs.some(item => item.run === chosen.run);
     if (!isThere) {
       void this._openOnce((family[0] ?? this._runs[0]).run, this._stepper);
     } else if (this._wasNewest && family[0].run !== chosen.run) {
       void this._openOnce(family[0].run, this._stepper);
     }
+  }
+
+  private _family(run: RunView): RunItem[] {
+    return this._runs.filter(item => familyOf(item) === familyOf(run));
   }
 
   private async _openOnce(run: number, like: Stepper | null = null): Promise<void> {
@@ -164,7 +169,7 @@ export class Session implements IDisposable {
     this._stepper?.dispose();
     this._stepper = stepper;
     const { run } = stepper.state;
-    const family = this._runs.filter(item => item.name === run.name && item.place === run.place);
+    const family = this._family(run);
     this._wasNewest = family.length === 0 || family[0].run <= run.run;
     stepper.changed.connect(this._onStepper, this);
     stepper.goto(before?.step ?? 0);

@@ -49,7 +49,7 @@ describe('Session', () => {
     const { kernel, session: s, runs } = await session([item(1)]);
     s.stepper?.goto(4);
     await settle();
-    await record(kernel, runs, item(2));
+    await record(kernel, runs, item(2, { place: 'cell 9, line 2' })); // the same cell, run again
     expect(shown(s)).toBe(2);
     expect(s.stepper?.state.step?.step).toBe(4);
   });

@@ -1,1 +1,1 @@
-
+"""Saving and loading the parameters of modules."""

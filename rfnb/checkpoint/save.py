@@ -18,7 +18,7 @@ from rfnb.nn.module import Module
 def save_checkpoint(module: Module, path: str | os.PathLike[str]) -> Path:
     """Writes all parameters, by their dotted names, to a safetensors file. Gives its path.
 
-    >>> path = rf.save_checkpoint(model, "model.safetensors")  # doctest: +SKIP
+        rf.save_checkpoint(model, "model.safetensors")
 
     A file that is there already is replaced only when the new one is complete.
 
@@ -35,7 +35,7 @@ def save_checkpoint(module: Module, path: str | os.PathLike[str]) -> Path:
     try:
         save_file(tensors, unfinished, metadata)
         _to_disk(unfinished)
-        os.replace(unfinished, path)
+        unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)
     return path

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _serials = itertools.count(1)
 _interned: weakref.WeakValueDictionary[tuple[int, ...], Sig] = weakref.WeakValueDictionary()
-_RECENT = 2048  # signatures kept alive, so that plans outlive the tensors of a step
+_RECENT = 1024  # signatures kept alive, so that plans outlive the tensors of a step
 _PLANS = 256  # plans kept per signature
 _recent: list[Any] = [None] * _RECENT
 _position = itertools.count()
@@ -36,6 +36,12 @@ class Sig:
         self.index = {dim: axis for axis, dim in enumerate(dims)}
         self.roots = {serial: root for dim in dims for serial, root in dim.roots.items()}
         self.plans: dict[Any, Any] = {}
+
+    def __copy__(self) -> Sig:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Sig:
+        return self
 
     def keep(self, key: Any, plan: Any) -> Any:
         """Stores a plan; the table is bounded."""

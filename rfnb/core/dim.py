@@ -73,6 +73,12 @@ class Dim:
             )
         return size
 
+    def __copy__(self) -> Dim:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Dim:
+        return self  # identity is what a Dim is: the copy of a module has the same dims
+
     # -- what it is
 
     def is_static(self) -> bool:

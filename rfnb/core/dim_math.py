@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import weakref
 from collections.abc import Callable, Sequence
@@ -70,8 +71,8 @@ _EVALUATE: dict[str, Callable[[list[np.ndarray], tuple[int, ...]], np.ndarray]] 
     "floordiv": lambda values, numbers: values[0] // (*values[1:], *numbers)[0],
     "ceildiv": lambda values, numbers: -(-values[0] // (*values[1:], *numbers)[0]),
     "mod": lambda values, numbers: values[0] % (*values[1:], *numbers)[0],
-    "max": lambda values, numbers: np.maximum.reduce([*values, *numbers]),
-    "min": lambda values, numbers: np.minimum.reduce([*values, *numbers]),
+    "max": lambda values, numbers: np.asarray(functools.reduce(np.maximum, [*values, *numbers])),
+    "min": lambda values, numbers: np.asarray(functools.reduce(np.minimum, [*values, *numbers])),
 }
 
 

@@ -30,14 +30,15 @@ class Node:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...] = ()
     path: str = ""  # of the module that called it: "decoder.att"
-    source: Source | None = None
+    source: Source | None = None  # the user's line that runs
+    at: Source | None = None  # the line of the loop's body that led there; the same, unless it calls a function
     body: list[Node] = field(default_factory=list)
     tape: tuple[int, int] = (0, 0)  # the raw calls that it made, in the tape of the graph
 
     @property
     def line(self) -> int | None:
-        """The line of the user's code."""
-        return None if self.source is None else self.source.line
+        """The line of the body that led here."""
+        return None if self.at is None else self.at.line
 
 
 @dataclass(slots=True)

@@ -61,6 +61,12 @@ class Lengths:
         self._joins: dict[tuple[int, int, int], Lengths] = {}
         self._derived: dict[int, Size] = {}
 
+    def __copy__(self) -> Lengths:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Lengths:
+        return self
+
     def size(self, dim: Dim) -> Size | None:
         """The size of `dim` in this batch; None if it is not known here."""
         found = self.sizes.get(dim.serial)

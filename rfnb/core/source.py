@@ -92,6 +92,14 @@ def here() -> Source | None:
     return None if frame is None else Source(frame.f_code, frame.f_lasti)
 
 
+def in_code(code: CodeType) -> FrameType | None:
+    """The innermost frame that runs `code`."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code is not code:
+        frame = frame.f_back
+    return frame
+
+
 @lru_cache(maxsize=256)
 def _positions(code: CodeType) -> list[tuple[int | None, int | None, int | None, int | None]]:
     return list(code.co_positions())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from rfnb.backend.base.tape import untaped
 from rfnb.core import show
 from rfnb.display.attempt import reason
 from rfnb.display.view import ReprView, View
@@ -21,10 +22,14 @@ def register(shown: type, module: str) -> None:
 
 
 def describe(shown: Any, **choice: Any) -> Any:
-    """The JSON of an object. Raises what its view raises; TypeError if nobody can show it."""
+    """The JSON of an object; what a loop's body shows is no part of the loop.
+
+    Raises what its view raises; TypeError if nobody can show it.
+    """
     for base in type(shown).__mro__:
         if base in DESCRIBE:
-            return importlib.import_module(DESCRIBE[base]).describe(shown, **choice)
+            with untaped():
+                return importlib.import_module(DESCRIBE[base]).describe(shown, **choice)
     raise TypeError(f"no view for {type(shown).__name__}")
 
 

@@ -13,9 +13,11 @@ from threading import current_thread, main_thread
 from typing import Any, Literal
 
 from rfnb.display.commands import Dispatcher, Later, Runs
+from rfnb.display.progress import bar
 from rfnb.display.schema import Event
 from rfnb.display.views import runs as runs_view
 from rfnb.trace.run import Run, on_open
+from rfnb.trace.session import show_progress_by
 
 COMMANDS_TARGET = "rfnb.commands"
 EVENTS_TARGET = "rfnb.events"
@@ -58,6 +60,12 @@ def main_thread_later() -> Later | None:
     return _links[0].later if _links else None
 
 
+def stay_on_own_thread(comm: Any) -> None:
+    """Messages go to the thread that the front end named, not to the one that last sent on this comm."""
+    if hasattr(comm, "_reply_subshell_for"):
+        comm._reply_subshell_for = lambda data, default: default
+
+
 class Link:
     """Between the runs of this process and the panels that look at them."""
 
@@ -70,7 +78,7 @@ class Link:
         self.dispatcher = Dispatcher(runs, later=self.later, emit=self.emit)
 
     def listen(self) -> None:
-        """Registers the comm targets and follows the cells and the list of runs."""
+        """Registers the comm targets, follows the cells and the list of runs, and shows the progress of long loops."""
         self.kernel.comm_manager.register_target(COMMANDS_TARGET, self.on_commands)
         self.kernel.comm_manager.register_target(EVENTS_TARGET, self.on_events)
         self.cell_runs = True  # the cell that imports rfnb
@@ -78,9 +86,11 @@ class Link:
         self.kernel.shell.events.register("post_run_cell", self.on_cell_end)
         self.runs.on_change(self.news.changed)
         on_open.append(open_run)
+        show_progress_by(bar)
 
     def on_commands(self, comm: Any, message: Any) -> None:
         """A panel opened the command comm."""
+        stay_on_own_thread(comm)
         comm.on_msg(lambda m: comm.send(self.dispatcher.handle(m["content"]["data"])))
 
     def on_events(self, comm: Any, message: Any) -> None:

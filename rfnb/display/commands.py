@@ -15,10 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from rfnb.display.attempt import reason
 from rfnb.display.data import index_of
 from rfnb.display.schema import PROTOCOL, Event, Reply, RunItem, TensorView
-from rfnb.display.views import loop
-from rfnb.display.views import runs as runs_view
-from rfnb.display.views import step as step_view
-from rfnb.display.views import tensor as tensor_view
+from rfnb.display.views import loop, runs as runs_view, step as step_view, tensor as tensor_view
 from rfnb.display.views.value import one_sequence
 from rfnb.errors import ViewError
 

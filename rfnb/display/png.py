@@ -31,8 +31,8 @@ def picture(
     pixels = np.repeat(np.repeat(indices(values, scale), high, axis=0), wide, axis=1)
     if valid is not None:
         padded = np.repeat(np.repeat(~valid, high, axis=0), wide, axis=1)
-        rows, cols = np.indices(pixels.shape, sparse=True)
-        pixels = np.where(padded, np.where((rows + cols) % 4 == 0, HATCH, PADDING), pixels).astype(np.uint8)
+        diagonal = np.add.outer(np.arange(pixels.shape[0]), np.arange(pixels.shape[1])) % 4 == 0
+        pixels = np.where(padded, np.where(diagonal, HATCH, PADDING), pixels).astype(np.uint8)
     return data_uri(encode(pixels, PALETTES[scale]))
 
 
@@ -56,12 +56,15 @@ def ramp(stops: tuple[str, ...], levels: int = LEVELS + 1) -> np.ndarray:
 
 
 def encode(pixels: np.ndarray, palette: bytes) -> bytes:
-    """The file."""
+    """The file, with those colours of the palette that occur."""
     height, width = pixels.shape
+    used, places = np.unique(pixels, return_inverse=True)
     lines = np.zeros((height, width + 1), np.uint8)
-    lines[:, 1:] = pixels
+    lines[:, 1:] = places.reshape(height, width)
+    colours = b"".join(palette[3 * i : 3 * i + 3] for i in used.tolist())
+    alphas = bytes(ALPHA[i] for i in used.tolist())
     header = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)
-    chunks = [(b"IHDR", header), (b"PLTE", palette), (b"tRNS", ALPHA), (b"IDAT", zlib.compress(lines.tobytes(), 6))]
+    chunks = [(b"IHDR", header), (b"PLTE", colours), (b"tRNS", alphas), (b"IDAT", zlib.compress(lines.tobytes(), 6))]
     return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(kind, data) for kind, data in [*chunks, (b"IEND", b"")])
 
 

@@ -48,7 +48,7 @@ def interface(node: ast.ClassDef, lines: list[str]) -> Iterator[str]:
             comment = _comment(lines[field.lineno - 1])
             if comment:
                 yield f"  /** {comment} */"
-            yield f"  {field.target.id}: {of_type(field.annotation)};"  # type: ignore[attr-defined]
+            yield f"  {ast.unparse(field.target)}: {of_type(field.annotation)};"
     yield "}"
 
 

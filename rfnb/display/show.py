@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from rfnb.backend.base.tape import untaped
 from rfnb.display import bundle
 from rfnb.display.view import View
 from rfnb.errors import ViewError
@@ -45,4 +46,5 @@ def show_attention(
     """
     from rfnb.display.views import attention
 
-    return View(attention.describe(weights, rows=rows, cols=cols, batch=batch))
+    with untaped():
+        return View(attention.describe(weights, rows=rows, cols=cols, batch=batch))

@@ -152,13 +152,23 @@ def _frames(raw: Any, inner: tuple[int, ...]) -> Frames:
         return Frames(values, values, values.copy(), np.where(np.isfinite(values), 0.0, np.nan), 1)
     with np.errstate(all="ignore"):
         if hasattr(raw, "detach"):
-            mean, var = raw.mean(dim=inner, keepdim=True), raw.var(dim=inner, keepdim=True, correction=0)
+            mean = raw.mean(dim=inner, keepdim=True)
+            var = _variance(raw, mean, inner, count)
             low, high = raw.amin(dim=inner, keepdim=True), raw.amax(dim=inner, keepdim=True)
         else:
             mean, var = raw.mean(axis=inner, keepdims=True), raw.var(axis=inner, keepdims=True)
             low, high = raw.min(axis=inner, keepdims=True), raw.max(axis=inner, keepdims=True)
     low, high, mean, var = (to_numpy(part).astype(np.float64) for part in (low, high, mean, var))
     return Frames(low, high, mean, var, count)
+
+
+def _variance(raw: Any, mean: Any, inner: tuple[int, ...], count: int) -> Any:
+    """The mean square less the square of the mean: quicker by far; the slow way where too few digits would be left."""
+    square = raw.norm(dim=inner, keepdim=True).square() / max(1, count)
+    var = square - mean.square()
+    if bool((var < 0.01 * square).any()):
+        return raw.var(dim=inner, keepdim=True, correction=0)
+    return var
 
 
 def _mend(

@@ -46,7 +46,8 @@ class Body:
         self.seed: Any = None
         if self.outer is not None:
             self.seed = self._plain(random([], dtype="int64", distribution="uniform", minval=0, maxval=2**62))._raw
-        self.recorder = Recorder(loop.name, self.backend.new_tape(), self._trial_generator, self.outer)
+        code = self.source.code if self.source is not None else None
+        self.recorder = Recorder(loop.name, self.backend.new_tape(), self._trial_generator, code)
         self.tape = self.recorder.tape
         self.names: list[str] = []  # of the states
         self.initial: list[Any] = []  # raw tensors, or sizes
@@ -206,7 +207,7 @@ class Body:
         return self._iter_idx
 
     def _steps(self) -> Sequence[Any]:
-        return self.backend.frames_raw(self.backend.range_raw(self.max_steps, "int64", None), 0)  # type: ignore[no-any-return]
+        return StepNumbers(self.backend)
 
     def stack(self, source: Tensor, name: str | None) -> Pending:
         """The values of all steps, when the block ends."""
@@ -294,6 +295,7 @@ class Body:
     def finish(self) -> None:
         """Computes all steps, and gives the results their numbers."""
         try:
+            self.recorder.take_names()
             self.recorder.graph.body_values = len(self.recorder.graph.values)
             limit = self._limit()
             new, kept, ended = self._close_step(limit)
@@ -325,7 +327,8 @@ class Body:
             size = loop.axis.size
         longest = loop.max_seq_len
         if isinstance(longest, Tensor):
-            longest = Size(longest.dims, self.backend.to_numpy_raw(self._plain(longest)._raw))
+            with self.tape.pause():
+                longest = Size(longest.dims, self.backend.to_numpy_raw(self._plain(longest)._raw))
         elif longest is not None:
             longest = Size([], longest)
         if size is None and longest is None:
@@ -354,7 +357,7 @@ class Body:
             by_name[LENGTHS] = (lengths + cast(active, "int64")).copy_transpose(self.condition.dims)
         new = [self._like_before(name, old, by_name[name]) for name, old in zip(self.names, self.before, strict=True)]
         kept = [
-            value if name in (ENDED, LENGTHS) else self._frozen(active, value, old)
+            value if name in (ENDED, LENGTHS) else self._frozen(active, value, self._reordered(old))
             for name, value, old in zip(self.names, new, self.before, strict=True)
         ]
         if self.condition is not None:
@@ -374,7 +377,7 @@ class Body:
         return traced
 
     def _reordered(self, value: Any) -> Any:
-        for indices, dim in self.reorders:
+        for indices, dim in self.reorders if isinstance(value, Tensor) else ():
             if dim in value.dims_set:
                 value = gather(value, indices=indices, axis=dim)
         return value
@@ -395,7 +398,7 @@ class Body:
         expected = [grown.get(dim, dim) for dim in old.dims]
         if set(traced.dims) != set(expected):
             missing = [dim.name for dim in traced.dims if dim not in expected]
-            shown = ", ".join(dim.name for dim in traced.dims)
+            shown = ", ".join([*(dim.name for dim in old.dims), *missing])
             raise DimError(
                 f"{self.loop.name}: the state {name!r} changes its dims",
                 got=traced.describe_dims(),
@@ -438,7 +441,7 @@ class Body:
     # -- running
 
     def _run(self, new: list[Any], limit: Size | None) -> None:
-        frames = [list(make()) for _, make in self.frames]
+        frames = [make() for _, make in self.frames]
         record = session.wants(self.loop.debug) and self.outer is None
         if self.outer is None:
             outcome = execute(
@@ -455,7 +458,7 @@ class Body:
             states, stacked = self._run_inside(frames)
         self._settle(states, stacked, limit)
 
-    def _run_inside(self, frames: list[list[Any]]) -> tuple[list[Any], list[Any]]:
+    def _run_inside(self, frames: list[Sequence[Any]]) -> tuple[list[Any], list[Any]]:
         """Within the body of another loop: one call on its tape."""
         structure = [self.initial, frames, self.program.externals, [self.seed]]
 
@@ -539,6 +542,19 @@ class Body:
                 got=f"lengths {size}",
                 hint="make it a state: its initial value is its last value there",
             )
+
+
+class StepNumbers(Sequence[Any]):
+    """The numbers of the steps as raw tensors, made when asked for: a loop may have no end in sight."""
+
+    def __init__(self, backend: Any):
+        self._backend = backend
+
+    def __getitem__(self, step: Any) -> Any:
+        return self._backend.full_raw([], step, "int64", None)
+
+    def __len__(self) -> int:
+        return 0
 
 
 def _shorter(a: Size, b: Size) -> Size:

@@ -28,14 +28,38 @@ class Schedule:
     free_steps: int
 
 
+KEPT = 20_000
+"""At most so many states of a run are kept; of a longer one every second, then every fourth, and so on."""
+
+
+class Kept:
+    """The states before step 0, every, 2·every, …; detached, by reference."""
+
+    def __init__(self, backend: Any, initial: Sequence[Any]):
+        self.every = 1
+        self.states = [_detached(backend, initial)]
+        self._backend = backend
+
+    def add(self, steps: int, states: Sequence[Any]) -> None:
+        """The states after so many steps."""
+        if steps % self.every:
+            return
+        if len(self.states) >= KEPT:
+            self.states = self.states[::2]
+            self.every *= 2
+            if steps % self.every:
+                return
+        self.states.append(_detached(self._backend, states))
+
+
 @dataclass
 class Outcome:
-    """What a loop computed. `kept`: the states before each step, and those after the last."""
+    """What a loop computed. `kept`: states on the way; `states`: those after the last step."""
 
     states: tuple[Any, ...]
     outputs: list[list[Any]]
     steps: int = 0
-    kept: list[tuple[Any, ...]] | None = None
+    kept: Kept | None = None
     error: BaseException | None = None
     failed_call: int | None = None
 
@@ -61,19 +85,18 @@ def execute(
         keeping = program.compile([*schedule.kept, *schedule.outputs, *ended], generator, externals)
     outcome = Outcome(tuple(initial), [[] for _ in schedule.outputs])
     if record:
-        outcome.kept = [_detached(backend, initial)]
+        outcome.kept = Kept(backend, initial)
     compiled = free
     try:
         n_states, n_outputs = len(schedule.new), len(schedule.outputs)
         for i in range(schedule.max_steps):
             compiled = free if i < schedule.free_steps else keeping
             result = compiled.step(i, *outcome.states, *[frame[i] for frame in frames])
-            outcome.states = result[:n_states]
             for taken, value in zip(outcome.outputs, result[n_states : n_states + n_outputs], strict=True):
                 taken.append(value)
-            outcome.steps = i + 1
             if outcome.kept is not None:
-                outcome.kept.append(_detached(backend, outcome.states))
+                outcome.kept.add(i + 1, result[:n_states])
+            outcome.states, outcome.steps = result[:n_states], i + 1
             if progress is not None:
                 progress(i + 1)
             if ended and backend.all_true_raw(result[-1]):

@@ -159,17 +159,17 @@ class _Writer:
         """The name of a Var: of the step, or a constant of the traced frame."""
         constants = self._program._constants
         if var.number in constants:
-            return self._argument("e", self.externals, constants[var.number], var)
+            return self._argument("e", self.externals, constants[var.number], ("constant", var.number))
         return f"v{var.number}"
 
     def _text(self, argument: Any) -> str:
         if isinstance(argument, Var):
             return self.name(argument)
         if isinstance(argument, External):
-            return self._argument("e", self.externals, self._all_externals[argument.number], argument)
+            return self._argument("e", self.externals, self._all_externals[argument.number], ("external", argument.number))
         if isinstance(argument, Stream):
             number = argument.number
-            return self._argument("g", self.generators, lambda i: self._generator(number, i), argument) + "(i)"
+            return self._argument("g", self.generators, lambda i: self._generator(number, i), ("stream", number)) + "(i)"
         if isinstance(argument, slice):
             return f"slice({self._text(argument.start)}, {self._text(argument.stop)}, {self._text(argument.step)})"
         if type(argument) is tuple:

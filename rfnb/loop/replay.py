@@ -31,8 +31,12 @@ class Replay:
         backend = self.backend = body.backend
         self.program, self.schedule = body.program, body.schedule
         self.seed = int(body.seed or 0)
-        self.kept = outcome.kept or []
-        self.frames = [[backend.alias_raw(frame) for frame in frames_] for frames_ in frames]
+        assert outcome.kept is not None
+        self.kept, self.every = outcome.kept.states, outcome.kept.every
+        self.final = tuple(s if isinstance(s, int) else backend.alias_raw(s) for s in outcome.states)
+        self.frames = [
+            [backend.alias_raw(frame) for frame in each] if isinstance(each, list | tuple) else each for each in frames
+        ]
         self.modes = backend.get_modes()
         self.names = body.names
         self.templates = body.before
@@ -60,6 +64,16 @@ class Replay:
         body.recorder.templates = {t.value.number: (t.plain.sig, t.plain.lengths) for t in body.recorder._traced.values()}
         return found
 
+    def states_before(self, step: int) -> tuple[Any, ...]:
+        """All states before a step: kept, or computed from the nearest that is."""
+        if step == self.steps:
+            return self.final
+        nearest, rest = divmod(step, self.every)
+        states = self.kept[nearest]
+        for done in range(step - rest, step):
+            states = tuple(self._step(done, self._after(done), states))
+        return states
+
     # -- what a Run asks for
 
     def state_names(self) -> list[str]:
@@ -69,7 +83,7 @@ class Replay:
     def state(self, name: str, step: int) -> Any:
         """A state before `step`; a size, for an axis that grows."""
         position = self.names.index(name)
-        template, raw = self.templates[position], self.kept[step][position]
+        template, raw = self.templates[position], self.states_before(step)[position]
         return raw if isinstance(template, Dim) else self._tensor(raw, template.sig, template.lengths, step)
 
     def values(self, step: int) -> tuple[list[StepValue], str]:
@@ -88,31 +102,33 @@ class Replay:
         return found, self._check(results[len(named) :], step)
 
     def _named(self) -> list[Value]:
-        """The values that lines of the body made."""
+        """The values that lines of the body made or keep."""
         graph = self.recorder.graph
-        return [value for value in graph.values[: graph.body_values] if value.node is not None]
+        return [value for value in graph.values[: graph.body_values] if self.recorder.in_body(value)]
 
     def _after(self, step: int) -> tuple[Var, ...]:
         return self.schedule.new if step < self.schedule.free_steps else self.schedule.kept
 
-    def _step(self, step: int, wanted: Sequence[Var]) -> Sequence[Any]:
+    def _step(self, step: int, wanted: Sequence[Var], states: Sequence[Any] | None = None) -> Sequence[Any]:
         key = tuple(wanted)
         compiled = self._compiled.get(key)
         if compiled is None:
             compiled = self._compiled[key] = stepped(self.program, self.schedule, key, self.backend, self.seed, self.externals)
         with self.backend.modes(self.modes), listening(None):
-            return compiled.step(step, *self.kept[step], *[frames[step] for frames in self.frames])  # type: ignore[no-any-return]
+            states = self.states_before(step) if states is None else states
+            return compiled.step(step, *states, *[frames[step] for frames in self.frames])  # type: ignore[no-any-return]
 
     def _tensor(self, raw: Any, signature: align.Sig, lengths: Any, step: int) -> Tensor:
-        sizes = {
+        grows = any(isinstance(template, Dim) for template in self.templates)
+        sizes = {} if not grows else {
             dim: Size([], size)
-            for dim, size in zip(self.templates, self.kept[min(step, len(self.kept) - 1)], strict=True)
+            for dim, size in zip(self.templates, self.states_before(step), strict=True)
             if isinstance(dim, Dim)
         }
         return tensor_of(self.backend.alias_raw(raw), signature, lengths.bind(sizes) if sizes else lengths)
 
     def _check(self, states: Sequence[Any], step: int) -> str:
-        expected = self.kept[step + 1]
+        expected = self.states_before(step + 1) if (step + 1) % self.every == 0 or step + 1 == self.steps else states
         agrees = all(
             a == b if isinstance(b, int) else self.backend.same_raw(a, b) for a, b in zip(states, expected, strict=True)
         )
@@ -128,7 +144,7 @@ class Replay:
         """A value of the body over all steps. → {axis, …}"""
         value = next((v for v in reversed(self.recorder.graph.values) if self.recorder.name_of(v) == name), None)
         if value is None or value.number not in self._vars:
-            known = sorted({self.recorder.name_of(v) for v in self._named()})
+            known = list(dict.fromkeys(self.recorder.name_of(v) for v in self._named()))
             raise LoopError(f"{self.recorder.name}: the body has no value {name!r}", expected=", ".join(known))
         signature, lengths = self.recorder.templates[value.number]
         raws = [self._step(step, [self._vars[value.number]])[0] for step in range(self.steps)]
@@ -153,7 +169,7 @@ class Replay:
     def bytes(self) -> int:
         """What the record holds, in bytes."""
         raws = [raw for states in self.kept for raw in states if not isinstance(raw, int)]
-        raws += [frame for frames in self.frames for frame in frames]
+        raws += [frame for frames in self.frames if isinstance(frames, list) for frame in frames]
         return sum(self.backend.nbytes_raw(raw) for raw in raws)
 
 

@@ -1,1 +1,1 @@
-
+"""Modules: parameters and what computes with them."""

@@ -23,7 +23,7 @@ class Embedding(Module):
     def __init__(self, in_dim: Dim, out_dim: Dim):
         self.in_dim = in_dim
         self.out_dim = out_dim
-        self.weight = weight([in_dim, out_dim])
+        self.weight = weight([in_dim, out_dim], input_axis=0)
         self.weight.sig = align.sig(self.weight.dims, None, out_dim)  # out_dim is the feature dim of what it gives
 
     def __call__(self, source: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ from rfnb.core.dim import Dim
 from rfnb.core.parameter import Parameter
 from rfnb.core.tensor import Tensor
 from rfnb.nn.module import Module
-from rfnb.nn.weights import weight
+from rfnb.nn.weights import to_input, weight
 from rfnb.ops.linear import linear
 
 
@@ -23,10 +23,12 @@ class Linear(Module):
     def __init__(self, in_dim: Dim, out_dim: Dim, *, with_bias: bool = True):
         self.in_dim = in_dim
         self.out_dim = out_dim
-        self.weight = weight([in_dim, out_dim])
+        self.weight = weight([in_dim, out_dim], input_axis=0)
         self.with_bias = with_bias
         self.bias = Parameter([out_dim]) if with_bias else None
 
     def __call__(self, source: Tensor) -> Tensor:
         """{…, in_dim} → {…, out_dim}"""
-        return linear(source, self.weight, self.bias, in_dim=self.in_dim, out_dim=self.out_dim)
+        in_dim = self.weight.dims[0]
+        source = to_input(source, self.in_dim, in_dim)
+        return linear(source, self.weight, self.bias, in_dim=in_dim, out_dim=self.out_dim)

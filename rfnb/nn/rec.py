@@ -10,8 +10,9 @@ from rfnb.core.parameter import Parameter
 from rfnb.core.state import State
 from rfnb.core.tensor import Tensor
 from rfnb.nn.module import Module
-from rfnb.nn.weights import weight
+from rfnb.nn.weights import to_input, weight
 from rfnb.ops.create import zeros
+from rfnb.ops.rec import lstm
 
 
 class LstmState(State):
@@ -25,28 +26,41 @@ class LstmState(State):
 
 
 class LSTM(Module):
-    """Long short-term memory (Hochreiter & Schmidhuber 1997) along `spatial_dim`. {…, spatial_dim, in_dim} → {…, spatial_dim, out_dim}
+    """Long short-term memory (Hochreiter & Schmidhuber 1997). {…, spatial_dim, in_dim} → {…, spatial_dim, out_dim}
 
-    >>> letter, out, time = rf.Dim(3, name="letter"), rf.Dim(4, name="out"), rf.Dim(5, name="time")
-    >>> lstm = rf.LSTM(letter, out)
+    >>> inp, out, time = rf.Dim(3, name="in"), rf.Dim(4, name="out"), rf.Dim(5, name="time")
+    >>> lstm = rf.LSTM(inp, out)
     >>> state = lstm.default_initial_state(batch_dims=[])
-    >>> y, state = lstm(rf.zeros([time, letter]), state=state, spatial_dim=time)
+    >>> y, state = lstm(rf.zeros([time, inp]), state=state, spatial_dim=time)
     >>> y.dims == (time, out), state.h.dims == (out,)
     (True, True)
 
-    One step, as in the body of a loop: `spatial_dim=rf.single_step_dim`, and the source without it.
+    One step, as in the body of a loop: `spatial_dim=rf.single_step_dim`, and a source without it.
     The parts of the weights are, in this order: input gate, forget gate, cell, output gate.
     """
 
     def __init__(self, in_dim: Dim, out_dim: Dim, *, with_bias: bool = True):
         self.in_dim = in_dim
         self.out_dim = out_dim
-        self.ff_weight = weight([4 * out_dim, in_dim])
-        self.rec_weight = weight([4 * out_dim, out_dim])
+        self.ff_weight = weight([4 * out_dim, in_dim], input_axis=1)
+        self.rec_weight = weight([4 * out_dim, out_dim], input_axis=1)
         self.bias = Parameter([4 * out_dim]) if with_bias else None
 
     def __call__(self, source: Tensor, *, state: State, spatial_dim: Dim) -> tuple[Tensor, LstmState]:
         """The outputs, and the state behind the last valid frame of each sequence."""
+        in_dim = self.ff_weight.dims[1]
+        out, (h, c) = lstm(
+            to_input(source, self.in_dim, in_dim),
+            state_h=state.h,
+            state_c=state.c,
+            ff_weight=self.ff_weight,
+            rec_weight=self.rec_weight,
+            bias=self.bias,
+            spatial_dim=spatial_dim,
+            in_dim=in_dim,
+            out_dim=self.out_dim,
+        )
+        return out, LstmState(h=h, c=c)
 
     def default_initial_state(self, *, batch_dims: Sequence[Dim]) -> LstmState:
         """Zeros. → {batch_dims, out_dim} each"""

@@ -220,7 +220,8 @@ def _padded(rows: Sequence[np.ndarray], shapes: np.ndarray) -> np.ndarray:
         dtype = np.dtype(np.float32)
     padded = np.zeros((len(rows), *shapes.max(axis=0, initial=0)), dtype)
     for number, row in enumerate(rows):
-        padded[(number, *map(slice, row.shape))] = row
+        place: tuple[Any, ...] = (number, *map(slice, row.shape))
+        padded[place] = row
     return padded
 
 

@@ -100,6 +100,8 @@ def convert_to_tensor(
         raw = _bind(backend, raw, dims, lengths, tags)
     bound = bind_shape(name or "convert_to_tensor", dims, backend.get_shape_tuple_raw(raw))
     result = tensor_of(raw, align.sig(dims, sparse_dim, feature_dim), bound)
+    if lengths is not None:
+        result._raw = backend.finite_padding(result)
     if name is not None:
         result.name = name
     return result
@@ -120,7 +122,7 @@ def _pad(
     vocab = sparse_dim.vocab if sparse_dim is not None else None
     rows = []
     for entry in value:
-        if vocab is not None and len(entry) and isinstance(next(iter(entry)), str):
+        if vocab is not None and (isinstance(entry, str) or (len(entry) and isinstance(entry[0], str))):
             entry = vocab.encode(entry)
         rows.append(np.asarray(entry, dtype=np.int64 if len(entry) == 0 and sparse_dim is not None else None))
     shapes = {row.shape[1:] for row in rows if len(row)} or {tuple(d.dimension or 0 for d in dims[2:])}

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from types import CodeType
 from typing import Any
 
 from rfnb.backend.base.tape import Tape
 from rfnb.core.graph import Graph, Node, Value
-from rfnb.core.nested import leaves, map_leaves
+from rfnb.core.nested import leaves, map_leaves, named_leaves
 from rfnb.core.op import OpRow, listener, listening
 from rfnb.core.scope import inside_module, module_path, random_from
-from rfnb.core.source import here
+from rfnb.core.source import Source, here, in_code
 from rfnb.core.tensor import Tensor
 from rfnb.trace.traced import Traced
 
@@ -28,11 +29,11 @@ class OpCall:
 class Recorder:
     """The listener while a body is traced. `open` while it is."""
 
-    def __init__(self, name: str, tape: Tape, generator: Callable[[str, int], Any], outer: Recorder | None):
+    def __init__(self, name: str, tape: Tape, generator: Callable[[str, int], Any], code: CodeType | None):
         self.name = name
         self.tape = tape
+        self.code = code  # that of the body
         self.graph = Graph()
-        self.outer = outer
         self.open = True
         self.op_calls: list[OpCall] = []
         self._generator = generator
@@ -72,14 +73,36 @@ class Recorder:
         return wrapped
 
     def name_of(self, value: Value) -> str:
-        """The name in the user's line, else the op's."""
+        """The name in the line of the body, else the op's; inside of modules with their path: "Decoder.energy"."""
         if value.name or value.node is None:
             return value.name
         node = value.node
+        name = self._target(node, value.output) or node.op
+        return name if self.in_body(value) or not node.path else f"{node.path}.{name}"
+
+    def _target(self, node: Node, output: int) -> str | None:
         names = [_state_name(target) for target in node.source.targets()] if node.source else []
-        if len(names) == len(node.outputs) and value.output < len(names):
-            return names[value.output]
-        return names[0] if len(names) == 1 and value.output == 0 else node.op
+        if len(names) == len(node.outputs):
+            return names[output]
+        return names[0] if len(names) == 1 and output == 0 else None
+
+    def in_body(self, value: Value) -> bool:
+        """Whether a line of the body made it, or keeps it in a variable; not what happens inside of functions."""
+        node = value.node
+        if node is None:
+            return False
+        return bool(value.name) or (node.source is not None and node.source.code is self.code)
+
+    def take_names(self) -> None:
+        """Calls values as the variables of the body are called which hold them now, where no line says it."""
+        frame = in_code(self.code) if self.code is not None else None
+        for name, held in list(frame.f_locals.items()) if frame is not None else []:
+            small = isinstance(held, tuple | list | dict) and len(held) <= 16
+            for path, leaf in named_leaves(held, name) if small else [(name, held)]:
+                if isinstance(leaf, Traced) and leaf.recorder is self and leaf.value.node is not None:
+                    value = leaf.value
+                    if not self.in_body(value) or self._target(value.node, value.output) is None:
+                        value.name = path
 
     # -- what the body does
 
@@ -118,7 +141,12 @@ class Recorder:
     def _begin(self, op: str, operands: Any) -> Node:
         inputs = tuple(leaf.value.number for leaf in leaves(operands) if isinstance(leaf, Traced) and leaf.recorder is self)
         start = len(self.tape.calls)
-        node = Node(len(self.op_calls), op, inputs, (), module_path(), here(), tape=(start, start))
+        source = here()
+        at = source
+        if source is not None and self.code is not None and source.code is not self.code:
+            frame = in_code(self.code)
+            at = None if frame is None else Source(frame.f_code, frame.f_lasti)
+        node = Node(len(self.op_calls), op, inputs, (), module_path(), source, at, tape=(start, start))
         self._bodies[-1].append(node)
         return node
 

@@ -32,6 +32,11 @@ class Traced(Tensor):
         """What the user's line calls it."""
         return self.recorder.name_of(self.value)
 
+    def with_name(self, name: str) -> Tensor:
+        """The same value under another name."""
+        self.value.name = name
+        return self
+
     @property
     def dtype(self) -> str:
         """The type of the entries."""

@@ -84,7 +84,7 @@ class SumRun:
         self.serial, self.name, self.place, self.steps = serial, "sum", "cell 3, line 2", values.shape[1]
         self.axis, self.sequence_dim = Dim(None, name="time"), batch_dim
         self.lengths, self.tags, self.flags = list(lens), tags, []
-        self.states, self.pinned, self.bytes, self.block = ["total", "offset"], False, 4 * values.size, Body()
+        self.states, self.pinned, self.bytes, self.source = ["total", "offset"], False, 4 * values.size, Body()
         self.batch = len(lens)
         self.raw = values
         self.alive = np.arange(self.steps)[None, :] < np.array(lens)[:, None]

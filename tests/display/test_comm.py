@@ -54,6 +54,7 @@ sys.path.insert(0, {root!r})
 from tests.display.standins import RunList, SumRun, numbers
 from rfnb.display import comm
 runs = RunList(SumRun(numbers(2, 4), [4, 3], ["a", "b"]))
+comm._links.clear()  # `import rfnb` linked the real list of runs
 link = comm.install(runs)
 assert comm.install(runs) is link
 """
@@ -75,8 +76,16 @@ class Kernel:
     def ask(self, message: dict[str, Any], number: str = "c") -> None:
         self.send("comm_msg", {"comm_id": number, "data": message})
 
-    def send(self, kind: str, content: dict[str, Any]) -> None:
-        self.client.shell_channel.send(self.client.session.msg(kind, content))
+    def send(self, kind: str, content: dict[str, Any], subshell: str | None = None) -> None:
+        message = self.client.session.msg(kind, content)
+        if subshell is not None:
+            message["header"]["subshell_id"] = subshell
+        self.client.shell_channel.send(message)
+
+    def subshell(self) -> str:
+        """A thread in the kernel that answers while a cell runs, as JupyterLab makes one for each comm target."""
+        self.client.control_channel.send(self.client.session.msg("create_subshell_request", {}))
+        return self.client.get_control_msg(timeout=30)["content"]["subshell_id"]
 
     def wait(self, number: str, what: Any = None, seconds: float = 30) -> Any:
         """The first message on this comm that `what` accepts."""
@@ -157,3 +166,44 @@ def test_a_panel_that_went_away_is_forgotten(kernel: Kernel):
     kernel.run("assert len(link.panels) == 2")
     kernel.send("comm_close", {"comm_id": "e2", "data": {}})
     kernel.run("assert len(link.panels) == 1")
+
+
+def test_the_inline_stepper_in_a_real_kernel(kernel: Kernel):
+    pytest.importorskip("anywidget")
+    kernel.heard.clear()
+    kernel.run("""
+    import pathlib, tempfile
+    from rfnb.display.widgets import assets, stepper
+    assets.STATIC = pathlib.Path(tempfile.mkdtemp())
+    for name in ("stepper.js", "stepper.css"):
+        (assets.STATIC / name).write_text("export default {}" if name.endswith("js") else "")
+    widget = stepper.stepper(runs[0])
+    display(widget)
+    """)
+    shown = [m["content"]["data"] for m in kernel.heard if m["msg_type"] == "display_data"][-1]
+    assert {"text/plain", "text/html", "application/vnd.jupyter.widget-view+json"} < set(shown)
+    mark = shown["application/vnd.rfnb.view+json"]
+    assert mark["model_id"] == shown["application/vnd.jupyter.widget-view+json"]["model_id"]
+    assert mark["kernel_id"]
+    message = {"id": 4, "command": "step", "args": {"run": 7, "step": 2, "sequence": None}}
+    kernel.ask({"method": "custom", "content": message}, mark["model_id"])
+    reply = kernel.wait(mark["model_id"], lambda data: data.get("method") == "custom")["content"]
+    assert (reply["id"], reply["status"], reply["data"]["step"]) == (4, "ok", 2)
+
+
+def test_while_a_cell_runs_a_subshell_answers_what_is_known_and_is_busy_for_the_rest(kernel: Kernel):
+    pytest.importorskip("ipykernel", minversion="7")
+    subshell = kernel.subshell()
+    kernel.client.execute("time.sleep(1.0); print('over')")
+    time.sleep(0.3)
+    for number, command, args in ((21, "runs", {}), (22, "step", {"run": 7, "step": 0, "sequence": None})):
+        data = {"id": number, "command": command, "args": args}
+        kernel.send("comm_msg", {"comm_id": "c", "data": data}, subshell)
+    began = time.monotonic()
+    assert kernel.wait("c", lambda data: data["id"] == 21)["status"] == "ok"
+    assert kernel.wait("c", lambda data: data["id"] == 22)["status"] == "busy"
+    assert time.monotonic() - began < 0.6
+    late = kernel.wait("e", lambda data: data["event"] == "reply")["data"]
+    assert (late["id"], late["status"]) == (22, "ok")
+    assert time.monotonic() - began > 0.4
+    kernel.run("pass")

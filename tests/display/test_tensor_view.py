@@ -8,8 +8,7 @@ from html import unescape
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as arrays
 
 from rfnb.core.dim import Dim
@@ -161,6 +160,14 @@ def test_torch_tensors_of_every_kind():
         view = tensor.describe(batch_of(raw.detach().to(dtype), [batch_dim, time], [300, 7]))
         assert view["note"] is None
         assert view["stats"]["count"] == 307
+
+
+@pytest.mark.parametrize("mean", [0.0, 3.0, 1000.0])
+def test_the_spread_is_right_far_from_zero_too(mean: float):
+    torch = pytest.importorskip("torch")
+    raw = torch.from_numpy(numbers(4, 500)) + mean
+    stats = tensor.describe(Raw((Dim(4, name="a"), Dim(500, name="b")), raw))["stats"]
+    assert stats["std"] == pytest.approx(raw.double().std(correction=0).item(), rel=1e-3)
 
 
 def test_large_tensors_are_sampled_and_say_so(monkeypatch: pytest.MonkeyPatch):

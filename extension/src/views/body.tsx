@@ -4,6 +4,7 @@ import type { LineValue, RunView, StepView } from '../schema';
 import { useWords } from '../words';
 import { Chips } from './chips';
 import { Dims } from './dims';
+import { Histogram } from './histogram';
 import { indentation, tokens } from './python';
 import { Picture, Stats, Value } from './value';
 
@@ -73,7 +74,7 @@ function Line(props: {
       className="rfnb-Line"
       data-line={number}
       aria-current={current ? 'step' : undefined}
-      style={{ '--rfnb-indent': `${text.length - text.trimStart().length}ch` } as React.CSSProperties}
+      style={{ '--rfnb-columns': text.length - text.trimStart().length } as React.CSSProperties}
       onClick={() => onLine(number)}
     >
       <span className="rfnb-Line-number" aria-hidden="true">
@@ -119,7 +120,10 @@ function Details({ values }: { values: LineValue[] }): JSX.Element {
             </span>
             <Chips flags={value.flags} />
           </span>
-          <Stats stats={value.stats} />
+          <span className="rfnb-Detail-stats">
+            <Histogram stats={value.stats} />
+            <Stats stats={value.stats} />
+          </span>
           <Picture value={value} />
         </span>
       ))}

@@ -1,5 +1,6 @@
 import * as React from 'react';
 
+import { familyOf } from '../family';
 import type { RunItem } from '../schema';
 import { useWords } from '../words';
 import { Chips } from './chips';
@@ -26,7 +27,7 @@ export function groupRuns(runs: readonly RunItem[], filter: string): RunGroup[] 
   for (const run of [...runs].sort((a, b) => b.run - a.run)) {
     const text = [run.name, run.place, ...run.flags].join(' ').toLowerCase();
     if (words.every(word => text.includes(word))) {
-      const key = JSON.stringify([run.name, run.place]);
+      const key = familyOf(run);
       const group = groups.get(key) ?? { name: run.name, place: run.place, runs: [] };
       group.runs.push(run);
       groups.set(key, group);
@@ -57,7 +58,7 @@ export function RunList(props: {
       <div className="rfnb-Runs-groups">
         {groups.length === 0 && <p className="rfnb-quiet">{words.__('No run fits the filter.')}</p>}
         {groups.map(group => (
-          <Group key={`${group.name} ${group.place}`} group={group} chosen={props.chosen} actions={props.actions} />
+          <Group key={familyOf(group)} group={group} chosen={props.chosen} actions={props.actions} />
         ))}
       </div>
     </section>
@@ -81,14 +82,27 @@ function Group({
       </div>
       <ul>
         {group.runs.map(run => (
-          <Item key={run.run} item={run} chosen={run.run === chosen} actions={actions} />
+          <Item
+            key={run.run}
+            item={run}
+            place={run.place === group.place ? null : run.place}
+            chosen={run.run === chosen}
+            actions={actions}
+          />
         ))}
       </ul>
     </div>
   );
 }
 
-function Item({ item, chosen, actions }: { item: RunItem; chosen: boolean; actions: RunActions }): JSX.Element {
+function Item(props: {
+  item: RunItem;
+  /** Where it ran, if not where the newest ran. */
+  place: string | null;
+  chosen: boolean;
+  actions: RunActions;
+}): JSX.Element {
+  const { item, place, chosen, actions } = props;
   const words = useWords();
   const steps = words._n('%1 step', '%1 steps', item.steps);
   const size = item.batch === null ? steps : `${steps} × ${item.batch}`;
@@ -97,6 +111,7 @@ function Item({ item, chosen, actions }: { item: RunItem; chosen: boolean; actio
       <button className="rfnb-Run-open" type="button" onClick={() => actions.open(item.run)}>
         <span className="rfnb-Run-number">#{item.run}</span>
         <span className="rfnb-Run-size">{size}</span>
+        {place !== null && <span className="rfnb-place">{place}</span>}
         <Chips flags={item.flags} />
       </button>
       <button

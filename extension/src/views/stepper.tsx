@@ -1,7 +1,7 @@
 import * as React from 'react';
 
 import type { StepperState } from '../stepper';
-import { useWords, Words } from '../words';
+import { useWords } from '../words';
 import { Body } from './body';
 import { Chips } from './chips';
 import { Icon } from './icons';
@@ -81,22 +81,11 @@ function Note({ state }: { state: StepperState }): JSX.Element | null {
       </div>
     );
   }
-  const text = waitingText(state, words);
-  return text === null ? null : (
+  return state.waiting !== 'busy' ? null : (
     <div className="rfnb-Note" role="status">
-      {text}
+      {words.__('The kernel is running a cell: step %1 comes when the cell is done.', state.target ?? 0)}
     </div>
   );
-}
-
-function waitingText(state: StepperState, words: Words): string | null {
-  if (state.waiting === 'busy') {
-    return words.__('The kernel is running a cell: step %1 comes when the cell is done.', state.target ?? 0);
-  }
-  if (state.waiting === 'queued') {
-    return words.__('Computing step %1 …', state.target ?? 0);
-  }
-  return null;
 }
 
 /** Whether the replay came out as the run did. */

@@ -13,11 +13,13 @@ from rfnb.errors import DimError
 
 
 class CreateOps:
-    """Raw part: `full_raw`, `range_raw`, `random_raw`, `convert_raw`."""
+    """Raw part: `full_raw`, `range_raw`, `random_raw`, `dropout_raw`, `convert_raw`."""
 
     full_raw: Callable[[Sequence[int], Any, str, str | None], Any]
     range_raw: Callable[[int, str, str | None], Any]
     random_raw: Callable[..., Any]
+    dropout_raw: Callable[[Any, float, Sequence[int], Any], Any]
+    get_shape_tuple_raw: Callable[[Any], tuple[int, ...]]
 
     @classmethod
     def full(
@@ -57,6 +59,17 @@ class CreateOps:
         generator = random_stream(device or "cpu") if seed is None else None
         raw = cls.random_raw(shape_of(dims), dtype, device, distribution, generator, seed, **parameters)
         return tensor_of(raw, align.sig(dims, sparse_dim, feature_dim), current_lengths(dims))
+
+    @classmethod
+    def dropout(cls, source: Tensor, drop_prob: float, dims: Sequence[Dim]) -> Tensor:
+        """0 with probability `drop_prob`, else scaled up; the same along all dims but `dims`. {…} → the same"""
+        shape = cls.get_shape_tuple_raw(source._raw)
+        missing = [dim for dim in dims if dim not in source.sig.index]
+        if missing:
+            raise DimError(f"dropout: `source` has no dim {missing[0].name}", got=source.describe_dims(), expected=align.show_dims(dims))
+        sizes = [n if dim in dims else 1 for dim, n in zip(source.dims, shape, strict=True)]
+        generator = random_stream(source.device or "cpu")
+        return source.like(cls.dropout_raw(source._raw, drop_prob, sizes, generator))
 
 
 def shape_of(dims: Sequence[Dim]) -> list[int]:

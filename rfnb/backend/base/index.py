@@ -54,7 +54,8 @@ class IndexOps:
             out, plan = _plan(source, indices, axis)
             source.sig.keep(key, plan)
         if clip_to_valid:
-            return cls.gather(source, indices=_clipped(cls, source, indices, axis), axis=axis)
+            indices = _clipped(cls, source, indices, axis)
+            return cls.gather(_not_empty(cls, source, axis), indices=indices, axis=axis)
         lengths = source.lengths.join(indices.lengths, source.sig, indices.sig)
         positions = indices._raw
         if plan.dynamic and lengths.sizes:
@@ -137,10 +138,19 @@ def _plan(source: Tensor, indices: Tensor, axis: Dim) -> tuple[Sig, Gather]:
     return out, Gather(place, shared, len(own), how, dynamic, weakref.ref(out))
 
 
+def _not_empty(backend: Any, source: Tensor, axis: Dim) -> Tensor:
+    """With a frame of zeros, if no sequence has any."""
+    if source.size_of(axis).max:
+        return source
+    return source.like(backend.pad_raw(source._raw, {source.sig.index[axis]: (0, 1)}, 0))
+
+
 def _select(backend: Any, source: Tensor, index: int, axis: Dim, clip_to_valid: bool) -> Tensor:
     """The entry at one position; from the end of each sequence if it is negative."""
     place = axis_of("gather", source, axis)
     size = size_in(source, axis)
+    if clip_to_valid:
+        source = _not_empty(backend, source, axis)
     if not clip_to_valid and not -size.max <= index < size.max:
         raise DimError(f"gather: there is no entry {index} of {axis.name}", got=source.describe_dims(), expected=f"less than {size.max}")
     out = align.without(source.sig, [axis])

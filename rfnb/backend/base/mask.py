@@ -15,10 +15,11 @@ from rfnb.core.tensor import Tensor, tensor_of
 
 
 class MaskOps:
-    """Raw part: `from_numpy_raw`, `masked_fill_raw(raw, padding, value)`, `device_key_raw`."""
+    """Raw part: `from_numpy_raw`, `masked_fill_raw(raw, padding, value)`, `finite_raw(raw, padding)`, `device_key_raw`."""
 
     from_numpy_raw: Callable[[Any, Any], Any]
     masked_fill_raw: Callable[[Any, Any, Any], Any]
+    finite_raw: Callable[[Any, Any], Any]
     device_key_raw: Callable[[Any], Any]
 
     @classmethod
@@ -60,6 +61,12 @@ class MaskOps:
         """The raw tensor with `value` in the padding of `dims`, or of all its dims."""
         padding = cls._kept(tensor, tensor.dims if dims is None else dims, "padding")
         return tensor._raw if padding is None else cls.masked_fill_raw(tensor._raw, padding, value)
+
+    @classmethod
+    def finite_padding(cls, tensor: Tensor) -> Any:
+        """The raw tensor with 0 for what is not finite in padding: it would get into gradients of weights, as 0 · NaN."""
+        padding = cls.padding_for(tensor, tensor.dims)
+        return tensor._raw if padding is None else cls.finite_raw(tensor._raw, padding)
 
     @classmethod
     def per_frame(cls, tensor: Tensor, dim: Dim, key: Any, make: Callable[[np.ndarray], np.ndarray]) -> Any:

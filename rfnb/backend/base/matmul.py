@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from rfnb.backend.base.require import axis_of, same_dims
 from rfnb.core import align
 from rfnb.core.align import Sig
 from rfnb.core.dim import Dim
@@ -27,11 +28,11 @@ class Product(NamedTuple):
 
 
 class MatmulOps:
-    """Raw part: `matmul_raw(a, b)`, `einsum_raw(a, axes_a, b, axes_b, axes_out)`."""
+    """Raw part: `matmul_raw(a, b)`, `einsum_raw(a, axes_a, b, axes_b, axes_out)`, `linear_raw(x, weight, bias, transpose)`."""
 
     matmul_raw: Callable[[Any, Any], Any]
     einsum_raw: Callable[[Any, Sequence[int], Any, Sequence[int], Sequence[int]], Any]
-    where_raw: Callable[[Any, Any, Any], Any]
+    linear_raw: Callable[[Any, Any, Any, bool], Any]
 
     @classmethod
     def matmul(cls: type[Backend], a: Tensor, b: Tensor, *, reduce: Dim | Sequence[Dim], use_mask: bool = True) -> Tensor:  # type: ignore[misc]
@@ -57,6 +58,39 @@ class MatmulOps:
             for axis in how.squeeze:
                 raw = raw.squeeze(axis)
         return tensor_of(raw, out, lengths)
+
+    @classmethod
+    def linear(cls: type[Backend], source: Tensor, weight: Tensor, bias: Tensor | None, *, in_dim: Dim, out_dim: Dim) -> Tensor:  # type: ignore[misc]
+        """source · weight + bias. {…, in_dim}, {in_dim, out_dim}, {out_dim} → {…, out_dim}"""
+        if source.sparse_dim is in_dim:
+            picked = cls.gather(source=weight, indices=source, axis=in_dim)
+            picked = picked.like(picked._raw, align.sig(picked.dims, None, out_dim))
+            return picked if bias is None else cls.combine(picked, "add", bias, allow_broadcast_all_sources=True)
+        if len(weight.dims) > 2 or (bias is not None and len(bias.dims) > 1):
+            product = cls.matmul(source, weight, reduce=in_dim)
+            return product if bias is None else cls.combine(product, "add", bias, allow_broadcast_all_sources=True)
+        key = ("linear", weight.sig.serial, in_dim.serial, out_dim.serial)
+        plan = source.sig.plans.get(key)
+        out = plan and plan[3]()
+        if not out:
+            out, plan = _plan_linear(source, weight, bias, in_dim, out_dim)
+            source.sig.keep(key, plan)
+        there, transpose, before, _ = plan
+        raw = cls.linear_raw(align.apply(there, source._raw), weight._raw, None if bias is None else bias._raw, transpose)
+        return tensor_of(raw if before is None else align.apply(before, raw), out, source.lengths)
+
+
+def _plan_linear(
+    source: Tensor, weight: Tensor, bias: Tensor | None, in_dim: Dim, out_dim: Dim
+) -> tuple[Sig, tuple[align.Move, bool, align.Move, weakref.ref[Sig]]]:
+    place = axis_of("linear", source, in_dim)
+    same_dims("linear", weight, (in_dim, out_dim), "weight")
+    if bias is not None:
+        same_dims("linear", bias, (out_dim,), "bias")
+    rest = [dim for dim in source.dims if dim is not in_dim]
+    out = align.sig([*rest[:place], out_dim, *rest[place:]], None, out_dim)
+    there, back = align.move(source.dims, [*rest, in_dim]), align.move([*rest, out_dim], out.dims)
+    return out, (there, weight.dims == (in_dim, out_dim), back, weakref.ref(out))
 
 
 def _masked(backend: Any, x: Tensor, dims: Sequence[Dim]) -> Any:

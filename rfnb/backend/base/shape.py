@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -105,7 +105,7 @@ class ShapeOps:
         open_dim = free[0] if free else dims[0]
         shape = {d: (source.lengths.size(d) or d.size).max for d in dims if d is not open_dim}
         step = math.prod(shape.values())
-        padded = bool(size.dims) if pad_to_multiples is None else pad_to_multiples
+        padded = axis.dimension is None if pad_to_multiples is None else pad_to_multiples
         if size.max % step and not padded:
             raise DimError(
                 f"split_dims: {axis.name} is no multiple of {step}", got=source.describe_dims(), hint="pad_to_multiples=True"
@@ -154,7 +154,7 @@ def _merged(
             present = align.apply(align.move(size.dims, [*kept, *dims], trailing=False), size.values)
             values = np.broadcast_to(present, (*present.shape[: len(kept)], *shape))
             changed[dim] = Size([*kept, out_dim], values.reshape(*present.shape[: len(kept)], -1))
-    return _rebound(lengths, changed) if changed else lengths
+    return lengths.bind(changed) if changed else lengths
 
 
 def _split(source: Tensor, lengths: Lengths, axis: Dim, dims: Sequence[Dim], shape: Sequence[int]) -> Lengths:
@@ -171,8 +171,4 @@ def _split(source: Tensor, lengths: Lengths, axis: Dim, dims: Sequence[Dim], sha
                     values = values.take(0, axis=i)
                     del over[i]
             changed[dim] = Size(over, values)
-    return _rebound(lengths, changed) if changed else lengths
-
-
-def _rebound(lengths: Lengths, sizes: Mapping[Dim, Size]) -> Lengths:
-    return lengths.bind(sizes)
+    return lengths.bind(changed) if changed else lengths

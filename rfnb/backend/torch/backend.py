@@ -6,15 +6,39 @@ import torch
 
 from rfnb.backend.base.backend import Backend
 from rfnb.backend.torch.data import TorchData
+from rfnb.backend.torch.grad import TorchGrad
+from rfnb.backend.torch.index import TorchIndex
+from rfnb.backend.torch.loss import TorchLoss
+from rfnb.backend.torch.mask import TorchMask
 from rfnb.backend.torch.math import TorchMath
 from rfnb.backend.torch.matmul import TorchMatmul
+from rfnb.backend.torch.norm import TorchNorm
 from rfnb.backend.torch.random import TorchRandom
+from rfnb.backend.torch.rec import TorchRec
 from rfnb.backend.torch.reduce import TorchReduce
+from rfnb.backend.torch.shape import TorchShape
 from rfnb.backend.torch.tape import TorchTape
+from rfnb.backend.torch.top_k import TorchTopK
 from rfnb.core.raw import register_backend_by_tensor_type, select
 
 
-class TorchBackend(TorchMath, TorchData, TorchRandom, TorchReduce, TorchMatmul, TorchTape, Backend):
+class TorchBackend(
+    TorchMath,
+    TorchData,
+    TorchMask,
+    TorchRandom,
+    TorchIndex,
+    TorchTopK,
+    TorchShape,
+    TorchReduce,
+    TorchMatmul,
+    TorchNorm,
+    TorchLoss,
+    TorchRec,
+    TorchGrad,
+    TorchTape,
+    Backend,
+):
     """Computes with torch."""
 
     name = "torch"

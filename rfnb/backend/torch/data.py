@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from rfnb.backend.base.tape import untaped
+
 if TYPE_CHECKING:
     from rfnb.core.parameter import Parameter
 
@@ -20,8 +22,8 @@ DTYPE_NAMES: dict[torch.dtype, str] = {
 
 @contextmanager
 def outside() -> Iterator[None]:
-    """Lengths and masks are made outside of grad mode, inference mode and autocast."""
-    with torch.inference_mode(False), torch.no_grad(), torch.autocast("cpu", enabled=False):
+    """Lengths and masks are made outside of loops that are traced, grad mode, inference mode and autocast."""
+    with untaped(), torch.inference_mode(False), torch.no_grad(), torch.autocast("cpu", enabled=False):
         yield
 
 
@@ -58,7 +60,7 @@ class TorchData:
     @staticmethod
     def copy_to_device_raw(raw_tensor: torch.Tensor, device: str | None) -> torch.Tensor:
         """On `device`; itself if it is there, or if `device` is None."""
-        return raw_tensor if device is None else raw_tensor.to(device)
+        return raw_tensor if device is None else raw_tensor.to("cuda" if device == "gpu" else device)
 
     @staticmethod
     def from_numpy_raw(values: np.ndarray, device: str | torch.device | None = None) -> torch.Tensor:

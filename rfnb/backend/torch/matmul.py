@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+from torch.nn.functional import linear
 
 
 class TorchMatmul:
@@ -18,3 +19,8 @@ class TorchMatmul:
     ) -> torch.Tensor:
         """Σ over the axes that are not in `axes_out`."""
         return torch.einsum(a, list(axes_a), b, list(axes_b), list(axes_out))
+
+    @staticmethod
+    def linear_raw(raw: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, transpose: bool) -> torch.Tensor:
+        """raw · weight + bias over the last axis; `transpose` if the weight is [in, out]."""
+        return linear(raw, weight.t() if transpose else weight, bias)

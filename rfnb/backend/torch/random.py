@@ -54,6 +54,14 @@ class TorchRandom:
             return DISTRIBUTION[distribution](out, generator, **given)  # type: ignore[operator,no-any-return]
 
     @staticmethod
+    def dropout_raw(raw: torch.Tensor, drop_prob: float, shape: Sequence[int], generator: Any) -> torch.Tensor:
+        """0 with probability `drop_prob`, else scaled up; `shape` has 1 where entries share their fate."""
+        if drop_prob >= 1:
+            return torch.zeros_like(raw)
+        keep = torch.empty(list(shape), dtype=raw.dtype, device=raw.device).bernoulli_(1 - drop_prob, generator=generator)
+        return raw * keep.div_(1 - drop_prob)
+
+    @staticmethod
     def new_generator(device: str) -> torch.Generator:
         """A generator of its own, to be seeded."""
         return torch.Generator(device=device)

@@ -59,6 +59,14 @@ _REDUCE = {
 }
 
 
+def _over_nothing(raw: torch.Tensor, mode: str, axes: tuple[int, ...]) -> torch.Tensor:
+    """What a sequence of length 0 gives beside longer ones: 0 for the mean, position 0, the least for the largest."""
+    shape = [n for axis, n in enumerate(raw.shape) if axis not in axes]
+    if mode in ("argmax", "argmin"):
+        return raw.new_zeros(shape, dtype=torch.int64)
+    return raw.new_full(shape, _FILL[mode](raw))
+
+
 class TorchReduce:
     """The raw part of `backend.base.reduce` and `backend.base.softmax`."""
 
@@ -67,6 +75,8 @@ class TorchReduce:
         """`mode` over `axes`; entries where `padding` is true do not count."""
         if padding is not None:
             raw = raw.masked_fill(padding, _FILL[mode](raw))
+        if not raw.numel() and 0 in [raw.shape[axis] for axis in axes]:
+            return _over_nothing(raw, mode, axes)
         return _REDUCE[mode](raw, axes, padding)  # type: ignore[no-any-return]
 
     @staticmethod

@@ -66,11 +66,6 @@ class TorchTape:
         return raw.view_as(raw)
 
     @staticmethod
-    def stack_raw(raws: list[torch.Tensor]) -> torch.Tensor:
-        """Along a new first axis."""
-        return torch.stack(raws)
-
-    @staticmethod
     def frames_raw(raw: torch.Tensor, axis: int) -> tuple[torch.Tensor, ...]:
         """The frames along an axis."""
         return raw.unbind(axis)

@@ -26,8 +26,14 @@ def body_html(run: RunView, step: StepView) -> Html:
 
 def beside(step: StepView) -> dict[int, str]:
     """By line: `name = value` of what was computed there. What has no name of its own gives way to what has."""
+    named: dict[int, bool] = defaultdict(bool)
+    for row in step["values"]:
+        named[row["line"]] |= row["value"]["name"] != row["op"]
     lines: dict[int, list[str]] = defaultdict(list)
     for row in step["values"]:
-        odd = "".join(f" {flag}" for flag in row["value"]["flags"] if flag != "constant")
-        lines[row["line"]].append(f"{row['value']['name']} = {row['value']['text']}{odd}")
+        if named[row["line"]] and row["value"]["name"] == row["op"]:
+            continue
+        text = row["value"]["text"]
+        odd = "".join(f"  {flag}" for flag in row["value"]["flags"] if flag not in ("constant", *text.split()))
+        lines[row["line"]].append(f"{row['value']['name']} = {text}{odd}")
     return {line: "  ".join(words) for line, words in lines.items()}

@@ -26,9 +26,7 @@ def describe(run: Run, batch: int | str | None = None) -> HistoryView:
     notes = Notes()
     if len(shown) < steps:
         notes.add(f"{len(shown)} of {steps} steps; all of them in the panel, or by run[i]")
-    views = [
-        notes.attempt(f"step {i}", lambda i=i: describe_step(run, i, sequence, pictures=False), None) for i in shown
-    ]
+    views = [_attempt(notes, run, i, sequence) for i in shown]
     return {
         "kind": "history",
         "run": describe_run(run),
@@ -43,7 +41,7 @@ def _attempt(notes: Notes, run: Run, i: int, sequence: int | None) -> StepView |
 
 def describe_run(run: Run) -> RunView:
     """What does not change while one steps; touches no tensor."""
-    source = run.block
+    source = run.source
     return {
         "kind": "run",
         "run": run.serial,
@@ -107,7 +105,8 @@ def facts(view: HistoryView) -> list[str]:
     words = [run["name"], run["place"], f"{count_of(run['steps'], 'step')} over {run['axis']}"]
     if run["lengths"] is not None:
         lengths = run["lengths"]
-        words.append(f"{count_of(len(lengths), 'sequence')} of {min(lengths, default=0)}–{max(lengths, default=0)}")
+        span = "–".join(str(n) for n in sorted({min(lengths, default=0), max(lengths, default=0)}))
+        words.append(f"{count_of(len(lengths), 'sequence')} of {span}")
     which = view["steps"][0]["sequence"] if view["steps"] else None
     if which is not None:
         words.append(f"sequence {which}" + (f" ({run['tags'][which]!r})" if run["tags"] else ""))
@@ -123,8 +122,9 @@ def courses(view: HistoryView) -> list[tuple[str, str, list[str]]]:
 def after(row: StateRow) -> str:
     """The state after the step, what is odd about it, and how far it moved."""
     moved = "" if row["change"] in (None, 0) else f"  Δ {short(row['change'])}"
-    odd = "".join(f"  {flag}" for flag in row["after"]["flags"] if flag != "constant")
-    return row["after"]["text"] + odd + moved
+    text = row["after"]["text"]
+    odd = "".join(f"  {flag}" for flag in row["after"]["flags"] if flag not in ("constant", *text.split()))
+    return text + odd + moved
 
 
 def _table(view: HistoryView) -> list[str]:

@@ -10,15 +10,22 @@ from rfnb.display.schema import StatsView
 
 def stats_text(stats: StatsView, *, ids: bool = False) -> str:
     """`μ 0.1  σ 1.2  [-2 ▁▃█▃▁ 2]  1 NaN at batch 1, time 2`; numbers that are names (`ids`) have no mean."""
-    parts = [] if ids else [f"μ {short(stats['mean'])}", f"σ {short(stats['std'])}"]
+    parts = [] if ids or same(stats) else [f"μ {short(stats['mean'])}", f"σ {short(stats['std'])}"]
     parts += [range_text(stats), *alarms(stats), *sampled(stats)]
     return "  ".join(parts)
 
 
 def range_text(stats: StatsView) -> str:
-    """`[-2 ▁▃█▃▁ 2]`"""
+    """`[-2 ▁▃█▃▁ 2]`, or `all 2`"""
+    if same(stats):
+        return f"all {short(stats['min'])}"
     between = bars(stats["histogram"]) if stats["histogram"] else ".."
     return f"[{short(stats['min'])} {between} {short(stats['max'])}]"
+
+
+def same(stats: StatsView) -> bool:
+    """Whether all finite entries are equal."""
+    return stats["min"] == stats["max"]
 
 
 def alarms(stats: StatsView) -> list[str]:
@@ -38,7 +45,7 @@ def sampled(stats: StatsView) -> list[str]:
 
 def stats_html(stats: StatsView, *, ids: bool = False) -> Html:
     """The same on one line, what is wrong first."""
-    quiet = [] if ids else [_pair("μ", short(stats["mean"])), _pair("σ", short(stats["std"]))]
+    quiet = [] if ids or same(stats) else [_pair("μ", short(stats["mean"])), _pair("σ", short(stats["std"]))]
     return el(
         "div",
         [el("span", alarm, style=style.chip(style.ALARM)) for alarm in alarms(stats)],

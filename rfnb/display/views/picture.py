@@ -68,9 +68,9 @@ def _valid(data: Data, rows: int | None, cols: int, where: tuple[slice, ...]) ->
     if mask is None:
         return None
     keep = [i for i in (rows, cols) if i is not None]
-    mask = mask.any(axis=tuple(i for i in range(mask.ndim) if i not in keep), keepdims=True)
-    mask = np.broadcast_to(mask, [n if i in keep else 1 for i, n in enumerate(data.shape)])
-    mask = mask[tuple(where[i] if i in keep else slice(None) for i in range(mask.ndim))]
+    known: np.ndarray = np.any(mask, axis=tuple(i for i in range(mask.ndim) if i not in keep), keepdims=True)
+    wide = np.broadcast_to(known, [n if i in keep else 1 for i, n in enumerate(data.shape)])
+    mask = wide[tuple(where[i] if i in keep else slice(None) for i in range(mask.ndim))]
     if rows is None:
         return mask.reshape(1, -1)
     flat = mask.reshape([n for i, n in enumerate(mask.shape) if i in keep])

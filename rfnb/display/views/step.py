@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -12,13 +13,14 @@ from rfnb.display import options
 from rfnb.display.attempt import Notes
 from rfnb.display.data import Data, to_numpy
 from rfnb.display.numbers import plain
-from rfnb.display.schema import Number, StateRow, StepView
+from rfnb.display.schema import LineValue, Number, StateRow, StepView, ValueView
 from rfnb.display.views.value import describe_value, magnitude, one_sequence, sampled
 
 if TYPE_CHECKING:
     from rfnb.trace.run import Run
 
 Course = tuple[list[Number], bool]
+Tell = Callable[[str, Any], ValueView]
 
 _courses: WeakKeyDictionary[Any, dict[tuple[str, int | None], Course]] = WeakKeyDictionary()
 
@@ -26,32 +28,32 @@ _courses: WeakKeyDictionary[Any, dict[tuple[str, int | None], Course]] = WeakKey
 def describe_step(run: Run, step: int, sequence: int | None = None, *, pictures: bool = True) -> StepView:
     """Computed again by replay; must run on the thread that owns the tensors."""
     at = run[step]
-    ask = {"sequences": run.sequence_dim, "sequence": sequence, "pictures": pictures}
-    values = [
-        {"line": line, "op": op, "value": describe_value(name, value, **ask)} for name, op, line, value in at.values()
+    tell = partial(describe_value, sequences=run.sequence_dim, sequence=sequence, pictures=pictures)
+    values: list[LineValue] = [
+        {"line": line, "op": op, "value": tell(name, value)} for name, op, line, value in at.values()
     ]
     return {
         "kind": "step",
         "run": run.serial,
         "step": step,
         "sequence": sequence,
-        "states": [_state(run, at, name, ask) for name in run.states],
-        "values": values,  # type: ignore[typeddict-item]
+        "states": [_state(run, at, name, sequence, tell) for name in run.states],
+        "values": values,
         "ended": None if run.lengths is None else [step >= int(n) for n in run.lengths],
         "check": str(at.check),
     }
 
 
-def _state(run: Run, at: Any, name: str, ask: dict[str, Any]) -> StateRow:
+def _state(run: Run, at: Any, name: str, sequence: int | None, tell: Tell) -> StateRow:
     notes = Notes()
     before, after = at.before[name], at.after[name]
     unknown: Course = ([], True)
-    spark, moves = notes.attempt("course", lambda: _course(run, name, ask["sequence"]), unknown)
+    spark, moves = notes.attempt("course", lambda: _course(run, name, sequence), unknown)
     return {
         "name": name,
-        "before": describe_value(name, before, **ask),
-        "after": describe_value(name, after, **ask),
-        "change": notes.attempt("change", lambda: _change(before, after, ask["sequences"], ask["sequence"]), None),
+        "before": tell(name, before),
+        "after": tell(name, after),
+        "change": notes.attempt("change", lambda: _change(before, after, run.sequence_dim, sequence), None),
         "spark": spark,
         "flags": [] if moves else ["never changes"],
     }

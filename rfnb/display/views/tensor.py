@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from rfnb.display import options, style
 from rfnb.display.attempt import Notes
 from rfnb.display.data import Data, read, sequence
-from rfnb.display.html import Html, el, join
+from rfnb.display.html import Child, Html, el, join
 from rfnb.display.numbers import size as size_text
 from rfnb.display.schema import DimView, StatsView, TensorView
 from rfnb.display.stats import describe_stats
@@ -202,7 +202,7 @@ def _lengths(dims: list[DimView], tags: list[str] | None) -> Html | None:
 
 def _told(dim: DimView, tags: list[str] | None) -> Html:
     lengths = dim["lengths"]
-    parts: list[object] = [el("div", origin(dim))] if origin(dim) else []
+    parts: list[Child] = [el("div", origin(dim))] if origin(dim) else []
     if lengths is not None:
         named = [
             f"{tags[i]}: {n}" if tags is not None and i < len(tags) else str(n) for i, n in enumerate(lengths[:64])

@@ -94,7 +94,7 @@ def _picture(data: Data) -> str | None:
 def _flags(stats: StatsView | None, data: Data) -> list[str]:
     if stats is None:
         return []
-    flags = [word for word in ("nan", "inf") if stats[word]]  # type: ignore[literal-required]
+    flags = [word for word in ("nan", "inf") if stats[word]]
     if stats["count"] > 1 and stats["min"] == stats["max"] and data.dtype != "bool" and not flags:
         flags.append("constant")
     return flags

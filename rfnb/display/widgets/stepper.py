@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from rfnb.display.attempt import reason
-from rfnb.display.comm import main_thread_later
+from rfnb.display.comm import main_thread_later, stay_on_own_thread
 from rfnb.display.commands import SESSION, Dispatcher
 from rfnb.display.view import View
 from rfnb.display.views import loop, step
@@ -98,9 +98,3 @@ def kernel_id() -> str | None:
         return None
     name = str(kernelapp.IPKernelApp.instance().connection_file)
     return name.rsplit("/", 1)[-1].removeprefix("kernel-").removesuffix(".json")
-
-
-def stay_on_own_thread(comm: Any) -> None:
-    """What is clicked is handled while a cell runs, though the cell's thread has sent on this comm."""
-    if hasattr(comm, "_reply_subshell_for"):
-        comm._reply_subshell_for = lambda data, default: default

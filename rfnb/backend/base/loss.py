@@ -1,0 +1,90 @@
+"""Losses and error measures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rfnb.backend.base.require import axis_of
+from rfnb.backend.base.sizes import ragged
+from rfnb.core import align
+from rfnb.core.dim import Dim
+from rfnb.core.lengths import Lengths
+from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.errors import DimError
+
+if TYPE_CHECKING:
+    from rfnb.backend.base.backend import Backend
+
+LOG_PROBS: dict[str, Callable[[Any, Tensor, Dim], Tensor]] = {
+    "logits": lambda backend, x, axis: backend.log_softmax(x, axis=axis),
+    "log-probs": lambda backend, x, axis: x,
+    "probs": lambda backend, x, axis: x.like(backend.safe_log_raw(x._raw)),
+}
+
+
+class LossOps:
+    """Raw part: `cross_entropy_raw(logits, labels)`, `safe_log_raw`, `edit_distance_raw`."""
+
+    cross_entropy_raw: Callable[[Any, Any], Any]
+    safe_log_raw: Callable[[Any], Any]
+    edit_distance_raw: Callable[[Any, Any, Any, Any], Any]
+
+    @classmethod
+    def cross_entropy(cls: type[Backend], *, estimated: Tensor, target: Tensor, axis: Dim, estimated_type: str) -> Tensor:  # type: ignore[misc]
+        """-Σ target · log estimated over `axis`. {…, axis}, {…} sparse or {…, axis} → {…}"""
+        axis_of("cross_entropy", estimated, axis, "estimated")
+        log_probs = LOG_PROBS.get(estimated_type)
+        if log_probs is None:
+            raise DimError("cross_entropy: no such type", got=estimated_type, expected=", ".join(LOG_PROBS))
+        if axis in target.sig.index:
+            weighted = cls.matmul(target, log_probs(cls, estimated, axis), reduce=axis)
+            return weighted.like(cls.activation_raw(weighted._raw, "neg"), align.sig(weighted.dims))
+        if target.sparse_dim is not axis:
+            raise DimError(
+                "cross_entropy: `target` does not count the classes of `estimated`",
+                got=f"labels of {target.sparse_dim.describe()}" if target.sparse_dim else target.describe_dims(),
+                expected=f"labels of {axis.describe()}, or probabilities with this dim",
+                hint=f"rf.set_sparse_dim(target, {axis.name}), if it is meant",
+            )
+        if estimated_type == "logits" and not ragged(estimated, axis) and len(target.dims) == len(estimated.dims) - 1:
+            rest = [dim for dim in estimated.dims if dim is not axis]
+            if all(dim in target.sig.index for dim in rest):
+                return _sparse(cls, estimated, target, rest, axis)
+        picked = cls.gather(log_probs(cls, estimated, axis), indices=target, axis=axis)
+        return picked.like(cls.activation_raw(picked._raw, "neg"), align.sig(picked.dims))
+
+    @classmethod
+    def softmax_cross_entropy_with_logits(cls, *, logits: Tensor, targets: Tensor, axis: Dim) -> Tensor:
+        """Cross entropy of softmax(logits). {…, axis}, {…} sparse or {…, axis} → {…}"""
+        return cls.cross_entropy(estimated=logits, target=targets, axis=axis, estimated_type="logits")
+
+    @classmethod
+    def edit_distance(cls: type[Backend], a: Tensor, a_dim: Dim, b: Tensor, b_dim: Dim, *, dtype: str) -> Tensor:  # type: ignore[misc]
+        """The fewest insertions, deletions and substitutions from `a` to `b`. {…, a_dim}, {…, b_dim} → {…}"""
+        axis_of("edit_distance", a, a_dim, "a")
+        axis_of("edit_distance", b, b_dim, "b")
+        rest = [d for d in a.dims if d is not a_dim] + [d for d in b.dims if d is not b_dim and d not in a.sig.index]
+        lengths = a.lengths.join(b.lengths, a.sig, b.sig)
+        distance = cls.edit_distance_raw(
+            align.apply(align.move(a.dims, [*rest, a_dim], trailing=False), a._raw),
+            _lengths(cls, a, a_dim, rest, lengths),
+            align.apply(align.move(b.dims, [*rest, b_dim], trailing=False), b._raw),
+            _lengths(cls, b, b_dim, rest, lengths),
+        )
+        return tensor_of(cls.cast_raw(distance, dtype), align.sig(rest), lengths)
+
+
+def _sparse(backend: Any, logits: Tensor, target: Tensor, rest: Sequence[Dim], axis: Dim) -> Tensor:
+    lengths = logits.lengths.join(target.lengths, logits.sig, target.sig)
+    labels = align.apply(align.move(target.dims, rest), backend.fill_padding(target, 0))
+    raw = align.apply(align.move(logits.dims, [*rest, axis]), logits._raw)
+    return tensor_of(backend.cross_entropy_raw(raw, labels), align.sig(rest), lengths)
+
+
+def _lengths(backend: Any, x: Tensor, dim: Dim, rest: Sequence[Dim], lengths: Lengths) -> Any:
+    """The raw lengths of `dim`, shaped to broadcast against `rest`."""
+    size = lengths.size(dim)
+    assert size is not None
+    values = align.apply(align.move(size.dims, rest, trailing=False), size.values)
+    return backend.from_numpy_raw(values, backend.device_key_raw(x._raw))

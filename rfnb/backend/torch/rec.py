@@ -1,0 +1,74 @@
+"""Recurrence on torch tensors."""
+
+from __future__ import annotations
+
+import torch
+
+Maybe = torch.Tensor | None
+CLOSED = 1e4  # sigmoid of it is exactly 1, of its negative exactly 0
+
+
+class TorchRec:
+    """The raw part of `backend.base.rec`."""
+
+    @staticmethod
+    def lstm_raw(
+        inputs: torch.Tensor,
+        h: torch.Tensor,
+        c: torch.Tensor,
+        ff_weight: torch.Tensor,
+        rec_weight: torch.Tensor,
+        bias: Maybe,
+        padding: Maybe,
+        last: Maybe,
+        empty: Maybe,
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """[time, batch…, in], [batch…, out] → [time, batch…, out], [batch…, out], [batch…, out]
+
+        padding [time, batch…, 1] comes in as one more feature, whose weights open the forget gate and close the input
+        gate: so the fused kernel keeps the cell of the last frame. last [1, batch…, 1]: where the output is final.
+        """
+        shape = torch.broadcast_shapes(inputs.shape[1:-1], h.shape[:-1], c.shape[:-1])
+        if padding is not None:
+            inputs = torch.cat([inputs, padding.to(inputs.dtype).expand(*inputs.shape[:-1], 1)], -1)
+            ff_weight = torch.cat([ff_weight, _keep_cell(rec_weight)], -1)
+        count, size = inputs.shape[0], rec_weight.shape[-1]
+        first_h, first_c = h.expand(*shape, size), c.expand(*shape, size)
+        if count == 0:
+            return inputs.new_zeros((0, *shape, size)), first_h, first_c
+        inputs = inputs.expand(count, *shape, -1)
+        output, _, cell = _fused(inputs, first_h, first_c, ff_weight, rec_weight, bias)
+        output, c = output.view(count, *shape, size), cell.view(*shape, size)
+        if last is None:
+            return output, output[-1], c
+        h = output.gather(0, last.expand(1, *shape, size)).squeeze(0)
+        return output, h if empty is None else torch.where(empty, first_h, h), c
+
+    @staticmethod
+    def lstm_step_raw(
+        gates: torch.Tensor, h: torch.Tensor, c: torch.Tensor, rec_weight: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """[batch…, 4·out], [batch…, out] → the next h and c, as torch's LSTM has its gates: i, f, g, o."""
+        i, f, g, o = (gates + torch.matmul(h, rec_weight.t())).chunk(4, -1)
+        c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+        return torch.sigmoid(o) * torch.tanh(c), c
+
+
+def _keep_cell(rec_weight: torch.Tensor) -> torch.Tensor:
+    """[4·out, 1]: closes the input gate, opens the forget gate."""
+    size = rec_weight.shape[-1]
+    column = rec_weight.new_zeros((4 * size, 1))
+    column[:size] = -CLOSED
+    column[size : 2 * size] = CLOSED
+    return column
+
+
+def _fused(
+    inputs: torch.Tensor, h: torch.Tensor, c: torch.Tensor, ff_weight: torch.Tensor, rec_weight: torch.Tensor, bias: Maybe
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    size = rec_weight.shape[-1]
+    states = [h.reshape(1, -1, size), c.reshape(1, -1, size)]
+    inputs = inputs.reshape(inputs.shape[0], -1, inputs.shape[-1])
+    weights = [ff_weight, rec_weight] if bias is None else [ff_weight, rec_weight, bias, torch.zeros_like(bias)]
+    train = torch.is_grad_enabled()
+    return torch.lstm(inputs, states, weights, bias is not None, 1, 0.0, train, False, False)

@@ -1,0 +1,35 @@
+"""A bar for loops that take long."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+PATIENCE = 2.0
+"""Seconds before a bar is worth its place."""
+
+
+def bar(name: str, steps: int, clock: Callable[[], float] = time.monotonic) -> Callable[[int], None]:
+    """Gives a function that is told how many steps are done; after a while it draws them, until the end."""
+    began = clock()
+    drawn: list[Any] = []
+
+    def told(done: int) -> None:
+        if not drawn and clock() - began > PATIENCE and done < steps:
+            drawn.append(_draw(name, steps))
+        if drawn and drawn[0] is not None:
+            drawn[0].update(done - drawn[0].n)
+            if done >= steps:
+                drawn[0].close()
+
+    return told
+
+
+def _draw(name: str, steps: int) -> Any:
+    try:
+        from tqdm.auto import tqdm
+
+        return tqdm(total=steps, desc=name, unit="step", leave=False)
+    except Exception:
+        return None

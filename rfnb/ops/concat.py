@@ -1,0 +1,89 @@
+"""Tensors behind each other, above each other, and taken apart."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Sequence
+
+from rfnb.core.dim import Dim
+from rfnb.core.op import op
+from rfnb.core.raw import backend_of_raw
+from rfnb.core.tensor import Tensor
+from rfnb.errors import DimError
+
+_one = Dim(1, name="one")
+
+
+@op(frames="any")
+def concat(
+    *sources: tuple[Tensor, Dim],
+    allow_broadcast: bool = False,
+    out_dim: Dim | None = None,
+    handle_dynamic_dims: bool | None = None,
+) -> tuple[Tensor, Dim]:
+    """One behind the other, and the new dim. {…, a}, {…, b} → {…, a+b}
+
+    The frames of each sequence follow each other directly; padding is at the end.
+
+    >>> left, right = rf.Dim(2, name="left"), rf.Dim(3, name="right")
+    >>> both, dim = rf.concat((rf.zeros([left]), left), (rf.ones([right]), right))
+    >>> dim is left + right
+    True
+
+    Args:
+        allow_broadcast: a source may lack dims that another has.
+        handle_dynamic_dims: if False, padding stays between the sources.
+    """
+    if not sources:
+        raise DimError("concat: nothing to join", expected="(tensor, dim), …")
+    close_gaps = handle_dynamic_dims is not False
+    if out_dim is None:
+        total = functools.reduce(operator.add, [dim for _, dim in sources])
+        out_dim = total if close_gaps or total.is_static() else Dim(None, name=total.name)
+    result = backend_of_raw(sources[0][0]._raw).concat(
+        *sources, allow_broadcast=allow_broadcast, out_dim=out_dim, handle_dynamic_dims=close_gaps
+    )
+    return result, out_dim
+
+
+def concat_features(*sources: Tensor, allow_broadcast: bool = False) -> Tensor:
+    """The features of all, one behind the other. {…, f1}, {…, f2} → {…, f1+f2}"""
+    pairs = []
+    for i, source in enumerate(sources):
+        if source.feature_dim is None:
+            raise DimError(f"concat_features: sources[{i}] has no feature dim", got=source.describe_dims(), hint="rf.concat((x, dim), …)")
+        pairs.append((source, source.feature_dim))
+    return concat(*pairs, allow_broadcast=allow_broadcast)[0]
+
+
+@op(frames="any")
+def stack(sources: Sequence[Tensor], *, out_dim: Dim | None = None) -> tuple[Tensor, Dim]:
+    """One above the other, and the new dim. {…}, {…} → {out_dim, …}"""
+    if not sources:
+        raise DimError("stack: nothing to join", expected="a list of Tensors")
+    out_dim = Dim(len(sources), name="stack") if out_dim is None else out_dim
+    return backend_of_raw(sources[0]._raw).stack(sources, out_dim=out_dim), out_dim
+
+
+@op(frames="any")
+def unstack(source: Tensor, *, axis: Dim) -> list[Tensor]:
+    """The entries along `axis`, padded ones too. {…, axis} → a list of {…}"""
+    return backend_of_raw(source._raw).unstack(source, axis=axis)  # type: ignore[no-any-return]
+
+
+@op(frames="any")
+def split(source: Tensor, *, axis: Dim, out_dims: Sequence[Dim]) -> tuple[Tensor, ...]:
+    """Cut into pieces of the sizes of `out_dims`. {…, axis} → {…, out_dims[0]}, {…, out_dims[1]}, …"""
+    return backend_of_raw(source._raw).split(source, axis=axis, out_dims=out_dims)  # type: ignore[no-any-return]
+
+
+@op(frames="any")
+def cum_concat_step(
+    source: Tensor, *, prev_accum: Tensor, axis: Dim, out_spatial_dim: Dim | None = None
+) -> tuple[Tensor, Dim]:
+    """`source` as one more frame behind those of `prev_accum`, and the new dim. {…}, {…, axis} → {…, axis+1}"""
+    backend = backend_of_raw(source._raw)
+    out_dim = axis + 1 if out_spatial_dim is None else out_spatial_dim
+    frame = backend.expand_dim(source, _one)
+    return backend.concat((prev_accum, axis), (frame, _one), out_dim=out_dim), out_dim

@@ -1,0 +1,17 @@
+"""A linear map."""
+
+from __future__ import annotations
+
+from rfnb.core.dim import Dim
+from rfnb.core.op import op
+from rfnb.core.raw import backend_of_raw
+from rfnb.core.tensor import Tensor
+
+
+@op(frames="any")
+def linear(source: Tensor, weight: Tensor, bias: Tensor | None, *, in_dim: Dim, out_dim: Dim) -> Tensor:
+    """source · weight + bias, in one kernel. {…, in_dim}, {in_dim, out_dim}, {out_dim} → {…, out_dim}
+
+    A source that is sparse in `in_dim` counts as one-hot.
+    """
+    return backend_of_raw(source._raw).linear(source, weight, bias, in_dim=in_dim, out_dim=out_dim)  # type: ignore[no-any-return]

@@ -1,0 +1,64 @@
+"""Recurrence in one kernel."""
+
+from __future__ import annotations
+
+from rfnb.core.dim import Dim, single_step_dim
+from rfnb.core.op import op
+from rfnb.core.raw import backend_of_raw
+from rfnb.core.tensor import Tensor
+from rfnb.ops.linear import linear
+
+State = tuple[Tensor, Tensor]
+
+
+def lstm(
+    source: Tensor,
+    *,
+    state_h: Tensor,
+    state_c: Tensor,
+    ff_weight: Tensor,
+    rec_weight: Tensor,
+    bias: Tensor | None,
+    spatial_dim: Dim,
+    in_dim: Dim,
+    out_dim: Dim,
+) -> tuple[Tensor, State]:
+    """An LSTM over `spatial_dim`, and its state at the end of each sequence.
+
+    {…, spatial_dim, in_dim}, states {…, out_dim} → {…, spatial_dim, out_dim}, ({…, out_dim}, {…, out_dim})
+
+    ff_weight {4*out, in}, rec_weight {4*out, out}, bias {4*out}: input gate, forget gate, cell, output gate.
+    With `spatial_dim=rf.single_step_dim` it does one step, of a source without that dim.
+    """
+    if spatial_dim is single_step_dim:
+        [gate_dim] = [dim for dim in ff_weight.dims if dim is not in_dim]
+        gates = linear(source, ff_weight, bias, in_dim=in_dim, out_dim=gate_dim)
+        h, c = _lstm_step(
+            gates, state_h=state_h, state_c=state_c, rec_weight=rec_weight, gate_dim=gate_dim, out_dim=out_dim
+        )
+        return h, (h, c)
+    return _lstm(
+        source,
+        state_h=state_h,
+        state_c=state_c,
+        ff_weight=ff_weight,
+        rec_weight=rec_weight,
+        bias=bias,
+        spatial_dim=spatial_dim,
+        in_dim=in_dim,
+        out_dim=out_dim,
+    )
+
+
+@op(name="lstm")
+def _lstm(source: Tensor, **weights_and_dims: Tensor | Dim | None) -> tuple[Tensor, State]:
+    return backend_of_raw(source._raw).lstm(source, **weights_and_dims)  # type: ignore[no-any-return]
+
+
+@op(name="lstm_step")
+def _lstm_step(
+    gates: Tensor, *, state_h: Tensor, state_c: Tensor, rec_weight: Tensor, gate_dim: Dim, out_dim: Dim
+) -> State:
+    return backend_of_raw(gates._raw).lstm_step(  # type: ignore[no-any-return]
+        gates, state_h=state_h, state_c=state_c, rec_weight=rec_weight, gate_dim=gate_dim, out_dim=out_dim
+    )

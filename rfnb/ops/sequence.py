@@ -1,0 +1,25 @@
+"""Ops along sequences that need their true lengths."""
+
+from __future__ import annotations
+
+from rfnb.core.dim import Dim
+from rfnb.core.op import op
+from rfnb.core.raw import backend_of_raw
+from rfnb.core.tensor import Tensor
+
+
+@op(frames="any")
+def reverse_sequence(tensor: Tensor, *, axis: Dim, handle_dynamic_dims: bool = True) -> Tensor:
+    """The last frame of each sequence first; padding stays at the end. {…, axis} → the same"""
+    return backend_of_raw(tensor._raw).reverse_sequence(tensor, axis=axis, handle_dynamic_dims=handle_dynamic_dims)  # type: ignore[no-any-return]
+
+
+@op(frames="any")
+def cumsum(source: Tensor, *, spatial_dim: Dim) -> Tensor:
+    """The sum of all frames up to this one. {…, spatial_dim} → the same
+
+    >>> time = rf.Dim(4, name="time")
+    >>> rf.cumsum(rf.ones([time]), spatial_dim=time).raw_tensor.tolist()
+    [1.0, 2.0, 3.0, 4.0]
+    """
+    return backend_of_raw(source._raw).cumsum(source, spatial_dim=spatial_dim)  # type: ignore[no-any-return]

@@ -1,0 +1,45 @@
+"""A fresh Dim per batch is as good as one Dim for all: nothing grows, nothing gets slower."""
+
+from __future__ import annotations
+
+import gc
+import time as clock
+import tracemalloc
+
+import torch
+
+import rfnb as rf
+from rfnb import Dim, batch_dim
+
+feat = Dim(4, name="feat")
+
+
+def batches(count, bias):
+    """Seconds of CPU time per batch."""
+    raw = torch.ones(2, 3, 4)
+    start = clock.process_time()
+    for _ in range(count):
+        time = Dim(None, name="time")
+        x = rf.convert_to_tensor(raw, dims=[batch_dim, time, feat], lengths=[3, 2])
+        y = x + bias
+        z = rf.reduce_sum(rf.softmax(y * x, axis=time), axis=time)
+        assert z.dims == (batch_dim, feat)
+    return (clock.process_time() - start) / count
+
+
+def test_ten_thousand_fresh_dims():
+    bias = rf.convert_to_tensor(torch.zeros(4), dims=[feat])
+    batches(50, bias)
+    first = min(batches(200, bias) for _ in range(3))
+    tracemalloc.start()
+    batches(2500, bias)  # fills the bounded tables
+    gc.collect()
+    before = tracemalloc.get_traced_memory()[0]
+    batches(4000, bias)
+    gc.collect()
+    grown = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    batches(2500, bias)
+    last = min(batches(200, bias) for _ in range(3))
+    assert grown < 500_000
+    assert last < 1.5 * first

@@ -1,0 +1,31 @@
+"""The bar of a loop."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from rfnb.display.progress import bar
+
+
+def test_short_loops_have_none(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
+    told = bar("sum", 3, clock=iter(range(100)).__next__)
+    told(1)
+
+
+def test_long_loops_have_one_and_it_goes_away(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    tqdm = pytest.importorskip("tqdm")
+    monkeypatch.setitem(sys.modules, "tqdm.auto", tqdm)
+    told = bar("decoder", 3, clock=iter([0.0, 1.0, 3.0, 4.0]).__next__)
+    for done in (1, 2, 3):
+        told(done)
+    assert "decoder" in capsys.readouterr().err
+
+
+def test_without_tqdm_nothing_happens(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
+    told = bar("decoder", 9, clock=iter([0.0, 5.0]).__next__)
+    told(1)
+    told(2)

@@ -1,0 +1,185 @@
+"""Recorded runs: any value of any step, as an independent computation gives it."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+
+import pytest
+import torch
+
+import rfnb as rf
+from rfnb import batch_dim
+
+
+@pytest.fixture(autouse=True)
+def recorded():
+    rf.runs.clear()
+    with rf.recording("last"):
+        yield
+    rf.runs.clear()
+
+
+def sums(rows, **options):
+    time = rf.Dim(None, name="time")
+    x = rf.convert_to_tensor(rows, dims=[batch_dim, time], tags=[f"seq-{i}" for i in range(len(rows))])
+    loop = rf.Loop(axis=time, name="sum", **options)
+    loop.state.s = rf.zeros([batch_dim])
+    with loop:
+        x_t = loop.unstack(x)
+        doubled = x_t * 2.0
+        loop.state.s = loop.state.s + doubled
+    return loop.run
+
+
+def test_states_and_variables_of_each_step():
+    run = sums([[1.0, 2.0, 3.0], [4.0, 5.0]])
+    assert (run.name, run.steps, run.states, run.lengths) == ("sum", 3, ["s"], [3, 2])
+    assert run.tags == ["seq-0", "seq-1"]
+    assert run[0].before.s.raw_tensor.tolist() == [0.0, 0.0]
+    assert run[1].after.s.raw_tensor.tolist() == [6.0, 18.0]
+    assert run[2].after.s.raw_tensor.tolist() == [12.0, 18.0]
+    assert run[1].doubled.raw_tensor.tolist() == [4.0, 10.0]
+    assert run[1].x_t.raw_tensor.tolist() == [2.0, 5.0]
+    assert [v.name for v in run[0].values()] == ["x_t", "doubled", "s"]
+    assert all(run[i].check == "replay agrees" for i in range(3))
+
+
+def test_a_variable_over_all_steps():
+    run = sums([[1.0, 2.0, 3.0], [4.0, 5.0]])
+    stacked = run.stack("doubled")
+    assert stacked.dims[0] is run.axis
+    assert stacked.copy_masked(0).raw_tensor.tolist() == [[2.0, 8.0], [4.0, 10.0], [6.0, 0.0]]
+
+
+def test_names_and_lines_are_the_users():
+    run = sums([[1.0]])
+    lines = {value.name: run.source.lines[value.line - run.source.first_line] for value in run[0].values()}
+    assert "doubled = x_t * 2.0" in lines["doubled"]
+    assert run.source.lines[0].strip() == "with loop:"
+    with pytest.raises(rf.errors.LoopError, match="doubled"):
+        run[0].nothing  # noqa: B018
+    with pytest.raises(rf.errors.LoopError, match="no step 1"):
+        run[1]
+
+
+def test_random_numbers_come_back():
+    time = rf.Dim(None, name="time")
+    x = rf.convert_to_tensor(torch.zeros(2, 4), dims=[batch_dim, time])
+    loop = rf.Loop(axis=time, name="noise")
+    loop.state.s = rf.zeros([batch_dim])
+    with loop:
+        drawn = rf.random_normal([batch_dim])
+        loop.state.s = loop.state.s + drawn + loop.unstack(x)
+        out = loop.stack(drawn)
+    for i in (3, 0, 2):
+        assert torch.equal(loop.run[i].drawn.raw_tensor, out.raw_tensor[i])
+        assert loop.run[i].check == "replay agrees"
+
+
+def test_weights_that_changed_do_not_change_what_is_shown():
+    time = rf.Dim(None, name="time")
+    x = rf.convert_to_tensor(torch.ones(1, 3), dims=[batch_dim, time])
+    feat = rf.Dim(2, name="feat")
+    weight = rf.Parameter([feat], initial=2.0)
+    loop = rf.Loop(axis=time, name="scaled")
+    loop.state.s = rf.zeros([batch_dim, feat])
+    with loop:
+        loop.state.s = loop.state.s + rf.combine_bc(loop.unstack(x), "mul", weight)
+    weight.assign(100.0)
+    assert loop.run[2].s.raw_tensor.tolist() == [[6.0, 6.0]]
+    assert loop.run[2].check == "replay agrees"
+
+
+def test_a_run_that_has_no_snapshot_says_so(monkeypatch):
+    monkeypatch.setattr("rfnb.loop.replay.SNAPSHOT_BUDGET", 0)
+    time = rf.Dim(None, name="time")
+    x = rf.convert_to_tensor(torch.ones(1, 3), dims=[batch_dim, time])
+    weight = rf.Parameter([], initial=2.0)
+    loop = rf.Loop(axis=time, name="scaled")
+    loop.state.s = rf.zeros([batch_dim])
+    with loop:
+        loop.state.s = loop.state.s + loop.unstack(x) * weight
+    weight.assign(100.0)
+    assert loop.run[1].check == "with today's weights"
+
+
+def test_flags():
+    time = rf.Dim(None, name="time")
+    x = rf.convert_to_tensor(torch.tensor([[1.0, float("nan")]]), dims=[batch_dim, time])
+    loop = rf.Loop(axis=time)
+    loop.state.s = rf.zeros([batch_dim])
+    with loop:
+        loop.state.s = loop.state.s + loop.unstack(x)
+    assert loop.run.flags == ["not finite"]
+    loop = rf.Loop(max_seq_len=3)
+    loop.state.n = rf.zeros([batch_dim])
+    with loop:
+        loop.state.n = loop.state.n + 1.0
+        loop.end(loop.state.n > 10.0, include_eos=True)
+    assert loop.run.flags == ["never ended"]
+
+
+def test_the_newest_few_runs_of_each_loop_are_kept():
+    for _ in range(10):
+        last = sums([[1.0, 2.0]])
+    assert len(rf.runs) == rf.options.keep
+    assert rf.runs["sum"] is last
+    rf.runs.pin(last.serial)
+    for _ in range(10):
+        sums([[1.0, 2.0]])
+    assert last in list(rf.runs)
+
+
+def test_nothing_is_recorded_unless_asked():
+    with rf.recording(False):
+        assert sums([[1.0]]) is None
+        assert sums([[1.0]], debug=True) is not None
+
+
+def test_recording_many_runs_keeps_memory_flat(monkeypatch):
+    monkeypatch.setattr("rfnb.core.align._RECENT", 64)  # the table of signatures turns over soon
+
+    def train(steps):
+        for _ in range(steps):
+            sums([[1.0] * 20] * 4)
+        gc.collect()
+
+    tracemalloc.start()
+    train(200)  # fills the bounded tables
+    before = tracemalloc.get_traced_memory()[0]
+    train(500)
+    after = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert after - before < 200_000
+
+
+def test_the_growing_axis_is_replayed():
+    time = rf.Dim(None, name="time")
+    x = rf.convert_to_tensor([[3.0, 1.0, 5.0]], dims=[batch_dim, time])
+    loop = rf.Loop(axis=time)
+    loop.state.axis = rf.Dim(0, name="history")
+    loop.state.history = rf.zeros([batch_dim, loop.state.axis])
+    with loop:
+        history, axis = rf.cum_concat_step(loop.unstack(x), prev_accum=loop.state.history, axis=loop.state.axis)
+        loop.state.history, loop.state.axis = history, axis
+        largest = rf.reduce_max(history, axis=axis)
+        loop.stack(largest)
+    assert [float(loop.run[i].largest.raw_tensor) for i in range(3)] == [3.0, 3.0, 5.0]
+    assert loop.run[1].before.axis == 1
+    assert loop.run[2].check == "replay agrees"
+
+
+def test_a_long_run_keeps_some_states_and_computes_the_others_again(monkeypatch):
+    monkeypatch.setattr("rfnb.loop.execute.KEPT", 8)
+    loop = rf.Loop(max_seq_len=100, name="long")
+    loop.state.n = rf.zeros([])
+    with loop:
+        loop.state.n = loop.state.n * 0.9 + rf.cast(loop.iter_idx, "float32")
+        out = loop.stack(loop.state.n)
+    run = loop.run
+    assert len(run.replay.kept) <= 8
+    for i in (0, 1, 17, 63, 98, 99):
+        assert torch.equal(run[i].after.n.raw_tensor, out.raw_tensor[i])
+        assert torch.equal(run[i].n.raw_tensor, out.raw_tensor[i])
+        assert run[i].check == "replay agrees"
