@@ -134,6 +134,8 @@ export interface AttentionView {
 /** A line of the list of runs. */
 export interface RunItem {
   run: number;
+  /** the same for all runs of one loop */
+  loop: string;
   name: string;
   place: string;
   steps: number;
@@ -152,6 +154,7 @@ export interface RunsView {
 export interface RunView {
   kind: 'run';
   run: number;
+  loop: string;
   name: string;
   place: string;
   /** of a .py file; None in a notebook cell */

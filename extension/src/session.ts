@@ -2,7 +2,6 @@ import type { IDisposable } from '@lumino/disposable';
 import { ISignal, Signal } from '@lumino/signaling';
 
 import type { Connection } from './connection';
-import { familyOf } from './family';
 import { Gone } from './requests';
 import type { Event, RunItem, RunView } from './schema';
 import { Stepper } from './stepper';
@@ -152,7 +151,7 @@ export class Session implements IDisposable {
   }
 
   private _family(run: RunView): RunItem[] {
-    return this._runs.filter(item => familyOf(item) === familyOf(run));
+    return this._runs.filter(item => item.loop === run.loop);
   }
 
   private async _openOnce(run: number, like: Stepper | null = null): Promise<void> {

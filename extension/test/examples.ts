@@ -33,7 +33,17 @@ export function stateRow(name: string, before: string, after: string): StateRow 
 }
 
 export function item(run: number, change: Partial<RunItem> = {}): RunItem {
-  return { run, name: 'decoder', place: 'cell 4, line 2', steps: 12, batch: 2, flags: [], pinned: false, ...change };
+  return {
+    run,
+    loop: 'c1:2',
+    name: 'decoder',
+    place: 'cell 4, line 2',
+    steps: 12,
+    batch: 2,
+    flags: [],
+    pinned: false,
+    ...change
+  };
 }
 
 const CELL = 'import rfnb as rf\nwith loop:\n    x = embed(loop.state.y)\n\n    h = cell(x)';
@@ -43,6 +53,7 @@ export function runView(change: Partial<RunView> = {}): RunView {
     kind: 'run',
     run: 1,
     name: 'decoder',
+    loop: 'c1:2',
     place: 'cell 4, line 2',
     file: null,
     cell_id: 'cell-4',

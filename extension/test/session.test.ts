@@ -13,7 +13,7 @@ async function session(runs: RunItem[]): Promise<{ kernel: FakeKernel; session: 
     const found = runs.find(item => item.run === run);
     switch (command) {
       case 'run':
-        return { data: runView({ run, name: found?.name, place: found?.place }) };
+        return { data: runView({ run, loop: found?.loop, name: found?.name, place: found?.place }) };
       case 'step':
         return { data: stepView(args.step as number, { run, sequence: args.sequence as number | null }) };
       default:
@@ -60,7 +60,7 @@ describe('Session', () => {
     await record(kernel, runs, item(3));
     expect(shown(s)).toBe(1);
     await s.open(3);
-    await record(kernel, runs, item(4, { name: 'encoder' }));
+    await record(kernel, runs, item(4, { loop: 'c2:1', name: 'encoder' }));
     expect(shown(s)).toBe(3);
   });
 

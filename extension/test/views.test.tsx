@@ -196,7 +196,11 @@ describe('LoopsView', () => {
 
 describe('groupRuns', () => {
   it('groups by loop, newest first, and lets the filter choose', () => {
-    const runs = [item(1), item(3, { place: 'cell 9, line 2' }), item(2, { name: 'encoder', flags: ['not finite'] })];
+    const runs = [
+      item(1),
+      item(3, { place: 'cell 9, line 2' }),
+      item(2, { loop: 'c2:1', name: 'encoder', flags: ['not finite'] })
+    ];
     expect(groupRuns(runs, '').map(group => [group.name, group.runs.map(run => run.run)])).toEqual([
       ['decoder', [3, 1]],
       ['encoder', [2]]

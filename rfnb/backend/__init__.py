@@ -1,1 +1,1 @@
-
+"""What computes on raw tensors."""

@@ -53,7 +53,12 @@ class Sig:
 
 def sig(dims: Sequence[Dim], sparse_dim: Dim | None = None, feature_dim: Dim | None = None) -> Sig:
     """The signature of these dims. Raises DimError if a dim occurs twice."""
-    key = (*[d.serial for d in dims], -1, sparse_dim.serial if sparse_dim else -1, feature_dim.serial if feature_dim else -1)
+    key = (
+        *[d.serial for d in dims],
+        -1,
+        sparse_dim.serial if sparse_dim else -1,
+        feature_dim.serial if feature_dim else -1,
+    )
     found = _interned.get(key)
     if found is None:
         dims = tuple(dims)
@@ -79,7 +84,9 @@ def without(signature: Sig, removed: Sequence[Dim]) -> Sig:
     )
 
 
-def broadcast(dims_of: Sequence[Sequence[Dim]], order: Sequence[Dim] | None = None) -> tuple[tuple[Dim, ...], list[Move]]:
+def broadcast(
+    dims_of: Sequence[Sequence[Dim]], order: Sequence[Dim] | None = None
+) -> tuple[tuple[Dim, ...], list[Move]]:
     """The dims of a result that has all dims of the operands, and how to bring each operand there.
 
     The longest operand comes first in the result's order, the first of equals.
@@ -154,7 +161,7 @@ def same_name(dims_of: Sequence[Sequence[Dim]]) -> str | None:
 
 
 def show_dims(dims: Sequence[Dim]) -> str:
-    """"{batch:2, time:5}" """
+    """ "{batch:2, time:5}" """
     return "{" + ", ".join(dim.describe() for dim in dims) + "}"
 
 

@@ -49,7 +49,7 @@ class Dim:
         dyn_size_ext: Tensor | None = None,
     ):
         self.serial = next(_serials)
-        self.name = str(name or description or f"dim{self.serial}")
+        self.name: str = name or description or f"dim{self.serial}"
         self.kind = kind
         self.capacity = capacity
         self.vocab = vocab_of(vocab)
@@ -258,7 +258,7 @@ batch_dim = Dim(None, name="batch", kind="batch")
 single_step_dim = Dim(1, name="single_step")
 """What to give as `spatial_dim` to do one step of a recurrent module."""
 
-_to_size: list[Callable[[Any], Size]] = []  # set by core.tensor, which knows Tensors
+_to_size: list[Callable[[Any], Size | None]] = []  # set by core.tensor, which knows Tensors
 
 
 def _size_from(lengths: Any) -> Size:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -65,14 +64,21 @@ def _sum(values: list[np.ndarray], numbers: tuple[int, ...]) -> np.ndarray:
     return total
 
 
+def _extreme(pick: Any, values: list[np.ndarray], numbers: tuple[int, ...]) -> np.ndarray:
+    found: Any = values[0]
+    for value in (*values[1:], *numbers):
+        found = pick(found, value)
+    return np.asarray(found)
+
+
 _EVALUATE: dict[str, Callable[[list[np.ndarray], tuple[int, ...]], np.ndarray]] = {
     "sum": _sum,
     "product": lambda values, numbers: math.prod(values, start=np.asarray(1)),
     "floordiv": lambda values, numbers: values[0] // (*values[1:], *numbers)[0],
     "ceildiv": lambda values, numbers: -(-values[0] // (*values[1:], *numbers)[0]),
     "mod": lambda values, numbers: values[0] % (*values[1:], *numbers)[0],
-    "max": lambda values, numbers: np.asarray(functools.reduce(np.maximum, [*values, *numbers])),
-    "min": lambda values, numbers: np.asarray(functools.reduce(np.minimum, [*values, *numbers])),
+    "max": lambda values, numbers: _extreme(np.maximum, values, numbers),
+    "min": lambda values, numbers: _extreme(np.minimum, values, numbers),
 }
 
 
@@ -153,7 +159,7 @@ def mul(a: Dim | int, b: Dim | int) -> Dim:
         return _from_linear({dim: factor * constant_b for dim, factor in factors_a.items()}, constant_a * constant_b)
     if not factors_a:
         return mul(b, a)
-    scale, parts = 1, []
+    scale, parts = 1, list[Any]()
     for whole, factors, constant in ((a, factors_a, constant_a), (b, factors_b, constant_b)):
         if len(factors) == 1 and constant == 0:
             [(dim, factor)] = factors.items()

@@ -42,7 +42,9 @@ class Listener(Protocol):
     def call(self, row: OpRow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Does the op, or has it done, and gives its result."""
 
-    def call_module(self, module: Any, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call_module(
+        self, module: Any, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         """Likewise for the call of a module."""
 
 
@@ -75,7 +77,12 @@ def door(row: OpRow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def add_row(
-    fn: Callable[..., Any], *, name: str | None = None, frames: Literal["any"] | None = None, random: bool = False, effect: bool = False
+    fn: Callable[..., Any],
+    *,
+    name: str | None = None,
+    frames: Literal["any"] | None = None,
+    random: bool = False,
+    effect: bool = False,
 ) -> OpRow:
     """A new row of `OPS`."""
     row = OpRow(name or fn.__name__, fn, frames, random, effect)
@@ -120,9 +127,9 @@ def unary(row: OpRow, raw_function: Callable[[Any], Callable[[Any], Any]]) -> Ca
     @functools.wraps(row.fn)
     def call(a: Tensor) -> Tensor:
         if _listening:
-            return door(row, (a,), {})  # type: ignore[no-any-return]
+            return door(row, (a,), {})
         if not isinstance(a, Tensor):
-            return row.fn(a)  # type: ignore[no-any-return]
+            return row.fn(a)
         raw = a._raw
         function = functions.get(type(raw))
         if function is None:
@@ -136,7 +143,9 @@ def unary(row: OpRow, raw_function: Callable[[Any], Callable[[Any], Any]]) -> Ca
     return call
 
 
-def binary(row: OpRow, raw_function: Callable[[Any], Callable[[Any, Any], Any]], *, plan_sign: int) -> Callable[[Any, Any], Tensor]:
+def binary(
+    row: OpRow, raw_function: Callable[[Any], Callable[[Any, Any], Any]], *, plan_sign: int
+) -> Callable[[Any, Any], Tensor]:
     """The quick form of an elementwise op of two operands.
 
     The plan for two signatures is kept in the first one under `plan_sign` times the serial of the second;
@@ -148,14 +157,14 @@ def binary(row: OpRow, raw_function: Callable[[Any], Callable[[Any, Any], Any]],
     @functools.wraps(row.fn)
     def call(a: Any, b: Any) -> Tensor:
         if _listening:
-            return door(row, (a, b), {})  # type: ignore[no-any-return]
+            return door(row, (a, b), {})
         try:
             s = a.sig
             function = functions[type(a._raw)]
             kind = b.__class__
             if kind is float or kind is int:
                 if not same_sig:
-                    return row.fn(a, b)  # type: ignore[no-any-return]
+                    return row.fn(a, b)
                 result = new(Tensor)
                 result._raw = function(a._raw, b)
                 result.sig = s
@@ -164,7 +173,7 @@ def binary(row: OpRow, raw_function: Callable[[Any], Callable[[Any, Any], Any]],
             o = b.sig
         except (AttributeError, KeyError):
             _learn(functions, raw_function, a)
-            return row.fn(a, b)  # type: ignore[no-any-return]
+            return row.fn(a, b)
         mine, theirs = a.lengths, b.lengths
         if mine is not theirs:
             mine = mine if theirs is EMPTY else theirs if mine is EMPTY else mine.join(theirs, s, o)
@@ -177,7 +186,7 @@ def binary(row: OpRow, raw_function: Callable[[Any], Callable[[Any, Any], Any]],
         plan = s.plans.get(plan_sign * o.serial)
         out = plan and plan[2]()
         if not out:
-            return row.fn(a, b)  # type: ignore[no-any-return]
+            return row.fn(a, b)
         how_a, how_b, _ = plan
         raw_a, raw_b = a._raw, b._raw
         if how_a is not None:
@@ -196,6 +205,8 @@ def binary(row: OpRow, raw_function: Callable[[Any], Callable[[Any, Any], Any]],
     return call
 
 
-def _learn(functions: dict[type, Callable[..., Any]], raw_function: Callable[[Any], Callable[..., Any]], a: Any) -> None:
+def _learn(
+    functions: dict[type, Callable[..., Any]], raw_function: Callable[[Any], Callable[..., Any]], a: Any
+) -> None:
     if isinstance(a, Tensor):
         functions[type(a._raw)] = raw_function(backend_of_raw(a._raw))

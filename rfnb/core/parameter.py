@@ -102,7 +102,9 @@ class Parameter(Tensor):
             extra = [dim for dim in value.dims if dim not in self.sig.index]
             if extra:
                 raise ParameterError(
-                    f"assign: {self.name} has no dim {extra[0].name}", got=value.describe_dims(), expected=self.describe_dims()
+                    f"assign: {self.name} has no dim {extra[0].name}",
+                    got=value.describe_dims(),
+                    expected=self.describe_dims(),
                 )
             value = value.copy_compatible_to_dims_raw(self.dims)
         raw_registry.backend_of_raw(self._raw).parameter_assign_raw(self._raw, value, op=how)

@@ -27,7 +27,13 @@ class RunCtx:
     """The context of a forward call; modules ask it whether they train."""
 
     def __init__(
-        self, *, stage: str, train_flag: bool = False, step: int = 0, epoch: int = 1, expected_outputs: TensorDict | None = None
+        self,
+        *,
+        stage: str,
+        train_flag: bool = False,
+        step: int = 0,
+        epoch: int = 1,
+        expected_outputs: TensorDict | None = None,
     ):
         self.stage = stage
         self.step = step
@@ -56,7 +62,13 @@ class RunCtx:
             self._train_flag = before
 
     def mark_as_loss(
-        self, loss: Tensor, name: str, *, scale: float = 1.0, as_error: bool = False, custom_inv_norm_factor: Tensor | None = None
+        self,
+        loss: Tensor,
+        name: str,
+        *,
+        scale: float = 1.0,
+        as_error: bool = False,
+        custom_inv_norm_factor: Tensor | None = None,
     ) -> None:
         """Adds a loss; `total_loss` sums those that are no mere error measures."""
         self.losses[name] = Loss(loss, name, scale, as_error, custom_inv_norm_factor)

@@ -1,4 +1,4 @@
-"""Where in the user's code something was made: a code object and an instruction, resolved to cell, line and name when shown."""
+"""Places in the user's code: a code object and an instruction, resolved to cell, line and name when shown."""
 
 from __future__ import annotations
 
@@ -49,10 +49,12 @@ class Source(NamedTuple):
 
     @property
     def file(self) -> str:
+        """The name that the text was compiled under."""
         return self.code.co_filename
 
     @property
     def cell(self) -> Cell | None:
+        """The cell, if it is in one."""
         return CELLS.get(self.code.co_filename)
 
     @property
@@ -68,7 +70,7 @@ class Source(NamedTuple):
         return self.span.line + (self.cell.skipped_lines if self.cell else 0)
 
     def place(self) -> str:
-        """"cell 4, line 2" or "model.py:31"."""
+        """ "cell 4, line 2" or "model.py:31"."""
         if self.cell is not None:
             return f"cell {self.cell.number}, line {self.line}"
         return f"{Path(self.file).name}:{self.line}"
@@ -80,7 +82,7 @@ class Source(NamedTuple):
 
 def user_frame(start: FrameType | None = None) -> FrameType | None:
     """The innermost frame that is not rfnb's own."""
-    frame = start or sys._getframe(1)
+    frame: FrameType | None = start or sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame = frame.f_back
     return frame
@@ -174,7 +176,7 @@ def _with_lines(text: str, line: int) -> tuple[int, int]:
 
 
 def follow_cells() -> None:
-    """From now on, remember each cell that IPython runs, the one that is running now included. Does nothing elsewhere."""
+    """From now on, remembers each cell that IPython runs, the one that runs now as well. Does nothing elsewhere."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     if shell is None or getattr(shell, "_rfnb_follows", False):
@@ -196,5 +198,3 @@ def _remember(shell: Any, text: str, cell_id: str | None, number: int | None = N
         CELLS[name] = Cell(number, cell_id, text)
     while len(CELLS) > 4000:
         CELLS.pop(next(iter(CELLS)))
-
-

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from rfnb.core import align, raw as _raw_registry
 from rfnb.core.align import Sig, nearest, show_dims
-from rfnb.core.dim import Dim, _to_size, batch_dim, current_lengths, describe_dim
-from rfnb.core.lengths import EMPTY, Lengths, Size
+from rfnb.core.dim import Dim, _to_size, current_lengths, describe_dim
+from rfnb.core.lengths import Lengths, Size
 from rfnb.core.show import Shown
 from rfnb.errors import DimError, DtypeError
 
@@ -146,7 +144,7 @@ class Tensor(Shown):
         return found
 
     def describe_dims(self) -> str:
-        """"{batch:3, time:2–5, feat:4}", with the lengths of this tensor's batch."""
+        """ "{batch:3, time:2–5, feat:4}", with the lengths of this tensor's batch."""
         return "{" + ", ".join(describe_dim(dim, self.lengths) for dim in self.dims) + "}"
 
     # -- the same data under another description
@@ -226,7 +224,9 @@ class Tensor(Shown):
 
     def __iter__(self) -> Any:
         axis = self.dims[0].name if self.dims else "time"
-        raise self._refuse("iteration", f"a loop: rf.Loop(axis={axis}) with loop.unstack(x); or rf.unstack(x, axis={axis})")
+        raise self._refuse(
+            "iteration", f"a loop: rf.Loop(axis={axis}) with loop.unstack(x); or rf.unstack(x, axis={axis})"
+        )
 
     def __getitem__(self, key: Any) -> Any:
         axis = self.dims[0].name if self.dims else "time"
@@ -267,14 +267,18 @@ def bind_shape(name: str, dims: Sequence[Dim], shape: Sequence[int]) -> Lengths:
                 f"{name}: the raw tensor does not fit {dim.name}",
                 got=f"{length} in shape {tuple(shape)}",
                 expected=f"{dim.name}:{'?' if size is None else size}",
-                hint=None if dim.is_static() else f"for a new batch, give its lengths: rf.convert_to_tensor(…, lengths=…)",
+                hint=None
+                if dim.is_static()
+                else "for a new batch, give its lengths: rf.convert_to_tensor(…, lengths=…)",
             )
         dim.bind(Size([], length))
     return current_lengths(dims)
 
 
 def _fits(size: Size, dims: Sequence[Dim], shape: Sequence[int]) -> bool:
-    expected = tuple(shape[dims.index(dim)] if dim in dims else n for dim, n in zip(size.dims, size.values.shape, strict=True))
+    expected = tuple(
+        shape[dims.index(dim)] if dim in dims else n for dim, n in zip(size.dims, size.values.shape, strict=True)
+    )
     return size.values.shape == expected
 
 

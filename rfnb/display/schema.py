@@ -130,6 +130,7 @@ class RunItem(TypedDict):
     """A line of the list of runs."""
 
     run: int
+    loop: str  # the same for all runs of one loop
     name: str
     place: str
     steps: int
@@ -150,6 +151,7 @@ class RunView(TypedDict):
 
     kind: Literal["run"]
     run: int
+    loop: str
     name: str
     place: str
     file: str | None  # of a .py file; None in a notebook cell

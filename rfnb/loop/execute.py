@@ -133,6 +133,8 @@ def mixed(seed: int, stream: int, step: int) -> int:
     return (z ^ (z >> 31)) & (2**63 - 1)
 
 
-def stepped(program: Program, schedule: Schedule, wanted: Sequence[Var], backend: Any, seed: int, externals: Sequence[Any]) -> CompiledStep:
+def stepped(
+    program: Program, schedule: Schedule, wanted: Sequence[Var], backend: Any, seed: int, externals: Sequence[Any]
+) -> CompiledStep:
     """A step that gives `wanted` and changes nothing."""
     return program.compile(wanted, generators(backend, seed), externals, effects=False)

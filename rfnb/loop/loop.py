@@ -9,6 +9,8 @@ from rfnb.core.dim import Dim
 from rfnb.core.tensor import Tensor
 from rfnb.errors import LoopError
 from rfnb.loop.body import Body
+from rfnb.loop.close import close
+from rfnb.loop.finish import finish
 from rfnb.loop.state import StateHolder
 
 if TYPE_CHECKING:
@@ -88,10 +90,12 @@ class Loop:
         self._body = body
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         body, self._body = self._open_body("the end"), None
         if error is None:
-            body.finish()
+            finish(body, close(body))
             return
         body.abort()
         error.add_note(f"in step 0 of {self.name}, while its body was traced")
@@ -124,7 +128,7 @@ class Loop:
         self._open_body("end").end(source, include_eos)
 
     def reorder(self, indices: Tensor, dim: Dim) -> None:
-        """All states, those of the loop itself as well, follow `indices` along `dim`, as the hypotheses of a beam do."""
+        """All states, also those of the loop itself, follow `indices` along `dim`, as the hypotheses of a beam do."""
         self._open_body("reorder").reorder(indices, dim)
 
     @property

@@ -81,7 +81,14 @@ class Program:
         body = [f"        {line}" for line in writer.lines]
         head = [f"    {target}" for target in writer.unpacking()]
         text = "\n".join(
-            ["def make(F, C, E, G):", *head, f"    def step(i{inputs}):", *body, f"        return ({result}{',' if result else ''})", "    return step"]
+            [
+                "def make(F, C, E, G):",
+                *head,
+                f"    def step(i{inputs}):",
+                *body,
+                f"        return ({result}{',' if result else ''})",
+                "    return step",
+            ]
         )
         namespace: dict[str, Any] = {}
         exec(_code(text), namespace)  # our own text: names and numbers only
@@ -138,8 +145,16 @@ class _Writer:
     def call(self, call: Call, position: int) -> None:
         """A line for a call, and one for each part of its result."""
         function = self._argument("f", self.functions, call.fn, ("f", id(call.fn)))
-        arguments = [self._text(arg) for arg in call.args] + [f"{key}={self._text(arg)}" for key, arg in call.kwargs.items()]
-        target = "" if call.result is None and not call.parts else f"v{call.result} = " if call.result is not None else "r = "
+        arguments = [self._text(arg) for arg in call.args] + [
+            f"{key}={self._text(arg)}" for key, arg in call.kwargs.items()
+        ]
+        target = (
+            ""
+            if call.result is None and not call.parts
+            else f"v{call.result} = "
+            if call.result is not None
+            else "r = "
+        )
         self._line(f"{target}{function}({', '.join(arguments)})", position)
         for index, var in call.parts:
             self._line(f"v{var} = r[{index}]", position)
@@ -166,10 +181,14 @@ class _Writer:
         if isinstance(argument, Var):
             return self.name(argument)
         if isinstance(argument, External):
-            return self._argument("e", self.externals, self._all_externals[argument.number], ("external", argument.number))
+            return self._argument(
+                "e", self.externals, self._all_externals[argument.number], ("external", argument.number)
+            )
         if isinstance(argument, Stream):
             number = argument.number
-            return self._argument("g", self.generators, lambda i: self._generator(number, i), ("stream", number)) + "(i)"
+            return (
+                self._argument("g", self.generators, lambda i: self._generator(number, i), ("stream", number)) + "(i)"
+            )
         if isinstance(argument, slice):
             return f"slice({self._text(argument.start)}, {self._text(argument.stop)}, {self._text(argument.step)})"
         if type(argument) is tuple:

@@ -14,11 +14,12 @@ from rfnb.core.op import listening
 from rfnb.core.source import with_block
 from rfnb.core.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError
+from rfnb.loop.body import ENDED, LENGTHS, Body
 from rfnb.loop.execute import Outcome, stepped
 from rfnb.trace.run import Run, StepValue
 
 if TYPE_CHECKING:
-    from rfnb.loop.body import Body
+    from rfnb.loop.close import Closed
 
 SNAPSHOT_BUDGET = 64 * 2**20
 """Bytes of parameters that a run copies, so that later training does not change what it shows."""
@@ -27,9 +28,9 @@ SNAPSHOT_BUDGET = 64 * 2**20
 class Replay:
     """A Program with the inputs of a run: gives states as they were, and computes the rest again."""
 
-    def __init__(self, body: Body, outcome: Outcome, frames: Sequence[Sequence[Any]]):
+    def __init__(self, body: Body, closed: Closed, outcome: Outcome, frames: Sequence[Sequence[Any]]):
         backend = self.backend = body.backend
-        self.program, self.schedule = body.program, body.schedule
+        self.program, self.schedule = closed.program, closed.schedule
         self.seed = int(body.seed or 0)
         assert outcome.kept is not None
         self.kept, self.every = outcome.kept.states, outcome.kept.every
@@ -42,8 +43,8 @@ class Replay:
         self.templates = body.before
         self.recorder = body.recorder
         self.steps = outcome.steps
-        self.size = body.size
         self.axis = body.axis
+        self.size = self._axis_size(body.size)
         self.externals, self.versions = self._snapshot()
         self._vars = {value.number: var for value, var in self._value_vars(body)}
         self._compiled: dict[tuple[Var, ...], Any] = {}
@@ -52,7 +53,10 @@ class Replay:
         backend, externals = self.backend, self.program.externals
         leaves = [raw for raw in externals if backend.is_leaf_raw(raw)]
         fits = sum(backend.nbytes_raw(raw) for raw in leaves) <= SNAPSHOT_BUDGET
-        kept = [_snapshots.take(backend, raw) if fits and backend.is_leaf_raw(raw) else backend.alias_raw(raw) for raw in externals]
+        kept = [
+            _snapshots.take(backend, raw) if fits and backend.is_leaf_raw(raw) else backend.alias_raw(raw)
+            for raw in externals
+        ]
         return kept, [backend.version_raw(raw) for raw in externals]
 
     def _value_vars(self, body: Body) -> list[tuple[Value, Var]]:
@@ -61,7 +65,9 @@ class Replay:
             var = body.tape.find(traced.plain._raw)
             if isinstance(var, Var):
                 found.append((traced.value, var))
-        body.recorder.templates = {t.value.number: (t.plain.sig, t.plain.lengths) for t in body.recorder._traced.values()}
+        body.recorder.templates = {
+            t.value.number: (t.plain.sig, t.plain.lengths) for t in body.recorder._traced.values()
+        }
         return found
 
     def states_before(self, step: int) -> tuple[Any, ...]:
@@ -113,18 +119,24 @@ class Replay:
         key = tuple(wanted)
         compiled = self._compiled.get(key)
         if compiled is None:
-            compiled = self._compiled[key] = stepped(self.program, self.schedule, key, self.backend, self.seed, self.externals)
+            compiled = self._compiled[key] = stepped(
+                self.program, self.schedule, key, self.backend, self.seed, self.externals
+            )
         with self.backend.modes(self.modes), listening(None):
             states = self.states_before(step) if states is None else states
-            return compiled.step(step, *states, *[frames[step] for frames in self.frames])  # type: ignore[no-any-return]
+            return compiled.step(step, *states, *[frames[step] for frames in self.frames])
 
     def _tensor(self, raw: Any, signature: align.Sig, lengths: Any, step: int) -> Tensor:
         grows = any(isinstance(template, Dim) for template in self.templates)
-        sizes = {} if not grows else {
-            dim: Size([], size)
-            for dim, size in zip(self.templates, self.states_before(step), strict=True)
-            if isinstance(dim, Dim)
-        }
+        sizes = (
+            {}
+            if not grows
+            else {
+                dim: Size([], size)
+                for dim, size in zip(self.templates, self.states_before(step), strict=True)
+                if isinstance(dim, Dim)
+            }
+        )
         return tensor_of(self.backend.alias_raw(raw), signature, lengths.bind(sizes) if sizes else lengths)
 
     def _check(self, states: Sequence[Any], step: int) -> str:
@@ -150,20 +162,27 @@ class Replay:
         raws = [self._step(step, [self._vars[value.number]])[0] for step in range(self.steps)]
         raw = self.backend.stack_raw([self.backend.alias_raw(raw) for raw in raws])
         out = align.sig([self.axis, *signature.dims], signature.sparse_dim, signature.feature_dim)
-        size = self.axis_size()
-        result = tensor_of(raw, out, lengths.bind({self.axis: size}))
+        result = tensor_of(raw, out, lengths.bind({self.axis: self.size}))
         result.name = name
         return result
 
-    def axis_size(self) -> Size:
+    def _axis_size(self, known: Size | None) -> Size:
         """How many steps each sequence took."""
-        if "#lengths" in self.names:
-            template = self.templates[self.names.index("#lengths")]
-            lengths = self.state("#lengths", self.steps)
-            return Size(template.dims, self.backend.to_numpy_raw(lengths._raw))
-        if self.size is not None and self.size.max == self.steps:
-            return self.size
-        return Size([], self.steps)
+        if LENGTHS in self.names:
+            position = self.names.index(LENGTHS)
+            return Size(self.templates[position].dims, self.backend.to_numpy_raw(self.final[position]))
+        return known if known is not None and known.max == self.steps else Size([], self.steps)
+
+    def sequences(self) -> tuple[Dim | None, Size | None]:
+        """What counts the sequences, and how many there are, with their tags."""
+        sized = [
+            (dim, lengths.size(dim))
+            for signature, lengths in self.recorder.templates.values()
+            for dim in signature.dims
+        ]
+        counted = [(dim, size) for dim, size in sized if size and (dim in self.size.dims or dim.is_batch_dim())]
+        tagged = [(dim, size) for dim, size in counted if size.tags is not None]
+        return (tagged or counted or [(None, None)])[0]
 
     @property
     def bytes(self) -> int:
@@ -193,22 +212,26 @@ class _Snapshots:
 _snapshots = _Snapshots()
 
 
-def recorded(body: Body, outcome: Outcome, frames: Sequence[Sequence[Any]]) -> Run:
+def recorded(body: Body, closed: Closed, outcome: Outcome, frames: Sequence[Sequence[Any]]) -> Run:
     """The Run of a loop."""
-    replay = Replay(body, outcome, frames)
+    replay = Replay(body, closed, outcome, frames)
     flags = []
     if outcome.error is not None:
         flags.append(f"failed: {type(outcome.error).__name__} in step {outcome.steps}")
     if not all(isinstance(s, int) or body.backend.is_finite_raw(s) for s in outcome.states):
         flags.append("not finite")
     if body.condition is not None and outcome.error is None:
-        ended = outcome.states[body.names.index("#ended")]
+        ended = outcome.states[body.names.index(ENDED)]
         if not body.backend.all_true_raw(ended):
             flags.append("never ended")
+    sequence_dim, sequences = replay.sequences()
     return Run(
         name=body.loop.name,
         place=body.source.place() if body.source is not None else "",
         source=with_block(body.source),
+        size=replay.size,
+        sequence_dim=sequence_dim,
+        sequences=sequences,
         replay=replay,
         steps=outcome.steps,
         flags=flags,

@@ -88,6 +88,7 @@ class SizeOf:
         self.dim, self.dims = dim, dims
 
     def __call__(self, *sizes: int) -> int:
+        """The size, and from now on the dims have theirs."""
         for dim, size in zip(self.dims, sizes, strict=True):
             dim.bind(Size([], size))
         return self.dim.size.max

@@ -11,7 +11,7 @@ from rfnb.errors import LoopError
 
 
 class StateHolder:
-    """Named values, nested if you like: `loop.state.h = rf.zeros(…)`, `loop.state.lstm = lstm.default_initial_state(…)`.
+    """Named values, nested if you like: `loop.state.h = rf.zeros(…)`, `loop.state.lstm = rf.State(h=…, c=…)`.
 
     Before the loop: the initial values. In the body: the values of the step before, until they are set.
     After the loop: the final values.

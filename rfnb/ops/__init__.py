@@ -1,1 +1,1 @@
-
+"""Functions on Tensors, in the families of the backends."""

@@ -1,1 +1,1 @@
-
+"""What is recorded: the values of a body, the runs of a session."""

@@ -8,7 +8,9 @@ from types import CodeType
 from typing import Any
 
 from rfnb.backend.base.tape import Tape
+from rfnb.core.align import Sig
 from rfnb.core.graph import Graph, Node, Value
+from rfnb.core.lengths import Lengths
 from rfnb.core.nested import leaves, map_leaves, named_leaves
 from rfnb.core.op import OpRow, listener, listening
 from rfnb.core.scope import inside_module, module_path, random_from
@@ -36,6 +38,7 @@ class Recorder:
         self.graph = Graph()
         self.open = True
         self.op_calls: list[OpCall] = []
+        self.templates: dict[int, tuple[Sig, Lengths]] = {}  # by value, for a recorded run
         self._generator = generator
         self._bodies: list[list[Node]] = [self.graph.nodes]
         self._inside_op = 0
@@ -99,9 +102,9 @@ class Recorder:
         for name, held in list(frame.f_locals.items()) if frame is not None else []:
             small = isinstance(held, tuple | list | dict) and len(held) <= 16
             for path, leaf in named_leaves(held, name) if small else [(name, held)]:
-                if isinstance(leaf, Traced) and leaf.recorder is self and leaf.value.node is not None:
-                    value = leaf.value
-                    if not self.in_body(value) or self._target(value.node, value.output) is None:
+                if isinstance(leaf, Traced) and leaf.recorder is self:
+                    value, node = leaf.value, leaf.value.node
+                    if node and not (self.in_body(value) and self._target(node, value.output)):
                         value.name = path
 
     # -- what the body does
@@ -125,7 +128,9 @@ class Recorder:
         self.op_calls.append(OpCall(row, plain_args, plain_kwargs, result, node))
         return wrapped
 
-    def call_module(self, module: Any, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call_module(
+        self, module: Any, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         """The call of a module: a node whose body is what it does."""
         node = self._begin(type(module).__name__, [args, kwargs])
         self._bodies.append(node.body)
@@ -139,7 +144,9 @@ class Recorder:
         return result
 
     def _begin(self, op: str, operands: Any) -> Node:
-        inputs = tuple(leaf.value.number for leaf in leaves(operands) if isinstance(leaf, Traced) and leaf.recorder is self)
+        inputs = tuple(
+            leaf.value.number for leaf in leaves(operands) if isinstance(leaf, Traced) and leaf.recorder is self
+        )
         start = len(self.tape.calls)
         source = here()
         at = source

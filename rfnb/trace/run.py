@@ -29,7 +29,9 @@ class StepValue(NamedTuple):
 class Replayable(Protocol):
     """Gives the states of a run as they were, and computes the rest again."""
 
-    bytes: int
+    @property
+    def bytes(self) -> int:
+        """What it holds, in bytes."""
 
     def state_names(self) -> list[str]:
         """The states of the user."""
@@ -42,9 +44,6 @@ class Replayable(Protocol):
 
     def stack(self, name: str) -> Tensor:
         """A value of the body over all steps."""
-
-    def axis_size(self) -> Size:
-        """How many steps each sequence took."""
 
 
 class States:
@@ -118,75 +117,53 @@ class Run(Shown):
     """What one execution of a loop left: `run[i].att` is the body's variable `att` at step i.
 
     `run[i].before.h` and `run[i].after.h` are states; `run.stack("att")` is a variable over all steps.
+
+    Args:
+        name, place, source: which loop, and where it is written.
+        replay: gives states, and computes values again.
+        steps: how many were done.
+        flags: "failed: …", "not finite", "never ended".
+        axis, size: the Dim of the steps, and how many each sequence took.
+        sequence_dim, sequences: what counts the sequences, and how many there are, with their tags.
     """
 
     def __init__(
-        self, *, name: str, place: str, source: Block, replay: Replayable, steps: int, flags: list[str], axis: Dim, graph: Graph
+        self,
+        *,
+        name: str,
+        place: str,
+        source: Block,
+        replay: Replayable,
+        steps: int,
+        flags: list[str],
+        axis: Dim,
+        size: Size,
+        sequence_dim: Dim | None,
+        sequences: Size | None,
+        graph: Graph,
     ):
         self.serial = next(_serials)
         self.name = name
+        self.place = place
+        self.source = source
+        self.replay = replay
         self.steps = steps
         self.flags = flags
         self.axis = axis
+        self.size = size
+        self.sequence_dim = sequence_dim
         self.graph = graph
-        self.replay = replay
-        self.source = source
         self.pinned = False
-        self.place = place
+        self.states = replay.state_names()
+        self.bytes = replay.bytes
+        self.batch = None if sequences is None else sequences.max
+        self.tags = None if sequences is None else sequences.tags
+        self.lengths = [int(n) for n in size.values] if size.values.ndim == 1 else None
 
     @property
-    def states(self) -> list[str]:
-        """The names of the states."""
-        return self.replay.state_names()
-
-    @property
-    def bytes(self) -> int:
-        """What the recording holds, in bytes."""
-        return self.replay.bytes
-
-    @property
-    def size(self) -> Size:
-        """How many steps each sequence took."""
-        return self.replay.axis_size()
-
-    @property
-    def lengths(self) -> list[int] | None:
-        """Likewise, as a list; None if all took as many, or if lengths are over more than sequences."""
-        values = self.size.values
-        return [int(n) for n in values] if values.ndim == 1 else None
-
-    @property
-    def sequence_dim(self) -> Dim | None:
-        """The dim that counts the sequences."""
-        candidates = [*self.size.dims]
-        for name in self.states:
-            state = self.replay.state(name, 0)
-            candidates += [dim for dim in getattr(state, "dims", ()) if dim.is_batch_dim()]
-        return candidates[0] if candidates else None
-
-    @property
-    def tags(self) -> list[str] | None:
-        """The names of the sequences, if they have any."""
-        dim = self.sequence_dim
-        if dim is None:
-            return None
-        for name in self.states:
-            state = self.replay.state(name, 0)
-            size = state.lengths.size(dim) if isinstance(state, Tensor) else None
-            if size is not None and size.tags is not None:
-                return list(size.tags)
-        return None
-
-    @property
-    def batch(self) -> int | None:
-        """The number of sequences."""
-        dim = self.sequence_dim
-        for name in self.states:
-            state = self.replay.state(name, 0)
-            size = state.lengths.size(dim) if isinstance(state, Tensor) and dim is not None else None
-            if size is not None:
-                return size.max
-        return None
+    def loop(self) -> str:
+        """The same for all runs of one loop: its name and where it is written."""
+        return f"{self.source.cell_id or self.source.file}:{self.source.first_line}:{self.name}"
 
     def __len__(self) -> int:
         return self.steps

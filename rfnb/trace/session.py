@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from rfnb.core.show import Shown
 from rfnb.errors import LoopError
 from rfnb.trace.run import Run
 
@@ -38,7 +39,7 @@ def in_notebook() -> bool:
 
 
 def recording_mode() -> str | bool:
-    """"last", "all" or False, as it is now."""
+    """ "last", "all" or False, as it is now."""
     return ("last" if in_notebook() else False) if options.record is None else options.record
 
 
@@ -47,7 +48,7 @@ def wants(debug: bool | None) -> bool:
     return bool(recording_mode()) if debug is None else debug
 
 
-class Runs:
+class Runs(Shown):
     """The recorded runs, newest first: `rf.runs["decoder"]` is the newest of the loop with that name."""
 
     def __init__(self) -> None:
@@ -67,7 +68,11 @@ class Runs:
             if run.name == name:
                 return run
         names = ", ".join(dict.fromkeys(run.name for run in self))
-        hint = None if names else "loops are recorded in notebooks; elsewhere: rf.options.record = 'last', or rf.Loop(debug=True)"
+        hint = (
+            None
+            if names
+            else "loops are recorded in notebooks; elsewhere: rf.options.record = 'last', or rf.Loop(debug=True)"
+        )
         raise LoopError(f"there is no run of a loop {name!r}", expected=names or "a recorded run", hint=hint)
 
     def by_serial(self, serial: int) -> Run:
@@ -81,7 +86,7 @@ class Runs:
         """Keeps a run; older ones go if there are too many of the loop, or too many bytes."""
         self._runs.append(run)
         if recording_mode() != "all":
-            same = [r for r in self._runs if (r.name, r.place) == (run.name, run.place) and not r.pinned]
+            same = [r for r in self._runs if r.loop == run.loop and not r.pinned]
             for old in same[: -options.keep]:
                 self._runs.remove(old)
         self._fit()
@@ -118,10 +123,6 @@ class Runs:
     def _changed(self) -> None:
         for listener in self._listeners:
             listener()
-
-    def __repr__(self) -> str:
-        rows = [f"  {run.name:<12} {run.place:<20} {run.steps} steps  {' · '.join(run.flags)}" for run in self]
-        return f"{len(self)} recorded runs" + "".join(f"\n{row.rstrip()}" for row in rows)
 
 
 runs = Runs()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Traced(Tensor):
-    """What a tensor of a loop body is at step 0. Ops work on it; Python cannot look at its numbers, but may print it."""
+    """What a tensor of a loop body is at step 0. Ops work on it; Python may print it, but not use its numbers."""
 
     __slots__ = ("plain", "recorder", "value")
 
@@ -27,8 +27,8 @@ class Traced(Tensor):
         self.plain, self.recorder, self.value = plain, recorder, value
         self.sig, self.lengths = plain.sig, plain.lengths
 
-    @property
-    def name(self) -> str:  # type: ignore[override]
+    @property  # type: ignore[misc]
+    def name(self) -> str:
         """What the user's line calls it."""
         return self.recorder.name_of(self.value)
 
@@ -47,8 +47,8 @@ class Traced(Tensor):
         """Where the data is."""
         return self.plain.device
 
-    @property
-    def _raw(self) -> Any:  # type: ignore[override]
+    @property  # type: ignore[misc]
+    def _raw(self) -> Any:
         where = here()
         place = f" ({where.place()})" if where else ""
         loop = self.recorder.name
@@ -57,7 +57,7 @@ class Traced(Tensor):
                 f"{loop}: the numbers of `{self.name}` are asked for in the body{place}, but they differ at every step",
                 got=f"{self.name} {self.describe_dims()} at step 0",
                 expected="ops on it",
-                hint="use an op; or rf.raw_call(fn, *tensors, out_dims=[…]), which calls fn with raw tensors at every step",
+                hint="use an op; or rf.raw_call(fn, *tensors, out_dims=[…]), which calls fn at every step",
             )
         raise LoopError(
             f"{loop}: `{self.name}` is a value of step 0, used after the loop{place}",
@@ -65,7 +65,7 @@ class Traced(Tensor):
             hint=f"inside the loop: out = loop.stack({self.name}), or loop.last({self.name}); after it: loop.state",
         )
 
-    @property
+    @property  # type: ignore[misc]
     def raw_tensor(self) -> Any:
         """Refused: it would be the same at every step."""
         return self._raw
@@ -83,8 +83,8 @@ class Pending(Tensor):
 
     __slots__ = ()
 
-    @property
-    def _raw(self) -> Any:  # type: ignore[override]
+    @property  # type: ignore[misc]
+    def _raw(self) -> Any:
         raise LoopError(
             f"`{self.name}` is there when the `with` block of the loop ends",
             hint="use it after the block; inside, use the value that was given to stack or last",

@@ -94,6 +94,8 @@ def test_reflected_operators_and_numbers():
 
 
 def test_importing_rfnb_brings_no_front_end():
-    code = "import rfnb, sys; print([m for m in ('IPython', 'matplotlib', 'anywidget', 'ipywidgets') if m in sys.modules])"
+    code = (
+        "import rfnb, sys; print([m for m in ('IPython', 'matplotlib', 'anywidget', 'ipywidgets') if m in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -81,7 +82,8 @@ class SumRun:
     """A running sum over unequal sequences, as a run that is not computed but known."""
 
     def __init__(self, values: np.ndarray, lens: list[int], tags: list[str] | None = None, serial: int = 7):
-        self.serial, self.name, self.place, self.steps = serial, "sum", "cell 3, line 2", values.shape[1]
+        self.serial, self.loop, self.name, self.place = serial, "c3:2:sum", "sum", "cell 3, line 2"
+        self.steps = values.shape[1]
         self.axis, self.sequence_dim = Dim(None, name="time"), batch_dim
         self.lengths, self.tags, self.flags = list(lens), tags, []
         self.states, self.pinned, self.bytes, self.source = ["total", "offset"], False, 4 * values.size, Body()
@@ -91,6 +93,7 @@ class SumRun:
         sums = np.cumsum(np.where(self.alive, values, 0), axis=1)
         self.sums = np.concatenate([np.zeros((len(lens), 1)), sums], axis=1).astype(np.float32)
         self.asked: list[int] = []
+        self.replay = SimpleNamespace(every=1)
 
     def tensor(self, raw: np.ndarray, name: str = "x") -> Raw:
         """A value with one number a sequence."""

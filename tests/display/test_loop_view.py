@@ -57,6 +57,17 @@ def test_a_long_run_is_looked_at_in_part():
     assert len(set(run.asked)) < 80
 
 
+def test_the_course_asks_only_for_kept_states():
+    run = a_run(100)
+    run.replay.every = 10
+    view = step.describe_step(run, 3)
+    assert set(run.asked) == {3, 0, *range(9, 100, 10)}
+    assert len(view["states"][0]["spark"]) == 10
+    run = a_run(5)
+    run.replay.every = 10
+    assert len(step.describe_step(run, 0)["states"][0]["spark"]) == 1
+
+
 def test_spread_keeps_the_ends():
     assert spread(range(3), 5) == [0, 1, 2]
     assert spread(range(100), 3) == [0, 50, 99]

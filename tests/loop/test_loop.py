@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
@@ -120,7 +119,9 @@ def test_padding_changes_no_valid_value_and_no_gradient(padding):
     for fill in (padding, 1.0):
         raw, x, time = batch_of([4, 0, 2], padding=fill)
         out, final, _ = run_rnn(model, x, time)
-        loss = rf.reduce_sum(rf.square(out), axis=[time, batch_dim, hidden]) + rf.reduce_sum(final, axis=[batch_dim, hidden])
+        loss = rf.reduce_sum(rf.square(out), axis=[time, batch_dim, hidden]) + rf.reduce_sum(
+            final, axis=[batch_dim, hidden]
+        )
         gradients = torch.autograd.grad(loss.raw_tensor, [raw, *rf.torch_parameters(model)])
         results.append((loss.raw_tensor.detach(), *gradients))
     for a, b in zip(*results, strict=True):
@@ -225,9 +226,7 @@ def test_an_axis_that_grows_is_a_state():
     loop.state.history = rf.zeros([batch_dim, loop.state.axis])
     loop.state.total = rf.zeros([batch_dim])
     with loop:
-        history, axis = rf.cum_concat_step(
-            loop.unstack(x), prev_accum=loop.state.history, axis=loop.state.axis
-        )
+        history, axis = rf.cum_concat_step(loop.unstack(x), prev_accum=loop.state.history, axis=loop.state.axis)
         loop.state.history, loop.state.axis = history, axis
         loop.state.total = loop.state.total + rf.reduce_max(history, axis=axis)
     assert loop.state.axis.dimension == 3

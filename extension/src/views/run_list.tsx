@@ -1,6 +1,5 @@
 import * as React from 'react';
 
-import { familyOf } from '../family';
 import type { RunItem } from '../schema';
 import { useWords } from '../words';
 import { Chips } from './chips';
@@ -15,6 +14,7 @@ export interface RunActions {
 
 /** The runs of one loop, newest first. */
 export interface RunGroup {
+  loop: string;
   name: string;
   place: string;
   runs: RunItem[];
@@ -27,8 +27,8 @@ export function groupRuns(runs: readonly RunItem[], filter: string): RunGroup[] 
   for (const run of [...runs].sort((a, b) => b.run - a.run)) {
     const text = [run.name, run.place, ...run.flags].join(' ').toLowerCase();
     if (words.every(word => text.includes(word))) {
-      const key = familyOf(run);
-      const group = groups.get(key) ?? { name: run.name, place: run.place, runs: [] };
+      const key = run.loop;
+      const group = groups.get(key) ?? { loop: run.loop, name: run.name, place: run.place, runs: [] };
       group.runs.push(run);
       groups.set(key, group);
     }
@@ -58,7 +58,7 @@ export function RunList(props: {
       <div className="rfnb-Runs-groups">
         {groups.length === 0 && <p className="rfnb-quiet">{words.__('No run fits the filter.')}</p>}
         {groups.map(group => (
-          <Group key={familyOf(group)} group={group} chosen={props.chosen} actions={props.actions} />
+          <Group key={group.loop} group={group} chosen={props.chosen} actions={props.actions} />
         ))}
       </div>
     </section>

@@ -29,7 +29,7 @@ class Gather(NamedTuple):
     shared: bool
     own: int  # dims that only the indices have
     how: align.Move
-    dynamic: bool
+    dynamic: tuple[Dim, ...]  # dims of the indices that may have padding
     out: weakref.ref[Sig]
 
 
@@ -38,6 +38,7 @@ class IndexOps:
 
     gather_raw: Callable[[Any, Any, int, int], Any]
     index_raw: Callable[[Any, Any, int], Any]
+    move_raw: Callable[[Any, align.Move], Any]
     select_raw: Callable[[Any, int, int], Any]
     one_hot_raw: Callable[[Any, int, str], Any]
     scatter_raw: Callable[..., Any]
@@ -47,24 +48,27 @@ class IndexOps:
         """Entries of `source` at `indices` along `axis`. {…, axis}, {…} → {… of both}"""
         if not isinstance(indices, Tensor):
             return _select(cls, source, int(indices), axis, clip_to_valid)
-        key = ("gather", indices.sig.serial, axis.serial)
-        plan = source.sig.plans.get(key)
-        out = plan and plan.out()
-        if not out:
-            out, plan = _plan(source, indices, axis)
-            source.sig.keep(key, plan)
+        try:
+            place, shared, own, how, dynamic, find_out = source.sig.plans[axis, indices.sig.serial]
+        except KeyError:
+            place, shared, own, how, dynamic, find_out = _plan(source, indices, axis)
+        out = find_out()
+        if out is None:
+            source.sig.plans.clear()
+            return cls.gather(source, indices=indices, axis=axis, clip_to_valid=clip_to_valid)
         if clip_to_valid:
             indices = _clipped(cls, source, indices, axis)
             return cls.gather(_not_empty(cls, source, axis), indices=indices, axis=axis)
-        lengths = source.lengths.join(indices.lengths, source.sig, indices.sig)
-        positions = indices._raw
-        if plan.dynamic and lengths.sizes:
-            positions = cls.fill_padding(indices, 0)
-        if plan.shared:
-            raw = cls.gather_raw(source._raw, align.apply(plan.how, positions), plan.axis, plan.own)
-        else:
-            raw = cls.index_raw(source._raw, positions, plan.axis)
-        return tensor_of(raw, out, lengths)
+        lengths, positions = source.lengths, indices._raw
+        if lengths is not indices.lengths:
+            lengths = lengths.join(indices.lengths, source.sig, indices.sig)
+        if dynamic and lengths.sizes:
+            positions = cls.fill_padding(indices, 0, dynamic)
+        if not shared:
+            return tensor_of(cls.index_raw(source._raw, positions, place), out, lengths)
+        if how is not None:
+            positions = cls.move_raw(positions, how)
+        return tensor_of(cls.gather_raw(source._raw, positions, place, own), out, lengths)
 
     @classmethod
     def one_hot(cls, source: Tensor, *, dtype: str) -> Tensor:
@@ -114,7 +118,7 @@ class IndexOps:
         return tensor_of(raw, signature, lengths)
 
 
-def _plan(source: Tensor, indices: Tensor, axis: Dim) -> tuple[Sig, Gather]:
+def _plan(source: Tensor, indices: Tensor, axis: Dim) -> Gather:
     place = axis_of("gather", source, axis)
     if not indices.dtype.startswith(("int", "uint")):
         raise DtypeError("gather: `indices` are no whole numbers", got=indices.dtype, expected="int32 or int64")
@@ -134,8 +138,10 @@ def _plan(source: Tensor, indices: Tensor, axis: Dim) -> tuple[Sig, Gather]:
     feature = None if source.feature_dim is axis else source.feature_dim
     out = align.sig([*before, *own, *after], source.sparse_dim, feature)
     how = align.move(indices.dims, order, trailing=False) if shared else None
-    dynamic = any(d.dimension is None for d in indices.dims)
-    return out, Gather(place, shared, len(own), how, dynamic, weakref.ref(out))
+    dynamic = tuple(d for d in indices.dims if d.dimension is None and not d.is_batch_dim())
+    plan = Gather(place, shared, len(own), how, dynamic, weakref.ref(out))
+    source.sig.keep((axis, indices.sig.serial), plan)
+    return plan
 
 
 def _not_empty(backend: Any, source: Tensor, axis: Dim) -> Tensor:
@@ -147,21 +153,36 @@ def _not_empty(backend: Any, source: Tensor, axis: Dim) -> Tensor:
 
 def _select(backend: Any, source: Tensor, index: int, axis: Dim, clip_to_valid: bool) -> Tensor:
     """The entry at one position; from the end of each sequence if it is negative."""
-    place = axis_of("gather", source, axis)
-    size = size_in(source, axis)
+    try:
+        place, out, may_differ = source.sig.plans["select", axis]
+    except KeyError:
+        place, out, may_differ = source.sig.keep(
+            ("select", axis), (axis_of("gather", source, axis), align.without(source.sig, [axis]), axis.dimension is None)
+        )
+    if clip_to_valid or (index < 0 and may_differ):
+        return _select_valid(backend, source, index, axis, clip_to_valid, place, out)
+    try:
+        return tensor_of(backend.select_raw(source._raw, place, index), out, source.lengths)
+    except IndexError:
+        raise _no_entry(source, index, axis) from None
+
+
+def _select_valid(
+    backend: Any, source: Tensor, index: int, axis: Dim, clip_to_valid: bool, place: int, out: Sig
+) -> Tensor:
     if clip_to_valid:
         source = _not_empty(backend, source, axis)
-    if not clip_to_valid and not -size.max <= index < size.max:
-        raise DimError(f"gather: there is no entry {index} of {axis.name}", got=source.describe_dims(), expected=f"less than {size.max}")
-    out = align.without(source.sig, [axis])
-    if size.dims and (index < 0 or clip_to_valid):
-        positions = backend.per_frame(
-            source, axis, ("select", index), lambda n: np.clip(n + index if index < 0 else index + 0 * n, 0, np.maximum(n - 1, 0))
-        )
-        return tensor_of(backend.gather_raw(source._raw, positions, place, 0), out, source.lengths)
-    if clip_to_valid:
-        index = min(max(index + size.max if index < 0 else index, 0), max(size.max - 1, 0))
-    return tensor_of(backend.select_raw(source._raw, place, index), out, source.lengths)
+    size = size_in(source, axis)
+    if not clip_to_valid and index < -size.max:
+        raise _no_entry(source, index, axis)
+    key = ("select", index)
+    positions = backend.per_frame(source, axis, key, lambda n: np.clip(index + (n if index < 0 else 0 * n), 0, np.maximum(n - 1, 0)))
+    return tensor_of(backend.gather_raw(source._raw, positions, place, 0), out, source.lengths)
+
+
+def _no_entry(source: Tensor, index: int, axis: Dim) -> DimError:
+    size = source.size_of(axis).max
+    return DimError(f"gather: there is no entry {index} of {axis.name}", got=source.describe_dims(), expected=f"less than {size}")
 
 
 def _clipped(backend: Any, source: Tensor, indices: Tensor, axis: Dim) -> Tensor:

@@ -15,11 +15,13 @@ from rfnb.core.tensor import Tensor, tensor_of
 
 
 class MaskOps:
-    """Raw part: `from_numpy_raw`, `masked_fill_raw(raw, padding, value)`, `finite_raw(raw, padding)`, `device_key_raw`."""
+    """Raw part: `from_numpy_raw`, `masked_fill_raw(raw, padding, value)`, `finite_raw(raw, padding)`, `is_trained_raw`, `device_key_raw`."""
 
+    activation_raw: Callable[[Any, str], Any]
     from_numpy_raw: Callable[[Any, Any], Any]
     masked_fill_raw: Callable[[Any, Any, Any], Any]
     finite_raw: Callable[[Any, Any], Any]
+    is_trained_raw: Callable[[Any], bool]
     device_key_raw: Callable[[Any], Any]
 
     @classmethod
@@ -34,33 +36,42 @@ class MaskOps:
     @classmethod
     def mask_for(cls, tensor: Tensor, dims: Sequence[Dim]) -> Any:
         """The raw mask of the frames of `dims`, shaped to broadcast against `tensor`; None if there is no padding."""
-        return cls._kept(tensor, dims, "mask")
+        padding = cls.padding_for(tensor, tuple(dims))
+        return None if padding is None else cls.activation_raw(padding, "logical_not")
 
     @classmethod
-    def padding_for(cls, tensor: Tensor, dims: Sequence[Dim]) -> Any:
-        """The opposite of `mask_for`: true in padding."""
-        return cls._kept(tensor, dims, "padding")
-
-    @classmethod
-    def _kept(cls, tensor: Tensor, dims: Sequence[Dim], what: str) -> Any:
+    def padding_for(cls, tensor: Tensor, dims: tuple[Dim, ...]) -> Any:
+        """The opposite of `mask_for`: true in padding. Made once for a batch, and kept by its lengths."""
         lengths = tensor.lengths
         if not lengths.sizes:
             return None
-        key = (what, tensor.sig.serial, dims, cls.device_key_raw(tensor._raw))
+        key = (tensor.sig.serial, dims, cls.device_key_raw(tensor._raw))
         try:
             return lengths.cache[key]
         except KeyError:
             mask = _mask_for(tensor, dims)
-            if mask is not None:
-                mask = cls.from_numpy_raw(mask if what == "mask" else ~mask, key[-1])
-            lengths.cache[key] = mask
-            return mask
+            found = lengths.cache[key] = None if mask is None else cls.from_numpy_raw(~mask, key[-1])
+            return found
 
     @classmethod
-    def fill_padding(cls, tensor: Tensor, value: float, dims: Sequence[Dim] | None = None) -> Any:
+    def count_for(cls, tensor: Tensor, dims: tuple[Dim, ...], axes: int | tuple[int, ...]) -> Any:
+        """How many entries of `axes` are no padding of `dims`, 1 at least, shaped as what is left without `axes`."""
+        key = ("count", tensor.sig.serial, dims, axes, cls.device_key_raw(tensor._raw))
+        return tensor.lengths.cached(key, lambda: cls.from_numpy_raw(_count(cls, tensor, dims, axes), key[-1]))
+
+    @classmethod
+    def fill_padding(cls, tensor: Tensor, value: float, dims: tuple[Dim, ...] | None = None) -> Any:
         """The raw tensor with `value` in the padding of `dims`, or of all its dims."""
-        padding = cls._kept(tensor, tensor.dims if dims is None else dims, "padding")
+        padding = cls.padding_for(tensor, tensor.sig.dims if dims is None else dims)
         return tensor._raw if padding is None else cls.masked_fill_raw(tensor._raw, padding, value)
+
+    @classmethod
+    def fill_for_gradient(cls, tensor: Tensor, weight: Tensor) -> Any:
+        """The raw tensor, with 0 in padding if `weight` is trained: 0 · NaN would get into its gradient."""
+        if not tensor.lengths.sizes or not cls.is_trained_raw(weight._raw):
+            return tensor._raw
+        padding = cls.padding_for(tensor, tensor.sig.dims)
+        return tensor._raw if padding is None else cls.masked_fill_raw(tensor._raw, padding, 0)
 
     @classmethod
     def finite_padding(cls, tensor: Tensor) -> Any:
@@ -87,6 +98,15 @@ class MaskOps:
 
 def _mask(size: Size) -> np.ndarray:
     return np.arange(size.max) < size.values[..., None]
+
+
+def _count(backend: Any, tensor: Tensor, dims: tuple[Dim, ...], axes: int | tuple[int, ...]) -> np.ndarray:
+    mask = _mask_for(tensor, dims)
+    assert mask is not None
+    over = (axes,) if isinstance(axes, int) else axes
+    shape = backend.get_shape_tuple_raw(tensor._raw)
+    full = np.broadcast_to(mask, [n if i in over else mask.shape[i] for i, n in enumerate(shape)])
+    return np.maximum(full.sum(over), 1)
 
 
 def _mask_for(tensor: Tensor, dims: Sequence[Dim]) -> np.ndarray | None:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import weakref
+from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rfnb.core import align
 from rfnb.core.align import Sig
 from rfnb.core.dim import Dim
 from rfnb.core.lengths import Lengths
 from rfnb.core.tensor import Tensor, tensor_of
+
+if TYPE_CHECKING:
+    from rfnb.backend.base.backend import Backend
+
+Number = int | float | complex | bool
 
 
 class MathOps:
@@ -46,32 +52,56 @@ class MathOps:
         return tensor.like(cls.activation_raw(tensor._raw, func))
 
     @classmethod
-    def where(cls, cond: Tensor, true_: Tensor, false_: Tensor, *, allow_broadcast_all_sources: bool = False) -> Tensor:
+    def where(
+        cls: type[Backend],  # type: ignore[misc]
+        cond: Tensor,
+        true_: Tensor | Number,
+        false_: Tensor | Number,
+        *,
+        allow_broadcast_all_sources: bool = False,
+    ) -> Tensor:
         """`true_` where `cond`, else `false_`. → {… of all}"""
-        signature = true_.sig
-        key = ("where", cond.sig.serial, false_.sig.serial)
-        found = signature.plans.get(key)
+        yes, no = getattr(true_, "sig", None), getattr(false_, "sig", None)
+        key = ("where", yes and yes.serial, no and no.serial, allow_broadcast_all_sources)
+        found = cond.sig.plans.get(key)
         out = found and found[3]()
         if not out:
-            operands = (cond.sig, signature, false_.sig)
-            dims, (how_c, how_t, how_f) = align.broadcast([s.dims for s in operands])
-            if not allow_broadcast_all_sources:
-                align.check_all_in_one([s.dims for s in operands], dims, "where", ("`cond`", "`true_`", "`false_`"))
-            out = align.sig(dims, signature.sparse_dim or false_.sparse_dim, _feature(signature, false_.sig))
-            found = (how_c, how_t, how_f, weakref.ref(out))
-            if not allow_broadcast_all_sources:
-                signature.keep(key, found)
-        lengths = join(cond, true_, false_)
+            found = _plan_where([cond.sig, yes, no], allow_broadcast_all_sources)
+            out = found[3]()
+            cond.sig.keep(key, found)
         how_c, how_t, how_f, _ = found
-        raw = cls.where_raw(
-            align.apply(how_c, cond._raw), align.apply(how_t, true_._raw), align.apply(how_f, false_._raw)
-        )
-        return tensor_of(raw, out, lengths)
+        lengths, raw_t, raw_f = cond.lengths, true_, false_
+        if yes is not None:
+            lengths = lengths if lengths is true_.lengths else lengths.join(true_.lengths, cond.sig, yes)
+            raw_t = true_._raw if how_t is None else cls.move_raw(true_._raw, how_t)
+        if no is not None:
+            lengths = lengths if lengths is false_.lengths else lengths.join(false_.lengths, out, no)
+            raw_f = false_._raw if how_f is None else cls.move_raw(false_._raw, how_f)
+        raw_c = cond._raw if how_c is None else cls.move_raw(cond._raw, how_c)
+        return tensor_of(cls.where_raw(raw_c, raw_t, raw_f), out, lengths)
 
     @classmethod
     def cast(cls, tensor: Tensor, dtype: str) -> Tensor:
         """The same numbers in another type."""
-        return tensor if tensor.dtype == dtype else tensor.like(cls.cast_raw(tensor._raw, dtype))
+        raw = cls.cast_raw(tensor._raw, dtype)
+        return tensor if raw is tensor._raw else tensor_of(raw, tensor.sig, tensor.lengths)
+
+
+def _plan_where(sigs: Sequence[Sig | None], allow: bool) -> tuple[align.Move, align.Move, align.Move, weakref.ref[Sig]]:
+    given = [s for s in sigs if s is not None]
+    dims, _ = align.broadcast([s.dims for s in given])
+    if not allow:
+        names = [name for name, s in zip(("`cond`", "`true_`", "`false_`"), sigs, strict=True) if s is not None]
+        align.check_all_in_one([s.dims for s in given], dims, "where", names)
+    values = [s for s in sigs[1:] if s is not None]
+    sparse = next((s.sparse_dim for s in values if s.sparse_dim is not None), None)
+    out = align.sig(dims, sparse, next((s.feature_dim for s in values if s.feature_dim is not None), None))
+    how = [None if s is None else align.move(s.dims, dims) for s in sigs]
+    _alive.append(out)
+    return how[0], how[1], how[2], weakref.ref(out)
+
+
+_alive: deque[Sig] = deque(maxlen=1)  # until the result of the op that plans has it
 
 
 def plan(

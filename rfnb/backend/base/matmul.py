@@ -49,8 +49,8 @@ class MatmulOps:
             a.sig.keep(key, how)
         lengths = a.lengths.join(b.lengths, a.sig, b.sig)
         raw_a, raw_b = a._raw, b._raw
-        if use_mask and (a.lengths.sizes or b.lengths.sizes):
-            raw_a, raw_b = _masked(cls, a, dims), _masked(cls, b, dims)
+        if a.lengths.sizes or b.lengths.sizes:
+            raw_a, raw_b = _masked(cls, a, b, dims, use_mask), _masked(cls, b, a, dims, use_mask)
         if how.einsum is not None:
             raw = cls.einsum_raw(raw_a, how.einsum[0], raw_b, how.einsum[1], how.einsum[2])
         else:
@@ -76,7 +76,7 @@ class MatmulOps:
             out, plan = _plan_linear(source, weight, bias, in_dim, out_dim)
             source.sig.keep(key, plan)
         there, transpose, before, _ = plan
-        raw = cls.linear_raw(align.apply(there, source._raw), weight._raw, None if bias is None else bias._raw, transpose)
+        raw = cls.linear_raw(align.apply(there, cls.fill_for_gradient(source, weight)), weight._raw, None if bias is None else bias._raw, transpose)
         return tensor_of(raw if before is None else align.apply(before, raw), out, source.lengths)
 
 
@@ -93,8 +93,10 @@ def _plan_linear(
     return out, (there, weight.dims == (in_dim, out_dim), back, weakref.ref(out))
 
 
-def _masked(backend: Any, x: Tensor, dims: Sequence[Dim]) -> Any:
-    return backend.fill_padding(x, 0, dims)
+def _masked(backend: Any, x: Tensor, other: Tensor, dims: Sequence[Dim], use_mask: bool) -> Any:
+    if backend.is_trained_raw(other._raw):
+        return backend.fill_for_gradient(x, other)
+    return backend.fill_padding(x, 0, dims) if use_mask else x._raw
 
 
 def _plan(a: Tensor, b: Tensor, reduce: tuple[Dim, ...]) -> tuple[Sig, Product]:

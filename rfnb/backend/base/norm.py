@@ -39,7 +39,8 @@ class NormOps:
         there, back, sizes = plan
         later = any(x is not None and len(x.dims) > len(dims) for x in (scale, bias))  # they differ between frames
         weights = [None if x is None or later else align.apply(align.move(x.dims, dims), x._raw) for x in (scale, bias)]
-        raw = cls.layer_norm_raw(align.apply(there, source._raw), sizes, *weights, eps)
+        source_raw = source._raw if scale is None else cls.fill_for_gradient(source, scale)
+        raw = cls.layer_norm_raw(align.apply(there, source_raw), sizes, *weights, eps)
         result = tensor_of(align.apply(back, raw), source.sig, source.lengths)
         for kind, x in (("mul", scale), ("add", bias)) if later else ():
             result = result if x is None else cls.combine(result, kind, x, allow_broadcast_all_sources=True)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rfnb.backend.base.require import axis_of
 from rfnb.core import align
+from rfnb.core.align import Sig
 from rfnb.core.dim import Dim
 from rfnb.core.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
@@ -18,9 +19,10 @@ ARG_MODES = ("argmax", "argmin")
 
 
 class ReduceOps:
-    """Raw part: `reduce_raw(raw, mode, axes, padding)`."""
+    """Raw part: `reduce_raw(raw, mode, axes, padding)`, and `reduce_function(mode)`, which does it without padding."""
 
-    reduce_raw: Callable[[Any, str, tuple[int, ...], Any], Any]
+    reduce_raw: Callable[[Any, str, Any, Any], Any]
+    reduce_function: Callable[[str], Callable[[Any, Any], Any]]
 
     @classmethod
     def reduce(cls: type[Backend], source: Tensor, *, mode: str, axis: Dim | Sequence[Dim], use_mask: bool = True) -> Tensor:  # type: ignore[misc]
@@ -28,17 +30,36 @@ class ReduceOps:
 
         {…, axis} → {…}; argmin and argmax give positions, sparse in `axis`.
         """
-        dims = (axis,) if isinstance(axis, Dim) else tuple(axis)
-        arg = mode in ARG_MODES
-        key = ("reduce", arg, *[dim.serial for dim in dims])
-        found = source.sig.plans.get(key)
-        out = found and found[1]()
-        if not out:
-            if arg and len(dims) != 1:
-                raise DimError(f"reduce_{mode}: needs one axis", got=align.show_dims(dims), expected="one Dim")
-            axes = tuple(source.axis(dim) for dim in dims)
-            out = align.without(source.sig, dims)
-            out = align.sig(out.dims, dims[0], out.feature_dim) if arg else out
-            found = source.sig.keep(key, (axes, weakref.ref(out)))
-        padding = cls.padding_for(source, dims) if use_mask else None
-        return tensor_of(cls.reduce_raw(source._raw, mode, found[0], padding), out, source.lengths)
+        try:
+            axes, out, dynamic, function = source.sig.plans[mode, axis]
+        except (KeyError, TypeError):
+            axes, out, dynamic, function = _plan(cls, source, mode, axis)
+        if dynamic and use_mask:
+            padding = cls.padding_for(source, dynamic)
+            if padding is not None:
+                if mode == "mean":
+                    total = cls.reduce_raw(source._raw, "sum", axes, padding)
+                    raw = cls.combine_raw(total, "truediv", cls.count_for(source, dynamic, axes))
+                else:
+                    raw = cls.reduce_raw(source._raw, mode, axes, padding)
+                return tensor_of(raw, out, source.lengths)
+        return tensor_of(function(source._raw, axes), out, source.lengths)
+
+
+Plan = tuple[Any, Sig, tuple[Dim, ...], Callable[[Any, Any], Any]]
+
+
+def _plan(backend: Any, source: Tensor, mode: str, axis: Dim | Sequence[Dim]) -> Plan:
+    """The axes, what is left, which of the dims may have padding, and what reduces without."""
+    dims = (axis,) if isinstance(axis, Dim) else tuple(axis)
+    if mode in ARG_MODES and len(dims) != 1:
+        raise DimError(f"reduce_{mode}: needs one axis", got=align.show_dims(dims), expected="one Dim")
+    axes = tuple(axis_of(f"reduce_{mode}", source, dim) for dim in dims)
+    out = align.without(source.sig, dims)
+    if mode in ARG_MODES:
+        out = align.sig(out.dims, dims[0], out.feature_dim)
+    dynamic = tuple(dim for dim in dims if dim.dimension is None)
+    plan = (axes[0] if len(axes) == 1 else axes, out, dynamic, backend.reduce_function(mode))
+    key = axis if isinstance(axis, Dim) else dims
+    source.sig.keep((mode, key), plan)
+    return plan

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from rfnb.backend.base.require import axis_of
 from rfnb.core.dim import Dim
-from rfnb.core.tensor import Tensor
+from rfnb.core.tensor import Tensor, tensor_of
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
@@ -21,18 +22,27 @@ class SoftmaxOps:
     @classmethod
     def softmax(cls: type[Backend], tensor: Tensor, *, axis: Dim, use_mask: bool = True) -> Tensor:  # type: ignore[misc]
         """exp(x) / Σ exp(x) over `axis`. {…, axis} → the same"""
-        padding = cls.padding_for(tensor, (axis,)) if use_mask else None
-        empty = padding is not None and some_empty(tensor, axis)
-        return tensor.like(cls.softmax_raw(tensor._raw, tensor.axis(axis), padding, empty))
+        place = tensor.sig.index.get(axis)
+        if place is None:
+            place = axis_of("softmax", tensor, axis)
+        padding, empty = _padding(cls, tensor, axis) if axis.dimension is None and use_mask else (None, False)
+        return tensor_of(cls.softmax_raw(tensor._raw, place, padding, empty), tensor.sig, tensor.lengths)
 
     @classmethod
     def log_softmax(cls: type[Backend], tensor: Tensor, *, axis: Dim, use_mask: bool = True) -> Tensor:  # type: ignore[misc]
         """log softmax over `axis`; -inf in padding. {…, axis} → the same"""
-        padding = cls.padding_for(tensor, (axis,)) if use_mask else None
-        empty = padding is not None and some_empty(tensor, axis)
-        return tensor.like(cls.log_softmax_raw(tensor._raw, tensor.axis(axis), padding, empty))
+        place = axis_of("log_softmax", tensor, axis)
+        padding, empty = _padding(cls, tensor, axis) if axis.dimension is None and use_mask else (None, False)
+        return tensor_of(cls.log_softmax_raw(tensor._raw, place, padding, empty), tensor.sig, tensor.lengths)
 
 
-def some_empty(tensor: Tensor, axis: Dim) -> bool:
-    """Whether a sequence has no frames."""
-    return bool((tensor.size_of(axis).values == 0).any())
+def _padding(backend: Any, tensor: Tensor, axis: Dim) -> tuple[Any, bool]:
+    """Where padding is, and whether a sequence has no frames."""
+    padding = backend.padding_for(tensor, (axis,))
+    if padding is None:
+        return None, False
+    cache = tensor.lengths.cache
+    empty = cache.get(("empty", axis.serial))
+    if empty is None:
+        empty = cache["empty", axis.serial] = bool((tensor.size_of(axis).values == 0).any())
+    return padding, empty

@@ -1,1 +1,1 @@
-
+"""The torch backend."""

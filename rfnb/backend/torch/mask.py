@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import torch
 
+from rfnb.backend.base.tape import current_tape
+
 
 class TorchMask:
     """The raw part of `backend.base.mask`."""
 
     masked_fill_raw = staticmethod(torch.masked_fill)
+
+    @staticmethod
+    def is_trained_raw(raw: torch.Tensor) -> bool:
+        """Whether it is a leaf that takes a gradient, here or when the loop that is traced now is run."""
+        return raw.requires_grad and raw.is_leaf and (torch.is_grad_enabled() or current_tape() is not None)
 
     @staticmethod
     def finite_raw(raw: torch.Tensor, where: torch.Tensor) -> torch.Tensor:

@@ -17,7 +17,6 @@ def _highest(raw: torch.Tensor) -> Any:
 
 _FILL = {
     "sum": lambda raw: 0,
-    "mean": lambda raw: 0,
     "max": _lowest,
     "min": _highest,
     "argmax": _lowest,
@@ -28,56 +27,67 @@ _FILL = {
 }
 
 
-def _mean(raw: torch.Tensor, axes: tuple[int, ...], padding: torch.Tensor | None) -> torch.Tensor:
-    if padding is None:
-        return raw.mean(axes) if axes else raw
-    counted = padding.expand([n if axis in axes else padding.shape[axis] for axis, n in enumerate(raw.shape)])
-    return raw.sum(axes) / counted.logical_not().sum(axes).clamp(min=1).to(raw.dtype)
+Axes = int | tuple[int, ...]
+
+
+def _mean(raw: torch.Tensor, axes: Axes) -> torch.Tensor:
+    return raw.mean(axes) if raw.numel() else _over_nothing(raw, "mean", axes)
+
+
+def _guarded(mode: str, function: Any) -> Any:
+    """For functions that have no value over nothing."""
+
+    def reduce(raw: torch.Tensor, axes: Axes) -> torch.Tensor:
+        return function(raw, axes) if raw.numel() else _over_nothing(raw, mode, axes)  # type: ignore[no-any-return]
+
+    return reduce
 
 
 def _in_turn(function: Any) -> Any:
     """For functions over one axis: over several, one after the other, from the last."""
 
-    def reduce(raw: torch.Tensor, axes: tuple[int, ...], padding: torch.Tensor | None) -> torch.Tensor:
-        for axis in sorted(axes, reverse=True):
+    def reduce(raw: torch.Tensor, axes: Axes) -> torch.Tensor:
+        for axis in sorted(_tuple(axes), reverse=True):
             raw = function(raw, axis)
         return raw
 
     return reduce
 
 
-_REDUCE = {
-    "sum": lambda raw, axes, padding: raw.sum(axes) if axes else raw,
-    "mean": _mean,
-    "max": lambda raw, axes, padding: raw.amax(axes),
-    "min": lambda raw, axes, padding: raw.amin(axes),
-    "logsumexp": lambda raw, axes, padding: raw.logsumexp(axes),
-    "any": _in_turn(torch.any),
-    "all": _in_turn(torch.all),
-    "argmax": _in_turn(torch.argmax),
-    "argmin": _in_turn(torch.argmin),
-}
-
-
-def _over_nothing(raw: torch.Tensor, mode: str, axes: tuple[int, ...]) -> torch.Tensor:
+def _over_nothing(raw: torch.Tensor, mode: str, axes: Axes) -> torch.Tensor:
     """What a sequence of length 0 gives beside longer ones: 0 for the mean, position 0, the least for the largest."""
-    shape = [n for axis, n in enumerate(raw.shape) if axis not in axes]
+    shape = [n for axis, n in enumerate(raw.shape) if axis not in _tuple(axes)]
     if mode in ("argmax", "argmin"):
         return raw.new_zeros(shape, dtype=torch.int64)
-    return raw.new_full(shape, _FILL[mode](raw))
+    return raw.new_full(shape, 0 if mode == "mean" else _FILL[mode](raw)) + raw.sum(axes).to(raw.dtype)  # with a gradient, which is 0
+
+
+def _tuple(axes: Axes) -> tuple[int, ...]:
+    return (axes,) if isinstance(axes, int) else axes
+
+
+_REDUCE: dict[str, Any] = {
+    "sum": lambda raw, axes: raw if axes == () else raw.sum(axes),
+    "mean": lambda raw, axes: raw if axes == () else _mean(raw, axes),
+    "max": _guarded("max", torch.amax),
+    "min": _guarded("min", torch.amin),
+    "logsumexp": _guarded("logsumexp", torch.logsumexp),
+    "any": _in_turn(torch.any),
+    "all": _in_turn(torch.all),
+    "argmax": _guarded("argmax", torch.argmax),
+    "argmin": _guarded("argmin", torch.argmin),
+}
 
 
 class TorchReduce:
     """The raw part of `backend.base.reduce` and `backend.base.softmax`."""
 
+    reduce_function = staticmethod(_REDUCE.__getitem__)
+
     @staticmethod
-    def reduce_raw(raw: torch.Tensor, mode: str, axes: tuple[int, ...], padding: torch.Tensor | None) -> torch.Tensor:
+    def reduce_raw(raw: torch.Tensor, mode: str, axes: Axes, padding: torch.Tensor) -> torch.Tensor:
         """`mode` over `axes`; entries where `padding` is true do not count."""
-        if padding is not None:
-            raw = raw.masked_fill(padding, _FILL[mode](raw))
-        if not raw.numel() and 0 in [raw.shape[axis] for axis in axes]:
-            return _over_nothing(raw, mode, axes)
-        return _REDUCE[mode](raw, axes, padding)  # type: ignore[no-any-return]
+        return _REDUCE[mode](raw.masked_fill(padding, _FILL[mode](raw)), axes)  # type: ignore[no-any-return]
 
     @staticmethod
     def softmax_raw(raw: torch.Tensor, axis: int, padding: torch.Tensor | None, some_empty: bool) -> torch.Tensor:

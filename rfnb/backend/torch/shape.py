@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch.nn import functional
 
+from rfnb.core import align
+
 
 class TorchShape:
     """The raw part of `backend.base.shape`, `concat` and `slice`."""
@@ -16,6 +18,20 @@ class TorchShape:
     def expand_raw(raw: torch.Tensor, size: int) -> torch.Tensor:
         """A new first axis with the same entries everywhere, without a copy."""
         return raw.expand(size, *raw.shape)
+
+    @staticmethod
+    def move_raw(raw: torch.Tensor, how: align.Move) -> torch.Tensor:
+        """Into place, as `core.align.move` says."""
+        if how is None:
+            return raw
+        perm, index = how
+        if perm is not None:
+            raw = raw.permute(perm)
+        if index is None:
+            return raw
+        if index.count(None) == 1:
+            return raw.unsqueeze(index.index(None))
+        return raw[index]
 
     squeeze_axis_raw = staticmethod(torch.squeeze)
 

@@ -220,7 +220,9 @@ def _picture(view: AttentionView) -> Html:
 def _left(labels: list[str], height: int) -> Html:
     """One text whose lines are as high as the rows; every n-th label where rows are low."""
     every = next(n for n in (1, 2, 5, 10, 20) if n * height >= 12)
-    look = f"{SMALL};line-height:{height * every}px;text-align:right;margin:0;padding:0;background:none"
+    look = f"{SMALL};line-height:{height * every}px;text-align:right;padding:0;background:none"
+    up = height * (every - 1) // 2  # a label stands beside its own row, not in the middle of those it stands for
+    look += f";margin:{-up}px 0 0 0" if up else ";margin:0"
     return el("pre", "\n".join(shown(label) for label in labels[::every]), style=look)
 
 

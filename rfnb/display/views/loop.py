@@ -45,6 +45,7 @@ def describe_run(run: Run) -> RunView:
     return {
         "kind": "run",
         "run": run.serial,
+        "loop": run.loop,
         "name": run.name,
         "place": run.place,
         "file": source.file,
@@ -146,7 +147,7 @@ def _head(view: HistoryView) -> Html:
         "div",
         el("span", name, style=style.NAME),
         el("span", " · " + " · ".join(rest) + " ", style=style.QUIET),
-        [el("span", flag, style=style.chip(style.ALARM)) for flag in view["run"]["flags"]],
+        [el("span", flag, style=style.chip(style.ALARM) + ";white-space:nowrap") for flag in view["run"]["flags"]],
         style=style.HEAD,
     )
 

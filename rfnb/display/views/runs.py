@@ -23,6 +23,7 @@ def describe_item(run: Run) -> RunItem:
     """What the list says of a run; touches no tensor."""
     return {
         "run": run.serial,
+        "loop": run.loop,
         "name": run.name,
         "place": run.place,
         "steps": run.steps,

@@ -85,12 +85,14 @@ def _course(run: Run, name: str, sequence: int | None) -> Course:
 
 
 def _follow(run: Run, name: str, sequence: int | None) -> Course:
-    steps = spread(getattr(run, "kept", None) or range(run.steps), options.SPARK_STEPS)
+    every = getattr(run.replay, "every", 1)
+    ends = range(every - 1, run.steps, every) or range(run.steps - 1, run.steps)  # behind these, states are kept
+    steps = spread(ends, options.SPARK_STEPS)
     spark: list[Number] = []
     start, moves = None, False
     for step in steps:
         if start is None:
-            start = sampled(one_sequence(run[step].before[name], run.sequence_dim, sequence))
+            start = sampled(one_sequence(run[0].before[name], run.sequence_dim, sequence))
         data = one_sequence(run[step].after[name], run.sequence_dim, sequence)
         spark.append(plain(magnitude(data)))  # type: ignore[arg-type]
         moves = moves or not np.array_equal(start, sampled(data), equal_nan=True)

@@ -1,0 +1,215 @@
+"""The end of a step: which states go on, which are frozen, who has ended; then the Program of all steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rfnb.backend.base.tape import Call, Var
+from rfnb.core import align
+from rfnb.core.dim import Dim
+from rfnb.core.lengths import EMPTY, Size
+from rfnb.core.op import listening
+from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.errors import DimError, LoopError
+from rfnb.loop.body import ENDED, LENGTHS, Body
+from rfnb.loop.execute import Schedule
+from rfnb.loop.program import Program
+from rfnb.loop.sized import SizeOf, grows, replace_grown
+from rfnb.ops.index import gather
+from rfnb.ops.math import cast, logical_and, logical_not, logical_or, where
+from rfnb.trace.traced import Traced
+
+
+@dataclass(frozen=True)
+class Closed:
+    """A body that is complete: what its steps do, and how many there may be of each sequence."""
+
+    program: Program
+    schedule: Schedule
+    limit: Size
+
+
+def close(body: Body) -> Closed:
+    """Ends the step and the recording of it. Raises LoopError and DimError for states and outputs that cannot be."""
+    try:
+        body.recorder.take_names()
+        body.recorder.graph.body_values = len(body.recorder.graph.values)
+        limit = _limit(body)
+        new, kept, ended = _close_step(body, limit)
+        grown = [(dim, var) for dim, var in zip(body.before, body.state_vars, strict=True) if isinstance(dim, Dim)]
+        new_vars, kept_vars = _state_vars(body, new, grown), _state_vars(body, kept, grown)
+        output_vars = [body.var(traced.plain) for traced, _ in body.outputs]
+        ended_var = None if ended is None else body.var(ended.plain)
+        _refuse_grown_outputs(body, grown)
+    finally:
+        body.abort()
+    if grown:
+        replace_grown(body.recorder, grown)
+    first_end = 0 if body.condition is not None else int(limit.values.min(initial=limit.max))
+    schedule = Schedule(
+        states=tuple(body.state_vars),
+        frames=tuple(var for var, _ in body.frames),
+        new=new_vars,
+        kept=kept_vars,
+        outputs=tuple(output_vars),
+        ended=ended_var,
+        max_steps=limit.max,
+        free_steps=limit.max if new_vars == kept_vars else first_end,
+    )
+    needs_gradient = body.backend.needs_gradient_raw if body.outer is None else lambda raw: True
+    program = Program(body.tape, [*schedule.states, *schedule.frames], needs_gradient)
+    body.tape.values.clear()
+    return Closed(program, schedule, limit)
+
+
+def _limit(body: Body) -> Size:
+    """How many steps each sequence may take."""
+    loop = body.loop
+    size = body.size
+    if size is None and loop.axis is not None and loop.axis.is_defined() and body.condition is None:
+        size = loop.axis.size
+    longest = None if loop.max_seq_len is None else _size_of(body, loop.max_seq_len)
+    if size is None and longest is None:
+        raise LoopError(
+            f"{loop.name}: nothing says how many steps there are",
+            expected="an axis with lengths, or max_seq_len",
+            hint="rf.Loop(axis=time) with loop.unstack(x); or rf.Loop(max_seq_len=…) with loop.end(…)",
+        )
+    limit = _shorter(size, longest) if size and longest else size or longest
+    assert limit is not None
+    return limit
+
+
+def _size_of(body: Body, length: Tensor | int) -> Size:
+    if not isinstance(length, Tensor):
+        return Size([], length)
+    with body.tape.pause():
+        return Size(length.dims, body.backend.to_numpy_raw(body.plain(length)._raw))
+
+
+def _close_step(body: Body, limit: Size) -> tuple[list[Any], list[Any], Traced | None]:
+    """New states, new states with ended sequences frozen, and which sequences have ended."""
+    active = _active(body, limit)
+    ended_now: Traced | None = None
+    by_name: dict[str, Any] = dict(body.loop.state._leaves())
+    _carry_lasts(body, by_name)
+    if body.condition is not None:
+        before = dict(zip(body.names, body.before, strict=True))
+        ended, lengths = (_reordered(body, before[key]) for key in (ENDED, LENGTHS))
+        ended_now = logical_or(ended, body.condition).copy_transpose(body.condition.dims)
+        live = logical_not(ended if body.include_eos else ended_now)
+        active = live if active is None else logical_and(live, active)
+        by_name[ENDED] = ended_now
+        by_name[LENGTHS] = (lengths + cast(active, "int64")).copy_transpose(body.condition.dims)
+    new = [_like_before(body, name, old, by_name[name]) for name, old in zip(body.names, body.before, strict=True)]
+    kept = [
+        value if name in (ENDED, LENGTHS) else _frozen(active, value, _reordered(body, old))
+        for name, value, old in zip(body.names, new, body.before, strict=True)
+    ]
+    if body.condition is not None:
+        new = kept
+    return new, kept, ended_now
+
+
+def _carry_lasts(body: Body, by_name: dict[str, Any]) -> None:
+    """A last value that is no state is carried like one."""
+    for traced, _ in body.lasts:
+        key = next((name for name, leaf in by_name.items() if leaf is traced), None)
+        if key is None:
+            key = f"#last{len(body.last_keys)}"
+            body.carry(key, traced.plain, traced.dtype)
+            by_name[key] = traced
+        body.last_keys.append(key)
+
+
+def _active(body: Body, limit: Size) -> Traced | None:
+    """Whether a sequence takes this step."""
+    if not limit.ragged:
+        return None
+    mask = np.arange(max(limit.max, 1))[(slice(None), *[None] * limit.values.ndim)] < limit.values
+    with body.tape.pause(), listening(None):
+        raw = body.backend.from_numpy_raw(mask)
+        frame = tensor_of(body.backend.alias_raw(body.backend.frames_raw(raw, 0)[0]), align.sig(limit.dims), EMPTY)
+    traced = body.input("active", frame)
+    body.frames.append((body.var(frame), lambda: body.backend.frames_raw(raw, 0)))
+    return traced
+
+
+def _reordered(body: Body, value: Any) -> Any:
+    """What `loop.reorder` made of a value of the step before."""
+    for indices, dim in body.reorders if isinstance(value, Tensor) else ():
+        if dim in value.dims_set:
+            value = gather(value, indices=indices, axis=dim)
+    return value
+
+
+def _frozen(active: Traced | None, new: Any, old: Any) -> Any:
+    """The new value, but the old one for sequences that have ended."""
+    if active is None or not isinstance(new, Tensor) or not set(active.dims) <= set(new.dims) or new is old:
+        return new
+    if new.dims != old.dims:
+        return new
+    return where(active, new, old).copy_transpose(old.dims)
+
+
+def _like_before(body: Body, name: str, old: Any, new: Any) -> Any:
+    """The state rule: the dims, in any order, and the type of the initial value."""
+    if isinstance(old, Dim) or not isinstance(new, Tensor):
+        return new
+    traced = body.of_body(new, f"the state {name!r}")
+    grown = _new_dims(body)
+    expected = [grown.get(dim, dim) for dim in old.dims]
+    if set(traced.dims) != set(expected):
+        missing = [dim.name for dim in traced.dims if dim not in expected]
+        shown = ", ".join([*(dim.name for dim in old.dims), *missing])
+        raise DimError(
+            f"{body.loop.name}: the state {name!r} changes its dims",
+            got=traced.describe_dims(),
+            expected=old.describe_dims(),
+            hint=f"start with the dims that it has later: loop.state.{name} = rf.zeros([{shown}])"
+            if missing
+            else f"every step needs the dims of the initial value of {name!r}",
+        )
+    in_order = traced if list(traced.dims) == expected else traced.copy_transpose(expected)
+    return in_order if in_order.dtype == old.dtype else cast(in_order, old.dtype)
+
+
+def _new_dims(body: Body) -> dict[Dim, Dim]:
+    values = dict(body.loop.state._leaves())
+    return {old: values[name] for name, old in zip(body.names, body.before, strict=True) if isinstance(old, Dim)}
+
+
+def _state_vars(body: Body, values: list[Any], grown: list[tuple[Dim, Var]]) -> tuple[Var, ...]:
+    return tuple(_size_var(body, value, grown) if isinstance(value, Dim) else body.var(value.plain) for value in values)
+
+
+def _size_var(body: Body, dim: Dim, grown: list[tuple[Dim, Var]]) -> Var:
+    own = next((var for known, var in grown if known is dim), None)
+    if own is not None:
+        return own
+    size = SizeOf(dim, [known for known, _ in grown])
+    var = body.tape.number_input(0)
+    body.tape.calls.append(Call(size, tuple(v for _, v in grown), {}, var.number))
+    return var
+
+
+def _refuse_grown_outputs(body: Body, grown: list[tuple[Dim, Var]]) -> None:
+    roots = {dim.serial for dim, _ in grown}
+    for traced, _ in body.outputs:
+        if roots and grows(traced, roots):
+            raise LoopError(
+                f"{body.loop.name}: stack of `{traced.name}`, whose size differs per step",
+                got=traced.describe_dims(),
+                hint="carry it as a state and take it after the loop, or reduce over the axis that grows",
+            )
+
+
+def _shorter(a: Size, b: Size) -> Size:
+    if not b.dims:
+        return Size(a.dims, np.minimum(a.values, b.values))
+    if not a.dims or a.dims == b.dims:
+        return Size(b.dims, np.minimum(a.values, b.values))
+    raise LoopError("the lengths of the axis and max_seq_len have other dims", got=f"{a} and {b}")

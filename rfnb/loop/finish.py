@@ -1,0 +1,140 @@
+"""Runs what a body became, and settles its results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rfnb.backend.base.tape import opaque
+from rfnb.core import align
+from rfnb.core.dim import Dim
+from rfnb.core.lengths import Size
+from rfnb.core.nested import leaves, map_leaves
+from rfnb.core.op import listening
+from rfnb.core.tensor import tensor_of
+from rfnb.errors import LoopError
+from rfnb.loop.body import LENGTHS, Body
+from rfnb.loop.close import Closed
+from rfnb.loop.execute import Outcome, execute
+from rfnb.loop.replay import recorded
+from rfnb.trace import session
+from rfnb.trace.traced import Traced
+
+
+def finish(body: Body, closed: Closed) -> None:
+    """Runs all steps, and gives the results their numbers. Raises what a step raised, with its step and line."""
+    frames = [make() for _, make in body.frames]
+    record = session.wants(body.loop.debug) and body.outer is None
+    if body.outer is None:
+        outcome = execute(
+            closed.program, closed.schedule, body.backend, body.initial, frames, int(body.seed or 0),
+            record=record, progress=session.progress(body.loop.name, closed.schedule.max_steps),
+        )  # fmt: skip
+        if record:
+            body.loop.run = session.keep(recorded(body, closed, outcome, frames))
+        if outcome.error is not None:
+            raise _told(body, closed, outcome)
+        stacked = [
+            _stacked(body, taken, traced) for taken, (traced, _) in zip(outcome.outputs, body.outputs, strict=True)
+        ]
+        states = list(outcome.states)
+    else:
+        states, stacked = _run_inside(body, closed, frames)
+    _settle(body, states, stacked, closed.limit)
+
+
+def _run_inside(body: Body, closed: Closed, frames: list[Sequence[Any]]) -> tuple[list[Any], list[Any]]:
+    """Within the body of another loop: one call on its tape."""
+    structure = [body.initial, frames, closed.program.externals, [body.seed]]
+
+    def run(*flat: Any) -> list[Any]:
+        rest = iter(flat)
+        initial, all_frames, externals, [seed] = map_leaves(lambda leaf: next(rest), structure)
+        with listening(None):
+            outcome = execute(
+                closed.program,
+                closed.schedule,
+                body.backend,
+                initial,
+                all_frames,
+                int(seed),
+                record=False,
+                externals=externals,
+            )
+        if outcome.error is not None:
+            raise _told(body, closed, outcome)
+        taken = [_stacked(body, out, traced) for out, (traced, _) in zip(outcome.outputs, body.outputs, strict=True)]
+        return [*outcome.states, *taken]
+
+    results = opaque(run, *leaves(structure))
+    return results[: len(body.names)], results[len(body.names) :]
+
+
+def _stacked(body: Body, taken: list[Any], traced: Traced) -> Any:
+    if taken:
+        return body.backend.stack_raw(taken)
+    shape = body.backend.get_shape_tuple_raw(traced.plain._raw)
+    return body.backend.full_raw([0, *shape], 0, traced.dtype, traced.device)
+
+
+def _told(body: Body, closed: Closed, outcome: Outcome) -> BaseException:
+    """The error of a step, with its step and line."""
+    error = outcome.error
+    assert error is not None
+    node = None if outcome.failed_call is None else closed.program.calls[outcome.failed_call].node
+    place = f", {node.source.place()} ({node.op})" if node is not None and node.source else ""
+    error.add_note(f"in step {outcome.steps} of {body.loop.name}{place}")
+    return error
+
+
+def _settle(body: Body, states: list[Any], stacked: list[Any], limit: Size) -> None:
+    final = {name: _final(old, raw) for name, old, raw in zip(body.names, body.before, states, strict=True)}
+    size = _axis_size(body, final, limit)
+    for raw, (traced, pending) in zip(stacked, body.outputs, strict=True):
+        lengths = traced.lengths
+        if (known := lengths.size(body.axis)) is None or not known.agrees(size):
+            lengths = lengths.bind({body.axis: size})
+        pending.settle(tensor_of(raw[: size.max], pending.sig, lengths))
+    for key, (_, pending) in zip(body.last_keys, body.lasts, strict=True):
+        _refuse_empty(body, key, size)
+        pending.settle(final[key])
+    replaced = [final[name] for name, _ in body.loop.state._leaves()]
+    body.loop.state._replace(_with_final_dims(body, replaced))
+
+
+def _final(old: Any, raw: Any) -> Any:
+    return raw if isinstance(old, Dim) else tensor_of(raw, old.sig, old.lengths)
+
+
+def _with_final_dims(body: Body, values: list[Any]) -> list[Any]:
+    """Dims that grew get a Dim of the size that they have in the end."""
+    olds = [old for name, old in zip(body.names, body.before, strict=True) if not name.startswith("#")]
+    grown = {old: Dim(size, name=old.name) for old, size in zip(olds, values, strict=True) if isinstance(old, Dim)}
+
+    def settle(old: Any, value: Any) -> Any:
+        if isinstance(old, Dim):
+            return grown[old]
+        dims = [grown.get(dim, dim) for dim in old.dims]
+        return tensor_of(value._raw, align.sig(dims, old.sparse_dim, old.sig.feature_dim), value.lengths)
+
+    return [settle(old, value) if grown else value for old, value in zip(olds, values, strict=True)]
+
+
+def _axis_size(body: Body, final: dict[str, Any], limit: Size) -> Size:
+    if body.condition is None:
+        size = limit
+    else:
+        taken = final[LENGTHS]
+        size = Size(taken.dims, body.backend.to_numpy_raw(taken._raw))
+    if body.size is None or not body.size.agrees(size):
+        body.axis.define(size, by=f"loop {body.loop.name}")
+    return size
+
+
+def _refuse_empty(body: Body, key: str, size: Size) -> None:
+    if key.startswith("#") and size.values.size and size.values.min() == 0:
+        raise LoopError(
+            f"{body.loop.name}: last of a value that a sequence without steps does not have",
+            got=f"lengths {size}",
+            hint="make it a state: its initial value is its last value there",
+        )
