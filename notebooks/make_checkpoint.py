@@ -2,7 +2,7 @@
 
     python notebooks/make_checkpoint.py [CPU seconds, 600 if not given]
 
-Seeds are fixed and torch has one thread. Time is CPU time, so what else runs on the machine changes little.
+Seeds are fixed, and the notebook gives torch one thread. Time is CPU time, so what else runs on the machine changes little.
 """
 
 from __future__ import annotations
@@ -53,7 +53,6 @@ def error_rates(tour: dict[str, Any], references: dict[str, list[list[str]]]) ->
 
 def main(seconds: float = 600) -> None:
     """Trains, tells the error rates, saves."""
-    torch.set_num_threads(1)
     tour = namespace()
     rf.set_random_seed(1)
     torch.manual_seed(1)

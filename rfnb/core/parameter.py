@@ -44,7 +44,7 @@ class Parameter(Tensor):
         device: str | None = None,
     ):
         source = dims_or_tensor if isinstance(dims_or_tensor, Tensor) else None
-        dims = tuple(source.dims if source is not None else dims_or_tensor or dims or ())  # type: ignore[arg-type]
+        dims = tuple(source.dims if source is not None else dims_or_tensor or dims or ())
         loose = [dim.name for dim in dims if dim.dimension is None]
         if loose:
             raise ParameterError("Parameter: all dims need a fixed size", got=", ".join(loose), expected="Dim(number)")

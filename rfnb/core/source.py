@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import linecache
 import sys
 from dataclasses import dataclass
@@ -102,6 +103,15 @@ def in_code(code: CodeType) -> FrameType | None:
     return frame
 
 
+def variables(frame: FrameType) -> dict[str, Any]:
+    """The local variables of a frame by name."""
+    snapshot = frame.f_locals
+    found = dict(snapshot)
+    if type(snapshot) is dict and frame.f_code.co_flags & inspect.CO_NEWLOCALS:
+        snapshot.clear()  # until Python 3.12 the frame keeps this copy, and with it all that the variables ever held
+    return found
+
+
 @lru_cache(maxsize=256)
 def _positions(code: CodeType) -> list[tuple[int | None, int | None, int | None, int | None]]:
     return list(code.co_positions())
@@ -182,19 +192,15 @@ def follow_cells() -> None:
     if shell is None or getattr(shell, "_rfnb_follows", False):
         return
     shell._rfnb_follows = True
-    shell.events.register("pre_run_cell", lambda info: _remember(shell, info.raw_cell, info.cell_id))
-    history = shell.history_manager.input_hist_raw if shell.history_manager else []
-    if history:
+    past = shell.history_manager.input_hist_raw  # by the numbers of cells; begins with an empty entry
+    shell.events.register("pre_run_cell", lambda info: _remember(shell, info.raw_cell, info.cell_id, len(past)))
+    if past[-1]:
         parent = shell.get_parent() if hasattr(shell, "get_parent") else {}
-        cell_id = (parent or {}).get("metadata", {}).get("cellId")
-        _remember(shell, history[-1], cell_id, shell.execution_count)
+        _remember(shell, past[-1], (parent or {}).get("metadata", {}).get("cellId"), len(past) - 1)
 
 
-def _remember(shell: Any, text: str, cell_id: str | None, number: int | None = None) -> None:
-    number = shell.execution_count if number is None else number
-    stripped = text.lstrip("\n")
-    for form in (text, stripped):
-        name = shell.compile.get_code_name(shell.transform_cell(form), form, number)
-        CELLS[name] = Cell(number, cell_id, text)
+def _remember(shell: Any, text: str, cell_id: str | None, number: int) -> None:
+    for form in (text, text.lstrip("\n")):
+        CELLS[shell.compile.get_code_name(form, shell.transform_cell(form), number)] = Cell(number, cell_id, text)
     while len(CELLS) > 4000:
         CELLS.pop(next(iter(CELLS)))

@@ -23,6 +23,13 @@ from rfnb.trace.traced import Traced
 
 def finish(body: Body, closed: Closed) -> None:
     """Runs all steps, and gives the results their numbers. Raises what a step raised, with its step and line."""
+    try:
+        _run(body, closed)
+    finally:
+        body.recorder.forget()
+
+
+def _run(body: Body, closed: Closed) -> None:
     frames = [make() for _, make in body.frames]
     record = session.wants(body.loop.debug) and body.outer is None
     if body.outer is None:

@@ -45,29 +45,30 @@ class Replay:
         self.steps = outcome.steps
         self.axis = body.axis
         self.size = self._axis_size(body.size)
-        self.externals, self.versions = self._snapshot()
+        self.live = [backend.alias_raw(raw) for raw in closed.program.externals]
+        self.versions = [backend.version_raw(raw) for raw in self.live]
+        self.externals = self._snapshot(closed.program.externals)
+        closed.program.externals.clear()  # they hold the graph of the gradients
         self._vars = {value.number: var for value, var in self._value_vars(body)}
         self._compiled: dict[tuple[Var, ...], Any] = {}
 
-    def _snapshot(self) -> tuple[list[Any], list[int]]:
-        backend, externals = self.backend, self.program.externals
+    def _snapshot(self, externals: Sequence[Any]) -> list[Any]:
+        """What the steps read from outside; of parameters a copy, if the budget allows."""
+        backend = self.backend
         leaves = [raw for raw in externals if backend.is_leaf_raw(raw)]
         fits = sum(backend.nbytes_raw(raw) for raw in leaves) <= SNAPSHOT_BUDGET
-        kept = [
-            _snapshots.take(backend, raw) if fits and backend.is_leaf_raw(raw) else backend.alias_raw(raw)
-            for raw in externals
+        return [
+            _snapshots.take(backend, raw) if fits and backend.is_leaf_raw(raw) else live
+            for raw, live in zip(externals, self.live, strict=True)
         ]
-        return kept, [backend.version_raw(raw) for raw in externals]
 
     def _value_vars(self, body: Body) -> list[tuple[Value, Var]]:
         found = []
-        for traced in body.recorder._traced.values():
+        for traced in body.recorder.traced():
             var = body.tape.find(traced.plain._raw)
             if isinstance(var, Var):
                 found.append((traced.value, var))
-        body.recorder.templates = {
-            t.value.number: (t.plain.sig, t.plain.lengths) for t in body.recorder._traced.values()
-        }
+        body.recorder.templates = {t.value.number: (t.plain.sig, t.plain.lengths) for t in body.recorder.traced()}
         return found
 
     def states_before(self, step: int) -> tuple[Any, ...]:
@@ -146,10 +147,7 @@ class Replay:
         )
         if agrees:
             return "replay agrees"
-        changed = [
-            raw for raw, version in zip(self.program.externals, self.versions, strict=True)
-            if self.backend.version_raw(raw) != version
-        ]  # fmt: skip
+        changed = any(self.backend.version_raw(raw) != v for raw, v in zip(self.live, self.versions, strict=True))
         return "with today's weights" if changed else "replay differs"
 
     def stack(self, name: str) -> Tensor:
@@ -182,7 +180,8 @@ class Replay:
         ]
         counted = [(dim, size) for dim, size in sized if size and (dim in self.size.dims or dim.is_batch_dim())]
         tagged = [(dim, size) for dim, size in counted if size.tags is not None]
-        return (tagged or counted or [(None, None)])[0]
+        found = tagged or counted
+        return found[0] if found else (None, None)
 
     @property
     def bytes(self) -> int:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import operator
+import weakref
 from collections.abc import Sequence
 
+from rfnb.core.align import Sig
 from rfnb.core.dim import Dim
 from rfnb.core.op import op
 from rfnb.core.raw import backend_of_raw
@@ -39,12 +41,22 @@ def concat(
         raise DimError("concat: nothing to join", expected="(tensor, dim), …")
     close_gaps = handle_dynamic_dims is not False
     if out_dim is None:
-        total = functools.reduce(operator.add, [dim for _, dim in sources])
-        out_dim = total if close_gaps or total.is_static() else Dim(None, name=total.name)
+        out_dim = _sum_of([dim for _, dim in sources], sources[0][0].sig)
+        out_dim = out_dim if close_gaps or out_dim.is_static() else Dim(None, name=out_dim.name)
     result = backend_of_raw(sources[0][0]._raw).concat(
         *sources, allow_broadcast=allow_broadcast, out_dim=out_dim, handle_dynamic_dims=close_gaps
     )
     return result, out_dim
+
+
+def _sum_of(dims: Sequence[Dim], signature: Sig) -> Dim:
+    key = ("sum", *[dim.serial for dim in dims])
+    known = signature.plans.get(key)
+    total: Dim | None = known and known()
+    if total is None:
+        total = functools.reduce(operator.add, dims)
+        signature.keep(key, weakref.ref(total))
+    return total
 
 
 def concat_features(*sources: Tensor, allow_broadcast: bool = False) -> Tensor:
@@ -52,7 +64,11 @@ def concat_features(*sources: Tensor, allow_broadcast: bool = False) -> Tensor:
     pairs = []
     for i, source in enumerate(sources):
         if source.feature_dim is None:
-            raise DimError(f"concat_features: sources[{i}] has no feature dim", got=source.describe_dims(), hint="rf.concat((x, dim), …)")
+            raise DimError(
+                f"concat_features: sources[{i}] has no feature dim",
+                got=source.describe_dims(),
+                hint="rf.concat((x, dim), …)",
+            )
         pairs.append((source, source.feature_dim))
     return concat(*pairs, allow_broadcast=allow_broadcast)[0]
 
@@ -69,13 +85,13 @@ def stack(sources: Sequence[Tensor], *, out_dim: Dim | None = None) -> tuple[Ten
 @op(frames="any")
 def unstack(source: Tensor, *, axis: Dim) -> list[Tensor]:
     """The entries along `axis`, padded ones too. {…, axis} → a list of {…}"""
-    return backend_of_raw(source._raw).unstack(source, axis=axis)  # type: ignore[no-any-return]
+    return backend_of_raw(source._raw).unstack(source, axis=axis)
 
 
 @op(frames="any")
 def split(source: Tensor, *, axis: Dim, out_dims: Sequence[Dim]) -> tuple[Tensor, ...]:
     """Cut into pieces of the sizes of `out_dims`. {…, axis} → {…, out_dims[0]}, {…, out_dims[1]}, …"""
-    return backend_of_raw(source._raw).split(source, axis=axis, out_dims=out_dims)  # type: ignore[no-any-return]
+    return backend_of_raw(source._raw).split(source, axis=axis, out_dims=out_dims)
 
 
 @op(frames="any")

@@ -72,8 +72,10 @@ def convert_to_tensor(
             each entry of the first dim, or {dim: numbers} if there are several such axes.
         tags: names of the sequences, shown and accepted where a sequence is chosen.
 
-    >>> letters = rf.convert_to_tensor(["cat", "horse"], dims=[batch_dim, time], sparse_dim=letter)
-    >>> x = rf.convert_to_tensor(raw, dims=[batch_dim, time, feat], lengths=[7, 4, 5])
+    >>> time, feat = rf.Dim(None, name="time"), rf.Dim(3, name="feat")
+    >>> letter = rf.Dim(4, name="letter", vocab=list("acht"))
+    >>> letters = rf.convert_to_tensor(["cat", "hat", "at"], dims=[rf.batch_dim, time], sparse_dim=letter)
+    >>> x = rf.convert_to_tensor(np.zeros((3, 7, 3)), dims=[rf.batch_dim, time, feat], lengths=[7, 4, 5])
 
     Raises DimError if the data does not fit the dims.
     """
@@ -116,9 +118,7 @@ def _unequal(value: Sequence[Any], dims: Sequence[Dim], sparse_dim: Dim | None) 
     return all(hasattr(entry, "__len__") for entry in value)
 
 
-def _pad(
-    value: Sequence[Any], dims: Sequence[Dim], sparse_dim: Dim | None, lengths: Any
-) -> tuple[np.ndarray, Any]:
+def _pad(value: Sequence[Any], dims: Sequence[Dim], sparse_dim: Dim | None, lengths: Any) -> tuple[np.ndarray, Any]:
     vocab = sparse_dim.vocab if sparse_dim is not None else None
     rows = []
     for entry in value:
@@ -144,7 +144,9 @@ def _bind(backend: Any, raw: Any, dims: Sequence[Dim], lengths: Any, tags: Seque
     batch = dims[0]
     if batch.dimension is None and batch.expr is None:
         if tags is not None and len(tags) != shape[0]:
-            raise DimError("convert_to_tensor: a tag for each sequence is needed", got=f"{len(tags)} tags", expected=shape[0])
+            raise DimError(
+                "convert_to_tensor: a tag for each sequence is needed", got=f"{len(tags)} tags", expected=shape[0]
+            )
         batch.bind(Size([], shape[0], tags=tags))
     for dim, values in _lengths_by_dim(dims, lengths).items():
         size = _size(batch, values)
@@ -189,5 +191,3 @@ def _size(batch: Dim, values: Any) -> Size:
         values = values.detach().cpu().numpy()
     array = np.asarray(values)
     return Size([batch] if array.ndim else [], array)
-
-

@@ -57,8 +57,13 @@ def full(
     if dtype is None:
         kinds = {bool: "bool", int: get_default_int_dtype()}
         dtype = kinds.get(type(fill_value), get_default_float_dtype())
-    return raw_registry.selected().full(  # type: ignore[no-any-return]
-        dims, fill_value, dtype=dtype, device=device or get_default_device(), sparse_dim=sparse_dim, feature_dim=feature_dim
+    return raw_registry.selected().full(
+        dims,
+        fill_value,
+        dtype=dtype,
+        device=device or get_default_device(),
+        sparse_dim=sparse_dim,
+        feature_dim=feature_dim,
     )
 
 
@@ -110,7 +115,7 @@ def _full_like(other: Tensor, value: Any) -> Tensor:
 def range_over_dim(dim: Dim, *, dtype: str | None = None, device: str | None = None) -> Tensor:
     """0, 1, … size-1 along `dim`. → {dim}, sparse in it"""
     dtype = dtype or get_default_array_index_dtype()
-    return raw_registry.selected().range_over_dim(dim, dtype=dtype, device=device or get_default_device())  # type: ignore[no-any-return]
+    return raw_registry.selected().range_over_dim(dim, dtype=dtype, device=device or get_default_device())
 
 
 @op(random=True)
@@ -136,9 +141,18 @@ def random(
         from the stream of this op.
     """
     dtype = dtype or (get_default_int_dtype() if sparse_dim else get_default_float_dtype())
-    return raw_registry.selected().random(  # type: ignore[no-any-return]
-        dims=dims, dtype=dtype, device=device or get_default_device(), sparse_dim=sparse_dim, feature_dim=feature_dim,
-        distribution=distribution, seed=seed, mean=mean, stddev=stddev, minval=minval, maxval=maxval,
+    return raw_registry.selected().random(
+        dims=dims,
+        dtype=dtype,
+        device=device or get_default_device(),
+        sparse_dim=sparse_dim,
+        feature_dim=feature_dim,
+        distribution=distribution,
+        seed=seed,
+        mean=mean,
+        stddev=stddev,
+        minval=minval,
+        maxval=maxval,
     )
 
 
@@ -153,10 +167,18 @@ def random_normal(dims: Sequence[Dim], *, mean: float = 0.0, stddev: float = 1.0
 
 
 def random_truncated_normal(
-    dims: Sequence[Dim], *, mean: float = 0.0, stddev: float = 1.0, minval: float | None = None, maxval: float | None = None, **options: Any
+    dims: Sequence[Dim],
+    *,
+    mean: float = 0.0,
+    stddev: float = 1.0,
+    minval: float | None = None,
+    maxval: float | None = None,
+    **options: Any,
 ) -> Tensor:
     """Normally distributed, cut at minval and maxval (two stddev around the mean). → {dims}"""
-    return random(dims, distribution="truncated_normal", mean=mean, stddev=stddev, minval=minval, maxval=maxval, **options)
+    return random(
+        dims, distribution="truncated_normal", mean=mean, stddev=stddev, minval=minval, maxval=maxval, **options
+    )
 
 
 def set_random_seed(seed: int) -> None:
@@ -166,7 +188,7 @@ def set_random_seed(seed: int) -> None:
 
 def get_random_state() -> dict[str, bytes]:
     """The state of the global generator."""
-    return raw_registry.selected().get_random_state()  # type: ignore[no-any-return]
+    return raw_registry.selected().get_random_state()
 
 
 def set_random_state(state: dict[str, bytes]) -> None:

@@ -11,10 +11,10 @@ from rfnb.ops.create import get_default_device
 @op(frames="any")
 def copy_to_device(x: Tensor, device: str | None = None) -> Tensor:
     """The same numbers on `device`: "cpu", "cuda"; on the default device if not given."""
-    return backend_of_raw(x._raw).copy_to_device(x, device or get_default_device())  # type: ignore[no-any-return]
+    return backend_of_raw(x._raw).copy_to_device(x, device or get_default_device())
 
 
 @op(frames="any")
 def copy(tensor: Tensor) -> Tensor:
     """The same numbers in memory of their own."""
-    return backend_of_raw(tensor._raw).copy(tensor)  # type: ignore[no-any-return]
+    return backend_of_raw(tensor._raw).copy(tensor)

@@ -29,8 +29,10 @@ def gather(source: Tensor, *, indices: Tensor | int, axis: Dim | None = None, cl
     if axis is None:
         axis = indices.sparse_dim if isinstance(indices, Tensor) else None
         if axis is None:
-            raise DimError("gather: no `axis`, and the indices do not tell", got=_told(indices), hint="gather(…, axis=dim)")
-    return backend_of_raw(source._raw).gather(source, indices=indices, axis=axis, clip_to_valid=clip_to_valid)  # type: ignore[no-any-return]
+            raise DimError(
+                "gather: no `axis`, and the indices do not tell", got=_told(indices), hint="gather(…, axis=dim)"
+            )
+    return backend_of_raw(source._raw).gather(source, indices=indices, axis=axis, clip_to_valid=clip_to_valid)
 
 
 def _told(indices: Tensor | int) -> str:
@@ -40,7 +42,7 @@ def _told(indices: Tensor | int) -> str:
 @op(frames="any")
 def one_hot(source: Tensor) -> Tensor:
     """1 at the label, 0 elsewhere. {…} sparse → {…, sparse_dim} float"""
-    return backend_of_raw(source._raw).one_hot(source, dtype=get_default_float_dtype())  # type: ignore[no-any-return]
+    return backend_of_raw(source._raw).one_hot(source, dtype=get_default_float_dtype())
 
 
 @op(frames="any")
@@ -67,7 +69,7 @@ def scatter(
         out_dim = indices.sparse_dim
         if out_dim is None:
             raise DimError("scatter: no `out_dim`, and the indices do not tell", got=_told(indices))
-    return backend_of_raw(source._raw).scatter(  # type: ignore[no-any-return]
+    return backend_of_raw(source._raw).scatter(
         source,
         indices=indices,
         indices_dim=indices_dim,

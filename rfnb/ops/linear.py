@@ -14,4 +14,4 @@ def linear(source: Tensor, weight: Tensor, bias: Tensor | None, *, in_dim: Dim, 
 
     A source that is sparse in `in_dim` counts as one-hot.
     """
-    return backend_of_raw(source._raw).linear(source, weight, bias, in_dim=in_dim, out_dim=out_dim)  # type: ignore[no-any-return]
+    return backend_of_raw(source._raw).linear(source, weight, bias, in_dim=in_dim, out_dim=out_dim)

@@ -39,7 +39,9 @@ def lengths_tensor(dim: Dim, device: str | None = None) -> Tensor:
     """The lengths in the batch bound now. → {batch} int64"""
     lengths = current_lengths([dim])
     size = dim.size
-    raw = lengths.cached(("size", dim.serial, device), lambda: raw_registry.selected().from_numpy_raw(size.values, device))
+    raw = lengths.cached(
+        ("size", dim.serial, device), lambda: raw_registry.selected().from_numpy_raw(size.values, device)
+    )
     return tensor_of(raw, align.sig(size.dims), lengths)
 
 

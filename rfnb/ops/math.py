@@ -12,11 +12,17 @@ from rfnb.core.tensor import Tensor
 from rfnb.ops.convert import operands, tensor
 
 Value = Tensor | int | float | complex | bool
+_NUMBERS = (Tensor, int, float, complex, bool)
 
 
 @op(frames="any")
 def combine(
-    a: Value, kind: str, b: Value, *, allow_broadcast_all_sources: bool | None = None, dim_order: Sequence[Dim] | None = None
+    a: Value,
+    kind: str,
+    b: Value,
+    *,
+    allow_broadcast_all_sources: bool | None = None,
+    dim_order: Sequence[Dim] | None = None,
 ) -> Tensor:
     """a `kind` b, entry by entry. {…}, {…} → {… of both}
 
@@ -27,14 +33,17 @@ def combine(
     """
     a, b = operands(a, b)
     backend = backend_of_raw(a._raw)
-    return backend.combine(  # type: ignore[no-any-return]
-        a, kind, b, allow_broadcast_all_sources=allow_broadcast_all_sources, dim_order=dim_order
-    )
+    return backend.combine(a, kind, b, allow_broadcast_all_sources=allow_broadcast_all_sources, dim_order=dim_order)
 
 
 @op(frames="any")
 def compare(
-    a: Value, kind: str, b: Value, *, allow_broadcast_all_sources: bool | None = None, dim_order: Sequence[Dim] | None = None
+    a: Value,
+    kind: str,
+    b: Value,
+    *,
+    allow_broadcast_all_sources: bool | None = None,
+    dim_order: Sequence[Dim] | None = None,
 ) -> Tensor:
     """a `kind` b, entry by entry: "equal", "not_equal", "less", "less_equal", "greater", "greater_equal".
 
@@ -42,9 +51,7 @@ def compare(
     """
     a, b = operands(a, b)
     backend = backend_of_raw(a._raw)
-    return backend.compare(  # type: ignore[no-any-return]
-        a, kind, b, allow_broadcast_all_sources=allow_broadcast_all_sources, dim_order=dim_order
-    )
+    return backend.compare(a, kind, b, allow_broadcast_all_sources=allow_broadcast_all_sources, dim_order=dim_order)
 
 
 def combine_bc(a: Value, kind: str, b: Value, *, dim_order: Sequence[Dim] | None = None) -> Tensor:
@@ -61,7 +68,7 @@ def _binary(kind: str, doc: str, *, compares: bool = False) -> Any:
     def slow(a: Value, b: Value) -> Tensor:
         a, b = operands(a, b)
         backend = backend_of_raw(a._raw)
-        return (backend.compare if compares else backend.combine)(a, kind, b)  # type: ignore[no-any-return]
+        return (backend.compare if compares else backend.combine)(a, kind, b)
 
     slow.__name__ = slow.__qualname__ = kind
     slow.__doc__ = doc
@@ -74,7 +81,7 @@ def _binary(kind: str, doc: str, *, compares: bool = False) -> Any:
 def _unary(kind: str, doc: str) -> Any:
     def slow(a: Value) -> Tensor:
         a = tensor(a)
-        return backend_of_raw(a._raw).activation(a, kind)  # type: ignore[no-any-return]
+        return backend_of_raw(a._raw).activation(a, kind)
 
     slow.__name__ = slow.__qualname__ = kind
     slow.__doc__ = doc
@@ -141,21 +148,26 @@ def minimum(a: Value, b: Value, *other_tensors: Value) -> Tensor:
 def where(cond: Tensor, true_: Value, false_: Value, *, allow_broadcast_all_sources: bool = False) -> Tensor:
     """`true_` where `cond` holds, else `false_`. {…}, {…}, {…} → {… of all}
 
-    >>> rf.where(rf.sequence_mask([batch_dim, time]), x, 0.0)
+    >>> time = rf.Dim(3, name="time")
+    >>> rf.where(rf.range_over_dim(time) < 2, 1.0, 0.0).raw_tensor.tolist()
+    [1.0, 1.0, 0.0]
     """
-    cond = tensor(cond)
-    yes = isinstance(true_, Tensor)
-    true_, false_ = (
-        operands(true_, false_) if yes or isinstance(false_, Tensor) else (tensor(true_), tensor(false_))
-    )
-    return backend_of_raw(cond._raw).where(  # type: ignore[no-any-return]
-        cond, true_, false_, allow_broadcast_all_sources=allow_broadcast_all_sources
-    )
+    if not isinstance(cond, Tensor):
+        cond = tensor(cond)
+    if not isinstance(true_, _NUMBERS):
+        true_ = tensor(true_)
+    if not isinstance(false_, _NUMBERS):
+        false_ = tensor(false_)
+    return backend_of_raw(cond._raw).where(cond, true_, false_, allow_broadcast_all_sources=allow_broadcast_all_sources)
 
 
 @op(frames="any")
 def clip_by_value(
-    x: Tensor, clip_value_min: Value | None = None, clip_value_max: Value | None = None, *, allow_broadcast_all_sources: bool = False
+    x: Tensor,
+    clip_value_min: Value | None = None,
+    clip_value_max: Value | None = None,
+    *,
+    allow_broadcast_all_sources: bool = False,
 ) -> Tensor:
     """Between the two values; None: no bound on that side."""
     if clip_value_min is not None:
@@ -166,7 +178,7 @@ def clip_by_value(
 @op(frames="any")
 def cast(tensor: Tensor, dtype: str) -> Tensor:
     """The same numbers in another type: "float32", "int64", "bool"."""
-    return backend_of_raw(tensor._raw).cast(tensor, dtype)  # type: ignore[no-any-return]
+    return backend_of_raw(tensor._raw).cast(tensor, dtype)
 
 
 _OPERATORS = {
@@ -186,9 +198,9 @@ for _name, _function in _OPERATORS.items():
 _COMPARISONS = {"eq": equal, "ne": not_equal, "lt": less, "le": less_equal, "gt": greater, "ge": greater_equal}
 for _name, _function in _COMPARISONS.items():
     setattr(Tensor, f"__{_name}__", _function)
-Tensor.__neg__ = neg  # type: ignore[attr-defined]
+Tensor.__neg__ = neg
 Tensor.__abs__ = abs  # type: ignore[attr-defined]
-Tensor.__invert__ = logical_not  # type: ignore[attr-defined]
+Tensor.__invert__ = logical_not
 
 
 @method_of(Tensor)

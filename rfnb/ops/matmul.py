@@ -14,11 +14,13 @@ from rfnb.core.tensor import Tensor
 def matmul(a: Tensor, b: Tensor, *, reduce: Dim | Sequence[Dim], use_mask: bool = True) -> Tensor:
     """Σ over `reduce` of a·b; dims that both have stay as batch dims. {…, reduce}, {…, reduce} → {… of both}
 
-    >>> energy = rf.matmul(keys, query, reduce=key_dim)  # {batch, time, key}, {batch, key} → {batch, time}
+    >>> keys, time = rf.Dim(4, name="keys"), rf.Dim(3, name="time")
+    >>> rf.matmul(rf.ones([time, keys]), rf.ones([keys]), reduce=keys).raw_tensor.tolist()
+    [4.0, 4.0, 4.0]
 
     Padding in `reduce` does not count, unless `use_mask` is False.
     """
-    return backend_of_raw(a._raw).matmul(a, b, reduce=reduce, use_mask=use_mask)  # type: ignore[no-any-return]
+    return backend_of_raw(a._raw).matmul(a, b, reduce=reduce, use_mask=use_mask)
 
 
 dot = matmul

@@ -31,4 +31,4 @@ def dropout(
 @op(random=True, name="dropout")
 def _dropout(source: Tensor, drop_prob: float, *, axis: Dim | Sequence[Dim] | None) -> Tensor:
     dims = source.dims if axis is None else (axis,) if isinstance(axis, Dim) else tuple(axis)
-    return backend_of_raw(source._raw).dropout(source, drop_prob, dims)  # type: ignore[no-any-return]
+    return backend_of_raw(source._raw).dropout(source, drop_prob, dims)

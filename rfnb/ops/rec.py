@@ -52,13 +52,13 @@ def lstm(
 
 @op(name="lstm")
 def _lstm(source: Tensor, **weights_and_dims: Tensor | Dim | None) -> tuple[Tensor, State]:
-    return backend_of_raw(source._raw).lstm(source, **weights_and_dims)  # type: ignore[no-any-return]
+    return backend_of_raw(source._raw).lstm(source, **weights_and_dims)
 
 
 @op(name="lstm_step")
 def _lstm_step(
     gates: Tensor, *, state_h: Tensor, state_c: Tensor, rec_weight: Tensor, gate_dim: Dim, out_dim: Dim
 ) -> State:
-    return backend_of_raw(gates._raw).lstm_step(  # type: ignore[no-any-return]
+    return backend_of_raw(gates._raw).lstm_step(
         gates, state_h=state_h, state_c=state_c, rec_weight=rec_weight, gate_dim=gate_dim, out_dim=out_dim
     )

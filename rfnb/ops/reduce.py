@@ -19,12 +19,12 @@ def reduce(source: Tensor, *, mode: str, axis: Axes, use_mask: bool = True) -> T
 
     mode: "sum", "mean", "max", "min", "logsumexp", "any", "all", "argmax", "argmin".
     """
-    return backend_of_raw(source._raw).reduce(source, mode=mode, axis=axis, use_mask=use_mask)  # type: ignore[no-any-return]
+    return backend_of_raw(source._raw).reduce(source, mode=mode, axis=axis, use_mask=use_mask)
 
 
 def _reduction(mode: str, doc: str) -> Any:
     def reduction(source: Tensor, *, axis: Axes, use_mask: bool = True) -> Tensor:
-        return backend_of_raw(source._raw).reduce(source, mode=mode, axis=axis, use_mask=use_mask)  # type: ignore[no-any-return]
+        return backend_of_raw(source._raw).reduce(source, mode=mode, axis=axis, use_mask=use_mask)
 
     reduction.__name__ = reduction.__qualname__ = f"reduce_{mode}"
     reduction.__doc__ = f"{doc} over `axis`, over the valid frames only. {{…, axis}} → {{…}}"

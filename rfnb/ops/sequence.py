@@ -11,7 +11,7 @@ from rfnb.core.tensor import Tensor
 @op(frames="any")
 def reverse_sequence(tensor: Tensor, *, axis: Dim, handle_dynamic_dims: bool = True) -> Tensor:
     """The last frame of each sequence first; padding stays at the end. {…, axis} → the same"""
-    return backend_of_raw(tensor._raw).reverse_sequence(tensor, axis=axis, handle_dynamic_dims=handle_dynamic_dims)  # type: ignore[no-any-return]
+    return backend_of_raw(tensor._raw).reverse_sequence(tensor, axis=axis, handle_dynamic_dims=handle_dynamic_dims)
 
 
 @op(frames="any")
@@ -22,4 +22,4 @@ def cumsum(source: Tensor, *, spatial_dim: Dim) -> Tensor:
     >>> rf.cumsum(rf.ones([time]), spatial_dim=time).raw_tensor.tolist()
     [1.0, 2.0, 3.0, 4.0]
     """
-    return backend_of_raw(source._raw).cumsum(source, spatial_dim=spatial_dim)  # type: ignore[no-any-return]
+    return backend_of_raw(source._raw).cumsum(source, spatial_dim=spatial_dim)

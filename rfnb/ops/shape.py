@@ -15,7 +15,7 @@ from rfnb.core.tensor import Tensor
 @op(frames="any")
 def expand_dim(source: Tensor, dim: Dim) -> Tensor:
     """The same entries for each position of `dim`. {…} → {dim, …}"""
-    return backend_of_raw(source._raw).expand_dim(source, dim)  # type: ignore[no-any-return]
+    return backend_of_raw(source._raw).expand_dim(source, dim)
 
 
 def expand_dims(source: Tensor, dims: Sequence[Dim]) -> Tensor:
@@ -28,7 +28,7 @@ def expand_dims(source: Tensor, dims: Sequence[Dim]) -> Tensor:
 @op(frames="any")
 def squeeze(source: Tensor, axis: Dim) -> Tensor:
     """Without an axis of size 1. {…, axis} → {…}"""
-    return backend_of_raw(source._raw).squeeze(source, axis)  # type: ignore[no-any-return]
+    return backend_of_raw(source._raw).squeeze(source, axis)
 
 
 def replace_dim(source: Tensor, *, in_dim: Dim, out_dim: Dim | None = None) -> tuple[Tensor, Dim]:
@@ -44,7 +44,7 @@ def replace_dim(source: Tensor, *, in_dim: Dim, out_dim: Dim | None = None) -> t
 @op(frames="any")
 def replace_dim_v2(source: Tensor, *, in_dim: Dim, out_dim: Dim) -> Tensor:
     """Another dim of the same size. {…, in_dim} → {…, out_dim}"""
-    return backend_of_raw(source._raw).replace_dim(source, in_dim=in_dim, out_dim=out_dim)  # type: ignore[no-any-return]
+    return backend_of_raw(source._raw).replace_dim(source, in_dim=in_dim, out_dim=out_dim)
 
 
 @op(frames="any")
@@ -85,6 +85,6 @@ def split_dims(
     One of `dims` may be a new Dim(None), which gets the size that is left. If that does not come out even,
     `pad_value` (0 if not given) is added, unless `pad_to_multiples` is False; by default only if `axis` has no fixed size.
     """
-    return backend_of_raw(source._raw).split_dims(  # type: ignore[no-any-return]
+    return backend_of_raw(source._raw).split_dims(
         source, axis=axis, dims=dims, pad_to_multiples=pad_to_multiples, pad_value=pad_value
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from rfnb.core import dim_math
 from rfnb.core.dim import Dim
@@ -49,8 +50,8 @@ def _out_dim(
     first = 0 if start is None else start
     if isinstance(size, Tensor) or isinstance(first, Tensor) or isinstance(end, Tensor):
         return Dim(None, name=f"{axis.name}_slice")
-    if axis.dimension is not None:
-        return _static(axis, len(range(axis.dimension)[start:end:step]))
+    if axis.dimension is not None and len(range(axis.dimension)[first or None : end : step]) == axis.dimension:
+        return axis
     if step < 0 or (first < 0 and end is not None and end >= 0):
         return Dim(None, name=f"{axis.name}_slice")
     length = axis if first < 0 else axis - first
@@ -59,10 +60,6 @@ def _out_dim(
     elif end is not None:
         length = length + end if end < 0 else dim_math.extreme("min", [length, max(end - first, 0)])
     return length if step == 1 else length.ceildiv_right(step)
-
-
-def _static(axis: Dim, size: int) -> Dim:
-    return axis if size == axis.dimension else Dim(size, name=f"{axis.name}_slice", kind=axis.kind)
 
 
 @op(frames="any")
@@ -83,9 +80,9 @@ def pad(
         mode: "constant" (`value`, or 0), "replicate", "reflect", "circular".
         handle_dynamic_dims: if False, the frames behind come after the padding, not directly behind each sequence.
     """
-    pairs = [padding] * len(axes) if not isinstance(padding[0], tuple | list) else list(padding)  # type: ignore[list-item]
+    pairs: list[Any] = list(padding) if isinstance(padding[0], tuple | list) else [padding] * len(axes)
     if out_dims is None:
-        out_dims = [before + axis + behind for axis, (before, behind) in zip(axes, pairs, strict=True)]  # type: ignore[misc]
+        out_dims = [before + axis + behind for axis, (before, behind) in zip(axes, pairs, strict=True)]
     result = backend_of_raw(source._raw).pad(
         source,
         axes=axes,
@@ -101,10 +98,10 @@ def pad(
 @op(frames="any")
 def shift_right(source: Tensor, *, axis: Dim, pad_value: float | Tensor, amount: int = 1) -> Tensor:
     """Each frame `amount` places later; the first ones are `pad_value`. {…, axis} → the same"""
-    return backend_of_raw(source._raw).shift(source, axis=axis, amount=amount, pad_value=pad_value)  # type: ignore[no-any-return]
+    return backend_of_raw(source._raw).shift(source, axis=axis, amount=amount, pad_value=pad_value)
 
 
 @op(frames="any")
 def shift_left(source: Tensor, *, axis: Dim, pad_value: float | Tensor, amount: int = 1) -> Tensor:
     """Each frame `amount` places earlier; the last ones of each sequence are `pad_value`. {…, axis} → the same"""
-    return backend_of_raw(source._raw).shift(source, axis=axis, amount=-amount, pad_value=pad_value)  # type: ignore[no-any-return]
+    return backend_of_raw(source._raw).shift(source, axis=axis, amount=-amount, pad_value=pad_value)

@@ -35,4 +35,4 @@ def top_k(
         raise DimError("top_k: `k` is no number", got=type(k).__name__, expected="int")
     if k_dim is None:
         k_dim = Dim(k, name="top_k")
-    return backend_of_raw(source._raw).top_k(source, axis=axis, k=k, k_dim=k_dim, sorted=sorted)  # type: ignore[no-any-return]
+    return backend_of_raw(source._raw).top_k(source, axis=axis, k=k, k_dim=k_dim, sorted=sorted)

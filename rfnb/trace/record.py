@@ -14,7 +14,7 @@ from rfnb.core.lengths import Lengths
 from rfnb.core.nested import leaves, map_leaves, named_leaves
 from rfnb.core.op import OpRow, listener, listening
 from rfnb.core.scope import inside_module, module_path, random_from
-from rfnb.core.source import Source, here, in_code
+from rfnb.core.source import Source, here, in_code, variables
 from rfnb.core.tensor import Tensor
 from rfnb.trace.traced import Traced
 
@@ -39,7 +39,7 @@ class Recorder:
         self.open = True
         self.op_calls: list[OpCall] = []
         self.templates: dict[int, tuple[Sig, Lengths]] = {}  # by value, for a recorded run
-        self._generator = generator
+        self._generator: Callable[[str, int], Any] | None = generator
         self._bodies: list[list[Node]] = [self.graph.nodes]
         self._inside_op = 0
         self._traced: dict[int, Traced] = {}  # by id of the plain tensor, which the Traced keeps alive
@@ -96,10 +96,21 @@ class Recorder:
             return False
         return bool(value.name) or (node.source is not None and node.source.code is self.code)
 
+    def forget(self) -> None:
+        """Lets go of the traced frame. What the graph tells stays."""
+        self.tape.forget()
+        self.op_calls.clear()
+        self._traced.clear()
+        self._generator = None
+
+    def traced(self) -> list[Traced]:
+        """All values of the body, in the order they were made."""
+        return list(self._traced.values())
+
     def take_names(self) -> None:
         """Calls values as the variables of the body are called which hold them now, where no line says it."""
         frame = in_code(self.code) if self.code is not None else None
-        for name, held in list(frame.f_locals.items()) if frame is not None else []:
+        for name, held in variables(frame).items() if frame is not None else ():
             small = isinstance(held, tuple | list | dict) and len(held) <= 16
             for path, leaf in named_leaves(held, name) if small else [(name, held)]:
                 if isinstance(leaf, Traced) and leaf.recorder is self:
@@ -164,6 +175,7 @@ class Recorder:
             call.node = call.node or node
 
     def _new_stream(self, device: str) -> Any:
+        assert self._generator is not None, "the recorder is closed"
         generator = self._generator(device, len(self.tape.streams))
         self.tape.stream(generator)
         return generator

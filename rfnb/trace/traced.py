@@ -47,7 +47,7 @@ class Traced(Tensor):
         """Where the data is."""
         return self.plain.device
 
-    @property  # type: ignore[misc]
+    @property
     def _raw(self) -> Any:
         where = here()
         place = f" ({where.place()})" if where else ""
@@ -83,7 +83,7 @@ class Pending(Tensor):
 
     __slots__ = ()
 
-    @property  # type: ignore[misc]
+    @property
     def _raw(self) -> Any:
         raise LoopError(
             f"`{self.name}` is there when the `with` block of the loop ends",
@@ -98,7 +98,7 @@ class Pending(Tensor):
     def settle(self, result: Tensor) -> None:
         """From now on it is an ordinary Tensor."""
         self.__class__ = Tensor  # type: ignore[assignment]
-        self._raw = result._raw
+        self._raw = result._raw  # type: ignore[misc]
         self.sig, self.lengths = result.sig, result.lengths
 
     def __repr__(self) -> str:

@@ -24,7 +24,12 @@ Row = tuple[Callable[[], Any], Callable[[], Any]]
 
 def rows() -> dict[str, Row]:
     """By name: through rfnb, and the same work in raw torch."""
-    time_, feat, out, other = rf.Dim(None, name="time"), rf.Dim(4, name="feat"), rf.Dim(3, name="out"), rf.Dim(3, name="other")
+    time_, feat, out, other = (
+        rf.Dim(None, name="time"),
+        rf.Dim(4, name="feat"),
+        rf.Dim(3, name="out"),
+        rf.Dim(3, name="other"),
+    )
     raw, raw2 = torch.randn(2, 5, 4), torch.randn(2, 5, 4)
     x = rf.convert_to_tensor(raw, dims=[batch_dim, time_, feat], lengths=[5, 3])
     x2 = rf.convert_to_tensor(raw2, dims=[batch_dim, time_, feat])
@@ -61,7 +66,9 @@ def rows() -> dict[str, Row]:
         "matmul over feat": (lambda: rf.matmul(x, w, reduce=feat), lambda: torch.matmul(raw, w_raw)),
         "matmul over time, masked": (
             lambda: rf.matmul(x, weights, reduce=time_),
-            lambda: torch.matmul(raw.masked_fill(padding, 0).mT, weights_raw.masked_fill(padding[..., 0], 0).unsqueeze(2)).squeeze(2),
+            lambda: torch.matmul(
+                raw.masked_fill(padding, 0).mT, weights_raw.masked_fill(padding[..., 0], 0).unsqueeze(2)
+            ).squeeze(2),
         ),
         "reduce_sum, static": (lambda: total(static, axis=even), lambda: raw.sum(1)),
         "reduce_sum, masked": (lambda: total(x, axis=time_), lambda: raw.masked_fill(padding, 0).sum(1)),

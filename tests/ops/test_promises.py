@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
@@ -66,7 +65,9 @@ def batch_of(lengths: list[int], seed: int = 0) -> Batch:
     rf.convert_to_tensor(np.zeros((len(lengths), max(longer))), dims=[batch_dim, other], lengths=longer)
     sparse = {"labels": VOCAB, "index": time, "at": time}
     tensors = {
-        name: rf.convert_to_tensor(raw.astype("int64" if name in sparse else "float64"), dims=dims, sparse_dim=sparse.get(name))
+        name: rf.convert_to_tensor(
+            raw.astype("int64" if name in sparse else "float64"), dims=dims, sparse_dim=sparse.get(name)
+        )
         for name, (dims, raw) in raws.items()
     }
     return Batch(time, other, tensors)
@@ -81,7 +82,13 @@ def one_of(batch: Batch, i: int) -> Batch:
         raw = x.raw_tensor
         for axis, dim in enumerate(x.dims):
             size = x.size_of(dim)
-            raw = raw.narrow(axis, i, 1) if dim is batch_dim else raw.narrow(axis, 0, int(size.values[i])) if size.dims else raw
+            raw = (
+                raw.narrow(axis, i, 1)
+                if dim is batch_dim
+                else raw.narrow(axis, 0, int(size.values[i]))
+                if size.dims
+                else raw
+            )
         sparse = own.get(x.sparse_dim, x.sparse_dim)
         return rf.convert_to_tensor(raw, dims=[own.get(d, d) for d in x.dims], sparse_dim=sparse)
 
@@ -316,7 +323,9 @@ def test_a_further_dim_changes_nothing(name, which, lengths, last):
 
     together = results(name, batch.map(framed))
     for number, other in enumerate(others):
-        alone = batch.map(lambda key, x, o=other: x if which != "all" and key in WEIGHTS else x.like(o.tensors[key].raw_tensor))
+        alone = batch.map(
+            lambda key, x, o=other: x if which != "all" and key in WEIGHTS else x.like(o.tensors[key].raw_tensor)
+        )
         for a, b in zip(together, results(name, alone), strict=True):
             if FRAMES in a.dims:
                 a = rf.gather(a, indices=number, axis=FRAMES)

@@ -183,3 +183,24 @@ def test_a_long_run_keeps_some_states_and_computes_the_others_again(monkeypatch)
         assert torch.equal(run[i].after.n.raw_tensor, out.raw_tensor[i])
         assert torch.equal(run[i].n.raw_tensor, out.raw_tensor[i])
         assert run[i].check == "replay agrees"
+
+
+def test_a_run_and_the_leftovers_of_a_body_hold_no_graph_of_gradients():
+    import weakref
+
+    time = rf.Dim(None, name="time")
+    weight = torch.ones(3, requires_grad=True)
+    x = rf.convert_to_tensor(torch.ones(1, 3) * weight, dims=[batch_dim, time])
+    scale = rf.reduce_sum(x, axis=time)
+    loop = rf.Loop(axis=time, name="held")
+    loop.state.s = rf.zeros([batch_dim])
+    with loop:
+        product = loop.unstack(x) * scale
+        loop.state.s = loop.state.s + product
+    held = weakref.ref(scale.raw_tensor)
+    run, left_over = loop.run, product
+    del x, scale, loop
+    gc.collect()
+    assert held() is None
+    assert run[1].product.raw_tensor.item() == 3.0
+    assert left_over.name == "product"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,15 +24,15 @@ if TYPE_CHECKING:
 class ConcatOps:
     """Raw part: `concat_raw`, `stack_raw`, `unstack_raw`, `split_raw`, `broadcast_raw`."""
 
-    concat_raw: Callable[[Sequence[Any], int], Any]
-    stack_raw: Callable[[Sequence[Any], int], Any]
-    unstack_raw: Callable[[Any, int], Sequence[Any]]
-    split_raw: Callable[[Any, Sequence[int], int], Sequence[Any]]
+    concat_raw: Callable[..., Any]
+    stack_raw: Callable[..., Any]
+    unstack_raw: Callable[..., Any]
+    split_raw: Callable[..., Any]
     broadcast_raw: Callable[[Any, Sequence[int]], Any]
 
     @classmethod
-    def concat(
-        cls: type[Backend],  # type: ignore[misc]
+    def concat(  # type: ignore[misc]
+        cls: type[Backend],
         *sources: tuple[Tensor, Dim],
         allow_broadcast: bool = False,
         out_dim: Dim,
@@ -41,6 +42,15 @@ class ConcatOps:
 
         The frames of each sequence follow each other directly, padding is at the end.
         """
+        if out_dim.dimension is not None:
+            plan = _plan_static(sources, allow_broadcast, out_dim)
+            if plan is not None:
+                moves, place, signature = plan
+                raws = [
+                    x._raw if how is None else cls.move_raw(x._raw, how)
+                    for (x, _), how in zip(sources, moves, strict=True)
+                ]
+                return tensor_of(cls.concat_raw(raws, place), signature, join(*[x for x, _ in sources]))
         order, axis = _order(sources, allow_broadcast)
         raws = _aligned(cls, sources, order, axis)
         sizes = [size_in(x, dim) for x, dim in sources]
@@ -64,8 +74,15 @@ class ConcatOps:
             if other.sig is not first.sig:
                 same_dims("stack", other, first.dims, f"sources[{i}]")
         raws = [x._raw if x.sig is first.sig else align.apply(align.move(x.dims, first.dims), x._raw) for x in sources]
-        lengths = bound(join(*sources), out_dim, Size((), len(sources)), "stack")
-        signature = align.sig([out_dim, *first.dims], first.sparse_dim, first.feature_dim)
+        lengths = join(*sources)
+        if out_dim.dimension != len(sources):
+            lengths = bound(lengths, out_dim, Size((), len(sources)), "stack")
+        key = ("stack", out_dim.serial)
+        ref = first.sig.plans.get(key)
+        signature = ref and ref()
+        if not signature:
+            signature = align.sig([out_dim, *first.dims], first.sparse_dim, first.feature_dim)
+            first.sig.keep(key, weakref.ref(signature))
         return tensor_of(cls.stack_raw(raws, 0), signature, lengths)
 
     @classmethod
@@ -80,16 +97,35 @@ class ConcatOps:
         """Cut into pieces of the sizes of `out_dims`. {…, axis} → {…, out_dims[0]}, {…, out_dims[1]}, …"""
         key = ("split", axis.serial, *[dim.serial for dim in out_dims])
         plan = source.sig.plans.get(key)
-        if not plan:
-            plan = source.sig.keep(key, _plan_split(source, axis, out_dims))
-        place, sizes = plan
-        raws = cls.split_raw(source._raw, sizes, place)
-        feature = source.feature_dim
-        before, after = source.dims[:place], source.dims[place + 1 :]
-        return tuple(
-            tensor_of(raw, align.sig([*before, d, *after], source.sparse_dim, d if feature is axis else feature), source.lengths)
-            for raw, d in zip(raws, out_dims, strict=True)
-        )
+        sigs = [ref() for ref in plan[2]] if plan else []
+        if not plan or None in sigs:
+            place, sizes, sigs = _plan_split(source, axis, out_dims)
+            plan = source.sig.keep(key, (place, sizes, [weakref.ref(signature) for signature in sigs]))
+        raws = cls.split_raw(source._raw, plan[1], plan[0])
+        lengths = source.lengths
+        return tuple([tensor_of(raw, signature, lengths) for raw, signature in zip(raws, sigs, strict=True)])
+
+
+def _plan_static(sources: Sequence[tuple[Tensor, Dim]], allow_broadcast: bool, out_dim: Dim) -> Any:
+    """For dims of fixed size, without broadcasting: the moves of the sources, the axis, the signature of the result."""
+    plans = sources[0][0].sig.plans
+    key = ("concat", out_dim.serial, *[(x.sig.serial, dim.serial) for x, dim in sources])
+    plan: Any = plans.get(key)
+    signature = plan and plan[2]()
+    if signature:
+        return plan[0], plan[1], signature
+    order, axis = _order(sources, allow_broadcast)
+    if any(dim.dimension is None or len(x.dims) != len(order) for x, dim in sources):
+        return None
+    total = sum(dim.dimension or 0 for _, dim in sources)
+    if total != out_dim.dimension:
+        raise DimError(f"concat: {out_dim.name} has another size", got=total, expected=out_dim.dimension)
+    moves = [align.move(x.dims, [dim if i == axis else d for i, d in enumerate(order)]) for x, dim in sources]
+    first, first_dim = sources[0]
+    feature = out_dim if first.feature_dim is first_dim else _feature(sources)
+    signature = align.sig([out_dim if i == axis else d for i, d in enumerate(order)], _sparse(sources), feature)
+    sources[0][0].sig.keep(key, (moves, axis, weakref.ref(signature)))
+    return moves, axis, signature
 
 
 def _order(sources: Sequence[tuple[Tensor, Dim]], allow_broadcast: bool) -> tuple[list[Dim], int]:
@@ -116,9 +152,13 @@ def _aligned(backend: Any, sources: Sequence[tuple[Tensor, Dim]], order: Sequenc
     shapes = [backend.get_shape_tuple_raw(raw) for raw in raws]
     if len({(*shape[:axis], *shape[axis + 1 :]) for shape in shapes}) == 1:
         return raws
-    full = [1 if 1 in sizes and len(set(sizes)) == 1 else max(sizes, key=lambda n: n != 1 and n + 1) for sizes in zip(*shapes, strict=True)]
+    full = [
+        1 if 1 in sizes and len(set(sizes)) == 1 else max(sizes, key=lambda n: n != 1 and n + 1)
+        for sizes in zip(*shapes, strict=True)
+    ]
     return [
-        backend.broadcast_raw(raw, [*full[:axis], shape[axis], *full[axis + 1 :]]) for raw, shape in zip(raws, shapes, strict=True)
+        backend.broadcast_raw(raw, [*full[:axis], shape[axis], *full[axis + 1 :]])
+        for raw, shape in zip(raws, shapes, strict=True)
     ]
 
 
@@ -167,7 +207,7 @@ def _feature(sources: Sequence[tuple[Tensor, Dim]]) -> Dim | None:
     return next((x.feature_dim for x, dim in sources if x.feature_dim is not None and x.feature_dim is not dim), None)
 
 
-def _plan_split(source: Tensor, axis: Dim, out_dims: Sequence[Dim]) -> tuple[int, list[int]]:
+def _plan_split(source: Tensor, axis: Dim, out_dims: Sequence[Dim]) -> tuple[int, list[int], list[align.Sig]]:
     place = axis_of("split", source, axis)
     sizes = [dim.dimension for dim in out_dims]
     if axis.dimension is None or None in sizes or sum(filter(None, sizes)) != axis.dimension:
@@ -176,4 +216,6 @@ def _plan_split(source: Tensor, axis: Dim, out_dims: Sequence[Dim]) -> tuple[int
             got=align.show_dims(out_dims),
             expected=f"static dims whose sizes sum to {axis.describe()}",
         )
-    return place, [size for size in sizes if size is not None]
+    before, after, feature = source.dims[:place], source.dims[place + 1 :], source.feature_dim
+    sigs = [align.sig([*before, d, *after], source.sparse_dim, d if feature is axis else feature) for d in out_dims]
+    return place, [size for size in sizes if size is not None], sigs

@@ -66,7 +66,11 @@ class CreateOps:
         shape = cls.get_shape_tuple_raw(source._raw)
         missing = [dim for dim in dims if dim not in source.sig.index]
         if missing:
-            raise DimError(f"dropout: `source` has no dim {missing[0].name}", got=source.describe_dims(), expected=align.show_dims(dims))
+            raise DimError(
+                f"dropout: `source` has no dim {missing[0].name}",
+                got=source.describe_dims(),
+                expected=align.show_dims(dims),
+            )
         sizes = [n if dim in dims else 1 for dim, n in zip(source.dims, shape, strict=True)]
         generator = random_stream(source.device or "cpu")
         return source.like(cls.dropout_raw(source._raw, drop_prob, sizes, generator))

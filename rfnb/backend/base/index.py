@@ -28,6 +28,7 @@ class Gather(NamedTuple):
     axis: int
     shared: bool
     own: int  # dims that only the indices have
+    expand: bool  # whether the source has dims that the indices have not
     how: align.Move
     dynamic: tuple[Dim, ...]  # dims of the indices that may have padding
     out: weakref.ref[Sig]
@@ -36,7 +37,7 @@ class Gather(NamedTuple):
 class IndexOps:
     """Raw part: `gather_raw`, `index_raw`, `select_raw`, `one_hot_raw`, `scatter_raw`."""
 
-    gather_raw: Callable[[Any, Any, int, int], Any]
+    gather_raw: Callable[..., Any]
     index_raw: Callable[[Any, Any, int], Any]
     move_raw: Callable[[Any, align.Move], Any]
     select_raw: Callable[[Any, int, int], Any]
@@ -44,18 +45,17 @@ class IndexOps:
     scatter_raw: Callable[..., Any]
 
     @classmethod
-    def gather(cls: type[Backend], source: Tensor, *, indices: Tensor | int, axis: Dim, clip_to_valid: bool = False) -> Tensor:  # type: ignore[misc]
+    def gather(  # type: ignore[misc]
+        cls: type[Backend], source: Tensor, *, indices: Tensor | int, axis: Dim, clip_to_valid: bool = False
+    ) -> Tensor:
         """Entries of `source` at `indices` along `axis`. {…, axis}, {…} → {… of both}"""
         if not isinstance(indices, Tensor):
             return _select(cls, source, int(indices), axis, clip_to_valid)
-        try:
-            place, shared, own, how, dynamic, find_out = source.sig.plans[axis, indices.sig.serial]
-        except KeyError:
-            place, shared, own, how, dynamic, find_out = _plan(source, indices, axis)
-        out = find_out()
-        if out is None:
-            source.sig.plans.clear()
-            return cls.gather(source, indices=indices, axis=axis, clip_to_valid=clip_to_valid)
+        plan: Any = source.sig.plans.get(("gather", axis, indices.sig.serial))
+        out = plan and plan[6]()
+        if not out:
+            out, plan = _plan(source, indices, axis)
+        place, shared, own, expand, how, dynamic, _ = plan
         if clip_to_valid:
             indices = _clipped(cls, source, indices, axis)
             return cls.gather(_not_empty(cls, source, axis), indices=indices, axis=axis)
@@ -68,22 +68,26 @@ class IndexOps:
             return tensor_of(cls.index_raw(source._raw, positions, place), out, lengths)
         if how is not None:
             positions = cls.move_raw(positions, how)
-        return tensor_of(cls.gather_raw(source._raw, positions, place, own), out, lengths)
+        return tensor_of(cls.gather_raw(source._raw, positions, place, own, expand), out, lengths)
 
     @classmethod
     def one_hot(cls, source: Tensor, *, dtype: str) -> Tensor:
         """1 at the label, 0 elsewhere. {…} sparse → {…, sparse_dim}"""
         dim = source.sparse_dim
         if dim is None:
-            raise DimError("one_hot: `source` is not sparse", got=source.describe_dims(), hint="rf.set_sparse_dim(source, dim)")
+            raise DimError(
+                "one_hot: `source` is not sparse", got=source.describe_dims(), hint="rf.set_sparse_dim(source, dim)"
+            )
         lengths = source.lengths if dim.dimension is not None else source.lengths.bind({dim: dim.size})
         size = lengths.size(dim)
         assert size is not None
-        return tensor_of(cls.one_hot_raw(source._raw, size.max, dtype), align.sig([*source.dims, dim], None, dim), lengths)
+        return tensor_of(
+            cls.one_hot_raw(source._raw, size.max, dtype), align.sig([*source.dims, dim], None, dim), lengths
+        )
 
     @classmethod
-    def scatter(
-        cls: type[Backend],  # type: ignore[misc]
+    def scatter(  # type: ignore[misc]
+        cls: type[Backend],
         source: Tensor,
         *,
         indices: Tensor,
@@ -106,7 +110,9 @@ class IndexOps:
         lengths = join(source, indices).join(current_lengths(into), source.sig, align.sig(into))
         sizes = [lengths.size(dim) for dim in into]
         if any(size is None for size in sizes):
-            raise DimError("scatter: `out_dim` has no size yet", got=align.show_dims(into), expected="dims whose sizes are known")
+            raise DimError(
+                "scatter: `out_dim` has no size yet", got=align.show_dims(into), expected="dims whose sizes are known"
+            )
         shape = [size.max for size in sizes if size]
         positions, padded = indices._raw, use_mask and any(ragged(indices, dim) for dim in indices.dims)
         if padded:
@@ -118,7 +124,7 @@ class IndexOps:
         return tensor_of(raw, signature, lengths)
 
 
-def _plan(source: Tensor, indices: Tensor, axis: Dim) -> Gather:
+def _plan(source: Tensor, indices: Tensor, axis: Dim) -> tuple[Sig, Gather]:
     place = axis_of("gather", source, axis)
     if not indices.dtype.startswith(("int", "uint")):
         raise DtypeError("gather: `indices` are no whole numbers", got=indices.dtype, expected="int32 or int64")
@@ -139,9 +145,10 @@ def _plan(source: Tensor, indices: Tensor, axis: Dim) -> Gather:
     out = align.sig([*before, *own, *after], source.sparse_dim, feature)
     how = align.move(indices.dims, order, trailing=False) if shared else None
     dynamic = tuple(d for d in indices.dims if d.dimension is None and not d.is_batch_dim())
-    plan = Gather(place, shared, len(own), how, dynamic, weakref.ref(out))
-    source.sig.keep((axis, indices.sig.serial), plan)
-    return plan
+    expand = any(d not in indices.sig.index for d in (*before, *after))
+    plan = Gather(place, shared, len(own), expand, how, dynamic, weakref.ref(out))
+    source.sig.keep(("gather", axis, indices.sig.serial), plan)
+    return out, plan
 
 
 def _not_empty(backend: Any, source: Tensor, axis: Dim) -> Tensor:
@@ -157,7 +164,8 @@ def _select(backend: Any, source: Tensor, index: int, axis: Dim, clip_to_valid: 
         place, out, may_differ = source.sig.plans["select", axis]
     except KeyError:
         place, out, may_differ = source.sig.keep(
-            ("select", axis), (axis_of("gather", source, axis), align.without(source.sig, [axis]), axis.dimension is None)
+            ("select", axis),
+            (axis_of("gather", source, axis), align.without(source.sig, [axis]), axis.dimension is None),
         )
     if clip_to_valid or (index < 0 and may_differ):
         return _select_valid(backend, source, index, axis, clip_to_valid, place, out)
@@ -176,13 +184,17 @@ def _select_valid(
     if not clip_to_valid and index < -size.max:
         raise _no_entry(source, index, axis)
     key = ("select", index)
-    positions = backend.per_frame(source, axis, key, lambda n: np.clip(index + (n if index < 0 else 0 * n), 0, np.maximum(n - 1, 0)))
+    positions = backend.per_frame(
+        source, axis, key, lambda n: np.clip(index + (n if index < 0 else 0 * n), 0, np.maximum(n - 1, 0))
+    )
     return tensor_of(backend.gather_raw(source._raw, positions, place, 0), out, source.lengths)
 
 
 def _no_entry(source: Tensor, index: int, axis: Dim) -> DimError:
     size = source.size_of(axis).max
-    return DimError(f"gather: there is no entry {index} of {axis.name}", got=source.describe_dims(), expected=f"less than {size}")
+    return DimError(
+        f"gather: there is no entry {index} of {axis.name}", got=source.describe_dims(), expected=f"less than {size}"
+    )
 
 
 def _clipped(backend: Any, source: Tensor, indices: Tensor, axis: Dim) -> Tensor:
@@ -197,7 +209,7 @@ def _clipped(backend: Any, source: Tensor, indices: Tensor, axis: Dim) -> Tensor
     )
     limit = tensor_of(raw, align.sig(size.dims), source.lengths)
     clipped = backend.combine(indices, "minimum", backend.cast(limit, indices.dtype), allow_broadcast_all_sources=True)
-    return clipped.like(backend.clip_raw(clipped._raw, 0, None))  # type: ignore[no-any-return]
+    return clipped.like(backend.clip_raw(clipped._raw, 0, None))
 
 
 def _kept_feature(source: Tensor, dims: Sequence[Dim]) -> Dim | None:

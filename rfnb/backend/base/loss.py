@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rfnb.backend.base.require import axis_of
-from rfnb.backend.base.sizes import ragged
 from rfnb.core import align
 from rfnb.core.dim import Dim
 from rfnb.core.lengths import Lengths
@@ -31,8 +30,15 @@ class LossOps:
     edit_distance_raw: Callable[[Any, Any, Any, Any], Any]
 
     @classmethod
-    def cross_entropy(cls: type[Backend], *, estimated: Tensor, target: Tensor, axis: Dim, estimated_type: str) -> Tensor:  # type: ignore[misc]
+    def cross_entropy(  # type: ignore[misc]
+        cls: type[Backend], *, estimated: Tensor, target: Tensor, axis: Dim, estimated_type: str
+    ) -> Tensor:
         """-Σ target · log estimated over `axis`. {…, axis}, {…} sparse or {…, axis} → {…}"""
+        plan = (
+            estimated.sig.plans.get(("cross_entropy", axis, target.sig.serial)) if estimated_type == "logits" else None
+        )
+        if plan is not None:
+            return _sparse(cls, estimated, target, plan)
         axis_of("cross_entropy", estimated, axis, "estimated")
         log_probs = LOG_PROBS.get(estimated_type)
         if log_probs is None:
@@ -47,15 +53,18 @@ class LossOps:
                 expected=f"labels of {axis.describe()}, or probabilities with this dim",
                 hint=f"rf.set_sparse_dim(target, {axis.name}), if it is meant",
             )
-        if estimated_type == "logits" and not ragged(estimated, axis) and len(target.dims) == len(estimated.dims) - 1:
-            rest = [dim for dim in estimated.dims if dim is not axis]
-            if all(dim in target.sig.index for dim in rest):
-                return _sparse(cls, estimated, target, rest, axis)
+        rest = [dim for dim in estimated.dims if dim is not axis]
+        if estimated_type == "logits" and axis.dimension is not None and set(rest) == set(target.dims):
+            plan = align.move(estimated.dims, [*rest, axis]), align.move(target.dims, rest), align.sig(rest)
+            estimated.sig.keep(("cross_entropy", axis, target.sig.serial), plan)
+            return _sparse(cls, estimated, target, plan)
         picked = cls.gather(log_probs(cls, estimated, axis), indices=target, axis=axis)
         return picked.like(cls.activation_raw(picked._raw, "neg"), align.sig(picked.dims))
 
     @classmethod
-    def softmax_cross_entropy_with_logits(cls, *, logits: Tensor, targets: Tensor, axis: Dim) -> Tensor:
+    def softmax_cross_entropy_with_logits(  # type: ignore[misc]
+        cls: type[Backend], *, logits: Tensor, targets: Tensor, axis: Dim
+    ) -> Tensor:
         """Cross entropy of softmax(logits). {…, axis}, {…} sparse or {…, axis} → {…}"""
         return cls.cross_entropy(estimated=logits, target=targets, axis=axis, estimated_type="logits")
 
@@ -75,11 +84,12 @@ class LossOps:
         return tensor_of(cls.cast_raw(distance, dtype), align.sig(rest), lengths)
 
 
-def _sparse(backend: Any, logits: Tensor, target: Tensor, rest: Sequence[Dim], axis: Dim) -> Tensor:
+def _sparse(backend: Any, logits: Tensor, target: Tensor, plan: tuple[align.Move, align.Move, align.Sig]) -> Tensor:
+    logits_there, labels_there, out = plan
     lengths = logits.lengths.join(target.lengths, logits.sig, target.sig)
-    labels = align.apply(align.move(target.dims, rest), backend.fill_padding(target, 0))
-    raw = align.apply(align.move(logits.dims, [*rest, axis]), logits._raw)
-    return tensor_of(backend.cross_entropy_raw(raw, labels), align.sig(rest), lengths)
+    labels = backend.move_raw(backend.fill_padding(target, 0), labels_there)
+    raw = backend.cross_entropy_raw(backend.move_raw(logits._raw, logits_there), labels)
+    return tensor_of(raw, out, lengths)
 
 
 def _lengths(backend: Any, x: Tensor, dim: Dim, rest: Sequence[Dim], lengths: Lengths) -> Any:

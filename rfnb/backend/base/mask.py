@@ -15,7 +15,9 @@ from rfnb.core.tensor import Tensor, tensor_of
 
 
 class MaskOps:
-    """Raw part: `from_numpy_raw`, `masked_fill_raw(raw, padding, value)`, `finite_raw(raw, padding)`, `is_trained_raw`, `device_key_raw`."""
+    """Raw part: `from_numpy_raw`, `masked_fill_raw(raw, padding, value)`, `finite_raw(raw, padding)`,
+    `is_trained_raw`, `device_key_raw`.
+    """
 
     activation_raw: Callable[[Any, str], Any]
     from_numpy_raw: Callable[[Any, Any], Any]
@@ -75,7 +77,7 @@ class MaskOps:
 
     @classmethod
     def finite_padding(cls, tensor: Tensor) -> Any:
-        """The raw tensor with 0 for what is not finite in padding: it would get into gradients of weights, as 0 · NaN."""
+        """The raw tensor with 0 for what is not finite in padding: 0 · NaN would get into gradients of weights."""
         padding = cls.padding_for(tensor, tensor.dims)
         return tensor._raw if padding is None else cls.finite_raw(tensor._raw, padding)
 
@@ -89,7 +91,9 @@ class MaskOps:
         found = tensor.lengths.cache.get(key)
         if found is None:
             size = size_in(tensor, dim)
-            aligned = align.apply(align.move((*size.dims, dim), tensor.dims, trailing=False), make(size.values[..., None]))
+            aligned = align.apply(
+                align.move((*size.dims, dim), tensor.dims, trailing=False), make(size.values[..., None])
+            )
             found = cls.from_numpy_raw(aligned, key[-1])
             if tensor.lengths.sizes:
                 tensor.lengths.cache[key] = found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import weakref
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +15,6 @@ from rfnb.core.tensor import Tensor, tensor_of
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
 
-Number = int | float | complex | bool
-
 
 class MathOps:
     """Raw part: `combine_raw`, `compare_raw`, `activation_raw`, `where_raw`, `clip_raw`."""
@@ -25,12 +22,18 @@ class MathOps:
     combine_raw: Callable[[Any, str, Any], Any]
     compare_raw: Callable[[Any, str, Any], Any]
     activation_raw: Callable[[Any, str], Any]
-    where_raw: Callable[[Any, Any, Any], Any]
+    where_raw: Callable[..., Any]
     cast_raw: Callable[[Any, str], Any]
 
     @classmethod
     def combine(
-        cls, a: Tensor, kind: str, b: Tensor, *, allow_broadcast_all_sources: bool | None = None, dim_order: Sequence[Dim] | None = None
+        cls,
+        a: Tensor,
+        kind: str,
+        b: Tensor,
+        *,
+        allow_broadcast_all_sources: bool | None = None,
+        dim_order: Sequence[Dim] | None = None,
     ) -> Tensor:
         """a kind b: "add", "sub", "mul", … {…a}, {…b} → {… of both}"""
         how_a, how_b, out = plan(a.sig, b.sig, 1, kind, allow_broadcast_all_sources, dim_order)
@@ -39,7 +42,13 @@ class MathOps:
 
     @classmethod
     def compare(
-        cls, a: Tensor, kind: str, b: Tensor, *, allow_broadcast_all_sources: bool | None = None, dim_order: Sequence[Dim] | None = None
+        cls,
+        a: Tensor,
+        kind: str,
+        b: Tensor,
+        *,
+        allow_broadcast_all_sources: bool | None = None,
+        dim_order: Sequence[Dim] | None = None,
     ) -> Tensor:
         """a kind b: "equal", "less", … {…a}, {…b} → {… of both} bool"""
         how_a, how_b, out = plan(a.sig, b.sig, -1, kind, allow_broadcast_all_sources, dim_order)
@@ -52,22 +61,21 @@ class MathOps:
         return tensor.like(cls.activation_raw(tensor._raw, func))
 
     @classmethod
-    def where(
-        cls: type[Backend],  # type: ignore[misc]
+    def where(  # type: ignore[misc]
+        cls: type[Backend],
         cond: Tensor,
-        true_: Tensor | Number,
-        false_: Tensor | Number,
+        true_: Any,
+        false_: Any,
         *,
         allow_broadcast_all_sources: bool = False,
     ) -> Tensor:
-        """`true_` where `cond`, else `false_`. → {… of all}"""
+        """`true_` where `cond`, else `false_`; both Tensors or numbers. → {… of all}"""
         yes, no = getattr(true_, "sig", None), getattr(false_, "sig", None)
         key = ("where", yes and yes.serial, no and no.serial, allow_broadcast_all_sources)
-        found = cond.sig.plans.get(key)
+        found: Any = cond.sig.plans.get(key)
         out = found and found[3]()
         if not out:
-            found = _plan_where([cond.sig, yes, no], allow_broadcast_all_sources)
-            out = found[3]()
+            out, found = _plan_where([cond.sig, yes, no], allow_broadcast_all_sources)
             cond.sig.keep(key, found)
         how_c, how_t, how_f, _ = found
         lengths, raw_t, raw_f = cond.lengths, true_, false_
@@ -87,7 +95,7 @@ class MathOps:
         return tensor if raw is tensor._raw else tensor_of(raw, tensor.sig, tensor.lengths)
 
 
-def _plan_where(sigs: Sequence[Sig | None], allow: bool) -> tuple[align.Move, align.Move, align.Move, weakref.ref[Sig]]:
+def _plan_where(sigs: Sequence[Sig | None], allow: bool) -> tuple[Sig, tuple[Any, ...]]:
     given = [s for s in sigs if s is not None]
     dims, _ = align.broadcast([s.dims for s in given])
     if not allow:
@@ -97,11 +105,7 @@ def _plan_where(sigs: Sequence[Sig | None], allow: bool) -> tuple[align.Move, al
     sparse = next((s.sparse_dim for s in values if s.sparse_dim is not None), None)
     out = align.sig(dims, sparse, next((s.feature_dim for s in values if s.feature_dim is not None), None))
     how = [None if s is None else align.move(s.dims, dims) for s in sigs]
-    _alive.append(out)
-    return how[0], how[1], how[2], weakref.ref(out)
-
-
-_alive: deque[Sig] = deque(maxlen=1)  # until the result of the op that plans has it
+    return out, (*how, weakref.ref(out))
 
 
 def plan(

@@ -25,42 +25,58 @@ class Product(NamedTuple):
     squeeze: tuple[int, ...]
     einsum: tuple[Sequence[int], Sequence[int], Sequence[int]] | None
     out: weakref.ref[Sig]
+    mask_a: bool  # whether there may be padding to leave out
+    mask_b: bool
+    dynamic: tuple[Dim, ...]  # dims that are summed over and may have padding
 
 
 class MatmulOps:
-    """Raw part: `matmul_raw(a, b)`, `einsum_raw(a, axes_a, b, axes_b, axes_out)`, `linear_raw(x, weight, bias, transpose)`."""
+    """Raw part: `matmul_raw(a, b)`, `einsum_raw(a, axes_a, b, axes_b, axes_out)`,
+    `linear_raw(x, weight, bias, transpose)`.
+    """
 
     matmul_raw: Callable[[Any, Any], Any]
     einsum_raw: Callable[[Any, Sequence[int], Any, Sequence[int], Sequence[int]], Any]
     linear_raw: Callable[[Any, Any, Any, bool], Any]
 
     @classmethod
-    def matmul(cls: type[Backend], a: Tensor, b: Tensor, *, reduce: Dim | Sequence[Dim], use_mask: bool = True) -> Tensor:  # type: ignore[misc]
+    def matmul(  # type: ignore[misc]
+        cls: type[Backend], a: Tensor, b: Tensor, *, reduce: Dim | Sequence[Dim], use_mask: bool = True
+    ) -> Tensor:
         """Σ over `reduce` of a·b. {shared…, I…, reduce}, {shared…, reduce, K…} → {shared…, I…, K…}
 
         Padding in `reduce` does not count, whatever it holds.
         """
-        dims = (reduce,) if isinstance(reduce, Dim) else tuple(reduce)
-        key = ("matmul", b.sig.serial, *[dim.serial for dim in dims])
-        how = a.sig.plans.get(key)
-        out = how and how.out()
+        try:
+            how: Any = a.sig.plans.get((reduce, b.sig.serial))
+            out = how and how.out()
+        except TypeError:  # a list of dims
+            reduce, out, how = tuple(reduce), None, None  # type: ignore[arg-type]
         if not out:
-            out, how = _plan(a, b, dims)
-            a.sig.keep(key, how)
-        lengths = a.lengths.join(b.lengths, a.sig, b.sig)
-        raw_a, raw_b = a._raw, b._raw
-        if a.lengths.sizes or b.lengths.sizes:
-            raw_a, raw_b = _masked(cls, a, b, dims, use_mask), _masked(cls, b, a, dims, use_mask)
+            dims = (reduce,) if isinstance(reduce, Dim) else reduce
+            out, how = _plan(a, b, dims)  # type: ignore[arg-type]
+            a.sig.keep((reduce, b.sig.serial), how)
+        lengths, raw_a, raw_b = a.lengths, a._raw, b._raw
+        if lengths is not b.lengths:
+            lengths = lengths.join(b.lengths, a.sig, b.sig)
+        if how.mask_a and a.lengths.sizes:
+            raw_a = _masked(cls, a, b, how, use_mask)
+        if how.mask_b and b.lengths.sizes:
+            raw_b = _masked(cls, b, a, how, use_mask)
         if how.einsum is not None:
             raw = cls.einsum_raw(raw_a, how.einsum[0], raw_b, how.einsum[1], how.einsum[2])
         else:
-            raw = cls.matmul_raw(align.apply(how.how_a, raw_a), align.apply(how.how_b, raw_b))
+            raw_a = raw_a if how.how_a is None else cls.move_raw(raw_a, how.how_a)
+            raw_b = raw_b if how.how_b is None else cls.move_raw(raw_b, how.how_b)
+            raw = cls.matmul_raw(raw_a, raw_b)
             for axis in how.squeeze:
                 raw = raw.squeeze(axis)
         return tensor_of(raw, out, lengths)
 
     @classmethod
-    def linear(cls: type[Backend], source: Tensor, weight: Tensor, bias: Tensor | None, *, in_dim: Dim, out_dim: Dim) -> Tensor:  # type: ignore[misc]
+    def linear(  # type: ignore[misc]
+        cls: type[Backend], source: Tensor, weight: Tensor, bias: Tensor | None, *, in_dim: Dim, out_dim: Dim
+    ) -> Tensor:
         """source · weight + bias. {…, in_dim}, {in_dim, out_dim}, {out_dim} → {…, out_dim}"""
         if source.sparse_dim is in_dim:
             picked = cls.gather(source=weight, indices=source, axis=in_dim)
@@ -70,13 +86,18 @@ class MatmulOps:
             product = cls.matmul(source, weight, reduce=in_dim)
             return product if bias is None else cls.combine(product, "add", bias, allow_broadcast_all_sources=True)
         key = ("linear", weight.sig.serial, in_dim.serial, out_dim.serial)
-        plan = source.sig.plans.get(key)
+        plan: Any = source.sig.plans.get(key)
         out = plan and plan[3]()
         if not out:
             out, plan = _plan_linear(source, weight, bias, in_dim, out_dim)
             source.sig.keep(key, plan)
         there, transpose, before, _ = plan
-        raw = cls.linear_raw(align.apply(there, cls.fill_for_gradient(source, weight)), weight._raw, None if bias is None else bias._raw, transpose)
+        raw = cls.linear_raw(
+            align.apply(there, cls.fill_for_gradient(source, weight)),
+            weight._raw,
+            None if bias is None else bias._raw,
+            transpose,
+        )
         return tensor_of(raw if before is None else align.apply(before, raw), out, source.lengths)
 
 
@@ -93,10 +114,10 @@ def _plan_linear(
     return out, (there, weight.dims == (in_dim, out_dim), back, weakref.ref(out))
 
 
-def _masked(backend: Any, x: Tensor, other: Tensor, dims: Sequence[Dim], use_mask: bool) -> Any:
+def _masked(backend: Any, x: Tensor, other: Tensor, how: Product, use_mask: bool) -> Any:
     if backend.is_trained_raw(other._raw):
         return backend.fill_for_gradient(x, other)
-    return backend.fill_padding(x, 0, dims) if use_mask else x._raw
+    return backend.fill_padding(x, 0, how.dynamic) if use_mask and how.dynamic else x._raw
 
 
 def _plan(a: Tensor, b: Tensor, reduce: tuple[Dim, ...]) -> tuple[Sig, Product]:
@@ -114,16 +135,18 @@ def _plan(a: Tensor, b: Tensor, reduce: tuple[Dim, ...]) -> tuple[Sig, Product]:
     cols = [d for d in b.dims if d not in a.sig.index]
     feature = next((f for f in (b.feature_dim, a.feature_dim) if f and f not in reduce), None)
     out = align.sig([*shared, *rows, *cols], None, feature)
-    ref = weakref.ref(out)
+    dynamic = tuple(dim for dim in reduce if dim.dimension is None)
+    masks = [any(d.dimension is None and not d.is_batch_dim() for d in x.dims) for x in (a, b)]
+    last = (weakref.ref(out), masks[0], masks[1], dynamic)
     if len(reduce) == 1 and len(cols) <= 1 and (len(rows) <= 1 or not shared):
         row_gap, col_gap = ([] if rows else [None]), ([] if cols else [None])
         how_a = _move(a, [*shared, *rows, *row_gap, *reduce])
         how_b = _move(b, [*shared, *reduce, *cols, *col_gap])
         squeeze = ([] if cols else [-1]) + ([] if rows else [-1 if not cols else -2])
-        return out, Product(how_a, how_b, tuple(squeeze), None, ref)
+        return out, Product(how_a, how_b, tuple(squeeze), None, *last)
     number = {dim: i for i, dim in enumerate([*out.dims, *reduce])}
     axes = [[number[d] for d in x.dims] for x in (a, b)]
-    return out, Product(None, None, (), (axes[0], axes[1], [number[d] for d in out.dims]), ref)
+    return out, Product(None, None, (), (axes[0], axes[1], [number[d] for d in out.dims]), *last)
 
 
 def _move(x: Tensor, order: Sequence[Dim | None]) -> align.Move:

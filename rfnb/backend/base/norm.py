@@ -21,8 +21,8 @@ class NormOps:
     layer_norm_raw: Callable[[Any, Sequence[int], Any, Any, float], Any]
 
     @classmethod
-    def layer_norm(
-        cls: type[Backend],  # type: ignore[misc]
+    def layer_norm(  # type: ignore[misc]
+        cls: type[Backend],
         source: Tensor,
         scale: Tensor | None,
         bias: Tensor | None,
@@ -31,27 +31,42 @@ class NormOps:
         eps: float,
     ) -> Tensor:
         """Mean 0 and variance 1 over `in_dim`, then `scale` and `bias`. {…, in_dim} → the same"""
-        dims = (in_dim,) if isinstance(in_dim, Dim) else tuple(in_dim)
-        key = ("layer_norm", *[dim.serial for dim in dims])
+        key = (
+            "layer_norm",
+            in_dim if isinstance(in_dim, Dim) else tuple(in_dim),
+            scale is not None and scale.sig,
+            bias is not None and bias.sig,
+        )
         plan = source.sig.plans.get(key)
         if not plan:
-            plan = source.sig.keep(key, _plan(source, dims))
-        there, back, sizes = plan
-        later = any(x is not None and len(x.dims) > len(dims) for x in (scale, bias))  # they differ between frames
-        weights = [None if x is None or later else align.apply(align.move(x.dims, dims), x._raw) for x in (scale, bias)]
-        source_raw = source._raw if scale is None else cls.fill_for_gradient(source, scale)
-        raw = cls.layer_norm_raw(align.apply(there, source_raw), sizes, *weights, eps)
-        result = tensor_of(align.apply(back, raw), source.sig, source.lengths)
-        for kind, x in (("mul", scale), ("add", bias)) if later else ():
-            result = result if x is None else cls.combine(result, kind, x, allow_broadcast_all_sources=True)
-        return result
+            plan = source.sig.keep(key, _plan(source, key[1] if isinstance(key[1], tuple) else (key[1],), scale, bias))
+        there, back, sizes, moves = plan
+        raw = source._raw if scale is None else cls.fill_for_gradient(source, scale)
+        raw = raw if there is None else cls.move_raw(raw, there)
+        if moves is None:  # the weights differ between frames
+            plain = tensor_of(
+                align.apply(back, cls.layer_norm_raw(raw, sizes, None, None, eps)), source.sig, source.lengths
+            )
+            for kind, x in ("mul", scale), ("add", bias):
+                plain = plain if x is None else cls.combine(plain, kind, x, allow_broadcast_all_sources=True)
+            return plain
+        raw_scale = None if scale is None else cls.move_raw(scale._raw, moves[0])
+        raw_bias = None if bias is None else cls.move_raw(bias._raw, moves[1])
+        raw = cls.layer_norm_raw(raw, sizes, raw_scale, raw_bias, eps)
+        return tensor_of(raw if back is None else cls.move_raw(raw, back), source.sig, source.lengths)
 
 
-def _plan(source: Tensor, dims: Sequence[Dim]) -> tuple[align.Move, align.Move, list[int]]:
+Plan = tuple[align.Move, align.Move, list[int], list[align.Move] | None]
+
+
+def _plan(source: Tensor, dims: Sequence[Dim], scale: Tensor | None, bias: Tensor | None) -> Plan:
+    """To the end and back, the sizes, and how to bring the weights into the order of `dims`."""
     for dim in dims:
         axis_of("layer_norm", source, dim)
     sizes = [dim.dimension for dim in dims if dim.dimension is not None]
     if len(sizes) < len(dims):
         raise DimError("layer_norm: `in_dim` needs a fixed size", got=align.show_dims(dims), expected="Dim(number)")
     order = [*(dim for dim in source.dims if dim not in dims), *dims]
-    return align.move(source.dims, order), align.move(order, source.dims), sizes
+    own = [dims if x is None else x.dims for x in (scale, bias)]
+    moves = [align.move(x, dims) for x in own] if all(set(x) == set(dims) for x in own) else None
+    return align.move(source.dims, order), align.move(order, source.dims), sizes, moves

@@ -29,8 +29,8 @@ class RecOps:
     lstm_step_raw: Callable[[Any, Any, Any, Any], tuple[Any, Any]]
 
     @classmethod
-    def lstm(
-        cls: type[Backend],  # type: ignore[misc]
+    def lstm(  # type: ignore[misc]
+        cls: type[Backend],
         source: Tensor,
         *,
         state_h: Tensor,
@@ -51,9 +51,15 @@ class RecOps:
         gates = _gates(ff_weight, in_dim)
         batch = _batch([source, state_h, state_c], (spatial_dim, in_dim, out_dim))
         lengths = join(source, state_h, state_c)
-        inputs = align.apply(align.move(source.dims, [spatial_dim, *batch, in_dim], trailing=False), _clean(cls, source, spatial_dim))
+        inputs = align.apply(
+            align.move(source.dims, [spatial_dim, *batch, in_dim], trailing=False), _clean(cls, source, spatial_dim)
+        )
         h, c = (_placed(x, [*batch, out_dim]) for x in (state_h, state_c))
-        weights = (_placed(ff_weight, [gates, in_dim]), _placed(rec_weight, [gates, out_dim]), None if bias is None else bias._raw)
+        weights = (
+            _placed(ff_weight, [gates, in_dim]),
+            _placed(rec_weight, [gates, out_dim]),
+            None if bias is None else bias._raw,
+        )
         ends = _ends(cls, source, spatial_dim, batch, lengths)
         output, h, c = cls.lstm_raw(inputs, h, c, *weights, *ends)
         final = align.sig([*batch, out_dim], None, out_dim)
@@ -61,8 +67,13 @@ class RecOps:
         return tensor_of(output, out, lengths), (tensor_of(h, final, lengths), tensor_of(c, final, lengths))
 
     @classmethod
-    def lstm_step(cls, gates: Tensor, *, state_h: Tensor, state_c: Tensor, rec_weight: Tensor, gate_dim: Dim, out_dim: Dim) -> State:
-        """One step, from what the input gives to the gates. {…, gate_dim}, {…, out_dim} → ({…, out_dim}, {…, out_dim})"""
+    def lstm_step(
+        cls, gates: Tensor, *, state_h: Tensor, state_c: Tensor, rec_weight: Tensor, gate_dim: Dim, out_dim: Dim
+    ) -> State:
+        """One step, from what the input gives to the gates.
+
+        {…, gate_dim}, {…, out_dim} → ({…, out_dim}, {…, out_dim})
+        """
         batch = _batch([gates, state_h, state_c], (gate_dim, out_dim))
         lengths = join(gates, state_h, state_c)
         h, c = (_placed(x, [*batch, out_dim]) for x in (state_h, state_c))
@@ -111,4 +122,4 @@ def _ends(backend: Any, source: Tensor, spatial_dim: Dim, batch: Sequence[Dim], 
         raws = (padding[..., None], np.maximum(n - 1, 0)[None, ..., None], empty if empty.any() else None)
         return tuple(raw if raw is None else backend.from_numpy_raw(raw, device) for raw in raws)
 
-    return lengths.cached(key, make)  # type: ignore[no-any-return]
+    return lengths.cached(key, make)

@@ -25,7 +25,9 @@ class ReduceOps:
     reduce_function: Callable[[str], Callable[[Any, Any], Any]]
 
     @classmethod
-    def reduce(cls: type[Backend], source: Tensor, *, mode: str, axis: Dim | Sequence[Dim], use_mask: bool = True) -> Tensor:  # type: ignore[misc]
+    def reduce(  # type: ignore[misc]
+        cls: type[Backend], source: Tensor, *, mode: str, axis: Dim | Sequence[Dim], use_mask: bool = True
+    ) -> Tensor:
         """`mode` over `axis`: "sum", "max", "min", "mean", "logsumexp", "any", "all", "argmin", "argmax".
 
         {…, axis} → {…}; argmin and argmax give positions, sparse in `axis`.

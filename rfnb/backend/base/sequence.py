@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class SequenceOps:
     """Raw part: `flip_raw`, `cumsum_raw`."""
 
-    flip_raw: Callable[[Any, Sequence[int]], Any]
-    cumsum_raw: Callable[[Any, int], Any]
+    flip_raw: Callable[..., Any]
+    cumsum_raw: Callable[..., Any]
 
     @classmethod
     def reverse_sequence(cls: type[Backend], tensor: Tensor, *, axis: Dim, handle_dynamic_dims: bool = True) -> Tensor:  # type: ignore[misc]

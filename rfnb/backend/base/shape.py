@@ -26,7 +26,7 @@ class ShapeOps:
     """Raw part: `expand_raw`, `squeeze_axis_raw`, `merge_axes_raw`, `split_axis_raw`, `pad_raw`."""
 
     expand_raw: Callable[[Any, int], Any]
-    squeeze_axis_raw: Callable[[Any, int], Any]
+    squeeze_axis_raw: Callable[..., Any]
     merge_axes_raw: Callable[[Any, int, int], Any]
     split_axis_raw: Callable[[Any, int, Sequence[int]], Any]
     get_shape_tuple_raw: Callable[[Any], tuple[int, ...]]
@@ -37,7 +37,9 @@ class ShapeOps:
         current = current_lengths([dim])
         size = source.lengths.size(dim) or current.size(dim)
         if size is None:
-            raise DimError(f"expand_dim: {dim.name} has no size yet", got=dim.describe(), expected="a Dim whose size is known")
+            raise DimError(
+                f"expand_dim: {dim.name} has no size yet", got=dim.describe(), expected="a Dim whose size is known"
+            )
         signature = align.sig([dim, *source.dims], source.sparse_dim, source.feature_dim)
         lengths = source.lengths if dim.dimension is not None else source.lengths.join(current, source.sig, signature)
         return tensor_of(cls.expand_raw(source._raw, size.max), signature, lengths)
@@ -47,7 +49,9 @@ class ShapeOps:
         """Without an axis of size 1. {…, axis} → {…}"""
         place = axis_of("squeeze", source, axis)
         if cls.get_shape_tuple_raw(source._raw)[place] != 1:
-            raise DimError(f"squeeze: {axis.name} is not of size 1", got=source.describe_dims(), expected=f"{axis.name}:1")
+            raise DimError(
+                f"squeeze: {axis.name} is not of size 1", got=source.describe_dims(), expected=f"{axis.name}:1"
+            )
         return source.like(cls.squeeze_axis_raw(source._raw, place), align.without(source.sig, [axis]))
 
     @classmethod
@@ -74,7 +78,9 @@ class ShapeOps:
         shape = cls.get_shape_tuple_raw(source._raw)
         if known is None or any(d in dims for d in known.dims):
             first = size_in(source, dims[0])
-            lengths = bound(lengths, out_dim, Size(first.dims, first.values * math.prod(shape[i] for i in places[1:])), "merge_dims")
+            lengths = bound(
+                lengths, out_dim, Size(first.dims, first.values * math.prod(shape[i] for i in places[1:])), "merge_dims"
+            )
         rest = [dim for dim in source.dims if dim not in dims]
         at = min(places) - sum(i < min(places) for i in places)
         order = [*rest[:at], *dims, *rest[at:]]
@@ -84,8 +90,8 @@ class ShapeOps:
         return tensor_of(raw, align.sig([*rest[:at], out_dim, *rest[at:]], source.sparse_dim, feature), lengths)
 
     @classmethod
-    def split_dims(
-        cls: type[Backend],  # type: ignore[misc]
+    def split_dims(  # type: ignore[misc]
+        cls: type[Backend],
         source: Tensor,
         *,
         axis: Dim,
@@ -101,18 +107,23 @@ class ShapeOps:
         size = size_in(source, axis)
         free = [d for d in dims if source.lengths.size(d) is None and not d.is_defined()]
         if len(free) > 1:
-            raise DimError("split_dims: more than one size is not known", got=align.show_dims(dims), expected="one new Dim at most")
+            raise DimError(
+                "split_dims: more than one size is not known", got=align.show_dims(dims), expected="one new Dim at most"
+            )
         open_dim = free[0] if free else dims[0]
         shape = {d: (source.lengths.size(d) or d.size).max for d in dims if d is not open_dim}
         step = math.prod(shape.values())
         padded = axis.dimension is None if pad_to_multiples is None else pad_to_multiples
         if size.max % step and not padded:
             raise DimError(
-                f"split_dims: {axis.name} is no multiple of {step}", got=source.describe_dims(), hint="pad_to_multiples=True"
+                f"split_dims: {axis.name} is no multiple of {step}",
+                got=source.describe_dims(),
+                hint="pad_to_multiples=True",
             )
         if size.dims and open_dim is not dims[0]:
             raise DimError(f"split_dims: {axis.name} has padding, so the first dim takes it", got=align.show_dims(dims))
-        raw = cls.fill_padding(source, pad_value or 0, (axis,)) if padded else source._raw
+        uneven = padded and bool((size.values % step).any())
+        raw = cls.fill_padding(source, pad_value or 0, (axis,)) if uneven else source._raw
         count = -(-size.max // step)
         if count * step > size.max:
             raw = cls.pad_raw(raw, {place: (0, count * step - size.max)}, pad_value or 0)
@@ -168,7 +179,7 @@ def _split(source: Tensor, lengths: Lengths, axis: Dim, dims: Sequence[Dim], sha
             over = [*size.dims[:at], *dims, *size.dims[at + 1 :]]
             for i in reversed(range(at, at + len(dims))):
                 if (values == values.take([0], axis=i)).all():
-                    values = values.take(0, axis=i)
+                    values = np.asarray(values.take(0, axis=i))
                     del over[i]
             changed[dim] = Size(over, values)
     return lengths.bind(changed) if changed else lengths

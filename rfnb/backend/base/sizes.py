@@ -15,7 +15,7 @@ def size_in(x: Tensor, dim: Dim) -> Size:
     found = x.lengths.cache.get(("size_in", x.sig.serial, dim.serial))
     if found is None:
         found = x.lengths.cached(("size_in", x.sig.serial, dim.serial), lambda: _size_in(x, dim))
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def _size_in(x: Tensor, dim: Dim) -> Size:
@@ -36,12 +36,15 @@ def bound(lengths: Lengths, dim: Dim, size: Size, by: str) -> Lengths:
 
     Raises DimError if it has another size, or is in use.
     """
+    here = lengths.size(dim)
+    if here is not None and here.max == size.max and (here.agrees(size) or not (size.dims or here.ragged)):
+        return lengths
     if dim.dimension is None and dim.expr is None:
         known = current_lengths([dim]).size(dim)
         if known is None or not known.agrees(size):
             dim.define(size, by)
         return lengths.bind({dim: size})
-    if lengths.size(dim) is None:
+    if here is None:
         lengths = lengths.bind({root: root.size for root in dim.roots.values() if lengths.size(root) is None})
     known = lengths.size(dim)
     if known is None or known.max != size.max:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -29,8 +30,8 @@ class SliceOps:
     gather_raw: Callable[[Any, Any, int, int], Any]
 
     @classmethod
-    def slice(
-        cls: type[Backend],  # type: ignore[misc]
+    def slice(  # type: ignore[misc]
+        cls: type[Backend],
         source: Tensor,
         *,
         axis: Dim,
@@ -47,6 +48,12 @@ class SliceOps:
         place = axis_of("slice", source, axis)
         if isinstance(start, Tensor) or isinstance(end, Tensor) or isinstance(size, Tensor):
             return _slice_by_tensors(cls, source, axis, start, end, step or 1, size, out_dim)
+        key = ("slice", axis, start, end, step, size, out_dim.serial)
+        plan: Any = source.sig.plans.get(key)
+        out = plan and plan[1]()
+        if out:
+            raw = source._raw if plan[0] is None else cls.slice_raw(source._raw, place, *plan[0])
+            return tensor_of(raw, out, source.lengths)
         here, step = size_in(source, axis), step or 1
         count = None if size is None else size.size if isinstance(size, Dim) else Size((), size)
         first, last = slice_bounds(here.values, start, end, count, step)
@@ -55,15 +62,23 @@ class SliceOps:
         dims = [*source.dims[:place], out_dim, *source.dims[place + 1 :]]
         out = align.sig(dims, source.sparse_dim, out_dim if source.feature_dim is axis else source.feature_dim)
         if here.dims and (step < 0 or (start or 0) < 0):
-            key = ("slice", start, end, new.max, step)
-            raw = _take_frames(cls, source, axis, key, lambda n: _slice_positions(n, start, end, count, step))
+            how = ("slice", start, end, new.max, step)
+            raw = _take_frames(cls, source, axis, how, lambda n: _slice_positions(n, start, end, count, step))
         else:
-            raw = _cut(cls, source._raw, place, here.max, _longest(first), _longest(last), step)
+            begin, stop = _longest(first), _longest(last)
+            if stop > here.max:
+                raise DimError(
+                    "slice: `size` goes behind the end", got=f"{begin} to {stop}", expected=f"at most {here.max} frames"
+                )
+            cut = None if (begin, stop, step) == (0, here.max, 1) else (begin, stop, step)
+            raw = source._raw if cut is None else cls.slice_raw(source._raw, place, *cut)
+            if axis.dimension is not None and out_dim.dimension is not None:
+                source.sig.keep(key, (cut, weakref.ref(out)))
         return tensor_of(raw, out, lengths)
 
     @classmethod
-    def pad(
-        cls: type[Backend],  # type: ignore[misc]
+    def pad(  # type: ignore[misc]
+        cls: type[Backend],
         source: Tensor,
         *,
         axes: Sequence[Dim],
@@ -90,21 +105,19 @@ class SliceOps:
         by = max(-size.max, min(amount, size.max))
         if isinstance(pad_value, Tensor):
             raw = cls.pad_raw(source._raw, {place: (by, -by)}, 0)
-            return _filled(cls, source.like(raw), axis, ("shift", amount), pad_value, lambda n: _gap(n, size.max, amount))
+            return _filled(
+                cls, source.like(raw), axis, ("shift", amount), pad_value, lambda n: _gap(n, size.max, amount)
+            )
         raw = cls.pad_raw(source._raw, {place: (by, -by)}, pad_value)
         if amount < 0 and size.dims:
-            return _filled(cls, source.like(raw), axis, ("shift", amount), pad_value, lambda n: _gap(n, size.max, amount))
+            return _filled(
+                cls, source.like(raw), axis, ("shift", amount), pad_value, lambda n: _gap(n, size.max, amount)
+            )
         return source.like(raw)
 
 
 def _longest(values: np.ndarray) -> int:
     return int(values.max()) if values.size else 0
-
-
-def _cut(backend: Any, raw: Any, place: int, length: int, start: int, end: int, step: int) -> Any:
-    if end > length:
-        raise DimError("slice: `size` goes behind the end", got=f"{start} to {end}", expected=f"at most {length} frames")
-    return raw if (start, end, step) == (0, length, 1) else backend.slice_raw(raw, place, start, end, step)
 
 
 def slice_bounds(
@@ -166,11 +179,13 @@ def _slice_by_tensors(
 def _whole(backend: Any, value: Any, default: int | None, limit: Size, lengths: Any, source: Tensor) -> Tensor:
     """A bound as a Tensor; None and negative numbers count from the end of each sequence."""
     if isinstance(value, Tensor):
-        return backend.cast(value, "int64")  # type: ignore[no-any-return]
+        return backend.cast(value, "int64")
     if value is None and default is not None:
         value = default
     values = limit.values if value is None else limit.values + value if value < 0 else np.full_like(limit.values, value)
-    return tensor_of(backend.from_numpy_raw(values, backend.device_key_raw(source._raw)), align.sig(limit.dims), lengths)
+    return tensor_of(
+        backend.from_numpy_raw(values, backend.device_key_raw(source._raw)), align.sig(limit.dims), lengths
+    )
 
 
 def _take_frames(backend: Any, x: Tensor, axis: Dim, key: Any, positions: Callable[[np.ndarray], np.ndarray]) -> Any:
@@ -187,7 +202,11 @@ def _filled(
         return x.like(backend.masked_fill_raw(x._raw, places, value))
     missing = [dim for dim in value.dims if dim not in x.sig.index]
     if missing:
-        raise DimError(f"`value` has a dim {missing[0].name} that `source` has not", got=value.describe_dims(), expected=x.describe_dims())
+        raise DimError(
+            f"`value` has a dim {missing[0].name} that `source` has not",
+            got=value.describe_dims(),
+            expected=x.describe_dims(),
+        )
     raw = align.apply(align.move(value.dims, x.dims), value._raw)
     return x.like(backend.where_raw(places, raw, x._raw))
 
@@ -201,7 +220,9 @@ def _count(amount: Dim | int) -> int:
     if isinstance(amount, Dim):
         size = amount.size
         if size.ragged:
-            raise DimError("pad: each sequence would be padded by another amount", got=amount.describe(), hint="rf.concat")
+            raise DimError(
+                "pad: each sequence would be padded by another amount", got=amount.describe(), hint="rf.concat"
+            )
         return size.max
     return int(amount)
 
@@ -225,7 +246,12 @@ def _pad_one(
         return padded
     longest = size.max + left + right
     return _filled(
-        backend, padded, out_dim, ("pad", left, right), fill if value is None else value, lambda n: _added(n, left, right, longest)
+        backend,
+        padded,
+        out_dim,
+        ("pad", left, right),
+        fill if value is None else value,
+        lambda n: _added(n, left, right, longest),
     )
 
 

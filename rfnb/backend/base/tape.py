@@ -73,6 +73,12 @@ class Tape:
         self._is_raw = is_raw
         self._is_generator = is_generator
 
+    def forget(self) -> None:
+        """Lets go of all that it holds."""
+        for table in (self.calls, self.externals, self.values, self.streams):
+            table.clear()
+        self._known.clear()
+
     def input(self, raw: Any) -> Var:
         """Declares an input of the step: a state, a frame."""
         return self._new(raw)
@@ -108,7 +114,9 @@ class Tape:
         self._known[id(raw)] = var
         return var
 
-    def record(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], result: Any, *, writes: bool = False) -> None:
+    def record(
+        self, fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], result: Any, *, writes: bool = False
+    ) -> None:
         """Notes a call that was made. Calls that give no tensor and change none are left out.
 
         writes: it changes its first argument, or what it was given as `out`.

@@ -28,8 +28,8 @@ class TopKOps:
     get_shape_tuple_raw: Callable[[Any], tuple[int, ...]]
 
     @classmethod
-    def top_k(
-        cls: type[Backend],  # type: ignore[misc]
+    def top_k(  # type: ignore[misc]
+        cls: type[Backend],
         source: Tensor,
         *,
         axis: Dim | Sequence[Dim],
@@ -55,7 +55,11 @@ class TopKOps:
             place = len(order) - len(dims)
             raw = cls.merge_axes_raw(align.apply(align.move(source.dims, order), raw), place, len(dims))
         if k > math.prod(sizes):
-            raise DimError("top_k: `k` is more than there is", got=k, expected=f"at most {math.prod(sizes)} of {align.show_dims(dims)}")
+            raise DimError(
+                "top_k: `k` is more than there is",
+                got=k,
+                expected=f"at most {math.prod(sizes)} of {align.show_dims(dims)}",
+            )
         values, index = cls.top_k_raw(raw, place, k, sorted)
         lengths = bound(source.lengths, k_dim, Size((), k), "top_k")
         out = [*order[:place], k_dim, *order[place + len(dims) :]]

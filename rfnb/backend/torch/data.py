@@ -38,7 +38,7 @@ class TorchData:
     @staticmethod
     def as_dtype_raw(dtype_name: str) -> torch.dtype:
         """torch.float32"""
-        return getattr(torch, dtype_name)  # type: ignore[no-any-return]
+        return getattr(torch, dtype_name)
 
     @staticmethod
     def get_ndim_raw(raw_tensor: torch.Tensor) -> int:
@@ -107,7 +107,9 @@ class TorchData:
     def parameter_assign_raw(raw: torch.nn.Parameter, value: Any, *, op: str = "assign") -> None:
         """Sets the values, or adds to them, in place."""
         with torch.no_grad():
-            value = value if isinstance(value, torch.Tensor) else torch.as_tensor(value, dtype=raw.dtype, device=raw.device)
+            value = (
+                value if isinstance(value, torch.Tensor) else torch.as_tensor(value, dtype=raw.dtype, device=raw.device)
+            )
             raw.add_(value) if op == "add" else raw.copy_(value.expand_as(raw))
 
     @staticmethod

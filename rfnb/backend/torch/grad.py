@@ -26,8 +26,8 @@ class ScaledGradient(torch.autograd.Function):
 def scale_gradient(raw: torch.Tensor, factor: Any) -> torch.Tensor:
     """One raw call for whoever records raw calls, as all functions of torch are."""
     if has_torch_function_unary(raw):
-        return handle_torch_function(scale_gradient, (raw,), raw, factor)  # type: ignore[no-any-return]
-    return ScaledGradient.apply(raw, factor)  # type: ignore[no-any-return]
+        return handle_torch_function(scale_gradient, (raw,), raw, factor)
+    return ScaledGradient.apply(raw, factor)
 
 
 class TorchGrad:

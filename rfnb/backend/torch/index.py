@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
-int64 = torch.int64
+int64, gather = torch.int64, torch.gather
 REDUCE = {"sum": "sum", "max": "amax", "min": "amin"}
 
 
@@ -17,20 +17,20 @@ class TorchIndex:
     select_raw = staticmethod(torch.select)
 
     @staticmethod
-    def gather_raw(raw: torch.Tensor, index: torch.Tensor, axis: int, own: int) -> torch.Tensor:
-        """Entries along `axis`. `index` has the axes of `raw`, of size 1 where it is the same for all entries,
+    def gather_raw(raw: torch.Tensor, index: torch.Tensor, axis: int, own: int, expand: bool = True) -> torch.Tensor:
+        """Entries along `axis`. `index` has the axes of `raw`, of size 1 (if `expand`) where it is the same for all,
         and `own` axes in place of `axis` (of size 1 if there is none, and then it is left out).
         """
         if index.dtype is not int64:
             index = index.long()
-        sizes = index.shape
+        sizes = index.shape if own > 1 else ()
         if own > 1:
             index = index.flatten(axis, axis + own - 1)
-        if index.shape[:axis] != raw.shape[:axis] or index.shape[axis + 1 :] != raw.shape[axis + 1 :]:
+        if expand:
             shape = list(raw.shape)
             shape[axis] = -1
             index = index.expand(shape)
-        raw = torch.gather(raw, axis, index)
+        raw = gather(raw, axis, index)
         if own == 1:
             return raw
         return raw.unflatten(axis, sizes[axis : axis + own]) if own else raw.squeeze(axis)
@@ -72,7 +72,10 @@ class TorchIndex:
         index = index.long().flatten(batch)[(..., *[None] * features)].expand(raw.shape)
         places = math.prod(shape)
         out = torch.full(
-            (*raw.shape[:batch], places + spare, *raw.shape[batch + 1 :]), fill_value or 0, dtype=raw.dtype, device=raw.device
+            (*raw.shape[:batch], places + spare, *raw.shape[batch + 1 :]),
+            fill_value or 0,
+            dtype=raw.dtype,
+            device=raw.device,
         )
         if mode == "sum" and not fill_value:
             out = out.scatter_add(batch, index, raw)

@@ -18,7 +18,9 @@ class TorchLoss:
             labels = labels.long()
         if labels.dim() < 2:
             return functional.cross_entropy(logits, labels, reduction="none", ignore_index=NO_LABEL)
-        loss = functional.cross_entropy(logits.flatten(0, -2), labels.flatten(), reduction="none", ignore_index=NO_LABEL)
+        loss = functional.cross_entropy(
+            logits.flatten(0, -2), labels.flatten(), reduction="none", ignore_index=NO_LABEL
+        )
         return loss.view_as(labels)
 
     @staticmethod

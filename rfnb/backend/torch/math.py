@@ -80,17 +80,17 @@ class TorchMath:
     @staticmethod
     def combine_raw(a: torch.Tensor, kind: str, b: torch.Tensor) -> torch.Tensor:
         """a kind b"""
-        return COMBINE[kind](a, b)  # type: ignore[no-any-return]
+        return COMBINE[kind](a, b)
 
     @staticmethod
     def compare_raw(a: torch.Tensor, kind: str, b: torch.Tensor) -> torch.Tensor:
         """a kind b"""
-        return COMPARE[kind](a, b)  # type: ignore[no-any-return]
+        return COMPARE[kind](a, b)
 
     @staticmethod
     def activation_raw(raw_tensor: torch.Tensor, func: str) -> torch.Tensor:
         """func(raw_tensor)"""
-        return ACTIVATION[func](raw_tensor)  # type: ignore[no-any-return]
+        return ACTIVATION[func](raw_tensor)
 
     combine_function = staticmethod(COMBINE.__getitem__)
     compare_function = staticmethod(COMPARE.__getitem__)

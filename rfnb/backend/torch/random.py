@@ -19,7 +19,13 @@ def _normal(out: torch.Tensor, generator: Any, mean: float = 0.0, stddev: float 
 
 
 def _truncated_normal(
-    out: torch.Tensor, generator: Any, mean: float = 0.0, stddev: float = 1.0, minval: float | None = None, maxval: float | None = None, **_: Any
+    out: torch.Tensor,
+    generator: Any,
+    mean: float = 0.0,
+    stddev: float = 1.0,
+    minval: float | None = None,
+    maxval: float | None = None,
+    **_: Any,
 ) -> torch.Tensor:
     low = mean - 2 * stddev if minval is None else minval
     high = mean + 2 * stddev if maxval is None else maxval
@@ -43,7 +49,13 @@ class TorchRandom:
 
     @staticmethod
     def random_raw(
-        shape: Sequence[int], dtype: str, device: str | None, distribution: str, generator: Any, seed: int | None, **parameters: Any
+        shape: Sequence[int],
+        dtype: str,
+        device: str | None,
+        distribution: str,
+        generator: Any,
+        seed: int | None,
+        **parameters: Any,
     ) -> torch.Tensor:
         """A new tensor with numbers drawn from `generator`, or from one of its own if there is a `seed`."""
         out = torch.empty(list(shape), dtype=getattr(torch, dtype), device=device)
@@ -51,14 +63,16 @@ class TorchRandom:
             generator = torch.Generator(device=out.device).manual_seed(seed)
         given = {name: value for name, value in parameters.items() if value is not None}
         with torch.no_grad():
-            return DISTRIBUTION[distribution](out, generator, **given)  # type: ignore[operator,no-any-return]
+            return DISTRIBUTION[distribution](out, generator, **given)
 
     @staticmethod
     def dropout_raw(raw: torch.Tensor, drop_prob: float, shape: Sequence[int], generator: Any) -> torch.Tensor:
         """0 with probability `drop_prob`, else scaled up; `shape` has 1 where entries share their fate."""
         if drop_prob >= 1:
             return torch.zeros_like(raw)
-        keep = torch.empty(list(shape), dtype=raw.dtype, device=raw.device).bernoulli_(1 - drop_prob, generator=generator)
+        keep = torch.empty(list(shape), dtype=raw.dtype, device=raw.device).bernoulli_(
+            1 - drop_prob, generator=generator
+        )
         return raw * keep.div_(1 - drop_prob)
 
     @staticmethod

@@ -64,7 +64,12 @@ def _keep_cell(rec_weight: torch.Tensor) -> torch.Tensor:
 
 
 def _fused(
-    inputs: torch.Tensor, h: torch.Tensor, c: torch.Tensor, ff_weight: torch.Tensor, rec_weight: torch.Tensor, bias: Maybe
+    inputs: torch.Tensor,
+    h: torch.Tensor,
+    c: torch.Tensor,
+    ff_weight: torch.Tensor,
+    rec_weight: torch.Tensor,
+    bias: Maybe,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     size = rec_weight.shape[-1]
     states = [h.reshape(1, -1, size), c.reshape(1, -1, size)]

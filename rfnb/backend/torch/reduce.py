@@ -38,7 +38,7 @@ def _guarded(mode: str, function: Any) -> Any:
     """For functions that have no value over nothing."""
 
     def reduce(raw: torch.Tensor, axes: Axes) -> torch.Tensor:
-        return function(raw, axes) if raw.numel() else _over_nothing(raw, mode, axes)  # type: ignore[no-any-return]
+        return function(raw, axes) if raw.numel() else _over_nothing(raw, mode, axes)
 
     return reduce
 
@@ -59,7 +59,9 @@ def _over_nothing(raw: torch.Tensor, mode: str, axes: Axes) -> torch.Tensor:
     shape = [n for axis, n in enumerate(raw.shape) if axis not in _tuple(axes)]
     if mode in ("argmax", "argmin"):
         return raw.new_zeros(shape, dtype=torch.int64)
-    return raw.new_full(shape, 0 if mode == "mean" else _FILL[mode](raw)) + raw.sum(axes).to(raw.dtype)  # with a gradient, which is 0
+    return raw.new_full(shape, 0 if mode == "mean" else _FILL[mode](raw)) + raw.sum(axes).to(
+        raw.dtype
+    )  # with a gradient, which is 0
 
 
 def _tuple(axes: Axes) -> tuple[int, ...]:
@@ -87,7 +89,7 @@ class TorchReduce:
     @staticmethod
     def reduce_raw(raw: torch.Tensor, mode: str, axes: Axes, padding: torch.Tensor) -> torch.Tensor:
         """`mode` over `axes`; entries where `padding` is true do not count."""
-        return _REDUCE[mode](raw.masked_fill(padding, _FILL[mode](raw)), axes)  # type: ignore[no-any-return]
+        return _REDUCE[mode](raw.masked_fill(padding, _FILL[mode](raw)), axes)
 
     @staticmethod
     def softmax_raw(raw: torch.Tensor, axis: int, padding: torch.Tensor | None, some_empty: bool) -> torch.Tensor:

@@ -62,7 +62,9 @@ class TorchShape:
     def slice_raw(raw: torch.Tensor, axis: int, start: int, end: int, step: int) -> torch.Tensor:
         """Every `step`-th entry from `start` up to `end`; backwards if `step` is negative."""
         if step < 0:
-            return raw.index_select(axis, torch.arange(start, end, step, device=raw.device))
+            return raw.index_select(axis, torch.arange(start, min(end, start), step, device=raw.device))
+        if step == 1:
+            return raw.narrow(axis, start, max(end - start, 0))
         return raw[(slice(None),) * axis + (slice(start, end, step),)]
 
     @staticmethod

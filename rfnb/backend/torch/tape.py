@@ -36,7 +36,7 @@ class _Mode(TorchFunctionMode):
             )
         result = func(*args, **kwargs)
         in_place = (name.endswith("_") and not name.endswith("__")) or name == "__setitem__" or "out" in kwargs
-        tape.record(func, args, kwargs, result, writes=in_place or name.startswith("__i") and name != "__invert__")
+        tape.record(func, args, kwargs, result, writes=in_place or (name.startswith("__i") and name != "__invert__"))
         return result
 
 
