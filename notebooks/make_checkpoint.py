@@ -1,8 +1,9 @@
 """Trains the model of the tour and saves `data/g2p.safetensors`: the code is that of the notebook's own cells.
 
-    python notebooks/make_checkpoint.py [CPU seconds, 600 if not given]
+    python notebooks/make_checkpoint.py [CPU seconds, 480 if not given]
 
-Seeds are fixed, and the notebook gives torch one thread. Time is CPU time, so what else runs on the machine changes little.
+Seeds are fixed, and the notebook gives torch one thread. Time is CPU time, so that what else runs on the machine
+changes little.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def error_rates(tour: dict[str, Any], references: dict[str, list[list[str]]]) ->
     return f"PER {per:.2f} %, WER {wer:.2f} % of {len(words):,} words"
 
 
-def main(seconds: float = 600) -> None:
+def main(seconds: float = 480) -> None:
     """Trains, tells the error rates, saves."""
     tour = namespace()
     rf.set_random_seed(1)

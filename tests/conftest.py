@@ -30,6 +30,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(autouse=True)
 def seed() -> None:
     """The same random numbers in each test, alone or among others."""
+    torch.set_num_threads(1)  # small tensors: a second thread costs more than it does, above all beside other work
     torch.manual_seed(0)
 
 

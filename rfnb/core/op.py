@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -97,17 +98,46 @@ def op(
     """Makes a function an op: a row of `OPS`, seen by listeners."""
 
     def decorate(fn: F) -> F:
-        row = add_row(fn, name=name, frames=frames, random=random, effect=effect)
-
-        @functools.wraps(fn)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            if _listening:
-                return door(row, args, kwargs)
-            return fn(*args, **kwargs)
-
-        return call  # type: ignore[return-value]
+        call = _guarded(fn, add_row(fn, name=name, frames=frames, random=random, effect=effect))
+        functools.update_wrapper(call, fn)
+        return call
 
     return decorate
+
+
+_BY_NAME = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
+
+
+def _guarded(fn: F, row: OpRow) -> F:
+    """`fn`, by way of the door while somebody listens.
+
+    It is written out with the very parameters of `fn`, since `*args, **kwargs` would cost as much as a small op.
+    """
+    parameters = inspect.signature(fn).parameters.values()
+    star: dict[Any, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+    defaults = {f"_{p.name}": p.default for p in parameters if p.default is not p.empty}
+    declared = [
+        f"{star.get(p.kind, '')}{p.name}" + (f"=_{p.name}" if f"_{p.name}" in defaults else "") for p in parameters
+    ]
+    by_name = {
+        p.name: f"**{p.name}" if p.kind is p.VAR_KEYWORD else f"{p.name}={p.name}"
+        for p in parameters
+        if p.kind in _BY_NAME
+    }
+    in_order = [f"{star.get(p.kind, '')}{p.name}" for p in parameters if p.name not in by_name]
+    if any("=" in passed for passed in by_name.values()) and not any(name.startswith("*") for name in in_order):
+        declared.insert(len(in_order), "*")
+    text = (
+        f"def make(row, fn, {', '.join(defaults)}):\n"
+        f" def call({', '.join(declared)}):\n"
+        f"  if _listening: return door(row, ({''.join(f'{name}, ' for name in in_order)}), "
+        f"dict({', '.join(by_name.values())}))\n"
+        f"  return fn({', '.join([*in_order, *by_name.values()])})\n"
+        f" return call"
+    )
+    made: dict[str, Any] = {}
+    exec(compile(text, __file__, "exec"), globals(), made)  # our own text: names of parameters only
+    return made["make"](row, fn, **defaults)
 
 
 def method_of(owner: type, name: str | None = None) -> Callable[[F], F]:
@@ -144,12 +174,15 @@ def unary(row: OpRow, raw_function: Callable[[Any], Callable[[Any], Any]]) -> Ca
 
 
 def binary(
-    row: OpRow, raw_function: Callable[[Any], Callable[[Any, Any], Any]], *, plan_sign: int
+    row: OpRow, raw_function: Callable[[Any], Callable[[Any, Any], Any]], *, plan_sign: int, product: bool = False
 ) -> Callable[[Any, Any], Tensor]:
     """The quick form of an elementwise op of two operands.
 
     The plan for two signatures is kept in the first one under `plan_sign` times the serial of the second;
     `row.fn` makes it (`backend.base.math`), and does all that is not in the plan.
+
+    product: whether the gradient of one operand is a product with the other. If it is trained and has fewer
+        frames, `row.fn` takes care of the padding.
     """
     functions: dict[type, Callable[[Any, Any], Any]] = {}
     same_sig = plan_sign > 0
@@ -187,8 +220,10 @@ def binary(
         out = plan and plan[2]()
         if not out:
             return row.fn(a, b)
-        how_a, how_b, _ = plan
+        how_a, how_b, _, fewer_frames = plan
         raw_a, raw_b = a._raw, b._raw
+        if product and fewer_frames and mine.sizes and (_trained(raw_a) or _trained(raw_b)):
+            return row.fn(a, b)
         if how_a is not None:
             perm, index = how_a
             raw_a = raw_a if perm is None else raw_a.permute(perm)
@@ -203,6 +238,10 @@ def binary(
         return result
 
     return call
+
+
+def _trained(raw: Any) -> bool:
+    return getattr(raw, "requires_grad", False)
 
 
 def _learn(

@@ -20,12 +20,16 @@ if TYPE_CHECKING:
 class Loop:
     """A loop over the frames of a sequence, or until an end.
 
+    >>> time, feat = rf.Dim(None, name="time"), rf.Dim(2, name="feat")
+    >>> x = rf.convert_to_tensor([[[1, 0], [2, 0]], [[3, 1]]], dims=[rf.batch_dim, time, feat])
     >>> loop = rf.Loop(axis=time)
-    >>> loop.state.h = rf.zeros([batch_dim, dim])
+    >>> loop.state.total = rf.zeros([rf.batch_dim, feat], dtype="int64")
     >>> with loop:
     ...     x_t = loop.unstack(x)  # {batch, time, feat} → {batch, feat}
-    ...     loop.state.h = rf.tanh(linear(x_t) + recurrent(loop.state.h))
-    ...     out = loop.stack(loop.state.h)  # → {time, batch, dim}, when the block ends
+    ...     loop.state.total = loop.state.total + x_t
+    ...     totals = loop.stack(loop.state.total)  # → {time, batch, feat}, when the block ends
+    >>> loop.state.total.raw_tensor.tolist()
+    [[3, 0], [3, 1]]
 
     The body is run once by Python, on frame 0, to see what it does; all steps are then computed from that.
     Sequences that have ended keep their state: `loop.state.h` after the loop is the state at each one's end.

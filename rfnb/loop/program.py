@@ -9,7 +9,7 @@ from typing import Any
 
 from rfnb.backend.base.tape import Call, External, Stream, Tape, Var
 
-CODE_NAME = "<rfnb loop>"
+CODE_NAME = f"{__file__}: step"  # in this package, so that it is never taken for the user's code
 Step = Callable[..., tuple[Any, ...]]
 
 

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rfnb.core import align
-from rfnb.core import raw as raw_registry
+from rfnb.core import align, raw as raw_registry
 from rfnb.core.dim import Dim
 from rfnb.core.lengths import EMPTY, Lengths, Size
 from rfnb.core.tensor import Tensor, tensor_of

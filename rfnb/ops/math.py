@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from rfnb.backend.base.math import PRODUCTS
 from rfnb.core.dim import Dim
 from rfnb.core.op import add_row, binary, method_of, op, unary
 from rfnb.core.raw import backend_of_raw
@@ -75,7 +76,7 @@ def _binary(kind: str, doc: str, *, compares: bool = False) -> Any:
     row = add_row(slow, frames="any")
     if compares:
         return binary(row, lambda backend: backend.compare_function(kind), plan_sign=-1)
-    return binary(row, lambda backend: backend.combine_function(kind), plan_sign=1)
+    return binary(row, lambda backend: backend.combine_function(kind), plan_sign=1, product=kind in PRODUCTS)
 
 
 def _unary(kind: str, doc: str) -> Any:
@@ -196,11 +197,9 @@ for _name, _function in _OPERATORS.items():
     setattr(Tensor, f"__{_name}__", _function)
     setattr(Tensor, f"__r{_name}__", lambda self, other, f=_function: f(tensor(other, like=self), self))
 _COMPARISONS = {"eq": equal, "ne": not_equal, "lt": less, "le": less_equal, "gt": greater, "ge": greater_equal}
-for _name, _function in _COMPARISONS.items():
+_SIGNS = {"neg": neg, "abs": abs, "invert": logical_not}
+for _name, _function in {**_COMPARISONS, **_SIGNS}.items():
     setattr(Tensor, f"__{_name}__", _function)
-Tensor.__neg__ = neg
-Tensor.__abs__ = abs  # type: ignore[attr-defined]
-Tensor.__invert__ = logical_not
 
 
 @method_of(Tensor)

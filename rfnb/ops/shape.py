@@ -83,7 +83,7 @@ def split_dims(
     """One dim as several, the first of them slowest. {…, axis} → {…, dims…}
 
     One of `dims` may be a new Dim(None), which gets the size that is left. If that does not come out even,
-    `pad_value` (0 if not given) is added, unless `pad_to_multiples` is False; by default only if `axis` has no fixed size.
+    `pad_value` (0 if not given) is added, unless `pad_to_multiples` is False; by default only if `axis` is dynamic.
     """
     return backend_of_raw(source._raw).split_dims(
         source, axis=axis, dims=dims, pad_to_multiples=pad_to_multiples, pad_value=pad_value

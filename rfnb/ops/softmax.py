@@ -10,7 +10,7 @@ from rfnb.core.tensor import Tensor
 
 @op(frames="any")
 def softmax(a: Tensor, *, axis: Dim, use_mask: bool = True) -> Tensor:
-    """exp(a) / Σ exp(a) over `axis`; 0 in padding, and 0 everywhere over a sequence of length 0. {…, axis} → the same"""
+    """exp(a) / Σ exp(a) over `axis`; 0 in padding, and over a sequence of length 0. {…, axis} → the same"""
     return backend_of_raw(a._raw).softmax(a, axis=axis, use_mask=use_mask)
 
 

@@ -44,18 +44,33 @@ def lab(tmp_path_factory, browser_program) -> Iterator[LabServer]:
 
 @pytest.fixture
 def open_notebook(lab, page: Page, request) -> Iterator[Callable[..., NotebookPage]]:
-    """`open_notebook("01_tour.ipynb")` opens a copy of that notebook, `open_notebook(cells=[…])` one of these cells."""
+    """`open_notebook("01_tour.ipynb")` opens a copy of that notebook, `open_notebook(cells=[…])` one of these cells.
+
+    `files` are written beside it, `beside` opens it in the same page as the one before.
+    Without cells, a file that is there is opened again as it is; `change` changes its text first.
+    """
     page.set_default_timeout(30_000)
     notebook = NotebookPage(page)
     folder = lab.notebooks / "".join(c if c.isalnum() else "-" for c in request.node.name)
 
-    def open_copy(name: str = "test.ipynb", cells: list[str] | None = None) -> NotebookPage:
+    def open_copy(
+        name: str = "test.ipynb",
+        cells: list[str] | None = None,
+        files: dict[str, str] | None = None,
+        beside: bool = False,
+        change: Callable[[str], str] = str,
+    ) -> NotebookPage:
         folder.mkdir(exist_ok=True)
-        if cells is None:
-            copy_notebook(name, folder)
-        else:
+        for file, text in (files or {}).items():
+            (folder / file).write_text(text)
+        if cells is not None:
             nbformat.write(made_of(cells), folder / name)
-        return notebook.open(lab.address(f"{folder.name}/{name}"))
+        elif (folder / name).exists():
+            (folder / name).write_text(change((folder / name).read_text()))
+        else:
+            copy_notebook(name, folder)
+        path = f"{folder.name}/{name}"
+        return notebook.open_beside(path) if beside else notebook.open(lab.address(path))
 
     yield open_copy
     if failed(request.node):

@@ -6,6 +6,7 @@ import ast
 from pathlib import Path
 from typing import Any
 
+from panel import Stepper
 from playwright.sync_api import Locator, Page
 
 ARTIFACTS = Path(__file__).parent / "artifacts"
@@ -59,6 +60,30 @@ class NotebookPage:
         self.page.evaluate(READY)
         return self
 
+    def save(self) -> None:
+        """To the disk, and with it that its outputs are trusted."""
+        self.command("docmanager:save")
+
+    def trusted(self, index: int) -> bool:
+        """Whether the outputs of a cell may run scripts."""
+        return self.page.evaluate("i => window.jupyterapp.shell.currentWidget.content.widgets[i].model.trusted", index)
+
+    def open_beside(self, path: str) -> NotebookPage:
+        """Another notebook, in the same page; it becomes the active one."""
+        self.command("docmanager:open", path=path)
+        self.page.wait_for_function("path => window.jupyterapp.shell.currentWidget?.context?.path === path", arg=path)
+        self.page.evaluate(READY)
+        return self
+
+    def activate(self, name: str) -> None:
+        """Makes the notebook with this file name the active one."""
+        self.page.locator(".lm-DockPanel-tabBar .lm-TabBar-tab", has_text=name).click()
+
+    def restart_kernel(self) -> None:
+        """Without asking; returns when the new one answers."""
+        self.page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
+        self.page.evaluate(READY)
+
     def run_all(self) -> None:
         """Runs all cells; an error in one is an error here, and tells what the cell said."""
         self.page.evaluate("() => window.jupyterapp.commands.execute('notebook:run-all-cells')")
@@ -70,6 +95,18 @@ class NotebookPage:
         self.page.evaluate(RUN_CELL, index)
         self.raise_error_of(index)
 
+    def start_cell(self, index: int) -> None:
+        """Runs one cell and does not wait."""
+        self.page.evaluate(f"index => {{ ({RUN_CELL})(index); }}", index)
+
+    def write(self, index: int, text: str) -> None:
+        """Replaces what is in a cell."""
+        code = """([index, text]) => {
+          const { content } = window.jupyterapp.shell.currentWidget;
+          content.widgets[index].model.sharedModel.setSource(text);
+        }"""
+        self.page.evaluate(code, [index, text])
+
     def raise_error_of(self, index: int) -> None:
         """If the cell ended in an error, that one."""
         for output in self.outputs(index):
@@ -79,6 +116,11 @@ class NotebookPage:
     def cell_count(self) -> int:
         """Of all kinds."""
         return self.page.evaluate("() => window.jupyterapp.shell.currentWidget.content.widgets.length")
+
+    def index_of(self, cell_id: str) -> int:
+        """Of the cell with this id."""
+        code = "id => window.jupyterapp.shell.currentWidget.content.widgets.findIndex(cell => cell.model.id === id)"
+        return self.page.evaluate(code, cell_id)
 
     def cell(self, index: int) -> Locator:
         """The cell on the page; it is scrolled into view, since the notebook draws only what is near."""
@@ -90,6 +132,10 @@ class NotebookPage:
             index,
         )
         return self.page.locator(f'.jp-NotebookPanel:not(.lm-mod-hidden) .jp-Cell[data-windowed-list-index="{index}"]')
+
+    def stepper(self, index: int) -> Stepper:
+        """The one in the output of a cell."""
+        return Stepper(self.cell(index).locator(".rfnb-Inline"))
 
     def outputs(self, index: int) -> list[dict[str, Any]]:
         """The outputs in the notebook's own format; none for markdown."""
@@ -114,9 +160,11 @@ class NotebookPage:
         code = "([name, args]) => window.jupyterapp.commands.execute(name, args).then(() => null)"
         return self.page.evaluate(code, [name, arguments])
 
-    def highlighted(self, index: int, selector: str) -> list[str]:
-        """The text of the lines in a cell's editor that carry a mark."""
-        return self.cell(index).locator(f".cm-line{selector}").all_inner_texts()
+    def highlighted(self, index: int, selector: str, value: str = "") -> list[str]:
+        """The text of the lines in a cell's editor that carry a mark, once one of them says `value`."""
+        lines = self.cell(index).locator(f".cm-line{selector}")
+        lines.filter(has_text=value).first.wait_for()
+        return lines.all_inner_texts()
 
     def screenshot(self, name: str) -> Path:
         """A picture of the page in `tests/browser/artifacts/`."""

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
+from panel import Panel
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("extension")]
 
-DATA = """\
+EVIL = "<script>alert(1)</script>"
+
+DATA = f"""\
 import rfnb as rf
 from rfnb import batch_dim
 
 time = rf.Dim(None, name="time")
 rows = [[1.0, 2.0, 3.0, 4.0], [10.0, 20.0], [5.0, 5.0, 5.0]]
-x = rf.convert_to_tensor(rows, dims=[batch_dim, time], tags=["rising", "<script>alert(1)</script>", "flat"])"""
+x = rf.convert_to_tensor(rows, dims=[batch_dim, time], tags=["rising", "{EVIL}", "flat"])"""
 
 LOOP = """\
 loop = rf.Loop(axis=time, name="running sum")
@@ -24,60 +25,209 @@ with loop:
     loop.state.total = loop.state.total + x_t
     sums = loop.stack(loop.state.total)"""
 
+MODULE = '''\
+"""A loop in a file."""
 
-class Panel:
-    """What the panel shows."""
-
-    def __init__(self, page):
-        self.page = page
-        self.root = page.locator(".rfnb-Loops")
-
-    def open(self):
-        self.page.evaluate("() => window.jupyterapp.commands.execute('rfnb-lab:open-panel')")
-        self.root.wait_for()
-        return self
-
-    def choose(self, name):
-        """The newest run of the loop with this name."""
-        group = self.root.locator(".rfnb-Runs-groups > *", has_text=name).first
-        group.locator(".rfnb-Run-open").first.click()
-        self.root.locator(".rfnb-Transport-where").wait_for()
-
-    def step(self, button):
-        self.root.locator(f"[data-step={button}]").click()
-
-    def at(self, step):
-        """Waits until this step is shown."""
-        self.root.locator(".rfnb-Transport-step", has_text=re.compile(rf"^{step}$")).wait_for()
-        return self
-
-    def sequence(self, tag):
-        self.root.locator(".rfnb-Sequences-tag", has_text=tag).click()
-        self.root.locator("[aria-pressed=true] .rfnb-Sequences-tag", has_text=tag).wait_for()
-
-    def state(self, name, moment):
-        """The number of a state of the chosen sequence, "before" or "after"."""
-        return float(self.root.locator(f'[data-state="{name}"] .rfnb-State-{moment} .rfnb-Value-text').inner_text())
+import rfnb as rf
 
 
-def running_sum(rows, row, steps):
-    return sum(rows[row][: min(steps, len(rows[row]))])
+def running_product(x, time):
+    loop = rf.Loop(axis=time, name="product")
+    loop.state.product = rf.ones([rf.batch_dim])
+    with loop:
+        factor = loop.unstack(x)
+        loop.state.product = loop.state.product * factor
+        products = loop.stack(loop.state.product)
+    return products
+'''
+
+ROWS = [[1.0, 2.0, 3.0, 4.0], [10.0, 20.0], [5.0, 5.0, 5.0]]
 
 
-def test_stepping_shows_what_the_kernel_computes(open_notebook):
+@pytest.fixture
+def stepped(open_notebook):
+    """A notebook that has run the loop, and the panel at its first step."""
     notebook = open_notebook(cells=[DATA, LOOP])
     panel = Panel(notebook.page).open()
     notebook.run_all()
-    panel.choose("running sum")
+    return notebook, panel.choose("running sum")
+
+
+def running_sum(row, steps):
+    return sum(ROWS[row][: min(steps, len(ROWS[row]))])
+
+
+def test_stepping_shows_what_the_kernel_computes(stepped):
+    notebook, panel = stepped
     rows = notebook.value("rows")
-    panel.at(0).sequence("rising")
+    assert rows == ROWS
+    panel.sequence("rising")
     for button, step in [("next", 1), ("next", 2), ("previous", 1)]:
-        panel.step(button)
-        panel.at(step)
-        assert panel.state("total", "before") == running_sum(rows, 0, step)
-        assert panel.state("total", "after") == running_sum(rows, 0, step + 1)
+        panel.go(button, step)
+        assert float(panel.state("total", "before")) == running_sum(0, step)
+        assert float(panel.state("total", "after")) == running_sum(0, step + 1)
         if step == 2:
             notebook.screenshot("panel-forward")
     notebook.screenshot("panel-back")
+    [line] = notebook.highlighted(1, ".rfnb-cm-current", value="x_t = 2")
+    assert line.strip() == "x_t = loop.unstack(x)x_t = 2"  # the text, then the value beside it
+
+
+def test_a_tag_with_markup_is_text(open_notebook):
+    notebook = open_notebook(cells=[DATA, LOOP, "x", "rf.stepper(loop.run)", "loop.run"])
+    dialogs = []
+    notebook.page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
+    panel = Panel(notebook.page).open()
+    notebook.run_all()
+    panel.choose("running sum").sequence(EVIL)
+    panel.go("last", 3)
+    assert float(panel.state("total", "after")) == running_sum(1, 4)
+    assert EVIL in notebook.cell(2).inner_text()
+    notebook.stepper(3).sequence(EVIL)
+    assert notebook.page.locator("script", has_text="alert(1)").count() == 0
+    assert dialogs == []
+
+
+def test_an_edited_cell_loses_its_marks_and_gets_them_back(stepped):
+    notebook, _ = stepped
+    assert notebook.highlighted(1, ".rfnb-cm-current")
+    mark = notebook.cell(1).locator(".rfnb-cm-current, .rfnb-cm-value")
+    notebook.write(1, f"# edited\n{LOOP}")
+    mark.first.wait_for(state="detached")
+    assert mark.count() == 0
+    notebook.write(1, LOOP)
     [line] = notebook.highlighted(1, ".rfnb-cm-current")
-    assert line.strip() == f"x_t = loop.unstack(x)x_t = {rows[0][1]:g}"  # the text, then the value beside it
+    assert line.strip().startswith("x_t = loop.unstack(x)")
+
+
+def test_a_loop_in_a_file_shows_its_own_lines(open_notebook):
+    cells = [DATA, "from running import running_product\nproducts = running_product(x, time)"]
+    notebook = open_notebook(cells=cells, files={"running.py": MODULE})
+    panel = Panel(notebook.page).open()
+    notebook.run_all()
+    panel.choose("product").sequence("rising")
+    assert panel.lines()[0] == "with loop:"
+    assert panel.current_line().strip() == "factor = loop.unstack(x)"
+    panel.go("next", 1).go("next", 2)
+    assert float(panel.value("factor")) == ROWS[0][2]
+    assert float(panel.state("product", "after")) == 1.0 * 2.0 * 3.0
+    assert "running.py:9" in panel.root.inner_text()
+    assert notebook.page.locator(".rfnb-cm-current").count() == 0
+
+
+def test_the_keyboard_is_enough(stepped):
+    notebook, panel = stepped
+    press = notebook.page.keyboard.press
+    panel.group("running sum").locator(".rfnb-Run-open").focus()
+    press("Enter")
+    panel.root.locator(".rfnb-Stepper").focus()
+    press("ArrowRight")
+    panel.at(1)
+    press("End")
+    panel.at(3)
+    press("ArrowLeft")
+    panel.at(2)
+    press("ArrowDown")
+    assert panel.current_line().strip() == "loop.state.total = loop.state.total + x_t"
+    assert notebook.highlighted(1, ".rfnb-cm-current", value="total = ")
+    press("ArrowUp")
+    assert panel.current_line().strip() == "x_t = loop.unstack(x)"
+    press("Home")
+    panel.at(0)
+    press("Control+Alt+Period")  # from anywhere
+    panel.at(1)
+
+
+def test_the_panel_survives_a_restart_of_the_kernel(stepped):
+    notebook, panel = stepped
+    notebook.restart_kernel()
+    panel.root.locator(".rfnb-Guide").wait_for()
+    assert panel.root.locator(".rfnb-Run").count() == 0
+    notebook.run_all()
+    panel.choose("running sum").go("next", 1)
+    assert panel.root.locator(".rfnb-Run").count() == 1
+
+
+def test_the_panel_follows_the_active_notebook(stepped, open_notebook):
+    notebook, panel = stepped
+    panel.go("next", 1)
+    open_notebook("other.ipynb", cells=[DATA, LOOP.replace("running sum", "another sum")], beside=True).run_all()
+    panel.choose("another sum")
+    assert panel.group("running sum").count() == 0
+    notebook.activate("test.ipynb")
+    panel.group("running sum").wait_for()
+    assert panel.group("another sum").count() == 0
+    panel.at(1)  # where it was
+
+
+def test_a_step_asked_for_while_a_cell_runs_comes_when_the_cell_is_done(stepped):
+    notebook, panel = stepped
+    notebook.write(0, "import time as clock\nclock.sleep(3)")
+    notebook.start_cell(0)
+    panel.root.locator(".rfnb-Status-busy").wait_for()
+    panel.step("next")
+    panel.root.locator(".rfnb-Note", has_text="step 1 comes when the cell is done").wait_for()
+    panel.at(1)
+    assert panel.root.locator(".rfnb-Note").count() == 0
+    assert notebook.value("1 + 1") == 2
+
+
+def test_an_error_in_a_cell_leaves_the_panel_working(stepped):
+    notebook, panel = stepped
+    for cell in (1, 0, 1):
+        notebook.write(cell, {0: DATA, 1: LOOP}[cell] + "\n1 / 0")
+        with pytest.raises(AssertionError, match="ZeroDivisionError"):
+            notebook.run_cell(cell)
+    panel.go("next", 1)
+    panel.choose("running sum").go("next", 1)  # the run of the cell that failed after its loop
+    assert panel.root.locator(".rfnb-Run").count() == 3
+
+
+def test_the_inline_stepper_steps_by_its_own_buttons(open_notebook):
+    notebook = open_notebook(cells=[DATA, LOOP, "rf.stepper(loop.run, batch='rising')"])
+    panel = Panel(notebook.page).open()
+    notebook.run_all()
+    inline = notebook.stepper(2).at(0)
+    panel.choose("running sum").sequence("rising")
+    for button, step in [("next", 1), ("last", 3), ("previous", 2)]:
+        inline.go(button, step)
+        assert float(inline.state("total", "after")) == running_sum(0, step + 1)
+        panel.go(button, step)
+        for name in ("before", "after"):
+            assert panel.state("total", name) == inline.state("total", name)
+        assert inline.value("x_t") == panel.value("x_t") == f"{ROWS[0][step]:g}"
+    panel.go("first", 0)
+    inline.at(2)  # each goes its own way
+
+
+def test_without_its_kernel_a_saved_notebook_shows_the_history(open_notebook):
+    notebook = open_notebook(cells=[DATA, LOOP, "rf.stepper(loop.run)", "x"])
+    notebook.run_all()
+    notebook.stepper(2).at(0)
+    notebook.save()
+    notebook.shutdown_kernels()
+    open_notebook()
+    history = notebook.cell(2).locator("table").first
+    history.wait_for()
+    assert notebook.cell(2).locator(".rfnb-Stepper, .jp-OutputArea-promptOverlay + .jp-mod-error").count() == 0
+    assert "Error displaying widget" not in notebook.cell(2).inner_text()
+    assert f"{running_sum(0, 4):g}" in history.inner_text()
+    assert EVIL in notebook.cell(3).inner_text()
+    notebook.screenshot("without-kernel")
+
+
+def test_an_untrusted_notebook_shows_tables_and_pictures_without_scripts(open_notebook):
+    big = "rf.convert_to_tensor([[float(i * j % 7) for i in range(40)] for j in range(30)], dims=[rf.Dim(30), rf.Dim(40)])"
+    notebook = open_notebook(cells=[DATA, LOOP, "rf.stepper(loop.run)", "x", big])
+    notebook.run_all()
+    notebook.stepper(2).at(0)
+    notebook.save()
+    notebook.shutdown_kernels()
+    open_notebook(change=lambda text: text.replace("batch_dim", "batch_dim ", 1))
+    assert not notebook.trusted(2)
+    notebook.cell(2).locator("table").first.wait_for()
+    assert EVIL in notebook.cell(3).inner_text()
+    picture = notebook.cell(4).locator("img[src^='data:image/png']")
+    assert picture.evaluate("image => image.naturalWidth") > 0
+    assert notebook.page.locator(".jp-OutputArea script").count() == 0
+    notebook.screenshot("untrusted")

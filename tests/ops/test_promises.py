@@ -49,6 +49,7 @@ def batch_of(lengths: list[int], seed: int = 0) -> Batch:
     generator = np.random.default_rng(seed)
     time, other = rf.Dim(None, name="time"), rf.Dim(None, name="other")
     longer = [n + 1 for n in reversed(lengths)]
+    frames = np.maximum(lengths, 1)
     raws: dict[str, Any] = {
         "x": ([batch_dim, time, FEAT], generator.normal(size=(len(lengths), max(lengths), 4))),
         "y": ([batch_dim, time, FEAT], generator.normal(size=(len(lengths), max(lengths), 4))),
@@ -57,8 +58,8 @@ def batch_of(lengths: list[int], seed: int = 0) -> Batch:
         "h": ([batch_dim, OUT], generator.normal(size=(len(lengths), 3))),
         "logits": ([batch_dim, time, VOCAB], generator.normal(size=(len(lengths), max(lengths), 5))),
         "labels": ([batch_dim, time], generator.integers(0, 5, size=(len(lengths), max(lengths)))),
-        "index": ([batch_dim, other], generator.integers(0, np.maximum(lengths, 1)[:, None], size=(len(lengths), max(longer)))),
-        "at": ([batch_dim], generator.integers(0, np.maximum(lengths, 1))),
+        "index": ([batch_dim, other], generator.integers(0, frames[:, None], size=(len(lengths), max(longer)))),
+        "at": ([batch_dim], generator.integers(0, frames)),
         **{name: (dims, generator.normal(size=[d.dimension for d in dims])) for name, dims in WEIGHTS.items()},
     }  # fmt: skip
     rf.convert_to_tensor(np.zeros((len(lengths), max(lengths))), dims=[batch_dim, time], lengths=lengths)
@@ -181,7 +182,9 @@ CASES: dict[str, Callable[[Batch], Any]] = {
     "merge_dims static": lambda b: rf.merge_dims(rf.expand_dim(b.x, OUT), dims=[OUT, FEAT])[0],
     "split_dims": lambda b: rf.split_dims(b.x, axis=FEAT, dims=[HALF, rf.Dim(None, name="rest")]),
     "split_dims time": lambda b: rf.split_dims(b.x, axis=b.time, dims=[rf.Dim(None, name="chunks"), HALF]),
-    "cross_entropy": lambda b: rf.cross_entropy(estimated=b.logits, target=b.labels, axis=VOCAB, estimated_type="logits"),
+    "cross_entropy": lambda b: rf.cross_entropy(
+        estimated=b.logits, target=b.labels, axis=VOCAB, estimated_type="logits"
+    ),
     "cross_entropy dense": lambda b: rf.cross_entropy(
         estimated=b.logits, target=rf.softmax(b.logits * 2.0, axis=VOCAB), axis=VOCAB, estimated_type="logits"
     ),
@@ -193,7 +196,9 @@ CASES: dict[str, Callable[[Batch], Any]] = {
     "copy_transpose": lambda b: b.x.copy_transpose([FEAT, batch_dim, b.time]) if len(b.x.dims) == 3 else b.x,
     "copy": lambda b: rf.copy(b.x),
     "copy_to_device": lambda b: rf.copy_to_device(b.x, "cpu"),
-    "edit_distance": lambda b: rf.edit_distance(b.labels, b.time, rf.gather(b.labels, indices=b.index, axis=b.time, clip_to_valid=True), b.other),
+    "edit_distance": lambda b: rf.edit_distance(
+        b.labels, b.time, rf.gather(b.labels, indices=b.index, axis=b.time, clip_to_valid=True), b.other
+    ),
     "lstm": lambda b: lstm(b),
     "lstm one": lambda b: rf.lstm(
         b.v, state_h=b.h, state_c=b.h, ff_weight=b.gates, rec_weight=b.rec, bias=b.gate_bias,
@@ -335,8 +340,9 @@ def test_a_further_dim_changes_nothing(name, which, lengths, last):
 def test_every_op_that_may_move_is_tested():
     """Those of the same kind as a tested one are left out."""
     same_kind = {
-        *"abs neg exp expm1 log log1p sqrt rsqrt square reciprocal sin cos ceil floor round sign sigmoid log_sigmoid relu elu "
-        "selu silu gelu softplus softsign logical_not is_finite is_infinite is_neg_infinite floordiv mod pow logical_and "
+        *"abs neg exp expm1 log log1p sqrt rsqrt square reciprocal sin cos ceil floor round sign sigmoid log_sigmoid "
+        "relu elu selu silu gelu softplus softsign logical_not is_finite is_infinite is_neg_infinite floordiv mod pow "
+        "logical_and "
         "logical_or squared_difference logaddexp minimum not_equal less_equal greater greater_equal combine compare "
         "reduce_sum reduce_mean reduce_max reduce_min reduce_all reduce_logsumexp reduce_argmax reduce_argmin "
         "ones_like full range_over_dim".split()
@@ -344,3 +350,22 @@ def test_every_op_that_may_move_is_tested():
     tested = {name.split()[0] for name in CASES} | {"reduce"}
     movable = {name for name, row in OPS.items() if row.frames == "any" and row.fn.__module__.startswith("rfnb.ops")}
     assert movable <= tested | same_kind
+
+
+@pytest.mark.parametrize("op", ["mul", "truediv", "squared_difference"])
+def test_a_trained_factor_gets_no_gradient_from_padding(op):
+    """log(0) in padding is -inf, and 0 · inf would be NaN in the gradient of what has no frames of its own."""
+    time, feat = rf.Dim(None, name="time"), rf.Dim(2, name="feat")
+    scale = rf.Parameter([feat], initial=2.0)
+    gradients = []
+    for padding in (0.0, 1.0):
+        raw = torch.tensor([[[1.0, 2.0], [3.0, 4.0]], [[5.0, 6.0], [padding, padding]]])
+        x = rf.log(rf.convert_to_tensor(raw, dims=[rf.batch_dim, time, feat], lengths=[2, 1]))
+        loss = rf.reduce_sum(rf.combine(x, op, scale), axis=[rf.batch_dim, time, feat])
+        gradients += torch.autograd.grad(loss.raw_tensor, [scale.raw_tensor])
+    assert torch.isfinite(gradients[0]).all()
+    torch.testing.assert_close(*gradients)
+    product = getattr(rf, op)(x, scale)  # the quick form makes the same choice
+    assert torch.isfinite(
+        torch.autograd.grad(rf.reduce_sum(product, axis=[rf.batch_dim, time, feat]).raw_tensor, [scale.raw_tensor])[0]
+    ).all()

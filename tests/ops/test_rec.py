@@ -93,7 +93,8 @@ def test_nan_in_padding_reaches_nothing():
         weight = rf.convert_to_tensor(FF.clone().requires_grad_(), dims=[4 * out, inp])
         y, (_, c) = rf.lstm(
             x, state_h=rf.zeros([batch_dim, out]), state_c=rf.ones([batch_dim, out]), ff_weight=weight,
-            rec_weight=rf.convert_to_tensor(REC, dims=[4 * out, out]), bias=None, spatial_dim=time, in_dim=inp, out_dim=out,
+            rec_weight=rf.convert_to_tensor(REC, dims=[4 * out, out]), bias=None,
+            spatial_dim=time, in_dim=inp, out_dim=out,
         )  # fmt: skip
         (rf.reduce_sum(y, axis=y.dims) + rf.reduce_sum(c, axis=c.dims)).raw_tensor.backward()
         weights.append(weight.raw_tensor.grad)

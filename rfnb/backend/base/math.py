@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
 
 
+PRODUCTS = ("mul", "truediv", "pow", "squared_difference", "logaddexp")
+"""Where the gradient of one operand is a product with the other: 0 · NaN of a padded frame would get into it."""
+
+
 class MathOps:
     """Raw part: `combine_raw`, `compare_raw`, `activation_raw`, `where_raw`, `clip_raw`."""
 
@@ -24,6 +28,7 @@ class MathOps:
     activation_raw: Callable[[Any, str], Any]
     where_raw: Callable[..., Any]
     cast_raw: Callable[[Any, str], Any]
+    fill_for_gradient: Callable[[Tensor, Tensor], Any]
 
     @classmethod
     def combine(
@@ -38,7 +43,11 @@ class MathOps:
         """a kind b: "add", "sub", "mul", … {…a}, {…b} → {… of both}"""
         how_a, how_b, out = plan(a.sig, b.sig, 1, kind, allow_broadcast_all_sources, dim_order)
         lengths = a.lengths.join(b.lengths, a.sig, b.sig)
-        return tensor_of(cls.combine_raw(align.apply(how_a, a._raw), kind, align.apply(how_b, b._raw)), out, lengths)
+        raw_a, raw_b = a._raw, b._raw
+        if kind in PRODUCTS and lengths.sizes:
+            raw_a = cls.fill_for_gradient(a, b) if lacks_frames(b.sig, a.sig) else raw_a
+            raw_b = cls.fill_for_gradient(b, a) if lacks_frames(a.sig, b.sig) else raw_b
+        return tensor_of(cls.combine_raw(align.apply(how_a, raw_a), kind, align.apply(how_b, raw_b)), out, lengths)
 
     @classmethod
     def compare(
@@ -126,8 +135,13 @@ def plan(
     sparse = a.sparse_dim or b.sparse_dim if sign > 0 else None
     out = align.sig(dims, sparse, _feature(a, b))
     if not allow and order is None:
-        a.keep(key, (how_a, how_b, weakref.ref(out)))
+        a.keep(key, (how_a, how_b, weakref.ref(out), lacks_frames(a, b) or lacks_frames(b, a)))
     return how_a, how_b, out
+
+
+def lacks_frames(some: Sig, other: Sig) -> bool:
+    """Whether `other` has an axis with lengths that `some` has not."""
+    return any(dim not in some.index for dim in other.dims if dim.roots)
 
 
 def _feature(a: Sig, b: Sig) -> Dim | None:

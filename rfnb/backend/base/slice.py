@@ -149,7 +149,7 @@ def _slice_positions(n: np.ndarray, start: int | None, end: int | None, count: S
 def _slice_by_tensors(
     backend: Any, source: Tensor, axis: Dim, start: Any, end: Any, step: int, size: Any, out_dim: Dim
 ) -> Tensor:
-    """Bounds of their own for each sequence. The lengths of the result are read from them, unless `size` is a number."""
+    """Bounds of their own for each sequence; the lengths of the result come from them, unless `size` is a number."""
     lengths = source.lengths
     limit = source.size_of(axis)
     begin = _whole(backend, start, 0, limit, lengths, source)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -36,7 +36,7 @@ def _bernoulli(out: torch.Tensor, generator: Any, mean: float = 0.5, **_: Any) -
     return out.bernoulli_(mean, generator=generator)
 
 
-DISTRIBUTION = {
+DISTRIBUTION: dict[str, Callable[..., torch.Tensor]] = {
     "uniform": _uniform,
     "normal": _normal,
     "truncated_normal": _truncated_normal,

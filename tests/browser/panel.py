@@ -1,0 +1,100 @@
+"""The stepper as it is on the page: in the panel "Loops", or in the output of a cell."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.sync_api import Locator, Page
+
+NUMBER = re.compile(r"[-−]?\d+(?:\.\d+)?(?:e[-−]?\d+)?")
+
+
+class Stepper:
+    """One stepper; `root` is where it is on the page."""
+
+    def __init__(self, root: Locator):
+        self.root = root
+
+    def step(self, button: str) -> None:
+        """Clicks "first", "previous", "next" or "last"."""
+        self.root.locator(f"[data-step={button}]").click()
+
+    def at(self, step: int) -> Stepper:
+        """Waits until this step is shown."""
+        self.root.locator(".rfnb-Stepper[aria-busy=false]").wait_for()
+        self.root.locator(".rfnb-Transport-step", has_text=re.compile(rf"^{step}$")).wait_for()
+        return self
+
+    def go(self, button: str, step: int) -> Stepper:
+        """Clicks, and waits until this step is shown."""
+        self.step(button)
+        return self.at(step)
+
+    def sequence(self, tag: str) -> None:
+        """Chooses a sequence."""
+        self.root.locator(".rfnb-Sequences-tag", has_text=tag).click()
+        self.root.locator("[aria-pressed=true] .rfnb-Sequences-tag", has_text=tag).wait_for()
+
+    def state(self, name: str, moment: str) -> str:
+        """A state, "before" or "after" the step."""
+        return self.root.locator(f'[data-state="{name}"] .rfnb-State-{moment} .rfnb-Value-text').inner_text()
+
+    def stats(self, name: str) -> list[float]:
+        """Minimum, mean and maximum of a state after the step."""
+        return numbers(self.root.locator(f'[data-state="{name}"] .rfnb-Stats').inner_text())
+
+    def value(self, name: str) -> str:
+        """What is beside the line of the body that computes `name`."""
+        named = self.root.page.locator(".rfnb-Value-name", has_text=re.compile(rf"^{name}$"))
+        return (
+            self.root.locator(".rfnb-Line-values .rfnb-Value")
+            .filter(has=named)
+            .locator("> .rfnb-Value-text")
+            .inner_text()
+        )
+
+    def look(self, code: str) -> None:
+        """Clicks the line of the body that contains this."""
+        self.root.locator(".rfnb-Line", has_text=code).click()
+
+    def current_line(self) -> str:
+        """The text of the marked line of the body."""
+        return self.root.locator(".rfnb-Line[aria-current=step] .rfnb-Line-code").inner_text()
+
+    def lines(self) -> list[str]:
+        """The text of the body."""
+        return self.root.locator(".rfnb-Line-code").all_inner_texts()
+
+
+class Panel(Stepper):
+    """The side panel."""
+
+    def __init__(self, page: Page):
+        super().__init__(page.locator(".rfnb-Loops"))
+        self.page = page
+
+    def open(self) -> Panel:
+        """Shows it."""
+        self.page.evaluate("() => window.jupyterapp.commands.execute('rfnb-lab:open-panel')")
+        self.root.wait_for()
+        return self
+
+    def choose(self, loop: str) -> Panel:
+        """Opens the newest run of the loop with this name, and waits for its first step."""
+        self.group(loop).locator(".rfnb-Run-open").first.click()
+        self.root.locator(".rfnb-Stepper-name", has_text=loop).wait_for()
+        self.at(0)
+        return self
+
+    def group(self, loop: str) -> Locator:
+        """The runs of a loop, in the list."""
+        return self.root.get_by_role("group", name=re.compile(rf"^{re.escape(loop)} ·"))
+
+
+def numbers(text: str) -> list[float]:
+    """All numbers in a text, before it says how many there are in all.
+
+    >>> numbers("0.996 −3e−4 … (13)")
+    [0.996, -0.0003]
+    """
+    return [float(n.replace("−", "-")) for n in NUMBER.findall(text.partition("…")[0])]
