@@ -128,11 +128,11 @@ def _guarded(fn: F, row: OpRow) -> F:
     if any("=" in passed for passed in by_name.values()) and not any(name.startswith("*") for name in in_order):
         declared.insert(len(in_order), "*")
     text = (
-        f"def make(row, fn, {', '.join(defaults)}):\n"
+        f"def make(_op_row, _op_fn, {', '.join(defaults)}):\n"
         f" def call({', '.join(declared)}):\n"
-        f"  if _listening: return door(row, ({''.join(f'{name}, ' for name in in_order)}), "
+        f"  if _listening: return door(_op_row, ({''.join(f'{name}, ' for name in in_order)}), "
         f"dict({', '.join(by_name.values())}))\n"
-        f"  return fn({', '.join([*in_order, *by_name.values()])})\n"
+        f"  return _op_fn({', '.join([*in_order, *by_name.values()])})\n"
         f" return call"
     )
     made: dict[str, Any] = {}

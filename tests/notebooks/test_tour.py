@@ -15,7 +15,7 @@ import torch
 import rfnb as rf
 from rfnb import batch_dim
 
-PER_BAR = 8.5
+PER_BAR = 8.0
 """Percent of the phonemes of 300 dev words that may be wrong."""
 
 WORDS = ["knight", "i", "alphabet", "o'clock", "thoroughly", "xylophone", "a"]
