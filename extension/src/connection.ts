@@ -82,6 +82,11 @@ export class Connection implements IDisposable {
     return this._event;
   }
 
+  /** A cell has begun. */
+  get cellBegan(): ISignal<this, void> {
+    return this._cellBegan;
+  }
+
   /** A cell has ended. */
   get cellEnded(): ISignal<this, void> {
     return this._cellEnded;
@@ -186,6 +191,7 @@ export class Connection implements IDisposable {
     if (msg.header.msg_type === 'execute_input') {
       this._busy = true;
       this._mayImport = this._mayImport || MAY_IMPORT.test((msg.content as { code: string }).code);
+      this._cellBegan.emit();
       return;
     }
     const parent = msg.parent_header as Partial<KernelMessage.IHeader>;
@@ -245,6 +251,7 @@ export class Connection implements IDisposable {
   private _isDisposed = false;
   private _linkChanged = new Signal<this, Link>(this);
   private _event = new Signal<this, Event>(this);
+  private _cellBegan = new Signal<this, void>(this);
   private _cellEnded = new Signal<this, void>(this);
 }
 

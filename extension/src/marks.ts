@@ -11,18 +11,18 @@ export interface Marks {
 }
 
 const LONGEST = 44;
+const MOST = 3;
 
 /** The marks for a run's cell; null if its text is no longer what ran. */
 export function marksFor(run: RunView, step: StepView | null, line: number | null, cellText: string): Marks | null {
   if (run.cell_text === null || run.cell_text !== cellText) {
     return null;
   }
-  const texts = new Map<number, string>();
+  const parts = new Map<number, string[]>();
   for (const { line: at, value } of step?.values ?? []) {
-    const before = texts.get(at);
-    texts.set(at, `${before === undefined ? '' : `${before}   `}${value.name} = ${elide(value.text)}`);
+    parts.set(at, [...(parts.get(at) ?? []), `${value.name} = ${elide(value.text)}`]);
   }
-  return { line, texts };
+  return { line, texts: new Map([...parts].map(([at, texts]) => [at, together(texts)])) };
 }
 
 /** Show marks in an editor that has the extension; null takes them away. */
@@ -102,6 +102,18 @@ class LineText extends WidgetType {
   private _current: boolean;
 }
 
+/** The last few: a line of an inner Python loop has many. */
+function together(texts: string[]): string {
+  return `${texts.length > MOST ? '…   ' : ''}${texts.slice(-MOST).join('   ')}`;
+}
+
+/** As many of the numbers as there is room for; how many there are in all stays. */
 function elide(text: string): string {
-  return text.length <= LONGEST ? text : `${text.slice(0, LONGEST - 1)}…`;
+  if (text.length <= LONGEST) {
+    return text;
+  }
+  const size = / … (\([^)]*\))$/.exec(text)?.[1];
+  const room = LONGEST - 1 - (size ? size.length + 2 : 0);
+  const start = text.slice(0, room);
+  return size ? `${start.slice(0, start.lastIndexOf(' '))} … ${size}` : `${start}…`;
 }

@@ -12,6 +12,7 @@ export class Session implements IDisposable {
     this.connection = connection;
     connection.linkChanged.connect(this._onLink, this);
     connection.event.connect(this._onEvent, this);
+    connection.cellBegan.connect(this._onCellBegan, this);
     connection.cellEnded.connect(this._onCellEnded, this);
     this._onLink();
   }
@@ -84,6 +85,7 @@ export class Session implements IDisposable {
     this._stepper?.dispose();
     this.connection.linkChanged.disconnect(this._onLink, this);
     this.connection.event.disconnect(this._onEvent, this);
+    this.connection.cellBegan.disconnect(this._onCellBegan, this);
     this.connection.cellEnded.disconnect(this._onCellEnded, this);
     Signal.clearData(this);
   }
@@ -106,6 +108,10 @@ export class Session implements IDisposable {
       this._opened.emit(run);
       void this.open(run);
     }
+  }
+
+  private _onCellBegan(): void {
+    this._changed.emit();
   }
 
   /** While a cell makes runs by the thousand, the panel stays where it is; then it goes to the newest of the loop. */

@@ -34,11 +34,19 @@ def save_checkpoint(module: Module, path: str | os.PathLike[str]) -> Path:
     unfinished = path.with_name(f".{path.name}.{uuid4().hex[:8]}.unfinished")
     try:
         save_file(tensors, unfinished, metadata)
+        unfinished.chmod(0o666 & ~_umask())
         _to_disk(unfinished)
         unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)
     return path
+
+
+def _umask() -> int:
+    """What new files do not allow."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 def _to_disk(path: Path) -> None:

@@ -232,6 +232,14 @@ def current_lengths(dims: Sequence[Dim]) -> Lengths:
     return joined
 
 
+def bind_again(dims: Sequence[Dim], lengths: Lengths) -> None:
+    """Back to an earlier batch: `dims` have the sizes that they have in `lengths`."""
+    for dim in dims:
+        for serial, root in dim.roots.items():
+            if serial in lengths.sizes:
+                root.bound = lengths
+
+
 def _with_size(lengths: Lengths, serial: int, other: Lengths) -> Lengths:
     if lengths.sizes.get(serial) is other.sizes[serial]:
         return lengths

@@ -125,48 +125,62 @@ def _make(op: str, dims: Sequence[Dim], numbers: Sequence[int] = ()) -> Dim:
 _new_dim: list[Callable[[Expr], Dim]] = []  # set by core.dim, which knows the class
 
 
-def _linear(dim: Dim | int) -> tuple[dict[Dim, int], int]:
-    """A dim as factors of dims and a constant."""
+Terms = list[tuple["Dim", int]]
+"""Dims and their factors, in order: `a + b` and `b + a` are two layouts of the same size, hence two dims."""
+
+
+def _linear(dim: Dim | int) -> tuple[Terms, int]:
+    """A dim as a sum of dims with factors, and a constant."""
     if isinstance(dim, int):
-        return {}, dim
+        return [], dim
     if dim.expr is not None and dim.expr.op == "sum":
-        return dict(zip(dim.expr.dims, dim.expr.numbers, strict=False)), dim.expr.numbers[-1]
-    return {dim: 1}, 0
+        return list(zip(dim.expr.dims, dim.expr.numbers, strict=False)), dim.expr.numbers[-1]
+    return [(dim, 1)], 0
 
 
-def _from_linear(factors: dict[Dim, int], constant: int) -> Dim:
-    factors = {dim: factor for dim, factor in factors.items() if factor}
-    if constant == 0 and list(factors.values()) == [1]:
-        return next(iter(factors))
-    dims = sorted(factors, key=lambda dim: dim.serial)
-    return _make("sum", dims, [*(factors[dim] for dim in dims), constant])
+def _from_linear(terms: Terms, constant: int) -> Dim:
+    if constant == 0 and len(terms) == 1 and terms[0][1] == 1:
+        return terms[0][0]
+    return _make("sum", [dim for dim, _ in terms], [*(factor for _, factor in terms), constant])
+
+
+def _joined(terms: Terms, more: Terms) -> Terms:
+    """Behind one another. A term goes into one of the same dim if that is next to it, or if it takes away from it."""
+    joined = list(terms)
+    for dim, factor in more:
+        same = [i for i, (known, _) in enumerate(joined) if known is dim]
+        if same and (factor < 0 or same[-1] == len(joined) - 1):
+            joined[same[-1]] = (dim, joined[same[-1]][1] + factor)
+        else:
+            joined.append((dim, factor))
+        joined = [term for term in joined if term[1]]
+    return joined
 
 
 def add(a: Dim | int, b: Dim | int, *, sign: int = 1) -> Dim:
     """a + sign * b"""
-    factors, constant = _linear(a)
+    terms, constant = _linear(a)
     more, more_constant = _linear(b)
-    for dim, factor in more.items():
-        factors[dim] = factors.get(dim, 0) + sign * factor
-    return _from_linear(factors, constant + sign * more_constant)
+    return _from_linear(_joined(terms, [(dim, sign * factor) for dim, factor in more]), constant + sign * more_constant)
 
 
 def mul(a: Dim | int, b: Dim | int) -> Dim:
     """a * b"""
-    factors_a, constant_a = _linear(a)
-    factors_b, constant_b = _linear(b)
-    if not factors_b:
-        return _from_linear({dim: factor * constant_b for dim, factor in factors_a.items()}, constant_a * constant_b)
-    if not factors_a:
+    terms_a, constant_a = _linear(a)
+    terms_b, constant_b = _linear(b)
+    if not terms_b:
+        scaled = [(dim, factor * constant_b) for dim, factor in terms_a if factor * constant_b]
+        return _from_linear(scaled, constant_a * constant_b)
+    if not terms_a:
         return mul(b, a)
     scale, parts = 1, list[Any]()
-    for whole, factors, constant in ((a, factors_a, constant_a), (b, factors_b, constant_b)):
-        if len(factors) == 1 and constant == 0:
-            [(dim, factor)] = factors.items()
+    for whole, terms, constant in ((a, terms_a, constant_a), (b, terms_b, constant_b)):
+        if len(terms) == 1 and constant == 0:
+            [(dim, factor)] = terms
             scale, parts = scale * factor, [*parts, *_product_parts(dim)]
         else:
             parts.append(whole)
-    product = _make("product", sorted(parts, key=lambda dim: dim.serial))
+    product = _make("product", parts)
     return product if scale == 1 else mul(product, scale)
 
 
@@ -176,26 +190,23 @@ def _product_parts(dim: Dim) -> tuple[Dim, ...]:
 
 def div(a: Dim | int, b: Dim | int, *, rounding: str = "floordiv") -> Dim:
     """a / b, rounded down ("floordiv") or up ("ceildiv")."""
-    factors, constant = _linear(a)
+    terms, constant = _linear(a)
     if isinstance(b, int):
-        if all(factor % b == 0 for factor in [*factors.values(), constant]):
-            return _from_linear({dim: factor // b for dim, factor in factors.items()}, constant // b)
+        if all(number % b == 0 for number in [*(factor for _, factor in terms), constant]):
+            return _from_linear([(dim, factor // b) for dim, factor in terms], constant // b)
         inner = a.expr if not isinstance(a, int) else None
         if inner is not None and inner.op == rounding and inner.numbers:
             return _make(rounding, inner.dims, [inner.numbers[0] * b])
-        return _make(rounding, [_from_linear(factors, constant)], [b])
-    if not isinstance(a, int):
-        if a is b:
-            return _from_linear({}, 1)
-        [parts, scale] = [list(_product_parts(a)), 1]
-        if len(factors) == 1 and constant == 0:
-            [(only, scale)] = factors.items()
-            parts = list(_product_parts(only))
+        return _make(rounding, [_from_linear(terms, constant)], [b])
+    if a is b:
+        return _from_linear([], 1)
+    if len(terms) == 1 and constant == 0:
+        [(only, scale)] = terms
+        parts = list(_product_parts(only))
         if b in parts:
             parts.remove(b)
-            rest: Dim = parts[0] if len(parts) == 1 else _make("product", parts) if parts else _from_linear({}, 1)
-            return mul(rest, scale)
-    return _make(rounding, [_from_linear(factors, constant), b])
+            return mul(parts[0] if len(parts) == 1 else _make("product", parts) if parts else 1, scale)
+    return _make(rounding, [_from_linear(terms, constant), b])
 
 
 def mod(a: Dim, b: Dim | int) -> Dim:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from rfnb.core.dim import bind_again
 from rfnb.core.show import Shown
 from rfnb.core.tensor import Tensor
 from rfnb.errors import DimError
@@ -17,10 +18,13 @@ class TensorDict(Shown):
         self.data: dict[str, Tensor] = dict(data or {})
 
     def __getitem__(self, name: str) -> Tensor:
+        """A tensor. Its dims have the lengths of this batch from now on, whichever batch came last."""
         try:
-            return self.data[name]
+            tensor = self.data[name]
         except KeyError:
             raise DimError(f"the batch has no {name!r}", expected=", ".join(self.data)) from None
+        bind_again(tensor.dims, tensor.lengths)
+        return tensor
 
     def __setitem__(self, name: str, tensor: Tensor) -> None:
         self.data[name] = tensor

@@ -70,7 +70,7 @@ class Body:
             for name, leaf in state._leaves():
                 self._add_state(name, leaf, grown)
         state._replace(self.before)
-        state._begin_body()
+        state._begin_body(self.read)
         self._context.enter_context(self.recorder.recording(self.backend.take))
 
     def _grown_dims(self, initial: list[Any]) -> dict[Dim, Dim]:
@@ -132,6 +132,13 @@ class Body:
         return generator
 
     # -- in the body
+
+    def read(self, leaf: Any) -> None:
+        """A state is read. If the line gives it to a variable, that is a value of the body as well."""
+        name = _target()
+        if name is not None and isinstance(leaf, Traced) and leaf.value.node is None:
+            self.recorder.from_line(leaf, "state")
+            leaf.value.name = name
 
     def unstack(self, source: Tensor, axis: Dim | None) -> Traced:
         """The frame of this step."""
@@ -213,7 +220,7 @@ class Body:
         """The values of all steps, when the block ends."""
         traced = self.of_body(source, "stack")
         pending = Pending.__new__(Pending)
-        pending._name = name or traced.name
+        pending._name = name or _target() or traced.name
         pending.sig = align.sig([self.axis, *traced.dims], traced.sparse_dim, traced.sig.feature_dim)
         pending.lengths = EMPTY
         self.outputs.append((traced, pending))
@@ -235,7 +242,7 @@ class Body:
         """The value at the last step of each sequence, when the block ends."""
         traced = self.of_body(source, "last")
         pending = Pending.__new__(Pending)
-        pending._name = name or traced.name
+        pending._name = name or _target() or traced.name
         pending.sig, pending.lengths = traced.sig, EMPTY
         self.lasts.append((traced, pending))
         return pending
@@ -284,6 +291,13 @@ class Body:
         self.loop.state._end_body()
 
     # -- running
+
+
+def _target() -> str | None:
+    """What the user's line assigns to."""
+    place = here()
+    names = place.targets() if place is not None else ()
+    return names[0] if len(names) == 1 else None
 
 
 class StepNumbers(Sequence[Any]):

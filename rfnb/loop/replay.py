@@ -91,7 +91,7 @@ class Replay:
         """A state before `step`; a size, for an axis that grows."""
         position = self.names.index(name)
         template, raw = self.templates[position], self.states_before(step)[position]
-        return raw if isinstance(template, Dim) else self._tensor(raw, template.sig, template.lengths, step)
+        return raw if isinstance(template, Dim) else self._tensor(name, raw, template.sig, template.lengths, step)
 
     def values(self, step: int) -> tuple[list[StepValue], str]:
         """What the body computed at `step`, in order, and whether the replay agrees with the run."""
@@ -102,8 +102,7 @@ class Replay:
         for value, raw in zip(named, results, strict=False):
             node = value.node
             signature, lengths = self.recorder.templates[value.number]
-            tensor = self._tensor(raw, signature, lengths, step)
-            tensor.name = self.recorder.name_of(value)
+            tensor = self._tensor(self.recorder.name_of(value), raw, signature, lengths, step)
             assert node is not None
             found.append(StepValue(tensor.name, node.op, node.line or 0, tensor))
         return found, self._check(results[len(named) :], step)
@@ -127,18 +126,14 @@ class Replay:
             states = self.states_before(step) if states is None else states
             return compiled.step(step, *states, *[frames[step] for frames in self.frames])
 
-    def _tensor(self, raw: Any, signature: align.Sig, lengths: Any, step: int) -> Tensor:
-        grows = any(isinstance(template, Dim) for template in self.templates)
-        sizes = (
-            {}
-            if not grows
-            else {
-                dim: Size([], size)
-                for dim, size in zip(self.templates, self.states_before(step), strict=True)
-                if isinstance(dim, Dim)
-            }
-        )
-        return tensor_of(self.backend.alias_raw(raw), signature, lengths.bind(sizes) if sizes else lengths)
+    def _tensor(self, name: str, raw: Any, signature: align.Sig, lengths: Any, step: int) -> Tensor:
+        grown = [dim for dim in self.templates if isinstance(dim, Dim)]
+        if grown:
+            sizes = dict(zip(self.templates, self.states_before(step), strict=True))
+            lengths = lengths.bind({dim: Size([], sizes[dim]) for dim in grown})
+        tensor = tensor_of(self.backend.alias_raw(raw), signature, lengths)
+        tensor.name = name
+        return tensor
 
     def _check(self, states: Sequence[Any], step: int) -> str:
         expected = self.states_before(step + 1) if (step + 1) % self.every == 0 or step + 1 == self.steps else states
@@ -157,7 +152,7 @@ class Replay:
             known = list(dict.fromkeys(self.recorder.name_of(v) for v in self._named()))
             raise LoopError(f"{self.recorder.name}: the body has no value {name!r}", expected=", ".join(known))
         signature, lengths = self.recorder.templates[value.number]
-        raws = [self._step(step, [self._vars[value.number]])[0] for step in range(self.steps)]
+        raws = [self._step(step, [self._vars[value.number]])[0] for step in range(min(self.steps, self.size.max))]
         raw = self.backend.stack_raw([self.backend.alias_raw(raw) for raw in raws])
         out = align.sig([self.axis, *signature.dims], signature.sparse_dim, signature.feature_dim)
         result = tensor_of(raw, out, lengths.bind({self.axis: self.size}))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from rfnb.core.nested import map_leaves, named_leaves, same_structure
@@ -20,9 +20,7 @@ class StateHolder:
     def __init__(self, loop_name: str):
         self._loop_name = loop_name
         self._values: dict[str, Any] = {}
-        self._read: set[str] = set()
-        self._assigned: set[str] = set()
-        self._in_body = False
+        self._on_read: Callable[[Any], None] | None = None  # while this is the body
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -42,13 +40,14 @@ class StateHolder:
                 expected=", ".join(self._values) or "a state set before the loop",
                 hint=f"before the loop: loop.state.{name} = rf.zeros([…])  # its initial value",
             )
-        self._read.add(name)
-        return self._values[name]
+        value = self._values[name]
+        if self._on_read is not None:
+            self._on_read(value)
+        return value
 
     def __setitem__(self, name: str, value: Any) -> None:
-        if self._in_body:
+        if self._on_read is not None:
             self._check_assignment(name, value)
-            self._assigned.add(name)
         self._values[name] = value
 
     def _check_assignment(self, name: str, value: Any) -> None:
@@ -86,10 +85,8 @@ class StateHolder:
     def _map(self, fn: Any) -> None:
         self._values = map_leaves(lambda leaf: fn(leaf) if isinstance(leaf, Tensor) else leaf, self._values)
 
-    def _begin_body(self) -> None:
-        self._in_body = True
-        self._read.clear()
-        self._assigned.clear()
+    def _begin_body(self, on_read: Callable[[Any], None]) -> None:
+        self._on_read = on_read
 
     def _end_body(self) -> None:
-        self._in_body = False
+        self._on_read = None

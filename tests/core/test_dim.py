@@ -21,7 +21,10 @@ def test_the_same_expression_is_the_same_dim():
     assert 1 + time is time + 1
     assert 2 * feat // 2 is feat
     assert (time + 1) + (time + 1) is 2 * time + 2
-    assert heads * feat is feat * heads
+    assert heads * feat is heads * feat
+    assert heads * feat is not feat * heads, "two layouts"
+    assert heads + feat is not feat + heads
+    assert heads + feat - feat is heads
     assert (heads * feat) // heads is feat
     assert 3 * heads * feat // heads is 3 * feat
     assert feat // feat is heads // heads

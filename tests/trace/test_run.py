@@ -204,3 +204,30 @@ def test_a_run_and_the_leftovers_of_a_body_hold_no_graph_of_gradients():
     assert held() is None
     assert run[1].product.raw_tensor.item() == 3.0
     assert left_over.name == "product"
+
+
+def test_a_state_that_a_line_gives_a_name_is_a_value_of_the_body():
+    time = rf.Dim(None, name="time")
+    x = rf.convert_to_tensor([[1.0, 2.0, 4.0]], dims=[batch_dim, time])
+    loop = rf.Loop(axis=time)
+    loop.state.total = rf.zeros([batch_dim])
+    with loop:
+        prev = loop.state.total
+        loop.state.total = prev + loop.unstack(x)
+        totals = loop.stack(loop.state.total)
+    assert totals.name == "totals"
+    assert loop.run[2].prev.raw_tensor.tolist() == [3.0]
+    assert loop.run[2].before.total.name == "total"
+    assert [v.name for v in loop.run[0].values()] == ["prev", "unstack", "total"]
+
+
+def test_a_variable_over_the_steps_of_a_loop_without_its_last():
+    limit = rf.convert_to_tensor([2, 3], dims=[batch_dim])
+    loop = rf.Loop(max_seq_len=6)
+    loop.state.n = rf.zeros([batch_dim], dtype="int64")
+    with loop:
+        more = loop.state.n + 1
+        loop.end(loop.state.n == limit, include_eos=False)
+        loop.state.n = more
+    stacked = loop.run.stack("more")
+    assert stacked.copy_masked(0).raw_tensor.tolist() == [[1, 1], [2, 2], [0, 3]]

@@ -19,6 +19,7 @@ export function Body(props: {
   const { run, step, line, onLine } = props;
   const indent = indentation(run.body);
   const values = byLine(step?.values ?? []);
+  const moved = useMoved(line);
   const outside = [...values.keys()].filter(at => at < run.first_line || at >= run.first_line + run.body.length);
   return (
     <section className="rfnb-Body" aria-label={words.__('Body of the loop')}>
@@ -35,6 +36,7 @@ export function Body(props: {
               text={text.slice(indent)}
               values={values.get(number) ?? []}
               current={number === line}
+              follow={moved}
               onLine={onLine}
             />
           );
@@ -59,15 +61,17 @@ function Line(props: {
   text: string;
   values: LineValue[];
   current: boolean;
+  /** Whether to bring the current line into view. */
+  follow: boolean;
   onLine: (line: number) => void;
 }): JSX.Element {
-  const { number, text, values, current, onLine } = props;
+  const { number, text, values, current, follow, onLine } = props;
   const element = React.useRef<HTMLLIElement>(null);
   React.useEffect(() => {
-    if (current) {
+    if (current && follow) {
       element.current?.scrollIntoView?.({ block: 'nearest' });
     }
-  }, [current]);
+  }, [current, follow]);
   return (
     <li
       ref={element}
@@ -104,6 +108,15 @@ function Values({ values }: { values: LineValue[] }): JSX.Element | null {
       ))}
     </span>
   );
+}
+
+/** Whether the user went to another line: the first one is chosen for him, and nothing should move for that. */
+function useMoved(line: number | null): boolean {
+  const first = React.useRef(line);
+  const moved = React.useRef(false);
+  first.current ??= line;
+  moved.current ||= line !== first.current;
+  return moved.current;
 }
 
 /** All that is known of the values of the current line. */

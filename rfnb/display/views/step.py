@@ -77,7 +77,7 @@ def _aligned(data: Data, like: Data) -> np.ndarray:
 
 
 def _course(run: Run, name: str, sequence: int | None) -> Course:
-    """How large the state is after each of some steps, and whether it ever changes."""
+    """How large the state is after each of some steps, and whether it ever changes. Labels have no size."""
     known = _courses.setdefault(run, {})
     if (name, sequence) not in known:
         known[name, sequence] = _follow(run, name, sequence)
@@ -89,14 +89,15 @@ def _follow(run: Run, name: str, sequence: int | None) -> Course:
     ends = range(every - 1, run.steps, every) or range(run.steps - 1, run.steps)  # behind these, states are kept
     steps = spread(ends, options.SPARK_STEPS)
     spark: list[Number] = []
-    start, moves = None, False
+    start, moves, labels = None, False, False
     for step in steps:
         if start is None:
             start = sampled(one_sequence(run[0].before[name], run.sequence_dim, sequence))
         data = one_sequence(run[step].after[name], run.sequence_dim, sequence)
+        labels = data.sparse is not None
         spark.append(plain(magnitude(data)))  # type: ignore[arg-type]
         moves = moves or not np.array_equal(start, sampled(data), equal_nan=True)
-    return spark, moves or not spark
+    return [] if labels else spark, moves or not steps
 
 
 def spread(steps: Sequence[int], most: int) -> list[int]:

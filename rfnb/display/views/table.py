@@ -17,6 +17,8 @@ from rfnb.display.schema import DimView
 ROWS = 24
 COLS = 24
 PAD = "·"
+TAG = 12
+"""So many signs of a sequence's tag stand over its column."""
 
 
 def describe_values(data: Data) -> Any:
@@ -44,12 +46,14 @@ def table_text(values: Any, dims: list[DimView], tags: list[str] | None) -> list
         return [f"  {cell_text(values)}"]
     rows = list(rows_of(values, dims, tags))
     more, rows = left_out(len(rows), dims), rows[:ROWS]
-    cells = [[cell_text(v) for v in row[:COLS]] for _, row in rows]
+    over = headings(dims, tags)
+    labels = [*([""] if over else []), *(label for label, _ in rows)]
+    cells = [*([over] if over else []), *([cell_text(v) for v in row[:COLS]] for _, row in rows)]
     width = max((len(c) for row in cells for c in row), default=0)
-    head = max((len(label) for label, _ in rows), default=0)
+    head = max((len(label) for label in labels), default=0)
     lines = [
         f"  {label:<{head}}  {' '.join(f'{c:>{width}}' for c in row)}".rstrip()
-        for (label, _), row in zip(rows, cells, strict=True)
+        for label, row in zip(labels, cells, strict=True)
     ]
     return lines + [f"  {line}" for line in more]
 
@@ -63,6 +67,13 @@ def table_html(values: Any, dims: list[DimView], tags: list[str] | None) -> Html
     top = max(
         (abs(real(v)) for _, row in rows for v in row[:COLS] if v is not None and np.isfinite(real(v))), default=0
     )
+    over = headings(dims, tags)
+    top_row = el(
+        "tr",
+        el("td", "", style=style.LABEL_CELL) if len(dims) > 1 else None,
+        [el("th", tag, style=style.HEADER_CELL) for tag in over],
+        style=style.PLAIN_ROW,
+    )
     body = [
         el(
             "tr",
@@ -72,7 +83,15 @@ def table_html(values: Any, dims: list[DimView], tags: list[str] | None) -> Html
         )
         for label, row in rows
     ]
-    return el("div", el("table", body, style=style.TABLE), [el("div", line, style=style.QUIET) for line in more])
+    table = el("table", [top_row, *body] if over else body, style=style.TABLE)
+    return el("div", table, [el("div", line, style=style.QUIET) for line in more])
+
+
+def headings(dims: list[DimView], tags: list[str] | None) -> list[str]:
+    """What is over the columns if they are sequences that have names."""
+    if dims[-1]["kind"] != "batch" or not tags or len(tags) < dims[-1]["size"]:
+        return []
+    return [tag if len(tag) <= TAG else tag[: TAG - 1] + "…" for tag in tags[: min(COLS, dims[-1]["size"])]]
 
 
 def cell_text(value: Any) -> str:

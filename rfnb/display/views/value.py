@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from rfnb.core.tensor import Tensor
 
 SHOWN = 6
+MANY = 8
+"""So many equal entries are worth a word."""
 PICTURE_CELLS = (24, 96)
 
 
@@ -95,7 +97,7 @@ def _flags(stats: StatsView | None, data: Data) -> list[str]:
     if stats is None:
         return []
     flags = [word for word in ("nan", "inf") if stats[word]]
-    if stats["count"] > 1 and stats["min"] == stats["max"] and data.dtype != "bool" and not flags:
+    if stats["count"] >= MANY and stats["min"] == stats["max"] and data.dtype != "bool" and not flags:
         flags.append("constant")
     return flags
 
