@@ -33,6 +33,17 @@ describe('marksFor', () => {
     const long = stepView(0, { values: [{ line: 3, op: 'x', value: value('x', 'y'.repeat(200)) }] });
     expect(marksFor(run, long, 3, text)?.texts.get(3)?.length).toBeLessThan(60);
   });
+
+  it('keeps how many numbers there are in all', () => {
+    const numbers = '-0.0969 0.0531 -0.143 -0.118 0.0816 -0.117 … (40×512)';
+    const step = stepView(0, { values: [{ line: 3, op: 'x', value: value('x', numbers) }] });
+    expect(marksFor(run, step, 3, text)?.texts.get(3)).toBe('x = -0.0969 0.0531 -0.143 -0.118 … (40×512)');
+  });
+
+  it('shows the last of many values of a line', () => {
+    const values = [0, 1, 2, 3, 4].map(i => ({ line: 3, op: 'x', value: value(`x${i}`, '1') }));
+    expect(marksFor(run, stepView(0, { values }), 3, text)?.texts.get(3)).toBe('…   x2 = 1   x3 = 1   x4 = 1');
+  });
 });
 
 describe('marksExtension', () => {

@@ -57,9 +57,10 @@ class Stepper:
         """Clicks the line of the body that contains this."""
         self.root.locator(".rfnb-Line", has_text=code).click()
 
-    def current_line(self) -> str:
-        """The text of the marked line of the body."""
-        return self.root.locator(".rfnb-Line[aria-current=step] .rfnb-Line-code").inner_text()
+    def on_line(self, code: str) -> None:
+        """Waits until this line of the body is marked."""
+        line = re.compile(rf"^\s*{re.escape(code)}\s*$")
+        self.root.locator(".rfnb-Line[aria-current=step] .rfnb-Line-code", has_text=line).wait_for()
 
     def lines(self) -> list[str]:
         """The text of the body."""
