@@ -45,6 +45,16 @@ describe('Session', () => {
     expect(s.stepper?.state.step?.step).toBe(0);
   });
 
+  it('tells that a cell runs', async () => {
+    const { kernel, session: s } = await session([item(1)]);
+    const told: boolean[] = [];
+    s.changed.connect(() => told.push(s.connection.busy));
+    kernel.startCell('sleep()');
+    expect(told).toEqual([true]);
+    kernel.endCell();
+    expect(told[told.length - 1]).toBe(false);
+  });
+
   it('goes on to a new run of the same loop, at the same step, when the cell has ended', async () => {
     const { kernel, session: s, runs } = await session([item(1)]);
     s.stepper?.goto(4);

@@ -53,6 +53,27 @@ describe('StepperView', () => {
     expect(host.querySelector('.rfnb-Dim')?.textContent).toBe('letters3–9');
   });
 
+  it('tells values that are not finite from others', () => {
+    const wrong = { line: 5, op: 'log', value: value('h', 'nan 1', { flags: ['nan'] }) };
+    const step = stepView(3, { values: [{ line: 3, op: 'x', value: value('x', '1') }, wrong] });
+    const host = show(<StepperView state={state({ step })} actions={actions()} />);
+    const alarms = [...host.querySelectorAll('.rfnb-Line-values [data-alarm=true]')];
+    expect(alarms.map(alarm => alarm.textContent)).toEqual(['hnan 1']);
+  });
+
+  it('brings the current line into view when the user goes there, not at the first sight of it', () => {
+    const scroll = (Element.prototype.scrollIntoView = vi.fn());
+    const host = show(<StepperView state={state({ step: null, line: null })} actions={actions()} />);
+    const redraw = (line: number) =>
+      act(() => root?.render(<StepperView state={state({ line })} actions={actions()} />));
+    redraw(3);
+    expect(scroll).not.toHaveBeenCalled();
+    redraw(5);
+    expect(scroll.mock.contexts).toEqual([host.querySelector('[data-line="5"]')]);
+    redraw(3);
+    expect(scroll).toHaveBeenCalledTimes(2);
+  });
+
   it.each([
     ['ArrowRight', 'next'],
     ['ArrowLeft', 'previous'],

@@ -26,7 +26,7 @@ Move = tuple[tuple[int, ...] | None, tuple[Any, ...] | None] | None
 class Sig:
     """The dims of a tensor and their roles. There is one for each combination, so that "same dims" is one `is`."""
 
-    __slots__ = ("__weakref__", "dims", "feature_dim", "index", "plans", "roots", "serial", "sparse_dim")
+    __slots__ = ("__weakref__", "dims", "feature_dim", "frames", "index", "plans", "roots", "serial", "sparse_dim")
 
     def __init__(self, dims: tuple[Dim, ...], sparse_dim: Dim | None, feature_dim: Dim | None):
         self.dims = dims
@@ -35,6 +35,7 @@ class Sig:
         self.serial = next(_serials)
         self.index = {dim: axis for axis, dim in enumerate(dims)}
         self.roots = {serial: root for dim in dims for serial, root in dim.roots.items()}
+        self.frames = tuple(dim for dim in dims if dim.dimension is None and not dim.is_batch_dim())  # may have padding
         self.plans: dict[Any, Any] = {}
 
     def __copy__(self) -> Sig:

@@ -14,7 +14,7 @@ from rfnb.core.dim_math import Expr
 from rfnb.core.lengths import EMPTY, Lengths, Size
 from rfnb.core.source import Source, here
 from rfnb.core.vocab import Vocab, vocab_of
-from rfnb.errors import DimError
+from rfnb.errors import DimError, DimRebound, TraceError
 
 if TYPE_CHECKING:
     from rfnb.core.tensor import Tensor
@@ -57,6 +57,7 @@ class Dim:
         self.made: Source | None = here()
         self.defined_by: str | None = None
         self.bound: Lengths | None = None
+        self.changes_in: str | None = None  # the loop in which its size differs at every step
         self.dimension: int | None = None
         lengths = dyn_size_ext if dimension is None else dimension
         if isinstance(lengths, int | np.integer):
@@ -142,6 +143,12 @@ class Dim:
 
     def get_dim_value(self) -> int:
         """The size of the padded axis, for the batch bound now."""
+        changes_in = next((root.changes_in for root in self.roots.values() if root.changes_in), None)
+        if changes_in is not None:
+            raise TraceError(
+                f"{changes_in}: the size of {self.name} is asked for in the body, but differs at every step",
+                hint="use an op: rf.reduce_mean, or a state that counts",
+            )
         return self.size.max
 
     def is_defined(self) -> bool:
@@ -168,6 +175,9 @@ class Dim:
 
     def __floordiv__(self, other: Dim | int) -> Dim:
         return dim_math.div(self, other)
+
+    def __rfloordiv__(self, other: int) -> Dim:
+        return dim_math.div(other, self)
 
     def __mod__(self, other: Dim | int) -> Dim:
         return dim_math.mod(self, other)
@@ -222,14 +232,34 @@ def describe_dim(dim: Dim, lengths: Lengths) -> str:
 
 
 def current_lengths(dims: Sequence[Dim]) -> Lengths:
-    """The lengths that `dims` are bound to now, in one."""
-    joined = EMPTY
+    """The lengths that `dims` are bound to now, in one.
+
+    Raises DimRebound if one of them was bound with another number of sequences than there are now.
+    """
+    joined, mixed = EMPTY, False
     for dim in dims:
         for serial, root in dim.roots.items():
             if root.bound is None or joined is root.bound:
                 continue
-            joined = root.bound if joined is EMPTY else _with_size(joined, serial, root.bound)
+            first, joined = joined, root.bound if joined is EMPTY else _with_size(joined, serial, root.bound)
+            mixed = mixed or (first is not EMPTY and joined is not first)
+    if mixed:
+        _check_one_batch({serial: root for dim in dims for serial, root in dim.roots.items()}, joined)
     return joined
+
+
+def _check_one_batch(roots: dict[int, Dim], lengths: Lengths) -> None:
+    for serial, root in roots.items():
+        size = lengths.sizes.get(serial)
+        for axis, owner in enumerate(size.dims if size else ()):
+            count = lengths.size(owner)
+            if size and count and owner.serial in roots and count.max != size.values.shape[axis]:
+                raise DimRebound(
+                    f"{root.name} has the lengths of another batch than {owner.name}",
+                    got=f"{size}{size.place()} for {count}{count.place()} entries of {owner.name}",
+                    expected="dims of the same batch",
+                    hint=f"give {root.name} its new lengths: rf.convert_to_tensor(…, lengths=…)",
+                )
 
 
 def bind_again(dims: Sequence[Dim], lengths: Lengths) -> None:

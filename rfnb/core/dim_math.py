@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from rfnb.core.lengths import Size
+from rfnb.errors import DimError
 
 if TYPE_CHECKING:
     from rfnb.core.dim import Dim
@@ -92,7 +93,7 @@ def _sum_text(expr: Expr) -> str:
 
 
 def _in_brackets(dim: Dim, ops: Sequence[str]) -> str:
-    bracket = dim.expr is not None and dim.expr.op in ops
+    bracket = dim.expr is not None and dim.expr.op in ops and dim.expr.dims
     return f"({dim.name})" if bracket else dim.name
 
 
@@ -131,8 +132,8 @@ Terms = list[tuple["Dim", int]]
 
 def _linear(dim: Dim | int) -> tuple[Terms, int]:
     """A dim as a sum of dims with factors, and a constant."""
-    if isinstance(dim, int):
-        return [], dim
+    if isinstance(dim, int | np.integer):
+        return [], int(dim)
     if dim.expr is not None and dim.expr.op == "sum":
         return list(zip(dim.expr.dims, dim.expr.numbers, strict=False)), dim.expr.numbers[-1]
     return [(dim, 1)], 0
@@ -191,10 +192,11 @@ def _product_parts(dim: Dim) -> tuple[Dim, ...]:
 def div(a: Dim | int, b: Dim | int, *, rounding: str = "floordiv") -> Dim:
     """a / b, rounded down ("floordiv") or up ("ceildiv")."""
     terms, constant = _linear(a)
-    if isinstance(b, int):
+    if isinstance(b, int | np.integer):
+        b = _divisor(a, b)
         if all(number % b == 0 for number in [*(factor for _, factor in terms), constant]):
             return _from_linear([(dim, factor // b) for dim, factor in terms], constant // b)
-        inner = a.expr if not isinstance(a, int) else None
+        inner = a.expr if not isinstance(a, int | np.integer) else None
         if inner is not None and inner.op == rounding and inner.numbers:
             return _make(rounding, inner.dims, [inner.numbers[0] * b])
         return _make(rounding, [_from_linear(terms, constant)], [b])
@@ -202,20 +204,36 @@ def div(a: Dim | int, b: Dim | int, *, rounding: str = "floordiv") -> Dim:
         return _from_linear([], 1)
     if len(terms) == 1 and constant == 0:
         [(only, scale)] = terms
-        parts = list(_product_parts(only))
-        if b in parts:
-            parts.remove(b)
-            return mul(parts[0] if len(parts) == 1 else _make("product", parts) if parts else 1, scale)
+        rest = _without(_product_parts(only), _product_parts(b))
+        if rest is not None:
+            return mul(rest[0] if len(rest) == 1 else _make("product", rest) if rest else 1, scale)
     return _make(rounding, [_from_linear(terms, constant), b])
+
+
+def _divisor(a: Dim | int, b: int | np.integer) -> int:
+    if int(b) == 0:
+        raise DimError("division by 0", got=f"{getattr(a, 'name', a)} by 0", expected="1 or more")
+    return int(b)
+
+
+def _without(parts: Sequence[Dim], taken: Sequence[Dim]) -> list[Dim] | None:
+    """The factors that are left; None if one of `taken` is not among them."""
+    rest = list(parts)
+    for dim in taken:
+        if dim not in rest:
+            return None
+        rest.remove(dim)
+    return rest
 
 
 def mod(a: Dim, b: Dim | int) -> Dim:
     """a % b"""
-    return _make("mod", [a], [b]) if isinstance(b, int) else _make("mod", [a, b])
+    return _make("mod", [a], [_divisor(a, b)]) if isinstance(b, int | np.integer) else _make("mod", [a, b])
 
 
 def extreme(op: str, dims: Sequence[Dim | int]) -> Dim:
     """The "max" or "min" of dims and numbers."""
-    parts = sorted({dim for dim in dims if not isinstance(dim, int)}, key=lambda dim: dim.serial)
-    numbers = [max(n) if op == "max" else min(n)] if (n := [d for d in dims if isinstance(d, int)]) else []
+    parts = sorted({dim for dim in dims if not isinstance(dim, int | np.integer)}, key=lambda dim: dim.serial)
+    given = [int(dim) for dim in dims if isinstance(dim, int | np.integer)]
+    numbers = [max(given) if op == "max" else min(given)] if given else []
     return parts[0] if len(parts) == 1 and not numbers else _make(op, parts, numbers)

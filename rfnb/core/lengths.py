@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _serials = itertools.count()
 _JOINS = 64  # kept per Lengths; a long-lived tensor meets many batches
+_CACHED = 512
 
 
 class Size:
@@ -25,7 +26,8 @@ class Size:
 
     def __init__(self, dims: Sequence[Dim], values: Any, *, tags: Sequence[str] | None = None):
         self.dims = tuple(dims)
-        self.values = np.asarray(values, dtype=np.int64)
+        self.values = np.array(values, dtype=np.int64)  # a copy: what it was made of may change
+        self.values.flags.writeable = False
         self.tags = None if tags is None else list(tags)
         self.made: Source | None = here()
 
@@ -41,9 +43,24 @@ class Size:
 
     def agrees(self, other: Size) -> bool:
         """Whether both say the same lengths."""
-        return self is other or (
-            self.max == other.max and (self.dims == other.dims) and np.array_equal(self.values, other.values)
-        )
+        if self is other:
+            return True
+        if len(self.dims) != len(other.dims) or any(dim not in self.dims for dim in other.dims):
+            return False
+        order = [other.dims.index(dim) for dim in self.dims]
+        return np.array_equal(self.values, other.values.transpose(order))
+
+    def place(self) -> str:
+        """ " (bound in model.py:31)", for messages."""
+        return f" (bound in {self.made.place()})" if self.made else ""
+
+    def of_one(self, owner: Dim, index: int) -> Size:
+        """The size of the entry `index` of `owner` alone; itself if it does not depend on `owner`."""
+        if owner not in self.dims:
+            return self
+        size = Size([dim for dim in self.dims if dim is not owner], self.values.take(index, self.dims.index(owner)))
+        size.made = self.made
+        return size
 
     def __repr__(self) -> str:
         return str(self.values.tolist())
@@ -52,7 +69,7 @@ class Size:
 class Lengths:
     """Sizes of dims, by their serial number. Never changes; a new batch has a new one."""
 
-    __slots__ = ("__weakref__", "_derived", "_joins", "cache", "serial", "sizes")
+    __slots__ = ("__weakref__", "_derived", "_joins", "_owners", "cache", "serial", "sizes")
 
     def __init__(self, sizes: Mapping[int, Size]):
         self.sizes = dict(sizes)
@@ -60,6 +77,7 @@ class Lengths:
         self.cache: dict[Any, Any] = {}  # raw masks and sizes, by what and where
         self._joins: dict[tuple[int, int, int], Lengths] = {}
         self._derived: dict[int, Size] = {}
+        self._owners: frozenset[Dim] | None = None
 
     def __copy__(self) -> Lengths:
         return self
@@ -78,8 +96,25 @@ class Lengths:
             return None
         found = self._derived.get(dim.serial)
         if found is None and (found := dim.expr.evaluate(self.size)) is not None:
+            if len(self._derived) >= _CACHED:
+                self._derived.clear()
             self._derived[dim.serial] = found
         return found
+
+    @property
+    def owners(self) -> frozenset[Dim]:
+        """The dims whose entries have lengths of their own: batch, most often."""
+        if self._owners is None:
+            self._owners = frozenset(dim for size in self.sizes.values() for dim in size.dims)
+        return self._owners
+
+    def of_one(self, owner: Dim, index: int) -> Lengths:
+        """The lengths of the entry `index` of `owner` alone."""
+
+        def make() -> Lengths:
+            return Lengths({serial: size.of_one(owner, index) for serial, size in self.sizes.items()})
+
+        return self.cached(("of_one", owner.serial, index), make)
 
     def bind(self, sizes: Mapping[Dim, Size]) -> Lengths:
         """These sizes and those in `sizes`, which win."""
@@ -89,8 +124,15 @@ class Lengths:
         """What `make` gives, made once for this batch."""
         found = self.cache.get(key)
         if found is None:
-            found = self.cache[key] = make()
+            found = self.keep(key, make())
         return found
+
+    def keep(self, key: Any, value: Any) -> Any:
+        """Stores something made for this batch; the table is bounded."""
+        if len(self.cache) >= _CACHED:
+            self.cache.clear()
+        self.cache[key] = value
+        return value
 
     def join(self, other: Lengths, mine: Any, theirs: Any) -> Lengths:
         """The lengths of a result of two tensors with signatures `mine` and `theirs`.
@@ -125,13 +167,9 @@ EMPTY = Lengths({})
 
 def rebound(dim: Dim, first: Size, second: Size) -> DimRebound:
     """The error about two tensors whose `dim` was bound to different lengths."""
-
-    def tell(size: Size) -> str:
-        return f"{size}" + (f" (bound in {size.made.place()})" if size.made else "")
-
     return DimRebound(
         f"{dim.name} has other lengths in the two tensors",
-        got=f"{tell(first)} and {tell(second)}",
+        got=f"{first}{first.place()} and {second}{second.place()}",
         expected="tensors of the same batch",
         hint=f"give each its own Dim, or make both tensors again under the same lengths of {dim.name}",
     )

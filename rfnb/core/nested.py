@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from rfnb.core.dim import Dim
-from rfnb.core.tensor import Tensor
-
 
 def map_leaves(fn: Callable[[Any], Any], tree: Any) -> Any:
     """The same structure with `fn(leaf)` for each leaf; all that is no container is a leaf."""
@@ -40,16 +37,6 @@ def named_leaves(tree: Any, prefix: str = "") -> list[tuple[str, Any]]:
     return [leaf for key, value in items for leaf in named_leaves(value, f"{prefix}.{key}" if prefix else str(key))]
 
 
-def map_tensors(fn: Callable[[Tensor], Any], tree: Any) -> Any:
-    """The same structure with `fn(tensor)` for each Tensor."""
-    return map_leaves(lambda leaf: fn(leaf) if isinstance(leaf, Tensor) else leaf, tree)
-
-
 def same_structure(a: Any, b: Any) -> bool:
     """Whether both have the same containers with the same keys."""
     return [name for name, _ in named_leaves(a)] == [name for name, _ in named_leaves(b)]
-
-
-def is_state_leaf(leaf: Any) -> bool:
-    """Whether a loop can carry it: a Tensor, or a Dim whose size grows."""
-    return isinstance(leaf, Tensor | Dim)

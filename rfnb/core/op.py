@@ -174,15 +174,13 @@ def unary(row: OpRow, raw_function: Callable[[Any], Callable[[Any], Any]]) -> Ca
 
 
 def binary(
-    row: OpRow, raw_function: Callable[[Any], Callable[[Any, Any], Any]], *, plan_sign: int, product: bool = False
+    row: OpRow, raw_function: Callable[[Any], Callable[[Any, Any], Any]], *, plan_sign: int
 ) -> Callable[[Any, Any], Tensor]:
     """The quick form of an elementwise op of two operands.
 
     The plan for two signatures is kept in the first one under `plan_sign` times the serial of the second;
-    `row.fn` makes it (`backend.base.math`), and does all that is not in the plan.
-
-    product: whether the gradient of one operand is a product with the other. If it is trained and has fewer
-        frames, `row.fn` takes care of the padding.
+    `row.fn` makes it (`backend.base.math`), and does all that is not in the plan. It also keeps padding out of the
+    gradient of an operand that is trained and lacks frames of the other.
     """
     functions: dict[type, Callable[[Any, Any], Any]] = {}
     same_sig = plan_sign > 0
@@ -220,9 +218,9 @@ def binary(
         out = plan and plan[2]()
         if not out:
             return row.fn(a, b)
-        how_a, how_b, _, fewer_frames = plan
+        how_a, how_b, _, a_lacks, b_lacks = plan
         raw_a, raw_b = a._raw, b._raw
-        if product and fewer_frames and mine.sizes and (_trained(raw_a) or _trained(raw_b)):
+        if (b_lacks and _trained(raw_b)) or (a_lacks and _trained(raw_a)):
             return row.fn(a, b)
         if how_a is not None:
             perm, index = how_a
@@ -241,7 +239,7 @@ def binary(
 
 
 def _trained(raw: Any) -> bool:
-    return getattr(raw, "requires_grad", False)
+    return getattr(raw, "requires_grad", False) and raw.is_leaf
 
 
 def _learn(

@@ -9,6 +9,7 @@ from typing import Any
 from rfnb.core import align, raw as raw_registry
 from rfnb.core.dim import Dim
 from rfnb.core.lengths import EMPTY
+from rfnb.core.op import op
 from rfnb.core.tensor import Tensor
 from rfnb.errors import ParameterError
 
@@ -91,24 +92,27 @@ class Parameter(Tensor):
 
     def assign(self, value: Any) -> None:
         """Sets the values: a number, or a Tensor with these dims in any order."""
-        self._assign(value, "assign")
+        parameter_assign(self, value, how="assign")
 
     def assign_add(self, value: Any) -> None:
         """Adds to the values."""
-        self._assign(value, "add")
-
-    def _assign(self, value: Any, how: str) -> None:
-        if isinstance(value, Tensor):
-            extra = [dim for dim in value.dims if dim not in self.sig.index]
-            if extra:
-                raise ParameterError(
-                    f"assign: {self.name} has no dim {extra[0].name}",
-                    got=value.describe_dims(),
-                    expected=self.describe_dims(),
-                )
-            value = value.copy_compatible_to_dims_raw(self.dims)
-        raw_registry.backend_of_raw(self._raw).parameter_assign_raw(self._raw, value, op=how)
+        parameter_assign(self, value, how="add")
 
     def num_elements(self) -> int:
         """How many numbers it holds."""
         return math.prod(dim.dimension or 0 for dim in self.dims)
+
+
+@op(effect=True)
+def parameter_assign(param: Parameter, value: Any, *, how: str) -> None:
+    """Sets the values ("assign"), or adds to them ("add")."""
+    if isinstance(value, Tensor):
+        extra = [dim for dim in value.dims if dim not in param.sig.index]
+        if extra:
+            raise ParameterError(
+                f"assign: {param.name} has no dim {extra[0].name}",
+                got=value.describe_dims(),
+                expected=param.describe_dims(),
+            )
+        value = value.copy_compatible_to_dims_raw(param.dims)
+    raw_registry.backend_of_raw(param._raw).parameter_assign_raw(param._raw, value, op=how)

@@ -33,7 +33,7 @@ class Tensor(Shown):
         raw_tensor: of any backend.
     """
 
-    __slots__ = ("__weakref__", "_name", "_raw", "lengths", "sig")
+    __slots__ = ("__weakref__", "_name", "_raw", "_trace", "lengths", "sig")  # _trace is for `trace.traced` alone
 
     _raw: Any
     sig: Sig

@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from rfnb.backend.base.tape import Var, untaped
 from rfnb.core import align, raw as raw_registry
 from rfnb.core.dim import Dim
@@ -17,9 +15,10 @@ from rfnb.core.source import here
 from rfnb.core.tensor import Tensor, tensor_of
 from rfnb.errors import DimRebound, LoopError
 from rfnb.loop.execute import mixed
-from rfnb.ops.create import random
+from rfnb.loop.frames import StepNumbers, all_frames, first_frame
+from rfnb.ops.create import full, random
 from rfnb.ops.index import gather
-from rfnb.ops.math import where
+from rfnb.ops.math import logical_or
 from rfnb.trace.record import Recorder, current_recorder, unwrap
 from rfnb.trace.traced import Pending, Traced
 
@@ -28,6 +27,8 @@ if TYPE_CHECKING:
 
 ENDED, LENGTHS = "#ended", "#lengths"
 """Reserved states: which sequences have ended, and how many steps each took."""
+LAST = "#last"
+"""Values that `last` asked for, and that are no states."""
 
 
 class Body:
@@ -40,7 +41,9 @@ class Body:
         self.outer = current_recorder()
         self.seed: Any = None
         if self.outer is not None:
-            self.seed = self.plain(random([], dtype="int64", distribution="uniform", minval=0, maxval=2**62))._raw
+            seed = random([], dtype="int64", distribution="uniform", minval=0, maxval=2**62)
+            self.outer.hide(seed)
+            self.seed = self.plain(seed)._raw
         code = self.source.code if self.source is not None else None
         self.recorder = Recorder(loop.name, self.backend.new_tape(), self._trial_generator, code)
         self.tape = self.recorder.tape
@@ -49,7 +52,6 @@ class Body:
         self.state_vars: list[Var] = []
         self.before: list[Any] = []  # Traced, or body Dims
         self.frames: list[tuple[Var, Callable[[], Sequence[Any]]]] = []
-        self.unstacked: list[tuple[Tensor, Dim]] = []
         self.outputs: list[tuple[Traced, Pending]] = []
         self.lasts: list[tuple[Traced, Pending]] = []
         self.last_keys: list[str] = []
@@ -65,8 +67,10 @@ class Body:
     def open(self) -> None:
         """From here on, ops are those of the body."""
         state = self.loop.state
+        self.originals = [leaf for _, leaf in state._leaves()]
         with untaped(), listening(None):
             grown = self._grown_dims([leaf for _, leaf in state._leaves()])
+            self.recorder.grown = {dim.serial for dim in grown.values()}
             for name, leaf in state._leaves():
                 self._add_state(name, leaf, grown)
         state._replace(self.before)
@@ -79,6 +83,13 @@ class Body:
     def _add_state(self, name: str, leaf: Any, grown: dict[Dim, Dim]) -> None:
         self.names.append(name)
         if isinstance(leaf, Dim):
+            if leaf.size.ragged:
+                raise LoopError(
+                    f"{self.loop.name}: the axis {name!r} that grows has lengths of its own at the start",
+                    got=leaf.describe(),
+                    hint="start with an empty one, and loop over what it holds",
+                )
+            grown[leaf].changes_in = self.loop.name
             grown[leaf].bind(Size([], leaf.size.max))
             self.initial.append(leaf.size.max)
             self.state_vars.append(self.tape.number_input(leaf.size.max))
@@ -156,53 +167,28 @@ class Body:
                 hint="rf.Loop(axis=time), or loop.unstack(x, axis=time)",
             )
         with self.tape.pause(), listening(None):
-            position = plain.axis(axis)
             self._agree(plain, axis)
-            frame = self._first_frame(plain, axis, position)
+            frame = first_frame(self.backend, plain, axis)
         loop.axis = loop.axis or axis
-        self.unstacked.append((source, axis))
         traced = self.input("", frame)
-        number = len(self.unstacked) - 1
-        self.frames.append((self.var(frame), lambda: self._frames(number)))
+        self.frames.append((self.var(frame), lambda: all_frames(self.backend, self.plain(source), axis)))
         return self.recorder.from_line(traced, "unstack")
 
     def _agree(self, plain: Tensor, axis: Dim) -> None:
+        plain.axis(axis)
         size = plain.size_of(axis)
+        if self.outer is not None and not self.outer.grown.isdisjoint(axis.roots):
+            raise LoopError(f"{self.loop.name}: {axis.name} grows with the loop around this one, so the steps differ")
+        inside = [dim for dim in plain.dims if axis in (plain.size_of(dim).dims or ())]
+        if inside:
+            raise LoopError(
+                f"{self.loop.name}: unstack along {axis.name}, but the lengths of {inside[0].name} differ along it",
+                got=plain.describe_dims(),
+                hint=f"loop over {inside[0].name}, with {axis.name} as the dim that counts sequences",
+            )
         if self.size is not None and not self.size.agrees(size):
             raise DimRebound(f"{self.loop.name}: unstacked tensors differ in length", got=f"{self.size} and {size}")
         self.size = size
-
-    def _first_frame(self, plain: Tensor, axis: Dim, position: int) -> Tensor:
-        signature = align.without(plain.sig, [axis])
-        size = plain.size_of(axis)
-        shape = list(self.backend.get_shape_tuple_raw(plain._raw))
-        if size.max == 0:
-            raw = self.backend.full_raw(shape[:position] + shape[position + 1 :], 0, plain.dtype, plain.device)
-        else:
-            raw = self.backend.alias_raw(self.backend.frames_raw(plain._raw, position)[0])
-        frame = tensor_of(raw, signature, plain.lengths)
-        return frame if size.max == 0 or not (size.values == 0).any() else self._without_empty(frame, size, 0)
-
-    def _without_empty(self, frame: Tensor, size: Size, value: Any) -> Tensor:
-        """Zeros where the sequence is empty."""
-        mask = self.backend.from_numpy_raw(size.values > 0, frame.device)
-        return where(tensor_of(mask, align.sig(size.dims), frame.lengths), frame, value).copy_transpose(frame.dims)
-
-    def _frames(self, number: int) -> Sequence[Any]:
-        """All frames of an unstacked tensor; behind the end of a sequence its last frame, zeros if it has none."""
-        source, axis = self.unstacked[number]
-        plain = self.plain(source)
-        size = plain.size_of(axis)
-        if size.ragged and size.max > 0:
-            plain = self._repeat_last(plain, axis, size)
-        return self.backend.frames_raw(plain._raw, plain.axis(axis))
-
-    def _repeat_last(self, plain: Tensor, axis: Dim, size: Size) -> Tensor:
-        steps = np.minimum(np.arange(size.max), np.maximum(size.values[..., None] - 1, 0))
-        steps_sig = align.sig([*size.dims, axis], axis)
-        indices = tensor_of(self.backend.from_numpy_raw(steps, plain.device), steps_sig, plain.lengths)
-        filled: Tensor = gather(plain, indices=indices, axis=axis)
-        return self._without_empty(filled, size, 0) if (size.values == 0).any() else filled
 
     def iter_idx(self) -> Traced:
         """The number of this step. {} int64"""
@@ -210,11 +196,8 @@ class Body:
             with self.tape.pause(), listening(None):
                 frame = tensor_of(self.backend.full_raw([], 0, "int64", None), align.sig(()), EMPTY)
             self._iter_idx = self.recorder.from_line(self.input("", frame), "iter_idx")
-            self.frames.append((self.var(frame), self._steps))
+            self.frames.append((self.var(frame), lambda: StepNumbers(self.backend)))
         return self._iter_idx
-
-    def _steps(self) -> Sequence[Any]:
-        return StepNumbers(self.backend)
 
     def stack(self, source: Tensor, name: str | None) -> Pending:
         """The values of all steps, when the block ends."""
@@ -247,10 +230,14 @@ class Body:
         self.lasts.append((traced, pending))
         return pending
 
-    def carry(self, key: str, like: Tensor, dtype: str) -> None:
-        """A state of the loop's own, zeros at first."""
+    def carry(self, key: str, like: Tensor, dtype: str, initial: Any = None) -> None:
+        """A state of the loop's own, zeros at first, or a raw tensor."""
         with self.tape.pause(), listening(None):
-            zeros = self.backend.full_raw(self.backend.get_shape_tuple_raw(like._raw), 0, dtype, like.device)
+            zeros = (
+                initial
+                if initial is not None
+                else self.backend.full_raw(self.backend.get_shape_tuple_raw(like._raw), 0, dtype, like.device)
+            )
             signature = like.sig if dtype == like.dtype else align.sig(like.dims)
             frame = tensor_of(self.backend.alias_raw(zeros), signature, like.lengths)
         self.names.append(key)
@@ -264,6 +251,8 @@ class Body:
             raise LoopError(f"{self.loop.name}: end is called twice", hint="combine: loop.end(rf.logical_or(a, b), …)")
         if source.dtype != "bool":
             raise LoopError(f"{self.loop.name}: end needs a condition", got=source.dtype, expected="bool")
+        if self.size is not None and not set(self.size.dims) <= set(source.dims):
+            source = logical_or(full(dims=self.size.dims, fill_value=False), source)
         self.condition = self.of_body(source, "end")
         self.include_eos = include_eos
         self.carry(ENDED, self.condition.plain, "bool")
@@ -284,13 +273,21 @@ class Body:
             self.loop.axis = Dim(None, name=f"{self.loop.name}:steps")
         return self.loop.axis
 
-    def abort(self) -> None:
-        """The body raised: nothing is kept, and rfnb listens no longer."""
+    def leave(self) -> None:
+        """The body is over: rfnb listens no longer."""
         self._context.close()
         self.recorder.open = False
         self.loop.state._end_body()
+        self.tape.restore(self.backend.overwrite_raw)
+        for dim in self.before:
+            if isinstance(dim, Dim):
+                dim.changes_in = None
 
-    # -- running
+    def abort(self) -> None:
+        """The body, or a step, raised: the loop is as it was before."""
+        self.leave()
+        self.loop.state._replace(self.originals)
+        self.recorder.forget()
 
 
 def _target() -> str | None:
@@ -298,16 +295,3 @@ def _target() -> str | None:
     place = here()
     names = place.targets() if place is not None else ()
     return names[0] if len(names) == 1 else None
-
-
-class StepNumbers(Sequence[Any]):
-    """The numbers of the steps as raw tensors, made when asked for: a loop may have no end in sight."""
-
-    def __init__(self, backend: Any):
-        self._backend = backend
-
-    def __getitem__(self, step: Any) -> Any:
-        return self._backend.full_raw([], step, "int64", None)
-
-    def __len__(self) -> int:
-        return 0

@@ -13,8 +13,8 @@ from rfnb.core.dim import Dim
 from rfnb.core.lengths import EMPTY, Size
 from rfnb.core.op import listening
 from rfnb.core.tensor import Tensor, tensor_of
-from rfnb.errors import DimError, LoopError
-from rfnb.loop.body import ENDED, LENGTHS, Body
+from rfnb.errors import DimError, LoopError, TraceError
+from rfnb.loop.body import ENDED, LAST, LENGTHS, Body
 from rfnb.loop.execute import Schedule
 from rfnb.loop.program import Program
 from rfnb.loop.sized import SizeOf, grows, replace_grown
@@ -44,8 +44,10 @@ def close(body: Body) -> Closed:
         output_vars = [body.var(traced.plain) for traced, _ in body.outputs]
         ended_var = None if ended is None else body.var(ended.plain)
         _refuse_grown_outputs(body, grown)
-    finally:
+    except BaseException:
         body.abort()
+        raise
+    body.leave()
     if grown:
         replace_grown(body.recorder, grown)
     first_end = 0 if body.condition is not None else int(limit.values.min(initial=limit.max))
@@ -67,10 +69,9 @@ def close(body: Body) -> Closed:
 
 def _limit(body: Body) -> Size:
     """How many steps each sequence may take."""
-    loop = body.loop
-    size = body.size
-    if size is None and loop.axis is not None and loop.axis.is_defined() and body.condition is None:
-        size = loop.axis.size
+    loop, size, axis = body.loop, body.size, body.loop.axis
+    if size is None and axis is not None and axis.defined_by is None and axis.is_defined():
+        size = axis.size  # that of the data; one that an earlier loop defined says nothing
     longest = None if loop.max_seq_len is None else _size_of(body, loop.max_seq_len)
     if size is None and longest is None:
         raise LoopError(
@@ -80,12 +81,28 @@ def _limit(body: Body) -> Size:
         )
     limit = _shorter(size, longest) if size and longest else size or longest
     assert limit is not None
+    if axis is not None and axis.dimension is not None and (body.condition or limit.max != axis.dimension):
+        raise LoopError(
+            f"{loop.name}: {axis.name} always has {axis.dimension} frames, but the loop may take fewer steps",
+            hint='Dim(None, name="…") as the axis',
+        )
+    if body.outer is not None and body.condition is not None and body.outputs:
+        raise LoopError(
+            f"{loop.name}: stack in a loop with `end` inside of another loop, where its length differs at every step",
+            hint="carry what you need as a state",
+        )
     return limit
 
 
 def _size_of(body: Body, length: Tensor | int) -> Size:
     if not isinstance(length, Tensor):
         return Size([], length)
+    if isinstance(length, Traced):
+        raise TraceError(
+            f"{body.loop.name}: max_seq_len is a value of the loop around this one, and differs at every step",
+            got=length.name,
+            hint="give the largest number, and end each sequence with loop.end",
+        )
     with body.tape.pause():
         return Size(length.dims, body.backend.to_numpy_raw(body.plain(length)._raw))
 
@@ -117,10 +134,13 @@ def _close_step(body: Body, limit: Size) -> tuple[list[Any], list[Any], Traced |
 def _carry_lasts(body: Body, by_name: dict[str, Any]) -> None:
     """A last value that is no state is carried like one."""
     for traced, _ in body.lasts:
-        key = next((name for name, leaf in by_name.items() if leaf is traced), None)
+        same = [name for name, leaf in by_name.items() if leaf is traced]
+        old = dict(zip(body.names, body.before, strict=True))
+        key = next((name for name in same if old[name].dtype == traced.dtype), None)
         if key is None:
-            key = f"#last{len(body.last_keys)}"
-            body.carry(key, traced.plain, traced.dtype)
+            initial = next((i for i, known in enumerate(body.before) if known is traced), None)
+            key = f"{LAST}{len(body.last_keys)}" if initial is None else f"#before{len(body.last_keys)}"
+            body.carry(key, traced.plain, traced.dtype, None if initial is None else body.initial[initial])
             by_name[key] = traced
         body.last_keys.append(key)
 
@@ -131,11 +151,16 @@ def _active(body: Body, limit: Size) -> Traced | None:
         return None
     mask = np.arange(max(limit.max, 1))[(slice(None), *[None] * limit.values.ndim)] < limit.values
     with body.tape.pause(), listening(None):
-        raw = body.backend.from_numpy_raw(mask)
+        raw = body.backend.from_numpy_raw(mask, _device(body))
         frame = tensor_of(body.backend.alias_raw(body.backend.frames_raw(raw, 0)[0]), align.sig(limit.dims), EMPTY)
     traced = body.input("active", frame)
     body.frames.append((body.var(frame), lambda: body.backend.frames_raw(raw, 0)))
     return traced
+
+
+def _device(body: Body) -> str | None:
+    """Where the states are."""
+    return next((state.device for state in body.before if isinstance(state, Tensor)), None)
 
 
 def _reordered(body: Body, value: Any) -> Any:
@@ -157,7 +182,14 @@ def _frozen(active: Traced | None, new: Any, old: Any) -> Any:
 
 def _like_before(body: Body, name: str, old: Any, new: Any) -> Any:
     """The state rule: the dims, in any order, and the type of the initial value."""
-    if isinstance(old, Dim) or not isinstance(new, Tensor):
+    kind = Dim if isinstance(old, Dim) else Tensor
+    if not isinstance(new, kind):
+        raise LoopError(
+            f"{body.loop.name}: the new value of the state {name!r} is no {kind.__name__}",
+            got=type(new).__name__,
+            hint="rf.convert_to_tensor(value)" if kind is Tensor else None,
+        )
+    if not isinstance(new, Tensor):
         return new
     traced = body.of_body(new, f"the state {name!r}")
     grown = _new_dims(body)

@@ -14,8 +14,9 @@ from rfnb.loop.program import CompiledStep, Program
 class Schedule:
     """What the steps of a loop are given and what is taken from them, by Vars of its Program.
 
-    new: the states after a step in which no sequence has ended. kept: the same, where ended sequences keep
-    their state. last_free: the number of steps before the first sequence ends.
+    states, frames: what a step is given. new: the states after a step in which no sequence has ended. kept: the same,
+    where ended sequences keep theirs. outputs: what is stacked. ended: whether all is over. max_steps: the most steps
+    there can be. free_steps: how many of them come before the first sequence ends.
     """
 
     states: tuple[Var, ...]
@@ -37,7 +38,7 @@ class Kept:
 
     def __init__(self, backend: Any, initial: Sequence[Any]):
         self.every = 1
-        self.states = [_detached(backend, initial)]
+        self.states = [tuple(_apart(backend, state) for state in initial)]
         self._backend = backend
 
     def add(self, steps: int, states: Sequence[Any]) -> None:
@@ -77,7 +78,7 @@ def execute(
     progress: Callable[[int], None] | None = None,
 ) -> Outcome:
     """All steps. An error, or an interrupt, ends the loop early and is kept in the outcome."""
-    generator = generators(backend, seed)
+    generator = generators(backend, seed, program.stream_devices)
     ended = () if schedule.ended is None else (schedule.ended,)
     free = program.compile([*schedule.new, *schedule.outputs, *ended], generator, externals)
     keeping = free
@@ -108,17 +109,24 @@ def execute(
     return outcome
 
 
+def _apart(backend: Any, state: Any) -> Any:
+    """An initial state as it is now; a copy of a parameter, which training changes."""
+    if isinstance(state, int):
+        return state
+    return backend.snapshot_raw(state) if backend.is_leaf_raw(state) else backend.alias_raw(state)
+
+
 def _detached(backend: Any, states: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(state if isinstance(state, int) else backend.alias_raw(state) for state in states)
 
 
-def generators(backend: Any, seed: int, device: str = "cpu") -> Callable[[int, int], Any]:
+def generators(backend: Any, seed: int, devices: Sequence[str]) -> Callable[[int, int], Any]:
     """Gives the generator of a random op, seeded by (seed, op, step)."""
     made: dict[int, Any] = {}
 
     def generator(stream: int, step: int) -> Any:
         if stream not in made:
-            made[stream] = backend.new_generator(device)
+            made[stream] = backend.new_generator(devices[stream])
         made[stream].manual_seed(mixed(seed, stream, step))
         return made[stream]
 
@@ -137,4 +145,4 @@ def stepped(
     program: Program, schedule: Schedule, wanted: Sequence[Var], backend: Any, seed: int, externals: Sequence[Any]
 ) -> CompiledStep:
     """A step that gives `wanted` and changes nothing."""
-    return program.compile(wanted, generators(backend, seed), externals, effects=False)
+    return program.compile(wanted, generators(backend, seed, program.stream_devices), externals, effects=False)

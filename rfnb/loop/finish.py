@@ -11,9 +11,9 @@ from rfnb.core.dim import Dim
 from rfnb.core.lengths import Size
 from rfnb.core.nested import leaves, map_leaves
 from rfnb.core.op import listening
-from rfnb.core.tensor import tensor_of
+from rfnb.core.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError
-from rfnb.loop.body import LENGTHS, Body
+from rfnb.loop.body import LAST, LENGTHS, Body
 from rfnb.loop.close import Closed
 from rfnb.loop.execute import Outcome, execute
 from rfnb.loop.replay import recorded
@@ -25,8 +25,10 @@ def finish(body: Body, closed: Closed) -> None:
     """Runs all steps, and gives the results their numbers. Raises what a step raised, with its step and line."""
     try:
         _run(body, closed)
-    finally:
-        body.recorder.forget()
+    except BaseException:
+        body.abort()
+        raise
+    body.recorder.forget()
 
 
 def _run(body: Body, closed: Closed) -> None:
@@ -96,50 +98,80 @@ def _told(body: Body, closed: Closed, outcome: Outcome) -> BaseException:
 
 def _settle(body: Body, states: list[Any], stacked: list[Any], limit: Size) -> None:
     final = {name: _final(old, raw) for name, old, raw in zip(body.names, body.before, states, strict=True)}
-    size = _axis_size(body, final, limit)
-    for raw, (traced, pending) in zip(stacked, body.outputs, strict=True):
+    size = _steps_taken(body, final, limit)
+    outputs = {}
+    for number, (raw, (traced, pending)) in enumerate(zip(stacked, body.outputs, strict=True)):
         lengths = traced.lengths
         if (known := lengths.size(body.axis)) is None or not known.agrees(size):
             lengths = lengths.bind({body.axis: size})
-        pending.settle(tensor_of(raw[: size.max], pending.sig, lengths))
-    for key, (_, pending) in zip(body.last_keys, body.lasts, strict=True):
+        outputs[f"#{number}"] = tensor_of(raw[: size.max], pending.sig, lengths)
+    for key in body.last_keys:
         _refuse_empty(body, key, size)
+    names = [name for name, _ in body.loop.state._leaves()]
+    final |= dict(zip(names, _with_final_dims(body, [final[name] for name in names], size), strict=True))
+    if body.outer is not None:
+        tensors = {name: value for name, value in (final | outputs).items() if isinstance(value, Tensor)}
+        inside = body.outer.inner_loop(body.recorder, tensors)
+        final |= {name: value for name, value in inside.items() if name in final}
+        outputs = {name: inside[name] for name in outputs}
+    for result, (_, pending) in zip(outputs.values(), body.outputs, strict=True):
+        pending.settle(result)
+    for key, (_, pending) in zip(body.last_keys, body.lasts, strict=True):
         pending.settle(final[key])
-    replaced = [final[name] for name, _ in body.loop.state._leaves()]
-    body.loop.state._replace(_with_final_dims(body, replaced))
+    body.loop.state._replace([final[name] for name in names])
 
 
 def _final(old: Any, raw: Any) -> Any:
     return raw if isinstance(old, Dim) else tensor_of(raw, old.sig, old.lengths)
 
 
-def _with_final_dims(body: Body, values: list[Any]) -> list[Any]:
+def _with_final_dims(body: Body, values: list[Any], steps: Size) -> list[Any]:
     """Dims that grew get a Dim of the size that they have in the end."""
     olds = [old for name, old in zip(body.names, body.before, strict=True) if not name.startswith("#")]
-    grown = {old: Dim(size, name=old.name) for old, size in zip(olds, values, strict=True) if isinstance(old, Dim)}
+    starts = [first for name, first in zip(body.names, body.initial, strict=True) if not name.startswith("#")]
+    grown = {
+        old: _grown(old, start, size, steps)
+        for old, start, size in zip(olds, starts, values, strict=True)
+        if isinstance(old, Dim)
+    }
 
     def settle(old: Any, value: Any) -> Any:
         if isinstance(old, Dim):
             return grown[old]
         dims = [grown.get(dim, dim) for dim in old.dims]
-        return tensor_of(value._raw, align.sig(dims, old.sparse_dim, old.sig.feature_dim), value.lengths)
+        sizes = {dim: dim.size for old_dim, dim in grown.items() if old_dim in old.dims and dim.dimension is None}
+        lengths = value.lengths.bind(sizes) if sizes else value.lengths
+        return tensor_of(value._raw, align.sig(dims, old.sparse_dim, old.sig.feature_dim), lengths)
 
     return [settle(old, value) if grown else value for old, value in zip(olds, values, strict=True)]
 
 
-def _axis_size(body: Body, final: dict[str, Any], limit: Size) -> Size:
+def _grown(old: Dim, start: int, size: int, steps: Size) -> Dim:
+    """The axis as it is in the end: of each sequence as long as it took steps, if it grew by one at each."""
+    if steps.ragged and size - start == steps.max:
+        dim = Dim(None, name=old.name)
+        dim.bind(Size(steps.dims, start + steps.values))
+        return dim
+    return Dim(size, name=old.name)
+
+
+def _steps_taken(body: Body, final: dict[str, Any], limit: Size) -> Size:
+    """How many steps each sequence took; the axis has that size from now on, if it is no axis of the data."""
     if body.condition is None:
         size = limit
+    elif body.outer is not None:
+        return limit  # nothing is stacked
     else:
         taken = final[LENGTHS]
         size = Size(taken.dims, body.backend.to_numpy_raw(taken._raw))
-    if body.size is None or not body.size.agrees(size):
-        body.axis.define(size, by=f"loop {body.loop.name}")
+    axis = body.axis
+    if axis.defined_by is not None or not axis.is_defined():
+        axis.define(size, by=f"loop {body.loop.name}")
     return size
 
 
 def _refuse_empty(body: Body, key: str, size: Size) -> None:
-    if key.startswith("#") and size.values.size and size.values.min() == 0:
+    if key.startswith(LAST) and size.values.size and size.values.min() == 0:
         raise LoopError(
             f"{body.loop.name}: last of a value that a sequence without steps does not have",
             got=f"lengths {size}",

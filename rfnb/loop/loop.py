@@ -114,7 +114,8 @@ class Loop:
 
         Behind the end of a sequence it is the sequence's last frame; zeros if the sequence is empty.
         """
-        return self._open_body("unstack").unstack(source, axis)
+        frame = self._open_body("unstack").unstack(source, axis)
+        return frame if name is None else frame.with_name(name)
 
     def stack(self, source: Tensor, *, name: str | None = None) -> Tensor:
         """The values of all steps; there when the block ends. {…} → {axis, …}"""

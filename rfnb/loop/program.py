@@ -26,9 +26,10 @@ class Program:
     def __init__(self, tape: Tape, inputs: Sequence[Var], needs_gradient: Callable[[Any], bool]):
         self.calls = list(tape.calls)
         self.externals = list(tape.externals)
-        self.streams = len(tape.streams)
+        self.stream_devices = [str(generator.device) for generator in tape.streams]
         self.inputs = tuple(inputs)
         self._needs_gradient = needs_gradient
+        self._is_written = tape.is_kept
         self._constants = self._fold(tape)
 
     def _fold(self, tape: Tape) -> dict[int, Any]:
@@ -37,7 +38,7 @@ class Program:
         constants: dict[int, Any] = {}
         for call in self.calls:
             made = _made(call)
-            if call.changes or not made or any(var in changed for var in made):
+            if call.changes or call.effect or not made or any(var in changed for var in made):
                 continue
             if all(self._is_constant(read, constants) for read in call.reads()):
                 constants |= {var: tape.values[var] for var in made}
@@ -46,7 +47,10 @@ class Program:
     def _is_constant(self, read: Var | External | Stream, constants: dict[int, Any]) -> bool:
         if isinstance(read, Var):
             return read.number in constants
-        return isinstance(read, External) and not self._needs_gradient(self.externals[read.number])
+        if not isinstance(read, External):
+            return False
+        raw = self.externals[read.number]
+        return not self._needs_gradient(raw) and not self._is_written(raw)
 
     def needed(self, wanted: Sequence[Var], *, effects: bool = True) -> list[int]:
         """The calls that `wanted` depends on, and those that change something outside, in order."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -187,20 +188,22 @@ class Replay:
 
 
 class _Snapshots:
-    """Copies of parameters, shared by the runs between two changes."""
+    """Copies of parameters, shared by the runs between two changes. The runs keep them alive, nothing else does."""
 
     def __init__(self) -> None:
-        self._taken: dict[int, tuple[Any, int, Any]] = {}
+        self._taken: dict[int, tuple[weakref.ref[Any], int, weakref.ref[Any]]] = {}
 
     def take(self, backend: Any, raw: Any) -> Any:
         """A copy as it is now."""
-        found = self._taken.get(id(raw))
         version = backend.version_raw(raw)
-        if found is None or found[0] is not raw or found[1] != version:
-            if len(self._taken) > 4096:
-                self._taken.clear()
-            found = self._taken[id(raw)] = (raw, version, backend.snapshot_raw(raw))
-        return found[2]
+        found = self._taken.get(id(raw))
+        if found is not None and found[0]() is raw and found[1] == version and (copy := found[2]()) is not None:
+            return copy
+        if len(self._taken) > 1024:
+            self._taken = {key: entry for key, entry in self._taken.items() if entry[2]() is not None}
+        copy = backend.snapshot_raw(raw)
+        self._taken[id(raw)] = (weakref.ref(raw), version, weakref.ref(copy))
+        return copy
 
 
 _snapshots = _Snapshots()

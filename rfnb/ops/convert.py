@@ -22,6 +22,8 @@ def tensor(value: Any, like: Tensor | None = None) -> Tensor:
         return value
     if not isinstance(value, bool | int | float | complex | np.generic) and not hasattr(value, "dtype"):
         raise DtypeError("not a number", got=f"{type(value).__name__} {value!r:.60}", expected="a Tensor or a number")
+    if like is not None and isinstance(value, np.generic):
+        value = value.item()  # as the Python number
     backend = raw_registry.selected() if like is None else raw_registry.backend_of_raw(like._raw)
     dtype = None if like is None else _scalar_dtype(value, like.dtype)
     device = None if like is None else like.device

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rfnb.backend.base.math import PRODUCTS
 from rfnb.core.dim import Dim
 from rfnb.core.op import add_row, binary, method_of, op, unary
 from rfnb.core.raw import backend_of_raw
@@ -76,7 +75,7 @@ def _binary(kind: str, doc: str, *, compares: bool = False) -> Any:
     row = add_row(slow, frames="any")
     if compares:
         return binary(row, lambda backend: backend.compare_function(kind), plan_sign=-1)
-    return binary(row, lambda backend: backend.combine_function(kind), plan_sign=1, product=kind in PRODUCTS)
+    return binary(row, lambda backend: backend.combine_function(kind), plan_sign=1)
 
 
 def _unary(kind: str, doc: str) -> Any:
@@ -195,7 +194,7 @@ _OPERATORS = {
 }
 for _name, _function in _OPERATORS.items():
     setattr(Tensor, f"__{_name}__", _function)
-    setattr(Tensor, f"__r{_name}__", lambda self, other, f=_function: f(tensor(other, like=self), self))
+    setattr(Tensor, f"__r{_name}__", lambda self, other, f=_function: f(other, self))
 _COMPARISONS = {"eq": equal, "ne": not_equal, "lt": less, "le": less_equal, "gt": greater, "ge": greater_equal}
 _SIGNS = {"neg": neg, "abs": abs, "invert": logical_not}
 for _name, _function in {**_COMPARISONS, **_SIGNS}.items():
@@ -203,8 +202,8 @@ for _name, _function in {**_COMPARISONS, **_SIGNS}.items():
 
 
 @method_of(Tensor)
+@op(frames="any")
 def copy_masked(self: Tensor, mask_value: Value, *, dims: Sequence[Dim] | None = None) -> Tensor:
-    """The same tensor with `mask_value` in the padding of `dims`, or of all its dims."""
+    """The same tensor with `mask_value` in the padding of `dims`, or of all its dims. {…}, {…} → {… of both}"""
     backend = backend_of_raw(self._raw)
-    raw = backend.fill_padding(self, mask_value, None if dims is None else tuple(dims))
-    return self if raw is self._raw else self.like(raw)
+    return backend.copy_masked(self, mask_value, self.dims if dims is None else tuple(dims))

@@ -37,11 +37,11 @@ class Recorder:
         self.code = code  # that of the body
         self.graph = Graph()
         self.open = True
+        self.grown: set[int] = set()  # serials of the dims whose size differs per step
         self.op_calls: list[OpCall] = []
         self.templates: dict[int, tuple[Sig, Lengths]] = {}  # by value, for a recorded run
         self._generator: Callable[[str, int], Any] | None = generator
         self._bodies: list[list[Node]] = [self.graph.nodes]
-        self._inside_op = 0
         self._traced: dict[int, Traced] = {}  # by id of the plain tensor, which the Traced keeps alive
 
     # -- values
@@ -57,6 +57,20 @@ class Recorder:
         node.outputs = (traced.value.number,)
         traced.value.node = node
         return traced
+
+    def hide(self, traced: Any) -> None:
+        """A value that the loop asked for itself, just now: no value of the body."""
+        self._bodies[-1].pop()
+        traced.value.node = None
+
+    def inner_loop(self, inner: Recorder, results: dict[str, Tensor]) -> dict[str, Any]:
+        """A loop inside of this body is a node; its results are values of this body."""
+        node = self._begin("Loop", [])
+        node.body = inner.graph.nodes
+        wrapped: dict[str, Any] = self.wrap_results(results, node)
+        for name, leaf in wrapped.items():
+            leaf.value.name = name
+        return wrapped
 
     def _wrap(self, plain: Tensor, name: str = "") -> Traced:
         found = self._traced.get(id(plain))
@@ -124,16 +138,16 @@ class Recorder:
         """An op: done on the traced frame, and noted."""
         plain_args, plain_kwargs = map_leaves(unwrap, args), map_leaves(unwrap, kwargs)
         node = self._begin(row.name, [args, kwargs])
-        self._inside_op += 1
+        self.tape.in_op += 1
         self._bodies.append(node.body)
         try:
             with random_from(self._new_stream) if row.random else nullcontext():
                 result = row.fn(*plain_args, **plain_kwargs)
         finally:
-            self._inside_op -= 1
+            self.tape.in_op -= 1
             self._bodies.pop()
         self._close(node)
-        if self._inside_op:
+        if self.tape.in_op:
             return result
         wrapped = self.wrap_results(result, node)
         self.op_calls.append(OpCall(row, plain_args, plain_kwargs, result, node))

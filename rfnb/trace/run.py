@@ -47,26 +47,26 @@ class Replayable(Protocol):
 
 
 class States:
-    """The states at one point of a run: `run[3].before.h`, or `["lstm.h"]` for a nested one."""
+    """The states at one point of a run: `run[3].before.h`, `run[3].before.lstm.h` or `["lstm.h"]` for a nested one."""
 
     def __init__(self, replay: Replayable, step: int, prefix: str = ""):
         self._replay, self._step, self._prefix = replay, step, prefix
 
     def names(self) -> list[str]:
-        """The names of all states, nested ones with dots."""
-        return self._replay.state_names()
+        """The names of all states here, nested ones with dots."""
+        return [name.removeprefix(self._prefix) for name in self._replay.state_names() if name.startswith(self._prefix)]
 
     def __getitem__(self, name: str) -> Any:
         if name in self.names():
-            return self._replay.state(name, self._step)
+            return self._replay.state(self._prefix + name, self._step)
         if any(known.startswith(f"{name}.") for known in self.names()):
-            return States(self._replay, self._step, f"{name}.")
+            return States(self._replay, self._step, f"{self._prefix}{name}.")
         raise LoopError(f"there is no state {name!r}", expected=", ".join(self.names()))
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        return self[self._prefix + name]
+        return self[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names())
@@ -167,6 +167,9 @@ class Run(Shown):
 
     def __len__(self) -> int:
         return self.steps
+
+    def __iter__(self) -> Iterator[RunStep]:
+        return (self[step] for step in range(self.steps))
 
     def __getitem__(self, step: int) -> RunStep:
         if not -self.steps <= step < self.steps:

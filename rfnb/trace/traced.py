@@ -17,15 +17,28 @@ if TYPE_CHECKING:
 class Traced(Tensor):
     """What a tensor of a loop body is at step 0. Ops work on it; Python may print it, but not use its numbers."""
 
-    __slots__ = ("plain", "recorder", "value")
+    __slots__ = ()
 
-    plain: Tensor
-    recorder: Recorder
-    value: Value
+    _trace: tuple[Tensor, Recorder, Value]
 
     def __init__(self, plain: Tensor, recorder: Recorder, value: Value):
-        self.plain, self.recorder, self.value = plain, recorder, value
+        self._trace = (plain, recorder, value)
         self.sig, self.lengths = plain.sig, plain.lengths
+
+    @property
+    def plain(self) -> Tensor:
+        """The tensor of the traced frame."""
+        return self._trace[0]
+
+    @property
+    def recorder(self) -> Recorder:
+        """That of the body."""
+        return self._trace[1]
+
+    @property
+    def value(self) -> Value:
+        """What it is in the graph."""
+        return self._trace[2]
 
     @property  # type: ignore[misc]
     def name(self) -> str:
@@ -96,7 +109,12 @@ class Pending(Tensor):
         return str(self._raw)
 
     def settle(self, result: Tensor) -> None:
-        """From now on it is an ordinary Tensor."""
+        """From now on it is an ordinary Tensor; in the body of a loop around its own, a value of that."""
+        if isinstance(result, Traced):
+            self.__class__ = Traced  # type: ignore[assignment]
+            self._trace = result._trace
+            self.sig, self.lengths = result.sig, result.lengths
+            return
         self.__class__ = Tensor  # type: ignore[assignment]
         self._raw = result._raw  # type: ignore[misc]
         self.sig, self.lengths = result.sig, result.lengths

@@ -8,12 +8,10 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from chromium import BROWSERS, FLAGS, find_browser
 from lab_server import EXTENSION, ROOT, LabServer, running
-from notebook_page import NotebookPage
+from notebook_page import NotebookPage, made_of
 from playwright.sync_api import Page
-
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-FLAGS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--force-color-profile=srgb"]
 
 report = pytest.StashKey[pytest.TestReport]()
 
@@ -21,8 +19,7 @@ report = pytest.StashKey[pytest.TestReport]()
 @pytest.fixture(scope="session")
 def browser_program(missing) -> str:
     """The system's Chromium."""
-    found = next(filter(None, map(shutil.which, BROWSERS)), None)
-    return found or missing(f"no browser: none of {', '.join(BROWSERS)} is installed")
+    return find_browser() or missing(f"no browser: none of {', '.join(BROWSERS)} is installed")
 
 
 @pytest.fixture(scope="session")
@@ -94,12 +91,6 @@ def copy_notebook(name: str, folder: Path) -> None:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
     nbformat.write(notebook, folder / name)
-
-
-def made_of(cells: list[str]) -> nbformat.NotebookNode:
-    """A notebook of code cells."""
-    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
-    return nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells], metadata=kernel)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -6,6 +6,7 @@ import ast
 from pathlib import Path
 from typing import Any
 
+import nbformat
 from panel import Stepper
 from playwright.sync_api import Locator, Page
 
@@ -123,7 +124,7 @@ class NotebookPage:
         return self.page.evaluate(code, cell_id)
 
     def cell(self, index: int) -> Locator:
-        """The cell on the page; it is scrolled into view, since the notebook draws only what is near."""
+        """The cell on the page; it is scrolled into view, which gives it the focus; only what is near is drawn."""
         self.page.evaluate(
             """async index => {
               const { content } = window.jupyterapp.shell.currentWidget;
@@ -176,3 +177,9 @@ class NotebookPage:
     def shutdown_kernels(self) -> None:
         """So that the next test does not get this one's kernel, with what it has imported."""
         self.page.evaluate("async () => { await window.jupyterapp?.serviceManager.sessions.shutdownAll(); }")
+
+
+def made_of(cells: list[str]) -> nbformat.NotebookNode:
+    """A notebook of code cells."""
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    return nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells], metadata=kernel)

@@ -32,6 +32,32 @@ def test_the_same_expression_is_the_same_dim():
     assert time - time + feat is feat
 
 
+def test_products_divide_products():
+    t, s = Dim(None, name="t"), Dim(None, name="s")
+    assert (t * s * s) // (t * s) is s
+    assert (t * s) // (t * s) is t // t
+
+
+def test_numbers_of_numpy_are_numbers():
+    time = Dim(None, name="time")
+    assert time + np.int64(1) is time + 1
+    assert time - np.int32(1) is time - 1
+    assert time * np.int64(2) is 2 * time
+    assert time // np.int64(2) is time // 2
+    assert time % np.int64(2) is time % 2
+
+
+def test_a_number_by_a_dim():
+    assert (10 // Dim(3)).dimension == 3
+    assert (10 // Dim(None, name="time")).name == "⌊10/time⌋"
+
+
+@pytest.mark.parametrize("divide", [lambda t: t // 0, lambda t: t % 0, lambda t: t.ceildiv_right(0)])
+def test_division_by_zero(divide):
+    with pytest.raises(rf.errors.DimError, match="by 0"):
+        divide(Dim(None, name="time"))
+
+
 def test_static_expressions_have_their_size_at_once():
     feat = Dim(7, name="feat")
     sizes = [(feat + 1).dimension, (3 * feat).dimension, (feat // 2).dimension, feat.ceildiv_right(2).dimension]

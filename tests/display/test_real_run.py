@@ -56,6 +56,20 @@ def test_a_run_is_shown_step_by_step(numbers):
     assert repr(run).startswith("Run{sum · test_real_run.py:")
 
 
+def test_states_of_labels_have_no_size_and_few_equal_numbers_no_flag(numbers):
+    letter = Dim(3, name="letter", vocab=["a", "b", "c"])
+    loop = rf.Loop(axis=numbers.dims[1], debug=True)
+    loop.state.last = rf.zeros([batch_dim], dtype="int64", sparse_dim=letter)
+    loop.state.count = rf.zeros([batch_dim])
+    with loop:
+        loop.unstack(numbers)
+        loop.state.last = rf.full(dims=[batch_dim], fill_value=2, sparse_dim=letter)
+        loop.state.count = loop.state.count + 1.0
+    last, count = rf.show(loop.run).data["steps"][0]["states"]
+    assert (last["spark"], last["flags"], last["after"]["text"]) == ([], [], "c c")
+    assert (len(count["spark"]), count["after"]["flags"]) == (4, [])
+
+
 def test_messages_about_a_real_run(numbers):
     run = running_sum(numbers).run
     answers = Dispatcher(rf.runs)

@@ -239,6 +239,20 @@ def test_no_numbers_at_all():
     assert "more" not in tensor.to_text(view)
 
 
+def test_sequences_that_are_columns_are_named():
+    x = batch_of(numbers(3, 4), [batch_dim, Dim(4, name="time")], [4, 4, 4], ["apple", HOSTILE, "pear"])
+    turned = Raw((x.dims[1], batch_dim), x.raw_tensor.T, x.lengths, "x")
+    view = tensor.describe(turned)
+    first = tensor.to_text(view).splitlines()[2].split()
+    assert first == ["apple", f"{HOSTILE[:11]}…", "pear"]
+    assert " ".join(first) in words_of(str(tensor.to_html(view)))
+
+
+def test_an_empty_sequence_has_a_row():
+    x = batch_of(numbers(2, 3), [batch_dim, Dim(None, name="time")], [3, 0], ["three", "none"])
+    assert tensor.to_text(tensor.describe(x)).splitlines()[-1].split() == ["none", "·", "·", "·"]
+
+
 shapes = arrays.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=6)
 
 

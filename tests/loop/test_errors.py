@@ -176,3 +176,11 @@ def test_another_thread_is_not_traced(x):
     assert results[0][0] == 2.0
     assert type(results[0][1]) is rf.Tensor
     assert loop.state.s.raw_tensor.tolist() == [6.0, 9.0]
+
+
+def test_switching_gradients_off_in_the_body_is_refused(x):
+    loop = loop_over(x)
+    with pytest.raises(rf.errors.TraceError, match="stop_gradient"), loop, torch.no_grad():
+        loop.state.s = loop.state.s + loop.unstack(x)
+    assert works()
+    assert torch.is_grad_enabled()

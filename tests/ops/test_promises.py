@@ -177,6 +177,8 @@ CASES: dict[str, Callable[[Batch], Any]] = {
     "expand_dim": lambda b: rf.expand_dim(b.x, OUT),
     "squeeze": lambda b: rf.squeeze(rf.slice(b.x, axis=FEAT, size=one, out_dim=one)[0], one),
     "replace_dim_v2": lambda b: rf.replace_dim_v2(b.x, in_dim=FEAT, out_dim=FEAT2),
+    "copy_masked": lambda b: b.x.copy_masked(0.5),
+    "copy_masked tensor": lambda b: b.x.copy_masked(b.v),
     "set_sparse_dim": lambda b: rf.set_sparse_dim(b.labels, None),
     "merge_dims": lambda b: rf.merge_dims(b.x, dims=[b.time, FEAT])[0],
     "merge_dims static": lambda b: rf.merge_dims(rf.expand_dim(b.x, OUT), dims=[OUT, FEAT])[0],

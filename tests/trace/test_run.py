@@ -231,3 +231,19 @@ def test_a_variable_over_the_steps_of_a_loop_without_its_last():
         loop.state.n = more
     stacked = loop.run.stack("more")
     assert stacked.copy_masked(0).raw_tensor.tolist() == [[1, 1], [2, 2], [0, 3]]
+
+
+def test_nested_states_and_all_steps():
+    time = rf.Dim(None, name="time")
+    x = rf.convert_to_tensor([[1.0, 2.0, 4.0]], dims=[batch_dim, time])
+    loop = rf.Loop(axis=time)
+    loop.state.pair = rf.State(a=rf.zeros([batch_dim]), b=rf.ones([batch_dim]))
+    with loop:
+        pair = loop.state.pair
+        loop.state.pair = rf.State(a=pair.a + loop.unstack(x), b=pair.a)
+    before = loop.run[2].before
+    assert before.names() == ["pair.a", "pair.b"]
+    assert before.pair.names() == ["a", "b"]
+    assert before.pair.a.raw_tensor.tolist() == before["pair.a"].raw_tensor.tolist() == [3.0]
+    assert before.pair["b"].raw_tensor.tolist() == [1.0]
+    assert [step.after.pair.a.raw_tensor.item() for step in loop.run] == [1.0, 3.0, 7.0]

@@ -1,6 +1,7 @@
 import * as React from 'react';
 
-const ALARMS = /nan|inf|failed|not finite|never ended|error/i;
+/** What is wrong for sure. */
+export const ALARMS = /nan|inf|failed|not finite|never ended|error/i;
 
 /** What should be noticed, each in its own frame; alarms stand out. */
 export function Chips({ flags }: { flags: readonly string[] }): JSX.Element | null {

@@ -2,13 +2,18 @@ import * as React from 'react';
 
 import type { StatsView, ValueView } from '../schema';
 import { useWords, Words } from '../words';
+import { ALARMS } from './chips';
 import { formatNumber } from './numbers';
 
 /** One value in one line, elided where there is no room; the tooltip has it whole. */
 export function Value({ value, name }: { value: ValueView; name?: string }): JSX.Element {
   const words = useWords();
   return (
-    <span className="rfnb-Value" title={aboutValue(value, words)}>
+    <span
+      className="rfnb-Value"
+      data-alarm={value.flags.some(flag => ALARMS.test(flag))}
+      title={aboutValue(value, words)}
+    >
       {name !== undefined && <span className="rfnb-Value-name">{name}</span>}
       <span className="rfnb-Value-text">{value.text}</span>
       <Picture value={value} />

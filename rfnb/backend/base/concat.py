@@ -182,7 +182,7 @@ def _without_gaps(backend: Any, raw: Any, lengths: Lengths, out: align.Sig, out_
     if found is None:
         dims = [dim for dim in out.dims if any(dim in size.dims for size in sizes)]
         positions = align.apply(align.move((*dims, out_dim), out.dims, trailing=False), _positions(sizes, dims))
-        found = lengths.cache[key] = (backend.from_numpy_raw(positions, key[-1]), sizes)  # the sizes keep their ids
+        found = lengths.keep(key, (backend.from_numpy_raw(positions, key[-1]), sizes))  # the sizes keep their ids
     return backend.gather_raw(raw, found[0], out.index[out_dim], 1)
 
 

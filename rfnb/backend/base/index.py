@@ -64,11 +64,14 @@ class IndexOps:
             lengths = lengths.join(indices.lengths, source.sig, indices.sig)
         if dynamic and lengths.sizes:
             positions = cls.fill_padding(indices, 0, dynamic)
-        if not shared:
-            return tensor_of(cls.index_raw(source._raw, positions, place), out, lengths)
         if how is not None:
             positions = cls.move_raw(positions, how)
-        return tensor_of(cls.gather_raw(source._raw, positions, place, own, expand), out, lengths)
+        raw = (
+            cls.gather_raw(source._raw, positions, place, own, expand)
+            if shared
+            else cls.index_raw(source._raw, positions, place)
+        )
+        return cls.cut_gradient(tensor_of(raw, out, lengths), source) if dynamic else tensor_of(raw, out, lengths)
 
     @classmethod
     def one_hot(cls, source: Tensor, *, dtype: str) -> Tensor:
@@ -167,12 +170,31 @@ def _select(backend: Any, source: Tensor, index: int, axis: Dim, clip_to_valid: 
             ("select", axis),
             (axis_of("gather", source, axis), align.without(source.sig, [axis]), axis.dimension is None),
         )
+    if out.frames and axis in source.lengths.owners:
+        return _select_sequence(backend, source, index, axis, clip_to_valid)
     if clip_to_valid or (index < 0 and may_differ):
         return _select_valid(backend, source, index, axis, clip_to_valid, place, out)
     try:
         return tensor_of(backend.select_raw(source._raw, place, index), out, source.lengths)
     except IndexError:
         raise _no_entry(source, index, axis) from None
+
+
+def _select_sequence(backend: Any, source: Tensor, index: int, axis: Dim, clip_to_valid: bool) -> Tensor:
+    """The entry of a dim whose entries have lengths of their own, without the padding behind it."""
+    count = source.size_of(axis).max
+    if clip_to_valid:
+        index = min(max(index, 0), count - 1)
+    if not -count <= index < count:
+        raise _no_entry(source, index, axis)
+    index %= count
+    lengths = source.lengths.of_one(axis, index)
+    raw, out = backend.select_raw(source._raw, source.sig.index[axis], index), align.without(source.sig, [axis])
+    for place, dim in enumerate(out.dims):
+        size = lengths.size(dim)
+        if dim.dimension is None and size is not None and size.max < backend.get_shape_tuple_raw(raw)[place]:
+            raw = backend.slice_raw(raw, place, 0, size.max, 1)
+    return tensor_of(raw, out, lengths)
 
 
 def _select_valid(

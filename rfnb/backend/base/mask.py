@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from rfnb.backend.base.math import join, lacks_frames
 from rfnb.backend.base.sizes import size_in
 from rfnb.core import align
 from rfnb.core.dim import Dim
@@ -24,6 +25,7 @@ class MaskOps:
     masked_fill_raw: Callable[[Any, Any, Any], Any]
     finite_raw: Callable[[Any, Any], Any]
     is_trained_raw: Callable[[Any], bool]
+    where_raw: Callable[..., Any]
     device_key_raw: Callable[[Any], Any]
 
     @classmethod
@@ -52,8 +54,7 @@ class MaskOps:
             return lengths.cache[key]
         except KeyError:
             mask = _mask_for(tensor, dims)
-            found = lengths.cache[key] = None if mask is None else cls.from_numpy_raw(~mask, key[-1])
-            return found
+            return lengths.keep(key, None if mask is None else cls.from_numpy_raw(~mask, key[-1]))
 
     @classmethod
     def count_for(cls, tensor: Tensor, dims: tuple[Dim, ...], axes: int | tuple[int, ...]) -> Any:
@@ -68,12 +69,41 @@ class MaskOps:
         return tensor._raw if padding is None else cls.masked_fill_raw(tensor._raw, padding, value)
 
     @classmethod
+    def copy_masked(cls, tensor: Tensor, value: Any, dims: tuple[Dim, ...]) -> Tensor:
+        """The tensor with `value`, a number or a Tensor, in the padding of `dims`. {…}, {…} → {… of both}"""
+        if not isinstance(value, Tensor):
+            raw = cls.fill_padding(tensor, value, dims)
+            return tensor if raw is tensor._raw else tensor.like(raw)
+        mask = cls.mask_for(tensor, dims)
+        if mask is None:
+            return tensor
+        found, (here, there) = align.broadcast([tensor.dims, value.dims])
+        mask, raw, fill = align.apply(here, mask), align.apply(here, tensor._raw), align.apply(there, value._raw)
+        out = align.sig(found, tensor.sparse_dim, tensor.feature_dim)
+        return tensor_of(cls.where_raw(mask, raw, fill), out, join(tensor, value))
+
+    @classmethod
     def fill_for_gradient(cls, tensor: Tensor, weight: Tensor) -> Any:
         """The raw tensor, with 0 in padding if `weight` is trained: 0 · NaN would get into its gradient."""
-        if not tensor.lengths.sizes or not cls.is_trained_raw(weight._raw):
+        if not tensor.sig.frames or not tensor.lengths.sizes or not cls.is_trained_raw(weight._raw):
             return tensor._raw
         padding = cls.padding_for(tensor, tensor.sig.dims)
         return tensor._raw if padding is None else cls.masked_fill_raw(tensor._raw, padding, 0)
+
+    @classmethod
+    def cut_gradient(cls, result: Tensor, *weights: Tensor | None) -> Tensor:
+        """The new tensor `result`, with 0 in padding if one of `weights` is trained and has not these frames.
+
+        Its gradient is a sum over frames, where what comes back for padding, such as ∞ · 0 of a square root,
+        must not get in.
+        """
+        if not result.sig.frames or not result.lengths.sizes:
+            return result
+        for weight in weights:
+            if weight is not None and cls.is_trained_raw(weight._raw) and lacks_frames(weight.sig, result.sig):
+                result._raw = cls.fill_padding(result, 0)
+                break
+        return result
 
     @classmethod
     def finite_padding(cls, tensor: Tensor) -> Any:
@@ -96,7 +126,7 @@ class MaskOps:
             )
             found = cls.from_numpy_raw(aligned, key[-1])
             if tensor.lengths.sizes:
-                tensor.lengths.cache[key] = found
+                tensor.lengths.keep(key, found)
         return found
 
 

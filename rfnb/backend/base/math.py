@@ -29,6 +29,7 @@ class MathOps:
     where_raw: Callable[..., Any]
     cast_raw: Callable[[Any, str], Any]
     fill_for_gradient: Callable[[Tensor, Tensor], Any]
+    cut_gradient: Callable[..., Tensor]
 
     @classmethod
     def combine(
@@ -47,7 +48,8 @@ class MathOps:
         if kind in PRODUCTS and lengths.sizes:
             raw_a = cls.fill_for_gradient(a, b) if lacks_frames(b.sig, a.sig) else raw_a
             raw_b = cls.fill_for_gradient(b, a) if lacks_frames(a.sig, b.sig) else raw_b
-        return tensor_of(cls.combine_raw(align.apply(how_a, raw_a), kind, align.apply(how_b, raw_b)), out, lengths)
+        raw = cls.combine_raw(align.apply(how_a, raw_a), kind, align.apply(how_b, raw_b))
+        return cls.cut_gradient(tensor_of(raw, out, lengths), a, b) if out.frames else tensor_of(raw, out, lengths)
 
     @classmethod
     def compare(
@@ -135,7 +137,8 @@ def plan(
     sparse = a.sparse_dim or b.sparse_dim if sign > 0 else None
     out = align.sig(dims, sparse, _feature(a, b))
     if not allow and order is None:
-        a.keep(key, (how_a, how_b, weakref.ref(out), lacks_frames(a, b) or lacks_frames(b, a)))
+        lacking = (lacks_frames(a, b), lacks_frames(b, a)) if out.frames else (False, False)
+        a.keep(key, (how_a, how_b, weakref.ref(out), *lacking))
     return how_a, how_b, out
 
 

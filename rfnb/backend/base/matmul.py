@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from rfnb.backend.base.math import lacks_frames
 from rfnb.backend.base.require import axis_of, same_dims
 from rfnb.core import align
 from rfnb.core.align import Sig
@@ -28,6 +29,8 @@ class Product(NamedTuple):
     mask_a: bool  # whether there may be padding to leave out
     mask_b: bool
     dynamic: tuple[Dim, ...]  # dims that are summed over and may have padding
+    reduce: tuple[Dim, ...]
+    lacking: tuple[bool, bool]  # whether each lacks frames of the other
 
 
 class MatmulOps:
@@ -59,10 +62,12 @@ class MatmulOps:
         lengths, raw_a, raw_b = a.lengths, a._raw, b._raw
         if lengths is not b.lengths:
             lengths = lengths.join(b.lengths, a.sig, b.sig)
+        trained_a = how.lacking[0] and cls.is_trained_raw(raw_a)
+        trained_b = how.lacking[1] and cls.is_trained_raw(raw_b)
         if how.mask_a and a.lengths.sizes:
-            raw_a = _masked(cls, a, b, how, use_mask)
+            raw_a = _masked(cls, a, trained_b, how, use_mask)
         if how.mask_b and b.lengths.sizes:
-            raw_b = _masked(cls, b, a, how, use_mask)
+            raw_b = _masked(cls, b, trained_a, how, use_mask)
         if how.einsum is not None:
             raw = cls.einsum_raw(raw_a, how.einsum[0], raw_b, how.einsum[1], how.einsum[2])
         else:
@@ -71,7 +76,10 @@ class MatmulOps:
             raw = cls.matmul_raw(raw_a, raw_b)
             for axis in how.squeeze:
                 raw = raw.squeeze(axis)
-        return tensor_of(raw, out, lengths)
+        result = tensor_of(raw, out, lengths)
+        if trained_a or trained_b:
+            result._raw = cls.fill_padding(result, 0)
+        return result
 
     @classmethod
     def linear(  # type: ignore[misc]
@@ -92,13 +100,16 @@ class MatmulOps:
             out, plan = _plan_linear(source, weight, bias, in_dim, out_dim)
             source.sig.keep(key, plan)
         there, transpose, before, _ = plan
-        raw = cls.linear_raw(
-            align.apply(there, cls.fill_for_gradient(source, weight)),
-            weight._raw,
-            None if bias is None else bias._raw,
-            transpose,
+        raw_bias = None if bias is None else bias._raw
+        trained = out.frames and (
+            cls.is_trained_raw(weight._raw) or (raw_bias is not None and cls.is_trained_raw(raw_bias))
         )
-        return tensor_of(raw if before is None else align.apply(before, raw), out, source.lengths)
+        raw = cls.fill_padding(source, 0) if trained else source._raw
+        raw = cls.linear_raw(align.apply(there, raw), weight._raw, raw_bias, transpose)
+        result = tensor_of(raw if before is None else align.apply(before, raw), out, source.lengths)
+        if trained:
+            result._raw = cls.fill_padding(result, 0)
+        return result
 
 
 def _plan_linear(
@@ -114,10 +125,13 @@ def _plan_linear(
     return out, (there, weight.dims == (in_dim, out_dim), back, weakref.ref(out))
 
 
-def _masked(backend: Any, x: Tensor, other: Tensor, how: Product, use_mask: bool) -> Any:
-    if backend.is_trained_raw(other._raw):
-        return backend.fill_for_gradient(x, other)
-    return backend.fill_padding(x, 0, how.dynamic) if use_mask and how.dynamic else x._raw
+def _masked(backend: Any, x: Tensor, other_trained: bool, how: Product, use_mask: bool) -> Any:
+    if other_trained:
+        return backend.fill_padding(x, 0)
+    if not use_mask:
+        return x._raw
+    dims = how.dynamic if x.lengths.owners.isdisjoint(how.reduce) else x.sig.dims
+    return backend.fill_padding(x, 0, dims) if dims else x._raw
 
 
 def _plan(a: Tensor, b: Tensor, reduce: tuple[Dim, ...]) -> tuple[Sig, Product]:
@@ -136,8 +150,9 @@ def _plan(a: Tensor, b: Tensor, reduce: tuple[Dim, ...]) -> tuple[Sig, Product]:
     feature = next((f for f in (b.feature_dim, a.feature_dim) if f and f not in reduce), None)
     out = align.sig([*shared, *rows, *cols], None, feature)
     dynamic = tuple(dim for dim in reduce if dim.dimension is None)
-    masks = [any(d.dimension is None and not d.is_batch_dim() for d in x.dims) for x in (a, b)]
-    last = (weakref.ref(out), masks[0], masks[1], dynamic)
+    ragged = bool(a.sig.frames or b.sig.frames)
+    lacking = (ragged and lacks_frames(a.sig, b.sig), ragged and lacks_frames(b.sig, a.sig))
+    last = (weakref.ref(out), bool(a.sig.frames), bool(b.sig.frames), dynamic, reduce, lacking)
     if len(reduce) == 1 and len(cols) <= 1 and (len(rows) <= 1 or not shared):
         row_gap, col_gap = ([] if rows else [None]), ([] if cols else [None])
         how_a = _move(a, [*shared, *rows, *row_gap, *reduce])

@@ -53,7 +53,8 @@ class NormOps:
         raw_scale = None if scale is None else cls.move_raw(scale._raw, moves[0])
         raw_bias = None if bias is None else cls.move_raw(bias._raw, moves[1])
         raw = cls.layer_norm_raw(raw, sizes, raw_scale, raw_bias, eps)
-        return tensor_of(raw if back is None else cls.move_raw(raw, back), source.sig, source.lengths)
+        result = tensor_of(raw if back is None else cls.move_raw(raw, back), source.sig, source.lengths)
+        return cls.cut_gradient(result, scale, bias) if result.sig.frames else result
 
 
 Plan = tuple[align.Move, align.Move, list[int], list[align.Move] | None]

@@ -33,9 +33,11 @@ class ReduceOps:
         {…, axis} → {…}; argmin and argmax give positions, sparse in `axis`.
         """
         try:
-            axes, out, dynamic, function = source.sig.plans[mode, axis]
+            axes, out, dynamic, function, others = source.sig.plans[mode, axis]
         except (KeyError, TypeError):
-            axes, out, dynamic, function = _plan(cls, source, mode, axis)
+            axes, out, dynamic, function, others = _plan(cls, source, mode, axis)
+        if others and not others[0].isdisjoint(source.lengths.owners):
+            dynamic += others[1]
         if dynamic and use_mask:
             padding = cls.padding_for(source, dynamic)
             if padding is not None:
@@ -48,11 +50,14 @@ class ReduceOps:
         return tensor_of(function(source._raw, axes), out, source.lengths)
 
 
-Plan = tuple[Any, Sig, tuple[Dim, ...], Callable[[Any, Any], Any]]
+Others = tuple[frozenset[Dim], tuple[Dim, ...]]
+Plan = tuple[Any, Sig, tuple[Dim, ...], Callable[[Any, Any], Any], Others | None]
 
 
 def _plan(backend: Any, source: Tensor, mode: str, axis: Dim | Sequence[Dim]) -> Plan:
-    """The axes, what is left, which of the dims may have padding, and what reduces without."""
+    """The axes, what is left, which of the dims may have padding, and what reduces without; and if dims that stay
+    may have padding: what is reduced, and those dims, whose lengths may depend on it.
+    """
     dims = (axis,) if isinstance(axis, Dim) else tuple(axis)
     if mode in ARG_MODES and len(dims) != 1:
         raise DimError(f"reduce_{mode}: needs one axis", got=align.show_dims(dims), expected="one Dim")
@@ -61,7 +66,9 @@ def _plan(backend: Any, source: Tensor, mode: str, axis: Dim | Sequence[Dim]) ->
     if mode in ARG_MODES:
         out = align.sig(out.dims, dims[0], out.feature_dim)
     dynamic = tuple(dim for dim in dims if dim.dimension is None)
-    plan = (axes[0] if len(axes) == 1 else axes, out, dynamic, backend.reduce_function(mode))
+    stay = tuple(dim for dim in source.sig.frames if dim not in dims)
+    others = (frozenset(dims), stay) if stay else None
+    plan = (axes[0] if len(axes) == 1 else axes, out, dynamic, backend.reduce_function(mode), others)
     key = axis if isinstance(axis, Dim) else dims
     source.sig.keep((mode, key), plan)
     return plan

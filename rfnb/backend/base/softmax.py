@@ -41,8 +41,7 @@ def _padding(backend: Any, tensor: Tensor, axis: Dim) -> tuple[Any, bool]:
     padding = backend.padding_for(tensor, (axis,))
     if padding is None:
         return None, False
-    cache = tensor.lengths.cache
-    empty = cache.get(("empty", axis.serial))
+    empty = tensor.lengths.cache.get(("empty", axis.serial))
     if empty is None:
-        empty = cache["empty", axis.serial] = bool((tensor.size_of(axis).values == 0).any())
+        empty = tensor.lengths.keep(("empty", axis.serial), bool((tensor.size_of(axis).values == 0).any()))
     return padding, empty

@@ -37,7 +37,7 @@ class Call:
     result: int | None  # the Var of a single tensor; None if there is none, or several
     parts: tuple[tuple[int, int], ...] = ()  # (index, Var) of a result with several tensors
     changes: tuple[int, ...] = ()  # Vars that it writes into
-    effect: bool = False  # whether it writes into an external
+    effect: bool = False  # whether it is made at every step, needed or not: it changes something outside, or is opaque
     node: Any = None  # the node of the graph that made it
 
     def reads(self) -> list[Var | External | Stream]:
@@ -69,15 +69,32 @@ class Tape:
         self.values: list[Any] = []  # by Var: what it was on the traced frame
         self.streams: list[Any] = []
         self.paused = 0
+        self.in_op = 0  # how many ops are under way; 0 while lines of the body itself run
+        self._before: list[tuple[Any, Any]] = []  # what was written into, and a copy of what it was
         self._known: dict[int, Var | External | Stream] = {}  # by id of objects that this tape keeps alive
         self._is_raw = is_raw
         self._is_generator = is_generator
+
+    def keep(self, raw: Any, copy: Any) -> None:
+        """Remembers what something from outside was before the trial changes it."""
+        if all(known is not raw for known, _ in self._before):
+            self._before.append((raw, copy))
+
+    def is_kept(self, raw: Any) -> bool:
+        """Whether the body writes into it."""
+        return any(known is raw for known, _ in self._before)
+
+    def restore(self, overwrite: Callable[[Any, Any], None]) -> None:
+        """Takes back what the trial changed outside."""
+        for raw, copy in self._before:
+            overwrite(raw, copy)
 
     def forget(self) -> None:
         """Lets go of all that it holds."""
         for table in (self.calls, self.externals, self.values, self.streams):
             table.clear()
         self._known.clear()
+        self._before.clear()
 
     def input(self, raw: Any) -> Var:
         """Declares an input of the step: a state, a frame."""
@@ -115,18 +132,26 @@ class Tape:
         return var
 
     def record(
-        self, fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], result: Any, *, writes: bool = False
+        self,
+        fn: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        result: Any,
+        *,
+        writes: bool = False,
+        always: bool = False,
     ) -> None:
         """Notes a call that was made. Calls that give no tensor and change none are left out.
 
         writes: it changes its first argument, or what it was given as `out`.
+        always: it is made at every step, whether or not its result is used or differs.
         """
         several = isinstance(result, list | tuple)
         raws = [(i, raw) for i, raw in enumerate(result if several else [result]) if self._is_raw(raw)]
         new = [(i, raw) for i, raw in raws if id(raw) not in self._known]
-        if not new and not writes:
+        if not new and not writes and not always:
             return
-        call = Call(fn, self._template(tuple(args)), self._template(dict(kwargs)), None)
+        call = Call(fn, self._template(tuple(args)), self._template(dict(kwargs)), None, effect=always)
         if writes:
             changed = kwargs.get("out", args[0] if args else None)
             reference = self.refer(changed)
@@ -201,5 +226,5 @@ def opaque(fn: Callable[..., Any], *args: Any) -> Any:
         return fn(*args)
     with tape.pause():
         result = fn(*args)
-    tape.record(fn, args, {}, result)
+    tape.record(fn, args, {}, result, always=True)
     return result

@@ -66,14 +66,14 @@ class TorchData:
     def from_numpy_raw(values: np.ndarray, device: str | torch.device | None = None) -> torch.Tensor:
         """A constant from numpy, outside of all modes."""
         with outside():
-            raw = torch.from_numpy(np.ascontiguousarray(values)).reshape(values.shape)
+            raw = torch.from_numpy(np.array(values, order="C"))  # a copy: `values` may be read-only
             return raw if device in (None, "cpu") else raw.to(device)
 
     @staticmethod
     def to_numpy_raw(raw_tensor: torch.Tensor) -> np.ndarray:
         """A copy on the CPU as numpy."""
         raw = raw_tensor.detach().cpu()
-        return (raw.float() if raw.dtype == torch.bfloat16 else raw).numpy()
+        return np.array((raw.float() if raw.dtype == torch.bfloat16 else raw).numpy())
 
     @staticmethod
     def convert_raw(value: Any, dtype: str | None, device: str | None) -> torch.Tensor:

@@ -8,9 +8,21 @@ from typing import Any
 import torch
 from torch.nn import functional
 
+
+def _sub(a: Any, b: Any) -> torch.Tensor:
+    """a - b, also with truth values, which count as 0 and 1 beside numbers."""
+    try:
+        return torch.sub(a, b)
+    except RuntimeError:
+        kind = torch.result_type(a, b)
+        if kind is torch.bool:
+            raise
+        return torch.sub(*[x.to(kind) if isinstance(x, torch.Tensor) else x for x in (a, b)])
+
+
 COMBINE: dict[str, Callable[[Any, Any], Any]] = {
     "add": torch.add,
-    "sub": torch.sub,
+    "sub": _sub,
     "mul": torch.mul,
     "truediv": torch.true_divide,
     "floordiv": torch.floor_divide,

@@ -39,9 +39,10 @@ class TorchRec:
         inputs = inputs.expand(count, *shape, -1)
         output, _, cell = _fused(inputs, first_h, first_c, ff_weight, rec_weight, bias)
         output, c = output.view(count, *shape, size), cell.view(*shape, size)
-        if last is None:
+        if last is None or padding is None:
             return output, output[-1], c
         h = output.gather(0, last.expand(1, *shape, size)).squeeze(0)
+        output = output.masked_fill(padding, 0)  # so that no gradient comes back through padding
         return output, h if empty is None else torch.where(empty, first_h, h), c
 
     @staticmethod

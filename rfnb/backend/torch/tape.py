@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -16,6 +16,20 @@ _READERS = {
     "item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__index__", "__complex__", "__array__", "__iter__",
     "is_nonzero", "equal", "allclose", "nonzero",
 }  # fmt: skip
+
+
+_RANDOM = {
+    "rand",
+    "randn",
+    "randint",
+    "randperm",
+    "rand_like",
+    "randn_like",
+    "randint_like",
+    "bernoulli",
+    "multinomial",
+    "normal",
+}
 
 
 class _Mode(TorchFunctionMode):
@@ -34,10 +48,30 @@ class _Mode(TorchFunctionMode):
                 f"a value is read by `{name}` in the body of a loop, where it is another one at every step",
                 hint="use an op instead, or rf.raw_call(fn, *tensors, out_dims=…) for a function that needs values",
             )
+        if name == "_set_grad_enabled" and not tape.in_op:
+            raise TraceError(
+                "gradients are switched on or off in the body of a loop, which has no effect on its steps",
+                hint="rf.stop_gradient(x); or torch.no_grad() around the whole loop",
+            )
+        writes = _writes(name, kwargs)
+        if writes:
+            target = kwargs.get("out", args[0] if args else None)
+            if isinstance(target, torch.Tensor) and not isinstance(tape.find(target), Var):
+                tape.keep(target, target.detach().clone())
+        elif name in _RANDOM and kwargs.get("generator") is None:
+            raise TraceError(
+                f"torch.{name} in the body of a loop would draw the same numbers at every step",
+                hint="rf.random_uniform, rf.random_normal, rf.random draw anew at every step, and can be replayed",
+            )
         result = func(*args, **kwargs)
-        in_place = (name.endswith("_") and not name.endswith("__")) or name == "__setitem__" or "out" in kwargs
-        tape.record(func, args, kwargs, result, writes=in_place or (name.startswith("__i") and name != "__invert__"))
+        tape.record(func, args, kwargs, result, writes=writes)
         return result
+
+
+def _writes(name: str, kwargs: dict[str, Any]) -> bool:
+    """Whether a function changes its first argument, or `out`."""
+    in_place = name.endswith("_") and not name.endswith("__")
+    return in_place or name == "__setitem__" or "out" in kwargs or (name.startswith("__i") and name != "__invert__")
 
 
 class TorchTape:
@@ -59,6 +93,12 @@ class TorchTape:
     def alias_raw(raw: torch.Tensor) -> torch.Tensor:
         """Another tensor object with the same data."""
         return raw.detach()
+
+    @staticmethod
+    def overwrite_raw(raw: torch.Tensor, values: torch.Tensor) -> None:
+        """Puts other values into a tensor."""
+        with torch.no_grad():
+            raw.copy_(values)
 
     @staticmethod
     def identity_raw(raw: torch.Tensor) -> torch.Tensor:
@@ -103,7 +143,7 @@ class TorchTape:
     @staticmethod
     def is_leaf_raw(raw: torch.Tensor) -> bool:
         """Whether it is a parameter rather than the result of something."""
-        return raw.is_leaf and raw.requires_grad
+        return raw.is_leaf and (raw.requires_grad or isinstance(raw, torch.nn.Parameter))
 
     @staticmethod
     def nbytes_raw(raw: torch.Tensor) -> int:
@@ -112,16 +152,16 @@ class TorchTape:
 
     @staticmethod
     def get_modes() -> dict[str, Any]:
-        """The settings that decide how numbers come out."""
-        return {
-            "autocast": torch.is_autocast_enabled("cpu"),
-            "autocast_dtype": torch.get_autocast_dtype("cpu"),
-            "threads": torch.get_num_threads(),
-        }
+        """The settings that decide how numbers come out: by kind of device, whether there is autocast, and to what."""
+        kinds = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+        return {kind: (torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in kinds}
 
     @staticmethod
     @contextmanager
     def modes(saved: dict[str, Any]) -> Iterator[None]:
         """As it was: the settings from `get_modes`, without gradients."""
-        with torch.no_grad(), torch.autocast("cpu", dtype=saved["autocast_dtype"], enabled=saved["autocast"]):
+        with ExitStack() as stack:
+            stack.enter_context(torch.no_grad())
+            for kind, (enabled, dtype) in saved.items():
+                stack.enter_context(torch.autocast(kind, dtype=dtype, enabled=enabled))
             yield

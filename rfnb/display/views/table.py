@@ -30,13 +30,14 @@ def describe_values(data: Data) -> Any:
 
 
 def rows_of(values: Any, dims: list[DimView], tags: list[str] | None) -> Iterator[tuple[str, list[Any]]]:
-    """(what the row is, its numbers), of a tensor with at least one dim; rows of padding are left out."""
+    """(what the row is, its numbers), of a tensor with dims; rows of padding are left out, sequences never."""
     names = [_names(dim, tags) for dim in dims[:-1]]
+    sequences = len(dims) == 2 and dims[0]["kind"] == "batch"
     for index in itertools.product(*[range(dim["size"]) for dim in dims[:-1]]):
         row = values
         for i in index:
             row = row[i]
-        if any(entry is not None for entry in row):
+        if sequences or any(entry is not None for entry in row):
             yield ", ".join(name[i] for name, i in zip(names, index, strict=True)), row
 
 

@@ -1,0 +1,65 @@
+"""The frames that a loop steps through. Behind the end of a sequence its last one comes again: no padding is seen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rfnb.core import align
+from rfnb.core.dim import Dim
+from rfnb.core.lengths import Size
+from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.ops.index import gather
+from rfnb.ops.math import where
+
+
+def first_frame(backend: Any, source: Tensor, axis: Dim) -> Tensor:
+    """The frame at 0; zeros for empty sequences. {…, axis} → {…}"""
+    size, position = source.size_of(axis), source.axis(axis)
+    shape = list(backend.get_shape_tuple_raw(source._raw))
+    if size.max == 0:
+        raw = backend.full_raw(shape[:position] + shape[position + 1 :], 0, source.dtype, source.device)
+    else:
+        raw = backend.alias_raw(backend.frames_raw(source._raw, position)[0])
+    frame = tensor_of(raw, align.without(source.sig, [axis]), source.lengths)
+    return _zeros_if_empty(backend, frame, size) if size.max else frame
+
+
+def all_frames(backend: Any, source: Tensor, axis: Dim) -> Sequence[Any]:
+    """All frames as raw tensors, those in padding replaced."""
+    size = source.size_of(axis)
+    if size.ragged and set(size.dims) <= set(source.dims):
+        source = _zeros_if_empty(backend, _last_again(backend, source, axis, size), size)
+    return backend.frames_raw(source._raw, source.axis(axis))
+
+
+def _last_again(backend: Any, source: Tensor, axis: Dim, size: Size) -> Tensor:
+    steps = np.minimum(np.arange(size.max), np.maximum(size.values[..., None] - 1, 0))
+    indices = backend.from_numpy_raw(steps, source.device)
+    found: Tensor = gather(
+        source, indices=tensor_of(indices, align.sig([*size.dims, axis], axis), source.lengths), axis=axis
+    )
+    return found
+
+
+def _zeros_if_empty(backend: Any, frames: Tensor, size: Size) -> Tensor:
+    if (size.values > 0).all() or not set(size.dims) <= set(frames.dims):
+        return frames
+    has_frames = tensor_of(backend.from_numpy_raw(size.values > 0, frames.device), align.sig(size.dims), frames.lengths)
+    zeroed: Tensor = where(has_frames, frames, 0).copy_transpose(frames.dims)
+    return zeroed
+
+
+class StepNumbers(Sequence[Any]):
+    """The numbers of the steps as raw tensors, made when asked for: a loop may have no end in sight."""
+
+    def __init__(self, backend: Any):
+        self._backend = backend
+
+    def __getitem__(self, step: Any) -> Any:
+        return self._backend.full_raw([], step, "int64", None)
+
+    def __len__(self) -> int:
+        return 0

@@ -1,0 +1,134 @@
+"""What is in padding, or comes back for it, gets into no result and no gradient."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import rfnb as rf
+from rfnb import batch_dim
+
+FEAT, OUT = rf.Dim(3, name="feat"), rf.Dim(2, name="out")
+LENGTHS = [4, 2]
+
+
+def ragged(*dims, fill=0.0, seed=0):
+    """{batch, time, …} with `fill` in padding."""
+    time = rf.Dim(None, name="time")
+    raw = torch.randn([2, 4, *[d.dimension for d in dims]], generator=torch.Generator().manual_seed(seed))
+    raw[1, 2:] = fill
+    return rf.convert_to_tensor(raw, dims=[batch_dim, time, *dims], lengths=LENGTHS), time
+
+
+def norm_loss(y, time):
+    """It is 0 for a frame of padding, where its gradient is not finite."""
+    y = y - rf.where(time.get_mask(), 0.0, rf.stop_gradient(y))
+    rest = [dim for dim in y.dims if dim not in (batch_dim, time)]
+    return rf.reduce_sum(rf.sqrt(rf.reduce_sum(rf.square(y), axis=rest)), axis=[batch_dim, time]).raw_tensor
+
+
+def weight(*dims):
+    parameter = rf.Parameter(list(dims))
+    with torch.no_grad():
+        parameter.raw_tensor.copy_(torch.linspace(0.5, 1.5, parameter.raw_tensor.numel()).reshape(parameter._raw.shape))
+    return parameter
+
+
+def linear(x, w):
+    module = rf.Linear(FEAT, OUT, with_bias=False)
+    module.weight = w
+    return module(x)
+
+
+CASES = {
+    "linear": (linear, [FEAT, OUT]),
+    "linear bias": (lambda x, w: linear(x, weight(FEAT, OUT)) + w, [OUT]),
+    "matmul": (lambda x, w: rf.matmul(x, w, reduce=FEAT), [FEAT, OUT]),
+    "matmul from the right": (lambda x, w: rf.matmul(w, x, reduce=FEAT), [FEAT, OUT]),
+    "layer_norm": (lambda x, w: rf.layer_norm(x, w, None, in_dim=FEAT), [FEAT]),
+    "layer_norm bias": (lambda x, w: rf.layer_norm(x, None, w, in_dim=FEAT), [FEAT]),
+    **{kind: (getattr(rf, kind), [FEAT]) for kind in ("add", "sub", "mul", "truediv", "squared_difference")},
+    "combine": (lambda x, w: rf.combine(w, "add", x), [FEAT]),
+    "twice": (lambda x, w: x + w + w, [FEAT]),
+}
+
+
+@pytest.mark.parametrize("fill", [0.0, float("nan")])
+@pytest.mark.parametrize("name", CASES)
+def test_no_gradient_comes_back_from_padding(name, fill):
+    fn, dims = CASES[name]
+    x, time = ragged(FEAT, fill=fill)
+    w = weight(*dims)
+    for _ in range(2):  # planned, then quick
+        [gradient] = torch.autograd.grad(norm_loss(fn(x, w), time), [w.raw_tensor])
+        assert torch.isfinite(gradient).all()
+
+
+def test_an_embedding_gets_no_gradient_from_padding():
+    time, table = rf.Dim(None, name="time"), weight(FEAT, OUT)
+    labels = rf.convert_to_tensor(
+        torch.tensor([[1, 2, 1], [2, 0, 0]]), dims=[batch_dim, time], lengths=[3, 1], sparse_dim=FEAT
+    )
+    picked = rf.gather(table, indices=labels, axis=FEAT)
+    [gradient] = torch.autograd.grad(norm_loss(picked, time), [table.raw_tensor])
+    assert torch.isfinite(gradient).all()
+
+
+def test_an_lstm_gets_no_gradient_from_padding():
+    x, time = ragged(FEAT)
+    weights = weight(4 * OUT, FEAT), weight(4 * OUT, OUT)
+    zeros = rf.zeros([batch_dim, OUT])
+    y, _ = rf.lstm(
+        x, state_h=zeros, state_c=zeros, ff_weight=weights[0], rec_weight=weights[1], bias=None,
+        spatial_dim=time, in_dim=FEAT, out_dim=OUT,
+    )  # fmt: skip
+    for gradient in torch.autograd.grad(norm_loss(y, time), [w.raw_tensor for w in weights]):
+        assert torch.isfinite(gradient).all()
+
+
+def test_entries_that_are_left_out_of_a_batch():
+    """Summing over the batch leaves out the padding of dims whose lengths depend on it."""
+    for fill in (7.0, float("nan")):
+        x, _ = ragged(fill=fill)
+        raw = x.raw_tensor
+        total, mean = rf.reduce_sum(x, axis=batch_dim), rf.reduce_mean(x, axis=batch_dim)
+        torch.testing.assert_close(total.raw_tensor, torch.cat([raw[:, :2].sum(0), raw[0, 2:]]))
+        torch.testing.assert_close(mean.raw_tensor, torch.cat([raw[:, :2].mean(0), raw[0, 2:]]))
+        largest = rf.reduce_max(x, axis=batch_dim)
+        torch.testing.assert_close(largest.raw_tensor, torch.cat([raw[:, :2].amax(0), raw[0, 2:]]))
+        v = rf.convert_to_tensor(torch.ones(2), dims=[batch_dim])
+        torch.testing.assert_close(rf.matmul(x, v, reduce=batch_dim).raw_tensor, total.raw_tensor)
+
+
+def test_lengths_that_depend_on_a_static_dim():
+    beam, time = rf.Dim(2, name="beam"), rf.Dim(None, name="time")
+    sizes = rf.convert_to_tensor(torch.tensor([3, 1]), dims=[beam])
+    raw = torch.tensor([[1.0, 2.0, 3.0], [4.0, float("nan"), float("nan")]])
+    x = rf.convert_to_tensor(raw, dims=[beam, time], lengths={time: sizes})
+    assert rf.reduce_sum(x, axis=beam).raw_tensor.tolist() == [5.0, 2.0, 3.0]
+
+
+@pytest.mark.parametrize("index", [1, -1])
+def test_one_sequence_has_its_own_length(index):
+    x, time = ragged(FEAT, fill=float("nan"))
+    one = rf.gather(x, indices=index, axis=batch_dim)
+    assert one.size_of(time).values.tolist() == 2
+    torch.testing.assert_close(one.raw_tensor, x.raw_tensor[1, :2])
+    assert torch.isfinite(rf.reduce_sum(one, axis=[time, FEAT]).raw_tensor)
+    assert x.size_of(time).values.tolist() == LENGTHS
+    with pytest.raises(rf.errors.DimError):
+        rf.gather(x, indices=2, axis=batch_dim)
+
+
+def test_padding_takes_the_values_of_a_tensor():
+    x, time = ragged(FEAT)
+    v = rf.convert_to_tensor(torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]), dims=[batch_dim, FEAT])
+    filled = x.copy_masked(v)
+    assert filled.dims == x.dims
+    torch.testing.assert_close(filled.raw_tensor[1, 2:], v.raw_tensor[1].expand(2, 3))
+    torch.testing.assert_close(filled.raw_tensor[0], x.raw_tensor[0])
+    loop = rf.Loop(axis=time)
+    with loop:
+        state = loop.unstack(x)
+        out = loop.stack(state.copy_masked(0.0))
+    torch.testing.assert_close(out.copy_transpose(x.dims).copy_masked(0.0).raw_tensor, x.copy_masked(0.0).raw_tensor)
