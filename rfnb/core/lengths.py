@@ -43,8 +43,8 @@ class Size:
 
     def agrees(self, other: Size) -> bool:
         """Whether both say the same lengths."""
-        if self is other:
-            return True
+        if self.dims == other.dims:
+            return self is other or np.array_equal(self.values, other.values)
         if len(self.dims) != len(other.dims) or any(dim not in self.dims for dim in other.dims):
             return False
         order = [other.dims.index(dim) for dim in self.dims]

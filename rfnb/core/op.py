@@ -220,7 +220,7 @@ def binary(
             return row.fn(a, b)
         how_a, how_b, _, a_lacks, b_lacks = plan
         raw_a, raw_b = a._raw, b._raw
-        if (b_lacks and _trained(raw_b)) or (a_lacks and _trained(raw_a)):
+        if (b_lacks and getattr(raw_b, "requires_grad", False) and raw_b.is_leaf) or (a_lacks and _trained(raw_a)):
             return row.fn(a, b)
         if how_a is not None:
             perm, index = how_a

@@ -10,6 +10,7 @@ from rfnb.core.align import Sig, nearest, show_dims
 from rfnb.core.dim import Dim, _to_size, current_lengths, describe_dim
 from rfnb.core.lengths import Lengths, Size
 from rfnb.core.show import Shown
+from rfnb.core.source import Source
 from rfnb.errors import DimError, DtypeError
 
 new = object.__new__
@@ -35,6 +36,7 @@ class Tensor(Shown):
 
     __slots__ = ("__weakref__", "_name", "_raw", "_trace", "lengths", "sig")  # _trace is for `trace.traced` alone
 
+    _name: str | Source
     _raw: Any
     sig: Sig
     lengths: Lengths
@@ -66,11 +68,12 @@ class Tensor(Shown):
 
     @property
     def name(self) -> str:
-        """What it was called, else "tensor"."""
-        try:
-            return self._name
-        except AttributeError:
-            return "tensor"
+        """What it was called, or what the line that made it from data calls it; else "tensor"."""
+        name = getattr(self, "_name", "tensor")
+        if isinstance(name, Source):
+            names = name.targets()
+            name = names[0] if len(names) == 1 else "tensor"
+        return name
 
     @name.setter
     def name(self, name: str) -> None:

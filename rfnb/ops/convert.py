@@ -10,6 +10,7 @@ import numpy as np
 from rfnb.core import align, raw as raw_registry
 from rfnb.core.dim import Dim
 from rfnb.core.lengths import EMPTY, Size
+from rfnb.core.source import here
 from rfnb.core.tensor import EMPTY_SIG, Tensor, bind_shape, tensor_of
 from rfnb.errors import DimError, DtypeError
 
@@ -106,8 +107,7 @@ def convert_to_tensor(
     result = tensor_of(raw, align.sig(dims, sparse_dim, feature_dim), bound)
     if lengths is not None:
         result._raw = backend.finite_padding(result)
-    if name is not None:
-        result.name = name
+    result._name = name or here() or "tensor"
     return result
 
 

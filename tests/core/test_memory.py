@@ -43,3 +43,20 @@ def test_ten_thousand_fresh_dims():
     last = min(batches(200, bias) for _ in range(3))
     assert grown < 500_000
     assert last < 1.5 * first
+
+
+def test_a_table_does_not_keep_the_dims_of_batches():
+    table = rf.convert_to_tensor(torch.ones(4, 3), dims=[feat, Dim(3, name="out")])
+    seen = []
+    for _ in range(5):
+        time = Dim(None, name="time")
+        labels = rf.convert_to_tensor([[1, 2], [3]], dims=[batch_dim, time], sparse_dim=feat)
+        rf.gather(table, indices=labels, axis=feat)
+        seen += [dim.name for plan in table.sig.plans.values() for dim in _dims_in(plan)]
+    assert "time" not in seen
+
+
+def _dims_in(plan):
+    if isinstance(plan, Dim):
+        return [plan]
+    return [dim for part in plan for dim in _dims_in(part)] if isinstance(plan, tuple) else []

@@ -99,3 +99,9 @@ def test_importing_rfnb_brings_no_front_end():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_tensor_is_called_as_the_line_calls_it():
+    energies = rf.convert_to_tensor([1.0, 2.0], dims=[batch_dim])
+    named = rf.convert_to_tensor([1.0, 2.0], dims=[batch_dim], name="given")
+    assert (energies.name, named.name, (energies + 1.0).name) == ("energies", "given", "tensor")

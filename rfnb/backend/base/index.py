@@ -30,7 +30,6 @@ class Gather(NamedTuple):
     own: int  # dims that only the indices have
     expand: bool  # whether the source has dims that the indices have not
     how: align.Move
-    dynamic: tuple[Dim, ...]  # dims of the indices that may have padding
     out: weakref.ref[Sig]
 
 
@@ -52,10 +51,11 @@ class IndexOps:
         if not isinstance(indices, Tensor):
             return _select(cls, source, int(indices), axis, clip_to_valid)
         plan: Any = source.sig.plans.get(("gather", axis, indices.sig.serial))
-        out = plan and plan[6]()
+        out = plan and plan[5]()
         if not out:
             out, plan = _plan(source, indices, axis)
-        place, shared, own, expand, how, dynamic, _ = plan
+        place, shared, own, expand, how, _ = plan
+        dynamic = indices.sig.frames
         if clip_to_valid:
             indices = _clipped(cls, source, indices, axis)
             return cls.gather(_not_empty(cls, source, axis), indices=indices, axis=axis)
@@ -147,9 +147,8 @@ def _plan(source: Tensor, indices: Tensor, axis: Dim) -> tuple[Sig, Gather]:
     feature = None if source.feature_dim is axis else source.feature_dim
     out = align.sig([*before, *own, *after], source.sparse_dim, feature)
     how = align.move(indices.dims, order, trailing=False) if shared else None
-    dynamic = tuple(d for d in indices.dims if d.dimension is None and not d.is_batch_dim())
     expand = any(d not in indices.sig.index for d in (*before, *after))
-    plan = Gather(place, shared, len(own), expand, how, dynamic, weakref.ref(out))
+    plan = Gather(place, shared, len(own), expand, how, weakref.ref(out))
     source.sig.keep(("gather", axis, indices.sig.serial), plan)
     return out, plan
 

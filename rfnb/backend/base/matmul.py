@@ -26,11 +26,9 @@ class Product(NamedTuple):
     squeeze: tuple[int, ...]
     einsum: tuple[Sequence[int], Sequence[int], Sequence[int]] | None
     out: weakref.ref[Sig]
-    mask_a: bool  # whether there may be padding to leave out
-    mask_b: bool
     dynamic: tuple[Dim, ...]  # dims that are summed over and may have padding
     reduce: tuple[Dim, ...]
-    lacking: tuple[bool, bool]  # whether each lacks frames of the other
+    lacking: tuple[bool, bool] | None  # whether each lacks frames of the other; None if there are no frames
 
 
 class MatmulOps:
@@ -62,12 +60,14 @@ class MatmulOps:
         lengths, raw_a, raw_b = a.lengths, a._raw, b._raw
         if lengths is not b.lengths:
             lengths = lengths.join(b.lengths, a.sig, b.sig)
-        trained_a = how.lacking[0] and cls.is_trained_raw(raw_a)
-        trained_b = how.lacking[1] and cls.is_trained_raw(raw_b)
-        if how.mask_a and a.lengths.sizes:
-            raw_a = _masked(cls, a, trained_b, how, use_mask)
-        if how.mask_b and b.lengths.sizes:
-            raw_b = _masked(cls, b, trained_a, how, use_mask)
+        trained = False
+        if how.lacking is not None and lengths.sizes:
+            a_lacks, b_lacks = how.lacking
+            trained = (b_lacks and cls.is_trained_raw(raw_b)) or (a_lacks and cls.is_trained_raw(raw_a))
+            others = trained or not lengths.owners.isdisjoint(how.reduce)
+            if trained or (use_mask and (others or how.dynamic)):
+                raw_a = cls.fill_padding(a, 0, None if others else how.dynamic)
+                raw_b = cls.fill_padding(b, 0, None if others else how.dynamic)
         if how.einsum is not None:
             raw = cls.einsum_raw(raw_a, how.einsum[0], raw_b, how.einsum[1], how.einsum[2])
         else:
@@ -77,7 +77,7 @@ class MatmulOps:
             for axis in how.squeeze:
                 raw = raw.squeeze(axis)
         result = tensor_of(raw, out, lengths)
-        if trained_a or trained_b:
+        if trained:
             result._raw = cls.fill_padding(result, 0)
         return result
 
@@ -125,15 +125,6 @@ def _plan_linear(
     return out, (there, weight.dims == (in_dim, out_dim), back, weakref.ref(out))
 
 
-def _masked(backend: Any, x: Tensor, other_trained: bool, how: Product, use_mask: bool) -> Any:
-    if other_trained:
-        return backend.fill_padding(x, 0)
-    if not use_mask:
-        return x._raw
-    dims = how.dynamic if x.lengths.owners.isdisjoint(how.reduce) else x.sig.dims
-    return backend.fill_padding(x, 0, dims) if dims else x._raw
-
-
 def _plan(a: Tensor, b: Tensor, reduce: tuple[Dim, ...]) -> tuple[Sig, Product]:
     for name, x in (("a", a), ("b", b)):
         missing = [dim for dim in reduce if dim not in x.sig.index]
@@ -150,9 +141,9 @@ def _plan(a: Tensor, b: Tensor, reduce: tuple[Dim, ...]) -> tuple[Sig, Product]:
     feature = next((f for f in (b.feature_dim, a.feature_dim) if f and f not in reduce), None)
     out = align.sig([*shared, *rows, *cols], None, feature)
     dynamic = tuple(dim for dim in reduce if dim.dimension is None)
-    ragged = bool(a.sig.frames or b.sig.frames)
-    lacking = (ragged and lacks_frames(a.sig, b.sig), ragged and lacks_frames(b.sig, a.sig))
-    last = (weakref.ref(out), bool(a.sig.frames), bool(b.sig.frames), dynamic, reduce, lacking)
+    ragged = a.sig.frames or b.sig.frames
+    lacking = (lacks_frames(a.sig, b.sig), lacks_frames(b.sig, a.sig)) if ragged else None
+    last = (weakref.ref(out), dynamic, reduce, lacking)
     if len(reduce) == 1 and len(cols) <= 1 and (len(rows) <= 1 or not shared):
         row_gap, col_gap = ([] if rows else [None]), ([] if cols else [None])
         how_a = _move(a, [*shared, *rows, *row_gap, *reduce])

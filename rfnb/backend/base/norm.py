@@ -34,8 +34,8 @@ class NormOps:
         key = (
             "layer_norm",
             in_dim if isinstance(in_dim, Dim) else tuple(in_dim),
-            scale is not None and scale.sig,
-            bias is not None and bias.sig,
+            scale is not None and scale.sig.serial,
+            bias is not None and bias.sig.serial,
         )
         plan = source.sig.plans.get(key)
         if not plan:

@@ -37,7 +37,7 @@ def bound(lengths: Lengths, dim: Dim, size: Size, by: str) -> Lengths:
     Raises DimError if it has another size, or is in use.
     """
     here = lengths.size(dim)
-    if here is not None and here.max == size.max and (here.agrees(size) or not (size.dims or here.ragged)):
+    if here is not None and here.max == size.max and (not (size.dims or here.ragged) or here.agrees(size)):
         return lengths
     if dim.dimension is None and dim.expr is None:
         known = current_lengths([dim]).size(dim)
