@@ -60,6 +60,8 @@ class Dim:
         self.changes_in: str | None = None  # the loop in which its size differs at every step
         self.dimension: int | None = None
         lengths = dyn_size_ext if dimension is None else dimension
+        if isinstance(lengths, str):
+            raise DimError("Dim: the size comes first", got=repr(lengths), hint=f'rf.Dim(None, name="{lengths}")')
         if isinstance(lengths, int | np.integer):
             self.dimension = self._checked_size(int(lengths))
         elif lengths is not None:
@@ -219,6 +221,20 @@ class Dim:
     def describe(self) -> str:
         """One word for messages: "time:5", "time:2–5", "feat:4", "time:?"."""
         return describe_dim(self, current_lengths([self]))
+
+
+def check_dims(dims: Any, what: str) -> None:
+    """Refuses what is no list of Dims."""
+    if isinstance(dims, Dim):
+        raise DimError(f"{what}: one Dim, where a list of them is expected", got=dims.name, expected=f"[{dims.name}]")
+    for dim in dims:
+        if not isinstance(dim, Dim):
+            raise DimError(
+                f"{what}: {dim!r} is no Dim",
+                got=type(dim).__name__,
+                expected="Dims, which say what the axes are",
+                hint=f'rf.Dim({dim}, name="…")' if isinstance(dim, int) else f'{dim} = rf.Dim(None, name="{dim}")',
+            )
 
 
 def describe_dim(dim: Dim, lengths: Lengths) -> str:

@@ -171,5 +171,6 @@ def rebound(dim: Dim, first: Size, second: Size) -> DimRebound:
         f"{dim.name} has other lengths in the two tensors",
         got=f"{first}{first.place()} and {second}{second.place()}",
         expected="tensors of the same batch",
-        hint=f"give each its own Dim, or make both tensors again under the same lengths of {dim.name}",
+        hint=f"the newest data with {dim.name} counts for what is new: run the cell again that makes the older tensor, "
+        f"or start from it (rf.zeros_like); or give each its own Dim",
     )

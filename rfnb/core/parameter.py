@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rfnb.core import align, raw as raw_registry
-from rfnb.core.dim import Dim
+from rfnb.core.dim import Dim, check_dims
 from rfnb.core.lengths import EMPTY
 from rfnb.core.op import op
 from rfnb.core.tensor import Tensor
@@ -46,6 +46,7 @@ class Parameter(Tensor):
     ):
         source = dims_or_tensor if isinstance(dims_or_tensor, Tensor) else None
         dims = tuple(source.dims if source is not None else dims_or_tensor or dims or ())
+        check_dims(dims, "Parameter")
         loose = [dim.name for dim in dims if dim.dimension is None]
         if loose:
             raise ParameterError("Parameter: all dims need a fixed size", got=", ".join(loose), expected="Dim(number)")

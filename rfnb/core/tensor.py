@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from rfnb.core import align, raw as _raw_registry
 from rfnb.core.align import Sig, nearest, show_dims
-from rfnb.core.dim import Dim, _to_size, current_lengths, describe_dim
+from rfnb.core.dim import Dim, _to_size, check_dims, current_lengths, describe_dim
 from rfnb.core.lengths import Lengths, Size
 from rfnb.core.show import Shown
 from rfnb.core.source import Source
@@ -138,6 +138,7 @@ class Tensor(Shown):
         """The position of `dim`. Raises DimError if there is no such dim."""
         found = self.sig.index.get(dim)
         if found is None:
+            check_dims([dim], self.name)
             raise DimError(
                 f"{self.name} has no dim {dim.name}",
                 got=show_dims(self.dims),
@@ -222,6 +223,11 @@ class Tensor(Shown):
         """A copy of the numbers as a numpy array, axes in the order of `dims`."""
         return _raw_registry.backend_of_raw(self._raw).to_numpy_raw(self._raw)
 
+    def __getattr__(self, name: str) -> Any:
+        way = _WAYS.get(name)
+        hint = f": {way}" if way is not None else ""
+        raise AttributeError(f"a Tensor of rfnb has no {name!r}{hint}", name=name, obj=self)
+
     def __len__(self) -> int:
         raise self._refuse("len", f"{self.dims[0].name}.get_dim_value()" if self.dims else "x.dims")
 
@@ -239,6 +245,28 @@ class Tensor(Shown):
         return DimError(f"{what} needs a dim", got=self.describe_dims(), expected="the name of an axis", hint=instead)
 
     __hash__ = object.__hash__
+
+
+_WAYS = {
+    "shape": "x.dims, or tuple(x.raw_tensor.shape)",
+    "ndim": "len(x.dims)",
+    "backward": "loss.raw_tensor.backward()",
+    "grad": "x.raw_tensor.grad",
+    "detach": "rf.stop_gradient(x)",
+    "to": "rf.copy_to_device(x, device), or rf.cast(x, dtype)",
+    "view": "rf.split_dims, rf.merge_dims",
+    "reshape": "rf.split_dims, rf.merge_dims",
+    "transpose": "not needed: ops find axes by their Dims; x.copy_transpose([…]) for the raw order",
+    "permute": "not needed: ops find axes by their Dims; x.copy_transpose([…]) for the raw order",
+    "T": "not needed: ops find axes by their Dims; x.copy_transpose([…]) for the raw order",
+    "unsqueeze": "not needed: ops broadcast by Dims; rf.expand_dim(x, dim)",
+    "sum": "rf.reduce_sum(x, axis=…)",
+    "mean": "rf.reduce_mean(x, axis=…)",
+    "max": "rf.reduce_max(x, axis=…)",
+    "min": "rf.reduce_min(x, axis=…)",
+    "argmax": "rf.reduce_argmax(x, axis=…)",
+}
+"""What users of torch type by habit, and the way here."""
 
 
 def tensor_of(raw: Any, signature: Sig, lengths: Lengths) -> Tensor:

@@ -10,10 +10,10 @@ import numpy as np
 from rfnb.backend.base.tape import Call, Var
 from rfnb.core import align
 from rfnb.core.dim import Dim
-from rfnb.core.lengths import EMPTY, Size
+from rfnb.core.lengths import EMPTY, Size, rebound
 from rfnb.core.op import listening
 from rfnb.core.tensor import Tensor, tensor_of
-from rfnb.errors import DimError, LoopError, TraceError
+from rfnb.errors import DimError, DtypeError, LoopError, TraceError
 from rfnb.loop.body import ENDED, LAST, LENGTHS, Body
 from rfnb.loop.execute import Schedule
 from rfnb.loop.program import Program
@@ -41,6 +41,7 @@ def close(body: Body) -> Closed:
         new, kept, ended = _close_step(body, limit)
         grown = [(dim, var) for dim, var in zip(body.before, body.state_vars, strict=True) if isinstance(dim, Dim)]
         new_vars, kept_vars = _state_vars(body, new, grown), _state_vars(body, kept, grown)
+        _check_sequences(body, limit)
         output_vars = [body.var(traced.plain) for traced, _ in body.outputs]
         ended_var = None if ended is None else body.var(ended.plain)
         _refuse_grown_outputs(body, grown)
@@ -92,6 +93,15 @@ def _limit(body: Body) -> Size:
             hint="carry what you need as a state",
         )
     return limit
+
+
+def _check_sequences(body: Body, limit: Size) -> None:
+    """Refuses to stack what is of another batch than the lengths."""
+    for traced, _ in body.outputs:
+        for position, dim in enumerate(limit.dims):
+            known = traced.lengths.size(dim) if dim in traced.dims else None
+            if known is not None and known.max != limit.values.shape[position]:
+                raise rebound(dim, known, Size([], limit.values.shape[position]))
 
 
 def _size_of(body: Body, length: Tensor | int) -> Size:
@@ -201,12 +211,25 @@ def _like_before(body: Body, name: str, old: Any, new: Any) -> Any:
             f"{body.loop.name}: the state {name!r} changes its dims",
             got=traced.describe_dims(),
             expected=old.describe_dims(),
-            hint=f"start with the dims that it has later: loop.state.{name} = rf.zeros([{shown}])"
-            if missing
-            else f"every step needs the dims of the initial value of {name!r}",
+            hint=_dims_hint(body, name, traced, missing, shown),
+        )
+    if traced.dtype.startswith(("float", "bfloat", "complex")) and old.dtype.startswith(("int", "uint", "bool")):
+        raise DtypeError(
+            f"{body.loop.name}: the state {name!r} is {old.dtype}, and would cut off what is behind the point",
+            got=traced.dtype,
+            expected=old.dtype,
+            hint=f'start with a float: dtype="{traced.dtype}"; or rf.cast(value, "{old.dtype}") if it is meant',
         )
     in_order = traced if list(traced.dims) == expected else traced.copy_transpose(expected)
     return in_order if in_order.dtype == old.dtype else cast(in_order, old.dtype)
+
+
+def _dims_hint(body: Body, name: str, new: Traced, missing: list[str], shown: str) -> str:
+    if body.loop.axis in new.dims:
+        return f"{body.loop.axis.name} is the axis of the loop: take its frame, loop.unstack(…)"
+    if missing:
+        return f"start with the dims that it has later: loop.state.{name} = rf.zeros([{shown}])"
+    return f"every step needs the dims of the initial value of {name!r}"
 
 
 def _new_dims(body: Body) -> dict[Dim, Dim]:

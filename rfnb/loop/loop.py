@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from rfnb.core.dim import Dim
+from rfnb.core.dim import Dim, bind_again, check_dims
 from rfnb.core.tensor import Tensor
 from rfnb.errors import LoopError
 from rfnb.loop.body import Body
@@ -33,6 +33,7 @@ class Loop:
 
     The body is run once by Python, on frame 0, to see what it does; all steps are then computed from that.
     Sequences that have ended keep their state: `loop.state.h` after the loop is the state at each one's end.
+    The same Loop may be entered again; it then goes on from there.
 
     Args:
         max_seq_len: at most so many steps; a number, or a Tensor {batch}.
@@ -52,6 +53,10 @@ class Loop:
         debug: bool | None = None,
         name: str = "loop",
     ):
+        if axis is not None:
+            check_dims([axis], "Loop")
+            if axis.is_defined() and axis.defined_by is None:
+                bind_again(axis.size.dims, axis.lengths)  # its batch, whichever came last
         self._max_seq_len = max_seq_len
         self.optimize_move_layers_out = optimize_move_layers_out
         self.unroll = unroll

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -49,6 +50,13 @@ class Module(Shown):
         object.__setattr__(self, name, value)
         if isinstance(value, Parameter):
             _name_after(value, name)
+        parts = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+        if any(isinstance(part, Module | Parameter) for part in parts):
+            warnings.warn(
+                f"{type(self).__name__}.{name} is a plain {type(value).__name__}: its parameters are neither trained "
+                f"nor saved with the module. Use rf.ModuleList",
+                stacklevel=2,
+            )
 
     # -- state
 

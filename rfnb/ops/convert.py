@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rfnb.core import align, raw as raw_registry
-from rfnb.core.dim import Dim
+from rfnb.core.dim import Dim, check_dims
 from rfnb.core.lengths import EMPTY, Size
 from rfnb.core.source import here
 from rfnb.core.tensor import EMPTY_SIG, Tensor, bind_shape, tensor_of
@@ -84,6 +84,7 @@ def convert_to_tensor(
     """
     if isinstance(value, Tensor):
         return value if dims is None else value.copy_transpose(dims)
+    check_dims(dims or (), "convert_to_tensor")
     dims = tuple(dims or ())
     if isinstance(value, list | tuple) and dims and _unequal(value, dims, sparse_dim):
         value, lengths = _pad(value, dims, sparse_dim, lengths)

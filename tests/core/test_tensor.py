@@ -105,3 +105,27 @@ def test_a_tensor_is_called_as_the_line_calls_it():
     energies = rf.convert_to_tensor([1.0, 2.0], dims=[batch_dim])
     named = rf.convert_to_tensor([1.0, 2.0], dims=[batch_dim], name="given")
     assert (energies.name, named.name, (energies + 1.0).name) == ("energies", "given", "tensor")
+
+
+@pytest.mark.parametrize("wrong", [[3], ["time"], Dim(3, name="feat")])
+def test_what_is_no_dim_is_named(wrong):
+    with pytest.raises(rf.errors.DimError, match="Dim"):
+        rf.zeros(wrong)
+
+
+def test_an_axis_that_is_no_dim():
+    x = rf.ones([Dim(3, name="feat")])
+    for call in (lambda: rf.softmax(x, axis=-1), lambda: rf.reduce_sum(x, axis="feat"), lambda: rf.Loop(axis="time")):
+        with pytest.raises(rf.errors.DimError, match="is no Dim"):
+            call()
+    with pytest.raises(rf.errors.DimError, match="name="):
+        Dim("time")
+
+
+@pytest.mark.parametrize(
+    ("habit", "way"), [("shape", "x.dims"), ("backward", "raw_tensor.backward"), ("mean", "reduce_mean")]
+)
+def test_habits_from_torch_are_answered(habit, way):
+    with pytest.raises(AttributeError, match=way):
+        getattr(rf.ones([]), habit)
+    assert not hasattr(rf.ones([]), habit)

@@ -138,13 +138,47 @@ def test_last_of_a_value_that_is_no_state():
 def test_last_keeps_the_type_of_the_value_not_of_the_state():
     x, time = batch([[1.5, 2.5]])
     loop = rf.Loop(axis=time)
-    loop.state.n = rf.zeros([batch_dim], dtype="int64")
+    loop.state.n = rf.zeros([batch_dim], dtype="float64")
     with loop:
         value = loop.unstack(x) + 0.0
         loop.state.n = value
         last = loop.last(value)
-    assert last.raw_tensor.tolist() == [2.5]
-    assert loop.state.n.raw_tensor.tolist() == [2]
+    assert (last.dtype, loop.state.n.dtype) == ("float32", "float64")
+    assert last.raw_tensor.tolist() == loop.state.n.raw_tensor.tolist() == [2.5]
+
+
+def test_a_float_is_not_cut_off_in_an_integer_state():
+    x, time = batch([[0.5, 0.5]])
+    loop = rf.Loop(axis=time)
+    loop.state.n = rf.zeros([batch_dim], dtype="int64")
+    with pytest.raises(rf.errors.DtypeError, match='dtype="float32"'), loop:
+        loop.state.n = loop.state.n + loop.unstack(x)
+
+
+def test_a_forgotten_unstack():
+    x, time = batch([[0.5, 0.5]])
+    loop = summing(x, time)
+    with pytest.raises(rf.errors.DimError, match="axis of the loop"), loop:
+        loop.state.s = loop.state.s + x
+
+
+def test_a_loop_over_an_earlier_batch_after_a_newer_one():
+    x, time = batch([[1.0, 2.0], [3.0]])
+    batch([[1.0]] * 5)
+    loop = summing(x, time)
+    with loop:
+        loop.state.s = loop.state.s + loop.unstack(x)
+    assert loop.state.s.raw_tensor.tolist() == [1.0 + 2.0, 3.0]
+
+
+def test_what_is_of_another_batch_is_not_stacked():
+    x, time = batch([[1.0, 2.0], [3.0]])
+    batch([[1.0]] * 5)
+    other = rf.zeros([batch_dim])
+    loop = rf.Loop(axis=time)
+    with pytest.raises(rf.errors.DimRebound), loop:
+        loop.unstack(x)
+        loop.stack(other * 1.0)
 
 
 def test_one_tensor_as_two_states():

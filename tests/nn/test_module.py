@@ -204,3 +204,12 @@ def test_a_module_without_call_says_so():
 
 def test_repr_is_short_and_names_the_parts(feat):
     assert "first" in repr(Pair(feat))
+
+
+def test_modules_in_a_plain_list_are_warned_of():
+    class Stack(rf.Module):
+        def __init__(self):
+            self.layers = [rf.Linear(rf.Dim(2, name="a"), rf.Dim(3, name="b"))]
+
+    with pytest.warns(UserWarning, match="ModuleList"):
+        Stack()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rfnb.core import align
-from rfnb.core.dim import Dim, current_lengths
+from rfnb.core.dim import Dim, check_dims, current_lengths
 from rfnb.core.scope import random_stream
 from rfnb.core.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
@@ -78,6 +78,7 @@ class CreateOps:
 
 def shape_of(dims: Sequence[Dim]) -> list[int]:
     """The sizes of the padded axes, in the batch that is bound now. Raises DimError if one has none."""
+    check_dims(dims, "dims")
     lengths = current_lengths(dims)
     sizes = [lengths.size(dim) for dim in dims]
     for dim, size in zip(dims, sizes, strict=True):

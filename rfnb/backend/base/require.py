@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rfnb.core import align
-from rfnb.core.dim import Dim
+from rfnb.core.dim import Dim, check_dims
 from rfnb.core.tensor import Tensor
 from rfnb.errors import DimError
 
@@ -14,6 +14,7 @@ def axis_of(op: str, x: Tensor, dim: Dim, name: str = "source") -> int:
     """The position of `dim` in `x`. Raises DimError in the name of `op` if there is none."""
     found = x.sig.index.get(dim)
     if found is None:
+        check_dims([dim], op)
         raise DimError(
             f"{op}: `{name}` has no dim {dim.name}",
             got=x.describe_dims(),
