@@ -66,6 +66,8 @@ def test_no_operand_with_all_dims_is_refused():
     with pytest.raises(rf.errors.DimError, match="two dims called time"):
         x + y
     assert set(rf.combine_bc(x, "add", y).dims) == {a, b}
+    with pytest.raises(rf.errors.DimError):
+        x + y  # a plan that was made with leave is not kept for those without
 
 
 def test_the_dtype_is_that_of_the_raw_tensor():

@@ -97,7 +97,6 @@ def test_every_size_and_bad_numbers(size):
 
 
 def test_a_figure_for_papers():
-    pytest.importorskip("matplotlib")
     figure = show_attention(weights(), cols=words(), rows=dec, batch="x").figure()
     (axes,) = figure.axes
     assert [label.get_text() for label in axes.get_xticklabels()] == ["a", "b", HOSTILE, r"\$d"]

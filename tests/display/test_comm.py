@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jupyter_client.manager import KernelManager
 
 from rfnb.display import comm
 from tests.display.standins import RunList
@@ -106,8 +107,7 @@ class Kernel:
 
 @pytest.fixture(scope="module")
 def kernel():
-    pytest.importorskip("ipykernel")
-    manager = pytest.importorskip("jupyter_client.manager").KernelManager(kernel_name="python3")
+    manager = KernelManager(kernel_name="python3")
     manager.start_kernel()
     client = manager.blocking_client()
     client.start_channels()
@@ -169,7 +169,6 @@ def test_a_panel_that_went_away_is_forgotten(kernel: Kernel):
 
 
 def test_the_inline_stepper_in_a_real_kernel(kernel: Kernel):
-    pytest.importorskip("anywidget")
     kernel.heard.clear()
     kernel.run("""
     import pathlib, tempfile
@@ -192,7 +191,6 @@ def test_the_inline_stepper_in_a_real_kernel(kernel: Kernel):
 
 
 def test_while_a_cell_runs_a_subshell_answers_what_is_known_and_is_busy_for_the_rest(kernel: Kernel):
-    pytest.importorskip("ipykernel", minversion="7")
     subshell = kernel.subshell()
     kernel.client.execute("time.sleep(1.0); print('over')")
     time.sleep(0.3)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 import pytest
+import tqdm
 
 from rfnb.display.progress import bar
 
@@ -16,7 +17,6 @@ def test_short_loops_have_none(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_long_loops_have_one_and_it_goes_away(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    tqdm = pytest.importorskip("tqdm")
     monkeypatch.setitem(sys.modules, "tqdm.auto", tqdm)
     told = bar("decoder", 3, clock=iter([0.0, 1.0, 3.0, 4.0]).__next__)
     for done in (1, 2, 3):

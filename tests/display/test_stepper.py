@@ -15,7 +15,6 @@ from tests.display.standins import SumRun, numbers
 
 @pytest.fixture
 def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    pytest.importorskip("anywidget")
     (tmp_path / "stepper.js").write_text("export default { render() {} };")
     (tmp_path / "stepper.css").write_text(".rfnb {}")
     monkeypatch.setattr(assets, "STATIC", tmp_path)

@@ -8,6 +8,7 @@ from html import unescape
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -151,7 +152,6 @@ def test_every_dtype(dtype: str):
 
 
 def test_torch_tensors_of_every_kind():
-    torch = pytest.importorskip("torch")
     time = Dim(None, name="time")
     raw = torch.from_numpy(numbers(2, 300)).requires_grad_()
     truth = tensor.describe(batch_of(raw.detach().numpy(), [batch_dim, time], [300, 7]))
@@ -164,7 +164,6 @@ def test_torch_tensors_of_every_kind():
 
 @pytest.mark.parametrize("mean", [0.0, 3.0, 1000.0])
 def test_the_spread_is_right_far_from_zero_too(mean: float):
-    torch = pytest.importorskip("torch")
     raw = torch.from_numpy(numbers(4, 500)) + mean
     stats = tensor.describe(Raw((Dim(4, name="a"), Dim(500, name="b")), raw))["stats"]
     assert stats["std"] == pytest.approx(raw.double().std(correction=0).item(), rel=1e-3)

@@ -36,7 +36,10 @@ def batch_of(lengths, seed=0, padding=float("nan")):
     for row, length in zip(raw, lengths, strict=True):
         row[length:] = padding
     raw.requires_grad_()
-    return raw, rf.convert_to_tensor(raw, dims=[batch_dim, time, feat], lengths=lengths), time
+    x = rf.convert_to_tensor(raw, dims=[batch_dim, time, feat], lengths=lengths)  # takes NaN out of the padding
+    if len(set(lengths)) > 1:
+        x = rf.where(rf.sequence_mask(time), x, padding)  # so it is put in again, as log(0) would
+    return raw, x, time
 
 
 def run_rnn(model, x, time, h0=None):

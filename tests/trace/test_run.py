@@ -247,3 +247,26 @@ def test_nested_states_and_all_steps():
     assert before.pair.a.raw_tensor.tolist() == before["pair.a"].raw_tensor.tolist() == [3.0]
     assert before.pair["b"].raw_tensor.tolist() == [1.0]
     assert [step.after.pair.a.raw_tensor.item() for step in loop.run] == [1.0, 3.0, 7.0]
+
+
+def test_a_body_that_is_not_the_same_twice_is_told():
+    calls = iter(range(100))
+    loop = rf.Loop(max_seq_len=3)
+    loop.state.n = rf.zeros([])
+    with loop:
+        loop.state.n = rf.raw_call(lambda raw: raw + next(calls), loop.state.n, out_dims=[])
+    assert loop.run[1].check == "replay differs"
+
+
+def test_a_run_under_autocast_is_replayed_under_autocast():
+    time, feat, out = rf.Dim(None, name="time"), rf.Dim(4, name="feat"), rf.Dim(4, name="out")
+    x = rf.convert_to_tensor(torch.randn(2, 3, 4), dims=[batch_dim, time, feat], lengths=[3, 2])
+    linear = rf.Linear(feat, out)
+    loop = rf.Loop(axis=time)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loop.state.s = rf.zeros([batch_dim, out])
+        with loop:
+            y = linear(loop.unstack(x))
+            loop.state.s = loop.state.s + y
+    assert loop.run[1].y.dtype == "bfloat16"
+    assert loop.run[1].check == "replay agrees"
