@@ -1,6 +1,7 @@
 import type { CodeCell } from '@jupyterlab/cells';
 import type { CodeMirrorEditor } from '@jupyterlab/codemirror';
 import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
+import type { Text } from '@codemirror/state';
 import type { EditorView } from '@codemirror/view';
 import type { IDisposable } from '@lumino/disposable';
 import { Signal } from '@lumino/signaling';
@@ -88,9 +89,11 @@ export class CellMarks implements IDisposable {
   }
 
   private _show(view: EditorView, marks: Marks): void {
-    const key = JSON.stringify([marks.line, [...marks.texts], view.state.doc.length]);
-    if (this._lastShown.get(view) !== key) {
-      this._lastShown.set(view, key);
+    const key = JSON.stringify([marks.line, [...marks.texts]]);
+    const doc = view.state.doc; // another object after each edit: an edit takes marks away, also one that is undone at once
+    const last = this._lastShown.get(view);
+    if (last?.key !== key || last.doc !== doc) {
+      this._lastShown.set(view, { key, doc });
       setMarks(view, marks);
     }
   }
@@ -133,7 +136,7 @@ export class CellMarks implements IDisposable {
   private _loops: ILoops;
   private _notebooks: INotebookTracker;
   private _marked = new Set<EditorView>();
-  private _lastShown = new WeakMap<EditorView, string>();
+  private _lastShown = new WeakMap<EditorView, { key: string; doc: Text }>();
   private _place: (number | null)[] | null = null;
   private _scheduled = false;
   private _isDisposed = false;

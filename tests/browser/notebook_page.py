@@ -100,13 +100,13 @@ class NotebookPage:
         """Runs one cell and does not wait."""
         self.page.evaluate(f"index => {{ ({RUN_CELL})(index); }}", index)
 
-    def write(self, index: int, text: str) -> None:
-        """Replaces what is in a cell."""
-        code = """([index, text]) => {
+    def write(self, index: int, *texts: str) -> None:
+        """Replaces what is in a cell, by one text after the other at once."""
+        code = """([index, texts]) => {
           const { content } = window.jupyterapp.shell.currentWidget;
-          content.widgets[index].model.sharedModel.setSource(text);
+          texts.forEach(text => content.widgets[index].model.sharedModel.setSource(text));
         }"""
-        self.page.evaluate(code, [index, text])
+        self.page.evaluate(code, [index, texts])
 
     def raise_error_of(self, index: int) -> None:
         """If the cell ended in an error, that one."""

@@ -98,6 +98,8 @@ def test_an_edited_cell_loses_its_marks_and_gets_them_back(stepped):
     notebook.write(1, LOOP)
     [line] = notebook.highlighted(1, ".rfnb-cm-current")
     assert line.strip().startswith("x_t = loop.unstack(x)")
+    notebook.write(1, f"# edited\n{LOOP}", LOOP)  # and back before anything is drawn
+    assert notebook.highlighted(1, ".rfnb-cm-current") == [line]
 
 
 def test_a_loop_in_a_file_shows_its_own_lines(open_notebook):
