@@ -46,12 +46,16 @@ export class Session implements IDisposable {
   }
 
   /** Look at a run; at the same step and sequence as in `like`, if it has them. */
-  async open(run: number, like: Stepper | null = null): Promise<void> {
+  async open(run: number, like: Stepper | null = null, unasked = false): Promise<void> {
     const asked = ++this._asked;
     try {
       const view = await this.connection.requests.request('run', { run });
       if (asked !== this._asked || this._isDisposed) {
         return;
+      }
+      const now = this._stepper?.state;
+      if (unasked && now && !now.gone && now.run.run === run) {
+        return; // the user was quicker, and may be at another step by now
       }
       this._error = null;
       this._setStepper(new Stepper(this.connection.requests, view), like);
@@ -163,7 +167,7 @@ export class Session implements IDisposable {
   private async _openOnce(run: number, like: Stepper | null = null): Promise<void> {
     if (this._opening !== run) {
       this._opening = run;
-      await this.open(run, like);
+      await this.open(run, like, true);
       this._opening = null;
     }
   }
@@ -177,7 +181,7 @@ export class Session implements IDisposable {
     const family = this._family(run);
     this._wasNewest = family.length === 0 || family[0].run <= run.run;
     stepper.changed.connect(this._onStepper, this);
-    stepper.goto(before?.step ?? 0);
+    stepper.goto(like?.state.target ?? before?.step ?? 0); // also a step that was asked for, and has not come yet
     if (before && before.sequence !== null && before.sequence < (run.lengths?.length ?? run.tags?.length ?? 0)) {
       stepper.choose(before.sequence);
     }

@@ -21,7 +21,7 @@ class Stepper:
 
     def at(self, step: int) -> Stepper:
         """Waits until this step is shown."""
-        self.root.locator(".rfnb-Stepper[aria-busy=false]").wait_for()
+        self.root.locator(".rfnb-Stepper[aria-busy=false]:not([data-gone=true])").wait_for()
         self.root.locator(".rfnb-Transport-step", has_text=re.compile(rf"^{step}$")).wait_for()
         return self
 
