@@ -1,16 +1,20 @@
 """What every op promises: batched is one by one, the order of dims does not matter, nor what is in padding,
 nor a further dim.
+
+A case is a row of `CASES` in one of the files `cases_*.py`. They may also name, of their cases: `STAY`, whose op has no
+`frames="any"`; `NEEDS_FRAMES`, which give padding for a sequence without frames; `PER_FRAME`, whose products with
+padding that is NaN spoil the gradient of what all frames share.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+import importlib
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from batches import FRAMES, WEIGHTS, Batch, batch_of, lengths_lists, one_of
 from hypothesis import given, settings, strategies as st
 
 import rfnb as rf
@@ -19,197 +23,12 @@ from rfnb.core import align
 from rfnb.core.nested import leaves
 from rfnb.core.op import OPS
 from rfnb.core.tensor import tensor_of
-from rfnb.ops.linear import linear
-from rfnb.ops.norm import layer_norm
 
-FEAT, OUT, VOCAB, HALF = (rf.Dim(n, name=name) for n, name in [(4, "feat"), (3, "out"), (5, "vocab"), (2, "half")])
-FRAMES = rf.Dim(3, name="frames")
-WEIGHTS = {"w": [FEAT, OUT], "bias": [OUT], "gates": [4 * OUT, FEAT], "rec": [4 * OUT, OUT], "gate_bias": [4 * OUT],
-           "scale": [FEAT], "table": [VOCAB, OUT]}  # fmt: skip
-lengths_lists = st.lists(st.integers(0, 5), min_size=1, max_size=4)
-
-
-@dataclass
-class Batch:
-    """Inputs of all kinds, with the same lengths."""
-
-    time: rf.Dim
-    other: rf.Dim
-    tensors: dict[str, rf.Tensor]
-
-    def __getattr__(self, name: str) -> rf.Tensor:
-        return self.tensors[name]
-
-    def map(self, fn: Callable[[str, rf.Tensor], rf.Tensor]) -> Batch:
-        return replace(self, tensors={name: fn(name, x) for name, x in self.tensors.items()})
-
-
-def batch_of(lengths: list[int], seed: int = 0) -> Batch:
-    """{batch, time, feat} and friends; `other` has the lengths in another order, and a frame more."""
-    generator = np.random.default_rng(seed)
-    time, other = rf.Dim(None, name="time"), rf.Dim(None, name="other")
-    longer = [n + 1 for n in reversed(lengths)]
-    frames = np.maximum(lengths, 1)
-    raws: dict[str, Any] = {
-        "x": ([batch_dim, time, FEAT], generator.normal(size=(len(lengths), max(lengths), 4))),
-        "y": ([batch_dim, time, FEAT], generator.normal(size=(len(lengths), max(lengths), 4))),
-        "z": ([batch_dim, other, FEAT], generator.normal(size=(len(lengths), max(longer), 4))),
-        "v": ([batch_dim, FEAT], generator.normal(size=(len(lengths), 4))),
-        "h": ([batch_dim, OUT], generator.normal(size=(len(lengths), 3))),
-        "logits": ([batch_dim, time, VOCAB], generator.normal(size=(len(lengths), max(lengths), 5))),
-        "labels": ([batch_dim, time], generator.integers(0, 5, size=(len(lengths), max(lengths)))),
-        "index": ([batch_dim, other], generator.integers(0, frames[:, None], size=(len(lengths), max(longer)))),
-        "at": ([batch_dim], generator.integers(0, frames)),
-        **{name: (dims, generator.normal(size=[d.dimension for d in dims])) for name, dims in WEIGHTS.items()},
-    }  # fmt: skip
-    rf.convert_to_tensor(np.zeros((len(lengths), max(lengths))), dims=[batch_dim, time], lengths=lengths)
-    rf.convert_to_tensor(np.zeros((len(lengths), max(longer))), dims=[batch_dim, other], lengths=longer)
-    sparse = {"labels": VOCAB, "index": time, "at": time}
-    tensors = {
-        name: rf.convert_to_tensor(
-            raw.astype("int64" if name in sparse else "float64"), dims=dims, sparse_dim=sparse.get(name)
-        )
-        for name, (dims, raw) in raws.items()
-    }
-    return Batch(time, other, tensors)
-
-
-def one_of(batch: Batch, i: int) -> Batch:
-    """Sequence `i` alone, without padding, under dims of its own."""
-    time, other = rf.Dim(None, name="time"), rf.Dim(None, name="other")
-    own = {batch.time: time, batch.other: other}
-
-    def take(name: str, x: rf.Tensor) -> rf.Tensor:
-        raw = x.raw_tensor
-        for axis, dim in enumerate(x.dims):
-            size = x.size_of(dim)
-            raw = (
-                raw.narrow(axis, i, 1)
-                if dim is batch_dim
-                else raw.narrow(axis, 0, int(size.values[i]))
-                if size.dims
-                else raw
-            )
-        sparse = own.get(x.sparse_dim, x.sparse_dim)
-        return rf.convert_to_tensor(raw, dims=[own.get(d, d) for d in x.dims], sparse_dim=sparse)
-
-    for dim, name in ((time, "x"), (other, "z")):
-        n = int(batch.tensors[name].size_of(batch.time if dim is time else batch.other).values[i])
-        rf.convert_to_tensor(np.zeros((1, n)), dims=[batch_dim, dim], lengths=[n])
-    return replace(batch.map(take), time=time, other=other)
-
-
-def lstm(b: Batch, **options: Any) -> Any:
-    given = {"state_h": b.h, "state_c": b.h, "ff_weight": b.gates, "rec_weight": b.rec, "bias": b.gate_bias}
-    return rf.lstm(b.x, **{**given, **options}, spatial_dim=b.time, in_dim=FEAT, out_dim=OUT)
-
-
-CASES: dict[str, Callable[[Batch], Any]] = {
-    "add": lambda b: b.x + b.v,
-    "sub": lambda b: b.v - b.x,
-    "mul": lambda b: b.x * b.y,
-    "truediv": lambda b: b.x / (b.y * b.y + 1.0),
-    "maximum": lambda b: rf.maximum(b.x, b.v),
-    "less": lambda b: rf.less(b.x, b.y),
-    "equal": lambda b: b.labels == 2,
-    "tanh": lambda b: rf.tanh(b.x),
-    "where": lambda b: rf.where(b.x > 0.0, b.y, b.v),
-    "where number": lambda b: rf.where(b.x > 0.0, b.y, 0.0),
-    "cast": lambda b: rf.cast(b.x, "float32"),
-    "clip_by_value": lambda b: rf.clip_by_value(b.x, -0.5, 0.5),
-    "zeros_like": lambda b: rf.zeros_like(b.x),
-    **{
-        f"reduce_{mode} {dims}": lambda b, mode=mode, dims=dims: rf.reduce(
-            b.x, mode=mode, axis=[b.time, FEAT] if dims == "time, feat" else b.time if dims == "time" else FEAT
-        )
-        for mode in ("sum", "mean", "logsumexp")
-        for dims in ("time", "feat", "time, feat")
-    },
-    "reduce_any": lambda b: rf.reduce_any(b.x > 1.0, axis=b.time),
-    "softmax time": lambda b: rf.softmax(b.x, axis=b.time),
-    "softmax feat": lambda b: rf.softmax(b.x, axis=FEAT),
-    "log_softmax feat": lambda b: rf.log_softmax(b.x, axis=FEAT),
-    "log_softmax time": lambda b: rf.log_softmax(b.x, axis=b.time),
-    "matmul feat": lambda b: rf.matmul(b.x, b.w, reduce=FEAT),
-    "matmul shared": lambda b: rf.matmul(b.x, b.v, reduce=FEAT),
-    "matmul time": lambda b: rf.matmul(b.x, b.y, reduce=b.time),
-    "matmul time to vocab": lambda b: rf.matmul(b.x, b.logits, reduce=b.time),
-    "matmul two": lambda b: rf.matmul(b.x, b.y, reduce=[b.time, FEAT]),
-    "linear": lambda b: linear(b.x, b.w, b.bias, in_dim=FEAT, out_dim=OUT),
-    "linear without bias": lambda b: linear(b.x, b.w, None, in_dim=FEAT, out_dim=OUT),
-    "layer_norm": lambda b: layer_norm(b.x, b.scale, b.scale, in_dim=FEAT),
-    "gather": lambda b: rf.gather(b.x, indices=b.index, axis=b.time, clip_to_valid=True),
-    "gather one": lambda b: rf.gather(b.x, indices=b.at, axis=b.time, clip_to_valid=True),
-    "gather last": lambda b: rf.gather(b.x, indices=-1, axis=b.time, clip_to_valid=True),
-    "gather rows": lambda b: rf.gather(b.table, indices=b.labels, axis=VOCAB),
-    "one_hot": lambda b: rf.one_hot(b.labels),
-    "scatter": lambda b: rf.scatter(b.x, indices=b.labels, indices_dim=b.time),
-    "scatter max": lambda b: rf.scatter(b.x, indices=b.labels, indices_dim=b.time, mode="max", fill_value=-7.0),
-    "top_k feat": lambda b: rf.top_k(b.x, axis=FEAT, k_dim=HALF)[:2],
-    "top_k two": lambda b: rf.top_k(rf.combine_bc(b.v, "add", b.w), axis=[FEAT, OUT], k=2)[:2],
-    "concat time": lambda b: rf.concat((b.x, b.time), (b.z, b.other))[0],
-    "concat three": lambda b: rf.concat((b.x, b.time), (b.z, b.other), (b.y, b.time))[0],
-    "concat feat": lambda b: rf.concat((b.x, FEAT), (b.logits, VOCAB))[0],
-    "stack": lambda b: rf.stack([b.x, b.y])[0],
-    "unstack": lambda b: rf.unstack(b.x, axis=FEAT),
-    "split": lambda b: rf.split(b.x, axis=FEAT, out_dims=[HALF, rf.Dim(2, name="rest")]),
-    "cum_concat_step": lambda b: rf.cum_concat_step(b.v, prev_accum=b.x, axis=b.time)[0],
-    "slice start": lambda b: rf.slice(b.x, axis=b.time, start=2)[0],
-    "slice end": lambda b: rf.slice(b.x, axis=b.time, end=-1)[0],
-    "slice first": lambda b: rf.slice(b.x, axis=b.time, start=1, end=3)[0],
-    "slice last": lambda b: rf.slice(b.x, axis=b.time, start=-2)[0],
-    "slice middle": lambda b: rf.slice(b.x, axis=b.time, start=-3, end=-1)[0],
-    "slice step": lambda b: rf.slice(b.x, axis=b.time, start=1, step=2)[0],
-    "slice back": lambda b: rf.slice(b.x, axis=b.time, step=-2)[0],
-    "slice feat": lambda b: rf.slice(b.x, axis=FEAT, start=1, size=2)[0],
-    "slice from tensor": lambda b: rf.slice(b.x, axis=b.time, start=b.at)[0],
-    "slice to tensor": lambda b: rf.slice(b.x, axis=b.time, end=b.at)[0],
-    "pad": lambda b: rf.pad(b.x, axes=[b.time], padding=[(1, 2)], value=3.0)[0],
-    "pad tensor": lambda b: rf.pad(b.x, axes=[b.time], padding=[(2, 1)], value=b.v)[0],
-    "pad replicate": lambda b: rf.pad(b.z, axes=[b.other], padding=[(2, 1)], mode="replicate")[0],
-    "pad reflect": lambda b: rf.pad(b.z, axes=[b.other], padding=[(2, 3)], mode="reflect")[0],
-    "pad circular": lambda b: rf.pad(b.z, axes=[b.other], padding=[(2, 3)], mode="circular")[0],
-    "shift_right": lambda b: rf.shift_right(b.x, axis=b.time, pad_value=9.0, amount=2),
-    "shift_left": lambda b: rf.shift_left(b.x, axis=b.time, pad_value=9.0),
-    "shift_left tensor": lambda b: rf.shift_left(b.x, axis=b.time, pad_value=b.v, amount=2),
-    "reverse_sequence": lambda b: rf.reverse_sequence(b.x, axis=b.time),
-    "cumsum": lambda b: rf.cumsum(b.x, spatial_dim=b.time),
-    "expand_dim": lambda b: rf.expand_dim(b.x, OUT),
-    "squeeze": lambda b: rf.squeeze(rf.slice(b.x, axis=FEAT, size=one, out_dim=one)[0], one),
-    "replace_dim_v2": lambda b: rf.replace_dim_v2(b.x, in_dim=FEAT, out_dim=FEAT2),
-    "copy_masked": lambda b: b.x.copy_masked(0.5),
-    "copy_masked tensor": lambda b: b.x.copy_masked(b.v),
-    "set_sparse_dim": lambda b: rf.set_sparse_dim(b.labels, None),
-    "merge_dims": lambda b: rf.merge_dims(b.x, dims=[b.time, FEAT])[0],
-    "merge_dims static": lambda b: rf.merge_dims(rf.expand_dim(b.x, OUT), dims=[OUT, FEAT])[0],
-    "split_dims": lambda b: rf.split_dims(b.x, axis=FEAT, dims=[HALF, rf.Dim(None, name="rest")]),
-    "split_dims time": lambda b: rf.split_dims(b.x, axis=b.time, dims=[rf.Dim(None, name="chunks"), HALF]),
-    "cross_entropy": lambda b: rf.cross_entropy(
-        estimated=b.logits, target=b.labels, axis=VOCAB, estimated_type="logits"
-    ),
-    "cross_entropy dense": lambda b: rf.cross_entropy(
-        estimated=b.logits, target=rf.softmax(b.logits * 2.0, axis=VOCAB), axis=VOCAB, estimated_type="logits"
-    ),
-    "cross_entropy probs": lambda b: rf.cross_entropy(
-        estimated=rf.softmax(b.logits, axis=VOCAB), target=b.labels, axis=VOCAB, estimated_type="probs"
-    ),
-    "stop_gradient": lambda b: rf.stop_gradient(b.x),
-    "scaled_gradient": lambda b: rf.scaled_gradient(b.x, 2.0),
-    "copy_transpose": lambda b: b.x.copy_transpose([FEAT, batch_dim, b.time]) if len(b.x.dims) == 3 else b.x,
-    "copy": lambda b: rf.copy(b.x),
-    "copy_to_device": lambda b: rf.copy_to_device(b.x, "cpu"),
-    "edit_distance": lambda b: rf.edit_distance(
-        b.labels, b.time, rf.gather(b.labels, indices=b.index, axis=b.time, clip_to_valid=True), b.other
-    ),
-    "lstm": lambda b: lstm(b),
-    "lstm one": lambda b: rf.lstm(
-        b.v, state_h=b.h, state_c=b.h, ff_weight=b.gates, rec_weight=b.rec, bias=b.gate_bias,
-        spatial_dim=rf.single_step_dim, in_dim=FEAT, out_dim=OUT,
-    ),
-}  # fmt: skip
-one, FEAT2 = rf.Dim(1, name="one"), rf.Dim(4, name="feat2")
-STAY = {"lstm", "edit_distance", "lstm one", "slice from tensor", "slice to tensor"}  # no row says frames="any"
-NEEDS_FRAMES = {"gather one", "gather last", "gather"}  # on a sequence without frames, what they give is padding
+MODULES = [importlib.import_module(file.stem) for file in sorted(Path(__file__).parent.glob("cases_*.py"))]
+CASES = {name: case for module in MODULES for name, case in module.CASES.items()}
+STAY, NEEDS_FRAMES, PER_FRAME = (
+    {name for module in MODULES for name in getattr(module, kind, ())} for kind in ("STAY", "NEEDS_FRAMES", "PER_FRAME")
+)
 SHARED = {*WEIGHTS, "v"}  # a product with padding that is NaN spoils the gradient of what all frames share
 PER_FRAME = {"matmul shared"}
 cases = pytest.mark.parametrize("name", CASES)

@@ -1,0 +1,26 @@
+"""Cases of losses, for `test_promises.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from batches import VOCAB, Batch
+
+import rfnb as rf
+
+CASES: dict[str, Callable[[Batch], Any]] = {
+    "cross_entropy": lambda b: rf.cross_entropy(
+        estimated=b.logits, target=b.labels, axis=VOCAB, estimated_type="logits"
+    ),
+    "cross_entropy dense": lambda b: rf.cross_entropy(
+        estimated=b.logits, target=rf.softmax(b.logits * 2.0, axis=VOCAB), axis=VOCAB, estimated_type="logits"
+    ),
+    "cross_entropy probs": lambda b: rf.cross_entropy(
+        estimated=rf.softmax(b.logits, axis=VOCAB), target=b.labels, axis=VOCAB, estimated_type="probs"
+    ),
+    "edit_distance": lambda b: rf.edit_distance(
+        b.labels, b.time, rf.gather(b.labels, indices=b.index, axis=b.time, clip_to_valid=True), b.other
+    ),
+}
+STAY = {"edit_distance"}  # no row says frames="any"

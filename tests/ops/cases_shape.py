@@ -1,0 +1,25 @@
+"""Cases of the same entries under other dims, for `test_promises.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from batches import FEAT, FEAT2, HALF, ONE, OUT, Batch
+
+import rfnb as rf
+from rfnb import batch_dim
+
+CASES: dict[str, Callable[[Batch], Any]] = {
+    "expand_dim": lambda b: rf.expand_dim(b.x, OUT),
+    "squeeze": lambda b: rf.squeeze(rf.slice(b.x, axis=FEAT, size=ONE, out_dim=ONE)[0], ONE),
+    "replace_dim_v2": lambda b: rf.replace_dim_v2(b.x, in_dim=FEAT, out_dim=FEAT2),
+    "set_sparse_dim": lambda b: rf.set_sparse_dim(b.labels, None),
+    "merge_dims": lambda b: rf.merge_dims(b.x, dims=[b.time, FEAT])[0],
+    "merge_dims static": lambda b: rf.merge_dims(rf.expand_dim(b.x, OUT), dims=[OUT, FEAT])[0],
+    "split_dims": lambda b: rf.split_dims(b.x, axis=FEAT, dims=[HALF, rf.Dim(None, name="rest")]),
+    "split_dims time": lambda b: rf.split_dims(b.x, axis=b.time, dims=[rf.Dim(None, name="chunks"), HALF]),
+    "copy_transpose": lambda b: b.x.copy_transpose([FEAT, batch_dim, b.time]) if len(b.x.dims) == 3 else b.x,
+    "copy": lambda b: rf.copy(b.x),
+    "copy_to_device": lambda b: rf.copy_to_device(b.x, "cpu"),
+}
