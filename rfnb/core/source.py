@@ -76,6 +76,14 @@ class Source(NamedTuple):
             return f"cell {self.cell.number}, line {self.line}"
         return f"{Path(self.file).name}:{self.line}"
 
+    def text(self) -> str:
+        """The expression as it is written, in short; the line, if it goes on in others."""
+        line, span = linecache.getline(self.file, self.span.line), self.span
+        if span.end_line == span.line and span.end_col > span.col:
+            line = line.encode()[span.col : span.end_col].decode()  # columns count bytes
+        text = line.strip()
+        return text if len(text) <= 80 else text[:79] + "…"
+
     def targets(self) -> tuple[str, ...]:
         """The names which the statement here assigns the expression to: `a, b = f(x)` gives ("a", "b")."""
         return _assignments(self.file, "".join(linecache.getlines(self.file))).get(self.span, ())

@@ -16,9 +16,10 @@ from rfnb.core.tensor import Tensor, tensor_of
 from rfnb.errors import DimRebound, LoopError
 from rfnb.loop.execute import mixed
 from rfnb.loop.frames import StepNumbers, all_frames, first_frame
-from rfnb.ops.create import full, random
+from rfnb.ops.create import full
 from rfnb.ops.index import gather
 from rfnb.ops.math import logical_or
+from rfnb.ops.random import random
 from rfnb.trace.record import Recorder, current_recorder, unwrap
 from rfnb.trace.traced import Pending, Traced
 

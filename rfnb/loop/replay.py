@@ -108,6 +108,17 @@ class Replay:
             found.append(StepValue(tensor.name, node.op, node.line or 0, tensor))
         return found, self._check(results[len(named) :], step)
 
+    def computed(self, step: int) -> list[tuple[Value, Tensor]]:
+        """All that the step was given and computed, also inside of modules, in order."""
+        graph = self.recorder.graph
+        known = [value for value in graph.values[: graph.body_values] if value.number in self._vars]
+        raws = self._step(step, [self._vars[value.number] for value in known])
+        templates = [self.recorder.templates[value.number] for value in known]
+        return [
+            (value, self._tensor(self.recorder.name_of(value), raw, *template, step))
+            for value, raw, template in zip(known, raws, templates, strict=True)
+        ]
+
     def _named(self) -> list[Value]:
         """The values that lines of the body made or keep."""
         graph = self.recorder.graph

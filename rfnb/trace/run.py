@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
 
 from rfnb.core.dim import Dim
-from rfnb.core.graph import Graph
+from rfnb.core.graph import Graph, Value
 from rfnb.core.lengths import Size
 from rfnb.core.show import Shown
 from rfnb.core.source import Block
@@ -41,6 +41,9 @@ class Replayable(Protocol):
 
     def values(self, step: int) -> tuple[list[StepValue], str]:
         """What the body computed at `step`, and whether the replay agrees with the run."""
+
+    def computed(self, step: int) -> list[tuple[Value, Tensor]]:
+        """All that the step was given and computed, also inside of modules, in order."""
 
     def stack(self, name: str) -> Tensor:
         """A value of the body over all steps."""

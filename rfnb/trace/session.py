@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -29,6 +30,7 @@ class Options:
 
 
 options = Options()
+_taker: ContextVar[Callable[[Run], None] | None] = ContextVar("rfnb_taker", default=None)
 
 
 def in_notebook() -> bool:
@@ -45,6 +47,8 @@ def recording_mode() -> str | bool:
 
 def wants(debug: bool | None) -> bool:
     """Whether a loop that begins now is recorded."""
+    if _taker.get() is not None:
+        return True
     return bool(recording_mode()) if debug is None else debug
 
 
@@ -129,9 +133,19 @@ runs = Runs()
 
 
 def keep(run: Run) -> Run:
-    """Adds a run to the session."""
-    runs.add(run)
+    """Adds a run to the session, or hands it to who wants it now."""
+    (_taker.get() or runs.add)(run)
     return run
+
+
+@contextmanager
+def handing_runs_to(taker: Callable[[Run], None]) -> Iterator[None]:
+    """Loops inside the block are recorded, and their runs given to `taker` instead of kept."""
+    token = _taker.set(taker)
+    try:
+        yield
+    finally:
+        _taker.reset(token)
 
 
 @contextmanager

@@ -1,0 +1,247 @@
+"""Finds the first op whose result for a sequence differs between a batch and the sequence alone.
+
+>>> time = rf.Dim(None, name="time")
+>>> x = rf.convert_to_tensor([[1.0, 2.0], [4.0]], dims=[rf.batch_dim, time])
+>>> bool(rf.check.batch_invariance(lambda x: rf.reduce_mean(x, axis=time), x))
+True
+>>> rf.check.batch_invariance(lambda x: rf.reduce_mean(x, axis=time, use_mask=False), x).first.event.op
+'reduce_mean'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rfnb.core import raw as raw_registry
+from rfnb.core.dim import Dim, bind_again, current_lengths
+from rfnb.core.lengths import Size
+from rfnb.core.nested import leaves, map_leaves
+from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.core.tensor_dict import TensorDict
+from rfnb.errors import DimError
+from rfnb.trace.watch import Event, watching
+
+TOLERANCE = {"float16": 1e-2, "bfloat16": 5e-2, "float64": 1e-8}
+"""How far results may differ, relative to the largest entry; 1e-4 for other types, as sums come in another order."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A result of the batch that differs from what its sequence gives alone.
+
+    largest: the largest difference. together, alone: the two entries. at: where, by dim.
+    """
+
+    event: Event
+    sequence: str
+    largest: float
+    together: float
+    alone: float
+    at: str
+    lengths: str | None = None
+
+
+@dataclass(frozen=True)
+class BatchReport:
+    """What `batch_invariance` found; true if all sequences come out as they do alone.
+
+    first: the first difference. results: how many results were compared. mixed: the first op that takes the
+    sequences together. skipped: how many ops were done only in the batch, or only alone.
+    """
+
+    first: Difference | None
+    results: int
+    mixed: Event | None = None
+    skipped: int = 0
+
+    def __bool__(self) -> bool:
+        return self.first is None
+
+    def __repr__(self) -> str:
+        if self.first is None:
+            return f"batch invariance: {self.results} results agree with those of single sequences"
+        found = self.first
+        what = found.lengths or f"{found.together:.6g} in the batch, {found.alone:.6g} alone{found.at}"
+        lines = [
+            f"batch invariance: {found.event.name} differs for {found.sequence}",
+            f"  op        {found.event.op}",
+            f"  where     {found.event.place()}",
+            f"  got       {what}",
+            f"  expected  the same, to rounding (largest difference {found.largest:.3g})",
+        ]
+        if found.event.random:
+            lines.append("  hint      random numbers differ by nature: check without dropout, in a forward context")
+        elif self.mixed is not None:
+            lines.append(f"  hint      sequences are taken together before: {self.mixed.place()}")
+        else:
+            lines.append("  hint      padding is seen: a mask is off (use_mask=False), or a raw axis is used")
+        return "\n".join(lines)
+
+
+def batch_invariance(fn: Callable[[Any], Any], batch: Any, *, tolerance: float | None = None) -> BatchReport:
+    """Runs `fn` on the batch and on each sequence alone, and finds the first op whose result differs.
+
+    Frames of padding are not compared; values of loop bodies are, step by step. `fn` should draw no random numbers.
+
+    Args:
+        batch: what `fn` takes: a Tensor, or Tensors in a TensorDict, a dict or another structure.
+        tolerance: how far results may differ, relative to the largest entry; by their type if not given.
+    """
+    tensors = [leaf for leaf in _leaves(batch) if isinstance(leaf, Tensor)]
+    owner = _owner(tensors)
+    together = _events(fn, batch)
+    sequences = tensors[0].size_of(owner) if owner in tensors[0].dims else tensors[0].lengths.size(owner)
+    assert sequences is not None
+    count, first, skipped = 0, None, 0
+    where = len(together)
+    for i in range(sequences.max):
+        tag = f"sequence {i}" if sequences.tags is None else f"{sequences.tags[i]!r} (sequence {i})"
+        try:
+            alone = _events(fn, _structure(batch, _alone(tensors, owner, i)))
+        finally:
+            for tensor in tensors:
+                bind_again(tensor.dims, tensor.lengths)
+        pairs = _pairs(together[:where], alone)
+        skipped = max(skipped, min(where, len(alone)) - len(pairs))
+        for position, other in pairs:
+            found = [
+                difference
+                for a, b in zip(together[position].outputs, other.outputs, strict=False)
+                if (difference := _compare(together[position], a, b, owner, i, tag, tolerance)) is not None
+            ]
+            count += 1
+            if found:
+                first, where = found[0], position
+                break
+    mixed = next((e for e in together[: where + 1] if _mixes(e, owner)), None)
+    return BatchReport(first, count, mixed, skipped)
+
+
+def _leaves(batch: Any) -> list[Any]:
+    return list(batch.data.values()) if isinstance(batch, TensorDict) else leaves(batch)
+
+
+def _structure(batch: Any, tensors: Iterable[Tensor]) -> Any:
+    """The same structure as `batch`, with these tensors."""
+    rest = iter(tensors)
+    if isinstance(batch, TensorDict):
+        return TensorDict({name: next(rest) for name in batch.data})
+    return map_leaves(lambda leaf: next(rest) if isinstance(leaf, Tensor) else leaf, batch)
+
+
+def _owner(tensors: Sequence[Tensor]) -> Dim:
+    """The dim that counts the sequences."""
+    dims = [dim for tensor in tensors for dim in tensor.dims]
+    owners = [dim for tensor in tensors for dim in tensor.lengths.owners]
+    for dim in (*dims, *owners):
+        if dim.is_batch_dim() or dim in owners:
+            return dim
+    raise DimError("batch_invariance: no dim counts sequences", got=[t.describe_dims() for t in tensors])
+
+
+def _alone(tensors: Sequence[Tensor], owner: Dim, i: int) -> list[Tensor]:
+    """The sequence `i` as a batch of its own, without padding; its dims are bound to it."""
+    for tensor in tensors:
+        for serial, size in tensor.lengths.sizes.items():
+            for dim in tensor.dims:
+                if (root := dim.roots.get(serial)) is not None:
+                    root.bind(_size_alone(root, size, owner, i))
+    result = []
+    for tensor in tensors:
+        lengths, raw = current_lengths(tensor.dims), tensor._raw
+        backend = raw_registry.backend_of_raw(raw)
+        for axis, dim in enumerate(tensor.dims):
+            start = i if dim is owner else 0
+            if (known := lengths.size(dim)) is not None:
+                raw = backend.slice_raw(raw, axis, start, start + known.max, 1)
+        alone = tensor_of(raw, tensor.sig, lengths)
+        alone.name = tensor.name
+        result.append(alone)
+    return result
+
+
+def _size_alone(dim: Dim, size: Size, owner: Dim, i: int) -> Size:
+    if dim is owner:
+        return Size((), 1, tags=None if size.tags is None else [size.tags[i]])
+    if owner not in size.dims:
+        return size
+    return Size(size.dims, size.values.take([i], size.dims.index(owner)))
+
+
+def _events(fn: Callable[[Any], Any], batch: Any) -> list[Event]:
+    events: list[Event] = []
+    with watching(events.append):
+        fn(batch)
+    return events
+
+
+def _pairs(some: Sequence[Event], others: Sequence[Event]) -> list[tuple[int, Event]]:
+    """Which events are of the same call: the same op of the same line, in order."""
+    places: dict[Any, list[Event]] = {}
+    for event in reversed(others):
+        places.setdefault((event.op, event.source, event.step), []).append(event)
+    keys = [(event.op, event.source, event.step) for event in some]
+    return [(i, places[key].pop()) for i, key in enumerate(keys) if places.get(key)]
+
+
+def _mixes(event: Event, owner: Dim) -> bool:
+    return any(owner in x.dims for x in event.inputs) and not any(owner in x.dims for x in event.outputs)
+
+
+def _compare(
+    event: Event, together: Tensor, alone: Tensor, owner: Dim, i: int, tag: str, tolerance: float | None
+) -> Difference | None:
+    """The difference of sequence `i` in two results; None if there is none, or if they have no sequences."""
+    if owner not in together.dims or len(together.dims) != len(alone.dims):
+        return None
+    a, b, names = _numbers(together), _numbers(alone), [dim.name for dim in together.dims]
+    a = a.take([i], together.axis(owner))
+    sizes = [[_length(x, dim, owner, at) for dim in x.dims] for x, at in ((together, i), (alone, 0))]
+    for axis, (n, m) in enumerate(zip(*sizes, strict=True)):
+        if n != m and together.dims[axis] is not owner:
+            return Difference(event, tag, float("inf"), n, m, "", f"{names[axis]} has {n} frames, {m} alone")
+    shape = tuple(slice(0, 1 if dim is owner else n) for dim, n in zip(together.dims, sizes[1], strict=True))
+    a, b = a[shape], b[shape]
+    mask = _valid(alone, shape)
+    with np.errstate(invalid="ignore"):
+        difference = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
+    difference[np.isnan(difference)] = np.inf
+    if mask is not None:
+        difference = np.where(mask, difference, 0.0)
+    if not difference.size:
+        return None
+    finite = np.abs(b[np.isfinite(b)])
+    exact = not together.dtype.startswith(("float", "bfloat", "complex"))
+    allowed = 0.0 if exact else (tolerance or TOLERANCE.get(together.dtype, 1e-4)) * max(1.0, finite.max(initial=0.0))
+    if difference.max() <= allowed:
+        return None
+    at = np.unravel_index(int(difference.argmax()), difference.shape)
+    place = ", ".join(f"{name} {k}" for name, k, dim in zip(names, at, together.dims, strict=True) if dim is not owner)
+    return Difference(event, tag, float(difference.max()), float(a[at]), float(b[at]), f", at {place}" if place else "")
+
+
+def _numbers(x: Tensor) -> np.ndarray:
+    values = raw_registry.backend_of_raw(x._raw).to_numpy_raw(x._raw)
+    return values if values.dtype.kind == "c" else values.astype(np.float64)
+
+
+def _length(x: Tensor, dim: Dim, owner: Dim, i: int) -> int:
+    size = x.size_of(dim)
+    return size.of_one(owner, min(i, _count(size, owner) - 1)).max if owner in size.dims else size.max
+
+
+def _count(size: Size, owner: Dim) -> int:
+    return int(size.values.shape[size.dims.index(owner)])
+
+
+def _valid(x: Tensor, shape: tuple[slice, ...]) -> np.ndarray | None:
+    backend = raw_registry.backend_of_raw(x._raw)
+    mask = backend.mask_for(x, x.dims)
+    if mask is None:
+        return None
+    full: np.ndarray = np.broadcast_to(backend.to_numpy_raw(mask), backend.get_shape_tuple_raw(x._raw))[shape]
+    return full

@@ -1,0 +1,231 @@
+"""Finds the op that made a NaN or an infinity, told apart from those that passed it on.
+
+>>> found = rf.check.finite(lambda: rf.log(rf.convert_to_tensor(0.0)) * 0.0)
+>>> found.first.event.op, found.first.kind, found.first.came_from.event.op
+('mul', 'NaN', 'log')
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from rfnb.core import raw as raw_registry
+from rfnb.core.nested import leaves
+from rfnb.core.tensor import Tensor
+from rfnb.trace.watch import Event, watching
+
+
+@dataclass(frozen=True)
+class NotFinite:
+    """An op whose operands were better than its result.
+
+    kind: "NaN" or "infinity". count: how many entries. at: the first of them, by dim. operands: what the op was given.
+    came_from: what made the infinity that became a NaN here.
+    """
+
+    event: Event
+    kind: str
+    count: int
+    at: str
+    operands: tuple[str, ...] = ()
+    came_from: NotFinite | None = None
+    gradient: bool = False
+
+    def lines(self) -> list[str]:
+        """As text."""
+        entries = "an entry" if self.count == 1 else f"{self.count} entries"
+        what = f"{self.event.op}: {entries} of {self.event.name}{self.at}"
+        lines = [f"  {self.kind:<9} made by {f'the gradient through {self.event.op}' if self.gradient else what}"]
+        lines.append(f"  where     {self.event.place()}")
+        lines += [f"  operand   {operand}" for operand in self.operands]
+        if self.came_from is not None:
+            lines += [f"  from      {self.came_from.kind} of {self.came_from.event.place()}"]
+        return lines
+
+
+@dataclass
+class FiniteReport:
+    """What `finite` found; true if all that was computed is finite.
+
+    first: the op that made the first NaN, or the first infinity if there is no NaN. made: all that made one, in order.
+    passed: how many results had one because an operand had. given: tensors from outside that had one.
+    """
+
+    made: list[NotFinite] = field(default_factory=list)
+    passed: int = 0
+    given: list[str] = field(default_factory=list)
+    results: int = 0
+
+    @property
+    def first(self) -> NotFinite | None:
+        """The first NaN, or the first infinity."""
+        return next((found for found in self.made if found.kind == "NaN"), self.made[0] if self.made else None)
+
+    def __bool__(self) -> bool:
+        return not self.made and not self.given
+
+    def __repr__(self) -> str:
+        if self:
+            return f"finite: no NaN and no infinity in {self.results} results"
+        first = self.first
+        lines = [f"finite: {len(self.made)} ops made NaN or infinity, {self.passed} results passed it on"]
+        lines += [f"  given     {text}" for text in self.given]
+        return "\n".join(lines + (first.lines() if first is not None else []))
+
+
+def finite(fn: Callable[..., Any], *args: Any, gradients: bool = False, **kwargs: Any) -> FiniteReport:
+    """Calls fn(*args, **kwargs) and names the op, line and loop step that made the first NaN or infinity.
+
+    Padding does not count, nor an infinity that Python wrote into an op, as a mask does.
+
+    Args:
+        gradients: also those of the sum of what `fn` gives, from the end back to the first NaN.
+    """
+    search = _Search()
+    with watching(search.see):
+        result = fn(*args, **kwargs)
+    if gradients and not search.report.made:
+        search.backward(result)
+    return search.report
+
+
+class _Search:
+    """Looks at each result as it comes."""
+
+    def __init__(self) -> None:
+        self.report = FiniteReport()
+        self._infinite: dict[int, NotFinite] = {}  # by id of the raw tensor, which `_held` keeps alive
+        self._held: list[Any] = []
+        self._differentiable: list[Event] = []
+
+    def see(self, event: Event) -> None:
+        self.report.results += len(event.outputs)
+        if any(_needs_gradient(x) for x in event.outputs):
+            self._differentiable.append(event)
+        for output in event.outputs:
+            bad = _bad(output)
+            if bad is not None:
+                self._found(event, output, *bad)
+
+    def _found(self, event: Event, output: Tensor, nans: np.ndarray, infinities: np.ndarray) -> None:
+        given = [(x, _bad(x)) for x in event.inputs]
+        given_nan = any(bad is not None and bad[0].any() for _, bad in given)
+        given_inf = any(bad is not None and bad[1].any() for _, bad in given)
+        written = any(not np.isfinite(number) for number in event.numbers)
+        if id(output._raw) in self._infinite or given_nan or event.op in ("unstack", "state"):
+            self._pass_on(event, output, given)
+        elif nans.any():
+            self._made(event, output, "NaN", nans, given)
+        elif given_inf:
+            self._pass_on(event, output, given)
+        elif not written:
+            self._made(event, output, "infinity", infinities, given)
+
+    def _made(self, event: Event, output: Tensor, kind: str, where: np.ndarray, given: list[Any]) -> None:
+        cause = next((self._infinite[id(x._raw)] for x, bad in given if bad and id(x._raw) in self._infinite), None)
+        operands = tuple(_range(x) for x in event.inputs)
+        found = NotFinite(event, kind, int(where.sum()), _first(output, where), operands, cause)
+        self.report.made.append(found)
+        self._remember(output, found)
+
+    def _pass_on(self, event: Event, output: Tensor, given: list[Any]) -> None:
+        self.report.passed += 1
+        bad = [x for x, found in given if found]
+        known = [self._infinite[id(x._raw)] for x in bad if id(x._raw) in self._infinite]
+        if not known:
+            self._came_in(event, bad[0] if bad else output)
+        self._remember(output, known[0] if known else NotFinite(event, "NaN", 1, ""))
+
+    def _came_in(self, event: Event, x: Tensor) -> None:
+        """Something that nobody saw being made: it is from outside, or a state that an earlier step made."""
+        if not (self.report.made or self.report.given):
+            self.report.given.append(f"{x.name} {x.describe_dims()} was not finite when it came to {event.place()}")
+        self._remember(x, NotFinite(event, "NaN", 1, ""))
+
+    def _remember(self, output: Tensor, found: NotFinite) -> None:
+        self._infinite[id(output._raw)] = found
+        self._held.append(output._raw)
+
+    # -- gradients
+
+    def backward(self, result: Any) -> None:
+        """Follows the gradient back to the first op that makes a NaN of a finite one."""
+        arrived: dict[int, str] = {}  # by id of the raw tensor: what is wrong with its gradient
+        tensors = {id(x._raw): x for e in self._differentiable for x in (*e.inputs, *e.outputs) if _needs_gradient(x)}
+        backend = raw_registry.selected()
+        roots = [x._raw for x in tensors.values() if x._raw.is_leaf]
+        ends = [x for x in leaves(result) if isinstance(x, Tensor) and _needs_gradient(x)]
+
+        def look(key: int, gradient: Any) -> None:
+            bad = _bad(tensors[key].like(gradient))
+            arrived.setdefault(key, "" if bad is None else "NaN" if bad[0].any() else "infinity")
+
+        if not ends or not roots:
+            return
+        hooks = [x._raw.register_hook(partial(look, key)) for key, x in tensors.items()]
+        try:
+            backend.follow_gradients_raw([x._raw for x in ends], roots)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        for key, kind in arrived.items():
+            if kind:
+                self._blame(tensors[key], kind, arrived)
+                return
+
+    def _blame(self, x: Tensor, kind: str, arrived: dict[int, str]) -> None:
+        """The op that got a sound gradient for its result, and gave `x` this one."""
+        readers = [e for e in self._differentiable if any(y._raw is x._raw for y in e.inputs)]
+        sound = [e for e in readers if not any(arrived.get(id(y._raw)) for y in e.outputs)]
+        for event in (sound or readers)[:1]:
+            operands = tuple(_range(y) for y in event.inputs)
+            self.report.made.append(NotFinite(event, kind, 1, "", operands, gradient=True))
+
+
+def _needs_gradient(x: Tensor) -> bool:
+    return bool(getattr(x._raw, "requires_grad", False))
+
+
+def _bad(x: Tensor) -> tuple[np.ndarray, np.ndarray] | None:
+    """Which valid entries are NaN, and which infinite; None if all are finite."""
+    raw = x._raw
+    backend = raw_registry.backend_of_raw(raw)
+    if backend.is_finite_raw(raw):
+        return None
+    values, mask = backend.to_numpy_raw(raw), backend.mask_for(x, x.dims)
+    bad = np.isnan(values), np.isinf(values)
+    if mask is not None:
+        bad = bad[0] & backend.to_numpy_raw(mask), bad[1] & backend.to_numpy_raw(mask)
+    return bad if bad[0].any() or bad[1].any() else None
+
+
+def _first(x: Tensor, where: np.ndarray) -> str:
+    """ ", first at batch 2 ('banana'), time 7" """
+    if not x.dims:
+        return ""
+    places = np.argwhere(where)[0]
+    parts = []
+    for dim, place in zip(x.dims, places, strict=True):
+        size = x.lengths.size(dim)
+        tag = f" ({size.tags[place]!r})" if size is not None and size.tags is not None else ""
+        parts.append(f"{dim.name} {place}{tag}")
+    return f", first at {', '.join(parts)}"
+
+
+def _range(x: Tensor) -> str:
+    """ "energy {batch:2, time:5}: -3.1 … 0.5" """
+    backend = raw_registry.backend_of_raw(x._raw)
+    values, mask = backend.to_numpy_raw(x._raw), backend.mask_for(x, x.dims)
+    if mask is not None:
+        values = values[np.broadcast_to(backend.to_numpy_raw(mask), values.shape)]
+    finite_ones = values[np.isfinite(values)] if values.dtype.kind == "f" else values.reshape(-1)
+    if values.dtype.kind not in "fiu" or not finite_ones.size:
+        return f"{x.name} {x.describe_dims()}"
+    zeros = int((values == 0).sum())
+    text = f"{x.name} {x.describe_dims()}: {finite_ones.min():.4g} … {finite_ones.max():.4g}"
+    return text + (f", {zeros} zeros" if zeros else "")

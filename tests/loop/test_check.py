@@ -1,0 +1,200 @@
+"""`rf.check`: the first op that padding gets into, and the first that makes a NaN."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import rfnb as rf
+from rfnb import batch_dim
+
+time, feat = rf.Dim(None, name="time"), rf.Dim(3, name="feat")
+
+
+@pytest.fixture
+def x() -> rf.Tensor:
+    rows = [np.random.default_rng(n).normal(size=(n, 3)).astype("float32") for n in (4, 2, 3)]
+    return rf.convert_to_tensor(rows, dims=[batch_dim, time, feat], tags=["apple", "banana", "cherry"])
+
+
+class Pooled(rf.Module):
+    """Sees padding, if told so."""
+
+    def __init__(self, use_mask: bool):
+        self.linear = rf.Linear(feat, feat)
+        self.use_mask = use_mask
+
+    def __call__(self, x: rf.Tensor) -> rf.Tensor:
+        pooled = rf.reduce_max(self.linear(x), axis=time, use_mask=self.use_mask)
+        return rf.tanh(pooled)
+
+
+def accumulated(x: rf.Tensor, leak: float = 0.0) -> rf.Tensor:
+    total = rf.reduce_sum(x, axis=time, use_mask=False)
+    loop = rf.Loop(axis=time, name="adding")
+    loop.state.h = rf.zeros([batch_dim, feat])
+    with loop:
+        x_t = loop.unstack(x)
+        loop.state.h = loop.state.h + x_t
+        mixed = loop.state.h + leak * total
+        out = loop.stack(mixed)
+    return out
+
+
+def test_a_sound_model_passes(x):
+    report = rf.check.batch_invariance(Pooled(use_mask=True), x)
+    assert report
+    assert report.results >= 3 * 3
+    assert "agree" in repr(report)
+
+
+def test_the_first_op_that_sees_padding_is_named_with_its_line_and_sequence():
+    short = rf.convert_to_tensor(
+        [-np.ones((4, 3)), -np.ones((2, 3))], dims=[batch_dim, time, feat], tags=["apple", "banana"]
+    )
+    report = rf.check.batch_invariance(lambda x: rf.reduce_max(x, axis=time, use_mask=False) * 2.0, short)
+    assert not report
+    assert (report.first.event.op, report.first.sequence) == ("reduce_max", "'banana' (sequence 1)")
+    assert (report.first.together, report.first.alone) == (0.0, -1.0)
+    text = repr(report)
+    assert "test_check.py" in text
+    assert "rf.reduce_max(x, axis=time, use_mask=False)" in text
+    assert len(text.splitlines()) <= 12
+
+
+def test_inside_of_modules_the_path_is_told(x):
+    wild = x.copy_masked(9.0)
+    report = rf.check.batch_invariance(Pooled(use_mask=False), wild)
+    assert report.first.event.op == "reduce_max"
+    assert report.first.event.path == "Pooled"
+
+
+def test_values_of_loops_are_compared_step_by_step(x):
+    loud = x.copy_masked(1.0)  # `total` sees padding: it is the first
+    assert rf.check.batch_invariance(lambda x: accumulated(rf.tanh(x)), x)
+    report = rf.check.batch_invariance(lambda x: accumulated(x, leak=1.0), loud)
+    assert report.first.event.op == "reduce_sum"
+
+
+def test_a_difference_in_a_loop_names_the_step(x):
+    def fn(x: rf.Tensor) -> rf.Tensor:
+        loop = rf.Loop(axis=time, name="mixing")
+        loop.state.h = rf.zeros([batch_dim, feat])
+        with loop:
+            loop.state.h = loop.state.h + rf.reduce_mean(loop.unstack(x), axis=batch_dim)
+            out = loop.stack(loop.state.h)
+        return out
+
+    report = rf.check.batch_invariance(fn, x)
+    assert (report.first.event.loop, report.first.event.step) == ("mixing", 0)
+    assert report.mixed.op == "reduce_mean"
+    assert "taken together" in repr(report)
+
+
+def test_the_dims_have_their_lengths_again_afterwards(x):
+    before = time.size.values.copy()
+    rf.check.batch_invariance(rf.tanh, x)
+    assert (time.size.values == before).all()
+    assert (rf.tanh(x) + x).dims == x.dims
+
+    def broken(x: rf.Tensor) -> None:
+        if x.size_of(batch_dim).max == 1:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        rf.check.batch_invariance(broken, x)
+    assert (time.size.values == before).all()
+
+
+@pytest.mark.parametrize("kind", ["dict", "TensorDict", "tuple"])
+def test_batches_of_several_tensors(x, kind):
+    labels = rf.convert_to_tensor(np.zeros((3, 4), "int64"), dims=[batch_dim, time], sparse_dim=feat)
+    both = {"x": x, "labels": labels}
+    batch = {"dict": both, "TensorDict": rf.TensorDict(both), "tuple": (x, labels)}[kind]
+
+    def loss(batch):
+        x, labels = batch if kind == "tuple" else (batch["x"], batch["labels"])
+        return rf.cross_entropy(estimated=x, target=labels, axis=feat, estimated_type="logits")
+
+    assert rf.check.batch_invariance(loss, batch)
+
+
+def test_random_ops_are_named_as_the_cause(x):
+    report = rf.check.batch_invariance(lambda x: rf.dropout(x, 0.5, on_forward=True), x)
+    assert report.first.event.random
+    assert "dropout" in repr(report)
+
+
+def test_finite_names_what_made_a_nan_and_what_made_the_infinity_before_it(x):
+    def fn() -> rf.Tensor:
+        energy = rf.log(rf.relu(x) * 0.0)
+        weights = energy - energy
+        return rf.tanh(weights) + 1.0
+
+    report = rf.check.finite(fn)
+    assert (report.first.kind, report.first.event.op, report.first.event.name) == ("NaN", "sub", "weights")
+    assert (report.first.came_from.event.op, report.first.came_from.kind) == ("log", "infinity")
+    assert report.passed == 2
+    assert "first at batch 0 ('apple'), time 0, feat 0" in repr(report)
+
+
+def test_padding_does_not_count(x):
+    spoiled = x.like(x.copy_masked(1.0).copy_masked(float("nan")).raw_tensor)
+    assert rf.check.finite(lambda: rf.tanh(spoiled) * 2.0)
+
+
+def test_a_mask_of_infinities_is_meant(x):
+    def fn() -> rf.Tensor:
+        return rf.softmax(rf.where(x > 0.0, x, float("-inf")), axis=time)
+
+    report = rf.check.finite(fn)
+    assert not [found for found in report.made if found.kind == "infinity"]
+
+
+def test_what_came_in_broken_is_told_apart(x):
+    broken = x.like(x.raw_tensor.clone())
+    broken.raw_tensor[1, 1, 2] = float("nan")
+    report = rf.check.finite(lambda: rf.tanh(broken) + 1.0)
+    assert not report.made
+    assert not report
+    assert "was not finite when it came to" in repr(report)
+
+
+def test_in_a_loop_the_step_is_named(x):
+    def fn() -> rf.Tensor:
+        loop = rf.Loop(axis=time, name="countdown")
+        loop.state.n = rf.full(dims=[batch_dim], fill_value=2.0)
+        with loop:
+            frame = loop.unstack(x)
+            loop.state.n = loop.state.n - 1.0
+            ratio = frame / loop.state.n
+            out = loop.stack(ratio)
+        return out
+
+    report = rf.check.finite(fn)
+    assert (report.first.event.loop, report.first.event.step) == ("countdown", 1)
+    assert (report.first.event.op, report.first.kind) == ("truediv", "infinity")
+    assert not list(rf.runs)
+
+
+def test_gradients_are_followed_back_to_the_op_that_breaks_them(x):
+    weight = rf.Parameter([feat], initial=0.0)
+
+    def loss() -> rf.Tensor:
+        root = rf.sqrt(rf.square(x * weight))
+        return rf.reduce_sum(rf.tanh(root), axis=root.dims)
+
+    assert rf.check.finite(loss)
+    report = rf.check.finite(loss, gradients=True)
+    assert report.first.gradient
+    assert (report.first.event.op, report.first.kind) == ("sqrt", "infinity")  # its slope at 0
+    assert weight.raw_tensor.grad is None
+    weight.assign(1.0)
+    assert rf.check.finite(loss, gradients=True)
+
+
+def test_a_failing_function_raises_as_it_does_alone():
+    with pytest.raises(rf.errors.DimError):
+        rf.check.finite(lambda: rf.reduce_sum(rf.ones([feat]), axis=time))
+    assert torch.is_grad_enabled()
