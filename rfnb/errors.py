@@ -9,15 +9,24 @@ class RfError(Exception):
     Args:
         what: one sentence, starting with the function that the user called.
         got, expected: the facts; anything with a short `str`.
+        made: where the dims in question come from.
         hint: what to write instead.
     """
 
-    def __init__(self, what: str, *, got: object = None, expected: object = None, hint: object = None):
+    def __init__(
+        self,
+        what: str,
+        *,
+        got: object = None,
+        expected: object = None,
+        made: object = None,
+        hint: object = None,
+    ):
         super().__init__(what)
-        self.what, self.got, self.expected, self.hint = what, got, expected, hint
+        self.what, self.got, self.expected, self.made, self.hint = what, got, expected, made, hint
 
     def __str__(self) -> str:
-        facts = {"got": self.got, "expected": self.expected, "hint": self.hint}
+        facts = {"got": self.got, "expected": self.expected, "made": self.made, "hint": self.hint}
         lines = [f"  {name:<9} {fact}" for name, fact in facts.items() if fact is not None]
         return "\n".join([self.what, *lines])
 

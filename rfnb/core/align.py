@@ -26,7 +26,19 @@ Move = tuple[tuple[int, ...] | None, tuple[Any, ...] | None] | None
 class Sig:
     """The dims of a tensor and their roles. There is one for each combination, so that "same dims" is one `is`."""
 
-    __slots__ = ("__weakref__", "dims", "feature_dim", "frames", "index", "plans", "roots", "serial", "sparse_dim")
+    __slots__ = (
+        "__weakref__",
+        "batched",
+        "dims",
+        "feature_dim",
+        "frames",
+        "index",
+        "plans",
+        "prior",
+        "roots",
+        "serial",
+        "sparse_dim",
+    )
 
     def __init__(self, dims: tuple[Dim, ...], sparse_dim: Dim | None, feature_dim: Dim | None):
         self.dims = dims
@@ -34,6 +46,13 @@ class Sig:
         self.feature_dim = feature_dim
         self.serial = next(_serials)
         self.index = {dim: axis for axis, dim in enumerate(dims)}
+        copies = [dim for dim in dims if dim.base is not dim]
+        self.prior = {dim.base: dim for dim in sorted(copies, key=lambda dim: dim.match_priority)}
+        self._look_at_sizes()
+
+    def _look_at_sizes(self) -> None:
+        dims = self.dims
+        self.batched = any(dim.is_batch_dim() for dim in dims)
         self.roots = {serial: root for dim in dims for serial, root in dim.roots.items()}
         self.frames = tuple(dim for dim in dims if dim.dimension is None and not dim.is_batch_dim())  # may have padding
         self.plans: dict[Any, Any] = {}
@@ -43,6 +62,21 @@ class Sig:
 
     def __deepcopy__(self, memo: object) -> Sig:
         return self
+
+    def meant(self, dim: Dim, among: Sequence[Dim] = ()) -> Dim:
+        """The dim that is meant with `dim`: of the axes of a square matrix, the one with the higher priority.
+
+        among: dims that are named together; if that one is among them, `dim` is the other.
+        """
+        if dim in self.index and dim not in self.prior:
+            return dim
+        base = getattr(dim, "base", dim)
+        found = self.prior.get(base, base)
+        return dim if found in among else found
+
+    def all_meant(self, dims: Sequence[Dim]) -> tuple[Dim, ...]:
+        """Likewise for several dims, named together."""
+        return tuple(self.meant(dim, dims) for dim in dims)
 
     def keep(self, key: Any, plan: Any) -> Any:
         """Stores a plan; the table is bounded."""
@@ -73,6 +107,13 @@ def sig(dims: Sequence[Dim], sparse_dim: Dim | None = None, feature_dim: Dim | N
         found = _interned[key] = Sig(dims, sparse_dim, feature_dim)
         _recent[next(_position) % _RECENT] = found
     return found
+
+
+def forget(dims: Sequence[Dim]) -> None:
+    """Plans with these dims are made anew: their sizes come from elsewhere now."""
+    for signature in list(_interned.values()):
+        if not signature.index.keys().isdisjoint(dims):
+            signature._look_at_sizes()
 
 
 def without(signature: Sig, removed: Sequence[Dim]) -> Sig:
@@ -126,51 +167,15 @@ def apply(how: Move, raw: Any) -> Any:
         return raw
     perm, index = how
     if perm is not None:
-        raw = raw.permute(perm) if hasattr(raw, "permute") else raw.transpose(perm)
+        raw = permute(raw, perm)
     return raw if index is None else raw[index]
 
 
-def check_all_in_one(dims_of: Sequence[Sequence[Dim]], out: Sequence[Dim], what: str, names: Sequence[str]) -> None:
-    """Refuses a result with dims that no single operand has: most often a slip, and a costly one."""
-    if any(len(dims) == len(out) for dims in dims_of):
-        return
-    got = " and ".join(f"{name} {show_dims(dims)}" for name, dims in zip(names, dims_of, strict=True))
-    raise DimError(
-        f"{what}: no operand has all dims of the result",
-        got=got,
-        expected=f"one operand with all of {show_dims(out)}",
-        hint=same_name(dims_of) or f"if it is meant: {_meant(what)}",
-    )
-
-
-def _meant(what: str) -> str:
-    if what == "where":
-        return "rf.where(…, allow_broadcast_all_sources=True)"
-    return f'rf.combine_bc(a, "{what}", b), or rf.compare_bc for a comparison'
-
-
-def same_name(dims_of: Sequence[Sequence[Dim]]) -> str | None:
-    """A hint about two dims which have one name, but are not the same."""
-    seen: dict[str, Dim] = {}
-    for dims in dims_of:
-        for dim in dims:
-            other = seen.setdefault(dim.name, dim)
-            if other is not dim:
-                places = " and ".join(d.made.place() if d.made else "rfnb" for d in (other, dim))
-                return f"there are two dims called {dim.name}, made in {places}: did you mean one of them in both?"
-    return None
+def permute(raw: Any, perm: tuple[int, ...]) -> Any:
+    """`raw` with its axes in another order. Arrays on the host, which have no backend, come here too."""
+    return raw.permute(perm) if hasattr(raw, "permute") else raw.transpose(perm)
 
 
 def show_dims(dims: Sequence[Dim]) -> str:
     """ "{batch:2, time:5}" """
     return "{" + ", ".join(dim.describe() for dim in dims) + "}"
-
-
-def nearest(dim: Dim, dims: Sequence[Dim]) -> str | None:
-    """A hint which of `dims` was meant with `dim`."""
-    for other in dims:
-        if other.name == dim.name:
-            place = f" (made in {other.made.place()})" if other.made else ""
-            return f"did you mean {other.name}? It has the same name but is another Dim{place}."
-    same_size = [other for other in dims if other.is_defined() and dim.is_defined() and other.size.agrees(dim.size)]
-    return f"did you mean {same_size[0].name}? It has the same size." if same_size else None

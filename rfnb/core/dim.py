@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rfnb.core import dim_math
+from rfnb.core import align, dim_math
 from rfnb.core.dim_math import Expr
 from rfnb.core.lengths import EMPTY, Lengths, Size
 from rfnb.core.source import Source, here
@@ -20,26 +21,41 @@ if TYPE_CHECKING:
     from rfnb.core.tensor import Tensor
 
 _serials = itertools.count()
+DIMS: weakref.WeakValueDictionary[int, Dim] = weakref.WeakValueDictionary()
+"""All dims there are, by serial number."""
 
 
 class Dim:
     """An axis of tensors: `feat = Dim(40, name="feat")`, `time = Dim(None, name="time")`.
 
     Args:
-        dimension: the size; None if it is known only with the data; or the lengths of the sequences
+        dimension: the size; None if it comes with the data or with `vocab`; or the lengths of the sequences
             (a Tensor {batch}, or numbers, for `batch_dim`).
         name: shown everywhere.
-        vocab: what the entries of a tensor that is sparse in this dim are called: a list of labels,
-            a file with a label per line, or an object with `decode`.
-        kind: "batch", "spatial" or "feature", for views; guessed if not given.
+        vocab: what the entries of a tensor that is sparse in this dim are called: a list of labels, a file with a
+            label per line, a tokenizer, or whatever else `rf.Vocab` takes.
+        kind: one of `Dim.Types`: "batch", "spatial" or "feature".
+        description: the same as `name`.
+        capacity: how many entries there is room for, if that is more than there are.
+        dyn_size_ext: the lengths, as a Tensor.
+        bounded_by: a dim that this one is never longer than.
 
     Dims can be added, multiplied and divided: `time + 1`, `4 * feat`, `time.ceildiv_right(2)`; the same
     expression of the same dims is the same Dim, so `time + 1 - 1` is `time`.
     """
 
+    class Types:
+        """What a dim counts."""
+
+        Unspecified = None
+        Batch = "batch"
+        Spatial = "spatial"
+        Time = "spatial"
+        Feature = "feature"
+
     def __init__(
         self,
-        dimension: int | Tensor | Sequence[int] | np.ndarray | None,
+        dimension: int | Tensor | Sequence[int] | np.ndarray | None = None,
         *,
         name: str | None = None,
         vocab: Vocab | Sequence[str] | object | None = None,
@@ -47,11 +63,22 @@ class Dim:
         description: str | None = None,
         capacity: int | None = None,
         dyn_size_ext: Tensor | None = None,
+        bounded_by: Dim | None = None,
+        **unknown: object,
     ):
+        if unknown:
+            raise DimError(
+                f"Dim: unknown {', '.join(unknown)}",
+                expected="name, vocab, kind, description, capacity, dyn_size_ext, bounded_by",
+                hint="dim.copy(match_priority=1)" if "match_priority" in unknown else None,
+            )
         self.serial = next(_serials)
+        DIMS[self.serial] = self
         self.name: str = name or description or f"dim{self.serial}"
         self.kind = kind
+        self.description = self.name
         self.capacity = capacity
+        self.bounded_by = bounded_by
         self.vocab = vocab_of(vocab)
         self.expr: Expr | None = None
         self.made: Source | None = here()
@@ -60,17 +87,19 @@ class Dim:
         self.changes_in: str | None = None  # the loop in which its size differs at every step
         self.dimension: int | None = None
         lengths = dyn_size_ext if dimension is None else dimension
+        if lengths is None and self.vocab is not None:
+            lengths = len(self.vocab)
         if isinstance(lengths, str):
             raise DimError("Dim: the size comes first", got=repr(lengths), hint=f'rf.Dim(None, name="{lengths}")')
         if isinstance(lengths, int | np.integer):
             self.dimension = self._checked_size(int(lengths))
         elif lengths is not None:
-            self.bind(_size_from(lengths))
+            self.bind(size_from(lengths))
 
     def _checked_size(self, size: int) -> int:
         if size < 0:
             raise DimError(f"Dim: {self.name} cannot have a negative size", got=size, expected="0 or more")
-        if self.vocab is not None and 0 < len(self.vocab) != size:
+        if self.vocab is not None and len(self.vocab) and not self.vocab.fits(size):
             raise DimError(
                 f"Dim: the vocab of {self.name} has another size", got=f"{len(self.vocab)} labels", expected=size
             )
@@ -96,18 +125,39 @@ class Dim:
         """Whether this counts sequences."""
         return self.kind == "batch"
 
+    def is_spatial_dim(self) -> bool:
+        """Whether this counts frames, or other places."""
+        return self.kind == "spatial"
+
+    def is_feature_dim(self) -> bool:
+        """Whether this counts features."""
+        return self.kind == "feature"
+
+    @property
+    def match_priority(self) -> int:
+        """More than 0: a copy of a dim for the other axis of a square matrix, which is meant before it."""
+        return self.expr.numbers[0] if self.expr is not None and self.expr.op == "copy" else 0
+
+    @property
+    def base(self) -> Dim:
+        """What this is a copy of, with another priority; itself if it is none."""
+        return self.expr.dims[0] if self.expr is not None and self.expr.op == "copy" else self
+
     @property
     def formula(self) -> str | None:
         """How it is made of other dims: "time+1"; None for a dim of its own."""
         return None if self.expr is None else self.expr.text()
 
-    @cached_property
+    @property
     def roots(self) -> dict[int, Dim]:
         """By serial: the dims whose size decides the size of this one."""
         if self.dimension is not None:
             return {}
-        if self.expr is None:
-            return {self.serial: self}
+        return {self.serial: self} if self.expr is None else self._derived_roots  # kept, the first would be a cycle
+
+    @cached_property
+    def _derived_roots(self) -> dict[int, Dim]:
+        assert self.expr is not None
         return {serial: root for dim in self.expr.dims for serial, root in dim.roots.items()}
 
     @cached_property
@@ -157,6 +207,60 @@ class Dim:
         """Whether the size is known now."""
         return current_lengths([self]).size(self) is not None
 
+    is_dim_known = is_defined
+
+    def need_masking(self) -> bool:
+        """Whether there may be padding: sequences have lengths of their own."""
+        return self.is_dynamic() and not (self.is_defined() and not self.size.dims)
+
+    def reset_raw(self, *, only_self: bool = False, include_parents: bool = False) -> None:
+        """Forgets the size of the last batch, for dims made of this one too; tensors that exist keep theirs.
+
+        include_parents: also for the dims that this one is made of.
+        """
+        for dim in self.roots.values() if include_parents and not only_self else (self,):
+            dim.bound, dim.defined_by = None, None
+
+    reset_eager = reset_batch_ctx = reset_batch_and_raw = reset_raw
+
+    # -- other dims of this size
+
+    def copy(
+        self,
+        same_as_self: bool = True,
+        description: str | None = None,
+        kind: str | None = None,
+        match_priority: int | None = None,
+    ) -> Dim:
+        """This dim with another `match_priority`; or, if not `same_as_self`, another Dim of the same size.
+
+        >>> feat = rf.Dim(4, name="feat")
+        >>> feat.copy(match_priority=1), feat.copy() is feat, feat.copy(same_as_self=False) is feat
+        (Dim{feat(1):4}, True, False)
+
+        A square matrix has both: {feat(1), feat}. What an op calls `feat` is then the first of them. One dim has
+        one name and one kind, so that `description` and `kind` are for another Dim only.
+        """
+        if same_as_self:
+            priority = self.match_priority if match_priority is None else match_priority
+            return self.base if priority == 0 else dim_math.with_priority(self.base, priority)
+        other = Dim(
+            self.dimension,
+            name=description or self.name,
+            kind=kind or self.kind,
+            vocab=self.vocab,
+            capacity=self.capacity,
+            bounded_by=self.bounded_by,
+        )
+        if self.is_dynamic() and self.is_defined():
+            other.bind(self.size)
+        return other
+
+    def copy_from(self, other: Dim) -> None:
+        """From now on this dim has the size, the vocab and the kind of `other`; it must have had no size yet."""
+        self.declare_same_as(other)
+        self.vocab, self.kind = self.vocab or other.vocab, self.kind or other.kind
+
     # -- algebra
 
     def __add__(self, other: Dim | int) -> Dim:
@@ -181,23 +285,73 @@ class Dim:
     def __rfloordiv__(self, other: int) -> Dim:
         return dim_math.div(other, self)
 
+    def __truediv__(self, other: Dim | int) -> Dim:
+        if self.dimension is not None and isinstance(other, int) and other and self.dimension % other:
+            raise DimError(f"{self.name} / {other} leaves a rest", got=self.dimension, hint=f"{self.name} // {other}")
+        return self // other
+
     def __mod__(self, other: Dim | int) -> Dim:
         return dim_math.mod(self, other)
 
+    def __neg__(self) -> Dim:
+        return dim_math.mul(self, -1)
+
     def ceildiv_right(self, other: Dim | int) -> Dim:
-        """⌈self / other⌉"""
+        """⌈self / other⌉, where `other` is the inner, faster part."""
         return dim_math.div(self, other, rounding="ceildiv")
 
-    def declare_same_as(self, other: Dim) -> None:
-        """From now on this dim has the size of `other`. Only for a dim that has no size yet.
+    def ceildiv_left(self, other: Dim | int) -> Dim:
+        """⌈self / other⌉, where `other` is the outer, slower part."""
+        return dim_math.div_side(self, other, "left", rounding="ceildiv")
 
-        Raises DimError if it has one.
+    def div_right(self, other: Dim | int) -> Dim:
+        """What `other` was multiplied to from the right: (a * b).div_right(b) is a; rounded down."""
+        return dim_math.div_side(self, other, "right")
+
+    def div_left(self, other: Dim | int) -> Dim:
+        """What `other` was multiplied to from the left: (a * b).div_left(a) is b; rounded down."""
+        return dim_math.div_side(self, other, "left")
+
+    def sub_right(self, other: Dim | int) -> Dim:
+        """What `other` was added to from the right: (a + b).sub_right(b) is a."""
+        return dim_math.sub_side(self, other, "right")
+
+    def sub_left(self, other: Dim | int) -> Dim:
+        """What `other` was added to from the left: (a + b).sub_left(a) is b."""
+        return dim_math.sub_side(self, other, "left")
+
+    def declare_same_as(self, other: Dim) -> None:
+        """From now on both have one size: that of the one which has a size, or will get one.
+
+        The other one must have none yet, and be in no tensor with data. They stay two dims: no axis of one is
+        an axis of the other. Raises DimError if both are in use.
         """
-        if self.is_static() or self.expr is not None or self.bound is not None:
-            raise DimError(f"declare_same_as: {self.name} is in use already", expected="a Dim without a size")
-        self.__dict__.pop("roots", None)
-        self.expr = dim_math.Expr("sum", (other,), (1, 0))
-        self.dimension = other.dimension
+        if self is other or any(a.expr == _alias(b) for a, b in ((self, other), (other, self))):
+            return
+        for dim, same in ((self, other), (other, self)):
+            root, constant = dim_math.free_term(dim)
+            if root is not None and root.serial not in same.roots:
+                root._become(same - constant)
+                return
+        raise DimError(
+            f"declare_same_as: {self.name} is in use already",
+            got=f"{self.describe()} and {other.describe()}",
+            expected="one Dim without a size",
+        )
+
+    def is_free(self) -> bool:
+        """Whether no size was given, and none follows from other dims."""
+        return self.dimension is None and self.expr is None and self.bound is None and self.defined_by is None
+
+    def _become(self, other: Dim) -> None:
+        stale = [dim for dim in [self, *dim_math.derived(), *_aliases] if self.serial in dim.roots]
+        self.expr = _alias(other)
+        _aliases.add(self)
+        for dim in stale:
+            dim.__dict__.pop("_derived_roots", None)
+        for dim in stale:
+            _settle(dim)
+        align.forget(stale)
 
     def define(self, size: Size, by: str) -> None:
         """Gives an output dim its size; for the op `by` only, which may do it again for a new batch."""
@@ -296,15 +450,30 @@ def _with_size(lengths: Lengths, serial: int, other: Lengths) -> Lengths:
 def _derived(expr: Expr) -> Dim:
     dim = Dim(None, name=expr.text())
     dim.expr = expr
-    if all(part.dimension is not None for part in expr.dims):
-        size = expr.evaluate(lambda part: part.static_size)
-        dim.dimension = size.max if size is not None else None
+    _settle(dim)
     kinds = {part.kind for part in expr.dims}
     dim.kind = kinds.pop() if len(kinds) == 1 else None
     return dim
 
 
 dim_math._new_dim.append(_derived)
+
+_aliases: weakref.WeakSet[Dim] = weakref.WeakSet()
+
+
+def _alias(dim: Dim) -> Expr:
+    return Expr("sum", (dim,), (1, 0))
+
+
+def _settle(dim: Dim) -> None:
+    """A dim made of dims that now have a fixed size has one as well."""
+    if dim.dimension is None and dim.expr is not None:
+        for part in dim.expr.dims:
+            _settle(part)
+        if all(part.dimension is not None for part in dim.expr.dims):
+            size = dim.expr.evaluate(lambda part: part.static_size)
+            dim.dimension = size.max if size is not None else None
+
 
 batch_dim = Dim(None, name="batch", kind="batch")
 """The dim that counts the sequences of a batch."""
@@ -315,7 +484,8 @@ single_step_dim = Dim(1, name="single_step")
 _to_size: list[Callable[[Any], Size | None]] = []  # set by core.tensor, which knows Tensors
 
 
-def _size_from(lengths: Any) -> Size:
+def size_from(lengths: Any) -> Size:
+    """The lengths that are given as numbers, an array, or a Tensor of any dims."""
     for convert in _to_size:
         size = convert(lengths)
         if size is not None:

@@ -22,7 +22,8 @@ class Expr(NamedTuple):
     """How a dim is made of others.
 
     "sum": the dims times the numbers, plus the last number. "product": of the dims. "floordiv", "ceildiv", "mod":
-    of the first dim by the number or the second dim. "max", "min": of the dims.
+    of the first dim by the number or the second dim; "floordiv_left", "ceildiv_left": where that is the outer part.
+    "max", "min": of the dims. "copy": the dim itself, with the number as its priority.
     """
 
     op: str
@@ -35,7 +36,7 @@ class Expr(NamedTuple):
         known = [size for size in sizes if size is not None]
         if len(known) < len(sizes):
             return None
-        dims, values = _aligned(known)
+        dims, values = aligned(known)
         result = Size(dims, np.maximum(_EVALUATE[self.op](values, self.numbers), 0))
         tags = [size for size in known if size.made is not None]
         result.made = tags[0].made if tags else None
@@ -46,16 +47,17 @@ class Expr(NamedTuple):
         return _TEXT[self.op](self)
 
 
-def _aligned(sizes: Sequence[Size]) -> tuple[tuple[Dim, ...], list[np.ndarray]]:
+def aligned(sizes: Sequence[Size]) -> tuple[tuple[Dim, ...], list[np.ndarray]]:
+    """The dims that the sizes are of, and their values, with an axis for each of these dims."""
     dims: list[Dim] = []
     for size in sizes:
         dims += [dim for dim in size.dims if dim not in dims]
-    aligned = []
+    values = []
     for size in sizes:
         order = sorted(range(len(size.dims)), key=lambda i, s=size: dims.index(s.dims[i]))  # type: ignore[misc]
         present = [slice(None) if dim in size.dims else None for dim in dims]
-        aligned.append(size.values.transpose(order)[tuple(present)])
-    return tuple(dims), aligned
+        values.append(size.values.transpose(order)[tuple(present)])
+    return tuple(dims), values
 
 
 def _sum(values: list[np.ndarray], numbers: tuple[int, ...]) -> np.ndarray:
@@ -72,12 +74,27 @@ def _extreme(pick: Any, values: list[np.ndarray], numbers: tuple[int, ...]) -> n
     return np.asarray(found)
 
 
+def _by_what(values: list[np.ndarray], numbers: tuple[int, ...]) -> np.ndarray:
+    return np.maximum(values[1] if len(values) > 1 else numbers[0], 1)  # a dim may be empty
+
+
+def _floordiv(values: list[np.ndarray], numbers: tuple[int, ...]) -> np.ndarray:
+    return np.asarray(values[0] // _by_what(values, numbers))
+
+
+def _ceildiv(values: list[np.ndarray], numbers: tuple[int, ...]) -> np.ndarray:
+    return np.asarray(-(-values[0] // _by_what(values, numbers)))
+
+
 _EVALUATE: dict[str, Callable[[list[np.ndarray], tuple[int, ...]], np.ndarray]] = {
     "sum": _sum,
     "product": lambda values, numbers: math.prod(values, start=np.asarray(1)),
-    "floordiv": lambda values, numbers: values[0] // (*values[1:], *numbers)[0],
-    "ceildiv": lambda values, numbers: -(-values[0] // (*values[1:], *numbers)[0]),
-    "mod": lambda values, numbers: values[0] % (*values[1:], *numbers)[0],
+    "floordiv": _floordiv,
+    "floordiv_left": _floordiv,
+    "ceildiv": _ceildiv,
+    "ceildiv_left": _ceildiv,
+    "mod": lambda values, numbers: values[0] % _by_what(values, numbers),
+    "copy": lambda values, numbers: values[0],
     "max": lambda values, numbers: _extreme(np.maximum, values, numbers),
     "min": lambda values, numbers: _extreme(np.minimum, values, numbers),
 }
@@ -106,6 +123,9 @@ _TEXT: dict[str, Callable[[Expr], str]] = {
     "product": lambda e: "*".join(_in_brackets(dim, ("sum",)) for dim in e.dims),
     "floordiv": lambda e: f"⌊{_in_brackets(e.dims[0], ('sum',))}/{_by(e)}⌋",
     "ceildiv": lambda e: f"⌈{_in_brackets(e.dims[0], ('sum',))}/{_by(e)}⌉",
+    "floordiv_left": lambda e: f"⌊{_by(e)}\\{_in_brackets(e.dims[0], ('sum',))}⌋",
+    "ceildiv_left": lambda e: f"⌈{_by(e)}\\{_in_brackets(e.dims[0], ('sum',))}⌉",
+    "copy": lambda e: f"{e.dims[0].name}({e.numbers[0]})",
     "mod": lambda e: f"{_in_brackets(e.dims[0], ('sum', 'product'))}%{_by(e)}",
     "max": lambda e: f"max({', '.join([*(d.name for d in e.dims), *map(str, e.numbers)])})",
     "min": lambda e: f"min({', '.join([*(d.name for d in e.dims), *map(str, e.numbers)])})",
@@ -208,6 +228,54 @@ def div(a: Dim | int, b: Dim | int, *, rounding: str = "floordiv") -> Dim:
         if rest is not None:
             return mul(rest[0] if len(rest) == 1 else _make("product", rest) if rest else 1, scale)
     return _make(rounding, [_from_linear(terms, constant), b])
+
+
+def div_side(a: Dim, b: Dim | int, side: str, *, rounding: str = "floordiv") -> Dim:
+    """a / b, where `b` is the "left", outer, or the "right", inner part. A number is both."""
+    if isinstance(b, int | np.integer) or a is b:
+        return div(a, b, rounding=rounding)
+    terms, constant = _linear(a)
+    if len(terms) == 1 and constant == 0:
+        [(only, scale)] = terms
+        parts, taken = _product_parts(only), _product_parts(b)
+        cut = len(taken) if side == "left" else len(parts) - len(taken)
+        head, tail = parts[:cut], parts[cut:]
+        rest = (tail if head == taken else None) if side == "left" else (head if tail == taken else None)
+        if rest is not None:
+            return mul(rest[0] if len(rest) == 1 else _make("product", rest) if rest else 1, scale)
+    return _make(rounding + ("_left" if side == "left" else ""), [_from_linear(terms, constant), b])
+
+
+def sub_side(a: Dim, b: Dim | int, side: str) -> Dim:
+    """a - b, where `b` is taken from the "left" or the "right" end only. A number is at both."""
+    terms, constant = _linear(a)
+    taken, taken_constant = _linear(b)
+    for dim, factor in taken if side == "left" else reversed(taken):
+        at = 0 if side == "left" else len(terms) - 1
+        if terms and terms[at][0] is dim:
+            terms[at] = (dim, terms[at][1] - factor)
+        else:
+            terms.insert(at if side == "left" else at + 1, (dim, -factor))
+        terms = [term for term in terms if term[1]]
+    return _from_linear(terms, constant - taken_constant)
+
+
+def with_priority(dim: Dim, priority: int) -> Dim:
+    """`dim`, to be meant before it where a tensor has both."""
+    return _make("copy", [dim], [priority])
+
+
+def free_term(dim: Dim) -> tuple[Dim | None, int]:
+    """The dim without a size that, with the number added, is `dim`; None if there is not just one."""
+    terms, constant = _linear(dim)
+    if len(terms) == 1 and terms[0][1] == 1 and terms[0][0].is_free():
+        return terms[0][0], constant
+    return None, 0
+
+
+def derived() -> list[Dim]:
+    """All dims that are made of others now."""
+    return list(_interned.values())
 
 
 def _divisor(a: Dim | int, b: int | np.integer) -> int:

@@ -28,7 +28,7 @@ class Size:
         self.dims = tuple(dims)
         self.values = np.array(values, dtype=np.int64)  # a copy: what it was made of may change
         self.values.flags.writeable = False
-        self.tags = None if tags is None else list(tags)
+        self.tags = None if tags is None else [str(tag) for tag in tags]
         self.made: Source | None = here()
 
     @property

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from rfnb.errors import DimError
+
 
 def map_leaves(fn: Callable[[Any], Any], tree: Any) -> Any:
     """The same structure with `fn(leaf)` for each leaf; all that is no container is a leaf."""
@@ -15,6 +17,18 @@ def map_leaves(fn: Callable[[Any], Any], tree: Any) -> Any:
     if isinstance(tree, list | tuple):
         return type(tree)(map_leaves(fn, value) for value in tree)
     return fn(tree)
+
+
+def map_pairs(fn: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
+    """The structure of `a` with `fn(leaf of a, leaf of b)`. Raises DimError if `b` is another structure."""
+    if not same_structure(a, b):
+        raise DimError(
+            "the two structures differ",
+            got=", ".join(name for name, _ in named_leaves(b)) or "nothing",
+            expected=", ".join(name for name, _ in named_leaves(a)) or "nothing",
+        )
+    others = iter(leaves(b))
+    return map_leaves(lambda leaf: fn(leaf, next(others)), a)
 
 
 def leaves(tree: Any) -> list[Any]:

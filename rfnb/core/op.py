@@ -10,9 +10,11 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeVar
 
+from rfnb.core.align import permute
 from rfnb.core.lengths import EMPTY
-from rfnb.core.raw import backend_of_raw
+from rfnb.core.raw import backend_of_raw, table_by_type
 from rfnb.core.tensor import Tensor, new
+from rfnb.core.ways import axis, called, refusal
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -109,27 +111,36 @@ _BY_NAME = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
 
 
 def _guarded(fn: F, row: OpRow) -> F:
-    """`fn`, by way of the door while somebody listens.
+    """`fn`, by way of the door while somebody listens; told `dim=`, as in torch, it says which axis is meant.
 
     It is written out with the very parameters of `fn`, since `*args, **kwargs` would cost as much as a small op.
     """
-    parameters = inspect.signature(fn).parameters.values()
+    parameters = inspect.signature(fn).parameters
     star: dict[Any, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
-    defaults = {f"_{p.name}": p.default for p in parameters if p.default is not p.empty}
+    defaults = {f"_{p.name}": p.default for p in parameters.values() if p.default is not p.empty}
+    teaches = _has_axis(list(parameters.values()))
+    if teaches:
+        defaults.setdefault("_axis", _NOT_GIVEN)
     declared = [
-        f"{star.get(p.kind, '')}{p.name}" + (f"=_{p.name}" if f"_{p.name}" in defaults else "") for p in parameters
+        f"{star.get(p.kind, '')}{p.name}" + (f"=_{p.name}" if f"_{p.name}" in defaults else "")
+        for p in parameters.values()
     ]
     by_name = {
         p.name: f"**{p.name}" if p.kind is p.VAR_KEYWORD else f"{p.name}={p.name}"
-        for p in parameters
+        for p in parameters.values()
         if p.kind in _BY_NAME
     }
-    in_order = [f"{star.get(p.kind, '')}{p.name}" for p in parameters if p.name not in by_name]
+    in_order = [f"{star.get(p.kind, '')}{p.name}" for p in parameters.values() if p.name not in by_name]
     if any("=" in passed for passed in by_name.values()) and not any(name.startswith("*") for name in in_order):
         declared.insert(len(in_order), "*")
+    teach = ""
+    if teaches:
+        declared.append("dim=None")
+        teach = f"  if dim is not None or axis is _NOT_GIVEN: _which_axis(_op_row, {in_order[0]}, dim)\n"
     text = (
         f"def make(_op_row, _op_fn, {', '.join(defaults)}):\n"
         f" def call({', '.join(declared)}):\n"
+        f"{teach}"
         f"  if _listening: return door(_op_row, ({''.join(f'{name}, ' for name in in_order)}), "
         f"dict({', '.join(by_name.values())}))\n"
         f"  return _op_fn({', '.join([*in_order, *by_name.values()])})\n"
@@ -138,6 +149,27 @@ def _guarded(fn: F, row: OpRow) -> F:
     made: dict[str, Any] = {}
     exec(compile(text, __file__, "exec"), globals(), made)  # our own text: names of parameters only
     return made["make"](row, fn, **defaults)
+
+
+def _has_axis(parameters: list[inspect.Parameter]) -> bool:
+    """Whether this is `op(tensor, …, *, axis=…)`."""
+    axes = [p for p in parameters if p.name == "axis" and p.kind is p.KEYWORD_ONLY]
+    first = parameters[0].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD if parameters else False
+    return bool(axes) and first and all(p.name != "dim" for p in parameters)
+
+
+_NOT_GIVEN = object()
+
+
+def _which_axis(row: OpRow, source: Any, dim: Any) -> None:
+    """Raises the error for an op that was told no axis, or its number."""
+    if dim is None or not isinstance(source, Tensor):
+        raise TypeError(f"{row.name}() needs `axis`, a Dim")
+    raise refusal(
+        f"rf.{row.name}({called(source)}, dim={dim})",
+        f"rf.{row.name}({called(source)}, axis={axis(source, dim)})",
+        source,
+    )
 
 
 def method_of(owner: type, name: str | None = None) -> Callable[[F], F]:
@@ -152,7 +184,7 @@ def method_of(owner: type, name: str | None = None) -> Callable[[F], F]:
 
 def unary(row: OpRow, raw_function: Callable[[Any], Callable[[Any], Any]]) -> Callable[[Tensor], Tensor]:
     """The quick form of an elementwise op: `raw_function(backend)` gives what does it on raw tensors."""
-    functions: dict[type, Callable[[Any], Any]] = {}
+    functions = table_by_type()
 
     @functools.wraps(row.fn)
     def call(a: Tensor) -> Tensor:
@@ -182,7 +214,7 @@ def binary(
     `row.fn` makes it (`backend.base.math`), and does all that is not in the plan. It also keeps padding out of the
     gradient of an operand that is trained and lacks frames of the other.
     """
-    functions: dict[type, Callable[[Any, Any], Any]] = {}
+    functions = table_by_type()
     same_sig = plan_sign > 0
 
     @functools.wraps(row.fn)
@@ -220,15 +252,17 @@ def binary(
             return row.fn(a, b)
         how_a, how_b, _, a_lacks, b_lacks = plan
         raw_a, raw_b = a._raw, b._raw
-        if (b_lacks and getattr(raw_b, "requires_grad", False) and raw_b.is_leaf) or (a_lacks and _trained(raw_a)):
+        if (b_lacks and getattr(raw_b, "requires_grad", False) and _trained(raw_b, o)) or (
+            a_lacks and _trained(raw_a, s)
+        ):
             return row.fn(a, b)
         if how_a is not None:
             perm, index = how_a
-            raw_a = raw_a if perm is None else raw_a.permute(perm)
+            raw_a = raw_a if perm is None else permute(raw_a, perm)
             raw_a = raw_a if index is None else raw_a[index]
         if how_b is not None:
             perm, index = how_b
-            raw_b = raw_b if perm is None else raw_b.permute(perm)
+            raw_b = raw_b if perm is None else permute(raw_b, perm)
             raw_b = raw_b if index is None else raw_b[index]
         result._raw = function(raw_a, raw_b)
         result.sig = out
@@ -238,8 +272,9 @@ def binary(
     return call
 
 
-def _trained(raw: Any) -> bool:
-    return getattr(raw, "requires_grad", False) and raw.is_leaf
+def _trained(raw: Any, sig: Any) -> bool:
+    """Whether `backend.base.mask` may keep padding out of its gradient."""
+    return getattr(raw, "requires_grad", False) and (raw.is_leaf or not sig.batched)
 
 
 def _learn(

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from rfnb.core import align, raw as raw_registry
+from rfnb.core.default import get_default_device, get_default_float_dtype
 from rfnb.core.dim import Dim, check_dims
 from rfnb.core.lengths import EMPTY
 from rfnb.core.op import op
-from rfnb.core.tensor import Tensor
+from rfnb.core.tensor import NoData, Tensor
 from rfnb.errors import ParameterError
 
 
@@ -19,10 +20,13 @@ class Parameter(Tensor):
 
     Args:
         dims: all static.
-        dtype: "float32" if not given.
+        dtype: the default float type if not given.
         trainable: whether an optimizer may change it; default: float and not auxiliary.
         auxiliary: part of the checkpoint, but not of the model proper: running statistics, for example.
-        initial: a number, a Tensor, or an initializer that is called with dims and dtype.
+        non_critical_for_restore: a checkpoint may lack it.
+        weight_decay: a factor of its own for optimizers that ask for it; None: as all others.
+        initial: a number, an array, a Tensor, or an initializer that is called with dims and dtype.
+        raw_tensor: of the backend, taken as it is.
 
     Raises ParameterError if a dim has no fixed size.
     """
@@ -49,17 +53,28 @@ class Parameter(Tensor):
         check_dims(dims, "Parameter")
         loose = [dim.name for dim in dims if dim.dimension is None]
         if loose:
-            raise ParameterError("Parameter: all dims need a fixed size", got=", ".join(loose), expected="Dim(number)")
+            raise ParameterError(
+                "Parameter: all dims need a fixed size",
+                got=", ".join(loose),
+                expected="Dim(number, name=…)",
+                hint=f"a parameter is the same for all batches: give {loose[0]} a largest size, and take what a "
+                "batch needs by rf.gather or rf.slice",
+            )
         self._name = "parameter"
-        self.sig = align.sig(dims, sparse_dim)
+        if source is not None:
+            sparse_dim = sparse_dim or source.sparse_dim
+        self.sig = align.sig(dims, sparse_dim, source.feature_dim if source is not None else None)
         self.lengths = EMPTY
         self.auxiliary = auxiliary
         self.non_critical_for_restore = non_critical_for_restore
         self.weight_decay = weight_decay
+        if raw_tensor is not None:
+            _check(raw_tensor, dims, dtype)
         backend = raw_registry.selected()
-        dtype = dtype or (source.dtype if source is not None else "float32")
-        shape = [dim.dimension for dim in dims]
-        self._raw = backend.create_parameter_raw(shape, dtype, device=device) if raw_tensor is None else raw_tensor
+        dtype = dtype or (source.dtype if source is not None else get_default_float_dtype())
+        self._raw = NoData(dtype) if raw_tensor is None else raw_tensor
+        if raw_tensor is None:
+            self._raw = backend.create_parameter_raw(self, device=device or get_default_device())
         self._trainable = trainable
         self._initial: Any = None
         self.trainable = self._trainable_by_default() if trainable is None else trainable
@@ -76,6 +91,8 @@ class Parameter(Tensor):
 
     @trainable.setter
     def trainable(self, trainable: bool) -> None:
+        if trainable and not self.dtype.startswith(("float", "bfloat", "complex")):
+            raise ParameterError("Parameter: only float numbers can be trained", got=self.dtype, expected="float32")
         self._trainable = trainable
         raw_registry.backend_of_raw(self._raw).set_parameter_trainable(self, trainable)
 
@@ -89,31 +106,62 @@ class Parameter(Tensor):
         self._initial = value
         if callable(value) and not isinstance(value, Tensor):
             value = value(self.dims, self.dtype)
-        self.assign(value)
+        self.assign(0 if value is None else value)
 
     def assign(self, value: Any) -> None:
-        """Sets the values: a number, or a Tensor with these dims in any order."""
+        """Sets the values: a number, an array of this shape, or a Tensor with (some of) these dims in any order."""
         parameter_assign(self, value, how="assign")
 
     def assign_add(self, value: Any) -> None:
         """Adds to the values."""
         parameter_assign(self, value, how="add")
 
+    def assign_key(
+        self,
+        axis: Dim | Sequence[Dim | None] | None,
+        key: Any,
+        key_dim: Dim | Sequence[Dim | None] | None,
+        value: Any,
+        *,
+        op: str = "assign",
+    ) -> None:
+        """Sets the values at `key` along `axis`, or adds to them (`op="add"`).
+
+        Args:
+            axis: for indices with `sparse_dim` it may be None.
+            key: a number, a slice, a Tensor of indices, or a list of those, one for each of a list of axes.
+            key_dim: the dim of a slice in `value`.
+        """
+        parameter_assign_key(self, key, value, how=op, axis=axis, key_dim=key_dim)
+
+    def to(self, device: str | None = None, dtype: str | None = None) -> None:
+        """Moves the values to a device, or casts them, in place."""
+        raw_registry.backend_of_raw(self._raw).parameter_move_to(self, device=device, dtype=dtype)
+
     def num_elements(self) -> int:
         """How many numbers it holds."""
         return math.prod(dim.dimension or 0 for dim in self.dims)
 
 
+def _check(raw: Any, dims: Sequence[Dim], dtype: str | None) -> None:
+    backend = raw_registry.backend_of_raw(raw)
+    shape, expected = backend.get_shape_tuple_raw(raw), tuple(dim.dimension for dim in dims)
+    if shape != expected:
+        raise ParameterError("Parameter: `raw_tensor` does not fit the dims", got=shape, expected=align.show_dims(dims))
+    if dtype is not None and backend.get_dtype_name_raw(raw) != dtype:
+        raise ParameterError(
+            "Parameter: `raw_tensor` has another dtype", got=backend.get_dtype_name_raw(raw), expected=dtype
+        )
+
+
 @op(effect=True)
 def parameter_assign(param: Parameter, value: Any, *, how: str) -> None:
     """Sets the values ("assign"), or adds to them ("add")."""
-    if isinstance(value, Tensor):
-        extra = [dim for dim in value.dims if dim not in param.sig.index]
-        if extra:
-            raise ParameterError(
-                f"assign: {param.name} has no dim {extra[0].name}",
-                got=value.describe_dims(),
-                expected=param.describe_dims(),
-            )
-        value = value.copy_compatible_to_dims_raw(param.dims)
-    raw_registry.backend_of_raw(param._raw).parameter_assign_raw(param._raw, value, op=how)
+    raw_registry.backend_of_raw(param._raw).parameter_assign(param, value, op=how)
+
+
+@op(effect=True)
+def parameter_assign_key(param: Parameter, key: Any, value: Any, *, how: str, axis: Any, key_dim: Any) -> None:
+    """Likewise at some places only."""
+    backend = raw_registry.backend_of_raw(param._raw)
+    backend.parameter_assign_key(param, key, value, op=how, axis=axis, key_dim=key_dim)

@@ -1,20 +1,36 @@
-"""Which backend a raw tensor belongs to. Backends register here; core imports none of them."""
+"""Which backend a raw tensor belongs to, and which makes new ones. Backends register here; core imports none."""
 
 from __future__ import annotations
 
+import difflib
 from typing import Any
+
+import numpy as np
 
 from rfnb.errors import BackendError
 
 BACKENDS: dict[type, Any] = {}
-"""By type of raw tensor; subclasses are found through their bases and then kept here as well."""
+"""By type of raw tensor, as they were registered."""
 
+_found: dict[type, Any] = {}  # subclasses as well, once they were seen
 _selected: list[Any] = []
+_tables: list[dict[type, Any]] = [_found]
 
 
 def register_backend_by_tensor_type(tensor_type: type, backend: Any) -> None:
-    """Raw tensors of `tensor_type` are handled by `backend` from now on."""
+    """Raw tensors of `tensor_type`, and of its subclasses, are handled by `backend` from now on; None: by none."""
     BACKENDS[tensor_type] = backend
+    if backend is None:
+        del BACKENDS[tensor_type]
+    for table in _tables:
+        table.clear()
+
+
+def table_by_type() -> dict[type, Any]:
+    """An empty table of what belongs to a type of raw tensors. It is emptied when a backend is registered."""
+    table: dict[type, Any] = {}
+    _tables.append(table)
+    return table
 
 
 def select(backend: Any) -> None:
@@ -29,20 +45,109 @@ def selected() -> Any:
     return _selected[0]
 
 
-def backend_of_raw(raw: Any) -> Any:
-    """The backend of a raw tensor."""
-    backend = BACKENDS.get(type(raw))
-    return backend if backend is not None else backend_of_type(type(raw))
+def select_backend(name: str) -> None:
+    """New tensors are made by the backend `name`: "torch", "numpy", or one that was registered.
+
+    Ops on tensors that exist are done by the backend of these tensors, whatever is selected.
+
+    >>> rf.select_backend("numpy")
+    >>> type(rf.zeros([rf.Dim(3, name="feat")]).raw_tensor).__name__
+    'ndarray'
+    >>> rf.select_backend("torch")
+    """
+    known = {backend.name: backend for backend in BACKENDS.values()}
+    if name in known:
+        return select(known[name])
+    if name in _GRAPHS:
+        raise BackendError(
+            f"select_backend: {name!r} builds graphs of TensorFlow, and there is no such backend here",
+            got=name,
+            expected=" or ".join(map(repr, known)),
+            hint='rf.select_backend("torch"), which does the same ops at once',
+        )
+    near = difflib.get_close_matches(str(name), known, n=2, cutoff=0.4)
+    raise BackendError(
+        "select_backend: there is no such backend",
+        got=repr(name),
+        expected=" or ".join(map(repr, known)),
+        hint=f"did you mean {' or '.join(map(repr, near))}?" if near else None,
+    )
 
 
-def backend_of_type(raw_type: type) -> Any:
-    """The backend registered for `raw_type` or the nearest of its bases."""
-    for base in raw_type.__mro__:
+_GRAPHS = ("tf", "tensorflow", "returnn_layers_tf")
+
+
+def select_backend_torch() -> None:
+    """New tensors are torch tensors."""
+    select_backend("torch")
+
+
+def select_backend_numpy() -> None:
+    """New tensors are numpy arrays."""
+    select_backend("numpy")
+
+
+def select_backend_tf() -> None:
+    """Raises BackendError: there is no backend of TensorFlow."""
+    select_backend("tf")
+
+
+def select_backend_returnn_layers_tf() -> None:
+    """Raises BackendError: there is no backend of TensorFlow."""
+    select_backend("returnn_layers_tf")
+
+
+def get_selected_backend() -> str | None:
+    """The name of the backend that makes new tensors; None if there is none."""
+    return _selected[0].name if _selected else None
+
+
+def is_executing_eagerly() -> bool:
+    """Whether the selected backend does ops at once."""
+    return bool(selected().executing_eagerly())
+
+
+def get_raw_tensor_type() -> type:
+    """The type of raw tensors that the selected backend makes."""
+    return selected().RawTensorType
+
+
+def is_backend_raw_tensor_dim_tag_independent() -> bool:
+    """Whether raw tensors of the selected backend know nothing of Dims."""
+    return bool(selected().is_backend_raw_tensor_dim_tag_independent)
+
+
+def get_backend_by_tensor(tensor: Any, *, fallback: Any = None) -> Any:
+    """The backend of a Tensor; `fallback`, if given, where there is none: for a template, which has no data."""
+    try:
+        return backend_of_raw(tensor._raw)
+    except BackendError:
+        if fallback is None:
+            raise
+        return fallback
+
+
+def get_backend_by_raw_tensor_type(tensor_type: type) -> Any:
+    """The backend registered for `tensor_type` or the nearest of its bases."""
+    for base in tensor_type.__mro__:
         if base in BACKENDS:
-            BACKENDS[raw_type] = BACKENDS[base]
+            _found[tensor_type] = BACKENDS[base]
             return BACKENDS[base]
     raise BackendError(
         "there is no backend for this raw tensor",
-        got=raw_type.__name__,
+        got=tensor_type.__name__,
         expected=" or ".join(t.__name__ for t in BACKENDS),
+        hint="rf.register_backend_by_tensor_type(type, backend) for raw tensors of your own",
     )
+
+
+def backend_of_data(value: Any) -> Any:
+    """What makes a tensor of `value`: its own backend if it is a raw tensor, but numpy arrays are data for any."""
+    registered = next((base for base in type(value).__mro__ if base in BACKENDS), np.ndarray)
+    return selected() if registered is np.ndarray else BACKENDS[registered]
+
+
+def backend_of_raw(raw: Any) -> Any:
+    """The backend of a raw tensor."""
+    backend = _found.get(type(raw))
+    return backend if backend is not None else get_backend_by_raw_tensor_type(type(raw))

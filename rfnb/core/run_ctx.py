@@ -2,29 +2,81 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+import operator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Any
 
 from rfnb.core.dim import Dim
+from rfnb.core.op import OPS, door, method_of
 from rfnb.core.tensor import Tensor
 from rfnb.core.tensor_dict import TensorDict
+from rfnb.errors import DimError, DtypeError, RfError
 
 
 @dataclass
 class Loss:
-    """A loss that a model marked, and how it enters the total."""
+    """A loss that a model marked, and how it enters the total.
 
-    tensor: Tensor
+    Args:
+        loss: {…}, one for each sequence, frame, or whatever else it was computed for.
+        scale: what it counts in the total.
+        as_error: it is a measure only, and does not enter the total.
+        use_normalized_loss: the mean enters the total instead of the sum.
+        use_flatten_frames: frames are taken out of the padding before the sum. It is the same sum in any case, since
+            padding never counts.
+        custom_inv_norm_factor: what the mean divides by, summed over its dims, instead of the number of valid entries.
+    """
+
+    loss: Tensor
     name: str
     scale: float = 1.0
     as_error: bool = False
+    use_normalized_loss: bool = False
+    use_flatten_frames: bool = True
     custom_inv_norm_factor: Tensor | None = None
+
+    def get_summed_loss(self) -> Tensor:
+        """The sum over all valid entries. → {}"""
+        return _all(self.loss, "sum")
+
+    def get_mean_loss(self) -> Tensor:
+        """The sum by the norm factor; the mean over all valid entries if there is no custom one. → {}"""
+        if self.custom_inv_norm_factor is None:
+            return _all(self.loss, "mean")
+        return operator.truediv(self.get_summed_loss(), _op("cast", self.get_inv_norm_factor(), self.loss.dtype))
+
+    def get_inv_norm_factor(self) -> Tensor:
+        """What the mean divides by: the custom factor, or the number of valid entries. → {}"""
+        if self.custom_inv_norm_factor is not None:
+            return _all(self.custom_inv_norm_factor, "sum")
+        return _all(_op("ones_like", _op("cast", self.loss, "int64")), "sum")
+
+    def get_scaled_reduced_loss(self) -> Tensor:
+        """What enters the total. → {}"""
+        loss = self.get_mean_loss() if self.use_normalized_loss else self.get_summed_loss()
+        return loss if self.scale == 1 else operator.mul(loss, self.scale)
+
+
+def _all(x: Tensor, mode: str) -> Tensor:
+    return _op("reduce", x, mode=mode, axis=x.dims) if x.dims else x
+
+
+def _op(name: str, *args: Any, **kwargs: Any) -> Tensor:
+    result: Tensor = door(OPS[name], args, kwargs)
+    return result
 
 
 class RunCtx:
-    """The context of a forward call; modules ask it whether they train."""
+    """The context of a forward call; modules ask it whether they train, and mark losses and outputs in it.
+
+    Args:
+        stage: "train_step", "forward_step", or "init" if none was begun.
+        expected_outputs: templates by name; only these may be marked as outputs, with these dims and types.
+    """
 
     def __init__(
         self,
@@ -41,41 +93,137 @@ class RunCtx:
         self.expected_outputs = expected_outputs
         self.losses: dict[str, Loss] = {}
         self.outputs = TensorDict()
-        self._train_flag = train_flag
+        self._train_flags: dict[object, bool] = {None: train_flag}  # by function; None: all others
 
     @property
     def train_flag(self) -> bool:
         """Whether this is training: dropout is on, statistics are updated."""
-        return self._train_flag
+        return self._train_flags[None]
 
     def is_train_flag_enabled(self, *, func: object = None) -> bool:
         """Likewise, for one function."""
-        return self._train_flag
+        return self._train_flags.get(func, self.train_flag)
 
     @contextmanager
     def train_flag_ctx(self, train_flag: bool, *, func: object = None) -> Iterator[None]:
-        """Another train flag inside the block."""
-        before, self._train_flag = self._train_flag, train_flag
+        """Another train flag inside the block, for all functions or for `func` alone."""
+        before, self._train_flags = self._train_flags, {**self._train_flags, func: train_flag}
         try:
             yield
         finally:
-            self._train_flag = before
+            self._train_flags = before
 
     def mark_as_loss(
         self,
-        loss: Tensor,
+        loss: Tensor | Any,
         name: str,
         *,
+        dims: Sequence[Dim] | None = None,
         scale: float = 1.0,
         as_error: bool = False,
+        use_normalized_loss: bool = False,
+        use_flatten_frames: bool = True,
         custom_inv_norm_factor: Tensor | None = None,
     ) -> None:
-        """Adds a loss; `total_loss` sums those that are no mere error measures."""
-        self.losses[name] = Loss(loss, name, scale, as_error, custom_inv_norm_factor)
+        """Adds a loss, which `total_loss` sums up unless it is `as_error`; see `rf.Loss`. dims: of a raw tensor."""
+        self._check_new(name, self.losses, "loss")
+        loss = _tensor(loss, name, dims)
+        self.losses[name] = Loss(
+            loss, name, scale, as_error, use_normalized_loss, use_flatten_frames, custom_inv_norm_factor
+        )
 
-    def mark_as_output(self, tensor: Tensor, name: str, *, dims: tuple[Dim, ...] | None = None) -> None:
-        """Keeps a tensor as an output of the model."""
-        self.outputs[name] = tensor.copy_transpose(dims) if dims is not None else tensor
+    def total_loss(self) -> Tensor | float:
+        """What to call `.raw_tensor.backward()` on: the sum of the losses, as they were marked. → {}"""
+        parts = [loss.get_scaled_reduced_loss() for loss in self.losses.values() if not loss.as_error]
+        return functools.reduce(operator.add, parts) if parts else 0.0
+
+    def mark_as_output(self, tensor: Tensor | Any, name: str, *, dims: Sequence[Dim] | None = None) -> None:
+        """Keeps a tensor as an output, with its axes in the order `dims`, or that of the expected output.
+
+        Raises DimError or DtypeError if it is not what was expected.
+        """
+        self._check_new(name, self.outputs.data, "output")
+        tensor = _tensor(tensor, name, dims)
+        if self.expected_outputs is not None:
+            if name not in self.expected_outputs:
+                raise DimError(
+                    f"mark_as_output: {name!r} is not expected", got=name, expected=", ".join(self.expected_outputs)
+                )
+            expected = self.expected_outputs.data[name]
+            dims = expected.dims if dims is None else dims
+            tensor.verify_out_shape(expected.dims)
+            if tensor.dtype != expected.dtype:
+                raise DtypeError(
+                    f"mark_as_output: {name!r} has another dtype", got=tensor.dtype, expected=expected.dtype
+                )
+        self.outputs[name] = (tensor if dims is None else tensor.copy_transpose(dims)).with_name(name)
+
+    def mark_as_default_output(self, tensor: Tensor | Any, *, shape: Sequence[Dim] | None = None) -> None:
+        """Keeps a tensor as the output called "output"."""
+        self.mark_as_output(tensor, "output", dims=shape)
+
+    def check_outputs_complete(self) -> None:
+        """Raises DimError if an expected output was not marked."""
+        missing = [name for name in self.expected_outputs or () if name not in self.outputs]
+        if missing:
+            raise DimError(
+                f"the output {missing[0]!r} was not marked",
+                got=", ".join(self.outputs) or "none",
+                expected=", ".join(self.expected_outputs or ()),
+                hint=f"tensor.mark_as_output({missing[0]!r})",
+            )
+
+    def _check_new(self, name: str, known: Mapping[str, object], what: str) -> None:
+        if name in known and self.stage != "init":  # a cell may be run again without a new step
+            raise RfError(
+                f"mark_as_{what}: there is a {what} called {name!r} already",
+                got=", ".join(known),
+                expected="a name for each, once in a step",
+                hint="rf.init_train_step_run_ctx() or rf.init_forward_step_run_ctx() begins the next step",
+            )
+
+
+def _tensor(value: Any, name: str, dims: Sequence[Dim] | None) -> Tensor:
+    if not isinstance(value, Tensor):
+        return Tensor(name, dims, raw_tensor=value)
+    if dims is not None:
+        value.verify_out_shape(dims)
+    return value
+
+
+@method_of(Tensor)
+def mark_as_loss(
+    self: Tensor,
+    name: str,
+    *,
+    scale: float = 1.0,
+    as_error: bool = False,
+    use_normalized_loss: bool = False,
+    use_flatten_frames: bool = True,
+    custom_inv_norm_factor: Tensor | None = None,
+) -> None:
+    """Makes this a loss of the current step; see `rf.Loss`."""
+    get_run_ctx().mark_as_loss(
+        self,
+        name,
+        scale=scale,
+        as_error=as_error,
+        use_normalized_loss=use_normalized_loss,
+        use_flatten_frames=use_flatten_frames,
+        custom_inv_norm_factor=custom_inv_norm_factor,
+    )
+
+
+@method_of(Tensor)
+def mark_as_output(self: Tensor, name: str, *, shape: Sequence[Dim] | None = None) -> None:
+    """Makes this an output of the current step. shape: the order of its axes."""
+    get_run_ctx().mark_as_output(self, name, dims=shape)
+
+
+@method_of(Tensor)
+def mark_as_default_output(self: Tensor, *, shape: Sequence[Dim] | None = None) -> None:
+    """Makes this the output called "output" of the current step. shape: the order of its axes."""
+    get_run_ctx().mark_as_default_output(self, shape=shape)
 
 
 _current: ContextVar[RunCtx | None] = ContextVar("rfnb_run_ctx", default=None)
@@ -91,7 +239,13 @@ def get_run_ctx() -> RunCtx:
 
 
 def init_train_step_run_ctx(*, train_flag: bool = True, step: int = 0, epoch: int = 1) -> RunCtx:
-    """Begins a training step."""
+    """Begins a training step.
+
+    >>> ctx = rf.init_train_step_run_ctx(step=3)
+    >>> rf.ones([rf.Dim(2, name="feat")]).mark_as_loss("ones", scale=0.5)
+    >>> float(ctx.total_loss()), rf.get_run_ctx_step()
+    (1.0, 3)
+    """
     ctx = RunCtx(stage="train_step", train_flag=train_flag, step=step, epoch=epoch)
     _current.set(ctx)
     return ctx

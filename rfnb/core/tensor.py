@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from rfnb.core import align, raw as _raw_registry
-from rfnb.core.align import Sig, nearest, show_dims
+from rfnb.core.accident import nearest
+from rfnb.core.align import Sig, show_dims
+from rfnb.core.axes import Axes
 from rfnb.core.dim import Dim, _to_size, check_dims, current_lengths, describe_dim
+from rfnb.core.habits import Habits
 from rfnb.core.lengths import Lengths, Size
 from rfnb.core.show import Shown
 from rfnb.core.source import Source
+from rfnb.core.vocab import Vocab
 from rfnb.errors import DimError, DtypeError
 
 new = object.__new__
@@ -22,7 +27,7 @@ class NoData(NamedTuple):
     dtype: str
 
 
-class Tensor(Shown):
+class Tensor(Shown, Axes, Habits):
     """A raw tensor with dims. Mostly made by `rf.convert_to_tensor` and by ops.
 
     Args:
@@ -30,8 +35,9 @@ class Tensor(Shown):
         dims: one for each axis of `raw_tensor`, in its order.
         dtype: checked against `raw_tensor`; needed without one (a template).
         sparse_dim: what the entries count: `Tensor("words", [batch_dim, time], "int64", sparse_dim=vocab)`.
-        feature_dim: the axis that features lie along, if any.
+        feature_dim: the axis that features lie along, if any; or `feature_dim_axis`, its position.
         raw_tensor: of any backend.
+        version: 2, where nothing is guessed, is all there is.
     """
 
     __slots__ = ("__weakref__", "_name", "_raw", "_trace", "lengths", "sig")  # _trace is for `trace.traced` alone
@@ -49,10 +55,18 @@ class Tensor(Shown):
         *,
         sparse_dim: Dim | None = None,
         feature_dim: Dim | None = None,
+        feature_dim_axis: int | None = None,
         raw_tensor: Any = None,
+        version: int | None = None,
+        **unknown: Any,
     ):
+        if unknown or version not in (None, 2):
+            raise _unknown(name, unknown or {"version": version})
         self._name = name
         dims = tuple(dims or ())
+        check_dims(dims, f"Tensor {name!r}")
+        if feature_dim_axis is not None:
+            feature_dim = feature_dim or dims[feature_dim_axis]
         self.sig = align.sig(dims, sparse_dim, feature_dim)
         if raw_tensor is None:
             self._raw = NoData(dtype or "float32")
@@ -94,10 +108,38 @@ class Tensor(Shown):
         """What integer entries count, if they are labels."""
         return self.sig.sparse_dim
 
+    @sparse_dim.setter
+    def sparse_dim(self, dim: Dim | None) -> None:
+        self._describe(align.sig(self.dims, dim, self.feature_dim))
+
     @property
     def feature_dim(self) -> Dim | None:
         """The axis that features lie along, if it was named."""
         return self.sig.feature_dim
+
+    @feature_dim.setter
+    def feature_dim(self, dim: Dim | None) -> None:
+        if dim is not None:
+            self.axis(dim)
+        self._describe(align.sig(self.dims, self.sparse_dim, dim))
+
+    def _describe(self, signature: Sig) -> None:
+        self.sig = signature
+
+    @property
+    def vocab(self) -> Vocab | None:
+        """What the labels are called, if the entries are labels."""
+        return None if self.sparse_dim is None else self.sparse_dim.vocab
+
+    @property
+    def version(self) -> int:
+        """2: no axis has a role that was guessed."""
+        return 2
+
+    @property
+    def control_flow_ctx(self) -> None:
+        """None: a tensor with data belongs to no loop."""
+        return None
 
     @property
     def raw_tensor(self) -> Any:
@@ -106,6 +148,9 @@ class Tensor(Shown):
 
     @raw_tensor.setter
     def raw_tensor(self, raw: Any) -> None:
+        if raw is None:
+            self._raw = NoData(self.dtype)
+            return
         shape = _raw_registry.backend_of_raw(raw).get_shape_tuple_raw(raw)
         self.lengths = bind_shape(self.name, self.dims, shape)
         self._raw = raw
@@ -126,6 +171,10 @@ class Tensor(Shown):
     def batch_ndim(self) -> int:
         """The number of axes."""
         return len(self.sig.dims)
+
+    def reset(self) -> None:
+        """Forgets the data; the description stays."""
+        self.raw_tensor = None
 
     def size_of(self, dim: Dim) -> Size:
         """The lengths of `dim` in the batch of this tensor."""
@@ -157,27 +206,47 @@ class Tensor(Shown):
         """A tensor of the same batch with other data."""
         return tensor_of(raw, signature or self.sig, self.lengths)
 
-    def copy_transpose(self, perm: Sequence[Dim]) -> Tensor:
+    def copy_transpose(self, perm: Sequence[Dim | int], *, allow_int: bool = True) -> Tensor:
         """The same tensor with its axes in the order `perm`."""
-        if set(perm) != set(self.dims):
-            raise DimError("copy_transpose: other dims", got=show_dims(perm), expected=show_dims(self.dims))
-        how = align.move(self.dims, perm)
-        return self.like(align.apply(how, self._raw), align.sig(perm, self.sparse_dim, self.feature_dim))
+        if allow_int and all(isinstance(axis, int) for axis in perm) and len(perm) == len(self.dims):
+            perm = [self.dims[axis] for axis in perm]  # type: ignore[index]
+        check_dims(perm, "copy_transpose")
+        order: Sequence[Dim] = perm  # type: ignore[assignment]
+        if set(order) != set(self.dims):
+            raise DimError("copy_transpose: other dims", got=show_dims(order), expected=show_dims(self.dims))
+        how = align.move(self.dims, order)
+        return self.like(align.apply(how, self._raw), align.sig(order, self.sparse_dim, self.feature_dim))
 
-    def copy_compatible_to_dims_raw(self, dims: Sequence[Dim]) -> Any:
-        """The raw tensor with its axes in the order `dims`, of size 1 where it has no such dim."""
-        missing = [dim for dim in self.dims if dim not in dims]
-        if missing:
+    def copy_compatible_to_dims_raw(
+        self, dims: Sequence[Dim], *, add_dims: bool = True, unbroadcast: bool = False
+    ) -> Any:
+        """The raw tensor with its axes in the order `dims`.
+
+        Where it has no such dim, there is an axis of size 1; of its full size if `unbroadcast`; an error if not
+        `add_dims`.
+        """
+        self.check_place(dims, add_dims=add_dims)
+        raw = align.apply(align.move(self.dims, dims, trailing=False), self._raw)
+        if not unbroadcast:
+            return raw
+        shape = [(self.lengths.size(dim) or dim.size).max for dim in dims]
+        return _raw_registry.backend_of_raw(raw).broadcast_raw(raw, shape)
+
+    def check_place(self, dims: Sequence[Dim], *, add_dims: bool = True) -> None:
+        """Raises DimError if a dim is not among `dims`, or one of `dims` is not here and must not be added."""
+        lost = [dim for dim in self.dims if dim not in dims]
+        new_dims = [] if add_dims else [dim for dim in dims if dim not in self.sig.index]
+        if lost or new_dims:
             raise DimError(
-                f"{self.name}: {missing[0].name} has no place", got=show_dims(self.dims), expected=show_dims(dims)
+                f"{self.name}: {lost[0].name} has no place" if lost else f"{self.name} has no {new_dims[0].name}",
+                got=show_dims(self.dims),
+                expected=show_dims(dims),
+                hint=nearest(lost[0], dims) if lost else "add_dims=True",
             )
-        return align.apply(align.move(self.dims, dims, trailing=False), self._raw)
 
-    def copy_template(self, name: str | None = None) -> Tensor:
-        """The same description without data."""
-        template = tensor_of(NoData(self.dtype), self.sig, self.lengths)
-        template._name = name or self.name
-        return template
+    def copy(self, name: str | None = None) -> Tensor:
+        """The same tensor, with the same data, as another object."""
+        return self.with_name(name or self.name)
 
     def with_name(self, name: str) -> Tensor:
         """The same tensor under another name."""
@@ -185,88 +254,113 @@ class Tensor(Shown):
         same._name = name
         return same
 
-    def verify_out_shape(self, out_shape: Sequence[Dim] | set[Dim]) -> Tensor:
-        """Itself, if its dims are `out_shape`, in any order. Raises DimError if not."""
-        if set(out_shape) != set(self.dims):
+    # -- the same description without data
+
+    def copy_template(self, name: str | None = None, *, dtype: str | None = None) -> Tensor:
+        """The same description without data."""
+        template = tensor_of(NoData(dtype or self.dtype), self.sig, self.lengths)
+        template._name = name or self.name
+        return template
+
+    def copy_template_new_dim_tags(
+        self, new_dim_tags: Sequence[Dim], name: str | None = None, keep_special_axes: bool = False
+    ) -> Tensor:
+        """Likewise, with other dims. The feature dim stays one if it is among them.
+
+        keep_special_axes: the dim in the place of the feature dim is the feature dim.
+        """
+        feature = self.feature_dim if self.feature_dim in new_dim_tags else None
+        if keep_special_axes and feature is None and self.feature_dim_axis is not None:
+            feature = new_dim_tags[self.feature_dim_axis]
+        template = self.copy_template(name)
+        template.sig = align.sig(new_dim_tags, self.sparse_dim, feature)
+        template.lengths = self.lengths.join(current_lengths(new_dim_tags), self.sig, template.sig)
+        return template
+
+    def copy_template_excluding_axis(self, exclude_axis: Dim | int, name: str | None = None) -> Tensor:
+        """Likewise, without an axis."""
+        gone = self.get_axis_from_description(exclude_axis, allow_int=True)
+        return self.copy_template_new_dim_tags([dim for i, dim in enumerate(self.dims) if i != gone], name)
+
+    def copy_template_adding_axis(self, dim: Dim, name: str | None = None) -> Tensor:
+        """Likewise, with one more dim in front."""
+        return self.copy_template_new_dim_tags([dim, *self.dims], name)
+
+    def copy_template_replace_dim_tag(self, axis: Dim | int, new_dim_tag: Dim, name: str | None = None) -> Tensor:
+        """Likewise, with another dim in place of one."""
+        at = self.get_axis_from_description(axis, allow_int=True)
+        dims = [new_dim_tag if i == at else dim for i, dim in enumerate(self.dims)]
+        return self.copy_template_new_dim_tags(dims, name, keep_special_axes=at == self.feature_dim_axis)
+
+    # -- whether it is what it should be
+
+    def verify_out_shape(
+        self, out_shape: Sequence[Dim] | set[Dim], allow_missing_implicit_dims: bool = False
+    ) -> Tensor:
+        """Itself, if its dims are `out_shape`, in any order. Raises DimError if not.
+
+        allow_missing_implicit_dims: `out_shape` may also have dims that only lengths of this tensor are of.
+        """
+        expected = set(out_shape)
+        if allow_missing_implicit_dims:
+            sizes = [self.lengths.size(dim) for dim in self.dims]
+            expected -= {dim for size in sizes if size for dim in size.dims} - self.dims_set
+        if expected != self.dims_set:
+            odd = [dim for dim in self.dims if dim not in expected]
             raise DimError(
-                f"{self.name} has other dims", got=show_dims(self.dims), expected=show_dims(tuple(out_shape))
+                f"{self.name} has other dims",
+                got=show_dims(self.dims),
+                expected=show_dims(tuple(out_shape)),
+                hint=nearest(odd[0], tuple(expected)) if odd else None,
             )
         return self
 
-    # -- as a number, where it is one
+    def sanity_check(self, ignore_placeholder: bool = False, assume_complete: bool = True) -> None:
+        """Raises DimError or DtypeError if the parts do not fit: feature dim, labels, and the shape of the raw tensor.
 
-    def _scalar(self, what: str) -> Any:
-        raw = self._raw
-        if self.dims:
-            raise DimError(
-                f"{what} of a tensor with dims",
-                got=self.describe_dims(),
-                expected="a scalar",
-                hint=f"reduce it first: rf.reduce_any, rf.reduce_sum, … (axis={self.dims[0].name})",
-            )
-        return raw
+        ignore_placeholder: the raw tensor is not looked at.
+        """
+        if self.feature_dim is not None:
+            self.axis(self.feature_dim)
+        if self.sparse_dim is not None and not self.dtype.startswith(("int", "uint")):
+            raise DtypeError(f"{self.name}: labels are whole numbers", got=self.dtype, expected="int32 or int64")
+        if self.raw_tensor is not None and not ignore_placeholder:
+            shape = _raw_registry.backend_of_raw(self._raw).get_shape_tuple_raw(self._raw)
+            expected = tuple(self.size_of(dim).max for dim in self.dims)
+            if tuple(shape) != expected:
+                raise DimError(f"{self.name}: the raw tensor does not fit its dims", got=shape, expected=expected)
 
-    def __bool__(self) -> bool:
-        return bool(self._scalar("bool"))
-
-    def __int__(self) -> int:
-        return int(self._scalar("int"))
-
-    def __float__(self) -> float:
-        return float(self._scalar("float"))
-
-    def item(self) -> Any:
-        """The number of a scalar, as a Python number."""
-        return self._scalar("item").item()
-
-    def numpy(self) -> Any:
-        """A copy of the numbers as a numpy array, axes in the order of `dims`."""
-        return _raw_registry.backend_of_raw(self._raw).to_numpy_raw(self._raw)
-
-    def __getattr__(self, name: str) -> Any:
-        way = _WAYS.get(name)
-        hint = f": {way}" if way is not None else ""
-        raise AttributeError(f"a Tensor of rfnb has no {name!r}{hint}", name=name, obj=self)
-
-    def __len__(self) -> int:
-        raise self._refuse("len", f"{self.dims[0].name}.get_dim_value()" if self.dims else "x.dims")
-
-    def __iter__(self) -> Any:
-        axis = self.dims[0].name if self.dims else "time"
-        raise self._refuse(
-            "iteration", f"a loop: rf.Loop(axis={axis}) with loop.unstack(x); or rf.unstack(x, axis={axis})"
-        )
-
-    def __getitem__(self, key: Any) -> Any:
-        axis = self.dims[0].name if self.dims else "time"
-        raise self._refuse("indexing", f"rf.gather(x, indices={key!r}, axis={axis}), or rf.slice(x, axis={axis}, …)")
-
-    def _refuse(self, what: str, instead: str) -> DimError:
-        return DimError(f"{what} needs a dim", got=self.describe_dims(), expected="the name of an axis", hint=instead)
+    def runtime_sanity_checks(self) -> None:
+        """Likewise; and reads the entries: raises DimError if a label in a valid frame is outside of the sparse dim."""
+        self.sanity_check()
+        _raw_registry.backend_of_raw(self._raw).runtime_sanity_checks(self)
 
     __hash__ = object.__hash__
 
 
-_WAYS = {
-    "shape": "x.dims, or tuple(x.raw_tensor.shape)",
-    "ndim": "len(x.dims)",
-    "backward": "loss.raw_tensor.backward()",
-    "grad": "x.raw_tensor.grad",
-    "detach": "rf.stop_gradient(x)",
-    "to": "rf.copy_to_device(x, device), or rf.cast(x, dtype)",
-    "view": "rf.split_dims, rf.merge_dims",
-    "reshape": "rf.split_dims, rf.merge_dims",
-    "transpose": "not needed: ops find axes by their Dims; x.copy_transpose([…]) for the raw order",
-    "permute": "not needed: ops find axes by their Dims; x.copy_transpose([…]) for the raw order",
-    "T": "not needed: ops find axes by their Dims; x.copy_transpose([…]) for the raw order",
-    "unsqueeze": "not needed: ops broadcast by Dims; rf.expand_dim(x, dim)",
-    "sum": "rf.reduce_sum(x, axis=…)",
-    "mean": "rf.reduce_mean(x, axis=…)",
-    "max": "rf.reduce_max(x, axis=…)",
-    "min": "rf.reduce_min(x, axis=…)",
-    "argmax": "rf.reduce_argmax(x, axis=…)",
+_RENAMED = {
+    "shape": "dims=[…], a Dim for each axis",
+    "dim_tags": "dims=[…]",
+    "batch_dim_axis": "dims=[…] with rf.batch_dim in its place",
+    "time_dim_axis": "dims=[…]",
+    "size_placeholder": "dims=[…], whose lengths are those of the time dim",
+    "placeholder": "raw_tensor=…",
+    "sparse": "sparse_dim=Dim(…)",
+    "dim": "sparse_dim=Dim(…) for labels, or the last of dims=[…]",
+    "vocab": "sparse_dim=Dim(…, vocab=…)",
+    "auto_create_placeholders": "rf.zeros, or data",
+    "version": "version=2",
 }
-"""What users of torch type by habit, and the way here."""
+"""Arguments of older tensors, and what to write now."""
+
+
+def _unknown(name: str, unknown: dict[str, Any]) -> DimError:
+    return DimError(
+        f"Tensor {name!r}: no such argument",
+        got=", ".join(f"{key}={value!r:.40}" for key, value in unknown.items()),
+        expected="dims, dtype, sparse_dim, feature_dim, feature_dim_axis, raw_tensor",
+        hint=_RENAMED.get(next(iter(unknown))),
+    )
 
 
 def tensor_of(raw: Any, signature: Sig, lengths: Lengths) -> Tensor:
@@ -289,8 +383,10 @@ def bind_shape(name: str, dims: Sequence[Dim], shape: Sequence[int]) -> Lengths:
             got=f"shape {tuple(shape)}",
             expected=show_dims(dims),
         )
+    unbound: dict[Dim, Size] = {}  # bound when all fit
     for dim, length in zip(dims, shape, strict=True):
-        size = current_lengths([dim]).size(dim)
+        known = current_lengths([dim])
+        size = (known.bind(unbound) if unbound else known).size(dim)
         if size is not None and size.max == length and (not size.dims or _fits(size, dims, shape)):
             continue
         if dim.is_static() or dim.expr is not None or (size is not None and size.dims):
@@ -298,12 +394,24 @@ def bind_shape(name: str, dims: Sequence[Dim], shape: Sequence[int]) -> Lengths:
                 f"{name}: the raw tensor does not fit {dim.name}",
                 got=f"{length} in shape {tuple(shape)}",
                 expected=f"{dim.name}:{'?' if size is None else size}",
-                hint=None
-                if dim.is_static()
-                else "for a new batch, give its lengths: rf.convert_to_tensor(…, lengths=…)",
+                hint=_fitting(dims, shape) or (None if dim.is_static() else _NEW_BATCH),
             )
-        dim.bind(Size([], length))
+        unbound[dim] = Size([], length)
+    for dim, new_size in unbound.items():
+        dim.bind(new_size)
     return current_lengths(dims)
+
+
+_NEW_BATCH = "for a new batch, give its lengths: rf.convert_to_tensor(…, lengths=…)"
+
+
+def _fitting(dims: Sequence[Dim], shape: Sequence[int]) -> str | None:
+    """A hint about another order of the dims in which they fit."""
+    sizes = [size.max if (size := current_lengths([dim]).size(dim)) is not None else None for dim in dims]
+    for order in itertools.permutations(range(len(dims))) if len(dims) <= 5 else ():
+        if all(sizes[i] in (None, length) for i, length in zip(order, shape, strict=True)):
+            return f"they fit in another order: dims=[{', '.join(dims[i].name for i in order)}]"
+    return None
 
 
 def _fits(size: Size, dims: Sequence[Dim], shape: Sequence[int]) -> bool:

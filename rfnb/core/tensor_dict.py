@@ -2,20 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rfnb.core.dim import bind_again
+from rfnb.core import raw as raw_registry
+from rfnb.core.dim import Dim, bind_again
+from rfnb.core.lengths import Size
 from rfnb.core.show import Shown
 from rfnb.core.tensor import Tensor
 from rfnb.errors import DimError
 
 
 class TensorDict(Shown):
-    """Tensors by name: what a data loader gives, and what a model is fed with."""
+    """Tensors by name: what a data loader gives, and what a model is fed with.
 
-    def __init__(self, data: Mapping[str, Tensor] | None = None):
-        self.data: dict[str, Tensor] = dict(data or {})
+    >>> feat = rf.Dim(2, name="feat")
+    >>> batch = rf.TensorDict({"x": rf.ones([feat])})
+    >>> batch.update([rf.Tensor("y", [feat], "int64")])
+    >>> list(batch), list(batch.as_raw_tensor_dict())
+    (['x', 'y'], ['x'])
+
+    Args:
+        data: by name; or a list of tensors, each under its own name.
+    """
+
+    def __init__(self, data: Mapping[str, Tensor] | Sequence[Tensor] | TensorDict | None = None):
+        self.data: dict[str, Tensor] = {}
+        self.update(data or {})
+
+    def update(self, data: Mapping[str, Tensor] | Sequence[Tensor] | TensorDict) -> None:
+        """Adds tensors; of two with one name the new one stays."""
+        if isinstance(data, TensorDict):
+            data = data.data
+        for name, tensor in data.items() if isinstance(data, Mapping) else [(x.name, x) for x in data]:
+            if not isinstance(tensor, Tensor):
+                raise DimError(
+                    f"TensorDict: {name!r} is no Tensor",
+                    got=type(tensor).__name__,
+                    expected="a Tensor, which knows its dims",
+                    hint="rf.convert_to_tensor(raw, dims=[…])",
+                )
+            self.data[name] = tensor
 
     def __getitem__(self, name: str) -> Tensor:
         """A tensor. Its dims have the lengths of this batch from now on, whichever batch came last."""
@@ -38,14 +65,61 @@ class TensorDict(Shown):
     def __len__(self) -> int:
         return len(self.data)
 
+    def all_dims(self) -> list[Dim]:
+        """The dims of all tensors."""
+        return list(dict.fromkeys(dim for tensor in self.data.values() for dim in tensor.dims))
+
     @property
     def tags(self) -> list[str] | None:
         """The names of the sequences, in batch order, if they have any."""
         return next((tags for x in self.data.values() if (tags := sequence_tags(x)) is not None), None)
 
+    def copy_template(self) -> TensorDict:
+        """The same descriptions without data."""
+        return TensorDict({name: tensor.copy_template() for name, tensor in self.data.items()})
+
     def reset_content(self) -> None:
-        """Forgets the tensors."""
-        self.data.clear()
+        """Forgets the data, and the sizes of the dims; the descriptions stay. Other tensors keep what they have."""
+        self.data = self.copy_template().data
+        for dim in self.all_dims():
+            dim.reset_raw(include_parents=True)
+
+    # -- for those who know raw tensors only
+
+    def as_raw_tensor_dict(self) -> dict[str, Any]:
+        """The raw tensors by name, and their lengths: "x:size1" are those of the axis 1 of "x"."""
+        raws: dict[str, Any] = {}
+        for name, tensor in self.data.items():
+            if tensor.raw_tensor is None:
+                continue
+            raws[name] = tensor.raw_tensor
+            backend = raw_registry.backend_of_raw(tensor.raw_tensor)
+            for axis, dim in enumerate(tensor.dims):
+                if dim.is_dynamic():
+                    raws[f"{name}:size{axis}"] = backend.from_numpy_raw(tensor.size_of(dim).values, None)
+        return raws
+
+    def assign_from_raw_tensor_dict_(self, raws: Mapping[str, Any]) -> None:
+        """Takes the data, and a new batch of lengths, from what `as_raw_tensor_dict` gives.
+
+        Lengths of the axis of one tensor are lengths of its dim, in all tensors.
+        """
+        for name, tensor in self.data.items():
+            for axis, dim in enumerate(tensor.dims):
+                given = raws.get(f"{name}:size{axis}")
+                if given is not None and dim.is_dynamic() and dim.expr is None:
+                    self._bind(name, tensor, dim, given)
+        for name, tensor in self.data.items():
+            if name in raws:
+                tensor.raw_tensor = raws[name]
+
+    def _bind(self, name: str, tensor: Tensor, dim: Dim, given: Any) -> None:
+        values = raw_registry.backend_of_raw(given).to_numpy_raw(given)
+        known = tensor.lengths.size(dim)
+        owners = known.dims if known is not None and known.dims else tensor.dims[: values.ndim]
+        if values.ndim != len(owners):
+            raise DimError(f"the lengths of {dim.name} in {name!r} have other axes", got=values.shape, expected=owners)
+        dim.bind(Size(owners, values))
 
     def __repr__(self) -> str:
         rows = "".join(f"\n  {name}: {tensor!r}" for name, tensor in self.data.items())

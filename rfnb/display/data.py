@@ -5,6 +5,7 @@ Raw tensors are numpy's or torch's (any device and dtype, with or without grad),
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rfnb.core.tags import number_of
 from rfnb.errors import ViewError
 
 if TYPE_CHECKING:
@@ -113,6 +115,35 @@ def read(tensor: Tensor) -> Data:
     )
 
 
+def select(data: Data, batch: int | str | None, **positions: int | str) -> Data:
+    """One sequence, by its number or tag, and single positions of other dims, by their names.
+
+    A position is a number, or a label if the dim has a vocab. What was chosen is said behind the name.
+    Raises ViewError if there is no such sequence, dim or position.
+    """
+    one = data if batch is None else sequence(data, batch)
+    chosen = [] if batch is None else [_word(data, batch)]
+    for name, position in positions.items():
+        at = next((i for i, axis in enumerate(one.axes) if axis.dim.name == name), None)
+        if at is None:
+            names = [axis.dim.name for axis in one.axes]
+            near = difflib.get_close_matches(name, names, n=1)
+            raise ViewError(
+                f"show: {data.name} has no dim {name}",
+                got=f"{name}={position!r}",
+                expected=", ".join(names) or "a scalar has none to choose from",
+                hint=f"did you mean {near[0]}?" if near else None,
+            )
+        axis = one.axes[at]
+        index = _position(axis, position)
+        short = 0 if axis.lengths is None else int((axis.lengths <= index).sum())
+        if short:
+            one = replace(one, notes=(*one.notes, f"{name} {position} is padding in {short} of them"))
+        one = one.pick(at, index)
+        chosen.append(f"{name} {position}")
+    return replace(one, name=f"{data.name} of {', '.join(chosen)}") if chosen else one
+
+
 def sequence(data: Data, batch: int | str) -> Data:
     """One sequence, by its number or its tag. Raises ViewError if there is none."""
     at = data.sequence_axis()
@@ -124,13 +155,33 @@ def sequence(data: Data, batch: int | str) -> Data:
 def index_of(batch: int | str, size: int, tags: Sequence[str] | None) -> int:
     """The number of a sequence, from its number or tag. Raises ViewError if there is none."""
     if isinstance(batch, str):
-        if tags is None or batch not in tags:
-            known = "no tags" if not tags else ", ".join(repr(tag) for tag in tags[:8])
-            raise ViewError("show: no sequence with this tag", got=repr(batch), expected=known)
-        return list(tags).index(batch)
-    if not -size <= batch < size:
-        raise ViewError("show: no such sequence", got=batch, expected=f"0 to {size - 1}")
-    return batch % size
+        return number_of(batch, tags, "show", ViewError)
+    return _within(batch, size, "show: no such sequence")
+
+
+def _within(number: int, size: int, what: str) -> int:
+    if not isinstance(number, int | np.integer) or not -size <= number < size:
+        expected = f"0 to {size - 1}" if size else "nothing: there are none"
+        raise ViewError(what, got=repr(number), expected=expected)
+    return int(number) % size
+
+
+def _position(axis: Axis, position: int | str) -> int:
+    vocab = axis.dim.vocab
+    if isinstance(position, str) and vocab is not None:
+        position = vocab.encode([position])[0]
+    if axis.lengths is not None and isinstance(position, int) and position < 0:
+        raise ViewError(
+            f"show: {axis.dim.name} ends elsewhere in each sequence", got=position, expected="one sequence: batch=…"
+        )
+    return _within(position, axis.size, f"show: no such position of {axis.dim.name}")  # type: ignore[arg-type]
+
+
+def _word(data: Data, batch: int | str) -> str:
+    """The tag of a sequence, or "batch 3"."""
+    axis = data.axes[data.sequence_axis() or 0]
+    index = index_of(batch, axis.size, axis.tags)
+    return repr(axis.tags[index]) if axis.tags is not None else f"{axis.dim.name} {index}"
 
 
 def to_numpy(raw: Any) -> np.ndarray:

@@ -15,19 +15,32 @@ if TYPE_CHECKING:
     from rfnb.core.tensor import Tensor
 
 
-def show(shown: Any, *, batch: int | str | None = None) -> View:
-    """A view of a tensor, dim, module or run; of one sequence, by number or tag, if `batch` is given.
+def show(shown: Any, *, batch: int | str | None = None, **positions: int | str) -> View:
+    """A view of a tensor, dim, module or run.
 
-    Raises ViewError if there is no such view.
+    >>> layer = rf.Dim(2, name="layer")
+    >>> x = rf.convert_to_tensor([[1.0, 2.0], [3.0, 4.0]], dims=[rf.batch_dim, layer], tags=["kiwi", "banana"])
+    >>> rf.show(x, batch="banana", layer=1)
+    x of 'banana', layer 1 Tensor float32 {}
+      4
+
+    Args:
+        batch: one sequence of a tensor or run, by number or tag.
+        positions: of a tensor: for a dim by name, which of its entries: a number, or a label of its vocab.
+
+    Raises ViewError if there is no such view, sequence, dim or position.
     """
-    choice = {} if batch is None else {"batch": batch}
+    choice = positions if batch is None else {"batch": batch, **positions}
     try:
         return View(bundle.describe(shown, **choice))
     except TypeError as error:
-        if "no view for" not in str(error) and "batch" not in str(error):
+        said = ", ".join(f"{name}={value!r}" for name, value in choice.items())
+        if choice and "unexpected keyword" in str(error):
+            raise ViewError(f"show: a {type(shown).__name__} has nothing to choose from", got=said) from None
+        if "no view for" not in str(error):
             raise
-        known = ", ".join(sorted(t.__name__ for t in bundle.DESCRIBE))
-        raise ViewError("show: there is no such view", got=type(shown).__name__, expected=known) from None
+    known = ", ".join(sorted(t.__name__ for t in bundle.DESCRIBE))
+    raise ViewError("show: there is no such view", got=type(shown).__name__, expected=known)
 
 
 def show_attention(

@@ -20,7 +20,7 @@ def torch_parameters(module: Module) -> list[torch.nn.Parameter]:
 
         loss = model_loss(batch)
         optimizer.zero_grad()
-        loss.raw_tensor.backward()
+        loss.backward()
         optimizer.step()
     """
     return [parameter.raw_tensor for parameter in module.parameters() if parameter.trainable]

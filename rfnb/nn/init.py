@@ -9,7 +9,7 @@ from typing import Any
 from rfnb.core.dim import Dim
 from rfnb.core.tensor import Tensor
 from rfnb.errors import ParameterError
-from rfnb.ops.create import random
+from rfnb.ops.random import random
 
 
 class ParamInit:

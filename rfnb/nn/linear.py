@@ -6,7 +6,7 @@ from rfnb.core.dim import Dim
 from rfnb.core.parameter import Parameter
 from rfnb.core.tensor import Tensor
 from rfnb.nn.module import Module
-from rfnb.nn.weights import to_input, weight
+from rfnb.nn.weights import weight
 from rfnb.ops.linear import linear
 
 
@@ -17,7 +17,7 @@ class Linear(Module):
     >>> rf.Linear(hidden, out)(rf.zeros([hidden])).dims == (out,)
     True
 
-    A source that is sparse in `in_dim` counts as one-hot.
+    A source that is sparse in `in_dim` counts as one-hot. If both are one dim, the weight is {in_dim(1), out_dim}.
     """
 
     def __init__(self, in_dim: Dim, out_dim: Dim, *, with_bias: bool = True):
@@ -29,6 +29,4 @@ class Linear(Module):
 
     def __call__(self, source: Tensor) -> Tensor:
         """{…, in_dim} → {…, out_dim}"""
-        in_dim = self.weight.dims[0]
-        source = to_input(source, self.in_dim, in_dim)
-        return linear(source, self.weight, self.bias, in_dim=in_dim, out_dim=self.out_dim)
+        return linear(source, self.weight, self.bias, in_dim=self.in_dim, out_dim=self.out_dim)

@@ -8,22 +8,17 @@ from rfnb.core.dim import Dim
 from rfnb.core.parameter import Parameter
 from rfnb.core.tensor import Tensor
 from rfnb.nn.init import Glorot
+from rfnb.ops.dims import dim_match_priority_when_needed
 from rfnb.ops.shape import replace_dim_v2
 
 
 def weight(dims: Sequence[Dim], *, input_axis: int) -> Parameter:
-    """A weight with these dims, drawn by Glorot. If both are one dim, a stand-in takes its place at `input_axis`."""
+    """A weight with these dims, drawn by Glorot. If both are one dim, that of the input has the higher priority."""
     dims = list(dims)
-    if dims.count(dims[input_axis]) > 1:
-        dims[input_axis] = stand_in(dims[input_axis])
+    dims[input_axis] = dim_match_priority_when_needed(dims[input_axis], *dims[:input_axis], *dims[input_axis + 1 :])
     parameter = Parameter(dims)
     parameter.initial = Glorot()
     return parameter
-
-
-def stand_in(dim: Dim) -> Dim:
-    """Another Dim of the same size and name."""
-    return Dim(dim.dimension, name=dim.name, kind=dim.kind)
 
 
 def to_input(source: Tensor, in_dim: Dim, weight_dim: Dim) -> Tensor:

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from rfnb.core import align
+from rfnb.core.dim import Dim
 from rfnb.core.tensor import Tensor
-from rfnb.ops.math import _unary, maximum, square
+from rfnb.errors import DimError
+from rfnb.ops.index import gather
+from rfnb.ops.math import _unary, mul, square
+from rfnb.ops.shape import split_dims
+
+HALVES = Dim(2, name="halves")
 
 tanh = _unary("tanh", "tanh a")
 sigmoid = _unary("sigmoid", "1 / (1 + e⁻ᵃ)")
@@ -25,4 +34,31 @@ def identity(x: Tensor) -> Tensor:
 
 def relu_square(x: Tensor) -> Tensor:
     """max(x, 0)² (So et al. 2021)"""
-    return square(maximum(x, 0))
+    return square(relu(x))
+
+
+def gating(
+    x: Tensor,
+    *,
+    axis: Dim | None = None,
+    gate_func: Callable[[Tensor], Tensor] = sigmoid,
+    act_func: Callable[[Tensor], Tensor] = identity,
+    out_dim: Dim | None = None,
+) -> tuple[Tensor, Dim]:
+    """The first half of `axis`, times `gate_func` of the second (Dauphin et al. 2017), and their dim.
+
+    {…, axis} → {…, axis // 2}. axis: the feature dim if not given.
+
+    >>> feat = rf.Dim(4, name="feat")
+    >>> y, half = rf.gating(rf.ones([feat]), axis=feat, gate_func=rf.relu)
+    >>> y.raw_tensor.tolist()
+    [1.0, 1.0]
+    """
+    axis = axis or x.feature_dim
+    if axis is None or axis.dimension is None or axis.dimension % 2:
+        got = "no feature dim" if axis is None else align.show_dims([axis])
+        raise DimError("gating: needs two halves", got=got, expected="an even number of features")
+    out_dim = out_dim or axis // 2
+    halves = split_dims(x, axis=axis, dims=[HALVES, out_dim])
+    values, gate = (gather(halves, indices=i, axis=HALVES) for i in (0, 1))
+    return mul(act_func(values), gate_func(gate)), out_dim

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -44,8 +43,8 @@ def collate(
         sparse: the sparse dims of entries. Strings are read with their vocab.
 
     All tensors of a batch share its lengths; a tensor of an earlier batch keeps its own.
-    With `num_workers` > 0, dims cannot cross from the worker: give `collate_fn=join.pad` to the loader and do
-    `batch = join.bind(padded)` in the training loop.
+    It may run in the workers of the DataLoader. `join.pad` and `join.bind` are its two halves: numpy arrays, which any
+    queue can carry, and the tensors made of them.
     """
     templates = {name: _template(name, entry, (sparse or {}).get(name)) for name, entry in spec.items()}
     for name in set(sparse or {}) - set(templates):
@@ -85,12 +84,6 @@ class Collate:
 
     def __call__(self, samples: Sequence[Sample]) -> TensorDict:
         """The batch. Raises DimError if samples do not fit the spec."""
-        if _in_worker():
-            raise DimError(
-                "collate: dims cannot be sent from a worker of the DataLoader",
-                expected="num_workers=0",
-                hint="or collate_fn=join.pad for the loader, and batch = join.bind(padded) in the training loop",
-            )
         return self.bind(self.pad(samples))
 
     def pad(self, samples: Sequence[Sample]) -> Padded:
@@ -234,9 +227,3 @@ def _check_derived(name: str, entry: Entry, lengths: Lengths, shapes: np.ndarray
             raise DimError(
                 f"collate: {name!r} does not fit {dim.name}", got=values.tolist(), expected=size or "a known size"
             )
-
-
-def _in_worker() -> bool:
-    """Whether this is a worker process of a DataLoader."""
-    data = sys.modules.get("torch.utils.data")
-    return data is not None and data.get_worker_info() is not None

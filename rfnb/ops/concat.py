@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-import operator
-import weakref
 from collections.abc import Sequence
 
-from rfnb.core.align import Sig
 from rfnb.core.dim import Dim
 from rfnb.core.op import op
 from rfnb.core.raw import backend_of_raw
 from rfnb.core.tensor import Tensor
 from rfnb.errors import DimError
-
-_one = Dim(1, name="one")
 
 
 @op(frames="any")
@@ -35,28 +29,15 @@ def concat(
 
     Args:
         allow_broadcast: a source may lack dims that another has.
-        handle_dynamic_dims: if False, padding stays between the sources.
+        handle_dynamic_dims: if False, padding stays between the sources, and counts as frames.
     """
     if not sources:
         raise DimError("concat: nothing to join", expected="(tensor, dim), …")
     close_gaps = handle_dynamic_dims is not False
-    if out_dim is None:
-        out_dim = _sum_of([dim for _, dim in sources], sources[0][0].sig)
-        out_dim = out_dim if close_gaps or out_dim.is_static() else Dim(None, name=out_dim.name)
-    result = backend_of_raw(sources[0][0]._raw).concat(
-        *sources, allow_broadcast=allow_broadcast, out_dim=out_dim, handle_dynamic_dims=close_gaps
+    result: tuple[Tensor, Dim] = backend_of_raw(sources[0][0]._raw).concat_to(
+        sources, allow_broadcast, out_dim, close_gaps
     )
-    return result, out_dim
-
-
-def _sum_of(dims: Sequence[Dim], signature: Sig) -> Dim:
-    key = ("sum", *[dim.serial for dim in dims])
-    known = signature.plans.get(key)
-    total: Dim | None = known and known()
-    if total is None:
-        total = functools.reduce(operator.add, dims)
-        signature.keep(key, weakref.ref(total))
-    return total
+    return result
 
 
 def concat_features(*sources: Tensor, allow_broadcast: bool = False) -> Tensor:
@@ -84,14 +65,27 @@ def stack(sources: Sequence[Tensor], *, out_dim: Dim | None = None) -> tuple[Ten
 
 @op(frames="any")
 def unstack(source: Tensor, *, axis: Dim) -> list[Tensor]:
-    """The entries along `axis`, padded ones too. {…, axis} → a list of {…}"""
+    """The entries along `axis`. {…, axis} → a list of {…}
+
+    Raises DimError if there is padding among them: a loop knows the end of each sequence (`loop.unstack`).
+    """
     return backend_of_raw(source._raw).unstack(source, axis=axis)
 
 
 @op(frames="any")
-def split(source: Tensor, *, axis: Dim, out_dims: Sequence[Dim]) -> tuple[Tensor, ...]:
-    """Cut into pieces of the sizes of `out_dims`. {…, axis} → {…, out_dims[0]}, {…, out_dims[1]}, …"""
-    return backend_of_raw(source._raw).split(source, axis=axis, out_dims=out_dims)
+def split(source: Tensor, *, axis: Dim, out_dims: Sequence[Dim | int]) -> tuple[Tensor, ...]:
+    """Cut into pieces of the sizes of `out_dims`. {…, axis} → {…, out_dims[0]}, {…, out_dims[1]}, …
+
+    >>> left, right = rf.Dim(2, name="left"), rf.Dim(3, name="right")
+    >>> pieces = rf.split(rf.range_over_dim(left + right), axis=left + right, out_dims=[left, right])
+    >>> [piece.raw_tensor.tolist() for piece in pieces]
+    [[0, 1], [2, 3, 4]]
+
+    Each sequence is cut by its own lengths: `split` takes apart what `concat` joined. One of `out_dims` may be a new
+    Dim(None), which gets what is left; a number is a new Dim of that size.
+    """
+    dims = [Dim(n, name=f"{axis.name}_{i}") if isinstance(n, int) else n for i, n in enumerate(out_dims)]
+    return backend_of_raw(source._raw).split(source, axis=axis, out_dims=dims)
 
 
 @op(frames="any")
@@ -99,7 +93,7 @@ def cum_concat_step(
     source: Tensor, *, prev_accum: Tensor, axis: Dim, out_spatial_dim: Dim | None = None
 ) -> tuple[Tensor, Dim]:
     """`source` as one more frame behind those of `prev_accum`, and the new dim. {…}, {…, axis} → {…, axis+1}"""
-    backend = backend_of_raw(source._raw)
     out_dim = axis + 1 if out_spatial_dim is None else out_spatial_dim
-    frame = backend.expand_dim(source, _one)
-    return backend.concat((prev_accum, axis), (frame, _one), out_dim=out_dim), out_dim
+    return backend_of_raw(source._raw).cum_concat_step(
+        source, prev_accum=prev_accum, axis=axis, out_spatial_dim=out_dim
+    ), out_dim

@@ -1,9 +1,12 @@
-"""What a loop body may not do directly: functions that need raw tensors."""
+"""Branches, assertions, and functions of raw tensors."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, TypeVar
 
 from rfnb.backend.base.math import join
 from rfnb.backend.base.tape import opaque
@@ -12,6 +15,8 @@ from rfnb.core.dim import Dim, current_lengths
 from rfnb.core.op import op
 from rfnb.core.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
+
+T = TypeVar("T")
 
 
 @op()
@@ -36,6 +41,107 @@ def raw_call(fn: Callable[..., Any], *tensors: Tensor, out_dims: Sequence[Dim]) 
         )
     lengths = join(*tensors) if tensors else current_lengths(out_dims)
     return tensor_of(raw, align.sig(out_dims), lengths)
+
+
+def cond(pred: Tensor | bool, true_fn: Callable[[], T], false_fn: Callable[[], T]) -> T:
+    """What `true_fn` gives if `pred` {} holds, else what `false_fn` gives; the other one is not called.
+
+    >>> rf.cond(rf.convert_to_tensor(2) > 1, lambda: "more", lambda: "less")
+    'more'
+
+    For a choice entry by entry there is `rf.where`. In a loop body, where `pred` differs at every step, use that too.
+    """
+    if not isinstance(pred, Tensor):
+        return true_fn() if pred else false_fn()
+    if pred.dims:
+        raise DimError(
+            "cond: `pred` has dims",
+            got=pred.describe_dims(),
+            expected="a scalar, which decides for all",
+            hint="rf.where(pred, a, b) chooses entry by entry; or rf.reduce_any(pred, axis=…)",
+        )
+    result: T = raw_registry.backend_of_raw(pred._raw).cond(pred, true_fn, false_fn)
+    return result
+
+
+def assert_(condition: Tensor | bool, message: str, *, stop: bool = True) -> None:
+    """Raises AssertionError with `message` unless all of `condition` holds; padding does not count.
+
+    stop: False: a warning, and on it goes. In a loop body it is checked at every step.
+    """
+    if isinstance(condition, Tensor):
+        _assert(condition, message, stop)
+    elif not condition:
+        _complain(message, stop)
+
+
+@op(effect=True, name="assert")
+def _assert(condition: Tensor, message: str, stop: bool) -> None:
+    backend = raw_registry.backend_of_raw(condition._raw)
+    holds = backend.reduce(condition, mode="all", axis=condition.dims)
+
+    def check(raw: Any) -> None:
+        if not backend.all_true_raw(raw):
+            _complain(message, stop)
+
+    opaque(check, holds._raw)
+
+
+def _complain(message: str, stop: bool) -> None:
+    if stop:
+        raise AssertionError(message)
+    warnings.warn(message, stacklevel=4)
+
+
+_flow: ContextVar[Any] = ContextVar("rfnb_control_flow", default=None)
+
+
+def get_current_control_flow_ctx() -> Any:
+    """What `control_flow_ctx` set; None: no branch and no loop of a graph. rfnb computes eagerly and sets none."""
+    return _flow.get()
+
+
+@contextmanager
+def control_flow_ctx(ctx: Any = None) -> Iterator[Any]:
+    """`ctx` is the current control flow context inside the block."""
+    token = _flow.set(ctx)
+    try:
+        yield ctx
+    finally:
+        _flow.reset(token)
+
+
+_static = {"on": False, "generation": 0}
+
+
+def is_static_traceable() -> bool:
+    """Whether somebody asked for code without choices that depend on numbers, as for a CUDA graph.
+
+    rfnb's own ops never make such choices, but for those whose result has a size that depends on them.
+    """
+    return bool(_static["on"])
+
+
+def set_static_traceable(flag: bool) -> None:
+    """From now on such code is asked for, or no longer."""
+    _static["generation"] += flag and not _static["on"]
+    _static["on"] = flag
+
+
+@contextmanager
+def set_static_traceable_ctx(flag: bool = True) -> Iterator[None]:
+    """Such code is asked for inside the block."""
+    before = is_static_traceable()
+    set_static_traceable(flag)
+    try:
+        yield
+    finally:
+        _static["on"] = before
+
+
+def static_traceable_generation() -> int:
+    """How often it was switched on: what is kept for one generation is not valid in the next."""
+    return _static["generation"]
 
 
 class _Fresh:

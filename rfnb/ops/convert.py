@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from rfnb.core import align, raw as raw_registry
+from rfnb.core.default import get_default_float_dtype, is_float_dtype
 from rfnb.core.dim import Dim, check_dims
 from rfnb.core.lengths import EMPTY, Size
 from rfnb.core.source import here
@@ -61,7 +62,9 @@ def convert_to_tensor(
     dtype: str | None = None,
     sparse_dim: Dim | None = None,
     feature_dim: Dim | None = None,
+    shape: Sequence[Dim] | None = None,
     device: str | None = None,
+    keep_scalar_on_cpu: bool = False,
     name: str | None = None,
     lengths: Lengths | Mapping[Dim, Lengths] | None = None,
     tags: Sequence[str] | None = None,
@@ -71,9 +74,12 @@ def convert_to_tensor(
     Args:
         value: a number, a raw tensor or array with an axis for each of `dims`, or a list of sequences of
             different length (arrays, lists, or strings that the vocab of `sparse_dim` knows), which are padded.
+        shape: another name for `dims`.
+        keep_scalar_on_cpu: a number stays there, whatever the default device.
         lengths: how long each sequence is, for the axis that is not of the same length for all: numbers, one for
             each entry of the first dim, or {dim: numbers} if there are several such axes.
-        tags: names of the sequences, shown and accepted where a sequence is chosen.
+        tags: names of the sequences, shown and accepted where a sequence is chosen. All tensors of the batch have
+            them; one whose batch dim is made by an op (a slice, a concatenation, another Dim) has not.
 
     >>> time, feat = rf.Dim(None, name="time"), rf.Dim(3, name="feat")
     >>> letter = rf.Dim(4, name="letter", vocab=list("acht"))
@@ -82,25 +88,26 @@ def convert_to_tensor(
 
     Raises DimError if the data does not fit the dims.
     """
+    dims = shape if dims is None else dims
     if isinstance(value, Tensor):
         return value if dims is None else value.copy_transpose(dims)
     check_dims(dims or (), "convert_to_tensor")
+    if keep_scalar_on_cpu and not dims:
+        device = "cpu"
     dims = tuple(dims or ())
     if isinstance(value, list | tuple) and dims and _unequal(value, dims, sparse_dim):
         value, lengths = _pad(value, dims, sparse_dim, lengths)
-    backend = raw_registry.selected()
-    if value.__class__ in raw_registry.BACKENDS:
-        backend = raw_registry.backend_of_raw(value)
+    backend = raw_registry.backend_of_data(value)
     raw = backend.convert_raw(value, dtype, device)
-    if dtype is None and isinstance(value, float | list | tuple) and backend.get_dtype_name_raw(raw) == "float64":
-        raw = backend.cast_raw(raw, "float32")
-    shape = backend.get_shape_tuple_raw(raw)
-    if len(shape) != len(dims):
+    if dtype is None and isinstance(value, float | list | tuple) and is_float_dtype(backend.get_dtype_name_raw(raw)):
+        raw = backend.cast_raw(raw, get_default_float_dtype())
+    sizes = backend.get_shape_tuple_raw(raw)
+    if len(sizes) != len(dims):
         raise DimError(
-            f"convert_to_tensor: the data has {len(shape)} axes",
-            got=f"shape {shape}",
+            f"convert_to_tensor: the data has {len(sizes)} axes",
+            got=f"shape {sizes}",
             expected=f"{len(dims)} axes for {align.show_dims(dims)}",
-            hint="give one Dim for each axis: dims=[batch_dim, time, …]" if len(shape) > len(dims) else None,
+            hint="give one Dim for each axis: dims=[batch_dim, time, …]" if len(sizes) > len(dims) else None,
         )
     if lengths is not None or tags is not None:
         raw = _bind(backend, raw, dims, lengths, tags)
@@ -151,6 +158,12 @@ def _bind(backend: Any, raw: Any, dims: Sequence[Dim], lengths: Any, tags: Seque
                 "convert_to_tensor: a tag for each sequence is needed", got=f"{len(tags)} tags", expected=shape[0]
             )
         batch.bind(Size([], shape[0], tags=tags))
+    elif tags is not None:
+        raise DimError(
+            f"convert_to_tensor: tags name the sequences of a batch, but {batch.name} has a fixed size",
+            got=align.show_dims(dims),
+            expected="a first dim whose size comes with the data: rf.batch_dim",
+        )
     for dim, values in _lengths_by_dim(dims, lengths).items():
         size = _size(batch, values)
         axis = dims.index(dim)

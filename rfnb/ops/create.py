@@ -1,46 +1,23 @@
-"""New tensors: filled, counted, random."""
+"""New tensors: filled, counted."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
+
 from rfnb.core import raw as raw_registry
+from rfnb.core.default import (
+    get_default_array_index_dtype,
+    get_default_device,
+    get_default_float_dtype,
+    get_default_int_dtype,
+)
 from rfnb.core.dim import Dim
 from rfnb.core.op import op
 from rfnb.core.tensor import Tensor
-
-_defaults = {"float": "float32", "int": "int64", "device": None}
-
-
-def get_default_float_dtype() -> str:
-    """The type of new float tensors."""
-    return str(_defaults["float"])
-
-
-def get_default_int_dtype() -> str:
-    """The type of new integer tensors."""
-    return str(_defaults["int"])
-
-
-def get_default_array_index_dtype() -> str:
-    """The type of new indices."""
-    return "int64"
-
-
-def get_default_device() -> str | None:
-    """Where new tensors are made; None: where the backend makes them."""
-    return _defaults["device"]
-
-
-def set_default_device(device: str | None) -> None:
-    """New tensors are made there from now on."""
-    _defaults["device"] = device
-
-
-def set_default_float_dtype(dtype: str) -> None:
-    """New float tensors have this type from now on."""
-    _defaults["float"] = dtype
 
 
 @op(frames="any")
@@ -53,10 +30,12 @@ def full(
     sparse_dim: Dim | None = None,
     feature_dim: Dim | None = None,
 ) -> Tensor:
-    """`fill_value` everywhere. → {dims}"""
-    if dtype is None:
-        kinds = {bool: "bool", int: get_default_int_dtype()}
-        dtype = kinds.get(type(fill_value), get_default_float_dtype())
+    """`fill_value` everywhere: a number, or a Tensor with some of `dims`. → {dims}
+
+    >>> rf.full(dims=[rf.Dim(2)], fill_value=7).raw_tensor.tolist()
+    [7, 7]
+    """
+    dtype = dtype or _dtype_of(fill_value)
     return raw_registry.selected().full(
         dims,
         fill_value,
@@ -65,6 +44,34 @@ def full(
         sparse_dim=sparse_dim,
         feature_dim=feature_dim,
     )
+
+
+fill = full
+
+
+def constant(
+    fill_value: Any,
+    *,
+    dims: Sequence[Dim],
+    dtype: str | None = None,
+    device: str | None = None,
+    sparse_dim: Dim | None = None,
+    feature_dim: Dim | None = None,
+) -> Tensor:
+    """`full`, by another name. → {dims}"""
+    return full(
+        dims=dims, fill_value=fill_value, dtype=dtype, device=device, sparse_dim=sparse_dim, feature_dim=feature_dim
+    )
+
+
+def _dtype_of(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return value.dtype
+    if isinstance(value, bool | np.bool_):
+        return "bool"
+    if isinstance(value, Integral):
+        return get_default_int_dtype()
+    return get_default_float_dtype() if isinstance(value, Real) else "complex64"
 
 
 def zeros(
@@ -116,81 +123,3 @@ def range_over_dim(dim: Dim, *, dtype: str | None = None, device: str | None = N
     """0, 1, … size-1 along `dim`. → {dim}, sparse in it"""
     dtype = dtype or get_default_array_index_dtype()
     return raw_registry.selected().range_over_dim(dim, dtype=dtype, device=device or get_default_device())
-
-
-@op(random=True)
-def random(
-    dims: Sequence[Dim],
-    *,
-    dtype: str | None = None,
-    device: str | None = None,
-    sparse_dim: Dim | None = None,
-    feature_dim: Dim | None = None,
-    distribution: str,
-    mean: float | None = None,
-    stddev: float | None = None,
-    minval: float | None = None,
-    maxval: float | None = None,
-    seed: int | None = None,
-) -> Tensor:
-    """Random numbers. → {dims}
-
-    distribution: "uniform" in [minval, maxval), "normal" (mean, stddev), "truncated_normal" (cut at minval and
-        maxval, two stddev around the mean if not given), "bernoulli" (1 with probability mean).
-    seed: draw from a generator of its own; else from the global one (`rf.set_random_seed`), or, in a loop,
-        from the stream of this op.
-    """
-    dtype = dtype or (get_default_int_dtype() if sparse_dim else get_default_float_dtype())
-    return raw_registry.selected().random(
-        dims=dims,
-        dtype=dtype,
-        device=device or get_default_device(),
-        sparse_dim=sparse_dim,
-        feature_dim=feature_dim,
-        distribution=distribution,
-        seed=seed,
-        mean=mean,
-        stddev=stddev,
-        minval=minval,
-        maxval=maxval,
-    )
-
-
-def random_uniform(dims: Sequence[Dim], *, minval: float = 0.0, maxval: float = 1.0, **options: Any) -> Tensor:
-    """Uniform in [minval, maxval). → {dims}"""
-    return random(dims, distribution="uniform", minval=minval, maxval=maxval, **options)
-
-
-def random_normal(dims: Sequence[Dim], *, mean: float = 0.0, stddev: float = 1.0, **options: Any) -> Tensor:
-    """Normally distributed. → {dims}"""
-    return random(dims, distribution="normal", mean=mean, stddev=stddev, **options)
-
-
-def random_truncated_normal(
-    dims: Sequence[Dim],
-    *,
-    mean: float = 0.0,
-    stddev: float = 1.0,
-    minval: float | None = None,
-    maxval: float | None = None,
-    **options: Any,
-) -> Tensor:
-    """Normally distributed, cut at minval and maxval (two stddev around the mean). → {dims}"""
-    return random(
-        dims, distribution="truncated_normal", mean=mean, stddev=stddev, minval=minval, maxval=maxval, **options
-    )
-
-
-def set_random_seed(seed: int) -> None:
-    """Seeds the global generator."""
-    raw_registry.selected().set_random_seed(seed)
-
-
-def get_random_state() -> dict[str, bytes]:
-    """The state of the global generator."""
-    return raw_registry.selected().get_random_state()
-
-
-def set_random_state(state: dict[str, bytes]) -> None:
-    """Back to a state from `get_random_state`."""
-    raw_registry.selected().set_random_state(state)

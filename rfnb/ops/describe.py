@@ -1,4 +1,4 @@
-"""Methods of Tensor that describe the same numbers in another way; ops like all others, so that loops see them."""
+"""Methods of Tensor that describe the same numbers in another way; made of ops, so that loops see them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,64 @@ from collections.abc import Sequence
 from rfnb.core.dim import Dim
 from rfnb.core.op import method_of, op
 from rfnb.core.tensor import Tensor
+from rfnb.errors import DimError, DtypeError
+from rfnb.ops.shape import expand_dim
 
 _transposed = Tensor.copy_transpose
 
 
 @method_of(Tensor)
 @op(frames="any")
-def copy_transpose(self: Tensor, perm: Sequence[Dim]) -> Tensor:
-    """The same tensor with its axes in the order `perm`."""
-    return _transposed(self, perm)
+def copy_transpose(self: Tensor, perm: Sequence[Dim | int], *, allow_int: bool = True) -> Tensor:
+    """The same tensor with its axes in the order `perm`: dims, or positions if `allow_int`."""
+    return _transposed(self, perm, allow_int=allow_int)
+
+
+@method_of(Tensor)
+def copy_compatible_to_dims(
+    self: Tensor, dims: Sequence[Dim], *, add_dims: bool = True, unbroadcast: bool = False
+) -> Tensor:
+    """The same entries with axes in the order `dims`.
+
+    Where it has no such dim, there is one of size 1; the dim itself, with the same entries everywhere, if
+    `unbroadcast`; an error if not `add_dims`.
+    """
+    self.check_place(dims, add_dims=add_dims)
+    order = []
+    for dim in dims:
+        place = dim if unbroadcast or dim in self.dims else Dim(1, name=f"{dim.name}_broadcast", kind=dim.kind)
+        self = self if place in self.dims else expand_dim(self, place)
+        order.append(place)
+    return self.copy_transpose(order)
+
+
+@method_of(Tensor)
+def copy_compatible_to(
+    self: Tensor,
+    data: Tensor,
+    add_dims: bool = True,
+    unbroadcast: bool = False,
+    except_feature: bool = False,
+    except_axis: Dim | int | None = None,
+    check_sparse: bool = True,
+    check_dtype: bool = True,
+) -> Tensor:
+    """The same entries with axes in the order of `data`, as `copy_compatible_to_dims` does it.
+
+    Args:
+        except_feature: the feature dims of both need not be the same.
+        except_axis: an axis of `data` that need not be here.
+        check_sparse, check_dtype: raise if `data` has other labels, or another type.
+    """
+    if check_dtype and self.dtype != data.dtype:
+        raise DtypeError(f"{self.name} has another dtype than {data.name}", got=self.dtype, expected=data.dtype)
+    if check_sparse and self.sparse_dim is not data.sparse_dim:
+        found, expected = (x.sparse_dim and x.sparse_dim.describe() for x in (self, data))
+        raise DimError(f"{self.name} has other labels than {data.name}", got=found, expected=expected)
+    dims = list(data.dims)
+    if except_axis is not None:
+        del dims[data.get_axis_from_description(except_axis, allow_int=True)]
+    if except_feature and data.feature_dim in dims:
+        at = dims.index(data.feature_dim)
+        dims[at : at + 1] = [] if self.feature_dim is None else [self.feature_dim]
+    return copy_compatible_to_dims(self, dims, add_dims=add_dims, unbroadcast=unbroadcast)

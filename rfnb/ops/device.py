@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from rfnb.core.default import get_default_device
 from rfnb.core.op import op
 from rfnb.core.raw import backend_of_raw
 from rfnb.core.tensor import Tensor
-from rfnb.ops.create import get_default_device
 
 
 @op(frames="any")

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from rfnb.core.op import op
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+from dataclasses import replace
+from typing import Any
+
+from rfnb.core import raw as raw_registry
+from rfnb.core.dim import Dim
+from rfnb.core.nested import map_leaves
+from rfnb.core.op import OpRow, op
 from rfnb.core.raw import backend_of_raw
 from rfnb.core.tensor import Tensor
 
@@ -19,6 +28,80 @@ def scaled_gradient(source: Tensor, scale: float | Tensor) -> Tensor:
     return backend_of_raw(source._raw).scaled_gradient(source, scale)
 
 
+@op(frames="any")
+def scaled_gradient_ext(
+    source: Tensor,
+    *,
+    scale: float | Tensor,
+    shift: float | Tensor | None = None,
+    scale_shift_by_sum_over_axis: Dim | None = None,
+) -> Tensor:
+    """The same numbers, whose gradient g becomes scale · g + shift. {…} → the same
+
+    Padding takes no part.
+
+    Args:
+        scale, shift: numbers, or Tensors with some of the dims.
+        scale_shift_by_sum_over_axis: the shift is multiplied by Σ |g| over this dim.
+    """
+    return backend_of_raw(source._raw).scaled_gradient_ext(
+        source, scale=scale, shift=shift, scale_shift_by_sum_over_axis=scale_shift_by_sum_over_axis
+    )
+
+
+_constants: ContextVar[bool] = ContextVar("rfnb_constants", default=False)
+
+
+@contextmanager
+def stop_gradient_scope() -> Iterator[None]:
+    """What is computed inside `with rf.stop_gradient_scope():` is a constant; in the body of a loop, what ops give.
+
+    >>> x = rf.ones([])
+    >>> rf.set_requires_gradient(x)
+    >>> with rf.stop_gradient_scope():
+    ...     y = 3.0 * x
+    >>> rf.gradient(x * y, x).item()
+    3.0
+    """
+    token = _constants.set(True)
+    try:
+        with raw_registry.selected().no_gradients():
+            yield
+    finally:
+        _constants.reset(token)
+
+
+def as_constants(row: OpRow) -> OpRow:
+    """The op as it is done in a loop, each time: inside of `stop_gradient_scope`, its results are constants."""
+    if not _constants.get():
+        return row
+
+    def constants(*args: Any, **kwargs: Any) -> Any:
+        return map_leaves(_constant, row.fn(*args, **kwargs))
+
+    return replace(row, fn=constants)
+
+
+def _constant(x: Any) -> Any:
+    return backend_of_raw(x._raw).stop_gradient(x) if isinstance(x, Tensor) else x
+
+
+def gradient_checkpoint_scope() -> AbstractContextManager[None]:
+    """What is computed inside, and needed for the gradient of what else is computed inside, is not kept in memory.
+
+    It is computed again when the gradient is, from what came from outside; numbers and gradients are the same. Results
+    that are still held somewhere, random numbers, and what is changed in place are kept. In the body of a loop, all is.
+
+    >>> x = rf.ones([])
+    >>> rf.set_requires_gradient(x)
+    >>> with rf.gradient_checkpoint_scope():
+    ...     y = rf.square(rf.exp(x))
+    >>> round(rf.gradient(y, x).item(), 3)  # 2 · e²
+    14.778
+    """
+    return raw_registry.selected().gradient_checkpoint_scope()
+
+
 @op(effect=True)
 def set_requires_gradient(source: Tensor) -> None:
     """From now on the gradient with respect to `source` can be asked for."""
@@ -27,5 +110,5 @@ def set_requires_gradient(source: Tensor) -> None:
 
 @op()
 def gradient(y: Tensor, x: Tensor) -> Tensor:
-    """The gradient of the sum of `y` with respect to `x`. → the dims of x"""
+    """The gradient of the sum of `y`, without padding, with respect to `x`. → the dims of x"""
     return backend_of_raw(y._raw).gradient(y, x)

@@ -1,22 +1,27 @@
-"""Entries at indices: out of a tensor, and into one."""
+"""Entries at indices, and labels as vectors."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Any
 
+from rfnb.core.default import get_default_float_dtype
 from rfnb.core.dim import Dim
-from rfnb.core.op import op
+from rfnb.core.op import method_of, op
 from rfnb.core.raw import backend_of_raw
 from rfnb.core.tensor import Tensor
 from rfnb.errors import DimError
-from rfnb.ops.create import get_default_float_dtype
+from rfnb.ops.create import range_over_dim
+from rfnb.ops.math import Value, compare_bc, where
 
 
 @op(frames="any")
-def gather(source: Tensor, *, indices: Tensor | int, axis: Dim | None = None, clip_to_valid: bool = False) -> Tensor:
+def gather(
+    source: Tensor, *, indices: Tensor | int | str, axis: Dim | None = None, clip_to_valid: bool = False
+) -> Tensor:
     """Entries of `source` at `indices` along `axis`. {…, axis}, {…} → {… of both}
 
-    Dims which both have are batch dims. A negative number counts from the end of each sequence.
+    Dims which both have are batch dims. A negative number counts from the end of each sequence. A word is a label of
+    the vocab of `axis`, or the tag of a sequence.
 
     >>> time, feat = rf.Dim(5, name="time"), rf.Dim(3, name="feat")
     >>> rf.gather(rf.zeros([time, feat]), indices=2, axis=time).dims == (feat,)
@@ -35,7 +40,7 @@ def gather(source: Tensor, *, indices: Tensor | int, axis: Dim | None = None, cl
     return backend_of_raw(source._raw).gather(source, indices=indices, axis=axis, clip_to_valid=clip_to_valid)
 
 
-def _told(indices: Tensor | int) -> str:
+def _told(indices: Tensor | int | str) -> str:
     return f"{indices.describe_dims()} without sparse_dim" if isinstance(indices, Tensor) else str(indices)
 
 
@@ -45,36 +50,61 @@ def one_hot(source: Tensor) -> Tensor:
     return backend_of_raw(source._raw).one_hot(source, dtype=get_default_float_dtype())
 
 
-@op(frames="any")
-def scatter(
-    source: Tensor,
+def sparse_to_dense(
+    labels: Tensor,
     *,
-    indices: Tensor,
-    indices_dim: Dim | Sequence[Dim],
-    mode: str = "sum",
-    fill_value: float | None = None,
-    out_dim: Dim | Sequence[Dim] | None = None,
-    use_mask: bool | None = None,
+    label_value: Value,
+    other_value: Value,
+    axis: Dim | None = None,
 ) -> Tensor:
-    """Puts the entries of `source` at `indices` along `out_dim`. {…, indices_dim}, {…, indices_dim} → {…, out_dim}
+    """`label_value` at the label, `other_value` elsewhere. {…} sparse → {…, axis}
 
-    Dims which both have, besides `indices_dim`, are batch dims. Padding goes nowhere.
-
-    Args:
-        mode: what becomes of entries at one place: "sum", "max" or "min".
-        fill_value: where there is none; 0 if not given.
-        out_dim: what the indices count; their `sparse_dim` if not given.
+    axis: what the labels count; their `sparse_dim` if not given.
     """
-    if out_dim is None:
-        out_dim = indices.sparse_dim
-        if out_dim is None:
-            raise DimError("scatter: no `out_dim`, and the indices do not tell", got=_told(indices))
-    return backend_of_raw(source._raw).scatter(
-        source,
-        indices=indices,
-        indices_dim=indices_dim,
-        out_dim=out_dim,
-        mode=mode,
-        fill_value=fill_value,
-        use_mask=use_mask is not False,
-    )
+    axis = labels.sparse_dim if axis is None else axis
+    if axis is None:
+        raise DimError("sparse_to_dense: `labels` is not sparse", got=labels.describe_dims(), hint="axis=dim")
+    here = compare_bc(labels, "equal", range_over_dim(axis, device=labels.device))
+    return where(here, label_value, other_value, allow_broadcast_all_sources=True)
+
+
+def smooth_one_hot(source: Tensor, *, label_prob: float) -> Tensor:
+    """`label_prob` at the label; the other labels share the rest. {…} sparse → {…, sparse_dim} float
+
+    https://arxiv.org/abs/1512.00567, section 7.
+
+    >>> word = rf.Dim(3, name="word")
+    >>> label = rf.convert_to_tensor(1, sparse_dim=word)
+    >>> rf.smooth_one_hot(label, label_prob=0.5).raw_tensor.tolist()
+    [0.25, 0.5, 0.25]
+    """
+    if source.sparse_dim is None:
+        raise DimError("smooth_one_hot: `source` is not sparse", got=source.describe_dims())
+    others = source.sparse_dim.size.max - 1
+    return sparse_to_dense(source, label_value=label_prob, other_value=(1.0 - label_prob) / max(others, 1))
+
+
+@method_of(Tensor)
+def labels(self: Tensor) -> Any:
+    """What the entries are called in the vocab: a list for each axis, in its order, by true lengths.
+
+    >>> time, letter = rf.Dim(None, name="time"), rf.Dim(4, name="letter", vocab=list("acht"))
+    >>> rf.convert_to_tensor(["cat", "a"], dims=[rf.batch_dim, time], sparse_dim=letter).labels()
+    [['c', 'a', 't'], ['a']]
+    """
+    vocab = self.sparse_dim.vocab if self.sparse_dim is not None else None
+    if vocab is None:
+        raise DimError("labels: there is no vocab", got=self.describe_dims(), hint="rf.Dim(n, vocab=[…]) as sparse_dim")
+    sizes = {dim: self.size_of(dim) for dim in self.dims}
+
+    def is_frame(at: dict[Dim, int]) -> bool:
+        known = [(dim, size) for dim, size in sizes.items() if dim in at and all(owner in at for owner in size.dims)]
+        return all(at[dim] < size.values[tuple(at[owner] for owner in size.dims)] for dim, size in known)
+
+    def read(values: Any, at: dict[Dim, int]) -> Any:
+        if len(at) == len(self.dims):
+            return vocab.decode(int(values))
+        dim = self.dims[len(at)]
+        return [read(row, {**at, dim: i}) for i, row in enumerate(values) if is_frame({**at, dim: i})]
+
+    return read(self.numpy(), {})

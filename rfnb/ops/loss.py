@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rfnb.core.dim import Dim
 from rfnb.core.op import op
 from rfnb.core.raw import backend_of_raw
 from rfnb.core.tensor import Tensor
 from rfnb.errors import DimError
-from rfnb.ops.convert import tensor
+from rfnb.ops.convert import convert_to_tensor, tensor
+from rfnb.ops.grad import scaled_gradient_ext
 from rfnb.ops.index import one_hot
-from rfnb.ops.math import add, mul, sub
+from rfnb.ops.math import add, mul, neg, sub, where
 
 
 @op(frames="any")
 def cross_entropy(*, estimated: Tensor, target: Tensor, axis: Dim, estimated_type: str) -> Tensor:
     """-Σ target · log estimated over `axis`. {…, axis}, {…} sparse in axis or {…, axis} → {…}
 
-    estimated_type: "logits", "log-probs" or "probs".
+    >>> vocab = rf.Dim(4, name="vocab")
+    >>> label = rf.convert_to_tensor(3, dims=[], sparse_dim=vocab)
+    >>> loss = rf.cross_entropy(estimated=rf.zeros([vocab]), target=label, axis=vocab, estimated_type="logits")
+    >>> round(rf.exp(loss).item(), 4)
+    4.0
+
+    Args:
+        target: labels, or probabilities.
+        estimated_type: "logits", "log-probs" or "probs".
     """
     return backend_of_raw(estimated._raw).cross_entropy(
         estimated=estimated, target=target, axis=axis, estimated_type=estimated_type
@@ -34,6 +45,39 @@ def label_smoothing(prob: Tensor, smoothing: Tensor | float, *, axis: Dim | None
         prob = one_hot(prob)
     others = mul(tensor(smoothing), 1.0 / (axis.dimension - 1))
     return add(mul(prob, sub(1.0 - smoothing, others)), others)  # type: ignore[operator]
+
+
+def label_smoothed_log_prob_gradient(
+    log_prob: Tensor,
+    smoothing: Tensor | float,
+    *,
+    axis: Dim | None = None,
+    exclude_labels: Sequence[int] | None = None,
+) -> Tensor:
+    """The same log probabilities, whose gradient is smoothed as by `label_smoothing`. {…, axis} → the same
+
+    For a loss such as cross entropy or CTC, whose gradient in each frame is minus the probabilities of the labels.
+
+    Args:
+        axis: the labels; the feature dim if not given.
+        exclude_labels: labels, such as blank, which neither give nor take.
+    """
+    axis = axis or log_prob.feature_dim
+    excluded = set(exclude_labels or ())
+    if axis is None or axis.dimension is None or axis.dimension - len(excluded) < 2:
+        raise DimError(
+            "label_smoothed_log_prob_gradient: needs a fixed dim with two labels at least",
+            got=log_prob.describe_dims() if axis is None else axis.describe(),
+            hint="label_smoothed_log_prob_gradient(…, axis=dim)",
+        )
+    others = mul(tensor(smoothing), 1.0 / (axis.dimension - len(excluded) - 1))
+    scale, shift = sub(1.0, add(tensor(smoothing), others)), neg(others)
+    if excluded:
+        kept = convert_to_tensor([label not in excluded for label in range(axis.dimension)], dims=[axis])
+        scale, shift = (
+            where(kept, value, other, allow_broadcast_all_sources=True) for value, other in ((scale, 1.0), (shift, 0.0))
+        )
+    return scaled_gradient_ext(log_prob, scale=scale, shift=shift, scale_shift_by_sum_over_axis=axis)
 
 
 @op()

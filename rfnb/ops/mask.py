@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from rfnb.core import align, raw as raw_registry
-from rfnb.core.dim import Dim, current_lengths
+from rfnb.core.dim import Dim, current_lengths, size_from
 from rfnb.core.op import method_of, op
 from rfnb.core.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
@@ -29,9 +31,10 @@ def sequence_mask(dims: Dim | Sequence[Dim], *, device: str | None = None) -> Te
 
 
 @method_of(Dim)
+@op(frames="any")
 def get_mask(self: Dim, *, dim_order: Sequence[Dim] | None = None, device: str | None = None) -> Tensor:
     """Whether a position is within its sequence, in the batch bound now. → {… of the lengths, self} bool"""
-    mask: Tensor = raw_registry.selected().sequence_mask(self, current_lengths([self]), device)
+    mask = _of_this_step(self, raw_registry.selected().sequence_mask(self, current_lengths([self]), device))
     return mask if dim_order is None else mask.copy_transpose([dim for dim in dim_order if dim in mask.dims_set])
 
 
@@ -39,21 +42,70 @@ def lengths_tensor(dim: Dim, device: str | None = None) -> Tensor:
     """The lengths in the batch bound now. → {batch} int64"""
     lengths = current_lengths([dim])
     size = dim.size
-    raw = lengths.cached(
-        ("size", dim.serial, device), lambda: raw_registry.selected().from_numpy_raw(size.values, device)
-    )
+    backend = raw_registry.selected()
+    raw = lengths.cached(("size", dim.serial, device, backend), lambda: backend.from_numpy_raw(size.values, device))
     return tensor_of(raw, align.sig(size.dims), lengths)
 
 
 @method_of(Dim)
+@op(frames="any")
 def get_size_tensor(self: Dim, *, device: str | None = None) -> Tensor:
     """The lengths as a Tensor. → {batch} int64, or {} if all are of one length"""
-    return lengths_tensor(self, device)
+    return _of_this_step(self, lengths_tensor(self, device))
 
 
-def _dyn_size_ext(self: Dim) -> Any:
-    """The lengths as a Tensor; None for a static dim, and before there is data."""
-    return lengths_tensor(self) if self.is_dynamic() and self.is_defined() else None
+@method_of(Dim)
+def get_dyn_size_ext_for_device(self: Dim, device: str | None) -> Tensor:
+    """The lengths as a Tensor on `device`. → {batch} int64"""
+    return get_size_tensor(self, device=device)
 
 
-Dim.dyn_size_ext = property(_dyn_size_ext)  # type: ignore[attr-defined]
+@method_of(Dim)
+def get_dim_value_tensor(self: Dim) -> Tensor | int:
+    """The size of the padded axis: a number for a static dim, else a Tensor. → {} int64"""
+    return self.get_dim_value() if self.is_static() else longest(self)
+
+
+@op()
+def longest(dim: Dim) -> Tensor:
+    """The size of the padded axis. → {} int64"""
+    lengths, backend = current_lengths([dim]), raw_registry.selected()
+    values = np.asarray(dim.size.max)
+    raw = lengths.cached(("longest", dim.serial, backend), lambda: backend.from_numpy_raw(values, None))
+    return _of_this_step(dim, tensor_of(raw, align.sig(()), lengths))
+
+
+def _of_this_step(dim: Dim, constant: Tensor) -> Tensor:
+    """What is kept for a batch; in a loop in which `dim` grows something new, since it is another at every step."""
+    grows = any(root.changes_in for root in dim.roots.values())
+    return constant.like(raw_registry.selected().copy_raw(constant._raw)) if grows else constant
+
+
+def _dyn_size_ext(self: Dim) -> Tensor | None:
+    """The lengths as a Tensor; None for a static dim, and before there is data. Setting it begins a new batch."""
+    return get_size_tensor(self) if self.is_dynamic() and self.is_defined() else None
+
+
+def _set_dyn_size_ext(self: Dim, lengths: Tensor | None) -> None:
+    if self.is_static() or self.expr is not None:
+        raise DimError(
+            f"dyn_size_ext: the size of {self.name} is no matter of data",
+            got=self.describe(),
+            expected='a dim of its own without a fixed size: Dim(None, name="…")',
+        )
+    if lengths is None:
+        self.reset_raw()
+    else:
+        self.bind(size_from(lengths))
+
+
+def _dyn_size(self: Dim) -> Any:
+    """The lengths as a raw tensor; None for a static dim, and before there is data."""
+    if self.is_static() or not self.is_defined():
+        return None
+    self.get_dim_value()
+    return lengths_tensor(self).raw_tensor
+
+
+Dim.dyn_size_ext = property(_dyn_size_ext, _set_dyn_size_ext)  # type: ignore[attr-defined]
+Dim.dyn_size = property(_dyn_size, _set_dyn_size_ext)  # type: ignore[attr-defined]

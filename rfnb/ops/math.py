@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import Any
 
+from rfnb.backend.base.math import COMBINE_KINDS, COMPARE_KINDS, lacks_frames
+from rfnb.core import align
+from rfnb.core.accident import check_all_in_one
 from rfnb.core.dim import Dim
 from rfnb.core.op import add_row, binary, method_of, op, unary
 from rfnb.core.raw import backend_of_raw
 from rfnb.core.tensor import Tensor
+from rfnb.errors import RfError
 from rfnb.ops.convert import operands, tensor
 
 Value = Tensor | int | float | complex | bool
@@ -27,10 +32,13 @@ def combine(
     """a `kind` b, entry by entry. {…}, {…} → {… of both}
 
     kind: "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "maximum", "minimum", "logical_and",
-        "logical_or", "squared_difference", "logaddexp".
+        "logical_or", "squared_difference", "ceildiv", "logaddexp", "complex".
+    dim_order: these dims come first, in this order. With all dims of the result in it, both may be broadcast.
 
     Raises DimError if neither operand has all dims of the result, unless `allow_broadcast_all_sources`.
     """
+    if kind not in COMBINE_KINDS:
+        raise _unknown("combine", kind, COMBINE_KINDS)
     a, b = operands(a, b)
     backend = backend_of_raw(a._raw)
     return backend.combine(a, kind, b, allow_broadcast_all_sources=allow_broadcast_all_sources, dim_order=dim_order)
@@ -49,6 +57,8 @@ def compare(
 
     {…}, {…} → {… of both} bool
     """
+    if kind not in COMPARE_KINDS:
+        raise _unknown("compare", kind, COMPARE_KINDS)
     a, b = operands(a, b)
     backend = backend_of_raw(a._raw)
     return backend.compare(a, kind, b, allow_broadcast_all_sources=allow_broadcast_all_sources, dim_order=dim_order)
@@ -64,14 +74,26 @@ def compare_bc(a: Value, kind: str, b: Value, *, dim_order: Sequence[Dim] | None
     return compare(a, kind, b, allow_broadcast_all_sources=True, dim_order=dim_order)
 
 
-def _binary(kind: str, doc: str, *, compares: bool = False) -> Any:
+def _unknown(op: str, kind: str, kinds: Sequence[str]) -> RfError:
+    near = get_close_matches(str(kind), kinds, 1)
+    hint = f"did you mean {near[0]!r}?" if near else None
+    return RfError(f"{op}: there is no such kind", got=repr(kind), expected=", ".join(kinds), hint=hint)
+
+
+def _binary(name: str, doc: str, *, kind: str | None = None, quick: bool = True) -> Any:
+    """An op of two operands; quick: nothing has to be looked at before the raw call."""
+    kind = kind or name
+    compares = kind in COMPARE_KINDS
+
     def slow(a: Value, b: Value) -> Tensor:
         a, b = operands(a, b)
         backend = backend_of_raw(a._raw)
         return (backend.compare if compares else backend.combine)(a, kind, b)
 
-    slow.__name__ = slow.__qualname__ = kind
+    slow.__name__ = slow.__qualname__ = name
     slow.__doc__ = doc
+    if not quick:
+        return op(frames="any")(slow)
     row = add_row(slow, frames="any")
     if compares:
         return binary(row, lambda backend: backend.compare_function(kind), plan_sign=-1)
@@ -91,22 +113,23 @@ def _unary(kind: str, doc: str) -> Any:
 add = _binary("add", "a + b")
 sub = _binary("sub", "a - b")
 mul = _binary("mul", "a * b")
-truediv = _binary("truediv", "a / b")
-floordiv = _binary("floordiv", "⌊a / b⌋")
-mod = _binary("mod", "a modulo b, with the sign of b")
+true_divide = _binary("true_divide", "a / b", kind="truediv")
+floor_divide = _binary("floor_divide", "⌊a / b⌋", kind="floordiv", quick=False)
+ceil_divide = _binary("ceil_divide", "⌈a / b⌉", kind="ceildiv", quick=False)
+mod = _binary("mod", "a modulo b, with the sign of b", quick=False)
 pow = _binary("pow", "a to the power of b")
 logical_and = _binary("logical_and", "a and b")
 logical_or = _binary("logical_or", "a or b")
 squared_difference = _binary("squared_difference", "(a - b)²")
-log_add_exp = _binary("logaddexp", "log(exp(a) + exp(b)), without overflow")
+log_add_exp = _binary("log_add_exp", "log(exp(a) + exp(b)), without overflow", kind="logaddexp")
 _maximum = _binary("maximum", "the larger of a and b")
 _minimum = _binary("minimum", "the smaller of a and b")
-equal = _binary("equal", "a = b", compares=True)
-not_equal = _binary("not_equal", "a ≠ b", compares=True)
-less = _binary("less", "a < b", compares=True)
-less_equal = _binary("less_equal", "a ≤ b", compares=True)
-greater = _binary("greater", "a > b", compares=True)
-greater_equal = _binary("greater_equal", "a ≥ b", compares=True)
+equal = _binary("equal", "a = b")
+not_equal = _binary("not_equal", "a ≠ b")
+less = _binary("less", "a < b")
+less_equal = _binary("less_equal", "a ≤ b")
+greater = _binary("greater", "a > b")
+greater_equal = _binary("greater_equal", "a ≥ b")
 
 abs = _unary("abs", "|a|")
 neg = _unary("neg", "-a")
@@ -169,10 +192,66 @@ def clip_by_value(
     *,
     allow_broadcast_all_sources: bool = False,
 ) -> Tensor:
-    """Between the two values; None: no bound on that side."""
-    if clip_value_min is not None:
-        x = _maximum(x, clip_value_min)
-    return x if clip_value_max is None else _minimum(x, clip_value_max)
+    """Between the two values; None: no bound on that side. {…}, {…}, {…} → {… of all}
+
+    >>> time = rf.Dim(4, name="time")
+    >>> rf.clip_by_value(rf.range_over_dim(time), 1, 2).raw_tensor.tolist()
+    [1, 1, 2, 2]
+    """
+    low, high = (bound if bound is None or isinstance(bound, _NUMBERS) else tensor(bound)
+                 for bound in (clip_value_min, clip_value_max))  # fmt: skip
+    backend = backend_of_raw(x._raw)
+    return backend.clip_by_value(x, low, high, allow_broadcast_all_sources=allow_broadcast_all_sources)
+
+
+@op(frames="any")
+def lerp(start: Tensor, end: Tensor, weight: Value, *, allow_broadcast_all_sources: bool = False) -> Tensor:
+    """From `start`, where `weight` is 0, to `end`, where it is 1. {…}, {…}, {…} → {… of all}
+
+    >>> rf.lerp(rf.convert_to_tensor(1.0), rf.convert_to_tensor(3.0), 0.25).raw_tensor.item()
+    1.5
+    """
+    weight = tensor(weight, start)
+    backend = backend_of_raw(start._raw)
+    if not allow_broadcast_all_sources:
+        given = [start.dims, end.dims, weight.dims]
+        check_all_in_one(given, align.broadcast(given)[0], "lerp", ("`start`", "`end`", "`weight`"))
+    way = backend.combine(end, "sub", start, allow_broadcast_all_sources=True)
+    if lacks_frames(weight.sig, way.sig):
+        way = way.like(backend.fill_padding(way, 0))  # NaN would get into the gradient of the weight
+    part = backend.combine(way, "mul", weight, allow_broadcast_all_sources=True)
+    return backend.combine(start, "add", part, allow_broadcast_all_sources=True)
+
+
+@op(frames="any")
+def safe_log(a: Tensor, *, eps: float | None = None) -> Tensor:
+    """log of `eps` at least, so that 0 gives no -∞; by default of the smallest normal number. {…} → the same
+
+    >>> rf.safe_log(rf.convert_to_tensor([0.0, 1.0], dims=[rf.Dim(2)]), eps=1e-10).raw_tensor.round().tolist()
+    [-23.0, 0.0]
+    """
+    return backend_of_raw(a._raw).safe_log(a, eps=eps)
+
+
+Condition = Tensor | bool
+
+
+def opt_logical_and(a: Condition, b: Condition) -> Condition:
+    """a and b, either of which may be True or False; an op only if both are Tensors."""
+    if isinstance(a, bool):
+        return b if a else False
+    if isinstance(b, bool):
+        return a if b else False
+    return logical_and(a, b)
+
+
+def opt_logical_or(a: Condition, b: Condition) -> Condition:
+    """a or b, either of which may be True or False; an op only if both are Tensors."""
+    if isinstance(a, bool):
+        return True if a else b
+    if isinstance(b, bool):
+        return True if b else a
+    return logical_or(a, b)
 
 
 @op(frames="any")
@@ -185,8 +264,8 @@ _OPERATORS = {
     "add": add,
     "sub": sub,
     "mul": mul,
-    "truediv": truediv,
-    "floordiv": floordiv,
+    "truediv": true_divide,
+    "floordiv": floor_divide,
     "mod": mod,
     "pow": pow,
     "and": logical_and,
@@ -203,7 +282,13 @@ for _name, _function in {**_COMPARISONS, **_SIGNS}.items():
 
 @method_of(Tensor)
 @op(frames="any")
-def copy_masked(self: Tensor, mask_value: Value, *, dims: Sequence[Dim] | None = None) -> Tensor:
-    """The same tensor with `mask_value` in the padding of `dims`, or of all its dims. {…}, {…} → {… of both}"""
+def copy_masked(
+    self: Tensor, mask_value: Value, *, dims: Sequence[Dim | int] | None = None, allow_int: bool = False
+) -> Tensor:
+    """The same tensor with `mask_value` in the padding of `dims`, or of all its dims. {…}, {…} → {… of both}
+
+    allow_int: `dims` may be positions.
+    """
     backend = backend_of_raw(self._raw)
-    return backend.copy_masked(self, mask_value, self.dims if dims is None else tuple(dims))
+    axes = range(len(self.dims)) if dims is None else [self.get_axis_from_description(dim, allow_int) for dim in dims]
+    return backend.copy_masked(self, mask_value, tuple(self.dims[axis] for axis in axes))

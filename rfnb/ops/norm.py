@@ -2,17 +2,128 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 from rfnb.core.dim import Dim
 from rfnb.core.op import op
+from rfnb.core.parameter import Parameter
 from rfnb.core.raw import backend_of_raw
 from rfnb.core.tensor import Tensor
+from rfnb.ops.math import add, mul
+from rfnb.ops.shape import merge_dims, split_dims
+
+Axes = Dim | Sequence[Dim]
 
 
 @op(frames="any")
-def layer_norm(
-    source: Tensor, scale: Tensor | None, bias: Tensor | None, *, in_dim: Dim | Sequence[Dim], eps: float = 1e-6
-) -> Tensor:
+def layer_norm(source: Tensor, scale: Tensor | None, bias: Tensor | None, *, in_dim: Axes, eps: float = 1e-6) -> Tensor:
     """Mean 0 and variance 1 over `in_dim`, then times `scale` plus `bias`, in one kernel. {…, in_dim} → the same"""
     return backend_of_raw(source._raw).layer_norm(source, scale, bias, in_dim=in_dim, eps=eps)
+
+
+@op(frames="any")
+def rms_norm(
+    source: Tensor, scale: Tensor | None, bias: Tensor | None = None, *, in_dim: Axes, eps: float = 1e-6
+) -> Tensor:
+    """A mean square of 1 over `in_dim` (Zhang & Sennrich 2019), then times `scale` plus `bias`, in one kernel.
+
+    {…, in_dim} → the same
+    """
+    return backend_of_raw(source._raw).rms_norm(source, scale, bias, in_dim=in_dim, eps=eps)
+
+
+@op(frames="any")
+def moments(
+    x: Tensor, axis: Axes, *, use_mask: bool = True, correction: int = 0, distributed: bool = False
+) -> tuple[Tensor, Tensor]:
+    """The mean and the variance over `axis`, over the valid frames only. {…, axis} → {…}, {…}
+
+    correction: 1 for an estimate without bias: of n frames, the sum of squares is divided by n - 1, or by 1 if n is 1.
+
+    >>> time = rf.Dim(3, name="time")
+    >>> mean, variance = rf.moments(rf.cast(rf.range_over_dim(time), "float32"), time, correction=1)
+    >>> mean.raw_tensor.item(), variance.raw_tensor.item()
+    (1.0, 1.0)
+    """
+    backend = backend_of_raw(x._raw)
+    return backend.moments(x, axis, use_mask=use_mask, correction=correction, distributed=distributed)
+
+
+@op(frames="any")
+def normalize(a: Tensor, *, axis: Axes, epsilon: float = 1e-6) -> Tensor:
+    """Mean 0 and variance 1 over the valid frames of `axis`; 0 in padding. {…, axis} → the same
+
+    >>> feat = rf.Dim(2, name="feat")
+    >>> rf.normalize(rf.convert_to_tensor([1.0, 3.0], dims=[feat]), axis=feat, epsilon=0.0).raw_tensor.tolist()
+    [-1.0, 1.0]
+    """
+    backend = backend_of_raw(a._raw)
+    return backend.normalize(a, *backend.moments(a, axis), epsilon)
+
+
+def group_norm(
+    source: Tensor,
+    scale: Tensor | None,
+    bias: Tensor | None,
+    *,
+    in_dim: Dim,
+    num_groups: int | Dim,
+    axis: Axes = (),
+    eps: float = 1e-6,
+) -> Tensor:
+    """Mean 0 and variance 1 over each group of neighbours in `in_dim` (Wu & He 2018), then times `scale` plus `bias`.
+
+    {…, in_dim} → the same. axis: also over these dims, over their valid frames; by default each frame on its own.
+    """
+    groups = num_groups if isinstance(num_groups, Dim) else _groups(num_groups)
+    size = in_dim.div_left(groups.get_dim_value())
+    parts = split_dims(source, axis=in_dim, dims=[groups, size])
+    others = [axis] if isinstance(axis, Dim) else axis
+    if others:
+        parts = normalize(parts, axis=[*others, size], epsilon=eps)
+    else:
+        parts = layer_norm(parts, None, None, in_dim=size, eps=eps)
+    result, _ = merge_dims(parts, dims=[groups, size], out_dim=in_dim)
+    result = result if scale is None else mul(result, scale)
+    return result if bias is None else add(result, bias)
+
+
+@functools.cache
+def _groups(number: int) -> Dim:
+    return Dim(number, name="groups")
+
+
+@op(effect=True)
+def batch_norm(
+    source: Tensor,
+    *,
+    in_dim: Axes,
+    running_mean: Parameter | None,
+    running_variance: Parameter | None,
+    gamma: Tensor | None,
+    beta: Tensor | None,
+    epsilon: float = 1e-3,
+    momentum: float = 0.1,
+    affine: bool = True,
+    use_mask: bool = True,
+    distributed: bool = False,
+) -> Tensor:
+    """Mean 0 and variance 1 of each entry of `in_dim` (Ioffe & Szegedy 2015), then times `gamma` plus `beta`.
+
+    {…, in_dim} → the same. In training, mean and variance are those of all valid frames of the batch, and the running
+    ones move towards them by `momentum`; else the running ones are taken, if there are any.
+    """
+    return backend_of_raw(source._raw).batch_norm(
+        source,
+        in_dim=in_dim,
+        running_mean=running_mean,
+        running_variance=running_variance,
+        gamma=gamma,
+        beta=beta,
+        epsilon=epsilon,
+        momentum=momentum,
+        affine=affine,
+        use_mask=use_mask,
+        distributed=distributed,
+    )

@@ -1,15 +1,271 @@
-"""Noise on tensors."""
+"""Random tensors, and noise on tensors."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
+from rfnb.core import raw as raw_registry
+from rfnb.core.default import get_default_device, get_default_float_dtype, get_default_int_dtype
 from rfnb.core.dim import Dim
 from rfnb.core.op import op
+from rfnb.core.parameter import Parameter
 from rfnb.core.raw import backend_of_raw
 from rfnb.core.run_ctx import get_run_ctx
 from rfnb.core.tensor import Tensor
-from rfnb.errors import DimError
+from rfnb.errors import DimError, ParameterError
+
+Number = float | Tensor
+Seed = int | Sequence[int] | np.ndarray
+
+
+def random(
+    dims: Sequence[Dim],
+    *,
+    dtype: str | None = None,
+    device: str | None = None,
+    sparse_dim: Dim | None = None,
+    feature_dim: Dim | None = None,
+    distribution: str,
+    mean: Number | None = None,
+    stddev: Number | None = None,
+    bound: Number | None = None,
+    minval: Number | None = None,
+    maxval: Number | None = None,
+    seed: Seed | None = None,
+    algorithm: str | None = None,
+    explicit_state: Tensor | None = None,
+    auto_update_state: bool | None = None,
+    static: bool | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Random numbers. No gradient flows to the parameters of a distribution. → {dims}
+
+    They are drawn from the global generator (`rf.set_random_seed`), or, in a loop, from the stream of this op, unless
+    one of `seed`, `explicit_state` and `static` says otherwise.
+
+    >>> feat = rf.Dim(2, name="feat")
+    >>> a, b = [rf.random([feat], distribution="normal", seed=[3, i]) for i in (0, 0)]
+    >>> bool(rf.reduce_all(a == b, axis=feat))
+    True
+
+    Args:
+        distribution: "uniform" in [minval, maxval), [0, 1) if not given; "normal" (mean, stddev); "truncated_normal",
+            a normal one cut at minval and maxval, two stddev around the mean if not given; "bernoulli", 1 with
+            probability `mean`.
+        mean, stddev, minval, maxval: numbers, or Tensors {…} with some of `dims`.
+        bound: [-bound, bound) for "uniform".
+        seed: draw from a generator of its own which begins here: the same numbers at every call.
+        algorithm: kept for other backends; it changes nothing.
+        explicit_state: whole numbers which are the seed, in a Tensor.
+        auto_update_state: move `explicit_state`, a Parameter, on after the draw.
+        static: no state at all; without a `seed`, it is that of `rf.get_static_step_based_seed`.
+        out: a Tensor {dims} to write into, which is also the result.
+    """
+    if static and seed is None and explicit_state is None:
+        seed = get_static_step_based_seed()
+    result = _random(
+        dims=dims,
+        dtype=dtype or (get_default_int_dtype() if sparse_dim else get_default_float_dtype()),
+        device=device or get_default_device(),
+        sparse_dim=sparse_dim,
+        feature_dim=feature_dim,
+        distribution=distribution,
+        mean=mean,
+        stddev=stddev,
+        bound=bound,
+        minval=minval,
+        maxval=maxval,
+        seed=seed,
+        explicit_state=explicit_state,
+        out=out,
+    )
+    if explicit_state is not None and auto_update_state:
+        if not isinstance(explicit_state, Parameter):
+            raise ParameterError(
+                "random: only a Parameter can be updated", got=explicit_state.describe_dims(), hint="rf.Parameter(…)"
+            )
+        explicit_state.assign_add(1)
+    return result
+
+
+@op(random=True, name="random")
+def _random(
+    *,
+    dims: Sequence[Dim],
+    dtype: str,
+    device: str | None,
+    sparse_dim: Dim | None,
+    feature_dim: Dim | None,
+    distribution: str,
+    mean: Number | None,
+    stddev: Number | None,
+    bound: Number | None,
+    minval: Number | None,
+    maxval: Number | None,
+    seed: Seed | None,
+    explicit_state: Tensor | None,
+    out: Tensor | None,
+) -> Tensor:
+    return raw_registry.selected().random(
+        dims=dims,
+        dtype=dtype,
+        device=device,
+        sparse_dim=sparse_dim,
+        feature_dim=feature_dim,
+        distribution=distribution,
+        mean=mean,
+        stddev=stddev,
+        bound=bound,
+        minval=minval,
+        maxval=maxval,
+        seed=seed,
+        explicit_state=explicit_state,
+        out=out,
+    )
+
+
+def random_uniform(
+    dims: Sequence[Dim],
+    *,
+    dtype: str | None = None,
+    device: str | None = None,
+    sparse_dim: Dim | None = None,
+    feature_dim: Dim | None = None,
+    minval: Number = 0,
+    maxval: Number = 1,
+    seed: Seed | None = None,
+    algorithm: str | None = None,
+    explicit_state: Tensor | None = None,
+    auto_update_state: bool | None = None,
+    static: bool | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Uniform in [minval, maxval); whole numbers with an integer `dtype`. → {dims}"""
+    return random(
+        dims,
+        distribution="uniform",
+        dtype=dtype,
+        device=device,
+        sparse_dim=sparse_dim,
+        feature_dim=feature_dim,
+        minval=minval,
+        maxval=maxval,
+        seed=seed,
+        algorithm=algorithm,
+        explicit_state=explicit_state,
+        auto_update_state=auto_update_state,
+        static=static,
+        out=out,
+    )
+
+
+def random_normal(
+    dims: Sequence[Dim],
+    *,
+    dtype: str | None = None,
+    device: str | None = None,
+    sparse_dim: Dim | None = None,
+    feature_dim: Dim | None = None,
+    mean: Number = 0.0,
+    stddev: Number = 1.0,
+    seed: Seed | None = None,
+    algorithm: str | None = None,
+    explicit_state: Tensor | None = None,
+    auto_update_state: bool | None = None,
+    static: bool | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Normally distributed. → {dims}"""
+    return random(
+        dims,
+        distribution="normal",
+        dtype=dtype,
+        device=device,
+        sparse_dim=sparse_dim,
+        feature_dim=feature_dim,
+        mean=mean,
+        stddev=stddev,
+        seed=seed,
+        algorithm=algorithm,
+        explicit_state=explicit_state,
+        auto_update_state=auto_update_state,
+        static=static,
+        out=out,
+    )
+
+
+def random_truncated_normal(
+    dims: Sequence[Dim],
+    *,
+    dtype: str | None = None,
+    device: str | None = None,
+    sparse_dim: Dim | None = None,
+    feature_dim: Dim | None = None,
+    mean: Number = 0.0,
+    stddev: Number = 1.0,
+    minval: Number | None = None,
+    maxval: Number | None = None,
+    seed: Seed | None = None,
+    algorithm: str | None = None,
+    explicit_state: Tensor | None = None,
+    auto_update_state: bool | None = None,
+    static: bool | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Normally distributed, cut at minval and maxval, two stddev around the mean if not given. → {dims}"""
+    return random(
+        dims,
+        distribution="truncated_normal",
+        dtype=dtype,
+        device=device,
+        sparse_dim=sparse_dim,
+        feature_dim=feature_dim,
+        mean=mean,
+        stddev=stddev,
+        minval=minval,
+        maxval=maxval,
+        seed=seed,
+        algorithm=algorithm,
+        explicit_state=explicit_state,
+        auto_update_state=auto_update_state,
+        static=static,
+        out=out,
+    )
+
+
+def set_random_seed(seed: int) -> None:
+    """Seeds the global generator, of all devices."""
+    raw_registry.selected().set_random_seed(seed)
+
+
+def get_random_state() -> dict[str, bytes]:
+    """The state of the global generator, by device."""
+    return raw_registry.selected().get_random_state()
+
+
+def set_random_state(state: dict[str, bytes]) -> None:
+    """Back to a state from `get_random_state`. What it says about devices that are not here is left out."""
+    raw_registry.selected().set_random_state(state)
+
+
+_static_seeds = np.random.default_rng(0)
+
+
+def reset_step_random_state() -> None:
+    """The seeds of `get_static_step_based_seed` begin anew; call it when a step begins."""
+    global _static_seeds
+    _static_seeds = np.random.default_rng(0)
+
+
+def get_static_step_based_seed(*, size: int | Sequence[int] | None = None) -> int | np.ndarray:
+    """The next seed for `rf.random(…, static=True)`: the same ones in every step.
+
+    size: the shape of an array of seeds; one number if not given.
+    """
+    seeds = _static_seeds.integers(2**31, size=size)
+    return int(seeds) if size is None else seeds
 
 
 def dropout(

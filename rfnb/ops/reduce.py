@@ -2,24 +2,41 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Sequence
 from typing import Any
 
+from rfnb.core import align
 from rfnb.core.dim import Dim
 from rfnb.core.op import op
 from rfnb.core.raw import backend_of_raw
 from rfnb.core.tensor import Tensor
+from rfnb.errors import DimError
 
 Axes = Dim | Sequence[Dim]
 
 
 @op(frames="any")
-def reduce(source: Tensor, *, mode: str, axis: Axes, use_mask: bool = True) -> Tensor:
+def reduce(source: Tensor, *, mode: str, axis: Axes, use_mask: bool = True, distributed: bool = False) -> Tensor:
     """`mode` over `axis`, over the valid frames only. {…, axis} → {…}
 
     mode: "sum", "mean", "max", "min", "logsumexp", "any", "all", "argmax", "argmin".
+    distributed: over all processes of torch.distributed together; for "sum" and "mean".
     """
-    return backend_of_raw(source._raw).reduce(source, mode=mode, axis=axis, use_mask=use_mask)
+    backend = backend_of_raw(source._raw)
+    if distributed:
+        return backend.reduce_everywhere(source, mode=mode, axis=axis, use_mask=use_mask)
+    return backend.reduce(source, mode=mode, axis=axis, use_mask=use_mask)
+
+
+@op(frames="any")
+def reduce_sum(source: Tensor, *, axis: Axes, use_mask: bool = True, distributed: bool = False) -> Tensor:
+    """The sum over `axis`, over the valid frames only. {…, axis} → {…}"""
+    backend = backend_of_raw(source._raw)
+    if distributed:
+        return backend.reduce_everywhere(source, mode="sum", axis=axis, use_mask=use_mask)
+    return backend.reduce(source, mode="sum", axis=axis, use_mask=use_mask)
 
 
 def _reduction(mode: str, doc: str) -> Any:
@@ -31,7 +48,6 @@ def _reduction(mode: str, doc: str) -> Any:
     return op(frames="any")(reduction)
 
 
-reduce_sum = _reduction("sum", "The sum")
 reduce_mean = _reduction("mean", "The mean (0 over nothing)")
 reduce_max = _reduction("max", "The largest")
 reduce_min = _reduction("min", "The smallest")
@@ -40,3 +56,49 @@ reduce_any = _reduction("any", "Whether any entry holds,")
 reduce_all = _reduction("all", "Whether all entries hold,")
 reduce_argmax = _reduction("argmax", "The position of the largest")
 reduce_argmin = _reduction("argmin", "The position of the smallest")
+
+
+@op(frames="any")
+def reduce_logmeanexp(source: Tensor, *, axis: Axes, use_mask: bool = True) -> Tensor:
+    """log mean exp(x) over `axis`, over the valid frames only. {…, axis} → {…}
+
+    >>> feat = rf.Dim(3, name="feat")
+    >>> rf.reduce_logmeanexp(rf.ones([feat]), axis=feat).raw_tensor.item()
+    1.0
+    """
+    backend = backend_of_raw(source._raw)
+    total = backend.reduce(source, mode="logsumexp", axis=axis, use_mask=use_mask)
+    count = backend.count(source, axis, use_mask=use_mask)
+    log_count = (
+        math.log(count)
+        if isinstance(count, int)
+        else backend.activation_raw(backend.cast_raw(count, total.dtype), "log")
+    )
+    return total.like(backend.combine_raw(total._raw, "sub", log_count))
+
+
+@op(frames="any")
+def reduce_out(source: Tensor, *, mode: str, num_pieces: int, out_dim: Dim | None = None) -> Tensor:
+    """`mode` over each `num_pieces` neighbours of the features: "max" is maxout (Goodfellow et al. 2013).
+
+    {…, feature_dim} → {…, feature_dim // num_pieces}
+
+    >>> feat = rf.Dim(4, name="feat")
+    >>> x = rf.convert_to_tensor([1.0, 2.0, 4.0, 3.0], dims=[feat], feature_dim=feat)
+    >>> rf.reduce_out(x, mode="max", num_pieces=2).raw_tensor.tolist()
+    [2.0, 4.0]
+    """
+    feature = source.feature_dim
+    if feature is None or feature.dimension is None or feature.dimension % num_pieces:
+        got = "no feature dim" if feature is None else align.show_dims([feature])
+        raise DimError("reduce_out: features come in pieces", got=got, expected=f"a multiple of {num_pieces} features")
+    backend = backend_of_raw(source._raw)
+    out_dim = feature // num_pieces if out_dim is None else out_dim
+    pieces = _pieces(num_pieces)
+    result = backend.reduce(backend.split_dims(source, axis=feature, dims=[out_dim, pieces]), mode=mode, axis=pieces)
+    return result.like(result._raw, align.sig(result.dims, result.sparse_dim, out_dim))
+
+
+@functools.cache
+def _pieces(number: int) -> Dim:
+    return Dim(number, name="pieces")

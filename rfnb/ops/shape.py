@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rfnb.backend.base.shape import product
 from rfnb.core import align
 from rfnb.core.dim import Dim
 from rfnb.core.op import op
@@ -31,6 +30,19 @@ def squeeze(source: Tensor, axis: Dim) -> Tensor:
     return backend_of_raw(source._raw).squeeze(source, axis)
 
 
+@op(frames="any")
+def expand_make_non_empty(source: Tensor, *, axis: Dim, out_dim: Dim | None = None) -> tuple[Tensor, Dim]:
+    """The same, or a frame of zeros in each sequence if none has any; and the dim. {…, axis} → {…, axis or out_dim}
+
+    For raw functions which cannot do with an empty axis.
+
+    >>> none = rf.Dim(0, name="none")
+    >>> rf.expand_make_non_empty(rf.ones([none]), axis=none)[0].raw_tensor.tolist()
+    [0.0]
+    """
+    return backend_of_raw(source._raw).expand_make_non_empty(source, axis=axis, out_dim=out_dim)
+
+
 def replace_dim(source: Tensor, *, in_dim: Dim, out_dim: Dim | None = None) -> tuple[Tensor, Dim]:
     """Another dim of the same size, and that dim. {…, in_dim} → {…, out_dim}
 
@@ -38,13 +50,26 @@ def replace_dim(source: Tensor, *, in_dim: Dim, out_dim: Dim | None = None) -> t
     """
     if out_dim is None:
         out_dim = Dim(in_dim.dimension, name=in_dim.name, kind=in_dim.kind, vocab=in_dim.vocab)
-    return replace_dim_v2(source, in_dim=in_dim, out_dim=out_dim), out_dim
+    return replace_dim_v2(source, in_dim=in_dim, out_dim=out_dim, allow_expand=False, allow_shrink=False), out_dim
 
 
 @op(frames="any")
-def replace_dim_v2(source: Tensor, *, in_dim: Dim, out_dim: Dim) -> Tensor:
-    """Another dim of the same size. {…, in_dim} → {…, out_dim}"""
-    return backend_of_raw(source._raw).replace_dim(source, in_dim=in_dim, out_dim=out_dim)
+def replace_dim_v2(
+    source: Tensor, *, in_dim: Dim, out_dim: Dim, allow_expand: bool = True, allow_shrink: bool = True
+) -> Tensor:
+    """Another dim, with zeros behind each sequence, or without its last frames, if its size is another.
+
+    {…, in_dim} → {…, out_dim}
+
+    >>> three, five = rf.Dim(3, name="three"), rf.Dim(5, name="five")
+    >>> rf.replace_dim_v2(rf.ones([three]), in_dim=three, out_dim=five).raw_tensor.tolist()
+    [1.0, 1.0, 1.0, 0.0, 0.0]
+
+    Raises DimError if that is not allowed.
+    """
+    return backend_of_raw(source._raw).replace_dim(
+        source, in_dim=in_dim, out_dim=out_dim, allow_expand=allow_expand, allow_shrink=allow_shrink
+    )
 
 
 @op(frames="any")
@@ -61,14 +86,12 @@ def merge_dims(source: Tensor, *, dims: Sequence[Dim], out_dim: Dim | None = Non
     >>> rf.merge_dims(rf.zeros([height, width]), dims=[height, width])[1] is height * width
     True
 
-    Raises DimError if padding would end up between the frames.
+    Padding never counts as frames: it may be in the first of `dims`, and is at the end then; else it would end up
+    between frames, and the lengths of the result could not tell them apart.
+
+    Raises DimError in that case: `rf.pack_padded` and `rf.masked_select` take the frames alone.
     """
-    if len(dims) == 1 and out_dim is None:
-        return source, dims[0]
-    out_dim = product(dims) if out_dim is None else out_dim
-    if out_dim.kind is None and any(dim.is_batch_dim() for dim in dims):
-        out_dim.kind = "batch"
-    return backend_of_raw(source._raw).merge_dims(source, dims=dims, out_dim=out_dim), out_dim
+    return backend_of_raw(source._raw).merge_dims(source, dims=dims, out_dim=out_dim)
 
 
 @op(frames="any")
@@ -82,9 +105,29 @@ def split_dims(
 ) -> Tensor:
     """One dim as several, the first of them slowest. {…, axis} → {…, dims…}
 
-    One of `dims` may be a new Dim(None), which gets the size that is left. If that does not come out even,
-    `pad_value` (0 if not given) is added, unless `pad_to_multiples` is False; by default only if `axis` is dynamic.
+    >>> time, chunk = rf.Dim(5, name="time"), rf.Dim(2, name="chunk")
+    >>> chunks = rf.Dim(None, name="chunks")
+    >>> x = rf.range_over_dim(time)
+    >>> rf.split_dims(x, axis=time, dims=[chunks, chunk], pad_to_multiples=True, pad_value=9).raw_tensor.tolist()
+    [[0, 1], [2, 3], [4, 9]]
+
+    One of `dims` may be a new Dim(None), which gets the size that is left. If a sequence does not come out even,
+    `pad_value` (0 if not given) is added to it, unless `pad_to_multiples` is False; by default only if `axis` is
+    dynamic.
     """
     return backend_of_raw(source._raw).split_dims(
         source, axis=axis, dims=dims, pad_to_multiples=pad_to_multiples, pad_value=pad_value
     )
+
+
+@op(frames="any")
+def reshape(source: Tensor, in_dims: Sequence[Dim], out_dims: Sequence[Dim]) -> Tensor:
+    """The entries of `in_dims`, the first of them slowest, under `out_dims`. {…, in_dims…} → {…, out_dims…}
+
+    >>> six, two, three = rf.Dim(6, name="six"), rf.Dim(2, name="two"), rf.Dim(3, name="three")
+    >>> rf.reshape(rf.range_over_dim(six), [six], [two, three]).raw_tensor.tolist()
+    [[0, 1, 2], [3, 4, 5]]
+
+    One of `out_dims` may be a new Dim(None). As with `rf.merge_dims`, padding may be in the first dim only.
+    """
+    return backend_of_raw(source._raw).reshape(source, in_dims, out_dims)

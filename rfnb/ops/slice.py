@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from rfnb.backend.base.sizes import derived
 from rfnb.core import dim_math
+from rfnb.core.align import show_dims
 from rfnb.core.dim import Dim
 from rfnb.core.op import op
 from rfnb.core.raw import backend_of_raw
 from rfnb.core.tensor import Tensor
+from rfnb.errors import DimError
 
 
 @op(frames="any")
@@ -19,7 +22,7 @@ def slice(
     axis: Dim,
     start: int | Tensor | None = None,
     end: int | Tensor | None = None,
-    step: int | None = None,
+    step: int | Tensor | None = None,
     size: int | Tensor | Dim | None = None,
     out_dim: Dim | None = None,
 ) -> tuple[Tensor, Dim]:
@@ -31,26 +34,32 @@ def slice(
 
     Numbers are as in Python; negative ones count from the end of each sequence. Tensors give each sequence its own
     bounds; the new dim then has lengths of their own, unless `size` is a number or a Dim.
+
+    Raises DimError if a sequence has less than `size` frames; `end=start + size` takes what there is. From a Tensor
+    `start`, which may be on another device, the last frame stands for those that a sequence has not.
     """
     if out_dim is None:
-        out_dim = _out_dim(axis, start, end, step or 1, size)
+        out_dim = _out_dim(source, source.sig.meant(axis), start, end, step, size)
     return backend_of_raw(source._raw).slice(
         source, axis=axis, start=start, end=end, step=step, size=size, out_dim=out_dim
     ), out_dim
 
 
-def _out_dim(
-    axis: Dim, start: int | Tensor | None, end: int | Tensor | None, step: int, size: int | Tensor | Dim | None
-) -> Dim:
-    """An expression of `axis` where there is one, so that the same slice has the same dim."""
+def _out_dim(source: Tensor, axis: Dim, start: Any, end: Any, step: Any, size: int | Tensor | Dim | None) -> Dim:
     if isinstance(size, Dim):
         return size
     if isinstance(size, int):
         return Dim(size, name=f"{axis.name}_slice")
-    first = 0 if start is None else start
-    if isinstance(size, Tensor) or isinstance(first, Tensor) or isinstance(end, Tensor):
+    if any(isinstance(bound, Tensor) for bound in (start, end, step, size)):
         return Dim(None, name=f"{axis.name}_slice")
-    if axis.dimension is not None and len(range(axis.dimension)[first or None : end : step]) == axis.dimension:
+    key = ("slice_dim", axis.serial, start, end, step)
+    return derived(source.sig, key, lambda: _formula(axis, start, end, step or 1))
+
+
+def _formula(axis: Dim, start: int | None, end: int | None, step: int) -> Dim:
+    """An expression of `axis` where there is one, so that the same slice has the same dim."""
+    first = start or 0
+    if axis.dimension is not None and len(range(axis.dimension)[start:end:step]) == axis.dimension:
         return axis
     if step < 0 or (first < 0 and end is not None and end >= 0):
         return Dim(None, name=f"{axis.name}_slice")
@@ -76,13 +85,17 @@ def pad(
     """Frames before and behind those of `axes`, and the new dims. {…, axes…} → {…, out_dims…}
 
     Args:
-        padding: for each of the axes (before, behind); or one pair for all.
-        mode: "constant" (`value`, or 0), "replicate", "reflect", "circular".
-        handle_dynamic_dims: if False, the frames behind come after the padding, not directly behind each sequence.
+        padding: for each of the axes (before, behind); or one pair for all. A Dim may differ from sequence to
+            sequence; a negative number takes frames away.
+        mode: "constant" (`value`, or 0), "replicate", "reflect", "circular"; a sequence without frames gets 0.
+        handle_dynamic_dims: if False, the frames behind come after the padding, which counts as frames then.
     """
-    pairs: list[Any] = list(padding) if isinstance(padding[0], tuple | list) else [padding] * len(axes)
+    pairs: list[Any] = list(padding) if padding and isinstance(padding[0], tuple | list) else [padding] * len(axes)
+    if len(pairs) != len(axes):
+        raise DimError("pad: as many pairs as axes", got=pairs, expected=f"one pair for each of {show_dims(axes)}")
     if out_dims is None:
-        out_dims = [before + axis + behind for axis, (before, behind) in zip(axes, pairs, strict=True)]
+        direct = handle_dynamic_dims is not False
+        out_dims = [_padded(source, axis, pair, direct) for axis, pair in zip(axes, pairs, strict=True)]
     result = backend_of_raw(source._raw).pad(
         source,
         axes=axes,
@@ -93,6 +106,13 @@ def pad(
         value=value,
     )
     return result, out_dims
+
+
+def _padded(source: Tensor, axis: Dim, padding: tuple[Dim | int, Dim | int], direct: bool) -> Dim:
+    axis, (before, behind) = source.sig.meant(axis), padding
+    if not direct and axis.dimension is None and behind != 0:
+        return Dim(None, name=f"{axis.name}_padded")
+    return derived(source.sig, ("pad_dim", axis, before, behind), lambda: before + axis + behind)
 
 
 @op(frames="any")

@@ -9,11 +9,21 @@ from rfnb.core.op import op
 from rfnb.core.raw import backend_of_raw
 from rfnb.core.tensor import Tensor
 from rfnb.errors import DimError
+from rfnb.ops.create import range_over_dim
+from rfnb.ops.math import cast, compare_bc, greater, less, logical_or, sub
+from rfnb.ops.scatter import scatter
+from rfnb.ops.sequence import cumsum
+from rfnb.ops.sort import sort
 
 
 @op(frames="any")
 def top_k(
-    source: Tensor, *, axis: Dim | Sequence[Dim], k: int | None = None, k_dim: Dim | None = None, sorted: bool = True
+    source: Tensor,
+    *,
+    axis: Dim | Sequence[Dim],
+    k: int | Tensor | None = None,
+    k_dim: Dim | None = None,
+    sorted: bool = True,
 ) -> tuple[Tensor, Tensor | list[Tensor], Dim]:
     """The `k` largest over `axis`: their values, their positions, and the new dim. {…, axis} → {…, k_dim}, the same
 
@@ -24,15 +34,59 @@ def top_k(
 
     Args:
         axis: several are searched as one; then there is a list of positions, one for each.
-        k, k_dim: one of them is enough.
+        k, k_dim: one of them is enough. As a Tensor {…}, `k` is read; `k_dim` has these lengths then.
         sorted: the largest first.
     """
     if k is None:
-        if k_dim is None or k_dim.dimension is None:
-            raise DimError("top_k: how many?", expected="`k`, or a `k_dim` of fixed size", got=k_dim)
-        k = k_dim.dimension
-    if not isinstance(k, int):
+        if k_dim is None or not k_dim.is_defined():
+            raise DimError("top_k: how many?", expected="`k`, or a `k_dim` of known size", got=k_dim)
+        k = k_dim.size.max
+    if isinstance(k, Tensor) and k.dtype.startswith(("int", "uint")):
+        strange = [dim for dim in k.dims if dim not in source.sig.index]
+        if strange:
+            raise DimError("top_k: `k` has dims of its own", got=k.describe_dims(), expected=source.describe_dims())
+    elif not isinstance(k, int):
         raise DimError("top_k: `k` is no number", got=type(k).__name__, expected="int")
-    if k_dim is None:
-        k_dim = Dim(k, name="top_k")
     return backend_of_raw(source._raw).top_k(source, axis=axis, k=k, k_dim=k_dim, sorted=sorted)
+
+
+def top_k_mask(values: Tensor, *, axis: Dim, k: int | Tensor) -> Tensor:
+    """Whether an entry is among the `k` largest over `axis`. {…, axis} → {…, axis} bool
+
+    There are exactly `k`: of equal ones, the first.
+
+    >>> vocab = rf.Dim(4, name="vocab")
+    >>> rf.top_k_mask(rf.convert_to_tensor([3, 1, 3, 2], dims=[vocab]), axis=vocab, k=2).raw_tensor.tolist()
+    [True, False, True, False]
+    """
+    _, places, ranks = sort(values, axis=axis, descending=True)
+    return _marked(compare_bc(range_over_dim(ranks, device=values.device), "less", k), places, ranks, axis)
+
+
+def top_p_mask(
+    probs: Tensor, *, axis: Dim, p: float | Tensor, one_more: bool = True, min_tokens_to_keep: int = 1
+) -> Tensor:
+    """Whether an entry is among the largest over `axis` that have the probability `p` together.
+
+    {…, axis} → {…, axis} bool
+
+    Nucleus sampling, https://arxiv.org/abs/1904.09751.
+
+    Args:
+        one_more: with the entry by which `p` is reached; without it, they stay below `p`.
+        min_tokens_to_keep: the largest ones that are kept in any case.
+
+    >>> vocab = rf.Dim(3, name="vocab")
+    >>> rf.top_p_mask(rf.convert_to_tensor([0.3, 0.1, 0.6], dims=[vocab]), axis=vocab, p=0.75).raw_tensor.tolist()
+    [True, False, True]
+    """
+    largest, places, ranks = sort(probs, axis=axis, descending=True)
+    total = cumsum(largest, spatial_dim=ranks)
+    kept = compare_bc(sub(total, largest), "less", p) if one_more else compare_bc(total, "less_equal", p)
+    kept = logical_or(kept, less(range_over_dim(ranks, device=probs.device), min_tokens_to_keep))
+    return _marked(kept, places, ranks, axis)
+
+
+def _marked(kept: Tensor, places: Tensor, ranks: Dim, axis: Dim) -> Tensor:
+    """From the entries in order to where they stand."""
+    return greater(scatter(cast(kept, "int32"), indices=places, indices_dim=ranks, out_dim=axis), 0)

@@ -16,6 +16,7 @@ from rfnb.core.op import OpRow, listener, listening
 from rfnb.core.scope import inside_module, module_path, random_from
 from rfnb.core.source import Source, here, in_code, variables
 from rfnb.core.tensor import Tensor
+from rfnb.ops.grad import as_constants
 from rfnb.trace.traced import Traced
 
 
@@ -136,6 +137,7 @@ class Recorder:
 
     def call(self, row: OpRow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """An op: done on the traced frame, and noted."""
+        row = as_constants(row)
         plain_args, plain_kwargs = map_leaves(unwrap, args), map_leaves(unwrap, kwargs)
         node = self._begin(row.name, [args, kwargs])
         self.tape.in_op += 1

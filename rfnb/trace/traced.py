@@ -11,6 +11,7 @@ from rfnb.core.tensor import Tensor
 from rfnb.errors import LoopError, TraceError
 
 if TYPE_CHECKING:
+    from rfnb.core.align import Sig
     from rfnb.trace.record import Recorder
 
 
@@ -49,6 +50,13 @@ class Traced(Tensor):
         """The same value under another name."""
         self.value.name = name
         return self
+
+    def _describe(self, signature: Sig) -> None:
+        raise TraceError(
+            f"{self.recorder.name}: `{self.name}` gets other roles in the body, which no later step would see",
+            expected="an op",
+            hint=f"rf.set_sparse_dim({self.name}, dim)",
+        )
 
     @property
     def dtype(self) -> str:

@@ -9,6 +9,7 @@ from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb import Dim, batch_dim
+from rfnb.core.lengths import Size
 
 
 def test_equal_size_never_makes_dims_equal():
@@ -73,6 +74,10 @@ def test_static_expressions_have_their_size_at_once():
         (lambda t: 2 * t + 1, "2*time+1"),
         (lambda t: (t + 2).ceildiv_right(3), "⌈(time+2)/3⌉"),
         (lambda t: t // 2, "⌊time/2⌋"),
+        (lambda t: -t, "-time"),
+        (lambda t: t % 3, "time%3"),
+        (lambda t: (t + 1).ceildiv_left(Dim(2, name="heads")), "⌈heads\\(time+1)⌉"),
+        (lambda t: t.copy(match_priority=1), "time(1)"),
     ],
 )
 def test_expressions_read_like_maths(make, text):
@@ -147,13 +152,165 @@ def test_a_vocab_from_a_file_and_from_a_tokenizer(tmp_path):
     assert Dim(3, vocab=Tokenizer()).vocab.decode(2) == "<2>"
 
 
-def test_declare_same_as_is_for_dims_that_are_in_no_tensor():
-    time, other = Dim(None, name="time"), Dim(None, name="other")
-    rf.convert_to_tensor(torch.ones(1, 3), dims=[batch_dim, time], lengths=[3])
+def bound(lengths, name="time"):
+    time = Dim(None, name=name)
+    rf.convert_to_tensor(np.zeros((len(lengths), max(lengths))), dims=[batch_dim, time], lengths=lengths)
+    return time
+
+
+def test_left_and_right_are_the_ends_of_sums_and_products():
+    a, b = Dim(6, name="a"), Dim(3, name="b")
+    assert (a * b).div_right(b) is a
+    assert (a * b).div_left(a) is b
+    assert (a * b).div_left(b) is not (a * b).div_right(b)
+    assert (2 * a * b).div_left(a) is 2 * b
+    assert (a * b * a).div_right(b * a) is a
+    assert (a + b).sub_right(b) is a
+    assert (a + b).sub_left(a) is b
+    assert ((a + b).sub_left(b).name, (a + b).sub_right(a).name) == ("-b+a+b", "a+b-a")
+    assert (a + b + a).sub_right(b + a) is a
+    assert (1 + a).sub_left(1) is a.sub_right(1) + 1 is a
+    assert (2 * a).div_left(2) is a / 1 is a
+    assert a.ceildiv_left(b) is not a.ceildiv_right(b)
+    assert a.ceildiv_left(4) is a.ceildiv_right(4), "a number has no layout"
+    sizes = [(a * b).div_left(b), a.sub_left(b), a.ceildiv_left(Dim(4)), a / 3]
+    assert [dim.dimension for dim in sizes] == [6, 3, 2, 2]
+    with pytest.raises(rf.errors.DimError, match="leaves a rest"):
+        a / 4
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=4), st.lists(st.integers(0, 3), min_size=1, max_size=3))
+def test_sizes_of_expressions_are_computed_for_each_sequence(lengths, others):
+    time, heads = bound(lengths), Dim(max(others), name="heads")
+    cases = {
+        time.div_left(heads): lambda n, h: n // max(h, 1),
+        time.ceildiv_left(heads): lambda n, h: -(-n // max(h, 1)),
+        time.sub_left(heads): lambda n, h: max(n - h, 0),
+        heads + time: lambda n, h: h + n,
+        heads * time: lambda n, h: h * n,
+        time % heads: lambda n, h: n % max(h, 1),
+        10 - time: lambda n, h: max(10 - n, 0),
+    }
+    for dim, expected in cases.items():
+        assert dim.size.values.tolist() == [expected(n, heads.dimension) for n in lengths], dim
+
+
+def test_dims_of_one_size_stay_two_dims():
+    time, other = bound([3, 1]), Dim(None, name="other")
     other.declare_same_as(time)
-    assert other.size.values.tolist() == [3]
+    assert other.size.agrees(time.size)
+    assert other is not time
+    assert other + 1 is time + 1, "but the same expression"
     with pytest.raises(rf.errors.DimError, match="in use"):
         time.declare_same_as(Dim(3))
+
+
+def test_the_one_without_a_size_gets_it():
+    time, other = bound([3, 1]), Dim(None, name="other")
+    time.declare_same_as(other)
+    assert other.size.values.tolist() == [3, 1]
+    time.declare_same_as(other)
+    other.declare_same_as(time)
+
+
+def test_sizes_may_come_later_and_in_a_chain():
+    a, b, c = (Dim(None, name=name) for name in "abc")
+    more = a + 1
+    a.declare_same_as(b)
+    b.declare_same_as(c + 1)
+    assert not a.is_dim_known()
+    rf.convert_to_tensor(np.zeros((2, 3)), dims=[batch_dim, c], lengths=[3, 1])
+    assert a.size.values.tolist() == [4, 2]
+    assert more.size.values.tolist() == [5, 3]
+    c.bind(Size([batch_dim], [1, 2]))
+    assert a.size.values.tolist() == [2, 3]
+
+
+def test_a_dim_that_follows_from_one_without_a_size():
+    time, x = bound([3, 1]), Dim(None, name="x")
+    (x + 1).declare_same_as(time)
+    assert x.size.values.tolist() == [2, 0]
+    with pytest.raises(rf.errors.DimError):
+        (free := Dim(None, name="free")).declare_same_as(free + 1)
+
+
+def test_a_fixed_size_gets_everywhere():
+    a = Dim(None, name="a")
+    more, template = 2 * a, rf.Tensor("x", [a], "float32")
+    a.declare_same_as(Dim(5, name="five"))
+    assert (a.dimension, more.dimension) == (5, 10)
+    assert not template.sig.frames
+    assert rf.zeros([a, more]).raw_tensor.shape == (5, 10)
+
+
+@pytest.mark.parametrize("reset", ["reset_eager", "reset_raw", "reset_batch_ctx", "reset_batch_and_raw"])
+def test_a_reset_forgets_the_batch_but_not_for_tensors(reset):
+    time = Dim(None, name="time")
+    x = rf.convert_to_tensor(torch.ones(2, 3), dims=[batch_dim, time], lengths=[3, 1])
+    getattr(time, reset)()
+    assert (time.is_dim_known(), time.dyn_size_ext, (time + 1).is_dim_known()) == (False, None, False)
+    assert rf.reduce_sum(x, axis=time).raw_tensor.tolist() == [3.0, 1.0]
+
+
+def test_a_copy_is_the_dim_or_another_of_its_size():
+    time = bound([3, 1])
+    assert time.copy() is time.copy(same_as_self=True) is time
+    other = time.copy(same_as_self=False, description="other")
+    assert (other is time, other.name, other.size.values.tolist()) == (False, "other", [3, 1])
+    first = time.copy(match_priority=1)
+    assert first is time.copy(match_priority=1) is not time
+    assert (first.match_priority, first.base, first.copy(match_priority=0)) == (1, time, time)
+    assert first.size.values.tolist() == [3, 1]
+    mine = Dim(None, name="mine")
+    mine.copy_from(Dim(2, name="v", vocab=["a", "b"], kind="feature"))
+    assert (mine.dimension, mine.vocab.labels, mine.kind) == (2, ("a", "b"), "feature")
+
+
+def test_what_users_ask_a_dim():
+    time, feat = bound([3, 1]), Dim(4, name="feat", kind=Dim.Types.Feature)
+    assert (time.get_dim_value(), feat.get_dim_value(), feat.get_dim_value_tensor()) == (3, 4, 4)
+    assert (int(time.get_dim_value_tensor()), int(feat.get_size_tensor())) == (3, 4)
+    assert time.dyn_size.tolist() == time.dyn_size_ext.raw_tensor.tolist() == [3, 1]
+    assert time.get_dyn_size_ext_for_device("cpu").dims == (batch_dim,)
+    assert (feat.dyn_size, feat.dyn_size_ext) == (None, None)
+    assert (time.need_masking(), batch_dim.need_masking(), feat.need_masking()) == (True, False, False)
+    assert (feat.is_feature_dim(), feat.is_spatial_dim(), batch_dim.is_batch_dim()) == (True, False, True)
+    assert Dim(8, name="padded", capacity=16, bounded_by=feat).bounded_by is feat
+    mask = time.get_mask(dim_order=[time, batch_dim])
+    assert mask.raw_tensor.tolist() == [[True, True], [True, False], [True, False]]
+    with pytest.raises(rf.errors.DimError, match="copy\\(match_priority=1\\)"):
+        Dim(4, match_priority=1)
+
+
+def test_lengths_may_be_set():
+    time = Dim(None, name="time")
+    rf.zeros([Dim(1)])
+    for values in ([2, 1], [1, 3, 2]):
+        time.dyn_size_ext = rf.convert_to_tensor(values, dims=[Dim(len(values), name="sequences")])
+        assert time.size.values.tolist() == values
+    time.dyn_size_ext = None
+    assert not time.is_dim_known()
+    with pytest.raises(rf.errors.DimError, match="no matter of data"):
+        Dim(3).dyn_size_ext = rf.convert_to_tensor(3)
+
+
+def test_lengths_of_any_dims():
+    batch, beam, feat = Dim(2, name="batch"), Dim(3, name="beam"), Dim(2, name="feat")
+    values = np.array([[3, 0, 2], [1, 3, 3]])
+    inner = Dim(rf.convert_to_tensor(values, dims=[batch, beam]), name="inner")
+    scalar = Dim(rf.convert_to_tensor(2), name="scalar")
+    raw = torch.randn(2, 3, 3, 2)
+    mask = torch.tensor(np.arange(3) < values[..., None])
+    x = rf.convert_to_tensor(raw.where(mask[..., None], torch.nan), dims=[batch, beam, inner, feat])
+    weights = rf.convert_to_tensor(torch.ones(3, 2), dims=[inner, feat])
+    assert torch.equal(inner.get_mask().raw_tensor, mask)
+    expected = raw.where(mask[..., None], 0.0)
+    torch.testing.assert_close(rf.reduce_sum(x, axis=inner).raw_tensor, expected.sum(2))
+    torch.testing.assert_close(rf.reduce_sum(x, axis=[inner, beam]).raw_tensor, expected.sum((1, 2)))
+    product = rf.matmul(x, weights, reduce=inner).copy_transpose([batch, beam, feat])
+    torch.testing.assert_close(product.raw_tensor, expected.sum(2))
+    torch.testing.assert_close(rf.matmul(x, x, reduce=[inner, beam]).raw_tensor, expected.square().sum((1, 2)))
+    assert (rf.zeros([scalar]).raw_tensor.shape, scalar.need_masking()) == ((2,), False)
 
 
 def test_an_output_dim_belongs_to_the_op_that_defined_it():

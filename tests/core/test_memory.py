@@ -10,6 +10,7 @@ import torch
 
 import rfnb as rf
 from rfnb import Dim, batch_dim
+from rfnb.core import align
 
 feat = Dim(4, name="feat")
 
@@ -60,3 +61,26 @@ def _dims_in(plan):
     if isinstance(plan, Dim):
         return [plan]
     return [dim for part in plan for dim in _dims_in(part)] if isinstance(plan, tuple) else []
+
+
+def test_no_cycle_needs_the_garbage_collector():
+    """With it off, 10,000 ops leave nothing behind: tensors and dims go when nobody holds them."""
+    bias = rf.convert_to_tensor(torch.zeros(4), dims=[feat])
+    batches(2500, bias)  # fills the bounded tables
+    gc.collect()
+    gc.disable()
+    try:
+        before = _alive()
+        batches(2000, bias)
+        left = {kind: count - before[kind] for kind, count in _alive().items()}
+    finally:
+        gc.enable()
+    assert max(left.values()) < 100
+
+
+def _alive():
+    alive = dict.fromkeys((rf.Tensor, Dim, align.Sig, torch.Tensor), 0)
+    for found in gc.get_objects():  # kept by no name: a list of all objects would hold what holds itself
+        for kind in alive:
+            alive[kind] += issubclass(type(found), kind)
+    return alive

@@ -124,10 +124,12 @@ def test_an_axis_that_is_no_dim():
         Dim("time")
 
 
-@pytest.mark.parametrize(
-    ("habit", "way"), [("shape", "x.dims"), ("backward", "raw_tensor.backward"), ("mean", "reduce_mean")]
-)
-def test_habits_from_torch_are_answered(habit, way):
-    with pytest.raises(AttributeError, match=way):
-        getattr(rf.ones([]), habit)
-    assert not hasattr(rf.ones([]), habit)
+def test_data_that_does_not_fit_binds_nothing():
+    time, feat = rf.Dim(None, name="time"), rf.Dim(4, name="feat")
+    with pytest.raises(rf.errors.DimError):
+        rf.convert_to_tensor(np.ones((5, 3)), dims=[time, feat])
+    assert not time.is_defined()
+    rf.convert_to_tensor(np.ones((5, 6, 4)), dims=[time, time + 1, feat])
+    with pytest.raises(rf.errors.DimError):
+        rf.convert_to_tensor(np.ones((7, 4)), dims=[time + 1, feat])
+    assert time.size.max == 5

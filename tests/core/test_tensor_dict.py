@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 import rfnb as rf
-from rfnb import batch_dim
+from rfnb import Tensor, TensorDict, batch_dim
+
+FEAT = rf.Dim(2, name="feat")
 
 
 def test_an_earlier_batch_can_be_used_again():
@@ -21,3 +24,45 @@ def test_an_earlier_batch_can_be_used_again():
 def test_a_name_that_is_not_there():
     with pytest.raises(rf.errors.DimError, match="no 'y'"):
         rf.TensorDict({"x": rf.zeros([])})["y"]
+
+
+def test_what_it_is_made_of():
+    x, y = Tensor("x", [FEAT], "float32"), Tensor("y", [FEAT], "int64")
+    for data in ({"x": x, "y": y}, [x, y], TensorDict([x, y])):
+        assert TensorDict(data).data == {"x": x, "y": y}
+    assert len(TensorDict()) == 0
+    batch = TensorDict([x])
+    batch.update({"z": y})
+    assert (list(batch), batch.all_dims()) == (["x", "z"], [FEAT])
+    with pytest.raises(rf.errors.DimError, match="'w' is no Tensor"):
+        TensorDict({"w": 3})
+
+
+def test_raw_tensors_there_and_back():
+    time, other = rf.Dim(None, name="time"), rf.Dim(None, name="other")
+    x = rf.convert_to_tensor(torch.randn(2, 3), dims=[batch_dim, time], lengths=[3, 1], name="x")
+    labels = rf.convert_to_tensor([[1], [2, 0]], dims=[batch_dim, other], name="labels")
+    batch = TensorDict([x, labels])
+    raws = batch.as_raw_tensor_dict()
+    assert {name: raw.tolist() for name, raw in raws.items() if "size" in name} == {
+        "x:size0": 2,
+        "x:size1": [3, 1],
+        "labels:size0": 2,
+        "labels:size1": [1, 2],
+    }
+    template = batch.copy_template()
+    rf.convert_to_tensor(torch.zeros(3, 5), dims=[batch_dim, time], lengths=[5, 1, 4])
+    template.assign_from_raw_tensor_dict_(raws)
+    assert torch.equal(template["x"].raw_tensor, x.raw_tensor)
+    assert rf.reduce_sum(rf.ones_like(template["x"]), axis=time).raw_tensor.tolist() == [3.0, 1.0]
+    assert template["labels"].size_of(other).values.tolist() == [1, 2]
+    assert (template["x"] + x).dims == x.dims
+
+
+def test_a_reset_leaves_the_descriptions():
+    time = rf.Dim(None, name="time")
+    x = rf.convert_to_tensor(torch.ones(2, 3), dims=[batch_dim, time], lengths=[3, 1], name="x")
+    batch = TensorDict([x])
+    batch.reset_content()
+    assert (batch.data["x"].raw_tensor, batch.data["x"].dims, time.is_dim_known()) == (None, x.dims, False)
+    assert rf.reduce_sum(x, axis=time).raw_tensor.tolist() == [3.0, 1.0]

@@ -174,7 +174,7 @@ def test_in_a_loop_the_step_is_named(x):
 
     report = rf.check.finite(fn)
     assert (report.first.event.loop, report.first.event.step) == ("countdown", 1)
-    assert (report.first.event.op, report.first.kind) == ("truediv", "infinity")
+    assert (report.first.event.op, report.first.kind) == ("true_divide", "infinity")
     assert not list(rf.runs)
 
 

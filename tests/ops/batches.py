@@ -17,7 +17,8 @@ FEAT, OUT, VOCAB, HALF, FEAT2, ONE = (
 )
 FRAMES = rf.Dim(3, name="frames")
 WEIGHTS = {"w": [FEAT, OUT], "bias": [OUT], "gates": [4 * OUT, FEAT], "rec": [4 * OUT, OUT], "gate_bias": [4 * OUT],
-           "scale": [FEAT], "table": [VOCAB, OUT]}  # fmt: skip
+           "scale": [FEAT], "table": [VOCAB, OUT], "kernel": [OUT, FEAT, HALF], "depth": [FEAT, FEAT // 4, OUT],
+           "wide": [FEAT, OUT, VOCAB]}  # fmt: skip
 lengths_lists = st.lists(st.integers(0, 5), min_size=1, max_size=4)
 
 

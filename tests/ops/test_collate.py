@@ -162,8 +162,14 @@ def test_padded_in_one_process_and_bound_in_another(join):
     assert join.bind(padded).tags == ["cab", "bee", "a"]
 
 
-def test_a_worker_says_what_to_do(join):
-    with pytest.raises(DimError, match=r"join\.pad"):
-        next(iter(DataLoader(WORDS, batch_size=2, collate_fn=join, num_workers=1)))
-    loader = DataLoader(WORDS, batch_size=2, collate_fn=join.pad, num_workers=1, multiprocessing_context="fork")
-    assert [join.bind(padded).tags for padded in loader] == [["cab", "bee"], ["a"]]
+@pytest.mark.parametrize("start", ["fork", "forkserver"])
+def test_batches_come_from_a_worker(join, left, right, start):
+    loader = DataLoader(WORDS[:2], batch_size=1, collate_fn=join, num_workers=1, multiprocessing_context=start)
+    batches = list(loader)
+    assert [batch.tags for batch in batches] == [["cab"], ["bee"]]
+    first, second = (batch["phones"] for batch in batches)
+    assert first.dims == second.dims == (rf.batch_dim, right)
+    assert [x.size_of(right).values.tolist() for x in (first, second)] == [[3], [2]]
+    assert batches[0]["letters"].sparse_dim.vocab.decode(1) == "b"
+    assert rf.zeros([rf.batch_dim, right]).dims == second.dims  # its lengths are those of the batch that was looked at
+    assert rf.reduce_sum(batches[1]["phones"], axis=right).raw_tensor.tolist() == [5]

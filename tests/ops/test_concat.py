@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
@@ -89,3 +91,142 @@ def test_cum_concat_step_adds_a_frame_behind_the_end():
     assert (
         dim is time + 1 and y.raw_tensor[0].tolist() == [100, 101, 102, 7] and y.raw_tensor[1, :2].tolist() == [103, 8]
     )
+
+
+lengths_lists = st.lists(st.integers(0, 4), min_size=1, max_size=3)
+
+
+def numbered(lengths, name, offset=0):
+    time = rf.Dim(None, name=name)
+    raw = np.arange(offset, offset + len(lengths) * max(lengths), dtype=np.float64).reshape(len(lengths), max(lengths))
+    lists = [row[:n].tolist() for row, n in zip(raw, lengths, strict=True)]
+    return rf.convert_to_tensor(raw, dims=[batch_dim, time], lengths=lengths), time, lists
+
+
+def as_lists(x, dim):
+    sizes = np.broadcast_to(x.size_of(dim).values, len(x.raw_tensor))
+    return [row[:n] for row, n in zip(x.raw_tensor.tolist(), sizes, strict=True)]
+
+
+@settings(deadline=None)
+@given(a=lengths_lists, data=st.data())
+def test_split_takes_apart_what_concat_joined(a, data):
+    b, c = (data.draw(st.lists(st.integers(0, 4), min_size=len(a), max_size=len(a))) for _ in range(2))
+    parts = [numbered(lengths, name, 100 * i) for i, (lengths, name) in enumerate(zip((a, b, c), "abc", strict=True))]
+    whole, dim = rf.concat(*[(x, time) for x, time, _ in parts])
+    assert as_lists(whole, dim) == [[*x, *y, *z] for x, y, z in zip(*[lists for _, _, lists in parts], strict=True)]
+    rest = rf.Dim(None, name="rest")
+    for dims in ([time for _, time, _ in parts], [parts[0][1], rest, parts[2][1]]):
+        for piece, d, (_, _, lists) in zip(rf.split(whole, axis=dim, out_dims=dims), dims, parts, strict=True):
+            assert as_lists(piece, d) == lists
+
+
+def test_pieces_of_one_size_and_numbers():
+    x, time, lists = numbered([5, 3], "time")
+    head, rest = rf.split(x, axis=time, out_dims=[2, rf.Dim(None, name="rest")])
+    assert head.dims[1].dimension == 2 and as_lists(rest, rest.dims[1]) == [row[2:] for row in lists]
+    with pytest.raises(DimError, match="do not make up time"):
+        rf.split(x, axis=time, out_dims=[4, rf.Dim(None, name="rest")])
+    with pytest.raises(DimError, match="do not make up time"):
+        rf.split(x, axis=time, out_dims=[rf.Dim(None), rf.Dim(None)])
+
+
+def test_gradients_of_joined_and_cut_sequences():
+    raws = [torch.randn(2, 3, requires_grad=True), torch.randn(2, 2, requires_grad=True)]
+    a, b = rf.Dim(None, name="a"), rf.Dim(None, name="b")
+    x = rf.convert_to_tensor(raws[0], dims=[batch_dim, a], lengths=[3, 1])
+    y = rf.convert_to_tensor(raws[1], dims=[batch_dim, b], lengths=[1, 2])
+    first, last = rf.split(rf.concat((x, a), (y, b))[0], axis=a + b, out_dims=[a, b])
+    (rf.reduce_sum(2 * first, axis=[batch_dim, a]) + rf.reduce_sum(3 * last, axis=[batch_dim, b])).raw_tensor.backward()
+    assert raws[0].grad.tolist() == [[2, 2, 2], [2, 0, 0]] and raws[1].grad.tolist() == [[3, 0], [3, 3]]
+
+
+def test_batches_keep_the_lengths_of_their_sequences():
+    x, time, lists = numbered([1, 4, 2], "time", 1)
+    tail, fewer = rf.slice(x, axis=batch_dim, start=2)
+    assert tail.raw_tensor.shape == (1, 2)
+    both, dim = rf.concat((tail, fewer), (x, batch_dim))
+    assert both.size_of(time).values.tolist() == [2, 1, 4, 2]
+    sums = [sum(row) for row in (lists[2], *lists)]
+    assert rf.reduce_sum(both, axis=time).raw_tensor.tolist() == sums
+    first, others = rf.split(both, axis=dim, out_dims=[1, rf.Dim(None, name="others")])
+    assert others.size_of(time).values.tolist() == [1, 4, 2] and first.raw_tensor.shape == (1, 2)
+    assert [x.raw_tensor.tolist() for x in rf.unstack(x, axis=batch_dim)] == lists
+
+
+def test_lengths_over_a_batch_of_fixed_size():
+    pair = rf.Dim(2, name="pair")
+    time = rf.Dim(rf.convert_to_tensor([3, 1], dims=[pair]), name="time")
+    x = rf.ones([pair, time])
+    for _ in range(2):  # the second time by a plan, if there were one
+        both, dim = rf.concat((x, pair), (x, pair))
+        assert rf.reduce_sum(both, axis=time).raw_tensor.tolist() == [3, 1, 3, 1] and dim.dimension == 4
+        a, b = rf.split(both, axis=dim, out_dims=[1, 3])
+        assert rf.reduce_sum(a, axis=time).raw_tensor.tolist() == [3] and b.size_of(time).values.tolist() == [1, 3, 1]
+
+
+def test_entries_with_padding_are_refused():
+    x, time, _ = numbered([3, 1], "time")
+    with pytest.raises(DimError, match="unstack: time has padding"):
+        rf.unstack(x, axis=time)
+    even, time, lists = numbered([2, 2], "time")
+    assert [e.raw_tensor.tolist() for e in rf.unstack(even, axis=time)] == np.transpose(lists).tolist()
+
+
+def test_what_does_not_fit_is_told():
+    with pytest.raises(DimError, match="concat: nothing to join"):
+        rf.concat()
+    with pytest.raises(DimError, match=r"stack: `sources\[1\]` has other dims"):
+        rf.stack([rf.ones([feat]), rf.ones([])])
+    with pytest.raises(DimError, match="concat: more has another size"):
+        rf.concat((rf.ones([feat]), feat), (rf.ones([feat]), feat), out_dim=more)
+
+
+@pytest.mark.parametrize("sizes", [(0, 2), (2, 0), (0, 0)], ids=str)
+def test_empty_axes_join_and_split(sizes):
+    dims = [rf.Dim(n, name=f"d{i}") for i, n in enumerate(sizes)]
+    whole, dim = rf.concat(*[(rf.ones([d]), d) for d in dims])
+    assert whole.raw_tensor.shape == (sum(sizes),)
+    assert [p.raw_tensor.shape[0] for p in rf.split(whole, axis=dim, out_dims=dims)] == list(sizes)
+
+
+def test_lengths_over_batch_and_beam():
+    beam = rf.Dim(2, name="beam")
+    x, time, lists = numbered([3, 1], "time")
+    counts = [[1, 0], [2, 1]]
+    more = rf.Dim(rf.convert_to_tensor(counts, dims=[batch_dim, beam]), name="more")
+    y, [longer] = rf.pad(rf.expand_dim(x, beam), axes=[time], padding=[(0, more)], value=-7.0)
+    both, dim = rf.concat((y, longer), (rf.expand_dim(x, beam), time))
+    assert both.size_of(dim).values.shape == (2, 2)
+    for k in range(2):
+        hypothesis = rf.gather(both, indices=k, axis=beam).copy_transpose([batch_dim, dim])
+        lengths = [2 * len(row) + counts[i][k] for i, row in enumerate(lists)]
+        expected = [[*row, *[-7.0] * counts[i][k], *row] for i, row in enumerate(lists)]
+        rows = hypothesis.raw_tensor.tolist()
+        assert [row[:n] for row, n in zip(rows, lengths, strict=True)] == expected
+
+
+def test_the_same_join_has_the_same_dim_and_makes_none():
+    x, y = rf.ones([feat]), rf.ones([more])
+    dims = {rf.concat((x, feat), (y, more))[1] for _ in range(3)}
+    assert dims == {feat + more}
+
+
+def test_joined_in_a_loop():
+    x, time, lists = numbered([3, 1], "time")
+    with rf.Loop(axis=time) as loop:
+        frame = loop.unstack(x)
+        pair, two = rf.stack([frame, 2 * frame])
+        triple, dim = rf.concat((pair, two), (rf.expand_dim(frame, rf.single_step_dim), rf.single_step_dim))
+        out = loop.stack(triple)
+    expected = [[[v, 2 * v, v] for v in row] for row in lists]
+    assert as_lists(out.copy_transpose([batch_dim, time, dim]), time) == expected
+
+
+def test_cum_concat_step_in_a_loop_of_python():
+    x, time, lists = numbered([3, 3], "time")
+    seen, axis = rf.zeros([batch_dim, rf.Dim(0, name="seen")]), None
+    axis = seen.dims[1]
+    for frame in rf.unstack(x, axis=time):
+        seen, axis = rf.cum_concat_step(frame, prev_accum=seen, axis=axis)
+    assert as_lists(seen, axis) == lists

@@ -83,47 +83,71 @@ def test_one_hot(time):
     assert np.array_equal(y.raw_tensor.numpy(), np.eye(5)[labels.raw_tensor.numpy()])
 
 
-@pytest.mark.parametrize("mode", ["sum", "max", "min"])
-@pytest.mark.parametrize("fill", [None, -1.5])
-def test_scatter(x, time, mode, fill):
-    labels = rf.convert_to_tensor([[1, 4, 1, 1], [4, 2]], dims=[batch_dim, time], sparse_dim=vocab)
-    expected = np.full((2, 5, 3), fill or 0.0)
-    for b, length in enumerate([4, 2]):
-        for place in set(labels.raw_tensor[b, :length].tolist()):
-            frames = x.raw_tensor[b, :length][labels.raw_tensor[b, :length] == place].numpy()
-            expected[b, place] = getattr(frames, mode)(0)
-    y = rf.scatter(x, indices=labels, indices_dim=time, mode=mode, fill_value=fill)
-    assert y.dims == (batch_dim, vocab, feat)
-    np.testing.assert_allclose(y.raw_tensor.numpy(), expected)
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint8"])
+def test_indices_of_any_whole_type(x, time, dtype):
+    new = rf.Dim(2, name="new")
+    shared = rf.convert_to_tensor([[3, 0], [1, 1]], dims=[batch_dim, new], dtype=dtype)
+    expected = torch.stack([x.raw_tensor[0, [3, 0]], x.raw_tensor[1, [1, 1]]])
+    assert torch.equal(rf.gather(x, indices=shared, axis=time).raw_tensor, expected)
+    assert torch.equal(rf.gather(x, indices=shared, axis=time, clip_to_valid=True).raw_tensor, expected)
+    rows, cols = rf.Dim(300, name="rows"), rf.Dim(2, name="cols")
+    table = rf.convert_to_tensor(torch.arange(600.0).reshape(300, 2), dims=[rows, cols])
+    labels = rf.convert_to_tensor([7, 100], dims=[new], dtype=dtype)
+    assert rf.gather(table, indices=labels, axis=rows).raw_tensor[:, 0].tolist() == [14, 200]
+    assert rf.gather(table, indices=labels, axis=rows, clip_to_valid=True).raw_tensor[:, 0].tolist() == [14, 200]
+    assert rf.one_hot(rf.set_sparse_dim(labels, rows)).raw_tensor.sum(-1).tolist() == [1, 1]
 
 
-def test_scatter_over_two_dims_into_two(x, time):
-    rows, cols = rf.Dim(2, name="rows"), rf.Dim(3, name="cols")
-    where = rf.range_over_dim(rows) * 3 + rf.zeros([rows], dtype="int64")
-    source = rf.ones([rows, feat])
-    y = rf.scatter(source, indices=where, indices_dim=rows, out_dim=[rows, cols])
-    assert y.dims == (rows, cols, feat) and y.raw_tensor.sum() == 6 and y.raw_tensor[1, 0, 0] == 1
+@pytest.mark.parametrize("wrong", [5, -1, 99])
+def test_an_index_that_is_none_is_told_with_its_place(x, time, wrong):
+    labels = rf.convert_to_tensor([[1, 4, 0, 2], [2, wrong]], dims=[batch_dim, time], sparse_dim=vocab)
+    for source in (rf.zeros([vocab, feat]), rf.zeros([feat, vocab]), rf.zeros([vocab]), rf.zeros([batch_dim, vocab])):
+        with pytest.raises(DimError, match=f"gather: {wrong} is no index of vocab") as caught:
+            rf.gather(source, indices=labels)
+        assert caught.value.got == f"{wrong} at batch 1, {time.name} 1" and caught.value.expected == "0 to 4"
+    with pytest.raises(DimError, match=f"{wrong} is no index of vocab"):
+        rf.Embedding(vocab, feat)(labels)
+    with pytest.raises(DimError, match=f"scatter: {wrong} is no index of vocab"):
+        rf.scatter(x, indices=labels, indices_dim=time)
+    with pytest.raises(DimError, match="1 more like it"):
+        rf.gather(rf.zeros([vocab]), indices=rf.convert_to_tensor([7, 8], dims=[rf.Dim(2)]), axis=vocab)
 
 
-@pytest.mark.parametrize("sorted_", [True, False])
-def test_top_k_leaves_padding_out(x, time, sorted_):
-    low = x - 100.0
-    low = rf.where(time.get_mask(), low, 5.0)
-    values, places, k_dim = rf.top_k(low, axis=time, k=2, sorted=sorted_)
-    assert k_dim.dimension == 2 and places.sparse_dim is time
-    for b, length in enumerate([4, 2]):
-        expected = np.sort(low.raw_tensor[b, :length].numpy(), axis=0)[::-1][:2]
-        np.testing.assert_allclose(np.sort(values.raw_tensor[b].numpy(), 0), np.sort(expected, 0))
+def test_an_index_in_padding_may_be_anything(time):
+    labels = rf.convert_to_tensor([[1, 4, 0, 2], [2, 0]], dims=[batch_dim, time], sparse_dim=vocab).copy_masked(-999)
+    assert rf.gather(rf.ones([vocab, feat]), indices=labels).copy_masked(0.0).raw_tensor.sum() == 18
 
 
-def test_top_k_over_two_axes(x, time):
-    k_dim = rf.Dim(3, name="beam")
-    values, (frames, feats), _ = rf.top_k(x, axis=[time, feat], k_dim=k_dim)
-    picked = rf.gather(rf.gather(x, indices=frames, axis=time), indices=feats, axis=feat)
-    assert torch.equal(picked.raw_tensor, values.raw_tensor)
-    assert torch.equal(values.raw_tensor[0], x.raw_tensor[0].flatten().sort(descending=True).values[:3])
+def test_sequences_that_are_picked_keep_their_lengths(x, time):
+    beam = rf.Dim(3, name="beam")
+    y = rf.gather(x, indices=rf.convert_to_tensor([1, 0, 1], dims=[beam]), axis=batch_dim)
+    assert y.size_of(time).values.tolist() == [2, 4, 2] and y.size_of(time).dims == (beam,)
+    sums = [x.raw_tensor[1, :2].sum(0), x.raw_tensor[0].sum(0), x.raw_tensor[1, :2].sum(0)]
+    torch.testing.assert_close(rf.reduce_sum(y, axis=time).raw_tensor, torch.stack(sums))
+    short = rf.gather(x, indices=rf.convert_to_tensor([1, 1, 1], dims=[beam]), axis=batch_dim)
+    assert short.raw_tensor.shape == (3, 2, 3)
+    turned = rf.gather(x, indices=rf.convert_to_tensor([1, 0], dims=[batch_dim]), axis=batch_dim)
+    assert turned.size_of(time).values.tolist() == [2, 4]
 
 
-def test_top_k_of_too_many_is_told(x):
-    with pytest.raises(DimError, match="more than there is"):
-        rf.top_k(x, axis=feat, k=4)
+def test_labels_as_vectors(time):
+    labels = rf.convert_to_tensor([[1, 4, 0], [2]], dims=[batch_dim, time], sparse_dim=vocab)
+    eye = torch.eye(5)[labels.raw_tensor]
+    assert torch.equal(rf.sparse_to_dense(labels, label_value=3.0, other_value=-1.0).raw_tensor, 4 * eye - 1)
+    assert rf.sparse_to_dense(labels, label_value=True, other_value=False).dtype == "bool"
+    plain = rf.set_sparse_dim(labels, None)
+    assert torch.equal(rf.sparse_to_dense(plain, label_value=1.0, other_value=0.0, axis=vocab).raw_tensor, eye)
+    torch.testing.assert_close(rf.smooth_one_hot(labels, label_prob=0.8).raw_tensor, 0.75 * eye + 0.05)
+    with pytest.raises(DimError, match="is not sparse"):
+        rf.sparse_to_dense(plain, label_value=1.0, other_value=0.0)
+
+
+def test_the_text_of_labels(time):
+    letter = rf.Dim(4, name="letter", vocab=list("acht"))
+    letters = rf.convert_to_tensor(["cat", "a"], dims=[batch_dim, time], sparse_dim=letter)
+    assert letters.labels() == [["c", "a", "t"], ["a"]]
+    assert letters.copy_transpose([time, batch_dim]).labels() == [["c", "a"], ["a"], ["t"]]
+    assert rf.gather(letters, indices=0, axis=time).labels() == ["c", "a"]
+    assert rf.convert_to_tensor(2, sparse_dim=letter).labels() == "h"
+    with pytest.raises(DimError, match="no vocab"):
+        rf.set_sparse_dim(letters, vocab).labels()

@@ -11,6 +11,7 @@ from hypothesis import given, settings, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
+from rfnb.core.raw import backend_of_raw
 from rfnb.errors import DimError
 
 vocab, time = rf.Dim(4, name="vocab"), rf.Dim(3, name="steps")
@@ -63,6 +64,113 @@ def test_labels_of_another_dim_are_refused():
             axis=vocab,
             estimated_type="logits",
         )
+
+
+def test_frames_that_differ_are_refused():
+    """No loss for each pair of a frame and a target, as time and time + 1 are different dims."""
+    longer = time + 1
+    estimated = rf.convert_to_tensor(torch.randn(2, 4, 4), dims=[batch_dim, longer, vocab])
+    target = rf.convert_to_tensor(LABELS, dims=[batch_dim, time], sparse_dim=vocab)
+    for wanted in (target, rf.one_hot(target)):
+        with pytest.raises(DimError, match="each side has a dim that the other lacks") as error:
+            rf.cross_entropy(estimated=estimated, target=wanted, axis=vocab, estimated_type="logits")
+        assert "rf.expand_dim(target, steps+1)" in str(error.value)
+        pairs = (
+            rf.cross_entropy(
+                estimated=estimated, target=rf.expand_dim(wanted, longer), axis=vocab, estimated_type="logits"
+            )
+            if wanted is not target
+            else None
+        )
+        assert pairs is None or pairs.dims_set == {batch_dim, time, longer}
+
+
+@pytest.mark.parametrize("kind", AS)
+def test_classes_that_cannot_be_and_are_not_wanted(kind):
+    """0 · log 0 is 0, in the loss and in both gradients."""
+    raw = LOGITS[0, 0].clone()
+    raw[0] = -torch.inf
+    wanted = torch.tensor([0.0, 0.5, 0.5, 0.0], dtype=torch.float64, requires_grad=True)
+    estimated = AS[kind](raw).requires_grad_()
+    loss = rf.cross_entropy(
+        estimated=rf.convert_to_tensor(estimated, dims=[vocab]),
+        target=rf.convert_to_tensor(wanted, dims=[vocab]),
+        axis=vocab,
+        estimated_type=kind,
+    ).raw_tensor
+    assert torch.allclose(loss, -raw.log_softmax(-1)[1:3].mean())
+    gradients = torch.autograd.grad(loss, [estimated, wanted])
+    assert all(torch.isfinite(gradient).all() for gradient in gradients)
+
+
+@pytest.mark.parametrize("dense", [False, True])
+def test_half_precision(dense):
+    target = rf.convert_to_tensor(LABELS, dims=[batch_dim, time], sparse_dim=vocab)
+    target = rf.one_hot(target) if dense else target
+    single = rf.convert_to_tensor(LOGITS.float(), dims=[batch_dim, time, vocab])
+    expected = rf.cross_entropy(estimated=single, target=target, axis=vocab, estimated_type="logits").raw_tensor
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = rf.cross_entropy(estimated=single, target=target, axis=vocab, estimated_type="logits").raw_tensor
+    assert found.dtype is torch.float32 and torch.allclose(found, expected, atol=1e-6)
+    half = single.like(LOGITS.bfloat16())
+    found = rf.cross_entropy(estimated=half, target=target, axis=vocab, estimated_type="logits").raw_tensor
+    assert torch.allclose(found.float(), expected, atol=0.05)
+
+
+def test_softmax_cross_entropy_of_the_backend():
+    logits = rf.convert_to_tensor(LOGITS, dims=[batch_dim, time, vocab])
+    target = rf.convert_to_tensor(LABELS, dims=[batch_dim, time], sparse_dim=vocab)
+    loss = backend_of_raw(LOGITS).softmax_cross_entropy_with_logits(logits=logits, targets=target, axis=vocab)
+    same = rf.cross_entropy(estimated=logits, target=target, axis=vocab, estimated_type="logits")
+    assert torch.equal(loss.raw_tensor, same.raw_tensor)
+
+
+@pytest.mark.parametrize("smoothing", [0.2, "tensor"])
+@pytest.mark.parametrize("excluded", [(), (0,), (0, 3)])
+def test_the_gradient_of_log_probs_is_smoothed(smoothing, excluded):
+    if smoothing == "tensor":
+        smoothing = rf.convert_to_tensor(torch.tensor([0.2, 0.1], dtype=torch.float64), dims=[batch_dim])
+    x = rf.convert_to_tensor(LOGITS.log_softmax(-1).requires_grad_(), dims=[batch_dim, time, vocab])
+    probs = rf.softmax(rf.convert_to_tensor(LOGITS.flip(-1), dims=[batch_dim, time, vocab]), axis=vocab)
+    smooth = rf.label_smoothed_log_prob_gradient(x, smoothing, axis=vocab, exclude_labels=excluded)
+    assert torch.equal(smooth.raw_tensor, x.raw_tensor)
+    found = -rf.gradient(-(smooth * probs), x).raw_tensor
+    if not excluded:
+        assert torch.allclose(found, rf.label_smoothing(probs, smoothing, axis=vocab).raw_tensor)
+        assert torch.allclose(found.sum(-1), torch.ones(2, 3, dtype=torch.float64))
+    kept = [i for i in range(4) if i not in excluded]
+    assert torch.allclose(found[..., list(excluded)], probs.raw_tensor[..., list(excluded)])
+    s = smoothing if isinstance(smoothing, float) else smoothing.raw_tensor[:, None, None]
+    other = s / (len(kept) - 1)
+    assert torch.allclose(found[..., kept], probs.raw_tensor[..., kept] * (1 - s - other) + other)
+
+
+def test_smoothing_needs_labels_to_smooth():
+    x = rf.convert_to_tensor(LOGITS, dims=[batch_dim, time, vocab])
+    with pytest.raises(DimError, match="two labels at least"):
+        rf.label_smoothed_log_prob_gradient(x, 0.1)
+    with pytest.raises(DimError, match="two labels at least"):
+        rf.label_smoothed_log_prob_gradient(x, 0.1, axis=vocab, exclude_labels=[0, 1, 2])
+
+
+def test_in_a_loop():
+    logits = rf.convert_to_tensor(LOGITS, dims=[batch_dim, time, vocab])
+    target = rf.convert_to_tensor(LABELS, dims=[batch_dim, time], sparse_dim=vocab)
+    for wanted in (target, rf.cast(rf.one_hot(target), "float64")):
+        with rf.Loop(axis=time) as loop:
+            given = {"estimated": loop.unstack(logits), "target": loop.unstack(wanted)}
+            losses = loop.stack(rf.cross_entropy(**given, axis=vocab, estimated_type="logits"))
+        together = rf.cross_entropy(estimated=logits, target=wanted, axis=vocab, estimated_type="logits")
+        assert torch.allclose(losses.copy_transpose(together.dims).raw_tensor, together.raw_tensor)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "float32"])
+def test_edit_distance_in_other_types(dtype):
+    letters, a_dim, b_dim = rf.Dim(4, name="letters"), rf.Dim(3, name="a"), rf.Dim(2, name="b")
+    a = rf.convert_to_tensor([0, 1, 2], dims=[a_dim], sparse_dim=letters)
+    b = rf.convert_to_tensor([0, 2], dims=[b_dim], sparse_dim=letters)
+    found = rf.edit_distance(a, a_dim, b, b_dim, dtype=dtype)
+    assert found.dtype == dtype and found.item() == 1
 
 
 def test_label_smoothing_keeps_the_sum():

@@ -47,7 +47,9 @@ CASES = {
     "matmul from the right": (lambda x, w: rf.matmul(w, x, reduce=FEAT), [FEAT, OUT]),
     "layer_norm": (lambda x, w: rf.layer_norm(x, w, None, in_dim=FEAT), [FEAT]),
     "layer_norm bias": (lambda x, w: rf.layer_norm(x, None, w, in_dim=FEAT), [FEAT]),
-    **{kind: (getattr(rf, kind), [FEAT]) for kind in ("add", "sub", "mul", "truediv", "squared_difference")},
+    **{kind: (getattr(rf, kind), [FEAT]) for kind in ("add", "sub", "mul", "true_divide", "squared_difference")},
+    "where": (lambda x, w: rf.where(x > 0.0, x, w), [FEAT]),
+    "clip_by_value": (lambda x, w: rf.clip_by_value(x, w, None), [FEAT]),
     "combine": (lambda x, w: rf.combine(w, "add", x), [FEAT]),
     "twice": (lambda x, w: x + w + w, [FEAT]),
 }

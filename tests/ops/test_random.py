@@ -1,13 +1,16 @@
-"""Dropout."""
+"""Random tensors and dropout."""
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
 import pytest
 import torch
 
 import rfnb as rf
 from rfnb.core.scope import random_from
-from rfnb.errors import DimError
+from rfnb.errors import DimError, ParameterError
 
 rows, feat = rf.Dim(200, name="rows"), rf.Dim(50, name="feat")
 
@@ -46,3 +49,148 @@ def test_the_numbers_come_from_the_stream(training):
             return rf.dropout(rf.ones([rows, feat]), 0.5).raw_tensor
 
     assert torch.equal(drop(1), drop(1)) and not torch.equal(drop(1), drop(2))
+
+
+many, few = rf.Dim(20_000, name="many"), rf.Dim(3, name="few")
+CENTRE = rf.convert_to_tensor([-3.0, 0.0, 50.0], dims=[few])
+WIDTH = rf.convert_to_tensor([0.1, 1.0, 10.0], dims=[few])
+# distribution, parameters, mean, stddev, lowest and highest
+NUMBERS, TENSORS = {"mean": 3.0, "stddev": 0.5}, {"mean": CENTRE, "stddev": WIDTH}
+HALF = math.sqrt(2 / math.pi)  # the mean of a normal distribution above 0
+DRAWN = {
+    "uniform": ({}, 0.5, 12**-0.5, 0, 1),
+    "uniform, limits": ({"minval": -1, "maxval": 3}, 1, 4 * 12**-0.5, -1, 3),
+    "uniform, bound": ({"bound": 2.0}, 0, 4 * 12**-0.5, -2, 2),
+    "uniform, tensors": ({"minval": CENTRE - WIDTH, "maxval": CENTRE + WIDTH}, CENTRE, WIDTH * 3**-0.5, -3.1, 60),
+    "uniform, one tensor": ({"minval": CENTRE, "maxval": 50}, CENTRE * 0.5 + 25.0, None, -3, 50),
+    "normal": ({}, 0, 1, -9, 9),
+    "normal, numbers": (NUMBERS, 3, 0.5, -9, 9),
+    "normal, tensors": (TENSORS, CENTRE, WIDTH, -9, 150),
+    "truncated_normal": ({}, 0, 0.8796, -2, 2),
+    "truncated_normal, limits": ({"minval": 0.0, "maxval": 9.0}, HALF, math.sqrt(1 - HALF**2), 0, 9),
+    "truncated_normal, tensors": (TENSORS, CENTRE, WIDTH * 0.8796, CENTRE - WIDTH * 2.0, CENTRE + WIDTH * 2.0),
+    "bernoulli": ({"mean": 0.25}, 0.25, math.sqrt(3) / 4, 0, 1),
+    "bernoulli, tensors": ({"mean": rf.sigmoid(CENTRE)}, rf.sigmoid(CENTRE), None, 0, 1),
+}
+
+
+def raw_of(value):
+    return value.raw_tensor if isinstance(value, rf.Tensor) else torch.tensor(float(value))
+
+
+@pytest.mark.parametrize("name", DRAWN)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_distributions(name, dtype):
+    parameters, mean, stddev, low, high = DRAWN[name]
+    x = rf.random([many, few], distribution=name.split(",")[0], dtype=dtype, seed=1, **parameters)
+    assert x.dtype == dtype and x.dims == (many, few)
+    raw = x.raw_tensor.double()
+    tolerance = 0.05 if dtype == "bfloat16" else 0.03
+    assert torch.allclose(raw.mean(0), raw_of(mean).double().expand(3), rtol=tolerance, atol=tolerance)
+    if stddev is not None:
+        assert torch.allclose(raw.std(0), raw_of(stddev).double().expand(3), rtol=0.2 if dtype == "bfloat16" else 0.03)
+    slack = 0.02 * raw_of(high).abs() if dtype == "bfloat16" else 1e-5
+    assert (raw >= raw_of(low) - slack).all() and (raw <= raw_of(high) + slack).all()
+
+
+@pytest.mark.parametrize("limits", [{"maxval": 3}, {"minval": -2, "maxval": rf.convert_to_tensor(1)},
+                                    {"maxval": rf.convert_to_tensor([3, 3, 3], dims=[few])}])  # fmt: skip
+def test_whole_numbers(limits):
+    x = rf.random_uniform([many, few], dtype="int32", **limits)
+    low = limits.get("minval", 0)
+    assert x.dtype == "int32" and x.raw_tensor.unique().tolist() == [low, low + 1, low + 2]
+    words = rf.random_uniform([many], minval=0, maxval=3, sparse_dim=few)
+    assert words.sparse_dim is few and words.dtype == "int64"
+
+
+def test_no_gradient_to_parameters():
+    mean = rf.zeros([few])
+    rf.set_requires_gradient(mean)
+    assert not rf.random_normal([many, few], mean=mean).raw_tensor.requires_grad
+
+
+def draw(**how):
+    return rf.random_normal([few], **how).raw_tensor.tolist()
+
+
+def test_seeds():
+    rf.set_random_seed(3)
+    first, state, second = draw(), rf.get_random_state(), draw()
+    rf.set_random_state(state)
+    assert draw() == second != first
+    rf.set_random_seed(3)
+    assert draw() == first
+    before = rf.get_random_state()
+    assert draw(seed=5) == draw(seed=5) != draw(seed=6)
+    assert draw(seed=[5, 1]) == draw(seed=np.array([5, 1])) != draw(seed=[1, 5])
+    assert rf.get_random_state() == before  # they draw from generators of their own
+
+
+def test_states_of_other_machines_are_left_out():
+    rf.set_random_state({**rf.get_random_state(), "cuda:99": b"\0" * 16})
+
+
+def test_static_draws_are_the_same_in_every_step():
+    steps = []
+    for _ in range(2):
+        rf.reset_step_random_state()
+        seed, seeds = rf.get_static_step_based_seed(), rf.get_static_step_based_seed(size=2)
+        assert isinstance(seed, int) and seeds.shape == (2,)
+        steps.append([seed, *seeds, *draw(static=True), *draw(static=True)])
+        draw()
+    assert steps[0] == steps[1] and steps[0][3:6] != steps[0][6:]
+    assert draw(static=True, seed=5) == draw(seed=5)
+
+
+def test_a_state_of_ones_own():
+    state = rf.Parameter([few], "int64", initial=1)
+    assert draw(explicit_state=state) == draw(explicit_state=state) == draw(seed=[1, 1, 1])
+    first = draw(explicit_state=state, auto_update_state=True)
+    second = draw(explicit_state=state, auto_update_state=True)
+    assert first != second and state.raw_tensor.tolist() == [3, 3, 3]
+    state.assign(1)
+    assert draw(explicit_state=state, algorithm="philox") == first
+    with pytest.raises(ParameterError, match="only a Parameter"):
+        draw(explicit_state=rf.zeros([], dtype="int64"), auto_update_state=True)
+
+
+def test_into_a_tensor_that_is_there():
+    there = rf.zeros([feat, few], dtype="float64")
+    mean = rf.range_over_dim(few, dtype="float64") * 100.0
+    assert rf.random_normal([few, feat], mean=mean, out=there) is there
+    assert there.raw_tensor.mean(0).tolist() == pytest.approx([0, 100, 200], abs=1)
+    with pytest.raises(DimError, match="`out` has other dims"):
+        rf.random_normal([few], out=there)
+
+
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [
+        ({"distribution": "gauss"}, "no such distribution"),
+        ({"distribution": "normal", "minval": 0}, "`minval` means nothing"),
+        ({"distribution": "uniform", "dtype": "int32"}, "need a `maxval`"),
+        ({"distribution": "normal", "mean": rf.zeros([feat])}, "feat has no place"),
+    ],
+)
+def test_errors(how, says):
+    with pytest.raises(DimError, match=says):
+        rf.random([few], **how)
+
+
+def test_in_a_loop():
+    """Each op draws from its own stream; a seed begins anew at every step; a state of one's own moves on."""
+    time = rf.Dim(4, name="time")
+    state = rf.Parameter([], "int64", initial=0)
+    zeros = rf.zeros([time])
+    rf.set_random_seed(1)
+    with rf.Loop(axis=time) as loop:
+        x = loop.unstack(zeros)
+        a, b = loop.stack(rf.random_normal([few]) + x), loop.stack(rf.random_normal([few], mean=x))
+        seeded = loop.stack(rf.random_normal([few], seed=3) + x)
+        static = loop.stack(rf.random_uniform([few], static=True) + x)
+        own = loop.stack(rf.random_normal([few], explicit_state=state, auto_update_state=True) + x)
+    raws = [y.copy_transpose([time, few]).raw_tensor for y in (a, b, own)]
+    assert torch.cat(raws).unique(dim=0).shape == (12, 3)
+    for same in (seeded, static):
+        assert torch.equal(*torch.broadcast_tensors(same.raw_tensor, same.copy_transpose([time, few]).raw_tensor[:1]))
+    assert raws[2].tolist() == [draw(seed=[i]) for i in range(4)] and state.raw_tensor.item() == 4

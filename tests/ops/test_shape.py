@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
+from rfnb.core.raw import backend_of_raw
 from rfnb.errors import DimError
 
 feat, beam = rf.Dim(4, name="feat"), rf.Dim(3, name="beam")
@@ -82,3 +87,147 @@ def test_labels_of_another_dim(x):
     labels = rf.convert_to_tensor([1, 2], dims=[batch_dim], sparse_dim=feat)
     assert rf.set_sparse_dim(labels, beam).sparse_dim is beam
     assert rf.replace_dim(labels, in_dim=feat, out_dim=beam)[0].sparse_dim is beam
+
+
+lengths_lists = st.lists(st.integers(0, 5), min_size=1, max_size=4)
+
+
+def sequences(lengths, name="time"):
+    """10, 11, … in the first, 20, 21, … in the second; and the same as lists."""
+    time = rf.Dim(None, name=name)
+    lists = [[10 * (i + 1) + t for t in range(n)] for i, n in enumerate(lengths)]
+    raw = np.array([row + [-1] * (max(lengths) - len(row)) for row in lists]).reshape(len(lengths), max(lengths))
+    return rf.convert_to_tensor(raw, dims=[batch_dim, time], lengths=lengths), time, lists
+
+
+def as_lists(x, dim, owner=batch_dim):
+    sizes = np.broadcast_to(x.size_of(dim).values, len(x.raw_tensor))
+    rows = x.copy_transpose([owner, dim]).raw_tensor.tolist()
+    return [row[:n] for row, n in zip(rows, sizes, strict=True)]
+
+
+@settings(deadline=None)
+@given(old=lengths_lists, data=st.data())
+def test_another_size_adds_zeros_or_cuts_each_sequence(old, data):
+    new = data.draw(st.lists(st.integers(0, 5), min_size=len(old), max_size=len(old)))
+    x, time, lists = sequences(old)
+    _, other, _ = sequences(new, "other")
+    y = rf.replace_dim_v2(x, in_dim=time, out_dim=other)
+    assert y.raw_tensor.shape[1] == max(new)
+    assert as_lists(y, other) == [(row + [0] * n)[:n] for row, n in zip(lists, new, strict=True)]
+    for option, forbidden in (("allow_expand", any(map(int.__gt__, new, old))),
+                              ("allow_shrink", any(map(int.__lt__, new, old)))):  # fmt: skip
+        if forbidden:
+            with pytest.raises(DimError, match="another size"):
+                rf.replace_dim_v2(x, in_dim=time, out_dim=other, **{option: False})
+        else:
+            rf.replace_dim_v2(x, in_dim=time, out_dim=other, **{option: False})
+
+
+def test_replaced_with_gradient_and_feature_dim():
+    raw = torch.randn(2, 4, requires_grad=True)
+    x = rf.convert_to_tensor(raw, dims=[beam_of(2), feat], feature_dim=feat)
+    y = rf.replace_dim_v2(x, in_dim=feat, out_dim=beam)
+    assert y.feature_dim is beam
+    y.raw_tensor.sum().backward()
+    assert raw.grad.tolist() == [[1, 1, 1, 0]] * 2
+
+
+def beam_of(size):
+    return rf.Dim(size, name="of")
+
+
+def test_a_frame_where_there_is_none():
+    x, time, _ = sequences([0, 0])
+    y, dim = rf.expand_make_non_empty(x, axis=time)
+    assert as_lists(y, dim) == [[0], [0]] and dim is rf.expand_make_non_empty(x, axis=time)[1]
+    z, time, _ = sequences([2, 0])
+    same, dim = rf.expand_make_non_empty(z, axis=time)
+    assert same is z and dim is time
+    own = rf.Dim(None, name="own")
+    assert rf.expand_make_non_empty(z, axis=time, out_dim=own)[0].size_of(own).values.tolist() == [2, 0]
+
+
+@settings(deadline=None)
+@given(sizes=st.lists(st.integers(0, 4), min_size=1, max_size=3), data=st.data())
+def test_reshape_is_that_of_arrays(sizes, data):
+    count = math.prod(sizes)
+    divisors = [n for n in range(1, count + 1) if count % n == 0] or [0]
+    first = data.draw(st.sampled_from(divisors))
+    shape = [first, count // first if first else 3]
+    ins = [rf.Dim(n, name=f"in{i}") for i, n in enumerate(sizes)]
+    outs = [rf.Dim(n, name=f"out{i}") for i, n in enumerate(shape)]
+    raw = torch.arange(2 * count).reshape(2, *sizes)
+    x = rf.convert_to_tensor(raw, dims=[beam_of(2), *ins])
+    assert torch.equal(rf.reshape(x, ins, outs).raw_tensor, raw.reshape(2, *shape))
+
+
+def test_reshape_with_lengths(x, time):
+    merged = rf.reshape(x, [time, feat], [4 * time])
+    assert merged.size_of(4 * time).values.tolist() == [20, 12]
+    back = rf.reshape(merged, [4 * time], [time, feat])
+    assert torch.equal(back.raw_tensor, x.raw_tensor) and back.size_of(time).values.tolist() == [5, 3]
+    pairs, two = rf.Dim(None, name="pairs"), rf.Dim(2, name="two")
+    assert rf.reshape(x, [time, feat], [pairs, two]).size_of(pairs).values.tolist() == [10, 6]
+    with pytest.raises(DimError, match="reshape: time has padding"):
+        rf.reshape(x, [batch_dim, time], [rf.Dim(None, name="all")])
+    with pytest.raises(DimError, match="reshape: the entries do not fit"):
+        rf.reshape(x, [feat], [beam, rf.Dim(None, name="rest")])
+
+
+@pytest.mark.parametrize("pad", [None, True, False])
+def test_when_a_split_is_filled_up(pad, x, time):
+    chunk, chunks = rf.Dim(2, name="chunk"), rf.Dim(None, name="chunks")
+    if pad is False:  # 5 and 3 frames: also where the longest sequence is even
+        with pytest.raises(DimError, match="no multiple of 2"):
+            rf.split_dims(x, axis=time, dims=[chunks, chunk], pad_to_multiples=False)
+        even = rf.convert_to_tensor(torch.randn(2, 4), dims=[batch_dim, time], lengths=[4, 3])
+        with pytest.raises(DimError, match="no multiple of 2"):
+            rf.split_dims(even, axis=time, dims=[chunks, chunk], pad_to_multiples=False)
+    else:
+        y = rf.split_dims(x, axis=time, dims=[chunks, chunk], pad_to_multiples=pad, pad_value=9.0)
+        assert y.size_of(chunks).values.tolist() == [3, 2] and y.raw_tensor[1, 1, 1].tolist() == [9.0] * 4
+    tail, rest = rf.Dim(3, name="tail"), rf.Dim(None, name="rest")
+    if pad:
+        assert rf.split_dims(x, axis=feat, dims=[rest, tail], pad_to_multiples=True).raw_tensor.shape == (2, 5, 2, 3)
+    else:
+        with pytest.raises(DimError, match="no multiple of 3"):
+            rf.split_dims(x, axis=feat, dims=[rest, tail], pad_to_multiples=pad)
+
+
+def test_dims_that_cannot_be_split_or_merged(x, time):
+    with pytest.raises(DimError, match="more than one size is not known"):
+        rf.split_dims(x, axis=feat, dims=[rf.Dim(None), rf.Dim(None)])
+    with pytest.raises(DimError, match="time has padding, so the first dim takes it"):
+        rf.split_dims(x, axis=time, dims=[rf.Dim(2), rf.Dim(None)])
+    with pytest.raises(DimError, match="one dim at least, and each once"):
+        rf.merge_dims(x, dims=[feat, feat])
+    with pytest.raises(DimError, match=r"rf\.pack_padded"):
+        rf.merge_dims(x, dims=[time, batch_dim])
+    with pytest.raises(DimError, match="not of size 1"):
+        rf.squeeze(rf.convert_to_tensor(torch.zeros(2, 1), dims=[batch_dim, time], lengths=[1, 0]), time)
+
+
+def test_lengths_follow_an_axis_that_owns_them(x, time):
+    rows = rf.Dim(None, name="rows")
+    replaced, _ = rf.replace_dim(x, in_dim=batch_dim, out_dim=rows)
+    assert torch.allclose(rf.reduce_sum(replaced, axis=time).raw_tensor[1], x.raw_tensor[1, :3].sum(0))
+    more = rf.replace_dim_v2(x, in_dim=batch_dim, out_dim=beam)
+    assert more.size_of(time).values.tolist() == [5, 3, 0]
+    uneven = rf.split_dims(x, axis=batch_dim, dims=[rf.Dim(None, name="groups"), beam])
+    assert uneven.size_of(time).values.reshape(-1).tolist() == [5, 3, 0]
+    one = rf.convert_to_tensor(torch.randn(1, 3), dims=[batch_dim, time], lengths=[3])
+    assert rf.squeeze(one, batch_dim).size_of(time).values.tolist() == 3
+
+
+def test_an_op_of_fixed_sizes_makes_no_new_dims():
+    x, five = rf.ones([feat]), rf.Dim(5, name="five")
+    assert rf.expand_dim(x, five).sig is rf.expand_dim(x, five).sig
+    x, time, _ = sequences([2, 1])
+    wide = rf.expand_dim(x, feat)
+    assert rf.merge_dims(wide, dims=[time, feat])[1] is rf.merge_dims(wide, dims=[time, feat])[1] is time * feat
+
+
+def test_output_with_dims_in_an_order_and_a_name(x, time):
+    y = backend_of_raw(x.raw_tensor).make_output_tensor(x, [feat, batch_dim, time], name="y")
+    assert y.dims == (feat, batch_dim, time) and y.name == "y"

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from rfnb.backend.base.require import axis_of
+from rfnb.core.dim import Dim
 from rfnb.core.tensor import Tensor
+from rfnb.errors import RfError
 
 
 class GradOps:
-    """Raw part: `stop_gradient_raw`, `scaled_gradient_raw`, `gradient_raw`, `set_requires_gradient_raw`, `copy_raw`."""
+    """Raw part: `stop_gradient_raw`, `scaled_gradient_raw`, `shifted_gradient_raw(raw, scale, shift, axis, padding)`,
+    `gradient_raw`, `set_requires_gradient_raw`, `copy_raw`.
+    """
 
     stop_gradient_raw: Callable[[Any], Any]
     scaled_gradient_raw: Callable[[Any, Any], Any]
+    shifted_gradient_raw: Callable[..., Any]
     gradient_raw: Callable[[Any, Any], Any]
+    needs_gradient_raw: Callable[[Any], bool]
+    fill_padding: Callable[..., Any]
+    padding_for: Callable[..., Any]
     set_requires_gradient_raw: Callable[[Any], None]
     copy_raw: Callable[[Any], Any]
+    no_gradients: Callable[[], Any]
+    gradient_checkpoint_scope: Callable[[], Any]
+    follow_gradients_raw: Callable[[Sequence[Any], Sequence[Any]], None]
     copy_to_device_raw: Callable[[Any, str | None], Any]
 
     @classmethod
@@ -30,9 +42,32 @@ class GradOps:
         return tensor.like(cls.scaled_gradient_raw(tensor._raw, factor))
 
     @classmethod
+    def scaled_gradient_ext(
+        cls,
+        x: Tensor,
+        *,
+        scale: float | Tensor = 1.0,
+        shift: float | Tensor | None = None,
+        scale_shift_by_sum_over_axis: Dim | None = None,
+    ) -> Tensor:
+        """The same numbers; the gradient g becomes scale · g + shift, times Σ |g| over the axis if there is one."""
+        if shift is None:
+            return cls.scaled_gradient(x, scale)
+        over = scale_shift_by_sum_over_axis
+        axis = None if over is None else axis_of("scaled_gradient_ext", x, over)
+        by = [v.copy_compatible_to_dims_raw(x.dims) if isinstance(v, Tensor) else v for v in (scale, shift)]
+        return x.like(cls.shifted_gradient_raw(x._raw, *by, axis, cls.padding_for(x, x.sig.dims)))
+
+    @classmethod
     def gradient(cls, y: Tensor, x: Tensor) -> Tensor:
-        """d Σy / dx. → the dims of x"""
-        return x.like(cls.gradient_raw(y._raw, x._raw))
+        """d Σy / dx, without the padding of y. → the dims of x"""
+        if not cls.needs_gradient_raw(x._raw):
+            raise RfError(
+                "gradient: no gradient with respect to `x` is kept",
+                got=f"{x.name} {x.describe_dims()}",
+                hint="before y is computed: rf.set_requires_gradient(x), of a tensor that is no constant",
+            )
+        return x.like(cls.gradient_raw(cls.fill_padding(y, 0), x._raw))
 
     @classmethod
     def set_requires_gradient(cls, tensor: Tensor) -> None:
@@ -45,7 +80,7 @@ class GradOps:
         return tensor.like(cls.copy_raw(tensor._raw))
 
     @classmethod
-    def copy_to_device(cls, tensor: Tensor, device: str | None) -> Tensor:
+    def copy_to_device(cls, x: Tensor, device: str | None) -> Tensor:
         """The same numbers on `device`."""
-        raw = cls.copy_to_device_raw(tensor._raw, device)
-        return tensor if raw is tensor._raw else tensor.like(raw)
+        raw = cls.copy_to_device_raw(x._raw, device)
+        return x if raw is x._raw else x.like(raw)

@@ -1,4 +1,4 @@
-"""Entries at indices: out of a tensor, and into one."""
+"""Entries at indices."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from rfnb.backend.base.math import join
 from rfnb.backend.base.require import axis_of
-from rfnb.backend.base.sizes import ragged, size_in
+from rfnb.backend.base.sizes import size_in
+from rfnb.backend.base.tape import untaped
 from rfnb.core import align
 from rfnb.core.align import Sig
-from rfnb.core.dim import Dim, current_lengths
+from rfnb.core.dim import Dim
+from rfnb.core.lengths import Size
+from rfnb.core.tags import number_of
 from rfnb.core.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError
 
@@ -30,35 +32,37 @@ class Gather(NamedTuple):
     own: int  # dims that only the indices have
     expand: bool  # whether the source has dims that the indices have not
     how: align.Move
+    ragged_too: bool  # whether other dims of the source may have lengths over `axis`
     out: weakref.ref[Sig]
 
 
 class IndexOps:
-    """Raw part: `gather_raw`, `index_raw`, `select_raw`, `one_hot_raw`, `scatter_raw`."""
+    """Raw part: `gather_raw`, `index_raw`, `select_raw`, `one_hot_raw`."""
 
     gather_raw: Callable[..., Any]
     index_raw: Callable[[Any, Any, int], Any]
     move_raw: Callable[[Any, align.Move], Any]
     select_raw: Callable[[Any, int, int], Any]
     one_hot_raw: Callable[[Any, int, str], Any]
-    scatter_raw: Callable[..., Any]
 
     @classmethod
     def gather(  # type: ignore[misc]
-        cls: type[Backend], source: Tensor, *, indices: Tensor | int, axis: Dim, clip_to_valid: bool = False
+        cls: type[Backend], source: Tensor, *, indices: Tensor | int | str, axis: Dim, clip_to_valid: bool = False
     ) -> Tensor:
         """Entries of `source` at `indices` along `axis`. {…, axis}, {…} → {… of both}"""
+        if source.sig.prior:
+            axis = source.sig.meant(axis)
         if not isinstance(indices, Tensor):
-            return _select(cls, source, int(indices), axis, clip_to_valid)
+            return _select(cls, source, _number(source, indices, axis), axis, clip_to_valid)
         plan: Any = source.sig.plans.get(("gather", axis, indices.sig.serial))
-        out = plan and plan[5]()
+        out = plan and plan[6]()
         if not out:
             out, plan = _plan(source, indices, axis)
-        place, shared, own, expand, how, _ = plan
+        place, shared, own, expand, how, ragged_too, _ = plan
         dynamic = indices.sig.frames
         if clip_to_valid:
             indices = _clipped(cls, source, indices, axis)
-            return cls.gather(_not_empty(cls, source, axis), indices=indices, axis=axis)
+            return cls.gather(cls.not_empty(source, axis), indices=indices, axis=axis)
         lengths, positions = source.lengths, indices._raw
         if lengths is not indices.lengths:
             lengths = lengths.join(indices.lengths, source.sig, indices.sig)
@@ -66,12 +70,25 @@ class IndexOps:
             positions = cls.fill_padding(indices, 0, dynamic)
         if how is not None:
             positions = cls.move_raw(positions, how)
-        raw = (
-            cls.gather_raw(source._raw, positions, place, own, expand)
-            if shared
-            else cls.index_raw(source._raw, positions, place)
-        )
+        try:
+            raw = (
+                cls.gather_raw(source._raw, positions, place, own, expand)
+                if shared
+                else cls.index_raw(source._raw, positions, place)
+            )
+        except (IndexError, RuntimeError):
+            check_range(cls, "gather", indices, (axis,), (cls.get_shape_tuple_raw(source._raw)[place],))
+            raise
+        if ragged_too and lengths.sizes and axis in source.lengths.owners:
+            return _with_their_lengths(cls, tensor_of(raw, out, lengths), source, indices, axis)
         return cls.cut_gradient(tensor_of(raw, out, lengths), source) if dynamic else tensor_of(raw, out, lengths)
+
+    @classmethod
+    def not_empty(cls: type[Backend], source: Tensor, axis: Dim) -> Tensor:  # type: ignore[misc]
+        """With a frame of zeros, if no sequence has any."""
+        if source.size_of(axis).max:
+            return source
+        return source.like(cls.pad_raw(source._raw, {source.sig.index[axis]: (0, 1)}, 0))
 
     @classmethod
     def one_hot(cls, source: Tensor, *, dtype: str) -> Tensor:
@@ -87,44 +104,6 @@ class IndexOps:
         return tensor_of(
             cls.one_hot_raw(source._raw, size.max, dtype), align.sig([*source.dims, dim], None, dim), lengths
         )
-
-    @classmethod
-    def scatter(  # type: ignore[misc]
-        cls: type[Backend],
-        source: Tensor,
-        *,
-        indices: Tensor,
-        indices_dim: Dim | Sequence[Dim],
-        out_dim: Dim | Sequence[Dim],
-        mode: str = "sum",
-        fill_value: float | None = None,
-        use_mask: bool = True,
-    ) -> Tensor:
-        """Puts the entries of `source` at `indices` along `out_dim`. {…, indices_dim}, {…, indices_dim} → {…, out_dim}
-
-        Entries at one place are combined: "sum", "max", "min". Places without one hold `fill_value`, or 0.
-        """
-        over = (indices_dim,) if isinstance(indices_dim, Dim) else tuple(indices_dim)
-        into = (out_dim,) if isinstance(out_dim, Dim) else tuple(out_dim)
-        for dim in over:
-            axis_of("scatter", indices, dim, "indices")
-        batch = [d for d in indices.dims if d not in over]
-        features = [d for d in source.dims if d not in indices.sig.index]
-        lengths = join(source, indices).join(current_lengths(into), source.sig, align.sig(into))
-        sizes = [lengths.size(dim) for dim in into]
-        if any(size is None for size in sizes):
-            raise DimError(
-                "scatter: `out_dim` has no size yet", got=align.show_dims(into), expected="dims whose sizes are known"
-            )
-        shape = [size.max for size in sizes if size]
-        positions, padded = indices._raw, use_mask and any(ragged(indices, dim) for dim in indices.dims)
-        if padded:
-            positions = cls.fill_padding(indices, math.prod(shape))  # one place more, which is thrown away
-        raw = align.apply(align.move(source.dims, [*batch, *over, *features], trailing=False), source._raw)
-        positions = align.apply(align.move(indices.dims, [*batch, *over]), positions)
-        raw = cls.scatter_raw(raw, positions, len(batch), shape, mode, fill_value, len(features), padded)
-        signature = align.sig([*batch, *into, *features], source.sparse_dim, _kept_feature(source, features))
-        return tensor_of(raw, signature, lengths)
 
 
 def _plan(source: Tensor, indices: Tensor, axis: Dim) -> tuple[Sig, Gather]:
@@ -148,16 +127,20 @@ def _plan(source: Tensor, indices: Tensor, axis: Dim) -> tuple[Sig, Gather]:
     out = align.sig([*before, *own, *after], source.sparse_dim, feature)
     how = align.move(indices.dims, order, trailing=False) if shared else None
     expand = any(d not in indices.sig.index for d in (*before, *after))
-    plan = Gather(place, shared, len(own), expand, how, weakref.ref(out))
+    ragged_too = any(d.dimension is None and d not in indices.sig.index for d in (*before, *after))
+    plan = Gather(place, shared, len(own), expand, how, ragged_too, weakref.ref(out))
     source.sig.keep(("gather", axis, indices.sig.serial), plan)
     return out, plan
 
 
-def _not_empty(backend: Any, source: Tensor, axis: Dim) -> Tensor:
-    """With a frame of zeros, if no sequence has any."""
-    if source.size_of(axis).max:
-        return source
-    return source.like(backend.pad_raw(source._raw, {source.sig.index[axis]: (0, 1)}, 0))
+def _number(source: Tensor, index: Any, axis: Dim) -> int:
+    """The number of an entry of `axis`: itself, or that of a label, or of the sequence with a tag."""
+    if not isinstance(index, str):
+        return int(index)
+    if axis.vocab is not None:
+        return axis.vocab.encode([index])[0]
+    size = source.lengths.size(axis)
+    return number_of(index, None if size is None else size.tags, "gather")
 
 
 def _select(backend: Any, source: Tensor, index: int, axis: Dim, clip_to_valid: bool) -> Tensor:
@@ -200,7 +183,7 @@ def _select_valid(
     backend: Any, source: Tensor, index: int, axis: Dim, clip_to_valid: bool, place: int, out: Sig
 ) -> Tensor:
     if clip_to_valid:
-        source = _not_empty(backend, source, axis)
+        source = backend.not_empty(source, axis)
     size = size_in(source, axis)
     if not clip_to_valid and index < -size.max:
         raise _no_entry(source, index, axis)
@@ -218,6 +201,39 @@ def _no_entry(source: Tensor, index: int, axis: Dim) -> DimError:
     )
 
 
+def check_range(backend: Any, what: str, indices: Tensor, dims: Sequence[Dim], shape: Sequence[int]) -> None:
+    """Raises DimError if one of the indices, in valid frames, is none of `dims`. Called when something went wrong:
+    it looks at the values.
+    """
+    size = math.prod(shape)
+    with untaped():
+        values = backend.to_numpy_raw(backend.fill_padding(indices, 0))
+    bad = np.argwhere((values < 0) | (values >= size))
+    if not len(bad):
+        return
+    place = tuple(bad[0].tolist())
+    at = ", ".join(f"{dim.name} {i}" for dim, i in zip(indices.dims, place, strict=True))
+    found = values[place]
+    raise DimError(
+        f"{what}: {found} is no index of {align.show_dims(dims) if len(dims) > 1 else dims[0].name}",
+        got=f"{found}" + (f" at {at}" if at else "") + (f", and {len(bad) - 1} more like it" if len(bad) > 1 else ""),
+        expected=f"0 to {size - 1}" if size else "nothing: it is of size 0",
+        hint="a Tensor of indices counts from the start only" if found < 0 else None,
+    )
+
+
+def _with_their_lengths(backend: Any, found: Tensor, source: Tensor, indices: Tensor, axis: Dim) -> Tensor:
+    """What was picked along `axis`, if other dims have lengths that differ along it."""
+    sizes = {}
+    for dim in source.dims:
+        size = source.lengths.size(dim) if dim.dimension is None and dim not in indices.sig.index else None
+        if size is not None and axis in size.dims:
+            raw = backend.from_numpy_raw(size.values, backend.device_key_raw(indices._raw))
+            picked = backend.gather(tensor_of(raw, align.sig(size.dims), source.lengths), indices=indices, axis=axis)
+            sizes[dim] = Size(picked.dims, backend.to_numpy_raw(picked._raw))
+    return backend.resized(found, sizes)
+
+
 def _clipped(backend: Any, source: Tensor, indices: Tensor, axis: Dim) -> Tensor:
     """The indices, none of them behind the last frame."""
     size = size_in(source, axis)
@@ -229,9 +245,6 @@ def _clipped(backend: Any, source: Tensor, indices: Tensor, axis: Dim) -> Tensor
         else backend.from_numpy_raw(last, key[-1])
     )
     limit = tensor_of(raw, align.sig(size.dims), source.lengths)
-    clipped = backend.combine(indices, "minimum", backend.cast(limit, indices.dtype), allow_broadcast_all_sources=True)
+    indices = backend.cast(indices, "int64")  # a small type may not hold the limit
+    clipped = backend.combine(indices, "minimum", limit, allow_broadcast_all_sources=True)
     return clipped.like(backend.clip_raw(clipped._raw, 0, None))
-
-
-def _kept_feature(source: Tensor, dims: Sequence[Dim]) -> Dim | None:
-    return source.feature_dim if source.feature_dim in dims else None

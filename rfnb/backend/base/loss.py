@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rfnb.backend.base.require import axis_of
 from rfnb.core import align
+from rfnb.core.accident import nearest
 from rfnb.core.dim import Dim
 from rfnb.core.lengths import Lengths
 from rfnb.core.tensor import Tensor, tensor_of
@@ -43,9 +44,9 @@ class LossOps:
         log_probs = LOG_PROBS.get(estimated_type)
         if log_probs is None:
             raise DimError("cross_entropy: no such type", got=estimated_type, expected=", ".join(LOG_PROBS))
+        _check_frames(estimated, target, axis)
         if axis in target.sig.index:
-            weighted = cls.matmul(target, log_probs(cls, estimated, axis), reduce=axis)
-            return weighted.like(cls.activation_raw(weighted._raw, "neg"), align.sig(weighted.dims))
+            return _dense(cls, target, log_probs(cls, estimated, axis), axis)
         if target.sparse_dim is not axis:
             raise DimError(
                 "cross_entropy: `target` does not count the classes of `estimated`",
@@ -82,6 +83,30 @@ class LossOps:
             _lengths(cls, b, b_dim, rest, lengths),
         )
         return tensor_of(cls.cast_raw(distance, dtype), align.sig(rest), lengths)
+
+
+def _check_frames(estimated: Tensor, target: Tensor, axis: Dim) -> None:
+    """Refuses a loss with dims that neither side has all of: {time, time + 1}, for every frame each target."""
+    odd = [dim for dim in target.dims if dim not in estimated.sig.index]
+    lacking = [dim for dim in estimated.dims if dim is not axis and dim not in target.sig.index]
+    if odd and lacking:
+        raise DimError(
+            "cross_entropy: each side has a dim that the other lacks",
+            got=f"estimated {estimated.describe_dims()}, target {target.describe_dims()}",
+            expected="a target for each entry of `estimated`",
+            hint=nearest(odd[0], lacking)
+            or f"bring one side to the frames of the other (rf.slice, rf.pad, rf.replace_dim); "
+            f"if all pairs are meant: rf.expand_dim(target, {lacking[0].name})",
+        )
+
+
+def _dense(backend: Any, target: Tensor, log_probs: Tensor, axis: Dim) -> Tensor:
+    """-Σ target · log_probs, where 0 · -∞ is 0."""
+    unwanted = target.like(backend.compare_raw(target._raw, "equal", 0))
+    out = backend.combine(unwanted, "logical_and", backend.activation(log_probs, "is_neg_infinite"))
+    weighted = backend.combine(target, "mul", backend.where(out, 0.0, log_probs))
+    total = backend.reduce(weighted, mode="sum", axis=axis)
+    return total.like(backend.activation_raw(total._raw, "neg"), align.sig(total.dims))
 
 
 def _sparse(backend: Any, logits: Tensor, target: Tensor, plan: tuple[align.Move, align.Move, align.Sig]) -> Tensor:

@@ -22,9 +22,10 @@ class MaskOps:
 
     activation_raw: Callable[[Any, str], Any]
     from_numpy_raw: Callable[[Any, Any], Any]
+    to_numpy_raw: Callable[[Any], np.ndarray]
     masked_fill_raw: Callable[[Any, Any, Any], Any]
     finite_raw: Callable[[Any, Any], Any]
-    is_trained_raw: Callable[[Any], bool]
+    is_trained_raw: Callable[[Any, bool], bool]
     where_raw: Callable[..., Any]
     device_key_raw: Callable[[Any], Any]
 
@@ -33,9 +34,21 @@ class MaskOps:
         """Whether a position of `dim` lies within its sequence. → {… of the lengths, dim} bool"""
         size = lengths.size(dim)
         assert size is not None
-        key = ("sequence_mask", dim.serial, device)
+        key = ("sequence_mask", dim.serial, device, cls)
         raw = lengths.cached(key, lambda: cls.from_numpy_raw(_mask(size), device))
         return tensor_of(raw, align.sig((*size.dims, dim)), lengths)
+
+    @staticmethod
+    def have_sequence_mask_raw() -> bool:
+        """There is `sequence_mask_raw`."""
+        return True
+
+    @classmethod
+    def sequence_mask_raw(cls, lengths: Any, *, batch_major: bool = True) -> Any:
+        """Whether a position is below the length. [batch] → [batch, longest], or [longest, batch]"""
+        values = cls.to_numpy_raw(lengths)
+        mask = np.arange(values.max(initial=0)) < values[..., None]
+        return cls.from_numpy_raw(mask if batch_major else np.moveaxis(mask, -1, 0), cls.device_key_raw(lengths))
 
     @classmethod
     def mask_for(cls, tensor: Tensor, dims: Sequence[Dim]) -> Any:
@@ -53,7 +66,7 @@ class MaskOps:
         try:
             return lengths.cache[key]
         except KeyError:
-            mask = _mask_for(tensor, dims)
+            mask = frames_of(tensor, dims)
             return lengths.keep(key, None if mask is None else cls.from_numpy_raw(~mask, key[-1]))
 
     @classmethod
@@ -83,9 +96,14 @@ class MaskOps:
         return tensor_of(cls.where_raw(mask, raw, fill), out, join(tensor, value))
 
     @classmethod
+    def is_trained(cls, weight: Tensor) -> bool:
+        """Whether it takes a gradient and is a parameter, or is made of parameters: no sequence has its own."""
+        return cls.is_trained_raw(weight._raw, not weight.sig.batched)
+
+    @classmethod
     def fill_for_gradient(cls, tensor: Tensor, weight: Tensor) -> Any:
         """The raw tensor, with 0 in padding if `weight` is trained: 0 · NaN would get into its gradient."""
-        if not tensor.sig.frames or not tensor.lengths.sizes or not cls.is_trained_raw(weight._raw):
+        if not tensor.sig.frames or not tensor.lengths.sizes or not cls.is_trained(weight):
             return tensor._raw
         padding = cls.padding_for(tensor, tensor.sig.dims)
         return tensor._raw if padding is None else cls.masked_fill_raw(tensor._raw, padding, 0)
@@ -100,7 +118,7 @@ class MaskOps:
         if not result.sig.frames or not result.lengths.sizes:
             return result
         for weight in weights:
-            if weight is not None and cls.is_trained_raw(weight._raw) and lacks_frames(weight.sig, result.sig):
+            if weight is not None and cls.is_trained(weight) and lacks_frames(weight.sig, result.sig):
                 result._raw = cls.fill_padding(result, 0)
                 break
         return result
@@ -135,7 +153,7 @@ def _mask(size: Size) -> np.ndarray:
 
 
 def _count(backend: Any, tensor: Tensor, dims: tuple[Dim, ...], axes: int | tuple[int, ...]) -> np.ndarray:
-    mask = _mask_for(tensor, dims)
+    mask = frames_of(tensor, dims)
     assert mask is not None
     over = (axes,) if isinstance(axes, int) else axes
     shape = backend.get_shape_tuple_raw(tensor._raw)
@@ -143,7 +161,8 @@ def _count(backend: Any, tensor: Tensor, dims: tuple[Dim, ...], axes: int | tupl
     return np.maximum(full.sum(over), 1)
 
 
-def _mask_for(tensor: Tensor, dims: Sequence[Dim]) -> np.ndarray | None:
+def frames_of(tensor: Tensor, dims: Sequence[Dim]) -> np.ndarray | None:
+    """The mask of the frames of `dims` on the host, shaped to broadcast against `tensor`; None without padding."""
     mask: np.ndarray | None = None
     for dim in dims:
         if dim.dimension is not None or tensor.lengths.size(dim) is None:

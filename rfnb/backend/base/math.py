@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rfnb.core import align
+from rfnb.core.accident import check_all_in_one
 from rfnb.core.align import Sig
 from rfnb.core.dim import Dim
 from rfnb.core.lengths import Lengths
@@ -16,20 +17,45 @@ if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
 
 
+COMBINE_KINDS = ("add", "sub", "mul", "truediv", "floordiv", "ceildiv", "mod", "pow", "maximum", "minimum",
+                 "logical_and", "logical_or", "squared_difference", "logaddexp", "complex")  # fmt: skip
+COMPARE_KINDS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 PRODUCTS = ("mul", "truediv", "pow", "squared_difference", "logaddexp")
 """Where the gradient of one operand is a product with the other: 0 · NaN of a padded frame would get into it."""
+DIVISIONS = ("floordiv", "ceildiv", "mod")
+"""Where a whole number cannot be divided by 0, so that a divisor must not be 0 in padding either."""
+SMALLEST = {"float16": 2.0**-14, "float64": 2.0**-1022}
+"""By dtype, others have 2⁻¹²⁶: the smallest number whose reciprocal, the gradient of its logarithm, is finite."""
 
 
 class MathOps:
-    """Raw part: `combine_raw`, `compare_raw`, `activation_raw`, `where_raw`, `clip_raw`."""
+    """Raw part: `combine_raw`, `compare_raw`, `activation_raw`, `where_raw`, `clip_raw`, `complex_as_real_raw`."""
 
     combine_raw: Callable[[Any, str, Any], Any]
     compare_raw: Callable[[Any, str, Any], Any]
     activation_raw: Callable[[Any, str], Any]
     where_raw: Callable[..., Any]
     cast_raw: Callable[[Any, str], Any]
+    clip_raw: Callable[[Any, Any, Any], Any]
+    complex_as_real_raw: Callable[[Any], Any]
     fill_for_gradient: Callable[[Tensor, Tensor], Any]
     cut_gradient: Callable[..., Tensor]
+    fill_padding: Callable[..., Any]
+
+    @classmethod
+    def combine_function(cls, kind: str) -> Callable[[Any, Any], Any]:
+        """`combine_raw` of this kind."""
+        return lambda a, b: cls.combine_raw(a, kind, b)
+
+    @classmethod
+    def compare_function(cls, kind: str) -> Callable[[Any, Any], Any]:
+        """`compare_raw` of this kind."""
+        return lambda a, b: cls.compare_raw(a, kind, b)
+
+    @classmethod
+    def activation_function(cls, func: str) -> Callable[[Any], Any]:
+        """`activation_raw` of this kind."""
+        return lambda raw: cls.activation_raw(raw, func)
 
     @classmethod
     def combine(
@@ -48,6 +74,8 @@ class MathOps:
         if kind in PRODUCTS and lengths.sizes:
             raw_a = cls.fill_for_gradient(a, b) if lacks_frames(b.sig, a.sig) else raw_a
             raw_b = cls.fill_for_gradient(b, a) if lacks_frames(a.sig, b.sig) else raw_b
+        if kind in DIVISIONS and b.sig.frames and b.lengths.sizes:
+            raw_b = cls.fill_padding(b, 1)
         raw = cls.combine_raw(align.apply(how_a, raw_a), kind, align.apply(how_b, raw_b))
         return cls.cut_gradient(tensor_of(raw, out, lengths), a, b) if out.frames else tensor_of(raw, out, lengths)
 
@@ -81,23 +109,31 @@ class MathOps:
         allow_broadcast_all_sources: bool = False,
     ) -> Tensor:
         """`true_` where `cond`, else `false_`; both Tensors or numbers. → {… of all}"""
-        yes, no = getattr(true_, "sig", None), getattr(false_, "sig", None)
-        key = ("where", yes and yes.serial, no and no.serial, allow_broadcast_all_sources)
-        found: Any = cond.sig.plans.get(key)
-        out = found and found[3]()
-        if not out:
-            out, found = _plan_where([cond.sig, yes, no], allow_broadcast_all_sources)
-            cond.sig.keep(key, found)
-        how_c, how_t, how_f, _ = found
-        lengths, raw_t, raw_f = cond.lengths, true_, false_
-        if yes is not None:
-            lengths = lengths if lengths is true_.lengths else lengths.join(true_.lengths, cond.sig, yes)
-            raw_t = true_._raw if how_t is None else cls.move_raw(true_._raw, how_t)
-        if no is not None:
-            lengths = lengths if lengths is false_.lengths else lengths.join(false_.lengths, out, no)
-            raw_f = false_._raw if how_f is None else cls.move_raw(false_._raw, how_f)
-        raw_c = cond._raw if how_c is None else cls.move_raw(cond._raw, how_c)
-        return tensor_of(cls.where_raw(raw_c, raw_t, raw_f), out, lengths)
+        raws, out, lengths = _together(cls, "where", WHERE, (cond, true_, false_), allow_broadcast_all_sources)
+        result = tensor_of(cls.where_raw(*raws), out, lengths)
+        return cls.cut_gradient(result, *_tensors(true_, false_)) if out.frames else result
+
+    @classmethod
+    def clip_by_value(  # type: ignore[misc]
+        cls: type[Backend],
+        x: Tensor,
+        clip_value_min: Any,
+        clip_value_max: Any,
+        *,
+        allow_broadcast_all_sources: bool = False,
+    ) -> Tensor:
+        """Between the two: Tensors, numbers, or None for no bound on that side. → {… of all}"""
+        given = (x, clip_value_min, clip_value_max)
+        if not (isinstance(clip_value_min, Tensor) or isinstance(clip_value_max, Tensor)):
+            return x.like(cls.clip_raw(x._raw, clip_value_min, clip_value_max))
+        raws, out, lengths = _together(cls, "clip_by_value", CLIP, given, allow_broadcast_all_sources)
+        return cls.cut_gradient(tensor_of(cls.clip_raw(*raws), out, lengths), *_tensors(*given))
+
+    @classmethod
+    def safe_log(cls, tensor: Tensor, *, eps: float | None = None) -> Tensor:
+        """log of `eps` at least, so that there is no -∞; by default of the smallest normal number."""
+        eps = SMALLEST.get(tensor.dtype, 2.0**-126) if eps is None else eps
+        return tensor.like(cls.activation_raw(cls.clip_raw(tensor._raw, eps, None), "log"))
 
     @classmethod
     def cast(cls, tensor: Tensor, dtype: str) -> Tensor:
@@ -106,17 +142,52 @@ class MathOps:
         return tensor if raw is tensor._raw else tensor_of(raw, tensor.sig, tensor.lengths)
 
 
-def _plan_where(sigs: Sequence[Sig | None], allow: bool) -> tuple[Sig, tuple[Any, ...]]:
+WHERE = ("`cond`", "`true_`", "`false_`")
+CLIP = ("`x`", "`clip_value_min`", "`clip_value_max`")
+
+
+def _together(
+    backend: Any, op: str, names: tuple[str, str, str], given: tuple[Any, Any, Any], allow: bool
+) -> tuple[tuple[Any, Any, Any], Sig, Lengths]:
+    """The raw tensors of three operands in the dims of the result, the first being a Tensor; numbers stay numbers."""
+    x, y, z = given
+    first: Sig = x.sig
+    second, third = getattr(y, "sig", None), getattr(z, "sig", None)
+    key = (op, second and second.serial, third and third.serial, allow)
+    found: Any = first.plans.get(key)
+    out = found and found[3]()
+    if not out:
+        out, found = _plan_together(op, names, (first, second, third), allow)
+        first.keep(key, found)
+    how_x, how_y, how_z, _ = found
+    lengths = x.lengths
+    if second is not None:
+        if lengths is not y.lengths:
+            lengths = lengths.join(y.lengths, first, second)
+        y = y._raw if how_y is None else backend.move_raw(y._raw, how_y)
+    if third is not None:
+        if lengths is not z.lengths:
+            lengths = lengths.join(z.lengths, first if second is None else out, third)
+        z = z._raw if how_z is None else backend.move_raw(z._raw, how_z)
+    return (x._raw if how_x is None else backend.move_raw(x._raw, how_x), y, z), out, lengths
+
+
+def _plan_together(
+    op: str, names: Sequence[str], sigs: Sequence[Sig | None], allow: bool
+) -> tuple[Sig, tuple[Any, ...]]:
     given = [s for s in sigs if s is not None]
     dims, _ = align.broadcast([s.dims for s in given])
     if not allow:
-        names = [name for name, s in zip(("`cond`", "`true_`", "`false_`"), sigs, strict=True) if s is not None]
-        align.check_all_in_one([s.dims for s in given], dims, "where", names)
-    values = [s for s in sigs[1:] if s is not None]
+        own = [name for name, s in zip(names, sigs, strict=True) if s is not None]
+        check_all_in_one([s.dims for s in given], dims, op, own)
+    values = given[1:] if op == "where" else given
     sparse = next((s.sparse_dim for s in values if s.sparse_dim is not None), None)
     out = align.sig(dims, sparse, next((s.feature_dim for s in values if s.feature_dim is not None), None))
-    how = [None if s is None else align.move(s.dims, dims) for s in sigs]
-    return out, (*how, weakref.ref(out))
+    return out, (*[None if s is None else align.move(s.dims, dims) for s in sigs], weakref.ref(out))
+
+
+def _tensors(*values: Any) -> list[Tensor]:
+    return [x for x in values if isinstance(x, Tensor)]
 
 
 def plan(
@@ -125,15 +196,19 @@ def plan(
     """How to bring two operands together; kept at the first signature, where the quick operators look.
 
     sign: 1 for arithmetic, -1 for comparisons, whose results are no labels.
+    order: which dims come first. With all dims of the result in it, they are meant, as with `allow`.
     """
     key = sign * b.serial
     found = a.plans.get(key) if order is None else None
     out = found and found[2]()
     if found is not None and out:
         return found[0], found[1], out
-    dims, (how_a, how_b) = align.broadcast([a.dims, b.dims], order)
-    if not allow and order is None:
-        align.check_all_in_one([a.dims, b.dims], dims, kind, ("`a`", "`b`"))
+    dims, (how_a, how_b) = align.broadcast([a.dims, b.dims])
+    if order is not None:
+        dims = (*[dim for dim in order if dim in dims], *[dim for dim in dims if dim not in order])
+        how_a, how_b = align.move(a.dims, dims), align.move(b.dims, dims)
+    if not allow and (order is None or not set(dims) <= set(order)):
+        check_all_in_one([a.dims, b.dims], dims, kind, ("`a`", "`b`"))
     sparse = a.sparse_dim or b.sparse_dim if sign > 0 else None
     out = align.sig(dims, sparse, _feature(a, b))
     if not allow and order is None:

@@ -12,7 +12,6 @@ from rfnb.core import align
 from rfnb.core.align import Sig
 from rfnb.core.dim import Dim
 from rfnb.core.tensor import Tensor, tensor_of
-from rfnb.errors import DimError
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
@@ -26,7 +25,7 @@ class Product(NamedTuple):
     squeeze: tuple[int, ...]
     einsum: tuple[Sequence[int], Sequence[int], Sequence[int]] | None
     out: weakref.ref[Sig]
-    dynamic: tuple[Dim, ...]  # dims that are summed over and may have padding
+    dynamic: tuple[tuple[Dim, ...], tuple[Dim, ...]] | None  # dims of each that are summed over and may have padding
     reduce: tuple[Dim, ...]
     lacking: tuple[bool, bool] | None  # whether each lacks frames of the other; None if there are no frames
 
@@ -46,7 +45,8 @@ class MatmulOps:
     ) -> Tensor:
         """Σ over `reduce` of a·b. {shared…, I…, reduce}, {shared…, reduce, K…} → {shared…, I…, K…}
 
-        Padding in `reduce` does not count, whatever it holds.
+        Padding in `reduce` does not count, whatever it holds. Of two axes of a square matrix, `reduce` is the one with
+        the higher priority: {batch, feat}, {feat(1), feat} → {batch, feat}.
         """
         try:
             how: Any = a.sig.plans.get((reduce, b.sig.serial))
@@ -63,11 +63,11 @@ class MatmulOps:
         trained = False
         if how.lacking is not None and lengths.sizes:
             a_lacks, b_lacks = how.lacking
-            trained = (b_lacks and cls.is_trained_raw(raw_b)) or (a_lacks and cls.is_trained_raw(raw_a))
+            trained = (b_lacks and cls.is_trained(b)) or (a_lacks and cls.is_trained(a))
             others = trained or not lengths.owners.isdisjoint(how.reduce)
             if trained or (use_mask and (others or how.dynamic)):
-                raw_a = cls.fill_padding(a, 0, None if others else how.dynamic)
-                raw_b = cls.fill_padding(b, 0, None if others else how.dynamic)
+                raw_a = cls.fill_padding(a, 0, None if others else how.dynamic[0])
+                raw_b = cls.fill_padding(b, 0, None if others else how.dynamic[1])
         if how.einsum is not None:
             raw = cls.einsum_raw(raw_a, how.einsum[0], raw_b, how.einsum[1], how.einsum[2])
         else:
@@ -101,9 +101,7 @@ class MatmulOps:
             source.sig.keep(key, plan)
         there, transpose, before, _ = plan
         raw_bias = None if bias is None else bias._raw
-        trained = out.frames and (
-            cls.is_trained_raw(weight._raw) or (raw_bias is not None and cls.is_trained_raw(raw_bias))
-        )
+        trained = out.frames and (cls.is_trained(weight) or (bias is not None and cls.is_trained(bias)))
         raw = cls.fill_padding(source, 0) if trained else source._raw
         raw = cls.linear_raw(align.apply(there, raw), weight._raw, raw_bias, transpose)
         result = tensor_of(raw if before is None else align.apply(before, raw), out, source.lengths)
@@ -115,44 +113,44 @@ class MatmulOps:
 def _plan_linear(
     source: Tensor, weight: Tensor, bias: Tensor | None, in_dim: Dim, out_dim: Dim
 ) -> tuple[Sig, tuple[align.Move, bool, align.Move, weakref.ref[Sig]]]:
-    place = axis_of("linear", source, in_dim)
-    same_dims("linear", weight, (in_dim, out_dim), "weight")
+    here, rows = source.sig.meant(in_dim), weight.sig.meant(in_dim)
+    place = axis_of("linear", source, here)
+    same_dims("linear", weight, (rows, out_dim), "weight")
     if bias is not None:
         same_dims("linear", bias, (out_dim,), "bias")
-    rest = [dim for dim in source.dims if dim is not in_dim]
+    rest = [dim for dim in source.dims if dim is not here]
     out = align.sig([*rest[:place], out_dim, *rest[place:]], None, out_dim)
-    there, back = align.move(source.dims, [*rest, in_dim]), align.move([*rest, out_dim], out.dims)
-    return out, (there, weight.dims == (in_dim, out_dim), back, weakref.ref(out))
+    there, back = align.move(source.dims, [*rest, here]), align.move([*rest, out_dim], out.dims)
+    return out, (there, weight.dims == (rows, out_dim), back, weakref.ref(out))
 
 
 def _plan(a: Tensor, b: Tensor, reduce: tuple[Dim, ...]) -> tuple[Sig, Product]:
-    for name, x in (("a", a), ("b", b)):
-        missing = [dim for dim in reduce if dim not in x.sig.index]
-        if missing:
-            raise DimError(
-                f"matmul: `{name}` has no dim {missing[0].name}",
-                got=x.describe_dims(),
-                expected="all of `reduce`",
-                hint=align.nearest(missing[0], x.dims),
-            )
-    shared = [d for d in a.dims if d in b.sig.index and d not in reduce]
-    rows = [d for d in a.dims if d not in b.sig.index]
-    cols = [d for d in b.dims if d not in a.sig.index]
-    feature = next((f for f in (b.feature_dim, a.feature_dim) if f and f not in reduce), None)
+    over_a, over_b = a.sig.all_meant(reduce), b.sig.all_meant(reduce)
+    for name, x, over in (("a", a, over_a), ("b", b, over_b)):
+        for dim in over:
+            axis_of("matmul", x, dim, name)
+    rest_a, rest_b = [d for d in a.dims if d not in over_a], [d for d in b.dims if d not in over_b]
+    shared = [d for d in rest_a if d in rest_b]
+    rows = [d for d in rest_a if d not in rest_b]
+    cols = [d for d in rest_b if d not in rest_a]
+    feature = next((f for f, rest in ((b.feature_dim, rest_b), (a.feature_dim, rest_a)) if f in rest), None)
     out = align.sig([*shared, *rows, *cols], None, feature)
-    dynamic = tuple(dim for dim in reduce if dim.dimension is None)
+    dynamic = tuple(tuple(dim for dim in over if dim.dimension is None) for over in (over_a, over_b))
     ragged = a.sig.frames or b.sig.frames
     lacking = (lacks_frames(a.sig, b.sig), lacks_frames(b.sig, a.sig)) if ragged else None
-    last = (weakref.ref(out), dynamic, reduce, lacking)
+    last = (weakref.ref(out), dynamic if any(dynamic) else None, (*over_a, *over_b), lacking)
     if len(reduce) == 1 and len(cols) <= 1 and (len(rows) <= 1 or not shared):
         row_gap, col_gap = ([] if rows else [None]), ([] if cols else [None])
-        how_a = _move(a, [*shared, *rows, *row_gap, *reduce])
-        how_b = _move(b, [*shared, *reduce, *cols, *col_gap])
+        how_a = _move(a, [*shared, *rows, *row_gap, *over_a])
+        how_b = _move(b, [*shared, *over_b, *cols, *col_gap])
         squeeze = ([] if cols else [-1]) + ([] if rows else [-1 if not cols else -2])
-        return out, Product(how_a, how_b, tuple(squeeze), None, *last)
-    number = {dim: i for i, dim in enumerate([*out.dims, *reduce])}
-    axes = [[number[d] for d in x.dims] for x in (a, b)]
-    return out, Product(None, None, (), (axes[0], axes[1], [number[d] for d in out.dims]), *last)
+        return out, Product(how_a, how_b, tuple(squeeze), None, *last)  # type: ignore[arg-type]
+    number = {dim: i for i, dim in enumerate(out.dims)}
+    axes = []
+    for x, over in ((a, over_a), (b, over_b)):
+        summed = {dim: len(number) + i for i, dim in enumerate(over)}
+        axes.append([summed[d] if d in summed else number[d] for d in x.dims])
+    return out, Product(None, None, (), (axes[0], axes[1], [number[d] for d in out.dims]), *last)  # type: ignore[arg-type]
 
 
 def _move(x: Tensor, order: Sequence[Dim | None]) -> align.Move:

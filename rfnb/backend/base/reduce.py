@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,19 +11,23 @@ from rfnb.core import align
 from rfnb.core.align import Sig
 from rfnb.core.dim import Dim
 from rfnb.core.tensor import Tensor, tensor_of
-from rfnb.errors import DimError
+from rfnb.errors import BackendError, DimError, RfError
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
 
 ARG_MODES = ("argmax", "argmin")
+MODES = ("sum", "mean", "max", "min", "logsumexp", "any", "all", *ARG_MODES)
 
 
 class ReduceOps:
-    """Raw part: `reduce_raw(raw, mode, axes, padding)`, and `reduce_function(mode)`, which does it without padding."""
+    """Raw part: `reduce_raw(raw, mode, axes, padding)`, `reduce_function(mode)`, which does it without padding,
+    and `all_reduce_raw`, the sum over processes.
+    """
 
     reduce_raw: Callable[[Any, str, Any, Any], Any]
     reduce_function: Callable[[str], Callable[[Any, Any], Any]]
+    all_reduce_raw: Callable[[Any], Any]
 
     @classmethod
     def reduce(  # type: ignore[misc]
@@ -33,7 +38,7 @@ class ReduceOps:
         {…, axis} → {…}; argmin and argmax give positions, sparse in `axis`.
         """
         try:
-            axes, out, dynamic, function, others = source.sig.plans[mode, axis]
+            axes, out, dynamic, function, others = source.sig.plans[mode, axis, cls]
         except (KeyError, TypeError):
             axes, out, dynamic, function, others = _plan(cls, source, mode, axis)
         if others and not others[0].isdisjoint(source.lengths.owners):
@@ -49,6 +54,34 @@ class ReduceOps:
                 return tensor_of(raw, out, source.lengths)
         return tensor_of(function(source._raw, axes), out, source.lengths)
 
+    @classmethod
+    def reduce_everywhere(  # type: ignore[misc]
+        cls: type[Backend], source: Tensor, *, mode: str, axis: Dim | Sequence[Dim], use_mask: bool = True
+    ) -> Tensor:
+        """The "sum" or "mean" over `axis` of all processes together. {…, axis} → {…}"""
+        if mode not in ("sum", "mean"):
+            raise BackendError(f"reduce_{mode}: `distributed` is for sums and means", got=mode)
+        total = cls.reduce(source, mode="sum", axis=axis, use_mask=use_mask)
+        raw = cls.all_reduce_raw(total._raw)
+        if mode == "mean":
+            ones = source.like(cls.full_raw(cls.get_shape_tuple_raw(source._raw), 1, "int64", source.device))
+            count = cls.reduce(ones, mode="sum", axis=axis, use_mask=use_mask)
+            raw = cls.combine_raw(raw, "truediv", cls.clip_raw(cls.all_reduce_raw(count._raw), 1, None))
+        return total.like(raw)
+
+    @classmethod
+    def count(  # type: ignore[misc]
+        cls: type[Backend], source: Tensor, axis: Dim | Sequence[Dim], *, use_mask: bool = True
+    ) -> Any:
+        """How many entries `reduce` takes together, 1 at least: a number, or raw and shaped as what is left."""
+        axes, _, dynamic, _, others = _plan(cls, source, "sum", axis)
+        if others and not others[0].isdisjoint(source.lengths.owners):
+            dynamic += others[1]
+        if dynamic and use_mask and cls.padding_for(source, dynamic) is not None:
+            return cls.count_for(source, dynamic, axes)
+        shape = cls.get_shape_tuple_raw(source._raw)
+        return max(math.prod(shape[i] for i in ((axes,) if isinstance(axes, int) else axes)), 1)
+
 
 Others = tuple[frozenset[Dim], tuple[Dim, ...]]
 Plan = tuple[Any, Sig, tuple[Dim, ...], Callable[[Any, Any], Any], Others | None]
@@ -58,9 +91,13 @@ def _plan(backend: Any, source: Tensor, mode: str, axis: Dim | Sequence[Dim]) ->
     """The axes, what is left, which of the dims may have padding, and what reduces without; and if dims that stay
     may have padding: what is reduced, and those dims, whose lengths may depend on it.
     """
-    dims = (axis,) if isinstance(axis, Dim) else tuple(axis)
+    dims = (axis,) if isinstance(axis, Dim | int) else tuple(axis)
+    if mode not in MODES:
+        raise RfError("reduce: there is no such mode", got=repr(mode), expected=", ".join(MODES))
     if mode in ARG_MODES and len(dims) != 1:
-        raise DimError(f"reduce_{mode}: needs one axis", got=align.show_dims(dims), expected="one Dim")
+        raise DimError(f"reduce_{mode}: needs one axis", got=align.show_dims(dims), expected="one Dim",
+                       hint="rf.merge_dims first, for a position in all of them")  # fmt: skip
+    dims = source.sig.all_meant(dims)
     axes = tuple(axis_of(f"reduce_{mode}", source, dim) for dim in dims)
     out = align.without(source.sig, dims)
     if mode in ARG_MODES:
@@ -68,7 +105,8 @@ def _plan(backend: Any, source: Tensor, mode: str, axis: Dim | Sequence[Dim]) ->
     dynamic = tuple(dim for dim in dims if dim.dimension is None)
     stay = tuple(dim for dim in source.sig.frames if dim not in dims)
     others = (frozenset(dims), stay) if stay else None
-    plan = (axes[0] if len(axes) == 1 else axes, out, dynamic, backend.reduce_function(mode), others)
+    function = backend.reduce_function(mode) if dims else lambda raw, _: raw
+    plan = (axes[0] if len(axes) == 1 else axes, out, dynamic, function, others)
     key = axis if isinstance(axis, Dim) else dims
-    source.sig.keep((mode, key), plan)
+    source.sig.keep((mode, key, backend), plan)
     return plan

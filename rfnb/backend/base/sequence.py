@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from rfnb.backend.base.require import axis_of
-from rfnb.backend.base.sizes import ragged
+from rfnb.backend.base.sizes import constant, ragged, size_in, taken
 from rfnb.core.dim import Dim
-from rfnb.core.tensor import Tensor
-
-if TYPE_CHECKING:
-    from rfnb.backend.base.backend import Backend
+from rfnb.core.tensor import Tensor, tensor_of
 
 
 class SequenceOps:
@@ -21,23 +19,37 @@ class SequenceOps:
 
     flip_raw: Callable[..., Any]
     cumsum_raw: Callable[..., Any]
+    gather_raw: Callable[..., Any]
+    cast_raw: Callable[[Any, str], Any]
+    fill_padding: Callable[..., Any]
 
     @classmethod
-    def reverse_sequence(cls: type[Backend], tensor: Tensor, *, axis: Dim, handle_dynamic_dims: bool = True) -> Tensor:  # type: ignore[misc]
+    def reverse_sequence(cls, tensor: Tensor, *, axis: Dim, handle_dynamic_dims: bool = True) -> Tensor:
         """The last frame first; padding stays at the end. {…, axis} → the same"""
+        if tensor.sig.prior:
+            axis = tensor.sig.meant(axis)
         place = axis_of("reverse_sequence", tensor, axis, "tensor")
-        if not handle_dynamic_dims or not ragged(tensor, axis):
-            return tensor.like(cls.flip_raw(tensor._raw, [place]))
-        return tensor.like(cls.gather_raw(tensor._raw, cls.per_frame(tensor, axis, "reverse", _reversed), place, 1))
+        if handle_dynamic_dims and ragged(tensor, axis):
+            size = size_in(tensor, axis)
+            make, key = partial(_reversed, size.values), ("reverse", axis.serial)
+            positions = constant(cls, tensor, [*size.dims, axis], key, make)
+            return tensor.like(cls.gather_raw(tensor._raw, positions, place, 1))
+        lengths = taken(tensor.lengths, axis, axis, "reverse", np.flip)
+        return tensor_of(cls.flip_raw(tensor._raw, [place]), tensor.sig, lengths)
 
     @classmethod
-    def cumsum(cls: type[Backend], source: Tensor, *, spatial_dim: Dim) -> Tensor:  # type: ignore[misc]
-        """The sum of all frames up to this one. {…, spatial_dim} → the same"""
+    def cumsum(cls, source: Tensor, *, spatial_dim: Dim) -> Tensor:
+        """The sum of all frames up to this one; true counts as 1. {…, spatial_dim} → the same"""
+        if source.sig.prior:
+            spatial_dim = source.sig.meant(spatial_dim)
         place = axis_of("cumsum", source, spatial_dim)
-        summed = source.like(cls.cumsum_raw(source._raw, place))
+        if spatial_dim in source.lengths.owners:  # shorter sequences have padding in front of frames of longer ones
+            source = source.like(cls.fill_padding(source, 0))
+        raw, dtype = cls.cumsum_raw(source._raw, place), source.dtype
+        summed = source.like(raw if dtype == "bool" else cls.cast_raw(raw, dtype))
         return summed.like(cls.fill_padding(summed, 0, (spatial_dim,)))
 
 
 def _reversed(n: np.ndarray) -> np.ndarray:
-    frames = np.arange(int(n.max(initial=0)))
-    return np.where(frames < n, n - 1 - frames, frames)
+    frames, last = np.arange(int(n.max(initial=0))), n[..., None] - 1
+    return np.where(frames <= last, last - frames, frames)

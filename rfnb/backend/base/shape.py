@@ -5,16 +5,18 @@ from __future__ import annotations
 import functools
 import math
 import operator
+import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rfnb.backend.base.require import axis_of
-from rfnb.backend.base.sizes import bound, ragged, size_in
+from rfnb.backend.base.sizes import aligned, bound, derived, moved, ragged, size_in, taken
 from rfnb.core import align
 from rfnb.core.dim import Dim, current_lengths
-from rfnb.core.lengths import Lengths, Size
+from rfnb.core.dim_math import extreme
+from rfnb.core.lengths import Size
 from rfnb.core.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
 
@@ -23,71 +25,117 @@ if TYPE_CHECKING:
 
 
 class ShapeOps:
-    """Raw part: `expand_raw`, `squeeze_axis_raw`, `merge_axes_raw`, `split_axis_raw`, `pad_raw`."""
+    """Raw part: `reshape_raw`, `squeeze_raw`, `transpose_raw`, `expand_dims_raw`, `expand_raw`, `broadcast_raw`,
+    `merge_axes_raw`, `split_axis_raw`, `pad_raw`.
+    """
 
-    expand_raw: Callable[[Any, int], Any]
-    squeeze_axis_raw: Callable[..., Any]
+    reshape_raw: Callable[[Any, Sequence[int]], Any]
+    squeeze_raw: Callable[[Any, Sequence[int]], Any]
+    transpose_raw: Callable[[Any, Sequence[int]], Any]
+    expand_dims_raw: Callable[[Any, int], Any]
+    expand_raw: Callable[[Any, int, int], Any]
+    broadcast_raw: Callable[[Any, Sequence[int]], Any]
     merge_axes_raw: Callable[[Any, int, int], Any]
     split_axis_raw: Callable[[Any, int, Sequence[int]], Any]
     get_shape_tuple_raw: Callable[[Any], tuple[int, ...]]
 
+    @staticmethod
+    def make_output_tensor(tensor: Tensor, dims: Sequence[Dim], *, name: str) -> Tensor:
+        """The same tensor with its axes in the order `dims`, called `name`."""
+        return tensor.copy_transpose(dims).with_name(name)
+
     @classmethod
     def expand_dim(cls, source: Tensor, dim: Dim) -> Tensor:
         """The same entries for each position of `dim`; no copy. {…} → {dim, …}"""
-        current = current_lengths([dim])
-        size = source.lengths.size(dim) or current.size(dim)
-        if size is None:
-            raise DimError(
-                f"expand_dim: {dim.name} has no size yet", got=dim.describe(), expected="a Dim whose size is known"
-            )
-        signature = align.sig([dim, *source.dims], source.sparse_dim, source.feature_dim)
-        lengths = source.lengths if dim.dimension is not None else source.lengths.join(current, source.sig, signature)
-        return tensor_of(cls.expand_raw(source._raw, size.max), signature, lengths)
+        known = source.sig.plans.get(("expand_dim", dim.serial))
+        out = known and known()
+        if not out:
+            out = align.sig([dim, *source.dims], source.sparse_dim, source.feature_dim)
+            source.sig.keep(("expand_dim", dim.serial), weakref.ref(out))
+        count, lengths = dim.dimension, source.lengths
+        if count is None:
+            current = current_lengths([dim])
+            size = lengths.size(dim) or current.size(dim)
+            if size is None:
+                raise DimError(
+                    f"expand_dim: {dim.name} has no size yet", got=dim.describe(), expected="a Dim whose size is known"
+                )
+            count, lengths = size.max, lengths.join(current, source.sig, out)
+        return tensor_of(cls.broadcast_raw(source._raw, (count, *cls.get_shape_tuple_raw(source._raw))), out, lengths)
 
     @classmethod
     def squeeze(cls, source: Tensor, axis: Dim) -> Tensor:
         """Without an axis of size 1. {…, axis} → {…}"""
+        if source.sig.prior:
+            axis = source.sig.meant(axis)
         place = axis_of("squeeze", source, axis)
-        if cls.get_shape_tuple_raw(source._raw)[place] != 1:
+        if cls.get_shape_tuple_raw(source._raw)[place] != 1 or ragged(source, axis):
             raise DimError(
                 f"squeeze: {axis.name} is not of size 1", got=source.describe_dims(), expected=f"{axis.name}:1"
             )
-        return source.like(cls.squeeze_axis_raw(source._raw, place), align.without(source.sig, [axis]))
+        lengths = source.lengths.of_one(axis, 0) if axis in source.lengths.owners else source.lengths
+        return tensor_of(cls.squeeze_raw(source._raw, (place,)), align.without(source.sig, [axis]), lengths)
 
     @classmethod
-    def replace_dim(cls, source: Tensor, *, in_dim: Dim, out_dim: Dim) -> Tensor:
-        """`out_dim` in place of `in_dim`, of the same size. {…, in_dim} → {…, out_dim}; a sparse dim likewise"""
-        place = source.sig.index.get(in_dim)
-        feature = out_dim if source.feature_dim is in_dim else source.feature_dim
-        if place is None:
-            if source.sparse_dim is not in_dim:
-                axis_of("replace_dim", source, in_dim)
-            return source.like(source._raw, align.sig(source.dims, out_dim, feature))
-        lengths = bound(source.lengths, out_dim, source.size_of(in_dim), "replace_dim")
-        dims = [out_dim if dim is in_dim else dim for dim in source.dims]
+    def replace_dim(  # type: ignore[misc]
+        cls: type[Backend],
+        source: Tensor,
+        *,
+        in_dim: Dim,
+        out_dim: Dim,
+        allow_expand: bool = False,
+        allow_shrink: bool = False,
+    ) -> Tensor:
+        """`out_dim` in place of `in_dim`; a sparse dim likewise. {…, in_dim} → {…, out_dim}
+
+        If it is longer, zeros are added to each sequence, unless not `allow_expand`; if it is shorter, frames are
+        cut off, unless not `allow_shrink`.
+        """
+        if source.sig.prior:
+            in_dim = source.sig.meant(in_dim)
+        if in_dim is out_dim and in_dim in source.sig.index:
+            return source
         sparse = out_dim if source.sparse_dim is in_dim else source.sparse_dim
+        feature = out_dim if source.feature_dim is in_dim else source.feature_dim
+        if source.sparse_dim is in_dim and in_dim not in source.sig.index:
+            return source.like(source._raw, align.sig(source.dims, sparse, feature))
+        place = axis_of("replace_dim", source, in_dim)
+        here = size_in(source, in_dim)
+        source, size = _resized(cls, source, in_dim, here, _wanted(source, in_dim, out_dim), allow_expand, allow_shrink)
+        lengths = bound(source.lengths, out_dim, size, "replace_dim")
+        lengths = taken(lengths, in_dim, out_dim, "replace", lambda values, axis: _fit(values, axis, size.max))
+        dims = [*source.dims[:place], out_dim, *source.dims[place + 1 :]]
         return tensor_of(source._raw, align.sig(dims, sparse, feature), lengths)
 
     @classmethod
-    def merge_dims(cls, source: Tensor, *, dims: Sequence[Dim], out_dim: Dim) -> Tensor:
-        """Several dims as one, the first of them slowest. {…, dims…} → {…, out_dim}"""
-        places = [axis_of("merge_dims", source, dim) for dim in dims]
-        _check_merge(source, dims)
+    def merge_dims(cls, source: Tensor, *, dims: Sequence[Dim], out_dim: Dim | None = None) -> tuple[Tensor, Dim]:
+        """Several dims as one, the first of them slowest, and that dim. {…, dims…} → {…, out_dim}"""
+        if source.sig.prior:
+            dims = source.sig.all_meant(dims)
+        if len(dims) == 1 and out_dim is None:
+            axis_of("merge_dims", source, dims[0])
+            return source, dims[0]
+        places = _check_merge(source, dims)
+        if out_dim is None:
+            key = ("product", *[dim.serial for dim in dims])
+            out_dim = derived(source.sig, key, lambda: functools.reduce(operator.mul, dims))
+        if out_dim.kind is None and any(dim.is_batch_dim() for dim in dims):
+            out_dim.kind = "batch"
         lengths = source.lengths
         known = lengths.size(out_dim) if out_dim.expr is not None else None
         shape = cls.get_shape_tuple_raw(source._raw)
         if known is None or any(d in dims for d in known.dims):
-            first = size_in(source, dims[0])
-            lengths = bound(
-                lengths, out_dim, Size(first.dims, first.values * math.prod(shape[i] for i in places[1:])), "merge_dims"
-            )
+            first, others = size_in(source, dims[0]), math.prod(shape[i] for i in places[1:])
+            lengths = bound(lengths, out_dim, Size(first.dims, first.values * others), "merge_dims")
         rest = [dim for dim in source.dims if dim not in dims]
         at = min(places) - sum(i < min(places) for i in places)
         order = [*rest[:at], *dims, *rest[at:]]
         raw = cls.merge_axes_raw(align.apply(align.move(source.dims, order), source._raw), at, len(dims))
-        lengths = _merged(source, lengths, rest, dims, out_dim, [shape[i] for i in places])
+        sizes = tuple(shape[i] for i in places)
+        lengths = moved(lengths, dims, ("merge", out_dim.serial), lambda size: _merged(size, dims, out_dim, sizes))
         feature = out_dim if source.feature_dim in dims else source.feature_dim
-        return tensor_of(raw, align.sig([*rest[:at], out_dim, *rest[at:]], source.sparse_dim, feature), lengths)
+        signature = align.sig([*rest[:at], out_dim, *rest[at:]], source.sparse_dim, feature)
+        return tensor_of(raw, signature, lengths), out_dim
 
     @classmethod
     def split_dims(  # type: ignore[misc]
@@ -103,83 +151,166 @@ class ShapeOps:
 
         One of `dims` may be new; it gets the size that is left.
         """
+        if source.sig.prior:
+            axis = source.sig.meant(axis)
         place = axis_of("split_dims", source, axis)
         size = size_in(source, axis)
-        free = [d for d in dims if source.lengths.size(d) is None and not d.is_defined()]
-        if len(free) > 1:
-            raise DimError(
-                "split_dims: more than one size is not known", got=align.show_dims(dims), expected="one new Dim at most"
-            )
-        open_dim = free[0] if free else dims[0]
-        shape = {d: (source.lengths.size(d) or d.size).max for d in dims if d is not open_dim}
-        step = math.prod(shape.values())
-        padded = axis.dimension is None if pad_to_multiples is None else pad_to_multiples
-        if size.max % step and not padded:
-            raise DimError(
-                f"split_dims: {axis.name} is no multiple of {step}",
-                got=source.describe_dims(),
-                hint="pad_to_multiples=True",
-            )
+        open_dim, shape = _shape("split_dims", source, dims)
         if size.dims and open_dim is not dims[0]:
             raise DimError(f"split_dims: {axis.name} has padding, so the first dim takes it", got=align.show_dims(dims))
-        uneven = padded and bool((size.values % step).any())
+        step = math.prod(shape.values())
+        counts = _counts(source, axis, size, step, open_dim, pad_to_multiples)
+        uneven = bool((size.values < counts * step).any())
         raw = cls.fill_padding(source, pad_value or 0, (axis,)) if uneven else source._raw
-        count = -(-size.max // step)
-        if count * step > size.max:
-            raw = cls.pad_raw(raw, {place: (0, count * step - size.max)}, pad_value or 0)
-        lengths = bound(source.lengths, open_dim, Size(size.dims, -(-size.values // step)), "split_dims")
-        shape[open_dim] = count
-        raw = cls.split_axis_raw(raw, place, [shape[d] for d in dims])
+        shape[open_dim] = int(counts.max(initial=0))
+        whole = shape[open_dim] * step
+        if whole > size.max:
+            raw = cls.pad_raw(raw, {place: (0, whole - size.max)}, pad_value or 0)
+        lengths = bound(source.lengths, open_dim, Size(size.dims, counts), "split_dims")
+        sizes = tuple(shape[d] for d in dims)
+        raw = cls.split_axis_raw(raw, place, sizes)
+        key = ("split", *[d.serial for d in dims])
+        lengths = moved(lengths, [axis], key, lambda size: _split(size, axis, dims, sizes))
         feature = dims[-1] if source.feature_dim is axis else source.feature_dim
         out = [*source.dims[:place], *dims, *source.dims[place + 1 :]]
-        lengths = _split(source, lengths, axis, dims, [shape[d] for d in dims])
         return tensor_of(raw, align.sig(out, source.sparse_dim, feature), lengths)
 
+    @classmethod
+    def expand_make_non_empty(  # type: ignore[misc]
+        cls: type[Backend], source: Tensor, *, axis: Dim, out_dim: Dim | None = None
+    ) -> tuple[Tensor, Dim]:
+        """The same, or a frame of zeros in each sequence if none has any; and the dim. {…, axis} → {…, out_dim}"""
+        if source.sig.prior:
+            axis = source.sig.meant(axis)
+        axis_of("expand_make_non_empty", source, axis)
+        if source.size_of(axis).max:
+            return (
+                (source, axis) if out_dim is None else (cls.replace_dim(source, in_dim=axis, out_dim=out_dim), out_dim)
+            )
+        out_dim = extreme("max", [axis, 1]) if out_dim is None else out_dim
+        return cls.pad(source, axes=[axis], padding=[(0, 1)], out_dims=[out_dim]), out_dim
 
-def product(dims: Sequence[Dim]) -> Dim:
-    """The dim that counts the entries of all of them."""
-    return functools.reduce(operator.mul, dims)
+    @classmethod
+    def reshape(cls: type[Backend], source: Tensor, in_dims: Sequence[Dim], out_dims: Sequence[Dim]) -> Tensor:  # type: ignore[misc]
+        """The entries of `in_dims`, the first of them slowest, under `out_dims`. {…, in_dims…} → {…, out_dims…}"""
+        if source.sig.prior:
+            in_dims = source.sig.all_meant(in_dims)
+        _check_merge(source, in_dims, "reshape")
+        _, shape = _shape("reshape", source, out_dims)
+        count = math.prod(size_in(source, dim).max for dim in in_dims)
+        step = math.prod(shape.values())
+        if count % step if step else count:
+            raise DimError(
+                "reshape: the entries do not fit",
+                got=align.show_dims(in_dims),
+                expected=f"as many as there are in {align.show_dims(out_dims)}",
+            )
+        merged, axis = cls.merge_dims(source, dims=in_dims)
+        return cls.split_dims(merged, axis=axis, dims=out_dims, pad_to_multiples=False)
 
 
-def _check_merge(source: Tensor, dims: Sequence[Dim]) -> None:
-    """Frames stay together only if the padding is at the end: in the first of the merged dims."""
+def _wanted(source: Tensor, in_dim: Dim, out_dim: Dim) -> Size:
+    """The size that `out_dim` has already; else that of `in_dim`."""
+    if out_dim.dimension is not None:
+        return out_dim.static_size
+    if out_dim.expr is not None or out_dim.defined_by != "replace_dim":
+        for size in (source.lengths.size(out_dim), current_lengths([out_dim]).size(out_dim)):
+            if size is not None and all(dim in source.sig.index for dim in size.dims):
+                return size
+    return size_in(source, in_dim)
+
+
+def _resized(
+    backend: Any, source: Tensor, dim: Dim, here: Size, wanted: Size, expand: bool, shrink: bool
+) -> tuple[Tensor, Size]:
+    """The tensor with zeros behind each sequence, or without frames, so that it is as long as `wanted`."""
+    if wanted is here:
+        return source, here
+    dims = [d for d in source.dims if d in here.dims or d in wanted.dims]
+    old, new = aligned(here, dims), aligned(wanted, dims)
+    longer, shorter = bool((new > old).any()), bool((new < old).any())
+    if (longer and not expand) or (shorter and not shrink):
+        raise DimError(
+            "replace_dim: `out_dim` has another size",
+            got=f"{wanted} for {dim.name}:{here}",
+            expected="the same size, or less" if shrink else "the same size, or more" if expand else "the same size",
+            hint="rf.replace_dim_v2 adds zeros, or cuts frames off",
+        )
+    raw = backend.fill_padding(source, 0, (dim,)) if longer else source._raw
+    if wanted.max != here.max:
+        raw = backend.pad_raw(raw, {source.sig.index[dim]: (0, wanted.max - here.max)}, 0)
+    return source.like(raw), wanted
+
+
+def _fit(values: np.ndarray, axis: int, count: int) -> np.ndarray:
+    """Lengths of so many entries; those of new ones are 0."""
+    missing = max(count - values.shape[axis], 0)
+    return np.pad(values, [(0, missing if i == axis else 0) for i in range(values.ndim)]).take(range(count), axis)
+
+
+def _check_merge(source: Tensor, dims: Sequence[Dim], what: str = "merge_dims") -> list[int]:
+    """The positions of the dims. Frames stay together only if the padding is at the end: in the first of the dims."""
+    places = [axis_of(what, source, dim) for dim in dims]
+    if not places or len(set(places)) < len(places):
+        raise DimError(f"{what}: one dim at least, and each once", got=align.show_dims(dims))
     for i, dim in enumerate(dims):
         if ragged(source, dim) and (i or any(d in dims for d in size_in(source, dim).dims)):
             raise DimError(
-                f"merge_dims: {dim.name} has padding, which would end up between the frames",
+                f"{what}: {dim.name} has padding, which would end up between the frames",
                 got=source.describe_dims(),
                 expected="padding in the first of the merged dims at most, by lengths over other dims",
-                hint="use rf.masked_select to take the frames without the padding",
+                hint="rf.pack_padded, or rf.masked_select, takes the frames alone, one behind the other",
             )
+    return places
 
 
-def _merged(
-    source: Tensor, lengths: Lengths, rest: Sequence[Dim], dims: Sequence[Dim], out_dim: Dim, shape: Sequence[int]
-) -> Lengths:
-    """Lengths over merged dims become lengths over the merged dim."""
-    changed: dict[Dim, Size] = {}
-    for dim in (d for d in rest if ragged(source, d)):
-        size = size_in(source, dim)
-        if any(d in dims for d in size.dims):
-            kept = [d for d in size.dims if d not in dims]
-            present = align.apply(align.move(size.dims, [*kept, *dims], trailing=False), size.values)
-            values = np.broadcast_to(present, (*present.shape[: len(kept)], *shape))
-            changed[dim] = Size([*kept, out_dim], values.reshape(*present.shape[: len(kept)], -1))
-    return lengths.bind(changed) if changed else lengths
+def _merged(size: Size, dims: Sequence[Dim], out_dim: Dim, shape: Sequence[int]) -> Size:
+    """Lengths over merged dims as lengths over the merged dim."""
+    kept = [d for d in size.dims if d not in dims]
+    values = aligned(size, [*kept, *dims])
+    before = values.shape[: len(kept)]
+    return Size([*kept, out_dim], np.broadcast_to(values, (*before, *shape)).reshape(*before, math.prod(shape)))
 
 
-def _split(source: Tensor, lengths: Lengths, axis: Dim, dims: Sequence[Dim], shape: Sequence[int]) -> Lengths:
-    """Lengths over a dim that was split become lengths over those of its parts on which they depend."""
-    changed: dict[Dim, Size] = {}
-    for dim in (d for d in source.dims if d is not axis and ragged(source, d)):
-        size = size_in(source, dim)
-        if axis in size.dims:
-            at = size.dims.index(axis)
-            values = size.values.reshape(*size.values.shape[:at], *shape, *size.values.shape[at + 1 :])
-            over = [*size.dims[:at], *dims, *size.dims[at + 1 :]]
-            for i in reversed(range(at, at + len(dims))):
-                if (values == values.take([0], axis=i)).all():
-                    values = np.asarray(values.take(0, axis=i))
-                    del over[i]
-            changed[dim] = Size(over, values)
-    return lengths.bind(changed) if changed else lengths
+def _shape(what: str, source: Tensor, dims: Sequence[Dim]) -> tuple[Dim, dict[Dim, int]]:
+    """The dim that takes what is left, and the sizes of the others."""
+    if not dims:
+        raise DimError(f"{what}: no dims to split into", expected="one Dim at least")
+    known = {dim: source.lengths.size(dim) or current_lengths([dim]).size(dim) for dim in dims}
+    free = [dim for dim, size in known.items() if size is None]
+    if len(free) > 1:
+        raise DimError(
+            f"{what}: more than one size is not known", got=align.show_dims(dims), expected="one new Dim at most"
+        )
+    open_dim = free[0] if free else dims[0]
+    return open_dim, {dim: size.max for dim, size in known.items() if size is not None and dim is not open_dim}
+
+
+def _counts(source: Tensor, axis: Dim, size: Size, step: int, open_dim: Dim, pad: bool | None) -> np.ndarray:
+    """How many steps each sequence has, the last of them filled up."""
+    if not step:
+        if size.max:
+            raise DimError(f"split_dims: {axis.name} does not fit into dims of size 0", got=source.describe_dims())
+        known = source.lengths.size(open_dim) or current_lengths([open_dim]).size(open_dim)
+        return known.values if known else size.values
+    counts: np.ndarray = -(-size.values // step)
+    if (counts * step > size.values).any() and not (axis.dimension is None if pad is None else pad):
+        raise DimError(
+            f"split_dims: {axis.name} is no multiple of {step}",
+            got=source.describe_dims(),
+            hint="pad_to_multiples=True",
+        )
+    return counts
+
+
+def _split(size: Size, axis: Dim, dims: Sequence[Dim], shape: Sequence[int]) -> Size:
+    """Lengths over a dim that was split as lengths over those of its parts on which they depend."""
+    at = size.dims.index(axis)
+    values = _fit(size.values, at, math.prod(shape))
+    values = values.reshape(*values.shape[:at], *shape, *values.shape[at + 1 :])
+    over = [*size.dims[:at], *dims, *size.dims[at + 1 :]]
+    for i in reversed(range(at, at + len(dims))):
+        if values.shape[i] and (values == values.take([0], axis=i)).all():
+            values = np.asarray(values.take(0, axis=i))
+            del over[i]
+    return Size(over, values)

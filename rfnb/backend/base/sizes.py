@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from rfnb.core import align
+from rfnb.core.align import Sig
 from rfnb.core.dim import Dim, current_lengths
 from rfnb.core.lengths import Lengths, Size
 from rfnb.core.tensor import Tensor
@@ -50,3 +58,78 @@ def bound(lengths: Lengths, dim: Dim, size: Size, by: str) -> Lengths:
     if known is None or known.max != size.max:
         raise DimError(f"{by}: {dim.name} has another size", got=size, expected=known)
     return lengths
+
+
+def moved(lengths: Lengths, gone: Sequence[Dim], key: Any, change: Callable[[Size], Size]) -> Lengths:
+    """The lengths where `change` tells what becomes of those over dims that are `gone`. It is called once for `key`."""
+    if lengths.owners.isdisjoint(gone):
+        return lengths
+
+    def make() -> Lengths:
+        known = lengths.sizes.items()
+        return Lengths({s: size if set(size.dims).isdisjoint(gone) else change(size) for s, size in known})
+
+    return lengths.cached(("moved", key, *[dim.serial for dim in gone]), make)
+
+
+def taken(
+    lengths: Lengths, axis: Dim, out_dim: Dim, key: Any, take: Callable[[np.ndarray, int], np.ndarray]
+) -> Lengths:
+    """Lengths over `axis` as lengths over `out_dim`, where `take(values, i)` does with axis `i` as with the entries."""
+
+    def change(size: Size) -> Size:
+        dims = [out_dim if dim is axis else dim for dim in size.dims]
+        return Size(dims, take(size.values, size.dims.index(axis)))
+
+    return moved(lengths, [axis], (key, out_dim.serial), change)
+
+
+def trimmed(backend: Any, x: Tensor) -> Tensor:
+    """Without frames that are padding in all sequences which are left."""
+    raw = x._raw
+    for place, dim in enumerate(x.dims):
+        longest = x.size_of(dim).max
+        if dim.dimension is None and longest < backend.get_shape_tuple_raw(raw)[place]:
+            raw = backend.slice_raw(raw, place, 0, longest, 1)
+    return x if raw is x._raw else x.like(raw)
+
+
+def constant(backend: Any, x: Tensor, dims: Sequence[Dim], key: Any, make: Callable[[], np.ndarray]) -> Any:
+    """A raw constant over `dims`, which are dims of `x`, shaped to broadcast against it; made once for a batch."""
+
+    def place() -> Any:
+        return backend.from_numpy_raw(align.apply(align.move(dims, x.dims, trailing=False), make()), device)
+
+    device = backend.device_key_raw(x._raw)
+    return x.lengths.cached((key, x.sig.serial, device, backend), place) if x.lengths.sizes else place()
+
+
+def aligned(size: Size, dims: Sequence[Dim]) -> np.ndarray:
+    """The lengths with an axis for each of `dims`, of size 1 where they do not differ."""
+    values: np.ndarray = align.apply(align.move(size.dims, dims, trailing=False), size.values)
+    return values
+
+
+def derived(signature: Sig, key: Any, make: Callable[[], Dim]) -> Dim:
+    """The output dim that `make` gives, an expression of dims of `signature`; kept while somebody has it."""
+    known = signature.plans.get(key)
+    dim: Dim | None = known and known()
+    if dim is None:
+        dim = make()
+        signature.keep(key, weakref.ref(dim))
+    return dim
+
+
+def renamed(source: Tensor, axis: Dim, out_dim: Dim) -> align.Sig:
+    """The signature with another dim for `axis`."""
+    feature = out_dim if source.feature_dim is axis else source.feature_dim
+    return align.sig([out_dim if dim is axis else dim for dim in source.dims], source.sparse_dim, feature)
+
+
+def same(values: Any) -> int | None:
+    """The number that all `values` are; None if they differ."""
+    values = np.asarray(values)
+    if not values.size:
+        return 0
+    first = int(values.flat[0])
+    return first if (values == first).all() else None

@@ -1,10 +1,14 @@
-"""Softmax over a dim. Padding gets probability 0, and a softmax over nothing is 0."""
+"""Softmax over a dim. Padding gets probability 0, and a softmax over nothing is 0.
+
+Over `batch`, the frames of the shorter sequences that others still have are padding as well.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from rfnb.backend.base.mask import frames_of
 from rfnb.backend.base.require import axis_of
 from rfnb.core.dim import Dim
 from rfnb.core.tensor import Tensor, tensor_of
@@ -22,26 +26,40 @@ class SoftmaxOps:
     @classmethod
     def softmax(cls: type[Backend], tensor: Tensor, *, axis: Dim, use_mask: bool = True) -> Tensor:  # type: ignore[misc]
         """exp(x) / Σ exp(x) over `axis`. {…, axis} → the same"""
+        if tensor.sig.prior:
+            axis = tensor.sig.meant(axis)
         place = tensor.sig.index.get(axis)
         if place is None:
             place = axis_of("softmax", tensor, axis)
-        padding, empty = _padding(cls, tensor, axis) if axis.dimension is None and use_mask else (None, False)
+        padding, empty = _padding(cls, tensor, axis, place) if use_mask else (None, False)
         return tensor_of(cls.softmax_raw(tensor._raw, place, padding, empty), tensor.sig, tensor.lengths)
 
     @classmethod
     def log_softmax(cls: type[Backend], tensor: Tensor, *, axis: Dim, use_mask: bool = True) -> Tensor:  # type: ignore[misc]
         """log softmax over `axis`; -inf in padding. {…, axis} → the same"""
+        if tensor.sig.prior:
+            axis = tensor.sig.meant(axis)
         place = axis_of("log_softmax", tensor, axis)
-        padding, empty = _padding(cls, tensor, axis) if axis.dimension is None and use_mask else (None, False)
+        padding, empty = _padding(cls, tensor, axis, place) if use_mask else (None, False)
         return tensor_of(cls.log_softmax_raw(tensor._raw, place, padding, empty), tensor.sig, tensor.lengths)
 
 
-def _padding(backend: Any, tensor: Tensor, axis: Dim) -> tuple[Any, bool]:
-    """Where padding is, and whether a sequence has no frames."""
-    padding = backend.padding_for(tensor, (axis,))
+def _padding(backend: Any, tensor: Tensor, axis: Dim, place: int) -> tuple[Any, bool]:
+    """Where padding is, and whether a row has nothing else."""
+    lengths = tensor.lengths
+    dims: tuple[Dim, ...] = (axis,)
+    if not lengths.sizes:
+        return None, False
+    if axis in lengths.owners:
+        dims += tuple(dim for dim in tensor.sig.frames if dim is not axis)
+    elif axis.dimension is not None:
+        return None, False
+    padding = backend.padding_for(tensor, dims)
     if padding is None:
         return None, False
-    empty = tensor.lengths.cache.get(("empty", axis.serial))
+    key = ("empty", tensor.sig.serial, place)
+    empty = lengths.cache.get(key)
     if empty is None:
-        empty = tensor.lengths.keep(("empty", axis.serial), bool((tensor.size_of(axis).values == 0).any()))
+        frames = frames_of(tensor, dims)
+        empty = lengths.keep(key, frames is not None and not frames.any(place).all())
     return padding, empty

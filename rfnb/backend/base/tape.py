@@ -57,6 +57,27 @@ def _references(tree: Any) -> list[Var | External | Stream]:
     return [found for part in tree for found in _references(part)]
 
 
+class TapeOps:
+    """What a loop, which takes a tape and plays it, needs of a backend besides maths."""
+
+    new_tape: Callable[[], Tape]
+    take: Callable[[Tape], Any]
+    alias_raw: Callable[[Any], Any]
+    overwrite_raw: Callable[[Any, Any], None]
+    identity_raw: Callable[[Any], Any]
+    frames_raw: Callable[[Any, int], Sequence[Any]]
+    needs_gradient_raw: Callable[[Any], bool]
+    is_finite_raw: Callable[[Any], bool]
+    same_raw: Callable[[Any, Any], bool]
+    all_true_raw: Callable[[Any], bool]
+    snapshot_raw: Callable[[Any], Any]
+    version_raw: Callable[[Any], int]
+    is_leaf_raw: Callable[[Any], bool]
+    nbytes_raw: Callable[[Any], int]
+    get_modes: Callable[[], dict[str, Any]]
+    modes: Callable[[dict[str, Any]], Any]
+
+
 class Tape:
     """Raw calls in order, and what they read from outside.
 

@@ -19,13 +19,17 @@ if TYPE_CHECKING:
 
 
 class TopKOps:
-    """Raw part: `top_k_raw(raw, axis, k, sorted)`, `lowest_raw(raw)`, `split_index_raw(index, sizes)`."""
+    """Raw part: `top_k_raw(raw, axis, k, sorted)`, `lowest_raw(raw)`, `highest_raw(raw)`,
+    `split_index_raw(index, sizes)`.
+    """
 
     top_k_raw: Callable[[Any, int, int, bool], tuple[Any, Any]]
     lowest_raw: Callable[[Any], Any]
+    highest_raw: Callable[[Any], Any]
     split_index_raw: Callable[[Any, Sequence[int]], list[Any]]
     merge_axes_raw: Callable[[Any, int, int], Any]
     get_shape_tuple_raw: Callable[[Any], tuple[int, ...]]
+    to_numpy_raw: Callable[[Any], Any]
 
     @classmethod
     def top_k(  # type: ignore[misc]
@@ -33,15 +37,17 @@ class TopKOps:
         source: Tensor,
         *,
         axis: Dim | Sequence[Dim],
-        k: int,
-        k_dim: Dim,
+        k: int | Tensor,
+        k_dim: Dim | None = None,
         sorted: bool = True,
     ) -> tuple[Tensor, Tensor | list[Tensor], Dim]:
         """The `k` largest over `axis`, their positions, and `k_dim`. {…, axis} → {…, k_dim}, the same sparse in axis
 
         Several axes are searched as one; then there is a list of positions, one for each. Padding is never among
-        them, as long as there is something else: its value is -∞.
+        them, as long as there is something else: its value is -∞. The values of a Tensor `k` are read.
         """
+        size = Size(k.dims, cls.to_numpy_raw(k._raw)) if isinstance(k, Tensor) else Size((), k)
+        k, k_dim = size.max, k_dim or Dim(None if size.dims else size.max, name="top_k")
         dims = (axis,) if isinstance(axis, Dim) else tuple(axis)
         places = [axis_of("top_k", source, dim) for dim in dims]
         padding = cls.padding_for(source, dims)
@@ -61,7 +67,7 @@ class TopKOps:
                 expected=f"at most {math.prod(sizes)} of {align.show_dims(dims)}",
             )
         values, index = cls.top_k_raw(raw, place, k, sorted)
-        lengths = bound(source.lengths, k_dim, Size((), k), "top_k")
+        lengths = bound(source.lengths, k_dim, size, "top_k")
         out = [*order[:place], k_dim, *order[place + len(dims) :]]
         feature = source.feature_dim if source.feature_dim not in dims else None
         found = tensor_of(values, align.sig(out, source.sparse_dim, feature), lengths)

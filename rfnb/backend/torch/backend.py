@@ -5,6 +5,9 @@ from __future__ import annotations
 import torch
 
 from rfnb.backend.base.backend import Backend
+from rfnb.backend.torch.attention import TorchAttention
+from rfnb.backend.torch.conv import TorchConv
+from rfnb.backend.torch.ctc import TorchCtc
 from rfnb.backend.torch.data import TorchData
 from rfnb.backend.torch.grad import TorchGrad
 from rfnb.backend.torch.index import TorchIndex
@@ -16,7 +19,10 @@ from rfnb.backend.torch.norm import TorchNorm
 from rfnb.backend.torch.random import TorchRandom
 from rfnb.backend.torch.rec import TorchRec
 from rfnb.backend.torch.reduce import TorchReduce
+from rfnb.backend.torch.scatter import TorchScatter
 from rfnb.backend.torch.shape import TorchShape
+from rfnb.backend.torch.signal import TorchSignal
+from rfnb.backend.torch.sort import TorchSort
 from rfnb.backend.torch.tape import TorchTape
 from rfnb.backend.torch.top_k import TorchTopK
 from rfnb.core.raw import register_backend_by_tensor_type, select
@@ -28,12 +34,18 @@ class TorchBackend(
     TorchMask,
     TorchRandom,
     TorchIndex,
+    TorchScatter,
     TorchTopK,
+    TorchSort,
     TorchShape,
     TorchReduce,
     TorchMatmul,
+    TorchConv,
+    TorchSignal,
     TorchNorm,
+    TorchAttention,
     TorchLoss,
+    TorchCtc,
     TorchRec,
     TorchGrad,
     TorchTape,

@@ -93,9 +93,10 @@ class TorchData:
         return torch.arange(size, dtype=getattr(torch, dtype), device=device)
 
     @staticmethod
-    def create_parameter_raw(shape: Sequence[int], dtype: str, *, device: str | None = None) -> torch.nn.Parameter:
-        """Zeros, to be trained if the type allows."""
-        zeros = torch.zeros(list(shape), dtype=getattr(torch, dtype), device=device)
+    def create_parameter_raw(tensor: Parameter, *, device: str | None = None) -> torch.nn.Parameter:
+        """Zeros of the dims and type of `tensor`, to be trained if the type allows."""
+        shape = [dim.dimension or 0 for dim in tensor.dims]
+        zeros = torch.zeros(shape, dtype=getattr(torch, tensor.dtype), device=device)
         return torch.nn.Parameter(zeros, requires_grad=zeros.dtype.is_floating_point)
 
     @staticmethod
@@ -111,6 +112,16 @@ class TorchData:
                 value if isinstance(value, torch.Tensor) else torch.as_tensor(value, dtype=raw.dtype, device=raw.device)
             )
             raw.add_(value) if op == "add" else raw.copy_(value.expand_as(raw))
+
+    @staticmethod
+    def parameter_assign_at_raw(raw: torch.nn.Parameter, index: tuple[Any, ...], value: Any, *, op: str) -> None:
+        """Likewise at some places: `index` has positions for each axis, or, to assign, a slice."""
+        with torch.no_grad():
+            value = torch.as_tensor(value, dtype=raw.dtype, device=raw.device)
+            if op == "add":
+                raw.index_put_(index, value, accumulate=True)
+            else:
+                raw[index] = value
 
     @staticmethod
     def parameter_move_raw(raw: torch.nn.Parameter, device: str | None, dtype: str | None) -> None:

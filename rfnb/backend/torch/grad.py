@@ -2,10 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 from torch.overrides import handle_torch_function, has_torch_function_unary
+
+from rfnb.backend.base.tape import current_tape
+from rfnb.backend.torch.recompute import gradient_checkpoint_scope
+
+
+class ShiftedGradient(torch.autograd.Function):
+    """The identity, whose gradient g becomes scale · g + shift, the shift times Σ |g| over an axis if there is one."""
+
+    @staticmethod
+    def forward(ctx: Any, raw: torch.Tensor, scale: Any, shift: Any, axis: int | None, padding: Any) -> torch.Tensor:
+        """Raw itself."""
+        ctx.how = scale, shift, axis, padding
+        return raw.view_as(raw)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        """scale · gradient + shift, 0 in padding."""
+        scale, shift, axis, padding = ctx.how
+        [gradient] = gradients
+        if padding is not None:
+            gradient = gradient.masked_fill(padding, 0)
+        if axis is not None:
+            shift = shift * gradient.abs().sum(axis, keepdim=True)
+        gradient = gradient * scale + shift
+        return gradient if padding is None else gradient.masked_fill(padding, 0), None, None, None, None
+
+
+def shift_gradient(raw: torch.Tensor, scale: Any, shift: Any, axis: int | None, padding: Any) -> torch.Tensor:
+    """One raw call for whoever records raw calls."""
+    if has_torch_function_unary(raw):
+        return handle_torch_function(shift_gradient, (raw,), raw, scale, shift, axis, padding)
+    return ShiftedGradient.apply(raw, scale, shift, axis, padding)
 
 
 class ScaledGradient(torch.autograd.Function):
@@ -35,7 +69,14 @@ class TorchGrad:
 
     stop_gradient_raw = staticmethod(torch.Tensor.detach)
     scaled_gradient_raw = staticmethod(scale_gradient)
+    shifted_gradient_raw = staticmethod(shift_gradient)
+    gradient_checkpoint_scope = staticmethod(gradient_checkpoint_scope)
     copy_raw = staticmethod(torch.clone)
+
+    @staticmethod
+    def follow_gradients_raw(ys: Sequence[torch.Tensor], xs: Sequence[torch.Tensor]) -> None:
+        """Takes the gradient of the sum of all `ys` back to `xs`, for hooks to see; it is added nowhere."""
+        torch.autograd.grad([y.sum() for y in ys], list(xs), allow_unused=True, retain_graph=True)
 
     @staticmethod
     def set_requires_gradient_raw(raw: torch.Tensor) -> None:
@@ -43,7 +84,14 @@ class TorchGrad:
         raw.requires_grad_(True)
 
     @staticmethod
+    def no_gradients() -> AbstractContextManager[Any]:
+        """What is computed inside is a constant. The trial of a loop body is one anyway."""
+        return torch.no_grad() if current_tape() is None else nullcontext()
+
+    @staticmethod
     def gradient_raw(y: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         """Of the sum of y; zeros if y does not depend on x."""
+        if not y.requires_grad:
+            return torch.zeros_like(x)
         [gradient] = torch.autograd.grad(y, x, torch.ones_like(y), create_graph=True, allow_unused=True)
         return torch.zeros_like(x) if gradient is None else gradient

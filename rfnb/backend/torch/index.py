@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-
 import torch
 
 int64, gather = torch.int64, torch.gather
-REDUCE = {"sum": "sum", "max": "amax", "min": "amin"}
+INDEX = (torch.int64, torch.int32)
 
 
 class TorchIndex:
@@ -39,6 +36,8 @@ class TorchIndex:
     def index_raw(raw: torch.Tensor, index: torch.Tensor, axis: int) -> torch.Tensor:
         """Entries along `axis`, which is replaced by the axes of `index`."""
         ndim = index.dim()
+        if index.dtype not in INDEX:
+            index = index.long()
         if axis == 0 and raw.dim() == 2 and ndim:
             return torch.embedding(raw, index)
         if ndim == 1:
@@ -50,36 +49,5 @@ class TorchIndex:
     @staticmethod
     def one_hot_raw(raw: torch.Tensor, size: int, dtype: str) -> torch.Tensor:
         """1 where the last axis is the label."""
-        labels = torch.arange(size, dtype=raw.dtype, device=raw.device)
+        labels = torch.arange(size, dtype=raw.dtype if raw.dtype in INDEX else int64, device=raw.device)
         return (raw.unsqueeze(-1) == labels).to(getattr(torch, dtype))
-
-    @staticmethod
-    def scatter_raw(
-        raw: torch.Tensor,
-        index: torch.Tensor,
-        batch: int,
-        shape: Sequence[int],
-        mode: str,
-        fill_value: float | None,
-        features: int,
-        spare: bool,
-    ) -> torch.Tensor:
-        """`raw` [batch…, over…, features…] at `index` [batch…, over…] → [batch…, shape…, features…]
-
-        spare: there is a place behind the last one, for what is to be left out.
-        """
-        raw = raw.expand((*index.shape, *raw.shape[index.dim() :])).flatten(batch, index.dim() - 1)
-        index = index.long().flatten(batch)[(..., *[None] * features)].expand(raw.shape)
-        places = math.prod(shape)
-        out = torch.full(
-            (*raw.shape[:batch], places + spare, *raw.shape[batch + 1 :]),
-            fill_value or 0,
-            dtype=raw.dtype,
-            device=raw.device,
-        )
-        if mode == "sum" and not fill_value:
-            out = out.scatter_add(batch, index, raw)
-        else:
-            out = out.scatter_reduce(batch, index, raw, REDUCE[mode], include_self=False)
-        out = out.narrow(batch, 0, places) if spare else out
-        return out if len(shape) == 1 else out.unflatten(batch, list(shape))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from rfnb.backend.base.tape import current_tape
+from rfnb.backend.base.tape import Var, current_tape
 
 
 class TorchMask:
@@ -13,9 +13,15 @@ class TorchMask:
     masked_fill_raw = staticmethod(torch.masked_fill)
 
     @staticmethod
-    def is_trained_raw(raw: torch.Tensor) -> bool:
-        """Whether it is a leaf that takes a gradient, here or when the loop that is traced now is run."""
-        return raw.requires_grad and raw.is_leaf and (torch.is_grad_enabled() or current_tape() is not None)
+    def is_trained_raw(raw: torch.Tensor, is_weight: bool) -> bool:
+        """Whether it is a weight or a leaf, and takes a gradient, here or when the loop that is traced now is run."""
+        tape = current_tape()
+        if raw.requires_grad:
+            return (is_weight or raw.is_leaf) and (torch.is_grad_enabled() or tape is not None)
+        made_here = (
+            is_weight and tape is not None and isinstance(tape.find(raw), Var)
+        )  # where the trial has no gradient
+        return made_here and raw.dtype.is_floating_point
 
     @staticmethod
     def finite_raw(raw: torch.Tensor, where: torch.Tensor) -> torch.Tensor:

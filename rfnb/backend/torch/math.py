@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.nn import functional
+
+from rfnb.errors import DtypeError
 
 
 def _sub(a: Any, b: Any) -> torch.Tensor:
@@ -16,8 +19,30 @@ def _sub(a: Any, b: Any) -> torch.Tensor:
     except RuntimeError:
         kind = torch.result_type(a, b)
         if kind is torch.bool:
-            raise
+            raise DtypeError("sub: truth values have no difference", got="bool and bool", hint="a != b") from None
         return torch.sub(*[x.to(kind) if isinstance(x, torch.Tensor) else x for x in (a, b)])
+
+
+def _floordiv(a: Any, b: Any) -> torch.Tensor:
+    """⌊a / b⌋, with a gradient, which is 0."""
+    return torch.div(a, b, rounding_mode="floor")
+
+
+def _ceildiv(a: Any, b: Any) -> torch.Tensor:
+    """⌈a / b⌉, with a gradient, which is 0."""
+    return -torch.div(a, -b, rounding_mode="floor")
+
+
+def _logaddexp(a: Any, b: Any) -> torch.Tensor:
+    """log(exp(a) + exp(b)), of whole numbers too."""
+    return torch.logaddexp(*_floats(*_tensors(a, b)))
+
+
+def _complex(a: Any, b: Any) -> torch.Tensor:
+    """a + ib, in the precision of the more precise of them, single at least."""
+    a, b = _tensors(a, b)
+    kind = torch.float64 if torch.result_type(a, b) is torch.float64 else torch.float32
+    return torch.complex(a.to(kind), b.to(kind))
 
 
 COMBINE: dict[str, Callable[[Any, Any], Any]] = {
@@ -25,15 +50,17 @@ COMBINE: dict[str, Callable[[Any, Any], Any]] = {
     "sub": _sub,
     "mul": torch.mul,
     "truediv": torch.true_divide,
-    "floordiv": torch.floor_divide,
+    "floordiv": _floordiv,
+    "ceildiv": _ceildiv,
     "mod": torch.remainder,
     "pow": torch.pow,
     "maximum": lambda a, b: torch.maximum(*_tensors(a, b)),
     "minimum": lambda a, b: torch.minimum(*_tensors(a, b)),
     "logical_and": lambda a, b: torch.logical_and(*_tensors(a, b)),
     "logical_or": lambda a, b: torch.logical_or(*_tensors(a, b)),
-    "squared_difference": lambda a, b: torch.square(a - b),
-    "logaddexp": lambda a, b: torch.logaddexp(*_tensors(a, b)),
+    "squared_difference": lambda a, b: torch.square(_sub(a, b)),
+    "logaddexp": _logaddexp,
+    "complex": _complex,
 }
 COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "equal": torch.eq,
@@ -78,12 +105,17 @@ ACTIVATION: dict[str, Callable[[Any], Any]] = {
 
 
 def _tensors(a: Any, b: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    """Both as tensors of one type, where a function takes no numbers."""
+    """Both as tensors, where a function takes no numbers."""
     if not isinstance(a, torch.Tensor):
-        a = torch.as_tensor(a, dtype=b.dtype, device=b.device)
+        a = torch.as_tensor(a, dtype=torch.result_type(b, a), device=b.device)
     elif not isinstance(b, torch.Tensor):
-        b = torch.as_tensor(b, dtype=a.dtype, device=a.device)
+        b = torch.as_tensor(b, dtype=torch.result_type(a, b), device=a.device)
     return a, b
+
+
+def _floats(*raws: torch.Tensor) -> list[torch.Tensor]:
+    kind = functools.reduce(torch.promote_types, [raw.dtype for raw in raws])
+    return list(raws) if kind.is_floating_point else [raw.to(torch.get_default_dtype()) for raw in raws]
 
 
 class TorchMath:
@@ -115,6 +147,15 @@ class TorchMath:
         return raw_tensor.to(getattr(torch, dtype))
 
     @staticmethod
+    def complex_as_real_raw(raw_tensor: torch.Tensor) -> torch.Tensor:
+        """With the real and the imaginary part along a new last axis."""
+        return torch.view_as_real(raw_tensor.resolve_conj())
+
+    @staticmethod
     def clip_raw(raw_tensor: torch.Tensor, low: Any, high: Any) -> torch.Tensor:
-        """Between low and high; either may be None."""
+        """Between low and high, tensors or numbers; either may be None."""
+        if low is None and high is None:
+            return raw_tensor
+        if isinstance(low, torch.Tensor) or isinstance(high, torch.Tensor):
+            low, high = (None if bound is None else _tensors(raw_tensor, bound)[1] for bound in (low, high))
         return torch.clamp(raw_tensor, low, high)

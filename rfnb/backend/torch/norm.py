@@ -16,3 +16,13 @@ class TorchNorm:
     ) -> torch.Tensor:
         """Over the last axes, of these sizes."""
         return torch.layer_norm(raw, sizes, scale, bias, eps)
+
+    @staticmethod
+    def rms_norm_raw(
+        raw: torch.Tensor, sizes: Sequence[int], scale: torch.Tensor | None, bias: torch.Tensor | None, eps: float
+    ) -> torch.Tensor:
+        """Over the last axes, of these sizes; in the type of `raw`."""
+        if scale is not None and scale.dtype is not raw.dtype:
+            scale = scale.to(raw.dtype)
+        result = torch.rms_norm(raw, sizes, scale, eps)
+        return result if bias is None else (result + bias).to(raw.dtype)

@@ -2,41 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.overrides import handle_torch_function, has_torch_function_unary
+
+from rfnb.backend.base.random import one_seed
 
 
-def _uniform(out: torch.Tensor, generator: Any, minval: float = 0.0, maxval: float = 1.0, **_: Any) -> torch.Tensor:
-    if out.dtype.is_floating_point:
-        return out.uniform_(minval, maxval, generator=generator)
-    return out.random_(int(minval), int(maxval), generator=generator)
+def _uniform(out: torch.Tensor, generator: Any, minval: Any = 0, maxval: Any = 1) -> None:
+    whole = not out.dtype.is_floating_point
+    if not isinstance(minval, torch.Tensor) and not isinstance(maxval, torch.Tensor):
+        if whole:
+            out.random_(int(minval), int(maxval), generator=generator)
+        else:
+            out.uniform_(minval, maxval, generator=generator)
+        return
+    drawn = torch.empty_like(out, dtype=torch.float64 if whole else None).uniform_(generator=generator)
+    drawn = drawn * (maxval - minval) + minval
+    out.copy_(torch.minimum(drawn.floor(), torch.as_tensor(maxval) - 1) if whole else drawn)
 
 
-def _normal(out: torch.Tensor, generator: Any, mean: float = 0.0, stddev: float = 1.0, **_: Any) -> torch.Tensor:
-    return out.normal_(mean, stddev, generator=generator)
+def _normal(out: torch.Tensor, generator: Any, mean: Any = 0.0, stddev: Any = 1.0) -> None:
+    if isinstance(mean, torch.Tensor) or isinstance(stddev, torch.Tensor):
+        out.copy_(out.normal_(generator=generator) * stddev + mean)
+    else:
+        out.normal_(mean, stddev, generator=generator)
 
 
 def _truncated_normal(
-    out: torch.Tensor,
-    generator: Any,
-    mean: float = 0.0,
-    stddev: float = 1.0,
-    minval: float | None = None,
-    maxval: float | None = None,
-    **_: Any,
-) -> torch.Tensor:
-    low = mean - 2 * stddev if minval is None else minval
-    high = mean + 2 * stddev if maxval is None else maxval
-    return torch.nn.init.trunc_normal_(out, mean, stddev, low, high, generator=generator)
+    out: torch.Tensor, generator: Any, mean: Any = 0.0, stddev: Any = 1.0, minval: Any = None, maxval: Any = None
+) -> None:
+    """By the inverse of the distribution function, of a number that is uniform between those of the limits."""
+    drawn = torch.empty_like(out, dtype=torch.promote_types(out.dtype, torch.float32))
+
+    def number(x: Any) -> torch.Tensor:
+        return torch.as_tensor(x, dtype=drawn.dtype, device=drawn.device)
+
+    mean, stddev = number(mean), number(stddev)
+    low = mean - 2 * stddev if minval is None else number(minval)
+    high = mean + 2 * stddev if maxval is None else number(maxval)
+    begin, end = (torch.erf((limit - mean) / (stddev * math.sqrt(2))) for limit in (low, high))
+    drawn = drawn.uniform_(generator=generator) * (end - begin) + begin
+    drawn = torch.erfinv(drawn) * math.sqrt(2) * stddev + mean
+    out.copy_(torch.minimum(torch.maximum(drawn, low), high))
 
 
-def _bernoulli(out: torch.Tensor, generator: Any, mean: float = 0.5, **_: Any) -> torch.Tensor:
-    return out.bernoulli_(mean, generator=generator)
+def _bernoulli(out: torch.Tensor, generator: Any, mean: Any = 0.5) -> None:
+    if isinstance(mean, torch.Tensor):
+        mean = mean.expand(out.shape).to(torch.promote_types(mean.dtype, torch.float32))
+    out.bernoulli_(mean, generator=generator)
 
 
-DISTRIBUTION: dict[str, Callable[..., torch.Tensor]] = {
+DISTRIBUTION: dict[str, Callable[..., None]] = {
     "uniform": _uniform,
     "normal": _normal,
     "truncated_normal": _truncated_normal,
@@ -44,26 +64,28 @@ DISTRIBUTION: dict[str, Callable[..., torch.Tensor]] = {
 }
 
 
+def draw_(out: torch.Tensor, distribution: str, generator: Any, seed: Any, parameters: Mapping[str, Any]) -> Any:
+    """Fills `out` with numbers from `generator`, or from one of its own if there is a seed."""
+    if has_torch_function_unary(out):  # one raw call for whoever records raw calls, seeded anew whenever it is made
+        return handle_torch_function(draw_, (out,), out, distribution, generator, seed, parameters)
+    if isinstance(seed, torch.Tensor):
+        seed = one_seed(seed.reshape(-1).tolist())
+    if seed is not None:
+        generator = torch.Generator(device=out.device).manual_seed(seed)
+    with torch.no_grad():
+        DISTRIBUTION[distribution](out, generator, **parameters)
+    return out
+
+
 class TorchRandom:
-    """The raw part of `CreateOps.random`, and the state of the global generator."""
+    """The raw part of `backend.base.random`, and the state of the global generators."""
+
+    draw_raw = staticmethod(draw_)
 
     @staticmethod
-    def random_raw(
-        shape: Sequence[int],
-        dtype: str,
-        device: str | None,
-        distribution: str,
-        generator: Any,
-        seed: int | None,
-        **parameters: Any,
-    ) -> torch.Tensor:
-        """A new tensor with numbers drawn from `generator`, or from one of its own if there is a `seed`."""
-        out = torch.empty(list(shape), dtype=getattr(torch, dtype), device=device)
-        if seed is not None:
-            generator = torch.Generator(device=out.device).manual_seed(seed)
-        given = {name: value for name, value in parameters.items() if value is not None}
-        with torch.no_grad():
-            return DISTRIBUTION[distribution](out, generator, **given)
+    def empty_raw(shape: Sequence[int], dtype: str, device: str | None) -> torch.Tensor:
+        """A new tensor, to be filled."""
+        return torch.empty(list(shape), dtype=getattr(torch, dtype), device=device)
 
     @staticmethod
     def dropout_raw(raw: torch.Tensor, drop_prob: float, shape: Sequence[int], generator: Any) -> torch.Tensor:
@@ -92,10 +114,18 @@ class TorchRandom:
 
     @staticmethod
     def get_random_state() -> dict[str, bytes]:
-        """The state of the global generator."""
-        return {"cpu": bytes(torch.get_rng_state().numpy())}
+        """The states of the global generators, by device: "cpu", "cuda:0", …"""
+        states = {"cpu": torch.get_rng_state()}
+        if torch.cuda.is_available():
+            states |= {f"cuda:{i}": state for i, state in enumerate(torch.cuda.get_rng_state_all())}
+        return {device: bytes(state.cpu().numpy()) for device, state in states.items()}
 
     @staticmethod
-    def set_random_state(state: dict[str, bytes]) -> None:
-        """Back to a state from `get_random_state`."""
-        torch.set_rng_state(torch.frombuffer(bytearray(state["cpu"]), dtype=torch.uint8))
+    def set_random_state(state: Mapping[str, bytes]) -> None:
+        """Back to a state from `get_random_state`; devices that are not here are left out."""
+        for device, values in state.items():
+            raw = torch.frombuffer(bytearray(values), dtype=torch.uint8)
+            if device == "cpu":
+                torch.set_rng_state(raw)
+            elif torch.device(device).index < torch.cuda.device_count():
+                torch.cuda.set_rng_state(raw, device)

@@ -6,12 +6,19 @@ from typing import Any
 
 import torch
 
+from rfnb.backend.base.tape import current_tape
+from rfnb.errors import BackendError
+
 
 def _lowest(raw: torch.Tensor) -> Any:
+    if raw.dtype is torch.bool:
+        return False
     return float("-inf") if raw.dtype.is_floating_point else torch.iinfo(raw.dtype).min
 
 
 def _highest(raw: torch.Tensor) -> Any:
+    if raw.dtype is torch.bool:
+        return True
     return float("inf") if raw.dtype.is_floating_point else torch.iinfo(raw.dtype).max
 
 
@@ -21,7 +28,7 @@ _FILL = {
     "min": _highest,
     "argmax": _lowest,
     "argmin": _highest,
-    "logsumexp": _lowest,
+    "logsumexp": lambda raw: float("-inf"),
     "any": lambda raw: False,
     "all": lambda raw: True,
 }
@@ -31,7 +38,22 @@ Axes = int | tuple[int, ...]
 
 
 def _mean(raw: torch.Tensor, axes: Axes) -> torch.Tensor:
+    raw = _float(raw)
     return raw.mean(axes) if raw.numel() else _over_nothing(raw, "mean", axes)
+
+
+def _float(raw: torch.Tensor) -> torch.Tensor:
+    return raw if raw.dtype.is_floating_point or raw.dtype.is_complex else raw.to(torch.get_default_dtype())
+
+
+def _logsumexp(raw: torch.Tensor, axes: Axes) -> torch.Tensor:
+    raw = _float(raw)
+    return torch.logsumexp(raw, axes) if raw.numel() else _over_nothing(raw, "logsumexp", axes)
+
+
+def _numbers(function: Any) -> Any:
+    """For functions that do not take truth values."""
+    return lambda raw, axes: function(raw.byte() if raw.dtype is torch.bool else raw, axes)
 
 
 def _guarded(mode: str, function: Any) -> Any:
@@ -69,16 +91,32 @@ def _tuple(axes: Axes) -> tuple[int, ...]:
 
 
 _REDUCE: dict[str, Any] = {
-    "sum": lambda raw, axes: raw if axes == () else raw.sum(axes),
-    "mean": lambda raw, axes: raw if axes == () else _mean(raw, axes),
+    "sum": lambda raw, axes: raw.sum(axes),
+    "mean": _mean,
     "max": _guarded("max", torch.amax),
     "min": _guarded("min", torch.amin),
-    "logsumexp": _guarded("logsumexp", torch.logsumexp),
+    "logsumexp": _logsumexp,
     "any": _in_turn(torch.any),
     "all": _in_turn(torch.all),
-    "argmax": _guarded("argmax", torch.argmax),
-    "argmin": _guarded("argmin", torch.argmin),
+    "argmax": _guarded("argmax", _numbers(torch.argmax)),
+    "argmin": _guarded("argmin", _numbers(torch.argmin)),
 }
+
+
+class SumOfAll(torch.autograd.Function):
+    """The sum over all processes; its gradient is that of what all of them make of it."""
+
+    @staticmethod
+    def forward(ctx: Any, raw: torch.Tensor) -> torch.Tensor:
+        """Every process gets the same."""
+        total = raw.clone(memory_format=torch.contiguous_format)
+        torch.distributed.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        """The sum of the gradients of all processes."""
+        return SumOfAll.apply(gradients[0])
 
 
 class TorchReduce:
@@ -89,7 +127,19 @@ class TorchReduce:
     @staticmethod
     def reduce_raw(raw: torch.Tensor, mode: str, axes: Axes, padding: torch.Tensor) -> torch.Tensor:
         """`mode` over `axes`; entries where `padding` is true do not count."""
+        raw = _float(raw) if mode == "logsumexp" else raw
         return _REDUCE[mode](raw.masked_fill(padding, _FILL[mode](raw)), axes)
+
+    @staticmethod
+    def all_reduce_raw(raw: torch.Tensor) -> torch.Tensor:
+        """The sum over all processes, through which gradients flow."""
+        if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+            raise BackendError(
+                "`distributed`: there is one process only",
+                expected="several processes that know of each other",
+                hint="torch.distributed.init_process_group(…) first",
+            )
+        return SumOfAll.apply(raw)
 
     @staticmethod
     def softmax_raw(raw: torch.Tensor, axis: int, padding: torch.Tensor | None, some_empty: bool) -> torch.Tensor:
@@ -97,7 +147,9 @@ class TorchReduce:
         if padding is None:
             return torch.softmax(raw, axis)
         if not some_empty:
-            return torch.softmax(raw.masked_fill(padding, float("-inf")), axis)
+            result = torch.softmax(raw.masked_fill(padding, float("-inf")), axis)
+            # what comes back for padding may be NaN, which a product with 0 would not stop
+            return result.masked_fill(padding, 0.0) if raw.requires_grad or current_tape() is not None else result
         lowest = torch.finfo(raw.dtype).min
         return torch.softmax(raw.masked_fill(padding, lowest), axis).masked_fill(padding, 0.0)
 

@@ -15,9 +15,31 @@ class TorchShape:
     """The raw part of `backend.base.shape`, `concat` and `slice`."""
 
     @staticmethod
-    def expand_raw(raw: torch.Tensor, size: int) -> torch.Tensor:
-        """A new first axis with the same entries everywhere, without a copy."""
-        return raw.expand(size, *raw.shape)
+    def reshape_raw(raw_tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+        """The same entries in another shape."""
+        return raw_tensor.reshape(list(shape))
+
+    @staticmethod
+    def squeeze_raw(raw_tensor: torch.Tensor, axes: Sequence[int]) -> torch.Tensor:
+        """Without these axes, which are of size 1."""
+        return raw_tensor.squeeze(tuple(axes))
+
+    @staticmethod
+    def transpose_raw(raw_tensor: torch.Tensor, perm: Sequence[int]) -> torch.Tensor:
+        """The axes in another order."""
+        return raw_tensor.permute(tuple(perm))
+
+    @staticmethod
+    def expand_dims_raw(raw_tensor: torch.Tensor, axis: int) -> torch.Tensor:
+        """A new axis of size 1."""
+        return raw_tensor.unsqueeze(axis)
+
+    @staticmethod
+    def expand_raw(raw_tensor: torch.Tensor, axis: int, dim: int) -> torch.Tensor:
+        """`axis`, of size 1, as one of size `dim` with the same entries everywhere, without a copy."""
+        shape = [-1] * raw_tensor.dim()
+        shape[axis] = dim
+        return raw_tensor.expand(shape)
 
     @staticmethod
     def move_raw(raw: torch.Tensor, how: align.Move) -> torch.Tensor:
@@ -32,8 +54,6 @@ class TorchShape:
         if index.count(None) == 1:
             return raw.unsqueeze(index.index(None))
         return raw[index]
-
-    squeeze_axis_raw = staticmethod(torch.squeeze)
 
     @staticmethod
     def merge_axes_raw(raw: torch.Tensor, axis: int, count: int) -> torch.Tensor:
@@ -55,7 +75,7 @@ class TorchShape:
 
     @staticmethod
     def broadcast_raw(raw: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
-        """Expanded to `shape`, without a copy."""
+        """Expanded to `shape`, which may have more axes in front, without a copy."""
         return raw.expand(list(shape))
 
     @staticmethod
@@ -66,6 +86,11 @@ class TorchShape:
         if step == 1:
             return raw.narrow(axis, start, max(end - start, 0))
         return raw[(slice(None),) * axis + (slice(start, end, step),)]
+
+    @staticmethod
+    def unfold_raw(raw: torch.Tensor, axis: int, size: int, step: int) -> torch.Tensor:
+        """The pieces of length `size` along `axis`, at every `step`-th place, with their entries as a new last axis."""
+        return raw.unfold(axis, size, step)
 
     @staticmethod
     def pad_raw(raw: torch.Tensor, padding: Mapping[int, tuple[int, int]], value: Any) -> torch.Tensor:

@@ -14,7 +14,16 @@ class TorchTopK:
     @staticmethod
     def lowest_raw(raw: torch.Tensor) -> Any:
         """What is never larger than anything: -∞, or the smallest number of the type."""
+        if raw.dtype is torch.bool:
+            return False
         return float("-inf") if raw.dtype.is_floating_point else torch.iinfo(raw.dtype).min
+
+    @staticmethod
+    def highest_raw(raw: torch.Tensor) -> Any:
+        """What is never smaller than anything: ∞, or the largest number of the type."""
+        if raw.dtype is torch.bool:
+            return True
+        return float("inf") if raw.dtype.is_floating_point else torch.iinfo(raw.dtype).max
 
     @staticmethod
     def top_k_raw(raw: torch.Tensor, axis: int, k: int, sorted: bool) -> tuple[torch.Tensor, torch.Tensor]:

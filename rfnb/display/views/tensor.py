@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from rfnb.display import options, style
 from rfnb.display.attempt import Notes
-from rfnb.display.data import Data, read, sequence
+from rfnb.display.data import Data, read, select
 from rfnb.display.html import Child, Html, el, join
 from rfnb.display.numbers import size as size_text
 from rfnb.display.schema import DimView, StatsView, TensorView
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from rfnb.core.tensor import Tensor
 
 
-def describe(tensor: Tensor, batch: int | str | None = None) -> TensorView:
-    """All of it, or one sequence by number or tag."""
+def describe(tensor: Tensor, batch: int | str | None = None, **positions: int | str) -> TensorView:
+    """All of it, or one sequence by number or tag, and single positions of other dims."""
     try:
         data = read(tensor)
     except ViewError as error:
         return _bare(tensor, error.what)
-    return describe_data(data if batch is None else sequence(data, batch))
+    return describe_data(select(data, batch, **positions))
 
 
 def describe_data(data: Data) -> TensorView:

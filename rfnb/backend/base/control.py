@@ -1,0 +1,103 @@
+"""Control flow as backends see it: they compute eagerly, so that Python's own does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from rfnb.core import align
+from rfnb.core.dim import Dim
+from rfnb.core.lengths import Size
+from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.errors import BackendError, DimError
+
+if TYPE_CHECKING:
+    from rfnb.backend.base.backend import Backend
+
+S = TypeVar("S")
+Array = list[Tensor]
+
+
+class ControlOps:
+    """Raw part: `stack_raw`, `unstack_raw`, `full_raw`."""
+
+    TensorArrayType = Array
+
+    @staticmethod
+    def cond(pred: Tensor, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> Any:
+        """What `true_fn` gives if `pred` {} holds, else what `false_fn` gives; the other one is not called."""
+        return true_fn() if bool(pred) else false_fn()
+
+    @staticmethod
+    def while_loop(cond: Callable[[S], bool | Tensor], body: Callable[[S], S], initial: S) -> S:
+        """body(body(… initial)), as long as `cond` holds before."""
+        state = initial
+        while bool(cond(state)):
+            state = body(state)
+        return state
+
+    @staticmethod
+    def get_tensor_dependencies(x: Tensor) -> Sequence[Tensor]:
+        """Raises BackendError: what is computed at once has no graph."""
+        raise _no_graph("get_tensor_dependencies", x)
+
+    @staticmethod
+    def get_tensor_consumers(x: Tensor) -> Sequence[Tensor]:
+        """Raises BackendError: what is computed at once has no graph."""
+        raise _no_graph("get_tensor_consumers", x)
+
+    @classmethod
+    def tensor_array_create(cls) -> Array:
+        """Nothing yet."""
+        return []
+
+    @classmethod
+    def tensor_array_unstack(cls: type[Backend], tensor: Tensor, *, axis: Dim) -> Array:  # type: ignore[misc]
+        """The frames along `axis`. {…, axis} → [{…}, …]"""
+        signature = align.without(tensor.sig, [axis])
+        return [tensor_of(raw, signature, tensor.lengths) for raw in cls.unstack_raw(tensor._raw, tensor.axis(axis))]
+
+    @classmethod
+    def tensor_array_stack(  # type: ignore[misc]
+        cls: type[Backend], tensor_array: Array, *, axis: Dim, tensor_template: Tensor
+    ) -> Tensor:
+        """All of them along `axis`, which comes first. [{…}, …] → {axis, …}"""
+        size = axis.size if axis.is_defined() else None
+        if size is not None and size.max != len(tensor_array):
+            raise DimError(f"stack: {axis.name} has another size", got=f"{len(tensor_array)} tensors", expected=size)
+        dims = tensor_template.dims
+        frames = [cls.move_raw(tensor._raw, align.move(tensor.dims, dims)) for tensor in tensor_array]
+        if size is None:
+            axis.define(Size((), len(frames)), "stack")
+        first = tensor_array[0] if tensor_array else tensor_template
+        if frames:
+            raw = cls.stack_raw(frames, 0)
+        else:
+            lengths = first.lengths
+            shape = [known.max if (known := lengths.size(dim)) else 0 for dim in dims]
+            raw = cls.full_raw([0, *shape], 0, tensor_template.dtype, None)
+        out = align.sig([axis, *dims], tensor_template.sparse_dim, tensor_template.feature_dim)
+        bound = first.lengths if axis.dimension is not None else first.lengths.join(axis.lengths, first.sig, out)
+        return tensor_of(raw, out, bound)
+
+    @classmethod
+    def tensor_array_push_back(cls, tensor_array: Array, value: Tensor) -> Array:
+        """With one more at the end; the array that was stays as it is."""
+        return [*tensor_array, value]
+
+    @classmethod
+    def tensor_array_get_item(cls, tensor_array: Array, index: int | Tensor) -> Tensor:
+        """The tensor at a position. Raises DimError if there is none."""
+        at = int(index)
+        if not -len(tensor_array) <= at < len(tensor_array):
+            raise DimError(f"there is no tensor {at} in the array", got=f"{len(tensor_array)} tensors")
+        return tensor_array[at]
+
+
+def _no_graph(what: str, x: Tensor) -> BackendError:
+    return BackendError(
+        f"{what}: ops are done at once, and nothing is recorded",
+        got=f"{x.name} {x.describe_dims()}",
+        expected="a value of a loop body",
+        hint="inside of `with rf.Loop(…)`, where a graph is recorded",
+    )

@@ -1,0 +1,110 @@
+"""What raw tensors are, and Tensors from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rfnb.core import align
+from rfnb.core.dim import Dim, check_dims
+from rfnb.core.tensor import NoData, Tensor, bind_shape, tensor_of
+from rfnb.errors import DimError, DtypeError
+
+if TYPE_CHECKING:
+    from rfnb.backend.base.backend import Backend
+    from rfnb.core.parameter import Parameter
+
+
+class DataOps:
+    """Raw part: `get_dtype_name_raw`, `as_dtype_raw`, `get_ndim_raw`, `get_shape_tuple_raw`, `get_device_raw`,
+    `device_key_raw`, `copy_to_device_raw`, `convert_raw`, `from_numpy_raw`, `to_numpy_raw`,
+    and of parameters `create_parameter_raw`, `set_parameter_trainable`.
+    """
+
+    get_dtype_name_raw: Callable[[Any], str]
+    as_dtype_raw: Callable[[str], Any]
+    get_ndim_raw: Callable[[Any], int]
+    get_shape_tuple_raw: Callable[[Any], tuple[int, ...]]
+    get_device_raw: Callable[[Any], str]
+    to_numpy_raw: Callable[[Any], np.ndarray]
+    convert_raw: Callable[[Any, str | None, str | None], Any]
+    create_parameter_raw: Callable[..., Any]
+    copy_raw: Callable[[Any], Any]
+    broadcast_raw: Callable[[Any, Sequence[int]], Any]
+    set_parameter_trainable: Callable[[Parameter, bool], None]
+
+    @classmethod
+    def get_shape_raw(cls, raw_tensor: Any) -> tuple[int, ...]:
+        """The sizes of the axes."""
+        return cls.get_shape_tuple_raw(raw_tensor)
+
+    @classmethod
+    def get_known_shape_raw(cls, raw_tensor: Any) -> tuple[int, ...]:
+        """The sizes of the axes: all are known."""
+        return cls.get_shape_tuple_raw(raw_tensor)
+
+    @classmethod
+    def set_known_shape_raw(cls, raw_tensor: Any, shape: tuple[int | None, ...]) -> None:
+        """Checks the shape; None stands for any size. Raises DimError if it is another one."""
+        own = cls.get_shape_tuple_raw(raw_tensor)
+        if len(own) != len(shape) or any(n not in (None, size) for n, size in zip(shape, own, strict=True)):
+            raise DimError("the raw tensor has another shape", got=own, expected=shape)
+
+    @classmethod
+    def get_new_dim_raw(cls, raw_tensor: Any, axis: int, *, name: str) -> Dim:
+        """A new Dim of the size of this axis."""
+        return Dim(cls.get_shape_tuple_raw(raw_tensor)[axis], name=name)
+
+    @classmethod
+    def fill_raw(cls, shape: Sequence[int], value: Any) -> Any:
+        """`value` everywhere."""
+        return cls.copy_raw(cls.broadcast_raw(cls.convert_raw(value, None, None), shape))
+
+    @classmethod
+    def get_device(cls, x: Tensor) -> str | None:
+        """Where the data is: "cpu", "cuda:0"; None for a template."""
+        return None if isinstance(x._raw, NoData) else cls.get_device_raw(x._raw)
+
+    @classmethod
+    def convert_to_tensor(
+        cls,
+        value: Any,
+        *,
+        dims: Sequence[Dim],
+        dtype: str,
+        sparse_dim: Dim | None = None,
+        device: str | None = None,
+        name: str | None = None,
+    ) -> Tensor:
+        """Numbers, arrays or a raw tensor as a Tensor. → {dims}"""
+        if isinstance(value, Tensor):
+            return value
+        check_dims(dims, "convert_to_tensor")
+        raw = cls.convert_raw(value, dtype, device)
+        lengths = bind_shape(name or "convert_to_tensor", dims, cls.get_shape_tuple_raw(raw))
+        result = tensor_of(raw, align.sig(dims, sparse_dim), lengths)
+        result._name = name or "tensor"
+        return result
+
+    @classmethod
+    def runtime_sanity_checks(cls: type[Backend], tensor: Tensor) -> None:  # type: ignore[misc]
+        """Checks the raw tensor against the dims, their lengths and `sparse_dim`. It reads the labels.
+
+        Raises DimError or DtypeError if it does not fit.
+        """
+        cls.set_known_shape_raw(tensor._raw, tuple(tensor.size_of(dim).max for dim in tensor.dims))
+        labels = tensor.sparse_dim
+        if labels is None:
+            return
+        if not tensor.dtype.startswith(("int", "uint")):
+            raise DtypeError(f"{tensor.name}: labels are whole numbers", got=tensor.dtype, expected="int32 or int64")
+        values = cls.to_numpy_raw(cls.fill_padding(tensor, 0))
+        count = labels.size.max if labels.is_defined() else None
+        if values.size and (values.min() < 0 or (count is not None and values.max() >= count)):
+            raise DimError(
+                f"{tensor.name}: a label is outside of {labels.name}",
+                got=f"{values.min()} to {values.max()}",
+                expected=f"less than {count}, and 0 at least",
+            )

@@ -1,0 +1,204 @@
+"""The entries at which a mask holds: taken out, and put back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rfnb.backend.base.math import join
+from rfnb.backend.base.require import axis_of
+from rfnb.backend.base.sizes import bound, size_in
+from rfnb.core import align
+from rfnb.core.dim import Dim, current_lengths
+from rfnb.core.lengths import Lengths, Size
+from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.errors import DimError, DtypeError
+
+if TYPE_CHECKING:
+    from rfnb.backend.base.backend import Backend
+
+
+class MaskedOps:
+    """No raw part of its own."""
+
+    to_numpy_raw: Callable[[Any], np.ndarray]
+    cumsum_raw: Callable[[Any, int], Any]
+    fill_padding: Callable[..., Any]
+
+    @classmethod
+    def masked_select(  # type: ignore[misc]
+        cls: type[Backend], tensor: Tensor, *, mask: Tensor, dims: Sequence[Dim], out_dim: Dim | None = None
+    ) -> tuple[Tensor, Dim]:
+        """The entries where `mask` holds, one after the other, and their new dim. {…, dims…} → {…, out_dim}
+
+        The last of `dims` counts fastest. Other dims of the mask are batch dims: each has its own number of entries.
+        The mask is read: how many there are decides the size.
+        """
+        _check_mask("masked_select", mask, dims)
+        batch = [d for d in mask.dims if d not in dims]
+        holds = align.apply(align.move(mask.dims, [*batch, *dims]), cls.to_numpy_raw(cls.fill_padding(mask, False)))
+        return _select(cls, tensor, holds, batch, dims, join(tensor, mask), out_dim, "masked_select")
+
+    @classmethod
+    def masked_scatter(  # type: ignore[misc]
+        cls: type[Backend],
+        source: Tensor,
+        backup: Tensor | None = None,
+        *,
+        mask: Tensor,
+        dims: Sequence[Dim],
+        in_dim: Dim,
+    ) -> Tensor:
+        """The inverse of `masked_select`; `backup`, or 0, where there is no mask. {…, in_dim}, {dims…} → {…, dims…}"""
+        _check_mask("masked_scatter", mask, dims)
+        axis_of("masked_scatter", source, in_dim)
+        holds = mask.like(cls.fill_padding(mask, False))
+        order = [*(d for d in mask.dims if d not in dims), *dims]
+        raw = align.apply(align.move(mask.dims, order), holds._raw)
+        shape = cls.get_shape_tuple_raw(raw)
+        raw = cls.cumsum_raw(cls.cast_raw(cls.merge_axes_raw(raw, len(order) - len(dims), len(dims)), "int64"), -1)
+        number = cls.split_axis_raw(raw, len(order) - len(dims), shape[len(order) - len(dims) :])
+        indices = tensor_of(cls.clip_raw(number - 1, 0, None), align.sig(order), mask.lengths)
+        found = cls.gather(cls.not_empty(source, in_dim), indices=indices, axis=in_dim)
+        found, backup = _same_lengths(cls, found, backup, source, holds, in_dim)
+        return cls.where(holds, found, 0 if backup is None else backup, allow_broadcast_all_sources=True)
+
+    @classmethod
+    def pack_padded(  # type: ignore[misc]
+        cls: type[Backend], source: Tensor, *, dims: Sequence[Dim], out_dim: Dim | None = None
+    ) -> tuple[Tensor, Dim]:
+        """The frames of all sequences, one after the other, without padding. {…, dims…} → {…, out_dim}"""
+        for dim in dims:
+            axis_of("pack_padded", source, dim)
+        return _select(cls, source, _frames(source.lengths, dims), [], dims, source.lengths, out_dim, "pack_padded")
+
+    @classmethod
+    def pad_packed(cls: type[Backend], source: Tensor, *, in_dim: Dim, dims: Sequence[Dim]) -> Tensor:  # type: ignore[misc]
+        """The inverse of `pack_padded`, with 0 in padding. {…, in_dim} → {…, dims…}"""
+        place = axis_of("pad_packed", source, in_dim)
+        lengths = source.lengths.join(current_lengths(dims), source.sig, align.sig(dims))
+        holds = _frames(lengths, dims)
+        count = cls.get_shape_tuple_raw(source._raw)[place]
+        if int(holds.sum()) != count:
+            raise DimError(
+                f"pad_packed: {in_dim.name} has another number of frames than {align.show_dims(dims)}",
+                got=count,
+                expected=int(holds.sum()),
+            )
+        mask = tensor_of(cls.from_numpy_raw(holds, cls.device_key_raw(source._raw)), align.sig(dims), lengths)
+        return cls.masked_scatter(source, mask=mask, dims=dims, in_dim=in_dim)
+
+    @classmethod
+    def resized(cls: type[Backend], tensor: Tensor, sizes: dict[Dim, Size]) -> Tensor:  # type: ignore[misc]
+        """The tensor with other lengths: what is longer is cut, what is shorter gets zeros at the end."""
+        raw = tensor._raw
+        missing = {}
+        for dim, size in sizes.items():
+            if (place := tensor.sig.index.get(dim)) is not None:
+                missing[place] = (0, size.max - cls.get_shape_tuple_raw(raw)[place])
+        if any(more for _, more in missing.values()):
+            raw = cls.pad_raw(raw, missing, 0)
+        return tensor_of(raw, tensor.sig, tensor.lengths.bind(sizes) if sizes else tensor.lengths)
+
+
+def _check_mask(what: str, mask: Tensor, dims: Sequence[Dim]) -> None:
+    if mask.dtype != "bool":
+        raise DtypeError(f"{what}: `mask` is no mask", got=mask.dtype, expected="bool")
+    for dim in dims:
+        axis_of(what, mask, dim, "mask")
+
+
+def _frames(lengths: Lengths, dims: Sequence[Dim]) -> np.ndarray:
+    """Whether a position of `dims` is a frame."""
+    sizes = [lengths.size(dim) for dim in dims]
+    for dim, size in zip(dims, sizes, strict=True):
+        if size is None or any(d not in dims for d in size.dims):
+            raise DimError(
+                f"the lengths of {dim.name} are over other dims than those that are packed",
+                got=align.show_dims(dims),
+                expected=f"{align.show_dims(size.dims)} as well" if size else "a Dim whose size is known",
+            )
+    found = np.ones([size.max for size in sizes if size], dtype=bool)
+    for dim, size in zip(dims, sizes, strict=True):
+        if size and size.dims:
+            own = np.arange(size.max) < size.values[..., None]
+            found &= align.apply(align.move((*size.dims, dim), dims), own)
+    return found
+
+
+def _select(
+    backend: Any,
+    tensor: Tensor,
+    holds: np.ndarray,
+    batch: list[Dim],
+    dims: Sequence[Dim],
+    lengths: Lengths,
+    out_dim: Dim | None,
+    what: str,
+) -> tuple[Tensor, Dim]:
+    """The entries where `holds` [batch…, dims…] is true."""
+    first, features = len(batch), [d for d in tensor.dims if d not in dims and d not in batch]
+    flat = holds.reshape(*holds.shape[:first], math.prod(holds.shape[first:]))
+    counts = flat.sum(-1)
+    positions = np.argsort(~flat, axis=-1, kind="stable")[..., : counts.max(initial=0)]
+    out_dim = Dim(None, name=what) if out_dim is None else out_dim
+    sizes = _sizes(tensor, lengths, holds, positions, batch, dims, out_dim)
+    lengths = bound(lengths, out_dim, Size(batch, counts), what)
+    raw = align.apply(align.move(tensor.dims, [*batch, *dims, *features], trailing=False), tensor._raw)
+    raw = backend.broadcast_raw(raw, [*holds.shape, *backend.get_shape_tuple_raw(raw)[holds.ndim :]])
+    raw = backend.merge_axes_raw(raw, first, len(dims))
+    index = positions.reshape(*positions.shape, *[1] * len(features)) if batch else positions
+    index = backend.from_numpy_raw(index, backend.device_key_raw(raw))
+    raw = backend.gather_raw(raw, index, first, 1) if batch else backend.index_raw(raw, index, 0)
+    feature = tensor.feature_dim if tensor.feature_dim in features else None
+    found = tensor_of(raw, align.sig([*batch, out_dim, *features], tensor.sparse_dim, feature), lengths)
+    found = backend.resized(found, sizes)
+    return found.like(backend.fill_padding(found, 0, (out_dim,))), out_dim
+
+
+def _sizes(
+    tensor: Tensor,
+    lengths: Lengths,
+    holds: np.ndarray,
+    positions: np.ndarray,
+    batch: list[Dim],
+    dims: Sequence[Dim],
+    out_dim: Dim,
+) -> dict[Dim, Size]:
+    """Lengths over the dims that are selected from become lengths over what is selected."""
+    found = {}
+    for dim in tensor.dims:
+        size = size_in(tensor, dim) if dim.dimension is None and dim not in dims else None
+        if size is None or not any(d in dims for d in size.dims):
+            continue
+        others = [d for d in size.dims if d not in dims and d not in batch]
+        values = align.apply(align.move(size.dims, [*batch, *dims, *others], trailing=False), size.values)
+        rest = values.shape[holds.ndim :]
+        values = np.broadcast_to(values, (*holds.shape, *rest)).reshape(*holds.shape[: len(batch)], -1, *rest)
+        at = positions.reshape(*positions.shape, *[1] * len(others))
+        found[dim] = Size([*batch, out_dim, *others], np.take_along_axis(values, at, len(batch)))
+    return found
+
+
+def _same_lengths(
+    backend: Any, found: Tensor, backup: Tensor | None, source: Tensor, holds: Tensor, in_dim: Dim
+) -> tuple[Tensor, Tensor | None]:
+    """Both with one set of lengths, where those of `source` differ along `in_dim`: each entry keeps its own."""
+    sizes = {}
+    for dim in source.dims:
+        size = source.lengths.size(dim) if dim.dimension is None else None
+        if size is None or in_dim not in size.dims:
+            continue
+        now = found.size_of(dim)
+        other = backup.lengths.size(dim) if backup is not None else None
+        over = [*now.dims, *(d for d in (other.dims if other else ()) if d not in now.dims)]
+        mask = align.apply(align.move(holds.dims, over, trailing=False), backend.to_numpy_raw(holds._raw))
+        theirs = 0 if other is None else align.apply(align.move(other.dims, over, trailing=False), other.values)
+        ours = align.apply(align.move(now.dims, over, trailing=False), now.values)
+        sizes[dim] = Size(over, np.where(mask, ours, theirs))
+    if not sizes:
+        return found, backup
+    return backend.resized(found, sizes), None if backup is None else backend.resized(backup, sizes)

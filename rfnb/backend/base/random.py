@@ -1,0 +1,126 @@
+"""Random tensors, and noise on tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from rfnb.backend.base.create import shape_of
+from rfnb.backend.base.require import same_dims
+from rfnb.core import align
+from rfnb.core.dim import Dim, current_lengths
+from rfnb.core.scope import random_stream
+from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.errors import DimError, DtypeError
+
+PARAMETERS = {
+    "uniform": ("minval", "maxval"),
+    "normal": ("mean", "stddev"),
+    "truncated_normal": ("mean", "stddev", "minval", "maxval"),
+    "bernoulli": ("mean",),
+}
+"""The distributions, and what each of them depends on."""
+SHORT_OF = 2**63 - 1
+
+
+class RandomOps:
+    """Raw part: `empty_raw`, `draw_raw(out, distribution, generator, seed, parameters)`, which fills it, `dropout_raw`.
+
+    `seed` is a number, or a raw tensor of whole numbers; with one, `generator` is not used.
+    """
+
+    empty_raw: Callable[[Sequence[int], str, str | None], Any]
+    draw_raw: Callable[..., Any]
+    dropout_raw: Callable[[Any, float, Sequence[int], Any], Any]
+    get_shape_tuple_raw: Callable[[Any], tuple[int, ...]]
+    new_generator: Callable[[str], Any]
+    draw_seed: Callable[[], int]
+    set_random_seed: Callable[[int], None]
+    get_random_state: Callable[[], dict[str, bytes]]
+    set_random_state: Callable[[Any], None]
+
+    @classmethod
+    def random(
+        cls,
+        *,
+        dims: Sequence[Dim],
+        dtype: str,
+        device: str | None = None,
+        sparse_dim: Dim | None = None,
+        feature_dim: Dim | None = None,
+        distribution: str,
+        mean: float | Tensor | None = None,
+        stddev: float | Tensor | None = None,
+        bound: float | Tensor | None = None,
+        minval: float | Tensor | None = None,
+        maxval: float | Tensor | None = None,
+        seed: int | Sequence[int] | np.ndarray | None = None,
+        algorithm: str | None = None,
+        explicit_state: Tensor | None = None,
+        auto_update_state: bool | None = None,
+        static: bool | None = None,
+        out: Tensor | None = None,
+    ) -> Tensor:
+        """Random numbers: "uniform" in [minval, maxval), "normal", "truncated_normal", "bernoulli" (mean). → {dims}
+
+        `rf.random` does what `auto_update_state` and `static` say; they change nothing here, nor does `algorithm`.
+        """
+        if out is None:
+            raw = cls.empty_raw(shape_of(dims), dtype, device)
+            out = tensor_of(raw, align.sig(dims, sparse_dim, feature_dim), current_lengths(dims))
+        else:
+            same_dims("random", out, dims, "out")
+        if bound is not None:
+            minval, maxval = -bound, bound  # type: ignore[operator]
+        given = {"mean": mean, "stddev": stddev, "minval": minval, "maxval": maxval}
+        given = {name: value for name, value in given.items() if value is not None}
+        _check(distribution, given, out.dtype)
+        parameters = {
+            name: value.copy_compatible_to_dims_raw(out.dims) if isinstance(value, Tensor) else value
+            for name, value in given.items()
+        }
+        source = explicit_state._raw if explicit_state is not None else one_seed(seed)
+        generator = random_stream(out.device or "cpu") if source is None else None
+        cls.draw_raw(out._raw, distribution, generator, source, parameters)
+        return out
+
+    @classmethod
+    def dropout(cls, source: Tensor, drop_prob: float, dims: Sequence[Dim]) -> Tensor:
+        """0 with probability `drop_prob`, else scaled up; the same along all dims but `dims`. {…} → the same"""
+        shape = cls.get_shape_tuple_raw(source._raw)
+        missing = [dim for dim in dims if dim not in source.sig.index]
+        if missing:
+            raise DimError(
+                f"dropout: `source` has no dim {missing[0].name}",
+                got=source.describe_dims(),
+                expected=align.show_dims(dims),
+            )
+        sizes = [n if dim in dims else 1 for dim, n in zip(source.dims, shape, strict=True)]
+        generator = random_stream(source.device or "cpu")
+        return source.like(cls.dropout_raw(source._raw, drop_prob, sizes, generator))
+
+
+def one_seed(seed: int | Sequence[int] | np.ndarray | None) -> int | None:
+    """A single seed made of several numbers; one number is itself."""
+    if seed is None or np.ndim(seed) == 0:
+        return None if seed is None else int(seed)  # type: ignore[arg-type]
+    words = np.asarray(seed, dtype=np.int64).astype(np.uint64).reshape(-1)  # negative ones too
+    return int(np.random.SeedSequence(words.tolist()).generate_state(1, np.uint64)[0]) & SHORT_OF
+
+
+def _check(distribution: str, given: dict[str, Any], dtype: str) -> None:
+    taken = PARAMETERS.get(distribution)
+    if taken is None:
+        raise DimError("random: no such distribution", got=repr(distribution), expected=", ".join(PARAMETERS))
+    odd = [name for name in given if name not in taken]
+    if odd:
+        raise DimError(
+            f"random: `{odd[0]}` means nothing for {distribution!r}", got=", ".join(given), expected=", ".join(taken)
+        )
+    whole = dtype.startswith(("int", "uint"))
+    if whole and distribution == "uniform" and "maxval" not in given:
+        raise DimError("random: whole numbers need a `maxval`", got=f"dtype {dtype}", hint="maxval=…, exclusive")
+    if (whole or dtype == "bool") and distribution.endswith("normal"):
+        raise DtypeError(f"random: {distribution!r} gives no whole numbers", got=dtype, expected="a float type")

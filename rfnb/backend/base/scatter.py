@@ -1,0 +1,90 @@
+"""Entries put in places, and what becomes of those at one place."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rfnb.backend.base.index import check_range
+from rfnb.backend.base.math import join
+from rfnb.backend.base.require import axis_of
+from rfnb.backend.base.sizes import ragged
+from rfnb.core import align
+from rfnb.core.dim import Dim, current_lengths
+from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.errors import DimError, DtypeError
+
+if TYPE_CHECKING:
+    from rfnb.backend.base.backend import Backend
+
+MODES = ("sum", "mean", "max", "min")
+
+
+class ScatterOps:
+    """Raw part: `scatter_raw`."""
+
+    scatter_raw: Callable[..., Any]
+
+    @classmethod
+    def scatter(  # type: ignore[misc]
+        cls: type[Backend],
+        source: Tensor,
+        *,
+        indices: Tensor,
+        indices_dim: Dim | Sequence[Dim],
+        out_dim: Dim | Sequence[Dim],
+        mode: str = "sum",
+        fill_value: float | None = None,
+        use_mask: bool = True,
+    ) -> Tensor:
+        """Puts the entries of `source` at `indices` along `out_dim`. {…, indices_dim}, {…, indices_dim} → {…, out_dim}
+
+        Entries at one place are combined: "sum", "mean", "max", "min". Places without one hold `fill_value`, or what
+        adds nothing: 0; for "max" the least number of the type, for "min" the largest.
+        """
+        over = (indices_dim,) if isinstance(indices_dim, Dim) else tuple(indices_dim)
+        into = (out_dim,) if isinstance(out_dim, Dim) else tuple(out_dim)
+        if mode not in MODES:
+            raise DimError("scatter: unknown `mode`", got=repr(mode), expected=", ".join(MODES))
+        for dim in over:
+            axis_of("scatter", indices, dim, "indices")
+        if not indices.dtype.startswith(("int", "uint")):
+            raise DtypeError("scatter: `indices` are no whole numbers", got=indices.dtype, expected="int32 or int64")
+        batch = [d for d in indices.dims if d not in over]
+        features = [d for d in source.dims if d not in indices.sig.index]
+        lengths = join(source, indices).join(current_lengths(into), source.sig, align.sig(into))
+        sizes = [lengths.size(dim) for dim in into]
+        if any(size is None for size in sizes):
+            raise DimError(
+                "scatter: `out_dim` has no size yet", got=align.show_dims(into), expected="dims whose sizes are known"
+            )
+        shape = [size.max for size in sizes if size]
+        positions, values = indices._raw, source._raw
+        padded = use_mask and any(ragged(indices, dim) for dim in indices.dims)
+        if padded:
+            positions = _beside_the_spare(cls, indices, math.prod(shape))
+            values = values if mode == "sum" else cls.fill_padding(source, 0)  # no NaN beside it in its gradient
+        if fill_value is None:
+            fill_value = cls.lowest_raw(values) if mode == "max" else cls.highest_raw(values) if mode == "min" else 0
+        raw = align.apply(align.move(source.dims, [*batch, *over, *features], trailing=False), values)
+        positions = align.apply(align.move(indices.dims, [*batch, *over]), positions)
+        try:
+            raw = cls.scatter_raw(raw, positions, len(batch), shape, mode, fill_value, len(features), padded)
+        except (IndexError, RuntimeError):
+            check_range(cls, "scatter", indices, into, shape)
+            raise
+        signature = align.sig(
+            [*batch, *into, *features],
+            source.sparse_dim,
+            source.feature_dim if source.feature_dim in features else None,
+        )
+        return tensor_of(raw, signature, lengths)
+
+
+def _beside_the_spare(backend: Any, indices: Tensor, count: int) -> Any:
+    """The indices, with padding in one place more, `count`, which is thrown away.
+    Wrong ones of valid frames stay wrong."""
+    raw = backend.cast_raw(indices._raw, "int64")
+    raw = backend.combine_raw(raw, "add", backend.compare_raw(raw, "greater_equal", count))
+    return backend.fill_padding(indices.like(raw), count)

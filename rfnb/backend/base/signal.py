@@ -1,0 +1,71 @@
+"""Signals: the spectrum over time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from rfnb.backend.base.conv import Window
+from rfnb.backend.base.require import axis_of
+from rfnb.backend.base.sizes import bound
+from rfnb.core import align
+from rfnb.core.dim import Dim
+from rfnb.core.lengths import Size
+from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.errors import DimError
+
+if TYPE_CHECKING:
+    from rfnb.backend.base.backend import Backend
+
+
+class SignalOps:
+    """Raw part: `stft_raw(raw, window, left, step, fft_length, count)`, over the last axis; numbers of samples."""
+
+    stft_raw: Callable[..., Any]
+
+    @classmethod
+    def stft(  # type: ignore[misc]
+        cls: type[Backend],
+        x: Tensor,
+        *,
+        in_spatial_dim: Dim,
+        frame_step: int,
+        frame_length: int,
+        fft_length: int,
+        window_use_frame_length: bool = True,
+        align_window_left: bool = True,
+        window_enforce_even: bool = True,
+        out_spatial_dim: Dim,
+        out_dim: Dim,
+    ) -> Tensor:
+        """The spectrum of each frame; padding counts as 0, and gets 0.
+
+        {…, in_spatial_dim} → {…, out_spatial_dim, out_dim} complex
+        """
+        place = axis_of("stft", x, in_spatial_dim, "x")
+        if fft_length < frame_length:
+            raise DimError(
+                "stft: the frames are longer than the transform",
+                got=f"frame_length {frame_length}, fft_length {fft_length}",
+                expected=f"fft_length {frame_length} or more",
+            )
+        window = frame_length - (frame_length % 2 if window_enforce_even else 0)
+        frames = Window(frame_length if window_use_frame_length else fft_length, frame_step, 1, 0, 0)
+        lengths, size = x.lengths, x.size_of(in_spatial_dim)
+        if out_spatial_dim is not frames.count(in_spatial_dim):
+            lengths = bound(lengths, out_spatial_dim, Size(size.dims, frames.count(size.values)), "stft")
+        lengths = bound(lengths, out_dim, Size((), fft_length // 2 + 1), "stft")
+        rest = [dim for dim in x.dims if dim is not in_spatial_dim]
+        raw = align.apply(align.move(x.dims, [*rest, in_spatial_dim]), cls.fill_padding(x, 0))
+        shape = cls.get_shape_tuple_raw(raw)[:-1]
+        raw = cls.merge_axes_raw(raw, 0, len(rest)) if rest else raw[None]
+        left = 0 if align_window_left else (fft_length - window) // 2
+        count = lengths.size(out_spatial_dim)
+        assert count is not None
+        raw = cls.stft_raw(raw, window, left, frame_step, fft_length, count.max)
+        raw = cls.split_axis_raw(raw, 0, shape) if rest else raw[0]
+        out = [*rest[:place], out_spatial_dim, *rest[place:], out_dim]
+        raw = align.apply(align.move([*rest, out_spatial_dim, out_dim], out), raw)
+        result = tensor_of(raw, align.sig(out, None, out_dim), lengths)
+        result._raw = cls.fill_padding(result, 0)
+        return result

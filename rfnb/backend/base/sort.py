@@ -1,0 +1,73 @@
+"""Entries in order, and places in what is in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from rfnb.backend.base.math import join
+from rfnb.backend.base.require import axis_of
+from rfnb.backend.base.sizes import bound, size_in
+from rfnb.core import align
+from rfnb.core.dim import Dim
+from rfnb.core.tensor import Tensor, tensor_of
+
+if TYPE_CHECKING:
+    from rfnb.backend.base.backend import Backend
+
+
+class SortOps:
+    """Raw part: `sort_raw(raw, axis, descending, stable)`, `search_sorted_raw(sorted, values, right)`."""
+
+    sort_raw: Callable[[Any, int, bool, bool], tuple[Any, Any]]
+    search_sorted_raw: Callable[[Any, Any, bool], Any]
+
+    @classmethod
+    def sort(  # type: ignore[misc]
+        cls: type[Backend], source: Tensor, *, axis: Dim, descending: bool = False, stable: bool = True
+    ) -> tuple[Tensor, Tensor, Dim]:
+        """The entries in order, where each comes from, and their new dim. {…, axis} → {…, out_dim}"""
+        place = axis_of("sort", source, axis)
+        size = size_in(source, axis)
+        raw, padding = source._raw, cls.padding_for(source, (axis,))
+        if padding is not None:
+            raw = cls.masked_fill_raw(raw, padding, cls.lowest_raw(raw) if descending else cls.highest_raw(raw))
+        stable = stable or padding is not None  # it comes behind what is just as large
+        values, index = cls.sort_raw(raw, place, descending, stable)
+        out_dim = Dim(axis.dimension, name=f"{axis.name}_sorted")
+        lengths = bound(source.lengths, out_dim, size, "sort")
+        dims = [out_dim if dim is axis else dim for dim in source.dims]
+        feature = out_dim if source.feature_dim is axis else source.feature_dim
+        found = tensor_of(values, align.sig(dims, source.sparse_dim, feature), lengths)
+        return found, tensor_of(index, align.sig(dims, axis, feature), lengths), out_dim
+
+    @classmethod
+    def search_sorted(  # type: ignore[misc]
+        cls: type[Backend],
+        sorted_seq: Tensor,
+        values: Tensor,
+        *,
+        axis: Dim,
+        side: str = "left",
+        out_dtype: str = "int32",
+    ) -> Tensor:
+        """How many entries along `axis` are less ("left"), or not greater ("right"). {…, axis}, {…} → {… of both}"""
+        axis_of("search_sorted", sorted_seq, axis, "sorted_seq")
+        batch = [dim for dim in sorted_seq.dims if dim is not axis]
+        own = [dim for dim in values.dims if dim not in batch]
+        lengths = join(sorted_seq, values)
+        raw, padding = sorted_seq._raw, cls.padding_for(sorted_seq, (axis,))
+        if padding is not None:
+            raw = cls.masked_fill_raw(raw, padding, cls.highest_raw(raw))
+        raw = align.apply(align.move(sorted_seq.dims, [*batch, axis]), raw)
+        wanted = align.apply(align.move(values.dims, [*batch, *own], trailing=False), values._raw)
+        shape = cls.get_shape_tuple_raw(wanted)[len(batch) :]
+        wanted = cls.broadcast_raw(wanted, [*cls.get_shape_tuple_raw(raw)[:-1], *shape])
+        found = cls.search_sorted_raw(raw, wanted, side == "right")
+        place = tensor_of(cls.cast_raw(found, out_dtype), align.sig([*batch, *own], axis), lengths)
+        if padding is None:
+            return place
+        size = size_in(sorted_seq, axis)
+        limit = cls.cast_raw(cls.from_numpy_raw(size.values, cls.device_key_raw(raw)), out_dtype)
+        limit = tensor_of(limit, align.sig(size.dims), sorted_seq.lengths)
+        return cls.combine(place, "minimum", limit, allow_broadcast_all_sources=True)

@@ -1,0 +1,116 @@
+"""Tensors taken apart."""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from rfnb.backend.base.require import axis_of
+from rfnb.backend.base.sizes import aligned, bound, constant, ragged, renamed, size_in, taken, trimmed
+from rfnb.core import align
+from rfnb.core.dim import Dim, current_lengths
+from rfnb.core.lengths import Size
+from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.errors import DimError
+
+
+class SplitOps:
+    """Raw part: `unstack_raw`, `split_raw`, `slice_raw`, and `gather_raw` where sequences differ."""
+
+    unstack_raw: Callable[..., Any]
+    split_raw: Callable[..., Any]
+
+    @classmethod
+    def unstack(cls, source: Tensor, *, axis: Dim) -> list[Tensor]:
+        """The entries along `axis`. {…, axis} → a list of {…}"""
+        if source.sig.prior:
+            axis = source.sig.meant(axis)
+        place = axis_of("unstack", source, axis)
+        if ragged(source, axis):
+            raise DimError(
+                f"unstack: {axis.name} has padding, which would be among the entries",
+                got=source.describe_dims(),
+                expected="sequences of one length",
+                hint=f"with rf.Loop(axis={axis.name}) as loop: x = loop.unstack(…)",
+            )
+        out, lengths = align.without(source.sig, [axis]), source.lengths
+        parts = [tensor_of(raw, out, lengths) for raw in cls.unstack_raw(source._raw, place)]
+        if axis not in lengths.owners:
+            return parts
+        return [trimmed(cls, tensor_of(x._raw, out, lengths.of_one(axis, i))) for i, x in enumerate(parts)]
+
+    @classmethod
+    def split(cls, source: Tensor, *, axis: Dim, out_dims: Sequence[Dim]) -> tuple[Tensor, ...]:
+        """Cut into pieces of the sizes of `out_dims`. {…, axis} → {…, out_dims[0]}, {…, out_dims[1]}, …"""
+        if source.sig.prior:
+            axis = source.sig.meant(axis)
+        key = ("split", axis.serial, *[dim.serial for dim in out_dims])
+        plan, lengths = source.sig.plans.get(key), source.lengths
+        sigs = [ref() for ref in plan[2]] if plan else []
+        if not plan or None in sigs:
+            place = axis_of("split", source, axis)
+            sizes = [dim.dimension for dim in out_dims]
+            if axis.dimension is None or None in sizes or sum(filter(None, sizes)) != axis.dimension:
+                return _split_each(cls, source, axis, out_dims)
+            sigs = [renamed(source, axis, dim) for dim in out_dims]
+            plan = source.sig.keep(key, (place, sizes, [weakref.ref(signature) for signature in sigs]))
+        if axis in lengths.owners:
+            return _split_each(cls, source, axis, out_dims)
+        raws = cls.split_raw(source._raw, plan[1], plan[0])
+        return tuple([tensor_of(raw, signature, lengths) for raw, signature in zip(raws, sigs, strict=True)])
+
+
+def _split_each(backend: Any, source: Tensor, axis: Dim, out_dims: Sequence[Dim]) -> tuple[Tensor, ...]:
+    """`split` where each sequence may have places of its own to be cut at."""
+    sizes, starts = _cuts(source, axis, out_dims)
+    dims = [dim for dim in source.dims if any(dim in size.dims for size in sizes)]
+    pieces, place = [], source.sig.index[axis]
+    for dim, size, start in zip(out_dims, sizes, starts, strict=True):
+        lengths = bound(source.lengths, dim, size, "split")
+        if start.ndim:
+            key = ("split", axis.serial, start.tobytes(), size.max)
+            make = functools.partial(_from, start, size.max, size_in(source, axis).max - 1)
+            raw = backend.gather_raw(source._raw, constant(backend, source, [*dims, axis], key, make), place, 1)
+        else:
+            first, last = int(start), int(start) + size.max
+            raw = backend.slice_raw(source._raw, place, first, last, 1)
+            lengths = taken(lengths, axis, dim, ("split", first), functools.partial(_take, first=first, last=last))
+        piece = tensor_of(raw, renamed(source, axis, dim), lengths)
+        pieces.append(trimmed(backend, piece) if lengths.owners and dim in lengths.owners else piece)
+    return tuple(pieces)
+
+
+def _cuts(source: Tensor, axis: Dim, out_dims: Sequence[Dim]) -> tuple[list[Size], list[np.ndarray]]:
+    """The sizes of the pieces, and where each begins: one number, or one for each sequence."""
+    whole = size_in(source, axis)
+    known = [source.lengths.size(dim) or current_lengths([dim]).size(dim) for dim in out_dims]
+    sizes = [size for size in known if size is not None and all(dim in source.sig.index for dim in size.dims)]
+    dims = [dim for dim in source.dims if any(dim in size.dims for size in [whole, *sizes])]
+    total = aligned(whole, dims)
+    rest = total - sum(aligned(size, dims) for size in sizes)
+    if len(sizes) + 1 == len(out_dims) and (rest >= 0).all():
+        sizes.insert(known.index(None), Size(dims, rest))
+    elif len(sizes) < len(out_dims) or rest.any():
+        raise DimError(
+            f"split: the pieces do not make up {axis.name}",
+            got=align.show_dims(out_dims),
+            expected=f"dims whose sizes sum to {axis.name}:{whole}",
+        )
+    starts, start = [], np.zeros_like(total)
+    for size in sizes:
+        starts.append(start.flat[0] if start.size and (start == start.flat[0]).all() else start)
+        start = start + aligned(size, dims)
+    return sizes, starts
+
+
+def _from(start: np.ndarray, count: int, last: int) -> np.ndarray:
+    positions: np.ndarray = np.clip(start[..., None] + np.arange(count), 0, max(last, 0))
+    return positions
+
+
+def _take(values: np.ndarray, axis: int, first: int, last: int) -> np.ndarray:
+    return values.take(range(first, last), axis)

@@ -1,0 +1,62 @@
+"""A window that slides over frames."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rfnb.backend.base.require import axis_of
+from rfnb.backend.base.sizes import bound, size_in
+from rfnb.core import align
+from rfnb.core.dim import Dim
+from rfnb.core.lengths import Size
+from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.errors import DimError
+
+if TYPE_CHECKING:
+    from rfnb.backend.base.backend import Backend
+
+
+class WindowOps:
+    """Raw part: `unfold_raw`, `pad_raw`, `slice_raw`."""
+
+    unfold_raw: Callable[[Any, int, int, int], Any]
+
+    @classmethod
+    def window(  # type: ignore[misc]
+        cls: type[Backend],
+        source: Tensor,
+        *,
+        spatial_dim: Dim,
+        window_dim: Dim,
+        before: int | None,
+        pad_value: float,
+        stride: int,
+        use_mask: bool,
+        out_dim: Dim,
+    ) -> Tensor:
+        """The frames around every `stride`-th one. {…, spatial_dim} → {…, out_dim, window_dim}
+
+        before: so many of the window stand before the frame; None: all frames of the window are frames of `source`.
+        """
+        place, size = axis_of("window", source, spatial_dim), size_in(source, spatial_dim)
+        if spatial_dim in source.lengths.owners:
+            raise DimError(
+                f"window: entries of {spatial_dim.name} have lengths of their own", got=source.describe_dims()
+            )
+        width = window_dim.dimension or 0
+        frames = size.values if before is not None else np.maximum(size.values - width + 1, 0)
+        counts = Size(size.dims, -(-frames // stride))
+        lengths = bound(source.lengths, out_dim, counts, "window")
+        raw = cls.fill_padding(source, pad_value, (spatial_dim,)) if use_mask else source._raw
+        needed = max(counts.max - 1, 0) * stride + width
+        left = before or 0
+        raw = cls.pad_raw(raw, {place: (left, needed - left - size.max)}, pad_value)
+        raw = cls.unfold_raw(raw, place, width, stride)
+        if not counts.max:
+            raw = cls.slice_raw(raw, place, 0, 0, 1)
+        dims = [out_dim if dim is spatial_dim else dim for dim in source.dims]
+        feature = out_dim if source.feature_dim is spatial_dim else source.feature_dim
+        return tensor_of(raw, align.sig([*dims, window_dim], source.sparse_dim, feature), lengths)

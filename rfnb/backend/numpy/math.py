@@ -1,0 +1,204 @@
+"""Elementwise ops on numpy arrays."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from rfnb.errors import BackendError
+
+Array = np.ndarray[Any, Any]
+
+
+def quiet(function: Callable[..., Any]) -> Callable[..., Array]:
+    """Gives an array also where numpy gives a number, and does not warn of what padding may hold."""
+
+    def call(*args: Any) -> Array:
+        with np.errstate(all="ignore"):
+            return np.asarray(function(*args))
+
+    return call
+
+
+def common(a: Any, b: Any) -> tuple[Array, Array]:
+    """Both in one type, chosen as torch does: the highest of bool, whole and float numbers decides, and for the size of
+    the number tensors with axes before those without, and these before Python's.
+    """
+    ranked = [_rank(x) for x in (a, b)]
+    highest = max(key for key, _ in ranked)
+    found = np.result_type(*[dtype for key, dtype in ranked if key == highest])
+    return np.asarray(a, found), np.asarray(b, found)
+
+
+def _rank(x: Any) -> tuple[tuple[int, int], np.dtype[Any]]:
+    """What counts more is larger, and the type."""
+    if isinstance(x, np.ndarray | np.generic):
+        return (KINDS[x.dtype.kind], 2 if x.ndim else 1), x.dtype
+    if type(x) not in NUMBERS:
+        raise BackendError(
+            "tensors of several backends meet",
+            got=f"a numpy array and a {type(x).__name__}",
+            hint="rf.convert_to_tensor(x.numpy(), dims=x.dims) makes it a tensor of the selected backend",
+        )
+    dtype = np.dtype(NUMBERS[type(x)])
+    return (KINDS[dtype.kind], 0), dtype
+
+
+def type_of(name: str) -> np.dtype[Any]:
+    """dtype("float32")"""
+    try:
+        return np.dtype(name)
+    except TypeError:
+        raise BackendError(f"numpy has no type {name}", got=name, expected="float32, int64, bool, …") from None
+
+
+def floats(raw: Array) -> Array:
+    """Whole numbers and truth values as float32."""
+    return raw if raw.dtype.kind == "f" else raw.astype(np.float32)
+
+
+def lowest(raw: Array) -> Any:
+    """What is never larger than anything: -∞, or the smallest number of the type."""
+    return _LIMITS[raw.dtype.kind][0] if raw.dtype.kind in _LIMITS else np.iinfo(raw.dtype).min
+
+
+def highest(raw: Array) -> Any:
+    """What is never smaller than anything: ∞, or the largest number of the type."""
+    return _LIMITS[raw.dtype.kind][1] if raw.dtype.kind in _LIMITS else np.iinfo(raw.dtype).max
+
+
+_LIMITS = {"f": (-np.inf, np.inf), "b": (False, True)}
+
+
+def _complex(a: Array, b: Array) -> Any:
+    return np.asarray(floats(a) + 1j * floats(b), np.result_type(floats(a), np.complex64))
+
+
+def _softplus(x: Array) -> Any:
+    return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
+
+
+def _elu(x: Array, alpha: float = 1.0) -> Any:
+    return np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
+
+
+def _sigmoid(x: Array) -> Any:
+    return (1 + np.tanh(x / 2)) / 2
+
+
+KINDS = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
+NUMBERS = {bool: np.bool_, int: np.int64, float: np.float32, complex: np.complex64}
+COMBINE: dict[str, Callable[..., Any]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "truediv": lambda a, b: np.true_divide(floats(a), floats(b)),
+    "floordiv": np.floor_divide,
+    "mod": np.remainder,
+    "pow": np.power,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "logical_and": np.logical_and,
+    "logical_or": np.logical_or,
+    "squared_difference": lambda a, b: np.square(a - b),
+    "ceildiv": lambda a, b: -(-a // b),
+    "logaddexp": lambda a, b: np.logaddexp(floats(a), floats(b)),
+    "complex": _complex,
+}
+COMPARE: dict[str, Callable[..., Any]] = {
+    kind: getattr(np, kind) for kind in ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
+}
+OF_WHOLE_NUMBERS: dict[str, Callable[..., Any]] = {
+    "abs": np.abs,
+    "neg": np.negative,
+    "square": np.square,
+    "ceil": np.ceil,
+    "floor": np.floor,
+    "round": np.round,
+    "sign": np.sign,
+    "relu": lambda x: np.maximum(x, 0),
+    "logical_not": np.logical_not,
+    "is_finite": np.isfinite,
+    "is_infinite": np.isinf,
+    "is_neg_infinite": np.isneginf,
+}
+ACTIVATION: dict[str, Callable[..., Any]] = {
+    **OF_WHOLE_NUMBERS,
+    **{name: getattr(np, name) for name in ("exp", "expm1", "log", "log1p", "sqrt", "sin", "cos", "tanh")},
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "reciprocal": lambda x: 1 / x,
+    "sigmoid": _sigmoid,
+    "log_sigmoid": lambda x: -_softplus(-x),
+    "elu": _elu,
+    "selu": lambda x: 1.0507009873554805 * _elu(x, 1.6732632423543772),
+    "silu": lambda x: x * _sigmoid(x),
+    "gelu": lambda x: (x * (1 + np.vectorize(math.erf, otypes=[x.dtype])(x / math.sqrt(2))) / 2).astype(x.dtype),
+    "softplus": _softplus,
+    "softsign": lambda x: x / (1 + np.abs(x)),
+}
+
+
+class NumpyMath:
+    """The raw part of `backend.base.math` and `backend.base.mask`."""
+
+    where_raw = staticmethod(lambda cond, a, b: np.where(cond, *common(a, b)))
+
+    @staticmethod
+    def combine_raw(a: Any, kind: str, b: Any) -> Array:
+        """a kind b"""
+        return quiet(COMBINE[kind])(*common(a, b))
+
+    @staticmethod
+    def compare_raw(a: Any, kind: str, b: Any) -> Array:
+        """a kind b"""
+        return quiet(COMPARE[kind])(*common(a, b))
+
+    @staticmethod
+    def activation_raw(raw_tensor: Array, func: str) -> Array:
+        """func(raw_tensor)"""
+        return quiet(ACTIVATION[func])(raw_tensor if func in OF_WHOLE_NUMBERS else floats(raw_tensor))
+
+    @staticmethod
+    def as_dtype_raw(dtype_name: str) -> np.dtype[Any]:
+        """dtype("float32")"""
+        return type_of(dtype_name)
+
+    @staticmethod
+    def cast_raw(raw_tensor: Array, dtype: str) -> Array:
+        """The same numbers in another type."""
+        with np.errstate(invalid="ignore"):  # NaN in padding
+            return raw_tensor.astype(type_of(dtype), copy=False)
+
+    @staticmethod
+    def clip_raw(raw_tensor: Array, low: Any, high: Any) -> Array:
+        """Between low and high, arrays or numbers; either may be None."""
+        raw = raw_tensor if low is None else np.asarray(np.maximum(*common(raw_tensor, low)))
+        return raw if high is None else np.asarray(np.minimum(*common(raw, high)))
+
+    @staticmethod
+    def complex_as_real_raw(raw_tensor: Array) -> Array:
+        """With the real and the imaginary part along a new last axis."""
+        return np.stack([raw_tensor.real, raw_tensor.imag], -1)
+
+    @staticmethod
+    def masked_fill_raw(raw: Array, padding: Array, value: Any) -> Array:
+        """`value` where `padding` is true."""
+        return np.where(padding, np.asarray(value, raw.dtype), raw)
+
+    @staticmethod
+    def finite_raw(raw: Array, where: Array) -> Array:
+        """`raw` with 0 for what is not finite at `where`."""
+        return np.where(~np.isfinite(raw) & where, np.zeros((), raw.dtype), raw)
+
+    @staticmethod
+    def lowest_raw(raw: Array) -> Any:
+        """What is never larger than anything: -∞, or the smallest number of the type."""
+        return lowest(raw)
+
+    @staticmethod
+    def highest_raw(raw: Array) -> Any:
+        """What is never smaller than anything: ∞, or the largest number of the type."""
+        return highest(raw)

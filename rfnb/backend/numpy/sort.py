@@ -1,0 +1,44 @@
+"""The entries of numpy arrays in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from rfnb.backend.numpy.math import Array
+
+
+def _descending(raw: Array, axis: int) -> Array:
+    """The positions from the largest to the smallest entry; of equals the first one first."""
+    backwards = np.argsort(np.flip(raw, axis), axis, kind="stable")
+    return np.flip(raw.shape[axis] - 1 - backwards, axis)
+
+
+class NumpySort:
+    """The raw part of `backend.base.sort` and `backend.base.top_k`."""
+
+    @staticmethod
+    def top_k_raw(raw: Array, axis: int, k: int, sorted: bool) -> tuple[Array, Array]:
+        """Values and positions; of equals the first."""
+        order = _descending(raw, axis).take(range(k), axis)
+        return np.take_along_axis(raw, order, axis), order
+
+    @staticmethod
+    def sort_raw(raw: Array, axis: int, descending: bool, stable: bool) -> tuple[Array, Array]:
+        """Values, and where they come from."""
+        order = _descending(raw, axis) if descending else np.argsort(raw, axis, kind="stable")
+        return np.take_along_axis(raw, order, axis), order
+
+    @staticmethod
+    def search_sorted_raw(entries: Array, values: Array, right: bool) -> Array:
+        """Where `values` [batch…, own…] go in `entries` [batch…, axis], which are in order. → [batch…, own…]"""
+        found = np.zeros(values.shape, np.int64)
+        for row in np.ndindex(*entries.shape[:-1]):
+            found[row] = np.searchsorted(entries[row], values[row], "right" if right else "left")
+        return found
+
+    @staticmethod
+    def split_index_raw(index: Array, sizes: Sequence[int]) -> list[Array]:
+        """A position in merged axes as one for each axis."""
+        return list(np.unravel_index(index, sizes))

@@ -1,0 +1,136 @@
+"""Connectionist temporal classification on torch tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch.overrides import handle_torch_function, has_torch_function
+
+from rfnb.errors import DimError
+
+NEVER = -1e30
+"""The score of what cannot be. Finite, so that no sum of it makes a NaN in a gradient."""
+
+
+class States(NamedTuple):
+    """blank, label 1, blank, label 2, …, blank: where an alignment can be, and how it may move on. All [batch, state].
+
+    may_stay: whether a state may take several frames. may_skip: whether the blank before it may be left out.
+    """
+
+    symbols: torch.Tensor
+    may_stay: torch.Tensor
+    may_skip: torch.Tensor
+
+
+def _states(targets: torch.Tensor, blank: int, label_loop: bool) -> States:
+    symbols = targets.new_full((targets.shape[0], 2 * targets.shape[1] + 1), blank)
+    symbols[:, 1::2] = targets
+    is_label = (torch.arange(symbols.shape[1], device=targets.device) % 2 == 1).expand_as(symbols)
+    if not label_loop:
+        return States(symbols, ~is_label, is_label)
+    before = torch.nn.functional.pad(symbols, (2, 0), value=-1)[:, :-2]
+    return States(symbols, torch.ones_like(is_label), is_label & (symbols != before))
+
+
+Combine = Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor | None]]
+
+
+def _sum(scores: torch.Tensor) -> tuple[torch.Tensor, None]:
+    return scores.logsumexp(0), None
+
+
+def _max(scores: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    best = scores.max(0)
+    return best.values, best.indices
+
+
+def _forward(
+    log_probs: torch.Tensor, frames: torch.Tensor, labels: torch.Tensor, states: States, combine: Combine
+) -> tuple[torch.Tensor, list[Any]]:
+    """The score of all alignments, or of the best one. [batch]. And of each frame how many states back the best
+    way into each state comes from, then whether the best end is the last label. Graves et al. 2006, section 4.1.
+    """
+    emissions = log_probs.gather(2, states.symbols.expand(len(log_probs), -1, -1)).clamp(min=NEVER)
+    scores = torch.full_like(states.symbols, NEVER, dtype=log_probs.dtype)
+    begin = scores.new_tensor([NEVER, 0.0]).expand(len(scores), -1)  # in front of the first two states
+    behind = begin.new_tensor([NEVER, NEVER]).expand_as(begin)
+    ways: list[Any] = []
+    for t, emission in enumerate(emissions):
+        ahead = torch.cat([behind if t else begin, scores], 1)
+        stay, skip = states.may_stay, states.may_skip
+        moves = [torch.where(stay, scores, NEVER), ahead[:, 1:-1], torch.where(skip, ahead[:, :-2], NEVER)]
+        entered, way = combine(torch.stack(moves))
+        scores = torch.where((t < frames)[:, None], entered + emission, scores)
+        ways.append(way)
+    last = 2 * labels[:, None]
+    ends = torch.cat([scores.gather(1, last), scores.gather(1, (last - 1).clamp(min=0))], 1)
+    ends = torch.where(torch.cat([last >= 0, last > 0], 1), ends, NEVER)
+    total, way = combine(ends.T)
+    return torch.where(frames > 0, total, torch.where(labels > 0, NEVER, 0.0)), [*ways, way]
+
+
+def ctc_loss(
+    log_probs: torch.Tensor,
+    frames: torch.Tensor,
+    targets: torch.Tensor,
+    labels: torch.Tensor,
+    blank: int,
+    max_approx: bool,
+    label_loop: bool,
+) -> torch.Tensor:
+    """[time, batch, class], [batch], [batch, label], [batch] → [batch], ∞ with gradient 0 if there is no alignment."""
+    if has_torch_function((log_probs, targets)):  # one raw call for whoever records raw calls
+        given = (log_probs, frames, targets, labels, blank, max_approx, label_loop)
+        return handle_torch_function(ctc_loss, (log_probs, targets), *given)
+    _check_labels(targets, log_probs.shape[2])
+    if label_loop and not max_approx and log_probs.shape[0] and targets.shape[1]:
+        # what torch.nn.functional.ctc_loss calls, and then makes 0 of ∞
+        return torch._ctc_loss(log_probs, targets, frames, labels, blank, zero_infinity=True)[0]
+    total, _ = _forward(log_probs, frames, labels, _states(targets, blank, label_loop), _max if max_approx else _sum)
+    return torch.where(total > NEVER / 2, -total, float("inf"))
+
+
+def ctc_best_path(
+    log_probs: torch.Tensor,
+    frames: torch.Tensor,
+    targets: torch.Tensor,
+    labels: torch.Tensor,
+    blank: int,
+    label_loop: bool,
+) -> torch.Tensor:
+    """[time, batch, class], [batch], [batch, label], [batch] → symbols [time, batch]; blanks if there is no way."""
+    if has_torch_function((log_probs, targets)):
+        given = (log_probs, frames, targets, labels, blank, label_loop)
+        return handle_torch_function(ctc_best_path, (log_probs, targets), *given)
+    _check_labels(targets, log_probs.shape[2])
+    states = _states(targets, blank, label_loop)
+    with torch.no_grad():
+        total, ways = _forward(log_probs, frames, labels, states, _max)
+    state = (2 * labels - ways.pop()).clamp(min=0)[:, None]
+    path = []
+    for t in reversed(range(len(log_probs))):
+        inside = (t < frames)[:, None]
+        path.append(torch.where(inside, states.symbols.gather(1, state), blank))
+        state = torch.where(inside, (state - ways[t].gather(1, state)).clamp(min=0), state)
+    found = torch.cat(path[::-1], 1) if path else targets.new_zeros(len(targets), 0)
+    return torch.where((total > NEVER / 2)[:, None], found, blank).T
+
+
+def _check_labels(targets: torch.Tensor, classes: int) -> None:
+    """On the CPU only, where it costs nothing: kernels read beyond the end."""
+    if targets.device.type == "cpu" and targets.numel() and not 0 <= int(targets.min()) <= int(targets.max()) < classes:
+        raise DimError(
+            "ctc: a label is no class",
+            got=f"{int(targets.min())} to {int(targets.max())}",
+            expected=f"0 to {classes - 1}",
+        )
+
+
+class TorchCtc:
+    """The raw part of `backend.base.ctc`."""
+
+    ctc_loss_raw = staticmethod(ctc_loss)
+    ctc_best_path_raw = staticmethod(ctc_best_path)

@@ -1,0 +1,155 @@
+"""Intermediate results that are computed again when the gradient needs them, rather than kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+from rfnb.backend.base.tape import current_tape
+from rfnb.errors import RfError
+
+
+class Outside:
+    """A tensor that is kept, as it was when it was read."""
+
+    def __init__(self, raw: torch.Tensor):
+        self.raw = raw
+        self.version = None if raw.is_inference() else raw._version
+
+    def value(self) -> torch.Tensor:
+        """The tensor. Raises RfError if it was changed since."""
+        if self.version is not None and self.version != self.raw._version:
+            raise RfError(
+                "gradient_checkpoint_scope: a tensor was changed in place after it was read",
+                got=f"shape {tuple(self.raw.shape)}",
+                hint="take the gradient before the change",
+            )
+        return self.raw
+
+
+class Call:
+    """A call that can be made again. `reads` hold Made and Outside where tensors were.
+
+    By the index of an output: `wanted`, how often autograd asks for it in a backward pass; `left`, how often it still
+    will; `values`, what was computed again and not yet asked for.
+    """
+
+    def __init__(self, number: int, func: Any, reads: Any):
+        self.number = number
+        self.func = func
+        self.reads = reads
+        self.wanted: dict[int, int] = {}
+        self.left: dict[int, int] = {}
+        self.values: dict[int, torch.Tensor] = {}
+
+
+class Made:
+    """An output of a call."""
+
+    def __init__(self, call: Call, index: int):
+        self.call = call
+        self.index = index
+
+
+class Notes(TorchDispatchMode):
+    """Notes the calls that give the same numbers whenever they are made, and change nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+        self.made: dict[int, tuple[StorageWeakRef, dict[Any, Made]]] = {}  # by storage, which the reference keeps apart
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Makes a call."""
+        reads = (args, kwargs or {})
+        result = func(*args, **(kwargs or {}))
+        if func._schema.is_mutable:
+            for raw in tree_leaves((reads, result)):
+                if isinstance(raw, torch.Tensor):
+                    self.made.pop(raw.untyped_storage()._cdata, None)
+        elif torch.Tag.nondeterministic_seeded not in func.tags:
+            self.note(func, reads, tree_leaves(result))
+        return result
+
+    def note(self, func: Any, reads: Any, results: list[Any]) -> None:
+        """Remembers how `results` were made."""
+        call = Call(self.calls, func, tree_map(lambda x: self.find(x) if isinstance(x, torch.Tensor) else x, reads))
+        self.calls += 1
+        for index, raw in enumerate(results):
+            if isinstance(raw, torch.Tensor):
+                storage = raw.untyped_storage()
+                _, views = self.made.setdefault(storage._cdata, (StorageWeakRef(storage), {}))
+                views[_view(raw)] = Made(call, index)
+
+    def find(self, raw: torch.Tensor) -> Made | Outside:
+        """How a tensor was made, if it was here."""
+        _, views = self.made.get(raw.untyped_storage()._cdata, (None, {}))
+        return views.get(_view(raw)) or Outside(raw)
+
+    def pack(self, raw: torch.Tensor) -> Made | torch.Tensor:
+        """What autograd keeps instead of a tensor."""
+        found = self.find(raw)
+        if isinstance(found, Outside):
+            return raw
+        for counts in (found.call.wanted, found.call.left):
+            counts[found.index] = counts.get(found.index, 0) + 1
+        return found
+
+
+def _view(raw: torch.Tensor) -> Any:
+    return raw.storage_offset(), raw.shape, raw.stride(), raw.dtype
+
+
+def unpack(kept: Made | torch.Tensor) -> torch.Tensor:
+    """The tensor that autograd kept."""
+    if isinstance(kept, torch.Tensor):
+        return kept
+    call, index = kept.call, kept.index
+    if index not in call.values:
+        _make_again(call)
+    raw = call.values[index]
+    call.left[index] -= 1
+    if not call.left[index]:  # there may be another backward pass
+        del call.values[index]
+        call.left[index] = call.wanted[index]
+    return raw
+
+
+def _make_again(last: Call) -> None:
+    """Makes a call and those that it depends on; keeps what autograd will ask for."""
+    needed, new = {last}, [last]
+    while new:
+        for read in tree_leaves(new.pop().reads):
+            if isinstance(read, Made) and read.index not in read.call.values and read.call not in needed:
+                needed.add(read.call)
+                new.append(read.call)
+    results: dict[Call, list[Any]] = {}
+
+    def value(x: Any) -> Any:
+        if isinstance(x, Made):
+            return results[x.call][x.index] if x.call in results else x.call.values[x.index]
+        return x.value() if isinstance(x, Outside) else x
+
+    with torch.no_grad():
+        for call in sorted(needed, key=lambda call: call.number):
+            args, kwargs = tree_map(value, call.reads)
+            found = results[call] = tree_leaves(call.func(*args, **kwargs))
+            call.values.update({index: found[index] for index in call.wanted})
+
+
+@contextmanager
+def gradient_checkpoint_scope() -> Iterator[None]:
+    """Of what is computed inside, autograd keeps how it was made. Nothing is done while a loop body is traced."""
+    if current_tape() is not None:
+        yield
+        return
+    notes = Notes()
+    with torch.autograd.graph.saved_tensors_hooks(notes.pack, unpack), notes:
+        yield
+    notes.made.clear()

@@ -1,0 +1,105 @@
+"""Tensors and dims in pickles. A Dim stays what it is: the same Dim in the process that made it, one new Dim elsewhere.
+
+Places in the code do not travel, nor does what was cached.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import os
+import weakref
+from typing import Any
+
+from rfnb.core import align, dim_math
+from rfnb.core.dim import DIMS, Dim, batch_dim, single_step_dim
+from rfnb.core.lengths import EMPTY, Lengths, Size
+from rfnb.core.parameter import Parameter
+from rfnb.core.tensor import Tensor, new
+from rfnb.core.vocab import Vocab
+
+_processes: list[tuple[int, str]] = [(0, os.urandom(8).hex())]
+"""Who gave serial numbers from which one on: after a fork, both processes go on counting from the same number."""
+
+_guests: weakref.WeakValueDictionary[tuple[str, int], Dim] = weakref.WeakValueDictionary()
+"""Dims of other processes."""
+
+
+def _forked() -> None:
+    _processes.append((Dim(None).serial, os.urandom(8).hex()))
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+_SHARED = [batch_dim, single_step_dim]
+"""Those that each process has."""
+
+
+def _shared(number: int) -> Dim:
+    return _SHARED[number]
+
+
+def _maker(serial: int) -> str:
+    return next(name for first, name in reversed(_processes) if first <= serial)
+
+
+def _send_dim(dim: Dim) -> Any:
+    if dim in _SHARED:
+        return _shared, (_SHARED.index(dim),)
+    if dim.expr is not None and dim_math._make(*dim.expr) is dim:
+        return dim_math._make, tuple(dim.expr)
+    guest = next((key for key, known in _guests.items() if known is dim), None)
+    key = guest or (_maker(dim.serial), dim.serial)
+    return _dim, (*key, dim.dimension, dim.name, dim.kind, dim.capacity, dim.vocab)
+
+
+def _dim(
+    maker: str, serial: int, size: int | None, name: str, kind: str | None, capacity: int | None, vocab: Vocab | None
+) -> Dim:
+    mine = DIMS.get(serial) if maker == _maker(serial) else None
+    found = mine or _guests.get((maker, serial))
+    if found is None:
+        found = _guests[maker, serial] = Dim(size, name=name, kind=kind, capacity=capacity, vocab=vocab)
+    return found
+
+
+def _send_size(size: Size) -> Any:
+    return _size, (size.dims, size.values, size.tags)
+
+
+def _size(dims: tuple[Dim, ...], values: Any, tags: list[str] | None) -> Size:
+    return Size(dims, values, tags=tags)
+
+
+def _send_lengths(lengths: Lengths) -> Any:
+    return _lengths, ({DIMS[serial]: size for serial, size in lengths.sizes.items() if serial in DIMS},)
+
+
+def _lengths(sizes: dict[Dim, Size]) -> Lengths:
+    """The lengths of a batch; dims that have none yet are bound to it."""
+    lengths = EMPTY.bind(sizes) if sizes else EMPTY
+    for dim in sizes:
+        if dim.bound is None and dim.is_dynamic():
+            dim.bound = lengths
+    return lengths
+
+
+def _send_tensor(tensor: Tensor) -> Any:
+    slots = [slot for cls in type(tensor).__mro__ for slot in getattr(cls, "__slots__", ()) if slot != "__weakref__"]
+    values = {slot: getattr(tensor, slot) for slot in slots if slot != "_name" and hasattr(tensor, slot)}
+    return _tensor, (type(tensor), {**values, "_name": tensor.name})
+
+
+def _tensor(cls: type[Tensor], values: dict[str, Any]) -> Tensor:
+    tensor = new(cls)
+    for slot, value in values.items():
+        setattr(tensor, slot, value)
+    return tensor
+
+
+copyreg.pickle(Dim, _send_dim)
+copyreg.pickle(Size, _send_size)
+copyreg.pickle(Lengths, _send_lengths)
+copyreg.pickle(align.Sig, lambda sig: (align.sig, (sig.dims, sig.sparse_dim, sig.feature_dim)))
+copyreg.pickle(Tensor, _send_tensor)
+copyreg.pickle(Parameter, _send_tensor)

@@ -1,0 +1,118 @@
+"""Vocabularies in files: one label per line, or with a number or a count behind it, or a dict."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rfnb.errors import DimError
+
+FAIRSEQ = ("<s>", "<pad>", "</s>", "<unk>")
+"""What fairseq puts before the labels of its dict.txt, which has the counts of labels behind them."""
+
+
+def read_labels(path: str | Path) -> list[str]:
+    """The labels of a file, in order. Raises DimError if it is missing, empty or no text."""
+    text = _text(Path(path))
+    written = _literal(text)
+    if isinstance(written, Mapping) and "model" in written and "added_tokens" in written:
+        hint = f'tokenizers.Tokenizer.from_file("{path}") as `vocab`'
+        raise DimError("Vocab: the file is a tokenizer, not only its labels", got=str(path), hint=hint)
+    if isinstance(written, Mapping):
+        return in_order(written, f"Vocab: {path}")
+    if isinstance(written, list):
+        return [str(label) for label in written]
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    while lines and not lines[-1]:
+        lines.pop()
+    if "" in lines:
+        raise DimError(f"Vocab: {path} has an empty line", got=f"line {lines.index('') + 1}", expected="a label")
+    return _labels(lines, path)
+
+
+def in_order(numbers: Mapping[Any, Any], what: str = "Vocab") -> list[str]:
+    """The labels of a dict from label to number, or from number to label. Raises DimError if a number is missing."""
+    if all(isinstance(key, int) for key in numbers):
+        numbers = {label: number for number, label in numbers.items()} if _unique(numbers.values(), what) else {}
+    by_number: dict[int, str] = {}
+    for label, number in numbers.items():
+        if not isinstance(number, int):
+            raise DimError(f"{what}: {label!r} has no number", got=repr(number)[:60], expected="a whole number")
+        if number in by_number:
+            raise DimError(f"{what}: two labels have one number", got=f"{by_number[number]!r} and {label!r}: {number}")
+        by_number[number] = str(label)
+    missing = next((n for n in range(len(by_number)) if n not in by_number), None)
+    if missing is not None:
+        raise DimError(
+            f"{what}: there is no label with the number {missing}",
+            got=f"numbers from {min(by_number)} to {max(by_number)}",
+            expected=f"0 to {len(by_number) - 1}",
+            hint='if 0 is the blank of CTC: Vocab(["<blank>", *labels])' if missing == 0 else None,
+        )
+    return [by_number[n] for n in range(len(by_number))]
+
+
+def _unique(labels: Any, what: str) -> bool:
+    seen: set[Any] = set()
+    for label in labels:
+        if label in seen:
+            raise DimError(f"{what}: a label occurs twice", got=repr(label))
+        seen.add(label)
+    return True
+
+
+def _text(path: Path) -> str:
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        hint = f"labels in a string: Vocab(list({str(path)!r}))" if len(path.parts) == 1 and not path.suffix else None
+        raise DimError("Vocab: there is no such file", got=str(path), hint=hint) from None
+    except OSError as error:
+        raise DimError("Vocab: the file cannot be read", got=f"{path}: {error.strerror}") from None
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        hint = "sentencepiece.SentencePieceProcessor(model_file=…) as `vocab`" if path.suffix == ".model" else None
+        raise DimError("Vocab: the file is no text", got=str(path), expected="utf-8, a label on each line", hint=hint)
+    if not text.strip("\r\n"):
+        raise DimError("Vocab: the file is empty", got=str(path), expected="a label on each line")
+    return text
+
+
+def _literal(text: str) -> Any:
+    """What is written as JSON or in Python; None if this is a list of lines."""
+    if not text.lstrip().startswith(("{", "[")):
+        return None
+    for read in (json.loads, ast.literal_eval):
+        try:
+            return read(text.strip())
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            continue
+    return None
+
+
+def _labels(lines: list[str], path: str | Path) -> list[str]:
+    """Lines of labels; with numbers (ESPnet, Kaldi), with counts (fairseq) or with scores (sentencepiece) behind."""
+    pairs = [line.rsplit(maxsplit=1) for line in lines]
+    if not all(len(pair) == 2 and _is_number(pair[1]) for pair in pairs):
+        return lines
+    labels, seconds = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    if any("." in number or number.startswith("-") for number in seconds):
+        return labels
+    numbers = [int(number) for number in seconds]
+    if sorted(numbers) == list(range(len(lines))) or numbers == list(range(1, len(lines) + 1)):
+        return in_order(dict(zip(numbers, labels, strict=True)), f"Vocab: {path}")
+    return [*FAIRSEQ, *labels]
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return text[-1].isdigit()

@@ -1,0 +1,258 @@
+"""Loops as functions: `while_loop` and `scan`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from rfnb.backend.base.require import same_dims
+from rfnb.core import raw as raw_registry
+from rfnb.core.dim import Dim, single_step_dim
+from rfnb.core.lengths import Size
+from rfnb.core.nested import leaves, map_leaves, same_structure
+from rfnb.core.tensor import Tensor
+from rfnb.errors import LoopError, TraceError
+from rfnb.loop.array import TensorArray
+from rfnb.loop.loop import Loop
+from rfnb.ops.create import full
+from rfnb.ops.index import gather
+from rfnb.ops.math import add, cast, less, logical_and, logical_not, where
+from rfnb.ops.reduce import reduce_any
+from rfnb.trace.record import current_recorder
+
+S = TypeVar("S")
+FOREVER = 2**31 - 1
+
+
+def while_loop(cond: Callable[[S], bool | Tensor], body: Callable[[S], S], initial: S) -> S:
+    """body(body(… initial)), as long as `cond` holds.
+
+    >>> rf.while_loop(lambda n: n < 100, lambda n: n * 3, rf.convert_to_tensor(1)).item()
+    243
+
+    Args:
+        cond: from the state to a bool, or a Tensor {} bool.
+        body: from a state to the next, of the same structure; Tensors in it keep their dims and dtype.
+        initial: a Tensor, or a structure of Tensors.
+
+    Where it can be, it is done like `rf.Loop`: `body` is called once to see what it does, and its ops are then
+    repeated. Otherwise, as when it looks at values, Python calls it at every step.
+    """
+    inside = current_recorder() is not None
+    if not inside and not bool(cond(initial)):
+        return initial
+    if inside or all(type(leaf) is Tensor for leaf in leaves(initial)):
+        try:
+            return _while_traced(cond, body, initial)
+        except TraceError:
+            if inside:
+                raise
+    found: S = raw_registry.selected().while_loop(cond, _keeping_structure(body, initial), initial)
+    return found
+
+
+def _while_traced(cond: Callable[[S], Any], body: Callable[[S], S], initial: S) -> S:
+    loop = Loop(max_seq_len=FOREVER, name="while_loop")
+    loop.state.s = initial
+    with loop:
+        go = cond(loop.state.s)
+        if not isinstance(go, Tensor):
+            raise TraceError("while_loop: `cond` gives Python's bool, which says nothing of later steps")
+        loop.end(logical_not(go), include_eos=False)
+        loop.state.s = body(loop.state.s)
+    final: S = loop.state.s
+    return final
+
+
+def _keeping_structure(body: Callable[[S], S], initial: S) -> Callable[[S], S]:
+    def checked(state: S) -> S:
+        new = body(state)
+        if not same_structure(new, initial):
+            raise LoopError("while_loop: `body` gives another structure than `initial`", got=new, expected=initial)
+        return new
+
+    return checked
+
+
+def scan(
+    *,
+    spatial_dim: Dim | None = None,
+    cond_dims: Sequence[Dim] | None = None,
+    cond_before_body: bool = True,
+    initial: Any = None,
+    xs: Any = None,
+    ys: Any = None,
+    cond: Callable[[Any, Any], Tensor] | None = None,
+    body: Callable[[Any, Any], tuple[Any, Any]],
+    max_seq_len: Tensor | int | None = None,
+    return_tensor_arrays: bool = False,
+) -> tuple[Any, Any, Dim]:
+    """Steps through `xs`, or on as long as `cond` holds. → outputs of all steps, last state, dim of the steps.
+
+    >>> time = rf.Dim(4, name="time")
+    >>> sums, total, _ = rf.scan(
+    ...     spatial_dim=time, xs=rf.range_over_dim(time), initial=rf.convert_to_tensor(0),
+    ...     body=lambda x, total: (total + x, total + x))
+    >>> sums.raw_tensor.tolist(), total.item()
+    ([0, 1, 3, 6], 6)
+
+    Args:
+        spatial_dim: the axis of `xs`; for a scan by `cond` the dim of the result, which it defines.
+        initial: the state at first; None if there is none.
+        xs: {…, spatial_dim}, or a structure of such Tensors; `body` gets their frames.
+        ys: templates of the outputs, to be checked; not needed.
+        cond: from (x, state) to whether a sequence goes on, {batch, …} bool; with `cond_before_body` it is asked
+            before a step, else after it. `cond_dims` are the dims of what it gives, to be checked.
+        body: from (x, state) to (output, next state); either may be None or a structure.
+        max_seq_len: at most so many steps.
+        return_tensor_arrays: outputs as a `TensorArray` of steps.
+
+    Sequences that have ended keep their state, and do not count in the dim of the steps.
+    """
+    if spatial_dim is single_step_dim:
+        outputs, state = body(xs, initial)
+        return outputs, state, single_step_dim
+    job = _Scan(spatial_dim, cond_dims, cond_before_body, initial, xs, ys, cond, body, max_seq_len)
+    try:
+        outputs, state, dim = job.traced()
+    except TraceError:
+        if current_recorder() is not None:
+            raise
+        outputs, state, dim = job.by_steps()
+    if return_tensor_arrays:
+        outputs = map_leaves(lambda leaf: TensorArray.unstack(leaf, axis=dim), outputs)
+    return outputs, state, dim
+
+
+class _Scan:
+    """The arguments of a scan, and two ways to do it."""
+
+    def __init__(
+        self,
+        spatial_dim: Dim | None,
+        cond_dims: Sequence[Dim] | None,
+        cond_before_body: bool,
+        initial: Any,
+        xs: Any,
+        ys: Any,
+        cond: Callable[[Any, Any], Tensor] | None,
+        body: Callable[[Any, Any], tuple[Any, Any]],
+        max_seq_len: Tensor | int | None,
+    ):
+        if cond is None and spatial_dim is None and max_seq_len is None:
+            raise LoopError("scan: nothing says how many steps there are", hint="give spatial_dim, cond or max_seq_len")
+        self.dim = spatial_dim if spatial_dim is not None else Dim(None, name="scan")
+        self.cond_dims, self.before = cond_dims, cond_before_body
+        self.initial, self.xs, self.ys = initial, xs, ys
+        self.cond, self.body, self.max_seq_len = cond, body, max_seq_len
+
+    def goes_on(self, x: Any, state: Any) -> Tensor:
+        """What `cond` says."""
+        assert self.cond is not None
+        found = self.cond(x, state)
+        if self.cond_dims is not None:
+            same_dims("scan", found, self.cond_dims, "cond")
+        return found
+
+    def step(self, x: Any, state: Any) -> tuple[Any, Any]:
+        """What `body` says."""
+        outputs, new = self.body(x, state)
+        if self.ys is not None:
+            for found, template in zip(leaves(outputs), leaves(self.ys), strict=True):
+                same_dims("scan", found, template.dims, "ys")
+        return outputs, new
+
+    def traced(self) -> tuple[Any, Any, Dim]:
+        """As a Loop."""
+        longest = FOREVER if self.max_seq_len is None and self.cond is not None else self.max_seq_len
+        loop = Loop(axis=self.dim, max_seq_len=longest, name="scan")
+        if self.initial is not None:
+            loop.state.s = self.initial
+        with loop:
+            x = _map(loop.unstack, self.xs)
+            state = loop.state.s if self.initial is not None else None
+            if self.cond is not None and self.before:
+                loop.end(logical_not(self.goes_on(x, state)), include_eos=False)
+            outputs, new = self.step(x, state)
+            if new is not None:
+                loop.state.s = new
+            if self.cond is not None and not self.before:
+                loop.end(logical_not(self.goes_on(x, new)), include_eos=True)
+            stacked = _map(loop.stack, outputs)
+        return stacked, loop.state.s if self.initial is not None else None, self.dim
+
+    def by_steps(self) -> tuple[Any, Any, Dim]:
+        """In Python, step by step."""
+        state, frames = self.initial, []
+        active: Tensor | None = None
+        lengths: Tensor | None = None
+        for number in range(self.limit):
+            x = _map(partial(gather, indices=number, axis=self.dim, clip_to_valid=True), self.xs)
+            going = self.within(number)
+            if self.cond is not None and self.before:
+                going = _both(going, self.goes_on(x, state))
+            active = _both(active, going)
+            if active is not None and not bool(reduce_any(active, axis=active.dims)):
+                break
+            outputs, new = self.step(x, state)
+            state = new if active is None else _map2(partial(_where, active), new, state)
+            frames.append(outputs)
+            if active is not None:
+                taken = cast(active, "int64")
+                lengths = add(taken, number if lengths is None else lengths)  # until then none had ended
+            if self.cond is not None and not self.before:
+                active = _both(active, self.goes_on(x, new))
+        return self.stacked(frames, lengths), state, self.dim
+
+    @property
+    def limit(self) -> int:
+        """The most steps there can be."""
+        longest = FOREVER if self.max_seq_len is None else int(_most(self.max_seq_len))
+        return min(self.dim.size.max, longest) if self.xs is not None else longest
+
+    def within(self, number: int) -> Tensor | None:
+        """Which sequences are so long; None if all are."""
+        inside = None
+        if self.xs is not None and self.dim.size.ragged:
+            inside = less(full(dims=(), fill_value=number), self.dim.get_size_tensor())  # type: ignore[attr-defined]
+        if isinstance(self.max_seq_len, Tensor):
+            inside = _both(inside, less(full(dims=(), fill_value=number), self.max_seq_len))
+        return inside
+
+    def stacked(self, frames: list[Any], lengths: Tensor | None) -> Any:
+        """The outputs of all steps under the dim of the steps."""
+        if not frames:
+            raise LoopError("scan: there was no step, and only a step tells what the outputs are")
+        if self.xs is None or self.cond is not None:
+            count = Size((), len(frames)) if lengths is None else Size(lengths.dims, lengths.numpy())
+            self.dim.define(count, "scan")
+        columns = zip(*(leaves(outputs) for outputs in frames), strict=True)
+        return _map(lambda first: _stacked(next(columns), first, self.dim), frames[0])
+
+
+def _stacked(frames: Sequence[Tensor], first: Tensor, dim: Dim) -> Tensor:
+    backend = raw_registry.backend_of_raw(first._raw)
+    stacked: Tensor = backend.tensor_array_stack(list(frames), axis=dim, tensor_template=first)
+    return stacked
+
+
+def _map(fn: Callable[[Any], Any], tree: Any) -> Any:
+    return map_leaves(lambda leaf: None if leaf is None else fn(leaf), tree)
+
+
+def _map2(fn: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
+    rest = iter(leaves(b))
+    return map_leaves(lambda leaf: fn(leaf, next(rest)), a)
+
+
+def _where(on: Tensor, new: Any, old: Any) -> Any:
+    return where(on, new, old) if isinstance(new, Tensor) and on.dims_set <= new.dims_set else new
+
+
+def _both(a: Tensor | None, b: Tensor | None) -> Tensor | None:
+    return b if a is None else a if b is None else logical_and(a, b)
+
+
+def _most(longest: Tensor | int) -> int:
+    return int(longest.numpy().max(initial=0)) if isinstance(longest, Tensor) else longest

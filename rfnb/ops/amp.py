@@ -1,0 +1,76 @@
+"""Which type to compute in where full precision is not needed.
+
+>>> x = rf.ones([rf.Dim(2)])
+>>> with rf.set_amp_policy_ctx(rf.AmpPolicy("bfloat16")):
+...     rf.amp_cast_compute(x).dtype
+'bfloat16'
+
+It counts for the code that asks for it. `torch.autocast` decides for each kernel instead, and works with all ops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from rfnb.core.default import is_float_dtype
+from rfnb.core.tensor import Tensor
+from rfnb.errors import DtypeError
+from rfnb.ops.math import cast
+
+
+@dataclass(frozen=True)
+class AmpPolicy:
+    """compute_dtype: the type of large products: "bfloat16" or "float16"."""
+
+    compute_dtype: str
+
+    def __post_init__(self) -> None:
+        if not is_float_dtype(self.compute_dtype):
+            raise DtypeError("AmpPolicy: not a float type", got=repr(self.compute_dtype), expected='"bfloat16"')
+
+
+_policy: AmpPolicy | None = None
+
+
+def get_amp_policy() -> AmpPolicy | None:
+    """The policy that counts now; None: all stay in their own type."""
+    return _policy
+
+
+def set_amp_policy(policy: AmpPolicy | None) -> None:
+    """This policy counts from now on."""
+    global _policy
+    if policy is not None and not isinstance(policy, AmpPolicy):
+        raise DtypeError("set_amp_policy: not a policy", got=repr(policy), hint=f"rf.AmpPolicy({policy!r})")
+    _policy = policy
+
+
+@contextmanager
+def set_amp_policy_ctx(policy: AmpPolicy | None) -> Iterator[None]:
+    """This policy counts inside the block."""
+    before = _policy
+    set_amp_policy(policy)
+    try:
+        yield
+    finally:
+        set_amp_policy(before)
+
+
+def amp_cast_compute(*tensors: Tensor | None) -> Any:
+    """The floats among `tensors` in the type of the policy, others and None as they are; one, or a tuple of several."""
+    return _cast_all(tensors, None if _policy is None else _policy.compute_dtype)
+
+
+def amp_cast_float32(*tensors: Tensor | None) -> Any:
+    """If there is a policy, the floats among `tensors` as float32, for sums and exponents; one, or a tuple."""
+    return _cast_all(tensors, None if _policy is None else "float32")
+
+
+def _cast_all(tensors: tuple[Tensor | None, ...], dtype: str | None) -> Any:
+    cast_ones = tuple(
+        x if x is None or dtype is None or not is_float_dtype(x.dtype) else cast(x, dtype) for x in tensors
+    )
+    return cast_ones[0] if len(cast_ones) == 1 else cast_ones

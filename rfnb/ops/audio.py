@@ -1,0 +1,206 @@
+"""Features of speech, and their distortion in training: `rf.audio`."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from rfnb.core.dim import Dim
+from rfnb.core.run_ctx import get_run_ctx, get_run_ctx_step
+from rfnb.core.tensor import Tensor
+from rfnb.errors import DimError
+from rfnb.ops.convert import convert_to_tensor
+from rfnb.ops.create import range_over_dim
+from rfnb.ops.math import abs, add, compare_bc, floor, log, logical_and, maximum, mul, square, sub, where
+from rfnb.ops.matmul import matmul
+from rfnb.ops.random import random_uniform
+from rfnb.ops.reduce import reduce_any
+from rfnb.ops.signal import stft
+from rfnb.ops.top_k import top_k
+
+
+def log_mel_filterbank_from_raw(
+    raw_audio: Tensor,
+    *,
+    in_spatial_dim: Dim,
+    out_dim: Dim,
+    sampling_rate: int = 16_000,
+    window_len: float = 0.025,
+    step_len: float = 0.010,
+    n_fft: int | None = None,
+    log_base: int | float = 10,
+) -> tuple[Tensor, Dim]:
+    """The logarithm of the energy in mel bands, and the dim of frames.
+
+    {…, in_spatial_dim} → {…, frames, out_dim}
+
+    >>> samples, bands = rf.Dim(1600, name="samples"), rf.Dim(40, name="bands")
+    >>> audio = rf.random_normal([samples])
+    >>> rf.audio.log_mel_filterbank_from_raw(audio, in_spatial_dim=samples, out_dim=bands)[1].dimension
+    8
+
+    Args:
+        window_len, step_len: in seconds.
+        n_fft: the next power of 2 from the window on, if not given.
+    """
+    length, step = int(window_len * sampling_rate), int(step_len * sampling_rate)
+    n_fft = n_fft or 2 ** math.ceil(math.log2(length))
+    spectrum, frames, bins = stft(
+        raw_audio, in_spatial_dim=in_spatial_dim, frame_step=step, frame_length=length, fft_length=n_fft
+    )
+    energy = mel_filterbank(square(abs(spectrum)), in_dim=bins, out_dim=out_dim, sampling_rate=sampling_rate)
+    return log(maximum(energy, 1e-10)) / math.log(log_base), frames
+
+
+def mel_filterbank(
+    x: Tensor,
+    *,
+    in_dim: Dim,
+    out_dim: Dim,
+    sampling_rate: int | float,
+    fft_length: int | None = None,
+    f_min: int | float | None = None,
+    f_max: int | float | None = None,
+) -> Tensor:
+    """Sums of frequencies in triangles, which are equally far from each other on the mel scale.
+
+    {…, in_dim} → {…, out_dim}
+
+    Args:
+        fft_length: of the transform that gave `in_dim`: twice its size less 2, if not given.
+        f_min, f_max: where the first band begins and the last one ends; 0 and half the sampling rate if not given.
+    """
+    fft_length = fft_length or 2 * (in_dim.get_dim_value() - 1)
+    if in_dim.get_dim_value() != fft_length // 2 + 1:
+        raise DimError(
+            f"mel_filterbank: {in_dim.name} has not the frequencies of this transform",
+            got=in_dim.describe(),
+            expected=f"{fft_length // 2 + 1} for fft_length {fft_length}",
+        )
+    top = sampling_rate / 2 if f_max is None else f_max
+    triangles = _triangles(out_dim.get_dim_value(), fft_length, sampling_rate, f_min or 0, top)
+    weights = convert_to_tensor(triangles, dims=[in_dim, out_dim], dtype=x.dtype, device=x.device)
+    return matmul(x, weights, reduce=in_dim)
+
+
+@functools.lru_cache(16)
+def _triangles(count: int, fft_length: int, sampling_rate: float, f_min: float, f_max: float) -> np.ndarray:
+    """[frequencies, bands]. A mel is 1127 · ln(1 + f / 700 Hz) (O'Shaughnessy, Speech Communication, 1987)."""
+    lowest, highest = (1127 * math.log(1 + f / 700) for f in (f_min, f_max))
+    corners = 700 * (np.exp(np.linspace(lowest, highest, count + 2) / 1127) - 1)
+    left, centre, right = corners[:-2], corners[1:-1], corners[2:]
+    frequencies = np.arange(fft_length // 2 + 1)[:, None] * sampling_rate / fft_length
+    rising, falling = (frequencies - left) / (centre - left), (right - frequencies) / (right - centre)
+    return np.maximum(np.minimum(rising, falling), 0)
+
+
+def mask(x: Tensor, *, mask_axis: Dim, pos: Tensor, max_amount: int | Dim, mask_value: float | Tensor = 0.0) -> Tensor:
+    """`mask_value` from `pos` on, for one to `max_amount` frames, drawn for each entry of `pos`.
+
+    {…, mask_axis}, {…} → the same as x
+    """
+    return where(_covered(mask_axis, pos, max_amount), mask_value, x)
+
+
+def random_mask(
+    x: Tensor,
+    *,
+    mask_axis: Dim,
+    broadcast_axis: Dim | Sequence[Dim],
+    min_num: int | Tensor,
+    max_num: int | Tensor,
+    max_dims: int | Dim,
+    mask_value: float | Tensor = 0.0,
+    max_num_bound: int | None = None,
+) -> Tensor:
+    """`mask_value` in `min_num` to `max_num` places, for one to `max_dims` frames each. {…, mask_axis} → the same
+
+    Each place begins at another frame of the sequence; they may overlap.
+
+    Args:
+        broadcast_axis: what is the same along these dims.
+        max_num_bound: the most that `max_num` can be, if it is a Tensor.
+    """
+    same = {mask_axis, *([broadcast_axis] if isinstance(broadcast_axis, Dim) else broadcast_axis)}
+    each = [dim for dim in x.dims if dim not in same]
+    most = max_num if isinstance(max_num, int) else max_num_bound
+    if most is None:
+        raise DimError("random_mask: `max_num` is a Tensor", expected="`max_num_bound`, the most that it can be")
+    masks = Dim(min(most, x.size_of(mask_axis).max), name="masks")
+    if not masks.dimension:
+        return x
+    draws = random_uniform([*each, mask_axis], device=x.device)
+    _, pos, _ = top_k(draws, axis=mask_axis, k_dim=masks)
+    assert isinstance(pos, Tensor)
+    span = add(sub(max_num, min_num), 1)
+    num = add(floor(mul(random_uniform(each, device=x.device), span)), min_num)
+    used = compare_bc(range_over_dim(masks, dtype=num.dtype, device=x.device), "less", num)
+    covered = logical_and(_covered(mask_axis, pos, max_dims), used)
+    return where(reduce_any(covered, axis=masks), mask_value, x)
+
+
+def specaugment(
+    x: Tensor,
+    *,
+    spatial_dim: Dim,
+    feature_dim: Dim | None = None,
+    global_train_step_dependent: bool = True,
+    only_on_train: bool = True,
+    max_consecutive_spatial_dims: int = 20,
+    max_consecutive_feature_dims: int | None = None,
+    num_spatial_mask_factor: int = 100,
+    num_masks_per_seq: bool | None = None,
+    steps: Sequence[int] = (0, 1000, 2000),
+) -> Tensor:
+    """In training, some stretches of time and some bands of features are 0. {…, spatial_dim, feature_dim} → the same
+
+    SpecAugment (Park et al., Interspeech 2019), without time warping, with more masks after more training.
+
+    Args:
+        global_train_step_dependent: the training step decides: nothing is masked before `steps[0]`, most from
+            `steps[2]` on. If False, as many masks as then.
+        max_consecutive_feature_dims: a fifth of the features, if not given.
+        num_spatial_mask_factor: a mask more for so many frames.
+        num_masks_per_seq: the number of masks goes by the length of each sequence, not by the longest.
+    """
+    if only_on_train and not get_run_ctx().is_train_flag_enabled(func=specaugment):
+        return x
+    feature_dim = feature_dim or x.feature_dim
+    if feature_dim is None:
+        raise DimError("specaugment: which dim are the features?", got=x.describe_dims(), expected="`feature_dim`")
+    step = get_run_ctx_step() if global_train_step_dependent else steps[-1]
+    stage = sum(step >= begin for begin in steps[:3]) - 1
+    if stage < 0:
+        return x
+    size = x.size_of(spatial_dim)
+    frames = size.values if num_masks_per_seq else np.asarray(size.max)
+    most = np.maximum(frames // num_spatial_mask_factor, 2) * (1, 2, 4)[stage]
+    x = random_mask(
+        x,
+        mask_axis=spatial_dim,
+        broadcast_axis=feature_dim,
+        min_num=stage,
+        max_num=convert_to_tensor(most, dims=size.dims) if most.ndim else int(most),
+        max_dims=max_consecutive_spatial_dims,
+        max_num_bound=int(most.max(initial=0)),
+    )
+    widest = max_consecutive_feature_dims
+    return random_mask(
+        x,
+        mask_axis=feature_dim,
+        broadcast_axis=spatial_dim,
+        min_num=stage,
+        max_num=(2, 3, 5)[stage],
+        max_dims=feature_dim.get_dim_value() // 5 if widest is None else widest,
+    )
+
+
+def _covered(axis: Dim, pos: Tensor, max_amount: int | Dim) -> Tensor:
+    """Whether a frame of `axis` is one of those from `pos` on, whose number is drawn. {…} → {…, axis}"""
+    widest = max_amount.get_dim_value() if isinstance(max_amount, Dim) else max_amount
+    amount = random_uniform(pos.dims, dtype="int64", minval=min(widest, 1), maxval=widest + 1, device=pos.device)
+    frames = range_over_dim(axis, device=pos.device)
+    return logical_and(compare_bc(pos, "less_equal", frames), compare_bc(frames, "less", add(pos, amount)))

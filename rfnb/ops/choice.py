@@ -1,0 +1,69 @@
+"""Labels drawn at random."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rfnb.core import align
+from rfnb.core.dim import Dim
+from rfnb.core.tensor import Tensor
+from rfnb.errors import DimError
+from rfnb.ops.math import add, log, mul, neg
+from rfnb.ops.random import random_uniform
+from rfnb.ops.reduce import reduce_sum
+from rfnb.ops.sequence import cumsum
+from rfnb.ops.shape import set_sparse_dim
+from rfnb.ops.sort import search_sorted
+from rfnb.ops.top_k import top_k
+
+
+def random_choice_with_replacement(dims: Sequence[Dim], *, probs: Tensor, axis: Dim) -> Tensor:
+    """A label for each position of `dims`, with the probabilities `probs`, each on its own.
+
+    {…, axis} → {dims} sparse in axis
+
+    They need not sum to 1.
+
+    >>> word, draws = rf.Dim(3, name="word"), rf.Dim(4, name="draws")
+    >>> probs = rf.convert_to_tensor([0.0, 1.0, 0.0], dims=[word])
+    >>> rf.random_choice_with_replacement([draws], probs=probs, axis=word).raw_tensor.tolist()
+    [1, 1, 1, 1]
+    """
+    missing = [dim for dim in probs.dims if dim is not axis and dim not in dims]
+    if missing:
+        raise DimError(
+            f"random_choice_with_replacement: `dims` lacks {missing[0].name}, which `probs` has",
+            got=align.show_dims(dims),
+            expected=probs.describe_dims(),
+        )
+    total = cumsum(probs, spatial_dim=axis)
+    # less than the total, also when rounded: a label behind the last that has a probability is never drawn
+    below = 1.0 - 2e-7
+    point = random_uniform(dims, maxval=below, dtype=probs.dtype, device=probs.device)
+    drawn = mul(point, reduce_sum(probs, axis=axis))
+    found = search_sorted(total, drawn, axis=axis, side="right", out_dtype="int64")
+    return set_sparse_dim(found.copy_transpose(dims), axis)
+
+
+def random_choice_without_replacement(
+    *, log_probs: Tensor, axis: Dim | Sequence[Dim], num_samples_dim: Dim, noise_scale: float | Tensor = 1.0
+) -> Tensor | list[Tensor]:
+    """Different labels, as many as `num_samples_dim`, by their probabilities.
+
+    {…, axis} → {…, num_samples_dim} sparse in axis
+
+    The Gumbel-top-k trick, https://arxiv.org/abs/1903.06059. The labels come in the order in which they were drawn.
+
+    >>> word, draws = rf.Dim(3, name="word"), rf.Dim(2, name="draws")
+    >>> log_probs = rf.log(rf.convert_to_tensor([0.5, 0.0, 0.5], dims=[word]))
+    >>> sorted(rf.random_choice_without_replacement(
+    ...     log_probs=log_probs, axis=word, num_samples_dim=draws).raw_tensor.tolist())
+    [0, 2]
+
+    Args:
+        axis: for several, there is a list of labels, one for each.
+        noise_scale: 0 takes the most probable ones.
+    """
+    noise = random_uniform(log_probs.dims, minval=1e-30, dtype=log_probs.dtype, device=log_probs.device)
+    gumbel = neg(log(neg(log(noise))))
+    return top_k(add(log_probs, mul(gumbel, noise_scale)), axis=axis, k_dim=num_samples_dim)[1]

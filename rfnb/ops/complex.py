@@ -1,0 +1,58 @@
+"""Complex tensors, and their real and imaginary parts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rfnb.core import align
+from rfnb.core.dim import Dim
+from rfnb.core.op import op
+from rfnb.core.raw import backend_of_raw
+from rfnb.core.tensor import Tensor
+from rfnb.errors import DimError, DtypeError
+from rfnb.ops.convert import operands
+
+REAL_IMAG = Dim(2, name="real_imag")
+
+
+@op(frames="any")
+def make_complex(real: Tensor | float, imag: Tensor | float) -> Tensor:
+    """real + i·imag. {…}, {…} → {… of both} complex
+
+    >>> rf.make_complex(rf.convert_to_tensor(1.0), rf.convert_to_tensor(2.0)).raw_tensor.item()
+    (1+2j)
+    """
+    real, imag = operands(real, imag)
+    for name, x in ("real", real), ("imag", imag):
+        if x.dtype.startswith("complex"):
+            raise DtypeError(f"make_complex: `{name}` is complex already", got=x.dtype)
+    return backend_of_raw(real._raw).combine(real, "complex", imag)
+
+
+@op(frames="any")
+def complex_as_real(x: Tensor, *, out_dim: Dim | None = None) -> tuple[Tensor, Dim]:
+    """The real and the imaginary part behind one another, and their dim. {…} complex → {…, out_dim:2}
+
+    >>> z = rf.make_complex(rf.convert_to_tensor(1.0), rf.convert_to_tensor(2.0))
+    >>> rf.complex_as_real(z)[0].raw_tensor.tolist()
+    [1.0, 2.0]
+    """
+    if not x.dtype.startswith("complex"):
+        raise DtypeError("complex_as_real: not complex", got=x.dtype, expected="complex64 or complex128")
+    out_dim = REAL_IMAG if out_dim is None else _pair("complex_as_real", out_dim)
+    raw = backend_of_raw(x._raw).complex_as_real_raw(x._raw)
+    return x.like(raw, align.sig([*x.dims, out_dim], None, x.feature_dim)), out_dim
+
+
+@op(frames="any")
+def real_as_complex(x: Tensor, *, pair_dim: Dim) -> Tensor:
+    """What has its real part at 0 of `pair_dim` and its imaginary part at 1. {…, pair_dim:2} → {…} complex"""
+    backend: Any = backend_of_raw(x._raw)
+    parts = (backend.gather(x, indices=i, axis=_pair("real_as_complex", pair_dim)) for i in (0, 1))
+    return backend.combine(next(parts), "complex", next(parts))
+
+
+def _pair(op: str, dim: Dim) -> Dim:
+    if dim.dimension != 2:
+        raise DimError(f"{op}: a real and an imaginary part", got=align.show_dims([dim]), expected="a Dim of size 2")
+    return dim

@@ -1,0 +1,383 @@
+"""Convolution and pooling: windows that slide over dims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rfnb.backend.base.conv import Padding, PerAxis, Spread, Window, per_axis, spreads, windows
+from rfnb.backend.base.sizes import bound
+from rfnb.core import align
+from rfnb.core.dim import Dim
+from rfnb.core.lengths import Size
+from rfnb.core.op import op
+from rfnb.core.raw import backend_of_raw
+from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.errors import DimError
+from rfnb.ops.dims import use_mask_default
+from rfnb.ops.math import maximum
+
+Sizes = int | Dim | Sequence[int | Dim]
+
+
+@op(frames="any")
+def conv(
+    source: Tensor,
+    *,
+    in_dim: Dim,
+    out_dim: Dim,
+    in_spatial_dims: Sequence[Dim],
+    out_spatial_dims: Sequence[Dim] | None = None,
+    filter: Tensor,
+    filter_size: Sequence[Dim],
+    padding: Padding,
+    strides: PerAxis | None = None,
+    dilation_rate: PerAxis | None = None,
+    groups: int | None = None,
+    bias: Tensor | None = None,
+    use_mask: bool | None = None,
+) -> tuple[Tensor, Sequence[Dim]]:
+    """Each frame and its neighbours, times `filter`, summed; and the new dims.
+
+    {…, in_dim, in_spatial_dims…}, {filter_size…, in_dim/groups, out_dim}, {out_dim} → {…, out_dim, out_spatial_dims…}
+
+    >>> sizes = {"time": 5, "feat": 1, "out": 1, "width": 3}
+    >>> time, feat, out, width = (rf.Dim(size, name=name) for name, size in sizes.items())
+    >>> x, ones = rf.expand_dim(rf.range_over_dim(time, dtype="float32"), feat), rf.ones([width, feat, out])
+    >>> options = {"in_dim": feat, "out_dim": out, "in_spatial_dims": [time], "filter": ones, "filter_size": [width]}
+    >>> y, [positions] = rf.conv(x, **options, padding="valid")
+    >>> rf.squeeze(y, axis=out).raw_tensor.tolist(), positions is time - 2
+    ([3.0, 6.0, 9.0], True)
+
+    One to three spatial dims. Each sequence gives what it gives alone, whatever padding there is behind it.
+
+    Args:
+        padding: "valid": only where the filter fits in; "same": as many positions as frames (divided by the stride),
+            with zeros at both ends; a number: that many zeros at each end. One for all dims, or a list.
+        groups: parts of `in_dim` and `out_dim` that are apart; as many as `in_dim` is long: depthwise.
+        filter: if `in_dim` is `out_dim`, it has `in_dim.copy(match_priority=1)` for its input.
+        use_mask: if False, padding counts as frames.
+    """
+    given = {"filter": filter, "filter_size": filter_size, "in_dim": in_dim, "out_dim": out_dim, "bias": bias}
+    given |= {"padding": padding, "strides": strides, "dilation_rate": dilation_rate, "groups": groups}
+    run = backend_of_raw(source._raw).conv
+    return _slide(run, source, in_spatial_dims, out_spatial_dims, use_mask, given)
+
+
+@op(frames="any")
+def transposed_conv(
+    source: Tensor,
+    *,
+    in_dim: Dim,
+    out_dim: Dim,
+    in_spatial_dims: Sequence[Dim],
+    out_spatial_dims: Sequence[Dim] | None = None,
+    filter: Tensor,
+    filter_size: Sequence[Dim],
+    padding: Padding,
+    remove_padding: PerAxis = 0,
+    output_padding: int | Sequence[int | None] | None = None,
+    strides: PerAxis | None = None,
+    bias: Tensor | None = None,
+    use_mask: bool | None = None,
+) -> tuple[Tensor, Sequence[Dim]]:
+    """Each frame times `filter`, laid `strides` apart and summed where they overlap; and the new dims.
+
+    {…, in_dim, in_spatial_dims…}, {filter_size…, in_dim, out_dim}, {out_dim} → {…, out_dim, out_spatial_dims…}
+
+    Args:
+        padding: "valid": all frames that the filter reaches, `strides` for each at least; "same": `strides` for each.
+        remove_padding: how many frames are cut off at both ends.
+        output_padding: how many more there are at the end than the last frame reaches ("valid"), or reaches without
+            half of the filter ("same").
+        strides: as long as the filter if not given.
+    """
+    given = {"filter": filter, "filter_size": filter_size, "in_dim": in_dim, "out_dim": out_dim, "bias": bias}
+    given |= {"padding": padding, "strides": strides}
+    given |= {"remove_padding": remove_padding, "output_padding": output_padding}
+    run = backend_of_raw(source._raw).transposed_conv
+    return _slide(run, source, in_spatial_dims, out_spatial_dims, use_mask, given)
+
+
+@op(frames="any")
+def pool(
+    source: Tensor,
+    *,
+    nd: int | None = None,
+    mode: str,
+    pool_size: PerAxis,
+    padding: Padding = "valid",
+    dilation_rate: PerAxis = 1,
+    strides: PerAxis | None = None,
+    in_spatial_dims: Sequence[Dim] | Dim,
+    out_spatial_dims: Sequence[Dim] | Dim | None = None,
+    use_mask: bool | None = None,
+) -> tuple[Tensor, Sequence[Dim]]:
+    """The "max" or the mean ("avg") over windows, and the new dims. {…, in_spatial_dims…} → {…, out_spatial_dims…}
+
+    >>> time = rf.Dim(5, name="time")
+    >>> rf.pool(rf.range_over_dim(time, dtype="float32"), mode="avg", pool_size=2, in_spatial_dims=[time])[0].numpy()
+    array([0.5, 2.5], dtype=float32)
+
+    Neither zeros at the ends nor the padding of a sequence count, in the maximum or in the mean.
+
+    Args:
+        nd: the number of `in_spatial_dims`, which is checked.
+        strides: `pool_size` if not given.
+    """
+    in_spatial_dims = _list(in_spatial_dims)
+    out_spatial_dims = None if out_spatial_dims is None else _list(out_spatial_dims)
+    if nd not in (None, len(in_spatial_dims)) or not 1 <= len(in_spatial_dims) <= 3:
+        raise DimError(
+            "pool: another number of axes",
+            got=align.show_dims(in_spatial_dims),
+            expected=f"{nd or 'one to three'} dims",
+        )
+    sizes = per_axis("pool", "pool_size", pool_size, len(in_spatial_dims))
+    given = {"mode": mode, "pool_size": sizes, "padding": padding, "dilation_rate": dilation_rate}
+    given["strides"] = sizes if strides is None else strides
+    return _slide(backend_of_raw(source._raw).pool, source, in_spatial_dims, out_spatial_dims, use_mask, given)
+
+
+def max_pool(
+    source: Tensor,
+    *,
+    pool_size: PerAxis,
+    padding: Padding = "valid",
+    dilation_rate: PerAxis = 1,
+    strides: PerAxis | None = None,
+    in_spatial_dims: Sequence[Dim] | Dim,
+    out_spatial_dims: Sequence[Dim] | Dim | None = None,
+) -> tuple[Tensor, Sequence[Dim]]:
+    """The largest in each window, and the new dims. {…, in_spatial_dims…} → {…, out_spatial_dims…}"""
+    return pool(
+        source,
+        mode="max",
+        pool_size=pool_size,
+        padding=padding,
+        dilation_rate=dilation_rate,
+        strides=strides,
+        in_spatial_dims=in_spatial_dims,
+        out_spatial_dims=out_spatial_dims,
+    )
+
+
+def max_pool1d(
+    source: Tensor,
+    *,
+    pool_size: int,
+    padding: Padding = "valid",
+    dilation_rate: int = 1,
+    strides: int | None = None,
+    in_spatial_dim: Dim,
+    out_spatial_dim: Dim | None = None,
+) -> tuple[Tensor, Dim]:
+    """The largest in each window, and the new dim. {…, in_spatial_dim} → {…, out_spatial_dim}"""
+    return pool1d(
+        source,
+        mode="max",
+        pool_size=pool_size,
+        padding=padding,
+        dilation_rate=dilation_rate,
+        strides=strides,
+        in_spatial_dim=in_spatial_dim,
+        out_spatial_dim=out_spatial_dim,
+    )
+
+
+def pool1d(
+    source: Tensor,
+    *,
+    mode: str,
+    pool_size: int,
+    padding: Padding = "valid",
+    dilation_rate: PerAxis = 1,
+    strides: PerAxis | None = None,
+    in_spatial_dim: Dim,
+    out_spatial_dim: Dim | None = None,
+) -> tuple[Tensor, Dim]:
+    """`rf.pool` over one dim. {…, in_spatial_dim} → {…, out_spatial_dim}"""
+    result, [out_spatial_dim] = pool(
+        source,
+        nd=1,
+        mode=mode,
+        pool_size=pool_size,
+        padding=padding,
+        dilation_rate=dilation_rate,
+        strides=strides,
+        in_spatial_dims=[in_spatial_dim],
+        out_spatial_dims=None if out_spatial_dim is None else [out_spatial_dim],
+    )
+    return result, out_spatial_dim
+
+
+def _pool(nd: int) -> Callable[..., tuple[Tensor, Sequence[Dim]]]:
+    def pool_nd(
+        source: Tensor,
+        *,
+        mode: str,
+        pool_size: PerAxis,
+        padding: Padding = "valid",
+        dilation_rate: PerAxis = 1,
+        strides: PerAxis | None = None,
+        in_spatial_dims: Sequence[Dim],
+        out_spatial_dims: Sequence[Dim] | None = None,
+    ) -> tuple[Tensor, Sequence[Dim]]:
+        return pool(
+            source,
+            nd=nd,
+            mode=mode,
+            pool_size=pool_size,
+            padding=padding,
+            dilation_rate=dilation_rate,
+            strides=strides,
+            in_spatial_dims=in_spatial_dims,
+            out_spatial_dims=out_spatial_dims,
+        )
+
+    pool_nd.__name__ = pool_nd.__qualname__ = f"pool{nd}d"
+    pool_nd.__doc__ = f"`rf.pool` over {nd} dims. {{…, in_spatial_dims…}} → {{…, out_spatial_dims…}}"
+    return pool_nd
+
+
+pool2d = _pool(2)
+pool3d = _pool(3)
+
+
+def make_conv_out_spatial_dims(
+    in_spatial_dims: Sequence[Dim],
+    *,
+    filter_size: Sizes,
+    padding: Padding,
+    strides: PerAxis = 1,
+    dilation_rate: PerAxis = 1,
+    description_prefix: str | None = None,
+) -> Sequence[Dim]:
+    """The dims that `rf.conv` and `rf.pool` give for `in_spatial_dims`.
+
+    >>> rf.make_conv_out_spatial_dims([rf.Dim(8, name="time")], filter_size=3, padding="valid", strides=2)
+    [Dim{⌈(time-2)/2⌉:3}]
+    """
+    name, count = "make_conv_out_spatial_dims", len(in_spatial_dims)
+    slides = windows(name, count, _numbers(name, filter_size, count), strides, dilation_rate, padding)
+    return _out_dims(slides, in_spatial_dims, description_prefix)
+
+
+def make_transposed_conv_out_spatial_dims(
+    in_spatial_dims: Sequence[Dim],
+    *,
+    filter_size: Sizes,
+    padding: Padding,
+    output_padding: int | Sequence[int | None] | None = None,
+    strides: PerAxis | None = None,
+    dilation_rate: PerAxis = 1,
+    description_prefix: str | None = None,
+) -> Sequence[Dim]:
+    """The dims that `rf.transposed_conv` gives for `in_spatial_dims`."""
+    name, count = "make_transposed_conv_out_spatial_dims", len(in_spatial_dims)
+    dilations = per_axis(name, "dilation_rate", dilation_rate, count)
+    sizes = [(n - 1) * d + 1 for n, d in zip(_numbers(name, filter_size, count), dilations, strict=True)]
+    return _out_dims(spreads(name, sizes, strides, padding, 0, output_padding), in_spatial_dims, description_prefix)
+
+
+def calc_conv_out_length(
+    in_length: Any,
+    *,
+    filter_size: int | Dim,
+    stride: int,
+    padding: Padding,
+    dilation_rate: int = 1,
+    name: str | None = None,
+) -> Any:
+    """How many positions a window has on this many frames: a number, a Dim or a Tensor, as `in_length` is.
+
+    >>> rf.calc_conv_out_length(10, filter_size=3, stride=2, padding="same")
+    5
+    """
+    op_name = "calc_conv_out_length"
+    [window] = windows(op_name, 1, _numbers(op_name, filter_size, 1), stride, dilation_rate, padding)
+    if isinstance(in_length, Tensor):
+        extra = window.left + window.right + 1 - window.span
+        return maximum((in_length + (extra + window.stride - 1)) // window.stride, 0)  # type: ignore[operator]
+    return _named(window.count(in_length), in_length, name)
+
+
+def calc_transposed_conv_out_length(
+    in_length: Any,
+    *,
+    filter_size: int | Dim,
+    padding: Padding,
+    output_padding: int | None = None,
+    stride: int | None = None,
+    dilation_rate: int = 1,
+    name: str | None = None,
+) -> Any:
+    """How many frames `rf.transposed_conv` makes of this many: a number, a Dim or a Tensor, as `in_length` is.
+
+    >>> rf.calc_transposed_conv_out_length(10, filter_size=3, stride=2, padding="valid")
+    21
+    """
+    op_name = "calc_transposed_conv_out_length"
+    size = (_numbers(op_name, filter_size, 1)[0] - 1) * dilation_rate + 1
+    [spread] = spreads(op_name, [size], stride, padding, 0, output_padding)
+    if isinstance(in_length, Tensor):
+        return maximum(in_length * spread.stride + spread.more, 0)  # type: ignore[operator]
+    return _named(spread.count(in_length), in_length, name)
+
+
+def _out_dims(slides: Sequence[Window | Spread], dims: Sequence[Dim], prefix: str | None) -> list[Dim]:
+    names = [None if prefix is None else f"{prefix}:spatial{i}" for i in range(len(dims))]
+    return [_named(slide.count(dim), dim, name) for slide, dim, name in zip(slides, dims, names, strict=True)]
+
+
+def _named(found: Any, length: Any, name: str | None) -> Any:
+    """A new Dim is called `name`, if nobody gave it a name before."""
+    if not isinstance(found, Dim):
+        return int(found)
+    if name is not None and found is not length and found.name == found.formula:
+        found.name = name
+    return found
+
+
+def _numbers(name: str, sizes: Sizes, count: int) -> list[int]:
+    given = [sizes] * count if isinstance(sizes, Dim) else per_axis(name, "filter_size", sizes, count)
+    return [size.get_dim_value() if isinstance(size, Dim) else size for size in given]
+
+
+def _list(dims: Sequence[Dim] | Dim) -> list[Dim]:
+    return [dims] if isinstance(dims, Dim) else list(dims)
+
+
+def _slide(
+    run: Callable[..., tuple[Tensor, Sequence[Dim]]],
+    source: Tensor,
+    in_dims: Sequence[Dim],
+    out_dims: Sequence[Dim] | None,
+    use_mask: bool | None,
+    options: dict[str, Any],
+) -> tuple[Tensor, Sequence[Dim]]:
+    if use_mask_default(default=use_mask):
+        return run(source, in_spatial_dims=in_dims, out_spatial_dims=out_dims, **options)
+    return counting_padding(source, in_dims, out_dims, lambda x: run(x, in_spatial_dims=in_dims, **options))
+
+
+def counting_padding(
+    source: Tensor,
+    in_dims: Sequence[Dim],
+    out_dims: Sequence[Dim] | None,
+    run: Callable[[Tensor], tuple[Tensor, Sequence[Dim]]],
+) -> tuple[Tensor, Sequence[Dim]]:
+    """`run(source)` as if all sequences were as long as the longest, with the true lengths, and `out_dims` for the
+    dims that it derived.
+    """
+    roots = {root for dim in in_dims for root in dim.roots.values()}
+    longest = source.lengths.bind({root: Size((), source.size_of(root).max) for root in roots})
+    result, derived = run(tensor_of(source._raw, source.sig, longest))
+    lengths, new = source.lengths, dict(zip(derived, out_dims or derived, strict=True))
+    for dim, out_dim in new.items():
+        size = lengths.size(dim)
+        if out_dim is not dim and size is not None:
+            lengths = bound(lengths, out_dim, size, "use_mask=False")
+    sparse, feature = result.sparse_dim, result.feature_dim
+    sig = align.sig([new.get(dim, dim) for dim in result.dims], sparse, feature and new.get(feature, feature))
+    return tensor_of(result._raw, sig, lengths), out_dims or derived

@@ -1,0 +1,100 @@
+"""Methods of Tensor as users of torch know them, where they mean one thing here too: `x.to("cuda")`, `x.detach()`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rfnb.core.op import method_of
+from rfnb.core.tensor import Tensor
+from rfnb.errors import DtypeError
+from rfnb.ops.device import copy, copy_to_device
+from rfnb.ops.grad import stop_gradient
+from rfnb.ops.math import cast
+
+TYPES = {
+    "float": "float32",
+    "double": "float64",
+    "half": "float16",
+    "bfloat16": "bfloat16",
+    "long": "int64",
+    "int": "int32",
+    "short": "int16",
+    "byte": "uint8",
+    "bool": "bool",
+}
+"""By method: `x.long()` is `rf.cast(x, "int64")`."""
+
+
+@method_of(Tensor)
+def to(self: Tensor, *where: Any, device: Any = None, dtype: Any = None, non_blocking: bool = False) -> Tensor:
+    """The same numbers in another type or on another device: "cuda", "float16", torch.float16, or as another tensor.
+
+    >>> rf.ones([]).to(torch.float64).dtype
+    'float64'
+    """
+    for given in where:
+        if isinstance(given, Tensor):
+            device, dtype = given.device, given.dtype
+        elif _is_type(given):
+            dtype = given
+        else:
+            device = given
+    if device is not None and str(device) != self.device:
+        self = copy_to_device(self, f"cuda:{device}" if isinstance(device, int) else str(device))
+    name = self.dtype if dtype is None else str(dtype).removeprefix("torch.")
+    return self if name == self.dtype else cast(self, name)
+
+
+def _is_type(given: Any) -> bool:
+    if isinstance(given, str):
+        return given.startswith(("float", "int", "uint", "bool", "bfloat", "complex"))
+    if isinstance(given, bool):
+        raise DtypeError("to: neither a type nor a device", got=given, expected='"cuda", "float16", torch.float16')
+    return str(given).startswith("torch.")
+
+
+@method_of(Tensor)
+def cpu(self: Tensor) -> Tensor:
+    """The same numbers in the memory of the computer."""
+    return to(self, "cpu")
+
+
+@method_of(Tensor)
+def cuda(self: Tensor, device: Any = "cuda") -> Tensor:
+    """The same numbers on the GPU."""
+    return to(self, device=device)
+
+
+@method_of(Tensor)
+def detach(self: Tensor) -> Tensor:
+    """The same numbers, as a constant."""
+    return stop_gradient(self)
+
+
+@method_of(Tensor)
+def clone(self: Tensor) -> Tensor:
+    """The same numbers in memory of their own."""
+    return copy(self)
+
+
+@method_of(Tensor)
+def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
+    """Itself; from now on with a gradient, or without. Of a parameter: whether it is trained."""
+    if hasattr(self, "trainable"):
+        self.trainable = requires_grad  # type: ignore[attr-defined]  # a Parameter
+    else:
+        self.requires_grad = requires_grad
+    return self
+
+
+def _caster(name: str, dtype: str) -> None:
+    def method(self: Tensor) -> Tensor:
+        return cast(self, dtype)
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"The same numbers as {dtype}."
+    setattr(Tensor, name, method)
+
+
+for _name, _dtype in TYPES.items():
+    _caster(_name, _dtype)

@@ -1,0 +1,129 @@
+"""Positions as sines and cosines (Vaswani et al. 2017), absolute and relative."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from rfnb.core import align
+from rfnb.core.default import get_default_float_dtype
+from rfnb.core.dim import Dim, current_lengths, single_step_dim
+from rfnb.core.lengths import Size
+from rfnb.core.tensor import Tensor
+from rfnb.errors import DimError
+from rfnb.ops.concat import concat
+from rfnb.ops.convert import convert_to_tensor
+from rfnb.ops.create import range_over_dim
+from rfnb.ops.math import cast, combine_bc, cos, sin
+from rfnb.ops.reduce import reduce_max
+from rfnb.ops.shape import set_sparse_dim
+
+Offset = int | Tensor
+
+
+def sinusoidal_encoding(indices: Tensor, *, feat_dim: Dim, base: float = 10_000.0, dtype: str | None = None) -> Tensor:
+    """sin(i · w) in the first half of `feat_dim` and cos(i · w) in the second. {…} → {…, feat_dim}
+
+    The n frequencies w go from 1 down to 1 / base: base to the power of -k / (n - 1), as in tensor2tensor.
+
+    >>> feat = rf.Dim(4, name="feat")
+    >>> rf.sinusoidal_encoding(rf.convert_to_tensor(0), feat_dim=feat).raw_tensor.tolist()
+    [0.0, 0.0, 1.0, 1.0]
+    """
+    half = _half("sinusoidal_encoding", feat_dim)
+    return _waves(indices, feat_dim, math.log(base) / max(half.get_dim_value() - 1, 1), dtype)
+
+
+def sinusoidal_positional_encoding(
+    *,
+    spatial_dim: Dim,
+    feat_dim: Dim,
+    offset: Offset | None = None,
+    base: float = 10_000.0,
+    dtype: str | None = None,
+    device: str | None = None,
+) -> Tensor:
+    """`sinusoidal_encoding` of the positions offset, offset + 1, … → {spatial_dim, feat_dim}, and the dims of `offset`
+
+    With `single_step_dim`, of the position `offset` alone. → {feat_dim}
+
+    >>> time, feat = rf.Dim(3, name="time"), rf.Dim(4, name="feat")
+    >>> rf.sinusoidal_positional_encoding(spatial_dim=time, feat_dim=feat).raw_tensor[0].tolist()
+    [0.0, 0.0, 1.0, 1.0]
+    """
+    if spatial_dim is single_step_dim:
+        positions = convert_to_tensor(0 if offset is None else offset, device=device)
+    else:
+        positions = _positions(spatial_dim, device)
+        positions = positions if offset is None else combine_bc(positions, "add", offset)
+    return sinusoidal_encoding(positions, feat_dim=feat_dim, base=base, dtype=dtype)
+
+
+def relative_positional_encoding(
+    *,
+    query_spatial_dim: Dim,
+    key_value_spatial_dim: Dim,
+    feat_dim: Dim,
+    query_offset: Offset = 0,
+    dtype: str | None = None,
+    device: str | None = None,
+) -> tuple[Tensor, Dim]:
+    """How far a key is behind a query, as sines and cosines (Dai et al. 2019), and the dim of the distances.
+
+    → {query + key_value - 1, feat_dim}. Entry i is for the distance i - (longest query - 1) - `query_offset`: the first
+    is that of the last query to the first key. The frequencies are 10000 to the power of -2k / feat_dim.
+
+    >>> time, feat = rf.Dim(3, name="time"), rf.Dim(2, name="feat")
+    >>> rf.relative_positional_encoding(query_spatial_dim=time, key_value_spatial_dim=time, feat_dim=feat)[1]
+    Dim{2*time-1:5}
+    """
+    _half("relative_positional_encoding", feat_dim)
+    out_dim = _distances(query_spatial_dim, key_value_spatial_dim)
+    distances = _positions(out_dim, device)
+    if query_spatial_dim is not single_step_dim:
+        queries = _positions(query_spatial_dim, device)
+        distances = distances - reduce_max(queries, axis=query_spatial_dim)
+    distances = combine_bc(distances, "sub", query_offset)
+    return _waves(distances, feat_dim, 2 * math.log(10_000.0) / max(feat_dim.get_dim_value(), 1), dtype), out_dim
+
+
+def _distances(query: Dim, key_value: Dim) -> Dim:
+    """The dim of all distances. Sequences of different length share it, so that it has no padding."""
+    if query is single_step_dim:
+        return key_value
+    lengths = current_lengths([query, key_value])
+    sizes = [lengths.size(dim) for dim in (query, key_value)]
+    known = [size for size in sizes if size is not None]
+    if not any(size.ragged for size in known):
+        return query + key_value - 1
+
+    def make() -> Dim:
+        dim = Dim(None, name=(query + key_value - 1).name)
+        dim.bind(Size((), max(sum(size.max for size in known) - 1, 0)))
+        return dim
+
+    found: Dim = lengths.cached(("distances", query.serial, key_value.serial), make)
+    return found
+
+
+def _positions(dim: Dim, device: str | None) -> Tensor:
+    return set_sparse_dim(range_over_dim(dim, device=device), None)
+
+
+def _half(op: str, feat_dim: Dim) -> Dim:
+    if feat_dim.dimension is None or feat_dim.dimension % 2:
+        raise DimError(
+            f"{op}: half sines, half cosines", got=align.show_dims([feat_dim]), expected="an even `feat_dim`"
+        )
+    return feat_dim // 2
+
+
+def _waves(indices: Tensor, feat_dim: Dim, step: float, dtype: str | None) -> Tensor:
+    """Sines, then cosines, of `indices` times frequencies that go down by `step` in their logarithm."""
+    half, dtype = feat_dim // 2, dtype or get_default_float_dtype()
+    frequencies = np.exp(-step * np.arange(half.dimension or 0)).astype("float64" if dtype == "float64" else "float32")
+    waves = convert_to_tensor(frequencies, dims=[half], device=indices.device)
+    angles = combine_bc(cast(indices, waves.dtype), "mul", waves)
+    result, _ = concat((sin(angles), half), (cos(angles), half), out_dim=feat_dim)
+    return cast(result, dtype)

@@ -1,0 +1,36 @@
+"""Each frame several times."""
+
+from __future__ import annotations
+
+from rfnb.core.dim import Dim
+from rfnb.core.op import op
+from rfnb.core.raw import backend_of_raw
+from rfnb.core.tensor import Tensor
+
+
+@op()
+def repeat(
+    values: Tensor, *, in_spatial_dim: Dim, repeats: Tensor | int, out_spatial_dim: Dim | None = None
+) -> tuple[Tensor, Dim]:
+    """Each frame as often as `repeats` says, and the new dim.
+
+    {…, in_spatial_dim}, {…, in_spatial_dim} → {…, out_spatial_dim}
+
+    >>> letters = rf.Dim(3, name="letters")
+    >>> durations = rf.convert_to_tensor([2, 0, 1], dims=[letters])
+    >>> frames, _ = rf.repeat(rf.range_over_dim(letters), in_spatial_dim=letters, repeats=durations)
+    >>> frames.raw_tensor.tolist()
+    [0, 0, 2]
+
+    A number repeats all frames alike; the new dim is then `in_spatial_dim` times it. Numbers of a Tensor are read,
+    as the size of the result depends on them.
+    """
+    if out_spatial_dim is None:
+        out_spatial_dim = (
+            Dim(None, name=f"{in_spatial_dim.name}_repeated")
+            if isinstance(repeats, Tensor)
+            else in_spatial_dim * repeats
+        )
+    return backend_of_raw(values._raw).repeat(
+        values, in_spatial_dim=in_spatial_dim, repeats=repeats, out_spatial_dim=out_spatial_dim
+    ), out_spatial_dim

@@ -1,0 +1,177 @@
+"""Entries put in places: sums, means, the largest, … of what comes to one place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rfnb.core.dim import Dim
+from rfnb.core.op import op
+from rfnb.core.raw import backend_of_raw
+from rfnb.core.tensor import Tensor
+from rfnb.errors import DimError
+from rfnb.ops.create import ones, range_over_dim
+from rfnb.ops.grad import stop_gradient
+from rfnb.ops.index import gather
+from rfnb.ops.math import add, cast, equal, exp, greater, is_finite, less, log, sub, where
+from rfnb.ops.shape import merge_dims, set_sparse_dim
+
+Dims = Dim | Sequence[Dim]
+
+
+def scatter(
+    source: Tensor,
+    *,
+    indices: Tensor,
+    indices_dim: Dims,
+    mode: str = "sum",
+    fill_value: float | None = None,
+    out_dim: Dims | None = None,
+    use_mask: bool | None = None,
+) -> Tensor:
+    """Puts the entries of `source` at `indices` along `out_dim`. {…, indices_dim}, {…, indices_dim} → {…, out_dim}
+
+    Dims which both have, besides `indices_dim`, are batch dims. Padding goes nowhere.
+
+    >>> time, word = rf.Dim(4, name="time"), rf.Dim(3, name="word")
+    >>> words = rf.convert_to_tensor([0, 0, 2, 2], dims=[time], sparse_dim=word)
+    >>> rf.scatter(rf.range_over_dim(time), indices=words, indices_dim=time).raw_tensor.tolist()
+    [1, 0, 5]
+
+    Args:
+        mode: what becomes of entries at one place: "sum", "mean", "max", "min", "logsumexp", "logmeanexp", "argmax".
+        fill_value: where there is none. If not given, what adds nothing: 0 for "sum" and "mean", -∞ for "max",
+            "logsumexp" and "logmeanexp", ∞ for "min", -1 for "argmax".
+        out_dim: what the indices count; their `sparse_dim` if not given. For several dims, the last counts fastest.
+    """
+    if mode in _COMPOSED:
+        places: Any = {"indices": indices, "indices_dim": indices_dim, "out_dim": out_dim}
+        if mode == "argmax":
+            return scatter_argmax(source, invalid_idx=-1 if fill_value is None else int(fill_value), **places)
+        return _COMPOSED[mode](source, fill_value=fill_value, **places)
+    return _scatter(
+        source,
+        indices=indices,
+        indices_dim=indices_dim,
+        mode=mode,
+        fill_value=fill_value,
+        out_dim=_counted(indices, out_dim),
+        use_mask=use_mask,
+    )
+
+
+@op(frames="any", name="scatter")
+def _scatter(
+    source: Tensor,
+    *,
+    indices: Tensor,
+    indices_dim: Dims,
+    mode: str,
+    fill_value: float | None,
+    out_dim: Dims,
+    use_mask: bool | None,
+) -> Tensor:
+    return backend_of_raw(source._raw).scatter(
+        source,
+        indices=indices,
+        indices_dim=indices_dim,
+        out_dim=out_dim,
+        mode=mode,
+        fill_value=fill_value,
+        use_mask=use_mask is not False,
+    )
+
+
+def _counted(indices: Tensor, out_dim: Dims | None) -> Dims:
+    if out_dim is not None:
+        return out_dim
+    if indices.sparse_dim is None:
+        raise DimError(
+            "scatter: no `out_dim`, and the indices do not tell",
+            got=f"{indices.describe_dims()} without sparse_dim",
+            hint="scatter(…, out_dim=dim)",
+        )
+    return indices.sparse_dim
+
+
+def scatter_mean(
+    source: Tensor, *, indices: Tensor, indices_dim: Dims, fill_value: float | None = None, out_dim: Dims | None = None
+) -> Tensor:
+    """The mean of the entries at each place, 0 where there is none. {…, indices_dim} → {…, out_dim}"""
+    return scatter(
+        source, indices=indices, indices_dim=indices_dim, mode="mean", fill_value=fill_value, out_dim=out_dim
+    )
+
+
+def scatter_count(
+    *, indices: Tensor, indices_dim: Dims, out_dim: Dims | None = None, fill_value: float | None = None
+) -> Tensor:
+    """How many indices name each place. {…, indices_dim} → {…, out_dim} int32
+
+    >>> time, word = rf.Dim(4, name="time"), rf.Dim(3, name="word")
+    >>> words = rf.convert_to_tensor([0, 0, 2, 0], dims=[time], sparse_dim=word)
+    >>> rf.scatter_count(indices=words, indices_dim=time).raw_tensor.tolist()
+    [3, 0, 1]
+    """
+    one = ones([], dtype="int32", device=indices.device)
+    return scatter(one, indices=indices, indices_dim=indices_dim, fill_value=fill_value, out_dim=out_dim)
+
+
+def scatter_logsumexp(
+    source: Tensor, *, indices: Tensor, indices_dim: Dims, fill_value: float | None = None, out_dim: Dims | None = None
+) -> Tensor:
+    """log Σ exp(x) of the entries at each place, -∞ where there is none. {…, indices_dim} → {…, out_dim}"""
+    places: Any = {"indices": indices, "indices_dim": indices_dim, "out_dim": out_dim}
+    source = source.copy_masked(0.0)  # exp(NaN) of padding would get into its gradient
+    highest = stop_gradient(scatter(source, mode="max", **places))
+    highest = where(is_finite(highest), highest, 0.0)
+    total = scatter(exp(sub(source, _at(highest, indices, out_dim))), **places)
+    some = greater(total, 0.0)
+    result = where(some, add(log(where(some, total, 1.0)), highest), float("-inf"))
+    if fill_value is None:
+        return result
+    return where(greater(scatter_count(**places), 0), result, fill_value, allow_broadcast_all_sources=True)
+
+
+def scatter_logmeanexp(
+    source: Tensor, *, indices: Tensor, indices_dim: Dims, fill_value: float | None = None, out_dim: Dims | None = None
+) -> Tensor:
+    """The log of the mean of exp(x) at each place, -∞ where there is none. {…, indices_dim} → {…, out_dim}"""
+    places: Any = {"indices": indices, "indices_dim": indices_dim, "out_dim": out_dim}
+    total = scatter_logsumexp(source, fill_value=fill_value, **places)
+    return sub(total, log(cast(scatter_count(fill_value=1, **places), total.dtype)))
+
+
+def scatter_argmax(
+    source: Tensor, *, indices: Tensor, indices_dim: Dims, invalid_idx: int = -1, out_dim: Dims | None = None
+) -> Tensor:
+    """Where the largest entry of each place comes from, the first of equals. {…, indices_dim} → {…, out_dim} int64
+
+    The result is sparse in `indices_dim`; `invalid_idx` stands where there is no entry.
+    """
+    dims = (indices_dim,) if isinstance(indices_dim, Dim) else tuple(indices_dim)
+    if len(dims) != 1:
+        raise DimError("scatter_argmax: a position in one dim is given", got=dims, expected="one `indices_dim`")
+    places: Any = {"indices": indices, "indices_dim": dims[0], "out_dim": out_dim}
+    highest = scatter(source, mode="max", **places)
+    position = range_over_dim(dims[0], dtype="int64", device=source.device)
+    nowhere = 2**62
+    is_highest = equal(source, _at(highest, indices, out_dim))
+    found = scatter(where(is_highest, position, nowhere), mode="min", fill_value=nowhere, **places)
+    return set_sparse_dim(where(less(found, nowhere), found, invalid_idx), dims[0])
+
+
+def _at(values: Tensor, indices: Tensor, out_dim: Dims | None) -> Tensor:
+    """What stands at the place that each index names."""
+    into = _counted(indices, out_dim)
+    if isinstance(into, Dim):
+        return gather(values, indices=indices, axis=into)
+    merged, dim = merge_dims(values, dims=into)
+    return gather(merged, indices=set_sparse_dim(indices, None), axis=dim)
+
+
+_COMPOSED: dict[str, Any] = {
+    "logsumexp": scatter_logsumexp,
+    "logmeanexp": scatter_logmeanexp,
+    "argmax": scatter_argmax,
+}

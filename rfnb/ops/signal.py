@@ -1,0 +1,69 @@
+"""Signals: the spectrum over time."""
+
+from __future__ import annotations
+
+from rfnb.backend.base.conv import Window
+from rfnb.core.dim import Dim
+from rfnb.core.op import op
+from rfnb.core.raw import backend_of_raw
+from rfnb.core.tensor import Tensor
+from rfnb.ops.conv import counting_padding
+from rfnb.ops.dims import use_mask_default
+
+
+@op(frames="any")
+def stft(
+    x: Tensor,
+    *,
+    in_spatial_dim: Dim,
+    frame_step: int,
+    frame_length: int,
+    fft_length: int | None = None,
+    window_use_frame_length: bool = True,
+    align_window_left: bool = True,
+    window_enforce_even: bool = True,
+    out_spatial_dim: Dim | None = None,
+    out_dim: Dim | None = None,
+    use_mask: bool | None = None,
+) -> tuple[Tensor, Dim, Dim]:
+    """The short-time Fourier transform with a Hann window, the dim of frames, the dim of frequencies.
+
+    {…, in_spatial_dim} → {…, out_spatial_dim, out_dim} complex, where out_dim has size fft_length // 2 + 1
+
+    >>> samples = rf.Dim(400, name="samples")
+    >>> spectrum, frames, bins = rf.stft(rf.ones([samples]), in_spatial_dim=samples, frame_step=160, frame_length=320)
+    >>> spectrum.dtype, frames.dimension, bins.dimension
+    ('complex64', 1, 161)
+
+    There are as many frames as fit in whole: (length - frame_length) // frame_step + 1.
+
+    Args:
+        fft_length: `frame_length` if not given; each frame is filled up to it.
+        window_use_frame_length: if False, only frames whose whole `fft_length` is in the signal.
+        align_window_left: the window is at the begin of `fft_length`; if False, in its middle.
+        window_enforce_even: the window of an odd `frame_length` is one shorter.
+        use_mask: if False, padding counts as samples.
+    """
+    fft_length = frame_length if fft_length is None else fft_length
+    out_dim = out_dim or Dim(fft_length // 2 + 1, name="stft-freq")
+    frames = Window(frame_length if window_use_frame_length else fft_length, frame_step, 1, 0, 0).count(in_spatial_dim)
+
+    def run(x: Tensor, out_spatial_dim: Dim) -> Tensor:
+        return backend_of_raw(x._raw).stft(
+            x,
+            in_spatial_dim=in_spatial_dim,
+            frame_step=frame_step,
+            frame_length=frame_length,
+            fft_length=fft_length,
+            window_use_frame_length=window_use_frame_length,
+            align_window_left=align_window_left,
+            window_enforce_even=window_enforce_even,
+            out_spatial_dim=out_spatial_dim,
+            out_dim=out_dim,
+        )
+
+    if use_mask_default(default=use_mask):
+        return run(x, out_spatial_dim or frames), out_spatial_dim or frames, out_dim
+    given = None if out_spatial_dim is None else [out_spatial_dim]
+    result, [found] = counting_padding(x, [in_spatial_dim], given, lambda x: (run(x, frames), [frames]))
+    return result, found, out_dim

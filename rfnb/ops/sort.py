@@ -1,0 +1,44 @@
+"""Entries in order, and places in what is in order."""
+
+from __future__ import annotations
+
+from rfnb.core.dim import Dim
+from rfnb.core.op import op
+from rfnb.core.raw import backend_of_raw
+from rfnb.core.tensor import Tensor
+from rfnb.errors import DimError
+
+
+@op(frames="any")
+def sort(source: Tensor, *, axis: Dim, descending: bool = False, stable: bool = True) -> tuple[Tensor, Tensor, Dim]:
+    """The entries in order, where each comes from, and their new dim. {…, axis} → {…, out_dim}, the same sparse in axis
+
+    Padding stays at the end.
+
+    >>> time = rf.Dim(3, name="time")
+    >>> values, places, _ = rf.sort(rf.convert_to_tensor([3, 1, 2], dims=[time]), axis=time)
+    >>> values.raw_tensor.tolist(), places.raw_tensor.tolist()
+    ([1, 2, 3], [1, 2, 0])
+
+    Args:
+        stable: equal entries stay in their order.
+    """
+    return backend_of_raw(source._raw).sort(source, axis=axis, descending=descending, stable=stable)
+
+
+@op(frames="any")
+def search_sorted(
+    sorted_seq: Tensor, values: Tensor, *, axis: Dim, side: str = "left", out_dtype: str = "int32"
+) -> Tensor:
+    """Where each of `values` would go in `sorted_seq`, in order along `axis`. {…, axis}, {…} → {… of both}
+
+    It is the number of entries that are less ("left"), or not greater ("right"). Dims which both have are batch dims.
+
+    >>> time = rf.Dim(4, name="time")
+    >>> rf.search_sorted(rf.range_over_dim(time) * 10, rf.convert_to_tensor(20), axis=time).raw_tensor.item()
+    2
+    """
+    if side not in ("left", "right"):
+        raise DimError("search_sorted: unknown `side`", got=repr(side), expected="'left' or 'right'")
+    backend = backend_of_raw(sorted_seq._raw)
+    return backend.search_sorted(sorted_seq, values, axis=axis, side=side, out_dtype=out_dtype)

@@ -1,0 +1,75 @@
+"""A window that slides over frames."""
+
+from __future__ import annotations
+
+from rfnb.backend.base.sizes import derived
+from rfnb.core.dim import Dim
+from rfnb.core.op import op
+from rfnb.core.raw import backend_of_raw
+from rfnb.core.tensor import Tensor
+from rfnb.errors import DimError
+
+
+@op(frames="any")
+def window(
+    source: Tensor,
+    *,
+    spatial_dim: Dim,
+    window_dim: Dim,
+    window_right: int | None = None,
+    window_left: int | None = None,
+    padding: str = "same",
+    pad_value: float | None = None,
+    stride: int = 1,
+    use_mask: bool | None = None,
+) -> tuple[Tensor, Dim]:
+    """The frames around each one, and the dim of those. {…, spatial_dim} → {…, out_dim, window_dim}
+
+    >>> time, three = rf.Dim(4, name="time"), rf.Dim(3, name="three")
+    >>> rf.window(rf.range_over_dim(time), spatial_dim=time, window_dim=three, pad_value=9)[0].raw_tensor.tolist()
+    [[9, 0, 1], [0, 1, 2], [1, 2, 3], [2, 3, 9]]
+
+    Args:
+        window_left, window_right: how many frames before and behind, together one less than the window; half of
+            them each if not given.
+        padding: "same": around each frame, with `pad_value` (or 0) where there is none; "valid": around those that
+            have enough frames beside them.
+        stride: only every so many frames.
+        use_mask: if False, a window sees the padding behind its sequence.
+    """
+    width = window_dim.dimension
+    if not width or stride < 1:
+        raise DimError(
+            "window: the window and the stride have to be numbers of frames",
+            got=f"{window_dim.describe()}, stride {stride}",
+            expected="1 or more",
+        )
+    before = _before(width, window_left, window_right) if padding == "same" else None
+    if padding not in ("same", "valid"):
+        raise DimError("window: no such `padding`", got=repr(padding), expected='"same" or "valid"')
+    spatial_dim = source.sig.meant(spatial_dim)
+    frames = 0 if padding == "same" else width - 1
+    key = ("window_dim", spatial_dim.serial, frames, stride)
+    out_dim = derived(source.sig, key, lambda: (spatial_dim - frames).ceildiv_right(stride))
+    return backend_of_raw(source._raw).window(
+        source,
+        spatial_dim=spatial_dim,
+        window_dim=window_dim,
+        before=before,
+        pad_value=pad_value or 0,
+        stride=stride,
+        use_mask=use_mask is not False,
+        out_dim=out_dim,
+    ), out_dim
+
+
+def _before(width: int, left: int | None, right: int | None) -> int:
+    if left is None:
+        left = (width - 1) // 2 if right is None else width - 1 - right
+    if not 0 <= left < width or (right is not None and left + 1 + right != width):
+        raise DimError(
+            "window: the frames before and behind do not make up the window",
+            got=f"window_left={left}, window_right={right}",
+            expected=f"{width - 1} together",
+        )
+    return left

@@ -1,0 +1,264 @@
+"""Labels from lists, dicts, files and tokenizers; numbers, labels and text."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+
+import numpy as np
+import pytest
+
+import rfnb as rf
+from rfnb import Dim, Vocab
+from rfnb.errors import DimError
+
+
+class HuggingFace:
+    """The methods of a tokenizer of transformers that a Vocab asks."""
+
+    labels = ["<s>", "</s>", "<unk>", "▁he", "llo", "▁you", "<mask>"]
+    vocab_size = 6
+    bos_token_id, eos_token_id, unk_token_id, pad_token_id = 0, 1, 2, None
+
+    def __len__(self):
+        return 7  # with what was added
+
+    def convert_ids_to_tokens(self, number):
+        return self.labels[number]
+
+    def convert_tokens_to_ids(self, label):
+        return self.labels.index(label) if label in self.labels else self.unk_token_id
+
+    def encode(self, text, add_special_tokens=True):
+        numbers = [n for word in text.split() for n in {"hello": [3, 4], "you": [5]}.get(word, [2])]
+        return [0, *numbers, 1] if add_special_tokens else numbers
+
+    def decode(self, numbers):
+        return "".join(self.labels[n] for n in numbers).replace("▁", " ").strip()
+
+
+class Encoding:
+    def __init__(self, ids):
+        self.ids = ids
+
+
+class Tokenizers:
+    """Likewise, of `tokenizers`."""
+
+    labels = HuggingFace.labels[:6]
+
+    def id_to_token(self, number):
+        return self.labels[number] if number < 6 else None
+
+    def token_to_id(self, label):
+        return self.labels.index(label) if label in self.labels else None
+
+    def get_vocab_size(self, with_added_tokens=True):
+        return 6
+
+    def encode(self, text, add_special_tokens=True):
+        return Encoding(HuggingFace().encode(text, add_special_tokens))
+
+    def decode(self, numbers):
+        return HuggingFace().decode(numbers)
+
+
+class Sentencepiece:
+    """Likewise, of sentencepiece."""
+
+    def id_to_piece(self, number):
+        return Tokenizers.labels[number]
+
+    def piece_to_id(self, label):
+        return Tokenizers.labels.index(label) if label in Tokenizers.labels else 2
+
+    def get_piece_size(self):
+        return 6
+
+    vocab_size = get_piece_size
+
+    def bos_id(self):
+        return 0
+
+    def pad_id(self):
+        return -1
+
+    def encode(self, text):
+        return HuggingFace().encode(text, False)
+
+    def decode(self, numbers):
+        return HuggingFace().decode(numbers)
+
+
+@pytest.mark.parametrize("kind", [HuggingFace, Tokenizers, Sentencepiece])
+def test_tokenizers(kind):
+    vocab = Vocab(kind())
+    assert vocab.encode("hello you") == [3, 4, 5]
+    assert vocab.encode(["▁you", "llo", "what"]) == [5, 4, 2]
+    assert vocab.decode(4) == "llo"
+    assert vocab.decode([[3], [99]]) == [["▁he"], ["⟨99?⟩"]]
+    assert vocab.join([0, 3, 4, 5, 1]) == "hello you"
+    assert (vocab.bos_id, vocab.eos_id, vocab.unk_id, vocab.pad_id, vocab.blank_id) == (0, 1, 2, None, None)
+    assert ("▁he" in vocab, "he" in vocab) == (True, False)
+    assert vocab.labels[:6] == tuple(Tokenizers.labels)
+    assert Dim(None, name="piece", vocab=kind()).dimension == len(vocab)
+
+
+def test_the_dim_of_a_tokenizer_may_be_padded():
+    assert Dim(8, name="piece", vocab=HuggingFace()).vocab.decode(7) == "⟨7?⟩"
+    assert Dim(6, name="piece", vocab=HuggingFace()).dimension == 6
+    with pytest.raises(DimError, match="another size"):
+        Dim(5, name="piece", vocab=HuggingFace())
+
+
+def test_text_of_sequences_with_a_tokenizer():
+    time, piece = Dim(None, name="time"), Dim(name="piece", vocab=HuggingFace())
+    x = rf.convert_to_tensor(["hello you", "you"], dims=[rf.batch_dim, time], sparse_dim=piece)
+    assert x.raw_tensor.tolist() == [[3, 4, 5], [5, 0, 0]]
+
+
+def test_the_size_of_a_dim_is_that_of_its_vocab():
+    assert Dim(None, name="phone", vocab=["a", "b"]).dimension == 2
+    assert Dim(vocab=Vocab(["a", "b"])).dimension == 2
+    with pytest.raises(DimError, match="vocab of phone has another size"):
+        Dim(3, name="phone", vocab=["a", "b"])
+
+
+FILES = {
+    "labels": ("a\nb\n", ["a", "b"]),
+    "no_newline_at_the_end": ("a\nb", ["a", "b"]),
+    "from_windows": ("a\r\nb\r\n", ["a", "b"]),
+    "with_a_mark": ("\ufeffa\nb\n", ["a", "b"]),
+    "empty_lines_at_the_end": ("a\nb\n\n\n", ["a", "b"]),
+    "odd_spaces_are_labels": (" \n\u2028\n\u00a0x\n", [" ", "\u2028", "\u00a0x"]),
+    "espnet_tokens": ("<blank>\n<unk>\n▁THE\n<sos/eos>\n", ["<blank>", "<unk>", "▁THE", "<sos/eos>"]),
+    "kaldi": ("<eps> 0\nSIL 1\nAA_B 2\n", ["<eps>", "SIL", "AA_B"]),
+    "kaldi_unsorted": ("b 1\na 0\n", ["a", "b"]),
+    "fairseq": ("the 4815\n, 3021\nand 3\n", ["<s>", "<pad>", "</s>", "<unk>", "the", ",", "and"]),
+    "sentencepiece": ("<unk>\t0\n▁t\t-0\nhe\t-1\n", ["<unk>", "▁t", "he"]),
+    "sentencepiece_unigram": ("<unk>\t0\n▁t\t-2.5\nhe\t-3.25\n", ["<unk>", "▁t", "he"]),
+    "python_dict": ("{'<s>': 0, 'b': 2,\n 'a': 1}\n", ["<s>", "a", "b"]),
+    "python_dict_of_numbers": ("{0: 'a', 1: 'b'}", ["a", "b"]),
+    "json": (json.dumps({"é": 1, "a": 0}), ["a", "é"]),
+    "python_list": ("['a',\n 'b']", ["a", "b"]),
+    "brackets_are_labels": ("[PAD]\n[UNK]\n{\n", ["[PAD]", "[UNK]", "{"]),
+    "numbers_are_labels": ("1\n2\n", ["1", "2"]),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_files(name, tmp_path):
+    text, labels = FILES[name]
+    (tmp_path / name).write_bytes(text.encode())
+    assert list(Vocab(tmp_path / name).labels) == labels
+    assert Dim(len(labels), vocab=str(tmp_path / name)).vocab.labels == tuple(labels)
+
+
+@pytest.mark.parametrize(
+    ("data", "match"),
+    [
+        (b"", "is empty"),
+        (b"\n\n", "is empty"),
+        (b"a\n\nb\n", "empty line\n  got       line 2"),
+        (b"a\0b", "no text"),
+        (b"\xff\xfe\xfa", "no text"),
+        (b"a 1\nb 2\n", r"no label with the number 0(.|\n)*<blank>"),
+        (b"{'a': 0, 'b': 2}", "no label with the number 1"),
+        (b"{'a': 0, 'b': 0}", "two labels have one number"),
+        (b"{'a': 'x'}", "'a' has no number"),
+        (b"a\nb\na\n", r"'a' as number 0 and 2"),
+        (b"{0: 'a', 1: 'a'}", "occurs twice"),
+        (b'{"version": "1.0", "added_tokens": [], "model": {}}', r"Tokenizer\.from_file"),
+    ],
+)
+def test_files_that_are_no_vocab(data, match, tmp_path):
+    (tmp_path / "labels").write_bytes(data)
+    with pytest.raises(DimError, match=match):
+        Vocab(tmp_path / "labels")
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(DimError, match="no such file"):
+        Vocab(tmp_path / "none.txt")
+    with pytest.raises(DimError, match=r"Vocab\(list\('abc'\)\)"):
+        Vocab("abc")
+    with pytest.raises(DimError, match="cannot be read"):
+        Vocab(tmp_path)
+    (tmp_path / "m.model").write_bytes(b"\0\1")
+    with pytest.raises(DimError, match="SentencePieceProcessor"):
+        Vocab(tmp_path / "m.model")
+
+
+@pytest.mark.parametrize("source", [{"a": 0, "b": 1}, {1: "b", 0: "a"}, ("a", "b"), np.array(["a", "b"]), iter("ab")])
+def test_labels_from_python(source):
+    assert Vocab(source).labels == ("a", "b")
+
+
+def test_what_has_no_labels():
+    with pytest.raises(DimError, match="no labels in it"):
+        Vocab(3)
+    assert Vocab(Vocab(["a"])).labels == ("a",)
+
+
+@pytest.mark.parametrize(
+    ("labels", "text", "numbers"),
+    [
+        (list("abc"), "cab", [2, 0, 1]),
+        (["<unk>", *"abc"], "caX", [3, 1, 0]),
+        (["a", "b", " "], "a b", [0, 2, 1]),
+        (["a", "b", "<space>"], "a b", [0, 2, 1]),
+        (["a", "b", "|"], "a b", [0, 2, 1]),
+        (["AH", "K"], "K AH", [1, 0]),
+        (["a", "k"], "k a", [1, 0]),
+        (["</s>", "AH", "K"], ["K", "AH"], [2, 1]),
+        (["a"], "", []),
+    ],
+)
+def test_encode(labels, text, numbers):
+    assert Vocab(labels).encode(text) == numbers
+
+
+def test_an_unknown_label_is_told_with_the_nearest():
+    with pytest.raises(DimError, match=r"'AE1'(.|\n)*did you mean 'AE'"):
+        Vocab(["AE", "AH", "K"]).encode(["AE1"])
+
+
+@pytest.mark.parametrize(
+    ("labels", "numbers", "text"),
+    [
+        (["▁he", "llo", "▁you"], [0, 1, 2], "hello you"),
+        (["he", "##llo", "you"], [0, 1, 2], "hello you"),
+        (["he@@", "llo", "you"], [0, 1, 2], "hello you"),
+        (["he", "llo</w>", "you</w>"], [0, 1, 2], "hello you"),
+        (["he", "llo", "Ġyou"], [0, 1, 2], "hello you"),
+        (list("ab "), [0, 2, 1], "a b"),
+        (["a", "<space>", "b", "</s>"], [0, 1, 2, 3], "a b"),
+        (["<s>", "HH", "AH"], [0, 1, 2], "HH AH"),
+        (["<unk>", "HH"], [0, 1], "<unk> HH"),
+    ],
+)
+def test_join(labels, numbers, text):
+    vocab = Vocab(labels)
+    assert vocab.join(numbers) == vocab.join(np.array(numbers)) == vocab.join(vocab.decode(numbers)) == text
+
+
+@pytest.mark.parametrize(
+    ("labels", "role", "number"),
+    [
+        (["<blank>", "<unk>", "a", "<sos/eos>"], "blank", 0),
+        (["<blank>", "<unk>", "a", "<sos/eos>"], "unk", 1),
+        (["<blank>", "<unk>", "a", "<sos/eos>"], "bos", 3),
+        (["<blank>", "<unk>", "a", "<sos/eos>"], "eos", 3),
+        (["[PAD]", "[CLS]", "[SEP]"], "pad", 0),
+        (["[PAD]", "[CLS]", "[SEP]"], "eos", 2),
+        (["a", "b"], "eos", None),
+    ],
+)
+def test_labels_with_a_meaning(labels, role, number):
+    assert getattr(Vocab(labels), f"{role}_id") == number
+
+
+def test_a_vocab_is_copied_and_travels():
+    vocab = Vocab(["<s>", "a"])
+    assert pickle.loads(pickle.dumps(vocab)).labels == copy.deepcopy(vocab).labels == vocab.labels

@@ -1,0 +1,206 @@
+"""Loops as functions give what a plain Python loop gives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, strategies as st
+
+import rfnb as rf
+from rfnb import batch_dim
+from rfnb.errors import DimError, LoopError
+
+time, feat = rf.Dim(None, name="time"), rf.Dim(2, name="feat")
+
+
+def batch(lengths: list[int]) -> rf.Tensor:
+    rows = [np.random.default_rng(n).normal(size=(n, 2)).astype("float32") for n in lengths]
+    return rf.convert_to_tensor(rows, dims=[batch_dim, time, feat])
+
+
+def looking(x: rf.Tensor) -> None:
+    """Asks for a value, which no traced body may."""
+    float(rf.reduce_sum(x, axis=x.dims))
+
+
+def by_hand(x: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
+    h, outputs = np.zeros(2, "float32"), []
+    for frame in x[:length]:
+        h = np.tanh(h + frame)
+        outputs.append(h * 2)
+    return np.stack(outputs) if outputs else np.zeros((0, 2)), h
+
+
+@pytest.mark.parametrize("eager", [False, True])
+@given(lengths=st.lists(st.integers(0, 4), min_size=1, max_size=3).filter(any))
+def test_scan_over_frames(eager, lengths):
+    x = batch(lengths)
+
+    def body(frame: rf.Tensor, h: rf.Tensor) -> tuple[rf.Tensor, rf.Tensor]:
+        if eager:
+            looking(frame)
+        h = rf.tanh(h + frame)
+        return h * 2.0, h
+
+    outputs, last, dim = rf.scan(spatial_dim=time, xs=x, initial=rf.zeros([batch_dim, feat]), body=body)
+    assert dim is time
+    outputs, last = outputs.copy_transpose([batch_dim, time, feat]), last.copy_transpose([batch_dim, feat])
+    for i, n in enumerate(lengths):
+        expected, h = by_hand(x.numpy()[i], n)
+        np.testing.assert_allclose(outputs.numpy()[i, :n], expected, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(last.numpy()[i], h, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("eager", [False, True])
+@pytest.mark.parametrize("before", [True, False])
+def test_scan_as_long_as_a_condition_holds(eager, before):
+    limit = rf.convert_to_tensor(np.array([4.0, 2.0], "float32"), dims=[batch_dim])
+
+    def body(_: None, n: rf.Tensor) -> tuple[rf.Tensor, rf.Tensor]:
+        if eager:
+            looking(n)
+        return n, n + 1.0
+
+    numbers, last, dim = rf.scan(
+        initial=rf.zeros([batch_dim]),
+        cond=lambda _, n: n < limit,
+        cond_dims=[batch_dim],
+        cond_before_body=before,
+        body=body,
+        ys=rf.Tensor("n", [batch_dim], "float32"),
+    )
+    assert dim.size.values.tolist() == [4, 2]
+    assert last.raw_tensor.tolist() == [4.0, 2.0]
+    assert numbers.copy_transpose([batch_dim, dim]).raw_tensor[0].tolist() == [0.0, 1.0, 2.0, 3.0]
+
+
+@pytest.mark.parametrize("longest", [3, "tensor"])
+@pytest.mark.parametrize("eager", [False, True])
+def test_scan_takes_no_more_steps_than_allowed(eager, longest):
+    per_sequence = rf.convert_to_tensor(np.array([3, 1]), dims=[batch_dim])
+
+    def body(_: None, n: rf.Tensor) -> tuple[rf.Tensor, rf.Tensor]:
+        if eager:
+            looking(n)
+        return n, n + 1.0
+
+    _, last, dim = rf.scan(initial=rf.zeros([batch_dim]), body=body, max_seq_len=3 if longest == 3 else per_sequence)
+    expected = [3.0, 3.0] if longest == 3 else [3.0, 1.0]
+    assert last.raw_tensor.tolist() == expected
+    assert np.broadcast_to(dim.size.values, 2).tolist() == expected
+
+
+def test_scan_with_structures_and_without_state():
+    x = batch([3, 2])
+    outputs, state, _ = rf.scan(
+        spatial_dim=time, xs={"a": x, "b": x * 2.0}, body=lambda x, s: ((x["a"] + x["b"], x["a"]), s)
+    )
+    assert state is None
+    np.testing.assert_allclose(outputs[0].copy_transpose(x.dims).numpy()[1, :2], 3 * x.numpy()[1, :2], rtol=1e-5)
+    arrays, _, _ = rf.scan(spatial_dim=time, xs=x, body=lambda x, s: (x, s), return_tensor_arrays=True)
+    assert isinstance(arrays, rf.TensorArray)
+    assert len(arrays) == 3
+
+
+def test_scan_of_a_single_step():
+    output, state, dim = rf.scan(
+        spatial_dim=rf.single_step_dim, xs=rf.ones([feat]), initial=rf.ones([feat]), body=lambda x, s: (x, x + s)
+    )
+    assert dim is rf.single_step_dim
+    assert output.dims == state.dims == (feat,)
+
+
+def test_scan_gives_gradients():
+    x = batch([3, 1])
+    rf.set_requires_gradient(x)
+    _, last, _ = rf.scan(spatial_dim=time, xs=x, initial=rf.ones([batch_dim, feat]), body=lambda x, s: (None, s * x))
+    [gradient] = torch.autograd.grad(last.raw_tensor.sum(), x.raw_tensor)
+    raw = x.raw_tensor.detach()
+    torch.testing.assert_close(gradient[0, 0], raw[0, 1] * raw[0, 2])
+    assert gradient[1, 0].tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ({"body": lambda x, s: (x, s)}, LoopError, "how many steps"),
+        ({"ys": rf.Tensor("y", [feat], "float32")}, DimError, "`ys` has other dims"),
+        ({"cond": lambda x, s: x > 0.0, "cond_dims": [batch_dim]}, DimError, "`cond` has other dims"),
+    ],
+)
+def test_scan_refuses_what_does_not_fit(arguments, error, text):
+    x = batch([3, 1])
+    given_: dict[str, Any] = {"body": lambda x, s: (x, s)}
+    if "body" not in arguments:
+        given_ |= {"spatial_dim": time, "xs": x}
+    with pytest.raises(error, match=text):
+        rf.scan(**{**given_, **arguments})
+
+
+@pytest.mark.parametrize("eager", [False, True])
+@pytest.mark.parametrize("first", [0, 1, 7, 200])
+def test_while_loop(eager, first):
+    def body(state: dict[str, rf.Tensor]) -> dict[str, rf.Tensor]:
+        if eager:
+            int(state["n"])
+        return {"n": state["n"] * 3, "steps": state["steps"] + 1}
+
+    expected, steps = max(first, 1), 0
+    while expected < 100:
+        expected, steps = expected * 3, steps + 1
+    start = {"n": rf.convert_to_tensor(max(first, 1)), "steps": rf.convert_to_tensor(0)}
+    final = rf.while_loop(lambda state: state["n"] < 100, body, start)
+    assert (final["n"].item(), final["steps"].item()) == (expected, steps)
+
+
+def test_while_loop_with_numbers_of_python():
+    assert rf.while_loop(lambda n: n < 5, lambda n: n + 2, 0) == 6
+    with pytest.raises(LoopError, match="another structure"):
+        rf.while_loop(lambda s: len(s) < 5, lambda s: (*s, 1), (0,))
+
+
+def test_while_loop_inside_of_a_loop():
+    x = batch([3, 3])
+
+    def halved(frame: rf.Tensor) -> rf.Tensor:
+        return rf.while_loop(lambda v: rf.reduce_max(v, axis=v.dims) > 0.1, lambda v: v * 0.5, frame)
+
+    loop = rf.Loop(axis=time)
+    with loop:
+        out = loop.stack(halved(rf.abs(loop.unstack(x))))
+    for t in range(3):
+        expected = np.abs(x.numpy()[:, t])
+        while expected.max() > 0.1:
+            expected = expected * 0.5
+        np.testing.assert_allclose(out.copy_transpose(x.dims).numpy()[:, t], expected, rtol=1e-6)
+
+
+def test_tensor_array():
+    template = rf.Tensor("x", [feat], "float32")
+    array = rf.TensorArray(template)
+    longer = array.push_back(rf.zeros([feat])).push_back(rf.ones([feat]))
+    assert (len(array), len(longer)) == (0, 2)
+    steps = rf.Dim(None, name="steps")
+    assert longer.stack(axis=steps).dims == (steps, feat)
+    assert steps.size.max == 2
+    assert longer[-1].raw_tensor.tolist() == longer[rf.convert_to_tensor(1)].raw_tensor.tolist() == [1.0, 1.0]
+    assert rf.TensorArray.unstack(longer.stack(axis=steps), axis=steps)[0].dims == (feat,)
+    assert array.stack(axis=rf.Dim(None, name="none")).raw_tensor.shape == (0, 2)
+    with pytest.raises(DimError, match="no tensor 2"):
+        longer[2]
+    with pytest.raises(DimError, match="other dims"):
+        longer.push_back(rf.zeros([time]) if time.is_defined() else rf.zeros([]))
+    with pytest.raises(rf.errors.DtypeError):
+        longer.push_back(rf.zeros([feat], dtype="int64"))
+    with pytest.raises(DimError, match="another size"):
+        longer.stack(axis=rf.Dim(3, name="three"))
+
+
+def test_a_tensor_array_keeps_lengths():
+    x = batch([3, 1])
+    array = rf.TensorArray.unstack(x, axis=feat)
+    assert rf.reduce_sum(array.stack(axis=feat), axis=time).dims == (feat, batch_dim)
+    torch.testing.assert_close(array.stack(axis=feat).copy_transpose(x.dims).raw_tensor, x.raw_tensor)

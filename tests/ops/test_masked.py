@@ -1,0 +1,175 @@
+"""Entries taken out by a mask and put back: against plain loops."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings, strategies as st
+
+import rfnb as rf
+from rfnb import batch_dim
+from rfnb.errors import DimError, DtypeError, TraceError
+
+feat = rf.Dim(3, name="feat")
+lengths_lists = st.lists(st.integers(0, 4), min_size=1, max_size=4)
+
+
+def batch_of(lengths, seed=0):
+    """{batch, time, feat} with NaN in padding, and a mask that holds there."""
+    time = rf.Dim(None, name="time")
+    generator = np.random.default_rng(seed)
+    raw = generator.normal(size=(len(lengths), max(lengths), 3))
+    mask = generator.random((len(lengths), max(lengths))) < 0.5
+    mask[np.arange(max(lengths)) >= np.array(lengths)[:, None]] = True
+    x = rf.convert_to_tensor(raw, dims=[batch_dim, time, feat], lengths=lengths).copy_masked(float("nan"))
+    return time, x, rf.convert_to_tensor(mask, dims=[batch_dim, time])
+
+
+@settings(max_examples=20, deadline=None)
+@given(lengths=lengths_lists, seed=st.integers(0, 99))
+def test_masked_select_over_all_takes_the_frames_in_order(lengths, seed):
+    time, x, mask = batch_of(lengths, seed)
+    y, picked = rf.masked_select(x, mask=mask, dims=[batch_dim, time])
+    expected = [x.raw_tensor[b, t] for b, n in enumerate(lengths) for t in range(n) if mask.raw_tensor[b, t]]
+    assert y.dims == (picked, feat) and picked.get_dim_value() == len(expected)
+    assert torch.equal(y.raw_tensor, torch.stack(expected) if expected else y.raw_tensor[:0])
+
+
+@settings(max_examples=20, deadline=None)
+@given(lengths=lengths_lists, seed=st.integers(0, 99))
+def test_masked_select_over_time_leaves_shorter_sequences(lengths, seed):
+    time, x, mask = batch_of(lengths, seed)
+    y, picked = rf.masked_select(x, mask=mask, dims=[time])
+    assert y.dims == (batch_dim, picked, feat)
+    for b, n in enumerate(lengths):
+        expected = x.raw_tensor[b, :n][mask.raw_tensor[b, :n]]
+        assert picked.size.values[b] == len(expected)
+        assert torch.equal(y.raw_tensor[b, : len(expected)], expected)
+
+
+@settings(max_examples=20, deadline=None)
+@given(lengths=lengths_lists, seed=st.integers(0, 99), over_batch=st.booleans())
+def test_masked_scatter_puts_back_what_masked_select_took(lengths, seed, over_batch):
+    time, x, mask = batch_of(lengths, seed)
+    dims = [batch_dim, time] if over_batch else [time]
+    y, picked = rf.masked_select(x, mask=mask, dims=dims)
+    for backup, other in ((None, 0.0), (x * 2.0, 2 * x.raw_tensor), (rf.convert_to_tensor(7.0, dtype="float64"), 7.0)):
+        z = rf.masked_scatter(y, backup, mask=mask, dims=dims, in_dim=picked).copy_transpose([batch_dim, time, feat])
+        expected = torch.where(mask.raw_tensor[..., None], x.raw_tensor, other)
+        for b, n in enumerate(lengths):
+            assert torch.equal(z.raw_tensor[b, :n], expected[b, :n].to(z.raw_tensor.dtype))
+
+
+@settings(max_examples=20, deadline=None)
+@given(lengths=lengths_lists)
+def test_packed_frames_are_those_of_all_sequences(lengths):
+    time, x, _ = batch_of(lengths)
+    y, packed = rf.pack_padded(x, dims=[batch_dim, time])
+    assert torch.equal(y.raw_tensor, torch.cat([x.raw_tensor[b, :n] for b, n in enumerate(lengths)]))
+    assert packed.get_dim_value() == sum(lengths)
+    back = rf.pad_packed(y, in_dim=packed, dims=[batch_dim, time])
+    assert torch.equal(back.raw_tensor, x.copy_masked(0.0).raw_tensor)
+
+
+def test_the_order_of_dims_is_the_order_of_entries():
+    time, x, mask = batch_of([2, 3])
+    y, _ = rf.masked_select(x, mask=mask, dims=[time, batch_dim])
+    expected = [x.raw_tensor[b, t] for t in range(3) for b in range(2) if mask.raw_tensor[b, t] and t < 2 + b]
+    assert torch.equal(y.raw_tensor, torch.stack(expected))
+
+
+def test_other_dims_keep_the_lengths_of_what_was_selected():
+    time, x, _ = batch_of([4, 1, 2])
+    y, picked = rf.masked_select(x, mask=rf.convert_to_tensor([False, True, True], dims=[batch_dim]), dims=[batch_dim])
+    assert y.size_of(time).values.tolist() == [1, 2] and y.size_of(time).dims == (picked,)
+    assert y.raw_tensor.shape == (2, 2, 3)
+    torch.testing.assert_close(
+        rf.reduce_sum(y, axis=time).raw_tensor, torch.stack([x.raw_tensor[i, :i].sum(0) for i in (1, 2)])
+    )
+
+
+def test_rows_put_back_have_the_lengths_they_came_with():
+    time, x, _ = batch_of([4, 1, 2])
+    mask = rf.convert_to_tensor([False, True, True], dims=[batch_dim])
+    y, picked = rf.masked_select(x, mask=mask, dims=[batch_dim])
+    z = rf.masked_scatter(y * 2.0, x, mask=mask, dims=[batch_dim], in_dim=picked)
+    assert z.size_of(time).values.tolist() == [4, 1, 2]
+    sums = rf.reduce_sum(z, axis=time).raw_tensor
+    torch.testing.assert_close(
+        sums, torch.stack([s * x.raw_tensor[b, :n].sum(0) for b, (n, s) in enumerate([(4, 1), (1, 2), (2, 2)])])
+    )
+    alone = rf.masked_scatter(y, mask=mask, dims=[batch_dim], in_dim=picked)
+    assert alone.size_of(time).values.tolist() == [0, 1, 2]
+
+
+def test_what_has_not_the_dims_of_the_mask_is_repeated():
+    time, _, mask = batch_of([2, 3])
+    y, picked = rf.masked_select(rf.range_over_dim(feat), mask=mask, dims=[batch_dim, time])
+    assert y.dims == (picked, feat) and (y.raw_tensor == torch.arange(3)).all()
+
+
+def test_the_gradient_goes_where_entries_came_from():
+    time, x, mask = batch_of([4, 2])
+    x = x.like(x.raw_tensor.clone().requires_grad_())
+    y, picked = rf.masked_select(x, mask=mask, dims=[time])
+    back = rf.masked_scatter(y, mask=mask, dims=[time], in_dim=picked)
+    loss = rf.reduce_sum(y, axis=y.dims) + 2.0 * rf.reduce_sum(back, axis=back.dims)
+    [gradient] = torch.autograd.grad(loss.raw_tensor, [x.raw_tensor])
+    holds = mask.copy_masked(False).raw_tensor
+    assert torch.equal(gradient, 3.0 * holds[..., None].expand(gradient.shape).double())
+
+
+def test_what_is_not_selected_gets_no_gradient_from_padding():
+    """log(0) of an entry that stands where a shorter sequence has padding would be 0 · ∞ = NaN in its gradient."""
+    time = rf.Dim(2, name="time")
+    raw = torch.tensor([[0.0, 1.0], [2.0, 3.0]], requires_grad=True)
+    x = rf.convert_to_tensor(raw, dims=[batch_dim, time])
+    mask = rf.convert_to_tensor([[False, True], [True, True]], dims=[batch_dim, time])
+    y, picked = rf.masked_select(x, mask=mask, dims=[time])
+    rf.reduce_sum(rf.log(y), axis=[batch_dim, picked]).raw_tensor.backward()
+    torch.testing.assert_close(raw.grad, torch.tensor([[0.0, 1.0], [1 / 2, 1 / 3]]))
+
+
+def test_a_new_batch_may_define_the_same_dim_again():
+    picked = rf.Dim(None, name="picked")
+    for lengths in ([2, 3], [1, 4]):
+        time, x, mask = batch_of(lengths)
+        y, same = rf.masked_select(x, mask=mask, dims=[batch_dim, time], out_dim=picked)
+        assert same is picked and y.dims[0] is picked
+
+
+def test_what_does_not_fit_is_told():
+    time, x, mask = batch_of([2, 3])
+    with pytest.raises(DtypeError, match="`mask` is no mask"):
+        rf.masked_select(x, mask=rf.cast(mask, "int32"), dims=[time])
+    with pytest.raises(DimError, match="`mask` has no dim feat"):
+        rf.masked_select(x, mask=mask, dims=[feat])
+    with pytest.raises(DimError, match="not sorted"):
+        rf.pack_padded(x, dims=[batch_dim, time], enforce_sorted=True)
+    with pytest.raises(DimError, match="lengths of time are over other dims"):
+        rf.pack_padded(x, dims=[time])
+    with pytest.raises(DimError, match="another number of frames"):
+        rf.pad_packed(rf.zeros([feat]), in_dim=feat, dims=[batch_dim, time])
+
+
+def test_in_a_loop_entries_are_put_back_but_their_number_may_not_differ():
+    time, x, _ = batch_of([3, 2])
+    some = rf.Dim(3, name="some")
+    numbers = rf.range_over_dim(some, dtype="float64")
+
+    def put(row):
+        return rf.masked_scatter(numbers, row, mask=row > 0.0, dims=[feat], in_dim=some)
+
+    with rf.Loop(axis=time) as loop:
+        out = loop.stack(put(loop.unstack(x)))
+    expected = put(x).copy_transpose(out.dims).copy_masked(0.0)
+    torch.testing.assert_close(out.copy_masked(0.0).raw_tensor, expected.raw_tensor)
+    with pytest.raises(TraceError, match="is read"), rf.Loop(axis=time) as loop:
+        row = loop.unstack(x)
+        rf.masked_select(row, mask=row > 0.0, dims=[batch_dim, feat])
+
+
+def test_packed_is_what_tensors_are_not():
+    _, x, _ = batch_of([1])
+    assert rf.is_packed(x) is False and rf.unpack(x) is x

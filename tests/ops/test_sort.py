@@ -1,0 +1,181 @@
+"""Entries in order, the largest, and masks of those: against numpy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings, strategies as st
+
+import rfnb as rf
+from rfnb import batch_dim
+from rfnb.errors import DimError, TraceError
+
+feat, vocab = rf.Dim(3, name="feat"), rf.Dim(5, name="vocab")
+lengths_lists = st.lists(st.integers(0, 5), min_size=1, max_size=3)
+
+
+def batch_of(lengths, seed=0, dtype="float64"):
+    """{batch, time, feat} with few different numbers, and garbage in padding."""
+    time = rf.Dim(None, name="time")
+    raw = np.random.default_rng(seed).integers(0, 4, size=(len(lengths), max(lengths), 3)).astype(dtype)
+    x = rf.convert_to_tensor(raw, dims=[batch_dim, time, feat], lengths=lengths)
+    return time, x.copy_masked(float("nan") if dtype.startswith("float") else 99 if dtype != "bool" else True)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int64", "int32", "bool"])
+@pytest.mark.parametrize("descending", [False, True])
+@settings(max_examples=5, deadline=None)
+@given(lengths=lengths_lists, seed=st.integers(0, 99))
+def test_sort_leaves_padding_at_the_end(dtype, descending, lengths, seed):
+    time, x = batch_of(lengths, seed, dtype)
+    values, places, out = rf.sort(x, axis=time, descending=descending)
+    assert values.dims == (batch_dim, out, feat) and places.sparse_dim is time and out is not time
+    for b, n in enumerate(lengths):
+        frames = x.raw_tensor[b, :n]
+        expected = torch.sort(frames, dim=0, descending=descending, stable=True)
+        assert torch.equal(values.raw_tensor[b, :n], expected.values)
+        assert torch.equal(places.raw_tensor[b, :n], expected.indices)
+        assert np.broadcast_to(out.size.values, len(lengths))[b] == n
+
+
+def test_infinite_frames_stay_before_padding():
+    time = rf.Dim(None, name="time")
+    raw = torch.tensor([[1.0, 2.0, 3.0], [float("inf"), 0.0, 0.0]])
+    x = rf.convert_to_tensor(raw, dims=[batch_dim, time], lengths=[3, 1])
+    for sign in (1, -1):
+        values, places, _ = rf.sort(x * sign, axis=time, descending=sign < 0, stable=False)
+        assert values.raw_tensor[1, 0].isinf() and places.raw_tensor[1, 0] == 0
+
+
+def test_the_gradient_of_sort_goes_back_to_its_place():
+    time, x = batch_of([4, 2])
+    x = rf.convert_to_tensor(torch.randn(2, 4, 3, requires_grad=True), dims=x.dims)
+    y = rf.sort(x, axis=time)[0]
+    weights = torch.arange(24.0).reshape(2, 4, 3)
+    [gradient] = torch.autograd.grad((y.copy_masked(0.0).raw_tensor * weights).sum(), [x.raw_tensor])
+    order = x.raw_tensor[1, :2].argsort(0)
+    assert torch.equal(gradient[1, :2].gather(0, order), weights[1, :2]) and (gradient[1, 2:] == 0).all()
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("shared", [True, False])
+@settings(max_examples=5, deadline=None)
+@given(lengths=lengths_lists, seed=st.integers(0, 99))
+def test_search_sorted_is_that_of_numpy_for_each_sequence(side, shared, lengths, seed):
+    time, x = batch_of(lengths, seed)
+    entries = rf.sort(x, axis=time)[0]
+    ordered = entries.dims[1]
+    wanted = np.random.default_rng(seed).integers(-1, 6, size=(len(lengths), 5)).astype("float32")
+    wanted[:, 0] = np.inf
+    values = rf.convert_to_tensor(wanted if shared else wanted[0], dims=[batch_dim, vocab] if shared else [vocab])
+    y = rf.search_sorted(entries, values, axis=ordered, side=side)
+    assert y.dims == (batch_dim, feat, vocab) and y.dtype == "int32"
+    for b, n in enumerate(lengths):
+        for f in range(3):
+            row = entries.raw_tensor[b, :n, f].numpy()
+            expected = np.searchsorted(row, wanted[b if shared else 0], side=side)
+            assert np.array_equal(y.raw_tensor[b, f].numpy(), expected)
+
+
+def test_search_sorted_types():
+    x = rf.range_over_dim(vocab)
+    assert rf.search_sorted(x, rf.convert_to_tensor(2.5), axis=vocab, out_dtype="int64").dtype == "int64"
+    assert int(rf.search_sorted(x, rf.convert_to_tensor(float("inf")), axis=vocab, side="right")) == 5
+    with pytest.raises(DimError, match="unknown `side`"):
+        rf.search_sorted(x, x, axis=vocab, side="middle")
+
+
+@pytest.mark.parametrize("sorted_", [True, False])
+def test_top_k_leaves_padding_out(sorted_):
+    time, x = batch_of([4, 2])
+    values, places, k_dim = rf.top_k(x - 100.0, axis=time, k=2, sorted=sorted_)
+    assert k_dim.dimension == 2 and places.sparse_dim is time
+    for b, length in enumerate([4, 2]):
+        expected = np.sort(x.raw_tensor[b, :length].numpy() - 100, axis=0)[::-1][:2]
+        np.testing.assert_allclose(np.sort(values.raw_tensor[b].numpy(), 0), np.sort(expected, 0))
+
+
+def test_top_k_over_two_axes():
+    time, x = batch_of([4, 2])
+    x = x.copy_masked(-9.0) + rf.range_over_dim(feat) * 0.1
+    k_dim = rf.Dim(3, name="beam")
+    values, (frames, feats), _ = rf.top_k(x, axis=[time, feat], k_dim=k_dim)
+    picked = rf.gather(rf.gather(x, indices=frames, axis=time), indices=feats, axis=feat)
+    assert torch.equal(picked.raw_tensor, values.raw_tensor)
+    assert torch.equal(values.raw_tensor[0], x.raw_tensor[0].flatten().sort(descending=True).values[:3])
+
+
+def test_top_k_with_a_number_for_each_sequence():
+    time, x = batch_of([5, 2, 4])
+    k = rf.convert_to_tensor([3, 1, 0], dims=[batch_dim], dtype="int32")
+    values, _, k_dim = rf.top_k(x, axis=time, k=k)
+    assert k_dim.size.values.tolist() == [3, 1, 0] and values.dims == (batch_dim, k_dim, feat)
+    assert torch.equal(values.raw_tensor[0], x.raw_tensor[0].sort(dim=0, descending=True).values[:3])
+    scalar = rf.top_k(x, axis=feat, k=rf.convert_to_tensor(2))
+    assert scalar[0].raw_tensor.shape == (3, 5, 2) and scalar[2].get_dim_value() == 2
+    assert rf.top_k(x, axis=feat, k_dim=scalar[2])[2] is scalar[2]
+
+
+def test_top_k_of_too_many_or_no_number_is_told():
+    _, x = batch_of([4, 2])
+    with pytest.raises(DimError, match="more than there is"):
+        rf.top_k(x, axis=feat, k=4)
+    with pytest.raises(DimError, match="`k` has dims of its own"):
+        rf.top_k(x, axis=feat, k=rf.ones([vocab], dtype="int32"))
+    with pytest.raises(DimError, match="`k` is no number"):
+        rf.top_k(x, axis=feat, k=1.5)
+    with pytest.raises(DimError, match="how many"):
+        rf.top_k(x, axis=feat, k_dim=rf.Dim(None))
+
+
+@pytest.mark.parametrize("k", [0, 1, 2, 5])
+@pytest.mark.parametrize("as_tensor", [True, False])
+def test_top_k_mask_marks_k_the_first_of_equals(k, as_tensor):
+    time, x = batch_of([5, 2])
+    mask = rf.top_k_mask(x, axis=time, k=rf.convert_to_tensor(k) if as_tensor else k)
+    assert mask.dims_set == {batch_dim, time, feat} and mask.dtype == "bool"
+    mask = mask.copy_transpose([batch_dim, time, feat])
+    for b, n in enumerate([5, 2]):
+        order = np.argsort(-x.raw_tensor[b, :n].numpy(), axis=0, kind="stable")[:k]
+        expected = np.zeros((n, 3), dtype=bool)
+        np.put_along_axis(expected, order, True, 0)
+        assert np.array_equal(mask.raw_tensor[b, :n].numpy(), expected)
+
+
+@pytest.mark.parametrize(
+    ("p", "options", "expected"),
+    [
+        (0.5, {}, [[0, 1, 1, 0, 0], [1, 1, 1, 0, 0], [1, 0, 0, 0, 0]]),
+        (0.75, {}, [[0, 1, 1, 1, 0], [1, 1, 1, 1, 0], [1, 0, 0, 0, 0]]),
+        (0.75, {"one_more": False}, [[0, 1, 1, 0, 0], [1, 1, 1, 0, 0], [1, 0, 0, 0, 0]]),
+        (0.05, {"one_more": False, "min_tokens_to_keep": 0}, [[0] * 5] * 3),
+        (0.05, {"one_more": False}, [[0, 1, 0, 0, 0], [1, 0, 0, 0, 0], [1, 0, 0, 0, 0]]),
+        (0.5, {"min_tokens_to_keep": 3}, [[0, 1, 1, 1, 0], [1, 1, 1, 0, 0], [1, 0, 1, 1, 0]]),
+        (2.0, {}, [[1] * 5] * 3),
+    ],
+)
+def test_top_p_mask(p, options, expected):
+    probs = [[0.1, 0.4, 0.3, 0.15, 0.05], [0.2] * 5, [0.9, 0.02, 0.03, 0.025, 0.025]]
+    x = rf.convert_to_tensor(probs, dims=[feat, vocab])
+    for value in (p, rf.convert_to_tensor(p), rf.convert_to_tensor([p] * 3, dims=[feat])):
+        mask = rf.top_p_mask(x, axis=vocab, p=value, **options).copy_transpose([feat, vocab])
+        assert mask.raw_tensor.int().tolist() == expected
+
+
+def test_in_a_loop():
+    time, x = batch_of([3, 2], dtype="float32")
+
+    def steps(row):
+        values, _, out = rf.sort(row, axis=feat)
+        same, _ = rf.replace_dim(values, in_dim=out, out_dim=feat)
+        return same, rf.top_k_mask(row, axis=feat, k=2), rf.search_sorted(values, row, axis=out)
+
+    with rf.Loop(axis=time) as loop:
+        outs = [loop.stack(y) for y in steps(loop.unstack(x))]
+    for a, b in zip(outs, steps(x), strict=True):
+        b = b.copy_transpose(a.dims)
+        assert torch.equal(a.copy_masked(0).raw_tensor, b.copy_masked(0).raw_tensor)
+    with pytest.raises(TraceError, match="is read"), rf.Loop(axis=time) as loop:
+        row = loop.unstack(x)
+        rf.top_k(row, axis=feat, k=rf.cast(rf.reduce_max(row, axis=feat), "int64"))
