@@ -10,7 +10,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeVar
 
-from rfnb.core.align import permute
 from rfnb.core.lengths import EMPTY
 from rfnb.core.raw import backend_of_raw, table_by_type
 from rfnb.core.tensor import Tensor, new
@@ -215,7 +214,7 @@ def binary(
     gradient of an operand that is trained and lacks frames of the other.
     """
     functions = table_by_type()
-    same_sig = plan_sign > 0
+    labels = plan_sign > 0  # whether a result of labels is labels
 
     @functools.wraps(row.fn)
     def call(a: Any, b: Any) -> Tensor:
@@ -226,7 +225,7 @@ def binary(
             function = functions[type(a._raw)]
             kind = b.__class__
             if kind is float or kind is int:
-                if not same_sig:
+                if not labels and s.sparse_dim is not None:
                     return row.fn(a, b)
                 result = new(Tensor)
                 result._raw = function(a._raw, b)
@@ -241,7 +240,7 @@ def binary(
         if mine is not theirs:
             mine = mine if theirs is EMPTY else theirs if mine is EMPTY else mine.join(theirs, s, o)
         result = new(Tensor)
-        if s is o and same_sig:
+        if s is o and (labels or s.sparse_dim is None):
             result._raw = function(a._raw, b._raw)
             result.sig = s
             result.lengths = mine
@@ -257,13 +256,9 @@ def binary(
         ):
             return row.fn(a, b)
         if how_a is not None:
-            perm, index = how_a
-            raw_a = raw_a if perm is None else permute(raw_a, perm)
-            raw_a = raw_a if index is None else raw_a[index]
+            raw_a = backend_of_raw(raw_a).move_raw(raw_a, how_a)
         if how_b is not None:
-            perm, index = how_b
-            raw_b = raw_b if perm is None else permute(raw_b, perm)
-            raw_b = raw_b if index is None else raw_b[index]
+            raw_b = backend_of_raw(raw_b).move_raw(raw_b, how_b)
         result._raw = function(raw_a, raw_b)
         result.sig = out
         result.lengths = mine

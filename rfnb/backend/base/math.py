@@ -109,9 +109,10 @@ class MathOps:
         allow_broadcast_all_sources: bool = False,
     ) -> Tensor:
         """`true_` where `cond`, else `false_`; both Tensors or numbers. → {… of all}"""
-        raws, out, lengths = _together(cls, "where", WHERE, (cond, true_, false_), allow_broadcast_all_sources)
-        result = tensor_of(cls.where_raw(*raws), out, lengths)
-        return cls.cut_gradient(result, *_tensors(true_, false_)) if out.frames else result
+        given = (cond, true_, false_)
+        (on, yes, no), out, lengths, lacking = _together(cls, "where", WHERE, given, allow_broadcast_all_sources)
+        result = tensor_of(cls.where_raw(on, yes, no), out, lengths)
+        return cls.cut_gradient(result, *_tensors(true_, false_)) if lacking else result
 
     @classmethod
     def clip_by_value(  # type: ignore[misc]
@@ -126,8 +127,9 @@ class MathOps:
         given = (x, clip_value_min, clip_value_max)
         if not (isinstance(clip_value_min, Tensor) or isinstance(clip_value_max, Tensor)):
             return x.like(cls.clip_raw(x._raw, clip_value_min, clip_value_max))
-        raws, out, lengths = _together(cls, "clip_by_value", CLIP, given, allow_broadcast_all_sources)
-        return cls.cut_gradient(tensor_of(cls.clip_raw(*raws), out, lengths), *_tensors(*given))
+        raws, out, lengths, lacking = _together(cls, "clip_by_value", CLIP, given, allow_broadcast_all_sources)
+        result = tensor_of(cls.clip_raw(*raws), out, lengths)
+        return cls.cut_gradient(result, *_tensors(*given)) if lacking else result
 
     @classmethod
     def safe_log(cls, tensor: Tensor, *, eps: float | None = None) -> Tensor:
@@ -148,8 +150,11 @@ CLIP = ("`x`", "`clip_value_min`", "`clip_value_max`")
 
 def _together(
     backend: Any, op: str, names: tuple[str, str, str], given: tuple[Any, Any, Any], allow: bool
-) -> tuple[tuple[Any, Any, Any], Sig, Lengths]:
-    """The raw tensors of three operands in the dims of the result, the first being a Tensor; numbers stay numbers."""
+) -> tuple[tuple[Any, Any, Any], Sig, Lengths, bool]:
+    """The raw tensors of three operands in the dims of the result, the first being a Tensor; numbers stay numbers.
+
+    And whether one of them lacks frames of the result.
+    """
     x, y, z = given
     first: Sig = x.sig
     second, third = getattr(y, "sig", None), getattr(z, "sig", None)
@@ -159,7 +164,7 @@ def _together(
     if not out:
         out, found = _plan_together(op, names, (first, second, third), allow)
         first.keep(key, found)
-    how_x, how_y, how_z, _ = found
+    how_x, how_y, how_z, _, lacking = found
     lengths = x.lengths
     if second is not None:
         if lengths is not y.lengths:
@@ -169,7 +174,7 @@ def _together(
         if lengths is not z.lengths:
             lengths = lengths.join(z.lengths, first if second is None else out, third)
         z = z._raw if how_z is None else backend.move_raw(z._raw, how_z)
-    return (x._raw if how_x is None else backend.move_raw(x._raw, how_x), y, z), out, lengths
+    return (x._raw if how_x is None else backend.move_raw(x._raw, how_x), y, z), out, lengths, lacking
 
 
 def _plan_together(
@@ -183,7 +188,8 @@ def _plan_together(
     values = given[1:] if op == "where" else given
     sparse = next((s.sparse_dim for s in values if s.sparse_dim is not None), None)
     out = align.sig(dims, sparse, next((s.feature_dim for s in values if s.feature_dim is not None), None))
-    return out, (*[None if s is None else align.move(s.dims, dims) for s in sigs], weakref.ref(out))
+    lacking = bool(out.frames) and any(lacks_frames(s, out) for s in values)
+    return out, (*[None if s is None else align.move(s.dims, dims) for s in sigs], weakref.ref(out), lacking)
 
 
 def _tensors(*values: Any) -> list[Tensor]:
