@@ -1,16 +1,18 @@
 """Sequence models in a notebook: tensors that know their dims by name, loops that can be stepped forward and back."""
 
-from __future__ import annotations
+# what registers itself when it is imported
+import rfnb.backend.numpy.backend as _numpy_backend
+import rfnb.backend.torch.backend as _torch_backend  # which is selected
+import rfnb.core.pickling as _pickling  # how tensors and dims travel
+import rfnb.ops.describe as _describe  # methods of Tensor
+import rfnb.ops.habits as _habits  # likewise
 
-import rfnb.backend.numpy.backend  # registers itself
-import rfnb.backend.torch.backend  # and is selected
-import rfnb.core.pickling  # how tensors and dims travel
-import rfnb.ops.describe  # methods of Tensor
-import rfnb.ops.habits  # likewise
+# isort: split
+# namespaces
 from rfnb import errors as errors
 from rfnb.loop import check as check
 from rfnb.nn import init as init
-from rfnb.ops import nested as nested
+from rfnb.ops import audio as audio, nested as nested
 
 # isort: split
 # dims and tensors
@@ -20,7 +22,6 @@ from rfnb.core.default import (
     get_default_device as get_default_device,
     get_default_float_dtype as get_default_float_dtype,
     get_default_int_dtype as get_default_int_dtype,
-    is_float_dtype as is_float_dtype,
     set_default_device as set_default_device,
     set_default_device_ctx as set_default_device_ctx,
     set_default_float_dtype as set_default_float_dtype,
@@ -31,6 +32,7 @@ from rfnb.core.dim import (
     batch_dim as batch_dim,
     single_step_dim as single_step_dim,
 )
+from rfnb.core.dtype import is_float_dtype as is_float_dtype
 from rfnb.core.parameter import Parameter as Parameter
 from rfnb.core.raw import (
     get_backend_by_raw_tensor_type as get_backend_by_raw_tensor_type,
@@ -58,9 +60,24 @@ from rfnb.core.state import State as State
 from rfnb.core.tensor import Tensor as Tensor
 from rfnb.core.tensor_dict import TensorDict as TensorDict
 from rfnb.core.vocab import Vocab as Vocab
+from rfnb.ops.dims import (
+    dim_match_priority_when_needed as dim_match_priority_when_needed,
+    get_default_dim_size_device as get_default_dim_size_device,
+    last_frame_position_of_dim as last_frame_position_of_dim,
+    linspace_over_dim as linspace_over_dim,
+    masked_fraction_of_shape as masked_fraction_of_shape,
+    num_elements_of_shape as num_elements_of_shape,
+    range_over_dim_strided as range_over_dim_strided,
+    range_over_merged_dims as range_over_merged_dims,
+    use_mask_default as use_mask_default,
+)
 
 # isort: split
 # from data, and new
+from rfnb.ops.choice import (
+    random_choice_with_replacement as random_choice_with_replacement,
+    random_choice_without_replacement as random_choice_without_replacement,
+)
 from rfnb.ops.collate import collate as collate
 from rfnb.ops.convert import convert_to_tensor as convert_to_tensor
 from rfnb.ops.create import (
@@ -73,16 +90,22 @@ from rfnb.ops.create import (
     zeros as zeros,
     zeros_like as zeros_like,
 )
-from rfnb.ops.dims import (
-    dim_match_priority_when_needed as dim_match_priority_when_needed,
-    get_default_dim_size_device as get_default_dim_size_device,
-    last_frame_position_of_dim as last_frame_position_of_dim,
-    linspace_over_dim as linspace_over_dim,
-    masked_fraction_of_shape as masked_fraction_of_shape,
-    num_elements_of_shape as num_elements_of_shape,
-    range_over_dim_strided as range_over_dim_strided,
-    range_over_merged_dims as range_over_merged_dims,
-    use_mask_default as use_mask_default,
+from rfnb.ops.device import (
+    copy as copy,
+    copy_to_device as copy_to_device,
+)
+from rfnb.ops.mask import sequence_mask as sequence_mask
+from rfnb.ops.random import (
+    dropout as dropout,
+    get_random_state as get_random_state,
+    get_static_step_based_seed as get_static_step_based_seed,
+    random as random,
+    random_normal as random_normal,
+    random_truncated_normal as random_truncated_normal,
+    random_uniform as random_uniform,
+    reset_step_random_state as reset_step_random_state,
+    set_random_seed as set_random_seed,
+    set_random_state as set_random_state,
 )
 
 # isort: split
@@ -103,40 +126,10 @@ from rfnb.ops.activation import (
     swish as swish,
     tanh as tanh,
 )
-from rfnb.ops.amp import (
-    AmpPolicy as AmpPolicy,
-    amp_cast_compute as amp_cast_compute,
-    amp_cast_float32 as amp_cast_float32,
-    get_amp_policy as get_amp_policy,
-    set_amp_policy as set_amp_policy,
-    set_amp_policy_ctx as set_amp_policy_ctx,
-)
-from rfnb.ops.attention import (
-    dot_attention as dot_attention,
-    dropout_broadcast_default as dropout_broadcast_default,
-)
-from rfnb.ops.choice import (
-    random_choice_with_replacement as random_choice_with_replacement,
-    random_choice_without_replacement as random_choice_without_replacement,
-)
 from rfnb.ops.complex import (
     complex_as_real as complex_as_real,
     make_complex as make_complex,
     real_as_complex as real_as_complex,
-)
-from rfnb.ops.ctc import (
-    ctc_best_path as ctc_best_path,
-    ctc_durations_from_path as ctc_durations_from_path,
-    ctc_greedy_decode as ctc_greedy_decode,
-    ctc_loss as ctc_loss,
-    ctc_no_label_loop_blank_durations_from_path as ctc_no_label_loop_blank_durations_from_path,
-)
-from rfnb.ops.linear import linear as linear
-from rfnb.ops.loss import (
-    cross_entropy as cross_entropy,
-    edit_distance as edit_distance,
-    label_smoothed_log_prob_gradient as label_smoothed_log_prob_gradient,
-    label_smoothing as label_smoothing,
 )
 from rfnb.ops.math import (
     abs as abs,
@@ -195,32 +188,6 @@ from rfnb.ops.matmul import (
     dot as dot,
     matmul as matmul,
 )
-from rfnb.ops.norm import (
-    batch_norm as batch_norm,
-    group_norm as group_norm,
-    layer_norm as layer_norm,
-    moments as moments,
-    normalize as normalize,
-    rms_norm as rms_norm,
-)
-from rfnb.ops.position import (
-    relative_positional_encoding as relative_positional_encoding,
-    sinusoidal_encoding as sinusoidal_encoding,
-    sinusoidal_positional_encoding as sinusoidal_positional_encoding,
-)
-from rfnb.ops.random import (
-    dropout as dropout,
-    get_random_state as get_random_state,
-    get_static_step_based_seed as get_static_step_based_seed,
-    random as random,
-    random_normal as random_normal,
-    random_truncated_normal as random_truncated_normal,
-    random_uniform as random_uniform,
-    reset_step_random_state as reset_step_random_state,
-    set_random_seed as set_random_seed,
-    set_random_state as set_random_state,
-)
-from rfnb.ops.rec import lstm as lstm
 from rfnb.ops.reduce import (
     reduce as reduce,
     reduce_all as reduce_all,
@@ -263,37 +230,12 @@ from rfnb.ops.concat import (
     stack as stack,
     unstack as unstack,
 )
-from rfnb.ops.control import (
-    assert_ as assert_,
-    cond as cond,
-    control_flow_ctx as control_flow_ctx,
-    get_current_control_flow_ctx as get_current_control_flow_ctx,
-    is_static_traceable as is_static_traceable,
-    raw_call as raw_call,
-    set_static_traceable as set_static_traceable,
-    set_static_traceable_ctx as set_static_traceable_ctx,
-    static_traceable_generation as static_traceable_generation,
-)
-from rfnb.ops.device import (
-    copy as copy,
-    copy_to_device as copy_to_device,
-)
-from rfnb.ops.grad import (
-    gradient as gradient,
-    gradient_checkpoint_scope as gradient_checkpoint_scope,
-    scaled_gradient as scaled_gradient,
-    scaled_gradient_ext as scaled_gradient_ext,
-    set_requires_gradient as set_requires_gradient,
-    stop_gradient as stop_gradient,
-    stop_gradient_scope as stop_gradient_scope,
-)
 from rfnb.ops.index import (
     gather as gather,
     one_hot as one_hot,
     smooth_one_hot as smooth_one_hot,
     sparse_to_dense as sparse_to_dense,
 )
-from rfnb.ops.mask import sequence_mask as sequence_mask
 from rfnb.ops.masked import (
     is_packed as is_packed,
     masked_scatter as masked_scatter,
@@ -329,11 +271,9 @@ from rfnb.ops.slice import (
     shift_right as shift_right,
     slice as slice,
 )
-from rfnb.ops.window import window as window
 
 # isort: split
 # windows and signals
-from rfnb.ops import audio as audio
 from rfnb.ops.conv import (
     calc_conv_out_length as calc_conv_out_length,
     calc_transposed_conv_out_length as calc_transposed_conv_out_length,
@@ -349,15 +289,82 @@ from rfnb.ops.conv import (
     transposed_conv as transposed_conv,
 )
 from rfnb.ops.signal import stft as stft
+from rfnb.ops.window import window as window
 
 # isort: split
-# loops and their runs
+# what networks are made of
+from rfnb.ops.attention import (
+    dot_attention as dot_attention,
+    dropout_broadcast_default as dropout_broadcast_default,
+)
+from rfnb.ops.linear import linear as linear
+from rfnb.ops.norm import (
+    batch_norm as batch_norm,
+    group_norm as group_norm,
+    layer_norm as layer_norm,
+    moments as moments,
+    normalize as normalize,
+    rms_norm as rms_norm,
+)
+from rfnb.ops.position import (
+    relative_positional_encoding as relative_positional_encoding,
+    sinusoidal_encoding as sinusoidal_encoding,
+    sinusoidal_positional_encoding as sinusoidal_positional_encoding,
+)
+from rfnb.ops.rec import lstm as lstm
+
+# isort: split
+# losses, gradients, precision
+from rfnb.ops.amp import (
+    AmpPolicy as AmpPolicy,
+    amp_cast_compute as amp_cast_compute,
+    amp_cast_float32 as amp_cast_float32,
+    get_amp_policy as get_amp_policy,
+    set_amp_policy as set_amp_policy,
+    set_amp_policy_ctx as set_amp_policy_ctx,
+)
+from rfnb.ops.ctc import (
+    ctc_best_path as ctc_best_path,
+    ctc_durations_from_path as ctc_durations_from_path,
+    ctc_greedy_decode as ctc_greedy_decode,
+    ctc_loss as ctc_loss,
+    ctc_no_label_loop_blank_durations_from_path as ctc_no_label_loop_blank_durations_from_path,
+)
+from rfnb.ops.grad import (
+    gradient as gradient,
+    gradient_checkpoint_scope as gradient_checkpoint_scope,
+    scaled_gradient as scaled_gradient,
+    scaled_gradient_ext as scaled_gradient_ext,
+    set_requires_gradient as set_requires_gradient,
+    stop_gradient as stop_gradient,
+    stop_gradient_scope as stop_gradient_scope,
+)
+from rfnb.ops.loss import (
+    cross_entropy as cross_entropy,
+    edit_distance as edit_distance,
+    label_smoothed_log_prob_gradient as label_smoothed_log_prob_gradient,
+    label_smoothing as label_smoothing,
+)
+
+# isort: split
+# branches, loops and their runs
 from rfnb.loop.array import TensorArray as TensorArray
 from rfnb.loop.functional import (
     scan as scan,
     while_loop as while_loop,
 )
 from rfnb.loop.loop import Loop as Loop
+from rfnb.ops.control import (
+    assert_ as assert_,
+    cond as cond,
+    control_flow_ctx as control_flow_ctx,
+    get_current_control_flow_ctx as get_current_control_flow_ctx,
+    is_static_traceable as is_static_traceable,
+    raw_call as raw_call,
+    set_static_traceable as set_static_traceable,
+    set_static_traceable_ctx as set_static_traceable_ctx,
+    static_traceable_generation as static_traceable_generation,
+)
 from rfnb.trace.dependencies import (
     get_tensor_consumers as get_tensor_consumers,
     get_tensor_dependencies as get_tensor_dependencies,

@@ -1,7 +1,5 @@
 """The errors of rfnb: each says what happened, what it got, what it expected, and the way out."""
 
-from __future__ import annotations
-
 
 class RfError(Exception):
     """Base of all errors that rfnb raises on purpose.

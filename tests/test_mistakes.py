@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import rfnb as rf
 from rfnb import batch_dim
@@ -131,3 +132,68 @@ def test_a_mistake_is_explained_in_a_few_lines(mistake):
 
 def test_the_words_have_not_changed(golden):
     golden("mistakes.txt", "\n\n".join(f"# {m.__name__.replace('_', ' ')}\n{said(m)}" for m in MISTAKES) + "\n")
+
+
+time, feat, out, width = (rf.Dim(n, name=s) for s, n in {"time": None, "feat": 4, "out": 3, "width": 3}.items())
+CONV = {"in_dim": feat, "out_dim": out, "padding": "same"}
+LABELS = np.array([[0, 7], [1, 2]])
+
+
+def filtered(x: rf.Tensor, *, spatial: Any = (time,), size: Any = (width,)) -> Any:
+    return rf.conv(x, **CONV, in_spatial_dims=spatial, filter=rf.zeros([width, feat, out]), filter_size=size)
+
+
+def labelled(dims: list[rf.Dim], sparse_dim: rf.Dim) -> rf.Tensor:
+    return rf.convert_to_tensor(LABELS, dims=dims, sparse_dim=sparse_dim)
+
+
+def lengths_of_1_and_less(x: rf.Tensor) -> Any:
+    return rf.convert_to_tensor(np.ones((2, 5)), dims=[batch_dim, rf.Dim(None, name="t")], lengths=[1.0, 0.6])
+
+
+def a_class_that_there_is_not(x: rf.Tensor) -> Any:
+    target = labelled([batch_dim, width_2], out)
+    return rf.cross_entropy(
+        estimated=rf.zeros([batch_dim, width_2, out]), target=target, axis=out, estimated_type="logits"
+    )
+
+
+width_2 = rf.Dim(2, name="width")
+SAYS: list[tuple[Callable[[rf.Tensor], Any], str]] = [
+    (lambda x: rf.Linear(4, 3), 'Linear: 4 is no Dim.*rf.Dim\\(4, name="…"\\)'),
+    (lambda x: rf.LayerNorm(4), "LayerNorm: 4 is no Dim"),
+    (lambda x: rf.Embedding(10, 4), "Embedding: 10 is no Dim"),
+    (lambda x: rf.softmax(x, axis="feat"), "softmax: 'feat' is no Dim → axis=feat"),
+    (lambda x: rf.reduce_sum(x, axis="time"), "reduce_sum: 'time' is no Dim → axis=time"),
+    (lambda x: rf.reduce_sum(x, axis=None), "reduce_sum: None is no Dim"),
+    (lambda x: rf.top_k(x, axis="feat", k=2), "top_k: 'feat' is no Dim → axis=feat"),
+    (lambda x: rf.matmul(x, x, reduce="feat"), "matmul: 'feat' is no Dim → axis=feat"),
+    (lambda x: rf.layer_norm(x, None, None, in_dim="feat"), "layer_norm: 'feat' is no Dim → axis=feat"),
+    (lambda x: rf.dropout(x, 0.5, axis=1, on_forward=True), "dropout: 1 is no Dim"),
+    (lambda x: rf.group_norm(x, None, None, in_dim=feat, num_groups=3), "group_norm.*feat:4 in groups:3"),
+    (lambda x: filtered(x, size=[3]), "conv: 3 is no Dim"),
+    (lambda x: filtered(x, spatial=time), r"conv: one Dim.*\[time\]"),
+    (lambda x: filtered(rf.cast(x, "float64")), "conv: the types differ.*`source` float64, `filter` float32"),
+    (lambda x: rf.Linear(feat, out)(rf.cast(x, "float64")), r"linear: the types differ.*rf.cast\(source, 'float32'\)"),
+    (lambda x: rf.matmul(x, rf.zeros([feat, out], dtype="float64"), reduce=feat), "matmul: the types differ"),
+    (lambda x: rf.cast(x, torch.float64), "no such type.*torch.float64.*hint *'float64'"),
+    (lambda x: rf.zeros([feat], dtype=np.float32), "no such type.*hint *'float32'"),
+    (lambda x: rf.zeros([feat], dtype="flaot32"), "no such type.*'flaot32'"),
+    (lambda x: rf.set_default_float_dtype(torch.float64), "not a float type"),
+    (lambda x: rf.Dim(2.5, name="half"), "half is a whole number"),
+    (lengths_of_1_and_less, r"lengths are numbers of frames.*\[1.0, 0.6\]"),
+    (a_class_that_there_is_not, "cross_entropy: a label is no class.*0 to 2"),
+    (lambda x: rf.edit_distance(x, time, x, time), "edit_distance: labels are whole numbers"),
+    (lambda x: rf.audio.specaugment(x, spatial_dim=out, feature_dim=feat, only_on_train=False), "has no dim out"),
+    (
+        lambda x: rf.ctc_durations_from_path(path=x, path_spatial_dim=out, blank_index=0),
+        "ctc_durations_from_path: `path` has no dim out",
+    ),
+]
+
+
+@pytest.mark.parametrize(("mistake", "words"), SAYS, ids=lambda part: part if isinstance(part, str) else "")
+def test_the_words_are_those_of_the_call(mistake, words):
+    with pytest.raises(RfError, match=f"(?s){words}") as caught:
+        mistake(data(time, feat))
+    assert len(str(caught.value).splitlines()) <= MOST_LINES

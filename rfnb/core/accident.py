@@ -59,10 +59,10 @@ def _same_root(a: Dim, b: Dim) -> str | None:
 
 
 def _same_size(a: Dim, b: Dim) -> str | None:
-    if not (a.is_defined() and b.is_defined() and a.size.agrees(b.size)):
+    if a.is_batch_dim() != b.is_batch_dim() or not (a.is_defined() and b.is_defined() and a.size.agrees(b.size)):
         return None
     swap = f"rf.replace_dim(x, in_dim={b.name}, out_dim={a.name})"
-    return f"{a.name} and {b.name} have the same size: {swap}, if they are one"
+    return f"{a.name} and {b.name} have the same size: {swap}, if they are one; rf.combine_bc, if not"
 
 
 def nearest(dim: Dim, dims: Sequence[Dim]) -> str | None:

@@ -23,6 +23,12 @@ Move = tuple[tuple[int, ...] | None, tuple[Any, ...] | None] | None
 """How to bring one operand into place: a permutation, then an index that inserts axes; None: as it is."""
 
 
+class _Serials(dict[tuple["Dim", ...], tuple[int, ...]]):
+    def __missing__(self, dims: tuple[Dim, ...]) -> tuple[int, ...]:
+        found = self[dims] = tuple(dim.serial for dim in dims)
+        return found
+
+
 class Sig:
     """The dims of a tensor and their roles. There is one for each combination, so that "same dims" is one `is`."""
 
@@ -37,6 +43,7 @@ class Sig:
         "prior",
         "roots",
         "serial",
+        "serials",
         "sparse_dim",
     )
 
@@ -45,6 +52,7 @@ class Sig:
         self.sparse_dim = sparse_dim
         self.feature_dim = feature_dim
         self.serial = next(_serials)
+        self.serials = _Serials()  # of some of the dims: for the keys of what `Lengths` keep, which must not hold dims
         self.index = {dim: axis for axis, dim in enumerate(dims)}
         copies = [dim for dim in dims if dim.base is not dim]
         self.prior = {dim.base: dim for dim in sorted(copies, key=lambda dim: dim.match_priority)}
@@ -104,9 +112,12 @@ def sig(dims: Sequence[Dim], sparse_dim: Dim | None = None, feature_dim: Dim | N
                 got=f"{{{', '.join(dim.name for dim in dims)}}}",
                 hint="give one of the axes a Dim of its own",
             )
-        found = _interned[key] = Sig(dims, sparse_dim, feature_dim)
+        found = _interned.setdefault(key, Sig(dims, sparse_dim, feature_dim))  # another thread may have been quicker
         _recent[next(_position) % _RECENT] = found
     return found
+
+
+EMPTY_SIG = sig(())
 
 
 def forget(dims: Sequence[Dim]) -> None:

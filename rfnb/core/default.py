@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from rfnb.core.dtype import is_float_dtype
 from rfnb.errors import DtypeError
 
 _float = "float32"
@@ -19,7 +20,7 @@ def get_default_float_dtype() -> str:
 def set_default_float_dtype(dtype: str) -> None:
     """New float tensors have this type from now on."""
     global _float
-    if not is_float_dtype(dtype):
+    if not isinstance(dtype, str) or not is_float_dtype(dtype):
         raise DtypeError(
             "set_default_float_dtype: not a float type", got=repr(dtype), expected='"float32", "bfloat16", …'
         )
@@ -67,12 +68,3 @@ def set_default_device_ctx(device: str | None) -> Iterator[None]:
         yield
     finally:
         set_default_device(before)
-
-
-def is_float_dtype(dtype: str) -> bool:
-    """Whether entries of this type are real floating-point numbers: "float32", "bfloat16".
-
-    >>> rf.is_float_dtype("bfloat16"), rf.is_float_dtype("complex64")
-    (True, False)
-    """
-    return dtype.startswith(("float", "bfloat")) and dtype.lstrip("abflot").isdigit()

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rfnb.core import align, dim_math
+from rfnb.core import dim_math, same_size
+from rfnb.core.binding import current_lengths
+from rfnb.core.dim_algebra import Algebra
 from rfnb.core.dim_math import Expr
 from rfnb.core.lengths import EMPTY, Lengths, Size
 from rfnb.core.source import Source, here
 from rfnb.core.vocab import Vocab, vocab_of
-from rfnb.errors import DimError, DimRebound, TraceError
+from rfnb.errors import DimError, TraceError
 
 if TYPE_CHECKING:
     from rfnb.core.tensor import Tensor
@@ -25,7 +27,7 @@ DIMS: weakref.WeakValueDictionary[int, Dim] = weakref.WeakValueDictionary()
 """All dims there are, by serial number."""
 
 
-class Dim:
+class Dim(Algebra):
     """An axis of tensors: `feat = Dim(40, name="feat")`, `time = Dim(None, name="time")`.
 
     Args:
@@ -91,6 +93,8 @@ class Dim:
             lengths = len(self.vocab)
         if isinstance(lengths, str):
             raise DimError("Dim: the size comes first", got=repr(lengths), hint=f'rf.Dim(None, name="{lengths}")')
+        if isinstance(lengths, float):
+            raise DimError(f"Dim: the size of {self.name} is a whole number", got=lengths)
         if isinstance(lengths, int | np.integer):
             self.dimension = self._checked_size(int(lengths))
         elif lengths is not None:
@@ -261,97 +265,17 @@ class Dim:
         self.declare_same_as(other)
         self.vocab, self.kind = self.vocab or other.vocab, self.kind or other.kind
 
-    # -- algebra
-
-    def __add__(self, other: Dim | int) -> Dim:
-        return dim_math.add(self, other)
-
-    __radd__ = __add__
-
-    def __sub__(self, other: Dim | int) -> Dim:
-        return dim_math.add(self, other, sign=-1)
-
-    def __rsub__(self, other: int) -> Dim:
-        return dim_math.add(other, self, sign=-1)
-
-    def __mul__(self, other: Dim | int) -> Dim:
-        return dim_math.mul(self, other)
-
-    __rmul__ = __mul__
-
-    def __floordiv__(self, other: Dim | int) -> Dim:
-        return dim_math.div(self, other)
-
-    def __rfloordiv__(self, other: int) -> Dim:
-        return dim_math.div(other, self)
-
-    def __truediv__(self, other: Dim | int) -> Dim:
-        if self.dimension is not None and isinstance(other, int) and other and self.dimension % other:
-            raise DimError(f"{self.name} / {other} leaves a rest", got=self.dimension, hint=f"{self.name} // {other}")
-        return self // other
-
-    def __mod__(self, other: Dim | int) -> Dim:
-        return dim_math.mod(self, other)
-
-    def __neg__(self) -> Dim:
-        return dim_math.mul(self, -1)
-
-    def ceildiv_right(self, other: Dim | int) -> Dim:
-        """⌈self / other⌉, where `other` is the inner, faster part."""
-        return dim_math.div(self, other, rounding="ceildiv")
-
-    def ceildiv_left(self, other: Dim | int) -> Dim:
-        """⌈self / other⌉, where `other` is the outer, slower part."""
-        return dim_math.div_side(self, other, "left", rounding="ceildiv")
-
-    def div_right(self, other: Dim | int) -> Dim:
-        """What `other` was multiplied to from the right: (a * b).div_right(b) is a; rounded down."""
-        return dim_math.div_side(self, other, "right")
-
-    def div_left(self, other: Dim | int) -> Dim:
-        """What `other` was multiplied to from the left: (a * b).div_left(a) is b; rounded down."""
-        return dim_math.div_side(self, other, "left")
-
-    def sub_right(self, other: Dim | int) -> Dim:
-        """What `other` was added to from the right: (a + b).sub_right(b) is a."""
-        return dim_math.sub_side(self, other, "right")
-
-    def sub_left(self, other: Dim | int) -> Dim:
-        """What `other` was added to from the left: (a + b).sub_left(a) is b."""
-        return dim_math.sub_side(self, other, "left")
-
     def declare_same_as(self, other: Dim) -> None:
         """From now on both have one size: that of the one which has a size, or will get one.
 
         The other one must have none yet, and be in no tensor with data. They stay two dims: no axis of one is
         an axis of the other. Raises DimError if both are in use.
         """
-        if self is other or any(a.expr == _alias(b) for a, b in ((self, other), (other, self))):
-            return
-        for dim, same in ((self, other), (other, self)):
-            root, constant = dim_math.free_term(dim)
-            if root is not None and root.serial not in same.roots:
-                root._become(same - constant)
-                return
-        raise DimError(
-            f"declare_same_as: {self.name} is in use already",
-            got=f"{self.describe()} and {other.describe()}",
-            expected="one Dim without a size",
-        )
+        same_size.declare(self, other)
 
     def is_free(self) -> bool:
         """Whether no size was given, and none follows from other dims."""
         return self.dimension is None and self.expr is None and self.bound is None and self.defined_by is None
-
-    def _become(self, other: Dim) -> None:
-        stale = [dim for dim in [self, *dim_math.derived(), *_aliases] if self.serial in dim.roots]
-        self.expr = _alias(other)
-        _aliases.add(self)
-        for dim in stale:
-            dim.__dict__.pop("_derived_roots", None)
-        for dim in stale:
-            _settle(dim)
-        align.forget(stale)
 
     def define(self, size: Size, by: str) -> None:
         """Gives an output dim its size; for the op `by` only, which may do it again for a new batch."""
@@ -374,83 +298,34 @@ class Dim:
 
     def describe(self) -> str:
         """One word for messages: "time:5", "time:2–5", "feat:4", "time:?"."""
-        return describe_dim(self, current_lengths([self]))
+        return current_lengths([self]).describe(self)
 
 
 def check_dims(dims: Any, what: str) -> None:
     """Refuses what is no list of Dims."""
     if isinstance(dims, Dim):
         raise DimError(f"{what}: one Dim, where a list of them is expected", got=dims.name, expected=f"[{dims.name}]")
-    for dim in dims:
+    for dim in [dims] if isinstance(dims, int | str) else dims:
         if not isinstance(dim, Dim):
             raise DimError(
                 f"{what}: {dim!r} is no Dim",
                 got=type(dim).__name__,
                 expected="Dims, which say what the axes are",
-                hint=f'rf.Dim({dim}, name="…")' if isinstance(dim, int) else f'{dim} = rf.Dim(None, name="{dim}")',
+                hint=_made_of(dim),
             )
 
 
-def describe_dim(dim: Dim, lengths: Lengths) -> str:
-    """One word for a dim under the lengths of a batch."""
-    size = lengths.size(dim)
-    if size is None:
-        return f"{dim.name}:?"
-    if size.ragged:
-        return f"{dim.name}:{int(size.values.min())}–{size.max}"
-    return f"{dim.name}:{size.max}"
-
-
-def current_lengths(dims: Sequence[Dim]) -> Lengths:
-    """The lengths that `dims` are bound to now, in one.
-
-    Raises DimRebound if one of them was bound with another number of sequences than there are now.
-    """
-    joined, mixed = EMPTY, False
-    for dim in dims:
-        for serial, root in dim.roots.items():
-            if root.bound is None or joined is root.bound:
-                continue
-            first, joined = joined, root.bound if joined is EMPTY else _with_size(joined, serial, root.bound)
-            mixed = mixed or (first is not EMPTY and joined is not first)
-    if mixed:
-        _check_one_batch({serial: root for dim in dims for serial, root in dim.roots.items()}, joined)
-    return joined
-
-
-def _check_one_batch(roots: dict[int, Dim], lengths: Lengths) -> None:
-    for serial, root in roots.items():
-        size = lengths.sizes.get(serial)
-        for axis, owner in enumerate(size.dims if size else ()):
-            count = lengths.size(owner)
-            if size and count and owner.serial in roots and count.max != size.values.shape[axis]:
-                raise DimRebound(
-                    f"{root.name} has the lengths of another batch than {owner.name}",
-                    got=f"{size}{size.place()} for {count}{count.place()} entries of {owner.name}",
-                    expected="dims of the same batch",
-                    hint=f"give {root.name} its new lengths: rf.convert_to_tensor(…, lengths=…)",
-                )
-
-
-def bind_again(dims: Sequence[Dim], lengths: Lengths) -> None:
-    """Back to an earlier batch: `dims` have the sizes that they have in `lengths`."""
-    for dim in dims:
-        for serial, root in dim.roots.items():
-            if serial in lengths.sizes:
-                root.bound = lengths
-
-
-def _with_size(lengths: Lengths, serial: int, other: Lengths) -> Lengths:
-    if lengths.sizes.get(serial) is other.sizes[serial]:
-        return lengths
-    sizes = {**other.sizes, **lengths.sizes, serial: other.sizes[serial]}
-    return lengths.cached(("with", serial, other.serial), lambda: Lengths(sizes))
+def _made_of(given: Any) -> str | None:
+    """How a Dim is made of what was given in its place."""
+    if isinstance(given, str):
+        return f'{given} = rf.Dim(None, name="{given}")'
+    return f'rf.Dim({given}, name="…")' if isinstance(given, int) else None
 
 
 def _derived(expr: Expr) -> Dim:
     dim = Dim(None, name=expr.text())
     dim.expr = expr
-    _settle(dim)
+    same_size.settle(dim)
     kinds = {part.kind for part in expr.dims}
     dim.kind = kinds.pop() if len(kinds) == 1 else None
     return dim
@@ -458,38 +333,19 @@ def _derived(expr: Expr) -> Dim:
 
 dim_math._new_dim.append(_derived)
 
-_aliases: weakref.WeakSet[Dim] = weakref.WeakSet()
-
-
-def _alias(dim: Dim) -> Expr:
-    return Expr("sum", (dim,), (1, 0))
-
-
-def _settle(dim: Dim) -> None:
-    """A dim made of dims that now have a fixed size has one as well."""
-    if dim.dimension is None and dim.expr is not None:
-        for part in dim.expr.dims:
-            _settle(part)
-        if all(part.dimension is not None for part in dim.expr.dims):
-            size = dim.expr.evaluate(lambda part: part.static_size)
-            dim.dimension = size.max if size is not None else None
-
-
 batch_dim = Dim(None, name="batch", kind="batch")
 """The dim that counts the sequences of a batch."""
+batch_dim.made = None  # by no line of the user
 
 single_step_dim = Dim(1, name="single_step")
 """What to give as `spatial_dim` to do one step of a recurrent module."""
-
-_to_size: list[Callable[[Any], Size | None]] = []  # set by core.tensor, which knows Tensors
+single_step_dim.made = None
 
 
 def size_from(lengths: Any) -> Size:
     """The lengths that are given as numbers, an array, or a Tensor of any dims."""
-    for convert in _to_size:
-        size = convert(lengths)
-        if size is not None:
-            return size
+    if hasattr(lengths, "dims"):
+        return Size(lengths.dims, lengths.numpy())
     values = np.asarray(lengths)
     if values.ndim:
         batch_dim.bind(Size([], len(values)))

@@ -38,8 +38,7 @@ class Expr(NamedTuple):
             return None
         dims, values = aligned(known)
         result = Size(dims, np.maximum(_EVALUATE[self.op](values, self.numbers), 0))
-        tags = [size for size in known if size.made is not None]
-        result.made = tags[0].made if tags else None
+        result.made = next((size.made for size in known if size.made is not None), None)
         return result
 
     def text(self) -> str:
@@ -52,12 +51,7 @@ def aligned(sizes: Sequence[Size]) -> tuple[tuple[Dim, ...], list[np.ndarray]]:
     dims: list[Dim] = []
     for size in sizes:
         dims += [dim for dim in size.dims if dim not in dims]
-    values = []
-    for size in sizes:
-        order = sorted(range(len(size.dims)), key=lambda i, s=size: dims.index(s.dims[i]))  # type: ignore[misc]
-        present = [slice(None) if dim in size.dims else None for dim in dims]
-        values.append(size.values.transpose(order)[tuple(present)])
-    return tuple(dims), values
+    return tuple(dims), [size.over(dims) for size in sizes]
 
 
 def _sum(values: list[np.ndarray], numbers: tuple[int, ...]) -> np.ndarray:
@@ -134,12 +128,13 @@ _TEXT: dict[str, Callable[[Expr], str]] = {
 _interned: weakref.WeakValueDictionary[tuple, Dim] = weakref.WeakValueDictionary()
 
 
-def _make(op: str, dims: Sequence[Dim], numbers: Sequence[int] = ()) -> Dim:
+def make(op: str, dims: Sequence[Dim], numbers: Sequence[int] = ()) -> Dim:
+    """The dim of an expression in its canonical form; there is one for each."""
     key = (op, tuple(dim.serial for dim in dims), tuple(numbers))
     dim = _interned.get(key)
     if dim is None:
-        from_expr = _new_dim[0]
-        dim = _interned[key] = from_expr(Expr(op, tuple(dims), tuple(numbers)))
+        made = _new_dim[0](Expr(op, tuple(dims), tuple(numbers)))
+        dim = _interned.setdefault(key, made)  # another thread may have been quicker
     return dim
 
 
@@ -162,7 +157,7 @@ def _linear(dim: Dim | int) -> tuple[Terms, int]:
 def _from_linear(terms: Terms, constant: int) -> Dim:
     if constant == 0 and len(terms) == 1 and terms[0][1] == 1:
         return terms[0][0]
-    return _make("sum", [dim for dim, _ in terms], [*(factor for _, factor in terms), constant])
+    return make("sum", [dim for dim, _ in terms], [*(factor for _, factor in terms), constant])
 
 
 def _joined(terms: Terms, more: Terms) -> Terms:
@@ -201,8 +196,13 @@ def mul(a: Dim | int, b: Dim | int) -> Dim:
             scale, parts = scale * factor, [*parts, *_product_parts(dim)]
         else:
             parts.append(whole)
-    product = _make("product", parts)
-    return product if scale == 1 else mul(product, scale)
+    return _from_product(parts, scale)
+
+
+def _from_product(parts: Sequence[Dim], scale: int) -> Dim:
+    if not parts:
+        return _from_linear([], scale)
+    return mul(parts[0] if len(parts) == 1 else make("product", parts), scale)
 
 
 def _product_parts(dim: Dim) -> tuple[Dim, ...]:
@@ -218,16 +218,16 @@ def div(a: Dim | int, b: Dim | int, *, rounding: str = "floordiv") -> Dim:
             return _from_linear([(dim, factor // b) for dim, factor in terms], constant // b)
         inner = a.expr if not isinstance(a, int | np.integer) else None
         if inner is not None and inner.op == rounding and inner.numbers:
-            return _make(rounding, inner.dims, [inner.numbers[0] * b])
-        return _make(rounding, [_from_linear(terms, constant)], [b])
+            return make(rounding, inner.dims, [inner.numbers[0] * b])
+        return make(rounding, [_from_linear(terms, constant)], [b])
     if a is b:
         return _from_linear([], 1)
     if len(terms) == 1 and constant == 0:
         [(only, scale)] = terms
         rest = _without(_product_parts(only), _product_parts(b))
         if rest is not None:
-            return mul(rest[0] if len(rest) == 1 else _make("product", rest) if rest else 1, scale)
-    return _make(rounding, [_from_linear(terms, constant), b])
+            return _from_product(rest, scale)
+    return make(rounding, [_from_linear(terms, constant), b])
 
 
 def div_side(a: Dim, b: Dim | int, side: str, *, rounding: str = "floordiv") -> Dim:
@@ -242,8 +242,8 @@ def div_side(a: Dim, b: Dim | int, side: str, *, rounding: str = "floordiv") -> 
         head, tail = parts[:cut], parts[cut:]
         rest = (tail if head == taken else None) if side == "left" else (head if tail == taken else None)
         if rest is not None:
-            return mul(rest[0] if len(rest) == 1 else _make("product", rest) if rest else 1, scale)
-    return _make(rounding + ("_left" if side == "left" else ""), [_from_linear(terms, constant), b])
+            return _from_product(rest, scale)
+    return make(rounding + ("_left" if side == "left" else ""), [_from_linear(terms, constant), b])
 
 
 def sub_side(a: Dim, b: Dim | int, side: str) -> Dim:
@@ -262,7 +262,7 @@ def sub_side(a: Dim, b: Dim | int, side: str) -> Dim:
 
 def with_priority(dim: Dim, priority: int) -> Dim:
     """`dim`, to be meant before it where a tensor has both."""
-    return _make("copy", [dim], [priority])
+    return make("copy", [dim], [priority])
 
 
 def free_term(dim: Dim) -> tuple[Dim | None, int]:
@@ -296,7 +296,7 @@ def _without(parts: Sequence[Dim], taken: Sequence[Dim]) -> list[Dim] | None:
 
 def mod(a: Dim, b: Dim | int) -> Dim:
     """a % b"""
-    return _make("mod", [a], [_divisor(a, b)]) if isinstance(b, int | np.integer) else _make("mod", [a, b])
+    return make("mod", [a], [_divisor(a, b)]) if isinstance(b, int | np.integer) else make("mod", [a, b])
 
 
 def extreme(op: str, dims: Sequence[Dim | int]) -> Dim:
@@ -304,4 +304,4 @@ def extreme(op: str, dims: Sequence[Dim | int]) -> Dim:
     parts = sorted({dim for dim in dims if not isinstance(dim, int | np.integer)}, key=lambda dim: dim.serial)
     given = [int(dim) for dim in dims if isinstance(dim, int | np.integer)]
     numbers = [max(given) if op == "max" else min(given)] if given else []
-    return parts[0] if len(parts) == 1 and not numbers else _make(op, parts, numbers)
+    return parts[0] if len(parts) == 1 and not numbers else make(op, parts, numbers)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rfnb.core import align, raw as raw_registry
+from rfnb.core.dtype import is_int_dtype
 from rfnb.core.ways import METHODS, PROPERTIES, axis, called, one_line, picked, product, refusal, typed, way_of
 from rfnb.errors import BackendError, DtypeError
 
@@ -31,7 +32,7 @@ class Habits:
         return float(self._scalar("float({})").item())
 
     def __index__(self: Any) -> int:
-        if not self.dtype.startswith(("int", "uint")):
+        if not is_int_dtype(self.dtype):
             raise DtypeError(f"{called(self)} as an index", got=self.dtype, expected="an integer")
         return int(self._scalar("{} as an index", "rf.gather").item())
 
@@ -48,7 +49,7 @@ class Habits:
         return self.numpy().tolist()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        return self.numpy().astype(dtype, copy=False)
+        return self.numpy() if dtype is None else self.numpy().astype(dtype)
 
     __array_ufunc__ = None  # numpy leaves operators to Tensor, which knows dims
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rfnb.core import align
 from rfnb.core.source import Source, here
-from rfnb.errors import DimRebound
+from rfnb.errors import DimError, DimRebound
 
 if TYPE_CHECKING:
     from rfnb.core.dim import Dim
@@ -49,6 +50,16 @@ class Size:
             return False
         order = [other.dims.index(dim) for dim in self.dims]
         return np.array_equal(self.values, other.values.transpose(order))
+
+    def over(self, dims: Sequence[Dim]) -> np.ndarray:
+        """The lengths with an axis for each of `dims`, of size 1 where they do not differ."""
+        values: np.ndarray = align.apply(align.move(self.dims, dims, trailing=False), self.values)
+        return values
+
+    def frames(self, dims: Sequence[Dim]) -> np.ndarray:
+        """Which positions are frames, not padding. [dims…, longest]"""
+        mask: np.ndarray = np.arange(self.max) < self.over(dims)[..., None]
+        return mask
 
     def place(self) -> str:
         """ " (bound in model.py:31)", for messages."""
@@ -101,6 +112,20 @@ class Lengths:
             self._derived[dim.serial] = found
         return found
 
+    def __getitem__(self, dim: Dim) -> Size:
+        """Likewise, where it must be known."""
+        size = self.size(dim)
+        if size is None:
+            raise DimError(f"{dim.name} has no size here", expected="a Dim whose size is known")
+        return size
+
+    def describe(self, dim: Dim) -> str:
+        """One word for a dim in this batch: "time:5", "time:2–5", "feat:4", "time:?"."""
+        size = self.size(dim)
+        if size is None:
+            return f"{dim.name}:?"
+        return f"{dim.name}:{int(size.values.min())}–{size.max}" if size.ragged else f"{dim.name}:{size.max}"
+
     @property
     def owners(self) -> frozenset[Dim]:
         """The dims whose entries have lengths of their own: batch, most often."""
@@ -148,8 +173,9 @@ class Lengths:
         if joined is None:
             if len(self._joins) >= _JOINS:
                 self._joins.clear()
-            joined = self._joins[key] = self._join(other, mine.roots, theirs.roots)
-        return joined
+            joined = self._join(other, mine.roots, theirs.roots)
+            self._joins[key] = EMPTY if joined is self else joined  # to hold itself would be a cycle
+        return self if joined is EMPTY else joined
 
     def _join(self, other: Lengths, mine: Mapping[int, Dim], theirs: Mapping[int, Dim]) -> Lengths:
         sizes = dict(self.sizes)

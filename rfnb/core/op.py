@@ -51,7 +51,7 @@ class Listener(Protocol):
 
 
 _listener: ContextVar[Listener | None] = ContextVar("rfnb_listener", default=None)
-_listening = 0  # how many listen, in any thread: the fast paths look only at this
+_listening: list[Listener | None] = []  # in any thread: the quick paths look only at whether it is empty
 
 
 def listener() -> Listener | None:
@@ -62,13 +62,12 @@ def listener() -> Listener | None:
 @contextmanager
 def listening(who: Listener | None) -> Iterator[None]:
     """`who` sees the ops of this thread inside the block; None: nobody does."""
-    global _listening
     token = _listener.set(who)
-    _listening += 1
+    _listening.append(who)
     try:
         yield
     finally:
-        _listening -= 1
+        _listening.remove(who)
         _listener.reset(token)
 
 

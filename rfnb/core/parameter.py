@@ -9,9 +9,11 @@ from typing import Any
 from rfnb.core import align, raw as raw_registry
 from rfnb.core.default import get_default_device, get_default_float_dtype
 from rfnb.core.dim import Dim, check_dims
+from rfnb.core.dtype import is_float_dtype
 from rfnb.core.lengths import EMPTY
 from rfnb.core.op import op
-from rfnb.core.tensor import NoData, Tensor
+from rfnb.core.template import NoData
+from rfnb.core.tensor import Tensor
 from rfnb.errors import ParameterError
 
 
@@ -75,23 +77,19 @@ class Parameter(Tensor):
         self._raw = NoData(dtype) if raw_tensor is None else raw_tensor
         if raw_tensor is None:
             self._raw = backend.create_parameter_raw(self, device=device or get_default_device())
-        self._trainable = trainable
         self._initial: Any = None
-        self.trainable = self._trainable_by_default() if trainable is None else trainable
+        self.trainable = is_float_dtype(self.dtype) and not auxiliary if trainable is None else trainable
         if raw_tensor is None:
             self.initial = source if source is not None else 0.0 if initial is None else initial
-
-    def _trainable_by_default(self) -> bool:
-        return self.dtype.startswith(("float", "bfloat")) and not self.auxiliary
 
     @property
     def trainable(self) -> bool:
         """Whether it takes part in training."""
-        return bool(self._trainable)
+        return self._trainable
 
     @trainable.setter
     def trainable(self, trainable: bool) -> None:
-        if trainable and not self.dtype.startswith(("float", "bfloat", "complex")):
+        if trainable and not is_float_dtype(self.dtype) and not self.dtype.startswith("complex"):
             raise ParameterError("Parameter: only float numbers can be trained", got=self.dtype, expected="float32")
         self._trainable = trainable
         raw_registry.backend_of_raw(self._raw).set_parameter_trainable(self, trainable)

@@ -46,8 +46,8 @@ def _maker(serial: int) -> str:
 def _send_dim(dim: Dim) -> Any:
     if dim in _SHARED:
         return _shared, (_SHARED.index(dim),)
-    if dim.expr is not None and dim_math._make(*dim.expr) is dim:
-        return dim_math._make, tuple(dim.expr)
+    if dim.expr is not None and dim_math.make(*dim.expr) is dim:
+        return dim_math.make, tuple(dim.expr)
     guest = next((key for key, known in _guests.items() if known is dim), None)
     key = guest or (_maker(dim.serial), dim.serial)
     return _dim, (*key, dim.dimension, dim.name, dim.kind, dim.capacity, dim.vocab)

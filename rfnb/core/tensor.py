@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from rfnb.core import align, raw as _raw_registry
 from rfnb.core.accident import nearest
 from rfnb.core.align import Sig, show_dims
 from rfnb.core.axes import Axes
-from rfnb.core.dim import Dim, _to_size, check_dims, current_lengths, describe_dim
+from rfnb.core.binding import bind_shape, current_lengths
+from rfnb.core.dim import Dim, check_dims
+from rfnb.core.dtype import is_int_dtype
 from rfnb.core.habits import Habits
 from rfnb.core.lengths import Lengths, Size
 from rfnb.core.show import Shown
 from rfnb.core.source import Source
+from rfnb.core.template import NoData, Templates
 from rfnb.core.vocab import Vocab
 from rfnb.errors import DimError, DtypeError
 
 new = object.__new__
 
 
-class NoData(NamedTuple):
-    """Stands where a template has no raw tensor: only the dtype is known."""
-
-    dtype: str
-
-
-class Tensor(Shown, Axes, Habits):
+class Tensor(Shown, Axes, Templates, Habits):
     """A raw tensor with dims. Mostly made by `rf.convert_to_tensor` and by ops.
 
     Args:
@@ -198,7 +194,7 @@ class Tensor(Shown, Axes, Habits):
 
     def describe_dims(self) -> str:
         """ "{batch:3, time:2–5, feat:4}", with the lengths of this tensor's batch."""
-        return "{" + ", ".join(describe_dim(dim, self.lengths) for dim in self.dims) + "}"
+        return "{" + ", ".join(self.lengths.describe(dim) for dim in self.dims) + "}"
 
     # -- the same data under another description
 
@@ -254,44 +250,6 @@ class Tensor(Shown, Axes, Habits):
         same._name = name
         return same
 
-    # -- the same description without data
-
-    def copy_template(self, name: str | None = None, *, dtype: str | None = None) -> Tensor:
-        """The same description without data."""
-        template = tensor_of(NoData(dtype or self.dtype), self.sig, self.lengths)
-        template._name = name or self.name
-        return template
-
-    def copy_template_new_dim_tags(
-        self, new_dim_tags: Sequence[Dim], name: str | None = None, keep_special_axes: bool = False
-    ) -> Tensor:
-        """Likewise, with other dims. The feature dim stays one if it is among them.
-
-        keep_special_axes: the dim in the place of the feature dim is the feature dim.
-        """
-        feature = self.feature_dim if self.feature_dim in new_dim_tags else None
-        if keep_special_axes and feature is None and self.feature_dim_axis is not None:
-            feature = new_dim_tags[self.feature_dim_axis]
-        template = self.copy_template(name)
-        template.sig = align.sig(new_dim_tags, self.sparse_dim, feature)
-        template.lengths = self.lengths.join(current_lengths(new_dim_tags), self.sig, template.sig)
-        return template
-
-    def copy_template_excluding_axis(self, exclude_axis: Dim | int, name: str | None = None) -> Tensor:
-        """Likewise, without an axis."""
-        gone = self.get_axis_from_description(exclude_axis, allow_int=True)
-        return self.copy_template_new_dim_tags([dim for i, dim in enumerate(self.dims) if i != gone], name)
-
-    def copy_template_adding_axis(self, dim: Dim, name: str | None = None) -> Tensor:
-        """Likewise, with one more dim in front."""
-        return self.copy_template_new_dim_tags([dim, *self.dims], name)
-
-    def copy_template_replace_dim_tag(self, axis: Dim | int, new_dim_tag: Dim, name: str | None = None) -> Tensor:
-        """Likewise, with another dim in place of one."""
-        at = self.get_axis_from_description(axis, allow_int=True)
-        dims = [new_dim_tag if i == at else dim for i, dim in enumerate(self.dims)]
-        return self.copy_template_new_dim_tags(dims, name, keep_special_axes=at == self.feature_dim_axis)
-
     # -- whether it is what it should be
 
     def verify_out_shape(
@@ -322,7 +280,7 @@ class Tensor(Shown, Axes, Habits):
         """
         if self.feature_dim is not None:
             self.axis(self.feature_dim)
-        if self.sparse_dim is not None and not self.dtype.startswith(("int", "uint")):
+        if self.sparse_dim is not None and not is_int_dtype(self.dtype):
             raise DtypeError(f"{self.name}: labels are whole numbers", got=self.dtype, expected="int32 or int64")
         if self.raw_tensor is not None and not ignore_placeholder:
             shape = _raw_registry.backend_of_raw(self._raw).get_shape_tuple_raw(self._raw)
@@ -370,63 +328,3 @@ def tensor_of(raw: Any, signature: Sig, lengths: Lengths) -> Tensor:
     tensor.sig = signature
     tensor.lengths = lengths
     return tensor
-
-
-def bind_shape(name: str, dims: Sequence[Dim], shape: Sequence[int]) -> Lengths:
-    """The lengths of a tensor made from outside, whose raw tensor has `shape`; binds dims that have no size yet.
-
-    Raises DimError if the shape does not fit the dims.
-    """
-    if len(dims) != len(shape):
-        raise DimError(
-            f"{name}: the raw tensor has {len(shape)} axes, but {len(dims)} dims were given",
-            got=f"shape {tuple(shape)}",
-            expected=show_dims(dims),
-        )
-    unbound: dict[Dim, Size] = {}  # bound when all fit
-    for dim, length in zip(dims, shape, strict=True):
-        known = current_lengths([dim])
-        size = (known.bind(unbound) if unbound else known).size(dim)
-        if size is not None and size.max == length and (not size.dims or _fits(size, dims, shape)):
-            continue
-        if dim.is_static() or dim.expr is not None or (size is not None and size.dims):
-            raise DimError(
-                f"{name}: the raw tensor does not fit {dim.name}",
-                got=f"{length} in shape {tuple(shape)}",
-                expected=f"{dim.name}:{'?' if size is None else size}",
-                hint=_fitting(dims, shape) or (None if dim.is_static() else _NEW_BATCH),
-            )
-        unbound[dim] = Size([], length)
-    for dim, new_size in unbound.items():
-        dim.bind(new_size)
-    return current_lengths(dims)
-
-
-_NEW_BATCH = "for a new batch, give its lengths: rf.convert_to_tensor(…, lengths=…)"
-
-
-def _fitting(dims: Sequence[Dim], shape: Sequence[int]) -> str | None:
-    """A hint about another order of the dims in which they fit."""
-    sizes = [size.max if (size := current_lengths([dim]).size(dim)) is not None else None for dim in dims]
-    for order in itertools.permutations(range(len(dims))) if len(dims) <= 5 else ():
-        if all(sizes[i] in (None, length) for i, length in zip(order, shape, strict=True)):
-            return f"they fit in another order: dims=[{', '.join(dims[i].name for i in order)}]"
-    return None
-
-
-def _fits(size: Size, dims: Sequence[Dim], shape: Sequence[int]) -> bool:
-    expected = tuple(
-        shape[dims.index(dim)] if dim in dims else n for dim, n in zip(size.dims, size.values.shape, strict=True)
-    )
-    return size.values.shape == expected
-
-
-def _size_of_tensor(lengths: Any) -> Size | None:
-    if not isinstance(lengths, Tensor):
-        return None
-    backend = _raw_registry.backend_of_raw(lengths._raw)
-    return Size(lengths.dims, backend.to_numpy_raw(lengths._raw))
-
-
-_to_size.append(_size_of_tensor)
-EMPTY_SIG = align.sig(())

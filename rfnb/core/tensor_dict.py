@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rfnb.core import raw as raw_registry
-from rfnb.core.dim import Dim, bind_again
+from rfnb.core.binding import bind_again
+from rfnb.core.dim import Dim
 from rfnb.core.lengths import Size
 from rfnb.core.show import Shown
 from rfnb.core.tensor import Tensor
@@ -72,7 +73,8 @@ class TensorDict(Shown):
     @property
     def tags(self) -> list[str] | None:
         """The names of the sequences, in batch order, if they have any."""
-        return next((tags for x in self.data.values() if (tags := sequence_tags(x)) is not None), None)
+        sizes = (x.lengths.size(dim) for x in self.data.values() for dim in x.dims)
+        return next((list(size.tags) for size in sizes if size is not None and size.tags is not None), None)
 
     def copy_template(self) -> TensorDict:
         """The same descriptions without data."""
@@ -124,12 +126,3 @@ class TensorDict(Shown):
     def __repr__(self) -> str:
         rows = "".join(f"\n  {name}: {tensor!r}" for name, tensor in self.data.items())
         return f"TensorDict({len(self)} tensors){rows}"
-
-
-def sequence_tags(tensor: Tensor) -> list[str] | None:
-    """The names of the sequences of a tensor."""
-    for dim in tensor.dims:
-        size: Any = tensor.lengths.size(dim)
-        if size is not None and size.tags is not None:
-            return list(size.tags)
-    return None

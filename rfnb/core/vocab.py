@@ -66,6 +66,10 @@ class Vocab:
         """All labels, in the order of their numbers."""
         return tuple(self.decode(number) for number in range(len(self)))
 
+    def __repr__(self) -> str:
+        shown = [self.decode(number) for number in range(min(len(self), 5))]
+        return f"Vocab({len(self)} labels: {' '.join(shown)}{' …' * (len(self) > 5)})"
+
     def __len__(self) -> int:
         return len(self.labels) if self._tokenizer is None else len(self._tokenizer)
 

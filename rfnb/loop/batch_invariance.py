@@ -11,13 +11,16 @@ True
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
 from rfnb.core import raw as raw_registry
-from rfnb.core.dim import Dim, bind_again, current_lengths
+from rfnb.core.binding import bind_again, current_lengths
+from rfnb.core.dim import Dim
 from rfnb.core.lengths import Size
 from rfnb.core.nested import leaves, map_leaves
 from rfnb.core.tensor import Tensor, tensor_of
@@ -33,7 +36,8 @@ TOLERANCE = {"float16": 1e-2, "bfloat16": 5e-2, "float64": 1e-8}
 class Difference:
     """A result of the batch that differs from what its sequence gives alone.
 
-    largest: the largest difference. together, alone: the two entries. at: where, by dim.
+    largest: the largest difference. together, alone: the two entries. at: where, by dim. lengths: how those differ.
+    own_lengths: whether each sequence has its own.
     """
 
     event: Event
@@ -43,6 +47,7 @@ class Difference:
     alone: float
     at: str
     lengths: str | None = None
+    own_lengths: bool = True
 
 
 @dataclass(frozen=True)
@@ -86,14 +91,18 @@ def batch_invariance(fn: Callable[[Any], Any], batch: Any, *, tolerance: float |
     """Runs `fn` on the batch and on each sequence alone, and finds the first op whose result differs.
 
     Frames of padding are not compared; values of loop bodies are, step by step. `fn` should draw no random numbers.
+    A dim that is as long for all sequences, such as that of relative positions, may go by the longest one, except in
+    what `fn` gives.
 
     Args:
         batch: what `fn` takes: a Tensor, or Tensors in a TensorDict, a dict or another structure.
-        tolerance: how far results may differ, relative to the largest entry; by their type if not given.
+        tolerance: how far results may differ, relative to the largest entry; by the coarsest type so far if not given.
     """
     tensors = [leaf for leaf in _leaves(batch) if isinstance(leaf, Tensor)]
     owner = _owner(tensors)
-    together = _events(fn, batch)
+    scope = _scope(fn, batch, tensors[0])
+    together, given = _events(fn, batch, scope)
+    coarsest = _coarsest(together) if tolerance is None else [tolerance] * len(together)
     sequences = tensors[0].size_of(owner) if owner in tensors[0].dims else tensors[0].lengths.size(owner)
     assert sequences is not None
     count, first, skipped = 0, None, 0
@@ -101,7 +110,7 @@ def batch_invariance(fn: Callable[[Any], Any], batch: Any, *, tolerance: float |
     for i in range(sequences.max):
         tag = f"sequence {i}" if sequences.tags is None else f"{sequences.tags[i]!r} (sequence {i})"
         try:
-            alone = _events(fn, _structure(batch, _alone(tensors, owner, i)))
+            alone, _ = _events(fn, _structure(batch, _alone(tensors, owner, i)), scope)
         finally:
             for tensor in tensors:
                 bind_again(tensor.dims, tensor.lengths)
@@ -111,7 +120,8 @@ def batch_invariance(fn: Callable[[Any], Any], batch: Any, *, tolerance: float |
             found = [
                 difference
                 for a, b in zip(together[position].outputs, other.outputs, strict=False)
-                if (difference := _compare(together[position], a, b, owner, i, tag, tolerance)) is not None
+                if (difference := _compare(together[position], a, b, owner, i, tag, coarsest[position])) is not None
+                and (difference.lengths is None or difference.own_lengths or id(a) in given)
             ]
             count += 1
             if found:
@@ -172,11 +182,31 @@ def _size_alone(dim: Dim, size: Size, owner: Dim, i: int) -> Size:
     return Size(size.dims, size.values.take([i], size.dims.index(owner)))
 
 
-def _events(fn: Callable[[Any], Any], batch: Any) -> list[Event]:
+def _scope(fn: Callable[[Any], Any], batch: Any, tensor: Tensor) -> Callable[[], AbstractContextManager[None]]:
+    """Without gradients, unless `fn` takes some: where weights are trained, ops put 0 in padding, which hides a bug."""
+    untrained = raw_registry.backend_of_raw(tensor._raw).no_gradients
+    try:
+        with untrained():
+            fn(batch)
+    except Exception:  # what is wrong for other reasons is wrong again, and is told then
+        return nullcontext
+    return untrained
+
+
+def _events(
+    fn: Callable[[Any], Any], batch: Any, scope: Callable[[], AbstractContextManager[None]]
+) -> tuple[list[Event], set[int]]:
+    """What happens in `fn`, and the ids of what it gives."""
     events: list[Event] = []
-    with watching(events.append):
-        fn(batch)
-    return events
+    with scope(), watching(events.append):
+        result = fn(batch)
+    return events, {id(leaf) for leaf in _leaves(result)}
+
+
+def _coarsest(events: Sequence[Event]) -> list[float]:
+    """For each event, the tolerance of the coarsest type until there: what was rounded once stays so."""
+    each = [max((TOLERANCE.get(x.dtype, 1e-4) for x in (*e.inputs, *e.outputs)), default=0.0) for e in events]
+    return list(accumulate(each, max))
 
 
 def _pairs(some: Sequence[Event], others: Sequence[Event]) -> list[tuple[int, Event]]:
@@ -193,7 +223,7 @@ def _mixes(event: Event, owner: Dim) -> bool:
 
 
 def _compare(
-    event: Event, together: Tensor, alone: Tensor, owner: Dim, i: int, tag: str, tolerance: float | None
+    event: Event, together: Tensor, alone: Tensor, owner: Dim, i: int, tag: str, tolerance: float
 ) -> Difference | None:
     """The difference of sequence `i` in two results; None if there is none, or if they have no sequences."""
     if owner not in together.dims or len(together.dims) != len(alone.dims):
@@ -203,7 +233,8 @@ def _compare(
     sizes = [[_length(x, dim, owner, at) for dim in x.dims] for x, at in ((together, i), (alone, 0))]
     for axis, (n, m) in enumerate(zip(*sizes, strict=True)):
         if n != m and together.dims[axis] is not owner:
-            return Difference(event, tag, float("inf"), n, m, "", f"{names[axis]} has {n} frames, {m} alone")
+            own = owner in together.size_of(together.dims[axis]).dims
+            return Difference(event, tag, float("inf"), n, m, "", f"{names[axis]} has {n} frames, {m} alone", own)
     shape = tuple(slice(0, 1 if dim is owner else n) for dim, n in zip(together.dims, sizes[1], strict=True))
     a, b = a[shape], b[shape]
     mask = _valid(alone, shape)
@@ -216,7 +247,7 @@ def _compare(
         return None
     finite = np.abs(b[np.isfinite(b)])
     exact = not together.dtype.startswith(("float", "bfloat", "complex"))
-    allowed = 0.0 if exact else (tolerance or TOLERANCE.get(together.dtype, 1e-4)) * max(1.0, finite.max(initial=0.0))
+    allowed = 0.0 if exact else tolerance * max(1.0, finite.max(initial=0.0))
     if difference.max() <= allowed:
         return None
     at = np.unravel_index(int(difference.argmax()), difference.shape)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rfnb.backend.base.tape import Var, untaped
@@ -123,12 +123,18 @@ class Body:
         """A value that the step is given."""
         return self.recorder.input(name, frame)
 
+    @contextmanager
+    def _aside(self) -> Iterator[None]:
+        """What is done inside belongs to no body: neither to this one, nor to one inside of it."""
+        with untaped(), self.tape.pause(), listening(None):
+            yield
+
     def var(self, plain: Tensor) -> Var:
         """The Var of a value of the frame; one that came from outside becomes one."""
         found = self.tape.refer(plain._raw)
         if isinstance(found, Var):
             return found
-        with self.tape.pause():
+        with self._aside():
             raw = self.backend.identity_raw(plain._raw)
         self.tape.record(self.backend.identity_raw, (plain._raw,), {}, raw)
         made = self.tape.find(raw)
@@ -158,7 +164,10 @@ class Body:
         axis = axis or loop.axis
         if isinstance(source, Traced) and source.recorder is self.recorder:
             raise LoopError(
-                f"{loop.name}: unstack of a value of the body", got=source.name, expected="a tensor from outside"
+                f"{loop.name}: unstack of a value of the body",
+                got=source.name,
+                expected="a tensor from outside",
+                hint="move the op before `with loop:`",
             )
         plain = self.plain(source)
         if axis is None:
@@ -167,7 +176,7 @@ class Body:
                 got=plain.describe_dims(),
                 hint="rf.Loop(axis=time), or loop.unstack(x, axis=time)",
             )
-        with self.tape.pause(), listening(None):
+        with self._aside():
             self._agree(plain, axis)
             frame = first_frame(self.backend, plain, axis)
         loop.axis = loop.axis or axis
@@ -194,7 +203,7 @@ class Body:
     def iter_idx(self) -> Traced:
         """The number of this step. {} int64"""
         if self._iter_idx is None:
-            with self.tape.pause(), listening(None):
+            with self._aside():
                 frame = tensor_of(self.backend.full_raw([], 0, "int64", None), align.sig(()), EMPTY)
             self._iter_idx = self.recorder.from_line(self.input("", frame), "iter_idx")
             self.frames.append((self.var(frame), lambda: StepNumbers(self.backend)))
@@ -216,8 +225,17 @@ class Body:
             return source
         if not isinstance(source, Tensor):
             raise LoopError(f"{self.loop.name}: {what} of something that is no tensor", got=type(source).__name__)
+        in_inner = current_recorder() is not self.recorder and isinstance(source, Traced)
+        if in_inner and source.recorder not in (self.recorder, self.outer):
+            inner = source.recorder.name
+            raise LoopError(
+                f"{self.loop.name}: {what} of a value of {inner}, a loop inside of it",
+                got=source.name,
+                expected=f"a value of {self.loop.name}",
+                hint=f"a state of {inner}, or what it stacks, after its block",
+            )
         plain = self.plain(source)
-        with self.tape.pause(), listening(None):
+        with self._aside():
             copy = plain.like(self.backend.identity_raw(plain._raw))
         self.tape.record(self.backend.identity_raw, (plain._raw,), {}, copy._raw)
         return self.recorder._wrap(copy, plain.name)
@@ -233,7 +251,7 @@ class Body:
 
     def carry(self, key: str, like: Tensor, dtype: str, initial: Any = None) -> None:
         """A state of the loop's own, zeros at first, or a raw tensor."""
-        with self.tape.pause(), listening(None):
+        with self._aside():
             zeros = (
                 initial
                 if initial is not None
@@ -289,6 +307,11 @@ class Body:
         self.leave()
         self.loop.state._replace(self.originals)
         self.recorder.forget()
+
+
+def has_steps(axis: Dim) -> bool:
+    """Whether data or an op gave the axis its size; what an earlier loop gave it says nothing about another."""
+    return axis.is_defined() and not (axis.defined_by or "").startswith("loop ")
 
 
 def _target() -> str | None:

@@ -14,7 +14,7 @@ from rfnb.core.lengths import EMPTY, Size, rebound
 from rfnb.core.op import listening
 from rfnb.core.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError, LoopError, TraceError
-from rfnb.loop.body import ENDED, LAST, LENGTHS, Body
+from rfnb.loop.body import ENDED, LAST, LENGTHS, Body, has_steps
 from rfnb.loop.execute import Schedule
 from rfnb.loop.program import Program
 from rfnb.loop.sized import SizeOf, grows, replace_grown
@@ -71,8 +71,8 @@ def close(body: Body) -> Closed:
 def _limit(body: Body) -> Size:
     """How many steps each sequence may take."""
     loop, size, axis = body.loop, body.size, body.loop.axis
-    if size is None and axis is not None and axis.defined_by is None and axis.is_defined():
-        size = axis.size  # that of the data; one that an earlier loop defined says nothing
+    if size is None and axis is not None and has_steps(axis):
+        size = axis.size
     longest = None if loop.max_seq_len is None else _size_of(body, loop.max_seq_len)
     if size is None and longest is None:
         raise LoopError(
@@ -205,13 +205,11 @@ def _like_before(body: Body, name: str, old: Any, new: Any) -> Any:
     grown = _new_dims(body)
     expected = [grown.get(dim, dim) for dim in old.dims]
     if set(traced.dims) != set(expected):
-        missing = [dim.name for dim in traced.dims if dim not in expected]
-        shown = ", ".join([*(dim.name for dim in old.dims), *missing])
         raise DimError(
             f"{body.loop.name}: the state {name!r} changes its dims",
             got=traced.describe_dims(),
             expected=old.describe_dims(),
-            hint=_dims_hint(body, name, traced, missing, shown),
+            hint=_dims_hint(body, name, old, traced, expected),
         )
     if traced.dtype.startswith(("float", "bfloat", "complex")) and old.dtype.startswith(("int", "uint", "bool")):
         raise DtypeError(
@@ -224,10 +222,17 @@ def _like_before(body: Body, name: str, old: Any, new: Any) -> Any:
     return in_order if in_order.dtype == old.dtype else cast(in_order, old.dtype)
 
 
-def _dims_hint(body: Body, name: str, new: Traced, missing: list[str], shown: str) -> str:
+def _dims_hint(body: Body, name: str, old: Any, new: Traced, expected: list[Dim]) -> str:
     if body.loop.axis in new.dims:
         return f"{body.loop.axis.name} is the axis of the loop: take its frame, loop.unstack(…)"
+    missing = [dim for dim in new.dims if dim not in expected]
+    for dim in old.dims:
+        if any(longer.expr is not None and dim in longer.expr.dims for longer in missing):
+            return (
+                f"an axis that grows is a state as well: loop.state.{dim.name} = {dim.name} before, the new dim inside"
+            )
     if missing:
+        shown = ", ".join(dim.name for dim in [*old.dims, *missing])
         return f"start with the dims that it has later: loop.state.{name} = rf.zeros([{shown}])"
     return f"every step needs the dims of the initial value of {name!r}"
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rfnb.backend.base.tape import Var
+from rfnb.backend.base.tape import External, Var
 from rfnb.loop.program import CompiledStep, Program
 
 
@@ -142,7 +142,12 @@ def mixed(seed: int, stream: int, step: int) -> int:
 
 
 def stepped(
-    program: Program, schedule: Schedule, wanted: Sequence[Var], backend: Any, seed: int, externals: Sequence[Any]
+    program: Program,
+    schedule: Schedule,
+    wanted: Sequence[Var | External],
+    backend: Any,
+    seed: int,
+    externals: Sequence[Any],
 ) -> CompiledStep:
     """A step that gives `wanted` and changes nothing."""
     return program.compile(wanted, generators(backend, seed, program.stream_devices), externals, effects=False)

@@ -13,7 +13,7 @@ from rfnb.core.nested import leaves, map_leaves
 from rfnb.core.op import listening
 from rfnb.core.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError
-from rfnb.loop.body import LAST, LENGTHS, Body
+from rfnb.loop.body import LAST, LENGTHS, Body, has_steps
 from rfnb.loop.close import Closed
 from rfnb.loop.execute import Outcome, execute
 from rfnb.loop.replay import recorded
@@ -32,7 +32,8 @@ def finish(body: Body, closed: Closed) -> None:
 
 
 def _run(body: Body, closed: Closed) -> None:
-    frames = [make() for _, make in body.frames]
+    with listening(None):
+        frames = [make() for _, make in body.frames]
     record = session.wants(body.loop.debug) and body.outer is None
     if body.outer is None:
         outcome = execute(
@@ -165,7 +166,7 @@ def _steps_taken(body: Body, final: dict[str, Any], limit: Size) -> Size:
         taken = final[LENGTHS]
         size = Size(taken.dims, body.backend.to_numpy_raw(taken._raw))
     axis = body.axis
-    if axis.defined_by is not None or not axis.is_defined():
+    if body.size is None and not has_steps(axis):
         axis.define(size, by=f"loop {body.loop.name}")
     return size
 

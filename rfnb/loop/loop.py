@@ -5,10 +5,11 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from rfnb.core.dim import Dim, bind_again, check_dims
+from rfnb.core.binding import bind_again
+from rfnb.core.dim import Dim, check_dims
 from rfnb.core.tensor import Tensor
 from rfnb.errors import LoopError
-from rfnb.loop.body import Body
+from rfnb.loop.body import Body, has_steps
 from rfnb.loop.close import close
 from rfnb.loop.finish import finish
 from rfnb.loop.state import StateHolder
@@ -55,7 +56,7 @@ class Loop:
     ):
         if axis is not None:
             check_dims([axis], "Loop")
-            if axis.is_defined() and axis.defined_by is None:
+            if has_steps(axis):
                 bind_again(axis.size.dims, axis.lengths)  # its batch, whichever came last
         self._max_seq_len = max_seq_len
         self.optimize_move_layers_out = optimize_move_layers_out
@@ -138,7 +139,10 @@ class Loop:
         self._open_body("end").end(source, include_eos)
 
     def reorder(self, indices: Tensor, dim: Dim) -> None:
-        """All states, also those of the loop itself, follow `indices` along `dim`, as the hypotheses of a beam do."""
+        """All states, also those of the loop itself, follow `indices` along `dim`, as the hypotheses of a beam do.
+
+        It is done at once: a state that is set after this line is taken as in the new order.
+        """
         self._open_body("reorder").reorder(indices, dim)
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import CodeType
 from typing import Any
 
@@ -52,9 +52,9 @@ class Program:
         raw = self.externals[read.number]
         return not self._needs_gradient(raw) and not self._is_written(raw)
 
-    def needed(self, wanted: Sequence[Var], *, effects: bool = True) -> list[int]:
+    def needed(self, wanted: Sequence[Var | External], *, effects: bool = True) -> list[int]:
         """The calls that `wanted` depends on, and those that change something outside, in order."""
-        alive = {var.number for var in wanted}
+        alive = {var.number for var in wanted if isinstance(var, Var)}
         found = []
         for position in range(len(self.calls) - 1, -1, -1):
             call = self.calls[position]
@@ -66,7 +66,7 @@ class Program:
 
     def compile(
         self,
-        wanted: Sequence[Var],
+        wanted: Sequence[Var | External],
         generator: Callable[[int, int], Any],
         externals: Sequence[Any] | None = None,
         *,
@@ -80,7 +80,7 @@ class Program:
         positions = self.needed(wanted, effects=effects)
         for position in positions:
             writer.call(self.calls[position], position)
-        result = ", ".join(writer.name(var) for var in wanted)
+        result = ", ".join(writer.text(found) for found in wanted)
         inputs = "".join(f", v{var.number}" for var in self.inputs)
         body = [f"        {line}" for line in writer.lines]
         head = [f"    {target}" for target in writer.unpacking()]
@@ -97,7 +97,8 @@ class Program:
         namespace: dict[str, Any] = {}
         exec(_code(text), namespace)  # our own text: names and numbers only
         first_line = 3 + len(head)
-        step = namespace["make"](writer.functions, writer.constants, writer.externals, writer.generators)
+        make = namespace.pop("make")  # the names of a function are no part of it: no cycle
+        step = make(writer.functions, writer.constants, writer.externals, writer.generators)
         lines = {first_line + i: position for i, position in enumerate(writer.line_calls)}
         return CompiledStep(step, lines)
 
@@ -149,8 +150,8 @@ class _Writer:
     def call(self, call: Call, position: int) -> None:
         """A line for a call, and one for each part of its result."""
         function = self._argument("f", self.functions, call.fn, ("f", id(call.fn)))
-        arguments = [self._text(arg) for arg in call.args] + [
-            f"{key}={self._text(arg)}" for key, arg in call.kwargs.items()
+        arguments = [self.text(arg) for arg in call.args] + [
+            f"{key}={self.text(arg)}" for key, arg in call.kwargs.items()
         ]
         target = (
             ""
@@ -181,7 +182,8 @@ class _Writer:
             return self._argument("e", self.externals, constants[var.number], ("constant", var.number))
         return f"v{var.number}"
 
-    def _text(self, argument: Any) -> str:
+    def text(self, argument: Any) -> str:
+        """An argument of a call, or what the step gives."""
         if isinstance(argument, Var):
             return self.name(argument)
         if isinstance(argument, External):
@@ -189,18 +191,16 @@ class _Writer:
                 "e", self.externals, self._all_externals[argument.number], ("external", argument.number)
             )
         if isinstance(argument, Stream):
-            number = argument.number
-            return (
-                self._argument("g", self.generators, lambda i: self._generator(number, i), ("stream", number)) + "(i)"
-            )
+            of_step = partial(self._generator, argument.number)
+            return self._argument("g", self.generators, of_step, ("stream", argument.number)) + "(i)"
         if isinstance(argument, slice):
-            return f"slice({self._text(argument.start)}, {self._text(argument.stop)}, {self._text(argument.step)})"
+            return f"slice({self.text(argument.start)}, {self.text(argument.stop)}, {self.text(argument.step)})"
         if type(argument) is tuple:
-            return f"({''.join(self._text(part) + ', ' for part in argument)})"
+            return f"({''.join(self.text(part) + ', ' for part in argument)})"
         if type(argument) is list:
-            return f"[{', '.join(self._text(part) for part in argument)}]"
+            return f"[{', '.join(self.text(part) for part in argument)}]"
         if type(argument) is dict:
-            return "{" + ", ".join(f"{key!r}: {self._text(value)}" for key, value in argument.items()) + "}"
+            return "{" + ", ".join(f"{key!r}: {self.text(value)}" for key, value in argument.items()) + "}"
         if argument is None:
             return "None"
         self.constants.append(argument)

@@ -6,11 +6,11 @@ import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from rfnb.backend.base.tape import Var
+from rfnb.backend.base.tape import External, Var
 from rfnb.core import align
 from rfnb.core.dim import Dim
 from rfnb.core.graph import Value
-from rfnb.core.lengths import Size
+from rfnb.core.lengths import Lengths, Size
 from rfnb.core.op import listening
 from rfnb.core.source import with_block
 from rfnb.core.tensor import Tensor, tensor_of
@@ -51,7 +51,7 @@ class Replay:
         self.externals = self._snapshot(closed.program.externals)
         closed.program.externals.clear()  # they hold the graph of the gradients
         self._vars = {value.number: var for value, var in self._value_vars(body)}
-        self._compiled: dict[tuple[Var, ...], Any] = {}
+        self._compiled: dict[tuple[Var | External, ...], Any] = {}
 
     def _snapshot(self, externals: Sequence[Any]) -> list[Any]:
         """What the steps read from outside; of parameters a copy, if the budget allows."""
@@ -63,11 +63,11 @@ class Replay:
             for raw, live in zip(externals, self.live, strict=True)
         ]
 
-    def _value_vars(self, body: Body) -> list[tuple[Value, Var]]:
+    def _value_vars(self, body: Body) -> list[tuple[Value, Var | External]]:
         found = []
         for traced in body.recorder.traced():
             var = body.tape.find(traced.plain._raw)
-            if isinstance(var, Var):
+            if isinstance(var, Var | External):
                 found.append((traced.value, var))
         body.recorder.templates = {t.value.number: (t.plain.sig, t.plain.lengths) for t in body.recorder.traced()}
         return found
@@ -127,7 +127,7 @@ class Replay:
     def _after(self, step: int) -> tuple[Var, ...]:
         return self.schedule.new if step < self.schedule.free_steps else self.schedule.kept
 
-    def _step(self, step: int, wanted: Sequence[Var], states: Sequence[Any] | None = None) -> Sequence[Any]:
+    def _step(self, step: int, wanted: Sequence[Var | External], states: Sequence[Any] | None = None) -> Sequence[Any]:
         key = tuple(wanted)
         compiled = self._compiled.get(key)
         if compiled is None:
@@ -138,11 +138,14 @@ class Replay:
             states = self.states_before(step) if states is None else states
             return compiled.step(step, *states, *[frames[step] for frames in self.frames])
 
-    def _tensor(self, name: str, raw: Any, signature: align.Sig, lengths: Any, step: int) -> Tensor:
+    def _tensor(self, name: str, raw: Any, signature: align.Sig, lengths: Lengths, step: int) -> Tensor:
         grown = [dim for dim in self.templates if isinstance(dim, Dim)]
         if grown:
             sizes = dict(zip(self.templates, self.states_before(step), strict=True))
             lengths = lengths.bind({dim: Size([], sizes[dim]) for dim in grown})
+            shape = zip(signature.dims, self.backend.get_shape_tuple_raw(raw), strict=True)
+            made = {dim: Size([], n) for dim, n in shape if set(dim.roots) == {dim.serial} and _other(lengths, dim, n)}
+            lengths = lengths.bind(made)
         tensor = tensor_of(self.backend.alias_raw(raw), signature, lengths)
         tensor.name = name
         return tensor
@@ -196,6 +199,12 @@ class Replay:
         raws = [raw for states in self.kept for raw in states if not isinstance(raw, int)]
         raws += [frame for frames in self.frames if isinstance(frames, list) for frame in frames]
         return sum(self.backend.nbytes_raw(raw) for raw in raws)
+
+
+def _other(lengths: Lengths, dim: Dim, n: int) -> bool:
+    """Whether a dim that has one size has another one than is known: it came into being with an axis that grows."""
+    known = lengths.size(dim)
+    return known is not None and not known.dims and known.max != n
 
 
 class _Snapshots:

@@ -65,7 +65,12 @@ class ModuleList(Module):
 
 
 class Sequential(ModuleList):
-    """Modules one after the other: each gets what the one before gave."""
+    """Modules one after the other: each gets what the one before gave.
+
+    >>> hidden, out = rf.Dim(3, name="hidden"), rf.Dim(2, name="out")
+    >>> rf.Sequential(rf.Linear(hidden, out), rf.relu)(rf.zeros([hidden])).dims == (out,)
+    True
+    """
 
     def __call__(self, inp: Tensor, *, collected_outputs: dict[str, Tensor] | None = None, **kwargs: Any) -> Tensor:
         """What the last one gives; `collected_outputs` takes what each gave. `kwargs` go to all."""
@@ -77,7 +82,7 @@ class Sequential(ModuleList):
 
 
 def sequential(source: Tensor, *modules: Part) -> Tensor:
-    """`Sequential(*modules)(source)`"""
+    """`rf.Sequential(*modules)(source)`"""
     for module in modules:
         source = module(source)
     return source

@@ -11,9 +11,20 @@ from rfnb.core.tensor import Tensor
 from rfnb.errors import ParameterError
 from rfnb.ops.random import random
 
+__all__ = ["Glorot", "He", "HeNormal", "HeUniform", "Normal", "ParamInit", "VarianceScaling"]
+
+
+def __dir__() -> list[str]:
+    """What is offered for completion: no imports."""
+    return __all__
+
 
 class ParamInit:
-    """Called with dims and dtype, gives the initial values."""
+    """Called with dims and dtype, gives the initial values.
+
+    >>> rf.init.Glorot()([rf.Dim(3), rf.Dim(2)], "float32").dtype
+    'float32'
+    """
 
     def __call__(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rfnb.core.dim import Dim
+from rfnb.core.dim import Dim, check_dims
 from rfnb.core.parameter import Parameter
 from rfnb.core.tensor import Tensor
 from rfnb.nn.module import Module
@@ -21,6 +21,7 @@ class Linear(Module):
     """
 
     def __init__(self, in_dim: Dim, out_dim: Dim, *, with_bias: bool = True):
+        check_dims([in_dim, out_dim], "Linear")
         self.in_dim = in_dim
         self.out_dim = out_dim
         self.weight = weight([in_dim, out_dim], input_axis=0)

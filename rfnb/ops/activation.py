@@ -28,12 +28,12 @@ softsign = _unary("softsign", "a / (1 + |a|)")
 
 
 def identity(x: Tensor) -> Tensor:
-    """x"""
+    """The tensor itself. {…} → the same"""
     return x
 
 
 def relu_square(x: Tensor) -> Tensor:
-    """max(x, 0)² (So et al. 2021)"""
+    """max(x, 0)² (So et al. 2021). {…} → the same"""
     return square(relu(x))
 
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from rfnb.core.default import is_float_dtype
+from rfnb.core.dtype import is_float_dtype
 from rfnb.core.tensor import Tensor
 from rfnb.errors import DtypeError
 from rfnb.ops.math import cast
@@ -23,7 +23,11 @@ from rfnb.ops.math import cast
 
 @dataclass(frozen=True)
 class AmpPolicy:
-    """compute_dtype: the type of large products: "bfloat16" or "float16"."""
+    """compute_dtype: the type of large products: "bfloat16" or "float16".
+
+    >>> rf.AmpPolicy("bfloat16")
+    AmpPolicy(compute_dtype='bfloat16')
+    """
 
     compute_dtype: str
 
@@ -60,7 +64,10 @@ def set_amp_policy_ctx(policy: AmpPolicy | None) -> Iterator[None]:
 
 
 def amp_cast_compute(*tensors: Tensor | None) -> Any:
-    """The floats among `tensors` in the type of the policy, others and None as they are; one, or a tuple of several."""
+    """The floats among `tensors` in the type of the policy, others and None as they are; one, or a tuple of several.
+
+    {…}, … → the same
+    """
     return _cast_all(tensors, None if _policy is None else _policy.compute_dtype)
 
 

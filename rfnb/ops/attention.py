@@ -6,7 +6,7 @@ import math
 
 from rfnb.backend.base.require import axis_of
 from rfnb.backend.base.sizes import size_in
-from rfnb.core.dim import Dim, describe_dim
+from rfnb.core.dim import Dim
 from rfnb.core.op import listener
 from rfnb.core.raw import backend_of_raw
 from rfnb.core.run_ctx import get_run_ctx
@@ -60,6 +60,14 @@ def dot_attention(
         ("values", values, axis),
     ):
         axis_of("dot_attention", x, dim, name)
+    if axis in query.dims and causal_query_spatial_dim is None:
+        raise DimError(
+            f"dot_attention: `query` has {axis.name} too, so each query would see the key of its own frame alone",
+            got=query.describe_dims(),
+            expected=f"no {axis.name} in `query`",
+            hint=f"for self-attention give the keys and values a dim of their own: "
+            f"keys, key_axis = rf.replace_dim(keys, in_dim={axis.name})",
+        )
     scale = 1 / math.sqrt(key_dim.get_dim_value()) if scale is None else scale
     if causal_query_spatial_dim is not None:
         axis_of("dot_attention", query, causal_query_spatial_dim, "query")
@@ -89,7 +97,7 @@ def _check_lengths(query: Tensor, keys: Tensor, dim: Dim, axis: Dim) -> None:
     if not size_in(query, dim).agrees(size_in(keys, axis)):
         raise DimError(
             "dot_attention: causal, but there are not as many queries as keys",
-            got=f"{describe_dim(dim, query.lengths)} and {describe_dim(axis, keys.lengths)}",
+            got=f"{query.lengths.describe(dim)} and {keys.lengths.describe(axis)}",
             expected="two dims of the same lengths, or one",
         )
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from rfnb.backend.base.require import axis_of
 from rfnb.core.dim import Dim
 from rfnb.core.run_ctx import get_run_ctx, get_run_ctx_step
 from rfnb.core.tensor import Tensor
@@ -20,6 +21,13 @@ from rfnb.ops.random import random_uniform
 from rfnb.ops.reduce import reduce_any
 from rfnb.ops.signal import stft
 from rfnb.ops.top_k import top_k
+
+__all__ = ["log_mel_filterbank_from_raw", "mask", "mel_filterbank", "random_mask", "specaugment"]
+
+
+def __dir__() -> list[str]:
+    """What is offered for completion: no imports."""
+    return __all__
 
 
 def log_mel_filterbank_from_raw(
@@ -69,6 +77,10 @@ def mel_filterbank(
 
     {…, in_dim} → {…, out_dim}
 
+    >>> bins, bands = rf.Dim(201, name="bins"), rf.Dim(40, name="bands")
+    >>> rf.audio.mel_filterbank(rf.ones([bins]), in_dim=bins, out_dim=bands, sampling_rate=16_000).dims == (bands,)
+    True
+
     Args:
         fft_length: of the transform that gave `in_dim`: twice its size less 2, if not given.
         f_min, f_max: where the first band begins and the last one ends; 0 and half the sampling rate if not given.
@@ -101,6 +113,10 @@ def mask(x: Tensor, *, mask_axis: Dim, pos: Tensor, max_amount: int | Dim, mask_
     """`mask_value` from `pos` on, for one to `max_amount` frames, drawn for each entry of `pos`.
 
     {…, mask_axis}, {…} → the same as x
+
+    >>> time = rf.Dim(4, name="time")
+    >>> rf.audio.mask(rf.ones([time]), mask_axis=time, pos=rf.convert_to_tensor(2), max_amount=1).raw_tensor.tolist()
+    [1.0, 1.0, 0.0, 1.0]
     """
     return where(_covered(mask_axis, pos, max_amount), mask_value, x)
 
@@ -119,6 +135,12 @@ def random_mask(
     """`mask_value` in `min_num` to `max_num` places, for one to `max_dims` frames each. {…, mask_axis} → the same
 
     Each place begins at another frame of the sequence; they may overlap.
+
+    >>> time = rf.Dim(4, name="time")
+    >>> masked = rf.audio.random_mask(
+    ...     rf.ones([time]), mask_axis=time, broadcast_axis=[], min_num=2, max_num=2, max_dims=1)
+    >>> sorted(masked.raw_tensor.tolist())
+    [0.0, 0.0, 1.0, 1.0]
 
     Args:
         broadcast_axis: what is the same along these dims.
@@ -159,6 +181,11 @@ def specaugment(
 
     SpecAugment (Park et al., Interspeech 2019), without time warping, with more masks after more training.
 
+    >>> time, feat = rf.Dim(50, name="time"), rf.Dim(20, name="feat")
+    >>> x = rf.ones([time, feat])
+    >>> rf.audio.specaugment(x, spatial_dim=time, feature_dim=feat) is x  # there is no training
+    True
+
     Args:
         global_train_step_dependent: the training step decides: nothing is masked before `steps[0]`, most from
             `steps[2]` on. If False, as many masks as then.
@@ -175,6 +202,8 @@ def specaugment(
     stage = sum(step >= begin for begin in steps[:3]) - 1
     if stage < 0:
         return x
+    for dim in (spatial_dim, feature_dim):
+        axis_of("specaugment", x, dim, "x")
     size = x.size_of(spatial_dim)
     frames = size.values if num_masks_per_seq else np.asarray(size.max)
     most = np.maximum(frames // num_spatial_mask_factor, 2) * (1, 2, 4)[stage]
@@ -183,7 +212,7 @@ def specaugment(
         mask_axis=spatial_dim,
         broadcast_axis=feature_dim,
         min_num=stage,
-        max_num=convert_to_tensor(most, dims=size.dims) if most.ndim else int(most),
+        max_num=convert_to_tensor(most, dims=size.dims, device=x.device) if most.ndim else int(most),
         max_dims=max_consecutive_spatial_dims,
         max_num_bound=int(most.max(initial=0)),
     )

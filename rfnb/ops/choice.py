@@ -8,9 +8,9 @@ from rfnb.core import align
 from rfnb.core.dim import Dim
 from rfnb.core.tensor import Tensor
 from rfnb.errors import DimError
-from rfnb.ops.math import add, log, mul, neg
+from rfnb.ops.math import add, log, minimum, mul, neg
 from rfnb.ops.random import random_uniform
-from rfnb.ops.reduce import reduce_sum
+from rfnb.ops.reduce import reduce_argmax, reduce_sum
 from rfnb.ops.sequence import cumsum
 from rfnb.ops.shape import set_sparse_dim
 from rfnb.ops.sort import search_sorted
@@ -22,7 +22,7 @@ def random_choice_with_replacement(dims: Sequence[Dim], *, probs: Tensor, axis: 
 
     {…, axis} → {dims} sparse in axis
 
-    They need not sum to 1.
+    They need not sum to 1. Where they sum to 0, or to NaN, it is some label.
 
     >>> word, draws = rf.Dim(3, name="word"), rf.Dim(4, name="draws")
     >>> probs = rf.convert_to_tensor([0.0, 1.0, 0.0], dims=[word])
@@ -37,12 +37,11 @@ def random_choice_with_replacement(dims: Sequence[Dim], *, probs: Tensor, axis: 
             expected=probs.describe_dims(),
         )
     total = cumsum(probs, spatial_dim=axis)
-    # less than the total, also when rounded: a label behind the last that has a probability is never drawn
-    below = 1.0 - 2e-7
-    point = random_uniform(dims, maxval=below, dtype=probs.dtype, device=probs.device)
+    point = random_uniform(dims, dtype=probs.dtype, device=probs.device)
     drawn = mul(point, reduce_sum(probs, axis=axis))
     found = search_sorted(total, drawn, axis=axis, side="right", out_dtype="int64")
-    return set_sparse_dim(found.copy_transpose(dims), axis)
+    last = reduce_argmax(total, axis=axis)  # that has a probability
+    return set_sparse_dim(minimum(found, last).copy_transpose(dims), axis)
 
 
 def random_choice_without_replacement(

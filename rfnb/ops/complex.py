@@ -46,7 +46,12 @@ def complex_as_real(x: Tensor, *, out_dim: Dim | None = None) -> tuple[Tensor, D
 
 @op(frames="any")
 def real_as_complex(x: Tensor, *, pair_dim: Dim) -> Tensor:
-    """What has its real part at 0 of `pair_dim` and its imaginary part at 1. {…, pair_dim:2} → {…} complex"""
+    """What has its real part at 0 of `pair_dim` and its imaginary part at 1. {…, pair_dim:2} → {…} complex
+
+    >>> pair = rf.Dim(2, name="pair")
+    >>> rf.real_as_complex(rf.convert_to_tensor([1.0, 2.0], dims=[pair]), pair_dim=pair).raw_tensor.item()
+    (1+2j)
+    """
     backend: Any = backend_of_raw(x._raw)
     parts = (backend.gather(x, indices=i, axis=_pair("real_as_complex", pair_dim)) for i in (0, 1))
     return backend.combine(next(parts), "complex", next(parts))

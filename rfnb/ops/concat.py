@@ -33,6 +33,9 @@ def concat(
     """
     if not sources:
         raise DimError("concat: nothing to join", expected="(tensor, dim), …")
+    if not isinstance(sources[0], tuple) or not isinstance(sources[0][0], Tensor):
+        got = type(sources[0]).__name__
+        raise DimError("concat: along which dims?", got=got, expected="pairs", hint="rf.concat((x, time), (y, time))")
     close_gaps = handle_dynamic_dims is not False
     result: tuple[Tensor, Dim] = backend_of_raw(sources[0][0]._raw).concat_to(
         sources, allow_broadcast, out_dim, close_gaps
@@ -41,7 +44,12 @@ def concat(
 
 
 def concat_features(*sources: Tensor, allow_broadcast: bool = False) -> Tensor:
-    """The features of all, one behind the other. {…, f1}, {…, f2} → {…, f1+f2}"""
+    """The features of all, one behind the other. {…, f1}, {…, f2} → {…, f1+f2}
+
+    >>> a, b = (rf.Dim(n, name=name) for n, name in [(1, "a"), (2, "b")])
+    >>> rf.concat_features(rf.zeros([a], feature_dim=a), rf.ones([b], feature_dim=b)).raw_tensor.tolist()
+    [0.0, 1.0, 1.0]
+    """
     pairs = []
     for i, source in enumerate(sources):
         if source.feature_dim is None:
@@ -56,7 +64,12 @@ def concat_features(*sources: Tensor, allow_broadcast: bool = False) -> Tensor:
 
 @op(frames="any")
 def stack(sources: Sequence[Tensor], *, out_dim: Dim | None = None) -> tuple[Tensor, Dim]:
-    """One above the other, and the new dim. {…}, {…} → {out_dim, …}"""
+    """One above the other, and the new dim. {…}, {…} → {out_dim, …}
+
+    >>> pair, _ = rf.stack([rf.convert_to_tensor(1), rf.convert_to_tensor(2)])
+    >>> pair.raw_tensor.tolist()
+    [1, 2]
+    """
     if not sources:
         raise DimError("stack: nothing to join", expected="a list of Tensors")
     out_dim = Dim(len(sources), name="stack") if out_dim is None else out_dim
@@ -66,6 +79,10 @@ def stack(sources: Sequence[Tensor], *, out_dim: Dim | None = None) -> tuple[Ten
 @op(frames="any")
 def unstack(source: Tensor, *, axis: Dim) -> list[Tensor]:
     """The entries along `axis`. {…, axis} → a list of {…}
+
+    >>> time = rf.Dim(2, name="time")
+    >>> [frame.raw_tensor.item() for frame in rf.unstack(rf.range_over_dim(time), axis=time)]
+    [0, 1]
 
     Raises DimError if there is padding among them: a loop knows the end of each sequence (`loop.unstack`).
     """
@@ -92,7 +109,13 @@ def split(source: Tensor, *, axis: Dim, out_dims: Sequence[Dim | int]) -> tuple[
 def cum_concat_step(
     source: Tensor, *, prev_accum: Tensor, axis: Dim, out_spatial_dim: Dim | None = None
 ) -> tuple[Tensor, Dim]:
-    """`source` as one more frame behind those of `prev_accum`, and the new dim. {…}, {…, axis} → {…, axis+1}"""
+    """`source` as one more frame behind those of `prev_accum`, and the new dim. {…}, {…, axis} → {…, axis+1}
+
+    >>> time = rf.Dim(2, name="time")
+    >>> longer, dim = rf.cum_concat_step(rf.convert_to_tensor(7), prev_accum=rf.range_over_dim(time), axis=time)
+    >>> longer.raw_tensor.tolist(), dim is time + 1
+    ([0, 1, 7], True)
+    """
     out_dim = axis + 1 if out_spatial_dim is None else out_spatial_dim
     return backend_of_raw(source._raw).cum_concat_step(
         source, prev_accum=prev_accum, axis=axis, out_spatial_dim=out_dim

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 from rfnb.backend.base.math import join
 from rfnb.backend.base.tape import opaque
 from rfnb.core import align, raw as raw_registry
-from rfnb.core.dim import Dim, current_lengths
+from rfnb.core.binding import current_lengths
+from rfnb.core.dim import Dim
 from rfnb.core.op import op
 from rfnb.core.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
@@ -35,10 +36,9 @@ def raw_call(fn: Callable[..., Any], *tensors: Tensor, out_dims: Sequence[Dim]) 
         if not isinstance(tensor, Tensor):
             raise DimError(f"raw_call: argument {position} is no Tensor", got=type(tensor).__name__)
     raw = opaque(_Fresh(fn, backend), *[tensor._raw for tensor in tensors])
-    if len(raw.shape) != len(out_dims):
-        raise DimError(
-            "raw_call: fn gave another number of axes", got=tuple(raw.shape), expected=align.show_dims(out_dims)
-        )
+    shape = tuple(raw.shape)
+    if len(shape) != len(out_dims) or any(d.dimension not in (None, n) for d, n in zip(out_dims, shape, strict=True)):
+        raise DimError("raw_call: fn gave other axes", got=shape, expected=align.show_dims(out_dims))
     lengths = join(*tensors) if tensors else current_lengths(out_dims)
     return tensor_of(raw, align.sig(out_dims), lengths)
 
@@ -68,6 +68,8 @@ def assert_(condition: Tensor | bool, message: str, *, stop: bool = True) -> Non
     """Raises AssertionError with `message` unless all of `condition` holds; padding does not count.
 
     stop: False: a warning, and on it goes. In a loop body it is checked at every step.
+
+    >>> rf.assert_(rf.convert_to_tensor(2) > 1, "more than one is needed")
     """
     if isinstance(condition, Tensor):
         _assert(condition, message, stop)
@@ -145,11 +147,17 @@ def static_traceable_generation() -> int:
 
 
 class _Fresh:
-    """Calls a function. What it gives is never the object that it got: a tape would take that for the same value."""
+    """Calls a function, at each step of a loop. What it gives is of one shape, and never the object that it got: a tape
+    would take that for the same value."""
 
     def __init__(self, fn: Callable[..., Any], backend: Any):
         self._fn, self._backend = fn, backend
+        self._shape: tuple[int, ...] | None = None
 
     def __call__(self, *raws: Any) -> Any:
         result = self._fn(*raws)
+        shape = tuple(result.shape)
+        if self._shape not in (None, shape):
+            raise DimError("raw_call: fn gave another shape at another step", got=shape, expected=self._shape)
+        self._shape = shape
         return self._backend.identity_raw(result) if any(result is raw for raw in raws) else result

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rfnb.backend.base.conv import Padding, PerAxis, Spread, Window, per_axis, spreads, windows
 from rfnb.backend.base.sizes import bound
+from rfnb.backend.base.slide import Padding, PerAxis, Spread, Window, per_axis, spreads, windows
 from rfnb.core import align
 from rfnb.core.dim import Dim
 from rfnb.core.lengths import Size
@@ -58,10 +58,24 @@ def conv(
         filter: if `in_dim` is `out_dim`, it has `in_dim.copy(match_priority=1)` for its input.
         use_mask: if False, padding counts as frames.
     """
-    given = {"filter": filter, "filter_size": filter_size, "in_dim": in_dim, "out_dim": out_dim, "bias": bias}
-    given |= {"padding": padding, "strides": strides, "dilation_rate": dilation_rate, "groups": groups}
-    run = backend_of_raw(source._raw).conv
-    return _slide(run, source, in_spatial_dims, out_spatial_dims, use_mask, given)
+
+    def run(source: Tensor, out_spatial_dims: Sequence[Dim] | None) -> tuple[Tensor, Sequence[Dim]]:
+        return backend_of_raw(source._raw).conv(
+            source,
+            in_dim=in_dim,
+            out_dim=out_dim,
+            in_spatial_dims=in_spatial_dims,
+            out_spatial_dims=out_spatial_dims,
+            filter=filter,
+            filter_size=filter_size,
+            padding=padding,
+            strides=strides,
+            dilation_rate=dilation_rate,
+            groups=groups,
+            bias=bias,
+        )
+
+    return masked(run, source, in_spatial_dims, out_spatial_dims, use_mask)
 
 
 @op(frames="any")
@@ -85,6 +99,14 @@ def transposed_conv(
 
     {…, in_dim, in_spatial_dims…}, {filter_size…, in_dim, out_dim}, {out_dim} → {…, out_dim, out_spatial_dims…}
 
+    >>> sizes = {"time": 2, "feat": 1, "out": 1, "width": 2}
+    >>> time, feat, out, width = (rf.Dim(size, name=name) for name, size in sizes.items())
+    >>> x, ones = rf.ones([time, feat]), rf.ones([width, feat, out])
+    >>> options = {"in_dim": feat, "out_dim": out, "in_spatial_dims": [time], "filter": ones, "filter_size": [width]}
+    >>> y, [frames] = rf.transposed_conv(x, **options, padding="valid", strides=1)
+    >>> rf.squeeze(y, axis=out).raw_tensor.tolist(), frames is time + 1
+    ([1.0, 2.0, 1.0], True)
+
     Args:
         padding: "valid": all frames that the filter reaches, `strides` for each at least; "same": `strides` for each.
         remove_padding: how many frames are cut off at both ends.
@@ -92,11 +114,24 @@ def transposed_conv(
             half of the filter ("same").
         strides: as long as the filter if not given.
     """
-    given = {"filter": filter, "filter_size": filter_size, "in_dim": in_dim, "out_dim": out_dim, "bias": bias}
-    given |= {"padding": padding, "strides": strides}
-    given |= {"remove_padding": remove_padding, "output_padding": output_padding}
-    run = backend_of_raw(source._raw).transposed_conv
-    return _slide(run, source, in_spatial_dims, out_spatial_dims, use_mask, given)
+
+    def run(source: Tensor, out_spatial_dims: Sequence[Dim] | None) -> tuple[Tensor, Sequence[Dim]]:
+        return backend_of_raw(source._raw).transposed_conv(
+            source,
+            in_dim=in_dim,
+            out_dim=out_dim,
+            in_spatial_dims=in_spatial_dims,
+            out_spatial_dims=out_spatial_dims,
+            filter=filter,
+            filter_size=filter_size,
+            padding=padding,
+            remove_padding=remove_padding,
+            output_padding=output_padding,
+            strides=strides,
+            bias=bias,
+        )
+
+    return masked(run, source, in_spatial_dims, out_spatial_dims, use_mask)
 
 
 @op(frames="any")
@@ -125,18 +160,26 @@ def pool(
         nd: the number of `in_spatial_dims`, which is checked.
         strides: `pool_size` if not given.
     """
-    in_spatial_dims = _list(in_spatial_dims)
-    out_spatial_dims = None if out_spatial_dims is None else _list(out_spatial_dims)
-    if nd not in (None, len(in_spatial_dims)) or not 1 <= len(in_spatial_dims) <= 3:
+    dims = _list(in_spatial_dims)
+    if nd not in (None, len(dims)) or not 1 <= len(dims) <= 3:
         raise DimError(
-            "pool: another number of axes",
-            got=align.show_dims(in_spatial_dims),
-            expected=f"{nd or 'one to three'} dims",
+            "pool: the window is for other axes", got=align.show_dims(dims), expected=f"{nd or 'one to three'} dims"
         )
-    sizes = per_axis("pool", "pool_size", pool_size, len(in_spatial_dims))
-    given = {"mode": mode, "pool_size": sizes, "padding": padding, "dilation_rate": dilation_rate}
-    given["strides"] = sizes if strides is None else strides
-    return _slide(backend_of_raw(source._raw).pool, source, in_spatial_dims, out_spatial_dims, use_mask, given)
+    sizes = per_axis("pool", "pool_size", pool_size, len(dims))
+
+    def run(source: Tensor, out_spatial_dims: Sequence[Dim] | None) -> tuple[Tensor, Sequence[Dim]]:
+        return backend_of_raw(source._raw).pool(
+            source,
+            mode=mode,
+            pool_size=sizes,
+            padding=padding,
+            dilation_rate=dilation_rate,
+            strides=sizes if strides is None else strides,
+            in_spatial_dims=dims,
+            out_spatial_dims=out_spatial_dims,
+        )
+
+    return masked(run, source, dims, None if out_spatial_dims is None else _list(out_spatial_dims), use_mask)
 
 
 def max_pool(
@@ -150,16 +193,7 @@ def max_pool(
     out_spatial_dims: Sequence[Dim] | Dim | None = None,
 ) -> tuple[Tensor, Sequence[Dim]]:
     """The largest in each window, and the new dims. {…, in_spatial_dims…} → {…, out_spatial_dims…}"""
-    return pool(
-        source,
-        mode="max",
-        pool_size=pool_size,
-        padding=padding,
-        dilation_rate=dilation_rate,
-        strides=strides,
-        in_spatial_dims=in_spatial_dims,
-        out_spatial_dims=out_spatial_dims,
-    )
+    return pool(mode="max", **locals())
 
 
 def max_pool1d(
@@ -172,17 +206,13 @@ def max_pool1d(
     in_spatial_dim: Dim,
     out_spatial_dim: Dim | None = None,
 ) -> tuple[Tensor, Dim]:
-    """The largest in each window, and the new dim. {…, in_spatial_dim} → {…, out_spatial_dim}"""
-    return pool1d(
-        source,
-        mode="max",
-        pool_size=pool_size,
-        padding=padding,
-        dilation_rate=dilation_rate,
-        strides=strides,
-        in_spatial_dim=in_spatial_dim,
-        out_spatial_dim=out_spatial_dim,
-    )
+    """The largest in each window, and the new dim. {…, in_spatial_dim} → {…, out_spatial_dim}
+
+    >>> time = rf.Dim(5, name="time")
+    >>> rf.max_pool1d(rf.range_over_dim(time, dtype="float32"), pool_size=2, in_spatial_dim=time)[0].raw_tensor.tolist()
+    [1.0, 3.0]
+    """
+    return pool1d(mode="max", **locals())
 
 
 def pool1d(
@@ -196,7 +226,13 @@ def pool1d(
     in_spatial_dim: Dim,
     out_spatial_dim: Dim | None = None,
 ) -> tuple[Tensor, Dim]:
-    """`rf.pool` over one dim. {…, in_spatial_dim} → {…, out_spatial_dim}"""
+    """`rf.pool` over one dim. {…, in_spatial_dim} → {…, out_spatial_dim}
+
+    >>> time = rf.Dim(5, name="time")
+    >>> x = rf.range_over_dim(time, dtype="float32")
+    >>> rf.pool1d(x, mode="avg", pool_size=2, in_spatial_dim=time)[0].raw_tensor.tolist()
+    [0.5, 2.5]
+    """
     result, [out_spatial_dim] = pool(
         source,
         nd=1,
@@ -273,7 +309,11 @@ def make_transposed_conv_out_spatial_dims(
     dilation_rate: PerAxis = 1,
     description_prefix: str | None = None,
 ) -> Sequence[Dim]:
-    """The dims that `rf.transposed_conv` gives for `in_spatial_dims`."""
+    """The dims that `rf.transposed_conv` gives for `in_spatial_dims`.
+
+    >>> rf.make_transposed_conv_out_spatial_dims([rf.Dim(4, name="time")], filter_size=3, padding="valid", strides=2)
+    [Dim{2*time+1:9}]
+    """
     name, count = "make_transposed_conv_out_spatial_dims", len(in_spatial_dims)
     dilations = per_axis(name, "dilation_rate", dilation_rate, count)
     sizes = [(n - 1) * d + 1 for n, d in zip(_numbers(name, filter_size, count), dilations, strict=True)]
@@ -348,31 +388,25 @@ def _list(dims: Sequence[Dim] | Dim) -> list[Dim]:
     return [dims] if isinstance(dims, Dim) else list(dims)
 
 
-def _slide(
-    run: Callable[..., tuple[Tensor, Sequence[Dim]]],
-    source: Tensor,
-    in_dims: Sequence[Dim],
-    out_dims: Sequence[Dim] | None,
-    use_mask: bool | None,
-    options: dict[str, Any],
+Run = Callable[[Tensor, Sequence[Dim] | None], tuple[Tensor, Sequence[Dim]]]
+
+
+def masked(
+    run: Run, source: Tensor, in_dims: Sequence[Dim], out_dims: Sequence[Dim] | None, use_mask: bool | None
 ) -> tuple[Tensor, Sequence[Dim]]:
+    """`run(source, out_dims)`, with padding left out or, if `use_mask` is False, as frames."""
     if use_mask_default(default=use_mask):
-        return run(source, in_spatial_dims=in_dims, out_spatial_dims=out_dims, **options)
-    return counting_padding(source, in_dims, out_dims, lambda x: run(x, in_spatial_dims=in_dims, **options))
+        return run(source, out_dims)
+    return _counting_padding(run, source, in_dims, out_dims)
 
 
-def counting_padding(
-    source: Tensor,
-    in_dims: Sequence[Dim],
-    out_dims: Sequence[Dim] | None,
-    run: Callable[[Tensor], tuple[Tensor, Sequence[Dim]]],
+def _counting_padding(
+    run: Run, source: Tensor, in_dims: Sequence[Dim], out_dims: Sequence[Dim] | None
 ) -> tuple[Tensor, Sequence[Dim]]:
-    """`run(source)` as if all sequences were as long as the longest, with the true lengths, and `out_dims` for the
-    dims that it derived.
-    """
+    """`run` as if all sequences were as long as the longest; with true lengths, and `out_dims` for what it derived."""
     roots = {root for dim in in_dims for root in dim.roots.values()}
     longest = source.lengths.bind({root: Size((), source.size_of(root).max) for root in roots})
-    result, derived = run(tensor_of(source._raw, source.sig, longest))
+    result, derived = run(tensor_of(source._raw, source.sig, longest), None)
     lengths, new = source.lengths, dict(zip(derived, out_dims or derived, strict=True))
     for dim, out_dim in new.items():
         size = lengths.size(dim)

@@ -8,11 +8,14 @@ from typing import Any
 import numpy as np
 
 from rfnb.core import align, raw as raw_registry
-from rfnb.core.default import get_default_float_dtype, is_float_dtype
+from rfnb.core.align import EMPTY_SIG
+from rfnb.core.binding import bind_shape
+from rfnb.core.default import get_default_float_dtype
 from rfnb.core.dim import Dim, check_dims
+from rfnb.core.dtype import is_float_dtype
 from rfnb.core.lengths import EMPTY, Size
 from rfnb.core.source import here
-from rfnb.core.tensor import EMPTY_SIG, Tensor, bind_shape, tensor_of
+from rfnb.core.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError
 
 Lengths = Tensor | Sequence[int] | np.ndarray
@@ -206,4 +209,6 @@ def _size(batch: Dim, values: Any) -> Size:
     if hasattr(values, "detach"):
         values = values.detach().cpu().numpy()
     array = np.asarray(values)
+    if array.dtype.kind == "f" and array.size:
+        raise DimError("convert_to_tensor: lengths are numbers of frames", got=array.tolist(), expected="whole numbers")
     return Size([batch] if array.ndim else [], array)

@@ -58,7 +58,11 @@ def constant(
     sparse_dim: Dim | None = None,
     feature_dim: Dim | None = None,
 ) -> Tensor:
-    """`full`, by another name. → {dims}"""
+    """`rf.full`, by another name. → {dims}
+
+    >>> rf.constant(7, dims=[rf.Dim(2)]).raw_tensor.tolist()
+    [7, 7]
+    """
     return full(
         dims=dims, fill_value=fill_value, dtype=dtype, device=device, sparse_dim=sparse_dim, feature_dim=feature_dim
     )
@@ -82,7 +86,11 @@ def zeros(
     sparse_dim: Dim | None = None,
     feature_dim: Dim | None = None,
 ) -> Tensor:
-    """0 everywhere. → {dims}"""
+    """0 everywhere. → {dims}
+
+    >>> rf.zeros([rf.Dim(2)]).raw_tensor.tolist()
+    [0.0, 0.0]
+    """
     dtype = dtype or (get_default_int_dtype() if sparse_dim else get_default_float_dtype())
     return full(dims=dims, fill_value=0, dtype=dtype, device=device, sparse_dim=sparse_dim, feature_dim=feature_dim)
 
@@ -95,20 +103,24 @@ def ones(
     sparse_dim: Dim | None = None,
     feature_dim: Dim | None = None,
 ) -> Tensor:
-    """1 everywhere. → {dims}"""
+    """1 everywhere. → {dims}
+
+    >>> rf.ones([rf.Dim(2)], dtype="int32").raw_tensor.tolist()
+    [1, 1]
+    """
     dtype = dtype or (get_default_int_dtype() if sparse_dim else get_default_float_dtype())
     return full(dims=dims, fill_value=1, dtype=dtype, device=device, sparse_dim=sparse_dim, feature_dim=feature_dim)
 
 
 @op(frames="any")
 def zeros_like(other: Tensor) -> Tensor:
-    """0 everywhere, described like `other`."""
+    """0 everywhere, described like `other`. {…} → the same"""
     return _full_like(other, 0)
 
 
 @op(frames="any")
 def ones_like(other: Tensor) -> Tensor:
-    """1 everywhere, described like `other`."""
+    """1 everywhere, described like `other`. {…} → the same"""
     return _full_like(other, 1)
 
 
@@ -120,6 +132,10 @@ def _full_like(other: Tensor, value: Any) -> Tensor:
 
 @op(frames="any")
 def range_over_dim(dim: Dim, *, dtype: str | None = None, device: str | None = None) -> Tensor:
-    """0, 1, … size-1 along `dim`. → {dim}, sparse in it"""
+    """0, 1, … size-1 along `dim`. → {dim}, sparse in it
+
+    >>> rf.range_over_dim(rf.Dim(3, name="time")).raw_tensor.tolist()
+    [0, 1, 2]
+    """
     dtype = dtype or get_default_array_index_dtype()
     return raw_registry.selected().range_over_dim(dim, dtype=dtype, device=device or get_default_device())

@@ -8,6 +8,7 @@ from __future__ import annotations
 import warnings
 
 from rfnb.backend.base.ctc import class_dim
+from rfnb.backend.base.require import axis_of
 from rfnb.backend.base.sizes import bound
 from rfnb.core.dim import Dim
 from rfnb.core.lengths import Size
@@ -24,7 +25,7 @@ from rfnb.ops.shape import set_sparse_dim
 from rfnb.ops.slice import shift_right
 
 
-@op()
+@op(frames="any")
 def ctc_loss(
     *,
     logits: Tensor,
@@ -70,7 +71,7 @@ def ctc_loss(
     )
 
 
-@op()
+@op(frames="any")
 def ctc_best_path(
     *,
     logits: Tensor,
@@ -112,6 +113,12 @@ def ctc_greedy_decode(
     wb_target_dim: Dim | None = None,
 ) -> tuple[Tensor, Dim]:
     """The best label of each frame, repeated ones as one, then without blanks. {…, in_spatial_dim, class} → {…, labels}
+
+    >>> time, classes = rf.Dim(4, name="time"), rf.Dim(3, name="classes")
+    >>> frames = rf.one_hot(rf.convert_to_tensor([0, 0, 2, 1], dims=[time], sparse_dim=classes))
+    >>> found, _ = rf.ctc_greedy_decode(frames, in_spatial_dim=time, blank_index=2, wb_target_dim=classes)
+    >>> found.raw_tensor.tolist()
+    [0, 1]
 
     Args:
         out_spatial_dim: counts the labels found; a new one if not given.
@@ -165,6 +172,7 @@ def ctc_durations_from_path(
         check_dims: whether to look if both dims have the sizes that the path tells.
         stop_on_failed_check: if they have not, raise DimError, else only warn.
     """
+    axis_of("ctc_durations_from_path", path, path_spatial_dim, "path")
     starts = _starts(path, path_spatial_dim, blank_index)
     labels = _labels(starts, path_spatial_dim, targets_spatial_dim, check_dims, stop_on_failed_check)
     out = _out(out_spatial_dim, 2 * labels + 1, path, check_dims, stop_on_failed_check)

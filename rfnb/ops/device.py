@@ -10,11 +10,11 @@ from rfnb.core.tensor import Tensor
 
 @op(frames="any")
 def copy_to_device(x: Tensor, device: str | None = None) -> Tensor:
-    """The same numbers on `device`: "cpu", "cuda"; on the default device if not given."""
+    """The same numbers on `device`: "cpu", "cuda"; on the default device if not given. {…} → the same"""
     return backend_of_raw(x._raw).copy_to_device(x, device or get_default_device())
 
 
 @op(frames="any")
 def copy(tensor: Tensor) -> Tensor:
-    """The same numbers in memory of their own."""
+    """The same numbers in memory of their own. {…} → the same"""
     return backend_of_raw(tensor._raw).copy(tensor)

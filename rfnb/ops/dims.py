@@ -10,8 +10,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from rfnb.core import align, raw as raw_registry
-from rfnb.core.default import get_default_array_index_dtype, get_default_float_dtype
-from rfnb.core.dim import Dim, check_dims, current_lengths
+from rfnb.core.binding import current_lengths
+from rfnb.core.default import get_default_array_index_dtype, get_default_device, get_default_float_dtype
+from rfnb.core.dim import Dim, check_dims
 from rfnb.core.dim_math import aligned
 from rfnb.core.lengths import Lengths, Size
 from rfnb.core.op import method_of, op
@@ -69,7 +70,8 @@ def linspace_over_dim(
     """
     size = dim.size
     parts = np.arange(size.max) / np.maximum(size.values[..., None], 1)
-    found = _tensor(parts, (*size.dims, dim), current_lengths([dim]), dtype or get_default_float_dtype(), device)
+    dtype, device = dtype or get_default_float_dtype(), device or get_default_device()
+    found = _tensor(parts, (*size.dims, dim), current_lengths([dim]), dtype, device)
     return combine_bc(combine_bc(found, "mul", operator.sub(end, start)), "add", start)
 
 
@@ -106,6 +108,11 @@ def masked_fraction_of_shape(dims: Dims, *, inverse: bool = False, device: str |
     """Which part of the entries of a tensor with `dims` is no padding; or how many times as many there are in all.
 
     → 1 if all are static, else a Tensor
+
+    >>> time = rf.Dim(None, name="time")
+    >>> x = rf.convert_to_tensor([[1, 2], [3]], dims=[rf.batch_dim, time])
+    >>> rf.masked_fraction_of_shape([rf.batch_dim, time]).item()
+    0.75
     """
     dims = _several(dims)
     if all(dim.is_static() for dim in dims):

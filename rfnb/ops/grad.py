@@ -18,13 +18,29 @@ from rfnb.core.tensor import Tensor
 
 @op(frames="any")
 def stop_gradient(source: Tensor) -> Tensor:
-    """The same numbers, as a constant."""
+    """The same numbers, as a constant.
+
+    {…} → the same
+
+    >>> x = rf.convert_to_tensor(3.0)
+    >>> rf.set_requires_gradient(x)
+    >>> rf.gradient(x * rf.stop_gradient(x), x).item()
+    3.0
+    """
     return backend_of_raw(source._raw).stop_gradient(source)
 
 
 @op(frames="any")
 def scaled_gradient(source: Tensor, scale: float | Tensor) -> Tensor:
-    """The same numbers, whose gradient is multiplied by `scale`; -1 turns it around."""
+    """The same numbers, whose gradient is multiplied by `scale`; -1 turns it around.
+
+    {…} → the same
+
+    >>> x = rf.convert_to_tensor(3.0)
+    >>> rf.set_requires_gradient(x)
+    >>> rf.gradient(rf.scaled_gradient(x, -1), x).item()
+    -1.0
+    """
     return backend_of_raw(source._raw).scaled_gradient(source, scale)
 
 
@@ -39,6 +55,11 @@ def scaled_gradient_ext(
     """The same numbers, whose gradient g becomes scale · g + shift. {…} → the same
 
     Padding takes no part.
+
+    >>> x = rf.convert_to_tensor(3.0)
+    >>> rf.set_requires_gradient(x)
+    >>> rf.gradient(rf.scaled_gradient_ext(x, scale=2, shift=0.5), x).item()
+    2.5
 
     Args:
         scale, shift: numbers, or Tensors with some of the dims.
@@ -104,11 +125,23 @@ def gradient_checkpoint_scope() -> AbstractContextManager[None]:
 
 @op(effect=True)
 def set_requires_gradient(source: Tensor) -> None:
-    """From now on the gradient with respect to `source` can be asked for."""
+    """From now on the gradient with respect to `source` can be asked for.
+
+    >>> x = rf.convert_to_tensor(3.0)
+    >>> rf.set_requires_gradient(x)
+    >>> x.requires_grad
+    True
+    """
     backend_of_raw(source._raw).set_requires_gradient(source)
 
 
 @op()
 def gradient(y: Tensor, x: Tensor) -> Tensor:
-    """The gradient of the sum of `y`, without padding, with respect to `x`. → the dims of x"""
+    """The gradient of the sum of `y`, without padding, with respect to `x`. → the dims of x
+
+    >>> x = rf.convert_to_tensor(3.0)
+    >>> rf.set_requires_gradient(x)
+    >>> rf.gradient(x * x, x).item()
+    6.0
+    """
     return backend_of_raw(y._raw).gradient(y, x)

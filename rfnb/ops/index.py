@@ -10,6 +10,7 @@ from rfnb.core.op import method_of, op
 from rfnb.core.raw import backend_of_raw
 from rfnb.core.tensor import Tensor
 from rfnb.errors import DimError
+from rfnb.ops.convert import tensor
 from rfnb.ops.create import range_over_dim
 from rfnb.ops.math import Value, compare_bc, where
 
@@ -46,12 +47,17 @@ def _told(indices: Tensor | int | str) -> str:
 
 @op(frames="any")
 def one_hot(source: Tensor) -> Tensor:
-    """1 at the label, 0 elsewhere. {…} sparse → {…, sparse_dim} float"""
+    """1 at the label, 0 elsewhere. {…} sparse → {…, sparse_dim} float
+
+    >>> word = rf.Dim(3, name="word")
+    >>> rf.one_hot(rf.convert_to_tensor(1, sparse_dim=word)).raw_tensor.tolist()
+    [0.0, 1.0, 0.0]
+    """
     return backend_of_raw(source._raw).one_hot(source, dtype=get_default_float_dtype())
 
 
 def sparse_to_dense(
-    labels: Tensor,
+    labels: Tensor | int,
     *,
     label_value: Value,
     other_value: Value,
@@ -60,7 +66,12 @@ def sparse_to_dense(
     """`label_value` at the label, `other_value` elsewhere. {…} sparse → {…, axis}
 
     axis: what the labels count; their `sparse_dim` if not given.
+
+    >>> word = rf.Dim(3, name="word")
+    >>> rf.sparse_to_dense(1, axis=word, label_value=5, other_value=-1).raw_tensor.tolist()
+    [-1, 5, -1]
     """
+    labels = tensor(labels)
     axis = labels.sparse_dim if axis is None else axis
     if axis is None:
         raise DimError("sparse_to_dense: `labels` is not sparse", got=labels.describe_dims(), hint="axis=dim")

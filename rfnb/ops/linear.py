@@ -13,5 +13,9 @@ def linear(source: Tensor, weight: Tensor, bias: Tensor | None, *, in_dim: Dim, 
     """source · weight + bias, in one kernel. {…, in_dim}, {in_dim, out_dim}, {out_dim} → {…, out_dim}
 
     A source that is sparse in `in_dim` counts as one-hot.
+
+    >>> feat, out = rf.Dim(3, name="feat"), rf.Dim(2, name="out")
+    >>> rf.linear(rf.ones([feat]), rf.ones([feat, out]), rf.ones([out]), in_dim=feat, out_dim=out).raw_tensor.tolist()
+    [4.0, 4.0]
     """
     return backend_of_raw(source._raw).linear(source, weight, bias, in_dim=in_dim, out_dim=out_dim)

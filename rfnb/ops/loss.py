@@ -35,7 +35,12 @@ def cross_entropy(*, estimated: Tensor, target: Tensor, axis: Dim, estimated_typ
 
 
 def label_smoothing(prob: Tensor, smoothing: Tensor | float, *, axis: Dim | None = None) -> Tensor:
-    """Targets that keep `smoothing` of their weight for the other classes. {…, axis} or {…} sparse → {…, axis}"""
+    """Targets that keep `smoothing` of their weight for the other classes. {…, axis} or {…} sparse → {…, axis}
+
+    >>> word = rf.Dim(3, name="word")
+    >>> rf.label_smoothing(rf.convert_to_tensor(1, sparse_dim=word), 0.5).raw_tensor.tolist()
+    [0.25, 0.5, 0.25]
+    """
     axis = axis or prob.feature_dim or prob.sparse_dim
     if axis is None or axis.dimension is None:
         raise DimError(
@@ -58,6 +63,13 @@ def label_smoothed_log_prob_gradient(
 
     For a loss such as cross entropy or CTC, whose gradient in each frame is minus the probabilities of the labels.
 
+    >>> word = rf.Dim(3, name="word")
+    >>> x = rf.zeros([word])
+    >>> rf.set_requires_gradient(x)
+    >>> smooth = rf.label_smoothed_log_prob_gradient(x, 0.5, axis=word)
+    >>> rf.gradient(-rf.gather(smooth, indices=1, axis=word), x).raw_tensor.tolist()
+    [-0.25, -0.5, -0.25]
+
     Args:
         axis: the labels; the feature dim if not given.
         exclude_labels: labels, such as blank, which neither give nor take.
@@ -73,17 +85,23 @@ def label_smoothed_log_prob_gradient(
     others = mul(tensor(smoothing), 1.0 / (axis.dimension - len(excluded) - 1))
     scale, shift = sub(1.0, add(tensor(smoothing), others)), neg(others)
     if excluded:
-        kept = convert_to_tensor([label not in excluded for label in range(axis.dimension)], dims=[axis])
+        labels = [label not in excluded for label in range(axis.dimension)]
+        kept = convert_to_tensor(labels, dims=[axis], device=log_prob.device)
         scale, shift = (
             where(kept, value, other, allow_broadcast_all_sources=True) for value, other in ((scale, 1.0), (shift, 0.0))
         )
     return scaled_gradient_ext(log_prob, scale=scale, shift=shift, scale_shift_by_sum_over_axis=axis)
 
 
-@op()
+@op(frames="any")
 def edit_distance(a: Tensor, a_spatial_dim: Dim, b: Tensor, b_spatial_dim: Dim, *, dtype: str = "int32") -> Tensor:
     """The fewest insertions, deletions and substitutions from `a` to `b`.
 
     {…, a_spatial_dim}, {…, b_spatial_dim} → {…}
+
+    >>> old, new = rf.Dim(3, name="old"), rf.Dim(4, name="new")
+    >>> a, b = rf.convert_to_tensor([1, 2, 3], dims=[old]), rf.convert_to_tensor([1, 5, 3, 4], dims=[new])
+    >>> rf.edit_distance(a, old, b, new).item()  # 5 for 2, and a 4
+    2
     """
     return backend_of_raw(a._raw).edit_distance(a, a_spatial_dim, b, b_spatial_dim, dtype=dtype)

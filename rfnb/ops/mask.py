@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from rfnb.core import align, raw as raw_registry
-from rfnb.core.dim import Dim, current_lengths, size_from
+from rfnb.core.binding import current_lengths
+from rfnb.core.default import get_default_device
+from rfnb.core.dim import Dim, size_from
 from rfnb.core.op import method_of, op
 from rfnb.core.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
@@ -17,7 +19,13 @@ from rfnb.ops.math import logical_and
 
 @op()
 def sequence_mask(dims: Dim | Sequence[Dim], *, device: str | None = None) -> Tensor:
-    """Whether a position is a frame, not padding, in each of `dims`. → {dims} bool"""
+    """Whether a position is a frame, not padding, in each of `dims`. → {dims} bool
+
+    >>> time = rf.Dim(None, name="time")
+    >>> x = rf.convert_to_tensor([[1, 2], [3]], dims=[rf.batch_dim, time])
+    >>> rf.sequence_mask(time).raw_tensor.tolist()
+    [[True, True], [True, False]]
+    """
     dims = (dims,) if isinstance(dims, Dim) else tuple(dims)
     mask = None
     for dim in dims:
@@ -34,6 +42,7 @@ def sequence_mask(dims: Dim | Sequence[Dim], *, device: str | None = None) -> Te
 @op(frames="any")
 def get_mask(self: Dim, *, dim_order: Sequence[Dim] | None = None, device: str | None = None) -> Tensor:
     """Whether a position is within its sequence, in the batch bound now. → {… of the lengths, self} bool"""
+    device = device or get_default_device()
     mask = _of_this_step(self, raw_registry.selected().sequence_mask(self, current_lengths([self]), device))
     return mask if dim_order is None else mask.copy_transpose([dim for dim in dim_order if dim in mask.dims_set])
 

@@ -73,7 +73,14 @@ def pack_padded(
 
 @op(frames="any")
 def pad_packed(source: Tensor, *, in_dim: Dim, dims: Sequence[Dim]) -> Tensor:
-    """The inverse of `pack_padded`, with 0 in padding. {…, in_dim} → {…, dims…}"""
+    """The inverse of `pack_padded`, with 0 in padding. {…, in_dim} → {…, dims…}
+
+    >>> time = rf.Dim(None, name="time")
+    >>> x = rf.convert_to_tensor([[1, 2], [3]], dims=[rf.batch_dim, time])
+    >>> packed, frames = rf.pack_padded(x, dims=[rf.batch_dim, time])
+    >>> rf.pad_packed(packed, in_dim=frames, dims=[rf.batch_dim, time]).raw_tensor.tolist()
+    [[1, 2], [3, 0]]
+    """
     return backend_of_raw(source._raw).pad_packed(source, in_dim=in_dim, dims=tuple(dims))
 
 

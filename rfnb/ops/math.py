@@ -17,6 +17,8 @@ from rfnb.errors import RfError
 from rfnb.ops.convert import operands, tensor
 
 Value = Tensor | int | float | complex | bool
+SIGNS = {"+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow", "==": "equal",
+         "!=": "not_equal", "<": "less", "<=": "less_equal", ">": "greater", ">=": "greater_equal"}  # fmt: skip
 _NUMBERS = (Tensor, int, float, complex, bool)
 
 
@@ -32,11 +34,15 @@ def combine(
     """a `kind` b, entry by entry. {…}, {…} → {… of both}
 
     kind: "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "maximum", "minimum", "logical_and",
-        "logical_or", "squared_difference", "ceildiv", "logaddexp", "complex".
+        "logical_or", "squared_difference", "ceildiv", "logaddexp", "complex"; or a sign of Python, such as "-".
     dim_order: these dims come first, in this order. With all dims of the result in it, both may be broadcast.
+
+    >>> rf.combine(rf.convert_to_tensor(7), "floordiv", 2).item()
+    3
 
     Raises DimError if neither operand has all dims of the result, unless `allow_broadcast_all_sources`.
     """
+    kind = SIGNS.get(kind, kind)
     if kind not in COMBINE_KINDS:
         raise _unknown("combine", kind, COMBINE_KINDS)
     a, b = operands(a, b)
@@ -55,8 +61,12 @@ def compare(
 ) -> Tensor:
     """a `kind` b, entry by entry: "equal", "not_equal", "less", "less_equal", "greater", "greater_equal".
 
-    {…}, {…} → {… of both} bool
+    {…}, {…} → {… of both} bool. kind: or a sign of Python, such as ">=".
+
+    >>> rf.compare(rf.convert_to_tensor(7), "greater", 2).item()
+    True
     """
+    kind = SIGNS.get(kind, kind)
     if kind not in COMPARE_KINDS:
         raise _unknown("compare", kind, COMPARE_KINDS)
     a, b = operands(a, b)
@@ -65,12 +75,17 @@ def compare(
 
 
 def combine_bc(a: Value, kind: str, b: Value, *, dim_order: Sequence[Dim] | None = None) -> Tensor:
-    """`combine`, where no operand needs to have all dims of the result."""
+    """`rf.combine`, where no operand needs to have all dims of the result. {…}, {…} → {… of both}
+
+    >>> height, width = rf.Dim(2, name="height"), rf.Dim(3, name="width")
+    >>> rf.combine_bc(rf.range_over_dim(height), "add", rf.range_over_dim(width)).raw_tensor.tolist()
+    [[0, 1, 2], [1, 2, 3]]
+    """
     return combine(a, kind, b, allow_broadcast_all_sources=True, dim_order=dim_order)
 
 
 def compare_bc(a: Value, kind: str, b: Value, *, dim_order: Sequence[Dim] | None = None) -> Tensor:
-    """`compare`, where no operand needs to have all dims of the result."""
+    """`rf.compare`, where no operand needs to have all dims of the result. {…}, {…} → {… of both} bool"""
     return compare(a, kind, b, allow_broadcast_all_sources=True, dim_order=dim_order)
 
 
@@ -91,7 +106,7 @@ def _binary(name: str, doc: str, *, kind: str | None = None, quick: bool = True)
         return (backend.compare if compares else backend.combine)(a, kind, b)
 
     slow.__name__ = slow.__qualname__ = name
-    slow.__doc__ = doc
+    slow.__doc__ = f"{doc}. {{…}}, {{…}} → {{… of both}}"
     if not quick:
         return op(frames="any")(slow)
     row = add_row(slow, frames="any")
@@ -106,7 +121,7 @@ def _unary(kind: str, doc: str) -> Any:
         return backend_of_raw(a._raw).activation(a, kind)
 
     slow.__name__ = slow.__qualname__ = kind
-    slow.__doc__ = doc
+    slow.__doc__ = f"{doc}. {{…}} → the same"
     return unary(add_row(slow, frames="any"), lambda backend: backend.activation_function(kind))
 
 
@@ -154,14 +169,18 @@ is_neg_infinite = _unary("is_neg_infinite", "whether -∞")
 
 
 def maximum(a: Value, b: Value, *other_tensors: Value) -> Tensor:
-    """The largest, entry by entry."""
+    """The largest, entry by entry. {…}, {…}, … → {… of all}
+
+    >>> rf.maximum(rf.convert_to_tensor(1), 3, 2).item()
+    3
+    """
     for other in (b, *other_tensors):
         a = _maximum(a, other)
     return tensor(a)
 
 
 def minimum(a: Value, b: Value, *other_tensors: Value) -> Tensor:
-    """The smallest, entry by entry."""
+    """The smallest, entry by entry. {…}, {…}, … → {… of all}"""
     for other in (b, *other_tensors):
         a = _minimum(a, other)
     return tensor(a)
@@ -237,7 +256,11 @@ Condition = Tensor | bool
 
 
 def opt_logical_and(a: Condition, b: Condition) -> Condition:
-    """a and b, either of which may be True or False; an op only if both are Tensors."""
+    """a and b, either of which may be True or False; an op only if both are Tensors.
+
+    >>> rf.opt_logical_and(True, False)
+    False
+    """
     if isinstance(a, bool):
         return b if a else False
     if isinstance(b, bool):
@@ -256,7 +279,11 @@ def opt_logical_or(a: Condition, b: Condition) -> Condition:
 
 @op(frames="any")
 def cast(tensor: Tensor, dtype: str) -> Tensor:
-    """The same numbers in another type: "float32", "int64", "bool"."""
+    """The same numbers in another type: "float32", "int64", "bool". {…} → the same
+
+    >>> rf.cast(rf.convert_to_tensor(1.7), "int64").item()
+    1
+    """
     return backend_of_raw(tensor._raw).cast(tensor, dtype)
 
 

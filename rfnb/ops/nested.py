@@ -28,6 +28,14 @@ T = TypeVar("T")
 DimMap = dict[Dim, Dim]
 
 
+__all__ = ["gather_nested", "mask_nested", "masked_scatter_nested", "masked_select_nested", "where_nested"]
+
+
+def __dir__() -> list[str]:
+    """What is offered for completion: no imports."""
+    return __all__
+
+
 def gather_nested(s: T, *, indices: Tensor, dim_map: DimMap | None = None) -> T:
     """The entries of all tensors at `indices`, which are sparse in the dim that is picked from.
 
@@ -109,7 +117,13 @@ def masked_scatter_nested(
 
 
 def where_nested(x: T, y: T, *, condition: Tensor, condition_cpu: Tensor | None = None) -> T:
-    """`x` where `condition` holds, else `y`, leaf by leaf: `rf.where`."""
+    """`x` where `condition` holds, else `y`, leaf by leaf: `rf.where`.
+
+    >>> beam = rf.Dim(2, name="beam")
+    >>> x = rf.range_over_dim(beam)
+    >>> rf.nested.where_nested(rf.State(h=x), rf.State(h=x - 9), condition=x > 0).h.raw_tensor.tolist()
+    [-9, 1]
+    """
     return mask_nested(x, mask=condition, mask_cpu=condition_cpu, mask_value=y)
 
 

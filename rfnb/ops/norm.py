@@ -10,6 +10,7 @@ from rfnb.core.op import op
 from rfnb.core.parameter import Parameter
 from rfnb.core.raw import backend_of_raw
 from rfnb.core.tensor import Tensor
+from rfnb.errors import DimError
 from rfnb.ops.math import add, mul
 from rfnb.ops.shape import merge_dims, split_dims
 
@@ -18,7 +19,13 @@ Axes = Dim | Sequence[Dim]
 
 @op(frames="any")
 def layer_norm(source: Tensor, scale: Tensor | None, bias: Tensor | None, *, in_dim: Axes, eps: float = 1e-6) -> Tensor:
-    """Mean 0 and variance 1 over `in_dim`, then times `scale` plus `bias`, in one kernel. {…, in_dim} → the same"""
+    """Mean 0 and variance 1 over `in_dim`, then times `scale` plus `bias`, in one kernel. {…, in_dim} → the same
+
+    >>> feat = rf.Dim(2, name="feat")
+    >>> x = rf.convert_to_tensor([1.0, 3.0], dims=[feat])
+    >>> rf.layer_norm(x, None, None, in_dim=feat, eps=0.0).raw_tensor.tolist()
+    [-1.0, 1.0]
+    """
     return backend_of_raw(source._raw).layer_norm(source, scale, bias, in_dim=in_dim, eps=eps)
 
 
@@ -29,6 +36,11 @@ def rms_norm(
     """A mean square of 1 over `in_dim` (Zhang & Sennrich 2019), then times `scale` plus `bias`, in one kernel.
 
     {…, in_dim} → the same
+
+    >>> feat = rf.Dim(2, name="feat")
+    >>> x = rf.convert_to_tensor([5.0, -5.0], dims=[feat])
+    >>> rf.rms_norm(x, None, in_dim=feat, eps=0.0).raw_tensor.tolist()
+    [1.0, -1.0]
     """
     return backend_of_raw(source._raw).rms_norm(source, scale, bias, in_dim=in_dim, eps=eps)
 
@@ -75,8 +87,15 @@ def group_norm(
     """Mean 0 and variance 1 over each group of neighbours in `in_dim` (Wu & He 2018), then times `scale` plus `bias`.
 
     {…, in_dim} → the same. axis: also over these dims, over their valid frames; by default each frame on its own.
+
+    >>> feat = rf.Dim(4, name="feat")
+    >>> x = rf.convert_to_tensor([1.0, 3.0, 20.0, 10.0], dims=[feat])
+    >>> rf.group_norm(x, None, None, in_dim=feat, num_groups=2, eps=0.0).raw_tensor.tolist()
+    [-1.0, 1.0, 1.0, -1.0]
     """
     groups = num_groups if isinstance(num_groups, Dim) else _groups(num_groups)
+    if in_dim.get_dim_value() % groups.get_dim_value():
+        raise DimError("group_norm: the groups are not of one size", got=f"{in_dim.describe()} in {groups.describe()}")
     size = in_dim.div_left(groups.get_dim_value())
     parts = split_dims(source, axis=in_dim, dims=[groups, size])
     others = [axis] if isinstance(axis, Dim) else axis
@@ -113,6 +132,12 @@ def batch_norm(
 
     {…, in_dim} → the same. In training, mean and variance are those of all valid frames of the batch, and the running
     ones move towards them by `momentum`; else the running ones are taken, if there are any.
+
+    >>> time, feat = rf.Dim(2, name="time"), rf.Dim(1, name="feat")
+    >>> x = rf.convert_to_tensor([[1.0], [3.0]], dims=[time, feat])
+    >>> options = {"running_mean": None, "running_variance": None, "gamma": None, "beta": None, "epsilon": 0.0}
+    >>> rf.batch_norm(x, in_dim=feat, **options).raw_tensor.tolist()
+    [[-1.0], [1.0]]
     """
     return backend_of_raw(source._raw).batch_norm(
         source,

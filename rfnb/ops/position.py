@@ -7,8 +7,9 @@ import math
 import numpy as np
 
 from rfnb.core import align
+from rfnb.core.binding import current_lengths
 from rfnb.core.default import get_default_float_dtype
-from rfnb.core.dim import Dim, current_lengths, single_step_dim
+from rfnb.core.dim import Dim, single_step_dim
 from rfnb.core.lengths import Size
 from rfnb.core.tensor import Tensor
 from rfnb.errors import DimError
@@ -83,7 +84,7 @@ def relative_positional_encoding(
     distances = _positions(out_dim, device)
     if query_spatial_dim is not single_step_dim:
         queries = _positions(query_spatial_dim, device)
-        distances = distances - reduce_max(queries, axis=query_spatial_dim)
+        distances = distances - reduce_max(queries, axis=query_spatial_dim, use_mask=False)
     distances = combine_bc(distances, "sub", query_offset)
     return _waves(distances, feat_dim, 2 * math.log(10_000.0) / max(feat_dim.get_dim_value(), 1), dtype), out_dim
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from rfnb.core import raw as raw_registry
 from rfnb.core.default import get_default_device, get_default_float_dtype, get_default_int_dtype
-from rfnb.core.dim import Dim
+from rfnb.core.dim import Dim, check_dims
 from rfnb.core.op import op
 from rfnb.core.parameter import Parameter
 from rfnb.core.raw import backend_of_raw
@@ -91,39 +92,8 @@ def random(
 
 
 @op(random=True, name="random")
-def _random(
-    *,
-    dims: Sequence[Dim],
-    dtype: str,
-    device: str | None,
-    sparse_dim: Dim | None,
-    feature_dim: Dim | None,
-    distribution: str,
-    mean: Number | None,
-    stddev: Number | None,
-    bound: Number | None,
-    minval: Number | None,
-    maxval: Number | None,
-    seed: Seed | None,
-    explicit_state: Tensor | None,
-    out: Tensor | None,
-) -> Tensor:
-    return raw_registry.selected().random(
-        dims=dims,
-        dtype=dtype,
-        device=device,
-        sparse_dim=sparse_dim,
-        feature_dim=feature_dim,
-        distribution=distribution,
-        mean=mean,
-        stddev=stddev,
-        bound=bound,
-        minval=minval,
-        maxval=maxval,
-        seed=seed,
-        explicit_state=explicit_state,
-        out=out,
-    )
+def _random(**options: Any) -> Tensor:
+    return raw_registry.selected().random(**options)
 
 
 def random_uniform(
@@ -142,23 +112,13 @@ def random_uniform(
     static: bool | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Uniform in [minval, maxval); whole numbers with an integer `dtype`. → {dims}"""
-    return random(
-        dims,
-        distribution="uniform",
-        dtype=dtype,
-        device=device,
-        sparse_dim=sparse_dim,
-        feature_dim=feature_dim,
-        minval=minval,
-        maxval=maxval,
-        seed=seed,
-        algorithm=algorithm,
-        explicit_state=explicit_state,
-        auto_update_state=auto_update_state,
-        static=static,
-        out=out,
-    )
+    """Uniform in [minval, maxval); whole numbers with an integer `dtype`. → {dims}
+
+    >>> x = rf.random_uniform([rf.Dim(1000)], minval=2, maxval=5, dtype="int32")
+    >>> sorted(set(x.raw_tensor.tolist()))
+    [2, 3, 4]
+    """
+    return random(distribution="uniform", **locals())
 
 
 def random_normal(
@@ -177,23 +137,12 @@ def random_normal(
     static: bool | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Normally distributed. → {dims}"""
-    return random(
-        dims,
-        distribution="normal",
-        dtype=dtype,
-        device=device,
-        sparse_dim=sparse_dim,
-        feature_dim=feature_dim,
-        mean=mean,
-        stddev=stddev,
-        seed=seed,
-        algorithm=algorithm,
-        explicit_state=explicit_state,
-        auto_update_state=auto_update_state,
-        static=static,
-        out=out,
-    )
+    """Normally distributed. → {dims}
+
+    >>> rf.random_normal([rf.Dim(1000)], mean=100.0).raw_tensor.mean().round().item()
+    100.0
+    """
+    return random(distribution="normal", **locals())
 
 
 def random_truncated_normal(
@@ -214,29 +163,24 @@ def random_truncated_normal(
     static: bool | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Normally distributed, cut at minval and maxval, two stddev around the mean if not given. → {dims}"""
-    return random(
-        dims,
-        distribution="truncated_normal",
-        dtype=dtype,
-        device=device,
-        sparse_dim=sparse_dim,
-        feature_dim=feature_dim,
-        mean=mean,
-        stddev=stddev,
-        minval=minval,
-        maxval=maxval,
-        seed=seed,
-        algorithm=algorithm,
-        explicit_state=explicit_state,
-        auto_update_state=auto_update_state,
-        static=static,
-        out=out,
-    )
+    """Normally distributed, cut at minval and maxval, two stddev around the mean if not given. → {dims}
+
+    >>> rf.random_truncated_normal([rf.Dim(1000)]).raw_tensor.abs().max().item() <= 2
+    True
+    """
+    return random(distribution="truncated_normal", **locals())
 
 
 def set_random_seed(seed: int) -> None:
-    """Seeds the global generator, of all devices."""
+    """Seeds the global generator, of all devices.
+
+    >>> draws = []
+    >>> for _ in range(2):
+    ...     rf.set_random_seed(3)
+    ...     draws.append(rf.random_normal([]).item())
+    >>> draws[0] == draws[1]
+    True
+    """
     raw_registry.selected().set_random_seed(seed)
 
 
@@ -273,6 +217,10 @@ def dropout(
 ) -> Tensor:
     """In training, each entry is 0 with probability `drop_prob`; the others are scaled up. {…} → the same
 
+    >>> x = rf.dropout(rf.ones([rf.Dim(1000)]), 0.5, on_forward=True)
+    >>> sorted(set(x.raw_tensor.tolist()))
+    [0.0, 2.0]
+
     Args:
         axis: dims along which entries are dropped each on their own; all dims if not given.
         on_forward: also when there is no training.
@@ -286,5 +234,7 @@ def dropout(
 
 @op(random=True, name="dropout")
 def _dropout(source: Tensor, drop_prob: float, *, axis: Dim | Sequence[Dim] | None) -> Tensor:
-    dims = source.dims if axis is None else (axis,) if isinstance(axis, Dim) else tuple(axis)
+    dims = source.dims if axis is None else [axis] if isinstance(axis, Dim) else axis
+    check_dims(dims, "dropout")
+    dims = tuple(dims)
     return backend_of_raw(source._raw).dropout(source, drop_prob, dims)

@@ -29,6 +29,14 @@ def lstm(
 
     ff_weight {4*out, in}, rec_weight {4*out, out}, bias {4*out}: input gate, forget gate, cell, output gate.
     With `spatial_dim=rf.single_step_dim` it does one step, of a source without that dim.
+
+    >>> time, feat, out = rf.Dim(5, name="time"), rf.Dim(3, name="feat"), rf.Dim(2, name="out")
+    >>> gates, old = 4 * out, out.copy(match_priority=1)
+    >>> weights = {"ff_weight": rf.ones([gates, feat]), "rec_weight": rf.ones([gates, old]), "bias": None}
+    >>> state = {"state_h": rf.zeros([out]), "state_c": rf.zeros([out])}
+    >>> y, (h, c) = rf.lstm(rf.ones([time, feat]), **state, **weights, spatial_dim=time, in_dim=feat, out_dim=out)
+    >>> y.dims == (time, out), h.dims == (out,)
+    (True, True)
     """
     if spatial_dim is single_step_dim:
         [gate_dim] = [dim for dim in ff_weight.dims if dim is not in_dim]

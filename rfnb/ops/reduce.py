@@ -23,6 +23,11 @@ def reduce(source: Tensor, *, mode: str, axis: Axes, use_mask: bool = True, dist
 
     mode: "sum", "mean", "max", "min", "logsumexp", "any", "all", "argmax", "argmin".
     distributed: over all processes of torch.distributed together; for "sum" and "mean".
+
+    >>> time = rf.Dim(None, name="time")
+    >>> x = rf.convert_to_tensor([[1.0, 5.0], [3.0]], dims=[rf.batch_dim, time])
+    >>> rf.reduce(x, mode="mean", axis=time).raw_tensor.tolist()
+    [3.0, 3.0]
     """
     backend = backend_of_raw(source._raw)
     if distributed:
@@ -32,7 +37,13 @@ def reduce(source: Tensor, *, mode: str, axis: Axes, use_mask: bool = True, dist
 
 @op(frames="any")
 def reduce_sum(source: Tensor, *, axis: Axes, use_mask: bool = True, distributed: bool = False) -> Tensor:
-    """The sum over `axis`, over the valid frames only. {…, axis} → {…}"""
+    """The sum over `axis`, over the valid frames only. {…, axis} → {…}
+
+    >>> time = rf.Dim(None, name="time")
+    >>> x = rf.convert_to_tensor([[1.0, 5.0], [3.0]], dims=[rf.batch_dim, time])
+    >>> rf.reduce_sum(x, axis=time).raw_tensor.tolist()
+    [6.0, 3.0]
+    """
     backend = backend_of_raw(source._raw)
     if distributed:
         return backend.reduce_everywhere(source, mode="sum", axis=axis, use_mask=use_mask)

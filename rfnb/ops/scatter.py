@@ -97,7 +97,14 @@ def _counted(indices: Tensor, out_dim: Dims | None) -> Dims:
 def scatter_mean(
     source: Tensor, *, indices: Tensor, indices_dim: Dims, fill_value: float | None = None, out_dim: Dims | None = None
 ) -> Tensor:
-    """The mean of the entries at each place, 0 where there is none. {…, indices_dim} → {…, out_dim}"""
+    """The mean of the entries at each place, 0 where there is none. {…, indices_dim} → {…, out_dim}
+
+    >>> time, word = rf.Dim(3, name="time"), rf.Dim(2, name="word")
+    >>> words = rf.convert_to_tensor([0, 0, 1], dims=[time], sparse_dim=word)
+    >>> x = rf.convert_to_tensor([1.0, 3.0, 5.0], dims=[time])
+    >>> rf.scatter_mean(x, indices=words, indices_dim=time).raw_tensor.tolist()
+    [2.0, 5.0]
+    """
     return scatter(
         source, indices=indices, indices_dim=indices_dim, mode="mean", fill_value=fill_value, out_dim=out_dim
     )
@@ -120,7 +127,13 @@ def scatter_count(
 def scatter_logsumexp(
     source: Tensor, *, indices: Tensor, indices_dim: Dims, fill_value: float | None = None, out_dim: Dims | None = None
 ) -> Tensor:
-    """log Σ exp(x) of the entries at each place, -∞ where there is none. {…, indices_dim} → {…, out_dim}"""
+    """log Σ exp(x) of the entries at each place, -∞ where there is none. {…, indices_dim} → {…, out_dim}
+
+    >>> time, word = rf.Dim(2, name="time"), rf.Dim(2, name="word")
+    >>> words = rf.convert_to_tensor([0, 0], dims=[time], sparse_dim=word)
+    >>> rf.exp(rf.scatter_logsumexp(rf.zeros([time]), indices=words, indices_dim=time)).raw_tensor.tolist()
+    [2.0, 0.0]
+    """
     places: Any = {"indices": indices, "indices_dim": indices_dim, "out_dim": out_dim}
     source = source.copy_masked(0.0)  # exp(NaN) of padding would get into its gradient
     highest = stop_gradient(scatter(source, mode="max", **places))
@@ -148,6 +161,12 @@ def scatter_argmax(
     """Where the largest entry of each place comes from, the first of equals. {…, indices_dim} → {…, out_dim} int64
 
     The result is sparse in `indices_dim`; `invalid_idx` stands where there is no entry.
+
+    >>> time, word = rf.Dim(3, name="time"), rf.Dim(3, name="word")
+    >>> words = rf.convert_to_tensor([0, 0, 2], dims=[time], sparse_dim=word)
+    >>> x = rf.convert_to_tensor([1.0, 3.0, 5.0], dims=[time])
+    >>> rf.scatter_argmax(x, indices=words, indices_dim=time).raw_tensor.tolist()
+    [1, -1, 2]
     """
     dims = (indices_dim,) if isinstance(indices_dim, Dim) else tuple(indices_dim)
     if len(dims) != 1:

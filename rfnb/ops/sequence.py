@@ -10,7 +10,13 @@ from rfnb.core.tensor import Tensor
 
 @op(frames="any")
 def reverse_sequence(tensor: Tensor, *, axis: Dim, handle_dynamic_dims: bool = True) -> Tensor:
-    """The last frame of each sequence first; padding stays at the end. {…, axis} → the same"""
+    """The last frame of each sequence first; padding stays at the end. {…, axis} → the same
+
+    >>> time = rf.Dim(None, name="time")
+    >>> x = rf.convert_to_tensor([[1, 2, 3], [4, 5]], dims=[rf.batch_dim, time])
+    >>> rf.reverse_sequence(x, axis=time).raw_tensor.tolist()
+    [[3, 2, 1], [5, 4, 0]]
+    """
     return backend_of_raw(tensor._raw).reverse_sequence(tensor, axis=axis, handle_dynamic_dims=handle_dynamic_dims)
 
 

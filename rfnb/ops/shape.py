@@ -13,12 +13,20 @@ from rfnb.core.tensor import Tensor
 
 @op(frames="any")
 def expand_dim(source: Tensor, dim: Dim) -> Tensor:
-    """The same entries for each position of `dim`. {…} → {dim, …}"""
+    """The same entries for each position of `dim`. {…} → {dim, …}
+
+    >>> rf.expand_dim(rf.convert_to_tensor(7), rf.Dim(2, name="pair")).raw_tensor.tolist()
+    [7, 7]
+    """
     return backend_of_raw(source._raw).expand_dim(source, dim)
 
 
 def expand_dims(source: Tensor, dims: Sequence[Dim]) -> Tensor:
-    """The same entries for each position of `dims`. {…} → {dims…, …}"""
+    """The same entries for each position of `dims`. {…} → {dims…, …}
+
+    >>> rf.expand_dims(rf.convert_to_tensor(7), [rf.Dim(1, name="one"), rf.Dim(2, name="pair")]).raw_tensor.tolist()
+    [[7, 7]]
+    """
     for dim in reversed(dims):
         source = expand_dim(source, dim)
     return source
@@ -26,7 +34,12 @@ def expand_dims(source: Tensor, dims: Sequence[Dim]) -> Tensor:
 
 @op(frames="any")
 def squeeze(source: Tensor, axis: Dim) -> Tensor:
-    """Without an axis of size 1. {…, axis} → {…}"""
+    """Without an axis of size 1. {…, axis} → {…}
+
+    >>> one = rf.Dim(1, name="one")
+    >>> rf.squeeze(rf.ones([one]), one).dims
+    ()
+    """
     return backend_of_raw(source._raw).squeeze(source, axis)
 
 
@@ -47,6 +60,11 @@ def replace_dim(source: Tensor, *, in_dim: Dim, out_dim: Dim | None = None) -> t
     """Another dim of the same size, and that dim. {…, in_dim} → {…, out_dim}
 
     A tensor that is sparse in `in_dim` is sparse in `out_dim` then.
+
+    >>> time = rf.Dim(3, name="time")
+    >>> keys, key_time = rf.replace_dim(rf.range_over_dim(time), in_dim=time)  # to compare all pairs of frames
+    >>> rf.compare_bc(keys, "equal", rf.range_over_dim(time)).dims == (key_time, time)
+    True
     """
     if out_dim is None:
         out_dim = Dim(in_dim.dimension, name=in_dim.name, kind=in_dim.kind, vocab=in_dim.vocab)
@@ -74,7 +92,14 @@ def replace_dim_v2(
 
 @op(frames="any")
 def set_sparse_dim(source: Tensor, sparse_dim: Dim | None) -> Tensor:
-    """The same entries, as labels of `sparse_dim`."""
+    """The same entries, as labels of `sparse_dim`.
+
+    {…} → the same, sparse
+
+    >>> word = rf.Dim(3, name="word")
+    >>> rf.set_sparse_dim(rf.convert_to_tensor(1), word).sparse_dim is word
+    True
+    """
     return source.like(source._raw, align.sig(source.dims, sparse_dim, source.feature_dim))
 
 

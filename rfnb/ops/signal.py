@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from rfnb.backend.base.conv import Window
+from collections.abc import Sequence
+
+from rfnb.backend.base.slide import Window
 from rfnb.core.dim import Dim
 from rfnb.core.op import op
 from rfnb.core.raw import backend_of_raw
 from rfnb.core.tensor import Tensor
-from rfnb.ops.conv import counting_padding
-from rfnb.ops.dims import use_mask_default
+from rfnb.ops.conv import masked
 
 
 @op(frames="any")
@@ -48,8 +49,9 @@ def stft(
     out_dim = out_dim or Dim(fft_length // 2 + 1, name="stft-freq")
     frames = Window(frame_length if window_use_frame_length else fft_length, frame_step, 1, 0, 0).count(in_spatial_dim)
 
-    def run(x: Tensor, out_spatial_dim: Dim) -> Tensor:
-        return backend_of_raw(x._raw).stft(
+    def run(x: Tensor, given: Sequence[Dim] | None) -> tuple[Tensor, Sequence[Dim]]:
+        [dim] = given or [frames]
+        result = backend_of_raw(x._raw).stft(
             x,
             in_spatial_dim=in_spatial_dim,
             frame_step=frame_step,
@@ -58,12 +60,11 @@ def stft(
             window_use_frame_length=window_use_frame_length,
             align_window_left=align_window_left,
             window_enforce_even=window_enforce_even,
-            out_spatial_dim=out_spatial_dim,
+            out_spatial_dim=dim,
             out_dim=out_dim,
         )
+        return result, [dim]
 
-    if use_mask_default(default=use_mask):
-        return run(x, out_spatial_dim or frames), out_spatial_dim or frames, out_dim
     given = None if out_spatial_dim is None else [out_spatial_dim]
-    result, [found] = counting_padding(x, [in_spatial_dim], given, lambda x: (run(x, frames), [frames]))
+    result, [found] = masked(run, x, [in_spatial_dim], given, use_mask)
     return result, found, out_dim

@@ -84,6 +84,11 @@ def pad(
 ) -> tuple[Tensor, Sequence[Dim]]:
     """Frames before and behind those of `axes`, and the new dims. {…, axes…} → {…, out_dims…}
 
+    >>> time = rf.Dim(2, name="time")
+    >>> y, [longer] = rf.pad(rf.range_over_dim(time), axes=[time], padding=(1, 2), value=9)
+    >>> y.raw_tensor.tolist(), longer is 1 + time + 2
+    ([9, 0, 1, 9, 9], True)
+
     Args:
         padding: for each of the axes (before, behind); or one pair for all. A Dim may differ from sequence to
             sequence; a negative number takes frames away.
@@ -117,11 +122,21 @@ def _padded(source: Tensor, axis: Dim, padding: tuple[Dim | int, Dim | int], dir
 
 @op(frames="any")
 def shift_right(source: Tensor, *, axis: Dim, pad_value: float | Tensor, amount: int = 1) -> Tensor:
-    """Each frame `amount` places later; the first ones are `pad_value`. {…, axis} → the same"""
+    """Each frame `amount` places later; the first ones are `pad_value`. {…, axis} → the same
+
+    >>> time = rf.Dim(3, name="time")
+    >>> rf.shift_right(rf.range_over_dim(time), axis=time, pad_value=9).raw_tensor.tolist()
+    [9, 0, 1]
+    """
     return backend_of_raw(source._raw).shift(source, axis=axis, amount=amount, pad_value=pad_value)
 
 
 @op(frames="any")
 def shift_left(source: Tensor, *, axis: Dim, pad_value: float | Tensor, amount: int = 1) -> Tensor:
-    """Each frame `amount` places earlier; the last ones of each sequence are `pad_value`. {…, axis} → the same"""
+    """Each frame `amount` places earlier; the last ones of each sequence are `pad_value`. {…, axis} → the same
+
+    >>> time = rf.Dim(3, name="time")
+    >>> rf.shift_left(rf.range_over_dim(time), axis=time, pad_value=9).raw_tensor.tolist()
+    [1, 2, 9]
+    """
     return backend_of_raw(source._raw).shift(source, axis=axis, amount=-amount, pad_value=pad_value)

@@ -10,11 +10,21 @@ from rfnb.core.tensor import Tensor
 
 @op(frames="any")
 def softmax(a: Tensor, *, axis: Dim, use_mask: bool = True) -> Tensor:
-    """exp(a) / Σ exp(a) over `axis`; 0 in padding, and over a sequence of length 0. {…, axis} → the same"""
+    """exp(a) / Σ exp(a) over `axis`; 0 in padding, and over a sequence of length 0. {…, axis} → the same
+
+    >>> feat = rf.Dim(4, name="feat")
+    >>> rf.softmax(rf.zeros([feat]), axis=feat).raw_tensor.tolist()
+    [0.25, 0.25, 0.25, 0.25]
+    """
     return backend_of_raw(a._raw).softmax(a, axis=axis, use_mask=use_mask)
 
 
 @op(frames="any")
 def log_softmax(a: Tensor, *, axis: Dim, use_mask: bool = True) -> Tensor:
-    """log softmax over `axis`; -inf in padding. {…, axis} → the same"""
+    """log softmax over `axis`; -inf in padding. {…, axis} → the same
+
+    >>> feat = rf.Dim(4, name="feat")
+    >>> rf.exp(rf.log_softmax(rf.zeros([feat]), axis=feat)).raw_tensor.tolist()
+    [0.25, 0.25, 0.25, 0.25]
+    """
     return backend_of_raw(a._raw).log_softmax(a, axis=axis, use_mask=use_mask)

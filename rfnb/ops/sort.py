@@ -7,6 +7,8 @@ from rfnb.core.op import op
 from rfnb.core.raw import backend_of_raw
 from rfnb.core.tensor import Tensor
 from rfnb.errors import DimError
+from rfnb.ops.convert import tensor
+from rfnb.ops.math import Value
 
 
 @op(frames="any")
@@ -28,17 +30,17 @@ def sort(source: Tensor, *, axis: Dim, descending: bool = False, stable: bool = 
 
 @op(frames="any")
 def search_sorted(
-    sorted_seq: Tensor, values: Tensor, *, axis: Dim, side: str = "left", out_dtype: str = "int32"
+    sorted_seq: Tensor, values: Value, *, axis: Dim, side: str = "left", out_dtype: str = "int32"
 ) -> Tensor:
     """Where each of `values` would go in `sorted_seq`, in order along `axis`. {…, axis}, {…} → {… of both}
 
     It is the number of entries that are less ("left"), or not greater ("right"). Dims which both have are batch dims.
 
     >>> time = rf.Dim(4, name="time")
-    >>> rf.search_sorted(rf.range_over_dim(time) * 10, rf.convert_to_tensor(20), axis=time).raw_tensor.item()
+    >>> rf.search_sorted(rf.range_over_dim(time) * 10, 20, axis=time).raw_tensor.item()
     2
     """
     if side not in ("left", "right"):
         raise DimError("search_sorted: unknown `side`", got=repr(side), expected="'left' or 'right'")
     backend = backend_of_raw(sorted_seq._raw)
-    return backend.search_sorted(sorted_seq, values, axis=axis, side=side, out_dtype=out_dtype)
+    return backend.search_sorted(sorted_seq, tensor(values, sorted_seq), axis=axis, side=side, out_dtype=out_dtype)

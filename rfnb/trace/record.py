@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from types import CodeType
 from typing import Any
 
-from rfnb.backend.base.tape import Tape
+from rfnb.backend.base.tape import Tape, Var
 from rfnb.core.align import Sig
 from rfnb.core.graph import Graph, Node, Value
 from rfnb.core.lengths import Lengths
 from rfnb.core.nested import leaves, map_leaves, named_leaves
 from rfnb.core.op import OpRow, listener, listening
+from rfnb.core.raw import backend_of_raw
 from rfnb.core.scope import inside_module, module_path, random_from
 from rfnb.core.source import Source, here, in_code, variables
 from rfnb.core.tensor import Tensor
@@ -76,6 +78,7 @@ class Recorder:
     def _wrap(self, plain: Tensor, name: str = "") -> Traced:
         found = self._traced.get(id(plain))
         if found is None:
+            self.tape.refer(plain._raw)  # it may be from outside: a mask that is kept, the same data under other dims
             value = self.graph.add_value(name, plain.dims, plain.dtype, plain.sparse_dim)
             found = self._traced[id(plain)] = Traced(plain, self, value)
         return found
@@ -140,20 +143,30 @@ class Recorder:
         row = as_constants(row)
         plain_args, plain_kwargs = map_leaves(unwrap, args), map_leaves(unwrap, kwargs)
         node = self._begin(row.name, [args, kwargs])
-        self.tape.in_op += 1
+        start = len(self.tape.values)
+        self.tape.ops.append(row.name)
         self._bodies.append(node.body)
         try:
             with random_from(self._new_stream) if row.random else nullcontext():
                 result = row.fn(*plain_args, **plain_kwargs)
+                if self.grown:
+                    result = map_leaves(partial(self._own, start), result)
         finally:
-            self.tape.in_op -= 1
+            self.tape.ops.pop()
             self._bodies.pop()
         self._close(node)
-        if self.tape.in_op:
+        if self.tape.ops:
             return result
         wrapped = self.wrap_results(result, node)
         self.op_calls.append(OpCall(row, plain_args, plain_kwargs, result, node))
         return wrapped
+
+    def _own(self, start: int, leaf: Any) -> Any:
+        """A result that is what the op was given, as nothing was to be done at this size, as a value of its own."""
+        known = self.tape.find(leaf._raw) if type(leaf) is Tensor else None
+        if known is None or (isinstance(known, Var) and known.number >= start):
+            return leaf
+        return leaf.like(backend_of_raw(leaf._raw).identity_raw(leaf._raw))
 
     def call_module(
         self, module: Any, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]

@@ -59,7 +59,8 @@ class States:
         """The names of all states here, nested ones with dots."""
         return [name.removeprefix(self._prefix) for name in self._replay.state_names() if name.startswith(self._prefix)]
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str | int) -> Any:
+        name = str(name)  # of a list, the entries are called "0", "1", …
         if name in self.names():
             return self._replay.state(self._prefix + name, self._step)
         if any(known.startswith(f"{name}.") for known in self.names()):

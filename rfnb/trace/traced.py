@@ -74,11 +74,12 @@ class Traced(Tensor):
         place = f" ({where.place()})" if where else ""
         loop = self.recorder.name
         if self.recorder.open:
+            instead = "rf.where chooses" if self.dtype == "bool" else "use an op"
             raise TraceError(
                 f"{loop}: the numbers of `{self.name}` are asked for in the body{place}, but they differ at every step",
                 got=f"{self.name} {self.describe_dims()} at step 0",
                 expected="ops on it",
-                hint="use an op; or rf.raw_call(fn, *tensors, out_dims=[…]), which calls fn at every step",
+                hint=f"{instead}; or rf.raw_call(fn, *tensors, out_dims=[…]), which calls fn at every step",
             )
         raise LoopError(
             f"{loop}: `{self.name}` is a value of step 0, used after the loop{place}",

@@ -178,3 +178,10 @@ def test_numpy_builds_no_array_of_objects():
             combine()
     assert same(np.float64(2) * x, x * 2.0)
     assert same(torch.tensor(1.0) == x, x == 1.0)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "float32", "bool"])
+def test_numpy_keeps_the_type(dtype):
+    x = rf.zeros([rf.Dim(2, name="two")], dtype=dtype)
+    assert np.asarray(x).dtype == dtype
+    assert np.asarray(x, dtype="float64").dtype == "float64"

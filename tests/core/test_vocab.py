@@ -262,3 +262,8 @@ def test_labels_with_a_meaning(labels, role, number):
 def test_a_vocab_is_copied_and_travels():
     vocab = Vocab(["<s>", "a"])
     assert pickle.loads(pickle.dumps(vocab)).labels == copy.deepcopy(vocab).labels == vocab.labels
+
+
+def test_it_shows_its_first_labels():
+    assert repr(Vocab(["a", "b"])) == "Vocab(2 labels: a b)"
+    assert repr(Vocab(list("abcdefg"))) == "Vocab(7 labels: a b c d e …)"

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from rfnb.core.dim import Dim, batch_dim, current_lengths
+from rfnb.core.binding import current_lengths
+from rfnb.core.dim import Dim, batch_dim
 from rfnb.core.lengths import EMPTY, Lengths, Size
 
 

@@ -47,6 +47,35 @@ def test_a_loop_over_an_axis_needs_no_unstack():
     assert loop.state.n.raw_tensor.tolist() == [3.0, 1.0]
 
 
+@pytest.mark.parametrize("ends", [False, True])
+@pytest.mark.parametrize("unstacks", [False, True])
+def test_a_loop_over_an_axis_that_an_op_made(ends, unstacks):
+    x, time = batch([[1.0, 2.0, 3.0], [4.0, 0.0]])
+    some, positive = rf.masked_select(x, mask=x > 1.0, dims=[time])
+    loop = rf.Loop(axis=positive)
+    loop.state.s = rf.zeros([batch_dim])
+    with loop:
+        loop.state.s = loop.state.s + (loop.unstack(some) if unstacks else 1.0)
+        out = loop.stack(loop.state.s)
+        if ends:
+            loop.end(loop.state.s > 100.0, include_eos=True)
+    assert loop.state.s.raw_tensor.tolist() == ([5.0, 4.0] if unstacks else [2.0, 1.0])
+    assert out.size_of(positive).values.tolist() == positive.size.values.tolist() == [2, 1]
+
+
+def test_a_loop_over_what_a_loop_stacked():
+    steps = rf.Dim(None, name="steps")
+    counting = rf.Loop(axis=steps, max_seq_len=rf.convert_to_tensor([3, 2], dims=[batch_dim]), name="counting")
+    counting.state.n = rf.zeros([batch_dim])
+    with counting:
+        counting.state.n = counting.state.n + 1.0
+        counts = counting.stack(counting.state.n)
+    loop = summing(counts, steps)
+    with loop:
+        loop.state.s = loop.state.s + loop.unstack(counts)
+    assert loop.state.s.raw_tensor.tolist() == [6.0, 3.0]
+
+
 def test_an_end_before_the_data_ends():
     x, time = batch([[1.0, 2.0, 3.0, 4.0], [5.0, 6.0]])
     loop = summing(x, time)
@@ -290,6 +319,66 @@ def test_an_inner_loop_reads_what_differs_at_every_outer_step():
         return inner.state.v
 
     assert nested([[1.0, 2.0, 3.0]], inside).state.s.raw_tensor.tolist() == [2 * (1.0 + 4.0 + 9.0)]
+
+
+READS = {
+    "iter_idx": (lambda loop, x: rf.cast(loop.iter_idx, "float32"), [0.0, 1.0, 2.0]),
+    "unstack": (lambda loop, x: loop.unstack(x), [1.0, 2.0, 4.0]),
+    "state": (lambda loop, x: loop.state.s, [0.0, 1.0, 2.0]),
+}
+
+
+@pytest.mark.parametrize("early", [True, False], ids=["before", "in the inner body"])
+@pytest.mark.parametrize("read", READS)
+def test_what_an_inner_loop_reads_of_the_outer_one_is_of_this_step(read, early):
+    x, time = batch([[1.0, 2.0, 4.0]])
+    get, expected = READS[read]
+    outer = summing(x, time)
+    with outer:
+        outer.state.s = outer.state.s + 1.0 if early else outer.state.s
+        value = get(outer, x) if early else None
+        inner = rf.Loop(max_seq_len=2)
+        inner.state.v = rf.zeros([batch_dim])
+        with inner:
+            inner.state.v = inner.state.v + (value if early else get(outer, x))
+        outer.state.s = outer.state.s if early else outer.state.s + 1.0
+        out = outer.stack(inner.state.v)
+    shift = 1.0 if early and read == "state" else 0.0
+    assert out.raw_tensor[:, 0].tolist() == [2 * (value + shift) for value in expected]
+
+
+@pytest.mark.parametrize("rows", [[[1.0, 2.0], [3.0]], [[], [3.0]], [[1.0, 2.0], [3.0, 4.0]]])
+@pytest.mark.parametrize("differs", [False, True])
+def test_an_inner_loop_over_sequences(rows, differs):
+    y, inner_time = batch(rows)
+    x, time = batch([[1.0, 2.0, 3.0], [4.0, 5.0]])
+    outer = summing(x, time)
+    with outer:
+        frame = outer.unstack(x)
+        source = y + frame if differs else y
+        inner = rf.Loop(axis=inner_time)
+        inner.state.v = outer.state.s
+        with inner:
+            inner.state.v = inner.state.v * 0.5 + frame * inner.unstack(source)
+        outer.state.s = inner.state.v
+    expected = [0.0, 0.0]
+    for b, frames in enumerate([[1.0, 2.0, 3.0], [4.0, 5.0]]):
+        for frame in frames:
+            for value in rows[b]:
+                expected[b] = expected[b] * 0.5 + frame * (value + frame if differs else value)
+    assert outer.state.s.raw_tensor.tolist() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("what", ["stack", "last"])
+def test_the_outer_loop_takes_no_value_of_the_inner_body(what):
+    x, time = batch([[1.0, 2.0]])
+    outer = summing(x, time, name="outer")
+    with pytest.raises(LoopError, match=f"outer: {what} of a value of inner"), outer:
+        inner = rf.Loop(max_seq_len=2, name="inner")
+        inner.state.v = outer.unstack(x)
+        with inner:
+            inner.state.v = inner.state.v + 1.0
+            getattr(outer, what)(inner.state.v)
 
 
 def test_random_numbers_of_an_inner_loop_differ_per_outer_step():

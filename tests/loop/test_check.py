@@ -120,6 +120,64 @@ def test_batches_of_several_tensors(x, kind):
     assert rf.check.batch_invariance(loss, batch)
 
 
+def test_padding_is_seen_though_training_would_put_zeros_there(x):
+    linear = rf.Linear(feat, feat)
+    linear.bias.initial = 1.0
+    report = rf.check.batch_invariance(lambda x: rf.reduce_sum(linear(x), axis=time, use_mask=False), x)
+    assert report.first.event.op == "reduce_sum"
+
+
+def test_a_function_may_take_gradients(x):
+    linear = rf.Linear(feat, feat)
+
+    def slope(x: rf.Tensor, use_mask: bool) -> rf.Tensor:
+        x = rf.copy(x)
+        rf.set_requires_gradient(x)
+        return rf.gradient(rf.reduce_max(linear(x), axis=time, use_mask=use_mask), x)
+
+    assert rf.check.batch_invariance(lambda x: slope(x, True), x)
+
+
+def relative(x: rf.Tensor) -> rf.Tensor:
+    """A query's score for each key depends on how far they are from each other."""
+    key = rf.Dim(None, name="key")
+    keys, _ = rf.replace_dim(x, in_dim=time, out_dim=key)
+    far, distance = rf.relative_positional_encoding(query_spatial_dim=time, key_value_spatial_dim=key, feat_dim=even)
+    ahead = rf.combine_bc(rf.range_over_dim(key), "sub", rf.range_over_dim(time))
+    index = ahead + (time.get_dim_value_tensor() - 1)
+    scores = rf.gather(rf.reduce_sum(far, axis=even), indices=index, axis=distance)
+    return rf.matmul(rf.softmax(rf.expand_dim(scores, batch_dim), axis=key), keys, reduce=key)
+
+
+even = rf.Dim(4, name="even")
+
+
+def test_positions_up_to_the_longest_sequence_are_no_difference(x):
+    assert rf.check.batch_invariance(relative, x)
+
+
+def test_a_result_as_long_as_the_longest_sequence_is_one(x):
+    def raw(x: rf.Tensor) -> rf.Tensor:
+        return rf.convert_to_tensor(x.raw_tensor, dims=[batch_dim, rf.Dim(x.raw_tensor.shape[1], name="n"), feat])
+
+    assert "n has 4 frames, 2 alone" in repr(rf.check.batch_invariance(lambda x: raw(x) * 2.0, x))
+
+    def mean(x: rf.Tensor) -> rf.Tensor:
+        padded = raw(x)
+        return rf.reduce_mean(padded, axis=padded.dims[1])
+
+    assert rf.check.batch_invariance(mean, x).first.event.op == "reduce_mean"
+
+
+def test_what_was_rounded_once_may_differ_as_much_from_then_on(x):
+    def rounded(x: rf.Tensor) -> rf.Tensor:
+        mean = rf.cast(rf.reduce_mean(rf.cast(x, "bfloat16"), axis=time), "float32")
+        return mean * (1.0 if x.size_of(batch_dim).max == 3 else 1.01)
+
+    assert rf.check.batch_invariance(rounded, x)
+    assert not rf.check.batch_invariance(rounded, x, tolerance=1e-4)
+
+
 def test_random_ops_are_named_as_the_cause(x):
     report = rf.check.batch_invariance(lambda x: rf.dropout(x, 0.5, on_forward=True), x)
     assert report.first.event.random

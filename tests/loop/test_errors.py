@@ -87,6 +87,15 @@ def test_a_state_with_other_dims_shows_the_initial_value_to_write(x):
     assert works()
 
 
+def test_an_axis_that_grows_has_to_be_a_state(x):
+    keys = rf.Dim(0, name="keys")
+    loop = rf.Loop(axis=x.dims[1])
+    loop.state.seen = rf.zeros([batch_dim, keys])
+    with pytest.raises(rf.errors.DimError, match=r"loop\.state\.keys = keys before"), loop:
+        loop.state.seen, _ = rf.cum_concat_step(loop.unstack(x), prev_accum=loop.state.seen, axis=keys)
+    assert works()
+
+
 def test_an_unknown_state_names_the_line_to_write(x):
     with pytest.raises(rf.errors.LoopError, match="there is no state 'h'"):
         loop_over(x).state.h  # noqa: B018

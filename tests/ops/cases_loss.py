@@ -33,4 +33,3 @@ CASES: dict[str, Callable[[Batch], Any]] = {
         b.labels, b.time, rf.gather(b.labels, indices=b.index, axis=b.time, clip_to_valid=True), b.other
     ),
 }
-STAY = {"edit_distance"}  # no row says frames="any"

@@ -72,6 +72,12 @@ def test_padding_is_never_drawn():
     assert set(others.raw_tensor[1].tolist()) == {0, 1}
 
 
+@pytest.mark.parametrize("value", [0.0, float("nan"), float("inf")])
+def test_without_any_probability_it_is_still_a_label(value):
+    labels = rf.random_choice_with_replacement([draws], probs=rf.full(dims=[word], fill_value=value), axis=word)
+    assert labels.raw_tensor.min() >= 0 and labels.raw_tensor.max() < 4
+
+
 def test_in_a_loop_each_step_draws_anew_and_a_seed_repeats_it():
     time = rf.Dim(50, name="time")
     probs = rf.convert_to_tensor([[0.25] * 4] * 50, dims=[time, word])

@@ -176,6 +176,10 @@ def test_entries_with_padding_are_refused():
 def test_what_does_not_fit_is_told():
     with pytest.raises(DimError, match="concat: nothing to join"):
         rf.concat()
+    x = rf.ones([feat])
+    for sources in [(x, x), ([(x, feat), (x, feat)],)]:
+        with pytest.raises(DimError, match="concat: along which dims"):
+            rf.concat(*sources)
     with pytest.raises(DimError, match=r"stack: `sources\[1\]` has other dims"):
         rf.stack([rf.ones([feat]), rf.ones([])])
     with pytest.raises(DimError, match="concat: more has another size"):

@@ -49,6 +49,15 @@ def test_like_another():
     assert rf.ones([TWO], feature_dim=TWO).feature_dim is TWO
 
 
+def test_only_whole_numbers_are_labels():
+    x = rf.convert_to_tensor([2, 0], dims=[TWO], sparse_dim=THREE, feature_dim=TWO)
+    for dtype, sparse_dim in (("int32", THREE), ("uint8", THREE), ("float32", None), ("bool", None)):
+        y = rf.cast(x, dtype)
+        assert (y.dtype, y.sparse_dim, y.feature_dim) == (dtype, sparse_dim, TWO)
+    assert rf.range_over_dim(TWO).sparse_dim is TWO
+    assert rf.range_over_dim(TWO, dtype="float32").sparse_dim is None
+
+
 def test_the_default_float_type():
     assert rf.get_default_float_dtype() == "float32"
     with rf.set_default_float_dtype_ctx("bfloat16"):

@@ -244,3 +244,14 @@ def test_in_a_loop():
             losses = loop.stack(rf.ctc_loss(**{**x.given, "targets": loop.unstack(many)}, **options))
         together = rf.ctc_loss(**{**x.given, "targets": many}, **options)
         assert torch.allclose(losses.copy_transpose(together.dims).raw_tensor, together.raw_tensor)
+
+
+def test_a_batch_without_frames_can_be_trained_on():
+    time, label, vocab = rf.Dim(None, name="time"), rf.Dim(None, name="label"), rf.Dim(3, name="vocab")
+    logits = rf.convert_to_tensor(torch.zeros(2, 0, 3), dims=[batch_dim, time, vocab], lengths=[0, 0])
+    rf.set_requires_gradient(logits)
+    targets = rf.convert_to_tensor([[0], []], dims=[batch_dim, label], sparse_dim=vocab)
+    loss = rf.ctc_loss(logits=logits, targets=targets, input_spatial_dim=time, targets_spatial_dim=label, blank_index=2)
+    assert loss.tolist() == [float("inf"), 0]
+    rf.reduce_sum(loss, axis=batch_dim).backward()
+    assert logits.raw_tensor.grad.shape == (2, 0, 3)

@@ -70,6 +70,8 @@ def test_what_does_not_fit_is_told(x, time):
         rf.gather(x, indices=7, axis=time)
     with pytest.raises(DtypeError, match="no whole numbers"):
         rf.gather(x, indices=rf.zeros([batch_dim]), axis=time)
+    with pytest.raises(DtypeError, match=r"gather: \[0, 1\] is no index"):
+        rf.gather(x, indices=[0, 1], axis=time)
     with pytest.raises(DimError, match="the indices do not tell"):
         rf.gather(x, indices=1)
     with pytest.raises(DimError, match="`source` has no dim vocab"):
@@ -137,6 +139,7 @@ def test_labels_as_vectors(time):
     assert rf.sparse_to_dense(labels, label_value=True, other_value=False).dtype == "bool"
     plain = rf.set_sparse_dim(labels, None)
     assert torch.equal(rf.sparse_to_dense(plain, label_value=1.0, other_value=0.0, axis=vocab).raw_tensor, eye)
+    assert rf.sparse_to_dense(2, label_value=0, other_value=9, axis=vocab).raw_tensor.tolist() == [9, 9, 0, 9, 9]
     torch.testing.assert_close(rf.smooth_one_hot(labels, label_prob=0.8).raw_tensor, 0.75 * eye + 0.05)
     with pytest.raises(DimError, match="is not sparse"):
         rf.sparse_to_dense(plain, label_value=1.0, other_value=0.0)

@@ -247,3 +247,13 @@ def test_lengths_of_two_batches_do_not_mix_in_a_choice():
     for call in (lambda: rf.where(old > 0, old, new), lambda: rf.clip_by_value(old, 0.0, new)):
         with pytest.raises(rf.errors.DimRebound, match="time has other lengths"):
             call()
+
+
+@pytest.mark.parametrize(
+    ("sign", "kind"), [("-", "sub"), ("//", "floordiv"), (">=", "greater_equal"), ("!=", "not_equal")]
+)
+def test_signs_are_kinds(sign, kind):
+    feat = rf.Dim(3, name="feat")
+    a, b = rf.range_over_dim(feat), rf.ones([feat], dtype="int64")
+    op = rf.combine if sign in "-//" else rf.compare
+    assert op(a, sign, b).raw_tensor.equal(op(a, kind, b).raw_tensor)

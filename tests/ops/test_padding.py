@@ -134,3 +134,18 @@ def test_padding_takes_the_values_of_a_tensor():
         state = loop.unstack(x)
         out = loop.stack(state.copy_masked(0.0))
     torch.testing.assert_close(out.copy_transpose(x.dims).copy_masked(0.0).raw_tensor, x.copy_masked(0.0).raw_tensor)
+
+
+@pytest.mark.parametrize("op", [rf.reduce_sum, rf.reduce_mean, rf.reduce_max, rf.softmax, rf.log_softmax])
+def test_frames_of_whom(op):
+    """Over the lengths of sequences, a tensor that has no sequences has no answer."""
+    time = rf.Dim(None, name="time")
+    rf.convert_to_tensor([[1.0, 2.0, 3.0], [4.0]], dims=[rf.batch_dim, time])
+    positions = rf.cast(rf.range_over_dim(time), "float32")
+    with pytest.raises(rf.errors.DimError, match="depends on batch, which `source` lacks") as caught:
+        op(positions, axis=time)
+    assert "rf.expand_dim(source, batch_dim)" in caught.value.hint
+    assert op(positions, axis=time, use_mask=False).raw_tensor.isfinite().all()
+    assert op(rf.expand_dim(positions, rf.batch_dim), axis=time) is not None
+    rf.convert_to_tensor([[1.0, 2.0], [4.0, 5.0]], dims=[rf.batch_dim, time])
+    op(rf.cast(rf.range_over_dim(time), "float32"), axis=time)  # all are of one length

@@ -173,6 +173,8 @@ def test_reshape_with_lengths(x, time):
         rf.reshape(x, [batch_dim, time], [rf.Dim(None, name="all")])
     with pytest.raises(DimError, match="reshape: the entries do not fit"):
         rf.reshape(x, [feat], [beam, rf.Dim(None, name="rest")])
+    with pytest.raises(DimError, match="2 is no Dim"):
+        rf.split_dims(x, axis=feat, dims=[2, 2])
 
 
 @pytest.mark.parametrize("pad", [None, True, False])

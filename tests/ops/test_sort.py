@@ -82,6 +82,9 @@ def test_search_sorted_types():
     x = rf.range_over_dim(vocab)
     assert rf.search_sorted(x, rf.convert_to_tensor(2.5), axis=vocab, out_dtype="int64").dtype == "int64"
     assert int(rf.search_sorted(x, rf.convert_to_tensor(float("inf")), axis=vocab, side="right")) == 5
+    assert int(rf.search_sorted(x, 2.5, axis=vocab)) == int(rf.search_sorted(x, 3, axis=vocab)) == 3
+    with pytest.raises(DimError, match="sort: several dims"):
+        rf.sort(x, axis=[vocab])
     with pytest.raises(DimError, match="unknown `side`"):
         rf.search_sorted(x, x, axis=vocab, side="middle")
 
@@ -176,6 +179,6 @@ def test_in_a_loop():
     for a, b in zip(outs, steps(x), strict=True):
         b = b.copy_transpose(a.dims)
         assert torch.equal(a.copy_masked(0).raw_tensor, b.copy_masked(0).raw_tensor)
-    with pytest.raises(TraceError, match="is read"), rf.Loop(axis=time) as loop:
+    with pytest.raises(TraceError, match="depends on numbers"), rf.Loop(axis=time) as loop:
         row = loop.unstack(x)
         rf.top_k(row, axis=feat, k=rf.cast(rf.reduce_max(row, axis=feat), "int64"))

@@ -249,6 +249,15 @@ def test_nested_states_and_all_steps():
     assert [step.after.pair.a.raw_tensor.item() for step in loop.run] == [1.0, 3.0, 7.0]
 
 
+def test_states_in_a_list_go_by_number():
+    loop = rf.Loop(max_seq_len=2)
+    loop.state.pair = [rf.zeros([]), (rf.ones([]),)]
+    with loop:
+        loop.state.pair = [loop.state.pair[0] + 1.0, (loop.state.pair[1][0] * 2.0,)]
+    after = loop.run[1].after.pair
+    assert (after[0].item(), after[1][0].item()) == (2.0, 4.0)
+
+
 def test_a_body_that_is_not_the_same_twice_is_told():
     calls = iter(range(100))
     loop = rf.Loop(max_seq_len=3)
@@ -270,3 +279,19 @@ def test_a_run_under_autocast_is_replayed_under_autocast():
             loop.state.s = loop.state.s + y
     assert loop.run[1].y.dtype == "bfloat16"
     assert loop.run[1].check == "replay agrees"
+
+
+def test_what_is_the_same_at_every_step_is_a_value_of_the_body():
+    """Also if it shares its data with what came from outside, and no call made it."""
+    time, letters = rf.Dim(None, name="time"), rf.Dim(5, name="letters")
+    x = rf.convert_to_tensor([[1, 2, 3], [4]], dims=[batch_dim, time], sparse_dim=letters)
+    loop = rf.Loop(max_seq_len=2)
+    with loop:
+        numbers = rf.set_sparse_dim(x, None)  # noqa: F841
+        mask = time.get_mask()  # noqa: F841
+        loop.stack(loop.iter_idx)
+    for step in (0, 1):
+        assert loop.run[step].numbers.sparse_dim is None
+        assert loop.run[step].numbers.copy_masked(0).raw_tensor.tolist() == [[1, 2, 3], [4, 0, 0]]
+        assert loop.run[step].mask.raw_tensor.tolist() == [[True] * 3, [True, False, False]]
+    assert loop.run.stack("numbers").dims == (loop.axis, batch_dim, time)

@@ -19,7 +19,7 @@ class AttentionOps:
     attention_raw: Any = None
 
     @classmethod
-    def fused_attention(  # type: ignore[misc]
+    def fused_attention(
         cls: type[Backend],
         query: Tensor,
         keys: Tensor,

@@ -12,7 +12,7 @@ import numpy as np
 
 from rfnb.backend.base.math import join
 from rfnb.backend.base.require import axis_of, same_dims
-from rfnb.backend.base.sizes import aligned, bound, constant, derived, size_in
+from rfnb.backend.base.sizes import bound, constant, derived, size_in
 from rfnb.core import align
 from rfnb.core.dim import Dim
 from rfnb.core.lengths import Lengths, Size
@@ -27,16 +27,14 @@ ONE = Dim(1, name="one")
 
 
 class ConcatOps:
-    """Raw part: `concat_raw`, `stack_raw`, `broadcast_raw`."""
+    """Raw part: `concat_raw(raws, axis)`, `stack_raw(raws, axis=0)`."""
 
     concat_raw: Callable[..., Any]
     stack_raw: Callable[..., Any]
-    broadcast_raw: Callable[[Any, Sequence[int]], Any]
-    move_raw: Callable[[Any, align.Move], Any]
 
     @classmethod
     def concat(
-        cls,
+        cls: type[Backend],
         *sources: tuple[Tensor, Dim],
         allow_broadcast: bool = False,
         out_dim: Dim,
@@ -50,7 +48,7 @@ class ConcatOps:
 
     @classmethod
     def concat_to(
-        cls, sources: Pairs, allow_broadcast: bool, out_dim: Dim | None, close_gaps: bool
+        cls: type[Backend], sources: Pairs, allow_broadcast: bool, out_dim: Dim | None, close_gaps: bool
     ) -> tuple[Tensor, Dim]:
         """`concat`, and the new dim, which is the sum if `out_dim` is None.
 
@@ -85,7 +83,7 @@ class ConcatOps:
         return result, out.dims[place]
 
     @classmethod
-    def stack(cls, sources: Sequence[Tensor], *, out_dim: Dim) -> Tensor:
+    def stack(cls: type[Backend], sources: Sequence[Tensor], *, out_dim: Dim) -> Tensor:
         """One above the other: {…}, {…} → {out_dim, …}"""
         first = sources[0]
         signature, lengths, raws = first.sig, first.lengths, []
@@ -108,7 +106,7 @@ class ConcatOps:
         return tensor_of(cls.stack_raw(raws), out, lengths)
 
     @classmethod
-    def cum_concat_step(  # type: ignore[misc]
+    def cum_concat_step(
         cls: type[Backend], source: Tensor, *, prev_accum: Tensor, axis: Dim, out_spatial_dim: Dim
     ) -> Tensor:
         """`source` as one more frame behind those of `prev_accum`. {…}, {…, axis} → {…, out_spatial_dim}"""
@@ -149,7 +147,7 @@ def _joined(sources: Pairs, order: Sequence[Dim], axis: int, out_dim: Dim) -> al
 
 
 def _concat(
-    backend: Any, sources: Pairs, allow_broadcast: bool, out_dim: Dim | None, close_gaps: bool
+    backend: type[Backend], sources: Pairs, allow_broadcast: bool, out_dim: Dim | None, close_gaps: bool
 ) -> tuple[Tensor, Dim]:
     """`concat` of sequences, and of sources that lack dims."""
     order, axis = _order(sources, allow_broadcast)
@@ -183,7 +181,7 @@ def _order(sources: Pairs, allow_broadcast: bool) -> tuple[list[Dim], int]:
     return order, order.index(first_dim)
 
 
-def _aligned(backend: Any, sources: Pairs, order: Sequence[Dim], axis: int) -> list[Any]:
+def _aligned(backend: type[Backend], sources: Pairs, order: Sequence[Dim], axis: int) -> list[Any]:
     """The raw tensors with all axes of the result."""
     raws = []
     for x, dim in sources:
@@ -221,13 +219,13 @@ def _without(lengths: Lengths, serials: Collection[int]) -> Lengths:
 def _behind_each_other(sources: Pairs, serial: int, out_dim: Dim) -> Size:
     sizes = [(x.lengths.sizes[serial], dim, x.size_of(dim).max) for x, dim in sources]
     others = list(dict.fromkeys(d for size, dim, _ in sizes for d in size.dims if d is not dim))
-    parts = [aligned(size, [dim, *others]) for size, dim, _ in sizes]
+    parts = [size.over([dim, *others]) for size, dim, _ in sizes]
     shape = np.broadcast_shapes(*[part.shape[1:] for part in parts])
     full = [np.broadcast_to(part, (count, *shape)) for part, (_, _, count) in zip(parts, sizes, strict=True)]
     return Size([out_dim, *others], np.concatenate(full))
 
 
-def _widened(backend: Any, x: Tensor, axis: Dim, lengths: Lengths) -> Tensor:
+def _widened(backend: type[Backend], x: Tensor, axis: Dim, lengths: Lengths) -> Tensor:
     """With padding up to the longest sequence of all that are joined."""
     missing = {}
     for place, (dim, n) in enumerate(zip(x.dims, backend.get_shape_tuple_raw(x._raw), strict=True)):
@@ -243,22 +241,22 @@ def _total(sizes: Sequence[Size], rest: Sequence[Dim], close_gaps: bool) -> tupl
         last = sizes[-1]
         return Size(last.dims, sum(size.max for size in sizes[:-1]) + last.values), None
     dims = [dim for dim in rest if any(dim in size.dims for size in sizes)]
-    values: Any = sum(aligned(size, dims) for size in sizes)
+    values: Any = sum(size.over(dims) for size in sizes)
     gaps = any(size.dims for size in sizes[:-1])
     return Size(dims, values), list(sizes) if gaps else None
 
 
-def _without_gaps(backend: Any, x: Tensor, out_dim: Dim, sizes: Sequence[Size]) -> Tensor:
+def _without_gaps(backend: type[Backend], x: Tensor, out_dim: Dim, sizes: Sequence[Size]) -> Tensor:
     """Each frame moved to the front by the padding before it; padding comes from padding."""
     dims = [dim for dim in x.dims if any(dim in size.dims for size in sizes)]
-    key = ("concat", out_dim.serial, *[(size.dims, size.values.tobytes()) for size in sizes])
+    key = ("concat", out_dim.serial, *[(*[dim.serial for dim in size.dims], size.values.tobytes()) for size in sizes])
     positions = constant(backend, x, [*dims, out_dim], key, lambda: _positions(sizes, dims))
     return x.like(backend.gather_raw(x._raw, positions, x.sig.index[out_dim], 1))
 
 
 def _positions(sizes: Sequence[Size], dims: Sequence[Dim]) -> np.ndarray:
     """Frames first, in order, then padding: a permutation of the positions in all parts, cut to what is needed."""
-    parts = [np.arange(size.max) >= aligned(size, dims)[..., None] for size in sizes]
+    parts = [~size.frames(dims) for size in sizes]
     shape = np.broadcast_shapes(*[part.shape[:-1] for part in parts])
     padding = np.concatenate([np.broadcast_to(part, (*shape, part.shape[-1])) for part in parts], axis=-1)
     longest = int((~padding).sum(-1).max(initial=0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from rfnb.backend.base.math import join
 from rfnb.core import align
 from rfnb.core.dim import Dim
 from rfnb.core.lengths import Size
@@ -19,7 +20,7 @@ Array = list[Tensor]
 
 
 class ControlOps:
-    """Raw part: `stack_raw`, `unstack_raw`, `full_raw`."""
+    """No raw part of its own."""
 
     TensorArrayType = Array
 
@@ -47,46 +48,40 @@ class ControlOps:
         raise _no_graph("get_tensor_consumers", x)
 
     @classmethod
-    def tensor_array_create(cls) -> Array:
+    def tensor_array_create(cls: type[Backend]) -> Array:
         """Nothing yet."""
         return []
 
     @classmethod
-    def tensor_array_unstack(cls: type[Backend], tensor: Tensor, *, axis: Dim) -> Array:  # type: ignore[misc]
+    def tensor_array_unstack(cls: type[Backend], tensor: Tensor, *, axis: Dim) -> Array:
         """The frames along `axis`. {…, axis} → [{…}, …]"""
         signature = align.without(tensor.sig, [axis])
         return [tensor_of(raw, signature, tensor.lengths) for raw in cls.unstack_raw(tensor._raw, tensor.axis(axis))]
 
     @classmethod
-    def tensor_array_stack(  # type: ignore[misc]
-        cls: type[Backend], tensor_array: Array, *, axis: Dim, tensor_template: Tensor
-    ) -> Tensor:
+    def tensor_array_stack(cls: type[Backend], tensor_array: Array, *, axis: Dim, tensor_template: Tensor) -> Tensor:
         """All of them along `axis`, which comes first. [{…}, …] → {axis, …}"""
         size = axis.size if axis.is_defined() else None
         if size is not None and size.max != len(tensor_array):
             raise DimError(f"stack: {axis.name} has another size", got=f"{len(tensor_array)} tensors", expected=size)
-        dims = tensor_template.dims
-        frames = [cls.move_raw(tensor._raw, align.move(tensor.dims, dims)) for tensor in tensor_array]
         if size is None:
-            axis.define(Size((), len(frames)), "stack")
-        first = tensor_array[0] if tensor_array else tensor_template
-        if frames:
-            raw = cls.stack_raw(frames, 0)
+            axis.define(Size((), len(tensor_array)), "stack")
+        dims, lengths = tensor_template.dims, join(*(tensor_array or [tensor_template]))
+        if tensor_array:
+            raw = cls.stack_raw([cls.move_raw(x._raw, align.move(x.dims, dims)) for x in tensor_array], 0)
         else:
-            lengths = first.lengths
             shape = [known.max if (known := lengths.size(dim)) else 0 for dim in dims]
             raw = cls.full_raw([0, *shape], 0, tensor_template.dtype, None)
         out = align.sig([axis, *dims], tensor_template.sparse_dim, tensor_template.feature_dim)
-        bound = first.lengths if axis.dimension is not None else first.lengths.join(axis.lengths, first.sig, out)
-        return tensor_of(raw, out, bound)
+        return tensor_of(raw, out, lengths.join(axis.lengths, tensor_template.sig, out))
 
     @classmethod
-    def tensor_array_push_back(cls, tensor_array: Array, value: Tensor) -> Array:
+    def tensor_array_push_back(cls: type[Backend], tensor_array: Array, value: Tensor) -> Array:
         """With one more at the end; the array that was stays as it is."""
         return [*tensor_array, value]
 
     @classmethod
-    def tensor_array_get_item(cls, tensor_array: Array, index: int | Tensor) -> Tensor:
+    def tensor_array_get_item(cls: type[Backend], tensor_array: Array, index: int | Tensor) -> Tensor:
         """The tensor at a position. Raises DimError if there is none."""
         at = int(index)
         if not -len(tensor_array) <= at < len(tensor_array):

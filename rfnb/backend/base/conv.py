@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from rfnb.backend.base.math import join
-from rfnb.backend.base.require import axis_of
-from rfnb.backend.base.sizes import bound, ragged
+from rfnb.backend.base.require import axis_of, of_types
+from rfnb.backend.base.sizes import bound
+from rfnb.backend.base.slide import Padding, PerAxis, Spread, Window, spreads, windows
 from rfnb.core import align
-from rfnb.core.dim import Dim
+from rfnb.core.dim import Dim, check_dims
 from rfnb.core.lengths import Lengths, Size
 from rfnb.core.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError
@@ -20,147 +22,40 @@ from rfnb.errors import DimError, DtypeError
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
 
-PerAxis = int | Sequence[int]
-Padding = str | int | Sequence[str | int]
 
+class Plan(NamedTuple):
+    """What follows from the dims and the options alone.
 
-class Window(NamedTuple):
-    """How a window slides over an axis: its entries, the steps between positions and entries, the zeros at both ends.
-
-    "same" has as many positions as there are frames, divided by the stride. The zeros do not depend on the length, so
-    that a sequence gives the same in any batch.
+    slides: over each of the spatial dims. there: from the dims of the source to [rest…, each…, in, spatial…], of which
+    the first ones are `rest`. back: from those of the result to `out`, which has the spatial dims at `places`.
+    named: which of these have a dim that the user gave, and no formula. filter: to [each…, out, in, spatial…], or
+    [each…, in, out, spatial…]; `each` are the axes of a filter each entry of which is a filter of its own: they become
+    groups. bias_inside: the kernel can take it.
     """
 
-    size: int
-    stride: int
-    dilation: int
-    left: int
-    right: int
-
-    @property
-    def span(self) -> int:
-        """How many frames it reaches over."""
-        return (self.size - 1) * self.dilation + 1
-
-    def count(self, length: Any) -> Any:
-        """The number of positions on an axis of this length: ⌈(length + zeros - span + 1) / stride⌉."""
-        extra = self.left + self.right + 1 - self.span
-        if isinstance(length, Dim):
-            return (length + extra).ceildiv_right(self.stride)
-        return np.maximum(-(-(length + extra) // self.stride), 0)
-
-    def inside(self, length: np.ndarray, positions: int) -> np.ndarray:
-        """How many of its entries are frames, not zeros. [… , 1] → [… , positions]"""
-        first = np.arange(positions) * self.stride - self.left
-        entries = first[:, None] + np.arange(self.size) * self.dilation
-        found: np.ndarray = ((entries >= 0) & (entries < length[..., None])).sum(-1)
-        return found
-
-
-class Spread(NamedTuple):
-    """How a transposed convolution spreads the frames of an axis: the entries of the filter, the steps between frames,
-    what is cut off before and behind; `extra` frames at the end, None for what `padding` needs.
-    """
-
-    size: int
-    stride: int
-    same: bool
-    cut: int
-    extra: int | None
-
-    @property
-    def around(self) -> int:
-        """How many of the frames that the filter reaches are left out at both ends, for "same"."""
-        if not self.same:
-            return 0
-        return max(self.size - self.stride, 0) if self.extra is None else self.size // 2 * 2
-
-    @property
-    def left(self) -> int:
-        """How many of the frames that the filter reaches are cut off before."""
-        return self.around // 2 + self.cut
-
-    @property
-    def more(self) -> int:
-        """How many frames there are besides `stride` for each."""
-        reached = self.size - self.stride
-        return (max(reached, 0) if self.extra is None else reached + self.extra) - self.around - 2 * self.cut
-
-    def count(self, length: Any) -> Any:
-        """The number of frames from this many."""
-        found = length * self.stride + self.more
-        return found if isinstance(length, Dim) else np.maximum(found, 0)
-
-
-def windows(
-    op: str, count: int, sizes: Sequence[int], strides: PerAxis | None, dilations: PerAxis | None, padding: Padding
-) -> list[Window]:
-    """One for each of `count` axes."""
-    found = []
-    paddings = per_axis(op, "padding", "valid" if padding is None else padding, count)
-    steps = [per_axis(op, name, x, count) for name, x in (("strides", strides), ("dilation_rate", dilations))]
-    for size, stride, dilation, how in zip(sizes, *steps, paddings, strict=True):
-        how = how.lower() if isinstance(how, str) else how
-        around = (size - 1) * dilation
-        if how == "same":
-            found.append(Window(size, stride, dilation, around // 2, around - around // 2))
-        elif how == "valid":
-            found.append(Window(size, stride, dilation, 0, 0))
-        elif isinstance(how, int):
-            found.append(Window(size, stride, dilation, how, how))
-        else:
-            raise DimError(f"{op}: no such padding", got=how, expected='"valid", "same", or how many zeros')
-    return found
-
-
-def spreads(
-    op: str,
-    sizes: Sequence[int],
-    strides: PerAxis | None,
-    padding: Padding,
-    remove_padding: PerAxis,
-    output_padding: Any,
-) -> list[Spread]:
-    """One for each axis of a filter of `sizes`; strides are as long as the filter if they are not given."""
-    count = len(sizes)
-    steps = sizes if strides is None else per_axis(op, "strides", strides, count)
-    extras = [None] * count if output_padding is None else per_axis(op, "output_padding", output_padding, count)
-    paddings = per_axis(op, "padding", padding, count)
-    cuts = per_axis(op, "remove_padding", remove_padding, count)
-    found = []
-    for size, stride, how, cut, extra in zip(sizes, steps, paddings, cuts, extras, strict=True):
-        if not isinstance(how, str) or how.lower() not in ("same", "valid"):
-            raise DimError(f"{op}: no such padding", got=how, expected='"valid" or "same"')
-        found.append(Spread(size, stride, how.lower() == "same", cut, extra))
-    return found
-
-
-def per_axis(op: str, name: str, value: Any, count: int) -> list[Any]:
-    """`value` for each of `count` axes; 1 if it is None."""
-    if value is None:
-        return [1] * count
-    if isinstance(value, str | int):
-        return [value] * count
-    if len(value) != count:
-        raise DimError(f"{op}: `{name}` is not for these axes", got=list(value), expected=f"a number, or {count}")
-    return list(value)
+    slides: tuple[Any, ...]
+    there: align.Move
+    rest: int
+    back: align.Move
+    out: weakref.ref[align.Sig]
+    places: tuple[int, ...]
+    named: tuple[int, ...]
+    filter: align.Move = None
+    each: tuple[int, ...] = ()
+    bias_inside: bool = False
 
 
 class ConvOps:
-    """Raw part: `conv_raw(raw, filter, bias, strides, dilations, groups, left, counts)`,
-    `transposed_conv_raw(raw, filter, bias, strides, left, counts)`,
-    `pool_raw(raw, mode, sizes, strides, dilations, left, counts)`.
-
-    They slide over the last axes; `left` zeros stand before them, and as many behind as `counts` positions need.
+    """Raw part: `conv_raw(raw, filter, bias, windows, groups)`, `pool_raw(raw, mode, windows)`,
+    `transposed_conv_raw(raw, filter, bias, spreads, groups)`. They slide over the last axes.
     """
 
     conv_raw: Callable[..., Any]
     transposed_conv_raw: Callable[..., Any]
     pool_raw: Callable[..., Any]
-    lowest_raw: Callable[[Any], Any]
 
     @classmethod
-    def conv(  # type: ignore[misc]
+    def conv(
         cls: type[Backend],
         source: Tensor,
         *,
@@ -180,27 +75,16 @@ class ConvOps:
 
         {…, in_dim, in_spatial_dims…}, {filter_size…, in_dim/groups, out_dim} → {…, out_dim, out_spatial_dims…}
         """
-        op, groups = "conv", groups or 1
-        sizes = _sizes(op, filter_size, in_spatial_dims)
-        slides = windows(op, len(sizes), sizes, strides, dilation_rate, padding)
-        parts = _Parts(op, source, filter, in_dim, out_dim, in_spatial_dims, filter_size, groups)
-        out_spatial_dims, lengths, counts = _bound(
-            op, [source, filter, bias], slides, in_spatial_dims, out_spatial_dims
-        )
-        raw = cls.conv_raw(
-            parts.source_raw(cls),
-            parts.filter_raw(cls, (parts.outer, parts.inner)),
-            None if bias is None or bias.dims != (out_dim,) else bias._raw,
-            [w.stride for w in slides],
-            [w.dilation for w in slides],
-            groups * parts.copies,
-            [w.left for w in slides],
-            counts,
-        )
-        return parts.result(cls, raw, out_spatial_dims, lengths, bias), out_spatial_dims
+
+        def slides(sizes: list[int]) -> tuple[Window, ...]:
+            return windows("conv", len(sizes), sizes, strides, dilation_rate, padding)
+
+        dims = Dims(in_dim, out_dim, in_spatial_dims, out_spatial_dims, filter_size)
+        options = ("conv", groups or 1, _fixed(padding), _fixed(strides), _fixed(dilation_rate))
+        return _convolved(cls, cls.conv_raw, source, filter, bias, dims, options, slides)
 
     @classmethod
-    def transposed_conv(  # type: ignore[misc]
+    def transposed_conv(
         cls: type[Backend],
         source: Tensor,
         *,
@@ -220,26 +104,16 @@ class ConvOps:
 
         {…, in_dim, in_spatial_dims…}, {filter_size…, in_dim, out_dim} → {…, out_dim, out_spatial_dims…}
         """
-        op = "transposed_conv"
-        sizes = _sizes(op, filter_size, in_spatial_dims)
-        slides = spreads(op, sizes, strides, padding, remove_padding, output_padding)
-        parts = _Parts(op, source, filter, in_dim, out_dim, in_spatial_dims, filter_size, 1)
-        out_spatial_dims, lengths, counts = _bound(
-            op, [source, filter, bias], slides, in_spatial_dims, out_spatial_dims
-        )
-        raw = cls.transposed_conv_raw(
-            parts.source_raw(cls),
-            parts.filter_raw(cls, (parts.inner, parts.outer)),
-            None if bias is None or bias.dims != (out_dim,) else bias._raw,
-            [w.stride for w in slides],
-            parts.copies,
-            [w.left for w in slides],
-            counts,
-        )
-        return parts.result(cls, raw, out_spatial_dims, lengths, bias), out_spatial_dims
+
+        def slides(sizes: list[int]) -> tuple[Spread, ...]:
+            return spreads("transposed_conv", sizes, strides, padding, remove_padding, output_padding)
+
+        dims = Dims(in_dim, out_dim, in_spatial_dims, out_spatial_dims, filter_size)
+        options = ("transposed_conv", 1, *map(_fixed, (padding, strides, remove_padding, output_padding)))
+        return _convolved(cls, cls.transposed_conv_raw, source, filter, bias, dims, options, slides)
 
     @classmethod
-    def pool(  # type: ignore[misc]
+    def pool(
         cls: type[Backend],
         source: Tensor,
         *,
@@ -259,40 +133,34 @@ class ConvOps:
             raise DimError("pool: no such mode", got=mode, expected='"max" or "avg"')
         if mode == "avg" and not _is_float(source):
             raise DtypeError("pool: the mean of what is no float", got=source.dtype, expected="a float type")
-        slides = windows("pool", len(in_spatial_dims), pool_size, strides, dilation_rate, padding)
-        for dim in in_spatial_dims:
-            axis_of("pool", source, dim)
-        out_spatial_dims, lengths, counts = _bound("pool", [source], slides, in_spatial_dims, out_spatial_dims)
-        fill = cls.lowest_raw(source._raw) if mode == "max" else 0
-        rest = [dim for dim in source.dims if dim not in in_spatial_dims]
-        raw = align.apply(
-            align.move(source.dims, [*rest, *in_spatial_dims]), cls.fill_padding(source, fill, tuple(in_spatial_dims))
-        )
-        shape = cls.get_shape_tuple_raw(raw)[: len(rest)]
-        raw = cls.pool_raw(
-            cls.merge_axes_raw(raw, 0, len(rest)) if rest else raw[None],
-            mode,
-            [w.size for w in slides],
-            [w.stride for w in slides],
-            [w.dilation for w in slides],
-            [w.left for w in slides],
-            counts,
-        )
-        raw = cls.split_axis_raw(raw, 0, shape) if rest else raw[0]
-        out = [_swap(dim, in_spatial_dims, out_spatial_dims) for dim in source.dims]
-        raw = align.apply(align.move([*rest, *out_spatial_dims], out), raw)
+        options = ("pool", *map(_fixed, (pool_size, padding, dilation_rate, strides)))
+        key = (options, len(in_spatial_dims), *_serials([*in_spatial_dims, *(out_spatial_dims or ())]))
+        plan: Any = source.sig.plans.get(key)
+        out = plan and plan.out()
+        if not out:
+            slides = windows("pool", len(in_spatial_dims), pool_size, strides, dilation_rate, padding)
+            for dim in in_spatial_dims:
+                axis_of("pool", source, dim)
+            rest = [dim for dim in source.dims if dim not in in_spatial_dims]
+            plan, out = _plan("pool", source, slides, rest, in_spatial_dims, out_spatial_dims)
+            source.sig.keep(key, plan)
+        lengths = _bound("pool", plan, out, source.lengths, in_spatial_dims)
+        raw = cls.fill_padding(source, cls.lowest_raw(source._raw) if mode == "max" else 0, tuple(in_spatial_dims))
+        raw, shape = one_axis(cls, cls.move_raw(raw, plan.there), max(plan.rest - 1, 0))
+        raw = several_axes(cls, cls.pool_raw(raw, mode, plan.slides), shape)
+        result = tensor_of(cls.move_raw(raw, plan.back), out, lengths)
         if mode == "avg":
-            for dim, window, count in zip(in_spatial_dims, slides, counts, strict=True):
-                raw = _mean_of_frames(cls, raw, source, dim, window, count)
-        feature = _swap(source.feature_dim, in_spatial_dims, out_spatial_dims)
-        result = tensor_of(raw, align.sig(out, source.sparse_dim, feature), lengths)
-        return _without_padding(cls, result), out_spatial_dims
+            for dim, window, place in zip(in_spatial_dims, plan.slides, plan.places, strict=True):
+                result._raw = _mean_of_frames(cls, result._raw, source, dim, window, place)
+        result._raw = cls.fill_padding(result, 0)  # so that nothing which comes back for it gets into a gradient
+        return result, out_spatial_dims or [out.dims[place] for place in plan.places]
 
 
-def _mean_of_frames(backend: Any, raw: Any, source: Tensor, dim: Dim, window: Window, positions: int) -> Any:
+def _mean_of_frames(backend: Any, raw: Any, source: Tensor, dim: Dim, window: Window, place: int) -> Any:
     """The mean over frames, from the mean over frames and zeros."""
     if not window.left and not window.right:
         return raw
+    positions = backend.get_shape_tuple_raw(raw)[place]
 
     def frames(lengths: np.ndarray) -> np.ndarray:
         return np.maximum(window.inside(lengths, positions), 1)
@@ -300,75 +168,123 @@ def _mean_of_frames(backend: Any, raw: Any, source: Tensor, dim: Dim, window: Wi
     return raw * window.size / backend.per_frame(source, dim, ("pool", window, positions), frames)
 
 
-class _Parts:
-    """The dims of a source and of a filter, by what they are for.
+class Dims(NamedTuple):
+    """The dims of a convolution."""
 
-    The filter may have further dims, each entry of which is a filter of its own: they become groups.
-    """
+    inner: Dim
+    outer: Dim
+    spatial: Sequence[Dim]
+    out_spatial: Sequence[Dim] | None
+    filter_size: Sequence[Dim]
 
-    def __init__(
-        self,
-        op: str,
-        source: Tensor,
-        filter: Tensor,
-        in_dim: Dim,
-        out_dim: Dim,
-        spatial: Sequence[Dim],
-        filter_size: Sequence[Dim],
-        groups: int,
-    ):
-        self.source, self.filter, self.out_dim = source, filter, out_dim
-        self.spatial, self.filter_size = list(spatial), list(filter_size)
-        self.in_dim = source.sig.meant(in_dim)
-        for dim in (self.in_dim, *spatial):
-            axis_of(op, source, dim)
-        for dim in filter_size:
-            axis_of(op, filter, dim, "filter")
-        if not _is_float(source):
-            raise DtypeError(f"{op}: `source` holds no numbers to sum", got=source.dtype, expected="a float type")
-        others = [dim for dim in filter.dims if dim not in filter_size]
-        self.inner, self.outer = _in_and_out(op, filter, others, in_dim, out_dim, groups)
-        self.each = [dim for dim in others if dim is not self.inner and dim is not self.outer]
-        self.rest = [d for d in source.dims if d is not self.in_dim and d not in spatial and d not in self.each]
-        self.copies = math.prod(filter.size_of(dim).max for dim in self.each)
 
-    def source_raw(self, backend: Any) -> Any:
-        """One batch axis, one for the groups and `in_dim`, and the spatial axes; 0 in padding."""
-        order = [*self.rest, *self.each, self.in_dim, *self.spatial]
-        raw = backend.fill_padding(self.source, 0)
-        raw = align.apply(align.move(self.source.dims, order, trailing=False), raw)
-        if self.each:
-            shape = list(backend.get_shape_tuple_raw(raw))
-            shape[len(self.rest) : -len(self.spatial) - 1] = [self.filter.size_of(dim).max for dim in self.each]
-            raw = backend.merge_axes_raw(backend.broadcast_raw(raw, shape), len(self.rest), len(self.each) + 1)
-        self.shape = backend.get_shape_tuple_raw(raw)[: len(self.rest)]
-        if len(self.rest) == 1:
-            return raw
-        return backend.merge_axes_raw(raw, 0, len(self.rest)) if self.rest else raw[None]
+def _convolved(
+    backend: Any,
+    function: Callable[..., Any],
+    source: Tensor,
+    filter: Tensor,
+    bias: Tensor | None,
+    dims: Dims,
+    options: tuple[Any, ...],
+    slides: Callable[[list[int]], tuple[Any, ...]],
+) -> tuple[Tensor, Sequence[Dim]]:
+    """What both directions have in common. `options`: the op, the groups, and what else `slides` knows."""
+    inner, outer, spatial, out_spatial, filter_size = dims
+    op, groups = options[:2]
+    for several in (spatial, filter_size):
+        check_dims(several, op)
+    if not _is_float(source):
+        raise DtypeError(f"{op}: `source` holds no numbers to sum", got=source.dtype, expected="a float type")
+    serials = _serials([inner, outer, *spatial, *filter_size, *(out_spatial or ())])
+    key = (options, len(spatial), filter.sig.serial, bias is not None and bias.sig.serial, *serials)
+    plan: Any = source.sig.plans.get(key)
+    out = plan and plan.out()
+    if not out:
+        sizes = _sizes(op, filter_size, spatial)
+        plan, out = _plan_filter(op, source, filter, bias, dims, slides(sizes), groups)
+        if all(dim.dimension is not None for dim in filter_size):
+            source.sig.keep(key, plan)
+    lengths = join(source, filter) if bias is None else join(source, filter, bias)
+    lengths = _bound(op, plan, out, lengths, spatial)
+    raw = backend.move_raw(backend.fill_padding(source, 0), plan.there)
+    weights = backend.move_raw(backend.fill_padding(filter, 0), plan.filter)
+    if plan.each:
+        each = [backend.get_shape_tuple_raw(filter._raw)[axis] for axis in plan.each]
+        shape = backend.get_shape_tuple_raw(raw)
+        raw = backend.broadcast_raw(raw, [*shape[: plan.rest], *each, *shape[plan.rest + len(each) :]])
+        raw = backend.merge_axes_raw(raw, plan.rest, len(each) + 1)
+        weights = backend.merge_axes_raw(weights, 0, len(each) + 1)
+        groups *= math.prod(each)
+    raw, shape = one_axis(backend, raw, plan.rest)
+    raw_bias = bias._raw if bias is not None and plan.bias_inside else None
+    try:
+        raw = function(raw, weights, raw_bias, plan.slides, groups)
+    except RuntimeError as error:
+        raise of_types(op, error, source=source, filter=filter) from None
+    if plan.each:
+        raw = backend.split_axis_raw(raw, 1, [*each, outer.dimension])
+    result = tensor_of(backend.move_raw(several_axes(backend, raw, shape), plan.back), out, lengths)
+    if bias is not None and not plan.bias_inside:
+        result = backend.combine(result, "add", bias, allow_broadcast_all_sources=True)
+    result._raw = backend.fill_padding(result, 0)  # so that nothing which comes back for it gets into a gradient
+    return result, out_spatial or [out.dims[place] for place in plan.places]
 
-    def filter_raw(self, backend: Any, order: Sequence[Dim]) -> Any:
-        """One axis for the groups and the first of `order`, then the second one and the axes of the filter."""
-        raw = backend.fill_padding(self.filter, 0)
-        raw = align.apply(align.move(self.filter.dims, [*self.each, *order, *self.filter_size]), raw)
-        return backend.merge_axes_raw(raw, 0, len(self.each) + 1) if self.each else raw
 
-    def result(
-        self, backend: Any, raw: Any, out_spatial: Sequence[Dim], lengths: Lengths, bias: Tensor | None
-    ) -> Tensor:
-        """With the axes where those of the source were."""
-        if self.each:
-            sizes = [self.filter.size_of(dim).max for dim in self.each]
-            raw = backend.split_axis_raw(raw, 1, [*sizes, self.out_dim.dimension])
-        if len(self.rest) != 1:
-            raw = backend.split_axis_raw(raw, 0, self.shape) if self.rest else raw[0]
-        here = [*self.rest, *self.each, self.out_dim, *out_spatial]
-        new = [dim for dim in self.each if dim not in self.source.sig.index]
-        olds, news = [self.in_dim, *self.spatial], [self.out_dim, *out_spatial]
-        out = [*new, *(_swap(dim, olds, news) for dim in self.source.dims)]
-        result = tensor_of(align.apply(align.move(here, out), raw), align.sig(out, None, self.out_dim), lengths)
-        if bias is not None and bias.dims != (self.out_dim,):
-            result = backend.combine(result, "add", bias, allow_broadcast_all_sources=True)
-        return _without_padding(backend, result)
+def _plan_filter(
+    op: str, source: Tensor, filter: Tensor, bias: Tensor | None, dims: Dims, slides: tuple[Any, ...], groups: int
+) -> tuple[Plan, align.Sig]:
+    in_dim = source.sig.meant(dims.inner)
+    for dim in (in_dim, *dims.spatial):
+        axis_of(op, source, dim)
+    for dim in dims.filter_size:
+        axis_of(op, filter, dim, "filter")
+    others = [dim for dim in filter.dims if dim not in dims.filter_size]
+    inner, outer = _in_and_out(op, filter, others, dims.inner, dims.outer, groups)
+    each = [dim for dim in others if dim is not inner and dim is not outer]
+    rest = [dim for dim in source.dims if dim is not in_dim and dim not in dims.spatial and dim not in each]
+    plan, out = _plan(op, source, slides, rest, dims.spatial, dims.out_spatial, each, (in_dim, dims.outer))
+    order = [*each, *((outer, inner) if op == "conv" else (inner, outer)), *dims.filter_size]
+    return plan._replace(
+        filter=align.move(filter.dims, order),
+        each=tuple(filter.dims.index(dim) for dim in each),
+        bias_inside=bias is not None and bias.dims == (dims.outer,),
+    ), out
+
+
+def _plan(
+    op: str,
+    source: Tensor,
+    slides: tuple[Window | Spread, ...],
+    rest: Sequence[Dim],
+    spatial: Sequence[Dim],
+    given: Sequence[Dim] | None,
+    each: Sequence[Dim] = (),
+    features: tuple[Dim, Dim] | None = None,
+) -> tuple[Plan, align.Sig]:
+    """For a result with the axes where those of the source were. A filter has `each`, and changes `features`."""
+    formulas: list[Dim] = [slide.count(dim) for slide, dim in zip(slides, spatial, strict=True)]
+    out_spatial = formulas if given is None else list(given)
+    if len(out_spatial) != len(formulas):
+        raise DimError(
+            f"{op}: another number of output dims", got=align.show_dims(out_spatial), expected=align.show_dims(formulas)
+        )
+    olds, news = list(spatial), list(out_spatial)
+    sparse_dim, feature_dim = source.sparse_dim, _swap(source.feature_dim, olds, news)
+    if features is not None:
+        olds, news = [features[0], *olds], [features[1], *news]
+        sparse_dim, feature_dim = None, features[1]
+    new = [dim for dim in each if dim not in source.sig.index]
+    out = align.sig([*new, *(_swap(dim, olds, news) for dim in source.dims)], sparse_dim, feature_dim)
+    plan = Plan(
+        slides,
+        there=align.move(source.dims, [*rest, *each, *olds], trailing=False),
+        rest=len(rest),
+        back=align.move([*rest, *each, *news], out.dims),
+        out=weakref.ref(out),
+        places=tuple(out.index[dim] for dim in out_spatial),
+        named=tuple(i for i, dim in enumerate(out_spatial) if dim is not formulas[i]),
+    )
+    return plan, out
 
 
 def _in_and_out(
@@ -403,34 +319,27 @@ def _sizes(op: str, filter_size: Sequence[Dim], spatial: Sequence[Dim]) -> list[
     return [dim.get_dim_value() for dim in filter_size]
 
 
-def _bound(
-    op: str,
-    operands: Sequence[Tensor | None],
-    slides: Sequence[Window | Spread],
-    spatial: Sequence[Dim],
-    given: Sequence[Dim] | None,
-) -> tuple[Sequence[Dim], Lengths, list[int]]:
-    """The spatial dims of the result, its lengths, and how many positions there are along each axis."""
-    lengths = join(*(x for x in operands if x is not None))
-    derived: list[Dim] = [slide.count(dim) for slide, dim in zip(slides, spatial, strict=True)]
-    out_spatial = derived if given is None else given
-    counts = []
-    for slide, dim, expected, out_dim in zip(slides, spatial, derived, out_spatial, strict=True):
-        if out_dim is not expected:
-            size = lengths.size(dim)
-            assert size is not None
-            lengths = bound(lengths, out_dim, Size(size.dims, slide.count(size.values)), op)
-        found = lengths.size(out_dim)
-        assert found is not None
-        counts.append(found.max)
-    return out_spatial, lengths, counts
+def _bound(op: str, plan: Plan, out: align.Sig, lengths: Lengths, spatial: Sequence[Dim]) -> Lengths:
+    """The lengths of the result; gives the dims that have no formula their sizes."""
+    for i in plan.named:
+        size = lengths[spatial[i]]
+        lengths = bound(lengths, out.dims[plan.places[i]], Size(size.dims, plan.slides[i].count(size.values)), op)
+    return lengths
 
 
-def _without_padding(backend: Any, result: Tensor) -> Tensor:
-    """0 in padding, whose windows reach over frames: what comes back for it must not get into their gradient."""
-    if any(ragged(result, dim) for dim in result.sig.frames):
-        result._raw = backend.fill_padding(result, 0)
-    return result
+def one_axis(backend: Any, raw: Any, count: int) -> tuple[Any, tuple[int, ...] | None]:
+    """The first `count` axes as one, and what they were; None if it was one."""
+    if count == 1:
+        return raw, None
+    shape = backend.get_shape_tuple_raw(raw)[:count]
+    return backend.merge_axes_raw(raw, 0, count) if count else raw[None], shape
+
+
+def several_axes(backend: Any, raw: Any, shape: tuple[int, ...] | None) -> Any:
+    """The first axis as those it was made of."""
+    if shape is None:
+        return raw
+    return backend.split_axis_raw(raw, 0, shape) if shape else raw[0]
 
 
 def _is_float(x: Tensor) -> bool:
@@ -439,3 +348,13 @@ def _is_float(x: Tensor) -> bool:
 
 def _swap(dim: Any, olds: Sequence[Dim], news: Sequence[Dim]) -> Any:
     return news[olds.index(dim)] if dim in olds else dim
+
+
+def _fixed(option: Any) -> Any:
+    """As part of a key."""
+    return tuple(option) if isinstance(option, list) else option
+
+
+def _serials(dims: Sequence[Dim]) -> list[int | None]:
+    """As part of a key; what is no Dim has none, and is refused when the plan is made."""
+    return [getattr(dim, "serial", None) for dim in dims]

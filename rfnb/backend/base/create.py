@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rfnb.core import align
-from rfnb.core.dim import Dim, check_dims, current_lengths
+from rfnb.core.binding import current_lengths
+from rfnb.core.dim import Dim, check_dims
 from rfnb.core.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
 
+if TYPE_CHECKING:
+    from rfnb.backend.base.backend import Backend
+
 
 class CreateOps:
-    """Raw part: `full_raw`, `range_raw`, `convert_raw`."""
+    """Raw part: `full_raw(shape, value, dtype, device)`, `range_raw(size, dtype, device)`."""
 
     full_raw: Callable[[Sequence[int], Any, str, str | None], Any]
     range_raw: Callable[[int, str, str | None], Any]
-    cast_raw: Callable[[Any, str], Any]
-    copy_raw: Callable[[Any], Any]
-    copy_to_device_raw: Callable[[Any, str | None], Any]
-    broadcast_raw: Callable[[Any, Sequence[int]], Any]
-    get_shape_tuple_raw: Callable[[Any], tuple[int, ...]]
 
     @classmethod
     def full(
-        cls,
+        cls: type[Backend],
         dims: Sequence[Dim],
         fill_value: Any,
         *,
@@ -45,10 +44,11 @@ class CreateOps:
         return tensor_of(raw, align.sig(dims, sparse_dim, feature_dim), lengths)
 
     @classmethod
-    def range_over_dim(cls, dim: Dim, *, dtype: str, device: str | None = None) -> Tensor:
-        """0, 1, … along `dim`. → {dim}, sparse in it"""
+    def range_over_dim(cls: type[Backend], dim: Dim, *, dtype: str, device: str | None = None) -> Tensor:
+        """0, 1, … along `dim`. → {dim}, sparse in it if these are whole numbers"""
         raw = cls.range_raw(shape_of([dim])[0], dtype, device)
-        return tensor_of(raw, align.sig([dim], dim), current_lengths([dim]))
+        sparse = dim if dtype.startswith(("int", "uint")) else None
+        return tensor_of(raw, align.sig([dim], sparse), current_lengths([dim]))
 
 
 def shape_of(dims: Sequence[Dim]) -> list[int]:

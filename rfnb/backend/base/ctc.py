@@ -36,10 +36,9 @@ class CtcOps:
 
     ctc_loss_raw: Callable[..., Any]
     ctc_best_path_raw: Callable[..., Any]
-    reshape_raw: Callable[[Any, Any], Any]
 
     @classmethod
-    def ctc_loss(  # type: ignore[misc]
+    def ctc_loss(
         cls: type[Backend],
         *,
         logits: Tensor,
@@ -64,7 +63,7 @@ class CtcOps:
         return cls.where(cls.activation(loss, "is_infinite"), loss, kept)
 
     @classmethod
-    def ctc_best_path(  # type: ignore[misc]
+    def ctc_best_path(
         cls: type[Backend],
         *,
         logits: Tensor,
@@ -89,7 +88,7 @@ class CtcOps:
 
 
 def _problem(
-    backend: Any, op: str, logits: Tensor, targets: Tensor, input_dim: Dim, targets_dim: Dim, blank: int
+    backend: type[Backend], op: str, logits: Tensor, targets: Tensor, input_dim: Dim, targets_dim: Dim, blank: int
 ) -> Problem:
     axis_of(op, logits, input_dim, "logits")
     axis_of(op, targets, targets_dim, "targets")
@@ -142,12 +141,12 @@ def class_dim(op: str, logits: Tensor, spatial_dim: Dim, labels: Dim | None, bla
     return classes
 
 
-def _shape(backend: Any, rest: list[Dim], *tensors: Tensor) -> list[int]:
+def _shape(backend: type[Backend], rest: list[Dim], *tensors: Tensor) -> list[int]:
     sizes = {dim: n for x in tensors for dim, n in zip(x.dims, backend.get_shape_tuple_raw(x._raw), strict=True)}
     return [sizes[dim] for dim in rest]
 
 
-def _merged(backend: Any, x: Tensor, order: list[Dim], start: int, shape: list[int]) -> Any:
+def _merged(backend: type[Backend], x: Tensor, order: list[Dim], start: int, shape: list[int]) -> Any:
     """The raw tensor in the order of dims, with those of `shape`, which begin at `start`, as one axis."""
     raw = backend.move_raw(x._raw, align.move(x.dims, order, trailing=False))
     found = list(backend.get_shape_tuple_raw(raw))
@@ -156,9 +155,7 @@ def _merged(backend: Any, x: Tensor, order: list[Dim], start: int, shape: list[i
     return backend.reshape_raw(raw, [*found[:start], int(np.prod(shape)), *found[end:]])
 
 
-def _counts(backend: Any, x: Tensor, dim: Dim, rest: list[Dim], shape: list[int], lengths: Lengths) -> Any:
+def _counts(backend: type[Backend], x: Tensor, dim: Dim, rest: list[Dim], shape: list[int], lengths: Lengths) -> Any:
     """How many entries of `dim` each sequence has. [batch]"""
-    size = lengths.size(dim)
-    assert size is not None
-    values = align.apply(align.move(size.dims, rest, trailing=False), size.values)
-    return backend.from_numpy_raw(np.broadcast_to(values, shape).reshape(-1).copy(), backend.device_key_raw(x._raw))
+    values = np.broadcast_to(lengths[dim].over(rest), shape).reshape(-1)
+    return backend.from_numpy_raw(values, backend.device_key_raw(x._raw))

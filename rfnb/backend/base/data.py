@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rfnb.core import align
+from rfnb.core.binding import bind_shape
 from rfnb.core.dim import Dim, check_dims
-from rfnb.core.tensor import NoData, Tensor, bind_shape, tensor_of
+from rfnb.core.dtype import is_int_dtype
+from rfnb.core.template import NoData
+from rfnb.core.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError
 
 if TYPE_CHECKING:
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
 
 class DataOps:
     """Raw part: `get_dtype_name_raw`, `as_dtype_raw`, `get_ndim_raw`, `get_shape_tuple_raw`, `get_device_raw`,
-    `device_key_raw`, `copy_to_device_raw`, `convert_raw`, `from_numpy_raw`, `to_numpy_raw`,
+    `device_key_raw`, `copy_raw`, `copy_to_device_raw`, `convert_raw`, `from_numpy_raw`, `to_numpy_raw`,
     and of parameters `create_parameter_raw`, `set_parameter_trainable`.
     """
 
@@ -32,44 +35,46 @@ class DataOps:
     convert_raw: Callable[[Any, str | None, str | None], Any]
     create_parameter_raw: Callable[..., Any]
     copy_raw: Callable[[Any], Any]
-    broadcast_raw: Callable[[Any, Sequence[int]], Any]
     set_parameter_trainable: Callable[[Parameter, bool], None]
+    copy_to_device_raw: Callable[[Any, str | None], Any]
+    from_numpy_raw: Callable[[Any, Any], Any]
+    device_key_raw: Callable[[Any], Any]
 
     @classmethod
-    def get_shape_raw(cls, raw_tensor: Any) -> tuple[int, ...]:
+    def get_shape_raw(cls: type[Backend], raw_tensor: Any) -> tuple[int, ...]:
         """The sizes of the axes."""
         return cls.get_shape_tuple_raw(raw_tensor)
 
     @classmethod
-    def get_known_shape_raw(cls, raw_tensor: Any) -> tuple[int, ...]:
+    def get_known_shape_raw(cls: type[Backend], raw_tensor: Any) -> tuple[int, ...]:
         """The sizes of the axes: all are known."""
         return cls.get_shape_tuple_raw(raw_tensor)
 
     @classmethod
-    def set_known_shape_raw(cls, raw_tensor: Any, shape: tuple[int | None, ...]) -> None:
+    def set_known_shape_raw(cls: type[Backend], raw_tensor: Any, shape: tuple[int | None, ...]) -> None:
         """Checks the shape; None stands for any size. Raises DimError if it is another one."""
         own = cls.get_shape_tuple_raw(raw_tensor)
         if len(own) != len(shape) or any(n not in (None, size) for n, size in zip(shape, own, strict=True)):
             raise DimError("the raw tensor has another shape", got=own, expected=shape)
 
     @classmethod
-    def get_new_dim_raw(cls, raw_tensor: Any, axis: int, *, name: str) -> Dim:
+    def get_new_dim_raw(cls: type[Backend], raw_tensor: Any, axis: int, *, name: str) -> Dim:
         """A new Dim of the size of this axis."""
         return Dim(cls.get_shape_tuple_raw(raw_tensor)[axis], name=name)
 
     @classmethod
-    def fill_raw(cls, shape: Sequence[int], value: Any) -> Any:
+    def fill_raw(cls: type[Backend], shape: Sequence[int], value: Any) -> Any:
         """`value` everywhere."""
         return cls.copy_raw(cls.broadcast_raw(cls.convert_raw(value, None, None), shape))
 
     @classmethod
-    def get_device(cls, x: Tensor) -> str | None:
+    def get_device(cls: type[Backend], x: Tensor) -> str | None:
         """Where the data is: "cpu", "cuda:0"; None for a template."""
         return None if isinstance(x._raw, NoData) else cls.get_device_raw(x._raw)
 
     @classmethod
     def convert_to_tensor(
-        cls,
+        cls: type[Backend],
         value: Any,
         *,
         dims: Sequence[Dim],
@@ -89,7 +94,7 @@ class DataOps:
         return result
 
     @classmethod
-    def runtime_sanity_checks(cls: type[Backend], tensor: Tensor) -> None:  # type: ignore[misc]
+    def runtime_sanity_checks(cls: type[Backend], tensor: Tensor) -> None:
         """Checks the raw tensor against the dims, their lengths and `sparse_dim`. It reads the labels.
 
         Raises DimError or DtypeError if it does not fit.
@@ -98,7 +103,7 @@ class DataOps:
         labels = tensor.sparse_dim
         if labels is None:
             return
-        if not tensor.dtype.startswith(("int", "uint")):
+        if not is_int_dtype(tensor.dtype):
             raise DtypeError(f"{tensor.name}: labels are whole numbers", got=tensor.dtype, expected="int32 or int64")
         values = cls.to_numpy_raw(cls.fill_padding(tensor, 0))
         count = labels.size.max if labels.is_defined() else None

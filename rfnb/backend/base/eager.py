@@ -11,7 +11,7 @@ from rfnb.errors import BackendError
 
 
 class EagerOps:
-    """Raw part: none."""
+    """No raw part of its own."""
 
     @staticmethod
     def executing_eagerly() -> bool:

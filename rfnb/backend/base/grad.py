@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rfnb.backend.base.require import axis_of
+from rfnb.backend.base.tape import current_tape
 from rfnb.core.dim import Dim
 from rfnb.core.tensor import Tensor
-from rfnb.errors import RfError
+from rfnb.errors import RfError, TraceError
+
+if TYPE_CHECKING:
+    from rfnb.backend.base.backend import Backend
 
 
 class GradOps:
     """Raw part: `stop_gradient_raw`, `scaled_gradient_raw`, `shifted_gradient_raw(raw, scale, shift, axis, padding)`,
-    `gradient_raw`, `set_requires_gradient_raw`, `copy_raw`.
+    `gradient_raw(y, x)`, `set_requires_gradient_raw`, `needs_gradient_raw`, `follow_gradients_raw`; and the contexts
+    `no_gradients` and `gradient_checkpoint_scope`.
     """
 
     stop_gradient_raw: Callable[[Any], Any]
@@ -21,29 +26,25 @@ class GradOps:
     shifted_gradient_raw: Callable[..., Any]
     gradient_raw: Callable[[Any, Any], Any]
     needs_gradient_raw: Callable[[Any], bool]
-    fill_padding: Callable[..., Any]
-    padding_for: Callable[..., Any]
     set_requires_gradient_raw: Callable[[Any], None]
-    copy_raw: Callable[[Any], Any]
     no_gradients: Callable[[], Any]
     gradient_checkpoint_scope: Callable[[], Any]
     follow_gradients_raw: Callable[[Sequence[Any], Sequence[Any]], None]
-    copy_to_device_raw: Callable[[Any, str | None], Any]
 
     @classmethod
-    def stop_gradient(cls, tensor: Tensor) -> Tensor:
+    def stop_gradient(cls: type[Backend], tensor: Tensor) -> Tensor:
         """The same numbers, as a constant."""
         return tensor.like(cls.stop_gradient_raw(tensor._raw))
 
     @classmethod
-    def scaled_gradient(cls, tensor: Tensor, scale: float | Tensor) -> Tensor:
+    def scaled_gradient(cls: type[Backend], tensor: Tensor, scale: float | Tensor) -> Tensor:
         """The same numbers, whose gradient is multiplied by `scale`."""
         factor = scale.copy_compatible_to_dims_raw(tensor.dims) if isinstance(scale, Tensor) else scale
         return tensor.like(cls.scaled_gradient_raw(tensor._raw, factor))
 
     @classmethod
     def scaled_gradient_ext(
-        cls,
+        cls: type[Backend],
         x: Tensor,
         *,
         scale: float | Tensor = 1.0,
@@ -59,8 +60,13 @@ class GradOps:
         return x.like(cls.shifted_gradient_raw(x._raw, *by, axis, cls.padding_for(x, x.sig.dims)))
 
     @classmethod
-    def gradient(cls, y: Tensor, x: Tensor) -> Tensor:
+    def gradient(cls: type[Backend], y: Tensor, x: Tensor) -> Tensor:
         """d Σy / dx, without the padding of y. → the dims of x"""
+        if (tape := current_tape()) is not None and not tape.paused:
+            raise TraceError(
+                "gradient: the body of a loop is traced without gradients",
+                hint="take it after the loop, of what the loop gives; or rf.raw_call(torch.func.grad(fn), …)",
+            )
         if not cls.needs_gradient_raw(x._raw):
             raise RfError(
                 "gradient: no gradient with respect to `x` is kept",
@@ -70,17 +76,17 @@ class GradOps:
         return x.like(cls.gradient_raw(cls.fill_padding(y, 0), x._raw))
 
     @classmethod
-    def set_requires_gradient(cls, tensor: Tensor) -> None:
+    def set_requires_gradient(cls: type[Backend], tensor: Tensor) -> None:
         """From now on gradients for it can be asked for."""
         cls.set_requires_gradient_raw(tensor._raw)
 
     @classmethod
-    def copy(cls, tensor: Tensor) -> Tensor:
+    def copy(cls: type[Backend], tensor: Tensor) -> Tensor:
         """The same numbers in memory of their own."""
         return tensor.like(cls.copy_raw(tensor._raw))
 
     @classmethod
-    def copy_to_device(cls, x: Tensor, device: str | None) -> Tensor:
+    def copy_to_device(cls: type[Backend], x: Tensor, device: str | None) -> Tensor:
         """The same numbers on `device`."""
         raw = cls.copy_to_device_raw(x._raw, device)
         return x if raw is x._raw else x.like(raw)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import operator
 import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from rfnb.backend.base.require import axis_of
+from rfnb.backend.base.require import axis_of, whole_numbers
 from rfnb.backend.base.sizes import size_in
 from rfnb.backend.base.tape import untaped
 from rfnb.core import align
@@ -41,12 +42,11 @@ class IndexOps:
 
     gather_raw: Callable[..., Any]
     index_raw: Callable[[Any, Any, int], Any]
-    move_raw: Callable[[Any, align.Move], Any]
     select_raw: Callable[[Any, int, int], Any]
     one_hot_raw: Callable[[Any, int, str], Any]
 
     @classmethod
-    def gather(  # type: ignore[misc]
+    def gather(
         cls: type[Backend], source: Tensor, *, indices: Tensor | int | str, axis: Dim, clip_to_valid: bool = False
     ) -> Tensor:
         """Entries of `source` at `indices` along `axis`. {…, axis}, {…} → {… of both}"""
@@ -84,14 +84,14 @@ class IndexOps:
         return cls.cut_gradient(tensor_of(raw, out, lengths), source) if dynamic else tensor_of(raw, out, lengths)
 
     @classmethod
-    def not_empty(cls: type[Backend], source: Tensor, axis: Dim) -> Tensor:  # type: ignore[misc]
+    def not_empty(cls: type[Backend], source: Tensor, axis: Dim) -> Tensor:
         """With a frame of zeros, if no sequence has any."""
         if source.size_of(axis).max:
             return source
         return source.like(cls.pad_raw(source._raw, {source.sig.index[axis]: (0, 1)}, 0))
 
     @classmethod
-    def one_hot(cls, source: Tensor, *, dtype: str) -> Tensor:
+    def one_hot(cls: type[Backend], source: Tensor, *, dtype: str) -> Tensor:
         """1 at the label, 0 elsewhere. {…} sparse → {…, sparse_dim}"""
         dim = source.sparse_dim
         if dim is None:
@@ -99,17 +99,13 @@ class IndexOps:
                 "one_hot: `source` is not sparse", got=source.describe_dims(), hint="rf.set_sparse_dim(source, dim)"
             )
         lengths = source.lengths if dim.dimension is not None else source.lengths.bind({dim: dim.size})
-        size = lengths.size(dim)
-        assert size is not None
-        return tensor_of(
-            cls.one_hot_raw(source._raw, size.max, dtype), align.sig([*source.dims, dim], None, dim), lengths
-        )
+        raw = cls.one_hot_raw(source._raw, lengths[dim].max, dtype)
+        return tensor_of(raw, align.sig([*source.dims, dim], None, dim), lengths)
 
 
 def _plan(source: Tensor, indices: Tensor, axis: Dim) -> tuple[Sig, Gather]:
     place = axis_of("gather", source, axis)
-    if not indices.dtype.startswith(("int", "uint")):
-        raise DtypeError("gather: `indices` are no whole numbers", got=indices.dtype, expected="int32 or int64")
+    whole_numbers("gather", indices, "indices")
     if indices.sparse_dim is not None and indices.sparse_dim is not axis and axis.dimension is not None:
         fits = indices.sparse_dim.dimension == axis.dimension or indices.sparse_dim.dimension is None
         if not fits:
@@ -136,14 +132,22 @@ def _plan(source: Tensor, indices: Tensor, axis: Dim) -> tuple[Sig, Gather]:
 def _number(source: Tensor, index: Any, axis: Dim) -> int:
     """The number of an entry of `axis`: itself, or that of a label, or of the sequence with a tag."""
     if not isinstance(index, str):
-        return int(index)
+        try:
+            return operator.index(index)
+        except TypeError:
+            raise DtypeError(
+                f"gather: {index!r:.60} is no index",
+                got=type(index).__name__,
+                expected="a Tensor, a number or a word",
+                hint="rf.convert_to_tensor([…], dims=[…])",
+            ) from None
     if axis.vocab is not None:
         return axis.vocab.encode([index])[0]
     size = source.lengths.size(axis)
     return number_of(index, None if size is None else size.tags, "gather")
 
 
-def _select(backend: Any, source: Tensor, index: int, axis: Dim, clip_to_valid: bool) -> Tensor:
+def _select(backend: type[Backend], source: Tensor, index: int, axis: Dim, clip_to_valid: bool) -> Tensor:
     """The entry at one position; from the end of each sequence if it is negative."""
     try:
         place, out, may_differ = source.sig.plans["select", axis]
@@ -162,7 +166,7 @@ def _select(backend: Any, source: Tensor, index: int, axis: Dim, clip_to_valid: 
         raise _no_entry(source, index, axis) from None
 
 
-def _select_sequence(backend: Any, source: Tensor, index: int, axis: Dim, clip_to_valid: bool) -> Tensor:
+def _select_sequence(backend: type[Backend], source: Tensor, index: int, axis: Dim, clip_to_valid: bool) -> Tensor:
     """The entry of a dim whose entries have lengths of their own, without the padding behind it."""
     count = source.size_of(axis).max
     if clip_to_valid:
@@ -180,7 +184,7 @@ def _select_sequence(backend: Any, source: Tensor, index: int, axis: Dim, clip_t
 
 
 def _select_valid(
-    backend: Any, source: Tensor, index: int, axis: Dim, clip_to_valid: bool, place: int, out: Sig
+    backend: type[Backend], source: Tensor, index: int, axis: Dim, clip_to_valid: bool, place: int, out: Sig
 ) -> Tensor:
     if clip_to_valid:
         source = backend.not_empty(source, axis)
@@ -201,7 +205,7 @@ def _no_entry(source: Tensor, index: int, axis: Dim) -> DimError:
     )
 
 
-def check_range(backend: Any, what: str, indices: Tensor, dims: Sequence[Dim], shape: Sequence[int]) -> None:
+def check_range(backend: type[Backend], what: str, indices: Tensor, dims: Sequence[Dim], shape: Sequence[int]) -> None:
     """Raises DimError if one of the indices, in valid frames, is none of `dims`. Called when something went wrong:
     it looks at the values.
     """
@@ -222,7 +226,7 @@ def check_range(backend: Any, what: str, indices: Tensor, dims: Sequence[Dim], s
     )
 
 
-def _with_their_lengths(backend: Any, found: Tensor, source: Tensor, indices: Tensor, axis: Dim) -> Tensor:
+def _with_their_lengths(backend: type[Backend], found: Tensor, source: Tensor, indices: Tensor, axis: Dim) -> Tensor:
     """What was picked along `axis`, if other dims have lengths that differ along it."""
     sizes = {}
     for dim in source.dims:
@@ -234,17 +238,13 @@ def _with_their_lengths(backend: Any, found: Tensor, source: Tensor, indices: Te
     return backend.resized(found, sizes)
 
 
-def _clipped(backend: Any, source: Tensor, indices: Tensor, axis: Dim) -> Tensor:
+def _clipped(backend: type[Backend], source: Tensor, indices: Tensor, axis: Dim) -> Tensor:
     """The indices, none of them behind the last frame."""
-    size = size_in(source, axis)
+    size, indices = size_in(source, axis), backend.cast(indices, "int64")  # a small type may not hold the limit
+    if not size.dims:
+        return indices.like(backend.clip_raw(indices._raw, 0, max(size.max - 1, 0)))
     key = ("last", axis.serial, source.sig.serial, backend.device_key_raw(source._raw))
-    last = np.maximum(size.values - 1, 0)
-    raw = (
-        source.lengths.cached(key, lambda: backend.from_numpy_raw(last, key[-1]))
-        if size.dims
-        else backend.from_numpy_raw(last, key[-1])
-    )
+    raw = source.lengths.cached(key, lambda: backend.from_numpy_raw(np.maximum(size.values - 1, 0), key[-1]))
     limit = tensor_of(raw, align.sig(size.dims), source.lengths)
-    indices = backend.cast(indices, "int64")  # a small type may not hold the limit
     clipped = backend.combine(indices, "minimum", limit, allow_broadcast_all_sources=True)
     return clipped.like(backend.clip_raw(clipped._raw, 0, None))

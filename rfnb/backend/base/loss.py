@@ -11,7 +11,7 @@ from rfnb.core.accident import nearest
 from rfnb.core.dim import Dim
 from rfnb.core.lengths import Lengths
 from rfnb.core.tensor import Tensor, tensor_of
-from rfnb.errors import DimError
+from rfnb.errors import DimError, DtypeError
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
@@ -19,19 +19,18 @@ if TYPE_CHECKING:
 LOG_PROBS: dict[str, Callable[[Any, Tensor, Dim], Tensor]] = {
     "logits": lambda backend, x, axis: backend.log_softmax(x, axis=axis),
     "log-probs": lambda backend, x, axis: x,
-    "probs": lambda backend, x, axis: x.like(backend.safe_log_raw(x._raw)),
+    "probs": lambda backend, x, axis: backend.safe_log(x),
 }
 
 
 class LossOps:
-    """Raw part: `cross_entropy_raw(logits, labels)`, `safe_log_raw`, `edit_distance_raw`."""
+    """Raw part: `cross_entropy_raw(logits, labels)`, `edit_distance_raw`."""
 
     cross_entropy_raw: Callable[[Any, Any], Any]
-    safe_log_raw: Callable[[Any], Any]
     edit_distance_raw: Callable[[Any, Any, Any, Any], Any]
 
     @classmethod
-    def cross_entropy(  # type: ignore[misc]
+    def cross_entropy(
         cls: type[Backend], *, estimated: Tensor, target: Tensor, axis: Dim, estimated_type: str
     ) -> Tensor:
         """-Σ target · log estimated over `axis`. {…, axis}, {…} sparse or {…, axis} → {…}"""
@@ -63,17 +62,18 @@ class LossOps:
         return picked.like(cls.activation_raw(picked._raw, "neg"), align.sig(picked.dims))
 
     @classmethod
-    def softmax_cross_entropy_with_logits(  # type: ignore[misc]
-        cls: type[Backend], *, logits: Tensor, targets: Tensor, axis: Dim
-    ) -> Tensor:
+    def softmax_cross_entropy_with_logits(cls: type[Backend], *, logits: Tensor, targets: Tensor, axis: Dim) -> Tensor:
         """Cross entropy of softmax(logits). {…, axis}, {…} sparse or {…, axis} → {…}"""
         return cls.cross_entropy(estimated=logits, target=targets, axis=axis, estimated_type="logits")
 
     @classmethod
-    def edit_distance(cls: type[Backend], a: Tensor, a_dim: Dim, b: Tensor, b_dim: Dim, *, dtype: str) -> Tensor:  # type: ignore[misc]
+    def edit_distance(cls: type[Backend], a: Tensor, a_dim: Dim, b: Tensor, b_dim: Dim, *, dtype: str) -> Tensor:
         """The fewest insertions, deletions and substitutions from `a` to `b`. {…, a_dim}, {…, b_dim} → {…}"""
         axis_of("edit_distance", a, a_dim, "a")
         axis_of("edit_distance", b, b_dim, "b")
+        for x in (a, b):
+            if x.dtype.startswith(("float", "bfloat", "complex")):
+                raise DtypeError("edit_distance: labels are whole numbers", got=x.dtype, expected="int64, int32, …")
         rest = [d for d in a.dims if d is not a_dim] + [d for d in b.dims if d is not b_dim and d not in a.sig.index]
         lengths = a.lengths.join(b.lengths, a.sig, b.sig)
         distance = cls.edit_distance_raw(
@@ -100,7 +100,7 @@ def _check_frames(estimated: Tensor, target: Tensor, axis: Dim) -> None:
         )
 
 
-def _dense(backend: Any, target: Tensor, log_probs: Tensor, axis: Dim) -> Tensor:
+def _dense(backend: type[Backend], target: Tensor, log_probs: Tensor, axis: Dim) -> Tensor:
     """-Σ target · log_probs, where 0 · -∞ is 0."""
     unwanted = target.like(backend.compare_raw(target._raw, "equal", 0))
     out = backend.combine(unwanted, "logical_and", backend.activation(log_probs, "is_neg_infinite"))
@@ -109,7 +109,9 @@ def _dense(backend: Any, target: Tensor, log_probs: Tensor, axis: Dim) -> Tensor
     return total.like(backend.activation_raw(total._raw, "neg"), align.sig(total.dims))
 
 
-def _sparse(backend: Any, logits: Tensor, target: Tensor, plan: tuple[align.Move, align.Move, align.Sig]) -> Tensor:
+def _sparse(
+    backend: type[Backend], logits: Tensor, target: Tensor, plan: tuple[align.Move, align.Move, align.Sig]
+) -> Tensor:
     logits_there, labels_there, out = plan
     lengths = logits.lengths.join(target.lengths, logits.sig, target.sig)
     labels = backend.move_raw(backend.fill_padding(target, 0), labels_there)
@@ -117,9 +119,6 @@ def _sparse(backend: Any, logits: Tensor, target: Tensor, plan: tuple[align.Move
     return tensor_of(raw, out, lengths)
 
 
-def _lengths(backend: Any, x: Tensor, dim: Dim, rest: Sequence[Dim], lengths: Lengths) -> Any:
+def _lengths(backend: type[Backend], x: Tensor, dim: Dim, rest: Sequence[Dim], lengths: Lengths) -> Any:
     """The raw lengths of `dim`, shaped to broadcast against `rest`."""
-    size = lengths.size(dim)
-    assert size is not None
-    values = align.apply(align.move(size.dims, rest, trailing=False), size.values)
-    return backend.from_numpy_raw(values, backend.device_key_raw(x._raw))
+    return backend.from_numpy_raw(lengths[dim].over(rest), backend.device_key_raw(x._raw))

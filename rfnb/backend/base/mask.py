@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,31 +11,26 @@ from rfnb.backend.base.math import join, lacks_frames
 from rfnb.backend.base.sizes import size_in
 from rfnb.core import align
 from rfnb.core.dim import Dim
-from rfnb.core.lengths import Lengths, Size
+from rfnb.core.lengths import Lengths
 from rfnb.core.tensor import Tensor, tensor_of
+
+if TYPE_CHECKING:
+    from rfnb.backend.base.backend import Backend
 
 
 class MaskOps:
-    """Raw part: `from_numpy_raw`, `masked_fill_raw(raw, padding, value)`, `finite_raw(raw, padding)`,
-    `is_trained_raw`, `device_key_raw`.
-    """
+    """Raw part: `masked_fill_raw(raw, padding, value)`, `finite_raw(raw, padding)`, `is_trained_raw`."""
 
-    activation_raw: Callable[[Any, str], Any]
-    from_numpy_raw: Callable[[Any, Any], Any]
-    to_numpy_raw: Callable[[Any], np.ndarray]
     masked_fill_raw: Callable[[Any, Any, Any], Any]
     finite_raw: Callable[[Any, Any], Any]
     is_trained_raw: Callable[[Any, bool], bool]
-    where_raw: Callable[..., Any]
-    device_key_raw: Callable[[Any], Any]
 
     @classmethod
-    def sequence_mask(cls, dim: Dim, lengths: Lengths, device: str | None = None) -> Tensor:
+    def sequence_mask(cls: type[Backend], dim: Dim, lengths: Lengths, device: str | None = None) -> Tensor:
         """Whether a position of `dim` lies within its sequence. → {… of the lengths, dim} bool"""
-        size = lengths.size(dim)
-        assert size is not None
+        size = lengths[dim]
         key = ("sequence_mask", dim.serial, device, cls)
-        raw = lengths.cached(key, lambda: cls.from_numpy_raw(_mask(size), device))
+        raw = lengths.cached(key, lambda: cls.from_numpy_raw(size.frames(size.dims), device))
         return tensor_of(raw, align.sig((*size.dims, dim)), lengths)
 
     @staticmethod
@@ -44,45 +39,46 @@ class MaskOps:
         return True
 
     @classmethod
-    def sequence_mask_raw(cls, lengths: Any, *, batch_major: bool = True) -> Any:
+    def sequence_mask_raw(cls: type[Backend], lengths: Any, *, batch_major: bool = True) -> Any:
         """Whether a position is below the length. [batch] → [batch, longest], or [longest, batch]"""
         values = cls.to_numpy_raw(lengths)
         mask = np.arange(values.max(initial=0)) < values[..., None]
         return cls.from_numpy_raw(mask if batch_major else np.moveaxis(mask, -1, 0), cls.device_key_raw(lengths))
 
     @classmethod
-    def mask_for(cls, tensor: Tensor, dims: Sequence[Dim]) -> Any:
+    def mask_for(cls: type[Backend], tensor: Tensor, dims: Sequence[Dim]) -> Any:
         """The raw mask of the frames of `dims`, shaped to broadcast against `tensor`; None if there is no padding."""
         padding = cls.padding_for(tensor, tuple(dims))
         return None if padding is None else cls.activation_raw(padding, "logical_not")
 
     @classmethod
-    def padding_for(cls, tensor: Tensor, dims: tuple[Dim, ...]) -> Any:
+    def padding_for(cls: type[Backend], tensor: Tensor, dims: tuple[Dim, ...]) -> Any:
         """The opposite of `mask_for`: true in padding. Made once for a batch, and kept by its lengths."""
         lengths = tensor.lengths
         if not lengths.sizes:
             return None
-        key = (tensor.sig.serial, dims, cls.device_key_raw(tensor._raw))
+        key = (tensor.sig.serial, tensor.sig.serials[dims], cls.device_key_raw(tensor._raw))
         try:
             return lengths.cache[key]
         except KeyError:
             mask = frames_of(tensor, dims)
-            return lengths.keep(key, None if mask is None else cls.from_numpy_raw(~mask, key[-1]))
+            return lengths.keep(key, None if mask is None else cls.from_numpy_raw(~mask, key[2]))
 
     @classmethod
-    def count_for(cls, tensor: Tensor, dims: tuple[Dim, ...], axes: int | tuple[int, ...]) -> Any:
+    def count_for(cls: type[Backend], tensor: Tensor, dims: tuple[Dim, ...], axes: int | tuple[int, ...]) -> Any:
         """How many entries of `axes` are no padding of `dims`, 1 at least, shaped as what is left without `axes`."""
-        key = ("count", tensor.sig.serial, dims, axes, cls.device_key_raw(tensor._raw))
-        return tensor.lengths.cached(key, lambda: cls.from_numpy_raw(_count(cls, tensor, dims, axes), key[-1]))
+        device = cls.device_key_raw(tensor._raw)
+        key = ("count", tensor.sig.serial, tensor.sig.serials[dims], axes, device)
+        return tensor.lengths.cached(key, lambda: cls.from_numpy_raw(_count(cls, tensor, dims, axes), device))
 
     @classmethod
-    def fill_padding(cls, tensor: Tensor, value: float, dims: tuple[Dim, ...] | None = None) -> Any:
+    def fill_padding(cls: type[Backend], tensor: Tensor, value: float, dims: tuple[Dim, ...] | None = None) -> Any:
         """The raw tensor with `value` in the padding of `dims`, or of all its dims."""
         padding = cls.padding_for(tensor, tensor.sig.dims if dims is None else dims)
         return tensor._raw if padding is None else cls.masked_fill_raw(tensor._raw, padding, value)
 
     @classmethod
-    def copy_masked(cls, tensor: Tensor, value: Any, dims: tuple[Dim, ...]) -> Tensor:
+    def copy_masked(cls: type[Backend], tensor: Tensor, value: Any, dims: tuple[Dim, ...]) -> Tensor:
         """The tensor with `value`, a number or a Tensor, in the padding of `dims`. {…}, {…} → {… of both}"""
         if not isinstance(value, Tensor):
             raw = cls.fill_padding(tensor, value, dims)
@@ -96,12 +92,12 @@ class MaskOps:
         return tensor_of(cls.where_raw(mask, raw, fill), out, join(tensor, value))
 
     @classmethod
-    def is_trained(cls, weight: Tensor) -> bool:
+    def is_trained(cls: type[Backend], weight: Tensor) -> bool:
         """Whether it takes a gradient and is a parameter, or is made of parameters: no sequence has its own."""
         return cls.is_trained_raw(weight._raw, not weight.sig.batched)
 
     @classmethod
-    def fill_for_gradient(cls, tensor: Tensor, weight: Tensor) -> Any:
+    def fill_for_gradient(cls: type[Backend], tensor: Tensor, weight: Tensor) -> Any:
         """The raw tensor, with 0 in padding if `weight` is trained: 0 · NaN would get into its gradient."""
         if not tensor.sig.frames or not tensor.lengths.sizes or not cls.is_trained(weight):
             return tensor._raw
@@ -109,7 +105,7 @@ class MaskOps:
         return tensor._raw if padding is None else cls.masked_fill_raw(tensor._raw, padding, 0)
 
     @classmethod
-    def cut_gradient(cls, result: Tensor, *weights: Tensor | None) -> Tensor:
+    def cut_gradient(cls: type[Backend], result: Tensor, *weights: Tensor | None) -> Tensor:
         """The new tensor `result`, with 0 in padding if one of `weights` is trained and has not these frames.
 
         Its gradient is a sum over frames, where what comes back for padding, such as ∞ · 0 of a square root,
@@ -124,13 +120,15 @@ class MaskOps:
         return result
 
     @classmethod
-    def finite_padding(cls, tensor: Tensor) -> Any:
+    def finite_padding(cls: type[Backend], tensor: Tensor) -> Any:
         """The raw tensor with 0 for what is not finite in padding: 0 · NaN would get into gradients of weights."""
         padding = cls.padding_for(tensor, tensor.dims)
         return tensor._raw if padding is None else cls.finite_raw(tensor._raw, padding)
 
     @classmethod
-    def per_frame(cls, tensor: Tensor, dim: Dim, key: Any, make: Callable[[np.ndarray], np.ndarray]) -> Any:
+    def per_frame(
+        cls: type[Backend], tensor: Tensor, dim: Dim, key: Any, make: Callable[[np.ndarray], np.ndarray]
+    ) -> Any:
         """A raw constant along `dim`, from the lengths of each sequence, shaped to broadcast against `tensor`.
 
         make: from lengths [… , 1] to values [… , frames]. It is called once for a batch and `key`.
@@ -148,11 +146,7 @@ class MaskOps:
         return found
 
 
-def _mask(size: Size) -> np.ndarray:
-    return np.arange(size.max) < size.values[..., None]
-
-
-def _count(backend: Any, tensor: Tensor, dims: tuple[Dim, ...], axes: int | tuple[int, ...]) -> np.ndarray:
+def _count(backend: type[Backend], tensor: Tensor, dims: tuple[Dim, ...], axes: int | tuple[int, ...]) -> np.ndarray:
     mask = frames_of(tensor, dims)
     assert mask is not None
     over = (axes,) if isinstance(axes, int) else axes
@@ -169,6 +163,7 @@ def frames_of(tensor: Tensor, dims: Sequence[Dim]) -> np.ndarray | None:
             continue
         size = size_in(tensor, dim)
         if size.dims:
-            own: np.ndarray = align.apply(align.move((*size.dims, dim), tensor.dims, trailing=False), _mask(size))
+            there = align.move((*size.dims, dim), tensor.dims, trailing=False)
+            own: np.ndarray = align.apply(there, size.frames(size.dims))
             mask = own if mask is None else mask & own
     return mask

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,7 +12,8 @@ from rfnb.backend.base.math import join
 from rfnb.backend.base.require import axis_of
 from rfnb.backend.base.sizes import bound, size_in
 from rfnb.core import align
-from rfnb.core.dim import Dim, current_lengths
+from rfnb.core.binding import current_lengths
+from rfnb.core.dim import Dim
 from rfnb.core.lengths import Lengths, Size
 from rfnb.core.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError
@@ -24,12 +25,8 @@ if TYPE_CHECKING:
 class MaskedOps:
     """No raw part of its own."""
 
-    to_numpy_raw: Callable[[Any], np.ndarray]
-    cumsum_raw: Callable[[Any, int], Any]
-    fill_padding: Callable[..., Any]
-
     @classmethod
-    def masked_select(  # type: ignore[misc]
+    def masked_select(
         cls: type[Backend], tensor: Tensor, *, mask: Tensor, dims: Sequence[Dim], out_dim: Dim | None = None
     ) -> tuple[Tensor, Dim]:
         """The entries where `mask` holds, one after the other, and their new dim. {…, dims…} → {…, out_dim}
@@ -43,7 +40,7 @@ class MaskedOps:
         return _select(cls, tensor, holds, batch, dims, join(tensor, mask), out_dim, "masked_select")
 
     @classmethod
-    def masked_scatter(  # type: ignore[misc]
+    def masked_scatter(
         cls: type[Backend],
         source: Tensor,
         backup: Tensor | None = None,
@@ -67,7 +64,7 @@ class MaskedOps:
         return cls.where(holds, found, 0 if backup is None else backup, allow_broadcast_all_sources=True)
 
     @classmethod
-    def pack_padded(  # type: ignore[misc]
+    def pack_padded(
         cls: type[Backend], source: Tensor, *, dims: Sequence[Dim], out_dim: Dim | None = None
     ) -> tuple[Tensor, Dim]:
         """The frames of all sequences, one after the other, without padding. {…, dims…} → {…, out_dim}"""
@@ -76,7 +73,7 @@ class MaskedOps:
         return _select(cls, source, _frames(source.lengths, dims), [], dims, source.lengths, out_dim, "pack_padded")
 
     @classmethod
-    def pad_packed(cls: type[Backend], source: Tensor, *, in_dim: Dim, dims: Sequence[Dim]) -> Tensor:  # type: ignore[misc]
+    def pad_packed(cls: type[Backend], source: Tensor, *, in_dim: Dim, dims: Sequence[Dim]) -> Tensor:
         """The inverse of `pack_padded`, with 0 in padding. {…, in_dim} → {…, dims…}"""
         place = axis_of("pad_packed", source, in_dim)
         lengths = source.lengths.join(current_lengths(dims), source.sig, align.sig(dims))
@@ -92,7 +89,7 @@ class MaskedOps:
         return cls.masked_scatter(source, mask=mask, dims=dims, in_dim=in_dim)
 
     @classmethod
-    def resized(cls: type[Backend], tensor: Tensor, sizes: dict[Dim, Size]) -> Tensor:  # type: ignore[misc]
+    def resized(cls: type[Backend], tensor: Tensor, sizes: dict[Dim, Size]) -> Tensor:
         """The tensor with other lengths: what is longer is cut, what is shorter gets zeros at the end."""
         raw = tensor._raw
         missing = {}
@@ -124,13 +121,12 @@ def _frames(lengths: Lengths, dims: Sequence[Dim]) -> np.ndarray:
     found = np.ones([size.max for size in sizes if size], dtype=bool)
     for dim, size in zip(dims, sizes, strict=True):
         if size and size.dims:
-            own = np.arange(size.max) < size.values[..., None]
-            found &= align.apply(align.move((*size.dims, dim), dims), own)
+            found &= align.apply(align.move((*size.dims, dim), dims), size.frames(size.dims))
     return found
 
 
 def _select(
-    backend: Any,
+    backend: type[Backend],
     tensor: Tensor,
     holds: np.ndarray,
     batch: list[Dim],
@@ -175,7 +171,7 @@ def _sizes(
         if size is None or not any(d in dims for d in size.dims):
             continue
         others = [d for d in size.dims if d not in dims and d not in batch]
-        values = align.apply(align.move(size.dims, [*batch, *dims, *others], trailing=False), size.values)
+        values = size.over([*batch, *dims, *others])
         rest = values.shape[holds.ndim :]
         values = np.broadcast_to(values, (*holds.shape, *rest)).reshape(*holds.shape[: len(batch)], -1, *rest)
         at = positions.reshape(*positions.shape, *[1] * len(others))
@@ -184,7 +180,7 @@ def _sizes(
 
 
 def _same_lengths(
-    backend: Any, found: Tensor, backup: Tensor | None, source: Tensor, holds: Tensor, in_dim: Dim
+    backend: type[Backend], found: Tensor, backup: Tensor | None, source: Tensor, holds: Tensor, in_dim: Dim
 ) -> tuple[Tensor, Tensor | None]:
     """Both with one set of lengths, where those of `source` differ along `in_dim`: each entry keeps its own."""
     sizes = {}
@@ -196,9 +192,7 @@ def _same_lengths(
         other = backup.lengths.size(dim) if backup is not None else None
         over = [*now.dims, *(d for d in (other.dims if other else ()) if d not in now.dims)]
         mask = align.apply(align.move(holds.dims, over, trailing=False), backend.to_numpy_raw(holds._raw))
-        theirs = 0 if other is None else align.apply(align.move(other.dims, over, trailing=False), other.values)
-        ours = align.apply(align.move(now.dims, over, trailing=False), now.values)
-        sizes[dim] = Size(over, np.where(mask, ours, theirs))
+        sizes[dim] = Size(over, np.where(mask, now.over(over), 0 if other is None else other.over(over)))
     if not sizes:
         return found, backup
     return backend.resized(found, sizes), None if backup is None else backend.resized(backup, sizes)

@@ -12,6 +12,7 @@ from rfnb.core.align import Sig
 from rfnb.core.dim import Dim
 from rfnb.core.lengths import Lengths
 from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.errors import DtypeError
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
@@ -29,7 +30,9 @@ SMALLEST = {"float16": 2.0**-14, "float64": 2.0**-1022}
 
 
 class MathOps:
-    """Raw part: `combine_raw`, `compare_raw`, `activation_raw`, `where_raw`, `clip_raw`, `complex_as_real_raw`."""
+    """Raw part: `combine_raw`, `compare_raw`, `activation_raw`, `where_raw`, `cast_raw`, `clip_raw`,
+    `complex_as_real_raw`.
+    """
 
     combine_raw: Callable[[Any, str, Any], Any]
     compare_raw: Callable[[Any, str, Any], Any]
@@ -38,28 +41,25 @@ class MathOps:
     cast_raw: Callable[[Any, str], Any]
     clip_raw: Callable[[Any, Any, Any], Any]
     complex_as_real_raw: Callable[[Any], Any]
-    fill_for_gradient: Callable[[Tensor, Tensor], Any]
-    cut_gradient: Callable[..., Tensor]
-    fill_padding: Callable[..., Any]
 
     @classmethod
-    def combine_function(cls, kind: str) -> Callable[[Any, Any], Any]:
+    def combine_function(cls: type[Backend], kind: str) -> Callable[[Any, Any], Any]:
         """`combine_raw` of this kind."""
         return lambda a, b: cls.combine_raw(a, kind, b)
 
     @classmethod
-    def compare_function(cls, kind: str) -> Callable[[Any, Any], Any]:
+    def compare_function(cls: type[Backend], kind: str) -> Callable[[Any, Any], Any]:
         """`compare_raw` of this kind."""
         return lambda a, b: cls.compare_raw(a, kind, b)
 
     @classmethod
-    def activation_function(cls, func: str) -> Callable[[Any], Any]:
+    def activation_function(cls: type[Backend], func: str) -> Callable[[Any], Any]:
         """`activation_raw` of this kind."""
         return lambda raw: cls.activation_raw(raw, func)
 
     @classmethod
     def combine(
-        cls,
+        cls: type[Backend],
         a: Tensor,
         kind: str,
         b: Tensor,
@@ -81,7 +81,7 @@ class MathOps:
 
     @classmethod
     def compare(
-        cls,
+        cls: type[Backend],
         a: Tensor,
         kind: str,
         b: Tensor,
@@ -95,12 +95,12 @@ class MathOps:
         return tensor_of(cls.compare_raw(align.apply(how_a, a._raw), kind, align.apply(how_b, b._raw)), out, lengths)
 
     @classmethod
-    def activation(cls, tensor: Tensor, func: str) -> Tensor:
+    def activation(cls: type[Backend], tensor: Tensor, func: str) -> Tensor:
         """func of every entry."""
         return tensor.like(cls.activation_raw(tensor._raw, func))
 
     @classmethod
-    def where(  # type: ignore[misc]
+    def where(
         cls: type[Backend],
         cond: Tensor,
         true_: Any,
@@ -109,13 +109,15 @@ class MathOps:
         allow_broadcast_all_sources: bool = False,
     ) -> Tensor:
         """`true_` where `cond`, else `false_`; both Tensors or numbers. → {… of all}"""
+        if isinstance(cond, Tensor) and cond.dtype != "bool":
+            raise DtypeError("where: the condition is no bool", got=cond.dtype, expected="bool", hint="x > 0")
         given = (cond, true_, false_)
         (on, yes, no), out, lengths, lacking = _together(cls, "where", WHERE, given, allow_broadcast_all_sources)
         result = tensor_of(cls.where_raw(on, yes, no), out, lengths)
         return cls.cut_gradient(result, *_tensors(true_, false_)) if lacking else result
 
     @classmethod
-    def clip_by_value(  # type: ignore[misc]
+    def clip_by_value(
         cls: type[Backend],
         x: Tensor,
         clip_value_min: Any,
@@ -132,16 +134,20 @@ class MathOps:
         return cls.cut_gradient(result, *_tensors(*given)) if lacking else result
 
     @classmethod
-    def safe_log(cls, tensor: Tensor, *, eps: float | None = None) -> Tensor:
+    def safe_log(cls: type[Backend], tensor: Tensor, *, eps: float | None = None) -> Tensor:
         """log of `eps` at least, so that there is no -∞; by default of the smallest normal number."""
         eps = SMALLEST.get(tensor.dtype, 2.0**-126) if eps is None else eps
         return tensor.like(cls.activation_raw(cls.clip_raw(tensor._raw, eps, None), "log"))
 
     @classmethod
-    def cast(cls, tensor: Tensor, dtype: str) -> Tensor:
-        """The same numbers in another type."""
+    def cast(cls: type[Backend], tensor: Tensor, dtype: str) -> Tensor:
+        """The same numbers in another type; only whole numbers are labels."""
         raw = cls.cast_raw(tensor._raw, dtype)
-        return tensor if raw is tensor._raw else tensor_of(raw, tensor.sig, tensor.lengths)
+        if raw is tensor._raw:
+            return tensor
+        if tensor.sparse_dim is None or dtype.startswith(("int", "uint")):
+            return tensor_of(raw, tensor.sig, tensor.lengths)
+        return tensor_of(raw, align.sig(tensor.dims, None, tensor.feature_dim), tensor.lengths)
 
 
 WHERE = ("`cond`", "`true_`", "`false_`")
@@ -149,7 +155,7 @@ CLIP = ("`x`", "`clip_value_min`", "`clip_value_max`")
 
 
 def _together(
-    backend: Any, op: str, names: tuple[str, str, str], given: tuple[Any, Any, Any], allow: bool
+    backend: type[Backend], op: str, names: tuple[str, str, str], given: tuple[Any, Any, Any], allow: bool
 ) -> tuple[tuple[Any, Any, Any], Sig, Lengths, bool]:
     """The raw tensors of three operands in the dims of the result, the first being a Tensor; numbers stay numbers.
 

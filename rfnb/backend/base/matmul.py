@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rfnb.backend.base.math import lacks_frames
-from rfnb.backend.base.require import axis_of, same_dims
+from rfnb.backend.base.require import axis_of, of_types, same_dims
 from rfnb.core import align
 from rfnb.core.align import Sig
 from rfnb.core.dim import Dim
@@ -40,7 +40,7 @@ class MatmulOps:
     linear_raw: Callable[[Any, Any, Any, bool], Any]
 
     @classmethod
-    def matmul(  # type: ignore[misc]
+    def matmul(
         cls: type[Backend], a: Tensor, b: Tensor, *, reduce: Dim | Sequence[Dim], use_mask: bool = True
     ) -> Tensor:
         """Σ over `reduce` of a·b. {shared…, I…, reduce}, {shared…, reduce, K…} → {shared…, I…, K…}
@@ -54,7 +54,7 @@ class MatmulOps:
         except TypeError:  # a list of dims
             reduce, out, how = tuple(reduce), None, None  # type: ignore[arg-type]
         if not out:
-            dims = (reduce,) if isinstance(reduce, Dim) else reduce
+            dims = (reduce,) if isinstance(reduce, Dim | int | str) else reduce
             out, how = _plan(a, b, dims)  # type: ignore[arg-type]
             a.sig.keep((reduce, b.sig.serial), how)
         lengths, raw_a, raw_b = a.lengths, a._raw, b._raw
@@ -68,12 +68,16 @@ class MatmulOps:
             if trained or (use_mask and (others or how.dynamic)):
                 raw_a = cls.fill_padding(a, 0, None if others else how.dynamic[0])
                 raw_b = cls.fill_padding(b, 0, None if others else how.dynamic[1])
-        if how.einsum is not None:
-            raw = cls.einsum_raw(raw_a, how.einsum[0], raw_b, how.einsum[1], how.einsum[2])
-        else:
-            raw_a = raw_a if how.how_a is None else cls.move_raw(raw_a, how.how_a)
-            raw_b = raw_b if how.how_b is None else cls.move_raw(raw_b, how.how_b)
-            raw = cls.matmul_raw(raw_a, raw_b)
+        try:
+            if how.einsum is not None:
+                raw = cls.einsum_raw(raw_a, how.einsum[0], raw_b, how.einsum[1], how.einsum[2])
+            else:
+                raw_a = raw_a if how.how_a is None else cls.move_raw(raw_a, how.how_a)
+                raw_b = raw_b if how.how_b is None else cls.move_raw(raw_b, how.how_b)
+                raw = cls.matmul_raw(raw_a, raw_b)
+        except RuntimeError as error:
+            raise of_types("matmul", error, a=a, b=b) from None
+        if how.einsum is None:
             for axis in how.squeeze:
                 raw = raw.squeeze(axis)
         result = tensor_of(raw, out, lengths)
@@ -82,7 +86,7 @@ class MatmulOps:
         return result
 
     @classmethod
-    def linear(  # type: ignore[misc]
+    def linear(
         cls: type[Backend], source: Tensor, weight: Tensor, bias: Tensor | None, *, in_dim: Dim, out_dim: Dim
     ) -> Tensor:
         """source · weight + bias. {…, in_dim}, {in_dim, out_dim}, {out_dim} → {…, out_dim}"""
@@ -103,7 +107,10 @@ class MatmulOps:
         raw_bias = None if bias is None else bias._raw
         trained = out.frames and (cls.is_trained(weight) or (bias is not None and cls.is_trained(bias)))
         raw = cls.fill_padding(source, 0) if trained else source._raw
-        raw = cls.linear_raw(align.apply(there, raw), weight._raw, raw_bias, transpose)
+        try:
+            raw = cls.linear_raw(align.apply(there, raw), weight._raw, raw_bias, transpose)
+        except RuntimeError as error:
+            raise of_types("linear", error, source=source, weight=weight) from None
         result = tensor_of(raw if before is None else align.apply(before, raw), out, source.lengths)
         if trained:
             result._raw = cls.fill_padding(result, 0)

@@ -25,7 +25,7 @@ class NormOps:
 
     @classmethod
     def layer_norm(
-        cls,
+        cls: type[Backend],
         source: Tensor,
         scale: Tensor | None,
         bias: Tensor | None,
@@ -38,7 +38,7 @@ class NormOps:
 
     @classmethod
     def rms_norm(
-        cls,
+        cls: type[Backend],
         source: Tensor,
         scale: Tensor | None,
         bias: Tensor | None,
@@ -50,7 +50,7 @@ class NormOps:
         return _per_frame(cls, "rms_norm", cls.rms_norm_raw, source, scale, bias, in_dim, eps)
 
     @classmethod
-    def moments(  # type: ignore[misc]
+    def moments(
         cls: type[Backend],
         x: Tensor,
         axis: Dim | Sequence[Dim],
@@ -72,7 +72,7 @@ class NormOps:
         return mean, variance
 
     @classmethod
-    def normalize(cls: type[Backend], x: Tensor, mean: Tensor, variance: Tensor, epsilon: float) -> Tensor:  # type: ignore[misc]
+    def normalize(cls: type[Backend], x: Tensor, mean: Tensor, variance: Tensor, epsilon: float) -> Tensor:
         """(x - mean) / √(variance + epsilon), and 0 in padding, so that no gradient comes from there. {…} → the same"""
         x = x.like(cls.fill_padding(x, 0))
         factor = variance.like(cls.activation_raw(cls.combine_raw(variance._raw, "add", epsilon), "rsqrt"))
@@ -81,7 +81,7 @@ class NormOps:
         return result.like(cls.fill_padding(result, 0))
 
     @classmethod
-    def batch_norm(  # type: ignore[misc]
+    def batch_norm(
         cls: type[Backend],
         source: Tensor,
         *,
@@ -100,7 +100,7 @@ class NormOps:
 
         In training what was seen so far moves by `momentum` towards this batch, without the bias of its variance.
         """
-        features = (in_dim,) if isinstance(in_dim, Dim) else tuple(in_dim)
+        features = in_dim if isinstance(in_dim, list | tuple) else (in_dim,)
         for dim in features:
             axis_of("batch_norm", source, dim)
         axes = tuple(dim for dim in source.dims if dim not in features)
@@ -121,7 +121,7 @@ class NormOps:
 
 
 def _corrected(
-    backend: Any, x: Tensor, axis: Dim | Sequence[Dim], use_mask: bool, correction: int, distributed: bool
+    backend: type[Backend], x: Tensor, axis: Dim | Sequence[Dim], use_mask: bool, correction: int, distributed: bool
 ) -> Any:
     """n / (n - correction), of n entries; with 1 at least below."""
     count = backend.count(x, axis, use_mask=use_mask)
@@ -134,14 +134,14 @@ def _corrected(
     )
 
 
-def _follow(backend: Any, running: Parameter, now: Tensor, momentum: float) -> None:
+def _follow(backend: type[Backend], running: Parameter, now: Tensor, momentum: float) -> None:
     """`running` goes a bit towards `now`."""
     step = backend.combine(backend.stop_gradient(now), "sub", running, allow_broadcast_all_sources=True)
     parameter_assign(running, step.like(backend.combine_raw(step._raw, "mul", momentum)), how="add")
 
 
 def _per_frame(
-    backend: Any,
+    backend: type[Backend],
     op: str,
     function: Callable[[Any, Sequence[int], Any, Any, float], Any],
     source: Tensor,
@@ -151,7 +151,7 @@ def _per_frame(
     eps: float,
 ) -> Tensor:
     """A raw function over the last axes, which takes the weights as well where they are the same for all frames."""
-    dims = (in_dim,) if isinstance(in_dim, Dim) else tuple(in_dim)
+    dims = (in_dim,) if isinstance(in_dim, Dim | int | str) else tuple(in_dim)
     key = (op, dims, scale is not None and scale.sig.serial, bias is not None and bias.sig.serial)
     plan = source.sig.plans.get(key)
     if not plan:

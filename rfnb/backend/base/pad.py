@@ -5,30 +5,34 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rfnb.backend.base.math import join
 from rfnb.backend.base.require import axis_of
-from rfnb.backend.base.sizes import aligned, bound, constant, renamed, same, size_in, taken, trimmed
+from rfnb.backend.base.sizes import bound, constant, renamed, same, size_in, taken, trimmed
 from rfnb.core import align
-from rfnb.core.dim import Dim, current_lengths
+from rfnb.core.binding import current_lengths
+from rfnb.core.dim import Dim
 from rfnb.core.lengths import Lengths, Size
 from rfnb.core.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
+
+if TYPE_CHECKING:
+    from rfnb.backend.base.backend import Backend
 
 Amount = Dim | int
 
 
 class PadOps:
-    """Raw part: `pad_raw`, and `gather_raw` where sequences differ."""
+    """Raw part: `pad_raw(raw, {axis: (before, behind)}, value)`; less than 0 cuts off."""
 
     pad_raw: Callable[[Any, Mapping[int, tuple[int, int]], Any], Any]
 
     @classmethod
     def pad(
-        cls,
+        cls: type[Backend],
         source: Tensor,
         *,
         axes: Sequence[Dim],
@@ -59,10 +63,9 @@ class PadOps:
         return source
 
     @classmethod
-    def shift(cls, source: Tensor, *, axis: Dim, amount: int, pad_value: float | Tensor) -> Tensor:
+    def shift(cls: type[Backend], source: Tensor, *, axis: Dim, amount: int, pad_value: float | Tensor) -> Tensor:
         """Each frame `amount` places later, `pad_value` in the gap; earlier if negative. {…, axis} → the same"""
-        if source.sig.prior:
-            axis = source.sig.meant(axis)
+        axis = source.sig.meant(axis)
         place = axis_of("shift", source, axis)
         size = size_in(source, axis)
         by = max(-size.max, min(amount, size.max))
@@ -77,7 +80,7 @@ class PadOps:
 
 
 def _filled(
-    backend: Any, x: Tensor, dims: Sequence[Dim], key: Any, value: Any, where: Callable[[], np.ndarray]
+    backend: type[Backend], x: Tensor, dims: Sequence[Dim], key: Any, value: Any, where: Callable[[], np.ndarray]
 ) -> Tensor:
     """`value`, which may be a Tensor, in the places that `where` gives over `dims`."""
     places = constant(backend, x, dims, key, where)
@@ -126,7 +129,7 @@ def _plan_pad(
 
 
 def _pad_one(
-    backend: Any,
+    backend: type[Backend],
     x: Tensor,
     axis: Dim,
     padding: tuple[Amount, Amount],
@@ -141,7 +144,7 @@ def _pad_one(
     if not directly and behind.max:
         size = Size((), size.max)
     dims = [dim for dim in x.dims if any(dim in s.dims for s in (size, before, behind))]
-    n, left, right = (aligned(s, dims) for s in (size, before, behind))
+    n, left, right = (s.over(dims) for s in (size, before, behind))
     new = np.maximum(n + left + right, 0)
     lengths = bound(lengths, out_dim, Size(dims, new), "pad")
     x, out, longest = tensor_of(x._raw, x.sig, lengths), renamed(x, axis, out_dim), int(new.max(initial=0))

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rfnb.backend.base.index import check_range
-from rfnb.backend.base.require import axis_of
+from rfnb.backend.base.require import axis_of, whole_numbers
 from rfnb.core import align
 from rfnb.core.dim import Dim
 from rfnb.core.lengths import EMPTY
 from rfnb.core.tensor import Tensor, tensor_of
-from rfnb.errors import DtypeError, ParameterError
+from rfnb.errors import ParameterError
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
@@ -33,17 +33,17 @@ class ParameterOps:
     parameter_move_raw: Callable[[Any, str | None, str | None], None]
 
     @classmethod
-    def set_parameter_initial_value(cls, param: Parameter, value: Any) -> None:
+    def set_parameter_initial_value(cls: type[Backend], param: Parameter, value: Any) -> None:
         """Sets the values for the first time; None is 0."""
         cls.parameter_assign(param, 0 if value is None else value)
 
     @classmethod
-    def parameter_assign(cls, param: Parameter, value: Any, *, op: str = "assign") -> None:
+    def parameter_assign(cls: type[Backend], param: Parameter, value: Any, *, op: str = "assign") -> None:
         """Sets the values ("assign"), or adds to them ("add"): a number, an array, or a Tensor."""
         cls.parameter_assign_raw(param._raw, _aligned(cls, param, value, param.dims, op), op=op)
 
     @classmethod
-    def parameter_assign_key(  # type: ignore[misc]
+    def parameter_assign_key(
         cls: type[Backend],
         param: Parameter,
         key: Key | Sequence[Key],
@@ -85,12 +85,14 @@ class ParameterOps:
             raise
 
     @classmethod
-    def parameter_move_to(cls, param: Parameter, *, device: str | None = None, dtype: str | None = None) -> None:
+    def parameter_move_to(
+        cls: type[Backend], param: Parameter, *, device: str | None = None, dtype: str | None = None
+    ) -> None:
         """Moves the values to a device, or casts them, in place."""
         cls.parameter_move_raw(param._raw, device, dtype)
 
 
-def _aligned(backend: Any, param: Parameter, value: Any, dims: Sequence[Dim], op: str) -> Any:
+def _aligned(backend: type[Backend], param: Parameter, value: Any, dims: Sequence[Dim], op: str) -> Any:
     """The raw value, to be broadcast to `dims`; a number as it is."""
     if op not in OPS:
         raise ParameterError("assign: unknown `op`", got=repr(op), expected=" or ".join(OPS))
@@ -126,12 +128,11 @@ def _axis(key: Key, axis: Dim | None) -> Dim:
     return axis
 
 
-def _indices(backend: Any, param: Parameter, axis: Dim, key: Key, key_dim: Dim | None) -> Tensor:
+def _indices(backend: type[Backend], param: Parameter, axis: Dim, key: Key, key_dim: Dim | None) -> Tensor:
     """A key as indices along `axis`."""
     size = param.dims[axis_of("assign_key", param, axis, param.name)].dimension or 0
     if isinstance(key, Tensor):
-        if not key.dtype.startswith(("int", "uint")):
-            raise DtypeError("assign_key: indices are whole numbers", got=key.dtype, expected="int32 or int64")
+        whole_numbers("assign_key", key, "key")
         return key.like(backend.cast_raw(key._raw, "int64"))
     if isinstance(key, slice):
         positions = range(size)[key]
@@ -148,7 +149,7 @@ def _indices(backend: Any, param: Parameter, axis: Dim, key: Key, key_dim: Dim |
     return _along(backend, param, None, [int(key) % size])
 
 
-def _along(backend: Any, param: Parameter, dim: Dim | None, positions: Sequence[int]) -> Tensor:
+def _along(backend: type[Backend], param: Parameter, dim: Dim | None, positions: Sequence[int]) -> Tensor:
     values = np.array(positions if dim is not None else positions[0], dtype=np.int64)
     raw = backend.from_numpy_raw(values, backend.device_key_raw(param._raw))
     return tensor_of(raw, align.sig([] if dim is None else [dim]), EMPTY)

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rfnb.backend.base.create import shape_of
 from rfnb.backend.base.require import same_dims
 from rfnb.core import align
-from rfnb.core.dim import Dim, current_lengths
+from rfnb.core.binding import current_lengths
+from rfnb.core.dim import Dim
+from rfnb.core.dtype import is_int_dtype
 from rfnb.core.scope import random_stream
 from rfnb.core.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError
+
+if TYPE_CHECKING:
+    from rfnb.backend.base.backend import Backend
 
 PARAMETERS = {
     "uniform": ("minval", "maxval"),
@@ -26,7 +31,8 @@ SHORT_OF = 2**63 - 1
 
 
 class RandomOps:
-    """Raw part: `empty_raw`, `draw_raw(out, distribution, generator, seed, parameters)`, which fills it, `dropout_raw`.
+    """Raw part: `empty_raw`, `draw_raw(out, distribution, generator, seed, parameters)`, which fills it, `dropout_raw`;
+    and the generators: `new_generator`, `draw_seed`, `set_random_seed`, `get_random_state`, `set_random_state`.
 
     `seed` is a number, or a raw tensor of whole numbers; with one, `generator` is not used.
     """
@@ -34,7 +40,6 @@ class RandomOps:
     empty_raw: Callable[[Sequence[int], str, str | None], Any]
     draw_raw: Callable[..., Any]
     dropout_raw: Callable[[Any, float, Sequence[int], Any], Any]
-    get_shape_tuple_raw: Callable[[Any], tuple[int, ...]]
     new_generator: Callable[[str], Any]
     draw_seed: Callable[[], int]
     set_random_seed: Callable[[int], None]
@@ -43,7 +48,7 @@ class RandomOps:
 
     @classmethod
     def random(
-        cls,
+        cls: type[Backend],
         *,
         dims: Sequence[Dim],
         dtype: str,
@@ -87,7 +92,7 @@ class RandomOps:
         return out
 
     @classmethod
-    def dropout(cls, source: Tensor, drop_prob: float, dims: Sequence[Dim]) -> Tensor:
+    def dropout(cls: type[Backend], source: Tensor, drop_prob: float, dims: Sequence[Dim]) -> Tensor:
         """0 with probability `drop_prob`, else scaled up; the same along all dims but `dims`. {…} → the same"""
         shape = cls.get_shape_tuple_raw(source._raw)
         missing = [dim for dim in dims if dim not in source.sig.index]
@@ -119,7 +124,7 @@ def _check(distribution: str, given: dict[str, Any], dtype: str) -> None:
         raise DimError(
             f"random: `{odd[0]}` means nothing for {distribution!r}", got=", ".join(given), expected=", ".join(taken)
         )
-    whole = dtype.startswith(("int", "uint"))
+    whole = is_int_dtype(dtype)
     if whole and distribution == "uniform" and "maxval" not in given:
         raise DimError("random: whole numbers need a `maxval`", got=f"dtype {dtype}", hint="maxval=…, exclusive")
     if (whole or dtype == "bool") and distribution.endswith("normal"):

@@ -29,7 +29,7 @@ class RecOps:
     lstm_step_raw: Callable[[Any, Any, Any, Any], tuple[Any, Any]]
 
     @classmethod
-    def lstm(  # type: ignore[misc]
+    def lstm(
         cls: type[Backend],
         source: Tensor,
         *,
@@ -52,7 +52,8 @@ class RecOps:
         batch = _batch([source, state_h, state_c], (spatial_dim, in_dim, out_dim))
         lengths = join(source, state_h, state_c)
         inputs = align.apply(
-            align.move(source.dims, [spatial_dim, *batch, in_dim], trailing=False), _clean(cls, source, spatial_dim)
+            align.move(source.dims, [spatial_dim, *batch, in_dim], trailing=False),
+            cls.fill_padding(source, 0, (spatial_dim,)),  # the kernel computes on it: nothing may get into gradients
         )
         h, c = (_placed(x, [*batch, out_dim]) for x in (state_h, state_c))
         weights = (
@@ -68,7 +69,14 @@ class RecOps:
 
     @classmethod
     def lstm_step(
-        cls, gates: Tensor, *, state_h: Tensor, state_c: Tensor, rec_weight: Tensor, gate_dim: Dim, out_dim: Dim
+        cls: type[Backend],
+        gates: Tensor,
+        *,
+        state_h: Tensor,
+        state_c: Tensor,
+        rec_weight: Tensor,
+        gate_dim: Dim,
+        out_dim: Dim,
     ) -> State:
         """One step, from what the input gives to the gates.
 
@@ -102,12 +110,9 @@ def _gates(ff_weight: Tensor, in_dim: Dim) -> Dim:
     return others[0]
 
 
-def _clean(backend: Any, source: Tensor, spatial_dim: Dim) -> Any:
-    """Zeros in padding, which the kernel computes on, so that nothing of it gets into gradients."""
-    return backend.fill_padding(source, 0, (spatial_dim,))
-
-
-def _ends(backend: Any, source: Tensor, spatial_dim: Dim, batch: Sequence[Dim], lengths: Lengths) -> tuple[Any, ...]:
+def _ends(
+    backend: type[Backend], source: Tensor, spatial_dim: Dim, batch: Sequence[Dim], lengths: Lengths
+) -> tuple[Any, ...]:
     """If there is padding: where it is [time, batch…], and for each sequence the last frame and whether it has none."""
     if not ragged(source, spatial_dim):
         return (None, None, None)
@@ -116,7 +121,7 @@ def _ends(backend: Any, source: Tensor, spatial_dim: Dim, batch: Sequence[Dim], 
     key = ("lstm", spatial_dim.serial, source.sig.serial, tuple(dim.serial for dim in batch), device)
 
     def make() -> tuple[Any, ...]:
-        n = align.apply(align.move(size.dims, batch, trailing=False), size.values)
+        n = size.over(batch)
         padding = np.arange(size.max).reshape(-1, *[1] * n.ndim) >= n
         empty = (n == 0)[..., None]
         raws = (padding[..., None], np.maximum(n - 1, 0)[None, ..., None], empty if empty.any() else None)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rfnb.backend.base.require import axis_of
+from rfnb.backend.base.require import axis_of, owned
 from rfnb.core import align
 from rfnb.core.align import Sig
 from rfnb.core.dim import Dim
@@ -30,7 +30,7 @@ class ReduceOps:
     all_reduce_raw: Callable[[Any], Any]
 
     @classmethod
-    def reduce(  # type: ignore[misc]
+    def reduce(
         cls: type[Backend], source: Tensor, *, mode: str, axis: Dim | Sequence[Dim], use_mask: bool = True
     ) -> Tensor:
         """`mode` over `axis`: "sum", "max", "min", "mean", "logsumexp", "any", "all", "argmin", "argmax".
@@ -52,10 +52,11 @@ class ReduceOps:
                 else:
                     raw = cls.reduce_raw(source._raw, mode, axes, padding)
                 return tensor_of(raw, out, source.lengths)
+            owned(f"reduce_{mode}", source, dynamic)
         return tensor_of(function(source._raw, axes), out, source.lengths)
 
     @classmethod
-    def reduce_everywhere(  # type: ignore[misc]
+    def reduce_everywhere(
         cls: type[Backend], source: Tensor, *, mode: str, axis: Dim | Sequence[Dim], use_mask: bool = True
     ) -> Tensor:
         """The "sum" or "mean" over `axis` of all processes together. {…, axis} → {…}"""
@@ -70,9 +71,7 @@ class ReduceOps:
         return total.like(raw)
 
     @classmethod
-    def count(  # type: ignore[misc]
-        cls: type[Backend], source: Tensor, axis: Dim | Sequence[Dim], *, use_mask: bool = True
-    ) -> Any:
+    def count(cls: type[Backend], source: Tensor, axis: Dim | Sequence[Dim], *, use_mask: bool = True) -> Any:
         """How many entries `reduce` takes together, 1 at least: a number, or raw and shaped as what is left."""
         axes, _, dynamic, _, others = _plan(cls, source, "sum", axis)
         if others and not others[0].isdisjoint(source.lengths.owners):
@@ -87,11 +86,11 @@ Others = tuple[frozenset[Dim], tuple[Dim, ...]]
 Plan = tuple[Any, Sig, tuple[Dim, ...], Callable[[Any, Any], Any], Others | None]
 
 
-def _plan(backend: Any, source: Tensor, mode: str, axis: Dim | Sequence[Dim]) -> Plan:
+def _plan(backend: type[Backend], source: Tensor, mode: str, axis: Dim | Sequence[Dim]) -> Plan:
     """The axes, what is left, which of the dims may have padding, and what reduces without; and if dims that stay
     may have padding: what is reduced, and those dims, whose lengths may depend on it.
     """
-    dims = (axis,) if isinstance(axis, Dim | int) else tuple(axis)
+    dims = (axis,) if axis is None or isinstance(axis, Dim | int | str) else tuple(axis)
     if mode not in MODES:
         raise RfError("reduce: there is no such mode", got=repr(mode), expected=", ".join(MODES))
     if mode in ARG_MODES and len(dims) != 1:
@@ -100,8 +99,8 @@ def _plan(backend: Any, source: Tensor, mode: str, axis: Dim | Sequence[Dim]) ->
     dims = source.sig.all_meant(dims)
     axes = tuple(axis_of(f"reduce_{mode}", source, dim) for dim in dims)
     out = align.without(source.sig, dims)
-    if mode in ARG_MODES:
-        out = align.sig(out.dims, dims[0], out.feature_dim)
+    if mode not in ("max", "min"):  # a sum of labels is no label
+        out = align.sig(out.dims, dims[0] if mode in ARG_MODES else None, out.feature_dim)
     dynamic = tuple(dim for dim in dims if dim.dimension is None)
     stay = tuple(dim for dim in source.sig.frames if dim not in dims)
     others = (frozenset(dims), stay) if stay else None

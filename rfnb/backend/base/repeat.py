@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rfnb.backend.base.math import join
-from rfnb.backend.base.require import axis_of
-from rfnb.backend.base.sizes import aligned, bound, size_in, taken, trimmed
+from rfnb.backend.base.require import axis_of, whole_numbers
+from rfnb.backend.base.sizes import bound, size_in, taken, trimmed
 from rfnb.core import align
 from rfnb.core.dim import Dim
 from rfnb.core.lengths import Size
 from rfnb.core.tensor import Tensor, tensor_of
-from rfnb.errors import DimError, DtypeError
+from rfnb.errors import DimError
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
 
 
 class RepeatOps:
-    """Raw part: none of its own."""
+    """No raw part of its own."""
 
     @classmethod
-    def repeat(  # type: ignore[misc]
+    def repeat(
         cls: type[Backend],
         values: Tensor,
         *,
@@ -32,8 +32,7 @@ class RepeatOps:
         out_spatial_dim: Dim,
     ) -> Tensor:
         """Each frame as often as `repeats` says. {…, in_spatial_dim}, {…, in_spatial_dim} → {…, out_spatial_dim}"""
-        if values.sig.prior:
-            in_spatial_dim = values.sig.meant(in_spatial_dim)
+        in_spatial_dim = values.sig.meant(in_spatial_dim)
         axis_of("repeat", values, in_spatial_dim, "values")
         if not isinstance(repeats, Tensor):
             return _all_alike(cls, values, in_spatial_dim, repeats, out_spatial_dim)
@@ -52,7 +51,7 @@ class RepeatOps:
         return trimmed(cls, tensor_of(result._raw, out, lengths))
 
 
-def _all_alike(backend: Any, values: Tensor, axis: Dim, count: int, out_dim: Dim) -> Tensor:
+def _all_alike(backend: type[Backend], values: Tensor, axis: Dim, count: int, out_dim: Dim) -> Tensor:
     if count < 0:
         raise DimError("repeat: `repeats` is negative", got=count, expected="0 or more")
     inner, place = Dim(count, name="repeats"), values.sig.index[axis] + 1
@@ -61,16 +60,15 @@ def _all_alike(backend: Any, values: Tensor, axis: Dim, count: int, out_dim: Dim
     return result
 
 
-def _counts(backend: Any, values: Tensor, repeats: Tensor, axis: Dim) -> tuple[list[Dim], np.ndarray]:
+def _counts(backend: type[Backend], values: Tensor, repeats: Tensor, axis: Dim) -> tuple[list[Dim], np.ndarray]:
     """How often each frame, as an array of the dims and the axis; padding never."""
-    if not repeats.dtype.startswith(("int", "uint")):
-        raise DtypeError("repeat: `repeats` are no whole numbers", got=repeats.dtype, expected="int32 or int64")
+    whole_numbers("repeat", repeats, "repeats")
     size = size_in(values, axis)
     dims = [dim for dim in repeats.dims if dim is not axis]
     dims += [dim for dim in size.dims if dim not in dims]
     raw = backend.to_numpy_raw(backend.fill_padding(repeats, 0)).astype(np.int64)
     counts = align.apply(align.move(repeats.dims, [*dims, axis], trailing=False), raw)
-    frames = np.arange(size.max) < aligned(size, dims)[..., None]
+    frames = size.frames(dims)
     counts = np.where(frames, counts, 0)
     if counts.min(initial=0) < 0:
         raise DimError("repeat: a number of `repeats` is negative", got=int(counts.min()), expected="0 or more")

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from rfnb.core import align
 from rfnb.core.accident import nearest
 from rfnb.core.dim import Dim, check_dims
+from rfnb.core.dtype import is_int_dtype
 from rfnb.core.tensor import Tensor
 from rfnb.core.ways import called, refusal
-from rfnb.errors import DimError
+from rfnb.errors import DimError, DtypeError
 
 
 def axis_of(op: str, x: Tensor, dim: Dim, name: str = "source") -> int:
     """The position of `dim` in `x`. Raises DimError in the name of `op` if there is none."""
+    if isinstance(dim, list | tuple):
+        raise DimError(f"{op}: several dims", got=align.show_dims(dim), expected="one Dim", hint="rf.merge_dims")
     found = x.sig.index.get(dim)
     if found is None:
-        if isinstance(dim, int) and -len(x.dims) <= dim < len(x.dims):
-            raise refusal(f"{op}: {dim} is no Dim", f"axis={called(x.dims[dim])}", x)
+        meant = _meant(dim, x.dims)
+        if meant is not None:
+            raise refusal(f"{op}: {dim!r} is no Dim", f"axis={called(meant)}", x)
         check_dims([dim], op)
         raise DimError(
             f"{op}: `{name}` has no dim {dim.name}",
@@ -26,6 +31,51 @@ def axis_of(op: str, x: Tensor, dim: Dim, name: str = "source") -> int:
             hint=nearest(dim, x.dims),
         )
     return found
+
+
+def owned(op: str, x: Tensor, dims: tuple[Dim, ...]) -> None:
+    """Raises DimError if how long one of `dims` is depends on a dim that `x` lacks: who knows which frames count."""
+    lengths = x.lengths
+    key = ("owned", x.sig.serial, x.sig.serials[dims])
+    if key in lengths.cache:
+        return
+    for dim in dims:
+        size = lengths.size(dim)
+        lost = [d for d in size.dims if d not in x.sig.index] if size is not None and size.ragged else []
+        if lost:
+            raise DimError(
+                f"{op}: how long {dim.name} is depends on {lost[0].name}, which `source` lacks",
+                got=x.describe_dims(),
+                expected=f"{lost[0].name} among the dims",
+                hint=f"rf.expand_dim(source, {called(lost[0])}); or use_mask=False, which takes the longest",
+            )
+    lengths.keep(key, True)
+
+
+def _meant(dim: Any, dims: Sequence[Dim]) -> Dim | None:
+    """The one of `dims` that has this number or name."""
+    if isinstance(dim, int):
+        return dims[dim] if -len(dims) <= dim < len(dims) else None
+    return next((other for other in dims if other.name == dim), None)
+
+
+def of_types(op: str, error: Exception, **tensors: Tensor) -> Exception:
+    """What to raise for an `error` of a kernel: a DtypeError, if it is that the types of `tensors` differ."""
+    if "type" not in str(error) or len({x.dtype for x in tensors.values()}) == 1:
+        return error
+    first, second = list(tensors)[:2]
+    return DtypeError(
+        f"{op}: the types differ",
+        got=", ".join(f"`{name}` {x.dtype}" for name, x in tensors.items()),
+        expected="one type",
+        hint=f"rf.cast({first}, {tensors[second].dtype!r})",
+    )
+
+
+def whole_numbers(op: str, x: Tensor, name: str) -> None:
+    """Raises DtypeError if the entries of `x` are of another type."""
+    if not is_int_dtype(x.dtype):
+        raise DtypeError(f"{op}: `{name}` are no whole numbers", got=x.dtype, expected="int32 or int64")
 
 
 def same_dims(op: str, x: Tensor, dims: Sequence[Dim], name: str) -> None:

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from rfnb.backend.base.index import check_range
 from rfnb.backend.base.math import join
-from rfnb.backend.base.require import axis_of
+from rfnb.backend.base.require import axis_of, whole_numbers
 from rfnb.backend.base.sizes import ragged
 from rfnb.core import align
-from rfnb.core.dim import Dim, current_lengths
+from rfnb.core.binding import current_lengths
+from rfnb.core.dim import Dim
 from rfnb.core.tensor import Tensor, tensor_of
-from rfnb.errors import DimError, DtypeError
+from rfnb.errors import DimError
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
@@ -27,7 +28,7 @@ class ScatterOps:
     scatter_raw: Callable[..., Any]
 
     @classmethod
-    def scatter(  # type: ignore[misc]
+    def scatter(
         cls: type[Backend],
         source: Tensor,
         *,
@@ -49,8 +50,7 @@ class ScatterOps:
             raise DimError("scatter: unknown `mode`", got=repr(mode), expected=", ".join(MODES))
         for dim in over:
             axis_of("scatter", indices, dim, "indices")
-        if not indices.dtype.startswith(("int", "uint")):
-            raise DtypeError("scatter: `indices` are no whole numbers", got=indices.dtype, expected="int32 or int64")
+        whole_numbers("scatter", indices, "indices")
         batch = [d for d in indices.dims if d not in over]
         features = [d for d in source.dims if d not in indices.sig.index]
         lengths = join(source, indices).join(current_lengths(into), source.sig, align.sig(into))
@@ -82,7 +82,7 @@ class ScatterOps:
         return tensor_of(raw, signature, lengths)
 
 
-def _beside_the_spare(backend: Any, indices: Tensor, count: int) -> Any:
+def _beside_the_spare(backend: type[Backend], indices: Tensor, count: int) -> Any:
     """The indices, with padding in one place more, `count`, which is thrown away.
     Wrong ones of valid frames stay wrong."""
     raw = backend.cast_raw(indices._raw, "int64")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,21 +13,20 @@ from rfnb.backend.base.sizes import constant, ragged, size_in, taken
 from rfnb.core.dim import Dim
 from rfnb.core.tensor import Tensor, tensor_of
 
+if TYPE_CHECKING:
+    from rfnb.backend.base.backend import Backend
+
 
 class SequenceOps:
     """Raw part: `flip_raw`, `cumsum_raw`."""
 
     flip_raw: Callable[..., Any]
     cumsum_raw: Callable[..., Any]
-    gather_raw: Callable[..., Any]
-    cast_raw: Callable[[Any, str], Any]
-    fill_padding: Callable[..., Any]
 
     @classmethod
-    def reverse_sequence(cls, tensor: Tensor, *, axis: Dim, handle_dynamic_dims: bool = True) -> Tensor:
+    def reverse_sequence(cls: type[Backend], tensor: Tensor, *, axis: Dim, handle_dynamic_dims: bool = True) -> Tensor:
         """The last frame first; padding stays at the end. {…, axis} → the same"""
-        if tensor.sig.prior:
-            axis = tensor.sig.meant(axis)
+        axis = tensor.sig.meant(axis)
         place = axis_of("reverse_sequence", tensor, axis, "tensor")
         if handle_dynamic_dims and ragged(tensor, axis):
             size = size_in(tensor, axis)
@@ -38,10 +37,9 @@ class SequenceOps:
         return tensor_of(cls.flip_raw(tensor._raw, [place]), tensor.sig, lengths)
 
     @classmethod
-    def cumsum(cls, source: Tensor, *, spatial_dim: Dim) -> Tensor:
+    def cumsum(cls: type[Backend], source: Tensor, *, spatial_dim: Dim) -> Tensor:
         """The sum of all frames up to this one; true counts as 1. {…, spatial_dim} → the same"""
-        if source.sig.prior:
-            spatial_dim = source.sig.meant(spatial_dim)
+        spatial_dim = source.sig.meant(spatial_dim)
         place = axis_of("cumsum", source, spatial_dim)
         if spatial_dim in source.lengths.owners:  # shorter sequences have padding in front of frames of longer ones
             source = source.like(cls.fill_padding(source, 0))

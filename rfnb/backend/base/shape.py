@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rfnb.backend.base.require import axis_of
-from rfnb.backend.base.sizes import aligned, bound, derived, moved, ragged, size_in, taken
+from rfnb.backend.base.sizes import bound, derived, known_size, moved, ragged, renamed, size_in, taken
 from rfnb.core import align
-from rfnb.core.dim import Dim, current_lengths
+from rfnb.core.binding import current_lengths
+from rfnb.core.dim import Dim, check_dims
 from rfnb.core.dim_math import extreme
 from rfnb.core.lengths import Size
 from rfnb.core.tensor import Tensor, tensor_of
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 class ShapeOps:
     """Raw part: `reshape_raw`, `squeeze_raw`, `transpose_raw`, `expand_dims_raw`, `expand_raw`, `broadcast_raw`,
-    `merge_axes_raw`, `split_axis_raw`, `pad_raw`.
+    `merge_axes_raw`, `split_axis_raw`, and `move_raw`, which does what `align.move` says.
     """
 
     reshape_raw: Callable[[Any, Sequence[int]], Any]
@@ -37,7 +38,7 @@ class ShapeOps:
     broadcast_raw: Callable[[Any, Sequence[int]], Any]
     merge_axes_raw: Callable[[Any, int, int], Any]
     split_axis_raw: Callable[[Any, int, Sequence[int]], Any]
-    get_shape_tuple_raw: Callable[[Any], tuple[int, ...]]
+    move_raw: Callable[[Any, align.Move], Any]
 
     @staticmethod
     def make_output_tensor(tensor: Tensor, dims: Sequence[Dim], *, name: str) -> Tensor:
@@ -45,7 +46,7 @@ class ShapeOps:
         return tensor.copy_transpose(dims).with_name(name)
 
     @classmethod
-    def expand_dim(cls, source: Tensor, dim: Dim) -> Tensor:
+    def expand_dim(cls: type[Backend], source: Tensor, dim: Dim) -> Tensor:
         """The same entries for each position of `dim`; no copy. {…} → {dim, …}"""
         known = source.sig.plans.get(("expand_dim", dim.serial))
         out = known and known()
@@ -64,10 +65,9 @@ class ShapeOps:
         return tensor_of(cls.broadcast_raw(source._raw, (count, *cls.get_shape_tuple_raw(source._raw))), out, lengths)
 
     @classmethod
-    def squeeze(cls, source: Tensor, axis: Dim) -> Tensor:
+    def squeeze(cls: type[Backend], source: Tensor, axis: Dim) -> Tensor:
         """Without an axis of size 1. {…, axis} → {…}"""
-        if source.sig.prior:
-            axis = source.sig.meant(axis)
+        axis = source.sig.meant(axis)
         place = axis_of("squeeze", source, axis)
         if cls.get_shape_tuple_raw(source._raw)[place] != 1 or ragged(source, axis):
             raise DimError(
@@ -77,7 +77,7 @@ class ShapeOps:
         return tensor_of(cls.squeeze_raw(source._raw, (place,)), align.without(source.sig, [axis]), lengths)
 
     @classmethod
-    def replace_dim(  # type: ignore[misc]
+    def replace_dim(
         cls: type[Backend],
         source: Tensor,
         *,
@@ -91,27 +91,26 @@ class ShapeOps:
         If it is longer, zeros are added to each sequence, unless not `allow_expand`; if it is shorter, frames are
         cut off, unless not `allow_shrink`.
         """
-        if source.sig.prior:
-            in_dim = source.sig.meant(in_dim)
+        in_dim = source.sig.meant(in_dim)
         if in_dim is out_dim and in_dim in source.sig.index:
             return source
         sparse = out_dim if source.sparse_dim is in_dim else source.sparse_dim
-        feature = out_dim if source.feature_dim is in_dim else source.feature_dim
         if source.sparse_dim is in_dim and in_dim not in source.sig.index:
-            return source.like(source._raw, align.sig(source.dims, sparse, feature))
-        place = axis_of("replace_dim", source, in_dim)
+            return source.like(source._raw, align.sig(source.dims, sparse, source.feature_dim))
+        axis_of("replace_dim", source, in_dim)
         here = size_in(source, in_dim)
         source, size = _resized(cls, source, in_dim, here, _wanted(source, in_dim, out_dim), allow_expand, allow_shrink)
         lengths = bound(source.lengths, out_dim, size, "replace_dim")
         lengths = taken(lengths, in_dim, out_dim, "replace", lambda values, axis: _fit(values, axis, size.max))
-        dims = [*source.dims[:place], out_dim, *source.dims[place + 1 :]]
-        return tensor_of(source._raw, align.sig(dims, sparse, feature), lengths)
+        out = renamed(source, in_dim, out_dim)
+        return tensor_of(source._raw, align.sig(out.dims, sparse, out.feature_dim), lengths)
 
     @classmethod
-    def merge_dims(cls, source: Tensor, *, dims: Sequence[Dim], out_dim: Dim | None = None) -> tuple[Tensor, Dim]:
+    def merge_dims(
+        cls: type[Backend], source: Tensor, *, dims: Sequence[Dim], out_dim: Dim | None = None
+    ) -> tuple[Tensor, Dim]:
         """Several dims as one, the first of them slowest, and that dim. {…, dims…} → {…, out_dim}"""
-        if source.sig.prior:
-            dims = source.sig.all_meant(dims)
+        dims = source.sig.all_meant(dims)
         if len(dims) == 1 and out_dim is None:
             axis_of("merge_dims", source, dims[0])
             return source, dims[0]
@@ -138,7 +137,7 @@ class ShapeOps:
         return tensor_of(raw, signature, lengths), out_dim
 
     @classmethod
-    def split_dims(  # type: ignore[misc]
+    def split_dims(
         cls: type[Backend],
         source: Tensor,
         *,
@@ -151,8 +150,7 @@ class ShapeOps:
 
         One of `dims` may be new; it gets the size that is left.
         """
-        if source.sig.prior:
-            axis = source.sig.meant(axis)
+        axis = source.sig.meant(axis)
         place = axis_of("split_dims", source, axis)
         size = size_in(source, axis)
         open_dim, shape = _shape("split_dims", source, dims)
@@ -176,12 +174,11 @@ class ShapeOps:
         return tensor_of(raw, align.sig(out, source.sparse_dim, feature), lengths)
 
     @classmethod
-    def expand_make_non_empty(  # type: ignore[misc]
+    def expand_make_non_empty(
         cls: type[Backend], source: Tensor, *, axis: Dim, out_dim: Dim | None = None
     ) -> tuple[Tensor, Dim]:
         """The same, or a frame of zeros in each sequence if none has any; and the dim. {…, axis} → {…, out_dim}"""
-        if source.sig.prior:
-            axis = source.sig.meant(axis)
+        axis = source.sig.meant(axis)
         axis_of("expand_make_non_empty", source, axis)
         if source.size_of(axis).max:
             return (
@@ -191,10 +188,9 @@ class ShapeOps:
         return cls.pad(source, axes=[axis], padding=[(0, 1)], out_dims=[out_dim]), out_dim
 
     @classmethod
-    def reshape(cls: type[Backend], source: Tensor, in_dims: Sequence[Dim], out_dims: Sequence[Dim]) -> Tensor:  # type: ignore[misc]
+    def reshape(cls: type[Backend], source: Tensor, in_dims: Sequence[Dim], out_dims: Sequence[Dim]) -> Tensor:
         """The entries of `in_dims`, the first of them slowest, under `out_dims`. {…, in_dims…} → {…, out_dims…}"""
-        if source.sig.prior:
-            in_dims = source.sig.all_meant(in_dims)
+        in_dims = source.sig.all_meant(in_dims)
         _check_merge(source, in_dims, "reshape")
         _, shape = _shape("reshape", source, out_dims)
         count = math.prod(size_in(source, dim).max for dim in in_dims)
@@ -221,13 +217,13 @@ def _wanted(source: Tensor, in_dim: Dim, out_dim: Dim) -> Size:
 
 
 def _resized(
-    backend: Any, source: Tensor, dim: Dim, here: Size, wanted: Size, expand: bool, shrink: bool
+    backend: type[Backend], source: Tensor, dim: Dim, here: Size, wanted: Size, expand: bool, shrink: bool
 ) -> tuple[Tensor, Size]:
     """The tensor with zeros behind each sequence, or without frames, so that it is as long as `wanted`."""
     if wanted is here:
         return source, here
     dims = [d for d in source.dims if d in here.dims or d in wanted.dims]
-    old, new = aligned(here, dims), aligned(wanted, dims)
+    old, new = here.over(dims), wanted.over(dims)
     longer, shorter = bool((new > old).any()), bool((new < old).any())
     if (longer and not expand) or (shorter and not shrink):
         raise DimError(
@@ -267,7 +263,7 @@ def _check_merge(source: Tensor, dims: Sequence[Dim], what: str = "merge_dims") 
 def _merged(size: Size, dims: Sequence[Dim], out_dim: Dim, shape: Sequence[int]) -> Size:
     """Lengths over merged dims as lengths over the merged dim."""
     kept = [d for d in size.dims if d not in dims]
-    values = aligned(size, [*kept, *dims])
+    values = size.over([*kept, *dims])
     before = values.shape[: len(kept)]
     return Size([*kept, out_dim], np.broadcast_to(values, (*before, *shape)).reshape(*before, math.prod(shape)))
 
@@ -276,7 +272,8 @@ def _shape(what: str, source: Tensor, dims: Sequence[Dim]) -> tuple[Dim, dict[Di
     """The dim that takes what is left, and the sizes of the others."""
     if not dims:
         raise DimError(f"{what}: no dims to split into", expected="one Dim at least")
-    known = {dim: source.lengths.size(dim) or current_lengths([dim]).size(dim) for dim in dims}
+    check_dims(dims, what)
+    known = {dim: known_size(source.lengths, dim) for dim in dims}
     free = [dim for dim, size in known.items() if size is None]
     if len(free) > 1:
         raise DimError(
@@ -291,7 +288,7 @@ def _counts(source: Tensor, axis: Dim, size: Size, step: int, open_dim: Dim, pad
     if not step:
         if size.max:
             raise DimError(f"split_dims: {axis.name} does not fit into dims of size 0", got=source.describe_dims())
-        known = source.lengths.size(open_dim) or current_lengths([open_dim]).size(open_dim)
+        known = known_size(source.lengths, open_dim)
         return known.values if known else size.values
     counts: np.ndarray = -(-size.values // step)
     if (counts * step > size.values).any() and not (axis.dimension is None if pad is None else pad):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from rfnb.backend.base.conv import Window
+from rfnb.backend.base.conv import one_axis, several_axes
 from rfnb.backend.base.require import axis_of
 from rfnb.backend.base.sizes import bound
+from rfnb.backend.base.slide import Window
 from rfnb.core import align
 from rfnb.core.dim import Dim
 from rfnb.core.lengths import Size
@@ -24,7 +25,7 @@ class SignalOps:
     stft_raw: Callable[..., Any]
 
     @classmethod
-    def stft(  # type: ignore[misc]
+    def stft(
         cls: type[Backend],
         x: Tensor,
         *,
@@ -57,13 +58,10 @@ class SignalOps:
         lengths = bound(lengths, out_dim, Size((), fft_length // 2 + 1), "stft")
         rest = [dim for dim in x.dims if dim is not in_spatial_dim]
         raw = align.apply(align.move(x.dims, [*rest, in_spatial_dim]), cls.fill_padding(x, 0))
-        shape = cls.get_shape_tuple_raw(raw)[:-1]
-        raw = cls.merge_axes_raw(raw, 0, len(rest)) if rest else raw[None]
+        raw, shape = one_axis(cls, raw, len(rest))
         left = 0 if align_window_left else (fft_length - window) // 2
-        count = lengths.size(out_spatial_dim)
-        assert count is not None
-        raw = cls.stft_raw(raw, window, left, frame_step, fft_length, count.max)
-        raw = cls.split_axis_raw(raw, 0, shape) if rest else raw[0]
+        raw = cls.stft_raw(raw, window, left, frame_step, fft_length, lengths[out_spatial_dim].max)
+        raw = several_axes(cls, raw, shape)
         out = [*rest[:place], out_spatial_dim, *rest[place:], out_dim]
         raw = align.apply(align.move([*rest, out_spatial_dim, out_dim], out), raw)
         result = tensor_of(raw, align.sig(out, None, out_dim), lengths)

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rfnb.core import align
 from rfnb.core.align import Sig
-from rfnb.core.dim import Dim, current_lengths
+from rfnb.core.binding import current_lengths
+from rfnb.core.dim import Dim
 from rfnb.core.lengths import Lengths, Size
 from rfnb.core.tensor import Tensor
 from rfnb.errors import DimError
+
+if TYPE_CHECKING:
+    from rfnb.backend.base.backend import Backend
 
 
 def size_in(x: Tensor, dim: Dim) -> Size:
@@ -24,6 +28,11 @@ def size_in(x: Tensor, dim: Dim) -> Size:
     if found is None:
         found = x.lengths.cached(("size_in", x.sig.serial, dim.serial), lambda: _size_in(x, dim))
     return found
+
+
+def known_size(lengths: Lengths, dim: Dim) -> Size | None:
+    """How long `dim` is in a batch, or in the batch of now if that one does not know it."""
+    return lengths.size(dim) or current_lengths([dim]).size(dim)
 
 
 def _size_in(x: Tensor, dim: Dim) -> Size:
@@ -55,7 +64,7 @@ def bound(lengths: Lengths, dim: Dim, size: Size, by: str) -> Lengths:
     if here is None:
         lengths = lengths.bind({root: root.size for root in dim.roots.values() if lengths.size(root) is None})
     known = lengths.size(dim)
-    if known is None or known.max != size.max:
+    if known is None or known.max != size.max or (dim.dimension is not None and size.ragged):
         raise DimError(f"{by}: {dim.name} has another size", got=size, expected=known)
     return lengths
 
@@ -84,7 +93,7 @@ def taken(
     return moved(lengths, [axis], (key, out_dim.serial), change)
 
 
-def trimmed(backend: Any, x: Tensor) -> Tensor:
+def trimmed(backend: type[Backend], x: Tensor) -> Tensor:
     """Without frames that are padding in all sequences which are left."""
     raw = x._raw
     for place, dim in enumerate(x.dims):
@@ -94,7 +103,7 @@ def trimmed(backend: Any, x: Tensor) -> Tensor:
     return x if raw is x._raw else x.like(raw)
 
 
-def constant(backend: Any, x: Tensor, dims: Sequence[Dim], key: Any, make: Callable[[], np.ndarray]) -> Any:
+def constant(backend: type[Backend], x: Tensor, dims: Sequence[Dim], key: Any, make: Callable[[], np.ndarray]) -> Any:
     """A raw constant over `dims`, which are dims of `x`, shaped to broadcast against it; made once for a batch."""
 
     def place() -> Any:
@@ -102,12 +111,6 @@ def constant(backend: Any, x: Tensor, dims: Sequence[Dim], key: Any, make: Calla
 
     device = backend.device_key_raw(x._raw)
     return x.lengths.cached((key, x.sig.serial, device, backend), place) if x.lengths.sizes else place()
-
-
-def aligned(size: Size, dims: Sequence[Dim]) -> np.ndarray:
-    """The lengths with an axis for each of `dims`, of size 1 where they do not differ."""
-    values: np.ndarray = align.apply(align.move(size.dims, dims, trailing=False), size.values)
-    return values
 
 
 def derived(signature: Sig, key: Any, make: Callable[[], Dim]) -> Dim:

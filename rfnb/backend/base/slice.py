@@ -5,31 +5,33 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rfnb.backend.base.math import join
 from rfnb.backend.base.require import axis_of
-from rfnb.backend.base.sizes import aligned, bound, constant, renamed, same, size_in, taken, trimmed
+from rfnb.backend.base.sizes import bound, constant, renamed, same, size_in, taken, trimmed
 from rfnb.core import align
 from rfnb.core.dim import Dim
 from rfnb.core.lengths import Size
 from rfnb.core.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
 
+if TYPE_CHECKING:
+    from rfnb.backend.base.backend import Backend
+
 Bound = int | Tensor | None
 
 
 class SliceOps:
-    """Raw part: `slice_raw`, and `gather_raw` where sequences differ."""
+    """Raw part: `slice_raw(raw, axis, start, end, step)`."""
 
     slice_raw: Callable[[Any, int, int, int, int], Any]
-    gather_raw: Callable[[Any, Any, int, int], Any]
 
     @classmethod
     def slice(
-        cls,
+        cls: type[Backend],
         source: Tensor,
         *,
         axis: Dim,
@@ -59,9 +61,9 @@ class SliceOps:
         if count and any(dim not in source.sig.index for dim in count.dims):
             return _slice_by_tensors(cls, source, axis, start, end, step, size, out_dim)
         dims = [dim for dim in source.dims if dim in here.dims or (count and dim in count.dims)]
-        wanted = None if count is None else aligned(count, dims)
+        wanted = None if count is None else count.over(dims)
         every = 1 if step is None else int(step)
-        first, length = slice_frames(aligned(here, dims), start, end, every, wanted)
+        first, length = slice_frames(here.over(dims), start, end, every, wanted)
         lengths = bound(source.lengths, out_dim, count or Size(dims, length), "slice")
         first, length = np.broadcast_arrays(first, length)
         begin, longest = same(first[length > 0]), int(length.max(initial=0))
@@ -130,7 +132,7 @@ def _steps(first: Any, count: int, step: Any, longest: int) -> np.ndarray:
 
 
 def _slice_by_tensors(
-    backend: Any, source: Tensor, axis: Dim, start: Any, end: Any, step: Any, size: Any, out_dim: Dim
+    backend: type[Backend], source: Tensor, axis: Dim, start: Any, end: Any, step: Any, size: Any, out_dim: Dim
 ) -> Tensor:
     """Bounds of their own for each sequence."""
     if isinstance(start, Tensor) and isinstance(size, int | Dim) and end is None:
@@ -146,8 +148,8 @@ def _slice_by_tensors(
         raw = backend.to_numpy_raw(backend.fill_padding(bound_, padding)).astype(np.int64)
         return align.apply(align.move(bound_.dims, dims, trailing=False), raw)
 
-    n, step = aligned(limit, dims), 1 if step is None else values(step, 1)
-    wanted = values(size) if count is None else aligned(count, dims)
+    n, step = limit.over(dims), 1 if step is None else values(step, 1)
+    wanted = values(size) if count is None else count.over(dims)
     first, length = slice_frames(n, values(start), values(end), step, wanted)
     shape = np.broadcast_shapes(n.shape, np.shape(step), first.shape, length.shape)
     lengths = bound(lengths, out_dim, Size(dims, np.broadcast_to(length, shape)), "slice")
@@ -157,7 +159,7 @@ def _slice_by_tensors(
 
 
 def _slice_from(
-    backend: Any, source: Tensor, axis: Dim, start: Tensor, step: Any, size: int | Dim, out_dim: Dim
+    backend: type[Backend], source: Tensor, axis: Dim, start: Tensor, step: Any, size: int | Dim, out_dim: Dim
 ) -> Tensor:
     """So many frames from `start` on, which stays on its device; behind the end of a sequence, its last one again."""
     count: Any = _count(source, size)
@@ -177,7 +179,7 @@ def _slice_from(
     return _at(backend, source, positions, axis, out_dim)
 
 
-def _at(backend: Any, source: Tensor, positions: Tensor, axis: Dim, out_dim: Dim) -> Tensor:
+def _at(backend: type[Backend], source: Tensor, positions: Tensor, axis: Dim, out_dim: Dim) -> Tensor:
     """The frames at these positions, none of them behind the last one."""
     bare = positions.like(positions._raw, align.sig(positions.dims))
     found: Tensor = backend.gather(source, indices=bare, axis=axis, clip_to_valid=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from rfnb.backend.base.mask import frames_of
-from rfnb.backend.base.require import axis_of
+from rfnb.backend.base.require import axis_of, owned
 from rfnb.core.dim import Dim
 from rfnb.core.tensor import Tensor, tensor_of
 
@@ -24,7 +24,7 @@ class SoftmaxOps:
     log_softmax_raw: Callable[[Any, int, Any, bool], Any]
 
     @classmethod
-    def softmax(cls: type[Backend], tensor: Tensor, *, axis: Dim, use_mask: bool = True) -> Tensor:  # type: ignore[misc]
+    def softmax(cls: type[Backend], tensor: Tensor, *, axis: Dim, use_mask: bool = True) -> Tensor:
         """exp(x) / Σ exp(x) over `axis`. {…, axis} → the same"""
         if tensor.sig.prior:
             axis = tensor.sig.meant(axis)
@@ -35,7 +35,7 @@ class SoftmaxOps:
         return tensor_of(cls.softmax_raw(tensor._raw, place, padding, empty), tensor.sig, tensor.lengths)
 
     @classmethod
-    def log_softmax(cls: type[Backend], tensor: Tensor, *, axis: Dim, use_mask: bool = True) -> Tensor:  # type: ignore[misc]
+    def log_softmax(cls: type[Backend], tensor: Tensor, *, axis: Dim, use_mask: bool = True) -> Tensor:
         """log softmax over `axis`; -inf in padding. {…, axis} → the same"""
         if tensor.sig.prior:
             axis = tensor.sig.meant(axis)
@@ -44,7 +44,7 @@ class SoftmaxOps:
         return tensor_of(cls.log_softmax_raw(tensor._raw, place, padding, empty), tensor.sig, tensor.lengths)
 
 
-def _padding(backend: Any, tensor: Tensor, axis: Dim, place: int) -> tuple[Any, bool]:
+def _padding(backend: type[Backend], tensor: Tensor, axis: Dim, place: int) -> tuple[Any, bool]:
     """Where padding is, and whether a row has nothing else."""
     lengths = tensor.lengths
     dims: tuple[Dim, ...] = (axis,)
@@ -56,6 +56,7 @@ def _padding(backend: Any, tensor: Tensor, axis: Dim, place: int) -> tuple[Any, 
         return None, False
     padding = backend.padding_for(tensor, dims)
     if padding is None:
+        owned("softmax", tensor, dims)
         return None, False
     key = ("empty", tensor.sig.serial, place)
     empty = lengths.cache.get(key)

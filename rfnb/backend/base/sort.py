@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rfnb.backend.base.math import join
 from rfnb.backend.base.require import axis_of
-from rfnb.backend.base.sizes import bound, size_in
+from rfnb.backend.base.sizes import bound, renamed, size_in
 from rfnb.core import align
 from rfnb.core.dim import Dim
 from rfnb.core.tensor import Tensor, tensor_of
@@ -23,7 +23,7 @@ class SortOps:
     search_sorted_raw: Callable[[Any, Any, bool], Any]
 
     @classmethod
-    def sort(  # type: ignore[misc]
+    def sort(
         cls: type[Backend], source: Tensor, *, axis: Dim, descending: bool = False, stable: bool = True
     ) -> tuple[Tensor, Tensor, Dim]:
         """The entries in order, where each comes from, and their new dim. {…, axis} → {…, out_dim}"""
@@ -36,13 +36,12 @@ class SortOps:
         values, index = cls.sort_raw(raw, place, descending, stable)
         out_dim = Dim(axis.dimension, name=f"{axis.name}_sorted")
         lengths = bound(source.lengths, out_dim, size, "sort")
-        dims = [out_dim if dim is axis else dim for dim in source.dims]
-        feature = out_dim if source.feature_dim is axis else source.feature_dim
-        found = tensor_of(values, align.sig(dims, source.sparse_dim, feature), lengths)
-        return found, tensor_of(index, align.sig(dims, axis, feature), lengths), out_dim
+        out = renamed(source, axis, out_dim)
+        places = tensor_of(index, align.sig(out.dims, axis, out.feature_dim), lengths)
+        return tensor_of(values, out, lengths), places, out_dim
 
     @classmethod
-    def search_sorted(  # type: ignore[misc]
+    def search_sorted(
         cls: type[Backend],
         sorted_seq: Tensor,
         values: Tensor,

@@ -5,30 +5,32 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rfnb.backend.base.require import axis_of
-from rfnb.backend.base.sizes import aligned, bound, constant, ragged, renamed, size_in, taken, trimmed
+from rfnb.backend.base.sizes import bound, constant, known_size, ragged, renamed, size_in, taken, trimmed
 from rfnb.core import align
-from rfnb.core.dim import Dim, current_lengths
+from rfnb.core.dim import Dim
 from rfnb.core.lengths import Size
 from rfnb.core.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
 
+if TYPE_CHECKING:
+    from rfnb.backend.base.backend import Backend
+
 
 class SplitOps:
-    """Raw part: `unstack_raw`, `split_raw`, `slice_raw`, and `gather_raw` where sequences differ."""
+    """Raw part: `unstack_raw(raw, axis)`, `split_raw(raw, sizes, axis)`."""
 
     unstack_raw: Callable[..., Any]
     split_raw: Callable[..., Any]
 
     @classmethod
-    def unstack(cls, source: Tensor, *, axis: Dim) -> list[Tensor]:
+    def unstack(cls: type[Backend], source: Tensor, *, axis: Dim) -> list[Tensor]:
         """The entries along `axis`. {…, axis} → a list of {…}"""
-        if source.sig.prior:
-            axis = source.sig.meant(axis)
+        axis = source.sig.meant(axis)
         place = axis_of("unstack", source, axis)
         if ragged(source, axis):
             raise DimError(
@@ -44,7 +46,7 @@ class SplitOps:
         return [trimmed(cls, tensor_of(x._raw, out, lengths.of_one(axis, i))) for i, x in enumerate(parts)]
 
     @classmethod
-    def split(cls, source: Tensor, *, axis: Dim, out_dims: Sequence[Dim]) -> tuple[Tensor, ...]:
+    def split(cls: type[Backend], source: Tensor, *, axis: Dim, out_dims: Sequence[Dim]) -> tuple[Tensor, ...]:
         """Cut into pieces of the sizes of `out_dims`. {…, axis} → {…, out_dims[0]}, {…, out_dims[1]}, …"""
         if source.sig.prior:
             axis = source.sig.meant(axis)
@@ -64,7 +66,7 @@ class SplitOps:
         return tuple([tensor_of(raw, signature, lengths) for raw, signature in zip(raws, sigs, strict=True)])
 
 
-def _split_each(backend: Any, source: Tensor, axis: Dim, out_dims: Sequence[Dim]) -> tuple[Tensor, ...]:
+def _split_each(backend: type[Backend], source: Tensor, axis: Dim, out_dims: Sequence[Dim]) -> tuple[Tensor, ...]:
     """`split` where each sequence may have places of its own to be cut at."""
     sizes, starts = _cuts(source, axis, out_dims)
     dims = [dim for dim in source.dims if any(dim in size.dims for size in sizes)]
@@ -87,11 +89,11 @@ def _split_each(backend: Any, source: Tensor, axis: Dim, out_dims: Sequence[Dim]
 def _cuts(source: Tensor, axis: Dim, out_dims: Sequence[Dim]) -> tuple[list[Size], list[np.ndarray]]:
     """The sizes of the pieces, and where each begins: one number, or one for each sequence."""
     whole = size_in(source, axis)
-    known = [source.lengths.size(dim) or current_lengths([dim]).size(dim) for dim in out_dims]
+    known = [known_size(source.lengths, dim) for dim in out_dims]
     sizes = [size for size in known if size is not None and all(dim in source.sig.index for dim in size.dims)]
     dims = [dim for dim in source.dims if any(dim in size.dims for size in [whole, *sizes])]
-    total = aligned(whole, dims)
-    rest = total - sum(aligned(size, dims) for size in sizes)
+    total = whole.over(dims)
+    rest = total - sum(size.over(dims) for size in sizes)
     if len(sizes) + 1 == len(out_dims) and (rest >= 0).all():
         sizes.insert(known.index(None), Size(dims, rest))
     elif len(sizes) < len(out_dims) or rest.any():
@@ -103,7 +105,7 @@ def _cuts(source: Tensor, axis: Dim, out_dims: Sequence[Dim]) -> tuple[list[Size
     starts, start = [], np.zeros_like(total)
     for size in sizes:
         starts.append(start.flat[0] if start.size and (start == start.flat[0]).all() else start)
-        start = start + aligned(size, dims)
+        start = start + size.over(dims)
     return sizes, starts
 
 

@@ -90,7 +90,7 @@ class Tape:
         self.values: list[Any] = []  # by Var: what it was on the traced frame
         self.streams: list[Any] = []
         self.paused = 0
-        self.in_op = 0  # how many ops are under way; 0 while lines of the body itself run
+        self.ops: list[str] = []  # those under way, the outermost first; none while lines of the body itself run
         self._before: list[tuple[Any, Any]] = []  # what was written into, and a copy of what it was
         self._known: dict[int, Var | External | Stream] = {}  # by id of objects that this tape keeps alive
         self._is_raw = is_raw

@@ -27,12 +27,9 @@ class TopKOps:
     lowest_raw: Callable[[Any], Any]
     highest_raw: Callable[[Any], Any]
     split_index_raw: Callable[[Any, Sequence[int]], list[Any]]
-    merge_axes_raw: Callable[[Any, int, int], Any]
-    get_shape_tuple_raw: Callable[[Any], tuple[int, ...]]
-    to_numpy_raw: Callable[[Any], Any]
 
     @classmethod
-    def top_k(  # type: ignore[misc]
+    def top_k(
         cls: type[Backend],
         source: Tensor,
         *,
@@ -48,7 +45,7 @@ class TopKOps:
         """
         size = Size(k.dims, cls.to_numpy_raw(k._raw)) if isinstance(k, Tensor) else Size((), k)
         k, k_dim = size.max, k_dim or Dim(None if size.dims else size.max, name="top_k")
-        dims = (axis,) if isinstance(axis, Dim) else tuple(axis)
+        dims = (axis,) if isinstance(axis, Dim | int | str) else tuple(axis)
         places = [axis_of("top_k", source, dim) for dim in dims]
         padding = cls.padding_for(source, dims)
         raw = source._raw

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 class WindowOps:
-    """Raw part: `unfold_raw`, `pad_raw`, `slice_raw`."""
+    """Raw part: `unfold_raw(raw, axis, width, stride)`; the window is the last axis."""
 
     unfold_raw: Callable[[Any, int, int, int], Any]
 
     @classmethod
-    def window(  # type: ignore[misc]
+    def window(
         cls: type[Backend],
         source: Tensor,
         *,

@@ -12,11 +12,6 @@ class NumpyLoss:
     """The raw part of `backend.base.loss`."""
 
     @staticmethod
-    def safe_log_raw(raw: Array) -> Array:
-        """log, of the smallest positive number at least."""
-        return np.log(np.maximum(raw, np.finfo(raw.dtype).tiny))
-
-    @staticmethod
     def cross_entropy_raw(logits: Array, labels: Array) -> Array:
         """-log softmax(logits)[label], over the last axis."""
         log_probs = NumpyReduce.log_softmax_raw(logits, -1, None, False)

@@ -145,6 +145,8 @@ class NumpyMath:
     """The raw part of `backend.base.math` and `backend.base.mask`."""
 
     where_raw = staticmethod(lambda cond, a, b: np.where(cond, *common(a, b)))
+    lowest_raw = staticmethod(lowest)
+    highest_raw = staticmethod(highest)
 
     @staticmethod
     def combine_raw(a: Any, kind: str, b: Any) -> Array:
@@ -192,13 +194,3 @@ class NumpyMath:
     def finite_raw(raw: Array, where: Array) -> Array:
         """`raw` with 0 for what is not finite at `where`."""
         return np.where(~np.isfinite(raw) & where, np.zeros((), raw.dtype), raw)
-
-    @staticmethod
-    def lowest_raw(raw: Array) -> Any:
-        """What is never larger than anything: -∞, or the smallest number of the type."""
-        return lowest(raw)
-
-    @staticmethod
-    def highest_raw(raw: Array) -> Any:
-        """What is never smaller than anything: ∞, or the largest number of the type."""
-        return highest(raw)

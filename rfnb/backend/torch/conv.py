@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import functools
+from typing import Any, NamedTuple
 
 import torch
 from torch.nn import functional
 
-Numbers = Sequence[int]
+from rfnb.backend.base.slide import Spread, Window
+from rfnb.backend.torch.reduce import lowest
+
 _CONV: dict[int, Any] = {1: functional.conv1d, 2: functional.conv2d, 3: functional.conv3d}
 _TRANSPOSED: dict[int, Any] = {
     1: functional.conv_transpose1d,
@@ -18,101 +20,108 @@ _TRANSPOSED: dict[int, Any] = {
 _MAX: dict[int, Any] = {1: functional.max_pool1d, 2: functional.max_pool2d, 3: functional.max_pool3d}
 _AVG: dict[int, Any] = {1: functional.avg_pool1d, 2: functional.avg_pool2d, 3: functional.avg_pool3d}
 
+Numbers = tuple[int, ...]
+
 
 class TorchConv:
     """The raw part of `backend.base.conv`."""
 
     @staticmethod
     def conv_raw(
-        raw: torch.Tensor,
-        filter: torch.Tensor,
-        bias: torch.Tensor | None,
-        strides: Numbers,
-        dilations: Numbers,
-        groups: int,
-        left: Numbers,
-        counts: Numbers,
+        raw: torch.Tensor, filter: torch.Tensor, bias: torch.Tensor | None, windows: tuple[Window, ...], groups: int
     ) -> torch.Tensor:
-        """[batch, in, …], [out, in / groups, …], [out] → [batch, out, counts…]"""
-        spans = [(size - 1) * d + 1 for size, d in zip(filter.shape[2:], dilations, strict=True)]
-        right = _right(raw, spans, strides, left, counts)
-        both = 0 not in raw.shape[2:] and _at_both_ends(left, right, strides)
-        raw = raw if both else _padded(raw, left, right, 0)
-        raw = _CONV[len(left)](raw, filter, bias, list(strides), list(left) if both else 0, list(dilations), groups)
-        return _cut(raw, [0] * len(left), counts)
+        """[batch, in, …], [out, in / groups, …], [out] → [batch, out, …]"""
+        way = _slide(windows, raw.shape[2:])
+        padding: Any = 0
+        if way.both is not None:
+            padding = way.both
+        elif way.zeros:
+            raw = functional.pad(raw, way.zeros)
+        raw = _CONV[len(windows)](raw, filter, bias, way.strides, padding, way.dilations, groups)
+        return _cut(raw, way.cut)
 
     @staticmethod
     def transposed_conv_raw(
-        raw: torch.Tensor,
-        filter: torch.Tensor,
-        bias: torch.Tensor | None,
-        strides: Numbers,
-        groups: int,
-        left: Numbers,
-        counts: Numbers,
+        raw: torch.Tensor, filter: torch.Tensor, bias: torch.Tensor | None, spreads: tuple[Spread, ...], groups: int
     ) -> torch.Tensor:
-        """[batch, in, …], [in, out, …], [out] → [batch, out, counts…], the first `left` frames cut off.
-
-        Frames of zeros behind the input give as many as are needed.
-        """
-        axes = zip(raw.shape[2:], filter.shape[2:], strides, left, counts, strict=True)
-        right = [max(-(-(first + n - size) // s), 0) + 1 - length for length, size, s, first, n in axes]
-        raw = _padded(raw, [0] * len(left), right, 0)
-        raw = _TRANSPOSED[len(left)](raw, filter, bias, list(strides), groups=groups)
-        return _cut(raw, left, counts)
+        """[batch, in, …], [in, out, …], [out] → [batch, out, …]"""
+        way = _spread(spreads, raw.shape[2:])
+        raw = functional.pad(raw, way.zeros) if way.zeros else raw
+        raw = _TRANSPOSED[len(spreads)](raw, filter, bias, way.strides, groups=groups)
+        return _cut(raw, way.cut)
 
     @staticmethod
-    def pool_raw(
-        raw: torch.Tensor,
-        mode: str,
-        sizes: Numbers,
-        strides: Numbers,
-        dilations: Numbers,
-        left: Numbers,
-        counts: Numbers,
-    ) -> torch.Tensor:
-        """[any, …] → [any, counts…]; in "avg", zeros at the ends count as frames."""
-        raw = raw.unsqueeze(1)
-        spans = [(size - 1) * d + 1 for size, d in zip(sizes, dilations, strict=True)]
-        right = _right(raw, spans, strides, left, counts)
-        raw = _padded(raw, left, right, _lowest(raw) if mode == "max" else 0)
-        if mode == "max" and raw.dtype.is_floating_point:
-            raw = _MAX[len(left)](raw, list(sizes), list(strides), 0, list(dilations))
-        elif mode == "avg" and all(dilation == 1 for dilation in dilations):
-            raw = _AVG[len(left)](raw, list(sizes), list(strides))
+    def pool_raw(raw: torch.Tensor, mode: str, windows: tuple[Window, ...]) -> torch.Tensor:
+        """Over the last axes, behind one or two others; in "avg", zeros at the ends count as frames."""
+        way = _slide(windows, raw.shape[-len(windows) :])
+        if way.zeros:
+            raw = functional.pad(raw, way.zeros, value=lowest(raw) if mode == "max" else 0)
+        sizes = [window.size for window in windows]
+        if mode == "max" and raw.dtype.is_floating_point and raw.numel():
+            raw = _MAX[len(windows)](raw, sizes, way.strides, 0, way.dilations)
+        elif mode == "avg" and all(dilation == 1 for dilation in way.dilations) and raw.numel():
+            raw = _AVG[len(windows)](raw, sizes, way.strides)
         else:  # what torch has no kernel for
-            for axis, (span, stride, dilation) in enumerate(zip(spans, strides, dilations, strict=True), 2):
-                windows = raw.unfold(axis, span, stride)[..., ::dilation]
-                raw = windows.amax(-1) if mode == "max" else windows.mean(-1)
-        return _cut(raw, [0] * len(left), counts).squeeze(1)
+            for axis, window in enumerate(windows, -len(windows)):
+                entries = raw.unfold(axis, window.span, window.stride)[..., :: window.dilation]
+                raw = entries.amax(-1) if mode == "max" else entries.mean(-1)
+        return _cut(raw, way.cut)
 
 
-def _lowest(raw: torch.Tensor) -> Any:
-    return float("-inf") if raw.dtype.is_floating_point else torch.iinfo(raw.dtype).min
+class _Way(NamedTuple):
+    """How to have torch slide over axes of some size.
+
+    zeros: before and behind them, as `pad` takes it. both: instead, so many at both ends, if the kernel may add them.
+    cut: which frames of the result are kept, by axis, where not all are.
+    """
+
+    strides: Numbers
+    dilations: Numbers
+    zeros: Numbers
+    both: Numbers | None
+    cut: tuple[tuple[int, int, int], ...]
 
 
-def _right(raw: torch.Tensor, spans: Numbers, strides: Numbers, left: Numbers, counts: Numbers) -> list[int]:
-    """How many zeros behind each of the last axes give `counts` positions, one at least; negative: so many to spare."""
-    axes = zip(raw.shape[-len(left) :], spans, strides, left, counts, strict=True)
-    return [(max(count, 1) - 1) * stride + span - before - n for n, span, stride, before, count in axes]
+@functools.lru_cache(1024)
+def _slide(windows: tuple[Window, ...], sizes: Numbers) -> _Way:
+    """Torch's kernels need one position at least."""
+    behind, cut = [], []
+    for axis, (window, size) in enumerate(zip(windows, sizes, strict=True), -len(sizes)):
+        count = window.count(size)
+        behind.append((max(count, 1) - 1) * window.stride + window.span - window.left - size)
+        if not count:
+            cut.append((axis, 0, 0))
+    both = all(w.left - w.stride < right <= w.left for w, right in zip(windows, behind, strict=True))
+    return _Way(
+        tuple(window.stride for window in windows),
+        tuple(window.dilation for window in windows),
+        _amounts([(window.left, right) for window, right in zip(windows, behind, strict=True)]),
+        tuple(window.left for window in windows) if both and all(sizes) else None,
+        tuple(cut),
+    )
 
 
-def _at_both_ends(left: Numbers, right: Numbers, strides: Numbers) -> bool:
-    """Whether as many zeros behind as before give the same positions."""
-    return all(before - stride < behind <= before for before, behind, stride in zip(left, right, strides, strict=True))
+@functools.lru_cache(1024)
+def _spread(spreads: tuple[Spread, ...], sizes: Numbers) -> _Way:
+    """Frames of zeros behind the input give as many as are needed, and torch's kernels need one at least."""
+    behind, cut = [], []
+    for axis, (spread, size) in enumerate(zip(spreads, sizes, strict=True), -len(sizes)):
+        count = spread.count(size)
+        behind.append(max(-(-(spread.left + count - spread.size) // spread.stride), 0) + 1 - size)
+        cut.append((axis, spread.left, count))
+    strides = tuple(spread.stride for spread in spreads)
+    return _Way(strides, (), _amounts([(0, right) for right in behind]), None, tuple(cut))
 
 
-def _padded(raw: torch.Tensor, left: Numbers, right: Numbers, value: float) -> torch.Tensor:
-    """More entries before and behind the last axes."""
-    if not any(left) and all(behind <= 0 for behind in right):
-        return raw
-    amounts = [n for before, behind in zip(left, right, strict=True) for n in (max(behind, 0), before)]
-    return functional.pad(raw, amounts[::-1], value=value)
+def _amounts(pairs: list[tuple[int, int]]) -> Numbers:
+    """As `pad` takes them: the last axis first; none if there is nothing to add."""
+    found = tuple(max(n, 0) for pair in reversed(pairs) for n in pair)
+    return found if any(found) else ()
 
 
-def _cut(raw: torch.Tensor, left: Numbers, counts: Numbers) -> torch.Tensor:
-    """`counts` entries of the last axes, after the first `left`."""
-    for axis, (before, count) in enumerate(zip(left, counts, strict=True), raw.dim() - len(counts)):
+def _cut(raw: torch.Tensor, kept: tuple[tuple[int, int, int], ...]) -> torch.Tensor:
+    """`count` entries of an axis, after the first ones."""
+    for axis, before, count in kept:
         if before or count != raw.shape[axis]:
             raw = raw.narrow(axis, before, count)
     return raw

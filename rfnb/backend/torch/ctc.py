@@ -90,6 +90,8 @@ def ctc_loss(
         # what torch.nn.functional.ctc_loss calls, and then makes 0 of ∞
         return torch._ctc_loss(log_probs, targets, frames, labels, blank, zero_infinity=True)[0]
     total, _ = _forward(log_probs, frames, labels, _states(targets, blank, label_loop), _max if max_approx else _sum)
+    if not log_probs.shape[0]:
+        total = total + log_probs.sum()  # 0, but something to go back through
     return torch.where(total > NEVER / 2, -total, float("inf"))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import torch
 
 from rfnb.backend.base.tape import untaped
+from rfnb.errors import DtypeError
 
 if TYPE_CHECKING:
     from rfnb.core.parameter import Parameter
@@ -27,6 +29,17 @@ def outside() -> Iterator[None]:
         yield
 
 
+@cache
+def dtype_of(name: str) -> torch.dtype:
+    """torch.float32. Raises DtypeError if there is no type of this name."""
+    found = getattr(torch, name, None) if isinstance(name, str) else None
+    if isinstance(found, torch.dtype):
+        return found
+    meant = str(getattr(name, "__name__", name)).removeprefix("torch.")
+    hint = repr(meant) if meant != name and hasattr(torch, meant) else None
+    raise DtypeError("no such type", got=repr(name), expected='"float32", "int64", "bool", …', hint=hint)
+
+
 class TorchData:
     """Types, shapes, devices, and tensors from numbers."""
 
@@ -38,7 +51,7 @@ class TorchData:
     @staticmethod
     def as_dtype_raw(dtype_name: str) -> torch.dtype:
         """torch.float32"""
-        return getattr(torch, dtype_name)
+        return dtype_of(dtype_name)
 
     @staticmethod
     def get_ndim_raw(raw_tensor: torch.Tensor) -> int:
@@ -80,23 +93,23 @@ class TorchData:
         """Numbers, lists, numpy or torch tensors, in `dtype` if given; Python floats are float32."""
         if isinstance(value, np.ndarray | np.generic):
             value = torch.from_numpy(np.array(value))
-        return torch.as_tensor(value, dtype=None if dtype is None else getattr(torch, dtype), device=device)
+        return torch.as_tensor(value, dtype=None if dtype is None else dtype_of(dtype), device=device)
 
     @staticmethod
     def full_raw(shape: Sequence[int], value: Any, dtype: str, device: str | None) -> torch.Tensor:
         """Filled with one value."""
-        return torch.full(list(shape), value, dtype=getattr(torch, dtype), device=device)
+        return torch.full(list(shape), value, dtype=dtype_of(dtype), device=device)
 
     @staticmethod
     def range_raw(size: int, dtype: str, device: str | None) -> torch.Tensor:
         """0, 1, … size-1"""
-        return torch.arange(size, dtype=getattr(torch, dtype), device=device)
+        return torch.arange(size, dtype=dtype_of(dtype), device=device)
 
     @staticmethod
     def create_parameter_raw(tensor: Parameter, *, device: str | None = None) -> torch.nn.Parameter:
         """Zeros of the dims and type of `tensor`, to be trained if the type allows."""
         shape = [dim.dimension or 0 for dim in tensor.dims]
-        zeros = torch.zeros(shape, dtype=getattr(torch, tensor.dtype), device=device)
+        zeros = torch.zeros(shape, dtype=dtype_of(tensor.dtype), device=device)
         return torch.nn.Parameter(zeros, requires_grad=zeros.dtype.is_floating_point)
 
     @staticmethod
@@ -108,9 +121,8 @@ class TorchData:
     def parameter_assign_raw(raw: torch.nn.Parameter, value: Any, *, op: str = "assign") -> None:
         """Sets the values, or adds to them, in place."""
         with torch.no_grad():
-            value = (
-                value if isinstance(value, torch.Tensor) else torch.as_tensor(value, dtype=raw.dtype, device=raw.device)
-            )
+            if not isinstance(value, torch.Tensor):
+                value = torch.as_tensor(value, dtype=raw.dtype, device=raw.device)
             raw.add_(value) if op == "add" else raw.copy_(value.expand_as(raw))
 
     @staticmethod
@@ -127,6 +139,6 @@ class TorchData:
     def parameter_move_raw(raw: torch.nn.Parameter, device: str | None, dtype: str | None) -> None:
         """Moves the values, keeping the same parameter object."""
         with torch.no_grad():
-            raw.data = raw.data.to(device=device, dtype=None if dtype is None else getattr(torch, dtype))
+            raw.data = raw.data.to(device=device, dtype=None if dtype is None else dtype_of(dtype))
             if raw.grad is not None:
                 raw.grad.data = raw.grad.data.to(device=device, dtype=raw.dtype)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from rfnb.backend.torch.data import dtype_of
+
 int64, gather = torch.int64, torch.gather
 INDEX = (torch.int64, torch.int32)
 
@@ -50,4 +52,4 @@ class TorchIndex:
     def one_hot_raw(raw: torch.Tensor, size: int, dtype: str) -> torch.Tensor:
         """1 where the last axis is the label."""
         labels = torch.arange(size, dtype=raw.dtype if raw.dtype in INDEX else int64, device=raw.device)
-        return (raw.unsqueeze(-1) == labels).to(getattr(torch, dtype))
+        return (raw.unsqueeze(-1) == labels).to(dtype_of(dtype))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch.nn import functional
 
+from rfnb.errors import DimError
+
 NO_LABEL = -(2**62)
 
 
@@ -16,17 +18,13 @@ class TorchLoss:
         """-log softmax(logits)[label], over the last axis."""
         if labels.dtype is not torch.int64:
             labels = labels.long()
-        if labels.dim() < 2:
-            return functional.cross_entropy(logits, labels, reduction="none", ignore_index=NO_LABEL)
-        loss = functional.cross_entropy(
-            logits.flatten(0, -2), labels.flatten(), reduction="none", ignore_index=NO_LABEL
-        )
-        return loss.view_as(labels)
-
-    @staticmethod
-    def safe_log_raw(raw: torch.Tensor) -> torch.Tensor:
-        """log, of the smallest positive number at least."""
-        return raw.clamp(min=torch.finfo(raw.dtype).tiny).log()
+        several = labels.dim() > 1
+        rows, flat = (logits.flatten(0, -2), labels.flatten()) if several else (logits, labels)
+        try:
+            loss = functional.cross_entropy(rows, flat, reduction="none", ignore_index=NO_LABEL)
+        except IndexError:
+            raise DimError("cross_entropy: a label is no class", expected=f"0 to {logits.shape[-1] - 1}") from None
+        return loss.view_as(labels) if several else loss
 
     @staticmethod
     def edit_distance_raw(a: torch.Tensor, a_len: torch.Tensor, b: torch.Tensor, b_len: torch.Tensor) -> torch.Tensor:

@@ -18,9 +18,8 @@ class TorchMask:
         tape = current_tape()
         if raw.requires_grad:
             return (is_weight or raw.is_leaf) and (torch.is_grad_enabled() or tape is not None)
-        made_here = (
-            is_weight and tape is not None and isinstance(tape.find(raw), Var)
-        )  # where the trial has no gradient
+        # what the body makes of weights has no gradient in the trial
+        made_here = is_weight and tape is not None and isinstance(tape.find(raw), Var)
         return made_here and raw.dtype.is_floating_point
 
     @staticmethod

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
+from rfnb.backend.torch.data import dtype_of
 from rfnb.errors import DtypeError
 
 
@@ -144,7 +145,7 @@ class TorchMath:
     @staticmethod
     def cast_raw(raw_tensor: torch.Tensor, dtype: str) -> torch.Tensor:
         """The same numbers in another type."""
-        return raw_tensor.to(getattr(torch, dtype))
+        return raw_tensor.to(dtype_of(dtype))
 
     @staticmethod
     def complex_as_real_raw(raw_tensor: torch.Tensor) -> torch.Tensor:

@@ -10,13 +10,15 @@ from rfnb.backend.base.tape import current_tape
 from rfnb.errors import BackendError
 
 
-def _lowest(raw: torch.Tensor) -> Any:
+def lowest(raw: torch.Tensor) -> Any:
+    """What is never larger than anything: -∞, or the smallest number of the type."""
     if raw.dtype is torch.bool:
         return False
     return float("-inf") if raw.dtype.is_floating_point else torch.iinfo(raw.dtype).min
 
 
-def _highest(raw: torch.Tensor) -> Any:
+def highest(raw: torch.Tensor) -> Any:
+    """What is never smaller than anything: ∞, or the largest number of the type."""
     if raw.dtype is torch.bool:
         return True
     return float("inf") if raw.dtype.is_floating_point else torch.iinfo(raw.dtype).max
@@ -24,10 +26,10 @@ def _highest(raw: torch.Tensor) -> Any:
 
 _FILL = {
     "sum": lambda raw: 0,
-    "max": _lowest,
-    "min": _highest,
-    "argmax": _lowest,
-    "argmin": _highest,
+    "max": lowest,
+    "min": highest,
+    "argmax": lowest,
+    "argmin": highest,
     "logsumexp": lambda raw: float("-inf"),
     "any": lambda raw: False,
     "all": lambda raw: True,
@@ -81,9 +83,8 @@ def _over_nothing(raw: torch.Tensor, mode: str, axes: Axes) -> torch.Tensor:
     shape = [n for axis, n in enumerate(raw.shape) if axis not in _tuple(axes)]
     if mode in ("argmax", "argmin"):
         return raw.new_zeros(shape, dtype=torch.int64)
-    return raw.new_full(shape, 0 if mode == "mean" else _FILL[mode](raw)) + raw.sum(axes).to(
-        raw.dtype
-    )  # with a gradient, which is 0
+    nothing = raw.new_full(shape, 0 if mode == "mean" else _FILL[mode](raw))
+    return nothing + raw.sum(axes).to(raw.dtype)  # with a gradient, which is 0
 
 
 def _tuple(axes: Axes) -> tuple[int, ...]:
@@ -123,6 +124,8 @@ class TorchReduce:
     """The raw part of `backend.base.reduce` and `backend.base.softmax`."""
 
     reduce_function = staticmethod(_REDUCE.__getitem__)
+    lowest_raw = staticmethod(lowest)
+    highest_raw = staticmethod(highest)
 
     @staticmethod
     def reduce_raw(raw: torch.Tensor, mode: str, axes: Axes, padding: torch.Tensor) -> torch.Tensor:

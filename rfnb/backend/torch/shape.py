@@ -69,7 +69,6 @@ class TorchShape:
     stack_raw = staticmethod(torch.stack)
     unstack_raw = staticmethod(torch.unbind)
     split_raw = staticmethod(torch.split)
-    narrow_raw = staticmethod(torch.narrow)
     flip_raw = staticmethod(torch.flip)
     cumsum_raw = staticmethod(torch.cumsum)
 

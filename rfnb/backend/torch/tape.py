@@ -10,6 +10,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from rfnb.backend.base.tape import Tape, Var, taking
+from rfnb.core.source import here
 from rfnb.errors import TraceError
 
 _READERS = {
@@ -44,11 +45,8 @@ class _Mode(TorchFunctionMode):
             return func(*args, **kwargs)
         name = getattr(func, "__name__", "")
         if name in _READERS and args and isinstance(tape.find(args[0]), Var):
-            raise TraceError(
-                f"a value is read by `{name}` in the body of a loop, where it is another one at every step",
-                hint="use an op instead, or rf.raw_call(fn, *tensors, out_dims=…) for a function that needs values",
-            )
-        if name == "_set_grad_enabled" and not tape.in_op:
+            raise _read(name, tape)
+        if name == "_set_grad_enabled" and not tape.ops:
             raise TraceError(
                 "gradients are switched on or off in the body of a loop, which has no effect on its steps",
                 hint="rf.stop_gradient(x); or torch.no_grad() around the whole loop",
@@ -66,6 +64,20 @@ class _Mode(TorchFunctionMode):
         result = func(*args, **kwargs)
         tape.record(func, args, kwargs, result, writes=writes)
         return result
+
+
+def _read(name: str, tape: Tape) -> TraceError:
+    if not tape.ops:
+        return TraceError(
+            f"a value is read by `{name}` in the body of a loop, where it is another one at every step",
+            hint="use an op instead, or rf.raw_call(fn, *tensors, out_dims=…) for a function that needs values",
+        )
+    where = here()
+    place = f" ({where.place()})" if where else ""
+    return TraceError(
+        f"{tape.ops[0]}: the size of its result depends on numbers, but in the body{place} they differ at every step",
+        hint="do it before the loop, or after it with what loop.stack gives; inside, rf.where keeps the size",
+    )
 
 
 def _writes(name: str, kwargs: dict[str, Any]) -> bool:

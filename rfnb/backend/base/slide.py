@@ -1,0 +1,140 @@
+"""How windows slide over an axis, and frames are spread over one: from the length of an axis to that of the result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rfnb.core.dim import Dim
+from rfnb.errors import DimError
+
+PerAxis = int | Sequence[int]
+Padding = str | int | Sequence[str | int]
+
+
+class Window(NamedTuple):
+    """How a window slides over an axis: its entries, the steps between positions and entries, the zeros at both ends.
+
+    "same" has as many positions as there are frames, divided by the stride. The zeros do not depend on the length, so
+    that a sequence gives the same in any batch.
+    """
+
+    size: int
+    stride: int
+    dilation: int
+    left: int
+    right: int
+
+    @property
+    def span(self) -> int:
+        """How many frames it reaches over."""
+        return (self.size - 1) * self.dilation + 1
+
+    def count(self, length: Any) -> Any:
+        """The number of positions on an axis of this length: ⌈(length + zeros - span + 1) / stride⌉."""
+        extra = self.left + self.right + 1 - self.span
+        if isinstance(length, Dim):
+            return (length + extra).ceildiv_right(self.stride)
+        return _none_at_least(-(-(length + extra) // self.stride))
+
+    def inside(self, length: np.ndarray, positions: int) -> np.ndarray:
+        """How many of its entries are frames, not zeros. [… , 1] → [… , positions]"""
+        first = np.arange(positions) * self.stride - self.left
+        entries = first[:, None] + np.arange(self.size) * self.dilation
+        found: np.ndarray = ((entries >= 0) & (entries < length[..., None])).sum(-1)
+        return found
+
+
+class Spread(NamedTuple):
+    """How a transposed convolution spreads the frames of an axis: the entries of the filter, the steps between frames,
+    what is cut off before and behind; `extra` frames at the end, None for what `padding` needs.
+    """
+
+    size: int
+    stride: int
+    same: bool
+    cut: int
+    extra: int | None
+
+    @property
+    def around(self) -> int:
+        """How many of the frames that the filter reaches are left out at both ends, for "same"."""
+        if not self.same:
+            return 0
+        return max(self.size - self.stride, 0) if self.extra is None else self.size // 2 * 2
+
+    @property
+    def left(self) -> int:
+        """How many of the frames that the filter reaches are cut off before."""
+        return self.around // 2 + self.cut
+
+    @property
+    def more(self) -> int:
+        """How many frames there are besides `stride` for each."""
+        reached = self.size - self.stride
+        return (max(reached, 0) if self.extra is None else reached + self.extra) - self.around - 2 * self.cut
+
+    def count(self, length: Any) -> Any:
+        """The number of frames from this many."""
+        found = length * self.stride + self.more
+        return found if isinstance(length, Dim) else _none_at_least(found)
+
+
+def _none_at_least(count: Any) -> Any:
+    return max(count, 0) if isinstance(count, int) else np.maximum(count, 0)
+
+
+def windows(
+    op: str, count: int, sizes: Sequence[int], strides: PerAxis | None, dilations: PerAxis | None, padding: Padding
+) -> tuple[Window, ...]:
+    """One for each of `count` axes."""
+    found = []
+    paddings = per_axis(op, "padding", "valid" if padding is None else padding, count)
+    steps = [per_axis(op, name, x, count) for name, x in (("strides", strides), ("dilation_rate", dilations))]
+    for size, stride, dilation, how in zip(sizes, *steps, paddings, strict=True):
+        how = how.lower() if isinstance(how, str) else how
+        around = (size - 1) * dilation
+        if how == "same":
+            found.append(Window(size, stride, dilation, around // 2, around - around // 2))
+        elif how == "valid":
+            found.append(Window(size, stride, dilation, 0, 0))
+        elif isinstance(how, int):
+            found.append(Window(size, stride, dilation, how, how))
+        else:
+            raise DimError(f"{op}: no such padding", got=how, expected='"valid", "same", or how many zeros')
+    return tuple(found)
+
+
+def spreads(
+    op: str,
+    sizes: Sequence[int],
+    strides: PerAxis | None,
+    padding: Padding,
+    remove_padding: PerAxis,
+    output_padding: Any,
+) -> tuple[Spread, ...]:
+    """One for each axis of a filter of `sizes`; strides are as long as the filter if they are not given."""
+    count = len(sizes)
+    steps = sizes if strides is None else per_axis(op, "strides", strides, count)
+    extras = [None] * count if output_padding is None else per_axis(op, "output_padding", output_padding, count)
+    paddings = per_axis(op, "padding", padding, count)
+    cuts = per_axis(op, "remove_padding", remove_padding, count)
+    found = []
+    for size, stride, how, cut, extra in zip(sizes, steps, paddings, cuts, extras, strict=True):
+        if not isinstance(how, str) or how.lower() not in ("same", "valid"):
+            raise DimError(f"{op}: no such padding", got=how, expected='"valid" or "same"')
+        found.append(Spread(size, stride, how.lower() == "same", cut, extra))
+    return tuple(found)
+
+
+def per_axis(op: str, name: str, value: Any, count: int) -> list[Any]:
+    """`value` for each of `count` axes; 1 if it is None."""
+    if value is None:
+        return [1] * count
+    if isinstance(value, str | int):
+        return [value] * count
+    if len(value) != count:
+        raise DimError(f"{op}: `{name}` is not for these axes", got=list(value), expected=f"a number, or {count}")
+    return list(value)
