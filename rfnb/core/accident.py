@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from itertools import combinations
 from typing import Any
 
@@ -13,9 +15,22 @@ from rfnb.core.source import CELLS, user_frame, variables
 from rfnb.errors import DimError
 
 
+_meant: ContextVar[bool] = ContextVar("rfnb_meant", default=False)
+
+
+@contextmanager
+def meant() -> Iterator[None]:
+    """Inside, dims meet on purpose."""
+    token = _meant.set(True)
+    try:
+        yield
+    finally:
+        _meant.reset(token)
+
+
 def check_all_in_one(dims_of: Sequence[Sequence[Dim]], out: Sequence[Dim], what: str, names: Sequence[str]) -> None:
     """Refuses a result with dims that no single operand has: most often a slip, and a costly one."""
-    if any(len(dims) == len(out) for dims in dims_of):
+    if any(len(dims) == len(out) for dims in dims_of) or _meant.get():
         return
     shared = set.intersection(*(set(dims) for dims in dims_of))
     odd = [dim for dim in out if dim not in shared]
@@ -24,11 +39,11 @@ def check_all_in_one(dims_of: Sequence[Sequence[Dim]], out: Sequence[Dim], what:
         got=" and ".join(f"{name} {show_dims(dims)}" for name, dims in zip(names, dims_of, strict=True)),
         expected=f"one operand with all of {', '.join(dim.name for dim in out)}",
         made="; ".join(f"{dim.name}: {dim.made.place()}" for dim in odd if dim.made is not None) or None,
-        hint=likely(odd) or f"if it is meant: {_meant(what)}",
+        hint=likely(odd) or f"if it is meant: {_say_so(what)}",
     )
 
 
-def _meant(what: str) -> str:
+def _say_so(what: str) -> str:
     if what in ("where", "clip_by_value", "lerp"):
         return f"rf.{what}(…, allow_broadcast_all_sources=True)"
     return f'rf.combine_bc(a, "{what}", b), or rf.compare_bc for a comparison'

@@ -33,9 +33,19 @@ def map_pairs(fn: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
 
 def leaves(tree: Any) -> list[Any]:
     """The leaves, in the order of `map_leaves`."""
+    if not isinstance(tree, dict | list | tuple):
+        return [tree]
     found: list[Any] = []
-    map_leaves(found.append, tree)
+    _collect(tree, found)
     return found
+
+
+def _collect(tree: Any, found: list[Any]) -> None:
+    for part in tree.values() if isinstance(tree, dict) else tree:
+        if isinstance(part, dict | list | tuple):
+            _collect(part, found)
+        else:
+            found.append(part)
 
 
 def named_leaves(tree: Any, prefix: str = "") -> list[tuple[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rfnb.backend.base.tape import Var, untaped
@@ -15,7 +16,7 @@ from rfnb.core.source import here
 from rfnb.core.tensor import Tensor, tensor_of
 from rfnb.errors import DimRebound, LoopError
 from rfnb.loop.execute import mixed
-from rfnb.loop.frames import StepNumbers, all_frames, first_frame
+from rfnb.loop.frames import StepNumbers, all_frames, first_frame, stacked_frames
 from rfnb.ops.create import full
 from rfnb.ops.index import gather
 from rfnb.ops.math import logical_or
@@ -52,14 +53,16 @@ class Body:
         self.initial: list[Any] = []  # raw tensors, or sizes
         self.state_vars: list[Var] = []
         self.before: list[Any] = []  # Traced, or body Dims
-        self.frames: list[tuple[Var, Callable[[], Sequence[Any]]]] = []
+        self.frames: list[tuple[Var, Callable[[], Sequence[Any]], Callable[[Dim], Tensor] | None]] = []
         self.outputs: list[tuple[Traced, Pending]] = []
         self.lasts: list[tuple[Traced, Pending]] = []
         self.last_keys: list[str] = []
         self.reorders: list[tuple[Tensor, Dim]] = []
         self.condition: Traced | None = None
         self.include_eos = True
-        self.size: Size | None = None  # of the loop axis
+        self.own_ops = 0  # how many ops the user's code does; the rest is what the loop does itself
+        self.size: Size | None = None  # of what is unstacked
+        self.follows_axis = False  # whether that is the axis of the loop
         self._iter_idx: Traced | None = None
         self._context = ExitStack()
 
@@ -180,8 +183,10 @@ class Body:
             self._agree(plain, axis)
             frame = first_frame(self.backend, plain, axis)
         loop.axis = loop.axis or axis
+        self.follows_axis = self.follows_axis or axis is loop.axis
         traced = self.input("", frame)
-        self.frames.append((self.var(frame), lambda: all_frames(self.backend, self.plain(source), axis)))
+        make = partial(all_frames, self.backend, plain, axis)
+        self.frames.append((self.var(frame), make, partial(stacked_frames, self.backend, plain, axis)))
         return self.recorder.from_line(traced, "unstack")
 
     def _agree(self, plain: Tensor, axis: Dim) -> None:
@@ -206,8 +211,12 @@ class Body:
             with self._aside():
                 frame = tensor_of(self.backend.full_raw([], 0, "int64", None), align.sig(()), EMPTY)
             self._iter_idx = self.recorder.from_line(self.input("", frame), "iter_idx")
-            self.frames.append((self.var(frame), lambda: StepNumbers(self.backend)))
+            self.frames.append((self.var(frame), lambda: StepNumbers(self.backend), self._step_numbers))
         return self._iter_idx
+
+    def _step_numbers(self, frames: Dim) -> Tensor:
+        raw = self.backend.range_raw(frames.dimension, "int64", None)
+        return tensor_of(raw, align.sig([frames]), EMPTY)
 
     def stack(self, source: Tensor, name: str | None) -> Pending:
         """The values of all steps, when the block ends."""

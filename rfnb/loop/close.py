@@ -37,6 +37,7 @@ def close(body: Body) -> Closed:
     try:
         body.recorder.take_names()
         body.recorder.graph.body_values = len(body.recorder.graph.values)
+        body.own_ops = len(body.recorder.op_calls)
         limit = _limit(body)
         new, kept, ended = _close_step(body, limit)
         grown = [(dim, var) for dim, var in zip(body.before, body.state_vars, strict=True) if isinstance(dim, Dim)]
@@ -54,7 +55,7 @@ def close(body: Body) -> Closed:
     first_end = 0 if body.condition is not None else int(limit.values.min(initial=limit.max))
     schedule = Schedule(
         states=tuple(body.state_vars),
-        frames=tuple(var for var, _ in body.frames),
+        frames=tuple(var for var, *_ in body.frames),
         new=new_vars,
         kept=kept_vars,
         outputs=tuple(output_vars),
@@ -164,7 +165,7 @@ def _active(body: Body, limit: Size) -> Traced | None:
         raw = body.backend.from_numpy_raw(mask, _device(body))
         frame = tensor_of(body.backend.alias_raw(body.backend.frames_raw(raw, 0)[0]), align.sig(limit.dims), EMPTY)
     traced = body.input("active", frame)
-    body.frames.append((body.var(frame), lambda: body.backend.frames_raw(raw, 0)))
+    body.frames.append((body.var(frame), lambda: body.backend.frames_raw(raw, 0), None))
     return traced
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from rfnb.backend.base.tape import opaque
@@ -16,6 +17,7 @@ from rfnb.errors import LoopError
 from rfnb.loop.body import LAST, LENGTHS, Body, has_steps
 from rfnb.loop.close import Closed
 from rfnb.loop.execute import Outcome, execute
+from rfnb.loop.hoist import Hoist, Moved
 from rfnb.loop.replay import recorded
 from rfnb.trace import session
 from rfnb.trace.traced import Traced
@@ -33,24 +35,45 @@ def finish(body: Body, closed: Closed) -> None:
 
 def _run(body: Body, closed: Closed) -> None:
     with listening(None):
-        frames = [make() for _, make in body.frames]
-    record = session.wants(body.loop.debug) and body.outer is None
+        frames = [make() for _, make, _ in body.frames]
     if body.outer is None:
-        outcome = execute(
-            closed.program, closed.schedule, body.backend, body.initial, frames, int(body.seed or 0),
-            record=record, progress=session.progress(body.loop.name, closed.schedule.max_steps),
-        )  # fmt: skip
-        if record:
-            body.loop.run = session.keep(recorded(body, closed, outcome, frames))
-        if outcome.error is not None:
-            raise _told(body, closed, outcome)
-        stacked = [
-            _stacked(body, taken, traced) for taken, (traced, _) in zip(outcome.outputs, body.outputs, strict=True)
-        ]
-        states = list(outcome.states)
+        states, stacked = _run_outside(body, closed, frames)
     else:
         states, stacked = _run_inside(body, closed, frames)
     _settle(body, states, stacked, closed.limit)
+
+
+def _run_outside(body: Body, closed: Closed, frames: list[Sequence[Any]]) -> tuple[list[Any], list[Any]]:
+    record, schedule = session.wants(body.loop.debug), closed.schedule
+    hoist = None if body.loop.optimize_move_layers_out is False else Hoist(body, closed)
+    body.loop._moved = [
+        Moved(c.node, "steps", "optimize_move_layers_out=False") for c in body.recorder.op_calls[: body.own_ops]
+    ]
+    if hoist is not None:
+        constants, more = hoist.before()
+        closed.program.give(constants, list(more))
+        frames += more.values()
+        body.loop._moved = hoist.explain()
+        schedule = replace(schedule, outputs=tuple(hoist.step_outputs))
+    outcome = execute(
+        closed.program, schedule, body.backend, body.initial, frames, int(body.seed or 0),
+        record=record, progress=session.progress(body.loop.name, schedule.max_steps),
+    )  # fmt: skip
+    stacked: list[Any] = []
+    try:
+        if outcome.error is None and hoist is not None and outcome.steps:
+            stacked = hoist.behind([body.backend.stack_raw(taken) for taken in outcome.outputs], outcome.steps)
+        elif outcome.error is None:
+            stacked = [
+                _stacked(body, taken, traced) for taken, (traced, _) in zip(outcome.outputs, body.outputs, strict=False)
+            ]
+            stacked += [_stacked(body, [], traced) for traced, _ in body.outputs[len(stacked) :]]
+    finally:
+        if record:
+            body.loop.run = session.keep(recorded(body, closed, outcome, frames))
+    if outcome.error is not None:
+        raise _told(body, closed, outcome)
+    return list(outcome.states), stacked
 
 
 def _run_inside(body: Body, closed: Closed, frames: list[Sequence[Any]]) -> tuple[list[Any], list[Any]]:
@@ -166,7 +189,7 @@ def _steps_taken(body: Body, final: dict[str, Any], limit: Size) -> Size:
         taken = final[LENGTHS]
         size = Size(taken.dims, body.backend.to_numpy_raw(taken._raw))
     axis = body.axis
-    if body.size is None and not has_steps(axis):
+    if not (body.follows_axis or has_steps(axis)):
         axis.define(size, by=f"loop {body.loop.name}")
     return size
 

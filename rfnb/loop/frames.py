@@ -29,10 +29,25 @@ def first_frame(backend: Any, source: Tensor, axis: Dim) -> Tensor:
 
 def all_frames(backend: Any, source: Tensor, axis: Dim) -> Sequence[Any]:
     """All frames as raw tensors, those in padding replaced."""
+    source = _without_padding(backend, source, axis)
+    return backend.frames_raw(source._raw, source.axis(axis))
+
+
+def stacked_frames(backend: Any, source: Tensor, axis: Dim, frames: Dim) -> Tensor:
+    """Likewise as one tensor, with `frames` in place of `axis`, for as many steps as that counts."""
+    source = _without_padding(backend, source, axis)
+    place, steps = source.axis(axis), frames.dimension or 0
+    raw = source._raw if source.size_of(axis).max == steps else backend.slice_raw(source._raw, place, 0, steps, 1)
+    dims = [frames if dim is axis else dim for dim in source.dims]
+    feature = None if source.feature_dim is axis else source.feature_dim
+    return tensor_of(raw, align.sig(dims, source.sparse_dim, feature), source.lengths)
+
+
+def _without_padding(backend: Any, source: Tensor, axis: Dim) -> Tensor:
     size = source.size_of(axis)
     if size.ragged and set(size.dims) <= set(source.dims):
-        source = _zeros_if_empty(backend, _last_again(backend, source, axis, size), size)
-    return backend.frames_raw(source._raw, source.axis(axis))
+        return _zeros_if_empty(backend, _last_again(backend, source, axis, size), size)
+    return source
 
 
 def _last_again(backend: Any, source: Tensor, axis: Dim, size: Size) -> Tensor:

@@ -12,6 +12,7 @@ from rfnb.errors import LoopError
 from rfnb.loop.body import Body, has_steps
 from rfnb.loop.close import close
 from rfnb.loop.finish import finish
+from rfnb.loop.hoist import Explanation, Moved
 from rfnb.loop.state import StateHolder
 
 if TYPE_CHECKING:
@@ -39,7 +40,9 @@ class Loop:
     Args:
         max_seq_len: at most so many steps; a number, or a Tensor {batch}.
         axis: whose frames are the steps; for loops with `end`, the Dim of what is stacked.
-        optimize_move_layers_out, unroll: accepted; they change no result.
+        optimize_move_layers_out: what depends on no state is done before the steps, for all of them together, and
+            what only outputs depend on behind them; see `explain`. False: all in the steps. Values agree to rounding.
+        unroll: accepted; it changes nothing.
         debug: record the steps, whatever `rf.options.record` says.
         name: shown in the list of runs and in errors.
     """
@@ -67,6 +70,7 @@ class Loop:
         self.run: Run | None = None
         self._state = StateHolder(name)
         self._body: Body | None = None
+        self._moved: list[Moved] | None = None
 
     @property
     def state(self) -> StateHolder:
@@ -149,6 +153,12 @@ class Loop:
     def iter_idx(self) -> Tensor:
         """The number of this step, from 0. {} int64"""
         return self._open_body("iter_idx").iter_idx()
+
+    def explain(self) -> Explanation:
+        """Where each op of the body was done when the loop ran last: before the steps, in them, or behind them; and
+        which state keeps it inside.
+        """
+        return Explanation(self.name, self._moved)
 
     def __repr__(self) -> str:
         steps = f", {self.run.steps} steps recorded" if self.run is not None else ""

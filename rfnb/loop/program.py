@@ -30,7 +30,17 @@ class Program:
         self.inputs = tuple(inputs)
         self._needs_gradient = needs_gradient
         self._is_written = tape.is_kept
-        self._constants = self._fold(tape)
+        self.constants = self._fold(tape)
+
+    def give(self, constants: dict[Var, Any], frames: Sequence[Var]) -> None:
+        """These values are no longer computed in the steps: they are the same at all, or given to each."""
+        self.constants |= {var.number: raw for var, raw in constants.items()}
+        self.inputs = (*self.inputs, *frames)
+
+    def detach(self, alias: Callable[[Any], Any]) -> None:
+        """Lets go of the graph of the gradients."""
+        self.externals.clear()
+        self.constants = {var: alias(raw) for var, raw in self.constants.items()}
 
     def _fold(self, tape: Tape) -> dict[int, Any]:
         """Values of the traced frame that hold for every step: made from numbers and constants alone."""
@@ -54,14 +64,15 @@ class Program:
 
     def needed(self, wanted: Sequence[Var | External], *, effects: bool = True) -> list[int]:
         """The calls that `wanted` depends on, and those that change something outside, in order."""
-        alive = {var.number for var in wanted if isinstance(var, Var)}
+        given = {var.number for var in self.inputs} | set(self.constants)
+        alive = {var.number for var in wanted if isinstance(var, Var)} - given
         found = []
         for position in range(len(self.calls) - 1, -1, -1):
             call = self.calls[position]
             made = [*_made(call), *call.changes]
-            if (effects and call.effect) or any(var in alive and var not in self._constants for var in made):
+            if (effects and call.effect) or any(var in alive for var in made):
                 found.append(position)
-                alive |= {read.number for read in call.reads() if isinstance(read, Var)}
+                alive |= {read.number for read in call.reads() if isinstance(read, Var)} - given
         return found[::-1]
 
     def compile(
@@ -177,7 +188,7 @@ class _Writer:
 
     def name(self, var: Var) -> str:
         """The name of a Var: of the step, or a constant of the traced frame."""
-        constants = self._program._constants
+        constants = self._program.constants
         if var.number in constants:
             return self._argument("e", self.externals, constants[var.number], ("constant", var.number))
         return f"v{var.number}"

@@ -49,7 +49,7 @@ class Replay:
         self.live = [backend.alias_raw(raw) for raw in closed.program.externals]
         self.versions = [backend.version_raw(raw) for raw in self.live]
         self.externals = self._snapshot(closed.program.externals)
-        closed.program.externals.clear()  # they hold the graph of the gradients
+        closed.program.detach(backend.alias_raw)
         self._vars = {value.number: var for value, var in self._value_vars(body)}
         self._compiled: dict[tuple[Var | External, ...], Any] = {}
 

@@ -64,7 +64,7 @@ def _new_dims(op_call: OpCall, first: int, known: set[int]) -> list[Dim]:
 
 
 def _replace(tape: Tape, op_call: OpCall, new: Call) -> None:
-    own = set(map(id, _below(op_call.node)))
+    own = set(map(id, below(op_call.node)))
     first = next((i for i, call in enumerate(tape.calls) if id(call.node) in own), None)
     rest = [call for call in tape.calls if id(call.node) not in own]
     if first is not None and new.parts:
@@ -72,8 +72,9 @@ def _replace(tape: Tape, op_call: OpCall, new: Call) -> None:
     tape.calls = rest
 
 
-def _below(node: Any) -> list[Any]:
-    return [node, *(inner for part in node.body for inner in _below(part))]
+def below(node: Any) -> list[Any]:
+    """A node and those that it is made of."""
+    return [node, *(inner for part in node.body for inner in below(part))]
 
 
 class _Again:

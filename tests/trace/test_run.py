@@ -99,7 +99,7 @@ def test_a_run_that_has_no_snapshot_says_so(monkeypatch):
     loop = rf.Loop(axis=time, name="scaled")
     loop.state.s = rf.zeros([batch_dim])
     with loop:
-        loop.state.s = loop.state.s + loop.unstack(x) * weight
+        loop.state.s = (loop.state.s + loop.unstack(x)) * weight
     weight.assign(100.0)
     assert loop.run[1].check == "with today's weights"
 

@@ -39,22 +39,25 @@ class Call:
     changes: tuple[int, ...] = ()  # Vars that it writes into
     effect: bool = False  # whether it is made at every step, needed or not: it changes something outside, or is opaque
     node: Any = None  # the node of the graph that made it
+    _reads: list[Var | External | Stream] | None = None
 
     def reads(self) -> list[Var | External | Stream]:
         """What it takes, in the order of its arguments."""
-        return _references((self.args, self.kwargs))
+        if self._reads is None:
+            self._reads = []
+            _collect((self.args, self.kwargs), self._reads)
+        return self._reads
 
 
-def _references(tree: Any) -> list[Var | External | Stream]:
-    if isinstance(tree, Var | External | Stream):
-        return [tree]
-    if isinstance(tree, dict):
-        tree = tree.values()
-    elif isinstance(tree, slice):
-        tree = (tree.start, tree.stop, tree.step)
-    elif not isinstance(tree, list | tuple):
-        return []
-    return [found for part in tree for found in _references(part)]
+def _collect(tree: Any, found: list[Var | External | Stream]) -> None:
+    for part in tree.values() if type(tree) is dict else tree:
+        kind = type(part)
+        if kind is Var or kind is External or kind is Stream:
+            found.append(part)
+        elif kind is tuple or kind is list or kind is dict:
+            _collect(part, found)
+        elif kind is slice:
+            _collect((part.start, part.stop, part.step), found)
 
 
 class TapeOps:
