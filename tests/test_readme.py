@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
-EXAMPLE, *_ = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+EXAMPLE, CHECKS, *_ = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
 def test_the_example_sums_up():
@@ -15,3 +15,13 @@ def test_the_example_sums_up():
     sums, axis = names["sums"], names["sums"].dims.index(names["time"])
     assert sums.raw_tensor.select(axis, 0).tolist() == [3.0, 2.0, 1.0]
     assert sums.raw_tensor.select(axis, 2)[0].item() == 8.0
+
+
+def test_the_checks_find_what_they_are_shown_for():
+    names: dict[str, object] = {}
+    exec(EXAMPLE, names)
+    *definition, padding, finite, explain = CHECKS.strip().splitlines()
+    exec("\n".join(definition), names)
+    assert eval(padding, names).first.event.op == "reduce_mean"
+    assert eval(finite, names).first.event.op == "mul"
+    assert "in each step" in repr(eval(explain, names))

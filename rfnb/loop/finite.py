@@ -17,6 +17,7 @@ import numpy as np
 from rfnb.core import raw as raw_registry
 from rfnb.core.nested import leaves
 from rfnb.core.tensor import Tensor
+from rfnb.core.ways import called
 from rfnb.trace.watch import Event, watching
 
 
@@ -144,7 +145,7 @@ class _Search:
     def _came_in(self, event: Event, x: Tensor) -> None:
         """Something that nobody saw being made: it is from outside, or a state that an earlier step made."""
         if not (self.report.made or self.report.given):
-            self.report.given.append(f"{x.name} {x.describe_dims()} was not finite when it came to {event.place()}")
+            self.report.given.append(f"{_name(x)} {x.describe_dims()} was not finite when it came to {event.place()}")
         self._remember(x, NotFinite(event, "NaN", 1, ""))
 
     def _remember(self, output: Tensor, found: NotFinite) -> None:
@@ -217,6 +218,10 @@ def _first(x: Tensor, where: np.ndarray) -> str:
     return f", first at {', '.join(parts)}"
 
 
+def _name(x: Tensor) -> str:
+    return called(x) if x.name == "tensor" else x.name
+
+
 def _range(x: Tensor) -> str:
     """ "energy {batch:2, time:5}: -3.1 … 0.5" """
     backend = raw_registry.backend_of_raw(x._raw)
@@ -225,7 +230,7 @@ def _range(x: Tensor) -> str:
         values = values[np.broadcast_to(backend.to_numpy_raw(mask), values.shape)]
     finite_ones = values[np.isfinite(values)] if values.dtype.kind == "f" else values.reshape(-1)
     if values.dtype.kind not in "fiu" or not finite_ones.size:
-        return f"{x.name} {x.describe_dims()}"
+        return f"{_name(x)} {x.describe_dims()}"
     zeros = int((values == 0).sum())
-    text = f"{x.name} {x.describe_dims()}: {finite_ones.min():.4g} … {finite_ones.max():.4g}"
+    text = f"{_name(x)} {x.describe_dims()}: {finite_ones.min():.4g} … {finite_ones.max():.4g}"
     return text + (f", {zeros} zeros" if zeros else "")
