@@ -410,6 +410,10 @@ from rfnb.display.widgets.stepper import stepper as stepper
 
 # isort: split
 # in a notebook
+import sys as _sys
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
+from rfnb.core.missing import no_name as _no_name
 from rfnb.core.source import follow_cells as _follow_cells
 from rfnb.display.comm import install as _install
 from rfnb.display.register import register_views as _register_views
@@ -419,6 +423,13 @@ __version__ = "0.1.0"
 _register_views()
 _follow_cells()
 _install(runs)
+
+
+if not _TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """Names that there are not: what is meant."""
+        raise _no_name(_sys.modules[__name__], name)
 
 
 def _jupyter_labextension_paths() -> list[dict[str, str]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import re
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +14,7 @@ import torch
 
 import rfnb as rf
 from rfnb import batch_dim
+from rfnb.core import missing
 from rfnb.errors import RfError
 
 MOST_LINES = 12
@@ -152,12 +155,31 @@ def lengths_of_1_and_less(x: rf.Tensor) -> Any:
 
 
 def a_class_that_there_is_not(x: rf.Tensor) -> Any:
-    target = labelled([batch_dim, width_2], out)
+    target = rf.convert_to_tensor(torch.from_numpy(LABELS), dims=[batch_dim, width_2], sparse_dim=out)
     return rf.cross_entropy(
         estimated=rf.zeros([batch_dim, width_2, out]), target=target, axis=out, estimated_type="logits"
     )
 
 
+def loops_with_numpy(x: rf.Tensor) -> Any:
+    rf.select_backend("numpy")
+    try:
+        with rf.Loop(axis=feat) as loop:
+            loop.unstack(rf.zeros([feat]))
+    finally:
+        rf.select_backend("torch")
+
+
+def a_state_of_the_outer_loop_set_in_the_inner_one(x: rf.Tensor) -> Any:
+    outer, inner = rf.Loop(axis=time, name="outer"), rf.Loop(axis=feat, name="inner")
+    outer.state.s = rf.zeros([batch_dim])
+    with outer:
+        frame = outer.unstack(x)
+        with inner:
+            outer.state.s = outer.state.s + inner.unstack(frame)
+
+
+RAW = torch.ones(2, 4)
 width_2 = rf.Dim(2, name="width")
 SAYS: list[tuple[Callable[[rf.Tensor], Any], str]] = [
     (lambda x: rf.Linear(4, 3), 'Linear: 4 is no Dim.*rf.Dim\\(4, name="…"\\)'),
@@ -183,6 +205,65 @@ SAYS: list[tuple[Callable[[rf.Tensor], Any], str]] = [
     (lambda x: rf.Dim(2.5, name="half"), "half is a whole number"),
     (lengths_of_1_and_less, r"lengths are numbers of frames.*\[1.0, 0.6\]"),
     (a_class_that_there_is_not, "cross_entropy: a label is no class.*0 to 2"),
+    (lambda x: rf.slice(x, axis="time", start=1), r"^slice: 'time' is no Dim → axis=time, for x {batch"),
+    (lambda x: rf.slice(x, axis="speech"), "slice: `axis`: 'speech' is no Dim.*hint *speech = rf.Dim"),
+    (lambda x: rf.concat((x, "time"), (x, time)), r"^concat: 'time' is no Dim → \(x, time\)"),
+    (lambda x: rf.expand_dim(x, 3), 'expand_dim: `dim`: 3 is no Dim.*rf.Dim\\(3, name="…"\\)'),
+    (lambda x: rf.stft(x, in_spatial_dim="time", frame_step=1, frame_length=2), "→ in_spatial_dim=time"),
+    (lambda x: rf.pad(x, axes=["time"], padding=[(1, 1)]), r"pad: 'time' is no Dim → axes=\[time\]"),
+    (lambda x: rf.pad(x, axes=time, padding=[(1, 1)]), r"pad: `axes`: one Dim.*\[time\]"),
+    (
+        lambda x: rf.Linear(feat, out)(RAW),
+        r"linear: `source` is no.*torch.Tensor of shape \(2, 4\).*_tensor\(RAW, dims",
+    ),
+    (lambda x: rf.softmax([1, 2], axis=feat), r"softmax: .* is no Tensor.*got *list \[1, 2\]"),
+    (lambda x: rf.relu(RAW.numpy()), r"relu: an operand is no Tensor.*numpy.ndarray of shape \(2, 4\).*_tensor\("),
+    (lambda x: x + RAW, r"add: an operand is no Tensor.*_tensor\(RAW, dims"),
+    (lambda x: rf.where(x > 0, x, "no"), "where: .* is no Tensor.*got *str 'no'"),
+    (lambda x: rf.relu(rf.slice(x, axis=time, size=width)), r"relu: .*\(x {.*, width\).*y, width = "),
+    (
+        lambda x: rf.reduce_sum(filtered(x), axis=out),
+        "reduce_sum: `source` is no.*conv.* give a tensor and its new dim",
+    ),
+    (lambda x: rf.stack([x, [1]]), r"stack: `sources` is no Tensor.*list \[1\]"),
+    (lambda x: rf.slice(x, axis=x, start=1), "slice: `axis`: x is no Dim"),
+    (lambda x: rf.pad(x, axes=[np.ones(2)], padding=[(1, 1)]), "pad: `axes`: .* is no Dim.*got *ndarray"),
+    (lambda x: rf.zeros([3]), "^zeros: 3 is no Dim"),
+    (lambda x: rf.cast(x, dtype="flaot32"), "^cast: no such type"),
+    (lambda x: rf.Parameter([feat], dtype="flaot32"), "^Parameter: no such type"),
+    (lambda x: rf.zeros([feat], device="cudda"), "zeros: there is no such device.*'cudda'.*'cpu'"),
+    (lambda x: rf.convert_to_tensor(1.0, device="cuda:99"), "convert_to_tensor: there is no such device.*'cuda:99'"),
+    (lambda x: rf.copy_to_device(x, "cudda"), "copy_to_device: there is no such device"),
+    (lambda x: rf.Linear(feat, out).to(device="cudda"), "to: there is no such device"),
+    (lambda x: rf.check.finite(x), r"check.finite: x is no function.*rf.check.finite\(lambda: …\)"),
+    (
+        lambda x: rf.convert_to_tensor(LABELS, dims=[batch_dim, width_2], sparse_dim=out),
+        "convert_to_tensor: 7 is no label of out.*7 at batch 0, width 1.*0 to 2",
+    ),
+    (
+        lambda x: rf.convert_to_tensor([[-1]], dims=[batch_dim, rf.Dim(1)], sparse_dim=out),
+        "-1 is no label of out.*hint *padding is left out",
+    ),
+    (lambda x: rf.convert_to_tensor([1.0, 2.0], dims=[width_2], sparse_dim=out), "labels are whole numbers.*float32"),
+    (
+        lambda x: rf.convert_to_tensor([[1], [2]], dims=[batch_dim, rf.Dim(None, name="t")], tags=["a", "a"]),
+        "a tag occurs twice.*'a'",
+    ),
+    (
+        lambda x: rf.masked_scatter(rf.zeros([width_2]), mask=rf.ones([feat]) > 0, dims=[feat], in_dim=width_2),
+        "masked_scatter: `mask` holds more often than `source`.*`mask` {feat:4}, `source` {width:2}",
+    ),
+    (
+        lambda x: rf.split_dims(x, axis=feat, dims=[out, width_2]),
+        "split_dims: feat:4 does not fit into {out:3, width:2}",
+    ),
+    (lambda x: rf.reshape(x, [feat], [out, width_2]), "reshape: feat:4 does not fit into {out:3, width:2}"),
+    (
+        lambda x: rf.random_choice_without_replacement(log_probs=x, axis=feat, num_samples_dim=rf.Dim(9, name="n")),
+        "random_choice_without_replacement: `num_samples_dim` is more than there is",
+    ),
+    (loops_with_numpy, "loops: the numpy backend cannot do this"),
+    (a_state_of_the_outer_loop_set_in_the_inner_one, "`s` is a value of step 0.*hint *inner carries it out.*behind"),
     (lambda x: rf.edit_distance(x, time, x, time), "edit_distance: labels are whole numbers"),
     (lambda x: rf.audio.specaugment(x, spatial_dim=out, feature_dim=feat, only_on_train=False), "has no dim out"),
     (
@@ -190,6 +271,56 @@ SAYS: list[tuple[Callable[[rf.Tensor], Any], str]] = [
         "ctc_durations_from_path: `path` has no dim out",
     ),
 ]
+
+
+class Forward(rf.Module):
+    def forward(self, x: rf.Tensor) -> rf.Tensor:
+        return x
+
+
+class Broken(rf.Module):
+    @property
+    def size(self) -> int:
+        return self.not_there
+
+
+NEAR: list[tuple[Callable[[], Any], str]] = [
+    (lambda: rf.mean, r"rf.mean → rf.reduce_mean\("),
+    (lambda: rf.cat, r"rf.cat → rf.concat\("),
+    (lambda: rf.log_sofmax, "'rfnb' has no attribute 'log_sofmax': did you mean 'log_softmax'"),
+    (lambda: rf.qqq, "'rfnb' has no attribute 'qqq'$"),
+    (lambda: rf.ones([]).detatch(), "no 'detatch': did you mean 'detach'"),
+    (lambda: rf.Linear(feat, out).wieght, "'Linear' .*'wieght': did you mean 'weight'"),
+    (lambda: Broken().size, "'not_there'"),
+]
+
+
+@pytest.mark.parametrize(("name", "words"), NEAR, ids=lambda part: part if isinstance(part, str) else "")
+def test_a_misspelt_name_is_answered_with_near_ones(name, words):
+    with pytest.raises(AttributeError, match=words) as caught:
+        name()
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+
+@pytest.mark.parametrize("name", missing.INSTEAD)
+def test_what_is_said_instead_exists(name):
+    assert name not in vars(rf)
+    for function in re.findall(r"rf\.(\w+)", missing.INSTEAD[name]):
+        assert function in vars(rf)
+
+
+def test_tools_that_probe_for_names_find_none():
+    assert not any(hasattr(rf, name) for name in ("__wrapped__", "_ipython_display_", "mean", "__all__"))
+    assert "mean" not in dir(rf) and pickle.loads(pickle.dumps(rf.Linear)) is rf.Linear
+    with pytest.raises(ImportError):
+        exec("from rfnb import mean")
+    module = copy.deepcopy(rf.Linear(feat, out))
+    assert not hasattr(module, "_foo") and hasattr(module, "weight")
+
+
+def test_forward_is_called_call():
+    with pytest.raises(NotImplementedError, match="Forward has no __call__: rename its `forward`"):
+        Forward()(rf.ones([]))
 
 
 @pytest.mark.parametrize(("mistake", "words"), SAYS, ids=lambda part: part if isinstance(part, str) else "")

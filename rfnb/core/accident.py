@@ -14,7 +14,6 @@ from rfnb.core.dim import Dim
 from rfnb.core.source import CELLS, user_frame, variables
 from rfnb.errors import DimError
 
-
 _meant: ContextVar[bool] = ContextVar("rfnb_meant", default=False)
 
 

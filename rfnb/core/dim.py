@@ -15,7 +15,7 @@ from rfnb.core.binding import current_lengths
 from rfnb.core.dim_algebra import Algebra
 from rfnb.core.dim_math import Expr
 from rfnb.core.lengths import EMPTY, Lengths, Size
-from rfnb.core.source import Source, here
+from rfnb.core.source import Source, asked, here
 from rfnb.core.vocab import Vocab, vocab_of
 from rfnb.errors import DimError, TraceError
 
@@ -301,14 +301,15 @@ class Dim(Algebra):
         return current_lengths([self]).describe(self)
 
 
-def check_dims(dims: Any, what: str) -> None:
-    """Refuses what is no list of Dims."""
+def check_dims(dims: Any, what: str | None = None) -> None:
+    """Refuses what is no list of Dims, in the name of `what`, or of the function that the user called."""
     if isinstance(dims, Dim):
-        raise DimError(f"{what}: one Dim, where a list of them is expected", got=dims.name, expected=f"[{dims.name}]")
+        what = f"{what or asked()}: one Dim, where a list of them is expected"
+        raise DimError(what, got=dims.name, expected=f"[{dims.name}]")
     for dim in [dims] if isinstance(dims, int | str) else dims:
         if not isinstance(dim, Dim):
             raise DimError(
-                f"{what}: {dim!r} is no Dim",
+                f"{what or asked()}: {dim!r} is no Dim",
                 got=type(dim).__name__,
                 expected="Dims, which say what the axes are",
                 hint=_made_of(dim),

@@ -6,6 +6,7 @@ from typing import Any
 
 from rfnb.core import align, raw as raw_registry
 from rfnb.core.dtype import is_int_dtype
+from rfnb.core.missing import Missing
 from rfnb.core.ways import METHODS, PROPERTIES, axis, called, one_line, picked, product, refusal, typed, way_of
 from rfnb.errors import BackendError, DtypeError
 
@@ -133,7 +134,7 @@ class Habits:
             return _teacher(self, name)
         if name == "__qualname__":  # torch names what is no tensor of its own by this: the only place for a hint
             return f"{type(self).__name__}: torch takes rf.torch_parameters(model), or x.raw_tensor"
-        raise AttributeError(f"a Tensor of rfnb has no {name!r}", name=name, obj=self)
+        raise Missing(f"a Tensor of rfnb has no {name!r}", name, type(self))
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

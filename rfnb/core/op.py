@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeVar
 
 from rfnb.core.lengths import EMPTY
+from rfnb.core.misfit import misfit  # noqa: F401, for the text in `_guarded`
 from rfnb.core.raw import backend_of_raw, table_by_type
 from rfnb.core.tensor import Tensor, new
 from rfnb.core.ways import axis, called, refusal
@@ -139,9 +140,14 @@ def _guarded(fn: F, row: OpRow) -> F:
         f"def make(_op_row, _op_fn, {', '.join(defaults)}):\n"
         f" def call({', '.join(declared)}):\n"
         f"{teach}"
-        f"  if _listening: return door(_op_row, ({''.join(f'{name}, ' for name in in_order)}), "
+        f"  try:\n"
+        f"   if _listening: return door(_op_row, ({''.join(f'{name}, ' for name in in_order)}), "
         f"dict({', '.join(by_name.values())}))\n"
-        f"  return _op_fn({', '.join([*in_order, *by_name.values()])})\n"
+        f"   return _op_fn({', '.join([*in_order, *by_name.values()])})\n"
+        f"  except (AttributeError, TypeError):\n"
+        f"   error = misfit(_op_row.name, _op_row.fn, {{{', '.join(f'{p!r}: {p}' for p in parameters)}}})\n"
+        f"   if error is None: raise\n"
+        f"   raise error from None\n"
         f" return call"
     )
     made: dict[str, Any] = {}

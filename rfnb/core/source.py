@@ -103,6 +103,17 @@ def here() -> Source | None:
     return None if frame is None else Source(frame.f_code, frame.f_lasti)
 
 
+def asked() -> str:
+    """The name of the function of rfnb that the user's code called. For words only: it walks the stack."""
+    frame, outermost = sys._getframe(1), sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame, outermost = frame.f_back, frame  # type: ignore[assignment]
+    names = variables(outermost)
+    row = names.get("_op_row") or names.get("row")
+    made = type(names["self"]).__name__ if outermost.f_code.co_name == "__init__" else outermost.f_code.co_name
+    return str(getattr(row, "name", made)).replace("<lambda>", "operator")
+
+
 def in_code(code: CodeType) -> FrameType | None:
     """The innermost frame that runs `code`."""
     frame: FrameType | None = sys._getframe(1)

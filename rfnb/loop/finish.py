@@ -17,7 +17,8 @@ from rfnb.errors import LoopError
 from rfnb.loop.body import LAST, LENGTHS, Body, has_steps
 from rfnb.loop.close import Closed
 from rfnb.loop.execute import Outcome, execute
-from rfnb.loop.hoist import Hoist, Moved
+from rfnb.loop.explain import Done, in_step
+from rfnb.loop.hoist import Hoist
 from rfnb.loop.replay import recorded
 from rfnb.trace import session
 from rfnb.trace.traced import Traced
@@ -46,15 +47,15 @@ def _run(body: Body, closed: Closed) -> None:
 def _run_outside(body: Body, closed: Closed, frames: list[Sequence[Any]]) -> tuple[list[Any], list[Any]]:
     record, schedule = session.wants(body.loop.debug), closed.schedule
     hoist = None if body.loop.optimize_move_layers_out is False else Hoist(body, closed)
-    body.loop._moved = [
-        Moved(c.node, "steps", "optimize_move_layers_out=False") for c in body.recorder.op_calls[: body.own_ops]
-    ]
     if hoist is not None:
-        constants, more = hoist.before()
+        constants, more = hoist.before(record=record)
         closed.program.give(constants, list(more))
         frames += more.values()
-        body.loop._moved = hoist.explain()
         schedule = replace(schedule, outputs=tuple(hoist.step_outputs))
+    body.loop._told = (
+        _not_moved(body) if hoist is None else hoist.told(),
+        dict(zip(body.state_vars, body.names, strict=True)),
+    )
     outcome = execute(
         closed.program, schedule, body.backend, body.initial, frames, int(body.seed or 0),
         record=record, progress=session.progress(body.loop.name, schedule.max_steps),
@@ -64,16 +65,19 @@ def _run_outside(body: Body, closed: Closed, frames: list[Sequence[Any]]) -> tup
         if outcome.error is None and hoist is not None and outcome.steps:
             stacked = hoist.behind([body.backend.stack_raw(taken) for taken in outcome.outputs], outcome.steps)
         elif outcome.error is None:
-            stacked = [
-                _stacked(body, taken, traced) for taken, (traced, _) in zip(outcome.outputs, body.outputs, strict=False)
-            ]
-            stacked += [_stacked(body, [], traced) for traced, _ in body.outputs[len(stacked) :]]
+            taken = outcome.outputs if outcome.steps else [[] for _ in body.outputs]
+            stacked = [_stacked(body, out, traced) for out, (traced, _) in zip(taken, body.outputs, strict=True)]
     finally:
         if record:
             body.loop.run = session.keep(recorded(body, closed, outcome, frames))
     if outcome.error is not None:
         raise _told(body, closed, outcome)
     return list(outcome.states), stacked
+
+
+def _not_moved(body: Body) -> list[Done]:
+    none, why = frozenset[Any](), "optimize_move_layers_out=False"
+    return [Done(c.node, c.row, none, none, "steps", why) for c in body.recorder.op_calls[: body.own_ops]]
 
 
 def _run_inside(body: Body, closed: Closed, frames: list[Sequence[Any]]) -> tuple[list[Any], list[Any]]:
@@ -115,8 +119,7 @@ def _told(body: Body, closed: Closed, outcome: Outcome) -> BaseException:
     error = outcome.error
     assert error is not None
     node = None if outcome.failed_call is None else closed.program.calls[outcome.failed_call].node
-    place = f", {node.source.place()} ({node.op})" if node is not None and node.source else ""
-    error.add_note(f"in step {outcome.steps} of {body.loop.name}{place}")
+    error.add_note(in_step(outcome.steps, body.loop.name, node))
     return error
 
 

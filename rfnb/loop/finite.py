@@ -18,6 +18,7 @@ from rfnb.core import raw as raw_registry
 from rfnb.core.nested import leaves
 from rfnb.core.tensor import Tensor
 from rfnb.core.ways import called
+from rfnb.errors import DtypeError
 from rfnb.trace.watch import Event, watching
 
 
@@ -87,6 +88,13 @@ def finite(fn: Callable[..., Any], *args: Any, gradients: bool = False, **kwargs
     Args:
         gradients: also those of the sum of what `fn` gives, from the end back to the first NaN.
     """
+    if not callable(fn):
+        raise DtypeError(
+            f"check.finite: {called(fn)} is no function, and what made it is over",
+            got=type(fn).__name__,
+            expected="a function, whose ops are watched",
+            hint="rf.check.finite(lambda: …)",
+        )
     search = _Search()
     with watching(search.see):
         result = fn(*args, **kwargs)

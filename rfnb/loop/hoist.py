@@ -7,18 +7,18 @@ others stay in the steps, and so do those that cannot be done over `frames` afte
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from rfnb.backend.base.tape import Var
+from rfnb.backend.base.tape import External, Var
 from rfnb.core import align
 from rfnb.core.accident import meant
 from rfnb.core.dim import Dim
-from rfnb.core.graph import Node
 from rfnb.core.nested import leaves, map_leaves
 from rfnb.core.op import listening
 from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.loop.explain import Done, Place, in_step
 from rfnb.loop.sized import below, grows
 from rfnb.trace.record import OpCall
 
@@ -26,327 +26,316 @@ if TYPE_CHECKING:
     from rfnb.loop.body import Body
     from rfnb.loop.close import Closed
 
-Place = Literal["once", "frames", "steps", "behind"]
-WHERE = {"once": "once", "frames": "all steps", "steps": "step", "behind": "behind"}
 BUDGET = 2**31
 """Bytes that the results of one op may take for all steps together; what would take more stays in the steps."""
 
 
-class Moved(NamedTuple):
-    """An op of a body: where it was done, and why there."""
+class _Op:
+    """An op of the body, and where it is done. What it gives back unchanged it does not make."""
 
-    node: Node
-    place: Place
-    why: str
+    __slots__ = ("call", "makes", "place", "reads", "why")
 
-    @property
-    def where(self) -> str:
-        """ "once", "all steps", "step" or "behind"."""
-        return WHERE[self.place]
-
-    @property
-    def text(self) -> str:
-        """The expression, as it is written."""
-        return self.node.source.text() if self.node.source is not None else self.node.op
-
-
-class Explanation:
-    """Where the ops of a loop were done: before its steps, in them, or behind them."""
-
-    def __init__(self, name: str, rows: Sequence[Moved] | None):
-        self.name = name
-        self.rows = list(rows or ())
-        self._ran = rows is not None
-
-    def __repr__(self) -> str:
-        if not self._ran:
-            return f"{self.name} has not run yet"
-        once, together, each, behind = (sum(row.place == place for row in self.rows) for place in WHERE)
-        head = (
-            f"{self.name}: {once} op{'s' * (once != 1)} once, {together} for all steps together, {each} in each step, "
-            f"{behind} behind the steps"
-        )
-        places = [row.node.source.place() if row.node.source is not None else "" for row in self.rows]
-        width = max(map(len, places), default=0)
-        lines = [
-            f"  {row.where:<9}  {place:<{width}}  {row.node.op:<15} {row.text}{f'  # {row.why}' if row.why else ''}"
-            for row, place in zip(self.rows, places, strict=True)
-        ]
-        return "\n".join([head, *lines])
+    def __init__(self, call: OpCall, reads: frozenset[Var], makes: frozenset[Var]):
+        self.call, self.reads, self.makes = call, reads, makes
+        self.place: Place = "steps"
+        self.why = ""
 
 
 class Hoist:
     """What of a body is done outside of its steps: `before()` them, and `behind(…)` them.
 
-    step_outputs: what the steps have to give in place of the outputs.
+    step_outputs: what the steps have to give in place of the outputs; known when `before` is done.
     """
 
     def __init__(self, body: Body, closed: Closed):
         self.body, self.program, self.backend, self.tape = body, closed.program, body.backend, body.tape
         schedule = closed.schedule
-        self.ops = body.recorder.op_calls
-        self.wanted = {*schedule.new, *schedule.kept, *([schedule.ended] if schedule.ended else [])}
         self.outputs = schedule.outputs
-        steps = 0 if body.size is None else min(body.size.max, schedule.max_steps)
-        self.dim = _frames(steps) if steps else None
-        self.reads = {id(c): self._vars([c.args, c.kwargs]) for c in self.ops}
-        self.makes = {id(c): self._vars(c.result) for c in self.ops}
-        self.done: dict[Var, Tensor] = {}  # computed outside of the steps, with the dim `frames` or without
-        self.traced: dict[Var, Tensor] = {}  # what it was on the traced frame
-        self.place: dict[Var, Place] = {}
-        self.states: dict[Var, frozenset[str]] = {}  # what a value depends on
-        self._place_inputs()
-        self.places = [self._place_op(op_call) for op_call in self.ops]
-        self._place_behind()
-        self.step_outputs = self._step_outputs()
+        self.step_outputs: list[Var] = []
+        self.wanted = {*schedule.new, *schedule.kept, *([schedule.ended] if schedule.ended else [])}
+        self.frames = {var: stacked for var, _, stacked in body.frames}
+        self.traced: dict[Var, Tensor] = {}  # what is computed, on the traced frame
+        self.done: dict[Var, Tensor] = {}  # what is computed outside of the steps, with the dim `frames` or without
+        known = body.size is not None and body.condition is None and schedule.max_steps > 0
+        self.dim = _frames(schedule.max_steps) if known else None  # with an end, it may be fewer than there are frames
+        self.ops = [self._op(call) for call in body.recorder.op_calls]
+        self.owners = {id(node): op for op in self.ops for node in below(op.call.node)}
+        for var, (output, _) in zip(self.outputs, body.outputs, strict=True):
+            self.traced.setdefault(var, output.plain)
+        self.done |= {var: x for var, x in self.traced.items() if var.number in self.program.constants}
+        staying = self._staying()
+        self._place_before(staying)
+        self._place_behind(staying)
+
+    def _op(self, call: OpCall) -> _Op:
+        reads, result = self._vars([call.args, call.kwargs]), self._vars(call.result)
+        for var, tensor in [*reads.items(), *result.items()]:
+            self.traced.setdefault(var, tensor)
+        return _Op(call, frozenset(reads), frozenset(result.keys() - reads.keys()))
 
     # -- where each op may be done
 
-    def _place_inputs(self) -> None:
-        for name, var, state in zip(self.body.names, self.body.state_vars, self.body.before, strict=True):
-            self.place[var], self.states[var] = "steps", frozenset([name])
-            if isinstance(state, Tensor):
-                self.traced[var] = state.plain
-        for var, _, stacked in self.body.frames:
-            self.place[var] = "steps"
+    def _staying(self) -> set[_Op]:
+        """Ops that each step does in their turn: they draw numbers, change something, or read what changes."""
+        grown = self.body.recorder.grown
+        staying = {op for op in self.ops if op.call.row.random or op.call.row.effect}
+        if grown:
+            first, roots, made = min(grown), set(grown), set[Var]()
+            for op in self.ops:
+                if op.reads & made or grows([op.call.args, op.call.kwargs, op.call.result], roots):
+                    staying.add(op)
+                    made |= op.makes
+                    dims = [dim for tensor in _tensors(op.call.result) for dim in tensor.dims]
+                    roots |= {root for dim in dims for root in dim.roots if root > first}  # made in the body: may grow
+        written: set[Any] = {External(i) for i, raw in enumerate(self.program.externals) if self.tape.is_kept(raw)}
+        written |= {Var(n) for call in self.program.calls if id(call.node) not in self.owners for n in call.changes}
+        if written:
+            readers = [call for call in self.program.calls if not written.isdisjoint(call.reads())]
+            staying |= {self.owners[id(call.node)] for call in readers if id(call.node) in self.owners}
+            staying |= {
+                op
+                for op in self.ops
+                if any(self.tape.find(x._raw) in written for x in _tensors([op.call.args, op.call.kwargs]))
+            }
+        return staying
+
+    def _place_before(self, staying: set[_Op]) -> None:
+        """By the row and the operands."""
+        place: dict[Var, Place] = dict.fromkeys(self.done, "once")
+        for var, stacked in self.frames.items():
             if stacked is not None and self.dim is not None:
-                self.place[var], self.done[var] = "frames", stacked(self.dim)
+                place[var] = "frames"
+        for op in self.ops:
+            operands = {place.get(var, "steps") for var in op.reads}
+            if op not in staying and "steps" not in operands:
+                if "frames" not in operands:
+                    op.place = "once"
+                elif op.call.row.frames == "any":
+                    op.place = "frames"
+            for var in op.makes:
+                place.setdefault(var, op.place)
 
-    def _place_op(self, op_call: OpCall) -> Place:
-        """By its row and its operands."""
-        row, operands = op_call.row, {self.place.get(var, "steps") for var in self._read(op_call)}
-        place: Place = "once"
-        if row.random or row.effect or "steps" in operands or grows([op_call.result], self.body.recorder.grown):
-            place = "steps"
-        elif "frames" in operands:
-            place = "frames" if row.frames == "any" else "steps"
-        needs = frozenset().union(*(self.states.get(var, frozenset()) for var in self._read(op_call)))
-        for tensor in _tensors(op_call.result):
-            if (var := self._var(tensor)) is not None:
-                self.place.setdefault(var, place)
-                self.traced.setdefault(var, tensor)
-                self.states.setdefault(var, needs)
-        return place
-
-    def _place_behind(self) -> None:
+    def _place_behind(self, staying: set[_Op]) -> None:
         """Those of the steps that nothing but outputs needs, nor an op that stays."""
-        owners = {id(node): i for i, op_call in enumerate(self.ops) for node in below(op_call.node)}
-        for_states = set(self.program.needed(list(self.wanted)))
-        needed: set[Var] = set(self.wanted)
+        for_states = set(self.program.needed([*self.wanted]))
+        needed, busy = set[Any](self.wanted), set(staying)
         for position, call in enumerate(self.program.calls):
-            if position in for_states or call.effect or id(call.node) not in owners:
-                needed |= {read for read in call.reads() if isinstance(read, Var)}
-        busy = {owners[id(call.node)] for i, call in enumerate(self.program.calls)
-                if id(call.node) in owners and (i in for_states or call.effect)}  # fmt: skip
-        for i in range(len(self.ops) - 1, -1, -1):
-            op_call = self.ops[i]
-            if self.places[i] != "steps":
-                continue
-            row, made = op_call.row, self._made(op_call)
-            moves = row.frames == "any" and not row.random and not row.effect and i not in busy
-            if moves and made and not made & needed and not grows([op_call.args, op_call.result], self._grown):
-                self.places[i] = "behind"
-            else:
-                needed |= self._read(op_call)
+            owner = self.owners.get(id(call.node))
+            if position in for_states or owner is None:
+                needed.update(call.reads())
+                busy |= {owner} if owner is not None else set()
+        for op in reversed(self.ops):
+            if op.place == "steps" and op.makes:
+                if op.call.row.frames == "any" and op not in busy and needed.isdisjoint(op.makes):
+                    op.place = "behind"
+                else:
+                    needed |= op.reads
 
-    @property
-    def _grown(self) -> set[int]:
-        return self.body.recorder.grown
-
-    def _step_outputs(self) -> list[Var]:
-        """Outputs that the steps compute, and what the ops behind them read."""
-        made = {var for op_call in self._at("behind") for var in self._made(op_call)}
-        read = {var for op_call in self._at("behind") for var in self._read(op_call)} - made
-        found = [var for var in self.outputs if var not in made]
-        carried = {var for var in read if self.place.get(var, "steps") == "steps"} - set(found)
-        return found + sorted(var for var in carried if var.number not in self.program.constants)
-
-    def _at(self, *places: Place) -> list[OpCall]:
-        return [op_call for op_call, place in zip(self.ops, self.places, strict=True) if place in places]
+    def _at(self, *places: Place) -> list[_Op]:
+        return [op for op in self.ops if op.place in places]
 
     # -- before the steps
 
-    def before(self) -> tuple[dict[Var, Any], dict[Var, Sequence[Any]]]:
-        """Does what depends on no state. Raw values that the steps need: the same for all, and one for each."""
+    def before(self, *, record: bool) -> tuple[dict[Var, Any], dict[Var, Sequence[Any]]]:
+        """Does what depends on no state. Raw values that the steps need: the same for all, and one for each.
+
+        record: outputs as well, for a replay to show what was computed.
+        """
         with listening(None), meant():
-            for op_call in self._live():
-                self._run(op_call)
+            for op in self._live():
+                self._run(op)
+        behind = {var for op in self._at("behind") for var in op.makes}
+        carried = sorted(self._read_behind() - behind - set(self.outputs))
+        self.step_outputs = [var for var in (*self.outputs, *carried) if var not in self.done and var not in behind]
         constants: dict[Var, Any] = {}
         frames: dict[Var, Sequence[Any]] = {}
-        given = {var for var, *_ in self.body.frames}
-        moved = [c for c in self._at("once", "frames") if self._made(c) <= set(self.done)]
-        for var in sorted((self._read_by_steps(moved) & set(self.done)) - given):
-            made, dims = self.done[var], self.traced[var].dims
-            if self.dim is not None and self.dim in made.sig.index:
-                raw = self.backend.move_raw(made._raw, align.move(made.dims, [self.dim, *dims], trailing=False))
-                frames[var] = self.backend.frames_raw(raw, 0)
+        asked = self._read_by_steps([*self.step_outputs, *(self.outputs if record else ())])
+        for var in sorted(asked & self.done.keys()):
+            if var.number in self.program.constants or var in self.frames:
+                continue
+            if self._over_frames(var):
+                frames[var] = self.backend.frames_raw(self._raw(var), 0)
             else:
-                constants[var] = self.backend.move_raw(made._raw, align.move(made.dims, dims, trailing=False))
+                constants[var] = self._raw(var)
         return constants, frames
 
-    def _live(self) -> list[OpCall]:
-        """Those whose results are needed, in order."""
-        needed = self._read_by_steps(self._at("once", "frames"))
-        needed |= {var for op_call in self._at("behind") for var in self._read(op_call)}
-        found = []
-        for op_call in reversed(self._at("once", "frames")):
-            made = self._made(op_call)
-            if made & needed and not all(var.number in self.program.constants for var in made):
-                found.append(op_call)
-                needed |= self._read(op_call)
-        return found[::-1]
+    def _live(self) -> list[_Op]:
+        """Those whose results are needed, in order; and the frames that they need."""
+        live, needed = [], self._read_behind() | set(self.outputs)
+        taken = set(needed)
+        needed |= self._read_by_steps([*needed])
+        for op in reversed(self._at("once", "frames")):
+            if op.makes <= self.done.keys():
+                continue
+            if op.makes.isdisjoint(needed):
+                op.why = "nothing needs it"
+                continue
+            live.append(op)
+            needed |= op.reads
+            taken |= op.reads
+        for var, stacked in self.frames.items():
+            if var in taken and stacked is not None and self.dim is not None:
+                self.done[var] = stacked(self.dim)
+        return live[::-1]
 
-    def _read_by_steps(self, moved: Sequence[OpCall]) -> set[Var]:
-        """What calls that stay read, and what the steps give."""
-        gone = {id(node) for op_call in moved for node in below(op_call.node)}
-        wanted = [*self.wanted, *self.step_outputs]
-        staying = [self.program.calls[i] for i in self.program.needed(wanted)]
-        reads = [read for call in staying if id(call.node) not in gone for read in call.reads()]
-        return {read for read in reads if isinstance(read, Var)} | set(wanted)
+    def _read_behind(self) -> set[Var]:
+        return {var for op in self._at("behind") for var in op.reads}
 
-    def _run(self, op_call: OpCall) -> None:
+    def _read_by_steps(self, outputs: Sequence[Var]) -> set[Var]:
+        """What the calls that stay read, and what the steps give."""
+        found = self.wanted | set(outputs)
+        for position in self.program.needed([*found]):
+            call = self.program.calls[position]
+            owner = self.owners.get(id(call.node))
+            if owner is None or owner.place == "steps":
+                found |= {read for read in call.reads() if isinstance(read, Var)}
+        return found
+
+    def _run(self, op: _Op) -> None:
         """Does an op for all steps. If that is not possible, it stays where it is, and what depends on it too."""
-        known = all(var in self.done or var.number in self.program.constants for var in self._read(op_call))
-        if not known or self._too_large(op_call):
-            return
-        try:
-            result = self._again(op_call, self.done)
-        except Exception:  # the steps do it then, and say what is wrong with it
-            return
-        self._keep(op_call, result)
+        if not op.reads <= self.done.keys():
+            op.place = "steps"
+        elif self._too_large(op):
+            op.place, op.why = "steps", "it takes too much memory for all steps together"
+        elif not self._done_at_once(op):
+            op.place, op.why = "steps", "it cannot be done for all steps together"
 
-    def _again(self, op_call: OpCall, values: dict[Var, Tensor]) -> Any:
+    def _too_large(self, op: _Op) -> bool:
+        made = sum(self.backend.nbytes_raw(self.traced[var]._raw) for var in op.makes)
+        return op.place == "frames" and made * (self._frames.dimension or 0) > BUDGET
+
+    def _done_at_once(self, op: _Op) -> bool:
+        """Whether it could be; errors are left to the steps, which have the words for them."""
+        try:
+            found = _tensors(self._again(op, self.done))
+        except Exception:
+            return False
+        made: dict[Var, Tensor] = {}
+        for traced, tensor in zip(_tensors(op.call.result), found, strict=True):
+            var = self._var(traced)
+            if var in op.makes:
+                tensor = self._with_dims_of(traced, tensor)
+                if set(tensor.dims) - {self.dim} != set(traced.dims) or tensor.dtype != traced.dtype:
+                    return False
+                made.setdefault(var, tensor)
+        self.done |= made
+        return True
+
+    def _again(self, op: _Op, values: Mapping[Var, Tensor]) -> Any:
+        """The op on values in place of those of the traced frame."""
+
         def value(leaf: Any) -> Any:
             var = self._var(leaf) if isinstance(leaf, Tensor) else None
-            return leaf if var is None else values.get(var, leaf)
+            return leaf if var is None else _dressed(values[var], self.traced[var], leaf)
 
-        return op_call.row.fn(*map_leaves(value, op_call.args), **map_leaves(value, op_call.kwargs))
-
-    def _keep(self, op_call: OpCall, result: Any) -> None:
-        for traced, made in zip(_tensors(op_call.result), _tensors(result), strict=True):
-            var = self._var(traced)
-            if var is not None and set(made.dims) - {self.dim} == set(traced.dims) and made.dtype == traced.dtype:
-                self.done.setdefault(var, made)
-
-    def _too_large(self, op_call: OpCall) -> bool:
-        made = sum(self.backend.nbytes_raw(leaf._raw) for leaf in _tensors(op_call.result))
-        return self.dim is not None and made * (self.dim.dimension or 0) > BUDGET
+        return op.call.row.fn(*map_leaves(value, op.call.args), **map_leaves(value, op.call.kwargs))
 
     # -- behind the steps
 
     def behind(self, stacked: Sequence[Any], steps: int) -> list[Any]:
         """The outputs, from what the steps gave as `step_outputs`: raw tensors [steps, …]."""
-        given = dict(zip(self.step_outputs, stacked, strict=True))
-        if len(given) == len(self.outputs) and not self._at("behind"):
-            return [given[var] for var in self.outputs]
-        self._shorten(steps)
-        for var, raw in given.items():
-            if var in self.traced and var not in self.done:
-                like = self.traced[var]
-                signature = align.sig([self._frames, *like.dims], like.sparse_dim, like.feature_dim)
-                self.done[var] = tensor_of(raw, signature, like.lengths)
-        needed = set(self.outputs)
-        wanted = []
-        for op_call in reversed(self._at("behind")):
-            if self._made(op_call) & needed:
-                wanted.append(op_call)
-                needed |= self._read(op_call)
+        self.dim = _frames(steps)
+        known = set(self.done)  # may be views of what is outside
+        for var, raw in zip(self.step_outputs, stacked, strict=True):
+            self.done[var] = self._with_frames(raw, self.traced[var])
+        live, needed = [], set(self.outputs)
+        for op in reversed(self._at("behind")):
+            if not op.makes.isdisjoint(needed):
+                live.append(op)
+                needed |= op.reads
         with listening(None), meant():
-            for op_call in reversed(wanted):
-                self._run_behind(op_call, steps)
-        return [given[var] if var in given else self._stacked(var, steps) for var in self.outputs]
+            for op in reversed(live):
+                if not self._done_at_once(op):
+                    self._step_by_step(op, steps)
+        found = [(var, self._output(var, steps)) for var in self.outputs]
+        return [self.backend.copy_raw(raw) if var in known else raw for var, raw in found]
+
+    def _step_by_step(self, op: _Op, steps: int) -> None:
+        rows = []
+        for step in range(steps):
+            try:
+                made = self._again(op, {var: self._at_step(var, step) for var in op.reads})
+            except Exception as error:
+                error.add_note(in_step(step, self.body.loop.name, op.call.node))
+                raise
+            rows.append(_tensors(made))
+        for traced, column in zip(_tensors(op.call.result), zip(*rows, strict=True), strict=True):
+            var = self._var(traced)
+            if var in op.makes:
+                raws = [self._moved(self._with_dims_of(traced, made), traced.dims) for made in column]
+                self.done.setdefault(var, self._with_frames(self.backend.stack_raw(raws), traced))
+
+    def _at_step(self, var: Var, step: int) -> Tensor:
+        made = self.done[var]
+        if not self._over_frames(var):
+            return made
+        raw = self.backend.select_raw(made._raw, made.axis(self._frames), step)
+        return tensor_of(raw, align.without(made.sig, [self._frames]), made.lengths)
+
+    def _output(self, var: Var, steps: int) -> Any:
+        raw = self._raw(var)
+        if not self._over_frames(var):
+            raw = self.backend.expand_raw(self.backend.expand_dims_raw(raw, 0), 0, steps)
+        return raw
+
+    # -- what is told of it
+
+    def told(self) -> list[Done]:
+        """Where each op of the body's lines was done, and what it depends on. To be asked for after `before`."""
+        own = self.ops[: self.body.own_ops]
+        return [Done(op.call.node, op.call.row, op.reads, op.makes, op.place, op.why) for op in own]
+
+    # -- tensors of the traced frame, and with the dim `frames`
 
     @property
     def _frames(self) -> Dim:
         assert self.dim is not None
         return self.dim
 
-    def _shorten(self, steps: int) -> None:
-        """A loop with an end may take fewer steps than there are frames."""
-        old, self.dim = self.dim, _frames(steps)
-        for var, made in self.done.items() if old not in (None, self.dim) else ():
-            if old in made.sig.index:
-                raw = self.backend.slice_raw(made._raw, made.axis(old), 0, steps, 1)
-                dims = [self.dim if dim is old else dim for dim in made.dims]
-                self.done[var] = tensor_of(raw, align.sig(dims, made.sparse_dim, made.feature_dim), made.lengths)
+    def _over_frames(self, var: Var) -> bool:
+        return self.dim is not None and self.dim in self.done[var].sig.index
 
-    def _run_behind(self, op_call: OpCall, steps: int) -> None:
-        before = set(self.done)
-        try:
-            self._keep(op_call, self._again(op_call, self.done))
-        except Exception:  # step by step it has its own words
-            self._step_by_step(op_call, steps)
-        if not self._made(op_call) <= set(self.done):
-            for var in set(self.done) - before:
-                del self.done[var]
-            self._step_by_step(op_call, steps)
+    def _raw(self, var: Var) -> Any:
+        """[frames, …], or as on the traced frame."""
+        dims = self.traced[var].dims
+        return self._moved(self.done[var], (self._frames, *dims) if self._over_frames(var) else dims)
 
-    def _step_by_step(self, op_call: OpCall, steps: int) -> None:
-        rows = []
-        for step in range(steps):
-            values = {var: self._at_step(var, step) for var in self._read(op_call) if var in self.done}
-            rows.append(_tensors(self._again(op_call, values)))
-        for traced, column in zip(_tensors(op_call.result), zip(*rows, strict=True), strict=True):
-            if (var := self._var(traced)) is not None:
-                how = [align.move(made.dims, traced.dims, trailing=False) for made in column]
-                raws = [self.backend.move_raw(made._raw, h) for made, h in zip(column, how, strict=True)]
-                signature = align.sig([self._frames, *traced.dims], traced.sparse_dim, traced.feature_dim)
-                self.done[var] = tensor_of(self.backend.stack_raw(raws), signature, column[0].lengths)
+    def _moved(self, tensor: Tensor, dims: Sequence[Dim]) -> Any:
+        return self.backend.move_raw(tensor._raw, align.move(tensor.dims, dims, trailing=False))
 
-    def _at_step(self, var: Var, step: int) -> Tensor:
-        made = self.done[var]
-        if self._frames not in made.sig.index:
-            return made
-        raw = self.backend.select_raw(made._raw, made.axis(self._frames), step)
-        return tensor_of(raw, align.without(made.sig, [self._frames]), made.lengths)
-
-    def _stacked(self, var: Var, steps: int) -> Any:
-        made, dims = self.done[var], self.traced[var].dims
-        if self._frames in made.sig.index:
-            return self.backend.move_raw(made._raw, align.move(made.dims, [self._frames, *dims], trailing=False))
-        raw = self.backend.move_raw(made._raw, align.move(made.dims, dims, trailing=False))
-        return self.backend.expand_raw(self.backend.expand_dims_raw(raw, 0), 0, steps)
-
-    # -- what is told of it
-
-    def explain(self) -> list[Moved]:
-        """Where each op of the body's lines was done. To be asked for after `before`."""
-        rows = []
-        for op_call, place in zip(self.ops[: self.body.own_ops], self.places, strict=False):
-            done = self._made(op_call) <= {*self.done, *map(Var, self.program.constants)}
-            rows.append(Moved(op_call.node, *self._reason(op_call, place, done)))
-        return rows
-
-    def _reason(self, op_call: OpCall, place: Place, done: bool) -> tuple[Place, str]:
-        row = op_call.row
-        needs: frozenset[str] = frozenset().union(*(self.states.get(var, frozenset()) for var in self._read(op_call)))
-        if place == "behind":
-            return place, "only outputs need it"
-        if place in ("once", "frames"):
-            return (place, "") if done else ("steps", "it cannot be done for all steps together")
-        if needs:
-            return place, f"needs {', '.join(sorted(name.lstrip('#') for name in needs))}"
-        if row.random or row.effect:
-            return place, "draws random numbers" if row.random else "changes something"
-        return (
-            place,
-            f"{row.name} is done frame by frame" if row.frames is None else "what it needs is done in the steps",
+    def _with_frames(self, raw: Any, like: Tensor) -> Tensor:
+        return tensor_of(
+            raw, align.sig([self._frames, *like.dims], like.sparse_dim, like.sig.feature_dim), like.lengths
         )
 
-    # -- Vars of tensors of the traced frame
+    def _with_dims_of(self, traced: Tensor, made: Tensor) -> Tensor:
+        """An op that makes a Dim makes another one each time: here it is the one that it made when traced."""
+        new = [dim for dim in made.dims if dim is not self.dim and dim not in traced.sig.index]
+        old = [dim for dim in traced.dims if dim not in made.sig.index]
+        return made if not new or len(new) != len(old) else _renamed(made, dict(zip(new, old, strict=True)), traced)
 
     def _var(self, tensor: Tensor) -> Var | None:
         found = self.tape.find(tensor._raw)
-        return found if isinstance(found, Var) else None
+        return found if type(found) is Var else None
 
-    def _vars(self, tree: Any) -> set[Var]:
-        return {var for tensor in _tensors(tree) if (var := self._var(tensor)) is not None}
+    def _vars(self, tree: Any) -> dict[Var, Tensor]:
+        found: dict[Var, Tensor] = {}
+        for tensor in _tensors(tree):
+            if (var := self._var(tensor)) is not None:
+                found.setdefault(var, tensor)
+        return found
 
-    def _read(self, op_call: OpCall) -> set[Var]:
-        return self.reads[id(op_call)]
 
-    def _made(self, op_call: OpCall) -> set[Var]:
-        return self.makes[id(op_call)]
+def _dressed(made: Tensor, traced: Tensor, leaf: Tensor) -> Tensor:
+    """`made`, which was `traced` on the traced frame, with the dims and roles of `leaf`: the same data there."""
+    if leaf.sig is traced.sig:
+        return made
+    return _renamed(made, dict(zip(traced.dims, leaf.dims, strict=True)), leaf)
+
+
+def _renamed(made: Tensor, names: Mapping[Dim, Dim], like: Tensor) -> Tensor:
+    signature = align.sig([names.get(dim, dim) for dim in made.dims], like.sparse_dim, like.sig.feature_dim)
+    return tensor_of(made._raw, signature, like.lengths)
 
 
 @lru_cache(maxsize=256)

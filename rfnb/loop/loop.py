@@ -5,14 +5,15 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from rfnb.backend.base.tape import Var
 from rfnb.core.binding import bind_again
 from rfnb.core.dim import Dim, check_dims
 from rfnb.core.tensor import Tensor
 from rfnb.errors import LoopError
 from rfnb.loop.body import Body, has_steps
 from rfnb.loop.close import close
+from rfnb.loop.explain import Done, Explanation
 from rfnb.loop.finish import finish
-from rfnb.loop.hoist import Explanation, Moved
 from rfnb.loop.state import StateHolder
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class Loop:
         self.run: Run | None = None
         self._state = StateHolder(name)
         self._body: Body | None = None
-        self._moved: list[Moved] | None = None
+        self._told: tuple[list[Done], dict[Var, str]] | None = None
 
     @property
     def state(self) -> StateHolder:
@@ -158,7 +159,7 @@ class Loop:
         """Where each op of the body was done when the loop ran last: before the steps, in them, or behind them; and
         which state keeps it inside.
         """
-        return Explanation(self.name, self._moved)
+        return Explanation(self.name, self._told)
 
     def __repr__(self) -> str:
         steps = f", {self.run.steps} steps recorded" if self.run is not None else ""

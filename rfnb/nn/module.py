@@ -6,10 +6,11 @@ import difflib
 import functools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rfnb.core import raw as raw_registry
 from rfnb.core.dim import Dim
+from rfnb.core.missing import Missing
 from rfnb.core.op import listener
 from rfnb.core.parameter import Parameter
 from rfnb.core.show import Shown, view_of
@@ -44,7 +45,15 @@ class Module(Shown):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """What the module is for."""
-        raise NotImplementedError(f"{type(self).__name__} has no __call__")
+        hint = ": rename its `forward` to `__call__`" if hasattr(type(self), "forward") else ""
+        raise NotImplementedError(f"{type(self).__name__} has no __call__{hint}")
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if hasattr(type(self), name):  # a property that asked for something that there is not: its own words
+                return object.__getattribute__(self, name)
+            raise Missing(f"{type(self).__name__!r} object has no attribute {name!r}", name, self)
 
     def __setattr__(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)

@@ -65,4 +65,8 @@ def random_choice_without_replacement(
     """
     noise = random_uniform(log_probs.dims, minval=1e-30, dtype=log_probs.dtype, device=log_probs.device)
     gumbel = neg(log(neg(log(noise))))
-    return top_k(add(log_probs, mul(gumbel, noise_scale)), axis=axis, k_dim=num_samples_dim)[1]
+    try:
+        return top_k(add(log_probs, mul(gumbel, noise_scale)), axis=axis, k_dim=num_samples_dim)[1]
+    except DimError as error:
+        error.what = error.what.replace("top_k: `k`", "random_choice_without_replacement: `num_samples_dim`")
+        raise

@@ -91,9 +91,10 @@ class Collate:
         arrays, shapes = {}, {}
         tags = None if self.tag is None else [str(_get(sample, self.tag)) for sample in samples]
         for name, entry in self.entries.items():
-            rows = [_array(name, _get(sample, name), entry) for sample in samples]
-            for number, row in enumerate(rows):
-                _check(name, row, entry, tags[number] if tags else f"number {number}")
+            rows = []
+            for number, sample in enumerate(samples):
+                which = tags[number] if tags else f"number {number}"
+                rows.append(_row(name, _get(sample, name), entry, which))
             rank = len(entry.dims) - 1
             shapes[name] = np.array([row.shape for row in rows], dtype=np.int64).reshape(len(rows), rank)
             arrays[name] = _padded(rows, shapes[name])
@@ -194,6 +195,17 @@ def _encode(name: str, value: Any, entry: Entry) -> Any:
     return vocab.encode([value])[0] if len(entry.dims) == 1 else vocab.encode(value)
 
 
+def _row(name: str, value: Any, entry: Entry, which: str) -> np.ndarray:
+    """Likewise, checked."""
+    try:
+        row = _array(name, value, entry)
+    except DimError as error:  # a label that the vocab has not
+        error.what = f"collate: {name!r} of sequence {which}: {error.what}"
+        raise
+    _check(name, row, entry, which)
+    return row
+
+
 def _check(name: str, row: np.ndarray, entry: Entry, which: str) -> None:
     dims = entry.dims[1:]
     fits = row.ndim == len(dims) and all(d.dimension in (None, n) for d, n in zip(dims, row.shape, strict=True))
@@ -202,6 +214,19 @@ def _check(name: str, row: np.ndarray, entry: Entry, which: str) -> None:
             f"collate: {name!r} of sequence {which} does not fit",
             got=f"shape {row.shape}",
             expected=align.show_dims(dims),
+        )
+    labels = entry.sparse_dim
+    if labels is None or not row.size:
+        return
+    if row.dtype.kind == "f" and entry.dtype is None:
+        raise DtypeError(f"collate: {name!r} of sequence {which}: labels are whole numbers", got=row.dtype)
+    if labels.dimension is not None and not 0 <= row.min() <= row.max() < labels.dimension:
+        place = tuple(np.argwhere((row < 0) | (row >= labels.dimension))[0].tolist())
+        at = ", ".join(f"{dim.name} {i}" for dim, i in zip(dims, place, strict=True))
+        raise DimError(
+            f"collate: {name!r} of sequence {which}: {row[place]} is no label of {labels.name}",
+            got=f"{row[place]}" + (f" at {at}" if at else ""),
+            expected=f"0 to {labels.dimension - 1}",
         )
 
 

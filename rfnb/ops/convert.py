@@ -7,14 +7,16 @@ from typing import Any
 
 import numpy as np
 
+from rfnb.backend.base.index import check_range
 from rfnb.core import align, raw as raw_registry
 from rfnb.core.align import EMPTY_SIG
 from rfnb.core.binding import bind_shape
 from rfnb.core.default import get_default_float_dtype
 from rfnb.core.dim import Dim, check_dims
-from rfnb.core.dtype import is_float_dtype
+from rfnb.core.dtype import is_float_dtype, is_int_dtype
 from rfnb.core.lengths import EMPTY, Size
-from rfnb.core.source import here
+from rfnb.core.misfit import no_tensor
+from rfnb.core.source import asked, here
 from rfnb.core.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError
 
@@ -26,7 +28,7 @@ def tensor(value: Any, like: Tensor | None = None) -> Tensor:
     if isinstance(value, Tensor):
         return value
     if not isinstance(value, bool | int | float | complex | np.generic) and not hasattr(value, "dtype"):
-        raise DtypeError("not a number", got=f"{type(value).__name__} {value!r:.60}", expected="a Tensor or a number")
+        raise no_tensor(f"{asked()}: an operand", value)
     if like is not None and isinstance(value, np.generic):
         value = value.item()  # as the Python number
     backend = raw_registry.selected() if like is None else raw_registry.backend_of_raw(like._raw)
@@ -34,11 +36,7 @@ def tensor(value: Any, like: Tensor | None = None) -> Tensor:
     device = None if like is None else like.device
     raw = backend.convert_raw(value, dtype, device)
     if backend.get_ndim_raw(raw):
-        raise DimError(
-            "a raw tensor has no dims",
-            got=f"shape {backend.get_shape_tuple_raw(raw)}",
-            hint="rf.convert_to_tensor(raw, dims=[…])",
-        )
+        raise no_tensor(f"{asked()}: an operand", value)
     return tensor_of(raw, EMPTY_SIG, EMPTY)
 
 
@@ -118,8 +116,31 @@ def convert_to_tensor(
     result = tensor_of(raw, align.sig(dims, sparse_dim, feature_dim), bound)
     if lengths is not None:
         result._raw = backend.finite_padding(result)
+    if sparse_dim is not None:
+        _check_labels(backend, result, value, sparse_dim)
     result._name = name or here() or "tensor"
     return result
+
+
+def _check_labels(backend: Any, labels: Tensor, value: Any, sparse_dim: Dim) -> None:
+    """Raises DtypeError if labels are no whole numbers; DimError if one, in a valid frame, is outside of the dim.
+
+    Only data of the host is read: what is on a device would have to come back.
+    """
+    if not is_int_dtype(labels.dtype):
+        raise DtypeError("convert_to_tensor: labels are whole numbers", got=labels.dtype, expected="int32 or int64")
+    size = sparse_dim.dimension
+    parts = value if isinstance(value, list | tuple) else [value]
+    if size is None or any(hasattr(part, "detach") for part in parts):
+        return
+    numbers = np.asarray(value)
+    if numbers.size and not 0 <= numbers.min() <= numbers.max() < size:
+        try:
+            check_range(backend, "convert_to_tensor", labels, (sparse_dim,), (size,))
+        except DimError as error:
+            error.what = error.what.replace("index", "label")
+            error.hint = "padding is left out if `lengths` say so" if numbers.min() < 0 else None
+            raise
 
 
 def _unequal(value: Sequence[Any], dims: Sequence[Dim], sparse_dim: Dim | None) -> bool:
@@ -160,6 +181,9 @@ def _bind(backend: Any, raw: Any, dims: Sequence[Dim], lengths: Any, tags: Seque
             raise DimError(
                 "convert_to_tensor: a tag for each sequence is needed", got=f"{len(tags)} tags", expected=shape[0]
             )
+        if tags is not None and len(set(tags)) < len(tags):
+            twice = next(tag for tag in tags if list(tags).count(tag) > 1)
+            raise DimError("convert_to_tensor: a tag occurs twice", got=repr(twice), expected="tags that differ")
         batch.bind(Size([], shape[0], tags=tags))
     elif tags is not None:
         raise DimError(

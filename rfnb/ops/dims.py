@@ -187,7 +187,7 @@ def _count(dims: Sequence[Dim], lengths: Lengths, *, use_mask: bool) -> Size:
 
 def _several(dims: Dims) -> tuple[Dim, ...]:
     dims = (dims,) if isinstance(dims, Dim) else tuple(dims)
-    check_dims(dims, "dims")
+    check_dims(dims)
     return dims
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rfnb.core.graph import Value
+from rfnb.core.op import listener
 from rfnb.core.show import view_of
 from rfnb.core.source import here
 from rfnb.core.tensor import Tensor
@@ -84,8 +85,16 @@ class Traced(Tensor):
         raise LoopError(
             f"{loop}: `{self.name}` is a value of step 0, used after the loop{place}",
             expected="a value that left the loop",
-            hint=f"inside the loop: out = loop.stack({self.name}), or loop.last({self.name}); after it: loop.state",
+            hint=self._way_out(),
         )
+
+    def _way_out(self) -> str:
+        if isinstance(listener(), type(self.recorder)):
+            return (
+                f"{self.recorder.name} carries it out by its own stack, last or state; "
+                f"a state of the outer loop is set behind the inner `with` block"
+            )
+        return f"inside the loop: out = loop.stack({self.name}), or loop.last({self.name}); after it: loop.state"
 
     @property  # type: ignore[misc]
     def raw_tensor(self) -> Any:

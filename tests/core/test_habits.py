@@ -174,7 +174,7 @@ def test_arguments_that_torch_does_not_know_either():
 def test_numpy_builds_no_array_of_objects():
     x = rf.ones([rf.Dim(4, name="feat")])
     for combine in (lambda: np.ones(4) * x, lambda: np.ones(4) + x, lambda: torch.ones(4) - x):
-        with pytest.raises(DimError, match="convert_to_tensor"):
+        with pytest.raises(DtypeError, match="convert_to_tensor"):
             combine()
     assert same(np.float64(2) * x, x * 2.0)
     assert same(torch.tensor(1.0) == x, x == 1.0)

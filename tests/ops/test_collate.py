@@ -145,8 +145,12 @@ def test_one_label_per_sequence(letter):
 def test_what_does_not_fit_is_named(join, left):
     with pytest.raises(DimError, match="a sample has no 'phones'"):
         join([{"word": "x", "letters": "a", "score": 1}])
-    with pytest.raises(DimError, match="unknown label"):
+    with pytest.raises(DimError, match=r"collate: 'letters' of sequence cab: Vocab.encode: unknown label"):
         join([{**WORDS[0], "letters": "xyz"}])
+    with pytest.raises(DimError, match=r"(?s)'letters' of sequence cab: 8 is no label of letter.*8 at left 1.*0 to 7"):
+        join([{**WORDS[0], "letters": [0, 8, -1]}])
+    with pytest.raises(DtypeError, match="'letters' of sequence cab: labels are whole numbers"):
+        join([{**WORDS[0], "letters": [0.0, 1.0]}])
     with pytest.raises(DimError, match="'score' of sequence cab does not fit"):
         join([{**WORDS[0], "score": [1.0]}])
     with pytest.raises(DtypeError, match="no vocab"):

@@ -53,7 +53,7 @@ class CreateOps:
 
 def shape_of(dims: Sequence[Dim]) -> list[int]:
     """The sizes of the padded axes, in the batch that is bound now. Raises DimError if one has none."""
-    check_dims(dims, "dims")
+    check_dims(dims)
     lengths = current_lengths(dims)
     sizes = [lengths.size(dim) for dim in dims]
     for dim, size in zip(dims, sizes, strict=True):

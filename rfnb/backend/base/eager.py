@@ -58,7 +58,7 @@ def lacking(name: str) -> Callable[..., Any]:
 
     def missing(cls: Any, *_: Any, **__: Any) -> Any:
         raise BackendError(
-            f"{name.removesuffix('_raw')}: the {cls.name} backend cannot do this",
+            f"{'loops' if name == 'new_tape' else name.removesuffix('_raw')}: the {cls.name} backend cannot do this",
             got=f"a {cls.RawTensorType.__name__}",
             expected=f"a backend with {name}",
             hint='rf.select_backend("torch") before the tensors are made',

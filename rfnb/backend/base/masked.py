@@ -59,7 +59,16 @@ class MaskedOps:
         raw = cls.cumsum_raw(cls.cast_raw(cls.merge_axes_raw(raw, len(order) - len(dims), len(dims)), "int64"), -1)
         number = cls.split_axis_raw(raw, len(order) - len(dims), shape[len(order) - len(dims) :])
         indices = tensor_of(cls.clip_raw(number - 1, 0, None), align.sig(order), mask.lengths)
-        found = cls.gather(cls.not_empty(source, in_dim), indices=indices, axis=in_dim)
+        try:
+            found = cls.gather(cls.not_empty(source, in_dim), indices=indices, axis=in_dim)
+        except DimError as error:
+            if "is no index" not in error.what:
+                raise
+            raise DimError(
+                f"masked_scatter: `mask` holds more often than `source` has entries of {in_dim.name}",
+                got=f"`mask` {mask.describe_dims()}, `source` {source.describe_dims()}",
+                expected=f"an entry of {in_dim.name} for each place where the mask holds",
+            ) from error
         found, backup = _same_lengths(cls, found, backup, source, holds, in_dim)
         return cls.where(holds, found, 0 if backup is None else backup, allow_broadcast_all_sources=True)
 

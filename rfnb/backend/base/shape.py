@@ -164,7 +164,12 @@ class ShapeOps:
         whole = shape[open_dim] * step
         if whole > size.max:
             raw = cls.pad_raw(raw, {place: (0, whole - size.max)}, pad_value or 0)
-        lengths = bound(source.lengths, open_dim, Size(size.dims, counts), "split_dims")
+        try:
+            lengths = bound(source.lengths, open_dim, Size(size.dims, counts), "split_dims")
+        except DimError as error:
+            error.what = f"split_dims: {axis.name}:{size} does not fit into {align.show_dims(dims)}"
+            error.got, error.expected = f"{open_dim.name}:{error.got}", f"{open_dim.name}:{error.expected}"
+            raise
         sizes = tuple(shape[d] for d in dims)
         raw = cls.split_axis_raw(raw, place, sizes)
         key = ("split", *[d.serial for d in dims])
@@ -202,7 +207,11 @@ class ShapeOps:
                 expected=f"as many as there are in {align.show_dims(out_dims)}",
             )
         merged, axis = cls.merge_dims(source, dims=in_dims)
-        return cls.split_dims(merged, axis=axis, dims=out_dims, pad_to_multiples=False)
+        try:
+            return cls.split_dims(merged, axis=axis, dims=out_dims, pad_to_multiples=False)
+        except DimError as error:
+            error.what = error.what.replace("split_dims", "reshape")
+            raise
 
 
 def _wanted(source: Tensor, in_dim: Dim, out_dim: Dim) -> Size:

@@ -12,7 +12,8 @@ import numpy as np
 import torch
 
 from rfnb.backend.base.tape import untaped
-from rfnb.errors import DtypeError
+from rfnb.core.source import asked
+from rfnb.errors import BackendError, DtypeError
 
 if TYPE_CHECKING:
     from rfnb.core.parameter import Parameter
@@ -37,7 +38,28 @@ def dtype_of(name: str) -> torch.dtype:
         return found
     meant = str(getattr(name, "__name__", name)).removeprefix("torch.")
     hint = repr(meant) if meant != name and hasattr(torch, meant) else None
-    raise DtypeError("no such type", got=repr(name), expected='"float32", "int64", "bool", …', hint=hint)
+    raise DtypeError(f"{asked()}: no such type", got=repr(name), expected='"float32", "int64", "bool", …', hint=hint)
+
+
+@cache
+def device_of(name: str | torch.device) -> torch.device:
+    """torch.device("cuda:0"); "gpu" is "cuda". Raises BackendError if there is no such device."""
+    try:
+        found = torch.device("cuda" if name == "gpu" else name)
+        count: Any = getattr(getattr(torch, found.type, None), "device_count", None)
+        if count is None or (found.index or 0) < count():
+            return found
+    except (RuntimeError, TypeError):
+        pass
+    there = [f"{kind}:{i}" for kind in ("cuda", "xpu", "mps") for i in range(getattr(torch, kind).device_count())]
+    raise BackendError(
+        f"{asked()}: there is no such device", got=repr(name), expected=" or ".join(map(repr, ["cpu", *there]))
+    )
+
+
+def placed(device: str | torch.device | None) -> torch.device | None:
+    """Likewise; None where torch chooses."""
+    return None if device is None else device_of(device)
 
 
 class TorchData:
@@ -73,14 +95,14 @@ class TorchData:
     @staticmethod
     def copy_to_device_raw(raw_tensor: torch.Tensor, device: str | None) -> torch.Tensor:
         """On `device`; itself if it is there, or if `device` is None."""
-        return raw_tensor if device is None else raw_tensor.to("cuda" if device == "gpu" else device)
+        return raw_tensor if device is None else raw_tensor.to(device_of(device))
 
     @staticmethod
     def from_numpy_raw(values: np.ndarray, device: str | torch.device | None = None) -> torch.Tensor:
         """A constant from numpy, outside of all modes."""
         with outside():
             raw = torch.from_numpy(np.array(values, order="C"))  # a copy: `values` may be read-only
-            return raw if device in (None, "cpu") else raw.to(device)
+            return raw if device in (None, "cpu") else raw.to(device_of(device))
 
     @staticmethod
     def to_numpy_raw(raw_tensor: torch.Tensor) -> np.ndarray:
@@ -93,23 +115,23 @@ class TorchData:
         """Numbers, lists, numpy or torch tensors, in `dtype` if given; Python floats are float32."""
         if isinstance(value, np.ndarray | np.generic):
             value = torch.from_numpy(np.array(value))
-        return torch.as_tensor(value, dtype=None if dtype is None else dtype_of(dtype), device=device)
+        return torch.as_tensor(value, dtype=None if dtype is None else dtype_of(dtype), device=placed(device))
 
     @staticmethod
     def full_raw(shape: Sequence[int], value: Any, dtype: str, device: str | None) -> torch.Tensor:
         """Filled with one value."""
-        return torch.full(list(shape), value, dtype=dtype_of(dtype), device=device)
+        return torch.full(list(shape), value, dtype=dtype_of(dtype), device=placed(device))
 
     @staticmethod
     def range_raw(size: int, dtype: str, device: str | None) -> torch.Tensor:
         """0, 1, … size-1"""
-        return torch.arange(size, dtype=dtype_of(dtype), device=device)
+        return torch.arange(size, dtype=dtype_of(dtype), device=placed(device))
 
     @staticmethod
     def create_parameter_raw(tensor: Parameter, *, device: str | None = None) -> torch.nn.Parameter:
         """Zeros of the dims and type of `tensor`, to be trained if the type allows."""
         shape = [dim.dimension or 0 for dim in tensor.dims]
-        zeros = torch.zeros(shape, dtype=dtype_of(tensor.dtype), device=device)
+        zeros = torch.zeros(shape, dtype=dtype_of(tensor.dtype), device=placed(device))
         return torch.nn.Parameter(zeros, requires_grad=zeros.dtype.is_floating_point)
 
     @staticmethod
@@ -139,6 +161,6 @@ class TorchData:
     def parameter_move_raw(raw: torch.nn.Parameter, device: str | None, dtype: str | None) -> None:
         """Moves the values, keeping the same parameter object."""
         with torch.no_grad():
-            raw.data = raw.data.to(device=device, dtype=None if dtype is None else dtype_of(dtype))
+            raw.data = raw.data.to(device=placed(device), dtype=None if dtype is None else dtype_of(dtype))
             if raw.grad is not None:
-                raw.grad.data = raw.grad.data.to(device=device, dtype=raw.dtype)
+                raw.grad.data = raw.grad.data.to(device=placed(device), dtype=raw.dtype)

@@ -10,7 +10,7 @@ import torch
 from torch.overrides import handle_torch_function, has_torch_function_unary
 
 from rfnb.backend.base.random import one_seed
-from rfnb.backend.torch.data import dtype_of
+from rfnb.backend.torch.data import dtype_of, placed
 
 
 def _uniform(out: torch.Tensor, generator: Any, minval: Any = 0, maxval: Any = 1) -> None:
@@ -86,7 +86,7 @@ class TorchRandom:
     @staticmethod
     def empty_raw(shape: Sequence[int], dtype: str, device: str | None) -> torch.Tensor:
         """A new tensor, to be filled."""
-        return torch.empty(list(shape), dtype=dtype_of(dtype), device=device)
+        return torch.empty(list(shape), dtype=dtype_of(dtype), device=placed(device))
 
     @staticmethod
     def dropout_raw(raw: torch.Tensor, drop_prob: float, shape: Sequence[int], generator: Any) -> torch.Tensor:
