@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from rfnb.backend.base.mask import gradients_of_all
 from rfnb.backend.base.tape import External, Var
 from rfnb.core import align
 from rfnb.core.accident import meant
@@ -141,7 +142,7 @@ class Hoist:
 
         record: outputs as well, for a replay to show what was computed.
         """
-        with listening(None), meant():
+        with listening(None), meant(), gradients_of_all():
             for op in self._live():
                 self._run(op)
         behind = {var for op in self._at("behind") for var in op.makes}
@@ -243,7 +244,7 @@ class Hoist:
             if not op.makes.isdisjoint(needed):
                 live.append(op)
                 needed |= op.reads
-        with listening(None), meant():
+        with listening(None), meant(), gradients_of_all():
             for op in reversed(live):
                 if not self._done_at_once(op):
                     self._step_by_step(op, steps)

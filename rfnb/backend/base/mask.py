@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +18,22 @@ from rfnb.core.tensor import Tensor, tensor_of
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
+
+
+_of_all: ContextVar[bool] = ContextVar("rfnb_gradients_of_all", default=False)
+
+
+@contextmanager
+def gradients_of_all() -> Iterator[None]:
+    """Inside, padding is kept out of whatever takes a gradient, not only of what is made of parameters.
+
+    That costs more, and so is not done everywhere.
+    """
+    token = _of_all.set(True)
+    try:
+        yield
+    finally:
+        _of_all.reset(token)
 
 
 class MaskOps:
@@ -94,7 +112,7 @@ class MaskOps:
     @classmethod
     def is_trained(cls: type[Backend], weight: Tensor) -> bool:
         """Whether it takes a gradient and is a parameter, or is made of parameters: no sequence has its own."""
-        return cls.is_trained_raw(weight._raw, not weight.sig.batched)
+        return cls.is_trained_raw(weight._raw, not weight.sig.batched or _of_all.get())
 
     @classmethod
     def fill_for_gradient(cls: type[Backend], tensor: Tensor, weight: Tensor) -> Any:
