@@ -493,7 +493,7 @@ def test_a_mistake_at_a_later_step_names_line_and_step(kind):
         loop.state.n = loop.state.n + 1
     [note] = raised.value.__notes__
     assert note.startswith(f"in step 2 of decoder, test_in_loop.py:{case.__code__.co_firstlineno} ({kind})")
-    assert loop.run.steps == 2
+    assert loop.run.steps == (5 if kind == "gather" else 2)  # what outputs alone need is done behind all steps
     assert_idle()
 
 
