@@ -122,6 +122,7 @@ def said(mistake: Callable[[], Any]) -> str:
     """The text of the error, without the numbers of lines, which move."""
     with pytest.raises(RfError) as caught:
         mistake()
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None, "no error of ours before it"
     notes = getattr(caught.value, "__notes__", [])
     return re.sub(r"\.py:\d+", ".py:‹line›", "\n".join([f"{type(caught.value).__name__}: {caught.value}", *notes]))
 

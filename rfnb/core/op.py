@@ -239,6 +239,8 @@ def binary(
                 return result
             o = b.sig
         except (AttributeError, KeyError):
+            o = None
+        if o is None:  # outside of `except`: errors of the op have no other before them
             _learn(functions, raw_function, a)
             return row.fn(a, b)
         mine, theirs = a.lengths, b.lengths

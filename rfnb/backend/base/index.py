@@ -149,13 +149,11 @@ def _number(source: Tensor, index: Any, axis: Dim) -> int:
 
 def _select(backend: type[Backend], source: Tensor, index: int, axis: Dim, clip_to_valid: bool) -> Tensor:
     """The entry at one position; from the end of each sequence if it is negative."""
-    try:
-        place, out, may_differ = source.sig.plans["select", axis]
-    except KeyError:
-        place, out, may_differ = source.sig.keep(
-            ("select", axis),
-            (axis_of("gather", source, axis), align.without(source.sig, [axis]), axis.dimension is None),
-        )
+    found = source.sig.plans.get(("select", axis))
+    place, out, may_differ = found or source.sig.keep(
+        ("select", axis),
+        (axis_of("gather", source, axis), align.without(source.sig, [axis]), axis.dimension is None),
+    )
     if out.frames and axis in source.lengths.owners:
         return _select_sequence(backend, source, index, axis, clip_to_valid)
     if clip_to_valid or (index < 0 and may_differ):
@@ -223,7 +221,7 @@ def check_range(backend: type[Backend], what: str, indices: Tensor, dims: Sequen
         got=f"{found}" + (f" at {at}" if at else "") + (f", and {len(bad) - 1} more like it" if len(bad) > 1 else ""),
         expected=f"0 to {size - 1}" if size else "nothing: it is of size 0",
         hint="a Tensor of indices counts from the start only" if found < 0 else None,
-    )
+    ) from None
 
 
 def _with_their_lengths(backend: type[Backend], found: Tensor, source: Tensor, indices: Tensor, axis: Dim) -> Tensor:

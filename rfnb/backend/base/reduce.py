@@ -38,9 +38,10 @@ class ReduceOps:
         {…, axis} → {…}; argmin and argmax give positions, sparse in `axis`.
         """
         try:
-            axes, out, dynamic, function, others = source.sig.plans[mode, axis, cls]
-        except (KeyError, TypeError):
-            axes, out, dynamic, function, others = _plan(cls, source, mode, axis)
+            plan = source.sig.plans.get((mode, axis, cls))
+        except TypeError:  # a list of dims
+            plan = None
+        axes, out, dynamic, function, others = plan or _plan(cls, source, mode, axis)
         if others and not others[0].isdisjoint(source.lengths.owners):
             dynamic += others[1]
         if dynamic and use_mask:
