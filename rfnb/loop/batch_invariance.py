@@ -25,7 +25,7 @@ from rfnb.core.lengths import Size
 from rfnb.core.nested import leaves, map_leaves
 from rfnb.core.tensor import Tensor, tensor_of
 from rfnb.core.tensor_dict import TensorDict
-from rfnb.errors import DimError
+from rfnb.errors import DimError, DtypeError
 from rfnb.trace.watch import Event, watching
 
 TOLERANCE = {"float16": 1e-2, "bfloat16": 5e-2, "float64": 1e-8}
@@ -98,6 +98,13 @@ def batch_invariance(fn: Callable[[Any], Any], batch: Any, *, tolerance: float |
         batch: what `fn` takes: a Tensor, or Tensors in a TensorDict, a dict or another structure.
         tolerance: how far results may differ, relative to the largest entry; by the coarsest type so far if not given.
     """
+    if not callable(fn):
+        raise DtypeError(
+            "check.batch_invariance: the function comes first",
+            got=type(fn).__name__,
+            expected="a function of the batch",
+            hint="rf.check.batch_invariance(lambda batch: …, batch)",
+        )
     tensors = [leaf for leaf in _leaves(batch) if isinstance(leaf, Tensor)]
     owner = _owner(tensors)
     scope = _scope(fn, batch, tensors[0])

@@ -256,3 +256,8 @@ def test_a_failing_function_raises_as_it_does_alone():
     with pytest.raises(rf.errors.DimError):
         rf.check.finite(lambda: rf.reduce_sum(rf.ones([feat]), axis=time))
     assert torch.is_grad_enabled()
+
+
+def test_batch_invariance_of_what_is_no_function(x):
+    with pytest.raises(rf.errors.DtypeError, match="the function comes first"):
+        rf.check.batch_invariance(x, x)

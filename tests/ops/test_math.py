@@ -257,3 +257,14 @@ def test_signs_are_kinds(sign, kind):
     a, b = rf.range_over_dim(feat), rf.ones([feat], dtype="int64")
     op = rf.combine if sign in "-//" else rf.compare
     assert op(a, sign, b).raw_tensor.equal(op(a, kind, b).raw_tensor)
+
+
+@pytest.mark.parametrize("other", ["number", "labels", "turned"])
+def test_a_comparison_of_labels_is_no_label(other):
+    time, feat, vocab = rf.Dim(2, name="time"), rf.Dim(3, name="feat"), rf.Dim(9, name="vocab")
+    labels = rf.convert_to_tensor(np.arange(6).reshape(2, 3), dims=[time, feat], sparse_dim=vocab)
+    second = {"number": 4, "labels": labels, "turned": labels.copy_transpose([feat, time])}[other]
+    for _ in range(3):  # the first goes the slow way, and those behind it the quick one
+        found = labels == second
+        assert (found.dtype, found.sparse_dim, found.dims) == ("bool", None, (time, feat))
+        assert (labels + 1).sparse_dim is vocab

@@ -161,3 +161,13 @@ def test_cumsum_over_the_batch_leaves_out_the_frames_of_shorter_sequences():
     y = rf.cumsum(x, spatial_dim=batch_dim)
     torch.testing.assert_close(y.raw_tensor[1, 1:], x.raw_tensor[1, 1:])
     torch.testing.assert_close(y.raw_tensor[1, 0], x.raw_tensor[:, 0].sum(0))
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max", "min", "any", "argmax"])
+def test_what_is_left_of_labels(mode):
+    """The largest label is a label; a sum or mean of labels is not."""
+    time, vocab = rf.Dim(3, name="time"), rf.Dim(9, name="vocab")
+    labels = rf.convert_to_tensor(np.array([1, 4, 2]), dims=[time], sparse_dim=vocab)
+    left = {"max": vocab, "min": vocab, "argmax": time}
+    for _ in range(2):  # planned, and as planned
+        assert rf.reduce(labels, mode=mode, axis=time).sparse_dim is left.get(mode)
