@@ -1,17 +1,17 @@
-// Bundles the stepper for cells' outputs: one module and one style sheet, read by rfnb/display.
+// Bundles the stepper for cells' outputs, a module and a style sheet, and for saved pages, a script; read by rfnb/display.
 import { build } from 'esbuild';
 
 const common = { bundle: true, minify: true, legalComments: 'none', logLevel: 'info' };
 const target = '../rfnb/display/static/stepper';
 
-await build({
+const script = {
   ...common,
-  entryPoints: ['src/inline.tsx'],
-  outfile: `${target}.js`,
-  format: 'esm',
   target: 'es2020',
   define: { 'process.env.NODE_ENV': '"production"' },
   alias: { react: 'preact/compat', 'react-dom/client': 'preact/compat/client', 'react-dom': 'preact/compat' }
-});
+};
+
+await build({ ...script, entryPoints: ['src/inline.tsx'], outfile: `${target}.js`, format: 'esm' });
+await build({ ...script, entryPoints: ['src/page.ts'], outfile: '../rfnb/display/static/page.js', format: 'iife' });
 
 await build({ ...common, entryPoints: ['style/inline.css'], outfile: `${target}.css` });

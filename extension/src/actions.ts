@@ -11,6 +11,22 @@ export function actionsOf(stepper: Stepper): StepperActions {
     last: () => stepper.last(),
     choose: sequence => stepper.choose(sequence),
     look: line => stepper.look(line),
-    lookOn: direction => stepper.lookOn(direction)
+    lookOn: direction => stepper.lookOn(direction),
+    goToHit: direction => stepper.goToHit(direction),
+    cancelSearch: () => stepper.cancelSearch(),
+    note: change => stepper.note(change),
+    toggleStop: line => stepper.toggleStop(line),
+    changeStop: (stop, change) => stepper.changeStop(stop, change),
+    toggleOps: () => stepper.toggleOps(),
+    lookAtOp: number => stepper.lookAtOp(number),
+    stepOp: way => stepper.stepOp(way),
+    fork: states => void stepper.fork(states),
+    enter: () => void stepper.enter(),
+    enterRun: run => stepper.enterRun(run),
+    leaveTo: depth => stepper.leaveTo(depth),
+    openParent: () => stepper.openParent(),
+    gradients: loss => stepper.gradients(loss),
+    compare: other => stepper.compare(other),
+    dismiss: name => stepper.dismiss(name)
   };
 }

@@ -25,6 +25,23 @@ export function addStepCommands(commands: CommandRegistry, loops: ILoops, words:
   add(CommandIDs.previous, words.__('Loop: Previous Step'), words.__('Go one step back'), s => s.previous());
   add(CommandIDs.next, words.__('Loop: Next Step'), words.__('Go one step on'), s => s.next());
   add(CommandIDs.last, words.__('Loop: Last Step'), words.__('Go to the last step of the run'), s => s.last());
+  add(
+    CommandIDs.previousHit,
+    words.__('Loop: Back to Hit'),
+    words.__('Go back to the last step that was searched for'),
+    s => s.goToHit('previous')
+  );
+  add(CommandIDs.nextHit, words.__('Loop: On to Hit'), words.__('Go on to the next step that was searched for'), s =>
+    s.goToHit('next')
+  );
+  add(CommandIDs.previousOp, words.__('Loop: Previous Op'), words.__('Go one op back'), s => s.stepOp(-1));
+  add(CommandIDs.nextOp, words.__('Loop: Next Op'), words.__('Go one op on'), s => s.stepOp(1));
+  add(
+    CommandIDs.toggleMark,
+    words.__('Loop: Mark Line'),
+    words.__('Stop at the line that is looked at, or no longer'),
+    s => s.toggleStop(s.state.line ?? 0)
+  );
   loops.changed.connect(() => commands.notifyCommandChanged());
 }
 

@@ -59,7 +59,8 @@ class LoopsBody extends ReactWidget {
           runActions={{
             open: run => void session?.open(run),
             pin: (run, pinned) => session?.pin(run, pinned),
-            forget: run => session?.forget(run)
+            forget: run => session?.forget(run),
+            compare: run => stepper?.compare(run)
           }}
           onFilter={text => (this._loops.filter = text)}
           onRefresh={() => session?.refresh()}

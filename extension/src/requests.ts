@@ -1,4 +1,16 @@
-import type { Message, Reply, RunItem, RunView, StepView, TensorView } from './schema';
+import type {
+  ComparisonView,
+  FoundView,
+  GradientsView,
+  Message,
+  OpsView,
+  OpView,
+  Reply,
+  RunItem,
+  RunView,
+  StepView,
+  TensorView
+} from './schema';
 
 /** What the kernel says of itself when it is greeted. */
 export interface Hello {
@@ -16,6 +28,13 @@ export interface Answers {
   value: TensorView;
   pin: RunItem[];
   forget: RunItem[];
+  find: FoundView;
+  ops: OpsView;
+  op: OpView;
+  fork: RunView;
+  loops: RunItem[];
+  gradients: GradientsView;
+  compare: ComparisonView;
 }
 
 /** Why an answer is not there yet: on its way, in the kernel's queue, or behind a running cell. */

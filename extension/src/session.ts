@@ -2,9 +2,13 @@ import type { IDisposable } from '@lumino/disposable';
 import { ISignal, Signal } from '@lumino/signaling';
 
 import type { Connection } from './connection';
+import { Notes } from './notes';
 import { Gone } from './requests';
 import type { Event, RunItem, RunView } from './schema';
-import { Stepper } from './stepper';
+import { Place, Stepper } from './stepper';
+
+/** So many loops of a notebook get marks in their cells before they are opened. */
+const KNOWN_LOOPS = 24;
 
 /** What one kernel has recorded, and the run of it that is looked at. */
 export class Session implements IDisposable {
@@ -14,10 +18,14 @@ export class Session implements IDisposable {
     connection.event.connect(this._onEvent, this);
     connection.cellBegan.connect(this._onCellBegan, this);
     connection.cellEnded.connect(this._onCellEnded, this);
+    this.notes.changed.connect(() => this._changed.emit());
     this._onLink();
   }
 
   readonly connection: Connection;
+
+  /** What the user asks about each loop. */
+  readonly notes = new Notes();
 
   /** Newest first. */
   get runs(): readonly RunItem[] {
@@ -26,6 +34,21 @@ export class Session implements IDisposable {
 
   get stepper(): Stepper | null {
     return this._stepper;
+  }
+
+  /** One run of each loop that the front end knows the text of: the one that is shown, or the newest. */
+  get bodies(): RunView[] {
+    const shown = this._stepper?.state.run;
+    const others = [...this._bodies.values()].filter(run => run.loop !== shown?.loop);
+    return shown && !this._stepper?.state.gone ? [shown, ...others] : others;
+  }
+
+  /** Mark a line of a loop, or take its mark away, and look at that loop. */
+  toggleStop(run: RunView, line: number): void {
+    this.notes.toggleStop(run, line);
+    if (this._stepper?.state.run.loop !== run.loop) {
+      void this.open(run.run);
+    }
   }
 
   get error(): string | null {
@@ -45,8 +68,8 @@ export class Session implements IDisposable {
     return this._opened;
   }
 
-  /** Look at a run; at the same step and sequence as in `like`, if it has them. */
-  async open(run: number, like: Stepper | null = null, unasked = false): Promise<void> {
+  /** Look at a run; at a step and sequence, if it has them. */
+  async open(run: number, at: Place | null = null, unasked = false): Promise<void> {
     const asked = ++this._asked;
     try {
       const view = await this.connection.requests.request('run', { run });
@@ -58,7 +81,7 @@ export class Session implements IDisposable {
         return; // the user was quicker, and may be at another step by now
       }
       this._error = null;
-      this._setStepper(new Stepper(this.connection.requests, view), like);
+      this._setStepper(view, at);
     } catch (error) {
       this._complain(error);
     }
@@ -99,6 +122,7 @@ export class Session implements IDisposable {
       this.refresh();
     } else if (this.connection.link !== 'connecting') {
       this._runs = [];
+      this._bodies.clear();
       this._stepper?.lose();
     }
     this._changed.emit();
@@ -121,6 +145,22 @@ export class Session implements IDisposable {
   /** While a cell makes runs by the thousand, the panel stays where it is; then it goes to the newest of the loop. */
   private _onCellEnded(): void {
     this._follow();
+    void this._learnBodies();
+    this._changed.emit();
+  }
+
+  /** Ask for the text of each loop, so that its lines can be marked before it is opened. */
+  private async _learnBodies(): Promise<void> {
+    const newest = new Map([...this._runs].reverse().map(item => [item.loop, item.run]));
+    const unknown = [...newest].filter(([loop, run]) => this._bodies.get(loop)?.run !== run);
+    for (const [loop, run] of unknown.slice(0, KNOWN_LOOPS)) {
+      try {
+        this._bodies.set(loop, await this.connection.requests.request('run', { run }));
+      } catch {
+        return; // it went meanwhile; the next list of runs says what there is
+      }
+    }
+    [...this._bodies.keys()].filter(loop => !newest.has(loop)).forEach(loop => this._bodies.delete(loop));
     this._changed.emit();
   }
 
@@ -136,6 +176,7 @@ export class Session implements IDisposable {
     this._runs = runs;
     if (this._stepper === null || !this.connection.busy) {
       this._follow();
+      void this._learnBodies();
     }
     this._changed.emit();
   }
@@ -152,38 +193,49 @@ export class Session implements IDisposable {
       return;
     }
     const family = this._family(chosen);
-    const isThere = this._runs.some(item => item.run === chosen.run);
+    const outermost = this._stepper?.state.trail[0]?.run ?? chosen.run;
+    const isThere = this._runs.some(item => item.run === outermost);
     if (!isThere) {
-      void this._openOnce((family[0] ?? this._runs[0]).run, this._stepper);
-    } else if (this._wasNewest && family[0].run !== chosen.run) {
-      void this._openOnce(family[0].run, this._stepper);
+      void this._openOnce((family[0] ?? this._runs[0]).run, this._place());
+    } else if (this._wasNewest && outermost === chosen.run && family[0].run !== chosen.run) {
+      void this._openOnce(family[0].run, this._place());
     }
+  }
+
+  /** Where the user is, or wants to be as soon as it has come. */
+  private _place(): Place | null {
+    const { step, target } = this._stepper?.state ?? {};
+    return step ? { step: target ?? step.step, sequence: step.sequence, trail: [] } : null;
   }
 
   private _family(run: RunView): RunItem[] {
     return this._runs.filter(item => item.loop === run.loop);
   }
 
-  private async _openOnce(run: number, like: Stepper | null = null): Promise<void> {
+  private async _openOnce(run: number, at: Place | null = null): Promise<void> {
     if (this._opening !== run) {
       this._opening = run;
-      await this.open(run, like, true);
+      await this.open(run, at, true);
       this._opening = null;
     }
   }
 
-  private _setStepper(stepper: Stepper, like: Stepper | null): void {
-    const before = like?.state.step ?? null;
+  private _setStepper(run: RunView, at: Place | null): void {
     this._stepper?.changed.disconnect(this._onStepper, this);
     this._stepper?.dispose();
+    const open = (other: number, place: Place) => void this.open(other, place);
+    const stepper = new Stepper(this.connection.requests, run, null, {
+      notes: this.notes,
+      trail: at?.trail ?? [],
+      open
+    });
     this._stepper = stepper;
-    const { run } = stepper.state;
     const family = this._family(run);
     this._wasNewest = family.length === 0 || family[0].run <= run.run;
     stepper.changed.connect(this._onStepper, this);
-    stepper.goto(like?.state.target ?? before?.step ?? 0); // also a step that was asked for, and has not come yet
-    if (before && before.sequence !== null && before.sequence < (run.lengths?.length ?? run.tags?.length ?? 0)) {
-      stepper.choose(before.sequence);
+    stepper.goto(at?.step ?? 0);
+    if (at && at.sequence !== null && at.sequence < (run.lengths?.length ?? run.tags?.length ?? 0)) {
+      stepper.choose(at.sequence);
     }
     this._changed.emit();
   }
@@ -200,6 +252,7 @@ export class Session implements IDisposable {
   }
 
   private _runs: RunItem[] = [];
+  private _bodies = new Map<string, RunView>();
   private _stepper: Stepper | null = null;
   private _error: string | null = null;
   private _asked = 0;

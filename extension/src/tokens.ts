@@ -33,4 +33,9 @@ export namespace CommandIDs {
   export const previous = 'rfnb-lab:previous';
   export const next = 'rfnb-lab:next';
   export const last = 'rfnb-lab:last';
+  export const previousHit = 'rfnb-lab:previous-hit';
+  export const nextHit = 'rfnb-lab:next-hit';
+  export const previousOp = 'rfnb-lab:previous-op';
+  export const nextOp = 'rfnb-lab:next-op';
+  export const toggleMark = 'rfnb-lab:toggle-mark';
 }

@@ -1,4 +1,4 @@
-import type { DimView, RunItem, RunView, StateRow, StepView, ValueView } from '../src/schema';
+import type { DimView, OpRow, RunItem, RunView, StateRow, StepView, ValueView, WatchRow } from '../src/schema';
 
 export const EVIL = '<script>alert(1)</script>';
 
@@ -42,6 +42,8 @@ export function item(run: number, change: Partial<RunItem> = {}): RunItem {
     batch: 2,
     flags: [],
     pinned: false,
+    parent: null,
+    forked_at: null,
     ...change
   };
 }
@@ -67,8 +69,19 @@ export function runView(change: Partial<RunView> = {}): RunView {
     states: ['h'],
     flags: [],
     bytes: 4200,
+    parent: null,
+    forked_at: null,
+    failure: null,
     ...change
   };
+}
+
+export function watchRow(text: string, error: string | null = null): WatchRow {
+  return { text, value: error === null ? value(text, `${text}!`) : null, error };
+}
+
+export function opRow(number: number, change: Partial<OpRow> = {}): OpRow {
+  return { number, op: 'add', name: 'x', path: '', line: 3, dims: [], dtype: 'float32', is_loop: false, ...change };
 }
 
 export function stepView(step: number, change: Partial<StepView> = {}): StepView {
@@ -84,6 +97,7 @@ export function stepView(step: number, change: Partial<StepView> = {}): StepView
     ],
     ended: [false, step >= 5],
     check: 'replay agrees',
+    watches: [],
     ...change
   };
 }

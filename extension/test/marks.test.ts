@@ -9,7 +9,10 @@ const run = runView();
 const text = run.cell_text ?? '';
 
 function editor(doc: string): EditorView {
-  return new EditorView({ state: EditorState.create({ doc, extensions: [marksExtension] }), parent: document.body });
+  return new EditorView({
+    state: EditorState.create({ doc, extensions: [marksExtension(() => undefined)] }),
+    parent: document.body
+  });
 }
 
 const currentLines = (view: EditorView) => [...view.dom.querySelectorAll('.rfnb-cm-current')].map(l => l.textContent);
@@ -27,6 +30,15 @@ describe('marksFor', () => {
   it('marks nothing in a cell that was edited, or in a file', () => {
     expect(marksFor(run, stepView(2), 3, `${text} `)).toBeNull();
     expect(marksFor(runView({ cell_text: null }), stepView(2), 3, text)).toBeNull();
+  });
+
+  it('lets the lines of the body be marked that do something', () => {
+    const stop = { line: 3, code: run.body[1], kind: 'changes' as const, limit: null };
+    const marks = marksFor(run, null, null, text, [stop, { ...stop, line: 5 }]);
+    expect([...(marks?.stops ?? [])]).toEqual([
+      [3, true],
+      [5, false]
+    ]);
   });
 
   it('elides what is long', () => {
@@ -49,7 +61,7 @@ describe('marksFor', () => {
 describe('marksExtension', () => {
   it('marks the line and writes values as text', () => {
     const view = editor(text);
-    setMarks(view, { line: 3, texts: new Map([[3, `x = ${EVIL}`]]) });
+    setMarks(view, { line: 3, failed: null, texts: new Map([[3, `x = ${EVIL}`]]), stops: new Map() });
     expect(currentLines(view)).toEqual([`    x = embed(loop.state.y)x = ${EVIL}`]);
     expect(view.dom.querySelector('script')).toBeNull();
     setMarks(view, null);
@@ -58,14 +70,25 @@ describe('marksExtension', () => {
 
   it('loses the marks at the first keystroke', () => {
     const view = editor(text);
-    setMarks(view, { line: 3, texts: new Map() });
+    setMarks(view, { line: 3, failed: null, texts: new Map(), stops: new Map() });
     view.dispatch({ changes: { from: 0, insert: '#' } });
     expect(currentLines(view)).toEqual([]);
   });
 
+  it('marks lines beside them, and tells of clicks there', () => {
+    const clicked: number[] = [];
+    const doc = EditorState.create({ doc: text, extensions: [marksExtension(line => clicked.push(line))] });
+    const view = new EditorView({ state: doc, parent: document.body });
+    setMarks(view, { line: null, failed: null, texts: new Map(), stops: new Map([[3, true], [5, false]]) }); // prettier-ignore
+    const marks = [...view.dom.querySelectorAll<HTMLElement>('.rfnb-cm-stop')].slice(1); // the first gives the width
+    expect(marks.map(mark => mark.dataset.marked)).toEqual(['true', 'false']);
+    view.dispatch({ changes: { from: 0, insert: '#' } });
+    expect(view.dom.querySelectorAll('.rfnb-cm-stop')).toHaveLength(1);
+  });
+
   it('passes over lines that the cell does not have', () => {
     const view = editor('one line');
-    setMarks(view, { line: 40, texts: new Map([[0, 'a']]) });
+    setMarks(view, { line: 40, failed: null, texts: new Map([[0, 'a']]), stops: new Map([[40, true]]) });
     expect(currentLines(view)).toEqual([]);
   });
 });

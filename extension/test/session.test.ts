@@ -111,6 +111,33 @@ describe('Session', () => {
     expect(s.stepper?.state).toMatchObject({ gone: false, run: { run: 1 } });
   });
 
+  it('knows the text of each loop before it is opened', async () => {
+    const { session: s } = await session([item(3), item(2, { loop: 'c2:1' }), item(1, { loop: 'c2:1' })]);
+    await settle();
+    expect(s.bodies.map(run => run.run)).toEqual([3, 2]);
+  });
+
+  it('looks at the loop that is marked', async () => {
+    const { session: s } = await session([item(3), item(2, { loop: 'c2:1' })]);
+    await settle();
+    s.toggleStop(s.bodies[1], 3);
+    await settle();
+    expect(shown(s)).toBe(2);
+    expect(s.stepper?.state.notes.stops.map(stop => stop.line)).toEqual([3]);
+  });
+
+  it('stays in the loop of a step when the list of runs changes', async () => {
+    const { kernel, session: s, runs } = await session([item(1)]);
+    const trail = [{ run: 1, name: 'decoder', step: 2, sequence: null }];
+    await s.open(50, { step: 1, sequence: null, trail });
+    await settle();
+    await record(kernel, runs, item(2));
+    expect(shown(s)).toBe(50);
+    s.stepper?.leaveTo(0);
+    await settle();
+    expect([shown(s), s.stepper?.state.step?.step]).toEqual([1, 2]);
+  });
+
   it('pins and forgets by asking the kernel', async () => {
     const { kernel, session: s } = await session([item(1)]);
     s.pin(1, true);

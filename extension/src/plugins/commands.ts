@@ -20,7 +20,7 @@ export const commandsPlugin: JupyterFrontEndPlugin<void> = {
   ): void => {
     const words = (translator ?? nullTranslator).load('rfnb');
     addStepCommands(app.commands, loops, words);
-    for (const command of [CommandIDs.first, CommandIDs.previous, CommandIDs.next, CommandIDs.last]) {
+    for (const command of Object.values(CommandIDs).filter(id => id !== CommandIDs.openPanel)) {
       palette?.addItem({ command, category: words.__('Loops') });
     }
   }

@@ -1,25 +1,27 @@
 import * as React from 'react';
 
-import type { LineValue, RunView, StepView } from '../schema';
+import { holds } from '../notes';
+import type { LineValue } from '../schema';
+import type { StepperState } from '../stepper';
 import { useWords } from '../words';
 import { Chips } from './chips';
+import { differing } from './comparison';
 import { Dims } from './dims';
 import { Histogram } from './histogram';
+import { Ops } from './ops';
 import { indentation, tokens } from './python';
+import type { StepperActions } from './stepper';
 import { Picture, Stats, Value } from './value';
 
 /** The lines of the loop as they ran, the current one marked, each with what it computed in this step. */
-export function Body(props: {
-  run: RunView;
-  step: StepView | null;
-  line: number | null;
-  onLine: (line: number) => void;
-}): JSX.Element {
+export function Body({ state, actions }: { state: StepperState; actions: StepperActions }): JSX.Element {
   const words = useWords();
-  const { run, step, line, onLine } = props;
+  const { run, step, line } = state;
   const indent = indentation(run.body);
   const values = byLine(step?.values ?? []);
   const moved = useMoved(line);
+  const stops = new Set(state.notes.stops.filter(stop => holds(stop, run)).map(stop => stop.line));
+  const other = differing(state);
   const outside = [...values.keys()].filter(at => at < run.first_line || at >= run.first_line + run.body.length);
   return (
     <section className="rfnb-Body" aria-label={words.__('Body of the loop')}>
@@ -37,7 +39,11 @@ export function Body(props: {
               values={values.get(number) ?? []}
               current={number === line}
               follow={moved}
-              onLine={onLine}
+              stop={stops.has(number)}
+              failed={run.failure?.line === number && run.failure.step === step?.step}
+              differing={other}
+              state={state}
+              actions={actions}
             />
           );
         })}
@@ -47,7 +53,7 @@ export function Body(props: {
           <summary>{words.__('Computed elsewhere for this loop')}</summary>
           {outside.map(at => (
             <div key={at}>
-              <Values values={values.get(at) ?? []} />
+              <Values values={values.get(at) ?? []} differing={other} />
             </div>
           ))}
         </details>
@@ -63,9 +69,16 @@ function Line(props: {
   current: boolean;
   /** Whether to bring the current line into view. */
   follow: boolean;
-  onLine: (line: number) => void;
+  /** Whether next and previous stop here. */
+  stop: boolean;
+  /** Whether the run broke off here, in this step. */
+  failed: boolean;
+  differing: ReadonlySet<string>;
+  state: StepperState;
+  actions: StepperActions;
 }): JSX.Element {
-  const { number, text, values, current, follow, onLine } = props;
+  const words = useWords();
+  const { number, text, values, current, follow, stop, state, actions } = props;
   const element = React.useRef<HTMLLIElement>(null);
   React.useEffect(() => {
     if (current && follow) {
@@ -78,12 +91,25 @@ function Line(props: {
       className="rfnb-Line"
       data-line={number}
       aria-current={current ? 'step' : undefined}
+      data-failed={props.failed}
       style={{ '--rfnb-columns': text.length - text.trimStart().length } as React.CSSProperties}
-      onClick={() => onLine(number)}
+      onClick={() => actions.look(number)}
     >
-      <span className="rfnb-Line-number" aria-hidden="true">
+      <button
+        className="rfnb-Line-number"
+        type="button"
+        tabIndex={-1}
+        disabled={state.still}
+        aria-pressed={stop}
+        aria-label={words.__('Mark line %1', number)}
+        title={stop ? words.__('Remove the mark (B)') : words.__('Mark: next and previous stop at this line (B)')}
+        onClick={event => {
+          event.stopPropagation();
+          actions.toggleStop(number);
+        }}
+      >
         {number}
-      </span>
+      </button>
       <code className="rfnb-Line-code">
         {tokens(text.trimStart()).map((token, i) => (
           <span key={i} data-token={token.kind}>
@@ -91,20 +117,23 @@ function Line(props: {
           </span>
         ))}
       </code>
-      <Values values={values} />
-      {current && values.length > 0 && <Details values={values} />}
+      <Values values={values} differing={props.differing} />
+      {current && <Details line={number} values={values} state={state} actions={actions} />}
     </li>
   );
 }
 
-function Values({ values }: { values: LineValue[] }): JSX.Element | null {
+function Values(props: { values: LineValue[]; differing: ReadonlySet<string> }): JSX.Element | null {
+  const { values, differing } = props;
   if (values.length === 0) {
     return null;
   }
   return (
     <span className="rfnb-Line-values">
       {values.map((item, i) => (
-        <Value key={i} value={item.value} name={item.value.name} />
+        <span key={i} className="rfnb-Line-value" data-differs={differing.has(item.value.name)}>
+          <Value value={item.value} name={item.value.name} />
+        </span>
       ))}
     </span>
   );
@@ -119,11 +148,18 @@ function useMoved(line: number | null): boolean {
   return moved.current;
 }
 
-/** All that is known of the values of the current line. */
-function Details({ values }: { values: LineValue[] }): JSX.Element {
+/** All that is known of the values of the current line, and the ops that it is made of. */
+function Details(props: {
+  line: number;
+  values: LineValue[];
+  state: StepperState;
+  actions: StepperActions;
+}): JSX.Element {
+  const words = useWords();
+  const { line, values, state, actions } = props;
   return (
-    <span className="rfnb-Line-details">
-      {values.map(({ op, value }, i) => (
+    <div className="rfnb-Line-details" onClick={event => event.stopPropagation()}>
+      {(state.ops ? [] : values).map(({ op, value }, i) => (
         <span className="rfnb-Detail" key={i}>
           <span className="rfnb-Detail-head">
             <span className="rfnb-Value-name">{value.name}</span>
@@ -139,6 +175,40 @@ function Details({ values }: { values: LineValue[] }): JSX.Element {
           </span>
           <Picture value={value} />
         </span>
+      ))}
+      {!state.still && (
+        <span className="rfnb-Line-acts">
+          <button className="rfnb-Link" type="button" aria-expanded={state.ops !== null} onClick={actions.toggleOps}>
+            {state.ops ? '▾' : '▸'} {words.__('ops (O)')}
+          </button>
+          {values.some(item => item.op === 'Loop') && (
+            <button className="rfnb-Link" type="button" onClick={actions.enter}>
+              {words.__('step into the loop')}
+            </button>
+          )}
+        </span>
+      )}
+      <Inner state={state} actions={actions} />
+      {state.ops && <Ops ops={state.ops} line={line} actions={actions} />}
+    </div>
+  );
+}
+
+/** The loops inside of this step, if there are several to choose from. */
+function Inner({ state, actions }: { state: StepperState; actions: StepperActions }): JSX.Element | null {
+  const words = useWords();
+  const { loops } = state.asides;
+  if (!loops || (!loops.error && (loops.answer?.length ?? 1) === 1)) {
+    return null;
+  }
+  return (
+    <span className="rfnb-Line-acts">
+      {loops.error && <span className="rfnb-Watch-error">{loops.error}</span>}
+      {loops.answer?.length === 0 && <span className="rfnb-quiet">{words.__('there is no loop in this step')}</span>}
+      {loops.answer?.map(item => (
+        <button key={item.run} className="rfnb-Link" type="button" onClick={() => actions.enterRun(item.run)}>
+          {item.name} <span className="rfnb-quiet">{words._n('%1 step', '%1 steps', item.steps)}</span>
+        </button>
       ))}
     </span>
   );

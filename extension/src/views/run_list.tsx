@@ -10,6 +10,8 @@ export interface RunActions {
   open: (run: number) => void;
   pin: (run: number, pinned: boolean) => void;
   forget: (run: number) => void;
+  /** With the run that is shown. */
+  compare: (run: number) => void;
 }
 
 /** The runs of one loop, newest first. */
@@ -87,6 +89,7 @@ function Group({
             item={run}
             place={run.place === group.place ? null : run.place}
             chosen={run.run === chosen}
+            comparable={run.run !== chosen && group.runs.some(other => other.run === chosen)}
             actions={actions}
           />
         ))}
@@ -100,9 +103,11 @@ function Item(props: {
   /** Where it ran, if not where the newest ran. */
   place: string | null;
   chosen: boolean;
+  /** Whether a run of the same loop is shown. */
+  comparable: boolean;
   actions: RunActions;
 }): JSX.Element {
-  const { item, place, chosen, actions } = props;
+  const { item, place, chosen, comparable, actions } = props;
   const words = useWords();
   const steps = words._n('%1 step', '%1 steps', item.steps);
   const size = item.batch === null ? steps : `${steps} × ${item.batch}`;
@@ -112,8 +117,22 @@ function Item(props: {
         <span className="rfnb-Run-number">#{item.run}</span>
         <span className="rfnb-Run-size">{size}</span>
         {place !== null && <span className="rfnb-place">{place}</span>}
+        {item.parent !== null && (
+          <span className="rfnb-Run-parent">{words.__('fork of #%1 at %2', item.parent, item.forked_at ?? 0)}</span>
+        )}
         <Chips flags={item.flags} />
       </button>
+      {comparable && (
+        <button
+          className="rfnb-Run-act"
+          type="button"
+          aria-label={words.__('Compare with run %1', item.run)}
+          title={words.__('Compare the run that is shown with this one')}
+          onClick={() => actions.compare(item.run)}
+        >
+          <Icon name="compare" />
+        </button>
+      )}
       <button
         className="rfnb-Run-act"
         type="button"

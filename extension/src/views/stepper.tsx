@@ -1,14 +1,21 @@
 import * as React from 'react';
 
-import type { StepperState } from '../stepper';
+import type { Direction } from '../finder';
+import type { LoopNotes, Stop } from '../notes';
+import type { Asides, StepperState } from '../stepper';
 import { useWords } from '../words';
 import { Body } from './body';
 import { Chips } from './chips';
+import { Comparison } from './comparison';
+import { Find } from './find';
+import { Gradients } from './gradients';
 import { Icon } from './icons';
 import { formatBytes } from './numbers';
+import { Origin } from './origin';
 import { Sequences } from './sequences';
 import { States } from './states';
 import { Transport } from './transport';
+import { Watches } from './watches';
 
 /** What a stepper is asked to do. */
 export interface StepperActions {
@@ -20,6 +27,22 @@ export interface StepperActions {
   choose: (sequence: number | null) => void;
   look: (line: number) => void;
   lookOn: (direction: 1 | -1) => void;
+  goToHit: (direction: Direction) => void;
+  cancelSearch: () => void;
+  note: (change: Partial<LoopNotes>) => void;
+  toggleStop: (line: number) => void;
+  changeStop: (stop: Stop, change: Partial<Stop>) => void;
+  toggleOps: () => void;
+  lookAtOp: (number: number) => void;
+  stepOp: (way: 1 | -1) => void;
+  fork: (states: { [name: string]: string }) => void;
+  enter: () => void;
+  enterRun: (run: number) => void;
+  leaveTo: (depth: number) => void;
+  openParent: () => void;
+  gradients: (loss: string) => void;
+  compare: (other: number) => void;
+  dismiss: (name: keyof Asides) => void;
 }
 
 /** One run, stepped: the same in the panel and in a cell's output. */
@@ -34,7 +57,7 @@ export function StepperView({ state, actions }: { state: StepperState; actions: 
       aria-busy={state.waiting !== null}
       data-gone={state.gone}
       tabIndex={0}
-      onKeyDown={event => onKey(event, actions)}
+      onKeyDown={event => onKey(event, actions, state.line)}
     >
       <header className="rfnb-Stepper-head">
         <span className="rfnb-Stepper-name">{run.name}</span>
@@ -42,6 +65,7 @@ export function StepperView({ state, actions }: { state: StepperState; actions: 
         <Chips flags={run.flags} />
         {step && <Check check={step.check} />}
       </header>
+      <Origin state={state} actions={actions} />
       <Transport
         state={state}
         onGoto={actions.goto}
@@ -50,11 +74,18 @@ export function StepperView({ state, actions }: { state: StepperState; actions: 
         onNext={actions.next}
         onLast={actions.last}
       />
+      {!state.still && <Find state={state} actions={actions} />}
       <Sequences run={run} step={step} onChoose={actions.choose} />
+      <Failure state={state} actions={actions} />
       <Note state={state} />
       <div className="rfnb-Stepper-parts">
-        {step && <States run={run} step={step} />}
-        <Body run={run} step={step} line={state.line} onLine={actions.look} />
+        <div className="rfnb-Stepper-side">
+          <Comparison state={state} actions={actions} />
+          {step && <States state={state} step={step} actions={actions} />}
+          {step && !state.still && <Watches state={state} actions={actions} />}
+          {step && !state.still && run.states.length > 0 && <Gradients state={state} actions={actions} />}
+        </div>
+        <Body state={state} actions={actions} />
       </div>
       <footer className="rfnb-Stepper-foot">
         <span>{words.__('steps along %1', run.axis)}</span>
@@ -88,6 +119,31 @@ function Note({ state }: { state: StepperState }): JSX.Element | null {
   );
 }
 
+/** Where the run broke off, and with what; a click goes there. */
+function Failure({ state, actions }: { state: StepperState; actions: StepperActions }): JSX.Element | null {
+  const words = useWords();
+  const { failure } = state.run;
+  if (failure === null) {
+    return null;
+  }
+  const go = () => {
+    actions.goto(failure.step);
+    if (failure.line !== null) {
+      actions.look(failure.line);
+    }
+  };
+  return (
+    <div className="rfnb-Note rfnb-Failure" data-kind="error">
+      <button className="rfnb-Link" type="button" onClick={go}>
+        {failure.line === null
+          ? words.__('broke off in step %1', failure.step)
+          : words.__('broke off in step %1, line %2', failure.step, failure.line)}
+      </button>
+      <span>{failure.error}</span>
+    </div>
+  );
+}
+
 /** Whether the replay came out as the run did. */
 function Check({ check }: { check: string }): JSX.Element {
   const agrees = check.includes('agrees');
@@ -99,22 +155,38 @@ function Check({ check }: { check: string }): JSX.Element {
   );
 }
 
-/** ←/→ step, Home/End, ↑/↓ another line; keys with Ctrl and the like, and those of a list of choices, are left alone. */
-export function onKey(event: React.KeyboardEvent, actions: StepperActions): void {
+/**
+ * ←/→ step, Home/End, ↑/↓ another line, N the next hit, B a mark at the line, O the ops of the line, . and , op by op.
+ *
+ * Keys with Ctrl and the like, those in fields, and those of a list of choices are left alone.
+ */
+export function onKey(event: React.KeyboardEvent, actions: StepperActions, line: number | null): void {
   const keys: { [key: string]: () => void } = {
     ArrowLeft: actions.previous,
     ArrowRight: actions.next,
     Home: actions.first,
     End: actions.last,
     ArrowUp: () => actions.lookOn(-1),
-    ArrowDown: () => actions.lookOn(1)
+    ArrowDown: () => actions.lookOn(1),
+    n: () => actions.goToHit('next'),
+    N: () => actions.goToHit('previous'),
+    b: () => line !== null && actions.toggleStop(line),
+    o: actions.toggleOps,
+    '.': () => actions.stepOp(1),
+    ',': () => actions.stepOp(-1)
   };
   const act = keys[event.key];
-  const isChoice = (event.target as HTMLElement).tagName === 'SELECT';
-  if (act === undefined || isChoice || event.ctrlKey || event.altKey || event.metaKey || event.shiftKey) {
+  const withModifier = event.ctrlKey || event.altKey || event.metaKey || (event.shiftKey && event.key !== 'N');
+  if (act === undefined || withModifier || takesKeys(event.target as HTMLElement)) {
     return;
   }
   event.preventDefault();
   event.stopPropagation();
   act();
+}
+
+/** Lists of choices and text fields have their own use for keys; a slider goes with the stepper's. */
+function takesKeys(element: HTMLElement): boolean {
+  const isField = element.tagName === 'INPUT' && (element as HTMLInputElement).type !== 'range';
+  return isField || element.tagName === 'SELECT';
 }

@@ -1,8 +1,12 @@
 import * as React from 'react';
 
-import type { StepperState } from '../stepper';
+import { StepperState, stepsBegun } from '../stepper';
 import { useWords } from '../words';
+import { ignore } from './find';
 import { Icon } from './icons';
+
+/** Marks closer than one of so many parts of the slider are one. */
+const TRACK = 200;
 
 /** Where the slider and the buttons ask to go. */
 export interface TransportProps {
@@ -19,8 +23,8 @@ export function Transport(props: TransportProps): JSX.Element {
   const words = useWords();
   const { run, step, target, gone } = props.state;
   const at = target ?? step?.step ?? 0;
-  const last = run.steps - 1;
-  const still = gone || run.steps === 0;
+  const last = stepsBegun(run) - 1;
+  const still = gone || last < 0;
   const button = (name: 'first' | 'previous' | 'next' | 'last', label: string, off: boolean, act: () => void) => (
     <button
       className="rfnb-Transport-button"
@@ -55,22 +59,18 @@ export function Transport(props: TransportProps): JSX.Element {
           onInput={event => props.onGoto(Number(event.currentTarget.value))}
           onChange={ignore}
         />
-        <EndMarks lengths={run.lengths} steps={run.steps} />
+        <EndMarks lengths={run.lengths} steps={last + 1} />
+        <HitMarks hits={props.state.find.hits} steps={last + 1} />
       </div>
       <Where state={props.state} />
     </div>
   );
 }
 
-/** React wants to hear of every change of a controlled input; `onInput` has told already. */
-function ignore(): void {
-  return;
-}
-
 function Where({ state }: { state: StepperState }): JSX.Element {
   const words = useWords();
   const { run, step, target } = state;
-  if (run.steps === 0) {
+  if (stepsBegun(run) === 0) {
     return <div className="rfnb-Transport-where">{words.__('no steps')}</div>;
   }
   const title = words.__('run[%1] in Python: steps count from 0', step?.step ?? 0);
@@ -78,6 +78,21 @@ function Where({ state }: { state: StepperState }): JSX.Element {
   return (
     <div className="rfnb-Transport-where" aria-live="polite" title={title} data-waiting={away}>
       {words.__('step')} <b className="rfnb-Transport-step">{step ? step.step : '…'}</b> {words.__('of %1', run.steps)}
+    </div>
+  );
+}
+
+/** A mark above the slider at each step that was found; where there are many, at some of them. */
+function HitMarks({ hits, steps }: { hits: readonly number[]; steps: number }): JSX.Element | null {
+  const shown = new Map(hits.map(step => [Math.round((TRACK * step) / Math.max(steps - 1, 1)), step]));
+  if (shown.size === 0) {
+    return null;
+  }
+  return (
+    <div className="rfnb-Transport-hits" aria-hidden="true">
+      {[...shown].map(([at, step]) => (
+        <span key={step} data-hit-step={step} style={{ left: `${(100 * at) / TRACK}%` }} />
+      ))}
     </div>
   );
 }

@@ -1,0 +1,3 @@
+import { show } from './standalone';
+
+show(document);
