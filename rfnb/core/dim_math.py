@@ -93,6 +93,8 @@ _EVALUATE: dict[str, Callable[[list[np.ndarray], tuple[int, ...]], np.ndarray]] 
     "min": lambda values, numbers: _extreme(np.minimum, values, numbers),
 }
 
+OPS = frozenset(_EVALUATE)
+
 
 def _sum_text(expr: Expr) -> str:
     text = ""

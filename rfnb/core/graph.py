@@ -15,7 +15,6 @@ class Value:
     number: int
     name: str
     dims: tuple[Dim, ...]
-    dtype: str
     sparse_dim: Dim | None = None
     node: Node | None = None
     output: int = 0
@@ -49,9 +48,9 @@ class Graph:
     values: list[Value] = field(default_factory=list)
     body_values: int = 0  # how many of them the user's code made; the rest is what the loop does itself
 
-    def add_value(self, name: str, dims: tuple[Dim, ...], dtype: str, sparse_dim: Dim | None = None) -> Value:
+    def add_value(self, name: str, dims: tuple[Dim, ...], sparse_dim: Dim | None = None) -> Value:
         """A new value, from outside until a node claims it."""
-        value = Value(len(self.values), name, dims, dtype, sparse_dim)
+        value = Value(len(self.values), name, dims, sparse_dim)
         self.values.append(value)
         return value
 

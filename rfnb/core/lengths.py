@@ -21,26 +21,22 @@ _CACHED = 512
 
 
 class Size:
-    """How long a dim is: one number, or one for each entry of `dims`."""
+    """How long a dim is: one number, or one for each entry of `dims`.
 
-    __slots__ = ("dims", "made", "tags", "values")
+    max: the length of the padded axis. ragged: whether there is padding.
+    """
+
+    __slots__ = ("dims", "made", "max", "ragged", "tags", "values")
 
     def __init__(self, dims: Sequence[Dim], values: Any, *, tags: Sequence[str] | None = None):
         self.dims = tuple(dims)
         self.values = np.array(values, dtype=np.int64)  # a copy: what it was made of may change
         self.values.flags.writeable = False
+        flat = self.values.ravel().tolist() if self.values.ndim else [int(self.values)]
+        self.max = max(0, *flat) if flat else 0
+        self.ragged = self.values.ndim > 0 and any(length != self.max for length in flat)
         self.tags = None if tags is None else [str(tag) for tag in tags]
         self.made: Source | None = here()
-
-    @property
-    def max(self) -> int:
-        """The length of the padded axis."""
-        return int(self.values.max(initial=0))
-
-    @property
-    def ragged(self) -> bool:
-        """Whether there is padding."""
-        return self.values.ndim > 0 and bool((self.values != self.max).any())
 
     def agrees(self, other: Size) -> bool:
         """Whether both say the same lengths."""

@@ -7,16 +7,19 @@ from typing import Any
 
 from rfnb.errors import DimError
 
+_CONTAINERS = (dict, list, tuple)
+
 
 def map_leaves(fn: Callable[[Any], Any], tree: Any) -> Any:
     """The same structure with `fn(leaf)` for each leaf; all that is no container is a leaf."""
+    if not isinstance(tree, _CONTAINERS):
+        return fn(tree)
     if isinstance(tree, dict):
-        return type(tree)((key, map_leaves(fn, value)) for key, value in tree.items())
+        return type(tree)([(key, map_leaves(fn, value)) for key, value in tree.items()])
+    parts = [map_leaves(fn, value) if isinstance(value, _CONTAINERS) else fn(value) for value in tree]
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return type(tree)(*(map_leaves(fn, value) for value in tree))
-    if isinstance(tree, list | tuple):
-        return type(tree)(map_leaves(fn, value) for value in tree)
-    return fn(tree)
+        return type(tree)(*parts)
+    return type(tree)(parts)
 
 
 def map_pairs(fn: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
@@ -33,7 +36,7 @@ def map_pairs(fn: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
 
 def leaves(tree: Any) -> list[Any]:
     """The leaves, in the order of `map_leaves`."""
-    if not isinstance(tree, dict | list | tuple):
+    if not isinstance(tree, _CONTAINERS):
         return [tree]
     found: list[Any] = []
     _collect(tree, found)
@@ -42,7 +45,7 @@ def leaves(tree: Any) -> list[Any]:
 
 def _collect(tree: Any, found: list[Any]) -> None:
     for part in tree.values() if isinstance(tree, dict) else tree:
-        if isinstance(part, dict | list | tuple):
+        if isinstance(part, _CONTAINERS):
             _collect(part, found)
         else:
             found.append(part)

@@ -50,6 +50,9 @@ class Listener(Protocol):
     ) -> Any:
         """Likewise for the call of a module."""
 
+    def cond(self, pred: Tensor, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> Any:
+        """What one of them gives, by a tensor without dims."""
+
 
 _listener: ContextVar[Listener | None] = ContextVar("rfnb_listener", default=None)
 _listening: list[Listener | None] = []  # in any thread: the quick paths look only at whether it is empty

@@ -31,35 +31,51 @@ def _forked() -> None:
 os.register_at_fork(after_in_child=_forked)
 
 
-_SHARED = [batch_dim, single_step_dim]
+SHARED = [batch_dim, single_step_dim]
 """Those that each process has."""
 
 
 def _shared(number: int) -> Dim:
-    return _SHARED[number]
+    return SHARED[number]
 
 
 def _maker(serial: int) -> str:
     return next(name for first, name in reversed(_processes) if first <= serial)
 
 
+def key_of(dim: Dim) -> tuple[str, int]:
+    """Who made a dim, and its number there: the same in all processes that it went through."""
+    guest = next((key for key, known in _guests.items() if known is dim), None)
+    return guest or (_maker(dim.serial), dim.serial)
+
+
+def dim_by_key(key: tuple[str, int]) -> Dim | None:
+    """The dim with this key, if it is alive in this process."""
+    maker, serial = key
+    mine = DIMS.get(serial) if maker == _maker(serial) else None
+    return mine or _guests.get(key)
+
+
+def remember(key: tuple[str, int], dim: Dim) -> Dim:
+    """From now on, a dim that comes with this key is this one."""
+    _guests[key] = dim
+    return dim
+
+
 def _send_dim(dim: Dim) -> Any:
-    if dim in _SHARED:
-        return _shared, (_SHARED.index(dim),)
+    if dim in SHARED:
+        return _shared, (SHARED.index(dim),)
     if dim.expr is not None and dim_math.make(*dim.expr) is dim:
         return dim_math.make, tuple(dim.expr)
-    guest = next((key for key, known in _guests.items() if known is dim), None)
-    key = guest or (_maker(dim.serial), dim.serial)
-    return _dim, (*key, dim.dimension, dim.name, dim.kind, dim.capacity, dim.vocab)
+    return _dim, (*key_of(dim), dim.dimension, dim.name, dim.kind, dim.capacity, dim.vocab)
 
 
 def _dim(
     maker: str, serial: int, size: int | None, name: str, kind: str | None, capacity: int | None, vocab: Vocab | None
 ) -> Dim:
-    mine = DIMS.get(serial) if maker == _maker(serial) else None
-    found = mine or _guests.get((maker, serial))
+    found = dim_by_key((maker, serial))
     if found is None:
-        found = _guests[maker, serial] = Dim(size, name=name, kind=kind, capacity=capacity, vocab=vocab)
+        found = remember((maker, serial), Dim(size, name=name, kind=kind, capacity=capacity, vocab=vocab))
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import operator
 from collections.abc import Iterator, Mapping, Sequence
@@ -94,6 +95,12 @@ class RunCtx:
         self.losses: dict[str, Loss] = {}
         self.outputs = TensorDict()
         self._train_flags: dict[object, bool] = {None: train_flag}  # by function; None: all others
+
+    def again(self) -> RunCtx:
+        """Another one for the same, in which nothing is marked yet."""
+        other = copy.copy(self)
+        other.losses, other.outputs = {}, TensorDict()
+        return other
 
     @property
     def train_flag(self) -> bool:
@@ -236,6 +243,16 @@ def get_run_ctx() -> RunCtx:
         ctx = RunCtx(stage="init")
         _current.set(ctx)
     return ctx
+
+
+@contextmanager
+def entered(ctx: RunCtx) -> Iterator[None]:
+    """Inside, `ctx` is the current context."""
+    token = _current.set(ctx)
+    try:
+        yield
+    finally:
+        _current.reset(token)
 
 
 def init_train_step_run_ctx(*, train_flag: bool = True, step: int = 0, epoch: int = 1) -> RunCtx:

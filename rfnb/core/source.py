@@ -86,7 +86,7 @@ class Source(NamedTuple):
 
     def targets(self) -> tuple[str, ...]:
         """The names which the statement here assigns the expression to: `a, b = f(x)` gives ("a", "b")."""
-        return _assignments(self.file, "".join(linecache.getlines(self.file))).get(self.span, ())
+        return _assignments(self.file).get(self.span, ())
 
 
 def user_frame(start: FrameType | None = None) -> FrameType | None:
@@ -136,8 +136,21 @@ def _positions(code: CodeType) -> list[tuple[int | None, int | None, int | None,
     return list(code.co_positions())
 
 
-@lru_cache(maxsize=64)
-def _assignments(file: str, text: str) -> dict[Span, tuple[str, ...]]:
+_parsed: dict[str, tuple[list[str], dict[Span, tuple[str, ...]]]] = {}
+
+
+def _assignments(file: str) -> dict[Span, tuple[str, ...]]:
+    """By the place of what is assigned. A file is parsed again if its lines are others than those known."""
+    lines = linecache.getlines(file)
+    known = _parsed.get(file)
+    if known is None or known[0] is not lines:
+        if len(_parsed) >= 64:
+            _parsed.clear()
+        known = _parsed[file] = (lines, _targets("".join(lines)))
+    return known[1]
+
+
+def _targets(text: str) -> dict[Span, tuple[str, ...]]:
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):

@@ -61,6 +61,14 @@ class Vocab:
             self.labels = tuple(str(label) for label in source)
             self._numbers = _numbered(self.labels)
 
+    @classmethod
+    def of_labels(cls, labels: Sequence[str]) -> Vocab:
+        """Of labels in order, also where a tokenizer has called two numbers the same: then the first is meant."""
+        vocab = cls(())
+        vocab.labels = tuple(labels)
+        vocab._numbers = {label: number for number, label in reversed(list(enumerate(labels)))}
+        return vocab
+
     @cached_property
     def labels(self) -> tuple[str, ...]:
         """All labels, in the order of their numbers."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,7 @@ class Closed:
 def close(body: Body) -> Closed:
     """Ends the step and the recording of it. Raises LoopError and DimError for states and outputs that cannot be."""
     try:
+        body.loop.state._check_all(body.originals)
         body.recorder.take_names()
         body.recorder.graph.body_values = len(body.recorder.graph.values)
         body.own_ops = len(body.recorder.op_calls)
@@ -65,7 +67,6 @@ def close(body: Body) -> Closed:
     )
     needs_gradient = body.backend.needs_gradient_raw if body.outer is None else lambda raw: True
     program = Program(body.tape, [*schedule.states, *schedule.frames], needs_gradient)
-    body.tape.values.clear()
     return Closed(program, schedule, limit)
 
 
@@ -165,7 +166,7 @@ def _active(body: Body, limit: Size) -> Traced | None:
         raw = body.backend.from_numpy_raw(mask, _device(body))
         frame = tensor_of(body.backend.alias_raw(body.backend.frames_raw(raw, 0)[0]), align.sig(limit.dims), EMPTY)
     traced = body.input("active", frame)
-    body.frames.append((body.var(frame), lambda: body.backend.frames_raw(raw, 0), None))
+    body.frames.append((body.var(frame), partial(body.backend.frames_raw, raw, 0), None))
     return traced
 
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from rfnb.backend.base.tape import External, Var
-from rfnb.loop.program import CompiledStep, Program
+from rfnb.backend.base.tape import External, Var, current_tape
+from rfnb.loop.kept import Kept
+from rfnb.loop.program import Program
+from rfnb.loop.written import Compiled
+from rfnb.trace.failure import Failure
 
 
 @dataclass(frozen=True)
@@ -29,30 +35,6 @@ class Schedule:
     free_steps: int
 
 
-KEPT = 20_000
-"""At most so many states of a run are kept; of a longer one every second, then every fourth, and so on."""
-
-
-class Kept:
-    """The states before step 0, every, 2·every, …; detached, by reference."""
-
-    def __init__(self, backend: Any, initial: Sequence[Any]):
-        self.every = 1
-        self.states = [tuple(_apart(backend, state) for state in initial)]
-        self._backend = backend
-
-    def add(self, steps: int, states: Sequence[Any]) -> None:
-        """The states after so many steps."""
-        if steps % self.every:
-            return
-        if len(self.states) >= KEPT:
-            self.states = self.states[::2]
-            self.every *= 2
-            if steps % self.every:
-                return
-        self.states.append(_detached(self._backend, states))
-
-
 @dataclass
 class Outcome:
     """What a loop computed. `kept`: states on the way; `states`: those after the last step."""
@@ -63,6 +45,25 @@ class Outcome:
     kept: Kept | None = None
     error: BaseException | None = None
     failed_call: int | None = None
+    failure: Failure | None = None
+
+
+_replaying: ContextVar[bool] = ContextVar("rfnb_replaying", default=False)
+
+
+@contextmanager
+def replaying() -> Iterator[None]:
+    """Steps inside change nothing but their results."""
+    token = _replaying.set(True)
+    try:
+        yield
+    finally:
+        _replaying.reset(token)
+
+
+def is_replaying() -> bool:
+    """Whether steps may change nothing but their results."""
+    return _replaying.get()
 
 
 def execute(
@@ -76,48 +77,64 @@ def execute(
     record: bool,
     externals: Sequence[Any] | None = None,
     progress: Callable[[int], None] | None = None,
+    start: int = 0,
 ) -> Outcome:
-    """All steps. An error, or an interrupt, ends the loop early and is kept in the outcome."""
+    """All steps, from `start` on. An error, or an interrupt, ends the loop early and is kept in the outcome."""
     generator = generators(backend, seed, program.stream_devices)
-    ended = () if schedule.ended is None else (schedule.ended,)
-    free = program.compile([*schedule.new, *schedule.outputs, *ended], generator, externals)
-    keeping = free
-    if schedule.kept != schedule.new and schedule.free_steps < schedule.max_steps:
-        keeping = program.compile([*schedule.kept, *schedule.outputs, *ended], generator, externals)
-    outcome = Outcome(tuple(initial), [[] for _ in schedule.outputs])
-    if record:
-        outcome.kept = Kept(backend, initial)
-    compiled = free
+    effects = not _replaying.get() and current_tape() is None  # of a loop inside of one that is traced or replayed: no
+    outcome = Outcome(tuple(initial), [[] for _ in schedule.outputs], start)
+    kept = outcome.kept = Kept(backend, initial) if record else None
+    append = [taken.append for taken in outcome.outputs]
+    compiled, pace, over = None, _Pace(), False
     try:
-        n_states, n_outputs = len(schedule.new), len(schedule.outputs)
-        for i in range(schedule.max_steps):
-            compiled = free if i < schedule.free_steps else keeping
-            result = compiled.step(i, *outcome.states, *[frame[i] for frame in frames])
-            for taken, value in zip(outcome.outputs, result[n_states : n_states + n_outputs], strict=True):
-                taken.append(value)
-            if outcome.kept is not None:
-                outcome.kept.add(i + 1, result[:n_states])
-            outcome.states, outcome.steps = result[:n_states], i + 1
-            if progress is not None:
-                progress(i + 1)
-            if ended and backend.all_true_raw(result[-1]):
-                break
+        for steps, new in _phases(schedule, start):
+            compiled = program.compile_loop(
+                new, schedule.outputs, schedule.ended, generator, externals, effects=effects, keep=record
+            )
+            while steps and not over:
+                room = len(steps) if kept is None else kept.room
+                part = steps[: room if progress is None else min(room, pace.steps)]
+                outcome.steps, outcome.states, over = compiled.run(
+                    part, outcome.states, frames, append, backend.all_true_raw, kept and kept.fresh.append
+                )
+                if kept is not None:
+                    kept.take(outcome.steps - start)
+                if progress is not None:
+                    progress(outcome.steps)
+                    pace.next()
+                steps = steps[len(part) :]
     except BaseException as error:
+        had = {} if compiled is None else compiled.variables(error)
+        outcome.steps, outcome.states = had.get("done", outcome.steps), had.get("states", outcome.states)
         outcome.error = error
-        outcome.failed_call = compiled.failed_call(error)
-        outcome.outputs = [taken[: outcome.steps] for taken in outcome.outputs]
+        outcome.failed_call = None if compiled is None else compiled.failed_call(error)
+        for taken in outcome.outputs:
+            del taken[outcome.steps - start :]
+        if kept is not None:
+            kept.take(outcome.steps - start)
     return outcome
 
 
-def _apart(backend: Any, state: Any) -> Any:
-    """An initial state as it is now; a copy of a parameter, which training changes."""
-    if isinstance(state, int):
-        return state
-    return backend.snapshot_raw(state) if backend.is_leaf_raw(state) else backend.alias_raw(state)
+class _Pace:
+    """How many steps to do before progress is told: for about a tenth of a second."""
+
+    def __init__(self) -> None:
+        self.steps, self._since = 1, time.monotonic()
+
+    def next(self) -> None:
+        """So many were done."""
+        now = time.monotonic()
+        took, self._since = now - self._since, now
+        self.steps = max(1, self.steps * 2 if took < 0.05 else self.steps // 2 if took > 0.2 else self.steps)
 
 
-def _detached(backend: Any, states: Sequence[Any]) -> tuple[Any, ...]:
-    return tuple(state if isinstance(state, int) else backend.alias_raw(state) for state in states)
+def _phases(schedule: Schedule, start: int) -> list[tuple[range, tuple[Var, ...]]]:
+    """Steps in which no sequence has ended, and those behind; each with the states that it gives."""
+    free = range(start, min(schedule.free_steps, schedule.max_steps))
+    if schedule.kept == schedule.new:
+        free = range(start, schedule.max_steps)
+    rest = range(max(start, free.stop), schedule.max_steps)
+    return [(steps, new) for steps, new in ((free, schedule.new), (rest, schedule.kept)) if steps]
 
 
 def generators(backend: Any, seed: int, devices: Sequence[str]) -> Callable[[int, int], Any]:
@@ -148,6 +165,12 @@ def stepped(
     backend: Any,
     seed: int,
     externals: Sequence[Any],
-) -> CompiledStep:
+) -> Compiled:
     """A step that gives `wanted` and changes nothing."""
-    return program.compile(wanted, generators(backend, seed, program.stream_devices), externals, effects=False)
+    compiled = program.compile(wanted, generators(backend, seed, program.stream_devices), externals, effects=False)
+
+    def quietly(*given: Any) -> tuple[Any, ...]:
+        with replaying():
+            return compiled.run(*given)
+
+    return Compiled(quietly, compiled.calls_by_line)

@@ -6,27 +6,39 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from rfnb.backend.base.tape import opaque
+from rfnb.backend.base.tape import Call, Var, opaque
 from rfnb.core import align
 from rfnb.core.dim import Dim
 from rfnb.core.lengths import Size
 from rfnb.core.nested import leaves, map_leaves
-from rfnb.core.op import listening
+from rfnb.core.op import OpRow, listening
 from rfnb.core.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError
 from rfnb.loop.body import LAST, LENGTHS, Body, has_steps
 from rfnb.loop.close import Closed
+from rfnb.loop.defer import Deferred
+from rfnb.loop.doubts import Doubt, of_end, warn
 from rfnb.loop.execute import Outcome, execute
-from rfnb.loop.explain import Done, in_step
+from rfnb.loop.explain import Done, Told, in_step
 from rfnb.loop.hoist import Hoist
-from rfnb.loop.replay import recorded
+from rfnb.loop.inner import asked, taking_runs
+from rfnb.loop.plan import plan_of
+from rfnb.loop.program import Program
+from rfnb.loop.replay import Replay, followed, recorded
+from rfnb.loop.sized import below
 from rfnb.trace import session
+from rfnb.trace.failure import Failure, failure
 from rfnb.trace.traced import Traced
 
 
-def finish(body: Body, closed: Closed) -> None:
-    """Runs all steps, and gives the results their numbers. Raises what a step raised, with its step and line."""
+def finish(body: Body, closed: Closed, doubts: Sequence[Doubt] = ()) -> None:
+    """Runs all steps, and gives the results their numbers. Raises what a step raised, with its step and line.
+
+    doubts: of the body, to be told before it runs.
+    """
     try:
+        for doubt in doubts:
+            warn(body, doubt)
         _run(body, closed)
     except BaseException:
         body.abort()
@@ -45,49 +57,88 @@ def _run(body: Body, closed: Closed) -> None:
 
 
 def _run_outside(body: Body, closed: Closed, frames: list[Sequence[Any]]) -> tuple[list[Any], list[Any]]:
-    record, schedule = session.wants(body.loop.debug), closed.schedule
+    record, program, schedule = session.wants(body.loop.debug), closed.program, closed.schedule
     hoist = None if body.loop.optimize_move_layers_out is False else Hoist(body, closed)
+    stacked_frames: dict[Var, Any] = {}
     if hoist is not None:
-        constants, more = hoist.before(record=record)
-        closed.program.give(constants, list(more))
-        frames += more.values()
+        constants, stacked_frames = hoist.before(record=record)
+        program.give(constants, list(stacked_frames))
         schedule = replace(schedule, outputs=tuple(hoist.step_outputs))
-    body.loop._told = (
-        _not_moved(body) if hoist is None else hoist.told(),
+    program.join(body.backend, body.tape.values, [*schedule.new, *schedule.kept, *schedule.outputs])
+    deferred = Deferred(program, schedule, body.backend, stacked_frames, body.tape.values)
+    if hoist is not None:
+        deferred.defer()
+    frames += deferred.frames()
+    done = [*_loops_inside(closed.program.calls), *(_in_steps(body) if hoist is None else hoist.told())]
+    shown = set(map(id, body.recorder.graph.walk()))  # not what the loops asked for themselves
+    body.loop._told = Told(
+        sorted([each for each in done if id(each.node) in shown], key=lambda each: each.node.number),
         dict(zip(body.state_vars, body.names, strict=True)),
+        body.source,
     )
+    progress = session.progress(body.loop.name, schedule.max_steps)
     outcome = execute(
-        closed.program, schedule, body.backend, body.initial, frames, int(body.seed or 0),
-        record=record, progress=session.progress(body.loop.name, schedule.max_steps),
+        deferred.program, deferred.schedule, body.backend, body.initial, frames, int(body.seed or 0),
+        record=record, progress=progress,
     )  # fmt: skip
+    deferred.give(outcome)
+    for watcher in body.watchers:
+        watcher.finish(failed=outcome.error is not None)
+    if progress is not None:
+        progress(schedule.max_steps)  # however many were done: there is nothing to wait for
     stacked: list[Any] = []
     try:
-        if outcome.error is None and hoist is not None and outcome.steps:
-            stacked = hoist.behind([body.backend.stack_raw(taken) for taken in outcome.outputs], outcome.steps)
-        elif outcome.error is None:
-            taken = outcome.outputs if outcome.steps else [[] for _ in body.outputs]
-            stacked = [_stacked(body, out, traced) for out, (traced, _) in zip(taken, body.outputs, strict=True)]
+        if outcome.error is not None:
+            raise _told(body, closed, outcome)
+        stacked = _outputs(body, outcome, hoist)
+    except BaseException as error:
+        outcome.failure = outcome.failure or _failure(error, hoist, closed.program, outcome)
+        raise
     finally:
         if record:
-            body.loop.run = session.keep(recorded(body, closed, outcome, frames))
-    if outcome.error is not None:
-        raise _told(body, closed, outcome)
+            given = frames[: len(program.inputs) - len(schedule.states)]
+            body.loop.run = session.keep(recorded(body, closed, outcome, given))
+    for doubt in of_end(body, outcome, closed.limit):
+        warn(body, doubt)
+    if record:
+        return followed(body.loop.run, outcome.states, stacked)
     return list(outcome.states), stacked
 
 
-def _not_moved(body: Body) -> list[Done]:
+def _outputs(body: Body, outcome: Outcome, hoist: Hoist | None) -> list[Any]:
+    if hoist is not None and outcome.steps:
+        return hoist.behind([body.backend.stack_raw(taken) for taken in outcome.outputs], outcome.steps)
+    taken = outcome.outputs if outcome.steps else [[] for _ in body.outputs]
+    return [_stacked(body, out, traced) for out, (traced, _) in zip(taken, body.outputs, strict=True)]
+
+
+def _in_steps(body: Body) -> list[Done]:
     none, why = frozenset[Any](), "optimize_move_layers_out=False"
     return [Done(c.node, c.row, none, none, "steps", why) for c in body.recorder.op_calls[: body.own_ops]]
+
+
+def _loops_inside(calls: Sequence[Call]) -> list[Done]:
+    row = OpRow("Loop", finish)
+    found = [call for call in calls if call.node is not None and call.node.op == row.name]
+    return [
+        Done(
+            call.node, row, frozenset(map(Var, call.read_vars())),
+            frozenset(Var(number) for number in call.made()), "steps", "a loop of its own",
+        )
+        for call in found
+    ]  # fmt: skip
 
 
 def _run_inside(body: Body, closed: Closed, frames: list[Sequence[Any]]) -> tuple[list[Any], list[Any]]:
     """Within the body of another loop: one call on its tape."""
     structure = [body.initial, frames, closed.program.externals, [body.seed]]
+    plan = plan_of(body, closed) if body.recorder.recorded else None
 
     def run(*flat: Any) -> list[Any]:
         rest = iter(flat)
         initial, all_frames, externals, [seed] = map_leaves(lambda leaf: next(rest), structure)
-        with listening(None):
+        taker = asked()
+        with listening(None), taking_runs(None):
             outcome = execute(
                 closed.program,
                 closed.schedule,
@@ -95,15 +146,22 @@ def _run_inside(body: Body, closed: Closed, frames: list[Sequence[Any]]) -> tupl
                 initial,
                 all_frames,
                 int(seed),
-                record=False,
+                record=taker is not None,
                 externals=externals,
             )
-        if outcome.error is not None:
-            raise _told(body, closed, outcome)
+        for watcher in body.watchers:
+            watcher.finish(failed=outcome.error is not None)
+        error = None if outcome.error is None else _told(body, closed, outcome)
+        if taker is not None and plan is not None:
+            taker(Replay(plan, outcome, all_frames, externals, int(seed)).run())
+        if error is not None:
+            raise error
         taken = [_stacked(body, out, traced) for out, (traced, _) in zip(outcome.outputs, body.outputs, strict=True)]
         return [*outcome.states, *taken]
 
     results = opaque(run, *leaves(structure))
+    assert body.outer is not None
+    body.position = len(body.outer.tape.calls) - 1
     return results[: len(body.names)], results[len(body.names) :]
 
 
@@ -116,11 +174,23 @@ def _stacked(body: Body, taken: list[Any], traced: Traced) -> Any:
 
 def _told(body: Body, closed: Closed, outcome: Outcome) -> BaseException:
     """The error of a step, with its step and line."""
-    error = outcome.error
+    error, position = outcome.error, outcome.failed_call
     assert error is not None
-    node = None if outcome.failed_call is None else closed.program.calls[outcome.failed_call].node
+    node = None if position is None else closed.program.calls[position].node
     error.add_note(in_step(outcome.steps, body.loop.name, node))
+    outcome.failure = failure(error, outcome.steps, node, position)
+    outcome.error = None  # whose traceback holds the outcome
     return error
+
+
+def _failure(error: BaseException, hoist: Hoist | None, program: Program, outcome: Outcome) -> Failure:
+    """Behind the steps."""
+    if hoist is None or hoist.failed is None:
+        return failure(error, max(outcome.steps - 1, 0), None, None)
+    step, node = hoist.failed
+    own = set(map(id, below(node)))
+    position = next((i for i, call in enumerate(program.calls) if id(call.node) in own), None)
+    return failure(error, step, node, position)
 
 
 def _settle(body: Body, states: list[Any], stacked: list[Any], limit: Size) -> None:
@@ -138,7 +208,7 @@ def _settle(body: Body, states: list[Any], stacked: list[Any], limit: Size) -> N
     final |= dict(zip(names, _with_final_dims(body, [final[name] for name in names], size), strict=True))
     if body.outer is not None:
         tensors = {name: value for name, value in (final | outputs).items() if isinstance(value, Tensor)}
-        inside = body.outer.inner_loop(body.recorder, tensors)
+        inside = body.outer.inner_loop(body.recorder, tensors, body.position)
         final |= {name: value for name, value in inside.items() if name in final}
         outputs = {name: inside[name] for name in outputs}
     for result, (_, pending) in zip(outputs.values(), body.outputs, strict=True):

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from rfnb.core import align
 from rfnb.core.dim import Dim
-from rfnb.core.lengths import Size
+from rfnb.core.lengths import EMPTY, Size
 from rfnb.core.tensor import Tensor, tensor_of
 from rfnb.ops.index import gather
 from rfnb.ops.math import where
+
+
+@lru_cache(maxsize=256)
+def frames_dim(steps: int) -> Dim:
+    """One for all loops with as many steps: what was planned for it holds again. It is in no tensor of the user."""
+    return Dim(steps, name="frames")
 
 
 def first_frame(backend: Any, source: Tensor, axis: Dim) -> Tensor:
@@ -53,10 +60,9 @@ def _without_padding(backend: Any, source: Tensor, axis: Dim) -> Tensor:
 def _last_again(backend: Any, source: Tensor, axis: Dim, size: Size) -> Tensor:
     steps = np.minimum(np.arange(size.max), np.maximum(size.values[..., None] - 1, 0))
     indices = backend.from_numpy_raw(steps, source.device)
-    found: Tensor = gather(
-        source, indices=tensor_of(indices, align.sig([*size.dims, axis], axis), source.lengths), axis=axis
-    )
-    return found
+    without_padding = align.sig([*size.dims, frames_dim(size.max)], axis)  # along `axis` itself, it would be masked
+    found: Tensor = gather(source, indices=tensor_of(indices, without_padding, source.lengths), axis=axis)
+    return source.like(found._raw)
 
 
 def _zeros_if_empty(backend: Any, frames: Tensor, size: Size) -> Tensor:
@@ -65,6 +71,11 @@ def _zeros_if_empty(backend: Any, frames: Tensor, size: Size) -> Tensor:
     has_frames = tensor_of(backend.from_numpy_raw(size.values > 0, frames.device), align.sig(size.dims), frames.lengths)
     zeroed: Tensor = where(has_frames, frames, 0).copy_transpose(frames.dims)
     return zeroed
+
+
+def step_numbers(backend: Any, frames: Dim) -> Tensor:
+    """The numbers of all steps as one tensor. {frames} int64"""
+    return tensor_of(backend.range_raw(frames.dimension, "int64", None), align.sig([frames]), EMPTY)
 
 
 class StepNumbers(Sequence[Any]):

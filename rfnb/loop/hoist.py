@@ -8,7 +8,6 @@ others stay in the steps, and so do those that cannot be done over `frames` afte
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from rfnb.backend.base.mask import gradients_of_all
@@ -16,10 +15,12 @@ from rfnb.backend.base.tape import External, Var
 from rfnb.core import align
 from rfnb.core.accident import meant
 from rfnb.core.dim import Dim
+from rfnb.core.graph import Node
 from rfnb.core.nested import leaves, map_leaves
 from rfnb.core.op import listening
 from rfnb.core.tensor import Tensor, tensor_of
 from rfnb.loop.explain import Done, Place, in_step
+from rfnb.loop.frames import frames_dim
 from rfnb.loop.sized import below, grows
 from rfnb.trace.record import OpCall
 
@@ -53,12 +54,13 @@ class Hoist:
         schedule = closed.schedule
         self.outputs = schedule.outputs
         self.step_outputs: list[Var] = []
+        self.failed: tuple[int, Node] | None = None  # the step and the op of an error behind the steps
         self.wanted = {*schedule.new, *schedule.kept, *([schedule.ended] if schedule.ended else [])}
         self.frames = {var: stacked for var, _, stacked in body.frames}
         self.traced: dict[Var, Tensor] = {}  # what is computed, on the traced frame
         self.done: dict[Var, Tensor] = {}  # what is computed outside of the steps, with the dim `frames` or without
         known = body.size is not None and body.condition is None and schedule.max_steps > 0
-        self.dim = _frames(schedule.max_steps) if known else None  # with an end, it may be fewer than there are frames
+        self.dim = frames_dim(schedule.max_steps) if known else None  # with an end, steps may be fewer
         self.ops = [self._op(call) for call in body.recorder.op_calls]
         self.owners = {id(node): op for op in self.ops for node in below(op.call.node)}
         for var, (output, _) in zip(self.outputs, body.outputs, strict=True):
@@ -69,7 +71,7 @@ class Hoist:
         self._place_behind(staying)
 
     def _op(self, call: OpCall) -> _Op:
-        reads, result = self._vars([call.args, call.kwargs]), self._vars(call.result)
+        reads, result = self._vars(call.given), self._vars(_tensors(call.result))
         for var, tensor in [*reads.items(), *result.items()]:
             self.traced.setdefault(var, tensor)
         return _Op(call, frozenset(reads), frozenset(result.keys() - reads.keys()))
@@ -137,8 +139,8 @@ class Hoist:
 
     # -- before the steps
 
-    def before(self, *, record: bool) -> tuple[dict[Var, Any], dict[Var, Sequence[Any]]]:
-        """Does what depends on no state. Raw values that the steps need: the same for all, and one for each.
+    def before(self, *, record: bool) -> tuple[dict[Var, Any], dict[Var, Any]]:
+        """Does what depends on no state. Raw values that the steps need: the same for all, and [steps, …].
 
         record: outputs as well, for a replay to show what was computed.
         """
@@ -149,13 +151,13 @@ class Hoist:
         carried = sorted(self._read_behind() - behind - set(self.outputs))
         self.step_outputs = [var for var in (*self.outputs, *carried) if var not in self.done and var not in behind]
         constants: dict[Var, Any] = {}
-        frames: dict[Var, Sequence[Any]] = {}
+        frames: dict[Var, Any] = {}
         asked = self._read_by_steps([*self.step_outputs, *(self.outputs if record else ())])
         for var in sorted(asked & self.done.keys()):
             if var.number in self.program.constants or var in self.frames:
                 continue
             if self._over_frames(var):
-                frames[var] = self.backend.frames_raw(self._raw(var), 0)
+                frames[var] = self._raw(var)
             else:
                 constants[var] = self._raw(var)
         return constants, frames
@@ -235,7 +237,7 @@ class Hoist:
 
     def behind(self, stacked: Sequence[Any], steps: int) -> list[Any]:
         """The outputs, from what the steps gave as `step_outputs`: raw tensors [steps, …]."""
-        self.dim = _frames(steps)
+        self.dim = frames_dim(steps)
         known = set(self.done)  # may be views of what is outside
         for var, raw in zip(self.step_outputs, stacked, strict=True):
             self.done[var] = self._with_frames(raw, self.traced[var])
@@ -258,6 +260,7 @@ class Hoist:
                 made = self._again(op, {var: self._at_step(var, step) for var in op.reads})
             except Exception as error:
                 error.add_note(in_step(step, self.body.loop.name, op.call.node))
+                self.failed = step, op.call.node
                 raise
             rows.append(_tensors(made))
         for traced, column in zip(_tensors(op.call.result), zip(*rows, strict=True), strict=True):
@@ -319,9 +322,9 @@ class Hoist:
         found = self.tape.find(tensor._raw)
         return found if type(found) is Var else None
 
-    def _vars(self, tree: Any) -> dict[Var, Tensor]:
+    def _vars(self, tensors: Sequence[Tensor]) -> dict[Var, Tensor]:
         found: dict[Var, Tensor] = {}
-        for tensor in _tensors(tree):
+        for tensor in tensors:
             if (var := self._var(tensor)) is not None:
                 found.setdefault(var, tensor)
         return found
@@ -337,12 +340,6 @@ def _dressed(made: Tensor, traced: Tensor, leaf: Tensor) -> Tensor:
 def _renamed(made: Tensor, names: Mapping[Dim, Dim], like: Tensor) -> Tensor:
     signature = align.sig([names.get(dim, dim) for dim in made.dims], like.sparse_dim, like.sig.feature_dim)
     return tensor_of(made._raw, signature, like.lengths)
-
-
-@lru_cache(maxsize=256)
-def _frames(steps: int) -> Dim:
-    """One for all loops with as many steps: what was planned for it holds again. It is in no tensor of the user."""
-    return Dim(steps, name="frames")
 
 
 def _tensors(tree: Any) -> list[Tensor]:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
-from types import CodeType
+from copy import copy
 from typing import Any
 
 from rfnb.backend.base.tape import Call, External, Stream, Tape, Var
-
-CODE_NAME = f"{__file__}: step"  # in this package, so that it is never taken for the user's code
-Step = Callable[..., tuple[Any, ...]]
+from rfnb.loop.written import Compiled, Lines, Written
 
 
 class Program:
@@ -18,7 +15,7 @@ class Program:
 
     Args:
         tape: the raw calls of the traced frame.
-        inputs: the Vars that `step(i, *inputs)` is given.
+        inputs: the Vars that a step is given: states, then frames.
         needs_gradient: whether gradients flow through an external; what depends on none of those, and on no
             input, is the same at every step and is kept from the traced frame.
     """
@@ -29,13 +26,37 @@ class Program:
         self.stream_devices = [str(generator.device) for generator in tape.streams]
         self.inputs = tuple(inputs)
         self._needs_gradient = needs_gradient
-        self._is_written = tape.is_kept
+        self._overwritten = {number for number, raw in enumerate(self.externals) if tape.is_kept(raw)}
         self.constants = self._fold(tape)
+        self._loops: dict[Any, Written] = {}  # for a loop inside of another one, which runs again and again
 
     def give(self, constants: dict[Var, Any], frames: Sequence[Var]) -> None:
         """These values are no longer computed in the steps: they are the same at all, or given to each."""
         self.constants |= {var.number: raw for var, raw in constants.items()}
         self.inputs = (*self.inputs, *frames)
+
+    def join(self, backend: Any, values: Sequence[Any], wanted: Sequence[Var]) -> None:
+        """Makes fewer calls of those that `wanted` depends on. values: of the Vars, on the traced frame."""
+        positions = self.needed(wanted)
+        joined = backend.joined_raw([self.calls[position] for position in positions], values, set(wanted))
+        for position, call in zip(positions, joined, strict=True):
+            self.calls[position] = call
+
+    def copy(self) -> Program:
+        """Another one with the same calls, which may be replaced."""
+        other = copy(self)
+        other.calls, other.externals, other._loops = list(self.calls), list(self.externals), {}
+        return other
+
+    def replace(self, call: Call, others: Sequence[Call]) -> None:
+        """`others` in place of `call`."""
+        position = next(i for i, known in enumerate(self.calls) if known is call)
+        self.calls[position : position + 1] = others
+
+    def add_external(self, raw: Any) -> External:
+        """One more raw tensor from outside."""
+        self.externals.append(raw)
+        return External(len(self.externals) - 1)
 
     def detach(self, alias: Callable[[Any], Any]) -> None:
         """Lets go of the graph of the gradients."""
@@ -47,8 +68,8 @@ class Program:
         changed = {var for call in self.calls for var in call.changes}
         constants: dict[int, Any] = {}
         for call in self.calls:
-            made = _made(call)
-            if call.changes or call.effect or not made or any(var in changed for var in made):
+            made = call.made()
+            if call.changes or call.effect or not made or not changed.isdisjoint(made):
                 continue
             if all(self._is_constant(read, constants) for read in call.reads()):
                 constants |= {var: tape.values[var] for var in made}
@@ -59,20 +80,26 @@ class Program:
             return read.number in constants
         if not isinstance(read, External):
             return False
-        raw = self.externals[read.number]
-        return not self._needs_gradient(raw) and not self._is_written(raw)
+        return read.number not in self._overwritten and not self._needs_gradient(self.externals[read.number])
 
     def needed(self, wanted: Sequence[Var | External], *, effects: bool = True) -> list[int]:
         """The calls that `wanted` depends on, and those that change something outside, in order."""
-        given = {var.number for var in self.inputs} | set(self.constants)
-        alive = {var.number for var in wanted if isinstance(var, Var)} - given
+        given = {var.number for var in self.inputs}.union(self.constants)
+        alive = {var.number for var in wanted if type(var) is Var} - given
         found = []
         for position in range(len(self.calls) - 1, -1, -1):
             call = self.calls[position]
-            made = [*_made(call), *call.changes]
-            if (effects and call.effect) or any(var in alive for var in made):
+            result = call.result
+            if (
+                result in alive
+                or (effects and call.effect)
+                or (call.changes and not alive.isdisjoint(call.changes))
+                or (call.parts and not alive.isdisjoint(call.made()))
+            ):
                 found.append(position)
-                alive |= {read.number for read in call.reads() if isinstance(read, Var)} - given
+                for var in call.read_vars():
+                    if var not in given:
+                        alive.add(var)
         return found[::-1]
 
     def compile(
@@ -82,146 +109,98 @@ class Program:
         externals: Sequence[Any] | None = None,
         *,
         effects: bool = True,
-    ) -> CompiledStep:
-        """A function `step(i, *inputs)` that gives `wanted`.
+    ) -> Compiled:
+        """A function `run(i, *inputs)` that gives `wanted`.
 
         generator: gives the generator of a stream, seeded for step i. externals: other ones than those traced.
         """
-        writer = _Writer(self, externals or self.externals, generator)
-        positions = self.needed(wanted, effects=effects)
-        for position in positions:
-            writer.call(self.calls[position], position)
-        result = ", ".join(writer.text(found) for found in wanted)
+        lines, once = self._lines(wanted, effects)
         inputs = "".join(f", v{var.number}" for var in self.inputs)
-        body = [f"        {line}" for line in writer.lines]
-        head = [f"    {target}" for target in writer.unpacking()]
-        text = "\n".join(
-            [
-                "def make(F, C, E, G):",
-                *head,
-                f"    def step(i{inputs}):",
-                *body,
-                f"        return ({result}{',' if result else ''})",
-                "    return step",
-            ]
-        )
-        namespace: dict[str, Any] = {}
-        exec(_code(text), namespace)  # our own text: names and numbers only
-        first_line = 3 + len(head)
-        make = namespace.pop("make")  # the names of a function are no part of it: no cycle
-        step = make(writer.functions, writer.constants, writer.externals, writer.generators)
-        lines = {first_line + i: position for i, position in enumerate(writer.line_calls)}
-        return CompiledStep(step, lines)
+        written = Written(lines, once, [f"def run(i{inputs}):"], [f"    return {lines.tuple_of(wanted)}"], 1)
+        return written.bind(self.constants, externals or self.externals, generator)
+
+    def compile_loop(
+        self,
+        new: Sequence[Var],
+        outputs: Sequence[Var],
+        ended: Var | None,
+        generator: Callable[[int, int], Any],
+        externals: Sequence[Any] | None = None,
+        *,
+        effects: bool = True,
+        keep: bool = False,
+    ) -> Compiled:
+        """A function `run(steps, states, frames, outputs, over, keep)` for all of `steps`. It gives how many are done,
+        the states behind them, and whether that was the end; what it raises has `done` and `states` in its variables.
+
+        new: the states after a step. outputs: what the functions in the argument `outputs` are given at each.
+        over: whether what is `ended` says that it was the last. keep: that function is given the states after each.
+        """
+        key = (tuple(new), tuple(outputs), ended, effects, keep)
+        written = self._loops.get(key)
+        if written is None:
+            written = self._loops[key] = self._write_loop(new, outputs, ended, effects, keep)
+        return written.bind(self.constants, externals or self.externals, generator)
+
+    def _write_loop(
+        self, new: Sequence[Var], outputs: Sequence[Var], ended: Var | None, effects: bool, keep: bool
+    ) -> Written:
+        lines, once = self._lines([*new, *outputs, *([] if ended is None else [ended])], effects)
+        states, frames = self.inputs[: len(new)], self.inputs[len(new) :]
+        head = ["def run(steps, states, frames, outputs, over, keep):", "    done, ended = steps.start, False"]
+        head += [f"    {_unpacked('p', len(frames))}frames", f"    {_unpacked('o', len(outputs))}outputs"]
+        head += [f"    {''.join(f'v{var.number}, ' for var in states)}= states"] if states else []
+        head += ["    for i in steps:", *[f"        v{var.number} = p{n}[i]" for n, var in enumerate(frames)]]
+        tail = [f"o{n}({lines.text(var)})" for n, var in enumerate(outputs)]
+        tail += [f"ended = over({lines.text(ended)})"] if ended is not None else []
+        tail += [f"new = {lines.tuple_of(new)}", *(["keep(new)"] if keep else [])]
+        tail += ["states, done = new, i + 1"]  # no interrupt comes between them
+        tail += [f"{''.join(f'v{var.number}, ' for var in states)}= states"] if states else []
+        tail += ["if ended: break"] if ended is not None else []
+        return Written(lines, once, head, [*[f"        {line}" for line in tail], "    return done, states, ended"], 2)
+
+    def _lines(self, wanted: Sequence[Var | External], effects: bool) -> tuple[Lines, int]:
+        """The calls that `wanted` needs; those first which are the same at every step, and how many lines these are."""
+        lines, positions = Lines(self.constants), self.needed(wanted, effects=effects)
+        once = self._same_at_every_step(positions)
+        for position in once:
+            lines.call(self.calls[position], position)
+        before = len(lines.lines)
+        each = [position for position in positions if position not in once]
+        for position, over in zip(each, self._last_reads(each, wanted), strict=True):
+            lines.call(self.calls[position], position, over)
+        return lines, before
+
+    def _last_reads(self, positions: Sequence[int], wanted: Sequence[Var | External]) -> list[list[int]]:
+        """For each of these calls, what it is the last to read, of what the others made."""
+        kept = {var.number for var in wanted if type(var) is Var}
+        made = {var for position in positions for var in self.calls[position].made()} - kept
+        found: list[list[int]] = []
+        for position in reversed(positions):
+            call = self.calls[position]
+            over = made.intersection(call.read_vars()).union(made.intersection(call.made()))
+            made -= over
+            found.append(sorted(over))
+        return found[::-1]
+
+    def _same_at_every_step(self, positions: Sequence[int]) -> list[int]:
+        """Those calls that read from outside alone, and change nothing."""
+        changed = {var for position in positions for var in self.calls[position].changes}
+        known = {Var(number) for number in self.constants}
+        found = []
+        for position in positions:
+            call = self.calls[position]
+            made = call.made()
+            if call.effect or call.changes or not changed.isdisjoint(made):
+                continue
+            if all(read in known or self._stays(read) for read in call.reads()):
+                found.append(position)
+                known |= {Var(number) for number in made}
+        return found
+
+    def _stays(self, read: Var | External | Stream) -> bool:
+        return isinstance(read, External) and read.number not in self._overwritten
 
 
-class CompiledStep:
-    """The code of a step, and which call of the tape each of its lines is."""
-
-    __slots__ = ("calls_by_line", "step")
-
-    def __init__(self, step: Step, calls_by_line: dict[int, int]):
-        self.step = step
-        self.calls_by_line = calls_by_line
-
-    def failed_call(self, error: BaseException) -> int | None:
-        """The position on the tape of the call that raised `error`."""
-        traceback = error.__traceback__
-        while traceback is not None:
-            if traceback.tb_frame.f_code.co_filename == CODE_NAME:
-                return self.calls_by_line.get(traceback.tb_lineno)
-            traceback = traceback.tb_next
-        return None
-
-
-@lru_cache(maxsize=512)
-def _code(text: str) -> CodeType:
-    """The text holds the structure only, no numbers: steps of the same structure are compiled once."""
-    return compile(text, CODE_NAME, "exec")
-
-
-def _made(call: Call) -> list[int]:
-    return [var for _, var in call.parts] if call.result is None else [call.result]
-
-
-class _Writer:
-    """Writes calls as lines; functions, numbers, externals and generators become arguments of the text."""
-
-    def __init__(self, program: Program, externals: Sequence[Any], generator: Callable[[int, int], Any]):
-        self.lines: list[str] = []
-        self.line_calls: list[int] = []
-        self.functions: list[Any] = []
-        self.constants: list[Any] = []
-        self.externals: list[Any] = []
-        self.generators: list[Any] = []
-        self._program = program
-        self._all_externals = externals
-        self._generator = generator
-        self._names: dict[Any, str] = {}
-
-    def call(self, call: Call, position: int) -> None:
-        """A line for a call, and one for each part of its result."""
-        function = self._argument("f", self.functions, call.fn, ("f", id(call.fn)))
-        arguments = [self.text(arg) for arg in call.args] + [
-            f"{key}={self.text(arg)}" for key, arg in call.kwargs.items()
-        ]
-        target = (
-            ""
-            if call.result is None and not call.parts
-            else f"v{call.result} = "
-            if call.result is not None
-            else "r = "
-        )
-        self._line(f"{target}{function}({', '.join(arguments)})", position)
-        for index, var in call.parts:
-            self._line(f"v{var} = r[{index}]", position)
-
-    def _line(self, text: str, position: int) -> None:
-        self.lines.append(text)
-        self.line_calls.append(position)
-
-    def _argument(self, letter: str, table: list[Any], value: Any, key: Any) -> str:
-        name = self._names.get(key)
-        if name is None:
-            name = self._names[key] = f"{letter}{len(table)}"
-            table.append(value)
-        return name
-
-    def name(self, var: Var) -> str:
-        """The name of a Var: of the step, or a constant of the traced frame."""
-        constants = self._program.constants
-        if var.number in constants:
-            return self._argument("e", self.externals, constants[var.number], ("constant", var.number))
-        return f"v{var.number}"
-
-    def text(self, argument: Any) -> str:
-        """An argument of a call, or what the step gives."""
-        if isinstance(argument, Var):
-            return self.name(argument)
-        if isinstance(argument, External):
-            return self._argument(
-                "e", self.externals, self._all_externals[argument.number], ("external", argument.number)
-            )
-        if isinstance(argument, Stream):
-            of_step = partial(self._generator, argument.number)
-            return self._argument("g", self.generators, of_step, ("stream", argument.number)) + "(i)"
-        if isinstance(argument, slice):
-            return f"slice({self.text(argument.start)}, {self.text(argument.stop)}, {self.text(argument.step)})"
-        if type(argument) is tuple:
-            return f"({''.join(self.text(part) + ', ' for part in argument)})"
-        if type(argument) is list:
-            return f"[{', '.join(self.text(part) for part in argument)}]"
-        if type(argument) is dict:
-            return "{" + ", ".join(f"{key!r}: {self.text(value)}" for key, value in argument.items()) + "}"
-        if argument is None:
-            return "None"
-        self.constants.append(argument)
-        return f"c{len(self.constants) - 1}"
-
-    def unpacking(self) -> list[str]:
-        """Lines that give the arguments their names."""
-        tables = {"f": self.functions, "c": self.constants, "e": self.externals, "g": self.generators}
-        return [
-            f"{', '.join(f'{letter}{i}' for i in range(len(table)))}, = {letter.upper()}"
-            for letter, table in tables.items()
-            if table
-        ]
+def _unpacked(letter: str, count: int) -> str:
+    return f"{', '.join(f'{letter}{n}' for n in range(count))}, = " if count else ""

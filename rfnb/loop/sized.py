@@ -35,6 +35,12 @@ def replace_grown(recorder: Recorder, sizes: Sequence[tuple[Dim, Var]]) -> None:
     for op_call in recorder.op_calls:
         if not grows([op_call.args, op_call.kwargs, op_call.result], roots):
             continue
+        if op_call.row.name == "cond":
+            raise LoopError(
+                f"{recorder.name}: a branch of `cond` works on an axis that grows",
+                hint="cond with what is chosen on both sides of the same size, and the axis grows outside of it; "
+                "or rf.where",
+            )
         if op_call.row.random:
             raise LoopError(
                 f"{recorder.name}: random numbers over an axis that grows",
@@ -51,7 +57,7 @@ def replace_grown(recorder: Recorder, sizes: Sequence[tuple[Dim, Var]]) -> None:
             parts.append((len(made) + new_dims.index(dim), var.number))
             sizes.append((dim, var))
             roots.add(dim.serial)
-        new = Call(again, arguments, {}, None, tuple(parts), node=op_call.node)
+        new = Call(again, arguments, {}, None, tuple(parts), effect=op_call.row.effect, node=op_call.node)
         _replace(tape, op_call, new)
 
 
@@ -67,7 +73,7 @@ def _replace(tape: Tape, op_call: OpCall, new: Call) -> None:
     own = set(map(id, below(op_call.node)))
     first = next((i for i, call in enumerate(tape.calls) if id(call.node) in own), None)
     rest = [call for call in tape.calls if id(call.node) not in own]
-    if first is not None and new.parts:
+    if first is not None and (new.parts or new.effect):
         rest.insert(first, new)
     tape.calls = rest
 

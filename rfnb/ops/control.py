@@ -13,7 +13,7 @@ from rfnb.backend.base.tape import opaque
 from rfnb.core import align, raw as raw_registry
 from rfnb.core.binding import current_lengths
 from rfnb.core.dim import Dim
-from rfnb.core.op import op
+from rfnb.core.op import listener, op
 from rfnb.core.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
 
@@ -49,7 +49,21 @@ def cond(pred: Tensor | bool, true_fn: Callable[[], T], false_fn: Callable[[], T
     >>> rf.cond(rf.convert_to_tensor(2) > 1, lambda: "more", lambda: "less")
     'more'
 
-    For a choice entry by entry there is `rf.where`. In a loop body, where `pred` differs at every step, use that too.
+    For a choice entry by entry there is `rf.where`.
+
+    In a loop body, where `pred` differs at every step, each step computes the side that it takes. Both are tried out on
+    step 0: what they give has the same structure, dims (in any order) and dtype.
+
+    >>> loop = rf.Loop(max_seq_len=3)
+    >>> loop.state.n = rf.convert_to_tensor(6)
+    >>> with loop:
+    ...     n = loop.state.n
+    ...     loop.state.n = rf.cond(n % 2 == 0, lambda: n // 2, lambda: 3 * n + 1)
+    ...     path = loop.stack(loop.state.n)
+    >>> path.raw_tensor.tolist()
+    [3, 10, 5]
+
+    Raises DimError if `pred` has dims; DimError, DtypeError or LoopError if the sides differ in a loop.
     """
     if not isinstance(pred, Tensor):
         return true_fn() if pred else false_fn()
@@ -60,7 +74,9 @@ def cond(pred: Tensor | bool, true_fn: Callable[[], T], false_fn: Callable[[], T
             expected="a scalar, which decides for all",
             hint="rf.where(pred, a, b) chooses entry by entry; or rf.reduce_any(pred, axis=…)",
         )
-    result: T = raw_registry.backend_of_raw(pred._raw).cond(pred, true_fn, false_fn)
+    who = listener()
+    choose = raw_registry.backend_of_raw(pred._raw).cond if who is None else who.cond
+    result: T = choose(pred, true_fn, false_fn)
     return result
 
 
@@ -86,7 +102,7 @@ def _assert(condition: Tensor, message: str, stop: bool) -> None:
         if not backend.all_true_raw(raw):
             _complain(message, stop)
 
-    opaque(check, holds._raw)
+    opaque(check, holds._raw, gives=False)
 
 
 def _complain(message: str, stop: bool) -> None:

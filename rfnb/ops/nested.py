@@ -123,6 +123,10 @@ def where_nested(x: T, y: T, *, condition: Tensor, condition_cpu: Tensor | None 
     >>> x = rf.range_over_dim(beam)
     >>> rf.nested.where_nested(rf.State(h=x), rf.State(h=x - 9), condition=x > 0).h.raw_tensor.tolist()
     [-9, 1]
+
+    In a loop it lets a state advance only where `condition` {batch} holds; elsewhere it stays as it was, bit for bit:
+    `loop.state.lstm = rf.nested.where_nested(new, loop.state.lstm, condition=is_label)`. What is not taken is computed
+    all the same. If its gradient is infinite there, make its argument harmless before: `rf.where(is_label, x, 1.0)`.
     """
     return mask_nested(x, mask=condition, mask_cpu=condition_cpu, mask_value=y)
 

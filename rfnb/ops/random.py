@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from rfnb.backend.base.tape import current_tape
 from rfnb.core import raw as raw_registry
 from rfnb.core.default import get_default_device, get_default_float_dtype, get_default_int_dtype
 from rfnb.core.dim import Dim, check_dims
@@ -15,7 +16,7 @@ from rfnb.core.parameter import Parameter
 from rfnb.core.raw import backend_of_raw
 from rfnb.core.run_ctx import get_run_ctx
 from rfnb.core.tensor import Tensor
-from rfnb.errors import DimError, ParameterError
+from rfnb.errors import DimError, ParameterError, TraceError
 
 Number = float | Tensor
 Seed = int | Sequence[int] | np.ndarray
@@ -181,6 +182,11 @@ def set_random_seed(seed: int) -> None:
     >>> draws[0] == draws[1]
     True
     """
+    if (tape := current_tape()) is not None and not tape.paused:
+        raise TraceError(
+            "set_random_seed in the body of a loop, which is run once",
+            hint="before the loop: each step draws its own numbers, the same ones for the same seed",
+        )
     raw_registry.selected().set_random_seed(seed)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from types import CodeType
 from typing import Any
@@ -25,16 +26,18 @@ from rfnb.trace.traced import Traced
 class OpCall:
     """An op as the body called it; to call it again where its raw calls depend on a size that grows."""
 
-    __slots__ = ("args", "kwargs", "node", "result", "row")
+    __slots__ = ("args", "given", "kwargs", "node", "result", "row")
 
-    def __init__(self, row: OpRow, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, node: Node):
-        self.row, self.args, self.kwargs, self.result, self.node = row, args, kwargs, result, node
+    def __init__(
+        self, row: OpRow, args: tuple[Any, ...], kwargs: dict[str, Any], given: list[Tensor], result: Any, node: Node
+    ):
+        self.row, self.args, self.kwargs, self.given, self.result, self.node = row, args, kwargs, given, result, node
 
 
 class Recorder:
     """The listener while a body is traced. `open` while it is."""
 
-    def __init__(self, name: str, tape: Tape, generator: Callable[[str, int], Any], code: CodeType | None):
+    def __init__(self, name: str, tape: Tape, generator: Callable[[str, int], Any] | None, code: CodeType | None):
         self.name = name
         self.tape = tape
         self.code = code  # that of the body
@@ -43,7 +46,11 @@ class Recorder:
         self.grown: set[int] = set()  # serials of the dims whose size differs per step
         self.op_calls: list[OpCall] = []
         self.templates: dict[int, tuple[Sig, Lengths]] = {}  # by value, for a recorded run
-        self._generator: Callable[[str, int], Any] | None = generator
+        self.recorded = False  # whether its steps, or those of the loop around it, become a Run
+        self.within: Recorder | None = None  # for a side of a branch: that of the body
+        self.choose: Callable[[Recorder, Tensor, Callable[[], Any], Callable[[], Any]], Any] | None = None
+        self._generator = generator
+        self._sides: list[Recorder] = []  # of branches
         self._bodies: list[list[Node]] = [self.graph.nodes]
         self._traced: dict[int, Traced] = {}  # by id of the plain tensor, which the Traced keeps alive
 
@@ -66,10 +73,11 @@ class Recorder:
         self._bodies[-1].pop()
         traced.value.node = None
 
-    def inner_loop(self, inner: Recorder, results: dict[str, Tensor]) -> dict[str, Any]:
+    def inner_loop(self, inner: Recorder, results: dict[str, Tensor], position: int) -> dict[str, Any]:
         """A loop inside of this body is a node; its results are values of this body."""
         node = self._begin("Loop", [])
         node.body = inner.graph.nodes
+        self.tape.calls[position].node = node
         wrapped: dict[str, Any] = self.wrap_results(results, node)
         for name, leaf in wrapped.items():
             leaf.value.name = name
@@ -79,14 +87,18 @@ class Recorder:
         found = self._traced.get(id(plain))
         if found is None:
             self.tape.refer(plain._raw)  # it may be from outside: a mask that is kept, the same data under other dims
-            value = self.graph.add_value(name, plain.dims, plain.dtype, plain.sparse_dim)
+            value = self.graph.add_value(name, plain.dims, plain.sparse_dim)
             found = self._traced[id(plain)] = Traced(plain, self, value)
         return found
 
     def wrap_results(self, result: Any, node: Node) -> Any:
         """The results of an op or a module as values of the body."""
-        wrapped = map_leaves(lambda leaf: self._wrap(leaf) if type(leaf) is Tensor else leaf, result)
-        outputs = [leaf.value for leaf in leaves(wrapped) if isinstance(leaf, Traced)]
+        if type(result) is Tensor:
+            wrapped: Any = self._wrap(result)
+            outputs = [wrapped.value]
+        else:
+            wrapped = map_leaves(lambda leaf: self._wrap(leaf) if type(leaf) is Tensor else leaf, result)
+            outputs = [leaf.value for leaf in leaves(wrapped) if isinstance(leaf, Traced)]
         for position, value in enumerate(outputs):
             if value.node is None and value.name == "":
                 value.node, value.output = node, position
@@ -117,9 +129,12 @@ class Recorder:
     def forget(self) -> None:
         """Lets go of the traced frame. What the graph tells stays."""
         self.tape.forget()
+        for side in self._sides:
+            side.forget()
+        self._sides.clear()
         self.op_calls.clear()
         self._traced.clear()
-        self._generator = None
+        self._generator = self.choose = None
 
     def traced(self) -> list[Traced]:
         """All values of the body, in the order they were made."""
@@ -141,25 +156,50 @@ class Recorder:
     def call(self, row: OpRow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """An op: done on the traced frame, and noted."""
         row = as_constants(row)
-        plain_args, plain_kwargs = map_leaves(unwrap, args), map_leaves(unwrap, kwargs)
-        node = self._begin(row.name, [args, kwargs])
+        given: list[Tensor] = []
+        inputs: list[int] = []
+        plain = partial(self._plain, given, inputs)
+        plain_args, plain_kwargs = map_leaves(plain, args), map_leaves(plain, kwargs) if kwargs else {}
+        node = self._begin(row.name, inputs)
         start = len(self.tape.values)
+        if not self.tape.ops:
+            self.tape.under = self.tape.settings()
         self.tape.ops.append(row.name)
         self._bodies.append(node.body)
         try:
-            with random_from(self._new_stream) if row.random else nullcontext():
+            if row.random:
+                with random_from(self.new_stream):
+                    result = row.fn(*plain_args, **plain_kwargs)
+            else:
                 result = row.fn(*plain_args, **plain_kwargs)
-                if self.grown:
-                    result = map_leaves(partial(self._own, start), result)
+            if self.grown:
+                result = map_leaves(partial(self._own, start), result)
         finally:
             self.tape.ops.pop()
             self._bodies.pop()
         self._close(node)
         if self.tape.ops:
             return result
+        if self.tape.under is not None:
+            row = replace(row, fn=self.tape.under(row.fn))
         wrapped = self.wrap_results(result, node)
-        self.op_calls.append(OpCall(row, plain_args, plain_kwargs, result, node))
+        self.op_calls.append(OpCall(row, plain_args, plain_kwargs, given, result, node))
         return wrapped
+
+    def _plain(self, given: list[Tensor], inputs: list[int], leaf: Any) -> Any:
+        """An operand on the traced frame; noted as a tensor, and as a value of this body."""
+        kind = type(leaf)
+        if kind is Traced:
+            plain, recorder, value = leaf._trace
+            if recorder.graph is self.graph:
+                inputs.append(value.number)
+            plain = plain if recorder.open else leaf._raw  # which raises, with the reason
+        elif isinstance(leaf, Tensor):
+            plain = leaf
+        else:
+            return leaf
+        given.append(plain)
+        return plain
 
     def _own(self, start: int, leaf: Any) -> Any:
         """A result that is what the op was given, as nothing was to be done at this size, as a value of its own."""
@@ -172,7 +212,7 @@ class Recorder:
         self, module: Any, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """The call of a module: a node whose body is what it does."""
-        node = self._begin(type(module).__name__, [args, kwargs])
+        node = self._begin(type(module).__name__, self.numbers([args, kwargs]))
         self._bodies.append(node.body)
         try:
             with inside_module(type(module).__name__):
@@ -183,17 +223,42 @@ class Recorder:
         node.outputs = tuple(leaf.value.number for leaf in leaves(result) if isinstance(leaf, Traced))
         return result
 
-    def _begin(self, op: str, operands: Any) -> Node:
-        inputs = tuple(
-            leaf.value.number for leaf in leaves(operands) if isinstance(leaf, Traced) and leaf.recorder is self
-        )
+    def cond(self, pred: Tensor, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> Any:
+        """A branch: at every step anew, if `pred` is a value of a body."""
+        if not isinstance(pred, Traced):
+            return backend_of_raw(pred._raw).cond(pred, true_fn, false_fn)
+        assert self.choose is not None
+        return self.choose(self, pred, true_fn, false_fn)
+
+    @contextmanager
+    def branch(self, node: Node, op: str) -> Iterator[Recorder]:
+        """Ops inside are those of a side of `node`: on the same tape, in the same graph, with values of their own."""
+        side = Recorder(self.name, self.tape, self._generator, self.code)
+        self._sides.append(side)
+        side.recorded = self.recorded
+        side.graph, side.grown, side.choose, side.within = self.graph, self.grown, self.choose, self
+        part = Node(node.number, op, (), (), node.path, node.source, node.at)
+        node.body.append(part)
+        side._bodies = [part.body]
+        try:
+            with listening(side):
+                yield side
+        finally:
+            side.open, side.choose = False, None
+
+    def numbers(self, operands: Any) -> list[int]:
+        """The values of this body among the leaves of a structure."""
+        graph = self.graph
+        return [leaf.value.number for leaf in leaves(operands) if type(leaf) is Traced and leaf.recorder.graph is graph]
+
+    def _begin(self, op: str, inputs: Sequence[int]) -> Node:
         start = len(self.tape.calls)
         source = here()
         at = source
         if source is not None and self.code is not None and source.code is not self.code:
             frame = in_code(self.code)
             at = None if frame is None else Source(frame.f_code, frame.f_lasti)
-        node = Node(len(self.op_calls), op, inputs, (), module_path(), source, at, tape=(start, start))
+        node = Node(len(self.op_calls), op, tuple(inputs), (), module_path(), source, at, tape=(start, start))
         self._bodies[-1].append(node)
         return node
 
@@ -203,7 +268,8 @@ class Recorder:
         for call in self.tape.calls[start:end]:
             call.node = call.node or node
 
-    def _new_stream(self, device: str) -> Any:
+    def new_stream(self, device: str) -> Any:
+        """A generator, which is seeded anew for each step."""
         assert self._generator is not None, "the recorder is closed"
         generator = self._generator(device, len(self.tape.streams))
         self.tape.stream(generator)

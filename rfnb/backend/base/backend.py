@@ -12,6 +12,7 @@ from rfnb.backend.base.create import CreateOps
 from rfnb.backend.base.ctc import CtcOps
 from rfnb.backend.base.data import DataOps
 from rfnb.backend.base.eager import EagerOps, lacking
+from rfnb.backend.base.fuse import FuseOps
 from rfnb.backend.base.grad import GradOps
 from rfnb.backend.base.index import IndexOps
 from rfnb.backend.base.loss import LossOps
@@ -72,6 +73,7 @@ class Backend(
     GradOps,
     ControlOps,
     TapeOps,
+    FuseOps,
     EagerOps,
 ):
     """Computes on raw tensors of one kind. It has no state; all functions are static or class methods.

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 class GradOps:
     """Raw part: `stop_gradient_raw`, `scaled_gradient_raw`, `shifted_gradient_raw(raw, scale, shift, axis, padding)`,
-    `gradient_raw(y, x)`, `set_requires_gradient_raw`, `needs_gradient_raw`, `follow_gradients_raw`; and the contexts
+    `gradient_raw(y, x)`, `set_requires_gradient_raw`, `needs_gradient_raw`, `follow_gradients_raw`,
+    `pull_back_raw(ys, gradients, xs)`, `new_probe()`; and the contexts
     `no_gradients` and `gradient_checkpoint_scope`.
     """
 
@@ -30,6 +31,8 @@ class GradOps:
     no_gradients: Callable[[], Any]
     gradient_checkpoint_scope: Callable[[], Any]
     follow_gradients_raw: Callable[[Sequence[Any], Sequence[Any]], None]
+    pull_back_raw: Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], list[Any]]
+    new_probe: Callable[[], Any]
 
     @classmethod
     def stop_gradient(cls: type[Backend], tensor: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 
@@ -13,18 +13,21 @@ class Var(NamedTuple):
     """A value that the tape made, or an input of the step."""
 
     number: int
+    kind: str = "var"  # tuples are equal if their entries are: it is no External of this number
 
 
 class External(NamedTuple):
     """A raw tensor from outside of the body."""
 
     number: int
+    kind: str = "external"
 
 
 class Stream(NamedTuple):
     """The generator of a random op; seeded anew for each step."""
 
     number: int
+    kind: str = "stream"
 
 
 @dataclass(slots=True)
@@ -39,7 +42,8 @@ class Call:
     changes: tuple[int, ...] = ()  # Vars that it writes into
     effect: bool = False  # whether it is made at every step, needed or not: it changes something outside, or is opaque
     node: Any = None  # the node of the graph that made it
-    _reads: list[Var | External | Stream] | None = None
+    _reads: list[Var | External | Stream] | None = field(default=None, init=False)
+    _read_vars: tuple[int, ...] | None = field(default=None, init=False)
 
     def reads(self) -> list[Var | External | Stream]:
         """What it takes, in the order of its arguments."""
@@ -47,6 +51,16 @@ class Call:
             self._reads = []
             _collect((self.args, self.kwargs), self._reads)
         return self._reads
+
+    def read_vars(self) -> tuple[int, ...]:
+        """The numbers of the Vars that it takes."""
+        if self._read_vars is None:
+            self._read_vars = tuple([read.number for read in self.reads() if type(read) is Var])
+        return self._read_vars
+
+    def made(self) -> list[int]:
+        """The numbers of the Vars that it makes."""
+        return [var for _, var in self.parts] if self.result is None else [self.result]
 
 
 def _collect(tree: Any, found: list[Var | External | Stream]) -> None:
@@ -77,14 +91,19 @@ class TapeOps:
     version_raw: Callable[[Any], int]
     is_leaf_raw: Callable[[Any], bool]
     nbytes_raw: Callable[[Any], int]
+    storage_raw: Callable[[Any], tuple[Any, int]]
+    equal_raw: Callable[[Any, Any], bool]
+    sample_raw: Callable[[Any], Any]
     get_modes: Callable[[], dict[str, Any]]
-    modes: Callable[[dict[str, Any]], Any]
+    modes: Callable[..., Any]
 
 
 class Tape:
     """Raw calls in order, and what they read from outside.
 
     is_raw: whether something is a raw tensor of the backend. is_generator: whether it is a source of random numbers.
+    settings: gives what makes a function run under the settings of now, such as autocast; None if they are those under
+        which the steps run.
     """
 
     def __init__(self, is_raw: Callable[[Any], bool], is_generator: Callable[[Any], bool]):
@@ -93,6 +112,10 @@ class Tape:
         self.values: list[Any] = []  # by Var: what it was on the traced frame
         self.streams: list[Any] = []
         self.paused = 0
+        self.settings: Callable[[], Callable[[Any], Any] | None] = lambda: None
+        self.under: Callable[[Any], Any] | None = None  # what `settings` gave for the op under way
+        self.new_stream: Callable[[str], Any] | None = None  # gives a generator, which is seeded for each step
+        self.scratch = False  # whether what is done is only tried out: it is not what step 0 does
         self.ops: list[str] = []  # those under way, the outermost first; none while lines of the body itself run
         self._before: list[tuple[Any, Any]] = []  # what was written into, and a copy of what it was
         self._known: dict[int, Var | External | Stream] = {}  # by id of objects that this tape keeps alive
@@ -113,12 +136,27 @@ class Tape:
         for raw, copy in self._before:
             overwrite(raw, copy)
 
+    @contextmanager
+    def trying(self, overwrite: Callable[[Any, Any], None]) -> Iterator[None]:
+        """What is done inside is taken back at once, also for values of the tape."""
+        kept, was = self._before, self.scratch
+        self._before, self.scratch = [], True
+        try:
+            yield
+        finally:
+            with self.pause():
+                self.restore(overwrite)
+            tried, self._before, self.scratch = self._before, kept, was
+            for raw, copy in tried:
+                self.keep(raw, copy)
+
     def forget(self) -> None:
         """Lets go of all that it holds."""
         for table in (self.calls, self.externals, self.values, self.streams):
             table.clear()
         self._known.clear()
         self._before.clear()
+        self.new_stream = None
 
     def input(self, raw: Any) -> Var:
         """Declares an input of the step: a state, a frame."""
@@ -170,17 +208,24 @@ class Tape:
         writes: it changes its first argument, or what it was given as `out`.
         always: it is made at every step, whether or not its result is used or differs.
         """
-        several = isinstance(result, list | tuple)
-        raws = [(i, raw) for i, raw in enumerate(result if several else [result]) if self._is_raw(raw)]
-        new = [(i, raw) for i, raw in raws if id(raw) not in self._known]
+        changed = self.refer(kwargs.get("out", args[0] if args else None)) if writes else None
+        several = isinstance(result, (list, tuple))
+        new = [
+            (i, raw)
+            for i, raw in enumerate(result if several else (result,))
+            if id(raw) not in self._known and self._is_raw(raw)
+        ]
         if not new and not writes and not always:
             return
-        call = Call(fn, self._template(tuple(args)), self._template(dict(kwargs)), None, effect=always)
-        if writes:
-            changed = kwargs.get("out", args[0] if args else None)
-            reference = self.refer(changed)
-            call.changes = (reference.number,) if isinstance(reference, Var) else ()
-            call.effect = not call.changes
+        template = self._template
+        given = tuple([template(arg) for arg in args])
+        under = self.under if self.ops else self.settings()
+        if under is not None:
+            fn = under(fn)
+        call = Call(fn, given, template(kwargs) if kwargs else {}, None, effect=always)
+        if changed is not None:
+            call.changes = (changed.number,) if isinstance(changed, Var) else ()
+            call.effect = not call.changes  # at every step, in this order: what reads it later reads what it is then
         made = [(i, self._new(raw).number) for i, raw in new]
         if several:
             call.parts = tuple(made)
@@ -189,14 +234,17 @@ class Tape:
         self.calls.append(call)
 
     def _template(self, tree: Any) -> Any:
+        kind = type(tree)
+        if kind is int or kind is float or tree is None or kind is bool or kind is str:
+            return tree
         if self._is_raw(tree) or self._is_generator(tree):
             return self.refer(tree)
         if isinstance(tree, dict):
             return {key: self._template(value) for key, value in tree.items()}
         if isinstance(tree, slice):
             return slice(self._template(tree.start), self._template(tree.stop), self._template(tree.step))
-        if type(tree) in (list, tuple):
-            return type(tree)(self._template(part) for part in tree)
+        if kind is list or kind is tuple:
+            return kind([self._template(part) for part in tree])
         return tree
 
     @contextmanager
@@ -243,12 +291,15 @@ def untaped() -> Iterator[None]:
             yield
 
 
-def opaque(fn: Callable[..., Any], *args: Any) -> Any:
-    """fn(*args) as one call on the tape, whatever happens inside."""
+def opaque(fn: Callable[..., Any], *args: Any, gives: bool = True) -> Any:
+    """fn(*args) as one call on the tape, whatever happens inside.
+
+    gives: whether it gives something. If not, it is left out where ops are only tried out.
+    """
     tape = _current.get()
     if tape is None or tape.paused:
         return fn(*args)
     with tape.pause():
-        result = fn(*args)
+        result = fn(*args) if gives or not tape.scratch else None
     tape.record(fn, args, {}, result, always=True)
     return result

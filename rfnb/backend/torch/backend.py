@@ -9,6 +9,7 @@ from rfnb.backend.torch.attention import TorchAttention
 from rfnb.backend.torch.conv import TorchConv
 from rfnb.backend.torch.ctc import TorchCtc
 from rfnb.backend.torch.data import TorchData
+from rfnb.backend.torch.fuse import TorchFuse
 from rfnb.backend.torch.grad import TorchGrad
 from rfnb.backend.torch.index import TorchIndex
 from rfnb.backend.torch.loss import TorchLoss
@@ -49,6 +50,7 @@ class TorchBackend(
     TorchRec,
     TorchGrad,
     TorchTape,
+    TorchFuse,
     Backend,
 ):
     """Computes with torch."""

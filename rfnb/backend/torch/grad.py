@@ -64,6 +64,50 @@ def scale_gradient(raw: torch.Tensor, factor: Any) -> torch.Tensor:
     return ScaledGradient.apply(raw, factor)
 
 
+class Probe:
+    """Tells the gradients that arrive at some tensors, without keeping them or their graph alive."""
+
+    def __init__(self) -> None:
+        self._anchor = torch.zeros((), requires_grad=True)
+        self._found: dict[Any, torch.Tensor] | None = None  # while they are asked for
+
+    def __call__(self, raw: torch.Tensor, key: Any) -> torch.Tensor:
+        """The same tensor for whoever goes on with it, known as `key`."""
+        return ProbedGradient.apply(raw, self._anchor, self, key) if raw.requires_grad else raw
+
+    def see(self, key: Any, gradient: torch.Tensor) -> None:
+        """Called on the way back."""
+        if self._found is not None:
+            self._found[key] = gradient.detach()
+
+    def gradients(self, loss: torch.Tensor) -> dict[Any, torch.Tensor]:
+        """Of the sum of `loss`, by key; the graph stays. Raises RuntimeError if it is gone already."""
+        found: dict[Any, torch.Tensor] = {}
+        self._found = found
+        try:
+            torch.autograd.grad(loss.sum(), [self._anchor], retain_graph=True, allow_unused=True)
+        finally:
+            self._found = None
+        return found
+
+
+class ProbedGradient(torch.autograd.Function):
+    """The identity, which tells a probe its gradient. The anchor makes it a goal of the way back."""
+
+    @staticmethod
+    def forward(ctx: Any, raw: torch.Tensor, anchor: torch.Tensor, probe: Probe, key: Any) -> torch.Tensor:
+        """Raw itself; no view of it in the eyes of autograd, so that it may be changed in place."""
+        ctx.told = probe, key
+        return raw.detach()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        """The gradient as it is."""
+        probe, key = ctx.told
+        probe.see(key, gradients[0])
+        return gradients[0], None, None, None
+
+
 class TorchGrad:
     """The raw part of `backend.base.grad`."""
 
@@ -72,6 +116,20 @@ class TorchGrad:
     shifted_gradient_raw = staticmethod(shift_gradient)
     gradient_checkpoint_scope = staticmethod(gradient_checkpoint_scope)
     copy_raw = staticmethod(torch.clone)
+    new_probe = Probe
+
+    @staticmethod
+    def pull_back_raw(
+        ys: Sequence[Any], gradients: Sequence[torch.Tensor | None], xs: Sequence[Any]
+    ) -> list[torch.Tensor | None]:
+        """The gradients by `xs`, from those by `ys`; None where there is none."""
+        told = [(y, g) for y, g in zip(ys, gradients, strict=True) if g is not None and _followed(y)]
+        asked = [x for x in xs if _followed(x)]
+        if not told or not asked:
+            return [None for _ in xs]
+        found = torch.autograd.grad([y for y, _ in told], asked, [g for _, g in told], allow_unused=True)
+        rest = iter(found)
+        return [next(rest) if _followed(x) else None for x in xs]
 
     @staticmethod
     def follow_gradients_raw(ys: Sequence[torch.Tensor], xs: Sequence[torch.Tensor]) -> None:
@@ -95,3 +153,7 @@ class TorchGrad:
             return torch.zeros_like(x)
         [gradient] = torch.autograd.grad(y, x, torch.ones_like(y), create_graph=True, allow_unused=True)
         return torch.zeros_like(x) if gradient is None else gradient
+
+
+def _followed(raw: Any) -> bool:
+    return isinstance(raw, torch.Tensor) and raw.requires_grad

@@ -28,7 +28,10 @@ class TorchScatter:
 
         spare: there is a place behind the last one, for what is to be left out.
         """
-        raw = raw.expand((*index.shape, *raw.shape[index.dim() :])).flatten(batch, index.dim() - 1)
+        raw = raw.expand((*index.shape, *raw.shape[index.dim() :]))
+        if index.dim() == batch:  # one entry each
+            raw, index = raw.unsqueeze(batch), index.unsqueeze(batch)
+        raw = raw.flatten(batch, index.dim() - 1)
         index = index.long().flatten(batch)[(..., *[None] * features)].expand(raw.shape)
         places = math.prod(shape)
         out = torch.full(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 
-from rfnb.backend.base.tape import Tape, Var, taking
+from rfnb.backend.base.tape import Stream, Tape, Var, taking
+from rfnb.backend.torch.chance import DRAWS, DROPS, Seeded, drops
 from rfnb.core.source import here
 from rfnb.errors import TraceError
 
@@ -19,51 +21,55 @@ _READERS = {
 }  # fmt: skip
 
 
-_RANDOM = {
-    "rand",
-    "randn",
-    "randint",
-    "randperm",
-    "rand_like",
-    "randn_like",
-    "randint_like",
-    "bernoulli",
-    "multinomial",
-    "normal",
-}
-
-
 class _Mode(TorchFunctionMode):
     def __init__(self, tape: Tape):
         super().__init__()
         self.tape = tape
+        self.inference = torch.is_inference_mode_enabled()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         tape = self.tape
         if tape.paused:
             return func(*args, **kwargs)
-        name = getattr(func, "__name__", "")
-        if name in _READERS and args and isinstance(tape.find(args[0]), Var):
+        kind = _KINDS.get(func)
+        if kind is None:
+            if len(_KINDS) > 4096:
+                _KINDS.clear()
+            kind = _KINDS[func] = _Kind(func)
+        name = kind.name
+        if kind.reads and args and isinstance(tape.find(args[0]), Var):
             raise _read(name, tape)
-        if name == "_set_grad_enabled" and not tape.ops:
+        if not tape.ops and (name == "_set_grad_enabled" or torch.is_inference_mode_enabled() is not self.inference):
             raise TraceError(
                 "gradients are switched on or off in the body of a loop, which has no effect on its steps",
                 hint="rf.stop_gradient(x); or torch.no_grad() around the whole loop",
             )
-        writes = _writes(name, kwargs)
+        writes = kind.writes or "out" in kwargs or bool(kwargs.get("inplace"))
         if writes:
             target = kwargs.get("out", args[0] if args else None)
-            if isinstance(target, torch.Tensor) and not isinstance(tape.find(target), Var):
+            if isinstance(target, torch.Tensor) and (tape.scratch or not isinstance(tape.find(target), Var)):
                 tape.keep(target, target.detach().clone())
-        elif name in _RANDOM and kwargs.get("generator") is None:
+        if kind.random and not isinstance(tape.find(kwargs.get("generator")), Stream):
+            raise _drawn(name)
+        if kind.gradient:
             raise TraceError(
-                f"torch.{name} in the body of a loop would draw the same numbers at every step",
-                hint="rf.random_uniform, rf.random_normal, rf.random draw anew at every step, and can be replayed",
+                f"torch: `{name}` in the body of a loop, which is traced without gradients",
+                hint="take it after the loop, of what the loop gives; or rf.raw_call(torch.func.grad(fn), …)",
             )
+        if kind.drops and tape.new_stream is not None and drops(name, args, kwargs):
+            func = Seeded(func)
+            kwargs = {**kwargs, "seeded_by": tape.new_stream(str(args[0].device))}
         result = func(*args, **kwargs)
         tape.record(func, args, kwargs, result, writes=writes)
         return result
+
+
+def _drawn(name: str) -> TraceError:
+    return TraceError(
+        f"torch.{name} in the body of a loop would draw the same numbers at every step",
+        hint="rf.random_uniform, rf.random_normal, rf.random draw anew at every step, and can be replayed",
+    )
 
 
 def _read(name: str, tape: Tape) -> TraceError:
@@ -80,10 +86,43 @@ def _read(name: str, tape: Tape) -> TraceError:
     )
 
 
-def _writes(name: str, kwargs: dict[str, Any]) -> bool:
-    """Whether a function changes its first argument, or `out`."""
-    in_place = name.endswith("_") and not name.endswith("__")
-    return in_place or name == "__setitem__" or "out" in kwargs or (name.startswith("__i") and name != "__invert__")
+class _Kind:
+    """What is to be known of a function of torch, by its name."""
+
+    def __init__(self, func: Any):
+        name = self.name = getattr(func, "__name__", "")
+        self.reads, self.random, self.drops = name in _READERS, name in DRAWS, name in DROPS
+        self.gradient = func in (torch.Tensor.backward, torch.autograd.backward, torch.autograd.grad)
+        in_place = name.endswith("_") and not name.endswith("__")
+        self.writes = in_place or name == "__setitem__" or (name.startswith("__i") and name != "__invert__")
+
+
+_KINDS: dict[Any, _Kind] = {}
+
+
+_Autocast = tuple[tuple[str, bool, torch.dtype], ...]
+_OFF: _Autocast = (("cpu", False, torch.bfloat16), ("cuda", False, torch.float16))
+
+
+def _autocast(is_on: Callable[[str], bool] = torch.is_autocast_enabled) -> _Autocast | None:
+    """How it is set now; None: it is off."""
+    if not (is_on("cpu") or is_on("cuda")):
+        return None
+    return tuple((kind, is_on(kind), torch.get_autocast_dtype(kind)) for kind in ("cpu", "cuda"))
+
+
+class _Under:
+    """A function that is called under autocast as it was set where the body called it."""
+
+    def __init__(self, modes: _Autocast | None, fn: Any):
+        self._modes, self._fn = modes or _OFF, fn
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        with ExitStack() as stack:
+            for kind, enabled, dtype in self._modes:
+                if enabled or torch.is_autocast_enabled(kind):
+                    stack.enter_context(torch.autocast(kind, dtype=dtype, enabled=enabled))
+            return self._fn(*args, **kwargs)
 
 
 class TorchTape:
@@ -98,6 +137,8 @@ class TorchTape:
     @contextmanager
     def take(tape: Tape) -> Iterator[None]:
         """Torch calls inside are noted on `tape`; the values are those of a trial, without gradients."""
+        entry = _autocast()
+        tape.settings = lambda: None if (now := _autocast()) == entry else partial(_Under, now)
         with taking(tape), torch.no_grad(), _Mode(tape):
             yield
 
@@ -163,17 +204,38 @@ class TorchTape:
         return raw.element_size() * raw.nelement()
 
     @staticmethod
+    def equal_raw(a: torch.Tensor, b: torch.Tensor) -> bool:
+        """Entry by entry; quick where they differ."""
+        return a.dtype == b.dtype and torch.equal(a.detach(), b.detach())
+
+    @staticmethod
+    def sample_raw(raw: torch.Tensor) -> torch.Tensor:
+        """A copy of a few hundred entries, by which a change is noticed that `version_raw` does not tell: fused
+        optimizers, and whoever writes to `.data`."""
+        flat = raw.detach().reshape(-1)
+        return flat[:: max(flat.numel() // 256, 1)].clone()
+
+    @staticmethod
+    def storage_raw(raw: torch.Tensor) -> tuple[Any, int]:
+        """The memory that it keeps alive, which it may use a part of: what tells it from others, and its bytes."""
+        storage = raw.untyped_storage()
+        return (storage.data_ptr(), raw.device.index), storage.nbytes()
+
+    @staticmethod
     def get_modes() -> dict[str, Any]:
-        """The settings that decide how numbers come out: by kind of device, whether there is autocast, and to what."""
+        """The settings that decide how numbers come out: whether there are gradients; by kind of device, whether there
+        is autocast, and to what.
+        """
         kinds = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
-        return {kind: (torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in kinds}
+        autocast = {kind: (torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in kinds}
+        return {"gradients": torch.is_grad_enabled(), "autocast": autocast}
 
     @staticmethod
     @contextmanager
-    def modes(saved: dict[str, Any]) -> Iterator[None]:
-        """As it was: the settings from `get_modes`, without gradients."""
+    def modes(saved: dict[str, Any], *, gradients: bool | None = None) -> Iterator[None]:
+        """As it was: the settings from `get_modes`; with gradients or without, if that is given."""
         with ExitStack() as stack:
-            stack.enter_context(torch.no_grad())
-            for kind, (enabled, dtype) in saved.items():
+            stack.enter_context(torch.set_grad_enabled(saved["gradients"] if gradients is None else gradients))
+            for kind, (enabled, dtype) in saved["autocast"].items():
                 stack.enter_context(torch.autocast(kind, dtype=dtype, enabled=enabled))
             yield

@@ -1,0 +1,37 @@
+"""Files that are either all there or as they were before."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from uuid import uuid4
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A name beside `path` to write to; the file there takes the place of `path` when the block ends well."""
+    unfinished = path.with_name(f".{path.name[:200]}.{uuid4().hex[:8]}.unfinished")
+    try:
+        yield unfinished
+        unfinished.chmod(_mode(path))
+        _to_disk(unfinished)
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _mode(path: Path) -> int:
+    """That of the file which is replaced, else what new files get."""
+    if path.exists():
+        return path.stat().st_mode & 0o777
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
+
+
+def _to_disk(path: Path) -> None:
+    """Waits until the content is on disk, so that a power cut does not leave an empty file under the final name."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())

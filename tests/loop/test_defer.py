@@ -1,0 +1,138 @@
+"""Gradients of weights at the end of a loop: the same as step by step, in one product instead of one for each step."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import rfnb as rf
+from rfnb import batch_dim
+
+STEPS = 6
+
+
+class Calls(TorchDispatchMode):
+    """Counts the kernels that are called inside."""
+
+    def __init__(self):
+        super().__init__()
+        self.count = Counter()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.count[func.overloadpacket.__name__] += 1
+        return func(*args, **(kwargs or {}))
+
+
+def in_the_frames(w, u, frame, h):
+    """h·U is added to frames: their gradient is its own."""
+    return rf.tanh(w(frame) + u(h))
+
+
+def two_in_the_frames(w, u, frame, h):
+    return rf.tanh(w(frame) + u(h) + u(rf.sin(h)))
+
+
+def alone(w, u, frame, h):
+    """No frames: zeros are added."""
+    return rf.tanh(u(h))
+
+
+def frames_used_twice(w, u, frame, h):
+    projected = w(frame)
+    return rf.tanh(projected + u(h)) * rf.sigmoid(projected)
+
+
+def product_used_twice(w, u, frame, h):
+    product = u(h)
+    return rf.tanh(w(frame) + product) + product * 0.1
+
+
+def weight_used_twice(w, u, frame, h):
+    return rf.tanh(w(frame) + u(u(h)))
+
+
+def weight_used_otherwise(w, u, frame, h):
+    return rf.tanh(w(frame) + u(h)) * rf.reduce_sum(u.weight, axis=u.weight.dims)
+
+
+BODIES = [in_the_frames, two_in_the_frames, alone, frames_used_twice, product_used_twice, weight_used_twice,
+          weight_used_otherwise]  # fmt: skip
+
+
+def run(step, lengths, hoisted=None, *, debug=False):
+    """The outputs, the gradients of all that is trained, and the run."""
+    torch.manual_seed(1)
+    time, feat = rf.Dim(None, name="time"), rf.Dim(3, name="feat")
+    with rf.set_default_float_dtype_ctx("float64"):
+        w, u = rf.Linear(feat, feat), rf.Linear(feat, feat, with_bias=False)
+    raw = torch.randn(len(lengths), max(lengths), 3, dtype=torch.float64, requires_grad=True)
+    x = rf.convert_to_tensor(raw, dims=[batch_dim, time, feat], lengths=lengths)
+    start = torch.randn(len(lengths), 3, dtype=torch.float64, requires_grad=True)
+    loop = rf.Loop(axis=time, optimize_move_layers_out=hoisted, debug=debug)
+    loop.state.h = rf.convert_to_tensor(start, dims=[batch_dim, feat])
+    with loop:
+        loop.state.h = step(w, u, loop.unstack(x), loop.state.h)
+        out = loop.stack(loop.state.h)
+    weights = torch.linspace(-1, 1, 3, dtype=torch.float64)
+    loss = (out.copy_masked(0.0).raw_tensor * weights).sum() + loop.state.h.raw_tensor.square().sum()
+    trained = [raw, start, *(p.raw_tensor for m in (w, u) for p in m.parameters())]
+    return out, loss, trained, loop.run
+
+
+@pytest.mark.parametrize("lengths", [[STEPS], [STEPS, STEPS], [STEPS, 2, 4], [1, 5]], ids=str)
+@pytest.mark.parametrize("step", BODIES)
+def test_gradients_are_those_of_the_steps(step, lengths):
+    found, expected = (run(step, lengths, hoisted) for hoisted in (None, False))
+    torch.testing.assert_close(found[0].raw_tensor, expected[0].raw_tensor)
+    for ours, theirs in zip(
+        *[torch.autograd.grad(r[1], r[2], allow_unused=True) for r in (found, expected)], strict=True
+    ):
+        torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("step", [in_the_frames, two_in_the_frames, alone])
+def test_one_product_for_all_steps(step):
+    _, loss, trained, _ = run(step, [STEPS, STEPS])
+    with Calls() as calls:
+        torch.autograd.grad(loss, trained, allow_unused=True)
+    products = 2 if step is two_in_the_frames else 1
+    around = 0 if step is alone else 2  # of the frames, done for all steps at once
+    assert calls.count["mm"] == products * STEPS + products + around
+
+
+@pytest.mark.parametrize("step", BODIES)
+def test_recorded_steps_are_replayed_bit_for_bit(step):
+    *_, recorded = run(step, [STEPS, 2], debug=True)
+    assert [each.check for each in recorded] == ["replay agrees"] * STEPS
+
+
+def test_backward_twice():
+    _, loss, trained, _ = run(in_the_frames, [STEPS, 3])
+    first = torch.autograd.grad(loss, trained, retain_graph=True)
+    for a, b in zip(first, torch.autograd.grad(loss, trained), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_gradients_of_gradients_are_to_be_had_of_the_steps_alone():
+    _, loss, trained, _ = run(in_the_frames, [STEPS, 2])
+    with pytest.raises(rf.errors.BackendError, match="optimize_move_layers_out=False"):
+        torch.autograd.grad(loss, trained, create_graph=True)
+    _, loss, trained, _ = run(in_the_frames, [STEPS, 2], False)
+    first = torch.autograd.grad(loss, trained, create_graph=True)
+    assert all(g is not None for g in torch.autograd.grad(sum(g.sum() for g in first), trained))
+
+
+def test_x_plus_product_is_one_call():
+    with Calls() as calls, torch.no_grad():
+        run(in_the_frames, [STEPS, STEPS])
+    assert calls.count["addmm"] >= STEPS - 1
+
+
+def test_autocast_rounds_as_without_joining():
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found, expected = (run(in_the_frames, [STEPS], hoisted, debug=True) for hoisted in (None, False))
+    torch.testing.assert_close(found[0].raw_tensor, expected[0].raw_tensor, rtol=2e-2, atol=2e-2)
+    assert [each.check for each in found[3]] == ["replay agrees"] * STEPS
