@@ -15,17 +15,21 @@ from rfnb.core.op import listening
 from rfnb.core.source import here
 from rfnb.core.tensor import Tensor, tensor_of
 from rfnb.errors import DimRebound, LoopError
+from rfnb.loop import branch, rerun
+from rfnb.loop.chance import Chance
 from rfnb.loop.execute import mixed
-from rfnb.loop.frames import StepNumbers, all_frames, first_frame, stacked_frames
+from rfnb.loop.frames import StepNumbers, all_frames, first_frame, stacked_frames, step_numbers
 from rfnb.ops.create import full
 from rfnb.ops.index import gather
 from rfnb.ops.math import logical_or
 from rfnb.ops.random import random
+from rfnb.trace import session
 from rfnb.trace.record import Recorder, current_recorder, unwrap
 from rfnb.trace.traced import Pending, Traced
 
 if TYPE_CHECKING:
     from rfnb.loop.loop import Loop
+    from rfnb.loop.watch import Watcher
 
 ENDED, LENGTHS = "#ended", "#lengths"
 """Reserved states: which sequences have ended, and how many steps each took."""
@@ -41,14 +45,20 @@ class Body:
         self.backend = raw_registry.selected()
         self.source = here()
         self.outer = current_recorder()
-        self.seed: Any = None
+        self.position = 0  # in a loop around this one: of the call that it is on the tape there
+        self.seed: Any = rerun.seed_of(loop.name)
+        records = session.wants(loop.debug) if self.outer is None else self.outer.recorded
+        self.call = rerun.called() if self.outer is None and records else None
         if self.outer is not None:
             seed = random([], dtype="int64", distribution="uniform", minval=0, maxval=2**62)
             self.outer.hide(seed)
             self.seed = self.plain(seed)._raw
         code = self.source.code if self.source is not None else None
         self.recorder = Recorder(loop.name, self.backend.new_tape(), self._trial_generator, code)
+        self.recorder.recorded = records
+        self.recorder.choose = partial(branch.cond, self)
         self.tape = self.recorder.tape
+        self.tape.new_stream = self.recorder.new_stream
         self.names: list[str] = []  # of the states
         self.initial: list[Any] = []  # raw tensors, or sizes
         self.state_vars: list[Var] = []
@@ -63,7 +73,9 @@ class Body:
         self.own_ops = 0  # how many ops the user's code does; the rest is what the loop does itself
         self.size: Size | None = None  # of what is unstacked
         self.follows_axis = False  # whether that is the axis of the loop
-        self._iter_idx: Traced | None = None
+        self.chance = Chance(self.backend, self.source if self.outer is None else None)
+        self.watchers: list[Watcher] = []  # of `rf.watch`
+        self._step_number: Traced | None = None
         self._context = ExitStack()
 
     # -- entering
@@ -71,14 +83,14 @@ class Body:
     def open(self) -> None:
         """From here on, ops are those of the body."""
         state = self.loop.state
-        self.originals = [leaf for _, leaf in state._leaves()]
+        self.originals = state._values
         with untaped(), listening(None):
             grown = self._grown_dims([leaf for _, leaf in state._leaves()])
             self.recorder.grown = {dim.serial for dim in grown.values()}
             for name, leaf in state._leaves():
                 self._add_state(name, leaf, grown)
         state._replace(self.before)
-        state._begin_body(self.read)
+        state._begin_body(self.read, self._refuse_in_branch)
         self._context.enter_context(self.recorder.recording(self.backend.take))
 
     def _grown_dims(self, initial: list[Any]) -> dict[Dim, Dim]:
@@ -91,7 +103,8 @@ class Body:
                 raise LoopError(
                     f"{self.loop.name}: the axis {name!r} that grows has lengths of its own at the start",
                     got=leaf.describe(),
-                    hint="start with an empty one, and loop over what it holds",
+                    hint=f"start with an empty one, rf.Dim(0, name=…), and put what is there behind it at each step: "
+                    f"both, axis = rf.concat((x, {leaf.name}), (loop.state.h, loop.state.grown))",
                 )
             grown[leaf].changes_in = self.loop.name
             grown[leaf].bind(Size([], leaf.size.max))
@@ -127,7 +140,7 @@ class Body:
         return self.recorder.input(name, frame)
 
     @contextmanager
-    def _aside(self) -> Iterator[None]:
+    def aside(self) -> Iterator[None]:
         """What is done inside belongs to no body: neither to this one, nor to one inside of it."""
         with untaped(), self.tape.pause(), listening(None):
             yield
@@ -137,7 +150,7 @@ class Body:
         found = self.tape.refer(plain._raw)
         if isinstance(found, Var):
             return found
-        with self._aside():
+        with self.aside():
             raw = self.backend.identity_raw(plain._raw)
         self.tape.record(self.backend.identity_raw, (plain._raw,), {}, raw)
         made = self.tape.find(raw)
@@ -147,7 +160,8 @@ class Body:
     def _trial_generator(self, device: str, number: int) -> Any:
         with self.tape.pause():
             if self.seed is None:
-                self.seed = self.backend.draw_seed()
+                with self.chance.own():
+                    self.seed = self.backend.draw_seed()
             generator = self.backend.new_generator(device)
             generator.manual_seed(mixed(int(self.seed), number, 0))
         return generator
@@ -156,7 +170,7 @@ class Body:
 
     def read(self, leaf: Any) -> None:
         """A state is read. If the line gives it to a variable, that is a value of the body as well."""
-        name = _target()
+        name = None if _branch() else _target()
         if name is not None and isinstance(leaf, Traced) and leaf.value.node is None:
             self.recorder.from_line(leaf, "state")
             leaf.value.name = name
@@ -165,7 +179,7 @@ class Body:
         """The frame of this step."""
         loop = self.loop
         axis = axis or loop.axis
-        if isinstance(source, Traced) and source.recorder is self.recorder:
+        if isinstance(source, Traced) and source.recorder.graph is self.recorder.graph:
             raise LoopError(
                 f"{loop.name}: unstack of a value of the body",
                 got=source.name,
@@ -179,7 +193,7 @@ class Body:
                 got=plain.describe_dims(),
                 hint="rf.Loop(axis=time), or loop.unstack(x, axis=time)",
             )
-        with self._aside():
+        with self.aside():
             self._agree(plain, axis)
             frame = first_frame(self.backend, plain, axis)
         loop.axis = loop.axis or axis
@@ -207,19 +221,27 @@ class Body:
 
     def iter_idx(self) -> Traced:
         """The number of this step. {} int64"""
-        if self._iter_idx is None:
-            with self._aside():
-                frame = tensor_of(self.backend.full_raw([], 0, "int64", None), align.sig(()), EMPTY)
-            self._iter_idx = self.recorder.from_line(self.input("", frame), "iter_idx")
-            self.frames.append((self.var(frame), lambda: StepNumbers(self.backend), self._step_numbers))
-        return self._iter_idx
+        number = self.step_number()
+        return number if number.value.node is not None else self.recorder.from_line(number, "iter_idx")
 
-    def _step_numbers(self, frames: Dim) -> Tensor:
-        raw = self.backend.range_raw(frames.dimension, "int64", None)
-        return tensor_of(raw, align.sig([frames]), EMPTY)
+    def step_number(self) -> Traced:
+        """Likewise, asked for by no line of the body."""
+        if self._step_number is None:
+            with self.aside():
+                frame = tensor_of(self.backend.full_raw([], 0, "int64", None), align.sig(()), EMPTY)
+            self._step_number = self.input("", frame)
+            numbers = partial(StepNumbers, self.backend), partial(step_numbers, self.backend)  # not of the body
+            self.frames.append((self.var(frame), *numbers))
+        return self._step_number
+
+    def _refuse_in_branch(self, what: str) -> None:
+        who = _branch()
+        if who is not None and who.graph is self.recorder.graph:
+            raise branch.not_inside(self.loop.name, what)
 
     def stack(self, source: Tensor, name: str | None) -> Pending:
         """The values of all steps, when the block ends."""
+        self._refuse_in_branch("stack")
         traced = self.of_body(source, "stack")
         pending = Pending.__new__(Pending)
         pending._name = name or _target() or traced.name
@@ -244,13 +266,14 @@ class Body:
                 hint=f"a state of {inner}, or what it stacks, after its block",
             )
         plain = self.plain(source)
-        with self._aside():
+        with self.aside():
             copy = plain.like(self.backend.identity_raw(plain._raw))
         self.tape.record(self.backend.identity_raw, (plain._raw,), {}, copy._raw)
         return self.recorder._wrap(copy, plain.name)
 
     def last(self, source: Tensor, name: str | None) -> Pending:
         """The value at the last step of each sequence, when the block ends."""
+        self._refuse_in_branch("last")
         traced = self.of_body(source, "last")
         pending = Pending.__new__(Pending)
         pending._name = name or _target() or traced.name
@@ -260,7 +283,7 @@ class Body:
 
     def carry(self, key: str, like: Tensor, dtype: str, initial: Any = None) -> None:
         """A state of the loop's own, zeros at first, or a raw tensor."""
-        with self._aside():
+        with self.aside():
             zeros = (
                 initial
                 if initial is not None
@@ -275,6 +298,7 @@ class Body:
 
     def end(self, source: Tensor, include_eos: bool) -> None:
         """Sequences end where `source` holds."""
+        self._refuse_in_branch("end")
         if self.condition is not None:
             raise LoopError(f"{self.loop.name}: end is called twice", hint="combine: loop.end(rf.logical_or(a, b), …)")
         if source.dtype != "bool":
@@ -288,6 +312,7 @@ class Body:
 
     def reorder(self, indices: Tensor, dim: Dim) -> None:
         """The states follow `indices` along `dim`; those of the loop itself as well."""
+        self._refuse_in_branch("reorder")
         state = self.loop.state
         state._map(lambda leaf: gather(leaf, indices=indices, axis=dim) if dim in leaf.dims_set else leaf)
         self.reorders.append((indices, dim))
@@ -314,13 +339,19 @@ class Body:
     def abort(self) -> None:
         """The body, or a step, raised: the loop is as it was before."""
         self.leave()
-        self.loop.state._replace(self.originals)
+        self.loop.state._values = self.originals
         self.recorder.forget()
 
 
 def has_steps(axis: Dim) -> bool:
     """Whether data or an op gave the axis its size; what an earlier loop gave it says nothing about another."""
     return axis.is_defined() and not (axis.defined_by or "").startswith("loop ")
+
+
+def _branch() -> Recorder | None:
+    """The side of a branch that is traced now."""
+    who = current_recorder()
+    return who if who is not None and who.within is not None else None
 
 
 def _target() -> str | None:

@@ -8,6 +8,8 @@ from typing import Literal, NamedTuple
 from rfnb.backend.base.tape import Var
 from rfnb.core.graph import Node
 from rfnb.core.op import OpRow
+from rfnb.core.show import Shown
+from rfnb.core.source import Source
 
 Place = Literal["once", "frames", "steps", "behind"]
 WHERE = {"once": "once", "frames": "all steps", "steps": "step", "behind": "behind"}
@@ -28,11 +30,12 @@ class Done(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """An op of a body: where it was done, and why there."""
+    """An op of a body: where it was done, and why there. states: those that it needs."""
 
     node: Node
     place: Place
     why: str
+    states: tuple[str, ...] = ()
 
     @property
     def where(self) -> str:
@@ -45,41 +48,34 @@ class Moved(NamedTuple):
         return self.node.source.text() if self.node.source is not None else self.node.op
 
 
-class Explanation:
+class Told(NamedTuple):
+    """What a loop keeps for its explanation: its ops, the names of its states in a step, the line of its `with`."""
+
+    done: Sequence[Done]
+    states: Mapping[Var, str]
+    source: Source | None
+
+
+class Explanation(Shown):
     """Where the ops of a loop were done: before its steps, in them, or behind them.
 
-    told: the ops, and the names of the states by what they are in a step; None before the loop has run.
+    rows: the ops, in order. ran: whether the loop has run.
     """
 
-    def __init__(self, name: str, told: tuple[Sequence[Done], Mapping[Var, str]] | None):
+    def __init__(self, name: str, told: Told | None):
         self.name = name
-        self.rows = [] if told is None else _moved(*told)
-        self._ran = told is not None
-
-    def __repr__(self) -> str:
-        if not self._ran:
-            return f"{self.name} has not run yet"
-        once, together, each, behind = (sum(row.place == place for row in self.rows) for place in WHERE)
-        head = (
-            f"{self.name}: {once} op{'s' * (once != 1)} once, {together} for all steps together, {each} in each step, "
-            f"{behind} behind the steps"
-        )
-        places = [row.node.source.place() if row.node.source is not None else "" for row in self.rows]
-        width = max(map(len, places), default=0)
-        lines = [
-            f"  {row.where:<9}  {place:<{width}}  {row.node.op:<15} {row.text}{f'  # {row.why}' if row.why else ''}"
-            for row, place in zip(self.rows, places, strict=True)
-        ]
-        return "\n".join([head, *lines])
+        self.ran = told is not None
+        self.rows = [] if told is None else _moved(told)
+        self.source = None if told is None else told.source
 
 
-def _moved(done: Sequence[Done], states: Mapping[Var, str]) -> list[Moved]:
-    needs = {var: frozenset([name]) for var, name in states.items()}
+def _moved(told: Told) -> list[Moved]:
+    needs = {var: frozenset([name.lstrip("#")]) for var, name in told.states.items()}
     rows = []
-    for each in done:
+    for each in told.done:
         needed = frozenset[str]().union(*(needs.get(var, ()) for var in each.reads))
         needs |= dict.fromkeys(each.makes, needed)
-        rows.append(Moved(each.node, each.place, each.why or _reason(each, needed)))
+        rows.append(Moved(each.node, each.place, each.why or _reason(each, needed), tuple(sorted(needed))))
     return rows
 
 
@@ -87,9 +83,9 @@ def _reason(done: Done, needed: frozenset[str]) -> str:
     if done.place != "steps":
         return "only outputs need it" if done.place == "behind" else ""
     if needed:
-        return f"needs {', '.join(sorted(name.lstrip('#') for name in needed))}"
+        return f"needs {', '.join(sorted(needed))}"
     if done.row.random or done.row.effect:
-        return "draws random numbers" if done.row.random else "changes something"
+        return "draws random numbers" if done.row.random else "acts at every step"
     if done.row.frames is None:
         return f"{done.row.name} is done frame by frame"
     return "what it needs is done in the steps"

@@ -42,7 +42,7 @@ def while_loop(cond: Callable[[S], bool | Tensor], body: Callable[[S], S], initi
     inside = current_recorder() is not None
     if not inside and not bool(cond(initial)):
         return initial
-    if inside or all(type(leaf) is Tensor for leaf in leaves(initial)):
+    if inside or all(leaf is None or type(leaf) is Tensor for leaf in leaves(initial)):
         try:
             return _while_traced(cond, body, initial)
         except TraceError:

@@ -5,16 +5,17 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from rfnb.backend.base.tape import Var
 from rfnb.core.binding import bind_again
 from rfnb.core.dim import Dim, check_dims
 from rfnb.core.tensor import Tensor
 from rfnb.errors import LoopError
 from rfnb.loop.body import Body, has_steps
 from rfnb.loop.close import close
-from rfnb.loop.explain import Done, Explanation
+from rfnb.loop.doubts import of_chance, of_states
+from rfnb.loop.explain import Explanation, Told
 from rfnb.loop.finish import finish
 from rfnb.loop.state import StateHolder
+from rfnb.loop.watch import entered
 
 if TYPE_CHECKING:
     from rfnb.trace.run import Run
@@ -71,7 +72,7 @@ class Loop:
         self.run: Run | None = None
         self._state = StateHolder(name)
         self._body: Body | None = None
-        self._told: tuple[list[Done], dict[Var, str]] | None = None
+        self._told: Told | None = None
 
     @property
     def state(self) -> StateHolder:
@@ -103,14 +104,21 @@ class Loop:
         body = Body(self)
         body.open()
         self._body = body
+        entered.set((*entered.get(), body))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         body, self._body = self._open_body("the end"), None
+        entered.set(entered.get()[:-1])
         if error is None:
-            finish(body, close(body))
+            try:
+                doubts = [*of_chance(body), *of_states(body)]
+            except BaseException:
+                body.abort()
+                raise
+            finish(body, close(body), doubts)
             return
         body.abort()
         error.add_note(f"in step 0 of {self.name}, while its body was traced")

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
+from copy import copy
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from rfnb.backend.base.tape import External, Var
 from rfnb.core import align
@@ -12,12 +16,19 @@ from rfnb.core.dim import Dim
 from rfnb.core.graph import Value
 from rfnb.core.lengths import Lengths, Size
 from rfnb.core.op import listening
-from rfnb.core.source import with_block
 from rfnb.core.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError
 from rfnb.loop.body import ENDED, LENGTHS, Body
+from rfnb.loop.doubts import not_ended
 from rfnb.loop.execute import Outcome, stepped
-from rfnb.trace.run import Run, StepValue
+from rfnb.loop.fork import fork
+from rfnb.loop.gradients import Gradients, gradients
+from rfnb.loop.inner import taking_runs
+from rfnb.loop.kept import detached, held_bytes
+from rfnb.loop.plan import Plan, plan_of
+from rfnb.loop.rerun import rerun
+from rfnb.trace.run import Run
+from rfnb.trace.step import StepValue
 
 if TYPE_CHECKING:
     from rfnb.loop.close import Closed
@@ -26,32 +37,39 @@ SNAPSHOT_BUDGET = 64 * 2**20
 """Bytes of parameters that a run copies, so that later training does not change what it shows."""
 
 
-class Replay:
-    """A Program with the inputs of a run: gives states as they were, and computes the rest again."""
+COMPILED = 32
+"""So many ways to do a step are kept compiled: those used last."""
 
-    def __init__(self, body: Body, closed: Closed, outcome: Outcome, frames: Sequence[Sequence[Any]]):
-        backend = self.backend = body.backend
-        self.program, self.schedule = closed.program, closed.schedule
-        self.seed = int(body.seed or 0)
-        assert outcome.kept is not None
-        self.kept, self.every = outcome.kept.states, outcome.kept.every
-        self.final = tuple(s if isinstance(s, int) else backend.alias_raw(s) for s in outcome.states)
-        self.frames = [
-            [backend.alias_raw(frame) for frame in each] if isinstance(each, list | tuple) else each for each in frames
-        ]
+
+class Replay:
+    """A Plan with the inputs of a run: gives states as they were, and computes the rest again."""
+
+    def __init__(
+        self, plan: Plan, outcome: Outcome, frames: Sequence[Sequence[Any]], externals: Sequence[Any], seed: int
+    ):
+        backend = self.backend = plan.backend
+        self.plan, self.program, self.schedule, self.recorder = plan, plan.program, plan.schedule, plan.recorder
+        self.names, self.templates, self.axis = plan.names, plan.templates, plan.axis
+        self.seed = seed
+        self.origin: Replay | None = None  # of a fork: whose steps come before its own
+        self.frames = [[*detached(backend, each)] if isinstance(each, list | tuple) else each for each in frames]
         self.modes = backend.get_modes()
-        self.names = body.names
-        self.templates = body.before
-        self.recorder = body.recorder
-        self.steps = outcome.steps
-        self.axis = body.axis
-        self.size = self._axis_size(body.size)
-        self.live = [backend.alias_raw(raw) for raw in closed.program.externals]
-        self.versions = [backend.version_raw(raw) for raw in self.live]
-        self.externals = self._snapshot(closed.program.externals)
-        closed.program.detach(backend.alias_raw)
-        self._vars = {value.number: var for value, var in self._value_vars(body)}
-        self._compiled: dict[tuple[Var | External, ...], Any] = {}
+        self.probe: Any = None
+        self.live = [backend.alias_raw(raw) for raw in externals]
+        self.externals = self._snapshot(externals)
+        copied = [copy is not live for copy, live in zip(self.externals, self.live, strict=True)]
+        self.own = [own or not backend.is_leaf_raw(raw) for own, raw in zip(copied, externals, strict=True)]
+        self.version = self._version()
+        self._begin(0, outcome)
+
+    def _begin(self, start: int, outcome: Outcome) -> None:
+        """The steps from `start` on are those of `outcome`."""
+        assert outcome.kept is not None
+        self.start, self.steps, self.failed = start, outcome.steps, outcome.failure
+        self.kept, self.every = outcome.kept.states, outcome.kept.every
+        self.final = tuple(s if isinstance(s, int | None) else self.backend.alias_raw(s) for s in outcome.states)
+        self.size = self._axis_size(self.plan.size)
+        self._compiled: dict[Any, Any] = {}
 
     def _snapshot(self, externals: Sequence[Any]) -> list[Any]:
         """What the steps read from outside; of parameters a copy, if the budget allows."""
@@ -63,23 +81,27 @@ class Replay:
             for raw, live in zip(externals, self.live, strict=True)
         ]
 
-    def _value_vars(self, body: Body) -> list[tuple[Value, Var | External]]:
-        found = []
-        for traced in body.recorder.traced():
-            var = body.tape.find(traced.plain._raw)
-            if isinstance(var, Var | External):
-                found.append((traced.value, var))
-        body.recorder.templates = {t.value.number: (t.plain.sig, t.plain.lengths) for t in body.recorder.traced()}
-        return found
+    def _version(self) -> list[Any]:
+        """Another one when something has changed that is read from outside."""
+        backend = self.backend
+        entries = [
+            () if own else backend.to_numpy_raw(backend.sample_raw(raw)).tobytes()
+            for raw, own in zip(self.live, self.own, strict=True)
+        ]
+        return [*map(backend.version_raw, self.live), *entries]
 
     def states_before(self, step: int) -> tuple[Any, ...]:
         """All states before a step: kept, or computed from the nearest that is."""
+        if step > self.steps:
+            raise LoopError(f"{self.recorder.name}: there is no state after step {step - 1}, which failed")
         if step == self.steps:
             return self.final
-        nearest, rest = divmod(step, self.every)
+        if self.origin is not None and step < self.start:
+            return self.origin.states_before(step)
+        nearest, rest = divmod(step - self.start, self.every)
         states = self.kept[nearest]
         for done in range(step - rest, step):
-            states = tuple(self._step(done, self._after(done), states))
+            states = tuple(self.step(done, self.after(done), states))
         return states
 
     # -- what a Run asks for
@@ -96,9 +118,12 @@ class Replay:
 
     def values(self, step: int) -> tuple[list[StepValue], str]:
         """What the body computed at `step`, in order, and whether the replay agrees with the run."""
-        named = [value for value in self._named() if value.number in self._vars]
-        wanted = [*[self._vars[value.number] for value in named], *self._after(step)]
-        results = self._step(step, wanted)
+        if self.origin is not None and step < self.start:
+            return self.origin.values(step)
+        named = self._computable(self._named(), step)
+        after = self.after(step) if step < self.steps else ()
+        wanted = [*[self.plan.vars[value.number] for value in named], *after]
+        results = self.step(step, wanted)
         found = []
         for value, raw in zip(named, results, strict=False):
             node = value.node
@@ -110,33 +135,55 @@ class Replay:
 
     def computed(self, step: int) -> list[tuple[Value, Tensor]]:
         """All that the step was given and computed, also inside of modules, in order."""
+        if self.origin is not None and step < self.start:
+            return self.origin.computed(step)
         graph = self.recorder.graph
-        known = [value for value in graph.values[: graph.body_values] if value.number in self._vars]
-        raws = self._step(step, [self._vars[value.number] for value in known])
+        known = self._computable(graph.values[: graph.body_values], step)
+        raws = self.step(step, [self.plan.vars[value.number] for value in known])
         templates = [self.recorder.templates[value.number] for value in known]
         return [
             (value, self._tensor(self.recorder.name_of(value), raw, *template, step))
             for value, raw, template in zip(known, raws, templates, strict=True)
         ]
 
+    def _computable(self, values: Sequence[Value], step: int) -> list[Value]:
+        """Those that there are; of a step that failed, what was computed before the call that failed."""
+        failed, later = self.failed, set[Var | External]()
+        if failed is not None and step == failed.step and failed.position is not None:
+            later = {Var(number) for call in self.program.calls[failed.position :] for number in call.made()}
+        found = [(value, self.plan.vars.get(value.number)) for value in values]
+        return [value for value, var in found if var is not None and not (type(var) is Var and var in later)]
+
     def _named(self) -> list[Value]:
         """The values that lines of the body made or keep."""
         graph = self.recorder.graph
         return [value for value in graph.values[: graph.body_values] if self.recorder.in_body(value)]
 
-    def _after(self, step: int) -> tuple[Var, ...]:
+    def after(self, step: int) -> tuple[Var, ...]:
+        """The states that a step gives."""
         return self.schedule.new if step < self.schedule.free_steps else self.schedule.kept
 
-    def _step(self, step: int, wanted: Sequence[Var | External], states: Sequence[Any] | None = None) -> Sequence[Any]:
-        key = tuple(wanted)
-        compiled = self._compiled.get(key)
-        if compiled is None:
-            compiled = self._compiled[key] = stepped(
-                self.program, self.schedule, key, self.backend, self.seed, self.externals
-            )
-        with self.backend.modes(self.modes), listening(None):
-            states = self.states_before(step) if states is None else states
-            return compiled.step(step, *states, *[frames[step] for frames in self.frames])
+    def step(
+        self,
+        step: int,
+        wanted: Sequence[Var | External],
+        states: Sequence[Any] | None = None,
+        *,
+        gradients: bool = False,
+    ) -> Sequence[Any]:
+        """`wanted` of a step, from the states before it or from others."""
+        if self.origin is not None and step < self.start:
+            return self.origin.step(step, wanted, states, gradients=gradients)
+        key = tuple((type(var), var.number) for var in wanted)  # a Var equals the External of the same number
+        compiled = self._compiled.pop(key, None) or stepped(
+            self.program, self.schedule, wanted, self.backend, self.seed, self.externals
+        )
+        self._compiled[key] = compiled
+        if len(self._compiled) > COMPILED:
+            self._compiled.pop(next(iter(self._compiled)))
+        states = self.states_before(step) if states is None else states
+        with self.backend.modes(self.modes, gradients=gradients), listening(None):
+            return compiled.run(step, *states, *[frames[step] for frames in self.frames])
 
     def _tensor(self, name: str, raw: Any, signature: align.Sig, lengths: Lengths, step: int) -> Tensor:
         grown = [dim for dim in self.templates if isinstance(dim, Dim)]
@@ -151,35 +198,125 @@ class Replay:
         return tensor
 
     def _check(self, states: Sequence[Any], step: int) -> str:
-        expected = self.states_before(step + 1) if (step + 1) % self.every == 0 or step + 1 == self.steps else states
+        if step >= self.steps:
+            return "failed in this step"
+        expected = self.states_before(step + 1) if self._keeps(step + 1) else states
         agrees = all(
-            a == b if isinstance(b, int) else self.backend.same_raw(a, b) for a, b in zip(states, expected, strict=True)
+            a == b if isinstance(b, int | None) else self.backend.same_raw(a, b)
+            for a, b in zip(states, expected, strict=True)
         )
         if agrees:
             return "replay agrees"
-        changed = any(self.backend.version_raw(raw) != v for raw, v in zip(self.live, self.versions, strict=True))
+        changed = self._version() != self.version
+        if self.plan.changes is not None:
+            return f"replay differs: {self.plan.changes}"
         return "with today's weights" if changed else "replay differs"
+
+    def name_of(self, value: Value) -> str:
+        """What the user's line calls a value."""
+        return self.recorder.name_of(value)
+
+    def value(self, name: str) -> tuple[Var | External, tuple[align.Sig, Lengths]]:
+        """The last value of the body that is called so, and its dims."""
+        value = next((v for v in reversed(self.recorder.graph.values) if self.recorder.name_of(v) == name), None)
+        if value is None or value.number not in self.plan.vars:
+            known = list(dict.fromkeys(self.recorder.name_of(v) for v in self._named()))
+            raise LoopError(f"{self.recorder.name}: the body has no value {name!r}", expected=", ".join(known))
+        return self.plan.vars[value.number], self.recorder.templates[value.number]
+
+    def _over_steps(self, var: Var | External, steps: int) -> Iterator[Any]:
+        """A value at each step. A step is done once, whether the states before it are kept or not."""
+        states: Sequence[Any] | None = None
+        for step in range(steps):
+            after = () if self._keeps(step + 1) else self.after(step)
+            [raw, *states] = self.step(step, [var, *after], states or None)
+            yield raw
+
+    def _keeps(self, step: int) -> bool:
+        """Whether the states before `step` need not be computed."""
+        if self.origin is not None and step < self.start:
+            return self.origin._keeps(step)
+        return (step - self.start) % self.every == 0 or step == self.steps
 
     def stack(self, name: str) -> Tensor:
         """A value of the body over all steps. → {axis, …}"""
-        value = next((v for v in reversed(self.recorder.graph.values) if self.recorder.name_of(v) == name), None)
-        if value is None or value.number not in self._vars:
-            known = list(dict.fromkeys(self.recorder.name_of(v) for v in self._named()))
-            raise LoopError(f"{self.recorder.name}: the body has no value {name!r}", expected=", ".join(known))
-        signature, lengths = self.recorder.templates[value.number]
-        raws = [self._step(step, [self._vars[value.number]])[0] for step in range(min(self.steps, self.size.max))]
-        raw = self.backend.stack_raw([self.backend.alias_raw(raw) for raw in raws])
+        var, (signature, lengths) = self.value(name)
+        if not self.steps:
+            raise LoopError(f"{self.plan.name}: there was no step", got=f"stack({name!r})")
+        raws = [self.backend.alias_raw(raw) for raw in self._over_steps(var, min(self.steps, max(self.size.max, 1)))]
+        raw = self.backend.stack_raw(raws)[: self.size.max]
         out = align.sig([self.axis, *signature.dims], signature.sparse_dim, signature.feature_dim)
         result = tensor_of(raw, out, lengths.bind({self.axis: self.size}))
         result.name = name
         return result
+
+    # -- other runs
+
+    def run(self, **origin: Any) -> Run:
+        """The Run that shows this."""
+        plan = self.plan
+        sequence_dim, sequences = self.sequences()
+        return Run(
+            name=plan.name,
+            place=plan.place,
+            source=plan.source,
+            size=self.size,
+            sequence_dim=sequence_dim,
+            sequences=sequences,
+            replay=self,
+            steps=self.steps,
+            flags=self._flags(),
+            axis=self.axis,
+            graph=self.recorder.graph,
+            failed=self.failed,
+            **origin,
+        )
+
+    def _flags(self) -> list[str]:
+        flags = [] if self.failed is None else [f"failed: {self.failed.kind} in step {self.failed.step}"]
+        if not all(isinstance(s, int | None) or self.backend.is_finite_raw(s) for s in self.final):
+            flags.append("not finite")
+        if self.plan.ends and self.failed is None:
+            position = self.names.index(ENDED)
+            flag = not_ended(self.backend.to_numpy_raw(self.final[position]), self.templates[position])
+            flags += [flag] if flag else []
+        return flags
+
+    def continued(self, start: int, outcome: Outcome, seed: int) -> Replay:
+        """What goes on from other states before `start`; the steps before are those of this one."""
+        other = copy(self)
+        other.origin, other.seed, other.probe = self, seed, None
+        other._begin(start, outcome)
+        return other
+
+    def loops(self, step: int) -> list[Run]:
+        """The runs of the loops inside of `step`; of one that failed as well."""
+        found: list[Run] = []
+        known = [var for value in self.recorder.graph.values if (var := self.plan.vars.get(value.number)) is not None]
+        with taking_runs(found.append), nullcontext() if step < self.steps else suppress(Exception):
+            self.step(step, known)
+        return found
+
+    def rerun(self, run: Run, fn: Callable[[], Any] | None) -> Run:
+        """The run of the same call, made again with the code as it is now."""
+        return rerun(self, run, fn)
+
+    def gradients(self, run: Run, loss: Any) -> Gradients:
+        """How the gradient of a loss goes back through the steps."""
+        return gradients(self, run, loss)
+
+    def fork(self, run: Run, step: int, seed: int | None, states: Mapping[str, Any]) -> Run:
+        """The run that goes on from edited states before `step`."""
+        return fork(self, run, step, seed, states)
 
     def _axis_size(self, known: Size | None) -> Size:
         """How many steps each sequence took."""
         if LENGTHS in self.names:
             position = self.names.index(LENGTHS)
             return Size(self.templates[position].dims, self.backend.to_numpy_raw(self.final[position]))
-        return known if known is not None and known.max == self.steps else Size([], self.steps)
+        if known is None or known.max == self.steps:
+            return known or Size([], self.steps)
+        return Size(known.dims, np.minimum(known.values, self.steps), tags=known.tags)
 
     def sequences(self) -> tuple[Dim | None, Size | None]:
         """What counts the sequences, and how many there are, with their tags."""
@@ -193,12 +330,20 @@ class Replay:
         found = tagged or counted
         return found[0] if found else (None, None)
 
-    @property
-    def bytes(self) -> int:
-        """What the record holds, in bytes."""
-        raws = [raw for states in self.kept for raw in states if not isinstance(raw, int)]
-        raws += [frame for frames in self.frames if isinstance(frames, list) for frame in frames]
-        return sum(self.backend.nbytes_raw(raw) for raw in raws)
+    def storages(self) -> dict[Any, int]:
+        """The memory that it keeps alive, of a fork with that of the run it is one of. Weights that are read where they
+        are, as no copy fits, are the model's."""
+        own = held_bytes(self.backend, [*self.kept, self.final])
+        raws = [frame for frames in self.frames if isinstance(frames, list) for frame in self._apart(frames)]
+        raws += [raw for raw, own in zip(self.externals, self.own, strict=True) if own]
+        raws += [*self.program.constants.values(), *(() if self.plan.call is None else self.plan.call.raws)]
+        before = {} if self.origin is None else self.origin.storages()
+        return before | {id(self): own} | dict(map(self.backend.storage_raw, raws))
+
+    def _apart(self, frames: list[Any]) -> list[Any]:
+        """One of them, if they are the frames of one tensor."""
+        of_one = len(frames) > 1 and self.backend.storage_raw(frames[0]) == self.backend.storage_raw(frames[-1])
+        return frames[:1] if of_one else frames
 
 
 def _other(lengths: Lengths, dim: Dim, n: int) -> bool:
@@ -211,18 +356,17 @@ class _Snapshots:
     """Copies of parameters, shared by the runs between two changes. The runs keep them alive, nothing else does."""
 
     def __init__(self) -> None:
-        self._taken: dict[int, tuple[weakref.ref[Any], int, weakref.ref[Any]]] = {}
+        self._taken: dict[int, weakref.ref[Any]] = {}  # by id of the parameter
 
     def take(self, backend: Any, raw: Any) -> Any:
         """A copy as it is now."""
-        version = backend.version_raw(raw)
         found = self._taken.get(id(raw))
-        if found is not None and found[0]() is raw and found[1] == version and (copy := found[2]()) is not None:
+        if found is not None and (copy := found()) is not None and backend.equal_raw(raw, copy):
             return copy
         if len(self._taken) > 1024:
-            self._taken = {key: entry for key, entry in self._taken.items() if entry[2]() is not None}
+            self._taken = {key: entry for key, entry in self._taken.items() if entry() is not None}
         copy = backend.snapshot_raw(raw)
-        self._taken[id(raw)] = (weakref.ref(raw), version, weakref.ref(copy))
+        self._taken[id(raw)] = weakref.ref(copy)
         return copy
 
 
@@ -231,27 +375,16 @@ _snapshots = _Snapshots()
 
 def recorded(body: Body, closed: Closed, outcome: Outcome, frames: Sequence[Sequence[Any]]) -> Run:
     """The Run of a loop."""
-    replay = Replay(body, closed, outcome, frames)
-    flags = []
-    if outcome.error is not None:
-        flags.append(f"failed: {type(outcome.error).__name__} in step {outcome.steps}")
-    if not all(isinstance(s, int) or body.backend.is_finite_raw(s) for s in outcome.states):
-        flags.append("not finite")
-    if body.condition is not None and outcome.error is None:
-        ended = outcome.states[body.names.index(ENDED)]
-        if not body.backend.all_true_raw(ended):
-            flags.append("never ended")
-    sequence_dim, sequences = replay.sequences()
-    return Run(
-        name=body.loop.name,
-        place=body.source.place() if body.source is not None else "",
-        source=with_block(body.source),
-        size=replay.size,
-        sequence_dim=sequence_dim,
-        sequences=sequences,
-        replay=replay,
-        steps=outcome.steps,
-        flags=flags,
-        axis=body.axis,
-        graph=body.recorder.graph,
+    replay = Replay(plan_of(body, closed), outcome, frames, closed.program.externals, int(body.seed or 0))
+    closed.program.detach(body.backend.alias_raw)
+    return replay.run()
+
+
+def followed(run: Run | None, states: Sequence[Any], stacked: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """What the loop gives, so that `run.gradients(loss)` sees what arrives there."""
+    assert run is not None and isinstance(run.replay, Replay)
+    probe = run.replay.probe = run.replay.backend.new_probe()
+    return (
+        [raw if isinstance(raw, int | None) else probe(raw, ("state", i)) for i, raw in enumerate(states)],
+        [probe(raw, ("output", i)) for i, raw in enumerate(stacked)],
     )

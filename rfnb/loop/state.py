@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from rfnb.core.nested import map_leaves, named_leaves, same_structure
+from rfnb.core.nested import leaves, map_leaves, named_leaves, same_structure
 from rfnb.core.tensor import Tensor
 from rfnb.errors import LoopError
 
 
 class StateHolder:
-    """Named values, nested if you like: `loop.state.h = rf.zeros(…)`, `loop.state.lstm = rf.State(h=…, c=…)`.
+    """Named values, nested if you like: `loop.state.h = rf.zeros(…)`, `loop.state.lstm = rf.State(h=…, c=…)`; what is
+    None stays None.
 
     Before the loop: the initial values. In the body: the values of the step before, until they are set.
     After the loop: the final values.
@@ -21,6 +22,8 @@ class StateHolder:
         self._loop_name = loop_name
         self._values: dict[str, Any] = {}
         self._on_read: Callable[[Any], None] | None = None  # while this is the body
+        self._on_set: Callable[[str], None] | None = None
+        self._assigned: set[str] = set()  # what the body has set
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -46,22 +49,43 @@ class StateHolder:
         return value
 
     def __setitem__(self, name: str, value: Any) -> None:
-        if self._on_read is not None:
-            self._check_assignment(name, value)
+        if self._on_set is not None:
+            self._on_set(f"the state {name!r} is set")
+            self._check(name, value, self._values)
+            self._assigned.add(name)
         self._values[name] = value
 
-    def _check_assignment(self, name: str, value: Any) -> None:
-        if name not in self._values:
+    def _check(self, name: str, value: Any, before: dict[str, Any]) -> None:
+        if name not in before:
             raise LoopError(
                 f"{self._loop_name}: the state {name!r} has no initial value",
                 hint=f"before the loop: loop.state.{name} = …  # the value at the first step",
             )
-        if not same_structure(self._values[name], value):
+        if not same_structure(before[name], value):
             raise LoopError(
                 f"{self._loop_name}: the new value of the state {name!r} has another structure",
                 got=[path or "a tensor" for path, _ in named_leaves(value)],
-                expected=[path or "a tensor" for path, _ in named_leaves(self._values[name])],
+                expected=[path or "a tensor" for path, _ in named_leaves(before[name])],
             )
+        for (path, old), new in zip(named_leaves(before[name], name), leaves(value), strict=True):
+            if (old is None) != (new is None):
+                raise self._sometimes_none(path, old, new)
+
+    def _sometimes_none(self, path: str, old: Any, new: Any) -> LoopError:
+        value, way = new if old is None else old, None
+        shown, first = "a value", "…"
+        if isinstance(value, Tensor):
+            dims = ", ".join(dim.name for dim in value.dims)
+            shown, first = value.describe_dims(), f'rf.zeros([{dims}], dtype="{value.dtype}")'
+        if old is None:
+            way = f"before the loop: loop.state.{path} = {first}  # its value at the first step"
+        then = "None at first, and has a value later" if old is None else "a tensor at first, and None later"
+        return LoopError(
+            f"{self._loop_name}: the state {path!r} is {then}",
+            got=shown if old is None else None,
+            expected="None" if old is None else shown,
+            hint=way,
+        )
 
     def __contains__(self, name: str) -> bool:
         return name in self._values
@@ -75,18 +99,25 @@ class StateHolder:
     # -- for the loop
 
     def _leaves(self) -> list[tuple[str, Any]]:
-        return named_leaves(self._values)
+        """Tensors and dims; None is always None."""
+        return [(name, leaf) for name, leaf in named_leaves(self._values) if leaf is not None]
 
-    def _replace(self, leaves: list[Any]) -> None:
+    def _check_all(self, before: dict[str, Any]) -> None:
+        """Also what was set in a part of a nested state."""
+        for name, value in self._values.items():
+            self._check(name, value, before)
+
+    def _replace(self, others: list[Any]) -> None:
         """Other leaves in the same structure."""
-        rest = iter(leaves)
-        self._values = map_leaves(lambda _: next(rest), self._values)
+        rest = iter(others)
+        self._values = map_leaves(lambda leaf: None if leaf is None else next(rest), self._values)
 
     def _map(self, fn: Any) -> None:
         self._values = map_leaves(lambda leaf: fn(leaf) if isinstance(leaf, Tensor) else leaf, self._values)
 
-    def _begin_body(self, on_read: Callable[[Any], None]) -> None:
-        self._on_read = on_read
+    def _begin_body(self, on_read: Callable[[Any], None], on_set: Callable[[str], None]) -> None:
+        self._on_read, self._on_set = on_read, on_set
+        self._assigned = set()
 
     def _end_body(self) -> None:
-        self._on_read = None
+        self._on_read = self._on_set = None

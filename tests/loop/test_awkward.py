@@ -168,7 +168,7 @@ def test_last_keeps_the_type_of_the_value_not_of_the_state():
     x, time = batch([[1.5, 2.5]])
     loop = rf.Loop(axis=time)
     loop.state.n = rf.zeros([batch_dim], dtype="float64")
-    with loop:
+    with pytest.warns(rf.errors.LoopWarning, match="forgets"), loop:
         value = loop.unstack(x) + 0.0
         loop.state.n = value
         last = loop.last(value)
@@ -494,3 +494,18 @@ def test_a_number_on_the_left():
     with loop:
         loop.state.s = 0.5 * loop.state.s + (1 - loop.unstack(x))
     assert loop.state.s.raw_tensor.tolist() == [-1.0, -3.0]
+
+
+def test_functions_of_torch_that_change_their_argument():
+    """Torch's own `inplace=True`, and a parameter that is written into twice."""
+    counter = rf.Parameter([], initial=0.0, trainable=False)
+    loop = rf.Loop(max_seq_len=3)
+    loop.state.s = rf.zeros([])
+    with loop:
+        counter.assign_add(1.0)
+        counter.assign_add(10.0)
+        raw = (loop.state.s - 2.0).plain._raw
+        torch.nn.functional.relu(raw, inplace=True)
+        loop.state.s = loop.state.s + 1.0 + rf.convert_to_tensor(raw, dims=[])
+    assert counter.item() == 33.0
+    assert loop.state.s.item() == 3.0

@@ -1,0 +1,280 @@
+"""Forks: a run goes on from edited states as if it had come there by itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings, strategies as st
+
+import rfnb as rf
+from rfnb import Dim, batch_dim
+from rfnb.errors import DimError, DtypeError, LoopError
+
+feat = Dim(2, name="feat")
+phones = Dim(4, name="phones", vocab=["</s>", "AH", "K", "T"])
+
+
+@pytest.fixture(autouse=True)
+def _no_runs():
+    rf.runs.clear()
+    yield
+    rf.runs.clear()
+
+
+def labels(lengths=(4, 2, 3), steps=6):
+    """Sequences end when the label, which counts down, is 0; noise and the frames go into `s`."""
+    time = Dim(None, name="time")
+    torch.manual_seed(1)
+    x = rf.convert_to_tensor(torch.randn(len(lengths), steps, 2), dims=[batch_dim, time, feat])
+    start = rf.convert_to_tensor(torch.tensor(lengths).clamp(max=3), dims=[batch_dim], sparse_dim=phones)
+    loop = rf.Loop(axis=time, name="labels", debug=True)
+    loop.state.label = start
+    loop.state.pair = rf.State(s=rf.zeros([batch_dim, feat]), n=rf.zeros([], dtype="int64"))
+    with loop:
+        noise = rf.random_normal([batch_dim])
+        label = rf.set_sparse_dim(rf.relu(rf.set_sparse_dim(loop.state.label, None) - 1), phones)
+        s = loop.state.pair.s + loop.unstack(x) + noise
+        loop.state.pair = rf.State(s=s, n=loop.state.pair.n + 1)
+        loop.state.label = label
+        loop.end(rf.set_sparse_dim(label, None) == 0, include_eos=True)
+    return loop.run
+
+
+def same(a, b):
+    return torch.equal(a.raw_tensor, b.raw_tensor)
+
+
+def assert_same(a, b, steps):
+    """All states before `steps` and after them."""
+    for step in steps:
+        for name in a.states:
+            assert same(a[step].after[name], b[step].after[name]), (step, name)
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.lists(st.integers(1, 3), min_size=1, max_size=3), st.data(), st.sampled_from([2, 3, 20_000]))
+def test_with_nothing_edited_it_is_the_run_itself_bit_for_bit(lengths, data, kept):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("rfnb.loop.kept.KEPT", kept)
+        run = labels(lengths)
+        step = data.draw(st.integers(0, run.steps - 1))
+        fork = run.fork(step)
+        again = fork.fork(data.draw(st.integers(0, run.steps - 1)))
+        for other in (fork, again):
+            assert (other.steps, other.lengths, other.flags) == (run.steps, run.lengths, run.flags)
+            assert_same(run, other, range(run.steps))
+            assert [each.check for each in other] == ["replay agrees"] * run.steps
+            assert same(run.stack("s"), other.stack("s"))
+
+
+def test_an_edit_goes_on_as_a_loop_by_hand_and_touches_nothing_before():
+    run = labels()
+    before = [run[i].after["pair.s"].numpy().copy() for i in range(run.steps)]
+    fork = run.fork(1, **{"pair.s": 10.0})
+    assert (fork.parent, fork.forked_at, fork.steps) == (run, 1, run.steps)
+    assert list(rf.runs) == [fork, run]
+    s = np.full((3, 2), 10.0, "float32")
+    for step in range(1, run.steps):
+        done = run[step].after["pair.s"].numpy() - run[step].before["pair.s"].numpy()
+        s = s + done
+        np.testing.assert_allclose(fork[step].after["pair.s"].numpy(), s, rtol=1e-5)
+    assert same(fork[0].after["pair.n"], run[0].after["pair.n"])
+    assert fork[0].values()[0].tensor.raw_tensor.equal(run[0].values()[0].tensor.raw_tensor)
+    assert [fork[0].check, fork[1].check] == ["replay agrees"] * 2
+    for step, was in enumerate(before):
+        np.testing.assert_array_equal(run[step].after["pair.s"].numpy(), was)
+
+
+def test_fewer_and_more_steps_than_the_run():
+    run = labels((3, 1, 2))
+    assert (run.steps, run.lengths) == (3, [3, 1, 2])
+    short = run.fork(0, label="AH")
+    assert (short.steps, short.lengths) == (1, [1, 1, 1])
+    long = run.fork(2, label="T")
+    assert (long.steps, long.lengths) == (5, [5, 1, 2])  # those that had ended stay so
+    assert long.stack("s").dims[0] is run.axis
+    assert long.stack("s").raw_tensor.shape == (5, 3, 2)
+    revived = run.fork(0, label=["T", "T", "AH"])
+    assert (revived.steps, revived.lengths) == (3, [3, 3, 1])
+    unfinished = run.fork(2, label=2).fork(3, label="T").fork(5, label="T")
+    assert unfinished.steps == 6
+    assert unfinished.flags[0].startswith("never ended")
+
+
+def test_other_draws_with_another_seed():
+    run = labels()
+    same_draws, others, again = run.fork(1), run.fork(1, seed=5), run.fork(1, seed=5)
+    assert same(others[0].noise, run[0].noise)
+    assert same(same_draws[1].noise, run[1].noise)
+    assert not same(others[1].noise, run[1].noise)
+    assert same(others[1].noise, again[1].noise)
+    assert same(others.fork(2)[2].noise, others[2].noise)
+
+
+EDITS = [
+    ({"label": "K"}, [2, 2, 2]),
+    ({"label": ["T", "K", "AH"]}, [3, 2, 1]),
+    ({"label": 1}, [1, 1, 1]),
+    ({"label": np.int64(1)}, [1, 1, 1]),
+    ({"label": [3, 2, "AH"]}, [3, 2, 1]),
+]
+
+
+@pytest.mark.parametrize(("states", "expected"), EDITS, ids=lambda value: str(value))
+def test_labels_as_text_and_numbers(states, expected):
+    assert labels().fork(1, **states)[1].before.label.raw_tensor.tolist() == expected
+
+
+def test_tensors_in_any_order_and_with_fewer_dims():
+    run = labels()
+    swapped = rf.convert_to_tensor(torch.arange(6.0).reshape(2, 3), dims=[feat, batch_dim])
+    assert run.fork(1, **{"pair.s": swapped})[1].before["pair.s"].raw_tensor.tolist() == [[0, 3], [1, 4], [2, 5]]
+    one = rf.convert_to_tensor([1.0, 2.0], dims=[feat])
+    fork = run.fork(1, pair=rf.State(s=one, n=7))
+    assert fork[1].before["pair.s"].raw_tensor.tolist() == [[1, 2]] * 3
+    assert fork[1].before["pair.n"].item() == 7
+    one.raw_tensor.zero_()
+    assert fork[1].before["pair.s"].raw_tensor.tolist() == [[1, 2]] * 3, "it is a copy"
+
+
+ERRORS = [
+    ({"lable": "AH"}, LoopError, "did you mean 'label'"),
+    ({"pair": rf.State(q=1)}, LoopError, "there is no state 'pair.q'"),
+    ({"label": "KK"}, DimError, "did you mean 'K'"),
+    ({"label": ["K"]}, DimError, "1 for {batch:3}"),
+    ({"label": 4}, DimError, "0 … 3"),
+    ({"label": -1}, DimError, "no such label"),
+    ({"label": 1.5}, DtypeError, "cannot hold"),
+    ({"label": True}, DtypeError, "cannot hold"),
+    ({"label": torch.zeros(3)}, DtypeError, "no Tensor of rfnb"),
+    ({"pair.s": "AH"}, DimError, "no vocabulary"),
+    ({"pair.n": [1, 2]}, DimError, "gets a list"),
+    ({"pair.s": rf.zeros([Dim(3, name="other")])}, DimError, "other has no place"),
+    ({"pair.s": None}, DtypeError, "no Tensor of rfnb"),
+    ({"label": rf.zeros([], dtype="int64", sparse_dim=Dim(4, name="words"))}, DimError, "other labels"),
+]
+
+
+@pytest.mark.parametrize(("states", "kind", "words"), ERRORS, ids=lambda value: str(value)[:40])
+def test_what_cannot_be_is_refused_and_nothing_is_kept(states, kind, words):
+    run = labels()
+    with pytest.raises(kind) as error:
+        run.fork(1, **states)
+    assert words in str(error.value)
+    assert list(rf.runs) == [run]
+
+
+def test_a_tensor_of_another_batch():
+    run = labels()
+    other = rf.convert_to_tensor(torch.ones(2), dims=[batch_dim])
+    with pytest.raises(DimError, match="batch"):
+        run.fork(1, **{"pair.s": other})
+
+
+@pytest.mark.parametrize("step", [4, 3, -4])
+def test_steps_that_there_are_not(step):
+    with pytest.raises(LoopError, match="no step"):
+        labels((3, 2, 1)).fork(step)
+    assert labels((3, 2, 1)).fork(-1).forked_at == 2
+
+
+def test_an_axis_that_grows():
+    time, hist = Dim(None, name="time"), Dim(0, name="hist")
+    x = rf.convert_to_tensor([[1.0, 2.0, 3.0]], dims=[batch_dim, time])
+    loop = rf.Loop(axis=time, debug=True)
+    loop.state.hist, loop.state.all = hist, rf.zeros([batch_dim, hist])
+    with loop:
+        now = loop.unstack(x) + rf.reduce_sum(loop.state.all, axis=loop.state.hist)
+        loop.state.all, loop.state.hist = rf.cum_concat_step(now, prev_accum=loop.state.all, axis=loop.state.hist)
+    run = loop.run
+    assert run[2].after.all.raw_tensor.tolist() == [[1.0, 3.0, 7.0]]
+    assert run.fork(1)[2].after.all.raw_tensor.tolist() == [[1.0, 3.0, 7.0]]
+    assert run.fork(1, all=5.0)[2].after.all.raw_tensor.tolist() == [[5.0, 7.0, 15.0]]
+    with pytest.raises(LoopError, match="grows"):
+        run.fork(1, hist=3)
+
+
+def test_a_fork_has_no_effects():
+    loop = rf.Loop(max_seq_len=3, debug=True)
+    loop.state.n = rf.convert_to_tensor(0)
+    with loop:
+        rf.assert_(loop.state.n < 50, "too large")
+        loop.state.n = loop.state.n + 1
+    assert loop.run.fork(1, n=100)[2].after.n.item() == 102
+
+
+def test_a_loop_that_reads_what_it_writes():
+    count = rf.convert_to_tensor(torch.zeros(()), dims=[])
+    loop = rf.Loop(max_seq_len=3, debug=True)
+    loop.state.s = rf.zeros([])
+    with loop:
+        count.raw_tensor.add_(1)
+        loop.state.s = loop.state.s + count
+    assert loop.state.s.item() == 6
+    assert "the loop changes something that it reads" in loop.run[0].check
+    with pytest.raises(LoopError, match="reads"):
+        loop.run.fork(1)
+
+
+def test_running_statistics_that_nothing_reads_stay_as_they_are():
+    time = Dim(None, name="time")
+    x = rf.convert_to_tensor(torch.randn(3, 4, 2), dims=[batch_dim, time, feat])
+    mean, variance = (rf.Parameter([feat], initial=start, trainable=False) for start in (0.0, 1.0))
+    rf.init_train_step_run_ctx()
+    loop = rf.Loop(axis=time, debug=True)
+    loop.state.s = rf.zeros([batch_dim, feat])
+    with loop:
+        normal = rf.batch_norm(
+            loop.unstack(x), in_dim=feat, running_mean=mean, running_variance=variance, gamma=None, beta=None,
+            affine=False, epsilon=1e-3, momentum=0.1,
+        )  # fmt: skip
+        loop.state.s = loop.state.s + normal
+    was = mean.raw_tensor.clone()
+    assert was.any()
+    assert_same(loop.run, loop.run.fork(2), range(4))
+    assert torch.equal(mean.raw_tensor, was)
+
+
+def test_from_the_step_that_failed():
+    loop = rf.Loop(max_seq_len=4, debug=True, name="fails")
+    loop.state.n = rf.convert_to_tensor(0)
+    with pytest.raises(AssertionError), loop:
+        rf.assert_(loop.state.n != 2, "two")
+        loop.state.n = loop.state.n + 1
+    run = rf.runs["fails"]
+    assert run.steps == 2
+    fork = run.fork(2, n=5)
+    assert (fork.steps, fork.flags, fork[3].after.n.item()) == (4, [], 7)
+
+
+def test_a_fork_that_fails_says_so_and_can_be_looked_at():
+    entry = Dim(3, name="entry")
+    table = rf.convert_to_tensor([1, 2, 0], dims=[entry])
+    loop = rf.Loop(max_seq_len=4, debug=True, name="look up")
+    loop.state.n = rf.convert_to_tensor(0)
+    with loop:
+        found = rf.gather(table, indices=loop.state.n, axis=entry)
+        loop.state.n = found + 0
+    with pytest.raises(IndexError) as error:
+        loop.run.fork(1, n=7)
+    assert "in step 1 of look up" in error.value.__notes__[-1]
+    fork = rf.runs["look up"]
+    assert (fork.parent, fork.steps, fork.flags) == (loop.run, 1, ["failed: IndexError in step 1"])
+    assert fork[0].after.n.item() == 7
+    assert fork.fork(1, n=2)[1].after.n.item() == 0
+
+
+def test_parents_are_kept_as_long_as_their_forks():
+    with rf.recording("last"):
+        run = labels()
+        forks = [run.fork(0, label="AH") for _ in range(rf.options.keep + 1)]
+        assert run in list(rf.runs)
+        assert forks[0] not in list(rf.runs)
+
+
+def test_views_say_what_it_is_a_fork_of():
+    run = labels()
+    fork = run.fork(2)
+    assert f"fork of {run.serial} at" in repr(rf.runs)
+    assert f"fork of {run.serial} at step 2" in rf.show(fork).text
