@@ -3,118 +3,25 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 from rfnb.core.dim import Dim
-from rfnb.core.graph import Graph, Value
+from rfnb.core.graph import Graph
 from rfnb.core.lengths import Size
 from rfnb.core.show import Shown
 from rfnb.core.source import Block
 from rfnb.core.tensor import Tensor
 from rfnb.errors import LoopError
+from rfnb.trace.failure import Failure
+from rfnb.trace.find import Where, search
+from rfnb.trace.stacked import stacked
+from rfnb.trace.step import Replayable, RunStep
+from rfnb.trace.writers import write
 
 _serials = itertools.count(1)
-
-
-class StepValue(NamedTuple):
-    """A value that the body computed: its name in the user's code, the op, the line."""
-
-    name: str
-    op: str
-    line: int
-    tensor: Tensor
-
-
-class Replayable(Protocol):
-    """Gives the states of a run as they were, and computes the rest again."""
-
-    @property
-    def bytes(self) -> int:
-        """What it holds, in bytes."""
-
-    def state_names(self) -> list[str]:
-        """The states of the user."""
-
-    def state(self, name: str, step: int) -> Any:
-        """A state before `step`."""
-
-    def values(self, step: int) -> tuple[list[StepValue], str]:
-        """What the body computed at `step`, and whether the replay agrees with the run."""
-
-    def computed(self, step: int) -> list[tuple[Value, Tensor]]:
-        """All that the step was given and computed, also inside of modules, in order."""
-
-    def stack(self, name: str) -> Tensor:
-        """A value of the body over all steps."""
-
-
-class States:
-    """The states at one point of a run: `run[3].before.h`, `run[3].before.lstm.h` or `["lstm.h"]` for a nested one."""
-
-    def __init__(self, replay: Replayable, step: int, prefix: str = ""):
-        self._replay, self._step, self._prefix = replay, step, prefix
-
-    def names(self) -> list[str]:
-        """The names of all states here, nested ones with dots."""
-        return [name.removeprefix(self._prefix) for name in self._replay.state_names() if name.startswith(self._prefix)]
-
-    def __getitem__(self, name: str | int) -> Any:
-        name = str(name)  # of a list, the entries are called "0", "1", …
-        if name in self.names():
-            return self._replay.state(self._prefix + name, self._step)
-        if any(known.startswith(f"{name}.") for known in self.names()):
-            return States(self._replay, self._step, f"{self._prefix}{name}.")
-        raise LoopError(f"there is no state {name!r}", expected=", ".join(self.names()))
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return self[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.names())
-
-
-class RunStep:
-    """One step of a run: the states before and after it, and every value of its body by name."""
-
-    def __init__(self, run: Run, step: int):
-        self.run, self.step = run, step
-        self.before = States(run.replay, step)
-        self.after = States(run.replay, step + 1)
-        self._values: list[StepValue] | None = None
-        self._check = ""
-
-    def values(self) -> list[StepValue]:
-        """What the body computed, in order; computed again when first asked for."""
-        if self._values is None:
-            self._values, self._check = self.run.replay.values(self.step)
-        return self._values
-
-    @property
-    def check(self) -> str:
-        """Whether the replay gave the states of the run: "replay agrees", "with today's weights", "replay differs"."""
-        self.values()
-        return self._check
-
-    def __getitem__(self, name: str) -> Tensor:
-        found = [value.tensor for value in self.values() if value.name == name]
-        if not found:
-            names = list(dict.fromkeys(value.name for value in self.values()))
-            raise LoopError(f"{self.run.name}: the body has no value {name!r}", expected=", ".join(names))
-        return found[-1]
-
-    def __getattr__(self, name: str) -> Tensor:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return self[name]
-
-    def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *(value.name for value in self.values())]
-
-    def __repr__(self) -> str:
-        return f"step {self.step} of {self.run.name}: {', '.join(dict.fromkeys(v.name for v in self.values()))}"
 
 
 class Run(Shown):
@@ -129,6 +36,8 @@ class Run(Shown):
         flags: "failed: …", "not finite", "never ended".
         axis, size: the Dim of the steps, and how many each sequence took.
         sequence_dim, sequences: what counts the sequences, and how many there are, with their tags.
+        parent, forked_at: of a fork, the run that it is one of, and its first step of its own.
+        failed: the error that ended it. `run[run.failed.step]` has what was computed before that.
     """
 
     def __init__(
@@ -145,6 +54,9 @@ class Run(Shown):
         sequence_dim: Dim | None,
         sequences: Size | None,
         graph: Graph,
+        failed: Failure | None = None,
+        parent: Run | None = None,
+        forked_at: int | None = None,
     ):
         self.serial = next(_serials)
         self.name = name
@@ -156,10 +68,14 @@ class Run(Shown):
         self.axis = axis
         self.size = size
         self.sequence_dim = sequence_dim
+        self.sequences = sequences
         self.graph = graph
+        self.failed = failed
+        self.parent, self.forked_at = parent, forked_at
         self.pinned = False
         self.states = replay.state_names()
-        self.bytes = replay.bytes
+        self.storages = replay.storages()
+        self.bytes = sum(self.storages.values())
         self.batch = None if sequences is None else sequences.max
         self.tags = None if sequences is None else sequences.tags
         self.lengths = [int(n) for n in size.values] if size.values.ndim == 1 else None
@@ -175,14 +91,126 @@ class Run(Shown):
     def __iter__(self) -> Iterator[RunStep]:
         return (self[step] for step in range(self.steps))
 
+    def find(self, where: Where, *, start: int = 0, stop: int | None = None) -> list[int]:
+        """The steps where `where` holds: a function of the step, `rf.when.…`, or an expression as for `run[i].eval`.
+
+        Padding, and sequences that have ended, are left out by `rf.when.…`. Raises LoopError if `where` gives
+        something else than True, False or a Tensor {} bool.
+
+        >>> time = rf.Dim(None, name="time")
+        >>> x = rf.convert_to_tensor([[1.0, -3.0, 2.0]], dims=[rf.batch_dim, time])
+        >>> loop = rf.Loop(axis=time, debug=True)
+        >>> loop.state.s = rf.zeros([rf.batch_dim])
+        >>> with loop:
+        ...     loop.state.s = loop.state.s + loop.unstack(x)
+        >>> loop.run.find(rf.when.over(1.5, "s")), loop.run.find("rf.reduce_all(s < 0, axis=s.dims)")
+        ([1], [1])
+        """
+        return list(search(self, where, range(*slice(start, stop).indices(self.steps))))
+
+    def next(self, where: Where, after: int = -1) -> int | None:
+        """The first step behind `after` where `where` holds."""
+        return next(search(self, where, range(max(after, -1) + 1, self.steps)), None)
+
+    def previous(self, where: Where, before: int | None = None) -> int | None:
+        """The last step in front of `before` where `where` holds."""
+        last = self.steps if before is None else min(before, self.steps)
+        return next(search(self, where, reversed(range(last))), None)
+
     def __getitem__(self, step: int) -> RunStep:
+        if self.failed is not None and step == self.failed.step:
+            return RunStep(self, step)
         if not -self.steps <= step < self.steps:
             raise LoopError(f"{self.name}: there is no step {step}", expected=f"0 … {self.steps - 1}")
         return RunStep(self, step % self.steps)
 
     def stack(self, name: str) -> Tensor:
-        """A variable of the body over all steps, stacked in the loop or not. → {axis, …}"""
-        return self.replay.stack(name)
+        """A variable of the body, or an expression as for `run[i].eval`, over all steps. → {axis, …}"""
+        return stacked(self, name)
+
+    def fork(self, step: int, /, *, seed: int | None = None, **states: Any) -> Run:
+        """The run that goes on from the states before `step`, some of them edited: `run.fork(4, h=0.0, label="AH")`.
+
+        A state may be given as a Tensor (dims in any order; missing ones, like the batch, get the same everywhere), a
+        number, or the text of a label; a list has one for each sequence. `**{"lstm.h": …}` is a nested one.
+
+        >>> loop = rf.Loop(max_seq_len=4, debug=True)
+        >>> loop.state.n = rf.convert_to_tensor(1)
+        >>> with loop:
+        ...     loop.state.n = loop.state.n * 2
+        >>> fork = loop.run.fork(2, n=10)
+        >>> fork[1].before.n.item(), fork[2].before.n.item(), fork[3].after.n.item()
+        (2, 10, 40)
+
+        The same parameters, frames and draws (those of `seed`, if given) as the run had; without gradients, and
+        without what steps do besides computing: no `rf.assert_`, no prints, nothing outside is written. Sequences that
+        ended before `step` stay so. The new run is kept in `rf.runs` beside this one, which does not change.
+
+        Raises LoopError for an unknown state, a step that there is not, or a loop that reads what it writes; DimError
+        for wrong dims and unknown labels; DtypeError for values that the state cannot hold.
+        """
+        return self.replay.fork(self, step, seed, states)
+
+    def rerun(self, fn: Callable[[], Any] | None = None) -> Run:
+        """The run of the same call, made again with the code as it is now.
+
+        Without `fn`, the function in which the loop ran is looked up by its name, so that an edited cell or
+        `importlib.reload` counts, and called with the arguments that it had. Parameters are those of today. The loop
+        draws the same random numbers; other ops of the function draw what the seed of the run gives, the same at each
+        rerun. What the function does besides (training, printing, writing) it does again.
+
+        Args:
+            fn: makes the call: `run.rerun(lambda: decode(x))`.
+
+        >>> def count(limit):
+        ...     loop = rf.Loop(max_seq_len=limit, debug=True, name="count")
+        ...     loop.state.n = rf.convert_to_tensor(0)
+        ...     with loop:
+        ...         loop.state.n = loop.state.n + 1
+        ...     return loop.run
+        >>> count(3).rerun(lambda: count(5)).steps
+        5
+
+        Raises LoopError if the loop did not run in a function that can be found, if its arguments were set anew before
+        the loop, or if the call runs no loop of this name; and what the function raises.
+        """
+        return self.replay.rerun(self, fn)
+
+    def gradients(self, loss: Any) -> Any:
+        """How the gradient of a loss goes back through the steps: `.norm["h"][i]` is ‖d loss / d h‖ at step i, for the
+        value that this step gave the state `h`; `.per_sequence["h"][i, b]` that of one sequence. A table when shown.
+
+        Args:
+            loss: a Tensor that depends on what the loop gave, asked for before its `backward()` (or after one with
+                `retain_graph=True`); of one with dims, the sum. Or the name of a value of the body: its sum over all
+                steps and entries, without padding.
+
+        >>> loop = rf.Loop(max_seq_len=3, debug=True)
+        >>> loop.state.h = rf.convert_to_tensor(1.0)
+        >>> with loop:
+        ...     loop.state.h = loop.state.h * 0.5
+        >>> loop.run.gradients("h").norm["h"].tolist()
+        [1.75, 1.5, 1.0]
+
+        Raises LoopError if the loss does not depend on what this run gave, or its graph is gone.
+        """
+        return self.replay.gradients(self, loss)
+
+    def save(self, path: str | os.PathLike[str], limit: int | None = None) -> Path:
+        """Writes a file for later or for others. Gives its path.
+
+            run.save("x.rfrun")  # states, values, source, statistics: rf.load_run("x.rfrun") needs no model
+            run.save("x.html")   # a page to step through, for somebody without rfnb
+
+        A file that is there already is replaced only when the new one is complete.
+
+        Args:
+            limit: bytes that the values of the body may take. In ".rfrun", 64 MiB if not given: of the largest values
+                beyond that there are only statistics, and the file says so. In ".html", 2 MB: some of the steps then.
+
+        Raises RunFileError if the ending is another one, or there is no such folder.
+        """
+        return write(self, path, limit)
 
     def open(self) -> None:
         """Shows this run in the panel."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,8 +11,21 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from rfnb.core.show import Shown
-from rfnb.errors import LoopError
+from rfnb.errors import LoopError, OptionError
+from rfnb.trace.held import Held
 from rfnb.trace.run import Run
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+_CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "record": (lambda value: value in ("last", "all", None) or value is False, '"last", "all", False or None'),
+    "trace_budget": (_is_count, "bytes: a whole number, like 512 * 2**20"),
+    "keep": (lambda value: _is_count(value) and value > 0, "a whole number from 1 on"),
+}
+"""By option: what it can be, and how that is said."""
 
 
 @dataclass
@@ -20,13 +34,34 @@ class Options:
 
     record: "last": the newest few runs of each loop; "all": all, within the budget; False: none.
         None, the default: "last" in notebooks, False elsewhere.
-    trace_budget: bytes that all recorded runs may hold together; the oldest go first, pinned ones never.
+    trace_budget: bytes that all recorded runs may hold together; the oldest go first, pinned ones never. Of a run
+        that is larger than that alone, every second state is kept, or every fourth, and so on.
     keep: how many runs of one loop "last" keeps.
+
+    Raises OptionError for other names and values.
     """
 
     record: Literal["last", "all", False] | None = None
     trace_budget: int = 512 * 2**20
     keep: int = 4
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in _CHECKS:
+            raise self._unknown(name)
+        fits, expected = _CHECKS[name]
+        if not fits(value):
+            near = difflib.get_close_matches(str(value), ("last", "all"), n=1) if name == "record" else []
+            hint = f"did you mean {near[0]!r}?" if near else None
+            raise OptionError(f"options.{name} cannot be this", got=repr(value), expected=expected, hint=hint)
+        object.__setattr__(self, name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(name) if name.startswith("__") else self._unknown(name)
+
+    def _unknown(self, name: str) -> OptionError:
+        near = difflib.get_close_matches(name, _CHECKS, n=1)
+        hint = f"did you mean rf.options.{near[0]}?" if near else None
+        return OptionError(f"there is no option {name!r}", expected=", ".join(_CHECKS), hint=hint)
 
 
 options = Options()
@@ -57,6 +92,7 @@ class Runs(Shown):
 
     def __init__(self) -> None:
         self._runs: list[Run] = []
+        self._held = Held()
         self._listeners: list[Callable[[], Any]] = []
 
     def __iter__(self) -> Iterator[Run]:
@@ -89,21 +125,25 @@ class Runs(Shown):
     def add(self, run: Run) -> None:
         """Keeps a run; older ones go if there are too many of the loop, or too many bytes."""
         self._runs.append(run)
+        self._held.add(run.storages)
         if recording_mode() != "all":
-            same = [r for r in self._runs if r.loop == run.loop and not r.pinned]
+            parents = [r.parent for r in self._runs if r.parent is not None]
+            same = [r for r in self._runs if r.loop == run.loop and not r.pinned and r not in parents]
             for old in same[: -options.keep]:
-                self._runs.remove(old)
-        self._fit()
+                self._drop(old)
+        for old in [old for old in self._runs[:-1] if not old.pinned]:
+            if self.bytes > options.trace_budget:
+                self._drop(old)
         self._changed()
 
-    def _fit(self) -> None:
-        total = sum(run.bytes for run in self._runs)
-        for run in list(self._runs[:-1]):
-            if total <= options.trace_budget:
-                break
-            if not run.pinned:
-                self._runs.remove(run)
-                total -= run.bytes
+    def _drop(self, run: Run) -> None:
+        self._runs.remove(run)
+        self._held.remove(run.storages)
+
+    @property
+    def bytes(self) -> int:
+        """The memory that the runs keep alive; what several hold is counted once."""
+        return self._held.bytes
 
     def pin(self, serial: int, pinned: bool = True) -> None:
         """A pinned run is kept until it is forgotten."""
@@ -112,12 +152,13 @@ class Runs(Shown):
 
     def forget(self, serial: int) -> None:
         """Drops a run."""
-        self._runs.remove(self.by_serial(serial))
+        self._drop(self.by_serial(serial))
         self._changed()
 
     def clear(self) -> None:
         """Drops all runs."""
         self._runs.clear()
+        self._held = Held()
         self._changed()
 
     def on_change(self, listener: Callable[[], Any]) -> None:

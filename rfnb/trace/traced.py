@@ -82,6 +82,11 @@ class Traced(Tensor):
                 expected="ops on it",
                 hint=f"{instead}; or rf.raw_call(fn, *tensors, out_dims=[…]), which calls fn at every step",
             )
+        if self.recorder.within is not None:
+            raise LoopError(
+                f"{loop}: `{self.name}` is a value of one side of a `cond`, used outside of it{place}",
+                hint=f"let both sides return it: {self.name} = rf.cond(pred, …, …)",
+            )
         raise LoopError(
             f"{loop}: `{self.name}` is a value of step 0, used after the loop{place}",
             expected="a value that left the loop",

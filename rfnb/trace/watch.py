@@ -10,6 +10,7 @@ from typing import Any
 from rfnb.core.graph import Node
 from rfnb.core.nested import leaves
 from rfnb.core.op import OPS, OpRow, listening
+from rfnb.core.raw import backend_of_raw
 from rfnb.core.scope import inside_module, module_path
 from rfnb.core.source import Source, here
 from rfnb.core.tensor import Tensor
@@ -80,6 +81,10 @@ class Watch:
         """Calls a module; what is inside has its name in the path."""
         with inside_module(type(module).__name__):
             return forward(module, *args, **kwargs)
+
+    def cond(self, pred: Tensor, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> Any:
+        """The side that is taken is watched."""
+        return backend_of_raw(pred._raw).cond(pred, true_fn, false_fn)
 
     def loop(self, run: Run) -> None:
         """Tells of the ops of all steps of a loop that is done."""

@@ -114,7 +114,7 @@ def test_flags():
     assert loop.run.flags == ["not finite"]
     loop = rf.Loop(max_seq_len=3)
     loop.state.n = rf.zeros([batch_dim])
-    with loop:
+    with pytest.warns(rf.errors.LoopWarning, match="never true"), loop:
         loop.state.n = loop.state.n + 1.0
         loop.end(loop.state.n > 10.0, include_eos=True)
     assert loop.run.flags == ["never ended"]
@@ -171,7 +171,7 @@ def test_the_growing_axis_is_replayed():
 
 
 def test_a_long_run_keeps_some_states_and_computes_the_others_again(monkeypatch):
-    monkeypatch.setattr("rfnb.loop.execute.KEPT", 8)
+    monkeypatch.setattr("rfnb.loop.kept.KEPT", 8)
     loop = rf.Loop(max_seq_len=100, name="long")
     loop.state.n = rf.zeros([])
     with loop:

@@ -1,0 +1,88 @@
+"""Which sequences and dims of two runs are the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from rfnb.core.dim import Dim
+from rfnb.errors import LoopError
+from rfnb.trace.find import sequence_number
+
+if TYPE_CHECKING:
+    from rfnb.trace.run import Run
+
+
+class Sequences(NamedTuple):
+    """The sequences that two runs have in common: their numbers, None in a run that does not tell them apart."""
+
+    a: list[int] | None
+    b: list[int] | None
+    names: list[str]
+    notes: list[str]
+
+
+def match_sequences(a: Run, b: Run, sequence: int | str | None) -> Sequences:
+    """By tags, if both have them, else by number; a run of one sequence is matched with `sequence` of the other.
+
+    Raises LoopError if it is not clear which are meant.
+    """
+    if sequence is not None:
+        return Sequences(_chosen(a, b, sequence), _chosen(b, a, sequence), [repr(sequence)], [])
+    if a.tags and b.tags:
+        return _by_tags(a, b, a.tags, b.tags)
+    if a.batch != b.batch:
+        raise LoopError(
+            f"compare: which sequence of {a.name} is which of {b.name}?",
+            got=f"{a.batch or 1} and {b.batch or 1} sequences, without tags in both",
+            hint="compare(a, b, sequence=0), or give the data tags: rf.convert_to_tensor(…, tags=[…])",
+        )
+    if a.batch is None:
+        return Sequences(None, None, [], [])
+    numbers, tags = list(range(a.batch)), a.tags or b.tags
+    return Sequences(numbers, numbers, [repr(tag) for tag in tags or numbers], [])
+
+
+def _chosen(run: Run, other: Run, sequence: int | str) -> list[int] | None:
+    if run.batch is None:
+        return None
+    is_it = run.batch == 1 and (other.batch or 0) > 1
+    return [0] if is_it else [sequence_number(run, sequence)]
+
+
+def _by_tags(a: Run, b: Run, tags_a: Sequence[str], tags_b: Sequence[str]) -> Sequences:
+    both = [tag for tag in tags_a if tag in tags_b]
+    if not both:
+        raise LoopError(
+            f"compare: {a.name} and {b.name} have no sequence in common",
+            got=f"{_some(tags_a)} and {_some(tags_b)}",
+            hint="compare(a, b, sequence=…) if one of them has one sequence only",
+        )
+    alone = {"first": set(tags_a) - {*both}, "second": set(tags_b) - {*both}}
+    notes = [f"only in the {which}: {_some(sorted(tags))}" for which, tags in alone.items() if tags]
+    return Sequences([list(tags_a).index(t) for t in both], [list(tags_b).index(t) for t in both],
+                     [repr(tag) for tag in both], notes)  # fmt: skip
+
+
+def _some(tags: Sequence[str], most: int = 8) -> str:
+    return ", ".join(map(repr, tags[:most])) + (", …" if len(tags) > most else "")
+
+
+def match_dims(a: Sequence[Dim], b: Sequence[Dim]) -> dict[Dim, Dim]:
+    """By Dim of `a`, that of `b`: the same one, else of the same name, else the only one left of the same kind."""
+    found = {dim: dim for dim in a if dim in b}
+    for same in (_same_name, _same_kind):
+        for dim in a:
+            rest = [other for other in b if other not in found.values() and same(dim, other)]
+            rivals = [other for other in a if other not in found and same(other, dim)]
+            if dim not in found and len(rest) == len(rivals) == 1:
+                found[dim] = rest[0]
+    return found
+
+
+def _same_name(a: Dim, b: Dim) -> bool:
+    return a.name == b.name
+
+
+def _same_kind(a: Dim, b: Dim) -> bool:
+    return a.kind is not None and a.kind == b.kind

@@ -1,0 +1,105 @@
+"""What is compared of a value at a step: chosen sequences, axes in one order, frames that count."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rfnb.core.dim import Dim
+from rfnb.core.tensor import Tensor
+from rfnb.errors import LoopError
+from rfnb.trace.entries import frames, going_on, numbers
+from rfnb.trace.match import match_dims
+
+if TYPE_CHECKING:
+    from rfnb.trace.run import Run
+
+Select = Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Numbers, which of them are frames, which are of sequences that go on; and what the axes are."""
+
+    array: np.ndarray
+    frames: np.ndarray
+    live: np.ndarray
+    dims: tuple[Dim, ...]
+
+    def each(self, change: Callable[[np.ndarray], np.ndarray], dims: Sequence[Dim]) -> Part:
+        """The three arrays, changed alike."""
+        return Part(change(self.array), change(self.frames), change(self.live), tuple(dims))
+
+    def take(self, axis: int, positions: Sequence[int]) -> Part:
+        """These positions of an axis."""
+        return self.each(lambda array: array.take(positions, axis), self.dims)
+
+    def squeeze(self, axis: int) -> Part:
+        """Without an axis of size 1."""
+        return self.each(lambda array: array.squeeze(axis), [*self.dims[:axis], *self.dims[axis + 1 :]])
+
+    def move(self, dims: Sequence[Dim]) -> Part:
+        """With its axes in another order."""
+        order = [self.dims.index(dim) for dim in dims]
+        return self.each(lambda array: array.transpose(order), dims)
+
+    def pad(self, axis: int, size: int) -> Part:
+        """Longer, by what is no frame."""
+        more = [(0, size - self.array.shape[axis] if i == axis else 0) for i in range(self.array.ndim)]
+        longer = self.each(lambda array: np.pad(array, more), self.dims)
+        return replace(longer, live=np.pad(self.live, more, mode="edge")) if self.live.size else longer
+
+
+def part_of(value: Tensor | int, run: Run, step: int, sequences: Sequence[int] | None, select: Select) -> Part:
+    """What is compared of a value of a run at a step; -1 for the states at the start."""
+    array = numbers(value)
+    real, live = (np.broadcast_to(mask, array.shape) for mask in (frames(value), going_on(value, run.size, step)))
+    part = Part(array, real, live, value.dims if isinstance(value, Tensor) else ())
+    for axis in reversed(range(len(part.dims))):
+        if part.dims[axis].name in select:
+            part = _selected(part, axis, select[part.dims[axis].name]).squeeze(axis)
+    if sequences is not None and run.sequence_dim in part.dims:
+        part = part.take(part.dims.index(run.sequence_dim), sequences)
+    return part
+
+
+def _selected(part: Part, axis: int, position: int) -> Part:
+    size, name = part.array.shape[axis], part.dims[axis].name
+    if not -size <= position < size:
+        raise LoopError(f"compare: there is no {name} {position}", expected=f"0 … {size - 1}")
+    return part.take(axis, [position % size])
+
+
+def fitted(a: Part, b: Part, owners: tuple[Dim | None, Dim | None]) -> tuple[Part, Part] | str:
+    """Both with the same axes in one order, as long as the longer; else why that is not possible.
+
+    owners: the dims that count sequences, which are the same.
+    """
+    same = match_dims(a.dims, b.dims)
+    if owners[0] in a.dims and owners[1] in b.dims:
+        same = {x: y for x, y in same.items() if x is not owners[0] and y is not owners[1]}
+        same |= {owners[0]: owners[1]}
+    a, b = _squeezed(a, same.keys()), _squeezed(b, same.values())
+    more = [[dim.name for dim in a.dims if dim not in same], [dim.name for dim in b.dims if dim not in same.values()]]
+    if more[0] or more[1]:
+        sides = zip(("first", "second"), more, strict=True)
+        return " and ".join(f"the {side} also has {', '.join(names)}" for side, names in sides if names)
+    b = b.move([same[dim] for dim in a.dims])
+    for axis, (x, y) in enumerate(zip(a.dims, b.dims, strict=True)):
+        sizes = a.array.shape[axis], b.array.shape[axis]
+        if sizes[0] == sizes[1]:
+            continue
+        if x.dimension is not None and y.dimension is not None:
+            return f"{x.name} is {sizes[0]} and {sizes[1]} long"
+        a, b = a.pad(axis, max(sizes)), b.pad(axis, max(sizes))
+    return a, b
+
+
+def _squeezed(part: Part, matched: Any) -> Part:
+    for axis in reversed(range(len(part.dims))):
+        if part.dims[axis] not in matched and part.array.shape[axis] == 1:
+            part = part.squeeze(axis)
+    return part
