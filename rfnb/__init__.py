@@ -13,6 +13,7 @@ from rfnb import errors as errors
 from rfnb.loop import check as check
 from rfnb.nn import init as init
 from rfnb.ops import audio as audio, nested as nested
+from rfnb.trace import when as when
 
 # isort: split
 # dims and tensors
@@ -140,7 +141,6 @@ from rfnb.ops.math import (
     clip_by_value as clip_by_value,
     combine as combine,
     combine_bc as combine_bc,
-    compare as compare,
     compare_bc as compare_bc,
     cos as cos,
     equal as equal,
@@ -353,7 +353,9 @@ from rfnb.loop.functional import (
     scan as scan,
     while_loop as while_loop,
 )
+from rfnb.loop.gradients import Gradients as Gradients
 from rfnb.loop.loop import Loop as Loop
+from rfnb.loop.watch import watch as watch
 from rfnb.ops.control import (
     assert_ as assert_,
     cond as cond,
@@ -365,11 +367,16 @@ from rfnb.ops.control import (
     set_static_traceable_ctx as set_static_traceable_ctx,
     static_traceable_generation as static_traceable_generation,
 )
+from rfnb.trace.compare import (
+    Comparison as Comparison,
+    compare as compare,
+)
 from rfnb.trace.dependencies import (
     get_tensor_consumers as get_tensor_consumers,
     get_tensor_dependencies as get_tensor_dependencies,
     walk_tensor_consumers as walk_tensor_consumers,
 )
+from rfnb.trace.file.load import load_run as load_run
 from rfnb.trace.run import Run as Run
 from rfnb.trace.session import (
     options as options,

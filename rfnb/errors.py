@@ -45,8 +45,16 @@ class LoopError(RfError, RuntimeError):
     """A loop is used, or its body is written, in a way that has no meaning."""
 
 
+class LoopWarning(UserWarning):
+    """A loop runs, but what it does can hardly be meant. Each loop that is written warns once."""
+
+
 class TraceError(LoopError):
     """Python asked for the value of something that has another value at every step of a loop."""
+
+
+class ExpressionError(RfError, ValueError):
+    """A string is no expression, or names what is not there."""
 
 
 class ParameterError(RfError, ValueError):
@@ -63,3 +71,11 @@ class BackendError(RfError, RuntimeError):
 
 class ViewError(RfError, ValueError):
     """Something cannot be shown the way that was asked for."""
+
+
+class RunFileError(RfError, ValueError):
+    """A file of a recorded run cannot be written or read, or does not hold what is asked for."""
+
+
+class OptionError(RfError, AttributeError, ValueError):
+    """There is no such setting, or it cannot have this value."""

@@ -17,7 +17,7 @@ from rfnb.display.progress import bar
 from rfnb.display.schema import Event
 from rfnb.display.views import runs as runs_view
 from rfnb.trace.run import Run, on_open
-from rfnb.trace.session import show_progress_by
+from rfnb.trace.session import runs, show_progress_by
 
 COMMANDS_TARGET = "rfnb.commands"
 EVENTS_TARGET = "rfnb.events"
@@ -52,7 +52,11 @@ def running_kernel() -> Any | None:
 
 def open_run(run: Run) -> bool:
     """Shows a run in the panel; whether there is one."""
-    return bool(_links) and _links[0].emit({"event": "open", "data": {"run": run.serial}})
+    if not _links:
+        return False
+    if run not in _links[0].runs:  # one from a file
+        runs.add(run)
+    return _links[0].emit({"event": "open", "data": {"run": run.serial}})
 
 
 def main_thread_later() -> Later | None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from rfnb.display.attempt import reason
 from rfnb.display.data import index_of
 from rfnb.display.schema import PROTOCOL, Event, Reply, RunItem, TensorView
+from rfnb.display.travel import TRAVEL
 from rfnb.display.views import loop, runs as runs_view, step as step_view, tensor as tensor_view
 from rfnb.display.views.value import one_sequence
 from rfnb.errors import ViewError
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 SESSION = uuid.uuid4().hex
 """Of this process: a restarted kernel has another one, though its kernel id is the same."""
+
+INNER = 64 * 2**20
+"""Bytes of runs that are in no list, like those of loops inside of loops, that stay open to questions."""
 
 Later = Callable[[Callable[[], None]], Literal["queued", "busy"]]
 
@@ -66,6 +70,7 @@ class Dispatcher:
         self.runs = runs
         self.later = later
         self.emit = emit or (lambda event: None)
+        self.inner: dict[int, Run] = {}
 
     def handle(self, message: Any, answer: Callable[[Reply], None] | None = None) -> Reply:
         """The answer to a message; never raises. `answer` takes a late one, instead of the event."""
@@ -101,7 +106,17 @@ class Dispatcher:
 
     def run_of(self, serial: int) -> Run:
         """The run with this number. Raises what `runs` raises if it is gone."""
-        return self.runs.by_serial(int(serial))
+        inner = self.inner.get(int(serial))
+        return self.runs.by_serial(int(serial)) if inner is None else inner
+
+    def remember(self, runs: Iterable[Run]) -> None:
+        """Answers about these as well, though they may be in no list, until many others were asked for."""
+        listed = {run.serial for run in self.runs}
+        new = {run.serial: run for run in runs if run.serial not in listed}
+        room = INNER - sum(run.bytes for run in new.values())
+        while self.inner and sum(run.bytes for run in self.inner.values()) > room:
+            del self.inner[next(iter(self.inner))]
+        self.inner |= new
 
 
 def hello(dispatcher: Dispatcher, protocol: int = 0, version: str = "?") -> dict[str, Any]:
@@ -119,12 +134,12 @@ def run_view(dispatcher: Dispatcher, run: int) -> Any:
     return loop.describe_run(dispatcher.run_of(run))
 
 
-def step_of(dispatcher: Dispatcher, run: int, step: int, sequence: int | None = None) -> Any:
-    """One step, by replay."""
+def step_of(dispatcher: Dispatcher, run: int, step: int, sequence: int | None = None, watch: Sequence[str] = ()) -> Any:
+    """One step, by replay, with the values of the expressions in `watch`."""
     found = dispatcher.run_of(run)
-    if not 0 <= int(step) < found.steps:
+    if not 0 <= int(step) < loop.steps_begun(found):
         raise ViewError(f"run {run} has no step {step}: it has {found.steps}")
-    return step_view.describe_step(found, int(step), _sequence(found, sequence))
+    return step_view.describe_step(found, int(step), _sequence(found, sequence), watch=watch)
 
 
 def value_of(dispatcher: Dispatcher, run: int, step: int, name: str, sequence: int | None = None) -> TensorView:
@@ -160,9 +175,10 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "value": value_of,
     "pin": pin,
     "forget": forget,
+    **TRAVEL,
 }
 
-TOUCHES_TENSORS = frozenset({"step", "value"})
+TOUCHES_TENSORS = frozenset({"step", "value", *TRAVEL})
 
 
 def _sequence(run: Run, sequence: int | None) -> int | None:

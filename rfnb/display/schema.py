@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal, TypedDict
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Raised when a message changes in a way that an older panel or kernel would misread."""
 
 Number = float | int | Literal["nan", "inf", "-inf"]
@@ -126,7 +126,14 @@ class AttentionView(TypedDict):
     note: str | None
 
 
-class RunItem(TypedDict):
+class Origin(TypedDict):
+    """Of a fork, where it comes from."""
+
+    parent: int | None
+    forked_at: int | None  # its first step of its own
+
+
+class RunItem(Origin):
     """A line of the list of runs."""
 
     run: int
@@ -146,7 +153,15 @@ class RunsView(TypedDict):
     runs: list[RunItem]
 
 
-class RunView(TypedDict):
+class FailureView(TypedDict):
+    """Where a run broke off."""
+
+    step: int
+    line: int | None  # 1-based, in the file or cell
+    error: str
+
+
+class RunView(Origin):
     """What does not change while one steps through a run."""
 
     kind: Literal["run"]
@@ -166,6 +181,7 @@ class RunView(TypedDict):
     states: list[str]
     flags: list[str]
     bytes: int  # what the recording holds
+    failure: FailureView | None
 
 
 class ValueView(TypedDict):
@@ -199,6 +215,14 @@ class LineValue(TypedDict):
     value: ValueView
 
 
+class WatchRow(TypedDict):
+    """An expression of the user at one step: its value, or why it has none."""
+
+    text: str
+    value: ValueView | None
+    error: str | None
+
+
 class StepView(TypedDict):
     """One step of a run, computed again by replay."""
 
@@ -210,6 +234,117 @@ class StepView(TypedDict):
     values: list[LineValue]
     ended: list[bool] | None  # per sequence: whether this step is behind its end
     check: str  # "replay agrees", "with today's weights", ...
+    watches: list[WatchRow]
+
+
+class Where(TypedDict):
+    """What is searched for: of one value, of those that a line computes, or of any."""
+
+    kind: Literal["not finite", "over", "changes", "repeats", "ends", "expression"]
+    name: str | None
+    line: int | None
+    limit: float | None  # of "over"
+    text: str | None  # of "expression"
+
+
+class FoundView(TypedDict):
+    """A part of a search: the steps that were found, and the step to go on from."""
+
+    hits: list[int]
+    next: int | None  # None: all that was asked for is searched
+
+
+class OpRow(TypedDict):
+    """An op that a step did, also inside of modules."""
+
+    number: int
+    op: str
+    name: str
+    path: str  # of the module it is in, "" for the body itself
+    line: int | None  # of the body, 1-based, in the file or cell
+    dims: list[DimView]  # of its first result
+    dtype: str
+    is_loop: bool  # a loop inside of the loop
+
+
+class OpsView(TypedDict):
+    """All ops of a step, in order; their values are asked for one by one."""
+
+    kind: Literal["ops"]
+    run: int
+    step: int
+    ops: list[OpRow]
+
+
+class OpView(TypedDict):
+    """What one op took and gave."""
+
+    kind: Literal["op"]
+    number: int
+    inputs: list[ValueView]
+    outputs: list[ValueView]
+
+
+class Curve(TypedDict):
+    """Of one state: the norm of the gradient by the value that each step gave it."""
+
+    state: str
+    norms: list[Number]
+
+
+class GradientsView(TypedDict):
+    """How the gradient of a loss goes back through the steps."""
+
+    kind: Literal["gradients"]
+    run: int
+    loss: str
+    curves: list[Curve]
+    note: str | None
+
+
+class Difference(TypedDict):
+    """A value that is not the same in two runs: where it differs first."""
+
+    name: str
+    line: int | None
+    step: int | None  # None: it is in one of the runs only
+    text: str  # by how much
+
+
+class ComparisonView(TypedDict):
+    """Two runs of a loop: what differs, the first difference first."""
+
+    kind: Literal["comparison"]
+    run: int
+    other: int
+    agree: bool
+    differences: list[Difference]
+    notes: list[str]  # what else is not the same: numbers of steps, sequences
+    text: str
+
+
+class MovedOp(TypedDict):
+    """An op of a loop's body, and where it was done."""
+
+    line: int | None  # of the body, 1-based, in the file or cell
+    place: str | None  # of the expression, if it is in a function that the body calls
+    op: str
+    text: str  # the expression
+    where: Literal["once", "all steps", "step", "behind"]
+    why: str
+    states: list[str]  # those that it needs
+
+
+class ExplanationView(TypedDict):
+    """Where the ops of a loop were done: before its steps, in them, or behind them."""
+
+    kind: Literal["explanation"]
+    name: str
+    place: str | None
+    ran: bool
+    first_line: int  # of `body`, 1-based, in the file or cell
+    body: list[str]
+    ops: list[MovedOp]
 
 
 class HistoryView(TypedDict):
@@ -225,7 +360,10 @@ class Message(TypedDict):
     """Front end to kernel, on the command comm."""
 
     id: int
-    command: Literal["hello", "runs", "run", "step", "value", "pin", "forget"]
+    command: Literal[
+        "hello", "runs", "run", "step", "value", "pin", "forget",
+        "find", "ops", "op", "fork", "loops", "gradients", "compare",
+    ]  # fmt: skip
     args: dict[str, object]
 
 

@@ -42,7 +42,8 @@ def interface(node: ast.ClassDef, lines: list[str]) -> Iterator[str]:
     told = ast.get_docstring(node)
     if told:
         yield f"/** {told} */"
-    yield f"export interface {node.name} {{"
+    bases = [base for base in map(ast.unparse, node.bases) if base != "TypedDict"]
+    yield f"export interface {node.name} {f'extends {bases[0]} ' if bases else ''}{{"
     for field in node.body:
         if isinstance(field, ast.AnnAssign):
             comment = _comment(lines[field.lineno - 1])

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import importlib
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from rfnb.core.atomic import replacing
 from rfnb.display.attempt import reason
 from rfnb.display.html import Html, el, join
 
@@ -18,6 +18,9 @@ MODULES = {
     "attention": "rfnb.display.views.attention",
     "history": "rfnb.display.views.loop",
     "runs": "rfnb.display.views.runs",
+    "gradients": "rfnb.display.views.gradients",
+    "comparison": "rfnb.display.views.comparison",
+    "explanation": "rfnb.display.views.explain",
     "note": "rfnb.display.views.note",
 }
 """By the `kind` of the JSON: who makes text and HTML of it."""
@@ -83,8 +86,6 @@ def page(body: Html, title: str) -> str:
 
 def write_atomically(path: Path, text: str) -> Path:
     """Writes beside the file, then renames."""
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
-        beside = Path(folder) / path.name
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(path)
+    with replacing(path) as unfinished:
+        unfinished.write_text(text, encoding="utf-8")
     return path

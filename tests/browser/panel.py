@@ -53,6 +53,48 @@ class Stepper:
             .inner_text()
         )
 
+    def find(self, kind: str, name: str | None = None) -> Stepper:
+        """Searches for steps, and waits until all are looked at."""
+        self.root.locator(".rfnb-Find-kind").select_option(kind)
+        if name is not None:
+            self.root.locator(".rfnb-Find-name").select_option(name)
+        return self.searched()
+
+    def searched(self) -> Stepper:
+        """Waits until all steps are looked at."""
+        self.root.locator(".rfnb-Find-progress", has_text=re.compile(r"^\d+ steps?$")).wait_for()
+        return self
+
+    def hits(self) -> list[int]:
+        """The steps that are marked on the slider."""
+        marks = self.root.locator("[data-hit-step]")
+        return sorted(int(step) for step in marks.evaluate_all("all => all.map(mark => mark.dataset.hitStep)"))
+
+    def hit(self, direction: str, step: int) -> Stepper:
+        """Goes on to the "next" hit, or back to the "previous" one, and waits until it is shown."""
+        self.root.locator(f"[data-hit={direction}]").click()
+        return self.at(step)
+
+    def watch(self, expression: str) -> Locator:
+        """Adds an expression; what is shown of it."""
+        field = self.root.locator(".rfnb-Watches-add")
+        field.fill(expression)
+        field.press("Enter")
+        row = self.root.locator(f'[data-watch="{expression}"]')
+        row.locator(".rfnb-Watch-value, .rfnb-Watch-error").wait_for()
+        return row
+
+    def edit(self, state: str, text: str) -> None:
+        """Edits a state before this step, which runs on from there."""
+        self.root.locator(f'[data-state="{state}"] .rfnb-State-edit').click()
+        field = self.root.locator(".rfnb-Edit input")
+        field.fill(text)
+        field.press("Enter")
+
+    def ops(self) -> list[str]:
+        """The ops of the line that is looked at."""
+        return self.root.locator("[aria-current=step] .rfnb-Op-name").all_inner_texts()
+
     def look(self, code: str) -> None:
         """Clicks the line of the body that contains this."""
         self.root.locator(".rfnb-Line", has_text=code).click()

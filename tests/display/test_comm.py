@@ -11,6 +11,7 @@ import pytest
 from jupyter_client.manager import KernelManager
 
 from rfnb.display import comm
+from rfnb.display.schema import PROTOCOL
 from tests.display.standins import RunList
 
 
@@ -54,6 +55,7 @@ import sys, threading, time
 sys.path.insert(0, {root!r})
 from tests.display.standins import RunList, SumRun, numbers
 from rfnb.display import comm
+from rfnb.display.schema import PROTOCOL
 runs = RunList(SumRun(numbers(2, 4), [4, 3], ["a", "b"]))
 comm._links.clear()  # `import rfnb` linked the real list of runs
 link = comm.install(runs)
@@ -122,8 +124,8 @@ def kernel():
 
 
 def test_a_real_kernel_answers(kernel: Kernel):
-    kernel.ask({"id": 1, "command": "hello", "args": {"protocol": 1, "version": "0"}})
-    assert kernel.wait("c")["data"]["protocol"] == 1
+    kernel.ask({"id": 1, "command": "hello", "args": {"protocol": PROTOCOL, "version": "0"}})
+    assert kernel.wait("c")["data"]["protocol"] == PROTOCOL
     kernel.ask({"id": 2, "command": "step", "args": {"run": 7, "step": 1, "sequence": None}})
     assert kernel.wait("c")["data"]["step"] == 1
     kernel.ask({"id": 3, "command": "dance", "args": {}})

@@ -12,6 +12,9 @@ from rfnb.display.schema import RunView, StepView
 def body_text(run: RunView, step: StepView) -> list[str]:
     """The source, and behind each line what it made."""
     told = beside(step)
+    failure = run["failure"]
+    if failure is not None and failure["line"] is not None and failure["step"] == step["step"]:
+        told[failure["line"]] = "✗ " + failure["error"].partition("\n")[0]
     width = min(80, max((len(line) for line in run["body"]), default=0))
     numbered = enumerate(run["body"], run["first_line"])
     lines = [f"  {n:>4}  {text:<{width}}  {told.pop(n, '')}".rstrip() for n, text in numbered]

@@ -9,8 +9,9 @@ from rfnb.display.attempt import Notes
 from rfnb.display.data import index_of
 from rfnb.display.html import Html, el, join
 from rfnb.display.numbers import bars, count_of, short, size
-from rfnb.display.schema import HistoryView, RunView, StateRow, StepView
+from rfnb.display.schema import FailureView, HistoryView, RunView, StateRow, StepView
 from rfnb.display.views.body import body_html, body_text
+from rfnb.display.views.runs import describe_origin
 from rfnb.display.views.step import describe_step, spread
 from rfnb.errors import ViewError
 
@@ -26,6 +27,8 @@ def describe(run: Run, batch: int | str | None = None) -> HistoryView:
     notes = Notes()
     if len(shown) < steps:
         notes.add(f"{len(shown)} of {steps} steps; all of them in the panel, or by run[i]")
+    if sequence is None and run.steps < steps_begun(run):
+        shown = [*shown, steps]
     views = [_attempt(notes, run, i, sequence) for i in shown]
     return {
         "kind": "history",
@@ -60,7 +63,19 @@ def describe_run(run: Run) -> RunView:
         "states": list(run.states),
         "flags": list(run.flags),
         "bytes": int(run.bytes),
+        **describe_origin(run),
+        "failure": _failure(run),
     }
+
+
+def steps_begun(run: Run) -> int:
+    """Those that were done, and one that failed."""
+    return run.steps + (run.failed is not None and run.failed.step == run.steps)
+
+
+def _failure(run: Run) -> FailureView | None:
+    failed = run.failed
+    return None if failed is None else {"step": failed.step, "line": failed.line, "error": failed.error}
 
 
 def chosen(run: Run, batch: int | str) -> int:
@@ -74,10 +89,11 @@ def chosen(run: Run, batch: int | str) -> int:
 def to_text(view: HistoryView) -> str:
     """A line a step, with the states after it; then the body with the values of the last step shown."""
     lines = [" · ".join([*facts(view), *view["run"]["flags"]])]
+    lines += [f"  {line}" for line in failure_lines(view["run"])]
     lines += _table(view)
     lines += ["  " + "  ".join([name, course, *odd]) for name, course, odd in courses(view)]
     if view["steps"]:
-        lines += ["", f"  at step {view['steps'][-1]['step']}", *body_text(view["run"], view["steps"][-1])]
+        lines += ["", f"  {at_step(view['run'], view['steps'][-1])}", *body_text(view["run"], view["steps"][-1])]
     if view["note"]:
         lines.append(f"  ({view['note']})")
     return "\n".join(lines)
@@ -93,6 +109,7 @@ def to_html(view: HistoryView) -> Html:
     return el(
         "div",
         _head(view),
+        [el("div", line, style=_ERROR) for line in failure_lines(view["run"])],
         _states(view),
         _bodies(view),
         el("div", f"({view['note']})", style=style.QUIET) if view["note"] else None,
@@ -111,7 +128,32 @@ def facts(view: HistoryView) -> list[str]:
     which = view["steps"][0]["sequence"] if view["steps"] else None
     if which is not None:
         words.append(f"sequence {which}" + (f" ({run['tags'][which]!r})" if run["tags"] else ""))
+    if run["parent"] is not None:
+        words.insert(1, f"fork of {run['parent']} at step {run['forked_at']}")
     return [*words, size(run["bytes"])]
+
+
+_ERROR = f"{style.NUMBERS};color:{style.ALARM};white-space:pre-wrap"
+
+
+def failure_lines(run: RunView) -> list[str]:
+    """`failed in step 2, line 14: ValueError: no`, and what else the error says."""
+    failure = run["failure"]
+    if failure is None:
+        return []
+    place = "" if failure["line"] is None else f", line {failure['line']}"
+    first, *rest = failure["error"].splitlines()
+    return [f"failed in step {failure['step']}{place}: {first}", *rest]
+
+
+def at_step(run: RunView, step: StepView) -> str:
+    """`at step 3`"""
+    return f"at step {step['step']}" + (", which failed" if step["step"] >= run["steps"] else "")
+
+
+def done_steps(view: HistoryView) -> list[StepView]:
+    """Those that came to their end."""
+    return [step for step in view["steps"] if step["step"] < view["run"]["steps"]]
 
 
 def courses(view: HistoryView) -> list[tuple[str, str, list[str]]]:
@@ -133,7 +175,7 @@ def _table(view: HistoryView) -> list[str]:
         return []
     head = ["step", *(row["name"] for row in view["steps"][0]["states"])]
     start = ["start", *(row["before"]["text"] for row in view["steps"][0]["states"])]
-    rows = [[str(step["step"]), *(after(row) for row in step["states"])] for step in view["steps"]]
+    rows = [[str(step["step"]), *(after(row) for row in step["states"])] for step in done_steps(view)]
     grid = [head, start, *rows] if view["steps"][0]["step"] == 0 else [head, *rows]
     widths = [max(len(row[i]) for row in grid) for i in range(len(head))]
     return [
@@ -169,7 +211,7 @@ def _states(view: HistoryView) -> Html | None:
     rows = [el("tr", el("th", "step", style=style.LABEL_CELL), head, style=style.PLAIN_ROW)]
     if first["step"] == 0:
         rows.append(_row("start", [row["before"]["text"] for row in first["states"]]))
-    rows += [_row(str(step["step"]), [after(row) for row in step["states"]]) for step in view["steps"]]
+    rows += [_row(str(step["step"]), [after(row) for row in step["states"]]) for step in done_steps(view)]
     return el("table", rows, style=style.TABLE)
 
 
@@ -190,7 +232,7 @@ def _bodies(view: HistoryView) -> Html | None:
         "details",
         el("summary", "the body, step by step", style=style.FOLD),
         [
-            join(el("div", f"at step {step['step']}", style=style.QUIET), body_html(view["run"], step))
+            join(el("div", at_step(view["run"], step), style=style.QUIET), body_html(view["run"], step))
             for step in view["steps"]
         ],
     )

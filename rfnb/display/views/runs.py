@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rfnb.display import style
 from rfnb.display.html import Html, el
 from rfnb.display.numbers import count_of
-from rfnb.display.schema import RunItem, RunsView
+from rfnb.display.schema import Origin, RunItem, RunsView
 
 if TYPE_CHECKING:
     from rfnb.trace.run import Run
@@ -30,7 +30,13 @@ def describe_item(run: Run) -> RunItem:
         "batch": run.batch,
         "flags": list(run.flags),
         "pinned": bool(run.pinned),
+        **describe_origin(run),
     }
+
+
+def describe_origin(run: Run) -> Origin:
+    """Of a fork, where it comes from."""
+    return {"parent": None if run.parent is None else run.parent.serial, "forked_at": run.forked_at}
 
 
 def to_text(view: RunsView) -> str:
@@ -45,7 +51,13 @@ def item_text(item: RunItem) -> str:
     parts = [str(item["run"]), item["name"], item["place"], count_of(item["steps"], "step")]
     if item["batch"] is not None:
         parts.append(count_of(item["batch"], "sequence"))
-    return "  ".join([*parts, *item["flags"], *(["pinned"] if item["pinned"] else [])])
+    return "  ".join([*parts, *marks_of(item)])
+
+
+def marks_of(item: RunItem) -> list[str]:
+    """`["fork of 3 at 5", "not finite", "pinned"]`"""
+    fork = [] if item["parent"] is None else [f"fork of {item['parent']} at {item['forked_at']}"]
+    return [*fork, *item["flags"], *(["pinned"] if item["pinned"] else [])]
 
 
 def to_html(view: RunsView) -> Html:

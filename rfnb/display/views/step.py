@@ -15,6 +15,7 @@ from rfnb.display.data import Data, to_numpy
 from rfnb.display.numbers import plain
 from rfnb.display.schema import LineValue, Number, StateRow, StepView, ValueView
 from rfnb.display.views.value import describe_value, magnitude, one_sequence, sampled
+from rfnb.display.views.watch import describe_watch
 
 if TYPE_CHECKING:
     from rfnb.trace.run import Run
@@ -25,7 +26,9 @@ Tell = Callable[[str, Any], ValueView]
 _courses: WeakKeyDictionary[Any, dict[tuple[str, int | None], Course]] = WeakKeyDictionary()
 
 
-def describe_step(run: Run, step: int, sequence: int | None = None, *, pictures: bool = True) -> StepView:
+def describe_step(
+    run: Run, step: int, sequence: int | None = None, *, pictures: bool = True, watch: Sequence[str] = ()
+) -> StepView:
     """Computed again by replay; must run on the thread that owns the tensors."""
     at = run[step]
     tell = partial(describe_value, sequences=run.sequence_dim, sequence=sequence, pictures=pictures)
@@ -37,16 +40,19 @@ def describe_step(run: Run, step: int, sequence: int | None = None, *, pictures:
         "run": run.serial,
         "step": step,
         "sequence": sequence,
-        "states": [_state(run, at, name, sequence, tell) for name in run.states],
+        "states": [_state(run, at, name, sequence, tell, done=step < run.steps) for name in run.states],
         "values": values,
         "ended": None if run.lengths is None else [step >= int(n) for n in run.lengths],
         "check": str(at.check),
+        "watches": [describe_watch(at, text, run.sequence_dim, sequence) for text in watch],
     }
 
 
-def _state(run: Run, at: Any, name: str, sequence: int | None, tell: Tell) -> StateRow:
+def _state(run: Run, at: Any, name: str, sequence: int | None, tell: Tell, *, done: bool) -> StateRow:
+    """done: whether the step came to its end; one that failed has no states after it."""
     notes = Notes()
-    before, after = at.before[name], at.after[name]
+    before = at.before[name]
+    after = at.after[name] if done else before
     unknown: Course = ([], True)
     spark, moves = notes.attempt("course", lambda: _course(run, name, sequence), unknown)
     return {

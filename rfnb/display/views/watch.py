@@ -1,0 +1,38 @@
+"""Expressions of the user, evaluated at one step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rfnb.display.attempt import reason
+from rfnb.display.numbers import short
+from rfnb.display.schema import ValueView, WatchRow
+from rfnb.display.views.value import describe_value
+
+if TYPE_CHECKING:
+    from rfnb.core.dim import Dim
+    from rfnb.trace.step import RunStep
+
+
+def describe_watch(at: RunStep, text: str, sequences: Dim | None, sequence: int | None) -> WatchRow:
+    """Its value, or in one line why it has none."""
+    try:
+        value = _described(text, at.eval(text), sequences, sequence)
+    except Exception as error:
+        return {"text": text, "value": None, "error": reason(error)}
+    return {"text": text, "value": value, "error": None}
+
+
+def _described(text: str, value: Any, sequences: Dim | None, sequence: int | None) -> ValueView:
+    if isinstance(value, bool | float | str):
+        kind = type(value).__name__
+        return {
+            "name": text,
+            "text": short(value),
+            "dims": [],
+            "dtype": kind,
+            "stats": None,
+            "picture": None,
+            "flags": [],
+        }
+    return describe_value(text, value, sequences=sequences, sequence=sequence, pictures=True)
