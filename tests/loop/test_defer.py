@@ -136,3 +136,20 @@ def test_autocast_rounds_as_without_joining():
         found, expected = (run(in_the_frames, [STEPS], hoisted, debug=True) for hoisted in (None, False))
     torch.testing.assert_close(found[0].raw_tensor, expected[0].raw_tensor, rtol=2e-2, atol=2e-2)
     assert [each.check for each in found[3]] == ["replay agrees"] * STEPS
+
+
+def test_a_weight_that_is_written_between_product_and_sum():
+    time, feat, out = rf.Dim(None, name="time"), rf.Dim(2, name="feat"), rf.Dim(2, name="out")
+    x = rf.convert_to_tensor(torch.ones(1, 3, 2), dims=[batch_dim, time, out], lengths=[3])
+    weight = rf.Parameter([feat, out])
+    weight.initial = 1.0
+    weight.trainable = False
+    loop = rf.Loop(axis=time)
+    loop.state.h = rf.ones([batch_dim, feat])
+    with loop:
+        product = rf.matmul(loop.state.h, weight, reduce=feat)
+        weight.assign(weight * 2.0)
+        total = loop.unstack(x) + product
+        loop.state.h = rf.replace_dim_v2(total, in_dim=out, out_dim=feat)
+    # h: 1 → 1 + 2·1 = 3 → 1 + 6·2 = 13 → 1 + 26·4 = 105
+    assert loop.state.h.raw_tensor.tolist() == [[105.0, 105.0]]
