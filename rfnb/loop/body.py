@@ -218,6 +218,7 @@ class Body:
         if self.size is not None and not self.size.agrees(size):
             raise DimRebound(f"{self.loop.name}: unstacked tensors differ in length", got=f"{self.size} and {size}")
         self.size = size
+        self.tape.scratch = self.tape.scratch or size.max == 0  # there will be no step
 
     def iter_idx(self) -> Traced:
         """The number of this step. {} int64"""

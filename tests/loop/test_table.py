@@ -124,20 +124,6 @@ def test_values_and_gradients_are_those_by_hand(kind, lengths):
     assert_close(gradients(ours, data), gradients(hand, data), tolerance)
 
 
-@pytest.mark.parametrize(
-    "lengths",
-    [
-        [3, 0, 2],
-        pytest.param([0], marks=pytest.mark.xfail(strict=True, reason="gather in step 0 of an axis without any frame")),
-    ],
-    ids=str,
-)
-def test_pointers_into_empty_sequences(lengths):
-    data = Data(lengths, "float64")
-    ours = split(data, *run(loops_attention.Pointer(), data))
-    assert_same(ours, by_hand(loops_attention.Pointer(), data, ours), 1e-9)
-
-
 LENGTHS = [4, 0, 3, 1]
 """Of the batch that is done in several ways."""
 

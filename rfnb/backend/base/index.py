@@ -12,7 +12,7 @@ import numpy as np
 
 from rfnb.backend.base.require import axis_of, whole_numbers
 from rfnb.backend.base.sizes import size_in
-from rfnb.backend.base.tape import untaped
+from rfnb.backend.base.tape import tried_out, untaped
 from rfnb.core import align
 from rfnb.core.align import Sig
 from rfnb.core.dim import Dim
@@ -77,6 +77,8 @@ class IndexOps:
                 else cls.index_raw(source._raw, positions, place)
             )
         except (IndexError, RuntimeError):
+            if tried_out() and not source.size_of(axis).max:
+                return cls.gather(cls.not_empty(source, axis), indices=indices, axis=axis)
             check_range(cls, "gather", indices, (axis,), (cls.get_shape_tuple_raw(source._raw)[place],))
             raise
         if ragged_too and lengths.sizes and axis in source.lengths.owners:

@@ -291,6 +291,12 @@ def untaped() -> Iterator[None]:
             yield
 
 
+def tried_out() -> bool:
+    """Whether what is done now is done by no step: it is only to be seen what it gives."""
+    tape = _current.get()
+    return tape is not None and tape.scratch
+
+
 def opaque(fn: Callable[..., Any], *args: Any, gives: bool = True) -> Any:
     """fn(*args) as one call on the tape, whatever happens inside.
 
