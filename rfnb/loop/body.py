@@ -332,7 +332,8 @@ class Body:
         self._context.close()
         self.recorder.open = False
         self.loop.state._end_body()
-        self.tape.restore(self.backend.overwrite_raw)
+        with untaped():
+            self.tape.restore(self.backend.overwrite_raw)
         for dim in self.before:
             if isinstance(dim, Dim):
                 dim.changes_in = None

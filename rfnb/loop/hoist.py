@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 BUDGET = 2**31
 """Bytes that the results of one op may take for all steps together; what would take more stays in the steps."""
+LARGE = 2**20
+"""Bytes of a value that is worth looking whether somebody needs it any longer."""
 
 
 class _Op:
@@ -145,8 +147,10 @@ class Hoist:
         record: outputs as well, for a replay to show what was computed.
         """
         with listening(None), meant(), gradients_of_all():
-            for op in self._live():
+            live = self._live()
+            for done, op in enumerate(live, 1):
                 self._run(op)
+                self._forget(op.reads, live[done:])
         behind = {var for op in self._at("behind") for var in op.makes}
         carried = sorted(self._read_behind() - behind - set(self.outputs))
         self.step_outputs = [var for var in (*self.outputs, *carried) if var not in self.done and var not in behind]
@@ -203,6 +207,14 @@ class Hoist:
         elif not self._done_at_once(op):
             op.place, op.why = "steps", "it cannot be done for all steps together"
 
+    def _forget(self, read: frozenset[Var], later: Sequence[_Op]) -> None:
+        """Lets go of large values that no later op reads, nor a step."""
+        large = {var for var in read & self.done.keys() if self.backend.nbytes_raw(self.done[var]._raw) > LARGE}
+        if large:
+            large -= {var for op in [*later, *self._at("behind")] for var in op.reads} | set(self.outputs)
+            for var in large - self._read_by_steps([*self.outputs, *self._read_behind()]):
+                del self.done[var]
+
     def _too_large(self, op: _Op) -> bool:
         made = sum(self.backend.nbytes_raw(self.traced[var]._raw) for var in op.makes)
         return op.place == "frames" and made * (self._frames.dimension or 0) > BUDGET
@@ -247,9 +259,12 @@ class Hoist:
                 live.append(op)
                 needed |= op.reads
         with listening(None), meant(), gradients_of_all():
-            for op in reversed(live):
+            while live:
+                op = live.pop()
                 if not self._done_at_once(op):
                     self._step_by_step(op, steps)
+                for var in op.reads.difference(self.outputs, *[later.reads for later in live]):
+                    self.done.pop(var, None)
         found = [(var, self._output(var, steps)) for var in self.outputs]
         return [self.backend.copy_raw(raw) if var in known else raw for var, raw in found]
 

@@ -509,3 +509,18 @@ def test_functions_of_torch_that_change_their_argument():
         loop.state.s = loop.state.s + 1.0 + rf.convert_to_tensor(raw, dims=[])
     assert counter.item() == 33.0
     assert loop.state.s.item() == 3.0
+
+
+def test_a_loop_inside_of_another_one_writes_into_a_parameter():
+    total = rf.Parameter([])
+    total.trainable = False
+    total.initial = 0.0
+    rows, columns = rf.Dim(3, name="rows"), rf.Dim(2, name="columns")
+    x = rf.convert_to_tensor(torch.arange(6.0).reshape(3, 2), dims=[rows, columns])
+    outer = rf.Loop(axis=rows)
+    with outer:
+        row = outer.unstack(x)
+        inner = rf.Loop(axis=columns)
+        with inner:
+            total.assign_add(inner.unstack(row))
+    assert total.raw_tensor.item() == 15.0

@@ -132,6 +132,24 @@ def test_hoisting_keeps_within_its_budget(inputs, budget, no_gc, monkeypatch):
     assert probe.per_step <= STATE
 
 
+@pytest.mark.parametrize("large", [hoist.LARGE, 0])
+def test_what_is_made_on_the_way_before_the_steps_is_let_go(inputs, large, no_gc, monkeypatch):
+    monkeypatch.setattr(hoist, "LARGE", large)
+    time, x, expand = inputs
+    probe = Probe()
+    before = live_bytes()
+    with torch.no_grad():
+        loop = rf.Loop(axis=time)
+        loop.state.h = rf.zeros([batch_dim, hidden])
+        with loop:
+            wide_ones = rf.sin(rf.cos(rf.matmul(loop.unstack(x), expand, reduce=hidden)))  # three of them
+            narrow = rf.matmul(wide_ones, expand, reduce=wide)
+            loop.state.h = rf.tanh(probe(narrow + loop.state.h))
+            out = loop.stack(rf.sin(rf.cos(narrow)))
+    assert out.raw_tensor.shape[0] == STEPS
+    assert (max(probe.bytes) - before >= STEPS * WIDE) == (large > 0)
+
+
 def test_after_a_loop_only_its_results_are_left(inputs, no_gc):
     time, x, expand = inputs
     before = live_bytes()
