@@ -213,15 +213,18 @@ def _like_before(body: Body, name: str, old: Any, new: Any) -> Any:
             expected=old.describe_dims(),
             hint=_dims_hint(body, name, old, traced, expected),
         )
-    if traced.dtype.startswith(("float", "bfloat", "complex")) and old.dtype.startswith(("int", "uint", "bool")):
-        raise DtypeError(
-            f"{body.loop.name}: the state {name!r} is {old.dtype}, and would cut off what is behind the point",
-            got=traced.dtype,
-            expected=old.dtype,
-            hint=f'start with a float: dtype="{traced.dtype}"; or rf.cast(value, "{old.dtype}") if it is meant',
-        )
     in_order = traced if list(traced.dims) == expected else traced.copy_transpose(expected)
-    return in_order if in_order.dtype == old.dtype else cast(in_order, old.dtype)
+    dtype, before = traced.dtype, old.dtype
+    if dtype == before:
+        return in_order
+    if dtype.startswith(("float", "bfloat", "complex")) and before.startswith(("int", "uint", "bool")):
+        raise DtypeError(
+            f"{body.loop.name}: the state {name!r} is {before}, and would cut off what is behind the point",
+            got=dtype,
+            expected=before,
+            hint=f'start with a float: dtype="{dtype}"; or rf.cast(value, "{before}") if it is meant',
+        )
+    return cast(in_order, before)
 
 
 def _dims_hint(body: Body, name: str, old: Any, new: Traced, expected: list[Dim]) -> str:
