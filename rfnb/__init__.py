@@ -367,22 +367,20 @@ from rfnb.ops.control import (
     set_static_traceable_ctx as set_static_traceable_ctx,
     static_traceable_generation as static_traceable_generation,
 )
-from rfnb.trace.compare import (
-    Comparison as Comparison,
-    compare as compare,
-)
+from rfnb.trace.compare.compare import compare as compare
+from rfnb.trace.compare.comparison import Comparison as Comparison
 from rfnb.trace.dependencies import (
     get_tensor_consumers as get_tensor_consumers,
     get_tensor_dependencies as get_tensor_dependencies,
     walk_tensor_consumers as walk_tensor_consumers,
 )
 from rfnb.trace.file.load import load_run as load_run
-from rfnb.trace.run import Run as Run
-from rfnb.trace.session import (
+from rfnb.trace.options import (
     options as options,
     recording as recording,
-    runs as runs,
 )
+from rfnb.trace.run import Run as Run
+from rfnb.trace.runs import runs as runs
 
 # isort: split
 # modules

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
@@ -32,6 +33,14 @@ def seed() -> None:
     """The same random numbers in each test, alone or among others."""
     torch.set_num_threads(1)  # small tensors: a second thread costs more than it does, above all beside other work
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def no_gc_callbacks() -> Iterator[None]:
+    """Python swallows an interrupt that comes in a callback of the garbage collector; hypothesis has one."""
+    callbacks, gc.callbacks[:] = gc.callbacks[:], []
+    yield
+    gc.callbacks[:] = callbacks
 
 
 @pytest.fixture

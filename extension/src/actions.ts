@@ -1,8 +1,16 @@
 import type { Stepper } from './stepper';
 import type { StepperActions } from './views/stepper';
 
-/** What the views may ask of a stepper. */
+const known = new WeakMap<Stepper, StepperActions>();
+
+/** What the views may ask of a stepper: always the same object, so that a view sees that nothing changed. */
 export function actionsOf(stepper: Stepper): StepperActions {
+  const actions = known.get(stepper) ?? make(stepper);
+  known.set(stepper, actions);
+  return actions;
+}
+
+function make(stepper: Stepper): StepperActions {
   return {
     goto: step => stepper.goto(step),
     first: () => stepper.first(),

@@ -8,7 +8,7 @@ import { Signal } from '@lumino/signaling';
 
 import { Marks, marksExtension, marksFor, setMarks, together } from './marks';
 import type { RunView } from './schema';
-import type { StepperState } from './stepper';
+import type { StepperState } from './stepper_state';
 import type { ILoops } from './tokens';
 
 /**

@@ -5,7 +5,8 @@ import { actionsOf } from './actions';
 import { Notes } from './notes';
 import { Requests } from './requests';
 import type { Reply, RunView, StepView } from './schema';
-import { Place, Stepper } from './stepper';
+import { Stepper } from './stepper';
+import type { Place } from './stepper_state';
 import { StepperView } from './views/stepper';
 
 /** The part of an anywidget model that is used here. */

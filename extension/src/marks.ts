@@ -124,7 +124,6 @@ export function marksExtension(toggle: (line: number) => void): Extension {
   const strip = gutter({
     class: 'rfnb-cm-gutter',
     markers: view => view.state.field(stopsField),
-    initialSpacer: () => FREE,
     domEventHandlers: {
       mousedown: (view, block) => {
         let can = false;
@@ -136,7 +135,7 @@ export function marksExtension(toggle: (line: number) => void): Extension {
       }
     }
   });
-  return [field, stopsField, Prec.highest(strip)];
+  return [field, stopsField, Prec.lowest(strip)];
 }
 
 function markersFor(doc: Lines, stops: Marks['stops']): RangeSet<GutterMarker> {

@@ -3,8 +3,6 @@ import type {
   FoundView,
   GradientsView,
   Message,
-  OpsView,
-  OpView,
   Reply,
   RunItem,
   RunView,
@@ -29,8 +27,6 @@ export interface Answers {
   pin: RunItem[];
   forget: RunItem[];
   find: FoundView;
-  ops: OpsView;
-  op: OpView;
   fork: RunView;
   loops: RunItem[];
   gradients: GradientsView;

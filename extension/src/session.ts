@@ -5,7 +5,8 @@ import type { Connection } from './connection';
 import { Notes } from './notes';
 import { Gone } from './requests';
 import type { Event, RunItem, RunView } from './schema';
-import { Place, Stepper } from './stepper';
+import { Stepper } from './stepper';
+import type { Place } from './stepper_state';
 
 /** So many loops of a notebook get marks in their cells before they are opened. */
 const KNOWN_LOOPS = 24;
@@ -71,6 +72,11 @@ export class Session implements IDisposable {
   /** Look at a run; at a step and sequence, if it has them. */
   async open(run: number, at: Place | null = null, unasked = false): Promise<void> {
     const asked = ++this._asked;
+    const shown = this._stepper?.state;
+    if (!unasked && at === null && shown?.run.run === run && !shown.gone) {
+      this._stepper?.first();
+      return;
+    }
     try {
       const view = await this.connection.requests.request('run', { run });
       if (asked !== this._asked || this._isDisposed) {

@@ -1,91 +1,26 @@
 import type { IDisposable } from '@lumino/disposable';
 import { ISignal, Signal } from '@lumino/signaling';
 
-import { Direction, Finder, FindState } from './finder';
+import { Asides, Asked } from './asides';
+import { Direction, Finder } from './finder';
+import { Latest } from './latest';
 import { conditions, LoopNotes, Notes, Stop } from './notes';
-import { OpsState, OpWalk } from './ops';
-import { Answers, Gone, IRequests, Waiting } from './requests';
-import type { ComparisonView, GradientsView, Message, OpRow, RunItem, RunView, StepView } from './schema';
+import { Gone, IRequests } from './requests';
+import type { OpsView, RunView, StepView } from './schema';
+import { firstLine, StepperContext, StepperState, stepsBegun } from './stepper_state';
 
-/** How many steps can be looked at: those that were done, and one that failed. */
-export function stepsBegun({ steps, failure }: RunView): number {
-  return steps + (failure?.step === steps ? 1 : 0);
-}
-
-/** A run around the one that is shown, and the step of it that one came from. */
-export interface Crumb {
-  run: number;
-  name: string;
-  step: number;
-  sequence: number | null;
-}
-
-/** Where to open a run. */
-export interface Place {
-  step: number;
-  sequence: number | null;
-  trail: readonly Crumb[];
-}
-
-/** What a stepper has from where it is shown. */
-export interface StepperContext {
-  notes: Notes;
-  trail: readonly Crumb[];
-  /** There is no kernel: only steps can be had. */
-  still?: boolean;
-  /** Show another run instead of this one. */
-  open: (run: number, at: Place) => void;
-}
-
-/** An answer that only this view waits for. */
-export interface Aside<T> {
-  waiting: boolean;
-  error: string | null;
-  answer: T | null;
-}
-
-/** What can be asked beside the steps. */
-export interface Asides {
-  fork: RunView;
-  loops: RunItem[];
-  gradients: GradientsView;
-  compare: ComparisonView;
-}
-
-/** What is shown of one run. */
-export interface StepperState {
-  run: RunView;
-  /** The last answer of the kernel: where the run is. */
-  step: StepView | null;
-  /** The line that is looked at, 1-based in the file or cell. */
-  line: number | null;
-  /** The step that was asked for, until its answer is there. */
-  target: number | null;
-  waiting: Waiting | null;
-  error: string | null;
-  /** The kernel has forgotten the run: what is shown is the last that was seen of it. */
-  gone: boolean;
-  notes: LoopNotes;
-  find: FindState;
-  /** null while they are not shown. */
-  ops: OpsState | null;
-  /** Whether only steps can be had: there is no kernel that could compute. */
-  still: boolean;
-  /** The runs around this one, the outermost first. */
-  trail: readonly Crumb[];
-  asides: { readonly [A in keyof Asides]?: Aside<Asides[A]> };
-}
-
+/** What is asked for: a step, of one sequence or of all (null), and its ops, with the values of one of them. */
 interface Wish {
   step: number;
   sequence: number | null;
+  ops: boolean;
+  op: number | null;
 }
 
 /**
  * Walks through one run.
  *
- * It never decides where the run is: it asks, and shows what it is answered. One question is under way at a time; of
- * those that come meanwhile only the last is asked next, so that a dragged slider does not fill the kernel's queue.
+ * It never decides where the run is: it asks, and shows what it is answered.
  */
 export class Stepper implements IDisposable {
   constructor(
@@ -102,7 +37,7 @@ export class Stepper implements IDisposable {
       () => this._update({ find: this._finder.state }),
       step => this.goto(step)
     );
-    this._ops = new OpWalk(requests, run.run, () => this._update({ ops: this._ops.state }));
+    this._asides = new Asides(requests, run.run, () => this._update({ asides: this._asides.state }));
     this._state = {
       run,
       step: first,
@@ -113,7 +48,6 @@ export class Stepper implements IDisposable {
       gone: false,
       notes: context.notes.of(run.loop),
       find: this._finder.state,
-      ops: null,
       still: context.still ?? false,
       trail: context.trail,
       asides: {}
@@ -145,7 +79,7 @@ export class Stepper implements IDisposable {
 
   /** Ask for a step; steps outside of the run mean its ends. */
   goto(step: number): void {
-    this._wish({ step, sequence: this._wanted.sequence });
+    this._wish({ step });
   }
 
   first(): void {
@@ -166,7 +100,7 @@ export class Stepper implements IDisposable {
 
   /** Ask for the same step of one sequence, or of all (null). */
   choose(sequence: number | null): void {
-    this._wish({ step: this._wanted.step, sequence });
+    this._wish({ sequence });
   }
 
   /** Look at a line of the body. */
@@ -214,45 +148,42 @@ export class Stepper implements IDisposable {
 
   /** Show the ops that the lines are made of, or hide them. */
   toggleOps(): void {
-    if (this._state.ops) {
-      this._ops.hide();
-    } else if (this._state.step && this.canAsk) {
-      void this._ops.show(this._state.step, () => null);
+    const { step } = this._state;
+    if (step?.ops) {
+      this._update({ step: { ...step, ops: null } });
+    } else if (this.canAsk) {
+      this._wish({ ops: true, op: null });
     }
   }
 
-  /** Look at one op of this step. */
-  lookAtOp(number: number): void {
-    const { step, ops } = this._state;
-    if (step && ops) {
-      void this._ops.show(step, () => number);
-      this._followOp(ops.rows[number]);
+  /** Look at one op of this step; -1 is the last. */
+  lookAtOp(op: number): void {
+    if (this.canAsk) {
+      this._wish({ ops: true, op });
     }
   }
 
   /** Go on by one op, into the next step behind the last; the first time to the line that is looked at. */
   stepOp(way: 1 | -1): void {
-    const { step, ops, line, run } = this._state;
-    if (!step || !this.canAsk || this._asked) {
+    const { step, run } = this._state;
+    if (!this.canAsk || !step || step.step !== this._wanted.step) {
       return;
     }
-    if (!ops || ops.at === null) {
-      void this._ops.show(step, rows => this._followOp(rows.find(row => row.line === line) ?? rows[0]));
-      return;
-    }
-    const next = ops.at + way;
-    if (next >= 0 && next < ops.rows.length) {
-      this.lookAtOp(next);
+    const at = this._wanted.op;
+    if (!step.ops || at === null) {
+      this._atLine = true;
+      this.lookAtOp(0);
+    } else if (at + way >= 0 && at + way < step.ops.rows.length) {
+      this.lookAtOp(at + way);
     } else if (step.step + way >= 0 && step.step + way < stepsBegun(run)) {
-      this._entry = way > 0 ? 'first' : 'last';
-      this.goto(step.step + way);
+      this._wish({ step: step.step + way, op: way > 0 ? 0 : -1 });
     }
   }
 
   /** Go on from this step with other states, in a run of its own. */
   async fork(states: { [name: string]: string }): Promise<void> {
     const { step, trail } = this._state;
-    const made = step && (await this._askAside('fork', { step: step.step, states, sequence: step.sequence }));
+    const made = step && (await this._asides.ask('fork', { step: step.step, states, sequence: step.sequence }));
     if (step && made) {
       this._context.open(made.run, { step: step.step, sequence: step.sequence, trail });
     }
@@ -261,7 +192,7 @@ export class Stepper implements IDisposable {
   /** Open the run of a loop inside of this step. */
   async enter(): Promise<void> {
     const { step } = this._state;
-    const found = step && (await this._askAside('loops', { step: step.step }));
+    const found = step && (await this._asides.ask('loops', { step: step.step }));
     if (found?.length === 1) {
       this.enterRun(found[0].run);
     }
@@ -288,111 +219,114 @@ export class Stepper implements IDisposable {
   }
 
   gradients(loss: string): void {
-    void this._askAside('gradients', { loss, sequence: this._state.step?.sequence ?? null });
+    void this._asides.ask('gradients', { loss, sequence: this._state.step?.sequence ?? null });
   }
 
   compare(other: number): void {
-    void this._askAside('compare', { other });
+    void this._asides.ask('compare', { other, sequence: this._state.step?.sequence ?? null });
   }
 
   /** Put an answer away. */
-  dismiss(name: keyof Asides): void {
-    this._update({ asides: { ...this._state.asides, [name]: undefined } });
+  dismiss(name: keyof Asked): void {
+    this._asides.dismiss(name);
+  }
+
+  /** Say what went wrong. */
+  complain(error: unknown): void {
+    if (error instanceof Gone) {
+      this.lose();
+    } else {
+      this._update({ error: error instanceof Error ? error.message : String(error) });
+    }
   }
 
   /** The kernel has forgotten the run. */
   lose(): void {
     this._finder.cancel();
-    this._next = null;
+    this._questions.drop();
     this._update({ gone: true, target: null, waiting: null });
   }
 
   dispose(): void {
     this._isDisposed = true;
-    this._next = null;
+    this._questions.drop();
     this._finder.cancel();
     Signal.clearData(this);
   }
 
+  /** What was asked for last, or what is shown. */
   private get _wanted(): Wish {
     const { step } = this._state;
-    return this._next ?? this._asked ?? { step: step?.step ?? 0, sequence: step?.sequence ?? null };
+    const ops = step?.ops ?? null;
+    const shown = { step: step?.step ?? 0, sequence: step?.sequence ?? null, ops: ops !== null };
+    return this._questions.wanted ?? { ...shown, op: ops?.op?.number ?? null };
   }
 
-  private _wish(wish: Wish): void {
+  private _wish(change: Partial<Wish>): void {
     if (!this.canMove) {
       return;
     }
-    const step = Math.min(Math.max(Math.round(wish.step), 0), stepsBegun(this._state.run) - 1);
-    const wanted = { ...wish, step };
-    if (this._asked) {
-      this._next = wanted;
-      this._update({ target: step });
-    } else if (!this._isShown(wanted) || this._state.error !== null) {
-      void this._ask(wanted);
+    const wish = { ...this._wanted, ...change };
+    wish.step = Math.min(Math.max(Math.round(wish.step), 0), stepsBegun(this._state.run) - 1);
+    if (this._questions.wanted !== null || !this._isShown(wish) || this._state.error !== null) {
+      this._update({ target: wish.step });
+      this._questions.want(wish);
     }
   }
 
   private async _ask(wish: Wish): Promise<void> {
-    this._asked = wish;
     this._update({ target: wish.step, waiting: 'asked' });
-    const args = { run: this._state.run.run, ...wish, watch: this._state.notes.watches };
+    const { run, notes } = this._state;
+    const args = { run: run.run, ...wish, watch: notes.watches };
     try {
       this._accept(await this._requests.request('step', args, waiting => this._update({ waiting })));
     } catch (error) {
       this.complain(error);
     }
-    this._asked = null;
-    const next = this._next;
-    this._next = null;
-    if (next && !this._isShown(next)) {
-      void this._ask(next);
-    } else {
+    const { next } = this._questions;
+    if (next === null || this._isShown(next)) {
       this._update({ target: null, waiting: null });
     }
   }
 
   /** Show an answer, unless another sequence was asked for meanwhile. */
   private _accept(step: StepView): void {
-    const stale = step.run !== this._state.run.run || (this._next !== null && this._next.sequence !== step.sequence);
-    if (!stale) {
-      const line = this._state.step ? this._state.line : firstLine(this._state.run, step);
+    const { next } = this._questions;
+    if (step.run === this._state.run.run && (next === null || next.sequence === step.sequence)) {
+      const before = this._state.step;
+      const line = before ? this._state.line : firstLine(this._state.run, step);
       this._update({ step, line, error: null });
-      this._refreshOps(step);
+      if (step.ops && (this._atLine || step.ops.op?.number !== before?.ops?.op?.number)) {
+        this._followOp(step.ops);
+      }
       this._search(this._finder.state.searched > 0);
     }
   }
 
-  /** Whether the answer is there already, with the values of all watches. */
+  /** The line of the op that is looked at becomes the line that is looked at; or first the other way round. */
+  private _followOp({ rows, op }: OpsView): void {
+    const entry = this._atLine ? rows.find(row => row.line === this._state.line) : undefined;
+    this._atLine = false;
+    const row = entry ?? (op ? rows[op.number] : undefined);
+    if (row && row.number !== op?.number) {
+      this.lookAtOp(row.number);
+    } else if (row && row.line !== null && row.line !== this._state.line) {
+      this.look(row.line);
+    }
+  }
+
+  /** Whether the answer is there already, with the values of all watches, and the ops. */
   private _isShown(wish: Wish): boolean {
     const { step, notes } = this._state;
-    const watched = step?.watches.map(row => row.text);
-    return same(wish, step) && String(watched) === String(notes.watches);
+    const { ops, watches } = step ?? { ops: null, watches: [] };
+    const isThere = step !== null && wish.step === step.step && wish.sequence === step.sequence;
+    const isOp = wish.ops === (ops !== null) && (wish.op === null || wish.op === ops?.op?.number);
+    return isThere && isOp && String(watches.map(row => row.text)) === String(notes.watches);
   }
 
   private _search(start: boolean): void {
     const { notes, run, step } = this._state;
     this._finder.set(conditions(notes, run), step?.sequence ?? null, start);
-  }
-
-  private _refreshOps(step: StepView): void {
-    const entry = this._entry;
-    this._entry = null;
-    if (this._state.ops) {
-      const at = this._state.ops.at;
-      void this._ops.show(step, rows => {
-        const chosen = entry === null ? at : entry === 'first' ? 0 : rows.length - 1;
-        return entry === null ? chosen : this._followOp(rows[chosen ?? 0]);
-      });
-    }
-  }
-
-  /** The line of an op becomes the line that is looked at. */
-  private _followOp(row: OpRow | undefined): number | null {
-    if (row && row.line !== null) {
-      this.look(row.line);
-    }
-    return row?.number ?? null;
   }
 
   private _onNotes(_: Notes, loop: string): void {
@@ -402,33 +336,7 @@ export class Stepper implements IDisposable {
     this._update({ notes: this._context.notes.of(loop) });
     this._search(true);
     if (this._state.step) {
-      this._wish(this._wanted);
-    }
-  }
-
-  private async _askAside<A extends keyof Asides>(name: A, args: Message['args']): Promise<Asides[A] | null> {
-    const tell = (change: Partial<Aside<Asides[A]>>) => {
-      const before = this._state.asides[name] ?? { waiting: false, error: null, answer: null };
-      this._update({ asides: { ...this._state.asides, [name]: { ...before, ...change } } });
-    };
-    tell({ waiting: true, error: null });
-    try {
-      const answer = (await this._requests.request(name, { run: this._state.run.run, ...args })) as Answers[A] &
-        Asides[A];
-      tell({ waiting: false, answer });
-      return answer;
-    } catch (error) {
-      tell({ waiting: false, error: error instanceof Error ? error.message : String(error) });
-      return null;
-    }
-  }
-
-  /** Say what went wrong. */
-  complain(error: unknown): void {
-    if (error instanceof Gone) {
-      this.lose();
-    } else {
-      this._update({ error: error instanceof Error ? error.message : String(error) });
+      this._wish({});
     }
   }
 
@@ -442,23 +350,14 @@ export class Stepper implements IDisposable {
   private _requests: IRequests;
   private _context: StepperContext;
   private _finder: Finder;
-  private _ops: OpWalk;
-  /** At which op to go on, if walking op by op leads into another step. */
-  private _entry: 'first' | 'last' | null = null;
+  private _asides: Asides;
+  private _questions = new Latest<Wish>(
+    wish => this._ask(wish),
+    wish => this._isShown(wish)
+  );
+  /** Whether the op to look at is the first of the line that is looked at. */
+  private _atLine = false;
   private _state: StepperState;
-  private _asked: Wish | null = null;
-  private _next: Wish | null = null;
   private _isDisposed = false;
   private _changed = new Signal<this, StepperState>(this);
-}
-
-function same(wish: Wish, step: StepView | null): boolean {
-  return step !== null && wish.step === step.step && wish.sequence === step.sequence;
-}
-
-/** The first line of the body that computed something. */
-function firstLine(run: RunView, step: StepView | null): number | null {
-  const lines = (step?.values ?? []).map(value => value.line);
-  const inside = lines.filter(line => line > run.first_line && line < run.first_line + run.body.length);
-  return inside.length > 0 ? Math.min(...inside) : null;
 }

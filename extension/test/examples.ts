@@ -98,6 +98,7 @@ export function stepView(step: number, change: Partial<StepView> = {}): StepView
     ended: [false, step >= 5],
     check: 'replay agrees',
     watches: [],
+    ops: null,
     ...change
   };
 }

@@ -2,12 +2,22 @@ import { describe, expect, it } from 'vitest';
 
 import { conditions, Notes } from '../src/notes';
 import { Requests } from '../src/requests';
-import type { Message, Where } from '../src/schema';
-import { Place, Stepper } from '../src/stepper';
+import type { Message, OpsView, Where } from '../src/schema';
+import { Stepper } from '../src/stepper';
+import type { Place } from '../src/stepper_state';
 import { settle } from './fake_kernel';
 import { item, opRow, runView, stepView, watchRow } from './examples';
 
 type Answer = (message: Message) => unknown;
+
+type Args = { step: number; sequence: number | null; watch?: string[]; ops?: boolean; op?: number | null };
+
+const ROWS = [opRow(0), opRow(1), opRow(2, { line: 5 })];
+
+function opsView({ ops, op }: Pick<Args, 'ops' | 'op'>): OpsView | null {
+  const number = (op ?? 0) < 0 ? ROWS.length - 1 : (op ?? null);
+  return ops ? { rows: ROWS, op: number === null ? null : { number, inputs: [], outputs: [] }, error: null } : null;
+}
 
 /** A stepper at step 0 of a kernel that answers as the test says; `null` stands for an error. */
 function travelling(answer: Answer, run = runView()) {
@@ -16,8 +26,8 @@ function travelling(answer: Answer, run = runView()) {
   const notes = new Notes();
   const requests = new Requests(message => {
     asked.push(message);
-    const { step, sequence, watch } = message.args as { step: number; sequence: number | null; watch?: string[] };
-    const shown = stepView(step, { sequence, watches: (watch ?? []).map(text => watchRow(text)) });
+    const { step, sequence, watch, ...more } = message.args as Args;
+    const shown = stepView(step, { sequence, watches: (watch ?? []).map(text => watchRow(text)), ops: opsView(more) });
     const data = message.command === 'step' ? shown : answer(message);
     const status = data === null ? 'error' : 'ok';
     setTimeout(() => requests.receive({ id: message.id, status, data, error: data === null ? 'refused' : null }));
@@ -32,8 +42,6 @@ async function settled(): Promise<void> {
     await settle();
   }
 }
-
-const commands = (asked: Message[]) => asked.map(message => message.command);
 
 describe('watches', () => {
   it('are asked for with each step, and at once when one is added', async () => {
@@ -107,31 +115,34 @@ describe('marks', () => {
 });
 
 describe('ops', () => {
-  const rows = [opRow(0), opRow(1), opRow(2, { line: 5 })];
-  const answer: Answer = ({ command, args }) =>
-    command === 'ops' ? { ops: rows } : { kind: 'op', number: args.number, inputs: [], outputs: [] };
-
-  it('are listed without numbers; those of one op are asked for when it is looked at', async () => {
-    const { stepper, asked } = travelling(answer);
+  it('come with the step; those of one op have their numbers when it is looked at', async () => {
+    const { stepper, asked } = travelling(() => null);
     stepper.toggleOps();
     await settled();
-    expect(commands(asked)).toEqual(['ops']);
+    expect(asked[0]).toMatchObject({ command: 'step', args: { step: 0, ops: true, op: null } });
     stepper.lookAtOp(2);
     await settled();
-    expect(commands(asked)).toEqual(['ops', 'op']);
-    expect(stepper.state).toMatchObject({ line: 5, ops: { at: 2, view: { number: 2 } } });
+    expect(stepper.state).toMatchObject({ line: 5, step: { ops: { op: { number: 2 } } } });
+    stepper.look(3);
+    stepper.next();
+    await settled();
+    expect(asked[2].args).toMatchObject({ step: 1, ops: true, op: 2 });
+    expect(stepper.state.line).toBe(3);
     stepper.toggleOps();
-    expect(stepper.state.ops).toBeNull();
+    stepper.next();
+    await settled();
+    expect(asked[3].args).toMatchObject({ step: 2, ops: false });
+    expect(asked).toHaveLength(4);
   });
 
   it('are walked from the line that is looked at, into the next step and back', async () => {
-    const { stepper } = travelling(answer);
+    const { stepper } = travelling(() => null);
     const places: (number | null | undefined)[][] = [];
     stepper.look(5);
     for (const way of [1, 1, -1, -1] as const) {
       stepper.stepOp(way);
       await settled();
-      places.push([stepper.state.step?.step, stepper.state.ops?.at, stepper.state.line]);
+      places.push([stepper.state.step?.step, stepper.state.step?.ops?.op?.number, stepper.state.line]);
     }
     expect(places).toEqual([
       [0, 2, 5],

@@ -8,7 +8,8 @@ import { NOT_SEARCHED, type FindState } from '../src/finder';
 import type { LoopNotes } from '../src/notes';
 import { Requests } from '../src/requests';
 import type { ComparisonView, GradientsView, OpView, Where } from '../src/schema';
-import { Stepper, type StepperState } from '../src/stepper';
+import { Stepper } from '../src/stepper';
+import type { StepperState } from '../src/stepper_state';
 import { formatBytes, formatNumber } from '../src/views/numbers';
 import { tokens } from '../src/views/python';
 import { groupRuns } from '../src/views/run_list';
@@ -325,12 +326,13 @@ describe('editing a state', () => {
 });
 
 describe('ops of a line', () => {
-  const view: OpView = { kind: 'op', number: 1, inputs: [value('a', '1')], outputs: [value('b', '2')] };
+  const op: OpView = { number: 1, inputs: [value('a', '1')], outputs: [value('b', '2')] };
   const rows = [opRow(0), opRow(1, { op: 'Loop', is_loop: true, path: 'Decoder' }), opRow(2, { line: 5 })];
+  const step = stepView(3, { ops: { rows, op, error: null } });
 
   it('shows those of the line, with the numbers of the one that is looked at', () => {
     const asked = actions();
-    const host = show(<StepperView state={state({ ops: { rows, at: 1, view, error: null } })} actions={asked} />);
+    const host = show(<StepperView state={state({ step })} actions={asked} />);
     const shown = [...host.querySelectorAll<HTMLElement>('[data-line="3"] .rfnb-Op')];
     expect(shown.map(row => row.dataset.op)).toEqual(['0', '1']);
     expect([...shown[1].querySelectorAll('.rfnb-Operand .rfnb-Value')].map(v => v.textContent)).toEqual(['a1', 'b2']);
@@ -393,7 +395,8 @@ describe('around a run', () => {
     const asides = { gradients: { waiting: false, error: null, answer } };
     const host = show(<StepperView state={state({ asides })} actions={asked} />);
     expect(host.querySelector('[data-curve="h"] b')?.textContent).toBe('0.001');
-    expect(host.querySelectorAll('[data-curve="h"] .rfnb-mod-bad')).toHaveLength(2);
+    expect(host.querySelectorAll('[data-curve="h"] .rfnb-mod-bad')).toHaveLength(1);
+    expect(host.querySelectorAll('[data-curve="h"] .rfnb-mod-zero')).toHaveLength(1);
     expect(host.querySelector('[data-curve="h"] polyline')?.getAttribute('points')?.split(' ')).toHaveLength(3);
     select(host, '.rfnb-Gradients select', 'x');
     click(host, '.rfnb-Gradients .rfnb-Button');

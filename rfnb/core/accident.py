@@ -14,6 +14,8 @@ from rfnb.core.dim import Dim
 from rfnb.core.source import CELLS, user_frame, variables
 from rfnb.errors import DimError
 
+_COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
+
 _meant: ContextVar[bool] = ContextVar("rfnb_meant", default=False)
 
 
@@ -45,7 +47,8 @@ def check_all_in_one(dims_of: Sequence[Sequence[Dim]], out: Sequence[Dim], what:
 def _say_so(what: str) -> str:
     if what in ("where", "clip_by_value", "lerp"):
         return f"rf.{what}(…, allow_broadcast_all_sources=True)"
-    return f'rf.combine_bc(a, "{what}", b), or rf.compare_bc for a comparison'
+    kind = "compare" if what in _COMPARISONS else "combine"
+    return f'rf.{kind}_bc(a, "{what}", b)'
 
 
 def likely(dims: Sequence[Dim]) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import operator
 from collections.abc import Iterator, Mapping, Sequence
@@ -98,8 +97,8 @@ class RunCtx:
 
     def again(self) -> RunCtx:
         """Another one for the same, in which nothing is marked yet."""
-        other = copy.copy(self)
-        other.losses, other.outputs = {}, TensorDict()
+        other = object.__new__(type(self))
+        vars(other).update(vars(self), losses={}, outputs=TensorDict())
         return other
 
     @property

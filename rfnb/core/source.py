@@ -5,13 +5,17 @@ from __future__ import annotations
 import ast
 import inspect
 import linecache
+import os
 import sys
+import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
+T = TypeVar("T")
 _PACKAGE = str(Path(__file__).parents[1]) + "/"
 
 
@@ -61,9 +65,7 @@ class Source(NamedTuple):
     @property
     def span(self) -> Span:
         """The expression, in lines of the compiled text."""
-        line, end_line, col, end_col = _positions(self.code)[self.lasti // 2]
-        first = self.code.co_firstlineno
-        return Span(line or first, end_line or line or first, col or 0, end_col or 0)
+        return _spans[self]
 
     @property
     def line(self) -> int:
@@ -74,7 +76,7 @@ class Source(NamedTuple):
         """ "cell 4, line 2" or "model.py:31"."""
         if self.cell is not None:
             return f"cell {self.cell.number}, line {self.line}"
-        return f"{Path(self.file).name}:{self.line}"
+        return f"{os.path.basename(self.file)}:{self.line}"  # noqa: PTH119
 
     def text(self) -> str:
         """The expression as it is written, in short; the line, if it goes on in others."""
@@ -86,7 +88,27 @@ class Source(NamedTuple):
 
     def targets(self) -> tuple[str, ...]:
         """The names which the statement here assigns the expression to: `a, b = f(x)` gives ("a", "b")."""
-        return _assignments(self.file).get(self.span, ())
+        return _targets_at[self]
+
+
+class PerPlace(Generic[T]):
+    """Something for each place in the user's code, made when first asked for, and kept as long as the code is there.
+
+    By the code itself, not by what it is equal to: a cell that is run again is another place.
+    """
+
+    def __init__(self, make: Callable[[Source], T]):
+        self._make = make
+        self._made: dict[int, tuple[weakref.ref[CodeType], dict[int, T]]] = {}  # by id of the code, and `lasti`
+
+    def __getitem__(self, source: Source) -> T:
+        key = id(source.code)
+        if key not in self._made:
+            self._made[key] = weakref.ref(source.code, lambda _: self._made.pop(key, None)), {}
+        made = self._made[key][1]
+        if source.lasti not in made:
+            made[source.lasti] = self._make(source)
+        return made[source.lasti]
 
 
 def user_frame(start: FrameType | None = None) -> FrameType | None:
@@ -131,11 +153,14 @@ def variables(frame: FrameType) -> dict[str, Any]:
     return found
 
 
-@lru_cache(maxsize=256)
-def _positions(code: CodeType) -> list[tuple[int | None, int | None, int | None, int | None]]:
-    return list(code.co_positions())
+def _span_at(source: Source) -> Span:
+    line, end_line, col, end_col = next(islice(source.code.co_positions(), source.lasti // 2, None))
+    first = source.code.co_firstlineno
+    return Span(line or first, end_line or line or first, col or 0, end_col or 0)
 
 
+_spans = PerPlace(_span_at)
+_targets_at = PerPlace(lambda source: _assignments(source.file).get(source.span, ()))
 _parsed: dict[str, tuple[list[str], dict[Span, tuple[str, ...]]]] = {}
 
 
@@ -155,16 +180,29 @@ def _targets(text: str) -> dict[Span, tuple[str, ...]]:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
         return {}
-    found = {}
+    found: dict[Span, tuple[str, ...]] = {}
     for node in ast.walk(tree):
-        value = getattr(node, "value", None)
         if isinstance(node, ast.Assign):
-            found[_span(value)] = _names(node.targets[0])
-        elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and value is not None:
-            found[_span(value)] = _names(node.target)
+            found |= _named(node.targets[0], node.value)
+        elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and node.value is not None:
+            found |= _named(node.target, node.value)
         elif isinstance(node, ast.AugAssign):
             found[_span(node)] = _names(node.target)
     return found
+
+
+def _named(target: ast.expr, value: ast.expr) -> dict[Span, tuple[str, ...]]:
+    """`a, b = f(x), g(x)` names the parts as well."""
+    found = {_span(value): _names(target)}
+    targets, values = (part.elts if isinstance(part, _SEVERAL) else [] for part in (target, value))
+    starred = any(isinstance(part, ast.Starred) for part in (*targets, *values))
+    if len(targets) == len(values) and not starred:
+        for pair in zip(targets, values, strict=True):
+            found |= _named(*pair)
+    return found
+
+
+_SEVERAL = (ast.Tuple, ast.List)
 
 
 def _span(node: Any) -> Span:
@@ -172,7 +210,7 @@ def _span(node: Any) -> Span:
 
 
 def _names(target: ast.expr) -> tuple[str, ...]:
-    if isinstance(target, ast.Tuple | ast.List):
+    if isinstance(target, _SEVERAL):
         return tuple(ast.unparse(part) for part in target.elts)
     return (ast.unparse(target),)
 
@@ -190,8 +228,10 @@ class Block:
 
 def with_block(source: Source | None) -> Block:
     """The `with` statement around `source`, its header included; nothing but the place if the text is gone."""
-    if source is None:
-        return Block(None, None, None, 1, ())
+    return Block(None, None, None, 1, ()) if source is None else _blocks[source]
+
+
+def _block(source: Source) -> Block:
     text = linecache.getlines(source.file)
     first, last = _with_lines("".join(text), source.span.line)
     cell = source.cell
@@ -206,7 +246,9 @@ def with_block(source: Source | None) -> Block:
     )
 
 
-@lru_cache(maxsize=64)
+_blocks = PerPlace(_block)
+
+
 def _with_lines(text: str, line: int) -> tuple[int, int]:
     try:
         tree = ast.parse(text)

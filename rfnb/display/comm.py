@@ -17,7 +17,8 @@ from rfnb.display.progress import bar
 from rfnb.display.schema import Event
 from rfnb.display.views import runs as runs_view
 from rfnb.trace.run import Run, on_open
-from rfnb.trace.session import runs, show_progress_by
+from rfnb.trace.runs import runs
+from rfnb.trace.session import show_progress_by
 
 COMMANDS_TARGET = "rfnb.commands"
 EVENTS_TARGET = "rfnb.events"
@@ -95,7 +96,13 @@ class Link:
     def on_commands(self, comm: Any, message: Any) -> None:
         """A panel opened the command comm."""
         stay_on_own_thread(comm)
-        comm.on_msg(lambda m: comm.send(self.dispatcher.handle(m["content"]["data"])))
+
+        def answer(message: Any) -> None:
+            reply = self.dispatcher.handle(message["content"]["data"])
+            if reply["status"] != "queued":  # the answer is as quick as word of it
+                comm.send(reply)
+
+        comm.on_msg(answer)
 
     def on_events(self, comm: Any, message: Any) -> None:
         """A panel opened the event comm."""

@@ -17,6 +17,7 @@ from rfnb.display.data import index_of
 from rfnb.display.schema import PROTOCOL, Event, Reply, RunItem, TensorView
 from rfnb.display.travel import TRAVEL
 from rfnb.display.views import loop, runs as runs_view, step as step_view, tensor as tensor_view
+from rfnb.display.views.ops import describe_ops
 from rfnb.display.views.value import one_sequence
 from rfnb.errors import ViewError
 
@@ -130,16 +131,31 @@ def list_runs(dispatcher: Dispatcher) -> list[RunItem]:
 
 
 def run_view(dispatcher: Dispatcher, run: int) -> Any:
-    """What does not change while one steps."""
-    return loop.describe_run(dispatcher.run_of(run))
+    """What does not change while one steps; the run that it was forked from can be opened as well."""
+    found = dispatcher.run_of(run)
+    if found.parent is not None:
+        dispatcher.remember([found.parent])
+    return loop.describe_run(found)
 
 
-def step_of(dispatcher: Dispatcher, run: int, step: int, sequence: int | None = None, watch: Sequence[str] = ()) -> Any:
-    """One step, by replay, with the values of the expressions in `watch`."""
+def step_of(
+    dispatcher: Dispatcher,
+    run: int,
+    step: int,
+    sequence: int | None = None,
+    watch: Sequence[str] = (),
+    ops: bool = False,
+    op: int | None = None,
+) -> Any:
+    """One step, by replay, with the values of the expressions in `watch`; with its `ops`, and the values of one."""
     found = dispatcher.run_of(run)
     if not 0 <= int(step) < loop.steps_begun(found):
         raise ViewError(f"run {run} has no step {step}: it has {found.steps}")
-    return step_view.describe_step(found, int(step), _sequence(found, sequence), watch=watch)
+    chosen = _sequence(found, sequence)
+    view = step_view.describe_step(found, int(step), chosen, watch=watch)
+    if ops:
+        view["ops"] = describe_ops(found[int(step)], op, found.sequence_dim, chosen)
+    return view
 
 
 def value_of(dispatcher: Dispatcher, run: int, step: int, name: str, sequence: int | None = None) -> TensorView:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from rfnb.display.data import read, to_numpy
+from rfnb.display.data import to_numpy
 from rfnb.display.schema import Where
+from rfnb.display.views.value import one_sequence
 from rfnb.errors import ViewError
 from rfnb.trace import when
 
@@ -21,7 +22,7 @@ def conditions_of(where: Where, run: Run, sequence: int | None) -> list[Test]:
     """A step is meant if one of these holds. Raises ViewError if there is no such condition, or no such value."""
     kind = where.get("kind")
     if kind == "expression":
-        return [_holds(str(where["text"]))]
+        return [_holds(str(where["text"]), run, sequence)]
     if kind not in READY:
         raise ViewError(f"find: no condition {str(kind)[:40]!r}", expected=", ".join(READY))
     return [READY[kind](where, name, sequence) for name in _names(where, run)]
@@ -48,14 +49,14 @@ def _names(where: Where, run: Run) -> list[str | None]:
     return list(dict.fromkeys(named or [value.name for value in values]))
 
 
-def _holds(text: str) -> Test:
-    """Whether an expression is true anywhere; of a number, whether it is not 0."""
+def _holds(text: str, run: Run, sequence: int | None) -> Test:
+    """Whether an expression is true anywhere, or anywhere in a sequence; of a number, whether it is not 0."""
 
     def test(at: RunStep) -> bool:
         value = at.eval(text)
         if not hasattr(value, "dims"):
             return bool(value)
-        data = read(value)
+        data = one_sequence(value, run.sequence_dim, sequence)
         mask = data.mask()
         true = to_numpy(data.raw) != 0
         return bool((true if mask is None else true & mask).any())

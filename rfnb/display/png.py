@@ -58,13 +58,15 @@ def ramp(stops: tuple[str, ...], levels: int = LEVELS + 1) -> np.ndarray:
 def encode(pixels: np.ndarray, palette: bytes) -> bytes:
     """The file, with those colours of the palette that occur."""
     height, width = pixels.shape
-    used, places = np.unique(pixels, return_inverse=True)
+    used = np.flatnonzero(np.bincount(pixels.reshape(-1), minlength=256))
+    place = np.zeros(256, np.uint8)
+    place[used] = np.arange(len(used))
     lines = np.zeros((height, width + 1), np.uint8)
-    lines[:, 1:] = places.reshape(height, width)
+    lines[:, 1:] = place[pixels]
     colours = b"".join(palette[3 * i : 3 * i + 3] for i in used.tolist())
     alphas = bytes(ALPHA[i] for i in used.tolist())
     header = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)
-    chunks = [(b"IHDR", header), (b"PLTE", colours), (b"tRNS", alphas), (b"IDAT", zlib.compress(lines.tobytes(), 6))]
+    chunks = [(b"IHDR", header), (b"PLTE", colours), (b"tRNS", alphas), (b"IDAT", zlib.compress(lines.tobytes(), 1))]
     return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(kind, data) for kind, data in [*chunks, (b"IEND", b"")])
 
 

@@ -12,10 +12,10 @@ from rfnb.loop.explain import Explanation
 from rfnb.loop.gradients import Gradients
 from rfnb.loop.watch import describe_by
 from rfnb.nn.module import Module
-from rfnb.trace.compare import Comparison
+from rfnb.trace.compare.comparison import Comparison
+from rfnb.trace.file.save import WRITERS
 from rfnb.trace.run import Run
-from rfnb.trace.session import Runs
-from rfnb.trace.writers import WRITERS
+from rfnb.trace.runs import Runs
 
 
 def register_views() -> None:

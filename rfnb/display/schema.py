@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal, TypedDict
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Raised when a message changes in a way that an older panel or kernel would misread."""
 
 Number = float | int | Literal["nan", "inf", "-inf"]
@@ -235,6 +235,7 @@ class StepView(TypedDict):
     ended: list[bool] | None  # per sequence: whether this step is behind its end
     check: str  # "replay agrees", "with today's weights", ...
     watches: list[WatchRow]
+    ops: OpsView | None  # if they were asked for
 
 
 class Where(TypedDict):
@@ -268,18 +269,16 @@ class OpRow(TypedDict):
 
 
 class OpsView(TypedDict):
-    """All ops of a step, in order; their values are asked for one by one."""
+    """All ops of a step, in order, with the values of one of them; or why there are none."""
 
-    kind: Literal["ops"]
-    run: int
-    step: int
-    ops: list[OpRow]
+    rows: list[OpRow]
+    op: OpView | None
+    error: str | None
 
 
 class OpView(TypedDict):
     """What one op took and gave."""
 
-    kind: Literal["op"]
     number: int
     inputs: list[ValueView]
     outputs: list[ValueView]

@@ -1,4 +1,4 @@
-"""What the panel asks of a recorded run besides its steps: search, ops, edits, gradients, comparisons."""
+"""What the panel asks of a recorded run besides its steps: search, edits, gradients, comparisons."""
 
 from __future__ import annotations
 
@@ -13,15 +13,13 @@ from rfnb.display.schema import (
     Curve,
     FoundView,
     GradientsView,
-    OpsView,
-    OpView,
     RunItem,
     RunView,
     Where,
 )
-from rfnb.display.views import comparison, gradients as gradients_view, loop, ops as ops_view, runs as runs_view
+from rfnb.display.views import comparison, gradients as gradients_view, loop, runs as runs_view
 from rfnb.errors import ViewError
-from rfnb.trace.compare import compare as compare_runs
+from rfnb.trace.compare.compare import compare as compare_runs
 
 if TYPE_CHECKING:
     from rfnb.display.commands import Dispatcher
@@ -46,16 +44,6 @@ def find(
         if time.monotonic() >= end and done < len(steps):
             return {"hits": hits, "next": step + way}
     return {"hits": hits, "next": None}
-
-
-def ops(dispatcher: Dispatcher, run: int, step: int) -> OpsView:
-    """All ops of a step, without their values."""
-    return ops_view.describe(dispatcher.run_of(run), int(step))
-
-
-def op(dispatcher: Dispatcher, run: int, step: int, number: int, sequence: int | None = None) -> OpView:
-    """What one op of a step took and gave."""
-    return ops_view.describe_one(dispatcher.run_of(run), int(step), int(number), sequence)
 
 
 def fork(dispatcher: Dispatcher, run: int, step: int, states: dict[str, str], sequence: int | None = None) -> RunView:
@@ -87,9 +75,11 @@ def gradients(dispatcher: Dispatcher, run: int, loss: str, sequence: int | None 
     return view
 
 
-def compare(dispatcher: Dispatcher, run: int, other: int) -> ComparisonView:
-    """What differs between two runs."""
-    return comparison.describe(compare_runs(dispatcher.run_of(run), dispatcher.run_of(other)))
+def compare(dispatcher: Dispatcher, run: int, other: int, sequence: int | None = None) -> ComparisonView:
+    """What differs between two runs, in all sequences or in one."""
+    a, b = dispatcher.run_of(run), dispatcher.run_of(other)
+    one = sequence is not None and None not in (a.sequence_dim, b.sequence_dim)
+    return comparison.describe(compare_runs(a, b, sequence=sequence if one else None))
 
 
 def _curve(state: str, norms: Any) -> Curve:
@@ -98,8 +88,6 @@ def _curve(state: str, norms: Any) -> Curve:
 
 TRAVEL: dict[str, Any] = {
     "find": find,
-    "ops": ops,
-    "op": op,
     "fork": fork,
     "loops": loops,
     "gradients": gradients,

@@ -11,9 +11,11 @@ from rfnb.backend.base.tape import Var, untaped
 from rfnb.core import align, raw as raw_registry
 from rfnb.core.dim import Dim
 from rfnb.core.lengths import EMPTY, Size
+from rfnb.core.misfit import no_tensor
 from rfnb.core.op import listening
-from rfnb.core.source import here
+from rfnb.core.source import PerPlace, here
 from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.core.ways import called
 from rfnb.errors import DimRebound, LoopError
 from rfnb.loop import branch, rerun
 from rfnb.loop.chance import Chance
@@ -25,6 +27,7 @@ from rfnb.ops.math import logical_or
 from rfnb.ops.random import random
 from rfnb.trace import session
 from rfnb.trace.record import Recorder, current_recorder, unwrap
+from rfnb.trace.rerun import seed_of
 from rfnb.trace.traced import Pending, Traced
 
 if TYPE_CHECKING:
@@ -36,6 +39,8 @@ ENDED, LENGTHS = "#ended", "#lengths"
 LAST = "#last"
 """Values that `last` asked for, and that are no states."""
 
+_judged: PerPlace[set[tuple[str, ...]]] = PerPlace(lambda source: set())
+
 
 class Body:
     """One pass of Python through `with loop:`, on frame 0."""
@@ -46,7 +51,7 @@ class Body:
         self.source = here()
         self.outer = current_recorder()
         self.position = 0  # in a loop around this one: of the call that it is on the tape there
-        self.seed: Any = rerun.seed_of(loop.name)
+        self.seed: Any = seed_of(loop.name)
         records = session.wants(loop.debug) if self.outer is None else self.outer.recorded
         self.call = rerun.called() if self.outer is None and records else None
         if self.outer is not None:
@@ -73,7 +78,8 @@ class Body:
         self.own_ops = 0  # how many ops the user's code does; the rest is what the loop does itself
         self.size: Size | None = None  # of what is unstacked
         self.follows_axis = False  # whether that is the axis of the loop
-        self.chance = Chance(self.backend, self.source if self.outer is None else None)
+        self.judged = set() if self.source is None else _judged[self.source]  # by states: bodies known to `doubts`
+        self.chance = Chance(self.backend, look=self.outer is None and not self.judged)
         self.watchers: list[Watcher] = []  # of `rf.watch`
         self._step_number: Traced | None = None
         self._context = ExitStack()
@@ -113,11 +119,12 @@ class Body:
             self.before.append(grown[leaf])
             return
         if not isinstance(leaf, Tensor):
+            odd = no_tensor(name, leaf)
             raise LoopError(
-                f"{self.loop.name}: the initial value of the state {name!r} is no tensor",
-                got=type(leaf).__name__,
+                f"{self.loop.name}: the initial value of the state {name!r} is no Tensor of rfnb",
+                got=odd.got,
                 expected="a Tensor (or a Dim that grows)",
-                hint="rf.convert_to_tensor(value)",
+                hint=odd.hint or f"rf.convert_to_tensor({called(leaf)}); or rf.zeros([…]), with all dims that it gets",
             )
         plain = self.plain(leaf)
         dims = [grown.get(dim, dim) for dim in plain.dims]
@@ -216,7 +223,12 @@ class Body:
                 hint=f"loop over {inside[0].name}, with {axis.name} as the dim that counts sequences",
             )
         if self.size is not None and not self.size.agrees(size):
-            raise DimRebound(f"{self.loop.name}: unstacked tensors differ in length", got=f"{self.size} and {size}")
+            raise DimRebound(
+                f"{self.loop.name}: unstacked tensors differ in length",
+                got=f"{size} in {called(plain)} {plain.describe_dims()}",
+                expected=f"{self.size}, as in what was unstacked before",
+                hint="rf.pad or rf.slice makes them equally long; what has another axis is no frame of this loop",
+            )
         self.size = size
         self.tape.scratch = self.tape.scratch or size.max == 0  # there will be no step
 
@@ -315,6 +327,13 @@ class Body:
         """The states follow `indices` along `dim`; those of the loop itself as well."""
         self._refuse_in_branch("reorder")
         state = self.loop.state
+        if not any(isinstance(leaf, Tensor) and dim in leaf.dims_set for _, leaf in state._leaves()):
+            raise LoopError(
+                f"{self.loop.name}: reorder: no state has the dim {dim.name}",
+                got=", ".join(f"{name} {x.describe_dims()}" for name, x in state._leaves() if isinstance(x, Tensor)),
+                expected=f"a state with {dim.describe()}",
+                hint="the dim that the states have from the start; rf.top_k(…, k_dim=that dim) keeps it",
+            )
         state._map(lambda leaf: gather(leaf, indices=indices, axis=dim) if dim in leaf.dims_set else leaf)
         self.reorders.append((indices, dim))
 

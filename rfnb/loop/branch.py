@@ -6,7 +6,7 @@ that gradients, the parameters of a replay, and streams of random numbers come t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -20,6 +20,7 @@ from rfnb.core.op import OpRow
 from rfnb.core.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError, LoopError
 from rfnb.loop.execute import is_replaying
+from rfnb.loop.inner import asked
 from rfnb.loop.program import Program
 from rfnb.loop.written import Compiled
 from rfnb.ops.convert import convert_to_tensor
@@ -229,23 +230,33 @@ class _Choice:
         self._wanted = [
             [*_with(list(results), inputs), *writes] for results, (_, writes) in zip(wanted, named, strict=True)
         ]
-        self._steps: dict[tuple[int, bool], Compiled] = {}
+        self._steps: dict[tuple[int, bool, tuple[Var, ...]], Compiled] = {}
 
     def __call__(self, pred: Any, *given: Any) -> tuple[Any, ...]:
-        side, effects = 0 if self._holds(pred) else 1, not is_replaying()
-        step = self._steps.get((side, effects)) or self._compile(side, effects)
+        side, effects, inner = 0 if self._holds(pred) else 1, not is_replaying(), asked()
+        also = () if inner is None else self._made(side, inner.wanted)
+        step = self._steps.get((side, effects, also)) or self._compile(side, effects, also)
         try:
-            return step.run(0, *given)
+            found = step.run(0, *given)
         except Exception as error:
             position = step.failed_call(error)
             node = None if position is None else self._programs[side].calls[position].node
             if node is not None and node.source is not None:
                 error.add_note(f"in {('true_fn', 'false_fn')[side]} of a `cond`, {node.source.place()} ({node.op})")
             raise
+        if inner is None:
+            return found
+        count = len(self._wanted[side])
+        inner.values |= zip(also, found[count:], strict=True)
+        return found[:count]
 
-    def _compile(self, side: int, effects: bool) -> Compiled:
-        program, wanted = self._programs[side], self._wanted[side]
-        step = self._steps[side, effects] = program.compile(wanted, _no_stream, (), effects=effects)
+    def _made(self, side: int, wanted: Collection[Var]) -> tuple[Var, ...]:
+        made = [Var(number) for call in self._programs[side].calls for number in call.made()]
+        return tuple(var for var in made if var in wanted)
+
+    def _compile(self, side: int, effects: bool, also: tuple[Var, ...]) -> Compiled:
+        program, wanted = self._programs[side], [*self._wanted[side], *also]
+        step = self._steps[side, effects, also] = program.compile(wanted, _no_stream, (), effects=effects)
         return step
 
 

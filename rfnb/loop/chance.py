@@ -5,30 +5,24 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import CodeType
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
-
-from rfnb.core.source import Source
 
 _STATES: dict[str, Callable[[Any], Any]] = {
     "Python's `random`": lambda backend: random.getstate(),
     "`numpy.random`": lambda backend: _numpy(),
     "the backend's own generator": lambda backend: backend.get_random_state(),
 }
-_known: WeakKeyDictionary[CodeType, set[int]] = WeakKeyDictionary()
 
 
 class Chance:
-    """The global generators before a body, and whether they have changed since. It looks once at each body."""
+    """The global generators before a body, and whether they have changed since; nothing if it is not to look."""
 
-    def __init__(self, backend: Any, source: Source | None):
-        self._backend, self._source = backend, source
+    def __init__(self, backend: Any, *, look: bool):
+        self._backend = backend
         self._used: dict[str, None] = {}
-        known = source is None or source.lasti in _known.get(source.code, ())
-        self._before = {} if known else self._now()
+        self._before = self._now() if look else {}
 
     def _now(self) -> dict[str, Any]:
         return {name: read(self._backend) for name, read in _STATES.items()}
@@ -50,8 +44,6 @@ class Chance:
     def used(self) -> list[str]:
         """The generators that the body has used. To be asked for at its end."""
         self._look()
-        if self._before and self._source is not None:
-            _known.setdefault(self._source.code, set()).add(self._source.lasti)
         return list(self._used)
 
 

@@ -14,6 +14,7 @@ from rfnb.core.dim import Dim
 from rfnb.core.lengths import EMPTY, Size, rebound
 from rfnb.core.op import listening
 from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.core.ways import called
 from rfnb.errors import DimError, DtypeError, LoopError, TraceError
 from rfnb.loop.body import ENDED, LAST, LENGTHS, Body, has_steps
 from rfnb.loop.execute import Schedule
@@ -237,7 +238,7 @@ def _dims_hint(body: Body, name: str, old: Any, new: Traced, expected: list[Dim]
                 f"an axis that grows is a state as well: loop.state.{dim.name} = {dim.name} before, the new dim inside"
             )
     if missing:
-        shown = ", ".join(dim.name for dim in [*old.dims, *missing])
+        shown = ", ".join(map(called, [*old.dims, *missing]))
         return f"start with the dims that it has later: loop.state.{name} = rf.zeros([{shown}])"
     return f"every step needs the dims of the initial value of {name!r}"
 

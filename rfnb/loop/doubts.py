@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import warnings
-import weakref
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from rfnb.core.dim import Dim
 from rfnb.core.lengths import Size
 from rfnb.core.nested import leaves
-from rfnb.core.source import Source, in_code
+from rfnb.core.source import PerPlace, in_code
 from rfnb.core.tensor import Tensor
 from rfnb.errors import LoopWarning
 from rfnb.loop.body import ENDED, Body, has_steps
@@ -29,8 +28,18 @@ class Doubt(NamedTuple):
     text: str
 
 
-def of_states(body: Body) -> list[Doubt]:
-    """States that no line sets, or none reads. To be asked for before the loop adds ops of its own."""
+def of_body(body: Body) -> list[Doubt]:
+    """To be asked for before the loop adds ops of its own. Once for each loop that is written, and its states."""
+    states = tuple(body.loop.state)
+    if states in body.judged:
+        return []
+    found = [*_of_chance(body), *_of_states(body)]
+    body.judged.add(states)
+    return found
+
+
+def _of_states(body: Body) -> list[Doubt]:
+    """States that no line sets, or none reads."""
     state, doubts = body.loop.state, list[Doubt]()
     before = dict(zip(body.names, body.before, strict=True))
     read: set[int] | None = None
@@ -48,7 +57,7 @@ def of_states(body: Body) -> list[Doubt]:
     return doubts
 
 
-def of_chance(body: Body) -> list[Doubt]:
+def _of_chance(body: Body) -> list[Doubt]:
     """Random numbers that are not the loop's."""
     with body.aside():
         used = body.chance.used()
@@ -104,7 +113,7 @@ def of_end(body: Body, outcome: Outcome, limit: Size) -> Iterator[Doubt]:
 
 
 def not_ended(ended: np.ndarray, condition: Tensor) -> str | None:
-    """ "never ended" if that is true of all sequences, "never ended: 1, 3 of 5 sequences" if it is of some."""
+    """ "never ended" if that is true of all sequences, "never ended: sequences 1, 3 of 5" if it is of some."""
     if ended.all():
         return None
     if not ended.any() or ended.ndim != 1:
@@ -112,29 +121,20 @@ def not_ended(ended: np.ndarray, condition: Tensor) -> str | None:
     numbers, size = np.flatnonzero(~ended), condition.lengths.size(condition.dims[0])
     tags = size.tags if size is not None else None
     named = [f"{n} {tags[n]!r}" if tags is not None else str(n) for n in numbers[:4]]
-    return f"never ended: {', '.join(named)}{', …' * (len(numbers) > 4)} of {ended.size} sequences"
+    which = f"sequence{'s' * (len(numbers) > 1)} {', '.join(named)}{', …' * (len(numbers) > 4)}"
+    return f"never ended: {which} of {ended.size}"
 
 
 def warn(body: Body, doubt: Doubt) -> None:
     """Points at the line of the `with`. Once for each loop that is written, however often it runs."""
-    if body.source is None or not _first_time(body.source, doubt.about):
+    if body.source is None or doubt.about in _said[body.source]:
         return
+    _said[body.source].add(doubt.about)
     frame = in_code(body.source.code)
     registry = frame.f_globals.setdefault("__warningregistry__", {}) if frame is not None else {}
     text = f"{body.loop.name} ({body.source.place()}): {doubt.text}"
     warnings.warn_explicit(text, LoopWarning, body.source.file, body.source.span.line, registry=registry)
 
 
-_said: dict[int, tuple[weakref.ref[Any], set[tuple[int, str]]]] = {}
-
-
-def _first_time(source: Source, about: str) -> bool:
-    """By the code itself, not by what it is equal to: a cell that is run again warns again."""
-    key = id(source.code)
-    if key not in _said or _said[key][0]() is not source.code:
-        _said[key] = weakref.ref(source.code, lambda _: _said.pop(key, None)), set()
-    told = _said[key][1]
-    if (source.lasti, about) in told:
-        return False
-    told.add((source.lasti, about))
-    return True
+_said: PerPlace[set[str]] = PerPlace(lambda source: set())
+"""By the line of a `with`: what the doubts that were told are about."""

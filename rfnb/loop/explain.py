@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from rfnb.backend.base.tape import Var
-from rfnb.core.graph import Node
+from rfnb.core.graph import Graph, Node
 from rfnb.core.op import OpRow
 from rfnb.core.show import Shown
 from rfnb.core.source import Source
@@ -49,10 +49,12 @@ class Moved(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What a loop keeps for its explanation: its ops, the names of its states in a step, the line of its `with`."""
+    """What a loop keeps for its explanation: its ops, its graph, its states in a step, the line of its `with`."""
 
     done: Sequence[Done]
-    states: Mapping[Var, str]
+    graph: Graph
+    states: Sequence[Var]
+    names: Sequence[str]
     source: Source | None
 
 
@@ -70,9 +72,12 @@ class Explanation(Shown):
 
 
 def _moved(told: Told) -> list[Moved]:
-    needs = {var: frozenset([name.lstrip("#")]) for var, name in told.states.items()}
+    needs = {var: frozenset([name.lstrip("#")]) for var, name in zip(told.states, told.names, strict=True)}
+    shown = set(map(id, told.graph.walk()))  # not what the loop asked for itself
     rows = []
-    for each in told.done:
+    for each in sorted(told.done, key=lambda each: each.node.number):
+        if id(each.node) not in shown:
+            continue
         needed = frozenset[str]().union(*(needs.get(var, ()) for var in each.reads))
         needs |= dict.fromkeys(each.makes, needed)
         rows.append(Moved(each.node, each.place, each.why or _reason(each, needed), tuple(sorted(needed))))

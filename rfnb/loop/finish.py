@@ -21,7 +21,7 @@ from rfnb.loop.doubts import Doubt, of_end, warn
 from rfnb.loop.execute import Outcome, execute
 from rfnb.loop.explain import Done, Told, in_step
 from rfnb.loop.hoist import Hoist
-from rfnb.loop.inner import asked, taking_runs
+from rfnb.loop.inner import asked, asking
 from rfnb.loop.plan import plan_of
 from rfnb.loop.program import Program
 from rfnb.loop.replay import Replay, followed, recorded
@@ -70,12 +70,7 @@ def _run_outside(body: Body, closed: Closed, frames: list[Sequence[Any]]) -> tup
         deferred.defer()
     frames += deferred.frames()
     done = [*_loops_inside(closed.program.calls), *(_in_steps(body) if hoist is None else hoist.told())]
-    shown = set(map(id, body.recorder.graph.walk()))  # not what the loops asked for themselves
-    body.loop._told = Told(
-        sorted([each for each in done if id(each.node) in shown], key=lambda each: each.node.number),
-        dict(zip(body.state_vars, body.names, strict=True)),
-        body.source,
-    )
+    body.loop._told = Told(done, body.recorder.graph, body.state_vars, body.names, body.source)
     progress = session.progress(body.loop.name, schedule.max_steps)
     outcome = execute(
         deferred.program, deferred.schedule, body.backend, body.initial, frames, int(body.seed or 0),
@@ -137,8 +132,9 @@ def _run_inside(body: Body, closed: Closed, frames: list[Sequence[Any]]) -> tupl
     def run(*flat: Any) -> list[Any]:
         rest = iter(flat)
         initial, all_frames, externals, [seed] = map_leaves(lambda leaf: next(rest), structure)
-        taker = asked()
-        with listening(None), taking_runs(None):
+        inner = asked()
+        runs = None if inner is None or plan is None else inner.runs
+        with listening(None), asking(None):
             outcome = execute(
                 closed.program,
                 closed.schedule,
@@ -146,14 +142,14 @@ def _run_inside(body: Body, closed: Closed, frames: list[Sequence[Any]]) -> tupl
                 initial,
                 all_frames,
                 int(seed),
-                record=taker is not None,
+                record=runs is not None,
                 externals=externals,
             )
         for watcher in body.watchers:
             watcher.finish(failed=outcome.error is not None)
         error = None if outcome.error is None else _told(body, closed, outcome)
-        if taker is not None and plan is not None:
-            taker(Replay(plan, outcome, all_frames, externals, int(seed)).run())
+        if runs is not None and plan is not None:
+            runs.append(Replay(plan, outcome, all_frames, externals, int(seed)).run())
         if error is not None:
             raise error
         taken = [_stacked(body, out, traced) for out, (traced, _) in zip(outcome.outputs, body.outputs, strict=True)]

@@ -59,7 +59,8 @@ def _checked(replay: Replay, run: Run, step: int) -> int:
     step = operator.index(step)
     last = run.steps if replay.failed is not None and run.steps < replay.schedule.max_steps else run.steps - 1
     if not -run.steps <= step <= last:
-        raise LoopError(f"{run.name}: there is no step {step} to go on from", expected=f"0 … {last}")
+        expected = f"0 … {last}" if last >= 0 else "none: the run has no steps"
+        raise LoopError(f"{run.name}: there is no step {step} to go on from", expected=expected)
     return step % run.steps if step < 0 else step
 
 

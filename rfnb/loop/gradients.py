@@ -85,11 +85,16 @@ def gradients(replay: Replay, run: Run, loss: Any) -> Gradients:
             rows[name].append(_norms(replay, run, name, raw, step))
     return Gradients(
         run,
-        loss if isinstance(loss, str) else getattr(loss, "name", "loss"),
+        loss if isinstance(loss, str) else _called(loss),
         {name: np.array([total for total, _ in reversed(rows[name])]) for name in names},
         {name: _stacked(run, [each for _, each in reversed(rows[name])]) for name in names if back.counts(name, run)},
         {name: back.at_start(name) for name in names},
     )
+
+
+def _called(loss: Any) -> str:
+    name = getattr(loss, "name", None)
+    return "loss" if name in (None, "tensor") else str(name)
 
 
 class _Back:
@@ -110,7 +115,7 @@ class _Back:
 
     def counts(self, name: str, run: Run) -> bool:
         """Whether a state has a value for each sequence."""
-        return run.sequence_dim in self.replay.plan.assigned[name][1].dims
+        return run.sequence_dim in self.replay.plan.assigned[name][1]
 
     def step(self, step: int, names: Sequence[str]) -> dict[str, Any]:
         """The gradients by the values that `step` gives the states `names`."""
@@ -209,7 +214,7 @@ class _OfValue(_Back):
 
 def _norms(replay: Replay, run: Run, name: str, raw: Any, step: int) -> tuple[float, Any]:
     """Over all sequences that take the step, and of each."""
-    dims = replay.plan.assigned[name][1].dims
+    _, dims = replay.plan.assigned[name]
     active = _active(replay.size, dims, step)
     squares = np.zeros(active.shape) if raw is None else np.where(active, _squares(replay.backend, raw), 0)
     others = tuple(i for i, dim in enumerate(dims) if dim is not run.sequence_dim)

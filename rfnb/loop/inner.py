@@ -1,29 +1,48 @@
-"""Loops inside of a step: they are one call of it, and are recorded when somebody asks for their runs."""
+"""What is inside of one call of a step: the runs of its loops, and values in the sides of its branches.
+
+Neither is kept: a replay of the step makes them when somebody asks for them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from rfnb.backend.base.tape import Var
 
 if TYPE_CHECKING:
     from rfnb.trace.run import Run
 
-Taker = Callable[["Run"], None]
-_taker: ContextVar[Taker | None] = ContextVar("rfnb_inner_taker", default=None)
+
+@dataclass
+class Inner:
+    """What is asked for of a step, and what it was.
+
+    runs: of the loops in it, but not of loops in these; None if they are not asked for.
+    wanted: values of the branches; those of sides that the step takes come into `values`.
+    """
+
+    runs: list[Run] | None = None
+    wanted: Collection[Var] = ()
+    values: dict[Var, Any] = field(default_factory=dict)
 
 
-def asked() -> Taker | None:
-    """Who wants the runs of the loops in the step that is done now."""
-    return _taker.get()
+_asked: ContextVar[Inner | None] = ContextVar("rfnb_inner", default=None)
+
+
+def asked() -> Inner | None:
+    """What somebody wants to know of the step that is done now."""
+    return _asked.get()
 
 
 @contextmanager
-def taking_runs(taker: Taker | None) -> Iterator[None]:
-    """Steps that are done inside give the runs of their loops to `taker`; not those of loops in these."""
-    token = _taker.set(taker)
+def asking(inner: Inner | None) -> Iterator[None]:
+    """Steps that are done inside tell `inner`."""
+    token = _asked.set(inner)
     try:
         yield
     finally:
-        _taker.reset(token)
+        _asked.reset(token)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rfnb.trace.session import options
+from rfnb.trace.options import options
 
 KEPT = 20_000
 """At most so many states of a run are kept; of a longer one every second, then every fourth, and so on."""
-PICKED = 32
+PICKED = 8
 """So many states are looked at to tell how much memory all of them take."""
 
 
@@ -23,6 +23,7 @@ class Kept:
         self.every, self.room = 1, 1
         self.states = [tuple(_apart(backend, state) for state in initial)]
         self.fresh: list[tuple[Any, ...]] = []
+        self.bytes = 0  # of the states, once some are taken
         self._backend, self._steps = backend, 0
 
     def take(self, steps: int) -> None:
@@ -36,11 +37,12 @@ class Kept:
         few = 32 * n_bytes < options.trace_budget  # states may grow with the steps, what they hold with the square
         room = max(1, min(KEPT, 3 * len(states) if few else len(states) // 4))
         self.states, self.every, self.room, self.fresh, self._steps = states, every, room, [], steps
+        self.bytes = n_bytes
 
 
 def held_bytes(backend: Any, states: Sequence[Sequence[Any]]) -> int:
     """The memory of all storages that the states are in; an estimate, if there are many states."""
-    picked = states[:: max(1, len(states) // PICKED)]
+    picked = states[:: -max(1, len(states) // PICKED)]  # rather too many bytes than too few, if states grow
     raws, found = _storages(backend, picked)
     if len(picked) < len(states) and len(found) < raws:  # some are in one storage
         picked, (raws, found) = states, _storages(backend, states)
@@ -62,4 +64,4 @@ def _apart(backend: Any, state: Any) -> Any:
 def detached(backend: Any, states: Sequence[Any]) -> tuple[Any, ...]:
     """States or frames, without the graph of the gradients."""
     needs, alias = backend.needs_gradient_raw, backend.alias_raw
-    return tuple([state if isinstance(state, int | None) or not needs(state) else alias(state) for state in states])
+    return tuple([s if s is None or type(s) is int or not needs(s) else alias(s) for s in states])

@@ -5,13 +5,15 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from rfnb.core.binding import bind_again
 from rfnb.core.dim import Dim, check_dims
 from rfnb.core.tensor import Tensor
-from rfnb.errors import LoopError
+from rfnb.errors import DtypeError, LoopError
 from rfnb.loop.body import Body, has_steps
 from rfnb.loop.close import close
-from rfnb.loop.doubts import of_chance, of_states
+from rfnb.loop.doubts import of_body
 from rfnb.loop.explain import Explanation, Told
 from rfnb.loop.finish import finish
 from rfnb.loop.state import StateHolder
@@ -63,7 +65,7 @@ class Loop:
             check_dims([axis], "Loop")
             if has_steps(axis):
                 bind_again(axis.size.dims, axis.lengths)  # its batch, whichever came last
-        self._max_seq_len = max_seq_len
+        self.max_seq_len = max_seq_len
         self.optimize_move_layers_out = optimize_move_layers_out
         self.unroll = unroll
         self.axis = axis
@@ -96,6 +98,9 @@ class Loop:
 
     @max_seq_len.setter
     def max_seq_len(self, longest: Tensor | int | None) -> None:
+        kind = longest.dtype if isinstance(longest, Tensor) else type(longest).__name__
+        if not (longest is None or isinstance(longest, int | np.integer) or kind.startswith(("int", "uint"))):
+            raise DtypeError("Loop: max_seq_len is a number of steps", got=kind, expected="a whole number")
         self._max_seq_len = longest
 
     def __enter__(self) -> Loop:
@@ -114,7 +119,7 @@ class Loop:
         entered.set(entered.get()[:-1])
         if error is None:
             try:
-                doubts = [*of_chance(body), *of_states(body)]
+                doubts = of_body(body)
             except BaseException:
                 body.abort()
                 raise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,6 @@ from rfnb.backend.base.tape import External, Var
 from rfnb.core.dim import Dim
 from rfnb.core.lengths import Size
 from rfnb.core.source import Block, with_block
-from rfnb.core.tensor import Tensor
 from rfnb.loop.execute import Schedule
 from rfnb.loop.program import Program
 from rfnb.loop.rerun import Call
@@ -27,8 +26,8 @@ class Plan:
     """The steps of a loop without their numbers; the same for all runs that are made of them.
 
     names, templates: of the states. assigned: what the body gives them, before ended sequences keep theirs.
-    vars: of the values of the graph. size: how many steps each sequence takes, if the data says so.
-    call: that of the function in which the loop ran.
+    vars: of the values of the graph; in_branches: of those in the sides of branches.
+    size: how many steps each sequence takes, if the data says so. call: that of the function in which the loop ran.
     changes: the line that writes into something which the steps read, if there is one.
     """
 
@@ -41,8 +40,9 @@ class Plan:
     recorder: Recorder
     names: list[str]
     templates: list[Any]
-    assigned: dict[str, tuple[Var, Tensor]]
+    assigned: dict[str, tuple[Var, Sequence[Dim]]]
     vars: dict[int, Var | External]
+    in_branches: dict[int, Var]
     axis: Dim
     size: Size | None
     ends: bool
@@ -52,10 +52,8 @@ class Plan:
 
 def plan_of(body: Body, closed: Closed) -> Plan:
     """To be asked for while the body still knows its traced frame."""
-    recorder, tape = body.recorder, body.tape
-    traced = recorder.traced()
-    found = [(each.value.number, tape.find(each.plain._raw)) for each in traced]
-    recorder.templates = {each.value.number: (each.plain.sig, each.plain.lengths) for each in traced}
+    recorder = body.recorder
+    found, inside = _vars(recorder, recorder.traced()), _vars(recorder, recorder.traced_in_branches())
     return Plan(
         name=body.loop.name,
         place=body.source.place() if body.source is not None else "",
@@ -67,7 +65,8 @@ def plan_of(body: Body, closed: Closed) -> Plan:
         names=body.names,
         templates=body.before,
         assigned=dict(_assigned(body)),
-        vars={number: var for number, var in found if isinstance(var, Var | External)},
+        vars=found,
+        in_branches={number: var for number, var in inside.items() if isinstance(var, Var)},
         axis=body.axis,
         size=closed.limit,
         ends=body.condition is not None,
@@ -76,10 +75,22 @@ def plan_of(body: Body, closed: Closed) -> Plan:
     )
 
 
-def _assigned(body: Body) -> Iterator[tuple[str, tuple[Var, Tensor]]]:
+def _vars(recorder: Recorder, traced: Sequence[Traced]) -> dict[int, Var | External]:
+    """What the values are on the tape; the recorder gets their dims."""
+    found: dict[int, Var | External] = {}
+    for each in traced:
+        number, plain = each.value.number, each.plain
+        recorder.templates[number] = plain.sig, plain.lengths
+        var = recorder.tape.find(plain._raw)
+        if isinstance(var, Var | External):
+            found[number] = var
+    return found
+
+
+def _assigned(body: Body) -> Iterator[tuple[str, tuple[Var, Sequence[Dim]]]]:
     for name, leaf in body.loop.state._leaves():
         if isinstance(leaf, Traced) and isinstance(var := body.tape.find(leaf.plain._raw), Var):
-            yield name, (var, leaf.plain)
+            yield name, (var, leaf.dims)
 
 
 def _changes(body: Body, closed: Closed) -> str | None:

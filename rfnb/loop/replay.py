@@ -23,7 +23,7 @@ from rfnb.loop.doubts import not_ended
 from rfnb.loop.execute import Outcome, stepped
 from rfnb.loop.fork import fork
 from rfnb.loop.gradients import Gradients, gradients
-from rfnb.loop.inner import taking_runs
+from rfnb.loop.inner import Inner, asking
 from rfnb.loop.kept import detached, held_bytes
 from rfnb.loop.plan import Plan, plan_of
 from rfnb.loop.rerun import rerun
@@ -52,13 +52,10 @@ class Replay:
         self.names, self.templates, self.axis = plan.names, plan.templates, plan.axis
         self.seed = seed
         self.origin: Replay | None = None  # of a fork: whose steps come before its own
-        self.frames = [[*detached(backend, each)] if isinstance(each, list | tuple) else each for each in frames]
+        self.frames = [_without_graph(backend, each) for each in frames]
         self.modes = backend.get_modes()
         self.probe: Any = None
-        self.live = [backend.alias_raw(raw) for raw in externals]
-        self.externals = self._snapshot(externals)
-        copied = [copy is not live for copy, live in zip(self.externals, self.live, strict=True)]
-        self.own = [own or not backend.is_leaf_raw(raw) for own, raw in zip(copied, externals, strict=True)]
+        self.externals, self.lent = _of_outside(backend, externals)
         self.version = self._version()
         self._begin(0, outcome)
 
@@ -66,29 +63,16 @@ class Replay:
         """The steps from `start` on are those of `outcome`."""
         assert outcome.kept is not None
         self.start, self.steps, self.failed = start, outcome.steps, outcome.failure
-        self.kept, self.every = outcome.kept.states, outcome.kept.every
+        self.kept, self.every, self.kept_bytes = outcome.kept.states, outcome.kept.every, outcome.kept.bytes
         self.final = tuple(s if isinstance(s, int | None) else self.backend.alias_raw(s) for s in outcome.states)
         self.size = self._axis_size(self.plan.size)
         self._compiled: dict[Any, Any] = {}
 
-    def _snapshot(self, externals: Sequence[Any]) -> list[Any]:
-        """What the steps read from outside; of parameters a copy, if the budget allows."""
-        backend = self.backend
-        leaves = [raw for raw in externals if backend.is_leaf_raw(raw)]
-        fits = sum(backend.nbytes_raw(raw) for raw in leaves) <= SNAPSHOT_BUDGET
-        return [
-            _snapshots.take(backend, raw) if fits and backend.is_leaf_raw(raw) else live
-            for raw, live in zip(externals, self.live, strict=True)
-        ]
-
     def _version(self) -> list[Any]:
         """Another one when something has changed that is read from outside."""
         backend = self.backend
-        entries = [
-            () if own else backend.to_numpy_raw(backend.sample_raw(raw)).tobytes()
-            for raw, own in zip(self.live, self.own, strict=True)
-        ]
-        return [*map(backend.version_raw, self.live), *entries]
+        entries = [backend.to_numpy_raw(backend.sample_raw(self.externals[i])).tobytes() for i in self.lent]
+        return [*map(backend.version_raw, self.externals), *entries]
 
     def states_before(self, step: int) -> tuple[Any, ...]:
         """All states before a step: kept, or computed from the nearest that is."""
@@ -134,16 +118,21 @@ class Replay:
         return found, self._check(results[len(named) :], step)
 
     def computed(self, step: int) -> list[tuple[Value, Tensor]]:
-        """All that the step was given and computed, also inside of modules, in order."""
+        """All that the step was given and computed, also inside of modules and branches, in order."""
         if self.origin is not None and step < self.start:
             return self.origin.computed(step)
-        graph = self.recorder.graph
-        known = self._computable(graph.values[: graph.body_values], step)
-        raws = self.step(step, [self.plan.vars[value.number] for value in known])
-        templates = [self.recorder.templates[value.number] for value in known]
+        recorder, plan = self.recorder, self.plan
+        values = recorder.graph.values[: recorder.graph.body_values]
+        known = self._computable(values, step)
+        inner = Inner(wanted=set(plan.in_branches.values()))
+        with asking(inner):
+            raws = self.step(step, [plan.vars[value.number] for value in known])
+        found = {value.number: raw for value, raw in zip(known, raws, strict=True)}
+        found |= {n: inner.values[var] for n, var in plan.in_branches.items() if var in inner.values}
         return [
-            (value, self._tensor(self.recorder.name_of(value), raw, *template, step))
-            for value, raw, template in zip(known, raws, templates, strict=True)
+            (value, self._tensor(recorder.name_of(value), found[number], *recorder.templates[number], step))
+            for value in values
+            if (number := value.number) in found
         ]
 
     def _computable(self, values: Sequence[Value], step: int) -> list[Value]:
@@ -218,8 +207,9 @@ class Replay:
 
     def value(self, name: str) -> tuple[Var | External, tuple[align.Sig, Lengths]]:
         """The last value of the body that is called so, and its dims."""
-        value = next((v for v in reversed(self.recorder.graph.values) if self.recorder.name_of(v) == name), None)
-        if value is None or value.number not in self.plan.vars:
+        values = (v for v in reversed(self.recorder.graph.values) if v.number in self.plan.vars)
+        value = next((v for v in values if self.recorder.name_of(v) == name), None)
+        if value is None:
             known = list(dict.fromkeys(self.recorder.name_of(v) for v in self._named()))
             raise LoopError(f"{self.recorder.name}: the body has no value {name!r}", expected=", ".join(known))
         return self.plan.vars[value.number], self.recorder.templates[value.number]
@@ -244,6 +234,12 @@ class Replay:
         if not self.steps:
             raise LoopError(f"{self.plan.name}: there was no step", got=f"stack({name!r})")
         raws = [self.backend.alias_raw(raw) for raw in self._over_steps(var, min(self.steps, max(self.size.max, 1)))]
+        if len(shapes := {self.backend.get_shape_tuple_raw(raw) for raw in raws}) > 1:
+            raise LoopError(
+                f"{self.plan.name}: {name!r} cannot be stacked: its size differs from step to step",
+                got=f"shapes from {min(shapes)} to {max(shapes)}",
+                hint=f"run[i][{name!r}] at one step; or an expression without that axis: run.stack('rf.reduce_sum(…)')",
+            )
         raw = self.backend.stack_raw(raws)[: self.size.max]
         out = align.sig([self.axis, *signature.dims], signature.sparse_dim, signature.feature_dim)
         result = tensor_of(raw, out, lengths.bind({self.axis: self.size}))
@@ -255,24 +251,22 @@ class Replay:
     def run(self, **origin: Any) -> Run:
         """The Run that shows this."""
         plan = self.plan
-        sequence_dim, sequences = self.sequences()
         return Run(
             name=plan.name,
             place=plan.place,
             source=plan.source,
             size=self.size,
-            sequence_dim=sequence_dim,
-            sequences=sequences,
             replay=self,
             steps=self.steps,
-            flags=self._flags(),
             axis=self.axis,
             graph=self.recorder.graph,
             failed=self.failed,
             **origin,
         )
 
-    def _flags(self) -> list[str]:
+    @property
+    def flags(self) -> list[str]:
+        """What is wrong with the run, if anything."""
         flags = [] if self.failed is None else [f"failed: {self.failed.kind} in step {self.failed.step}"]
         if not all(isinstance(s, int | None) or self.backend.is_finite_raw(s) for s in self.final):
             flags.append("not finite")
@@ -292,9 +286,8 @@ class Replay:
     def loops(self, step: int) -> list[Run]:
         """The runs of the loops inside of `step`; of one that failed as well."""
         found: list[Run] = []
-        known = [var for value in self.recorder.graph.values if (var := self.plan.vars.get(value.number)) is not None]
-        with taking_runs(found.append), nullcontext() if step < self.steps else suppress(Exception):
-            self.step(step, known)
+        with asking(Inner(runs=found)), nullcontext() if step < self.steps else suppress(Exception):
+            self.step(step, list(self.plan.vars.values()))
         return found
 
     def rerun(self, run: Run, fn: Callable[[], Any] | None) -> Run:
@@ -318,6 +311,7 @@ class Replay:
             return known or Size([], self.steps)
         return Size(known.dims, np.minimum(known.values, self.steps), tags=known.tags)
 
+    @property
     def sequences(self) -> tuple[Dim | None, Size | None]:
         """What counts the sequences, and how many there are, with their tags."""
         sized = [
@@ -333,16 +327,20 @@ class Replay:
     def storages(self) -> dict[Any, int]:
         """The memory that it keeps alive, of a fork with that of the run it is one of. Weights that are read where they
         are, as no copy fits, are the model's."""
-        own = held_bytes(self.backend, [*self.kept, self.final])
-        raws = [frame for frames in self.frames if isinstance(frames, list) for frame in self._apart(frames)]
-        raws += [raw for raw, own in zip(self.externals, self.own, strict=True) if own]
+        states = self.kept_bytes or held_bytes(self.backend, self.kept)
+        if (self.steps - self.start) % self.every:
+            states += held_bytes(self.backend, [self.final])
+        raws = [frame for frames in self.frames for frame in self._apart(frames)]
+        raws += [raw for i, raw in enumerate(self.externals) if i not in self.lent]
         raws += [*self.program.constants.values(), *(() if self.plan.call is None else self.plan.call.raws)]
         before = {} if self.origin is None else self.origin.storages()
-        return before | {id(self): own} | dict(map(self.backend.storage_raw, raws))
+        return before | {id(self): states} | dict(map(self.backend.storage_raw, raws))
 
-    def _apart(self, frames: list[Any]) -> list[Any]:
-        """One of them, if they are the frames of one tensor."""
-        of_one = len(frames) > 1 and self.backend.storage_raw(frames[0]) == self.backend.storage_raw(frames[-1])
+    def _apart(self, frames: Sequence[Any]) -> Sequence[Any]:
+        """One of them, if they are the frames of one tensor; none, if they are made when asked for."""
+        if not len(frames):
+            return ()
+        of_one = self.backend.storage_raw(frames[0]) == self.backend.storage_raw(frames[-1])
         return frames[:1] if of_one else frames
 
 
@@ -350,6 +348,22 @@ def _other(lengths: Lengths, dim: Dim, n: int) -> bool:
     """Whether a dim that has one size has another one than is known: it came into being with an axis that grows."""
     known = lengths.size(dim)
     return known is not None and not known.dims and known.max != n
+
+
+def _without_graph(backend: Any, frames: Sequence[Any]) -> Sequence[Any]:
+    """The frames of a tensor: through all of them gradients flow, or through none."""
+    return detached(backend, frames) if len(frames) and backend.needs_gradient_raw(frames[0]) else frames
+
+
+def _of_outside(backend: Any, externals: Sequence[Any]) -> tuple[list[Any], set[int]]:
+    """What the steps read from outside, of weights a copy, if the budget allows; else which of it are weights."""
+    weights = {i for i, raw in enumerate(externals) if backend.is_leaf_raw(raw)}
+    fits = sum(backend.nbytes_raw(externals[i]) for i in weights) <= SNAPSHOT_BUDGET
+    found = [
+        _snapshots.take(backend, raw) if fits and i in weights else backend.alias_raw(raw)
+        for i, raw in enumerate(externals)
+    ]
+    return found, set() if fits else weights
 
 
 class _Snapshots:
@@ -383,7 +397,10 @@ def recorded(body: Body, closed: Closed, outcome: Outcome, frames: Sequence[Sequ
 def followed(run: Run | None, states: Sequence[Any], stacked: Sequence[Any]) -> tuple[list[Any], list[Any]]:
     """What the loop gives, so that `run.gradients(loss)` sees what arrives there."""
     assert run is not None and isinstance(run.replay, Replay)
-    probe = run.replay.probe = run.replay.backend.new_probe()
+    backend = run.replay.backend
+    if not any(not isinstance(raw, int | None) and backend.needs_gradient_raw(raw) for raw in (*states, *stacked)):
+        return list(states), list(stacked)
+    probe = run.replay.probe = backend.new_probe()
     return (
         [raw if isinstance(raw, int | None) else probe(raw, ("state", i)) for i, raw in enumerate(states)],
         [probe(raw, ("output", i)) for i, raw in enumerate(stacked)],

@@ -7,7 +7,6 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -23,8 +22,7 @@ from rfnb.core.run_ctx import RunCtx, entered, get_run_ctx
 from rfnb.core.source import user_frame, variables
 from rfnb.core.tensor import Tensor
 from rfnb.errors import LoopError
-from rfnb.trace import session
-from rfnb.trace.file.stored import RERUN
+from rfnb.trace.rerun import run_again
 
 if TYPE_CHECKING:
     from rfnb.loop.replay import Replay
@@ -58,8 +56,9 @@ def called() -> Call | None:
     frame = user_frame()
     if frame is None:
         return None
-    code, names = frame.f_code, variables(frame)
-    given = {name: map_leaves(_kept, names[name]) for name in _parameters(code) if name in names}
+    code, parameters = frame.f_code, _parameters(frame.f_code)
+    names = variables(frame) if parameters else {}
+    given = {name: map_leaves(_kept, names[name]) for name in parameters if name in names}
     dims = tuple((leaf, current_lengths([leaf])) for leaf in leaves(list(given.values())) if isinstance(leaf, Dim))
     return Call(frame.f_globals.get("__name__", ""), code, frame.f_lasti, given, dims, get_run_ctx().again())
 
@@ -84,32 +83,12 @@ def rerun(replay: Replay, run: Run, fn: Callable[[], Any] | None) -> Run:
         raise LoopError(f"{run.name}: a fork is no call of its own", hint="run.parent.rerun()")
     call = replay.plan.call
     again = fn or _again(run, call)
-    found: list[Run] = []
-    try:
-        with _as_then(replay, run, call), session.handing_runs_to(found.append):
+
+    def as_then() -> None:
+        with _as_then(replay, call):
             again()
-    except BaseException:
-        for each in found:
-            session.keep(each)
-        raise
-    return session.keep(_the_same(run, found))
 
-
-RERUN[:] = [rerun]
-
-
-def _the_same(run: Run, found: list[Run]) -> Run:
-    named = [each for each in found if each.name == run.name]
-    here = [each for each in named if each.loop == run.loop] or named
-    if len(here) == 1:
-        return here[0]
-    names = ", ".join(dict.fromkeys(each.name for each in found))
-    raise LoopError(
-        f"{run.name}: the call ran {len(here) or 'no'} loop{'s' * (len(here) > 1)} of this name",
-        got=names or "no loop at all",
-        expected="one",
-        hint='a name for each loop: rf.Loop(…, name="…")' if here else None,
-    )
+    return run_again(run, as_then)
 
 
 def _again(run: Run, call: Call | None) -> Callable[[], Any]:
@@ -170,31 +149,16 @@ def _set_anew(code: CodeType, lasti: int) -> list[str]:
 
 # -- as it was then
 
-_seed: ContextVar[tuple[str, int] | None] = ContextVar("rfnb_seed", default=None)
-
-
-def seed_of(loop: str) -> int | None:
-    """The seed of a loop that runs again; None if it draws its own."""
-    forced = _seed.get()
-    return forced[1] if forced is not None and forced[0] == loop else None
-
 
 @contextmanager
-def _as_then(replay: Replay, run: Run, call: Call | None) -> Iterator[None]:
-    """The seeds, modes and lengths of the run; afterwards all is as before."""
-    backend = replay.backend
-    state, token = backend.get_random_state(), _seed.set((run.name, replay.seed))
-    backend.set_random_seed(replay.seed)
-    try:
-        with ExitStack() as stack:
-            stack.enter_context(backend.modes(replay.modes))
-            if call is not None:
-                stack.enter_context(entered(call.ctx.again()))
-                stack.enter_context(_bound(call))
-            yield
-    finally:
-        _seed.reset(token)
-        backend.set_random_state(state)
+def _as_then(replay: Replay, call: Call | None) -> Iterator[None]:
+    """The modes and lengths of the run; afterwards all is as before."""
+    with ExitStack() as stack:
+        stack.enter_context(replay.backend.modes(replay.modes))
+        if call is not None:
+            stack.enter_context(entered(call.ctx.again()))
+            stack.enter_context(_bound(call))
+        yield
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from difflib import get_close_matches
 from typing import Any
 
 from rfnb.core.nested import leaves, map_leaves, named_leaves, same_structure
@@ -18,12 +19,12 @@ class StateHolder:
     After the loop: the final values.
     """
 
+    _on_read: Callable[[Any], None] | None = None  # while this is the body
+    _on_set: Callable[[str], None] | None = None
+
     def __init__(self, loop_name: str):
         self._loop_name = loop_name
         self._values: dict[str, Any] = {}
-        self._on_read: Callable[[Any], None] | None = None  # while this is the body
-        self._on_set: Callable[[str], None] | None = None
-        self._assigned: set[str] = set()  # what the body has set
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -38,10 +39,12 @@ class StateHolder:
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._values:
+            near = get_close_matches(name, self._values, 1)
             raise LoopError(
                 f"{self._loop_name}: there is no state {name!r}",
                 expected=", ".join(self._values) or "a state set before the loop",
-                hint=f"before the loop: loop.state.{name} = rf.zeros([…])  # its initial value",
+                hint=(f"did you mean {near[0]!r}? Else, " if near else "")
+                + f"before the loop: loop.state.{name} = rf.zeros([…])  # its initial value",
             )
         value = self._values[name]
         if self._on_read is not None:
@@ -64,8 +67,8 @@ class StateHolder:
         if not same_structure(before[name], value):
             raise LoopError(
                 f"{self._loop_name}: the new value of the state {name!r} has another structure",
-                got=[path or "a tensor" for path, _ in named_leaves(value)],
-                expected=[path or "a tensor" for path, _ in named_leaves(before[name])],
+                got=_structure(value),
+                expected=_structure(before[name]),
             )
         for (path, old), new in zip(named_leaves(before[name], name), leaves(value), strict=True):
             if (old is None) != (new is None):
@@ -117,7 +120,15 @@ class StateHolder:
 
     def _begin_body(self, on_read: Callable[[Any], None], on_set: Callable[[str], None]) -> None:
         self._on_read, self._on_set = on_read, on_set
-        self._assigned = set()
+        self._assigned: set[str] = set()  # what the body has set
 
     def _end_body(self) -> None:
         self._on_read = self._on_set = None
+
+
+def _structure(value: Any) -> str:
+    """ "a State with h, c", "a list of length 2" """
+    if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
+        return f"a {type(value).__name__} of length {len(value)}"
+    parts = [path for path, _ in named_leaves(value)]
+    return "one value" if parts == [""] else f"a {type(value).__name__} with {', '.join(parts) or 'nothing'}"

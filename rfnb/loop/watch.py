@@ -57,7 +57,9 @@ def watch(x: Tensor, *, steps: Steps = None, name: str | None = None) -> Tensor:
         raise LoopError("watch: not a Tensor", got=type(x).__name__, hint="print(…) shows it, once")
     if isinstance(steps, str) or not (steps is None or callable(steps) or isinstance(steps, Collection)):
         raise LoopError(
-            "watch: `steps` are numbers, or a function of the tensor", got=repr(steps), hint=f"steps=[{steps}]"
+            "watch: `steps` are numbers, or a function of the tensor",
+            got=repr(steps),
+            hint="steps=range(0, 1000, 100), or lambda x: …" if steps == "all" else f"steps=[{steps}]",
         )
     bodies = entered.get()
     target = _target()

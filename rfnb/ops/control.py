@@ -15,7 +15,8 @@ from rfnb.core.binding import current_lengths
 from rfnb.core.dim import Dim
 from rfnb.core.op import listener, op
 from rfnb.core.tensor import Tensor, tensor_of
-from rfnb.errors import DimError
+from rfnb.core.ways import called
+from rfnb.errors import DimError, DtypeError
 
 T = TypeVar("T")
 
@@ -65,6 +66,14 @@ def cond(pred: Tensor | bool, true_fn: Callable[[], T], false_fn: Callable[[], T
 
     Raises DimError if `pred` has dims; DimError, DtypeError or LoopError if the sides differ in a loop.
     """
+    for which, fn in (("true_fn", true_fn), ("false_fn", false_fn)):
+        if not callable(fn):
+            raise DtypeError(
+                f"cond: `{which}` is no function",
+                got=type(fn).__name__ if not isinstance(fn, Tensor) else f"the Tensor {called(fn)}",
+                expected="a function that computes it: only the side that is taken is computed",
+                hint=f"lambda: {called(fn)}; or rf.where(pred, a, b), which chooses between values",
+            )
     if not isinstance(pred, Tensor):
         return true_fn() if pred else false_fn()
     if pred.dims:

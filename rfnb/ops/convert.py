@@ -79,8 +79,10 @@ def convert_to_tensor(
         keep_scalar_on_cpu: a number stays there, whatever the default device.
         lengths: how long each sequence is, for the axis that is not of the same length for all: numbers, one for
             each entry of the first dim, or {dim: numbers} if there are several such axes.
-        tags: names of the sequences, shown and accepted where a sequence is chosen. All tensors of the batch have
-            them; one whose batch dim is made by an op (a slice, a concatenation, another Dim) has not.
+        tags: names of the sequences, shown and accepted where a sequence is chosen. What is computed from this tensor
+            has them, and what is made of its dims until the next batch comes. Data with lengths or tags of its own is
+            a batch of its own: give each tensor of a batch the same tags. One whose batch dim is made by an op (a
+            slice, a concatenation, another Dim) has none.
 
     >>> time, feat = rf.Dim(None, name="time"), rf.Dim(3, name="feat")
     >>> letter = rf.Dim(4, name="letter", vocab=list("acht"))

@@ -39,8 +39,11 @@ def frames(value: Entries) -> np.ndarray:
     return mask
 
 
-def going_on(value: Entries, steps: Size, step: int) -> np.ndarray:
-    """Which entries are of sequences that take `step`; `steps` is how many each takes."""
+def going_on(value: Entries, steps: Size, step: int | np.ndarray) -> np.ndarray:
+    """Which entries are of sequences that take `step`; `steps` is how many each takes.
+
+    step: one, or several as an array with an axis of size 1 for each of the value.
+    """
     if not isinstance(value, Tensor):
         return np.asarray(step < steps.max)
     taken, dims = steps.values, list(steps.dims)

@@ -11,8 +11,8 @@ from rfnb.core.tags import number_of
 from rfnb.core.tensor import Tensor
 from rfnb.errors import LoopError
 from rfnb.trace.entries import numbers
-from rfnb.trace.expression import Expression
-from rfnb.trace.scope import evaluate
+from rfnb.trace.expression.expression import Expression
+from rfnb.trace.expression.names import evaluate
 
 if TYPE_CHECKING:
     from rfnb.trace.run import Run
@@ -24,11 +24,9 @@ Where = Callable[["RunStep"], Any] | str
 def search(run: Run, where: Where, steps: Iterable[int]) -> Iterator[int]:
     """Those of the steps where `where` holds. Each is computed again once at most."""
     test = _test(where)
-    known: dict[int, RunStep] = {}
     for step in steps:
-        known = {i: known.get(i) or run[i] for i in (step - 1, step) if i >= 0}
-        known[step]._previous = known.get(step - 1)
-        if _truth(test(known[step]), where, step):
+        in_use = [run[i] for i in (step - 1, step) if i >= 0]  # as long as somebody holds a step, it keeps its values
+        if _truth(test(in_use[-1]), where, step):
             yield step
 
 

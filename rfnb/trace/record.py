@@ -52,6 +52,7 @@ class Recorder:
         self._generator = generator
         self._sides: list[Recorder] = []  # of branches
         self._bodies: list[list[Node]] = [self.graph.nodes]
+        self._last_op: dict[Source, str] = {}  # by place in the user's code
         self._traced: dict[int, Traced] = {}  # by id of the plain tensor, which the Traced keeps alive
 
     # -- values
@@ -66,6 +67,7 @@ class Recorder:
         node = self._begin(op, [])
         node.outputs = (traced.value.number,)
         traced.value.node = node
+        self._last_op_is(node)
         return traced
 
     def hide(self, traced: Any) -> None:
@@ -95,15 +97,19 @@ class Recorder:
         """The results of an op or a module as values of the body."""
         if type(result) is Tensor:
             wrapped: Any = self._wrap(result)
-            outputs = [wrapped.value]
         else:
             wrapped = map_leaves(lambda leaf: self._wrap(leaf) if type(leaf) is Tensor else leaf, result)
-            outputs = [leaf.value for leaf in leaves(wrapped) if isinstance(leaf, Traced)]
-        for position, value in enumerate(outputs):
+        outputs = list(_positions(wrapped))
+        for value, position in outputs:
             if value.node is None and value.name == "":
                 value.node, value.output = node, position
-        node.outputs = tuple(value.number for value in outputs)
+        node.outputs = tuple(value.number for value, _ in outputs)
+        self._last_op_is(node)
         return wrapped
+
+    def _last_op_is(self, node: Node) -> None:
+        if node.source is not None:
+            self._last_op[node.source] = node.op
 
     def name_of(self, value: Value) -> str:
         """The name in the line of the body, else the op's; inside of modules with their path: "Decoder.energy"."""
@@ -114,10 +120,11 @@ class Recorder:
         return name if self.in_body(value) or not node.path else f"{node.path}.{name}"
 
     def _target(self, node: Node, output: int) -> str | None:
-        names = [_state_name(target) for target in node.source.targets()] if node.source else []
-        if len(names) == len(node.outputs):
-            return names[output]
-        return names[0] if len(names) == 1 and output == 0 else None
+        """What the line of the user calls it. A function of rfnb may do several ops in a line: the last is meant."""
+        if node.source is None or self._last_op.get(node.source) != node.op:
+            return None
+        names = [_state_name(target) for target in node.source.targets()]
+        return names[output] if 0 <= output < len(names) and (len(names) > 1 or len(node.outputs) == 1) else None
 
     def in_body(self, value: Value) -> bool:
         """Whether a line of the body made it, or keeps it in a variable; not what happens inside of functions."""
@@ -139,6 +146,10 @@ class Recorder:
     def traced(self) -> list[Traced]:
         """All values of the body, in the order they were made."""
         return list(self._traced.values())
+
+    def traced_in_branches(self) -> list[Traced]:
+        """Likewise of the sides of its branches, also of branches inside of these."""
+        return [each for side in self._sides for each in (*side.traced(), *side.traced_in_branches())]
 
     def take_names(self) -> None:
         """Calls values as the variables of the body are called which hold them now, where no line says it."""
@@ -221,6 +232,9 @@ class Recorder:
             self._bodies.pop()
         self._close(node)
         node.outputs = tuple(leaf.value.number for leaf in leaves(result) if isinstance(leaf, Traced))
+        for value, position in _positions(result):
+            if value.node is not None and value.node.source == node.source:
+                value.output = position
         return result
 
     def cond(self, pred: Tensor, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> Any:
@@ -280,6 +294,15 @@ class Recorder:
         """Ops and raw calls inside are noted."""
         with listening(self), take(self.tape):
             yield
+
+
+def _positions(result: Any) -> Iterator[tuple[Value, int]]:
+    """The values in a result, and which part of it each is; -1 in a part that holds several."""
+    parts = result if isinstance(result, tuple | list) else [result]
+    for position, part in enumerate(parts):
+        for leaf in leaves(part):
+            if isinstance(leaf, Traced):
+                yield leaf.value, position if leaf is part else -1
 
 
 def _state_name(target: str) -> str:

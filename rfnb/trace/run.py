@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 from rfnb.core.dim import Dim
 from rfnb.core.graph import Graph
@@ -16,10 +18,10 @@ from rfnb.core.source import Block
 from rfnb.core.tensor import Tensor
 from rfnb.errors import LoopError
 from rfnb.trace.failure import Failure
+from rfnb.trace.file.save import write
 from rfnb.trace.find import Where, search
 from rfnb.trace.stacked import stacked
 from rfnb.trace.step import Replayable, RunStep
-from rfnb.trace.writers import write
 
 _serials = itertools.count(1)
 
@@ -33,9 +35,7 @@ class Run(Shown):
         name, place, source: which loop, and where it is written.
         replay: gives states, and computes values again.
         steps: how many were done.
-        flags: "failed: …", "not finite", "never ended".
         axis, size: the Dim of the steps, and how many each sequence took.
-        sequence_dim, sequences: what counts the sequences, and how many there are, with their tags.
         parent, forked_at: of a fork, the run that it is one of, and its first step of its own.
         failed: the error that ended it. `run[run.failed.step]` has what was computed before that.
     """
@@ -48,11 +48,8 @@ class Run(Shown):
         source: Block,
         replay: Replayable,
         steps: int,
-        flags: list[str],
         axis: Dim,
         size: Size,
-        sequence_dim: Dim | None,
-        sequences: Size | None,
         graph: Graph,
         failed: Failure | None = None,
         parent: Run | None = None,
@@ -64,23 +61,48 @@ class Run(Shown):
         self.source = source
         self.replay = replay
         self.steps = steps
-        self.flags = flags
         self.axis = axis
         self.size = size
-        self.sequence_dim = sequence_dim
-        self.sequences = sequences
         self.graph = graph
         self.failed = failed
         self.parent, self.forked_at = parent, forked_at
         self.pinned = False
+        self._in_use: WeakValueDictionary[int, RunStep] = WeakValueDictionary()  # whose values need not be made again
         self.states = replay.state_names()
         self.storages = replay.storages()
         self.bytes = sum(self.storages.values())
-        self.batch = None if sequences is None else sequences.max
-        self.tags = None if sequences is None else sequences.tags
-        self.lengths = [int(n) for n in size.values] if size.values.ndim == 1 else None
+        self.lengths = size.values.tolist() if size.values.ndim == 1 else None
+
+    @cached_property
+    def flags(self) -> list[str]:
+        """ "failed: …", "not finite", "never ended"."""
+        return self.replay.flags
+
+    @cached_property
+    def _sequences(self) -> tuple[Dim | None, Size | None]:
+        return self.replay.sequences
 
     @property
+    def sequence_dim(self) -> Dim | None:
+        """What counts the sequences."""
+        return self._sequences[0]
+
+    @property
+    def sequences(self) -> Size | None:
+        """How many there are, with their tags."""
+        return self._sequences[1]
+
+    @property
+    def batch(self) -> int | None:
+        """How many there are."""
+        return None if self.sequences is None else self.sequences.max
+
+    @property
+    def tags(self) -> Sequence[str] | None:
+        """What they are called, if they have names."""
+        return None if self.sequences is None else self.sequences.tags
+
+    @cached_property
     def loop(self) -> str:
         """The same for all runs of one loop: its name and where it is written."""
         return f"{self.source.cell_id or self.source.file}:{self.source.first_line}:{self.name}"
@@ -118,11 +140,15 @@ class Run(Shown):
         return next(search(self, where, reversed(range(last))), None)
 
     def __getitem__(self, step: int) -> RunStep:
-        if self.failed is not None and step == self.failed.step:
-            return RunStep(self, step)
-        if not -self.steps <= step < self.steps:
-            raise LoopError(f"{self.name}: there is no step {step}", expected=f"0 … {self.steps - 1}")
-        return RunStep(self, step % self.steps)
+        if self.failed is None or step != self.failed.step:
+            if not -self.steps <= step < self.steps:
+                expected = f"0 … {self.steps - 1}" if self.steps else "none: the run has no steps"
+                raise LoopError(f"{self.name}: there is no step {step}", expected=expected)
+            step %= self.steps
+        found = self._in_use.get(step)
+        if found is None:
+            found = self._in_use[step] = RunStep(self, step)
+        return found
 
     def stack(self, name: str) -> Tensor:
         """A variable of the body, or an expression as for `run[i].eval`, over all steps. → {axis, …}"""

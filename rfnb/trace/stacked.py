@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rfnb.core import align
+from rfnb.core.dim import Dim
+from rfnb.core.lengths import Size
 from rfnb.core.raw import backend_of_raw
 from rfnb.core.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError
 from rfnb.ops.convert import convert_to_tensor
-from rfnb.trace.expression import Expression
-from rfnb.trace.scope import evaluate
+from rfnb.trace.expression.expression import Expression
+from rfnb.trace.expression.names import evaluate
 
 if TYPE_CHECKING:
     from rfnb.trace.run import Run
@@ -32,9 +35,15 @@ def stacked(run: Run, what: str) -> Tensor:
                 f"{run.name}: `{what}` cannot be stacked", got=f"{value.describe_dims()} at step {step}",
                 expected=f"{first.describe_dims()} at all, without {run.axis.name}",
             )  # fmt: skip
-    raw = backend_of_raw(first._raw).stack_raw([value.copy_transpose(first.dims)._raw for value in values])
-    signature = align.sig([run.axis, *first.dims], first.sparse_dim, first.feature_dim)
-    return tensor_of(raw, signature, first.lengths.bind({run.axis: run.size})).with_name(what)
+    return over_steps(values, run.axis, run.size).with_name(what)
+
+
+def over_steps(values: Sequence[Tensor], axis: Dim, size: Size) -> Tensor:
+    """Values of the same dims, one for each step, as one. → {axis, …}"""
+    first = values[0]
+    raws = [value.copy_transpose(first.dims)._raw for value in values]
+    signature = align.sig([axis, *first.dims], first.sparse_dim, first.feature_dim)
+    return tensor_of(backend_of_raw(raws[0]).stack_raw(raws), signature, first.lengths.bind({axis: size}))
 
 
 def _tensor(value: Any, what: str) -> Tensor:

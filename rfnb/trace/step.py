@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from rfnb.core.graph import Node, Value
 from rfnb.core.tensor import Tensor
 from rfnb.errors import LoopError
-from rfnb.trace.scope import evaluate
+from rfnb.trace.expression.names import evaluate
 
 if TYPE_CHECKING:
+    from rfnb.core.dim import Dim
+    from rfnb.core.lengths import Size
     from rfnb.trace.run import Run
 
 
@@ -56,7 +58,21 @@ def _op_step(node: Node, tensors: dict[int, Tensor]) -> OpStep:
 
 
 class Replayable(Protocol):
-    """Gives the states of a run as they were, and computes the rest again."""
+    """Gives the states of a run as they were, and computes the rest again.
+
+    seed: of its random numbers. every: how many steps lie between two states that are kept.
+    """
+
+    seed: int
+    every: int
+
+    @property
+    def flags(self) -> list[str]:
+        """What is wrong with it, if anything."""
+
+    @property
+    def sequences(self) -> tuple[Dim | None, Size | None]:
+        """What counts the sequences, and how many there are, with their tags."""
 
     def storages(self) -> Mapping[Hashable, int]:
         """The memory that it keeps alive: by what tells one storage from another, its bytes."""
@@ -130,7 +146,6 @@ class RunStep:
         self.after = States(run.replay, step + 1)
         self._values: list[StepValue] | None = None
         self._check = ""
-        self._previous: RunStep | None = None  # while steps are searched
 
     def values(self) -> list[StepValue]:
         """What the body computed, in order; computed again when first asked for."""

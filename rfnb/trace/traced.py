@@ -52,6 +52,14 @@ class Traced(Tensor):
         self.value.name = name
         return self
 
+    def backward(self, *args: Any, **kwargs: Any) -> None:
+        """Refused: of all steps together, it is called behind the loop."""
+        raise TraceError(
+            f"{self.recorder.name}: backward() in the body would be called once, at step 0",
+            got=f"{self.name}.backward()",
+            hint=f"loss = loop.stack({self.name}); behind the loop: rf.reduce_sum(loss, axis=loss.dims).backward()",
+        )
+
     def _describe(self, signature: Sig) -> None:
         raise TraceError(
             f"{self.recorder.name}: `{self.name}` gets other roles in the body, which no later step would see",

@@ -125,8 +125,7 @@ def _values(at: RunStep, name: str | None) -> list[Any]:
 def _before_and_now(at: RunStep, name: str) -> tuple[Any, Any] | None:
     if name in at.run.states:
         return at.before[name], at.after[name]
-    previous = at._previous or (at.run[at.step - 1] if at.step else None)
-    return None if previous is None else (previous[name], at[name])
+    return (at.run[at.step - 1][name], at[name]) if at.step else None
 
 
 def _same(before: Any, now: Any) -> np.ndarray:
@@ -140,6 +139,8 @@ def _same(before: Any, now: Any) -> np.ndarray:
 
 def _any(at: RunStep, value: Any, found: np.ndarray, sequence: int | None) -> bool:
     """Whether it is so for an entry that counts."""
+    if not found.any():
+        return False
     counts = frames(value) & going_on(value, at.run.size, at.step)
     if sequence is not None:
         counts = counts & of_sequence(value, at.run.sequence_dim, sequence)

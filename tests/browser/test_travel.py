@@ -92,7 +92,7 @@ def beside(notebook, cell, code):
     lines = notebook.cell(cell).locator(".cm-line").all_inner_texts()
     body = lines[lines.index("with loop:") + 1 :]
     position = next(i for i, line in enumerate(body) if code in line)
-    return notebook.cell(cell).locator(".rfnb-cm-gutter .rfnb-cm-stop").nth(position + 1)  # the first gives the width
+    return notebook.cell(cell).locator(".rfnb-cm-gutter .rfnb-cm-stop").nth(position)
 
 
 def test_watches_are_evaluated_at_each_step_and_stay_with_the_loop(stepped):

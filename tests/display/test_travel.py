@@ -17,7 +17,7 @@ from rfnb.display.commands import Dispatcher
 from rfnb.display.conditions import conditions_of
 from rfnb.display.edit import edited
 from rfnb.errors import ViewError
-from rfnb.trace.session import Runs
+from rfnb.trace.runs import Runs
 
 LETTER = Dim(4, name="letter", vocab=["a", "b", "c", "the end"])
 FEAT = Dim(2, name="feat")
@@ -92,6 +92,7 @@ def where(kind: str, **more: Any) -> dict[str, Any]:
         (where("ends"), None, [2, 4]),
         (where("ends"), 1, [2]),
         (where("expression", text="x_t < 0"), None, [2]),
+        (where("expression", text="x_t < 0"), 1, []),
         (where("expression", text="after.total - before.total"), None, [0, 1, 2, 3, 4]),
         (where("expression", text="step == 3"), None, [3]),
     ],
@@ -107,7 +108,7 @@ def test_a_search(ask, condition, sequence, steps):
 def test_an_expression_holds_where_entries_are_valid():
     time = Dim(None, name="time")
     x = rf.convert_to_tensor(ROWS, dims=[batch_dim, time], lengths=[5, 3])  # its zeros are padding
-    [holds] = conditions_of(where("expression", text="…"), SimpleNamespace(), None)
+    [holds] = conditions_of(where("expression", text="…"), SimpleNamespace(sequence_dim=None), None)
     assert holds(SimpleNamespace(eval=lambda text: x == 9.0)) is False
     assert holds(SimpleNamespace(eval=lambda text: x == 0.0)) is False
     assert holds(SimpleNamespace(eval=lambda text: x == 7.0)) is True
@@ -152,17 +153,31 @@ def test_watches_are_part_of_the_step(ask):
     assert ask("step", step=2, sequence=1, watch=watch[:1])["watches"][0]["value"]["text"] == "7"
 
 
-def test_ops_are_listed_and_told_one_by_one(ask):
-    rows = ask("ops", step=2)["ops"]
+def test_ops_come_with_the_step_and_the_values_of_one(ask):
+    assert ask("step", step=2)["ops"] is None
+    listed = ask("step", step=2, ops=True)["ops"]
+    rows = listed["rows"]
     assert [row["number"] for row in rows] == list(range(len(rows)))
     first = ask.run.source.first_line
     named = {row["name"]: row for row in rows}
     assert (named["x_t"]["line"], named["total"]["op"]) == (first + LINE["x_t"], "add")
     assert [row["op"] for row in rows if row["is_loop"]] == ["Loop"]
-    told = ask("op", step=2, number=named["total"]["number"], sequence=0)
+    assert (listed["op"], listed["error"]) == (None, None)
+    told = ask("step", step=2, ops=True, op=named["total"]["number"], sequence=0)["ops"]["op"]
     assert [value["text"] for value in told["outputs"]] == ["-6"]
     assert len(told["inputs"]) == 2
-    assert "no op 99" in ask.error("op", step=2, number=99)
+
+
+@pytest.mark.parametrize("op", [-1, 99])
+def test_there_is_a_last_op(ask, op):
+    ops = ask("step", step=2, ops=True, op=op)["ops"]
+    assert ops["op"]["number"] == len(ops["rows"]) - 1
+
+
+def test_ops_that_cannot_be_told_leave_the_step_as_it_is(ask):
+    view = ask("step", step=2, ops=True, op="x")
+    assert view["values"]
+    assert (view["ops"]["rows"], "TypeError" in view["ops"]["error"]) == ([], True)
 
 
 def test_a_fork_goes_on_from_what_was_typed(ask):

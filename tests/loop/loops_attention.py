@@ -121,7 +121,6 @@ class HardAttention(Row):
 class Pointer(Row):
     """Each step points to the best frame of the loop's own axis that none has pointed to before."""
 
-
     def loop(self, b: Batch) -> Results:
         w, query = b.parameter("w", feat, hidden), b.parameter("query", hidden, feat)
         loop = b.loop()

@@ -555,6 +555,19 @@ def test_a_branch_is_a_node_with_two_bodies():
     assert "cond" in repr(loop.explain())
 
 
+def test_the_ops_of_a_step_are_those_of_the_side_that_it_takes():
+    loop = rf.Loop(max_seq_len=3, debug=True)
+    loop.state.n = rf.convert_to_tensor(5)
+    with loop:
+        n = loop.state.n
+        inner = lambda: rf.cond(loop.iter_idx > 1, lambda: n * 100, lambda: n - 1)  # noqa: E731
+        loop.state.n = rf.cond(loop.iter_idx > 0, inner, lambda: n + 20)
+    done = [[op for op in loop.run[i].ops() if op.op in ("mul", "sub", "add")] for i in range(3)]
+    ops = [{op.op: op.outputs[0].item() for op in each} for each in done]
+    assert ops == [{"add": 25}, {"sub": 24}, {"mul": 2400}]
+    assert [loop.run[i].check for i in range(3)] == ["replay agrees"] * 3
+
+
 def test_nothing_is_kept_of_a_branch():
     s = Setting((3, 3))
     alive = []

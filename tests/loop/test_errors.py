@@ -82,7 +82,7 @@ def test_a_result_is_not_there_before_the_block_ends(x):
 def test_a_state_with_other_dims_shows_the_initial_value_to_write(x):
     loop = loop_over(x)
     feat = rf.Dim(2, name="feat")
-    with pytest.raises(rf.errors.DimError, match=r"loop.state.s = rf.zeros\(\[batch, feat\]\)"), loop:
+    with pytest.raises(rf.errors.DimError, match=r"loop.state.s = rf.zeros\(\[batch_dim, feat\]\)"), loop:
         loop.state.s = rf.expand_dim(loop.unstack(x), feat)
     assert works()
 
@@ -152,6 +152,7 @@ def test_an_exception_at_a_later_step_names_line_and_step(x):
     assert works()
 
 
+@pytest.mark.usefixtures("no_gc_callbacks")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # one that a callback swallowed
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs signals to a thread")
 def test_an_interrupt_ends_the_loop_and_keeps_the_run():

@@ -611,3 +611,22 @@ def test_random_programs(lengths, choices, outputs, new_state):
         assert_same(a.copy_masked(0).raw_tensor, b.copy_masked(0).raw_tensor)
     for a, b in zip(gradients, others, strict=True):
         assert_same(a, b)
+
+
+@pytest.mark.parametrize("padding", [float("nan"), float("inf"), 0.0])
+def test_padding_of_another_axis_gets_into_no_gradient_of_what_is_hoisted(padding):
+    time, keys_time, feat = rf.Dim(None, name="time"), rf.Dim(None, name="keys_time"), rf.Dim(3, name="feat")
+    weight = torch.ones(3, requires_grad=True)
+    queries = rf.convert_to_tensor(torch.rand(2, 4, 3), dims=[batch_dim, time, feat], lengths=[4, 2])
+    queries = queries * rf.convert_to_tensor(weight, dims=[feat])  # of each sequence, and takes a gradient
+    raw = torch.rand(2, 5, 3) + 0.1
+    raw[1, 2:] = padding
+    keys = rf.convert_to_tensor(raw, dims=[batch_dim, keys_time, feat], lengths=[5, 2])
+    loop = rf.Loop(axis=time)
+    loop.state.n = rf.zeros([])
+    with loop:
+        energy = rf.reduce_sum(rf.sqrt(rf.abs(loop.unstack(queries) * keys)), axis=feat)  # ∞ · 0 behind a root of 0
+        sums = loop.stack(rf.reduce_sum(energy, axis=keys_time))
+        loop.state.n = loop.state.n + 1.0
+    rf.reduce_sum(sums, axis=[batch_dim, time]).raw_tensor.backward()
+    assert torch.isfinite(weight.grad).all()

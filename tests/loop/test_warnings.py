@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import inspect
 import warnings
 
@@ -10,7 +9,8 @@ import pytest
 
 import rfnb as rf
 from rfnb import batch_dim
-from rfnb.loop import doubts
+from rfnb.core.source import PerPlace
+from rfnb.loop import body, doubts
 
 FEAT = rf.Dim(3, name="feat")
 KEYS = rf.Dim(0, name="keys")
@@ -18,7 +18,8 @@ KEYS = rf.Dim(0, name="keys")
 
 @pytest.fixture(autouse=True)
 def nothing_said(monkeypatch):
-    monkeypatch.setattr(doubts, "_said", {})
+    for module, table in ((doubts, "_said"), (body, "_judged")):
+        monkeypatch.setattr(module, table, PerPlace(lambda source: set()))
 
 
 def frames():
@@ -206,7 +207,7 @@ def test_an_end_that_is_true_of_some_or_need_not_be(limit, options):
 
 
 @pytest.mark.parametrize(
-    ("limit", "flags"), [(99.0, ["never ended"]), (5.5, ["never ended: 0 of 2 sequences"]), (3.5, [])]
+    ("limit", "flags"), [(99.0, ["never ended"]), (5.5, ["never ended: sequence 0 of 2"]), (3.5, [])]
 )
 def test_the_run_says_which_sequences_did_not_end(limit, flags):
     loop = rf.Loop(max_seq_len=4, debug=True)
@@ -224,7 +225,7 @@ def test_which_sequences_by_their_tags():
     loop.state.h = rf.reduce_max(x, axis=x.dims[1])
     with loop:
         ends_over(5.5)(loop, None)
-    assert loop.run.flags == ["never ended: 0 'kiwi' of 2 sequences"]
+    assert loop.run.flags == ["never ended: sequence 0 'kiwi' of 2"]
 
 
 # -- how it is told
@@ -272,12 +273,8 @@ def test_as_an_error_it_leaves_the_loop_as_it_was():
     assert loop.state.h is begin
 
 
-def test_code_that_is_gone_is_forgotten():
-    cell: dict[str, object] = {"rf": rf, "batch_dim": batch_dim, "frames": frames}
-    exec(inspect.getsource(forgetful), cell)
-    with pytest.warns(rf.errors.LoopWarning):
-        cell["forgetful"]()
-    assert len(doubts._said) == 1
-    cell.clear()
-    gc.collect()
-    assert doubts._said == {}
+def test_another_state_at_the_same_line_is_looked_at_as_well():
+    assert not told(set_from(lambda loop, frame: loop.state.h + frame))
+    write = set_from(lambda loop, frame: loop.state.h + frame)
+    [text] = told(write, h=rf.zeros([batch_dim]), other=rf.zeros([batch_dim]))
+    assert "'other' is never set" in text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -12,7 +13,9 @@ from hypothesis import given, settings, strategies as st
 import rfnb as rf
 from rfnb import batch_dim
 from rfnb.errors import LoopError
-from rfnb.trace.match import match_dims
+from rfnb.trace.compare import pairs
+from rfnb.trace.compare.match import match_dims
+from rfnb.trace.compare.tolerance import Tolerance
 
 NAN = float("nan")
 ROWS = [[1.0, 5.0, 2.0], [2.0], [3.0, 3.0]]
@@ -521,3 +524,64 @@ def test_dims_are_matched_only_where_it_is_clear():
     x, y = (rf.Dim(2, name=name, kind="spatial") for name in "xy")
     assert match_dims([x], [y, a]) == {x: y}
     assert match_dims([x], [y, rf.Dim(2, name="z", kind="spatial")]) == {}
+
+
+def test_it_does_not_matter_which_steps_are_compared_at_once(monkeypatch):
+    rows, others = [[1.0, 2.0, 3.0, 4.0, 5.0]], [[1.0, 2.0, 9.0, 4.5, 5.0]]
+    whole = rf.compare(sums(rows), sums(others))
+    assert (whole.first.step, whole.first.steps, whole.first.largest) == (2, 2, 6.0)
+
+    def values(comparison):
+        return [
+            (v.name, v.step, v.place, v.a, v.b, v.where, v.difference, v.steps, v.largest) for v in comparison.values
+        ]
+
+    monkeypatch.setattr(pairs, "HELD", 0)
+    assert values(rf.compare(sums(rows), sums(others))) == values(whole)
+    monkeypatch.undo()
+    for period in (2, 3, 7, 11):
+        turn = itertools.count()
+        monkeypatch.setattr(pairs, "_form", lambda value, array, turn=turn, period=period: next(turn) % period)
+        assert values(rf.compare(sums(rows), sums(others))) == values(whole)
+
+
+def test_only_entries_of_the_step_that_count_make_the_tolerance():
+    a, b = np.array([[1.0, 1e9], [1e9, 1.0]]), np.array([[1.001, 1e9], [1e9, 1.001]])
+    counts = np.array([[True, False], [True, True]])
+    assert Tolerance().agree(a, b, counts, ["float32"]).tolist() == [[False, True], [True, True]]
+
+
+def test_of_one_sequence_in_both_there_is_no_fourth():
+    with pytest.raises(LoopError, match="sequence 3"):
+        rf.compare(sums([[1.0]]), sums([[1.0]]), sequence=3)
+
+
+def test_an_axis_that_is_longer_in_one_is_told():
+    def run(numbers):
+        letters = rf.Dim(None, name="letters")
+        x = rf.convert_to_tensor(numbers, dims=[letters])
+        loop = rf.Loop(max_seq_len=2, debug=True)
+        loop.state.h = rf.zeros([])
+        with loop:
+            y = x * 2.0
+            loop.state.h = loop.state.h + rf.reduce_max(y, axis=letters)
+        return loop.run
+
+    found = rf.compare(run([1.0, 3.0, 2.0]), run([1.0, 3.0]))
+    assert {value.note for value in found.values if value.name == "y"} == {"the lengths differ"}
+    assert not found
+
+
+def test_a_dim_that_is_called_step_is_one_like_others():
+    def run(numbers):
+        step = rf.Dim(2, name="step")
+        x = rf.convert_to_tensor(numbers, dims=[step])
+        loop = rf.Loop(max_seq_len=3, debug=True)
+        loop.state.h = rf.zeros([step])
+        with loop:
+            loop.state.h = loop.state.h + x
+        return loop.run
+
+    a, b = run([1.0, 2.0]), run([1.0, 5.0])
+    assert rf.compare(a, b, select={"step": 0})
+    assert rf.compare(a, b, select={"step": 1}).first.step == 0

@@ -14,8 +14,9 @@ from hypothesis import example, given, settings, strategies as st
 import rfnb as rf
 from rfnb import batch_dim
 from rfnb.errors import DimError, ExpressionError, LoopError, RfError
-from rfnb.trace.expression import Expression, functions_of_ops
-from rfnb.trace.reader import Names
+from rfnb.trace.expression.expression import Expression, functions_of_ops
+from rfnb.trace.expression.reader import Names
+from rfnb.trace.stacked import over_steps
 
 NAMES = Names({"x": 3, "y": 0.5, "yes": True, "word": "abc", "parts": [1, (2, 5)], "none": None}, functions_of_ops())
 
@@ -259,7 +260,20 @@ def test_only_strings_are_expressions():
 def test_functions_only_compute():
     functions = functions_of_ops()
     assert {"reduce_max", "softmax", "matmul", "gather", "where", "one_hot", "range_over_dim"} <= set(functions)
-    refused = {"raw_call", "assert", "random", "dropout", "parameter_assign", "gradient", "batch_norm", "load_run"}
+    refused = {
+        "pool",
+        "conv",
+        "transposed_conv",
+        "pad",
+        "raw_call",
+        "assert",
+        "random",
+        "dropout",
+        "parameter_assign",
+        "gradient",
+        "batch_norm",
+        "load_run",
+    }
     assert not refused & set(functions)
     assert not any(name.startswith("_") for name in functions)
 
@@ -373,7 +387,7 @@ def test_two_dims_of_one_name():
         loop.state.x, loop.state.y = loop.state.x + 1.0, loop.state.y + 1.0
     with pytest.raises(ExpressionError, match="2 dims are called 'feat'"):
         loop.run[0].eval("rf.reduce_sum(x, axis=feat)")
-    assert loop.run[0].eval("rf.reduce_sum(y, axis=y.dims[0])").item() == 3.0
+    assert loop.run[0].eval("rf.reduce_sum(before.y, axis=before.y.dims[0])").item() == 3.0
 
 
 def test_looking_changes_nothing():
@@ -440,3 +454,11 @@ def test_of_a_name_given_twice_the_last():
         y = y + 1.0
         loop.state.x = y
     assert loop.run[0].eval("y").item() == loop.run[0].y.item() == 3.0
+
+
+def test_steps_are_joined_in_the_order_of_the_first():
+    rows, columns, axis = rf.Dim(2, name="rows"), rf.Dim(3, name="columns"), rf.Dim(2, name="axis")
+    x = rf.convert_to_tensor([[1, 2, 3], [4, 5, 6]], dims=[rows, columns])
+    joined = over_steps([x, x.copy_transpose([columns, rows])], axis, axis.static_size)
+    assert joined.dims == (axis, rows, columns)
+    assert joined.raw_tensor[0].tolist() == joined.raw_tensor[1].tolist()

@@ -200,7 +200,7 @@ def test_a_loaded_run_is_looked_at_like_any_other(tmp_path):
     assert again[1].eval("rf.reduce_max(doubled, axis=batch)").item() == 8.0
     ours = [(op.op, op.name, op.line, op.place, op.text) for op in run[1].ops()]
     assert [(op.op, op.name, op.line, op.place, op.text) for op in again[1].ops()] == ours
-    for refused in (lambda: again.fork(1, s=0.0), lambda: again.replay.something):
+    for refused in (lambda: again.fork(1, s=0.0), lambda: again.gradients("s"), again[1].loops):
         with pytest.raises(RunFileError, match="rerun"):
             refused()
 

@@ -295,3 +295,16 @@ def test_what_is_the_same_at_every_step_is_a_value_of_the_body():
         assert loop.run[step].numbers.copy_masked(0).raw_tensor.tolist() == [[1, 2, 3], [4, 0, 0]]
         assert loop.run[step].mask.raw_tensor.tolist() == [[True] * 3, [True, False, False]]
     assert loop.run.stack("numbers").dims == (loop.axis, batch_dim, time)
+
+
+def test_values_that_a_line_assigns_together_have_their_names():
+    time = rf.Dim(3, name="time")
+    x = rf.convert_to_tensor(torch.tensor([1.0, 2.0, 3.0]), dims=[time])
+    loop = rf.Loop(axis=time, debug=True)
+    loop.state.h = rf.zeros([])
+    with loop:
+        frame, before = loop.unstack(x), loop.state.h
+        (now, twice), other = (frame + before, before * 2.0), frame - before
+        loop.state.h = now + other + twice * 0.0
+    assert loop.run.stack("before").raw_tensor.tolist() == [0.0, 2.0, 4.0]
+    assert {"frame", "before", "now", "twice", "other"} <= {value.name for value in loop.run[1].values()}

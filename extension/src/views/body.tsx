@@ -2,7 +2,7 @@ import * as React from 'react';
 
 import { holds } from '../notes';
 import type { LineValue } from '../schema';
-import type { StepperState } from '../stepper';
+import type { StepperState } from '../stepper_state';
 import { useWords } from '../words';
 import { Chips } from './chips';
 import { differing } from './comparison';
@@ -157,9 +157,10 @@ function Details(props: {
 }): JSX.Element {
   const words = useWords();
   const { line, values, state, actions } = props;
+  const ops = state.step?.ops ?? null;
   return (
     <div className="rfnb-Line-details" onClick={event => event.stopPropagation()}>
-      {(state.ops ? [] : values).map(({ op, value }, i) => (
+      {(ops ? [] : values).map(({ op, value }, i) => (
         <span className="rfnb-Detail" key={i}>
           <span className="rfnb-Detail-head">
             <span className="rfnb-Value-name">{value.name}</span>
@@ -169,17 +170,19 @@ function Details(props: {
             </span>
             <Chips flags={value.flags} />
           </span>
-          <span className="rfnb-Detail-stats">
-            <Histogram stats={value.stats} />
-            <Stats stats={value.stats} />
-          </span>
+          {value.stats && (
+            <span className="rfnb-Detail-stats">
+              <Histogram stats={value.stats} />
+              <Stats stats={value.stats} />
+            </span>
+          )}
           <Picture value={value} />
         </span>
       ))}
       {!state.still && (
         <span className="rfnb-Line-acts">
-          <button className="rfnb-Link" type="button" aria-expanded={state.ops !== null} onClick={actions.toggleOps}>
-            {state.ops ? '▾' : '▸'} {words.__('ops (O)')}
+          <button className="rfnb-Link" type="button" aria-expanded={ops !== null} onClick={actions.toggleOps}>
+            {ops ? '▾' : '▸'} {words.__('ops (O)')}
           </button>
           {values.some(item => item.op === 'Loop') && (
             <button className="rfnb-Link" type="button" onClick={actions.enter}>
@@ -189,7 +192,7 @@ function Details(props: {
         </span>
       )}
       <Inner state={state} actions={actions} />
-      {state.ops && <Ops ops={state.ops} line={line} actions={actions} />}
+      {ops && <Ops ops={ops} line={line} actions={actions} />}
     </div>
   );
 }

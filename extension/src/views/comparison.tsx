@@ -1,12 +1,12 @@
 import * as React from 'react';
 
 import type { ComparisonView } from '../schema';
-import type { StepperState } from '../stepper';
+import type { StepperState } from '../stepper_state';
 import { useWords } from '../words';
 import { Icon } from './icons';
 import type { StepperActions } from './stepper';
 
-const SHOWN = 12;
+const SHOWN = 6;
 
 /** What differs from another run: a click goes to the step and line where it first does. */
 export function Comparison({ state, actions }: { state: StepperState; actions: StepperActions }): JSX.Element | null {
@@ -55,6 +55,9 @@ function Differences({ view, actions }: { view: ComparisonView; actions: Stepper
   return (
     <>
       <p className="rfnb-Comparison-text">{view.text}</p>
+      {shown.length > 0 && (
+        <p className="rfnb-quiet">{words.__('Of two numbers the first is of this run. A click goes there.')}</p>
+      )}
       {view.notes.map((note, i) => (
         <p key={i} className="rfnb-quiet">
           {note}

@@ -1,7 +1,7 @@
 import * as React from 'react';
 
+import type { Aside } from '../asides';
 import type { StateRow } from '../schema';
-import type { Aside } from '../stepper';
 import { useWords } from '../words';
 import { Icon } from './icons';
 

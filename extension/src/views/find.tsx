@@ -3,7 +3,7 @@ import * as React from 'react';
 import type { FindState } from '../finder';
 import { holds, Stop } from '../notes';
 import type { Where } from '../schema';
-import type { StepperState } from '../stepper';
+import type { StepperState } from '../stepper_state';
 import { useWords, Words } from '../words';
 import { Icon } from './icons';
 import type { StepperActions } from './stepper';

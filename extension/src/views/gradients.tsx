@@ -1,7 +1,7 @@
 import * as React from 'react';
 
 import type { Curve, GradientsView } from '../schema';
-import type { StepperState } from '../stepper';
+import type { StepperState } from '../stepper_state';
 import { useWords } from '../words';
 import { finite, formatNumber } from './numbers';
 import type { StepperActions } from './stepper';
@@ -57,10 +57,14 @@ function Curves({ view, state }: { view: GradientsView; state: StepperState }): 
   return (
     <div className="rfnb-Gradients-curves">
       {view.curves.map(curve => (
-        <figure key={curve.state} className="rfnb-Curve" data-curve={curve.state}>
+        <figure
+          key={curve.state}
+          className="rfnb-Curve"
+          data-curve={curve.state}
+          title={words.__('norm of the gradient of the sum of %1 by %2', view.loss, curve.state)}
+        >
           <figcaption>
-            <code>{curve.state}</code> ‖d{view.loss}/d{curve.state}‖ = <b>{formatNumber(curve.norms[at] ?? 'nan')}</b>{' '}
-            {words.__('after step %1', at)}
+            <code>{curve.state}</code> <b>{formatNumber(curve.norms[at] ?? 'nan')}</b> {words.__('after step %1', at)}
           </figcaption>
           <LogCurve curve={curve} at={at} />
         </figure>
@@ -69,7 +73,7 @@ function Curves({ view, state }: { view: GradientsView; state: StepperState }): 
   );
 }
 
-/** The norms on a logarithmic scale; crosses where there is none: 0, or not finite. */
+/** The norms on a logarithmic scale; a dot at the bottom where it is 0, a cross where it is not finite. */
 function LogCurve({ curve, at }: { curve: Curve; at: number }): JSX.Element {
   const words = useWords();
   const { norms } = curve;
@@ -103,7 +107,9 @@ function LogCurve({ curve, at }: { curve: Curve; at: number }): JSX.Element {
         <line className="rfnb-Curve-at" x1={x(at)} x2={x(at)} y1={0} y2={HEIGHT} />
         <polyline points={drawn.map(([i, norm]) => `${x(i).toFixed(1)},${y(Number(norm)).toFixed(1)}`).join(' ')} />
         {norms.map((norm, i) =>
-          typeof norm === 'number' && norm > 0 ? null : (
+          norm === 0 ? (
+            <path key={i} className="rfnb-mod-zero" d={`M${x(i) - 1},${HEIGHT - EDGE}h2`} />
+          ) : typeof norm === 'number' ? null : (
             <path key={i} className="rfnb-mod-bad" d={`M${x(i) - 2},${HEIGHT - 6}l4,4m0,-4l-4,4`} />
           )
         )}

@@ -2,7 +2,7 @@ import * as React from 'react';
 
 import type { Link } from '../connection';
 import type { RunItem } from '../schema';
-import type { StepperState } from '../stepper';
+import type { StepperState } from '../stepper_state';
 import { useWords } from '../words';
 import { Guide, Lack } from './guide';
 import { RunActions, RunList } from './run_list';
@@ -48,7 +48,8 @@ export function LoopsView(props: LoopsProps): JSX.Element {
           <RunList
             runs={runs}
             filter={props.filter}
-            chosen={stepper?.run.run ?? null}
+            chosen={stepper?.trail[0]?.run ?? stepper?.run.run ?? null}
+            comparable={stepper !== null && stepper.trail.length === 0}
             actions={props.runActions}
             onFilter={props.onFilter}
           />

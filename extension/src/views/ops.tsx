@@ -1,7 +1,6 @@
 import * as React from 'react';
 
-import type { OpsState } from '../ops';
-import type { OpRow, ValueView } from '../schema';
+import type { OpRow, OpsView, ValueView } from '../schema';
 import { useWords } from '../words';
 import { Chips } from './chips';
 import { Dims } from './dims';
@@ -9,7 +8,7 @@ import type { StepperActions } from './stepper';
 import { Picture, Stats, Value } from './value';
 
 /** The ops that a line is made of, also inside of modules; the one that is looked at with its numbers. */
-export function Ops(props: { ops: OpsState; line: number; actions: StepperActions }): JSX.Element {
+export function Ops(props: { ops: OpsView; line: number; actions: StepperActions }): JSX.Element {
   const words = useWords();
   const { ops, line, actions } = props;
   const rows = ops.rows.filter(row => row.line === line);
@@ -30,10 +29,10 @@ export function Ops(props: { ops: OpsState; line: number; actions: StepperAction
   );
 }
 
-function Op({ row, ops, actions }: { row: OpRow; ops: OpsState; actions: StepperActions }): JSX.Element {
+function Op({ row, ops, actions }: { row: OpRow; ops: OpsView; actions: StepperActions }): JSX.Element {
   const words = useWords();
-  const current = ops.at === row.number;
-  const view = current && ops.view?.number === row.number ? ops.view : null;
+  const view = ops.op?.number === row.number ? ops.op : null;
+  const current = view !== null;
   const element = React.useRef<HTMLDivElement>(null);
   React.useEffect(() => {
     if (current) {

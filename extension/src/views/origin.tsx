@@ -1,6 +1,6 @@
 import * as React from 'react';
 
-import type { StepperState } from '../stepper';
+import type { StepperState } from '../stepper_state';
 import { useWords } from '../words';
 import type { StepperActions } from './stepper';
 
@@ -22,7 +22,10 @@ export function Origin({ state, actions }: { state: StepperState; actions: Stepp
         </React.Fragment>
       ))}
       {trail.length > 0 && <span aria-current="page">{run.name}</span>}
-      {run.parent !== null && (
+      {run.parent !== null && state.still && (
+        <span>{words.__('fork of #%1 at step %2', run.parent, run.forked_at ?? 0)}</span>
+      )}
+      {run.parent !== null && !state.still && (
         <button className="rfnb-Link" type="button" onClick={actions.openParent}>
           {words.__('fork of #%1 at step %2', run.parent, run.forked_at ?? 0)}
         </button>

@@ -42,6 +42,8 @@ export function RunList(props: {
   runs: readonly RunItem[];
   filter: string;
   chosen: number | null;
+  /** Whether the chosen run itself is shown, not a loop inside of it. */
+  comparable: boolean;
   actions: RunActions;
   onFilter: (filter: string) => void;
 }): JSX.Element {
@@ -60,7 +62,7 @@ export function RunList(props: {
       <div className="rfnb-Runs-groups">
         {groups.length === 0 && <p className="rfnb-quiet">{words.__('No run fits the filter.')}</p>}
         {groups.map(group => (
-          <Group key={group.loop} group={group} chosen={props.chosen} actions={props.actions} />
+          <Group key={group.loop} group={group} {...props} />
         ))}
       </div>
     </section>
@@ -70,10 +72,12 @@ export function RunList(props: {
 function Group({
   group,
   chosen,
+  comparable,
   actions
 }: {
   group: RunGroup;
   chosen: number | null;
+  comparable: boolean;
   actions: RunActions;
 }): JSX.Element {
   return (
@@ -89,7 +93,7 @@ function Group({
             item={run}
             place={run.place === group.place ? null : run.place}
             chosen={run.run === chosen}
-            comparable={run.run !== chosen && group.runs.some(other => other.run === chosen)}
+            comparable={comparable && run.run !== chosen && group.runs.some(other => other.run === chosen)}
             actions={actions}
           />
         ))}

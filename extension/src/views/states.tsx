@@ -1,7 +1,7 @@
 import * as React from 'react';
 
 import type { StateRow, StepView } from '../schema';
-import type { StepperState } from '../stepper';
+import type { StepperState } from '../stepper_state';
 import { useWords } from '../words';
 import { Chips } from './chips';
 import { differing } from './comparison';

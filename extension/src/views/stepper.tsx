@@ -1,8 +1,9 @@
 import * as React from 'react';
 
+import type { Asked } from '../asides';
 import type { Direction } from '../finder';
 import type { LoopNotes, Stop } from '../notes';
-import type { Asides, StepperState } from '../stepper';
+import type { StepperState } from '../stepper_state';
 import { useWords } from '../words';
 import { Body } from './body';
 import { Chips } from './chips';
@@ -42,7 +43,7 @@ export interface StepperActions {
   openParent: () => void;
   gradients: (loss: string) => void;
   compare: (other: number) => void;
-  dismiss: (name: keyof Asides) => void;
+  dismiss: (name: keyof Asked) => void;
 }
 
 /** One run, stepped: the same in the panel and in a cell's output. */
@@ -75,9 +76,23 @@ export function StepperView({ state, actions }: { state: StepperState; actions: 
         onLast={actions.last}
       />
       {!state.still && <Find state={state} actions={actions} />}
-      <Sequences run={run} step={step} onChoose={actions.choose} />
+      {!state.still && <Sequences run={run} step={step} onChoose={actions.choose} />}
       <Failure state={state} actions={actions} />
       <Note state={state} />
+      <Parts state={state} actions={actions} />
+      <footer className="rfnb-Stepper-foot">
+        <span>{words.__('steps along %1', run.axis)}</span>
+        <span>{words.__('recording: %1', formatBytes(run.bytes))}</span>
+      </footer>
+    </div>
+  );
+}
+
+/** All that a step shows; not drawn again while the next one is waited for. */
+const Parts = React.memo(
+  function Parts({ state, actions }: { state: StepperState; actions: StepperActions }): JSX.Element {
+    const { run, step } = state;
+    return (
       <div className="rfnb-Stepper-parts">
         <div className="rfnb-Stepper-side">
           <Comparison state={state} actions={actions} />
@@ -87,12 +102,15 @@ export function StepperView({ state, actions }: { state: StepperState; actions: 
         </div>
         <Body state={state} actions={actions} />
       </div>
-      <footer className="rfnb-Stepper-foot">
-        <span>{words.__('steps along %1', run.axis)}</span>
-        <span>{words.__('recording: %1', formatBytes(run.bytes))}</span>
-      </footer>
-    </div>
-  );
+    );
+  },
+  (before, after) => before.actions === after.actions && isSameStep(before.state, after.state)
+);
+
+function isSameStep(before: StepperState, after: StepperState): boolean {
+  const shown = ({ target, waiting, find, ...rest }: StepperState) => rest;
+  const [a, b] = [shown(before), shown(after)];
+  return (Object.keys(a) as (keyof typeof a)[]).every(key => a[key] === b[key]);
 }
 
 /** What keeps the picture from being current. */

@@ -1,6 +1,6 @@
 import * as React from 'react';
 
-import { StepperState, stepsBegun } from '../stepper';
+import { StepperState, stepsBegun } from '../stepper_state';
 import { useWords } from '../words';
 import { ignore } from './find';
 import { Icon } from './icons';
@@ -55,7 +55,7 @@ export function Transport(props: TransportProps): JSX.Element {
           disabled={still}
           style={{ '--rfnb-at': last > 0 ? at / last : 0 } as React.CSSProperties}
           aria-label={words.__('Step')}
-          aria-valuetext={words.__('step %1 of %2', at, run.steps)}
+          aria-valuetext={words.__('step %1 of %2', at, last + 1)}
           onInput={event => props.onGoto(Number(event.currentTarget.value))}
           onChange={ignore}
         />
@@ -77,7 +77,8 @@ function Where({ state }: { state: StepperState }): JSX.Element {
   const away = target !== null && target !== step?.step;
   return (
     <div className="rfnb-Transport-where" aria-live="polite" title={title} data-waiting={away}>
-      {words.__('step')} <b className="rfnb-Transport-step">{step ? step.step : '…'}</b> {words.__('of %1', run.steps)}
+      {words.__('step')} <b className="rfnb-Transport-step">{step ? step.step : '…'}</b>{' '}
+      {words.__('of %1', stepsBegun(run))}
     </div>
   );
 }

@@ -1,7 +1,7 @@
 import * as React from 'react';
 
 import type { WatchRow } from '../schema';
-import type { StepperState } from '../stepper';
+import type { StepperState } from '../stepper_state';
 import { useWords } from '../words';
 import { Dims } from './dims';
 import { Entry } from './find';

@@ -10,7 +10,7 @@ from rfnb.display.numbers import count_of, short
 from rfnb.display.schema import ComparisonView, Difference
 
 if TYPE_CHECKING:
-    from rfnb.trace.compare import Compared, Comparison
+    from rfnb.trace.compare.comparison import Compared, Comparison
 
 
 def describe(comparison: Comparison) -> ComparisonView:
@@ -47,10 +47,11 @@ def difference(value: Compared) -> str:
     at = f" at {value.where}" if value.where else ""
     when = "at the start: " if value.step < 0 else "after it: " if value.name.startswith("state ") else ""
     words = [f"{when}{_entry(value.a)} and {_entry(value.b)}{at}"]
-    if not isinstance(value.a, str | bool):
+    is_number = not isinstance(value.a, str | bool)
+    if is_number:
         words.append(f"Δ {short(value.difference)}")
     if value.steps > 1:
-        most = f", Δ at most {short(value.largest)}" if value.largest > value.difference else ""
+        most = f", Δ at most {short(value.largest)}" if is_number and value.largest > value.difference else ""
         words.append(f"{count_of(value.steps, 'step')} differ{most}")
     return " · ".join([*words, *([value.note] if value.note else [])])
 

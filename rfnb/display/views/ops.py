@@ -5,31 +5,32 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from rfnb.display.attempt import reason
 from rfnb.display.data import read
 from rfnb.display.schema import OpRow, OpsView, OpView
 from rfnb.display.views.dims import describe_axes
 from rfnb.display.views.value import describe_value
-from rfnb.errors import ViewError
 
 if TYPE_CHECKING:
-    from rfnb.trace.run import Run
+    from rfnb.core.dim import Dim
+    from rfnb.trace.step import RunStep
 
 
-def describe(run: Run, step: int) -> OpsView:
-    """In the order in which they were done; reads no numbers."""
-    rows = [_row(number, op) for number, op in enumerate(run[step].ops())]
-    return {"kind": "ops", "run": run.serial, "step": step, "ops": rows}
+def describe_ops(at: RunStep, chosen: int | None, sequences: Dim | None, sequence: int | None) -> OpsView:
+    """In the order in which they were done, with the numbers of the chosen one; -1 is the last."""
+    try:
+        ops = at.ops()
+        number = None if chosen is None or not ops else min(chosen % len(ops) if chosen < 0 else chosen, len(ops) - 1)
+        rows = [_row(i, op) for i, op in enumerate(ops)]
+        op = None if number is None else _op(number, ops[number], sequences, sequence)
+    except Exception as error:
+        return {"rows": [], "op": None, "error": reason(error)}
+    return {"rows": rows, "op": op, "error": None}
 
 
-def describe_one(run: Run, step: int, number: int, sequence: int | None) -> OpView:
-    """What one of them took and gave. Raises ViewError if the step has no such op."""
-    ops = run[step].ops()
-    if not 0 <= number < len(ops):
-        raise ViewError(f"step {step} of run {run.serial} has no op {number}: it has {len(ops)}")
-    tell = partial(describe_value, sequences=run.sequence_dim, sequence=sequence, pictures=True)
-    op = ops[number]
+def _op(number: int, op: Any, sequences: Dim | None, sequence: int | None) -> OpView:
+    tell = partial(describe_value, sequences=sequences, sequence=sequence, pictures=True)
     return {
-        "kind": "op",
         "number": number,
         "inputs": [tell(value.name, value) for value in op.inputs],
         "outputs": [tell(value.name, value) for value in op.outputs],

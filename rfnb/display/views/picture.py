@@ -10,8 +10,10 @@ from rfnb.display import options, png
 from rfnb.display.data import Data, thinned, to_numpy
 
 
-def describe_picture(data: Data, cells: tuple[int, int] = options.PICTURE_CELLS) -> tuple[str, str] | None:
-    """A PNG and what it shows, in words; None where a picture would say nothing."""
+def describe_picture(
+    data: Data, cells: tuple[int, int] = options.PICTURE_CELLS, pixels: tuple[int, int] = (192, 480)
+) -> tuple[str, str] | None:
+    """A PNG of at most so many pixels and what it shows, in words; None where a picture would say nothing."""
     if not data.axes or data.entries < 2 or len(data.axes) > 8:
         return None
     rows, cols = chosen(data)
@@ -22,7 +24,7 @@ def describe_picture(data: Data, cells: tuple[int, int] = options.PICTURE_CELLS)
     signed = np.where(np.abs(low) > np.abs(high), low, high)
     signed = np.where(np.isfinite(low) & np.isfinite(high), signed, np.where(np.isfinite(low), high, low))
     inside = None if valid is None else _pool(valid, cells, np.maximum)
-    return _draw(signed, inside, bool(rest)), _words(data, rows, cols, rest, values.shape, signed.shape)
+    return _draw(signed, inside, bool(rest), pixels), _words(data, rows, cols, rest, values.shape, signed.shape)
 
 
 def chosen(data: Data) -> tuple[int | None, int]:
@@ -93,11 +95,11 @@ def _pool(values: np.ndarray, cells: tuple[int, int], ufunc: np.ufunc) -> np.nda
     return values
 
 
-def _draw(values: np.ndarray, valid: np.ndarray | None, absolute: bool) -> str:
+def _draw(values: np.ndarray, valid: np.ndarray | None, absolute: bool, pixels: tuple[int, int]) -> str:
     finite = values[np.isfinite(values)]
     top = float(np.abs(finite).max(initial=0)) or 1.0
     scale: png.Scale = "sequential" if absolute or not (finite < 0).any() else "diverging"
-    cell = max(1, min(480 // values.shape[1], 192 // values.shape[0], 12))
+    cell = max(1, min(pixels[0] // values.shape[0], pixels[1] // values.shape[1], 12))
     return png.picture(values / top, valid=valid, scale=scale, cell=cell)
 
 

@@ -42,9 +42,10 @@ def describe_step(
         "sequence": sequence,
         "states": [_state(run, at, name, sequence, tell, done=step < run.steps) for name in run.states],
         "values": values,
-        "ended": None if run.lengths is None else [step >= int(n) for n in run.lengths],
+        "ended": None if run.lengths is None else [min(step, run.steps - 1) >= int(n) for n in run.lengths],
         "check": str(at.check),
         "watches": [describe_watch(at, text, run.sequence_dim, sequence) for text in watch],
+        "ops": None,
     }
 
 
@@ -52,20 +53,27 @@ def _state(run: Run, at: Any, name: str, sequence: int | None, tell: Tell, *, do
     """done: whether the step came to its end; one that failed has no states after it."""
     notes = Notes()
     before = at.before[name]
-    after = at.after[name] if done else before
+    after = at.after[name] if done else None
+    told = tell(name, before)
     unknown: Course = ([], True)
     spark, moves = notes.attempt("course", lambda: _course(run, name, sequence), unknown)
     return {
         "name": name,
-        "before": tell(name, before),
-        "after": tell(name, after),
+        "before": told,
+        "after": tell(name, after) if done else _not_reached(told),
         "change": notes.attempt("change", lambda: _change(before, after, run.sequence_dim, sequence), None),
         "spark": spark,
         "flags": [] if moves else ["never changes"],
     }
 
 
+def _not_reached(before: ValueView) -> ValueView:
+    return {**before, "text": "not reached", "stats": None, "picture": None, "flags": []}
+
+
 def _change(before: Any, after: Any, sequences: Any, sequence: int | None) -> Number | None:
+    if after is None:
+        return None
     first, second = (one_sequence(value, sequences, sequence) for value in (before, after))
     if first.sparse is not None or {a.dim for a in first.axes} != {a.dim for a in second.axes}:
         return None

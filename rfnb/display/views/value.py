@@ -23,6 +23,7 @@ SHOWN = 6
 MANY = 8
 """So many equal entries are worth a word."""
 PICTURE_CELLS = (24, 96)
+PICTURE_PIXELS = (48, 192)
 
 
 def describe_value(name: str, value: Any, *, sequences: Dim | None, sequence: int | None, pictures: bool) -> ValueView:
@@ -33,7 +34,7 @@ def describe_value(name: str, value: Any, *, sequences: Dim | None, sequence: in
         text = repr(value) if isinstance(value, Dim) else f"({notes.text()})"
         return _value(name, text, flags=[])
     stats = notes.attempt("statistics", lambda: describe_stats(data), None) if data.sparse is None else None
-    drawn = notes.attempt("picture", lambda: _picture(data), None) if pictures else None
+    drawn = notes.attempt("picture", lambda: _picture(data, stats), None) if pictures else None
     text = notes.attempt("text", lambda: value_text(data), "?")
     return {
         **_value(name, text, flags=_flags(stats, data)),
@@ -86,10 +87,13 @@ def _value(name: str, text: str, flags: list[str]) -> ValueView:
     return {"name": name, "text": text, "dims": [], "dtype": "", "stats": None, "picture": None, "flags": flags}
 
 
-def _picture(data: Data) -> str | None:
-    if data.entries < 8 or data.sparse is not None:
+def _picture(data: Data, stats: StatsView | None) -> str | None:
+    """None where it would say nothing: of few entries, of labels, or of one and the same number."""
+    if data.entries < MANY or data.sparse is not None:
         return None
-    drawn = describe_picture(data, PICTURE_CELLS)
+    if stats is not None and stats["min"] == stats["max"] and not stats["nan"] + stats["inf"]:
+        return None
+    drawn = describe_picture(data, PICTURE_CELLS, PICTURE_PIXELS)
     return None if drawn is None else drawn[0]
 
 

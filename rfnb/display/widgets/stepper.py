@@ -13,7 +13,7 @@ from rfnb.display.view import View
 from rfnb.display.views import loop, step
 from rfnb.display.widgets.assets import asset
 from rfnb.errors import ViewError
-from rfnb.trace.session import Runs
+from rfnb.trace.runs import Runs
 
 if TYPE_CHECKING:
     from rfnb.trace.run import Run

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +17,9 @@ from rfnb.trace.file.fields import MOST, chosen, count, get, list_of, of_type, o
 
 LONGEST_NAME = 1000
 """Of a dim made of others, whose name is written out: it could double with each."""
+
+LARGEST_MASK = 2**28
+"""Entries, for {time} of sequences with lengths of their own: as a mask it is {batch, time}."""
 
 
 class DimWriter:
@@ -158,12 +162,16 @@ class DimReader:
                 if dim.bound is None and dim.is_dynamic() and dim.serial in lengths.sizes:
                     dim.bound = lengths
 
+    def _small(self, size: Size, dims: Sequence[Dim], shape: Sequence[int]) -> bool:
+        """Whether a mask by these lengths is small, also where the tensor has no axis for their sequences."""
+        return all(owner in dims for owner in size.dims) or size.values.size * math.prod(shape) <= LARGEST_MASK
+
     def check(self, dims: Sequence[Dim], lengths: Lengths, shape: Sequence[int]) -> None:
         """Refuses a tensor whose dims say another shape: what is made of lengths may be large."""
         fits = len(dims) == len(shape) and (0 not in shape or max(shape) <= MOST)
         for dim, n in zip(dims, shape, strict=False):
             size = lengths.size(dim)
-            fits = fits and size is not None and size.max <= n and all(owner in dims for owner in size.dims)
+            fits = fits and size is not None and size.max <= n and self._small(size, dims, shape)
         if not fits:
             raise RunFileError(
                 "the shape of a tensor in the file does not fit its dims",

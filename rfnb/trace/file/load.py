@@ -107,6 +107,11 @@ def _run(data: Any, dims: DimReader, raws: RawReader, versions: dict[str, str]) 
         checks=checks,
         graph=graph,
         versions=versions,
+        flags=list_of(data, "flags", str),
+        sequences=(
+            dims.dim_or_none(data.get("sequence_dim")),
+            _sequences(dims.size_or_none(data.get("sequences"))),
+        ),
         note=optional(data, "note", str),
     )
     return Run(
@@ -115,11 +120,8 @@ def _run(data: Any, dims: DimReader, raws: RawReader, versions: dict[str, str]) 
         source=_source(get(data, "source", list)),
         replay=stored,
         steps=steps,
-        flags=list_of(data, "flags", str),
         axis=axis,
         size=size,
-        sequence_dim=dims.dim_or_none(data.get("sequence_dim")),
-        sequences=_sequences(dims.size_or_none(data.get("sequences"))),
         graph=graph,
         failed=failed,
     )

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rfnb.core.atomic import replacing
 from rfnb.core.tensor import Tensor
+from rfnb.errors import RunFileError
 from rfnb.trace.file.dims import DimWriter
 from rfnb.trace.file.graph import write_graph
 from rfnb.trace.file.raws import RawWriter
 from rfnb.trace.file.series import Series
-from rfnb.trace.run import Run
-from rfnb.trace.writers import WRITERS
+
+if TYPE_CHECKING:
+    from rfnb.trace.run import Run
 
 FORMAT = 1
 """Raised when an older rfnb would misread a file."""
@@ -31,7 +35,7 @@ def write_run_file(run: Run, path: Path, limit: int | None) -> Path:
     """The run, and those that it was forked from."""
     dims, raws = DimWriter(), RawWriter()
     family = [run]
-    while (parent := getattr(family[-1], "parent", None)) is not None:
+    while (parent := family[-1].parent) is not None:
         family.append(parent)
     most = (LIMIT if limit is None else limit) // len(family)
     runs = [_describe(each, dims, raws, most) for each in family]
@@ -41,7 +45,22 @@ def write_run_file(run: Run, path: Path, limit: int | None) -> Path:
     return path
 
 
-WRITERS[".rfrun"] = write_run_file
+WRITERS: dict[str, Callable[[Run, Path, int | None], Path]] = {".rfrun": write_run_file}
+"""By the ending of the name; `writer(run, path, limit)` gives the path. Display registers the one for pages here."""
+
+
+def write(run: Run, path: str | os.PathLike[str], limit: int | None) -> Path:
+    """The file. Raises RunFileError if nobody writes such files, or the folder is not there."""
+    path = Path(path)
+    writer = WRITERS.get(path.suffix)
+    if writer is None:
+        known = " or ".join(f'"x{ending}"' for ending in sorted(WRITERS, reverse=True))
+        raise RunFileError("save: the ending of the name says what is written", got=repr(path.name), expected=known)
+    if limit is not None and (not isinstance(limit, int) or limit < 0):
+        raise RunFileError("save: the limit is a number of bytes", got=repr(limit))
+    if not path.parent.is_dir():
+        raise RunFileError(f"save: there is no folder {path.parent}")
+    return writer(run, path, limit)
 
 
 def versions() -> dict[str, str]:
@@ -64,13 +83,13 @@ def _describe(run: Run, dims: DimWriter, raws: RawWriter, limit: int) -> dict[st
         "steps": run.steps,
         "flags": list(run.flags),
         "failed": None if failed is None else failed._asdict(),
-        "seed": int(getattr(replay, "seed", 0)),
-        "every": int(getattr(replay, "every", 1)),
+        "seed": replay.seed,
+        "every": replay.every,
         "axis": dims.dim(run.axis),
         "size": dims.size(run.size),
         "sequence_dim": dims.dim(run.sequence_dim),
-        "sequences": dims.size(getattr(run, "sequences", None)),
-        "forked_at": getattr(run, "forked_at", None),
+        "sequences": dims.size(run.sequences),
+        "forked_at": run.forked_at,
         "checks": raws.numbers([[values.words.index(check)] for check in checks]),
         "words": values.words,
         "note": values.note(),
@@ -81,8 +100,7 @@ def _describe(run: Run, dims: DimWriter, raws: RawWriter, limit: int) -> dict[st
 
 
 def _state(run: Run, name: str, dims: DimWriter, raws: RawWriter) -> dict[str, Any]:
-    every = int(getattr(run.replay, "every", 1))
-    steps = sorted({*range(0, run.steps, every), run.steps})
+    steps = sorted({*range(0, run.steps, run.replay.every), run.steps})
     series, sizes, empty = None, [], []
     for step in steps:
         state = run.replay.state(name, step)

@@ -21,14 +21,17 @@ if TYPE_CHECKING:
 
 @dataclass
 class Series:
-    """What a line of the body made at the steps that it ran in. `raws` is None if it was too much to keep."""
+    """What a line of the body made at the steps that it ran in.
+
+    steps: by step, its place in the lists. raws: None if it was too much to keep.
+    """
 
     name: str
     op: str
     line: int
     sig: Sig
     dtype: str
-    steps: list[int] = field(default_factory=list)
+    steps: dict[int, int] = field(default_factory=dict)
     lengths: list[Lengths] = field(default_factory=list)
     statistics: list[Statistics] = field(default_factory=list)
     raws: list[Any] | None = field(default_factory=list)
@@ -41,7 +44,7 @@ class Series:
 
     def add(self, step: int, tensor: Tensor) -> int:
         """The value of a step; gives its bytes."""
-        self.steps.append(step)
+        self.steps[step] = len(self.steps)
         self.lengths.append(tensor.lengths)
         if isinstance(tensor, Missing):
             self.statistics.append(tensor.statistics)
@@ -56,8 +59,8 @@ class Series:
         return n_bytes
 
     def tensor(self, step: int) -> Tensor:
-        """The value of a step. Raises ValueError if there is none."""
-        at = self.steps.index(step)
+        """The value of a step. Raises KeyError if there is none."""
+        at = self.steps[step]
         tensor = Missing(self, at) if self.raws is None else tensor_of(self.raws[at], self.sig, self.lengths[at])
         tensor.name = self.name
         return tensor
@@ -75,7 +78,7 @@ class Series:
             "sparse": dims.dim(self.sig.sparse_dim),
             "feature": dims.dim(self.sig.feature_dim),
             "dtype": self.dtype,
-            "steps": None if self.steps == list(range(every_step)) else self.steps,
+            "steps": None if [*self.steps] == [*range(every_step)] else [*self.steps],
             "lengths": lengths[:1] if len(set(lengths)) == 1 else lengths,
             "statistics": raws.numbers(self.statistics),
             "bytes": self.bytes,
@@ -91,7 +94,8 @@ class Series:
         series = cls(get(data, "name", str), get(data, "op", str), count(data, "line"), sig, get(data, "dtype", str))
         numbers = raws.numbers(get(data, "statistics", str), Statistics)
         lengths = [chosen(dims.lengths, number, "lengths") for number in get(data, "lengths", list)]
-        series.steps, series.statistics, series.bytes = steps, numbers, count(data, "bytes", 2**62)
+        series.steps = {step: at for at, step in enumerate(steps)}
+        series.statistics, series.bytes = numbers, count(data, "bytes", 2**62)
         series.lengths = lengths * len(steps) if len(lengths) == 1 else lengths
         series.raws = None if data.get("tensor") is None else raws.parts(data["tensor"], series.dtype)
         known = {len(steps), len(numbers), len(series.lengths), len(numbers if series.raws is None else series.raws)}

@@ -4,27 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from rfnb.core import align
 from rfnb.core.dim import Dim
-from rfnb.core.graph import Graph, Value
+from rfnb.core.graph import Graph, Node, Value
 from rfnb.core.lengths import Size
-from rfnb.core.raw import backend_of_raw, selected
-from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.core.raw import backend_of_raw
+from rfnb.core.tensor import Tensor
 from rfnb.errors import LoopError, RunFileError
-from rfnb.trace.file.series import Missing, Series
+from rfnb.trace.file.series import Series
+from rfnb.trace.rerun import run_again
+from rfnb.trace.stacked import over_steps
 from rfnb.trace.step import StepValue
 
 if TYPE_CHECKING:
     from rfnb.trace.run import Run
 
 CURE = "loaded.rerun(fn) computes the steps again, with the model"
-
-
-RERUN: list[Callable[[Any, Run, Callable[[], Any]], Run]] = []
-"""How a function is called with the seed of a run; the loops register it."""
 
 
 @dataclass
@@ -70,6 +66,8 @@ class Stored:
     checks: list[str]
     graph: Graph
     versions: dict[str, str]
+    flags: list[str]
+    sequences: tuple[Dim | None, Size | None]
     note: str | None = None
 
     def storages(self) -> dict[Any, int]:
@@ -77,31 +75,6 @@ class Stored:
         kept = [*self.series, *(state.series for state in self.states if state.series is not None)]
         raws = [raw for each in kept for raw in each.raws or ()]
         return dict(backend_of_raw(raw).storage_raw(raw) for raw in raws)
-
-    def rerun(self, run: Run, fn: Callable[[], Any] | None) -> Run:
-        """The run of the loop of this name in `fn`, with the same seed."""
-        if fn is None or not RERUN or run.parent is not None:
-            raise NotInFile(f"{run.name} was loaded from a file, which does not hold the code", hint=CURE)
-        return RERUN[0](self, run, fn)
-
-    @property
-    def origin(self) -> None:
-        """It goes on from no other run."""
-
-    @property
-    def plan(self) -> SimpleNamespace:
-        """Nothing is known of the call."""
-        return SimpleNamespace(call=None)
-
-    @property
-    def backend(self) -> Any:
-        """The one of this process."""
-        return selected()
-
-    @property
-    def modes(self) -> Any:
-        """Autocast as it is now."""
-        return selected().get_modes()
 
     def state_names(self) -> list[str]:
         """The states of the user."""
@@ -120,10 +93,10 @@ class Stored:
     def computed(self, step: int) -> list[tuple[Value, Tensor]]:
         """Of the values of the graph those that are in the file: states, and what lines of the body made."""
         given = {state.name: state.at(step) for state in self.states}
-        made = {(name, line): tensor for name, _, line, tensor in self.values(step)[0]}
+        made = self.values(step)[0]
         found = []
         for value in self.graph.values[: self.graph.body_values]:
-            tensor = given.get(value.name) if value.node is None else made.get((value.name, value.node.line or 0))
+            tensor = given.get(value.name) if value.node is None else _taken(made, value, value.node)
             if isinstance(tensor, Tensor):
                 found.append((value, tensor))
         return found
@@ -134,38 +107,46 @@ class Stored:
         if series is None:
             known = ", ".join(dict.fromkeys(each.name for each in self.series))
             raise LoopError(f"the body has no value {name!r}", expected=known or None)
-        if series.raws is None:
-            return _refuse(series.tensor(series.steps[0]))
-        steps = [step for step in range(min(self.steps, self.size.max)) if step in series.steps]
-        shapes = {series.raws[series.steps.index(step)].shape for step in steps}
-        if len(steps) < min(self.steps, self.size.max) or len(shapes) != 1:
+        steps = range(min(self.steps, self.size.max))
+        values = [series.tensor(step) for step in steps if step in series.steps]
+        shapes = {raw.shape for raw in series.raws or ()}
+        if not values or len(values) < len(steps) or len(shapes) > 1:
             raise RunFileError(f"{name} cannot be stacked: it is not the same at all steps", hint="loaded[i] has it")
-        raws = [series.raws[series.steps.index(step)] for step in steps]
-        raw = backend_of_raw(raws[0]).stack_raw(raws)
-        sig = align.sig([self.axis, *series.sig.dims], series.sig.sparse_dim, series.sig.feature_dim)
-        result = tensor_of(raw, sig, series.lengths[0].bind({self.axis: self.size}))
-        result.name = name
-        return result
+        return over_steps(values, self.axis, self.size).with_name(name)
 
     def name_of(self, value: Value) -> str:
         """What the user's line called it."""
         return value.name
 
+    def rerun(self, run: Run, fn: Callable[[], Any] | None) -> Run:
+        """The run of the loop of this name in `fn`, with the same seed."""
+        if fn is None or run.parent is not None:
+            raise _not_in_file(run, "which does not hold the code")
+        return run_again(run, fn)
+
     def fork(self, run: Run, step: int, seed: int | None, states: Mapping[str, Any]) -> Run:
         """Refused."""
-        raise NotInFile(f"{run.name} was loaded from a file: there is nothing to compute other steps with", hint=CURE)
+        raise _not_in_file(run, "so there is nothing to compute other steps with")
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        raise NotInFile(f"a run that was loaded from a file has no {name}: nothing is computed", hint=CURE)
+    def gradients(self, run: Run, loss: Any) -> Any:
+        """Refused."""
+        raise _not_in_file(run, "so there is nothing to compute gradients with")
+
+    def loops(self, step: int) -> list[Run]:
+        """Refused."""
+        raise RunFileError("the file does not hold the runs of the loops inside of a step", hint=CURE)
 
 
-class NotInFile(RunFileError, AttributeError):
-    """What only a run in memory has."""
+def _not_in_file(run: Run, why: str) -> RunFileError:
+    return RunFileError(f"{run.name} was loaded from a file, {why}", hint=CURE)
 
 
-def _refuse(missing: Tensor) -> Tensor:
-    """Raises RunFileError."""
-    assert isinstance(missing, Missing)
-    return missing._raw
+def _taken(made: list[StepValue], value: Value, node: Node) -> Tensor | None:
+    """Takes the first of the values in the file that may be this value of the graph, if there is one."""
+    if node.source != node.at and value.name == node.op:
+        return None  # of a function that the body calls
+    wanted = value.name, node.op, node.line or 0, value.sparse_dim
+    for at, (name, op, line, tensor) in enumerate(made):
+        if (name, op, line, tensor.sparse_dim) == wanted and tensor.dims_set == {*value.dims}:
+            return made.pop(at).tensor
+    return None

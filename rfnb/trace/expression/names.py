@@ -11,8 +11,8 @@ from rfnb.core.dim import Dim
 from rfnb.core.op import listening
 from rfnb.core.tensor import Tensor
 from rfnb.errors import ExpressionError
-from rfnb.trace.expression import Expression, functions_of_ops
-from rfnb.trace.reader import Names
+from rfnb.trace.expression.expression import Expression, functions_of_ops
+from rfnb.trace.expression.reader import Names
 
 if TYPE_CHECKING:
     from rfnb.trace.step import RunStep

@@ -3,85 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, overload
 
 import numpy as np
 
 from rfnb.core.dim import Dim
-from rfnb.core.show import Shown
 from rfnb.core.tensor import Tensor
-from rfnb.errors import LoopError, RunFileError
+from rfnb.errors import LoopError
 from rfnb.ops import math
-from rfnb.trace.match import Sequences, match_sequences
-from rfnb.trace.pairs import Pair, Pairs
-from rfnb.trace.part import Part, Select, fitted, part_of
+from rfnb.trace.compare.comparison import Compared, Comparison
+from rfnb.trace.compare.match import Sequences, match_sequences
+from rfnb.trace.compare.pairs import Pairs, Stretch
+from rfnb.trace.compare.part import Part, Select, fitted, part_of
+from rfnb.trace.compare.tolerance import Tolerance, distance
+from rfnb.trace.entries import Entries
 from rfnb.trace.run import Run
-from rfnb.trace.tolerance import Tolerance, distance
-
-
-@dataclass
-class Compared:
-    """A value of both runs: where it differs first, and how much it ever does.
-
-    line: in the first run, in the second. step: the first that differs, -1 for the start; None if none does. place:
-    its place in that step. a, b: the two numbers, or labels, that are the furthest apart there; where: which they are.
-    difference: between them. steps: how many differ. largest: of all steps. note: why it cannot be compared.
-    """
-
-    name: str
-    line: tuple[int | None, int | None] = (None, None)
-    step: int | None = None
-    place: int = 0
-    a: Any = None
-    b: Any = None
-    where: str = ""
-    difference: float = 0.0
-    steps: int = 0
-    largest: float = 0.0
-    note: str = ""
-
-    @property
-    def agree(self) -> bool:
-        """Whether it is the same in both."""
-        return self.step is None and not self.note
-
-
-@dataclass(repr=False)
-class Comparison(Shown):
-    """What `rf.compare` found. True if all that is in both agrees, and the steps are as many.
-
-    a, b: the runs, in words; serials: their numbers. values: what is in both, in the order of the first. only_a,
-    only_b: what is in one. notes: what else is not the same: numbers of steps, sequences.
-    """
-
-    a: str
-    b: str
-    serials: tuple[int, int]
-    values: list[Compared] = field(default_factory=list)
-    only_a: list[str] = field(default_factory=list)
-    only_b: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    same_steps: bool = True
-
-    @property
-    def agree(self) -> bool:
-        """Whether all that is in both agrees, there is something, and the steps are as many."""
-        return self.same_steps and bool(self.values) and all(value.agree for value in self.values)
-
-    @property
-    def differing(self) -> list[Compared]:
-        """The values that differ, in the order in which they come to."""
-        found = [value for value in self.values if value.step is not None]
-        return sorted(found, key=lambda value: (value.step, value.place))
-
-    @property
-    def first(self) -> Compared | None:
-        """The value that differs first: in the earliest step, by the earliest op; None if none does."""
-        return next(iter(self.differing), None)
-
-    def __bool__(self) -> bool:
-        return self.agree
 
 
 @overload
@@ -164,12 +101,12 @@ def compare(
 def compare_runs(a: Run, b: Run, tolerance: Tolerance, sequence: int | str | None, select: Select) -> Comparison:
     """The runs of two loops, step by step."""
     sequences, pairs = match_sequences(a, b, sequence), Pairs(a, b)
+    context = _Context(a, b, sequences, tolerance, select)
     result = Comparison(f"{a.name}, run {a.serial}", f"{b.name}, run {b.serial}", (a.serial, b.serial))
     found: dict[Any, Compared] = {}
-    for step in range(-1, min(a.steps, b.steps)):
-        for place, pair in enumerate(pairs.at_start() if step < 0 else pairs.at(step)):
-            value = found.setdefault(pair.key, Compared(pair.name, pair.lines))
-            _look(value, pair, (step, place), _Context(a, b, sequences, tolerance, select))
+    for stretch in pairs.stretches():
+        what = stretch.first.what
+        _look(found.setdefault(what.key, Compared(what.name, what.lines)), stretch, context)
     result.values, (result.only_a, result.only_b) = list(found.values()), pairs.only
     uneven = _uneven(a, b, sequences)
     result.same_steps, result.notes = not uneven, [*sequences.notes, *uneven, *_checks(a, b)]
@@ -184,27 +121,29 @@ class _Context:
     tolerance: Tolerance
     select: Select
 
-    def parts(self, pair: Pair, step: int) -> tuple[Part, Part] | str:
-        if pair.a is None or pair.b is None:
-            return "" if pair.a is pair.b else f"the {'first' if pair.a is None else 'second'} is None"
-        try:
-            a = part_of(pair.a, self.a, step, self.sequences.a, self.select)
-            b = part_of(pair.b, self.b, step, self.sequences.b, self.select)
-        except RunFileError as error:
-            return error.what
+    def parts(self, stretch: Stretch) -> tuple[Part, Part] | str:
+        """What is compared, with the same axes; or why nothing is."""
+        first = stretch.first
+        if first.a is None or first.b is None:
+            return "" if first.a is first.b else f"the {'first' if first.a is None else 'second'} is None"
+        if stretch.missing:
+            return stretch.missing
+        steps = np.array(stretch.steps)
+        a = part_of(first.a, stretch.a, self.a, steps, self.sequences.a, self.select)
+        b = part_of(first.b, stretch.b, self.b, steps, self.sequences.b, self.select)
         return fitted(a, b, (self.a.sequence_dim, self.b.sequence_dim))
 
     def where(self, part: Part, at: tuple[Any, ...]) -> str:
         """ "batch 'banana', time 3"."""
         owner = self.a.sequence_dim if self.sequences.a is not None else None
         names = self.sequences.names
-        places = zip(part.dims, map(int, at), strict=True)
+        places = zip(part.dims[1:], map(int, at), strict=True)
         return ", ".join(f"{dim.name} {names[i] if dim is owner else i}" for dim, i in places)
 
 
-def _look(value: Compared, pair: Pair, when: tuple[int, int], context: _Context) -> None:
-    """What one step says of a value."""
-    parts = context.parts(pair, when[0])
+def _look(value: Compared, stretch: Stretch, context: _Context) -> None:
+    """What some steps say of a value."""
+    parts = context.parts(stretch)
     if isinstance(parts, str):
         value.note = value.note or parts
         return
@@ -213,20 +152,31 @@ def _look(value: Compared, pair: Pair, when: tuple[int, int], context: _Context)
     if ((a.frames != b.frames) & live).any():
         value.note = value.note or "the lengths differ"
     counts = live & a.frames & b.frames
-    dtypes = getattr(pair.a, "dtype", None), getattr(pair.b, "dtype", None)
+    dtypes = [value.dtype for value in (stretch.first.a, stretch.first.b) if isinstance(value, Tensor)]
     differs = counts & ~context.tolerance.agree(a.array, b.array, counts, dtypes)
-    if not differs.any():
-        return
-    far = np.where(differs, distance(a.array, b.array), -1.0)
-    at = np.unravel_index(int(far.argmax()), far.shape)
-    value.steps, value.largest = value.steps + (when[0] >= 0), max(value.largest, float(far[at]))
-    if value.step is None:
-        (value.step, value.place), value.difference = when, float(far[at])
-        value.a, value.b = _entry(pair.a, a.array[at]), _entry(pair.b, b.array[at])
-        value.where = context.where(a, at)
+    if differs.any():
+        far = np.where(differs, distance(a.array, b.array), -1.0)
+        _note_difference(value, stretch, far, (a, b), context)
 
 
-def _entry(value: Tensor | int, number: np.generic) -> Any:
+def _note_difference(
+    value: Compared, stretch: Stretch, far: np.ndarray, parts: tuple[Part, Part], context: _Context
+) -> None:
+    """far: [steps, …], how far apart the entries are; -1 where they agree."""
+    differs = far.max(axis=tuple(range(1, far.ndim))) >= 0
+    value.steps += int((differs & (np.array(stretch.steps) >= 0)).sum())
+    value.largest = max(value.largest, float(far.max()))
+    row = int(differs.argmax())
+    when = stretch.steps[row], stretch.places[row]
+    if value.step is None or when < (value.step, value.place):
+        (value.step, value.place), far = when, far[row]
+        at = np.unravel_index(int(far.argmax()), far.shape)
+        value.difference, value.where = float(far[at]), context.where(parts[0], at)
+        ours = zip((stretch.first.a, stretch.first.b), parts, strict=True)
+        value.a, value.b = (_entry(like, part.array[row][at]) for like, part in ours)
+
+
+def _entry(value: Entries, number: np.generic) -> Any:
     """A number of a value, or what the label is called."""
     vocab = value.vocab if isinstance(value, Tensor) else None
     entry = number.item()

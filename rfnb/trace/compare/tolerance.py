@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,22 +18,30 @@ class Tolerance(NamedTuple):
     rtol: float | None = None
     atol: float | None = None
 
-    def agree(
-        self, a: np.ndarray, b: np.ndarray, counts: np.ndarray, dtypes: tuple[str | None, str | None]
-    ) -> np.ndarray:
-        """Where two arrays agree; NaN agrees with NaN. counts: the entries whose largest is looked at."""
+    def agree(self, a: np.ndarray, b: np.ndarray, counts: np.ndarray, dtypes: Sequence[str]) -> np.ndarray:
+        """Where two arrays [steps, …] agree; NaN agrees with NaN.
+
+        counts: the entries among which the largest of a step is looked for. dtypes: as they were before numpy.
+        """
         same: np.ndarray = (a == b) | ((a != a) & (b != b))
         if self.exact:
             return same & (np.signbit(a) == np.signbit(b)) if a.dtype.kind == b.dtype.kind == "f" else same
         known = [RTOL[dtype] for dtype in dtypes if dtype in RTOL]
-        if not known:
+        if not known or same.all():
             return same
-        largest = max(np.abs(x[counts & np.isfinite(x)]).max(initial=0) for x in (a, b))
-        return same | (distance(a, b) <= self._limit(max(known), float(largest)))
+        largest = np.maximum(_largest(a, counts), _largest(b, counts))
+        return same | (distance(a, b) <= self._limit(max(known), largest))
 
-    def _limit(self, by_type: float, largest: float) -> float:
+    def _limit(self, by_type: float, largest: np.ndarray) -> np.ndarray:
         rtol = by_type if self.rtol is None else self.rtol
         return (rtol / 10 if self.atol is None else self.atol) + rtol * largest
+
+
+def _largest(array: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Of each step, the largest finite number, whatever its sign. [steps, 1…]"""
+    sizes = np.where(counts & np.isfinite(array), np.abs(array).astype(np.float64), 0.0)
+    largest: np.ndarray = sizes.max(axis=tuple(range(1, array.ndim)), keepdims=True, initial=0.0)
+    return largest
 
 
 def distance(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ from typing import Any
 
 from rfnb.core.op import OPS
 from rfnb.errors import ExpressionError
-from rfnb.trace.reader import READ, WORDS, Names, Reader
+from rfnb.trace.expression.reader import READ, WORDS, Names, Reader
 
 LONGEST = 2000
 """Characters."""
@@ -24,8 +24,8 @@ DEEPEST = 100
 class Expression:
     """An expression that was read and found to be one. Raises ExpressionError if it is none.
 
-    >>> from rfnb.trace.expression import Expression
-    >>> from rfnb.trace.reader import Names
+    >>> from rfnb.trace.expression.expression import Expression
+    >>> from rfnb.trace.expression.reader import Names
     >>> Expression("2 * x + 1").value(Names({"x": 3}, {}))
     7
     """
@@ -79,8 +79,10 @@ def _parsed(text: str) -> ast.expr:
         ) from None
 
 
-MAKES_ROOM = frozenset({"copy_to_device", "linspace_over_dim", "pad", "stft", "window"})
-"""Ops whose results are as large as a number says, or that move data."""
+MAKES_ROOM = frozenset(
+    {"conv", "copy_to_device", "linspace_over_dim", "pad", "pool", "stft", "transposed_conv", "window"}
+)
+"""Ops that need as much memory as a number says, be it for padding, or that move data."""
 
 
 def functions_of_ops() -> dict[str, Callable[..., Any]]:

@@ -1,4 +1,4 @@
-"""What is compared of a value at a step: chosen sequences, axes in one order, frames that count."""
+"""What is compared of a value: chosen sequences, axes in one order, frames that count."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 from rfnb.core.dim import Dim
 from rfnb.core.tensor import Tensor
 from rfnb.errors import LoopError
-from rfnb.trace.entries import frames, going_on, numbers
-from rfnb.trace.match import match_dims
+from rfnb.trace.compare.match import match_dims
+from rfnb.trace.entries import frames, going_on
 
 if TYPE_CHECKING:
     from rfnb.trace.run import Run
@@ -53,12 +53,27 @@ class Part:
         return replace(longer, live=np.pad(self.live, more, mode="edge")) if self.live.size else longer
 
 
-def part_of(value: Tensor | int, run: Run, step: int, sequences: Sequence[int] | None, select: Select) -> Part:
-    """What is compared of a value of a run at a step; -1 for the states at the start."""
-    array = numbers(value)
-    real, live = (np.broadcast_to(mask, array.shape) for mask in (frames(value), going_on(value, run.size, step)))
-    part = Part(array, real, live, value.dims if isinstance(value, Tensor) else ())
-    for axis in reversed(range(len(part.dims))):
+STEPS = Dim(None, name="step")
+"""The first axis: several steps are compared at once."""
+
+
+def part_of(
+    value: Tensor | int,
+    arrays: Sequence[np.ndarray],
+    run: Run,
+    steps: np.ndarray,
+    sequences: Sequence[int] | None,
+    select: Select,
+) -> Part:
+    """What is compared of a value of a run at some steps; -1 for the states at the start.
+
+    arrays: its numbers at each of them, while dims and lengths stay those of `value`.
+    """
+    array = np.stack(arrays)
+    live = going_on(value, run.size, steps.reshape(-1, *[1] * (array.ndim - 1)))
+    real, live = (np.broadcast_to(mask, array.shape) for mask in (frames(value), live))
+    part = Part(array, real, live, (STEPS, *(value.dims if isinstance(value, Tensor) else ())))
+    for axis in reversed(range(1, len(part.dims))):
         if part.dims[axis].name in select:
             part = _selected(part, axis, select[part.dims[axis].name]).squeeze(axis)
     if sequences is not None and run.sequence_dim in part.dims:

@@ -1,8 +1,9 @@
-"""Which sequences and dims of two runs are the same."""
+"""Which values, sequences and dims of two runs are the same."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, NamedTuple
 
 from rfnb.core.dim import Dim
@@ -11,6 +12,24 @@ from rfnb.trace.find import sequence_number
 
 if TYPE_CHECKING:
     from rfnb.trace.run import Run
+
+
+def match_values(a: Sequence[tuple[str, str]], b: Sequence[tuple[str, str]]) -> list[tuple[int, int]]:
+    """Pairs of positions, in the order of `a`. Each value is (its name, the code that made it).
+
+    Those of one name are paired by their code first, in order; then what is left of the name in order.
+
+    >>> match_values([("x", "f(1)"), ("y", "g(2)")], [("z", "h(0)"), ("x", "f(7)")])
+    [(0, 1)]
+    """
+    pairs: list[tuple[int, int]] = []
+    for name in dict.fromkeys(name for name, _ in a):
+        mine, theirs = ([i for i, (known, _) in enumerate(side) if known == name] for side in (a, b))
+        same = SequenceMatcher(None, [a[i][1] for i in mine], [b[i][1] for i in theirs], autojunk=False)
+        found = [(mine[m.a + k], theirs[m.b + k]) for m in same.get_matching_blocks() for k in range(m.size)]
+        rest = (sorted({*side} - {pair[at] for pair in found}) for at, side in enumerate((mine, theirs)))
+        pairs += [*found, *zip(*rest, strict=False)]
+    return sorted(pairs)
 
 
 class Sequences(NamedTuple):

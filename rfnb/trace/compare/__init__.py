@@ -1,0 +1,1 @@
+"""Two runs beside each other: which values belong together, and where they part."""

@@ -1,0 +1,135 @@
+"""The values of two runs that belong together, over the steps."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from rfnb.core.graph import Value
+from rfnb.core.tensor import Tensor
+from rfnb.errors import RunFileError
+from rfnb.trace.compare.match import match_values
+from rfnb.trace.entries import Entries, numbers
+
+if TYPE_CHECKING:
+    from rfnb.trace.run import Run
+
+HELD = 16 * 2**20
+"""So many bytes of numbers are held until they are compared."""
+
+
+class Matched(NamedTuple):
+    """What belongs together in both runs. `key` is the same at all steps, `lines` are those of the bodies."""
+
+    key: tuple[Any, ...]
+    name: str
+    lines: tuple[int | None, int | None] = (None, None)
+
+
+class Pair(NamedTuple):
+    """A value of one run, and that of the other, at a step."""
+
+    what: Matched
+    a: Entries
+    b: Entries
+
+
+@dataclass
+class Stretch:
+    """A pair at several steps, where types, dims and sizes stay the same: compared at once, which is faster.
+
+    first: the pair at the first of them. places: of the value in each step. a, b: the numbers at each.
+    missing: why there are none.
+    """
+
+    first: Pair
+    steps: list[int] = field(default_factory=list)
+    places: list[int] = field(default_factory=list)
+    a: list[np.ndarray] = field(default_factory=list)
+    b: list[np.ndarray] = field(default_factory=list)
+    missing: str = ""
+
+
+class Pairs:
+    """The pairs of two runs. `only`: what one of them has alone, known when the first step was asked for."""
+
+    def __init__(self, a: Run, b: Run):
+        self.runs = a, b
+        self.states = [name for name in a.states if name in b.states]
+        self.only = tuple([f"state {name}" for name in run.states if name not in self.states] for run in (a, b))
+        self._found: dict[Any, list[tuple[Matched, int, int]]] = {}
+
+    def stretches(self) -> Iterator[Stretch]:
+        """All pairs of all steps that both have; step -1 are the states at the start."""
+        open_: dict[Any, Stretch] = {}
+        held = 0
+        for step in range(-1, min(run.steps for run in self.runs)):
+            for place, pair in enumerate(self._states(0) if step < 0 else self._at(step)):
+                held += _add(open_, step, place, pair)
+            if held > HELD:
+                yield from open_.values()
+                open_, held = {}, 0
+        yield from open_.values()
+
+    def _at(self, step: int) -> list[Pair]:
+        """What a step computed, also inside of modules, and the states after it."""
+        mine, theirs = ([pair for pair in run.replay.computed(step) if pair[0].node] for run in self.runs)
+        matched = self._matched([value for value, _ in mine], [value for value, _ in theirs])
+        return [Pair(what, mine[i][1], theirs[j][1]) for what, i, j in matched] + self._states(step + 1)
+
+    def _states(self, step: int) -> list[Pair]:
+        a, b = (run.replay for run in self.runs)
+        whats = [Matched(("state", name), f"state {name}") for name in self.states]
+        return [Pair(what, a.state(what.key[1], step), b.state(what.key[1], step)) for what in whats]
+
+    def _matched(self, mine: list[Value], theirs: list[Value]) -> list[tuple[Matched, int, int]]:
+        """What is paired, with its places in both. Most steps compute the same values, which are matched once."""
+        which = tuple(value.number for value in mine), tuple(value.number for value in theirs)
+        if which not in self._found:
+            sides = [[(run.replay.name_of(value), _code(value)) for value in values]
+                     for run, values in zip(self.runs, (mine, theirs), strict=True)]  # fmt: skip
+            found = match_values(*sides)
+            for side, values in enumerate(sides if not self._found else ()):
+                paired = {pair[side] for pair in found}
+                self.only[side].extend(name for i, (name, _) in enumerate(values) if i not in paired)
+            seen = Counter[Any]()
+            matches = self._found[which] = []
+            for i, j in found:
+                name, lines = sides[0][i][0], (_line(mine[i]), _line(theirs[j]))
+                seen[name, lines] += 1
+                matches.append((Matched((name, lines, seen[name, lines]), name, lines), i, j))
+        return self._found[which]
+
+
+def _add(open_: dict[Any, Stretch], step: int, place: int, pair: Pair) -> int:
+    """Adds a pair to its stretch; gives the bytes of its numbers."""
+    try:
+        a, b = numbers(pair.a), numbers(pair.b)
+        missing = ""
+    except RunFileError as error:
+        a = b = np.zeros(0)
+        missing = error.what
+    key = pair.what.key, missing, _form(pair.a, a), _form(pair.b, b)
+    stretch = open_.setdefault(key, Stretch(pair, missing=missing))
+    stretch.steps.append(step)
+    stretch.places.append(place)
+    stretch.a.append(a)
+    stretch.b.append(b)
+    return a.nbytes + b.nbytes
+
+
+def _form(value: Entries, array: np.ndarray) -> Any:
+    return (value.sig, value.lengths, value.dtype, array.shape) if isinstance(value, Tensor) else type(value)
+
+
+def _line(value: Value) -> int | None:
+    return None if value.node is None else value.node.line
+
+
+def _code(value: Value) -> str:
+    node = value.node
+    return "" if node is None else f"{node.op} {'' if node.source is None else node.source.text()} {value.output}"
