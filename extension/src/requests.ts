@@ -28,6 +28,7 @@ export interface Answers {
   forget: RunItem[];
   find: FoundView;
   fork: RunView;
+  rerun: RunItem[];
   loops: RunItem[];
   gradients: GradientsView;
   compare: ComparisonView;

@@ -373,7 +373,7 @@ export interface HistoryView {
 /** Front end to kernel, on the command comm. */
 export interface Message {
   id: number;
-  command: 'hello' | 'runs' | 'run' | 'step' | 'value' | 'pin' | 'forget' | 'find' | 'ops' | 'op' | 'fork' | 'loops' | 'gradients' | 'compare';
+  command: 'hello' | 'runs' | 'run' | 'step' | 'value' | 'pin' | 'forget' | 'find' | 'fork' | 'rerun' | 'loops' | 'gradients' | 'compare';
   args: { [key: string]: unknown };
 }
 

@@ -101,6 +101,11 @@ export class Session implements IDisposable {
     void this._change(this.connection.requests.request('forget', { run }));
   }
 
+  /** Make the call of a run again, with the code as it is now; the list then has one run more. */
+  rerun(run: number): void {
+    void this._change(this.connection.requests.request('rerun', { run }));
+  }
+
   /** Ask the kernel for its runs again, or look again whether rfnb is there. */
   refresh(): void {
     if (this.connection.link === 'ready') {

@@ -422,7 +422,7 @@ describe('LoopsView', () => {
     filter: '',
     stepper: null,
     stepperActions: null,
-    runActions: { open: vi.fn(), pin: vi.fn(), forget: vi.fn(), compare: vi.fn() },
+    runActions: { open: vi.fn(), pin: vi.fn(), forget: vi.fn(), compare: vi.fn(), rerun: vi.fn() },
     onFilter: vi.fn(),
     onRefresh: vi.fn(),
     ...change
@@ -456,6 +456,15 @@ describe('LoopsView', () => {
     act(() => compare[0].click());
     expect(given.runActions.compare).toHaveBeenCalledWith(3);
     expect(host.querySelector('[data-run="3"] .rfnb-Run-parent')?.textContent).toBe('fork of #2 at 4');
+  });
+
+  it('makes a call again, but not that of a fork', () => {
+    const given = props({ runs: [item(3, { parent: 2, forked_at: 4 }), item(2)] });
+    const host = show(<LoopsView {...given} />);
+    const again = [...host.querySelectorAll<HTMLElement>('[aria-label^="Make the call"]')];
+    expect(again.length).toBe(1);
+    act(() => again[0].click());
+    expect(given.runActions.rerun).toHaveBeenCalledWith(2);
   });
 
   it('opens the run that is clicked', () => {

@@ -361,7 +361,7 @@ class Message(TypedDict):
     id: int
     command: Literal[
         "hello", "runs", "run", "step", "value", "pin", "forget",
-        "find", "ops", "op", "fork", "loops", "gradients", "compare",
+        "find", "fork", "rerun", "loops", "gradients", "compare",
     ]  # fmt: skip
     args: dict[str, object]
 

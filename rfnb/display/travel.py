@@ -59,6 +59,12 @@ def fork(dispatcher: Dispatcher, run: int, step: int, states: dict[str, str], se
     return loop.describe_run(forked)
 
 
+def rerun(dispatcher: Dispatcher, run: int) -> list[RunItem]:
+    """All runs, with that of the same call, made again with the code as it is now."""
+    dispatcher.run_of(run).rerun()
+    return runs_view.describe(dispatcher.runs)["runs"]
+
+
 def loops(dispatcher: Dispatcher, run: int, step: int) -> list[RunItem]:
     """The runs of the loops inside of a step; they can be opened like others, for a while."""
     inner = list(dispatcher.run_of(run)[int(step)].loops())
@@ -89,6 +95,7 @@ def _curve(state: str, norms: Any) -> Curve:
 TRAVEL: dict[str, Any] = {
     "find": find,
     "fork": fork,
+    "rerun": rerun,
     "loops": loops,
     "gradients": gradients,
     "compare": compare,

@@ -206,6 +206,20 @@ def test_a_fork_that_is_refused_says_why(ask, states, said):
     assert len(rf.runs) == before
 
 
+def test_the_same_call_is_made_again(ask):
+    """Its function is looked up where it is now: in this module."""
+    before = {item["run"] for item in ask("rerun")}
+    after = {item["run"]: item for item in ask("rerun")}
+    [new] = set(after) - before
+    assert after[new]["name"] == "sum"
+    assert ask("compare", other=new)["agree"] is True
+
+
+def test_a_call_that_cannot_be_made_again_is_refused(ask):
+    fork = ask("fork", step=3, states={"total": "0"})["run"]
+    assert "a fork is no call of its own" in ask.error("rerun", run=fork)
+
+
 def test_a_comparison_names_what_differs_first(ask):
     fork = ask("fork", step=3, states={"total": "0"}, sequence=0)["run"]
     view = ask("compare", other=fork)

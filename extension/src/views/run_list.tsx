@@ -12,6 +12,7 @@ export interface RunActions {
   forget: (run: number) => void;
   /** With the run that is shown. */
   compare: (run: number) => void;
+  rerun: (run: number) => void;
 }
 
 /** The runs of one loop, newest first. */
@@ -135,6 +136,17 @@ function Item(props: {
           onClick={() => actions.compare(item.run)}
         >
           <Icon name="compare" />
+        </button>
+      )}
+      {item.parent === null && (
+        <button
+          className="rfnb-Run-act"
+          type="button"
+          aria-label={words.__('Make the call of run %1 again', item.run)}
+          title={words.__('Make the same call again, with the code as it is now')}
+          onClick={() => actions.rerun(item.run)}
+        >
+          <Icon name="refresh" />
         </button>
       )}
       <button
