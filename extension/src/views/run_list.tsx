@@ -116,6 +116,17 @@ function Item(props: {
   const words = useWords();
   const steps = words._n('%1 step', '%1 steps', item.steps);
   const size = item.batch === null ? steps : `${steps} × ${item.batch}`;
+  const act = (name: 'compare' | 'rerun' | 'forget', label: string, title: string) => (
+    <button
+      className="rfnb-Run-act"
+      type="button"
+      aria-label={label}
+      title={title}
+      onClick={() => actions[name](item.run)}
+    >
+      <Icon name={name} />
+    </button>
+  );
   return (
     <li className="rfnb-Run" aria-current={chosen} data-run={item.run}>
       <button className="rfnb-Run-open" type="button" onClick={() => actions.open(item.run)}>
@@ -127,28 +138,18 @@ function Item(props: {
         )}
         <Chips flags={item.flags} />
       </button>
-      {comparable && (
-        <button
-          className="rfnb-Run-act"
-          type="button"
-          aria-label={words.__('Compare with run %1', item.run)}
-          title={words.__('Compare the run that is shown with this one')}
-          onClick={() => actions.compare(item.run)}
-        >
-          <Icon name="compare" />
-        </button>
-      )}
-      {item.parent === null && (
-        <button
-          className="rfnb-Run-act"
-          type="button"
-          aria-label={words.__('Make the call of run %1 again', item.run)}
-          title={words.__('Make the same call again, with the code as it is now')}
-          onClick={() => actions.rerun(item.run)}
-        >
-          <Icon name="refresh" />
-        </button>
-      )}
+      {comparable &&
+        act(
+          'compare',
+          words.__('Compare with run %1', item.run),
+          words.__('Compare the run that is shown with this one')
+        )}
+      {item.parent === null &&
+        act(
+          'rerun',
+          words.__('Make the call of run %1 again', item.run),
+          words.__('Make the same call again, with the code as it is now')
+        )}
       <button
         className="rfnb-Run-act"
         type="button"
@@ -159,15 +160,7 @@ function Item(props: {
       >
         <Icon name="pin" />
       </button>
-      <button
-        className="rfnb-Run-act"
-        type="button"
-        aria-label={words.__('Forget run %1', item.run)}
-        title={words.__('Forget this run')}
-        onClick={() => actions.forget(item.run)}
-      >
-        <Icon name="forget" />
-      </button>
+      {act('forget', words.__('Forget run %1', item.run), words.__('Forget this run'))}
     </li>
   );
 }
