@@ -69,7 +69,7 @@ export class Session implements IDisposable {
     return this._opened;
   }
 
-  /** Look at a run; at a step and sequence, if it has them. */
+  /** Look at a run; at a step and sequence, if it has them. Unasked: where the user is in the one that is shown. */
   async open(run: number, at: Place | null = null, unasked = false): Promise<void> {
     const asked = ++this._asked;
     const shown = this._stepper?.state;
@@ -87,7 +87,7 @@ export class Session implements IDisposable {
         return; // the user was quicker, and may be at another step by now
       }
       this._error = null;
-      this._setStepper(view, at);
+      this._setStepper(view, unasked ? this._place() : at);
     } catch (error) {
       this._complain(error);
     }
@@ -207,9 +207,9 @@ export class Session implements IDisposable {
     const outermost = this._stepper?.state.trail[0]?.run ?? chosen.run;
     const isThere = this._runs.some(item => item.run === outermost);
     if (!isThere) {
-      void this._openOnce((family[0] ?? this._runs[0]).run, this._place());
+      void this._openOnce((family[0] ?? this._runs[0]).run);
     } else if (this._wasNewest && outermost === chosen.run && family[0].run !== chosen.run) {
-      void this._openOnce(family[0].run, this._place());
+      void this._openOnce(family[0].run);
     }
   }
 
@@ -223,10 +223,10 @@ export class Session implements IDisposable {
     return this._runs.filter(item => item.loop === run.loop);
   }
 
-  private async _openOnce(run: number, at: Place | null = null): Promise<void> {
+  private async _openOnce(run: number): Promise<void> {
     if (this._opening !== run) {
       this._opening = run;
-      await this.open(run, at, true);
+      await this.open(run, null, true);
       this._opening = null;
     }
   }
