@@ -64,6 +64,16 @@ describe('Session', () => {
     expect(s.stepper?.state.step?.step).toBe(4);
   });
 
+  it('goes on at the step that is asked for while the new run comes', async () => {
+    const { kernel, session: s, runs } = await session([item(1)]);
+    const recorded = record(kernel, runs, item(2));
+    s.stepper?.goto(3);
+    await recorded;
+    await settle();
+    expect(shown(s)).toBe(2);
+    expect(s.stepper?.state.step?.step).toBe(3);
+  });
+
   it('stays with an older run that the user has chosen, and with another loop', async () => {
     const { kernel, session: s, runs } = await session([item(2), item(1)]);
     await s.open(1);
