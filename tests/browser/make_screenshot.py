@@ -14,7 +14,7 @@ from panel import Panel
 from playwright.sync_api import Page, sync_playwright
 
 FILE = ROOT / "docs" / "stepper.png"
-SIZE = {"width": 1400, "height": 620}
+SIZE = {"width": 1400, "height": 840}
 PANEL = 460
 
 
