@@ -58,8 +58,13 @@ def weight_used_otherwise(w, u, frame, h):
     return rf.tanh(w(frame) + u(h)) * rf.reduce_sum(u.weight, axis=u.weight.dims)
 
 
+def frames_without_batch(w, u, frame, h):
+    """What is added is the same for all sequences: its gradient is a sum, and that of h·U is not."""
+    return rf.tanh(rf.reduce_mean(frame, axis=batch_dim) + u(h))
+
+
 BODIES = [in_the_frames, two_in_the_frames, alone, frames_used_twice, product_used_twice, weight_used_twice,
-          weight_used_otherwise]  # fmt: skip
+          weight_used_otherwise, frames_without_batch]  # fmt: skip
 
 
 def run(step, lengths, hoisted=None, *, debug=False):

@@ -134,6 +134,23 @@ def test_the_same_call_draws_the_same_numbers_and_leaves_the_session_as_it_is(ce
     assert states(again.rerun()) == states(run)
 
 
+def test_random_numbers_outside_of_the_loop_are_the_same_at_each_rerun():
+    time, feat = Dim(3, name="time"), Dim(2, name="feat")
+
+    def noisy():
+        loop = rf.Loop(axis=time, name="noisy", debug=True)
+        loop.state.s = rf.random_normal([feat])
+        with loop:
+            loop.state.s = loop.state.s * 2.0 + rf.cast(loop.iter_idx, "float32")
+        return loop.run
+
+    run = noisy()
+    first = run.rerun(noisy)
+    torch.rand(5)  # of somebody else, meanwhile
+    second = run.rerun(noisy)
+    assert states(first) == states(second)
+
+
 def test_an_edited_cell_counts(cells):
     x, time = three()
     decoder = cells.Decoder(2.0)
