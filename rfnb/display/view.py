@@ -9,7 +9,9 @@ from typing import Any
 
 from rfnb.core.atomic import replacing
 from rfnb.display.attempt import reason
+from rfnb.display.grid import Table
 from rfnb.display.html import Html, el, join
+from rfnb.errors import ViewError
 
 MODULES = {
     "tensor": "rfnb.display.views.tensor",
@@ -41,6 +43,13 @@ class View:
     def html(self) -> Html:
         """Complete without scripts and style sheets."""
         return self._made("to_html", lambda words: el("pre", words))
+
+    def table(self) -> Table:
+        """The facts as columns and rows. Raises ViewError if this view has none."""
+        module = importlib.import_module(MODULES[self.data["kind"]])
+        if not hasattr(module, "to_table"):
+            raise ViewError(f"table: a view of kind {self.data['kind']!r} has no rows")
+        return module.to_table(self.data)
 
     def save(self, path: str | Path) -> Path:
         """Writes the page; either all of it is there or what was there before."""

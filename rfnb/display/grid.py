@@ -1,0 +1,58 @@
+"""A table of plain data: what `view.table()` gives, to be read by a person, a screen reader or a data frame."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rfnb.display import style
+from rfnb.display.html import Html, el
+from rfnb.display.numbers import short
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns with names, and rows. `pandas.DataFrame(list(table))` is the same as a data frame.
+
+    >>> Table(["state", "norm"], [["h", 0.123456], ["c", None]])
+    state  norm
+    h      0.123
+    c
+    """
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Each row as a dict."""
+        return (dict(zip(self.columns, row, strict=True)) for row in self.rows)
+
+    def __repr__(self) -> str:
+        grid = [list(self.columns), *([_word(cell) for cell in row] for row in self.rows)]
+        widths = [max(len(row[i]) for row in grid) for i in range(len(self.columns))]
+        return "\n".join(
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in grid
+        )
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        return {"text/plain": repr(self), "text/html": str(table_html(self))}
+
+
+def table_html(table: Table) -> Html:
+    """Rows below a line of column names."""
+    head = el("tr", [el("th", name, style=style.LEFT_CELL) for name in table.columns], style=style.PLAIN_ROW)
+    rows = [
+        el("tr", [el("td", _word(cell), style=style.LEFT_CELL) for cell in row], style=style.PLAIN_ROW)
+        for row in table.rows
+    ]
+    return el("table", el("thead", head), el("tbody", rows), style=style.TABLE)
+
+
+def _word(cell: Any) -> str:
+    if cell is None:
+        return ""
+    return short(cell) if isinstance(cell, int | float) and not isinstance(cell, bool) else str(cell)
