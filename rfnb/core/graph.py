@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
 
 from rfnb.core.dim import Dim
+from rfnb.core.lengths import Size
 from rfnb.core.source import Source
+
+if TYPE_CHECKING:
+    from rfnb.core.model_graph import LoopFacts, ModuleFacts
+
+Kind = Literal["", "input", "parameter", "constant", "state", "frame"]
+"""Where a value comes from, if not from its node; a "frame" of what a loop unstacks has one as well."""
 
 
 @dataclass(slots=True)
 class Value:
-    """Something a node made, or the graph got from outside (`node` is None)."""
+    """Something a node made, or the graph got from outside (`node` is None).
+
+    From `dtype` on it is for model graphs, which are looked at when the tensors are gone. sizes: of the dims.
+    shape: of a plain tensor, which has no dims. path: of a parameter.
+    """
 
     number: int
     name: str
@@ -18,11 +30,27 @@ class Value:
     sparse_dim: Dim | None = None
     node: Node | None = None
     output: int = 0
+    dtype: str = ""
+    sizes: tuple[Size | None, ...] = ()
+    shape: tuple[int, ...] | None = None
+    kind: Kind = ""
+    path: str = ""
+
+    def describe_dims(self) -> str:
+        """ "{batch:3, time:2–5, feat:4}", as it was in the call; "[3, 5, 4]" of a plain tensor."""
+        if self.shape is not None:
+            return f"[{', '.join(map(str, self.shape))}]"
+        pairs = zip(self.dims, self.sizes or (None,) * len(self.dims), strict=True)
+        return "{" + ", ".join(f"{dim.name}:{'?' if size is None else size.span()}" for dim, size in pairs) + "}"
 
 
 @dataclass(slots=True)
 class Node:
-    """One call of an op, a module or a loop; the ops that it is made of are its body."""
+    """One call of an op, a module or a loop; the ops that it is made of are its body.
+
+    From `name` on it is for model graphs. name: of a module in its parent. ghost: it was not called. same: two nodes
+    with one number do the same, with other parameters; 0 if that is not known.
+    """
 
     number: int
     op: str
@@ -33,6 +61,11 @@ class Node:
     at: Source | None = None  # the line of the loop's body that led there; the same, unless it calls a function
     body: list[Node] = field(default_factory=list)
     tape: tuple[int, int] = (0, 0)  # the raw calls that it made, in the tape of the graph
+    name: str = ""
+    module: ModuleFacts | None = None
+    loop: LoopFacts | None = None
+    ghost: bool = False
+    same: int = 0
 
     @property
     def line(self) -> int | None:

@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from typing import Any
 
 _path: ContextVar[tuple[str, ...]] = ContextVar("rfnb_path", default=())
+_describe: ContextVar[Callable[[Any], Any] | None] = ContextVar("rfnb_describe", default=None)
 _stream: ContextVar[Callable[[str], Any] | None] = ContextVar("rfnb_stream", default=None)
 
 
@@ -24,6 +25,22 @@ def inside_module(name: str) -> Iterator[None]:
         yield
     finally:
         _path.reset(token)
+
+
+def module_facts(module: Any) -> Any:
+    """What is known of a module while somebody draws the calls of modules; None, most often."""
+    describe = _describe.get()
+    return None if describe is None else describe(module)
+
+
+@contextmanager
+def modules_described_by(describe: Callable[[Any], Any]) -> Iterator[None]:
+    """Each call of a module inside asks `describe(module)` for its facts."""
+    token = _describe.set(describe)
+    try:
+        yield
+    finally:
+        _describe.reset(token)
 
 
 def random_stream(device: str) -> Any:

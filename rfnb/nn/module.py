@@ -180,6 +180,12 @@ class Module(Shown):
         """The dotted name of a module below, as called from here; None if it is not below."""
         return next((name for name, below in self.named_modules(include_self=False) if below is module), None)
 
+    def extra_repr(self) -> str:
+        """What views say of it beside its class: "in:26 → out:128". To be overridden, as in torch."""
+        dims = [getattr(self, name, None) for name in ("in_dim", "out_dim")]
+        shown = [f"{dim.name}:{'?' if dim.dimension is None else dim.dimension}" for dim in dims if type(dim) is Dim]
+        return " → ".join(shown)
+
     def __repr__(self) -> str:
         view = view_of(self)
         if view is not None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rfnb.backend.base.math import join
@@ -13,10 +16,33 @@ if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
 
 
+@dataclass(frozen=True)
+class RawAttention:
+    """Attention that a function on raw tensors did.
+
+    path: of its module. place: (code, instruction) of the user's line. shape: of the weights, [batch, heads, rows,
+    columns], the first two where there are such. make: gives them; bytes: what is kept for that.
+    """
+
+    path: str
+    place: tuple[Any, int] | None
+    shape: tuple[int, ...]
+    make: Callable[[], Any]
+    bytes: int
+
+
 class AttentionOps:
     """Raw part: `attention_raw(query, keys, values, mask, causal, scale)` on […, frames, features], if there is one."""
 
     attention_raw: Any = None
+
+    @classmethod
+    def watching_attention(cls, see: Callable[[RawAttention], None], model: Any) -> AbstractContextManager[Any]:
+        """Inside, `see` is told of attention that is done on raw tensors, by whoever is not rfnb.
+
+        model: inside of which module; None: everywhere.
+        """
+        return nullcontext()
 
     @classmethod
     def fused_attention(

@@ -63,5 +63,6 @@ def shape_of(dims: Sequence[Dim]) -> list[int]:
                 got=align.show_dims(dims),
                 expected="dims whose sizes are known",
                 hint=f"make a tensor from data with {dim.name} first, or give it a number: Dim(…, name={dim.name!r})",
+                dims=[dim],
             )
     return [size.max for size in sizes if size is not None]

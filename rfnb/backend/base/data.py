@@ -13,7 +13,7 @@ from rfnb.core.dim import Dim, check_dims
 from rfnb.core.dtype import is_int_dtype
 from rfnb.core.template import NoData
 from rfnb.core.tensor import Tensor, tensor_of
-from rfnb.errors import DimError, DtypeError
+from rfnb.errors import BackendError, DimError, DtypeError
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
@@ -39,6 +39,11 @@ class DataOps:
     copy_to_device_raw: Callable[[Any, str | None], Any]
     from_numpy_raw: Callable[[Any, Any], Any]
     device_key_raw: Callable[[Any], Any]
+
+    @classmethod
+    def without_numbers_raw(cls: type[Backend], raw_tensor: Any) -> Any:
+        """A tensor of the same shape and type that takes no memory. Raises BackendError where there are none."""
+        raise BackendError("meta: this backend has no tensors without numbers", got=cls.name, expected="torch")
 
     @classmethod
     def get_shape_raw(cls: type[Backend], raw_tensor: Any) -> tuple[int, ...]:

@@ -97,6 +97,7 @@ def _check_frames(estimated: Tensor, target: Tensor, axis: Dim) -> None:
             hint=nearest(odd[0], lacking)
             or f"bring one side to the frames of the other (rf.slice, rf.pad, rf.replace_dim); "
             f"if all pairs are meant: rf.expand_dim(target, {lacking[0].name})",
+            dims=[*odd, *lacking],
         )
 
 

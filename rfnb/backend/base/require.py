@@ -29,6 +29,7 @@ def axis_of(op: str, x: Tensor, dim: Dim, name: str = "source") -> int:
             got=x.describe_dims(),
             expected=f"a dim of `{name}`",
             hint=nearest(dim, x.dims),
+            dims=[dim],
         )
     return found
 
@@ -87,4 +88,5 @@ def same_dims(op: str, x: Tensor, dims: Sequence[Dim], name: str) -> None:
             got=x.describe_dims(),
             expected=align.show_dims(dims),
             hint=nearest(odd[0], dims) if odd else None,
+            dims=odd,
         )

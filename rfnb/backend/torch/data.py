@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from rfnb.backend.base.tape import untaped
+from rfnb.backend.torch.module_state import without_numbers
 from rfnb.core.source import asked
 from rfnb.errors import BackendError, DtypeError
 
@@ -74,6 +75,8 @@ class TorchData:
     def as_dtype_raw(dtype_name: str) -> torch.dtype:
         """torch.float32"""
         return dtype_of(dtype_name)
+
+    without_numbers_raw = staticmethod(without_numbers)
 
     @staticmethod
     def get_ndim_raw(raw_tensor: torch.Tensor) -> int:

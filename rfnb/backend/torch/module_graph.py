@@ -1,0 +1,181 @@
+"""The graph of a call of a `torch.nn.Module`: hooks tell of the modules, a mode of the functions between them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import lru_cache
+from pathlib import Path
+from threading import get_ident
+from typing import Any
+
+import torch
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.overrides import TorchFunctionMode
+
+from rfnb.backend.torch.data import DTYPE_NAMES
+from rfnb.backend.torch.module_state import keep_state, on_meta
+from rfnb.core.call_graph import CallGraph
+from rfnb.core.graph import Node, Value
+from rfnb.core.model_graph import TRACERS, ModelGraph, argument_names, failure, title
+from rfnb.core.module_table import ModuleTable
+from rfnb.core.nested import leaves, named_leaves
+from rfnb.core.source import PACKAGE, Source
+from rfnb.core.tidy import tidy
+
+_LIBRARIES = (PACKAGE, str(Path(torch.__file__).parent) + os.sep)
+
+
+def module_graph(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, meta: bool) -> ModelGraph:
+    """What `rf.model_graph` gives for a module of torch, or a function of its tensors."""
+    is_module = isinstance(model, torch.nn.Module)
+    modules = ModuleTable(_own, _counted)
+    graph, asked = ModelGraph(title(model), None), _here()  # type: ignore[arg-type]
+    failed: tuple[BaseException, Node | None] | None = None
+    with ExitStack() as stack:
+        if is_module:
+            keep_state(model, stack)
+        if meta:
+            args, kwargs = on_meta(model, (args, kwargs), stack)
+        graph.meta = any(leaf.is_meta for leaf in leaves([args, kwargs]) if isinstance(leaf, torch.Tensor))
+        if is_module:
+            modules.add(model)
+        seen = _Seen(model if is_module else None, modules)
+        try:
+            graph.inputs = tuple(_inputs(seen, model, args, kwargs))
+            with seen.hooks(), _Mode(seen):
+                result = model(*args, **kwargs)
+            named = [(name or "output", leaf) for name, leaf in named_leaves(result) if isinstance(leaf, torch.Tensor)]
+            graph.outputs = tuple((name, seen.number_of(leaf, "")) for name, leaf in named)
+        except Exception as error:
+            failed = error, seen.fail(error, None)
+    graph.graph, graph.count, graph.unused = seen.graph, modules.count, modules.unused()
+    tidy(seen.graph, asked)
+    if failed is not None:
+        graph.failure = failure(*failed, meta=graph.meta)
+    return graph
+
+
+def _inputs(seen: _Seen, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[int]:
+    for argument, given in argument_names(model, args, kwargs):
+        for name, leaf in named_leaves(given, argument):
+            if isinstance(leaf, torch.Tensor):
+                yield seen.number_of(leaf, "input", name)
+
+
+class _Seen(CallGraph):
+    """What hooks and the mode tell."""
+
+    tensor_type = torch.Tensor
+
+    def __init__(self, model: Any, modules: ModuleTable):
+        super().__init__(model, modules)
+        self.quiet = False  # while it looks at tensors itself
+        self._thread = get_ident()
+        self._open: list[tuple[Any, Node | None, int]] = []
+
+    def add_value(self, tensor: torch.Tensor) -> Value:
+        """Its shape."""
+        value = self.graph.add_value("", ())
+        value.dtype = DTYPE_NAMES.get(tensor.dtype, "")
+        value.shape = tuple(tensor.shape) if not tensor.is_nested else ()
+        return value
+
+    def here(self) -> Source | None:
+        """The line outside of rfnb and torch."""
+        return _here()
+
+    def hooks(self) -> ExitStack:
+        """Calls of modules inside are seen; by their own hooks as well, which come before these."""
+        stack = ExitStack()
+        stack.callback(register_module_forward_pre_hook(self._before).remove)
+        stack.callback(register_module_forward_hook(self._after, with_kwargs=True, always_call=True).remove)
+        return stack
+
+    def _before(self, module: torch.nn.Module, args: Any) -> None:
+        if get_ident() != self._thread:
+            return
+        self.quiet = True
+        depth = len(self.inside)
+        node = self.begin_module(module, self.numbers(args))
+        self._open.append((module, node, depth))
+        if node is not None and node.module is not None:
+            self.inside.append((node.module.path, node.body))
+        self.quiet = False
+
+    def _after(self, module: torch.nn.Module, args: Any, *rest: Any) -> None:
+        """rest: what was given by name, and the result; if it failed, None alone."""
+        if get_ident() != self._thread or not any(opened is module for opened, *_ in self._open):
+            return
+        self.quiet = True
+        opened, node, depth = self._open.pop()
+        while opened is not module:
+            opened, node, depth = self._open.pop()
+        del self.inside[depth:]
+        if len(rest) == 2 and node is not None:
+            node.inputs += self.numbers(rest[0])
+            self.made(node, leaves(rest[1]))
+        elif len(rest) == 1 and (error := sys.exc_info()[1]) is not None:
+            self.fail(error, node)
+        self.quiet = False
+
+
+class _Mode(TorchFunctionMode):
+    """Sees each function of torch. What a function does inside is not seen."""
+
+    def __init__(self, seen: _Seen):
+        super().__init__()
+        self._seen = seen
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        seen, kwargs = self._seen, kwargs or {}
+        name, writes = _kind(func)
+        if seen.quiet or not name:
+            return func(*args, **kwargs)
+        body = seen.inside[-1][1]
+        node = seen.begin(name, seen.numbers(args, kwargs))
+        with seen.open(node):
+            result = func(*args, **kwargs)
+        if writes or "out" in kwargs:
+            changed = kwargs.get("out", args[0] if args else None)
+            seen.forget(changed)
+            seen.made(node, leaves(changed))
+        else:
+            seen.made(node, leaves(result))
+        if not node.outputs:
+            body.pop()  # it asked for a size, or a number
+        return result
+
+
+@lru_cache(4096)
+def _kind(func: Any) -> tuple[str, bool]:
+    """What it is called, "" if it only describes; and whether it writes into its first argument."""
+    name = getattr(func, "__name__", "")
+    if name in ("__get__", "__set__", "__delete__", "__repr__", "__format__"):
+        return "", False
+    special = name.startswith("__")
+    writes = (name.endswith("_") and not special) or name == "__setitem__" or name.startswith("__i")
+    return name.strip("_") if special else name, writes and name not in ("__invert__", "__index__", "__int__")
+
+
+def _here() -> Source | None:
+    frame: Any = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_LIBRARIES):
+        frame = frame.f_back
+    return None if frame is None else Source(frame.f_code, frame.f_lasti)
+
+
+def _own(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """Parameters and buffers."""
+    return ((n, raw) for n, raw in (*module._parameters.items(), *module._buffers.items()) if raw is not None)
+
+
+def _counted(raw: torch.Tensor) -> tuple[int, bool]:
+    return (raw.numel(), raw.requires_grad) if isinstance(raw, torch.nn.Parameter) else (0, False)
+
+
+PlainModule = torch.nn.Module
+"""Shown by the views as well."""
+TRACERS[PlainModule] = TRACERS[torch.Tensor] = module_graph

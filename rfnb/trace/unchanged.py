@@ -1,0 +1,62 @@
+"""A call that is made to look at leaves no traces: generators, running statistics and parameters are as before."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+
+from rfnb.core import raw as raw_registry
+from rfnb.core.default import set_default_device_ctx
+from rfnb.core.nested import leaves, map_leaves
+from rfnb.core.parameter import Parameter
+from rfnb.core.raw import backend_of_raw
+from rfnb.core.tensor import Tensor
+
+
+class Unchanged(ExitStack):
+    """A block behind which all is as before."""
+
+    def __enter__(self) -> Unchanged:
+        backend = raw_registry.selected()
+        self.callback(backend.set_random_state, backend.get_random_state())
+        self.callback(random.setstate, random.getstate())
+        self.callback(np.random.set_state, np.random.get_state())
+        self._kept: set[int] = set()
+        super().__enter__()
+        return self
+
+    def keep(self, parameter: Parameter) -> None:
+        """A parameter that is going to be changed in place."""
+        backend, raw = backend_of_raw(parameter._raw), parameter._raw
+        if id(parameter) not in self._kept:
+            self._kept.add(id(parameter))
+            self.callback(backend.overwrite_raw, raw, backend.snapshot_raw(raw))
+
+    def without_numbers(self, model: Any, given: Any) -> Any:
+        """The given structure without numbers; so are the model's own tensors until the end of the block."""
+        self.enter_context(set_default_device_ctx("meta"))
+        for tensor in _tensors_of(model):
+            self.callback(setattr, tensor, "_raw", tensor._raw)
+            tensor._raw = backend_of_raw(tensor._raw).without_numbers_raw(tensor._raw)
+        return map_leaves(_without_numbers, given)
+
+
+def _without_numbers(leaf: Any) -> Any:
+    if not isinstance(leaf, Tensor):
+        return leaf
+    twin = leaf.like(backend_of_raw(leaf._raw).without_numbers_raw(leaf._raw))
+    return twin.with_name(leaf.name)
+
+
+def _tensors_of(model: Any) -> Iterator[Tensor]:
+    """All parameters of a module and all below it, and other tensors that are attributes."""
+    seen: set[int] = set()
+    for module in model.modules() if hasattr(model, "named_modules") else ():
+        for leaf in leaves(dict(vars(module))):
+            if isinstance(leaf, Tensor) and leaf.raw_tensor is not None and id(leaf) not in seen:
+                seen.add(id(leaf))
+                yield leaf
