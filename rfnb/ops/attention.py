@@ -77,20 +77,34 @@ def dot_attention(
         _check_lengths(query, keys, causal_query_spatial_dim, axis)
     # what is in padding would get into gradients, as 0 · NaN
     query, keys, values = (x.copy_masked(0.0) for x in (query, keys, values))
-    if listener() is None and not (att_dropout and get_run_ctx().is_train_flag_enabled(func=dropout)):
-        causal = causal_query_spatial_dim is not None
+    causal = causal_query_spatial_dim
+    who = listener()
+    see = getattr(who, "see_attention", None)  # somebody who wants to know what was done, and no change of it
+    if (who is None or see) and not (att_dropout and get_run_ctx().is_train_flag_enabled(func=dropout)):
         found: Tensor | None = backend_of_raw(query._raw).fused_attention(
-            query, keys, values, key_dim=key_dim, axis=axis, causal=causal, scale=scale
+            query, keys, values, key_dim=key_dim, axis=axis, causal=causal is not None, scale=scale
         )
         if found is not None:
+            if see:
+                see(query, keys, values, key_dim=key_dim, axis=axis, causal=causal, scale=scale)
             return found
-    energy = matmul(mul(query, scale), keys, reduce=key_dim)
-    if causal_query_spatial_dim is not None:
-        energy = where(_up_to_itself(axis, causal_query_spatial_dim, energy), energy, float("-inf"))
-    weights = softmax(energy, axis=axis)
+    weights = attention_weights(query, keys, key_dim=key_dim, axis=axis, causal=causal, scale=scale)
     broadcast = dropout_broadcast_default() if att_dropout_broadcast is None else att_dropout_broadcast
     weights = dropout(weights, att_dropout, axis=axis if broadcast else None)
     return matmul(weights, values, reduce=axis, use_mask=False)  # weights are 0 in padding, and so are values
+
+
+def attention_weights(
+    query: Tensor, keys: Tensor, *, key_dim: Dim, axis: Dim, causal: Dim | None, scale: float
+) -> Tensor:
+    """softmax(query · keys · scale) over `axis`. {…, key_dim}, {…, axis, key_dim} → {…, axis}
+
+    causal: a dim of `query`; each query sees the keys up to its own. There must be no NaN in padding.
+    """
+    energy = matmul(mul(query, scale), keys, reduce=key_dim)
+    if causal is not None:
+        energy = where(_up_to_itself(axis, causal, energy), energy, float("-inf"))
+    return softmax(energy, axis=axis)
 
 
 def _check_lengths(query: Tensor, keys: Tensor, dim: Dim, axis: Dim) -> None:

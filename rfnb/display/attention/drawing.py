@@ -1,0 +1,201 @@
+"""Heads as PNG pictures, one pixel a cell, and the large one as an SVG with labels, ticks and its path."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+
+import numpy as np
+
+from rfnb.display import options, png, style
+from rfnb.display.html import Html, el, join
+from rfnb.display.numbers import short
+from rfnb.display.views.labels import shown
+
+FEW = 16 - 4
+"""Shades where a pixel has four bits: NaN, masked and hatched cells are colours too."""
+MARGIN = 12
+"""At most so many rows and columns of padding are drawn behind the end, hatched."""
+WORDS = "#7f7f7f"
+PATH = style.PALETTE[1]
+FONT = "font-family:ui-monospace,monospace;font-size:11px"
+WIDTH, HEIGHT = 640, 420
+
+
+def pool_for(shape: tuple[int, int], most: int) -> tuple[int, int]:
+    """How many rows and columns go into one cell so that there are at most `most` of each."""
+    rows, cols = (max(1, -(-size // most)) for size in shape)
+    return rows, cols
+
+
+def pooled(weights: np.ndarray, pool: tuple[int, int]) -> np.ndarray:
+    """The largest weight of each block, so that peaks stay seen. […, rows, columns] → the same, smaller"""
+    for axis, size in zip((-2, -1), pool, strict=True):
+        if size > 1 and weights.shape[axis]:
+            weights = np.maximum.reduceat(weights, np.arange(0, weights.shape[axis], size), axis=axis)
+    return weights
+
+
+def margin(true: tuple[int, int], full: tuple[int, int], pool: tuple[int, int]) -> tuple[int, int]:
+    """How many rows and columns of cells to draw behind the end: an eighth of what there is, at least one."""
+    rows, cols = (
+        min(-(-(all_ - size) // per), MARGIN, max(1, size // per // 8))
+        for size, all_, per in zip(true, full, pool, strict=True)
+    )
+    return rows, cols
+
+
+def _cells(
+    weights: np.ndarray, top: float, shades: int, *, pool: tuple[int, int], causal: bool, padding: tuple[int, int],
+    hatched: bool,
+) -> np.ndarray:  # fmt: skip
+    """Palette entries of pooled weights of one head, and of the padding around: transparent, or hatched as well."""
+    table = np.rint(np.arange(shades) * (png.LEVELS / (shades - 1))).astype(np.uint8)
+    with np.errstate(invalid="ignore"):
+        unit = np.clip(weights * np.float32((shades - 1) / max(top, 1e-9)), 0, shades - 1)
+        drawn = table[(unit + np.float32(0.5)).astype(np.uint8)]
+    if not np.isfinite(weights.sum()):
+        drawn[np.isnan(weights)] = png.NAN
+        drawn[np.isposinf(weights)] = png.POSITIVE_INF
+        drawn[np.isneginf(weights)] = png.NEGATIVE_INF
+    if causal:
+        rows, cols = np.indices(drawn.shape, sparse=True)
+        drawn[cols * pool[1] > (rows + 1) * pool[0] - 1] = png.PADDING
+    if not any(padding):
+        return drawn
+    rows, cols = (size + more for size, more in zip(drawn.shape, padding, strict=True))
+    framed = np.full((rows, cols), png.PADDING, np.uint8)
+    if hatched:
+        framed[np.add.outer(np.arange(rows), np.arange(cols)) % 4 == 0] = png.HATCH
+    framed[: drawn.shape[0], : drawn.shape[1]] = drawn
+    return framed
+
+
+def sprite(
+    weights: np.ndarray, top: float, *, pool: tuple[int, int], causal: bool, padding: tuple[int, int],
+    few: bool | None = None,
+) -> str:  # fmt: skip
+    """A data URI of pooled weights of one head.
+
+    few: four bits a pixel; None: of the large one, whose hatching is not in the picture.
+    """
+    shades = FEW if few else png.LEVELS + 1
+    drawn = _cells(weights, top, shades, pool=pool, causal=causal, padding=padding, hatched=few is not None)
+    return png.data_uri(png.encode(drawn, png.PALETTES["sequential"], bits=4 if few else 8, level=6 if few else 1))
+
+
+def large(
+    picture: str,
+    rows: Sequence[str],
+    cols: Sequence[str],
+    *,
+    padding: Sequence[int],
+    path: Sequence[int],
+    marks: dict[str, str],
+    alt: str,
+    square: bool,
+) -> Html:
+    """An `<img>` of an SVG. rows, cols: labels of the cells; `marks`: attributes of the picture inside."""
+    wide, high = _cell(cols, len(cols) + padding[1], WIDTH), _cell([""], len(rows) + padding[0], HEIGHT)
+    if square:
+        wide = high = min(wide, max(high, 3.0) if len(rows) > 100 else high)
+    left = 8 + 6.7 * max((len(_cut(label)) for label in _thin(rows, high, 12)[0]), default=1)
+    below, names = _below(cols, wide)
+    width, height = wide * (len(cols) + padding[1]), high * (len(rows) + padding[0])
+    size = {"width": _px(left + width + 24), "height": _px(height + below + 4)}
+    line = [f"{_px(left + wide * (col + 0.5))},{_px(2 + high * (row + 0.5))}" for row, col in enumerate(path)]
+    svg = el(
+        "svg",
+        el(
+            "image", href=picture, x=_px(left), y=2, width=_px(width), height=_px(height),
+            preserveAspectRatio="none", style="image-rendering:pixelated", **marks,
+        ),
+        el(
+            "rect", x=_px(left), y=2, width=_px(width), height=_px(height), fill="none",
+            stroke=style.GREY, stroke_opacity=0.5,
+        ),
+        _hatching(left + wide * len(cols), 2, wide * padding[1], height),
+        _hatching(left, 2 + high * len(rows), wide * len(cols), high * padding[0]),
+        _left(rows, high, left),
+        join([el("g", word, transform=f"translate({_px(left + x)} {_px(height + 2)})") for x, word in names]),
+        el(
+            "polyline", points=" ".join(line), fill="none", stroke=PATH, stroke_width=1.2, stroke_opacity=0.9,
+            stroke_linejoin="round",
+        ) if line else None,
+        xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 {size['width']} {size['height']}", style=FONT, fill=WORDS,
+        **size,
+    )  # fmt: skip
+    source = "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
+    return el("img", src=source, alt=alt, style="display:block;max-width:100%;height:auto;margin:4px 0", **size)
+
+
+def scale_bar(top: object) -> Html:
+    """Which colour is which weight: pale is 0, dark the largest."""
+    strip = png.picture(np.linspace(0, 1, 64)[None, :], scale="sequential")
+    look = f"width:64px;height:9px;border:1px solid {style.tint(style.GREY, 0.5)};display:inline;margin:0 4px"
+    return el(
+        "span", "0", el("img", src=strip, alt="pale to dark", width=64, height=9, style=look), short(top),
+        style=f"{style.QUIET};{style.NUMBERS};white-space:nowrap", data_rfnb_still="",
+    )  # fmt: skip
+
+
+def _hatching(x: float, y: float, width: float, height: float) -> Html | None:
+    """Slanted lines in a box."""
+    if width <= 0 or height <= 0:
+        return None
+    lines = "".join(f"M{k} 0L{_px(k - height)} {_px(height)}" for k in range(0, int(width + height) + 6, 6))
+    path = el("path", d=lines, stroke=style.GREY, stroke_opacity=0.55, fill="none")
+    return el("svg", path, x=_px(x), y=_px(y), width=_px(width), height=_px(height))
+
+
+def _left(labels: Sequence[str], high: float, left: float) -> Html:
+    kept, every = _thin(labels, high, 12)
+    return join(
+        [
+            el("text", _cut(label), x=_px(left - 5), y=_px(2 + high * (i * every + 0.5) + 3.8), text_anchor="end")
+            for i, label in enumerate(kept)
+        ]
+    )
+
+
+def _below(labels: Sequence[str], wide: float) -> tuple[float, list[tuple[float, Html]]]:
+    """How much room the labels take below, and each with its place: upright where they fit, else turned."""
+    longest = max((len(_cut(label)) for label in labels), default=1)
+    numbers = all(label.replace(".", "").replace(" s", "").isdigit() for label in labels)
+    turned = not numbers and longest * 6.7 + 4 > wide
+    kept, every = _thin(labels, wide, 12 if turned else longest * 6.7 + 8)
+    how = {"transform": "translate(4 6) rotate(-90)", "text_anchor": "end"} if turned else {"text_anchor": "middle"}
+    place = {} if turned else {"y": 13}
+    words = [(wide * (i * every + 0.5), el("text", _cut(label), **how, **place)) for i, label in enumerate(kept)]
+    return (longest * 6.7 + 12 if turned else 18), words
+
+
+def _thin(labels: Sequence[str], cell: float, need: float) -> tuple[list[str], int]:
+    """Every n-th label, so that each has the room that it needs."""
+    steps = (1, 2, 5, 10, 20, 25, 50, 100, 200, 500, 1000)
+    every = next((n for n in steps if n * cell >= need), steps[-1])
+    return list(labels[::every]), every
+
+
+def _cell(labels: Sequence[str], count: int, most: int) -> float:
+    longest = max((len(shown(label)) for label in labels), default=1)
+    return max(1.0, min(most / max(1, count), max(22, min(longest, 6) * 6.7 + 8)))
+
+
+def _cut(label: str, most: int = 18) -> str:
+    word = shown(label)
+    return word if len(word) <= most else word[: most - 1] + "…"
+
+
+def _px(number: float) -> float:
+    return round(number, 1)
+
+
+def head_pool(shape: tuple[int, int], heads: int) -> tuple[int, int]:
+    """The cells of the pictures of all heads: as small as they may be, whatever is in them."""
+    pool = pool_for(shape, options.ATTENTION_CELLS)
+    while heads * np.prod([-(-n // p) for n, p in zip(shape, pool, strict=True)]) > options.ATTENTION_PIXELS:
+        pool = (pool[0] * 2 if shape[0] > 16 else pool[0], pool[1] * 2 if shape[1] > 16 else pool[1])
+        if max(pool) > 4096:
+            break
+    return pool

@@ -1,0 +1,106 @@
+"""What the entries of a side are called: labels, numbers, or times in seconds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rfnb.core.dim import Dim
+from rfnb.display.attempt import Notes
+from rfnb.display.data import Axis, read, sequence
+from rfnb.display.numbers import short
+from rfnb.display.views.labels import tokens
+from rfnb.errors import ViewError
+
+
+def labels_of(side: Any, size: int, full: int, index: int | None, notes: Notes) -> list[str] | None:
+    """The labels of a sequence; None if it is the numbers from 0. full: with the padding, which may have labels too."""
+    if side is None or isinstance(side, Dim):
+        vocab = None if side is None else side.vocab
+        if vocab is None or len(vocab) < size:
+            return None
+        return [str(vocab.decode(i)) for i in range(size)]
+    if hasattr(side, "raw_tensor"):
+        data = read(side)
+        one = data if index is None or data.sequence_axis() is None else sequence(data, index)
+        labels = tokens(one, size)
+    elif isinstance(side, str):
+        labels = list(side)
+    else:
+        labels = _given(list(side), index)
+    if len(labels) not in (size, full):
+        notes.add(f"{len(labels)} labels for {size} entries")
+    return (labels + [str(i) for i in range(len(labels), size)])[:size]
+
+
+def cell_labels(labels: list[str] | None, size: int, pool: int, seconds: float | None) -> list[str]:
+    """What the cells of the large picture are called: the first entry of each."""
+    if labels is not None:
+        return labels[::pool]
+    if seconds is not None:
+        return [short(round(i * seconds, 3)) for i in range(0, size, pool)]
+    return [str(i) for i in range(0, size, pool)]
+
+
+def name_or_number(name: str, number: int) -> str:
+    """Of a layer."""
+    return name or ("mean" if number < 0 else str(number))
+
+
+def seconds_of(seconds: Any, rows: Axis, cols: Axis) -> tuple[float | None, float | None]:
+    """How many seconds there are from an entry to the next, of both sides; None if it is not known.
+
+    seconds: of one frame (below 1), or how many frames a second has; of the columns, and of the rows if they are frames
+    of the same sequence. Or a pair, for both. It is meant of the dim that the side is derived from: of time/4 each
+    entry is four frames.
+    """
+    if seconds is None:
+        return None, None
+    if isinstance(seconds, tuple | list) and len(seconds) == 2:
+        given_rows, given_cols = seconds
+    else:
+        (row_root, _), (col_root, _) = factor_of(rows.dim), factor_of(cols.dim)
+        given_rows, given_cols = (seconds if row_root is col_root or rows.size == cols.size else None), seconds
+    if (
+        factor_of(cols.dim)[1] == 1 and cols.dim.expr is None and rows.size == cols.size
+    ):  # keys under a dim of their own
+        cols = rows
+    found = [_seconds(given, axis.dim) for given, axis in ((given_rows, rows), (given_cols, cols))]
+    return found[0], found[1]
+
+
+def factor_of(dim: Dim) -> tuple[Dim, float]:
+    """The dim that this one is derived from, and how many of its frames one entry is."""
+    factor = 1.0
+    while dim.expr is not None:
+        expr = dim.expr
+        if expr.op in ("floordiv", "ceildiv", "floordiv_left", "ceildiv_left") and expr.numbers:
+            factor *= expr.numbers[0]
+        elif expr.op == "sum" and len(expr.dims) == 1 and expr.numbers[0] > 0:
+            factor /= expr.numbers[0]
+        elif expr.op not in ("copy", "max", "min") or len(expr.dims) != 1:
+            break
+        dim = expr.dims[0]
+    return dim, factor
+
+
+def _seconds(given: Any, dim: Dim) -> float | None:
+    if given is None:
+        return None
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given < float("inf"):
+        raise ViewError(
+            "show_attention: seconds are those of a frame",
+            got=repr(given),
+            expected="0.01, or 100 frames a second; or a pair, for rows and columns",
+        )
+    hop = given if given < 1 else 1 / given
+    return round(hop * factor_of(dim)[1], 9)
+
+
+def _given(labels: list[Any], index: int | None) -> list[str]:
+    """Those of one sequence, if there is a list for each."""
+    if labels and all(isinstance(each, list | tuple) for each in labels):
+        at = index or 0
+        if at >= len(labels):
+            raise ViewError("show_attention: no labels for this sequence", got=at, expected=f"0 to {len(labels) - 1}")
+        labels = list(labels[at])
+    return [str(label) for label in labels]

@@ -1,0 +1,93 @@
+"""The large picture of one head, with what is told of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rfnb.display import style
+from rfnb.display.attention import drawing
+from rfnb.display.attention.labels import name_or_number
+from rfnb.display.html import Html, el
+from rfnb.display.numbers import plain, real, short
+from rfnb.display.schema import AttentionHead, AttentionView
+from rfnb.display.views.dims import dim_pill
+from rfnb.display.views.labels import shown
+
+STILL = {"data-rfnb-still": ""}
+"""Of elements that tell of the chosen head: scripts hide them, since they let another one be chosen."""
+MEASURES = ("entropy", "monotonicity", "coverage", "diagonal")
+
+
+def large(view: AttentionView, head: AttentionHead) -> Html:
+    """Which head, its dims and scale, what is wrong with it, and the picture between its labels."""
+    return el(
+        "div",
+        el(
+            "div", _which(view, head), dim_pill(view["row_dim"]), el("span", " down  ", style=style.QUIET),
+            dim_pill(view["col_dim"]), el("span", " across  ", style=style.QUIET),
+            drawing.scale_bar(head["scale"]), style=style.HEAD,
+        ),
+        el("div", [el("span", flag, style=style.chip(style.ALARM)) for flag in head["flags"]], **STILL),
+        _picture(view, head) if view["picture"] else el("div", "(empty)", style=style.QUIET),
+        el("div", measured(head), style=style.QUIET, **STILL) if view["picture"] else None,
+    )  # fmt: skip
+
+
+def measured(head: AttentionHead) -> str:
+    """`entropy 0.42 · monotonicity 1 · coverage 0.9 · previous`"""
+    words = [f"{name} {short(rounded(head[name]))}" for name in MEASURES[:3]]  # type: ignore[literal-required]
+    return " · ".join(words + ([head["role"]] if head["role"] else []))
+
+
+def strongest(view: AttentionView) -> list[tuple[str, str]]:
+    """For each row its label, and `b 0.91  a 0.05`; what is NaN comes first."""
+    found = []
+    for label, row in zip(view["rows"], view["weights"], strict=True):
+        numbers = np.array(row, np.float64)
+        best = np.argsort(-np.where(np.isnan(numbers), np.inf, numbers), kind="stable")[:3]
+        found.append((shown(label), "  ".join(f"{shown(view['cols'][i])} {short(row[i])}" for i in best)))
+    return found
+
+
+def strongest_html(view: AttentionView) -> Html:
+    """The same, folded away."""
+    pairs = strongest(view)
+    wide = max((len(label) for label, _ in pairs), default=0)
+    look = f"{style.NUMBERS};margin:0;padding:0;background:none"
+    lines = el("pre", "\n".join(f"{label:<{wide}}  {best}" for label, best in pairs), style=look)
+    return el("details", el("summary", "strongest", style=style.FOLD), lines, **STILL)
+
+
+def rounded(number: Any) -> Any:
+    """To two digits."""
+    return plain(round(real(number), 2))
+
+
+def _which(view: AttentionView, head: AttentionHead) -> Html | None:
+    if len(view["heads"]) < 2:
+        return None
+    layers = len({other["layer"] for other in view["heads"]})
+    layer = head["name"] or f"layer {name_or_number('', head['layer'])}"
+    words = [layer] if layers > 1 else []
+    words.append("mean of the heads" if head["head"] < 0 else f"head {head['head']}")
+    return el("span", " ".join(words), style=f"{style.NAME};margin-right:10px", **STILL)
+
+
+def _picture(view: AttentionView, head: AttentionHead) -> Html:
+    row_unit, col_unit = (
+        " s" if view[seconds] is not None and view[labels] is None else ""  # type: ignore[literal-required]
+        for seconds, labels in (("row_seconds", "row_labels"), ("col_seconds", "col_labels"))
+    )
+    rows, cols = view["shape"]
+    return drawing.large(
+        view["picture"],
+        [label + row_unit for label in view["rows"]],
+        [label + col_unit for label in view["cols"]],
+        padding=view["padding"],
+        path=view["path"],
+        marks={"data-rfnb-head": f"{head['layer']},{head['head']}", "data-rfnb-large": ""},
+        alt=f"weights of {rows} rows on {cols} columns, dark is high; the strongest are told below",
+        square=rows == cols and not any(view["padding"]),
+    )

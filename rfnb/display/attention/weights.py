@@ -1,0 +1,376 @@
+"""Attention weights of one sequence, whatever they are given as: a Tensor, an array, one of either for each layer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from rfnb.core.dim import Dim
+from rfnb.display import options
+from rfnb.display.attempt import Notes
+from rfnb.display.data import Axis, Data, index_of, read, sequence, to_numpy
+from rfnb.errors import ViewError
+from rfnb.trace.capture import Captured, Seen
+
+Side = Any
+"""A Dim, labels as strings (of each sequence, or of the one), a sparse Tensor with a vocab, or None."""
+
+ROLES = ("layer", "batch", "head", "row", "col")
+PLAIN = {2: "row col", 3: "head row col", 4: "batch head row col", 5: "layer batch head row col"}
+"""What the axes of a plain array are, by how many there are."""
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Of one sequence: for each layer [heads, rows, columns], padding included.
+
+    rows, cols: the axes, with their true size. layers, heads: their numbers; -1 for a mean. names: of the layers.
+    """
+
+    name: str
+    tag: str | None
+    index: int | None
+    raws: list[Any]
+    layers: list[int]
+    heads: list[int]
+    names: list[str]
+    rows: Axis
+    cols: Axis
+
+    def matrix(self, layer: int, head: int) -> np.ndarray:
+        """[rows, columns] of one head, by its place."""
+        raw = self.raws[layer][head]
+        return to_numpy(raw[tuple(slice(0, size) for size in self.full)]).astype(np.float32, copy=False)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """How many true rows and columns there are."""
+        return self.rows.size, self.cols.size
+
+    @property
+    def full(self) -> tuple[int, int]:
+        """How many rows and columns there are with the padding."""
+        rows, cols = (int(size) for size in self.raws[0].shape[1:])
+        return rows, cols
+
+
+def read_weights(
+    given: Any,
+    *,
+    rows: Side,
+    cols: Side,
+    batch: int | str | None,
+    dims: Sequence[str] | None,
+    lengths: Any,
+    notes: Notes,
+) -> Weights:
+    """The weights of a sequence. Raises ViewError if there are no two sides, or not such a sequence."""
+    if isinstance(given, Captured):
+        given = _of_one_shape(given, notes)
+    several = isinstance(given, list | tuple) and any(_is_array(each) for each in given)
+    if isinstance(given, list | tuple) and not given:
+        raise ViewError("show_attention: there are no weights", got="an empty list")
+    parts = [_one(each, rows, cols, batch, dims, lengths, notes) for each in (given if several else [given])]
+    shapes = {part.full for part in parts} | {part.full for part in parts if len(part.heads) != len(parts[0].heads)}
+    if len(shapes) > 1 or len({len(part.heads) for part in parts}) > 1:
+        raise ViewError(
+            "show_attention: the layers have different sizes",
+            got=", ".join(f"{len(part.heads)}×{part.full[0]}×{part.full[1]}" for part in parts),
+            hint="show them one by one",
+        )
+    if len(parts) == 1:
+        return parts[0]
+    raws = [raw for part in parts for raw in part.raws]
+    names = [name for part in parts for name in part.names]
+    return replace(
+        parts[0], name=_common(names) or parts[0].name, raws=raws, layers=list(range(len(raws))), names=names
+    )
+
+
+def choose(weights: Weights, layer: int | str | None, head: int | str | None, notes: Notes) -> Weights:
+    """Only this layer, or this head, of each; "mean" is the mean over them. Raises ViewError if there is none."""
+    if head is not None:
+        weights = _mean_of_heads(weights, notes) if head == "mean" else _of_head(weights, head)
+    if layer is not None:
+        weights = _mean_of_layers(weights, notes) if layer == "mean" else _of_layer(weights, layer)
+    weights = _of_first_rows(weights, options.FINITE_ENTRIES // max(1, weights.full[1]), notes)
+    most = max(1, min(options.ATTENTION_HEADS, options.FINITE_ENTRIES // max(1, weights.full[0] * weights.full[1])))
+    if len(weights.raws) * len(weights.heads) > most:
+        fewer = max(1, most // max(1, len(weights.heads)))
+        heads = weights.heads[:most]
+        notes.add(f"the first {fewer} of {len(weights.raws)} layers, {len(heads)} of {len(weights.heads)} heads")
+        weights = replace(
+            weights, raws=weights.raws[:fewer], layers=weights.layers[:fewer], names=weights.names[:fewer], heads=heads
+        )
+    return weights
+
+
+def _of_first_rows(weights: Weights, most: int, notes: Notes) -> Weights:
+    if weights.full[0] <= max(1, most):
+        return weights
+    notes.add(f"the first {most} of {weights.full[0]} rows")
+    rows = replace(weights.rows, size=min(weights.rows.size, most))
+    return replace(weights, raws=[raw[:, :most] for raw in weights.raws], rows=rows)
+
+
+def _of_head(weights: Weights, head: Any) -> Weights:
+    at = _place(weights.heads, head, "head")
+    return replace(weights, raws=[raw[at : at + 1] for raw in weights.raws], heads=[weights.heads[at]])
+
+
+def _of_layer(weights: Weights, layer: Any) -> Weights:
+    at = weights.names.index(layer) if layer in weights.names else _place(weights.layers, layer, "layer")
+    return replace(
+        weights, raws=[weights.raws[at]], layers=[weights.layers[at]], names=[weights.names[at]],
+        name=weights.names[at] or weights.name,
+    )  # fmt: skip
+
+
+def _place(numbers: list[int], asked: Any, what: str) -> int:
+    count = len(numbers)
+    if isinstance(asked, bool) or not isinstance(asked, int | np.integer) or not -count <= asked < count:
+        raise ViewError(f"show_attention: no such {what}", got=repr(asked), expected=f'0 to {count - 1}, or "mean"')
+    return int(asked) % count
+
+
+def _mean_of_heads(weights: Weights, notes: Notes) -> Weights:
+    notes.add(f"mean over {len(weights.heads)} heads")
+    raws = [to_numpy(raw).mean(axis=0, keepdims=True, dtype=np.float32) for raw in weights.raws]
+    return replace(weights, raws=raws, heads=[-1])
+
+
+def _mean_of_layers(weights: Weights, notes: Notes) -> Weights:
+    notes.add(f"mean over {len(weights.raws)} layers")
+    mean = np.mean([to_numpy(raw) for raw in weights.raws], axis=0, dtype=np.float32)
+    return replace(weights, raws=[mean], layers=[-1], names=[""])
+
+
+# -- one tensor or array
+
+
+def _one(
+    given: Any, rows: Side, cols: Side, batch: int | str | None, dims: Sequence[str] | None, lengths: Any, notes: Notes
+) -> Weights:
+    if isinstance(given, Seen):
+        rows, cols = (rows if isinstance(rows, Dim) else given.rows), given.cols
+        found = _of_tensor(given.weights, rows, cols, batch, notes)
+        return replace(found, name=given.name, names=[given.name] * len(found.names))
+    if hasattr(given, "raw_tensor"):
+        if dims is not None or lengths is not None:
+            raise ViewError("show_attention: a Tensor has its dims and lengths", got="dims= or lengths=")
+        return _of_tensor(given, rows, cols, batch, notes)
+    return _of_array(given, rows, cols, batch, dims, lengths)
+
+
+def _of_array(
+    given: Any, rows: Side, cols: Side, batch: int | str | None, dims: Sequence[str] | None, lengths: Any
+) -> Weights:
+    raw = _real(given)
+    named = _names(dims, len(raw.shape))
+    roles = _roles(named)
+    index = None
+    if "batch" in roles:
+        at = roles.index("batch")
+        index = index_of(0 if batch is None else batch, int(raw.shape[at]), None)
+    elif batch is not None:
+        raise ViewError("show_attention: there is no batch axis", got=f"batch={batch!r}", expected=f"axes {named}")
+    raws = _split(raw, roles, index)
+    row_count, col_count = (int(raw.shape[roles.index(role)]) for role in ("row", "col"))
+    true = _true_lengths(lengths, row_count, col_count, index)
+    row_axis, col_axis = (
+        Axis(side if isinstance(side, Dim) else _dim(size, named[roles.index(role)]), length)
+        for side, role, size, length in (
+            (rows, "row", row_count, true[0]),
+            (cols, "col", col_count, true[1]),
+        )
+    )
+    tag = None if index is None or int(raw.shape[roles.index("batch")]) == 1 else f"batch {index}"
+    count, heads = len(raws), int(raws[0].shape[0]) if raws else 0
+    return Weights("weights", tag, index, raws, [*range(count)], [*range(heads)], [""] * count, row_axis, col_axis)
+
+
+def _dim(size: int, name: str) -> Dim:
+    """For an axis of an array: nobody made it."""
+    dim = Dim(size, name=name)
+    dim.made = None
+    return dim
+
+
+def _real(given: Any) -> Any:
+    raw = given.detach() if hasattr(given, "detach") else np.asarray(given)
+    if raw.is_complex() if hasattr(raw, "is_complex") else raw.dtype.kind not in "biuf":
+        raise ViewError("show_attention: weights are real numbers", got=str(raw.dtype))
+    return raw
+
+
+def _names(dims: Sequence[str] | None, count: int) -> list[str]:
+    if dims is not None:
+        if len(dims) != count:
+            raise ViewError("show_attention: dims name each axis", got=f"{len(dims)} names for {count} axes")
+        return [dim.name if isinstance(dim, Dim) else str(dim) for dim in dims]
+    if count not in PLAIN:
+        raise ViewError(
+            "show_attention: needs two axes at least, and five at most",
+            got=f"{count} axes",
+            expected="[layers, batch, heads, rows, columns], or the last ones of them; batch goes before heads",
+            hint='dims=["batch", "query", "key"] says what they are',
+        )
+    return PLAIN[count].split()
+
+
+def _roles(names: list[str]) -> list[str]:
+    """By name; the two that have none of the names with a meaning are rows and columns."""
+    roles = [name.rstrip("s") if name.rstrip("s") in ROLES[:3] else name for name in names]
+    sides = [i for i, role in enumerate(roles) if role not in ROLES[:3]]
+    if len(sides) != 2 or len(set(names)) < len(names):
+        raise ViewError(
+            "show_attention: which two axes are the sides?",
+            got=f"dims={names}",
+            expected='"layer", "batch", "head", each at most once, and two names for rows and columns',
+        )
+    roles[sides[0]], roles[sides[1]] = "row", "col"
+    return roles
+
+
+def _split(raw: Any, roles: list[str], index: int | None) -> list[Any]:
+    """[heads, rows, columns] of each layer."""
+    if index is not None:
+        at = roles.index("batch")
+        raw = raw[(slice(None),) * at + (index,)]
+        roles = [role for role in roles if role != "batch"]
+    wanted = [role for role in ROLES if role in roles]
+    order = [roles.index(role) for role in wanted]
+    raw = raw.permute(order) if hasattr(raw, "permute") else raw.transpose(order)
+    if "head" not in roles:
+        raw = raw[..., None, :, :]
+    return [raw[layer] for layer in range(int(raw.shape[0]))] if "layer" in roles else [raw]
+
+
+def _true_lengths(lengths: Any, rows: int, cols: int, index: int | None) -> tuple[int, int]:
+    if lengths is None:
+        return rows, cols
+    pair = lengths if isinstance(lengths, tuple) and len(lengths) == 2 else (lengths if rows == cols else None, lengths)
+    return _length(pair[0], rows, index), _length(pair[1], cols, index)
+
+
+def _length(lengths: Any, size: int, index: int | None) -> int:
+    if lengths is None:
+        return size
+    values = np.asarray(to_numpy(lengths)).reshape(-1)
+    at = index or 0
+    if values.dtype.kind not in "iu" or at >= len(values) or not 0 <= values[at] <= size:
+        raise ViewError(
+            "show_attention: lengths do not fit",
+            got=f"{values.tolist()[:20]}",
+            expected=f"a number from 0 to {size} for each sequence; of columns, or (of rows, of columns)",
+        )
+    return int(values[at])
+
+
+def _of_tensor(tensor: Any, rows: Side, cols: Side, batch: int | str | None, notes: Notes) -> Weights:
+    data = read(tensor)
+    for note in data.notes:
+        notes.add(note)
+    asked = [_dim_of(side, data) for side in (rows, cols)]
+    at, index = data.sequence_axis(), None
+    if at is not None and data.axes[at].dim in asked:
+        at = None
+    if at is None and batch is not None:
+        sequence(data, batch)  # says what is wrong
+    one, tag = data, None
+    if at is not None:
+        axis = data.axes[at]
+        index = index_of(0 if batch is None else batch, axis.size, axis.tags)
+        tag = axis.tags[index] if axis.tags is not None else f"{axis.dim.name} {index}"
+        one = data.pick(at, index)
+    roles, extra = _roles_of(one, asked)
+    raw = data.raw if at is None else data.raw[(slice(None),) * at + (index,)]
+    if extra:
+        notes.add(f"mean over {', '.join(one.axes[i].dim.name for i in extra)}")
+        raw = to_numpy(raw).mean(axis=tuple(extra))
+    raws = _split(raw, roles, None)
+    sides = [axis for axis, i in zip(one.axes, range(len(one.axes)), strict=True) if i not in extra]
+    row_axis, col_axis = (sides[roles.index(role)] for role in ("row", "col"))
+    count, heads = len(raws), int(raws[0].shape[0]) if raws else 0
+    return Weights(data.name, tag, index, raws, [*range(count)], [*range(heads)], [""] * count, row_axis, col_axis)
+
+
+def _dim_of(side: Side, data: Data) -> Dim | None:
+    """Which dim a side means; labels of a tensor mean the one dim that both have."""
+    if isinstance(side, Dim):
+        if data.position(side) is None:
+            raise ViewError(f"show_attention: {data.name} has no dim {side.name}", got=[a.dim.name for a in data.axes])
+        return side
+    if hasattr(side, "raw_tensor"):
+        count = data.sequence_axis()
+        both = [d for d in side.dims if data.position(d) is not None and data.position(d) != count]
+        return both[0] if both else None
+    return None
+
+
+def _roles_of(data: Data, asked: list[Dim | None]) -> tuple[list[str], list[int]]:
+    """What the axes are, and those that are averaged away.
+
+    Sides are what is named; else axes with lengths, else the last ones. Of the others one is heads, or two are layers
+    and heads, in their order unless their names say it.
+    """
+    known = [data.position(dim) if dim is not None else None for dim in asked]
+    free = [i for i in range(len(data.axes)) if i not in known]
+    free.sort(
+        key=lambda i: (_is_named(data, i, "head") or _is_named(data, i, "layer"), data.axes[i].dim.is_static(), -i)
+    )
+    wanted = known.count(None)
+    if len(free) < wanted:
+        raise ViewError(
+            "show_attention: needs two axes besides the one that counts sequences", got=[a.dim.name for a in data.axes]
+        )
+    chosen = iter(sorted(free[:wanted]))
+    row, col = (i if i is not None else next(chosen) for i in known)
+    rest = [i for i in range(len(data.axes)) if i not in (row, col)]
+    layer = next((i for i in rest if _is_named(data, i, "layer")), rest[0] if len(rest) == 2 else None)
+    if len(rest) == 2 and layer == rest[0] and _is_named(data, rest[0], "head"):
+        layer = rest[1]
+    head = next((i for i in rest if i != layer), None)
+    extra = [i for i in rest if i not in (layer, head)]
+    roles = {row: "row", col: "col", layer: "layer", head: "head"}
+    return [roles[i] for i in range(len(data.axes)) if i not in extra], extra
+
+
+def _is_named(data: Data, axis: int, word: str) -> bool:
+    return word in data.axes[axis].dim.name.lower()
+
+
+# -- several
+
+
+def _is_array(given: Any) -> bool:
+    return hasattr(given, "raw_tensor") or isinstance(given, Seen) or len(getattr(given, "shape", ())) >= 2
+
+
+def _of_one_shape(captured: Captured, notes: Notes) -> list[Seen]:
+    """Of the first call those that most have the size of; the others are named."""
+    groups: dict[Any, list[Seen]] = {}
+    first, last = (pick((seen.call for seen in captured), default=1) for pick in (min, max))
+    for seen in captured:
+        if seen.call == first:
+            groups.setdefault(seen.shape, []).append(seen)
+    if not groups:
+        raise ViewError("show_attention: no attention was seen", hint=captured.why_nothing())
+    largest = max(groups.values(), key=len)
+    others = [seen.name for group in groups.values() for seen in group if group is not largest]
+    if last > first:
+        notes.add(f"of several calls the first; rf.show_attention(seen['*#{last}'])")
+    if others:
+        more = f" and {len(others) - 3} more" if len(others) > 3 else ""
+        notes.add(f"of another size: {', '.join(others[:3])}{more}; rf.show_attention(seen[{others[0]!r}])")
+    return largest
+
+
+def _common(names: list[str]) -> str:
+    """What all names begin with: "encoder.layers"."""
+    first, last = min(names), max(names)
+    same = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last)))
+    return first[:same].rstrip("._#0123456789 ")

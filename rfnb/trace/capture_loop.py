@@ -1,0 +1,106 @@
+"""Attention in the steps of a recorded loop: found in its graph, computed by a replay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rfnb.core.dim import Dim
+from rfnb.core.graph import Graph, Node
+from rfnb.core.raw import backend_of_raw
+from rfnb.core.tensor import Tensor
+from rfnb.trace.capture_listener import SAME, SUMS, Found, Place, found_of, query_dims, variable_of
+from rfnb.trace.run import Run
+from rfnb.trace.stacked import over_steps
+
+
+@dataclass(frozen=True)
+class _InStep:
+    """A value that is weights, and over what."""
+
+    number: int
+    axis: Dim
+    queries: list[Dim]
+    place: Place
+
+
+def attention_of(run: Run, path: str, room: int) -> tuple[list[Found], list[str]]:
+    """Over all steps. {axis, …}; and the names of what needs more than `room` bytes."""
+    found: list[Found] = []
+    left_out: list[str] = []
+    for place in _loops_inside(run.graph.nodes):
+        left_out.append(f"{place}, a loop inside of {run.name}")
+    wanted = list(_in_graph(run.graph, path))
+    if not wanted or not run.steps:
+        return found, left_out
+    first = run.replay.computed(0, {each.number for each in wanted})
+    sizes = {value.number: backend_of_raw(x._raw).nbytes_raw(x._raw) * run.steps for value, x in first}
+    for each in wanted:
+        if each.number not in sizes:
+            continue
+        room -= sizes[each.number]
+        if room < 0:
+            left_out.append(each.place.path or each.place.variable or run.name)
+            continue
+        steps = [_at(run, step, each.number) for step in range(run.steps)]
+        if len({x.dims for x in steps}) > 1 or run.axis in steps[0].dims:
+            left_out.append(f"{each.place.variable or run.name}: its dims differ from step to step")
+            continue
+        weights = over_steps(steps, run.axis, run.size)
+        dynamic = [dim for dim in each.queries if dim.is_dynamic()]
+        found.append(found_of(weights, each.axis, dynamic or [run.axis], each.place))
+    return found, left_out
+
+
+def _at(run: Run, step: int, number: int) -> Tensor:
+    ((_, tensor),) = run.replay.computed(step, {number})
+    return tensor
+
+
+def _in_graph(graph: Graph, path: str) -> Iterator[_InStep]:
+    """A softmax, and what is still its weights, until it is summed over."""
+    marks: dict[int, tuple[int, Node, str, bool]] = {}  # by value: of the softmax; whether values were multiplied to it
+    for node, inside in _walk(graph.nodes, path):
+        dims = [set(graph.values[n].dims) for n in node.inputs]
+        out = set(graph.values[node.outputs[0]].dims) if node.outputs else set()
+        if node.op == "softmax" and node.outputs:
+            marks[node.outputs[0]] = node.outputs[0], node, inside, False
+            continue
+        at = next((i for i, n in enumerate(node.inputs) if n in marks), None)
+        if at is None or not node.outputs:
+            continue
+        number, made, module, with_values = marks[node.inputs[at]]
+        weights = graph.values[number].dims
+        gone = [dim for dim in weights if dim in dims[at] and dim not in out]
+        others = set().union(*(each for i, each in enumerate(dims) if i != at))
+        sums = node.op == "matmul" or (node.op in SUMS and with_values)
+        if sums and len(gone) == 1:
+            of_values = others if node.op == "matmul" else dims[at] - (set(weights) - {gone[0]})
+            yield _InStep(number, gone[0], query_dims(weights, gone[0], of_values), _place(made, module))
+            marks = {n: mark for n, mark in marks.items() if mark[0] != number}
+        elif node.op in SAME and not gone:
+            values = node.op == "mul" and bool(others - set(weights))
+            marks[node.outputs[0]] = number, made, module, with_values or values
+
+
+def _place(node: Node, module: str) -> Place:
+    return Place(module, variable_of(node.source), node.source)
+
+
+def _walk(nodes: list[Node], path: str) -> Iterator[tuple[Node, str]]:
+    """All that is no module, with the path of the module it is in; of loops inside nothing."""
+    for node in nodes:
+        if node.op != "Loop":
+            if node.module is None:
+                yield node, path
+            yield from _walk(
+                node.body, path if node.module is None else node.module.path or f"{path}.{node.op}".lstrip(".")
+            )
+
+
+def _loops_inside(nodes: list[Node]) -> Iterator[str]:
+    for node in nodes:
+        if node.op == "Loop" and any(inner.op == "softmax" for inner, _ in _walk(node.body, "")):
+            yield node.source.place() if node.source is not None else "a loop"
+        elif node.op != "Loop":
+            yield from _loops_inside(node.body)
