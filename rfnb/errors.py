@@ -1,5 +1,10 @@
 """The errors of rfnb: each says what happened, what it got, what it expected, and the way out."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
 
 class RfError(Exception):
     """Base of all errors that rfnb raises on purpose.
@@ -9,6 +14,8 @@ class RfError(Exception):
         got, expected: the facts; anything with a short `str`.
         made: where the dims in question come from.
         hint: what to write instead.
+        dims: those that do not fit, which a card of the error marks.
+        at: the `Source` of the user's line, where it is another one than that which ran last.
     """
 
     def __init__(
@@ -19,14 +26,21 @@ class RfError(Exception):
         expected: object = None,
         made: object = None,
         hint: object = None,
+        dims: Iterable[object] = (),
+        at: object = None,
     ):
         super().__init__(what)
         self.what, self.got, self.expected, self.made, self.hint = what, got, expected, made, hint
+        self.dims, self.at = tuple(dims), at
 
     def __str__(self) -> str:
         facts = {"got": self.got, "expected": self.expected, "made": self.made, "hint": self.hint}
         lines = [f"  {name:<9} {fact}" for name, fact in facts.items() if fact is not None]
         return "\n".join([self.what, *lines])
+
+    def __reduce__(self) -> Any:
+        state = {**self.__dict__, "dims": (), "at": None}  # dims and places are those of this process
+        return type(self), self.args, state
 
 
 class DimError(RfError, ValueError):

@@ -41,6 +41,7 @@ def check_all_in_one(dims_of: Sequence[Sequence[Dim]], out: Sequence[Dim], what:
         expected=f"one operand with all of {', '.join(dim.name for dim in out)}",
         made="; ".join(f"{dim.name}: {dim.made.place()}" for dim in odd if dim.made is not None) or None,
         hint=likely(odd) or f"if it is meant: {_say_so(what)}",
+        dims=odd,
     )
 
 

@@ -53,6 +53,7 @@ def _check_one_batch(roots: dict[int, Dim], lengths: Lengths) -> None:
                     got=f"{size}{size.place()} for {count}{count.place()} entries of {owner.name}",
                     expected="dims of the same batch",
                     hint=f"give {root.name} its new lengths: rf.convert_to_tensor(…, lengths=…)",
+                    dims=[root],
                 )
 
 
@@ -87,6 +88,7 @@ def bind_shape(name: str, dims: Sequence[Dim], shape: Sequence[int]) -> Lengths:
                 got=f"{length} in shape {tuple(shape)}",
                 expected=f"{dim.name}:{'?' if size is None else size}",
                 hint=_fitting(dims, shape) or (None if dim.is_static() else _NEW_BATCH),
+                dims=[dim],
             )
         unbound[dim] = Size([], length)
     for dim, new_size in unbound.items():

@@ -188,6 +188,7 @@ class Dim(Algebra):
                 f"{self.name} has no size yet",
                 expected="a Dim whose size is known",
                 hint=f"make a tensor with it first: rf.convert_to_tensor(raw, dims=[…, {self.name}, …], lengths=…)",
+                dims=[self],
             )
         return size
 

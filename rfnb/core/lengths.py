@@ -61,6 +61,10 @@ class Size:
         """ " (bound in model.py:31)", for messages."""
         return f" (bound in {self.made.place()})" if self.made else ""
 
+    def span(self) -> str:
+        """ "5", or "2–5" where sequences differ."""
+        return f"{int(self.values.min())}–{self.max}" if self.ragged else str(self.max)
+
     def of_one(self, owner: Dim, index: int) -> Size:
         """The size of the entry `index` of `owner` alone; itself if it does not depend on `owner`."""
         if owner not in self.dims:
@@ -120,7 +124,7 @@ class Lengths:
         size = self.size(dim)
         if size is None:
             return f"{dim.name}:?"
-        return f"{dim.name}:{int(size.values.min())}–{size.max}" if size.ragged else f"{dim.name}:{size.max}"
+        return f"{dim.name}:{size.span()}"
 
     @property
     def owners(self) -> frozenset[Dim]:
@@ -195,4 +199,5 @@ def rebound(dim: Dim, first: Size, second: Size) -> DimRebound:
         expected="tensors of the same batch",
         hint=f"the newest data with {dim.name} counts for what is new: run the cell again that makes the older tensor, "
         f"or start from it (rf.zeros_like); or give each its own Dim",
+        dims=[dim],
     )

@@ -53,14 +53,15 @@ class Parameter(Tensor):
         source = dims_or_tensor if isinstance(dims_or_tensor, Tensor) else None
         dims = tuple(source.dims if source is not None else dims_or_tensor or dims or ())
         check_dims(dims, "Parameter")
-        loose = [dim.name for dim in dims if dim.dimension is None]
+        loose = [dim for dim in dims if dim.dimension is None]
         if loose:
             raise ParameterError(
                 "Parameter: all dims need a fixed size",
-                got=", ".join(loose),
+                got=", ".join(dim.name for dim in loose),
                 expected="Dim(number, name=…)",
-                hint=f"a parameter is the same for all batches: give {loose[0]} a largest size, and take what a "
+                hint=f"a parameter is the same for all batches: give {loose[0].name} a largest size, and take what a "
                 "batch needs by rf.gather or rf.slice",
+                dims=loose,
             )
         self._name = "parameter"
         if source is not None:

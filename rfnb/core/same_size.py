@@ -42,6 +42,11 @@ def _follow(dim: Dim, other: Dim) -> None:
     align.forget(stale)
 
 
+def followed(dim: Dim) -> tuple[Dim, ...]:
+    """What `dim` was declared to be the same as: one dim, or none."""
+    return dim.expr.dims if dim.expr is not None and dim in _aliases else ()
+
+
 def _alias(dim: Dim) -> Expr:
     return Expr("sum", (dim,), (1, 0))
 

@@ -16,7 +16,7 @@ from types import CodeType, FrameType
 from typing import Any, Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
-_PACKAGE = str(Path(__file__).parents[1]) + "/"
+PACKAGE = str(Path(__file__).parents[1]) + "/"
 
 
 class Span(NamedTuple):
@@ -86,6 +86,20 @@ class Source(NamedTuple):
         text = line.strip()
         return text if len(text) <= 80 else text[:79] + "…"
 
+    def syntax(self) -> ast.AST | None:
+        """The expression, or the statement, as Python reads it; None if its text is gone."""
+        first, last, col, end_col = self.span
+        lines = [linecache.getline(self.file, number).encode() for number in range(first, last + 1)]
+        lines[-1] = lines[-1][:end_col] if end_col else lines[-1]
+        text = b"".join([lines[0][col:], *lines[1:]]).decode(errors="replace").strip()
+        for form in (f"({text})", text):
+            try:
+                statement = ast.parse(form).body[0]
+            except (SyntaxError, ValueError, IndexError):
+                continue
+            return statement.value if isinstance(statement, ast.Expr) else statement
+        return None
+
     def targets(self) -> tuple[str, ...]:
         """The names which the statement here assigns the expression to: `a, b = f(x)` gives ("a", "b")."""
         return _targets_at[self]
@@ -114,7 +128,7 @@ class PerPlace(Generic[T]):
 def user_frame(start: FrameType | None = None) -> FrameType | None:
     """The innermost frame that is not rfnb's own."""
     frame: FrameType | None = start or sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+    while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
         frame = frame.f_back
     return frame
 
@@ -128,7 +142,7 @@ def here() -> Source | None:
 def asked() -> str:
     """The name of the function of rfnb that the user's code called. For words only: it walks the stack."""
     frame, outermost = sys._getframe(1), sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+    while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
         frame, outermost = frame.f_back, frame  # type: ignore[assignment]
     names = variables(outermost)
     row = names.get("_op_row") or names.get("row")

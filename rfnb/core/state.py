@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from rfnb.core.show import Shown
 
-class State(dict[str, Any]):
+
+class State(Shown, dict[str, Any]):
     """A dict whose entries are attributes as well: `state.h`, `state["h"]`.
 
     >>> State(h=1, c=2).h
@@ -20,6 +22,3 @@ class State(dict[str, Any]):
 
     def __setattr__(self, name: str, value: Any) -> None:
         self[name] = value
-
-    def __repr__(self) -> str:
-        return f"State({', '.join(f'{name}={value!r}' for name, value in self.items())})"

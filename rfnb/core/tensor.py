@@ -189,6 +189,7 @@ class Tensor(Shown, Axes, Templates, Habits):
                 got=show_dims(self.dims),
                 expected=f"{dim.name} among the dims",
                 hint=nearest(dim, self.dims),
+                dims=[dim],
             )
         return found
 

@@ -122,7 +122,3 @@ class TensorDict(Shown):
         if values.ndim != len(owners):
             raise DimError(f"the lengths of {dim.name} in {name!r} have other axes", got=values.shape, expected=owners)
         dim.bind(Size(owners, values))
-
-    def __repr__(self) -> str:
-        rows = "".join(f"\n  {name}: {tensor!r}" for name, tensor in self.data.items())
-        return f"TensorDict({len(self)} tensors){rows}"

@@ -1,0 +1,104 @@
+"""Who has which dims: models, tensors, batches, runs and graphs are searched, and what holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rfnb.core.dim import Dim
+from rfnb.core.graph import Graph
+from rfnb.core.lengths import Size
+from rfnb.core.parameter import Parameter
+from rfnb.core.tensor import Tensor
+from rfnb.core.tensor_dict import TensorDict
+from rfnb.nn.module import Module
+
+MOST = 20_000
+"""Objects that are looked at."""
+DEPTH = 6
+
+
+@dataclass
+class Use:
+    """A dim, and the names of what has it. sizes: what it is in some of them, each size once."""
+
+    dim: Dim
+    tensors: list[str] = field(default_factory=list)
+    parameters: list[str] = field(default_factory=list)
+    modules: list[str] = field(default_factory=list)
+    sizes: list[tuple[str, Size]] = field(default_factory=list)
+
+
+class Uses:
+    """All dims of some objects, by serial. together: by the name of a tensor, the dims that meet in it."""
+
+    def __init__(self, objects: Iterable[tuple[str, Any]]):
+        self.by_serial: dict[int, Use] = {}
+        self.together: dict[str, tuple[Dim, ...]] = {}
+        self.left_out = False
+        self._seen: set[int] = set()
+        for name, held in objects:
+            self._add(name, held, DEPTH)
+
+    def _add(self, name: str, held: Any, depth: int) -> None:
+        if id(held) in self._seen:
+            return
+        if depth == 0 or len(self._seen) >= MOST:
+            self.left_out = True
+            return
+        if isinstance(held, Dim):
+            self._use(held)
+        elif isinstance(held, Tensor):
+            self._seen.add(id(held))
+            self._tensor(name, held)
+        elif isinstance(held, Module):
+            self._module(name, held)
+        elif isinstance(held, Graph):
+            for value in held.values:
+                self._dims(value.name, value.dims, value.sparse_dim, "tensors")
+        else:
+            self._parts(name, held, depth)
+
+    def _parts(self, name: str, held: Any, depth: int) -> None:
+        if isinstance(held, TensorDict):
+            held = held.data
+        if isinstance(held, Mapping | list | tuple | set | frozenset):
+            self._seen.add(id(held))
+            pairs = held.items() if isinstance(held, Mapping) else enumerate(held)
+            for key, part in pairs:
+                self._add(f"{name}[{key!r:.40}]", part, depth - 1)
+            return
+        graph = getattr(held, "graph", None)
+        if isinstance(graph, Graph):  # a run, or the graph of a model
+            self._add(name, graph, depth)
+            if isinstance(getattr(held, "axis", None), Dim):
+                self._use(held.axis)
+
+    def _use(self, dim: Dim) -> Use:
+        return self.by_serial.setdefault(dim.serial, Use(dim))
+
+    def _tensor(self, name: str, tensor: Tensor) -> None:
+        kind = "parameters" if isinstance(tensor, Parameter) else "tensors"
+        self._dims(name, tensor.dims, tensor.sparse_dim, kind)
+        for dim in tensor.dims:
+            size, known = tensor.lengths.size(dim), self._use(dim).sizes
+            if size is not None and not any(size.agrees(other) for _, other in known):
+                known.append((name, size))
+
+    def _dims(self, name: str, dims: tuple[Dim, ...], sparse: Dim | None, kind: str) -> None:
+        for dim in dict.fromkeys([*dims, *([sparse] if sparse is not None else [])]):
+            getattr(self._use(dim), kind).append(name)
+        self.together.setdefault(name, dims)
+
+    def _module(self, name: str, module: Module) -> None:
+        for path, part in module.named_modules():
+            if id(part) in self._seen:
+                continue
+            self._seen.add(id(part))
+            place = f"{name}.{path}" if path else name
+            for held in vars(part).values():
+                if isinstance(held, Dim) and place not in self._use(held).modules:
+                    self._use(held).modules.append(place)
+            for own, parameter in part.named_parameters(recurse=False):
+                self._add(f"{place}.{own}", parameter, DEPTH)
