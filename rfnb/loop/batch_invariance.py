@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
 
@@ -23,9 +23,11 @@ from rfnb.core.binding import bind_again, current_lengths
 from rfnb.core.dim import Dim
 from rfnb.core.lengths import Size
 from rfnb.core.nested import leaves, map_leaves
+from rfnb.core.show import Shown
 from rfnb.core.tensor import Tensor, tensor_of
 from rfnb.core.tensor_dict import TensorDict
 from rfnb.errors import DimError, DtypeError
+from rfnb.loop.finite import count_words, describe_operand
 from rfnb.trace.watch import Event, watching
 
 TOLERANCE = {"float16": 1e-2, "bfloat16": 5e-2, "float64": 1e-8}
@@ -37,7 +39,8 @@ class Difference:
     """A result of the batch that differs from what its sequence gives alone.
 
     largest: the largest difference. together, alone: the two entries. at: where, by dim. lengths: how those differ.
-    own_lengths: whether each sequence has its own.
+    own_lengths: whether each sequence has its own. tensor, tensor_alone: the two results; place: the entry's position
+    along each axis of `tensor`. operands: what the op was given in the batch.
     """
 
     event: Event
@@ -48,43 +51,58 @@ class Difference:
     at: str
     lengths: str | None = None
     own_lengths: bool = True
+    tensor: Tensor | None = None
+    tensor_alone: Tensor | None = None
+    place: tuple[int, ...] | None = None
+    operands: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class BatchReport:
+@dataclass(frozen=True, repr=False)
+class BatchReport(Shown):
     """What `batch_invariance` found; true if all sequences come out as they do alone.
 
     first: the first difference. results: how many results were compared. mixed: the first op that takes the
-    sequences together. skipped: how many ops were done only in the batch, or only alone.
+    sequences together. skipped: how many ops were done only in the batch, or only alone. sequences: how many there are.
     """
 
     first: Difference | None
     results: int
     mixed: Event | None = None
     skipped: int = 0
+    sequences: int = 0
 
     def __bool__(self) -> bool:
         return self.first is None
 
     def __repr__(self) -> str:
         if self.first is None:
-            return f"batch invariance: {self.results} results agree with those of single sequences"
+            of = count_words(self.sequences, "single sequence")
+            left = f"; {count_words(self.skipped, 'op')} only in the batch or only alone" if self.skipped else ""
+            return f"batch invariance: {count_words(self.results, 'result')} agree with those of {of}{left}"
+        head = f"batch invariance: {self.first.event.name} differs for {self.first.sequence}"
+        return "\n".join([head, *(f"  {label:<9} {words}" for label, words in self.facts())])
+
+    def facts(self) -> list[tuple[str, str]]:
+        """What is known of the first difference, each with a label."""
         found = self.first
+        if found is None:
+            return []
         what = found.lengths or f"{found.together:.6g} in the batch, {found.alone:.6g} alone{found.at}"
-        lines = [
-            f"batch invariance: {found.event.name} differs for {found.sequence}",
-            f"  op        {found.event.op}",
-            f"  where     {found.event.place()}",
-            f"  got       {what}",
-            f"  expected  the same, to rounding (largest difference {found.largest:.3g})",
+        return [
+            ("op", found.event.op),
+            ("where", found.event.place()),
+            ("got", what),
+            ("expected", f"the same, to rounding (largest difference {found.largest:.3g})"),
+            *(("operand", operand) for operand in found.operands),
+            ("hint", self._hint(found)),
         ]
+
+    def _hint(self, found: Difference) -> str:
         if found.event.random:
-            lines.append("  hint      random numbers differ by nature: check without dropout, in a forward context")
-        elif self.mixed is not None:
-            lines.append(f"  hint      sequences are taken together before: {self.mixed.place()}")
-        else:
-            lines.append("  hint      padding is seen: a mask is off (use_mask=False), or a raw axis is used")
-        return "\n".join(lines)
+            return "random numbers differ by nature: check without dropout, in a forward context"
+        if self.mixed is not None:
+            return f"sequences are taken together before: {self.mixed.place()}"
+        return "padding is seen: a mask is off (use_mask=False), or a raw axis is used"
 
 
 def batch_invariance(fn: Callable[[Any], Any], batch: Any, *, tolerance: float | None = None) -> BatchReport:
@@ -135,7 +153,9 @@ def batch_invariance(fn: Callable[[Any], Any], batch: Any, *, tolerance: float |
                 first, where = found[0], position
                 break
     mixed = next((e for e in together[: where + 1] if _mixes(e, owner)), None)
-    return BatchReport(first, count, mixed, skipped)
+    if first is not None:
+        first = replace(first, operands=tuple(describe_operand(x, name=x.name) for x in first.event.inputs))
+    return BatchReport(first, count, mixed, skipped, sequences.max)
 
 
 def _leaves(batch: Any) -> list[Any]:
@@ -241,7 +261,8 @@ def _compare(
     for axis, (n, m) in enumerate(zip(*sizes, strict=True)):
         if n != m and together.dims[axis] is not owner:
             own = owner in together.size_of(together.dims[axis]).dims
-            return Difference(event, tag, float("inf"), n, m, "", f"{names[axis]} has {n} frames, {m} alone", own)
+            words = f"{names[axis]} has {n} frames, {m} alone"
+            return Difference(event, tag, float("inf"), n, m, "", words, own, together, alone)
     shape = tuple(slice(0, 1 if dim is owner else n) for dim, n in zip(together.dims, sizes[1], strict=True))
     a, b = a[shape], b[shape]
     mask = _valid(alone, shape)
@@ -259,7 +280,12 @@ def _compare(
         return None
     at = np.unravel_index(int(difference.argmax()), difference.shape)
     place = ", ".join(f"{name} {k}" for name, k, dim in zip(names, at, together.dims, strict=True) if dim is not owner)
-    return Difference(event, tag, float(difference.max()), float(a[at]), float(b[at]), f", at {place}" if place else "")
+    words = f", at {place}" if place else ""
+    position = tuple(i if dim is owner else int(k) for k, dim in zip(at, together.dims, strict=True))
+    return Difference(
+        event, tag, float(difference.max()), float(a[at]), float(b[at]), words,
+        tensor=together, tensor_alone=alone, place=position,
+    )  # fmt: skip
 
 
 def _numbers(x: Tensor) -> np.ndarray:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rfnb.backend.base.tape import Var, untaped
 from rfnb.core import align, raw as raw_registry
 from rfnb.core.dim import Dim
+from rfnb.core.graph import Node
 from rfnb.core.lengths import EMPTY, Size
 from rfnb.core.misfit import no_tensor
 from rfnb.core.op import listening
@@ -21,6 +22,7 @@ from rfnb.loop import branch, rerun
 from rfnb.loop.chance import Chance
 from rfnb.loop.execute import mixed
 from rfnb.loop.frames import StepNumbers, all_frames, first_frame, stacked_frames, step_numbers
+from rfnb.loop.told import tell
 from rfnb.ops.create import full
 from rfnb.ops.index import gather
 from rfnb.ops.math import logical_or
@@ -81,6 +83,10 @@ class Body:
         self.judged = set() if self.source is None else _judged[self.source]  # by states: bodies known to `doubts`
         self.chance = Chance(self.backend, look=self.outer is None and not self.judged)
         self.watchers: list[Watcher] = []  # of `rf.watch`
+        self.unstacked: list[tuple[Tensor, Traced]] = []  # what was unstacked, and its frame
+        self.assigned: dict[str, Any] = {}  # the states as the body leaves them
+        self.taken: Size | None = None  # how many steps each sequence took
+        self.failed: Node | None = None  # in a step
         self._step_number: Traced | None = None
         self._context = ExitStack()
 
@@ -208,6 +214,7 @@ class Body:
         traced = self.input("", frame)
         make = partial(all_frames, self.backend, plain, axis)
         self.frames.append((self.var(frame), make, partial(stacked_frames, self.backend, plain, axis)))
+        self.unstacked.append((source, traced))
         return self.recorder.from_line(traced, "unstack")
 
     def _agree(self, plain: Tensor, axis: Dim) -> None:
@@ -334,7 +341,12 @@ class Body:
                 expected=f"a state with {dim.describe()}",
                 hint="the dim that the states have from the start; rf.top_k(…, k_dim=that dim) keeps it",
             )
-        state._map(lambda leaf: gather(leaf, indices=indices, axis=dim) if dim in leaf.dims_set else leaf)
+        names = {id(leaf): name for name, leaf in state._leaves()}
+
+        def moved(leaf: Tensor) -> Tensor:
+            return gather(leaf, indices=indices, axis=dim).with_name(names[id(leaf)])
+
+        state._map(lambda leaf: moved(leaf) if dim in leaf.dims_set else leaf)
         self.reorders.append((indices, dim))
 
     # -- leaving
@@ -359,6 +371,7 @@ class Body:
 
     def abort(self) -> None:
         """The body, or a step, raised: the loop is as it was before."""
+        tell(self, error=True)
         self.leave()
         self.loop.state._values = self.originals
         self.recorder.forget()

@@ -20,6 +20,7 @@ from rfnb.loop.body import ENDED, LAST, LENGTHS, Body, has_steps
 from rfnb.loop.execute import Schedule
 from rfnb.loop.program import Program
 from rfnb.loop.sized import SizeOf, grows, replace_grown
+from rfnb.loop.watch import leave_out_ended
 from rfnb.ops.index import gather
 from rfnb.ops.math import cast, logical_and, logical_not, logical_or, where
 from rfnb.trace.traced import Traced
@@ -41,6 +42,7 @@ def close(body: Body) -> Closed:
         body.recorder.take_names()
         body.recorder.graph.body_values = len(body.recorder.graph.values)
         body.own_ops = len(body.recorder.op_calls)
+        body.assigned = dict(body.loop.state._leaves())
         limit = _limit(body)
         new, kept, ended = _close_step(body, limit)
         grown = [(dim, var) for dim, var in zip(body.before, body.state_vars, strict=True) if isinstance(dim, Dim)]
@@ -123,6 +125,7 @@ def _size_of(body: Body, length: Tensor | int) -> Size:
 def _close_step(body: Body, limit: Size) -> tuple[list[Any], list[Any], Traced | None]:
     """New states, new states with ended sequences frozen, and which sequences have ended."""
     active = _active(body, limit)
+    leave_out_ended(body, active, dict(zip(body.names, body.before, strict=True)).get(ENDED))
     ended_now: Traced | None = None
     by_name: dict[str, Any] = dict(body.loop.state._leaves())
     _carry_lasts(body, by_name)
@@ -213,6 +216,8 @@ def _like_before(body: Body, name: str, old: Any, new: Any) -> Any:
             got=traced.describe_dims(),
             expected=old.describe_dims(),
             hint=_dims_hint(body, name, old, traced, expected),
+            dims=set(traced.dims) ^ set(expected),
+            at=None if traced.value.node is None else traced.value.node.source,
         )
     in_order = traced if list(traced.dims) == expected else traced.copy_transpose(expected)
     dtype, before = traced.dtype, old.dtype

@@ -10,6 +10,7 @@ from rfnb.core.graph import Graph, Node
 from rfnb.core.op import OpRow
 from rfnb.core.show import Shown
 from rfnb.core.source import Source
+from rfnb.errors import RfError
 
 Place = Literal["once", "frames", "steps", "behind"]
 WHERE = {"once": "once", "frames": "all steps", "steps": "step", "behind": "behind"}
@@ -96,7 +97,10 @@ def _reason(done: Done, needed: frozenset[str]) -> str:
     return "what it needs is done in the steps"
 
 
-def in_step(step: int, loop: str, node: Node | None) -> str:
-    """ "in step 3 of decoder, cell 4, line 2 (log)"."""
-    place = f", {node.source.place()} ({node.op})" if node is not None and node.source else ""
-    return f"in step {step} of {loop}{place}"
+def tell_step(error: BaseException, step: int, loop: str, node: Node | None) -> None:
+    """Adds to an error where it was: "in step 3 of decoder, cell 4, line 2 (log)"."""
+    source = None if node is None else node.source
+    place = f", {source.place()} ({node.op})" if node is not None and source is not None else ""
+    error.add_note(f"in step {step} of {loop}{place}")
+    if isinstance(error, RfError):
+        error.at = source

@@ -19,13 +19,14 @@ from rfnb.loop.close import Closed
 from rfnb.loop.defer import Deferred
 from rfnb.loop.doubts import Doubt, of_end, warn
 from rfnb.loop.execute import Outcome, execute
-from rfnb.loop.explain import Done, Told, in_step
+from rfnb.loop.explain import Done, Told, tell_step
 from rfnb.loop.hoist import Hoist
 from rfnb.loop.inner import asked, asking
 from rfnb.loop.plan import plan_of
 from rfnb.loop.program import Program
 from rfnb.loop.replay import Replay, followed, recorded
 from rfnb.loop.sized import below
+from rfnb.loop.told import tell
 from rfnb.trace import session
 from rfnb.trace.failure import Failure, failure
 from rfnb.trace.traced import Traced
@@ -40,6 +41,7 @@ def finish(body: Body, closed: Closed, doubts: Sequence[Doubt] = ()) -> None:
         for doubt in doubts:
             warn(body, doubt)
         _run(body, closed)
+        tell(body)
     except BaseException:
         body.abort()
         raise
@@ -88,6 +90,7 @@ def _run_outside(body: Body, closed: Closed, frames: list[Sequence[Any]]) -> tup
         stacked = _outputs(body, outcome, hoist)
     except BaseException as error:
         outcome.failure = outcome.failure or _failure(error, hoist, closed.program, outcome)
+        body.failed = body.failed or (hoist.failed[1] if hoist is not None and hoist.failed is not None else None)
         raise
     finally:
         if record:
@@ -173,8 +176,8 @@ def _told(body: Body, closed: Closed, outcome: Outcome) -> BaseException:
     error, position = outcome.error, outcome.failed_call
     assert error is not None
     node = None if position is None else closed.program.calls[position].node
-    error.add_note(in_step(outcome.steps, body.loop.name, node))
-    outcome.failure = failure(error, outcome.steps, node, position)
+    tell_step(error, outcome.steps, body.loop.name, node)
+    outcome.failure, body.failed = failure(error, outcome.steps, node, position), node
     outcome.error = None  # whose traceback holds the outcome
     return error
 
@@ -191,7 +194,7 @@ def _failure(error: BaseException, hoist: Hoist | None, program: Program, outcom
 
 def _settle(body: Body, states: list[Any], stacked: list[Any], limit: Size) -> None:
     final = {name: _final(old, raw) for name, old, raw in zip(body.names, body.before, states, strict=True)}
-    size = _steps_taken(body, final, limit)
+    size = body.taken = _steps_taken(body, final, limit)
     outputs = {}
     for number, (raw, (traced, pending)) in enumerate(zip(stacked, body.outputs, strict=True)):
         lengths = traced.lengths

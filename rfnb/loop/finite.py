@@ -7,8 +7,9 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -16,18 +17,23 @@ import numpy as np
 
 from rfnb.core import raw as raw_registry
 from rfnb.core.nested import leaves
+from rfnb.core.show import Shown
 from rfnb.core.tensor import Tensor
 from rfnb.core.ways import called
 from rfnb.errors import DtypeError
 from rfnb.trace.watch import Event, watching
+
+KEPT = 4
+"""Of so many findings of a kind the tensors are kept."""
 
 
 @dataclass(frozen=True)
 class NotFinite:
     """An op whose operands were better than its result.
 
-    kind: "NaN" or "infinity". count: how many entries. at: the first of them, by dim. operands: what the op was given.
-    came_from: what made the infinity that became a NaN here.
+    kind: "NaN" or "infinity". count: how many entries. at: the first of them, by dim; place: its position along each
+    axis of `tensor`. operands: what the op was given. came_from: what made the infinity that became a NaN here.
+    tensor: the result, of the first findings only. counts: which of its entries are of sequences that take this step.
     """
 
     event: Event
@@ -37,25 +43,31 @@ class NotFinite:
     operands: tuple[str, ...] = ()
     came_from: NotFinite | None = None
     gradient: bool = False
+    tensor: Tensor | None = None
+    place: tuple[int, ...] | None = None
+    counts: np.ndarray | None = None
 
-    def lines(self) -> list[str]:
-        """As text."""
+    def facts(self) -> list[tuple[str, str]]:
+        """What is known, each with a label."""
         entries = "an entry" if self.count == 1 else f"{self.count} entries"
         what = f"{self.event.op}: {entries} of {self.event.name}{self.at}"
-        lines = [f"  {self.kind:<9} made by {f'the gradient through {self.event.op}' if self.gradient else what}"]
-        lines.append(f"  where     {self.event.place()}")
-        lines += [f"  operand   {operand}" for operand in self.operands]
-        if self.came_from is not None:
-            lines += [f"  from      {self.came_from.kind} of {self.came_from.event.place()}"]
-        return lines
+        facts = [(self.kind, f"made by {f'the gradient through {self.event.op}' if self.gradient else what}")]
+        facts.append(("where", self.event.place()))
+        facts += [("operand", operand) for operand in self.operands]
+        source = self.came_from
+        while source is not None:
+            facts.append(("from", f"{source.kind} of {source.event.place()}"))
+            source = source.came_from
+        return facts
 
 
-@dataclass
-class FiniteReport:
+@dataclass(repr=False)
+class FiniteReport(Shown):
     """What `finite` found; true if all that was computed is finite.
 
     first: the op that made the first NaN, or the first infinity if there is no NaN. made: all that made one, in order.
-    passed: how many results had one because an operand had. given: tensors from outside that had one.
+    passed: how many results had one because an operand had. given: tensors from outside that had one. The tensor of
+    `first` is `report.first.tensor`; only the first findings have theirs.
     """
 
     made: list[NotFinite] = field(default_factory=list)
@@ -74,10 +86,18 @@ class FiniteReport:
     def __repr__(self) -> str:
         if self:
             return f"finite: no NaN and no infinity in {self.results} results"
-        first = self.first
-        lines = [f"finite: {len(self.made)} ops made NaN or infinity, {self.passed} results passed it on"]
-        lines += [f"  given     {text}" for text in self.given]
-        return "\n".join(lines + (first.lines() if first is not None else []))
+        made = count_words(len(self.made), "op")
+        head = f"finite: {made} made NaN or infinity, {count_words(self.passed, 'result')} passed it on"
+        return "\n".join([head, *(f"  {label:<9} {words}" for label, words in self.facts())])
+
+    def facts(self) -> list[tuple[str, str]]:
+        """What is known of the first finding, each with a label."""
+        return [*(("given", text) for text in self.given), *([] if self.first is None else self.first.facts())]
+
+
+def count_words(count: int, word: str) -> str:
+    """ "1 op", "2 ops" """
+    return f"{count} {word}{'' if count == 1 else 's'}"
 
 
 def finite(fn: Callable[..., Any], *args: Any, gradients: bool = False, **kwargs: Any) -> FiniteReport:
@@ -108,8 +128,7 @@ class _Search:
 
     def __init__(self) -> None:
         self.report = FiniteReport()
-        self._infinite: dict[int, NotFinite] = {}  # by id of the raw tensor, which `_held` keeps alive
-        self._held: list[Any] = []
+        self._infinite: dict[int, tuple[weakref.ref[Any], NotFinite]] = {}  # by id of the raw tensor
         self._differentiable: list[Event] = []
 
     def see(self, event: Event) -> None:
@@ -117,16 +136,16 @@ class _Search:
         if any(_needs_gradient(x) for x in event.outputs):
             self._differentiable.append(event)
         for output in event.outputs:
-            bad = _bad(output)
+            bad = _bad(output, event.counts(output))
             if bad is not None:
                 self._found(event, output, *bad)
 
     def _found(self, event: Event, output: Tensor, nans: np.ndarray, infinities: np.ndarray) -> None:
-        given = [(x, _bad(x)) for x in event.inputs]
+        given = [(x, _bad(x, event.counts(x))) for x in event.inputs]
         given_nan = any(bad is not None and bad[0].any() for _, bad in given)
         given_inf = any(bad is not None and bad[1].any() for _, bad in given)
         written = any(not np.isfinite(number) for number in event.numbers)
-        if id(output._raw) in self._infinite or given_nan or event.op in ("unstack", "state"):
+        if self._known(output) is not None or given_nan or event.op in ("unstack", "state"):
             self._pass_on(event, output, given)
         elif nans.any():
             self._made(event, output, "NaN", nans, given)
@@ -136,29 +155,37 @@ class _Search:
             self._made(event, output, "infinity", infinities, given)
 
     def _made(self, event: Event, output: Tensor, kind: str, where: np.ndarray, given: list[Any]) -> None:
-        cause = next((self._infinite[id(x._raw)] for x, bad in given if bad and id(x._raw) in self._infinite), None)
-        operands = tuple(_range(x) for x in event.inputs)
-        found = NotFinite(event, kind, int(where.sum()), _first(output, where), operands, cause)
+        cause = next((found for x, bad in given if bad and (found := self._known(x)) is not None), None)
+        operands = tuple(describe_operand(x, event.counts(x)) for x in event.inputs)
+        first = _first(output, where)
+        found = NotFinite(_bare(event), kind, int(where.sum()), first, operands, cause)
+        if sum(each.kind == kind for each in self.report.made) < KEPT:
+            place = tuple(map(int, np.argwhere(where)[0])) if output.dims else ()
+            found = replace(found, event=event, tensor=output, place=place, counts=event.counts(output))
         self.report.made.append(found)
         self._remember(output, found)
 
     def _pass_on(self, event: Event, output: Tensor, given: list[Any]) -> None:
         self.report.passed += 1
         bad = [x for x, found in given if found]
-        known = [self._infinite[id(x._raw)] for x in bad if id(x._raw) in self._infinite]
+        known = [found for x in bad if (found := self._known(x)) is not None]
         if not known:
             self._came_in(event, bad[0] if bad else output)
-        self._remember(output, known[0] if known else NotFinite(event, "NaN", 1, ""))
+        self._remember(output, known[0] if known else NotFinite(_bare(event), "NaN", 1, ""))
 
     def _came_in(self, event: Event, x: Tensor) -> None:
         """Something that nobody saw being made: it is from outside, or a state that an earlier step made."""
         if not (self.report.made or self.report.given):
             self.report.given.append(f"{_name(x)} {x.describe_dims()} was not finite when it came to {event.place()}")
-        self._remember(x, NotFinite(event, "NaN", 1, ""))
+        self._remember(x, NotFinite(_bare(event), "NaN", 1, ""))
 
     def _remember(self, output: Tensor, found: NotFinite) -> None:
-        self._infinite[id(output._raw)] = found
-        self._held.append(output._raw)
+        self._infinite[id(output._raw)] = weakref.ref(output._raw), found
+
+    def _known(self, x: Tensor) -> NotFinite | None:
+        """What made it so; None if nobody saw that. Another tensor may live where one was."""
+        where, found = self._infinite.get(id(x._raw), (None, None))
+        return found if where is not None and where() is x._raw else None
 
     # -- gradients
 
@@ -192,25 +219,37 @@ class _Search:
         readers = [e for e in self._differentiable if any(y._raw is x._raw for y in e.inputs)]
         sound = [e for e in readers if not any(arrived.get(id(y._raw)) for y in e.outputs)]
         for event in (sound or readers)[:1]:
-            operands = tuple(_range(y) for y in event.inputs)
+            operands = tuple(describe_operand(y, event.counts(y)) for y in event.inputs)
             self.report.made.append(NotFinite(event, kind, 1, "", operands, gradient=True))
+
+
+def _bare(event: Event) -> Event:
+    """Without its tensors."""
+    return replace(event, inputs=(), outputs=())
 
 
 def _needs_gradient(x: Tensor) -> bool:
     return bool(getattr(x._raw, "requires_grad", False))
 
 
-def _bad(x: Tensor) -> tuple[np.ndarray, np.ndarray] | None:
-    """Which valid entries are NaN, and which infinite; None if all are finite."""
+def _bad(x: Tensor, counts: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray] | None:
+    """Which valid entries are NaN, and which infinite; None if all are finite. counts: those to look at."""
     raw = x._raw
     backend = raw_registry.backend_of_raw(raw)
     if backend.is_finite_raw(raw):
         return None
-    values, mask = backend.to_numpy_raw(raw), backend.mask_for(x, x.dims)
-    bad = np.isnan(values), np.isinf(values)
-    if mask is not None:
-        bad = bad[0] & backend.to_numpy_raw(mask), bad[1] & backend.to_numpy_raw(mask)
+    values, valid = backend.to_numpy_raw(raw), _valid(x, counts)
+    bad = np.isnan(values) & valid, np.isinf(values) & valid
     return bad if bad[0].any() or bad[1].any() else None
+
+
+def _valid(x: Tensor, counts: np.ndarray | None) -> np.ndarray:
+    """What is no padding, and of those that count."""
+    backend = raw_registry.backend_of_raw(x._raw)
+    mask = backend.mask_for(x, x.dims)
+    valid = np.True_ if mask is None else backend.to_numpy_raw(mask)
+    made: np.ndarray = np.asarray(valid if counts is None else valid & counts)
+    return made
 
 
 def _first(x: Tensor, where: np.ndarray) -> str:
@@ -230,15 +269,14 @@ def _name(x: Tensor) -> str:
     return called(x) if x.name == "tensor" else x.name
 
 
-def _range(x: Tensor) -> str:
+def describe_operand(x: Tensor, counts: np.ndarray | None = None, name: str | None = None) -> str:
     """ "energy {batch:2, time:5}: -3.1 … 0.5" """
-    backend = raw_registry.backend_of_raw(x._raw)
-    values, mask = backend.to_numpy_raw(x._raw), backend.mask_for(x, x.dims)
-    if mask is not None:
-        values = values[np.broadcast_to(backend.to_numpy_raw(mask), values.shape)]
+    name = name or _name(x)
+    values = raw_registry.backend_of_raw(x._raw).to_numpy_raw(x._raw)
+    values = values[np.broadcast_to(_valid(x, counts), values.shape)]
     finite_ones = values[np.isfinite(values)] if values.dtype.kind == "f" else values.reshape(-1)
     if values.dtype.kind not in "fiu" or not finite_ones.size:
-        return f"{_name(x)} {x.describe_dims()}"
+        return f"{name} {x.describe_dims()}"
     zeros = int((values == 0).sum())
-    text = f"{_name(x)} {x.describe_dims()}: {finite_ones.min():.4g} … {finite_ones.max():.4g}"
+    text = f"{name} {x.describe_dims()}: {finite_ones.min():.4g} … {finite_ones.max():.4g}"
     return text + (f", {zeros} zeros" if zeros else "")

@@ -19,7 +19,7 @@ from rfnb.core.op import listening
 from rfnb.core.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError, LoopError
 from rfnb.loop.execute import execute, replaying
-from rfnb.loop.explain import in_step
+from rfnb.loop.explain import tell_step
 from rfnb.ops.math import cast
 from rfnb.trace import session
 from rfnb.trace.failure import failure
@@ -46,7 +46,7 @@ def fork(replay: Replay, run: Run, step: int, seed: int | None, states: Mapping[
         )  # fmt: skip
     if outcome.error is not None:
         node = None if outcome.failed_call is None else replay.program.calls[outcome.failed_call].node
-        outcome.error.add_note(in_step(outcome.steps, run.name, node))
+        tell_step(outcome.error, outcome.steps, run.name, node)
         outcome.failure = failure(outcome.error, outcome.steps, node, outcome.failed_call)
     forked = session.keep(replay.continued(step, outcome, seed).run(parent=run, forked_at=step))
     if outcome.error is not None:

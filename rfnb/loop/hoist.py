@@ -19,7 +19,7 @@ from rfnb.core.graph import Node
 from rfnb.core.nested import leaves, map_leaves
 from rfnb.core.op import listening
 from rfnb.core.tensor import Tensor, tensor_of
-from rfnb.loop.explain import Done, Place, in_step
+from rfnb.loop.explain import Done, Place, tell_step
 from rfnb.loop.frames import frames_dim
 from rfnb.loop.sized import below, grows
 from rfnb.trace.record import OpCall
@@ -274,7 +274,7 @@ class Hoist:
             try:
                 made = self._again(op, {var: self._at_step(var, step) for var in op.reads})
             except Exception as error:
-                error.add_note(in_step(step, self.body.loop.name, op.call.node))
+                tell_step(error, step, self.body.loop.name, op.call.node)
                 self.failed = step, op.call.node
                 raise
             rows.append(_tensors(made))

@@ -10,7 +10,9 @@ from rfnb.backend.base.tape import External, Var
 from rfnb.core.dim import Dim
 from rfnb.core.lengths import Size
 from rfnb.core.source import Block, with_block
+from rfnb.loop.body import has_steps
 from rfnb.loop.execute import Schedule
+from rfnb.loop.explain import Told
 from rfnb.loop.program import Program
 from rfnb.loop.rerun import Call
 from rfnb.trace.record import Recorder
@@ -27,8 +29,9 @@ class Plan:
 
     names, templates: of the states. assigned: what the body gives them, before ended sequences keep theirs.
     vars: of the values of the graph; in_branches: of those in the sides of branches.
-    size: how many steps each sequence takes, if the data says so. call: that of the function in which the loop ran.
-    changes: the line that writes into something which the steps read, if there is one.
+    size: how many steps each sequence takes, if the data says so; frames: how many frames it has. call: that of the
+    function in which the loop ran. told: where its ops were done. changes: the line that writes into something which
+    the steps read, if there is one.
     """
 
     name: str
@@ -45,7 +48,10 @@ class Plan:
     in_branches: dict[int, Var]
     axis: Dim
     size: Size | None
+    frames: Size | None
     ends: bool
+    include_eos: bool
+    told: Told | None
     changes: str | None
     call: Call | None
 
@@ -69,7 +75,10 @@ def plan_of(body: Body, closed: Closed) -> Plan:
         in_branches={number: var for number, var in inside.items() if isinstance(var, Var)},
         axis=body.axis,
         size=closed.limit,
+        frames=body.size or (axis.size if (axis := body.loop.axis) is not None and has_steps(axis) else None),
         ends=body.condition is not None,
+        include_eos=body.include_eos,
+        told=body.loop._told,
         changes=_changes(body, closed),
         call=body.call,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from copy import copy
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,9 @@ from rfnb.core.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError
 from rfnb.loop.body import ENDED, LENGTHS, Body
 from rfnb.loop.doubts import not_ended
+from rfnb.loop.ended import begun, reasons
 from rfnb.loop.execute import Outcome, stepped
+from rfnb.loop.explain import Explanation
 from rfnb.loop.fork import fork
 from rfnb.loop.gradients import Gradients, gradients
 from rfnb.loop.inner import Inner, asking
@@ -117,12 +119,17 @@ class Replay:
             found.append(StepValue(tensor.name, node.op, node.line or 0, tensor))
         return found, self._check(results[len(named) :], step)
 
-    def computed(self, step: int) -> list[tuple[Value, Tensor]]:
-        """All that the step was given and computed, also inside of modules and branches, in order."""
+    def computed(self, step: int, only: Collection[int] | None = None) -> list[tuple[Value, Tensor]]:
+        """All that the step was given and computed, also inside of modules and branches, in order.
+
+        only: the numbers of the values that are wanted.
+        """
         if self.origin is not None and step < self.start:
-            return self.origin.computed(step)
+            return self.origin.computed(step, only)
         recorder, plan = self.recorder, self.plan
         values = recorder.graph.values[: recorder.graph.body_values]
+        if only is not None:
+            values = [value for value in values if value.number in only]
         known = self._computable(values, step)
         inner = Inner(wanted=set(plan.in_branches.values()))
         with asking(inner):
@@ -301,6 +308,19 @@ class Replay:
     def fork(self, run: Run, step: int, seed: int | None, states: Mapping[str, Any]) -> Run:
         """The run that goes on from edited states before `step`."""
         return fork(self, run, step, seed, states)
+
+    @property
+    def begun(self) -> Size:
+        """How many steps each sequence began."""
+        return begun(self)
+
+    def ends(self) -> list[str] | None:
+        """Of each sequence, why it ended."""
+        return reasons(self)
+
+    def explain(self) -> Explanation:
+        """Where the ops of the body were done."""
+        return Explanation(self.plan.name, self.plan.told)
 
     def _axis_size(self, known: Size | None) -> Size:
         """How many steps each sequence took."""

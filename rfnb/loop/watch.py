@@ -6,15 +6,20 @@ from collections.abc import Callable, Collection, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from rfnb.backend.base.tape import current_tape, untaped
+import numpy as np
+
+from rfnb.backend.base.tape import Call, current_tape, untaped
+from rfnb.core.lengths import Size
 from rfnb.core.op import listening, op
 from rfnb.core.raw import backend_of_raw
 from rfnb.core.source import here
 from rfnb.core.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError
+from rfnb.trace.entries import going_on
 from rfnb.trace.traced import Traced
 
 if TYPE_CHECKING:
+    from rfnb.core.dim import Dim
     from rfnb.loop.body import Body
 
 LINES = 100
@@ -43,7 +48,8 @@ def watch(x: Tensor, *, steps: Steps = None, name: str | None = None) -> Tensor:
 
     A loop that fails shows the last value that there was, whatever `steps` says. What is watched is computed before
     the steps where that is possible, else in them, never behind them; results stay the same, to rounding. Replays show
-    nothing. Outside of a loop `x` is shown at once.
+    nothing. Outside of a loop `x` is shown at once. Entries of sequences that have ended are a `·`, and count for
+    nothing.
 
     Args:
         steps: at which: numbers, as `[0, 7]` or `range(0, 1000, 100)`; or a function of the Tensor of the step that
@@ -86,6 +92,22 @@ def _watch(x: Tensor, watcher: Watcher, *numbers: Tensor) -> None:
         watcher.see(x, raws)
     else:
         tape.record(watcher.of_frame(x), (x._raw, *raws), {}, None, always=True)
+        watcher.call = tape.calls[-1]
+
+
+def leave_out_ended(body: Body, active: Traced | None, ended: Traced | None) -> None:
+    """Watchers are told which sequences go on, now that it is known what says so.
+
+    active: whether a sequence has a frame at this step. ended: whether it had ended before.
+    """
+    said = [(each, each is ended) for each in (active, ended) if each is not None]
+    moved = [dim for _, dim in body.reorders]  # entries that change places are told of together
+    for watcher in body.watchers:
+        if watcher.call is not None and any(watcher.call is call for call in body.tape.calls):
+            call, watcher.call = watcher.call, None
+            call.args = (*call.args, *[body.var(each.plain) for each, _ in said])
+            call._reads = call._read_vars = None
+            watcher.masks = [(each.dims, negated, moved) for each, negated in said]
 
 
 class Watcher:
@@ -94,7 +116,9 @@ class Watcher:
     def __init__(self, name: str, loops: Sequence[str], steps: Steps):
         self.name, self.loops, self.steps = name, loops, steps
         self.lines = 0
-        self._rest: tuple[Tensor, list[int]] | None = None
+        self.call: Call | None = None  # on the tape of a body that is open
+        self.masks: list[tuple[Sequence[Dim], bool, Sequence[Dim]]] = []  # behind the numbers: dims, negated, moved
+        self._rest: tuple[Tensor, list[int], Sequence[Any]] | None = None
 
     def of_frame(self, frame: Tensor) -> Callable[..., None]:
         """What is called at each step, with a raw tensor in place of that of the traced frame."""
@@ -103,12 +127,13 @@ class Watcher:
 
     def see(self, x: Tensor, numbers: Sequence[Any]) -> None:
         """The value at a step; with no number, outside of a loop."""
-        steps = [int(number) for number in numbers]
+        count = len(self.loops)
+        steps, masks = [int(number) for number in numbers[:count]], numbers[count:]
         with listening(None), untaped():
             if self._asked(x, steps):
-                self._show(x, steps)
+                self._show(x, steps, masks)
             else:
-                self._rest = x, steps
+                self._rest = x, steps, masks
 
     def finish(self, *, failed: bool) -> None:
         """The loop is over: shows what came last, if all steps are of interest, or if it failed."""
@@ -124,7 +149,17 @@ class Watcher:
             return bool(self.steps(x))
         return self.steps is None or not steps or steps[-1] in self.steps
 
-    def _show(self, x: Tensor, steps: list[int]) -> None:
+    def _live(self, x: Tensor, masks: Sequence[Any]) -> np.ndarray | None:
+        """Which entries are of sequences that go on."""
+        live = None
+        for raw, (dims, negated, moved) in zip(masks, self.masks, strict=False):
+            mask = backend_of_raw(raw).to_numpy_raw(raw) ^ negated
+            mask = mask.any(axis=tuple(i for i, dim in enumerate(dims) if dim in moved))
+            goes_on = going_on(x, Size([dim for dim in dims if dim not in moved], mask), 0)
+            live = goes_on if live is None else live & goes_on
+        return live
+
+    def _show(self, x: Tensor, steps: list[int], masks: Sequence[Any]) -> None:
         self._rest = None
         self.lines += 1
         if self.lines > LINES + 1:
@@ -133,7 +168,8 @@ class Watcher:
             print(f"watch of {self.name}: {LINES} lines are shown, and no more of this run")
             return
         place = ", ".join(f"{loop} step {step}" for loop, step in zip(self.loops, steps, strict=True))
-        print(f"{place}: {describe(self.name, x)}" if place else describe(self.name, x))
+        said = describe(self.name, x, self._live(x, masks))
+        print(f"{place}: {said}" if place else said)
 
 
 def _of_interest(steps: Sequence[int]) -> bool:
@@ -141,14 +177,17 @@ def _of_interest(steps: Sequence[int]) -> bool:
     return all(step < 10 or str(step).rstrip("0") in ("1", "2", "5") for step in steps)
 
 
-_describe: list[Callable[[str, Tensor], str]] = []
+_describe: list[Callable[[str, Tensor, np.ndarray | None], str]] = []
 
 
-def describe_by(line: Callable[[str, Tensor], str]) -> None:
-    """`line(name, tensor)` gives the words for a value; display registers here."""
+def describe_by(line: Callable[[str, Tensor, np.ndarray | None], str]) -> None:
+    """`line(name, tensor, live)` gives the words for a value; display registers here.
+
+    live: which entries are of sequences that go on; None where all are.
+    """
     _describe[:] = [line]
 
 
-def describe(name: str, x: Tensor) -> str:
+def describe(name: str, x: Tensor, live: np.ndarray | None = None) -> str:
     """A value in one line."""
-    return _describe[0](name, x) if _describe else f"{name} {x!r}"
+    return _describe[0](name, x, live) if _describe else f"{name} {x!r}"

@@ -16,7 +16,7 @@ from rfnb.core.lengths import Lengths
 from rfnb.core.nested import leaves, map_leaves, named_leaves
 from rfnb.core.op import OpRow, listener, listening
 from rfnb.core.raw import backend_of_raw
-from rfnb.core.scope import inside_module, module_path, random_from
+from rfnb.core.scope import inside_module, module_facts, module_path, random_from
 from rfnb.core.source import Source, here, in_code, variables
 from rfnb.core.tensor import Tensor
 from rfnb.ops.grad import as_constants
@@ -143,13 +143,25 @@ class Recorder:
         self._traced.clear()
         self._generator = self.choose = None
 
+    def of_plain(self, plain: Tensor) -> Traced | None:
+        """The value of the body, or of a side of its branches, that a tensor of the traced frame is."""
+        found = (recorder._traced.get(id(plain)) for recorder in (self, *self._sides_below()))
+        return next((traced for traced in found if traced is not None), None)
+
+    def all_op_calls(self) -> list[OpCall]:
+        """Those of the sides of branches as well."""
+        return [call for recorder in (self, *self._sides_below()) for call in recorder.op_calls]
+
+    def _sides_below(self) -> list[Recorder]:
+        return [each for side in self._sides for each in (side, *side._sides_below())]
+
     def traced(self) -> list[Traced]:
         """All values of the body, in the order they were made."""
         return list(self._traced.values())
 
     def traced_in_branches(self) -> list[Traced]:
         """Likewise of the sides of its branches, also of branches inside of these."""
-        return [each for side in self._sides for each in (*side.traced(), *side.traced_in_branches())]
+        return [each for side in self._sides_below() for each in side.traced()]
 
     def take_names(self) -> None:
         """Calls values as the variables of the body are called which hold them now, where no line says it."""
@@ -224,6 +236,7 @@ class Recorder:
     ) -> Any:
         """The call of a module: a node whose body is what it does."""
         node = self._begin(type(module).__name__, self.numbers([args, kwargs]))
+        node.module = module_facts(module)
         self._bodies.append(node.body)
         try:
             with inside_module(type(module).__name__):

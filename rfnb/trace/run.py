@@ -103,6 +103,19 @@ class Run(Shown):
         return None if self.sequences is None else self.sequences.tags
 
     @cached_property
+    def begun(self) -> Size:
+        """How many steps each sequence began: behind them, what is computed for it is of no sequence. {} or {batch}
+
+        With `include_eos=False`, the step at whose `end` a sequence leaves is one of them.
+        """
+        return self.replay.begun
+
+    @cached_property
+    def ends(self) -> list[str] | None:
+        """Of each sequence, or of all together, why it ended: "length 5 reached", "ended at 3: end was true"."""
+        return self.replay.ends()
+
+    @cached_property
     def loop(self) -> str:
         """The same for all runs of one loop: its name and where it is written."""
         return f"{self.source.cell_id or self.source.file}:{self.source.first_line}:{self.name}"
@@ -221,6 +234,20 @@ class Run(Shown):
         Raises LoopError if the loss does not depend on what this run gave, or its graph is gone.
         """
         return self.replay.gradients(self, loss)
+
+    def explain(self) -> Any:
+        """Where each op of the body was done: before the steps, in them, or behind them; as `loop.explain()`.
+
+        >>> loop = rf.Loop(max_seq_len=2, debug=True, name="doubling")
+        >>> loop.state.x = rf.convert_to_tensor(1.0)
+        >>> with loop:
+        ...     loop.state.x = loop.state.x * 2
+        >>> rf.show(loop.run.explain()).text.splitlines()[0]
+        'doubling: 1 op in each step'
+
+        Raises RunFileError for a run from a file.
+        """
+        return self.replay.explain()
 
     def save(self, path: str | os.PathLike[str], limit: int | None = None) -> Path:
         """Writes a file for later or for others. Gives its path.

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from rfnb.trace.loop_record import LoopRecord
 from rfnb.trace.options import in_notebook, recording_mode
 from rfnb.trace.run import Run
 from rfnb.trace.runs import runs
@@ -13,16 +14,27 @@ from rfnb.trace.runs import runs
 _taker: ContextVar[Callable[[Run], None] | None] = ContextVar("rfnb_taker", default=None)
 
 
+Draw = Callable[[LoopRecord], None]
+_draw: ContextVar[Draw | None] = ContextVar("rfnb_draw", default=None)
+_told: ContextVar[Callable[[Run], None] | None] = ContextVar("rfnb_told", default=None)
+
+
 def wants(debug: bool | None) -> bool:
     """Whether a loop that begins now is recorded."""
-    if _taker.get() is not None:
+    if _draw.get() is not None:
+        return bool(debug)
+    if _taker.get() is not None or _told.get() is not None:
         return True
     return bool(recording_mode()) if debug is None else debug
 
 
 def keep(run: Run) -> Run:
     """Adds a run to the session, or hands it to who wants it now."""
-    (_taker.get() or runs.add)(run)
+    taker, told = _taker.get(), _told.get()
+    if told is not None:
+        told(run)
+    if taker is not None or told is None or recording_mode():
+        (taker or runs.add)(run)
     return run
 
 
@@ -34,6 +46,39 @@ def handing_runs_to(taker: Callable[[Run], None]) -> Iterator[None]:
         yield
     finally:
         _taker.reset(token)
+
+
+@contextmanager
+def telling_runs_to(told: Callable[[Run], None]) -> Iterator[None]:
+    """Loops inside the block are recorded, and their runs shown to `told`; they are kept if they would be anyway."""
+    outer = _told.get()
+
+    def both(run: Run) -> None:
+        told(run)
+        if outer is not None:
+            outer(run)
+
+    token = _told.set(both)
+    try:
+        yield
+    finally:
+        _told.reset(token)
+
+
+def drawing() -> Draw | None:
+    """Who draws the loops that run now; None, most often."""
+    return _draw.get()
+
+
+@contextmanager
+def drawn_by(draw: Draw) -> Iterator[None]:
+    """Loops inside the block tell `draw` what they are, inner ones first. No run is kept."""
+    token = _draw.set(draw)
+    try:
+        with handing_runs_to(lambda run: None):
+            yield
+    finally:
+        _draw.reset(token)
 
 
 Progress = Callable[[str, int], Callable[[int], None]]

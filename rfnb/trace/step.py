@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from rfnb.core.graph import Node, Value
@@ -74,6 +74,16 @@ class Replayable(Protocol):
     def sequences(self) -> tuple[Dim | None, Size | None]:
         """What counts the sequences, and how many there are, with their tags."""
 
+    @property
+    def begun(self) -> Size:
+        """How many steps each sequence began, also one at whose end it left. {} or {sequences}"""
+
+    def ends(self) -> list[str] | None:
+        """Of each sequence, or of all together, why it ended."""
+
+    def explain(self) -> Any:
+        """Where the ops of the body were done."""
+
     def storages(self) -> Mapping[Hashable, int]:
         """The memory that it keeps alive: by what tells one storage from another, its bytes."""
 
@@ -86,8 +96,8 @@ class Replayable(Protocol):
     def values(self, step: int) -> tuple[list[StepValue], str]:
         """What the body computed at `step`, and whether the replay agrees with the run."""
 
-    def computed(self, step: int) -> list[tuple[Value, Tensor]]:
-        """All that the step was given and computed, also inside of modules, in order."""
+    def computed(self, step: int, only: Collection[int] | None = None) -> list[tuple[Value, Tensor]]:
+        """All that the step was given and computed, or of it those with these numbers; inside of modules too."""
 
     def name_of(self, value: Value) -> str:
         """What the user's line calls it."""

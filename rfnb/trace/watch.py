@@ -7,7 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from rfnb.core.graph import Node
+from rfnb.core.lengths import Size
 from rfnb.core.nested import leaves
 from rfnb.core.op import OPS, OpRow, listening
 from rfnb.core.raw import backend_of_raw
@@ -15,6 +18,7 @@ from rfnb.core.scope import inside_module, module_path
 from rfnb.core.source import Source, here
 from rfnb.core.tensor import Tensor
 from rfnb.trace import session
+from rfnb.trace.entries import going_on
 from rfnb.trace.run import Run
 
 
@@ -22,7 +26,8 @@ from rfnb.trace.run import Run
 class Event:
     """An op that was done. Those that it is made of come before it.
 
-    numbers: Python's floats among its arguments. loop, step: of the loop's body that it belongs to.
+    numbers: Python's floats among its arguments. loop, step: of the loop's body that it belongs to. steps: how many
+    each sequence takes there.
     """
 
     op: str
@@ -33,6 +38,11 @@ class Event:
     numbers: tuple[float, ...] = ()
     loop: str | None = None
     step: int | None = None
+    steps: Size | None = None
+
+    def counts(self, x: Tensor) -> np.ndarray | None:
+        """Which entries of an input or output are of sequences that take this step; None if there are no steps."""
+        return None if self.steps is None or self.step is None else going_on(x, self.steps, self.step)
 
     @property
     def name(self) -> str:
@@ -93,12 +103,12 @@ class Watch:
             for value, tensor in run.replay.computed(step):
                 found[value.number] = tensor
                 if value.node is not None:
-                    self._see(_event(value.node, found, tensor, run.name, step))
+                    self._see(_event(value.node, found, tensor, run, step))
 
 
-def _event(node: Node, found: dict[int, Tensor], made: Tensor, loop: str, step: int) -> Event:
+def _event(node: Node, found: dict[int, Tensor], made: Tensor, run: Run, step: int) -> Event:
     inputs = tuple(found[number] for number in node.inputs if number in found)
-    return Event(node.op, inputs, (made,), node.source, node.path, loop=loop, step=step)
+    return Event(node.op, inputs, (made,), node.source, node.path, loop=run.name, step=step, steps=run.size)
 
 
 @contextmanager

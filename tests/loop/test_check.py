@@ -261,3 +261,46 @@ def test_a_failing_function_raises_as_it_does_alone():
 def test_batch_invariance_of_what_is_no_function(x):
     with pytest.raises(rf.errors.DtypeError, match="the function comes first"):
         rf.check.batch_invariance(x, x)
+
+
+def countdown(numbers: list[int]) -> rf.Tensor:
+    """Each sequence counts its number down to 1; the logarithm of what would come next is no number."""
+    steps = rf.Dim(None, name="steps")
+    x = rf.convert_to_tensor([np.ones(n, "float32") for n in numbers], dims=[batch_dim, steps])
+    loop = rf.Loop(axis=steps, name="countdown")
+    loop.state.n = rf.convert_to_tensor([float(n) for n in numbers], dims=[batch_dim])
+    with loop:
+        n = loop.state.n
+        logs = rf.log(n - (loop.state.n - n + loop.unstack(x)) * rf.cast(loop.iter_idx, "float32"))
+        loop.state.n = n * 1.0
+        out = loop.stack(logs)
+    return out
+
+
+def test_what_is_computed_for_sequences_that_have_ended_does_not_count():
+    assert rf.check.finite(countdown, [3, 1])
+    assert not rf.check.finite(lambda: countdown([3, 1]) / 0.0)
+
+
+def test_the_tensors_of_the_first_findings_are_kept(x):
+    def fn() -> rf.Tensor:
+        for _ in range(10):
+            made = rf.log(rf.relu(x) * 0.0)
+        return made
+
+    report = rf.check.finite(fn)
+    assert len(report.made) == 10
+    assert [found.tensor is not None for found in report.made] == [True] * 4 + [False] * 6
+    assert not any(found.event.outputs or found.event.inputs for found in report.made[4:])
+    first = report.first
+    assert first.tensor.raw_tensor[first.place].item() == -np.inf
+
+
+def test_the_place_of_a_difference(x):
+    report = rf.check.batch_invariance(Pooled(use_mask=False), x.copy_masked(9.0))
+    found = report.first
+    entry = found.tensor.raw_tensor[found.place].item()
+    assert entry == pytest.approx(found.together)
+    assert found.place[found.tensor.dims.index(batch_dim)] == 1  # 'banana'
+    assert report.sequences == 3
+    assert "3 single sequences" in repr(rf.check.batch_invariance(rf.tanh, x))

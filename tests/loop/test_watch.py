@@ -240,3 +240,34 @@ def test_replays_of_a_loop_inside_show_nothing(capsys):
     for step in (0, 3):
         assert outer.run[step].check == "replay agrees"
     assert capsys.readouterr().out == ""
+
+
+def test_sequences_that_have_ended_are_left_out(capsys):
+    time = rf.Dim(None, name="time")
+    x = rf.convert_to_tensor([[1.0, 2.0, 3.0], [40.0]], dims=[rf.batch_dim, time])
+    loop = rf.Loop(axis=time, name="by frames")
+    with loop:
+        rf.watch(loop.unstack(x), name="x")
+    loop = rf.Loop(max_seq_len=5, name="by end")
+    loop.state.n = rf.convert_to_tensor([0.0, 2.0], dims=[rf.batch_dim])
+    with loop:
+        n = rf.watch(loop.state.n + 1.0)  # the line stands before what ends the sequences
+        loop.state.n = n
+        loop.end(n >= 4.0, include_eos=True)
+    said = [line.partition("float32  ")[2] for line in capsys.readouterr().out.splitlines()]
+    assert said == ["1 40", "2 ·", "3 ·", "1 3", "2 4", "3 ·", "4 ·"]
+
+
+def test_of_hypotheses_that_change_places_the_sequence_counts(capsys):
+    beam = rf.Dim(2, name="beam")
+    loop = rf.Loop(max_seq_len=3)
+    loop.state.n = rf.convert_to_tensor([[0.0, 1.0], [0.0, 2.0]], dims=[rf.batch_dim, beam])
+    with loop:
+        n = rf.watch(loop.state.n + 1.0)
+        loop.state.n = n
+        loop.reorder(rf.convert_to_tensor([[1, 0], [1, 1]], dims=[rf.batch_dim, beam], sparse_dim=beam), beam)
+        loop.end(n >= 2.5, include_eos=True)
+    said = [line.partition("float32  ")[2] for line in capsys.readouterr().out.splitlines()]
+    assert said[0] == "1 2 1 3"
+    assert len(said) == 3
+    assert said[1].count("·") == 0  # one hypothesis of the second sequence has ended, the other goes on

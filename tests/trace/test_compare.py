@@ -585,3 +585,69 @@ def test_a_dim_that_is_called_step_is_one_like_others():
     a, b = run([1.0, 2.0]), run([1.0, 5.0])
     assert rf.compare(a, b, select={"step": 0})
     assert rf.compare(a, b, select={"step": 1}).first.step == 0
+
+
+def test_the_numbers_of_the_first_difference_are_kept_and_shown():
+    a, b = sums(tags=["a", "b", "c"]), sums([[1.0, 5.0, 2.5], [2.0], [3.0, 4.0]], tags=["a", "b", "c"])
+    found = rf.compare(a, b)
+    kept = found.numbers
+    assert (kept.a[kept.place], kept.b[kept.place], kept.owner) == (3.0, 4.0, 0)
+    assert kept.counts.tolist() == [True, False, True]
+    assert found.first.relative == pytest.approx(1 / 5)
+    view = rf.show(found)
+    first = view.data["first"]
+    assert (first["name"], first["step"], first["where"], first["a"], first["b"]) == ("x_t", 1, "batch 'c'", "3", "4")
+    assert [each["title"] for each in first["pictures"]] == [f"run {a.serial}", f"run {b.serial}", "|Δ| up to 1"]
+    assert [each["text"] for each in first["pictures"]] == ["3", "4", "1"]
+    assert "consequences (3)" in view.html
+    assert [row["value"] for row in view.table()] == ["x_t", "scaled", "h", "state h"]
+
+
+def test_of_numbers_without_axes_there_is_no_picture():
+    def run(scale):
+        loop = rf.Loop(max_seq_len=3, debug=True)
+        loop.state.x = rf.convert_to_tensor(1.0)
+        with loop:
+            loop.state.x = loop.state.x * scale
+        return loop.run
+
+    view = rf.show(rf.compare(run(2.0), run(2.5)))
+    assert view.data["first"]["pictures"] == []
+    assert "|Δ| 0.5, 20 % of the largest" in view.text
+    assert rf.show(rf.compare(run(2.0), run(2.0))).data["first"] is None
+
+
+def test_many_differences_are_cut_in_the_text_and_complete_in_the_table():
+    found = rf.compare(sums(), sums(scale=2.0))
+    found.only_a = [f"v{i}" for i in range(100)]
+    view = rf.show(found)
+    assert len(view.text.splitlines()) < 50
+    assert "… 63 more" in view.text
+    assert "in one run only (100)" in view.html
+    assert len(view.table()) == 103
+
+
+def test_what_a_file_does_not_hold_is_said_once(tmp_path):
+    feat = rf.Dim(3, name="feat")
+    linear = rf.Linear(feat, feat)
+
+    class Cell(rf.Module):
+        def __call__(self, x, h):
+            return rf.tanh(linear(x) + h)
+
+    time, cell = rf.Dim(None, name="time"), Cell()
+    x = rf.convert_to_tensor(np.ones((2, 3, 3), "float32"), dims=[batch_dim, time, feat])
+    loop = rf.Loop(axis=time, debug=True)
+    loop.state.h = rf.zeros([batch_dim, feat])
+    with loop:
+        loop.state.h = cell(loop.unstack(x), loop.state.h)
+    again = rf.load_run(loop.run.save(tmp_path / "x.rfrun"))
+    for found, which, other in [
+        (rf.compare(loop.run, again), "first", "second"),
+        (rf.compare(again, loop.run), "second", "first"),
+    ]:
+        assert found.agree
+        assert (found.only_a, found.only_b) == ([], [])
+        [note] = found.notes
+        assert note == f"3 values inside of modules and functions of the {which}: the file of the {other} has none"
+    assert rf.compare(loop.run, loop.run).notes == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from textwrap import dedent
 
 from rfnb.display import style
 from rfnb.display.html import Html, el
@@ -15,8 +16,9 @@ def body_text(run: RunView, step: StepView) -> list[str]:
     failure = run["failure"]
     if failure is not None and failure["line"] is not None and failure["step"] == step["step"]:
         told[failure["line"]] = "✗ " + failure["error"].partition("\n")[0]
-    width = min(80, max((len(line) for line in run["body"]), default=0))
-    numbered = enumerate(run["body"], run["first_line"])
+    body = dedent("\n".join(run["body"])).split("\n") if run["body"] else []
+    width = min(80, max((len(line) for line in body), default=0))
+    numbered = enumerate(body, run["first_line"])
     lines = [f"  {n:>4}  {text:<{width}}  {told.pop(n, '')}".rstrip() for n, text in numbered]
     return lines + [f"  {n:>4}  {words}" for n, words in sorted(told.items())]
 

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
 
 from rfnb.display import style
+from rfnb.display.attempt import Notes
+from rfnb.display.data import Axis
+from rfnb.display.grid import Table, facts_html
 from rfnb.display.html import Html, el
-from rfnb.display.numbers import count_of, short
-from rfnb.display.schema import ComparisonView, Difference
+from rfnb.display.numbers import count_of, plain, real, short
+from rfnb.display.schema import ComparisonView, Difference, FirstDifference, MarkedPicture, Number
+from rfnb.display.views import window
+from rfnb.display.views.dims import describe_axes, dims_html, dims_text
 
 if TYPE_CHECKING:
-    from rfnb.trace.compare.comparison import Compared, Comparison
+    from rfnb.trace.compare.comparison import Compared, Comparison, Numbers
+
+
+ALONE = ("only in the first", "only in the second")
 
 
 def describe(comparison: Comparison) -> ComparisonView:
     """What differs, in the order in which it came to be; then what could not be compared, then what is in one only."""
     differing = comparison.differing + [value for value in comparison.values if value.step is None and value.note]
-    alone = [(name, "only in the first") for name in comparison.only_a]
-    alone += [(name, "only in the second") for name in comparison.only_b]
+    alone = [(name, ALONE[0]) for name in comparison.only_a] + [(name, ALONE[1]) for name in comparison.only_b]
     rows: list[Difference] = [
         {
             "name": value.name,
@@ -28,16 +37,17 @@ def describe(comparison: Comparison) -> ComparisonView:
         for value in differing
     ]
     rows += [{"name": name, "line": None, "step": None, "text": text} for name, text in alone]
-    view: ComparisonView = {
+    notes = Notes()
+    return {
         "kind": "comparison",
         "run": comparison.serials[0],
         "other": comparison.serials[1],
         "agree": comparison.agree,
+        "first": notes.attempt("first difference", lambda: _first(comparison), None),
         "differences": rows,
-        "notes": list(comparison.notes),
+        "notes": [*comparison.notes, *notes.lines],
         "text": f"{comparison.a} and {comparison.b}: {_summary(comparison, len(differing))}",
     }
-    return view
 
 
 def difference(value: Compared) -> str:
@@ -58,32 +68,137 @@ def difference(value: Compared) -> str:
 
 def to_text(view: ComparisonView) -> str:
     """What is said of all, then a line for each difference and note."""
-    rows = [[row["name"], _line(row), _step(row)] for row in view["differences"]]
+    shown = view["differences"][:ROWS]
+    rows = [[row["name"], _line(row), _step(row)] for row in shown]
     widths = [max((len(row[i]) for row in rows), default=0) for i in range(3)]
     lines = [
         "  ".join([*(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)), row["text"]])
-        for cells, row in zip(rows, view["differences"], strict=True)
+        for cells, row in zip(rows, shown, strict=True)
     ]
-    return "\n".join([view["text"], *(f"  {line}" for line in lines), *(f"  ({note})" for note in view["notes"])])
+    left = len(view["differences"]) - len(shown)
+    lines += [f"… {left:,} more: view.table()"] if left else []
+    first = [f"  {label:<9} {words}" for label, words in facts(view["first"])]
+    return "\n".join([view["text"], *first, *(f"  {line}" for line in lines), *(f"  ({n})" for n in view["notes"])])
 
 
 def to_html(view: ComparisonView) -> Html:
-    """The same."""
+    """The first difference with pictures; what comes after it folded away."""
     word = el(
         "span", "agree" if view["agree"] else "differ", style=style.chip(style.GREY if view["agree"] else style.ALARM)
     )
+    groups = _groups(view)
     return el(
         "div",
         el("div", word, view["text"], style=style.HEAD),
-        el("table", [_row(row) for row in view["differences"]], style=style.TABLE) if view["differences"] else None,
+        _first_html(view["first"]),
+        [_folded(f"{words} ({len(rows)})", rows) for words, rows in groups.items() if rows],
         [el("div", f"({note})", style=style.QUIET) for note in view["notes"]],
         style=style.BOX,
     )
 
 
+def to_table(view: ComparisonView) -> Table:
+    """A row for each value that differs, or is in one run only."""
+    columns = ["value", "line", "step", "difference"]
+    return Table(columns, [[row["name"], row["line"], row["step"], row["text"]] for row in view["differences"]])
+
+
+ROWS = 40
+"""So many differences are lines of text, at most."""
+
+
+def facts(first: FirstDifference | None) -> list[tuple[str, str]]:
+    """What is known of the first difference, each with a label."""
+    if first is None:
+        return []
+    lines = [str(line) for line in first["lines"] if line is not None]
+    step = "before the first step" if first["step"] < 0 else f"step {first['step']}"
+    place = [step, *([f"line {' and '.join(dict.fromkeys(lines))}"] if lines else [])]
+    away = f"|Δ| {short(first['difference'])}, {_percent(first['relative'])} of the largest"
+    return [
+        ("first", f"{first['name']} {dims_text(first['dims'])}, {', '.join(place)}"),
+        ("values", f"{first['a']} and {first['b']}" + (f" at {first['where']}" if first["where"] else "")),
+        *([("apart", away)] if first["difference"] not in ("inf", 0) else []),
+        *([("note", first["note"])] if first["note"] else []),
+    ]
+
+
+def _first(comparison: Comparison) -> FirstDifference | None:
+    value, numbers = comparison.first, comparison.numbers
+    if value is None or numbers is None or value.step is None:
+        return None
+    axes = [Axis(dim, size) for dim, size in zip(numbers.dims, numbers.a.shape, strict=True)]
+    return {
+        "name": value.name,
+        "lines": list(value.line),
+        "step": value.step,
+        "dims": describe_axes(axes),
+        "where": value.where,
+        "a": _entry(value.a),
+        "b": _entry(value.b),
+        "difference": cast("Number", plain(value.difference)),
+        "relative": cast("Number", plain(value.relative)),
+        "note": value.note or None,
+        "pictures": _pictures(comparison, numbers),
+    }
+
+
+def _pictures(comparison: Comparison, numbers: Numbers) -> list[MarkedPicture]:
+    """Of both runs on one scale, and how far they are apart; what is not compared is hatched."""
+    names = [dim.name for dim in numbers.dims]
+    moves = [i != numbers.owner and dim.is_dynamic() for i, dim in enumerate(numbers.dims)]
+    cut = window.around(numbers.a.shape, names, numbers.place, numbers.owner, moves)
+    if cut is None:
+        return []
+    a, b = _real(numbers.a), _real(numbers.b)
+    with np.errstate(all="ignore"):
+        apart = np.abs(a - b)
+    first, second = (f"run {serial}" for serial in comparison.serials)
+    return window.draw_both(cut, cut.cut(numbers.counts), {first: a, second: b}, apart)
+
+
+def _real(array: np.ndarray) -> np.ndarray:
+    return np.abs(array) if array.dtype.kind == "c" else array.astype(np.float64)
+
+
+def _first_html(first: FirstDifference | None) -> Html | None:
+    if first is None:
+        return None
+    head = facts(first)[0][1].partition("}, ")[2]
+    return el(
+        "div",
+        el("div", el("b", first["name"]), " ", dims_html(first["dims"]), el("span", head, style=style.QUIET)),
+        facts_html(facts(first)[1:]),
+        window.pictures_html(first["pictures"]),
+        style=f"border-left:3px solid {style.ALARM};padding-left:10px;margin:4px 0",
+    )
+
+
+def _groups(view: ComparisonView) -> dict[str, list[Difference]]:
+    """Besides the first: what differs then, what could not be compared, what is in one run only."""
+    rows = view["differences"]
+    differing = [row for row in rows if row["step"] is not None]
+    rest = [row for row in rows if row["step"] is None]
+    alone = [row for row in rest if row["text"] in ALONE]
+    return {
+        "consequences": differing if view["first"] is None else differing[1:],
+        "not compared": [row for row in rest if row not in alone],
+        "in one run only": alone,
+    }
+
+
+def _folded(words: str, rows: list[Difference]) -> Html:
+    table = el("table", [_row(row) for row in rows], style=style.TABLE)
+    return el("details", el("summary", words, style=style.FOLD), el("div", table, style="overflow-x:auto"))
+
+
 def _row(row: Difference) -> Html:
     cells = [el("b", row["name"]), _line(row), _step(row), row["text"]]
     return el("tr", [el("td", cell, style=style.LEFT_CELL) for cell in cells], style=style.PLAIN_ROW)
+
+
+def _percent(share: Number) -> str:
+    return f"{short(100 * real(share))} %"
 
 
 def _summary(comparison: Comparison, differing: int) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from rfnb.core.source import with_block
 from rfnb.display import style
+from rfnb.display.grid import Table
 from rfnb.display.html import Html, el
 from rfnb.display.numbers import count_of
 from rfnb.display.schema import ExplanationView, MovedOp
@@ -91,14 +92,19 @@ def to_text(view: ExplanationView) -> str:
     """The totals; then the source, and behind each line where its ops were done, and why."""
     if not view["ran"]:
         return f"{view['name']} has not run yet"
-    totals = [f"{count} {PLACES[where]}" for where, count in counts(view).items()]
-    if totals:  # "1 op once, 2 in each step"
-        where, count = next(iter(counts(view).items()))
-        totals[0] = f"{count_of(count, 'op')} {PLACES[where]}"
     told = list(lines(view))
     width = min(WIDTH, max((len(text) for _, text, _ in told), default=0))
     rows = [row for number, text, ops in told for row in _text_rows(number, text, ops, width)]
-    return "\n".join([f"{view['name']}: {', '.join(totals) or 'no ops'}", *rows])
+    return "\n".join([f"{view['name']}: {headline(view)}", *rows])
+
+
+def headline(view: ExplanationView) -> str:
+    """`1 op once, 2 in each step`"""
+    totals = [f"{count} {PLACES[where]}" for where, count in counts(view).items()]
+    if totals:
+        where, count = next(iter(counts(view).items()))
+        totals[0] = f"{count_of(count, 'op')} {PLACES[where]}"
+    return ", ".join(totals) or "no ops"
 
 
 def _text_rows(number: int, text: str, ops: list[MovedOp], width: int) -> Iterator[str]:
@@ -111,6 +117,13 @@ def _text_rows(number: int, text: str, ops: list[MovedOp], width: int) -> Iterat
     yield f"  {number:>4}  {text:<{width}}  {beside}".rstrip()
     for more in words:
         yield f"  {'':>4}  {'':<{width}}  {more}"
+
+
+def to_table(view: ExplanationView) -> Table:
+    """A row an op."""
+    columns = ["line", "op", "where", "why", "states", "text"]
+    rows = [[op["line"], op["op"], op["where"], op["why"], ", ".join(op["states"]), op["text"]] for op in view["ops"]]
+    return Table(columns, rows)
 
 
 # -- HTML

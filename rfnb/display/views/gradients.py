@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 from rfnb.display import style
+from rfnb.display.grid import Table
 from rfnb.display.html import Html, el
 from rfnb.display.numbers import BLOCKS, count_of, plain, real, short
 from rfnb.display.schema import Curve, GradientsView, Number
@@ -58,9 +59,18 @@ def to_html(view: GradientsView) -> Html:
     )
 
 
+def to_table(view: GradientsView) -> Table:
+    """A row a step, a column a state."""
+    curves = view["curves"]
+    steps = range(max((len(curve["norms"]) for curve in curves), default=0))
+    rows = [[step, *(curve["norms"][step] for curve in curves)] for step in steps]
+    return Table(["step", *(curve["state"] for curve in curves)], rows)
+
+
 def _row(curve: Curve) -> Html:
     *cells, said = _cells(curve)
-    shown = [el("td", cell, style=style.LEFT_CELL) for cell in cells]
+    looks = [style.LEFT_CELL, f"{style.LEFT_CELL};opacity:0.65", *[style.LEFT_CELL] * 3]
+    shown = [el("td", cell, style=look) for cell, look in zip(cells, looks, strict=True)]
     mark = el("span", said, style=style.chip(style.WARN)) if said else None
     return el("tr", shown, el("td", mark, style=style.LEFT_CELL), style=style.PLAIN_ROW)
 

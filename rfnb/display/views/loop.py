@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
-from rfnb.display import options, style
-from rfnb.display.attempt import Notes
+from rfnb.display import style
+from rfnb.display.attempt import Notes, reason
 from rfnb.display.data import index_of
+from rfnb.display.grid import Table
 from rfnb.display.html import Html, el, join
-from rfnb.display.numbers import bars, count_of, short, size
-from rfnb.display.schema import FailureView, HistoryView, RunView, StateRow, StepView
+from rfnb.display.numbers import count_of, size
+from rfnb.display.schema import ExplanationView, FailureView, HistoryView, RunView, StepView, ValueView
+from rfnb.display.views import explain, state_table
 from rfnb.display.views.body import body_html, body_text
+from rfnb.display.views.chosen import chosen_steps
+from rfnb.display.views.course import describe_strip, follow
 from rfnb.display.views.runs import describe_origin
-from rfnb.display.views.step import describe_step, spread
+from rfnb.display.views.sequences import describe_sequences, sequences_html, sequences_text
+from rfnb.display.views.state_table import states_html, states_text, steps_html, steps_text
+from rfnb.display.views.step import describe_step
+from rfnb.display.views.value import describe_value
 from rfnb.errors import ViewError
 
 if TYPE_CHECKING:
@@ -22,24 +31,64 @@ if TYPE_CHECKING:
 def describe(run: Run, batch: int | str | None = None) -> HistoryView:
     """At most a dozen steps; of one sequence, by number or tag, if `batch` is given."""
     sequence = None if batch is None else chosen(run, batch)
-    steps = run.steps if sequence is None or run.lengths is None else min(run.steps, int(run.lengths[sequence]))
-    shown = spread(range(steps), options.HISTORY_STEPS)
+    steps = steps_begun(run) if sequence is None else _steps_of(run, sequence)
     notes = Notes()
+    found = [
+        notes.attempt(f"picture of {name}", partial(follow, run, name, sequence, min(steps, run.steps)), None)
+        for name in run.states
+    ]
+    courses = [course for course in found if course is not None]
+    shown = chosen_steps(run, sequence, steps, courses)
     if len(shown) < steps:
         notes.add(f"{len(shown)} of {steps} steps; all of them in the panel, or by run[i]")
-    if sequence is None and run.steps < steps_begun(run):
-        shown = [*shown, steps]
-    views = [_attempt(notes, run, i, sequence) for i in shown]
+    views = _steps(notes, run, shown, sequence)
     return {
         "kind": "history",
         "run": describe_run(run),
-        "steps": [view for view in views if view is not None],
+        "sequence": sequence,
+        "start": [_start(run, name, sequence) for name in run.states],
+        "steps": list(views.values()),
+        "reasons": [shown[i] for i in views],
+        "sequences": describe_sequences(run, sequence),
+        "strips": [describe_strip(course) for course in courses],
+        "explanation": _explanation(run),
         "note": notes.text(),
     }
 
 
-def _attempt(notes: Notes, run: Run, i: int, sequence: int | None) -> StepView | None:
-    return notes.attempt(f"step {i}", lambda: describe_step(run, i, sequence, pictures=False), None)
+def _steps_of(run: Run, sequence: int) -> int:
+    """How many steps a sequence began."""
+    begun = run.begun
+    return min(steps_begun(run), int(begun.values[sequence] if begun.dims else begun.max))
+
+
+def _start(run: Run, name: str, sequence: int | None) -> ValueView:
+    """A state before the first step."""
+    value = run.replay.state(name, 0)
+    return describe_value(name, value, sequences=run.sequence_dim, sequence=sequence, pictures=False)
+
+
+def _explanation(run: Run) -> ExplanationView | None:
+    """Where the ops of the body were done, if that is known."""
+    try:
+        found = run.explain()
+    except Exception:  # of a run from a file
+        return None
+    return explain.describe(found) if found.ran else None
+
+
+def _steps(notes: Notes, run: Run, shown: Iterable[int], sequence: int | None) -> dict[int, StepView]:
+    """Those that can be had; what is wrong with the others is said once."""
+    views: dict[int, StepView] = {}
+    missing: dict[str, list[int]] = {}
+    for i in shown:
+        try:
+            views[i] = describe_step(run, i, sequence, pictures=False)
+        except Exception as error:
+            missing.setdefault(reason(error), []).append(i)
+    for why, steps in missing.items():
+        notes.add(f"no step{'s' * (len(steps) > 1)} {', '.join(map(str, steps))}: {why}")
+    return views
 
 
 def describe_run(run: Run) -> RunView:
@@ -87,11 +136,13 @@ def chosen(run: Run, batch: int | str) -> int:
 
 
 def to_text(view: HistoryView) -> str:
-    """A line a step, with the states after it; then the body with the values of the last step shown."""
+    """The sequences, a line a step, a line a state; then the body with the values of the last step shown."""
     lines = [" · ".join([*facts(view), *view["run"]["flags"]])]
-    lines += [f"  {line}" for line in failure_lines(view["run"])]
-    lines += _table(view)
-    lines += ["  " + "  ".join([name, course, *odd]) for name, course, odd in courses(view)]
+    told = [*failure_lines(view["run"]), *sequences_text(view["sequences"]), *no_steps(view)]
+    told += [*steps_text(view), *states_text(view)]
+    lines += [f"  {line}" for line in told]
+    if view["explanation"] is not None:
+        lines.append(f"  {explain.headline(view['explanation'])}")
     if view["steps"]:
         lines += ["", f"  {at_step(view['run'], view['steps'][-1])}", *body_text(view["run"], view["steps"][-1])]
     if view["note"]:
@@ -110,11 +161,20 @@ def to_html(view: HistoryView) -> Html:
         "div",
         _head(view),
         [el("div", line, style=_ERROR) for line in failure_lines(view["run"])],
-        _states(view),
+        sequences_html(view["sequences"]),
+        [el("div", line) for line in no_steps(view)],
+        steps_html(view),
+        states_html(view),
+        _explained(view),
         _bodies(view),
         el("div", f"({view['note']})", style=style.QUIET) if view["note"] else None,
         style=style.BOX,
     )
+
+
+def to_table(view: HistoryView) -> Table:
+    """A row for each step and state that is shown."""
+    return state_table.to_table(view)
 
 
 def facts(view: HistoryView) -> list[str]:
@@ -125,12 +185,24 @@ def facts(view: HistoryView) -> list[str]:
         lengths = run["lengths"]
         span = "–".join(str(n) for n in sorted({min(lengths, default=0), max(lengths, default=0)}))
         words.append(f"{count_of(len(lengths), 'sequence')} of {span}")
-    which = view["steps"][0]["sequence"] if view["steps"] else None
-    if which is not None:
-        words.append(f"sequence {which}" + (f" ({run['tags'][which]!r})" if run["tags"] else ""))
+    if view["sequence"] is not None:
+        words.append(_chosen_name(view))
     if run["parent"] is not None:
         words.insert(1, f"fork of {run['parent']} at step {run['forked_at']}")
     return [*words, size(run["bytes"])]
+
+
+def no_steps(view: HistoryView) -> list[str]:
+    """Said of a run, or a sequence, that has none."""
+    if view["steps"] or view["note"]:
+        return []
+    who = "the loop" if view["sequence"] is None else _chosen_name(view)
+    return [f"{who} has no steps: the states are those of the start"]
+
+
+def _chosen_name(view: HistoryView) -> str:
+    which, tags = view["sequence"] or 0, view["run"]["tags"]
+    return f"sequence {which}" + (f" ({tags[which]!r})" if tags else "")
 
 
 _ERROR = f"{style.NUMBERS};color:{style.ALARM};white-space:pre-wrap"
@@ -151,38 +223,6 @@ def at_step(run: RunView, step: StepView) -> str:
     return f"at step {step['step']}" + (", which failed" if step["step"] >= run["steps"] else "")
 
 
-def done_steps(view: HistoryView) -> list[StepView]:
-    """Those that came to their end."""
-    return [step for step in view["steps"] if step["step"] < view["run"]["steps"]]
-
-
-def courses(view: HistoryView) -> list[tuple[str, str, list[str]]]:
-    """Of each state: its name, how large it is step by step, and what is odd about it."""
-    rows = view["steps"][-1]["states"] if view["steps"] else []
-    return [(row["name"], bars(row["spark"]), row["flags"]) for row in rows]
-
-
-def after(row: StateRow) -> str:
-    """The state after the step, what is odd about it, and how far it moved."""
-    moved = "" if row["change"] in (None, 0) else f"  Δ {short(row['change'])}"
-    text = row["after"]["text"]
-    odd = "".join(f"  {flag}" for flag in row["after"]["flags"] if flag not in ("constant", *text.split()))
-    return text + odd + moved
-
-
-def _table(view: HistoryView) -> list[str]:
-    if not view["steps"]:
-        return []
-    head = ["step", *(row["name"] for row in view["steps"][0]["states"])]
-    start = ["start", *(row["before"]["text"] for row in view["steps"][0]["states"])]
-    rows = [[str(step["step"]), *(after(row) for row in step["states"])] for step in done_steps(view)]
-    grid = [head, start, *rows] if view["steps"][0]["step"] == 0 else [head, *rows]
-    widths = [max(len(row[i]) for row in grid) for i in range(len(head))]
-    return [
-        "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in grid
-    ]
-
-
 def _head(view: HistoryView) -> Html:
     name, *rest = facts(view)
     return el(
@@ -194,34 +234,12 @@ def _head(view: HistoryView) -> Html:
     )
 
 
-def _states(view: HistoryView) -> Html | None:
-    if not view["steps"]:
+def _explained(view: HistoryView) -> Html | None:
+    """Where the ops of the body were done, folded away."""
+    found = view["explanation"]
+    if found is None:
         return None
-    first = view["steps"][0]
-    head = [
-        el(
-            "th",
-            el("b", name),
-            el("span", f" {course} ", style="font-weight:normal;opacity:0.65"),
-            [el("span", flag, style=style.chip(style.WARN) + ";font-weight:normal") for flag in odd],
-            style=style.LEFT_CELL,
-        )
-        for name, course, odd in courses(view)
-    ]
-    rows = [el("tr", el("th", "step", style=style.LABEL_CELL), head, style=style.PLAIN_ROW)]
-    if first["step"] == 0:
-        rows.append(_row("start", [row["before"]["text"] for row in first["states"]]))
-    rows += [_row(str(step["step"]), [after(row) for row in step["states"]]) for step in done_steps(view)]
-    return el("table", rows, style=style.TABLE)
-
-
-def _row(label: str, cells: list[str]) -> Html:
-    return el(
-        "tr",
-        el("td", label, style=style.LABEL_CELL),
-        [el("td", cell, style=style.LEFT_CELL) for cell in cells],
-        style=style.PLAIN_ROW,
-    )
+    return el("details", el("summary", explain.headline(found), style=style.FOLD), explain.to_html(found))
 
 
 def _bodies(view: HistoryView) -> Html | None:

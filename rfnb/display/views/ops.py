@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rfnb.display.attempt import reason
 from rfnb.display.data import read
-from rfnb.display.schema import OpRow, OpsView, OpView
+from rfnb.display.schema import OpRow, OpsView, OpView, ValueView
 from rfnb.display.views.dims import describe_axes
+from rfnb.display.views.live import live_at
 from rfnb.display.views.value import describe_value
 
 if TYPE_CHECKING:
@@ -22,19 +22,18 @@ def describe_ops(at: RunStep, chosen: int | None, sequences: Dim | None, sequenc
         ops = at.ops()
         number = None if chosen is None or not ops else min(chosen % len(ops) if chosen < 0 else chosen, len(ops) - 1)
         rows = [_row(i, op) for i, op in enumerate(ops)]
-        op = None if number is None else _op(number, ops[number], sequences, sequence)
+        op = None if number is None else _op(number, ops[number], at, sequences, sequence)
     except Exception as error:
         return {"rows": [], "op": None, "error": reason(error)}
     return {"rows": rows, "op": op, "error": None}
 
 
-def _op(number: int, op: Any, sequences: Dim | None, sequence: int | None) -> OpView:
-    tell = partial(describe_value, sequences=sequences, sequence=sequence, pictures=True)
-    return {
-        "number": number,
-        "inputs": [tell(value.name, value) for value in op.inputs],
-        "outputs": [tell(value.name, value) for value in op.outputs],
-    }
+def _op(number: int, op: Any, at: RunStep, sequences: Dim | None, sequence: int | None) -> OpView:
+    def tell(value: Any) -> ValueView:
+        live = live_at(at.run, value, at.step)
+        return describe_value(value.name, value, sequences=sequences, sequence=sequence, pictures=True, live=live)
+
+    return {"number": number, "inputs": list(map(tell, op.inputs)), "outputs": list(map(tell, op.outputs))}
 
 
 def _row(number: int, op: Any) -> OpRow:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from rfnb.display import style
+from rfnb.display.grid import Table
 from rfnb.display.html import Html, el
 from rfnb.display.numbers import count_of
 from rfnb.display.schema import Origin, RunItem, RunsView
@@ -46,6 +47,26 @@ def to_text(view: RunsView) -> str:
     return "\n".join(item_text(item) for item in view["runs"])
 
 
+def to_table(view: RunsView) -> Table:
+    """A row each."""
+    columns = ["run", "name", "place", "steps", "sequences", "fork of", "forked at", "flags", "pinned"]
+    rows = [
+        [
+            item["run"],
+            item["name"],
+            item["place"],
+            item["steps"],
+            item["batch"],
+            item["parent"],
+            item["forked_at"],
+            ", ".join(item["flags"]),
+            item["pinned"],
+        ]
+        for item in view["runs"]
+    ]
+    return Table(columns, rows)
+
+
 def item_text(item: RunItem) -> str:
     """`3  decoder  cell 4, line 2  9 steps  3 sequences  not finite`"""
     parts = [str(item["run"]), item["name"], item["place"], count_of(item["steps"], "step")]
@@ -70,6 +91,7 @@ def to_html(view: RunsView) -> Html:
 def _row(item: RunItem) -> Html:
     sequences = "" if item["batch"] is None else count_of(item["batch"], "sequence")
     cells = [str(item["run"]), el("b", item["name"]), item["place"], count_of(item["steps"], "step"), sequences]
+    calm = [mark for mark in marks_of(item) if mark not in item["flags"]]
     words = [el("span", flag, style=style.chip(style.ALARM)) for flag in item["flags"]]
-    words += [el("span", "pinned", style=style.chip(style.GREY))] if item["pinned"] else []
+    words += [el("span", mark, style=style.chip(style.GREY)) for mark in calm]
     return el("tr", [el("td", cell, style=style.LEFT_CELL) for cell in [*cells, words]], style=style.PLAIN_ROW)

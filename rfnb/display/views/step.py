@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -14,6 +14,7 @@ from rfnb.display.attempt import Notes
 from rfnb.display.data import Data, to_numpy
 from rfnb.display.numbers import plain
 from rfnb.display.schema import LineValue, Number, StateRow, StepView, ValueView
+from rfnb.display.views.live import live_at
 from rfnb.display.views.value import describe_value, magnitude, one_sequence, sampled
 from rfnb.display.views.watch import describe_watch
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from rfnb.trace.run import Run
 
 Course = tuple[list[Number], bool]
-Tell = Callable[[str, Any], ValueView]
+Tell = Callable[[str, Any, int], ValueView]
 
 _courses: WeakKeyDictionary[Any, dict[tuple[str, int | None], Course]] = WeakKeyDictionary()
 
@@ -31,16 +32,21 @@ def describe_step(
 ) -> StepView:
     """Computed again by replay; must run on the thread that owns the tensors."""
     at = run[step]
-    tell = partial(describe_value, sequences=run.sequence_dim, sequence=sequence, pictures=pictures)
+
+    def tell(name: str, value: Any, begun: int) -> ValueView:
+        """begun: the step that a sequence has to begin for its entries to count."""
+        live = live_at(run, value, begun)
+        return describe_value(name, value, sequences=run.sequence_dim, sequence=sequence, pictures=pictures, live=live)
+
     values: list[LineValue] = [
-        {"line": line, "op": op, "value": tell(name, value)} for name, op, line, value in at.values()
+        {"line": line, "op": op, "value": tell(name, value, step)} for name, op, line, value in at.values()
     ]
     return {
         "kind": "step",
         "run": run.serial,
         "step": step,
         "sequence": sequence,
-        "states": [_state(run, at, name, sequence, tell, done=step < run.steps) for name in run.states],
+        "states": [_state(run, at, step, name, sequence, tell) for name in run.states],
         "values": values,
         "ended": None if run.lengths is None else [min(step, run.steps - 1) >= int(n) for n in run.lengths],
         "check": str(at.check),
@@ -49,19 +55,19 @@ def describe_step(
     }
 
 
-def _state(run: Run, at: Any, name: str, sequence: int | None, tell: Tell, *, done: bool) -> StateRow:
-    """done: whether the step came to its end; one that failed has no states after it."""
-    notes = Notes()
+def _state(run: Run, at: Any, step: int, name: str, sequence: int | None, tell: Tell) -> StateRow:
+    """A step that failed has no states after it."""
+    notes, done = Notes(), step < run.steps
     before = at.before[name]
     after = at.after[name] if done else None
-    told = tell(name, before)
+    told = tell(name, before, step - 1)
     unknown: Course = ([], True)
     spark, moves = notes.attempt("course", lambda: _course(run, name, sequence), unknown)
     return {
         "name": name,
         "before": told,
-        "after": tell(name, after) if done else _not_reached(told),
-        "change": notes.attempt("change", lambda: _change(before, after, run.sequence_dim, sequence), None),
+        "after": tell(name, after, step) if done else _not_reached(told),
+        "change": notes.attempt("change", lambda: _change(run, step, before, after, sequence), None),
         "spark": spark,
         "flags": [] if moves else ["never changes"],
     }
@@ -71,10 +77,12 @@ def _not_reached(before: ValueView) -> ValueView:
     return {**before, "text": "not reached", "stats": None, "picture": None, "flags": []}
 
 
-def _change(before: Any, after: Any, sequences: Any, sequence: int | None) -> Number | None:
+def _change(run: Run, step: int, before: Any, after: Any, sequence: int | None) -> Number | None:
     if after is None:
         return None
-    first, second = (one_sequence(value, sequences, sequence) for value in (before, after))
+    first, second = (
+        one_sequence(value, run.sequence_dim, sequence, live_at(run, value, step)) for value in (before, after)
+    )
     if first.sparse is not None or {a.dim for a in first.axes} != {a.dim for a in second.axes}:
         return None
     difference = np.abs(_aligned(second, first) - _aligned(first, first))
@@ -106,12 +114,20 @@ def _follow(run: Run, name: str, sequence: int | None) -> Course:
     start, moves, labels = None, False, False
     for step in steps:
         if start is None:
-            start = sampled(one_sequence(run[0].before[name], run.sequence_dim, sequence))
-        data = one_sequence(run[step].after[name], run.sequence_dim, sequence)
+            start = one_sequence(run[0].before[name], run.sequence_dim, sequence)
+        value = run[step].after[name]
+        live = live_at(run, value, step) if sequence is None else None  # alone, it stays as it was in the end
+        data = one_sequence(value, run.sequence_dim, sequence, live)
         labels = data.sparse is not None
         spark.append(plain(magnitude(data)))  # type: ignore[arg-type]
-        moves = moves or not np.array_equal(start, sampled(data), equal_nan=True)
+        moves = moves or _moved(start, data)
     return [] if labels else spark, moves or not steps
+
+
+def _moved(start: Data, now: Data) -> bool:
+    """Whether an entry that counts now was another one at the start."""
+    live = now.live if len(now.axes) == len(start.axes) else None
+    return not np.array_equal(sampled(replace(start, live=live)), sampled(now), equal_nan=True)
 
 
 def spread(steps: Sequence[int], most: int) -> list[int]:

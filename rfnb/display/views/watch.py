@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Any
 from rfnb.display.attempt import reason
 from rfnb.display.numbers import short
 from rfnb.display.schema import ValueView, WatchRow
+from rfnb.display.views.live import live_at
 from rfnb.display.views.value import describe_value
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from rfnb.core.dim import Dim
     from rfnb.trace.step import RunStep
 
@@ -17,13 +20,16 @@ if TYPE_CHECKING:
 def describe_watch(at: RunStep, text: str, sequences: Dim | None, sequence: int | None) -> WatchRow:
     """Its value, or in one line why it has none."""
     try:
-        value = _described(text, at.eval(text), sequences, sequence)
+        found = at.eval(text)
+        value = _described(text, found, sequences, sequence, live_at(at.run, found, at.step))
     except Exception as error:
         return {"text": text, "value": None, "error": reason(error)}
     return {"text": text, "value": value, "error": None}
 
 
-def _described(text: str, value: Any, sequences: Dim | None, sequence: int | None) -> ValueView:
+def _described(
+    text: str, value: Any, sequences: Dim | None, sequence: int | None, live: np.ndarray | None
+) -> ValueView:
     if isinstance(value, bool | float | str):
         kind = type(value).__name__
         return {
@@ -35,4 +41,4 @@ def _described(text: str, value: Any, sequences: Dim | None, sequence: int | Non
             "picture": None,
             "flags": [],
         }
-    return describe_value(text, value, sequences=sequences, sequence=sequence, pictures=True)
+    return describe_value(text, value, sequences=sequences, sequence=sequence, pictures=True, live=live)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, overload
 
 import numpy as np
@@ -12,7 +12,7 @@ from rfnb.core.dim import Dim
 from rfnb.core.tensor import Tensor
 from rfnb.errors import LoopError
 from rfnb.ops import math
-from rfnb.trace.compare.comparison import Compared, Comparison
+from rfnb.trace.compare.comparison import Compared, Comparison, Numbers
 from rfnb.trace.compare.match import Sequences, match_sequences
 from rfnb.trace.compare.pairs import Pairs, Stretch
 from rfnb.trace.compare.part import Part, Select, fitted, part_of
@@ -107,10 +107,19 @@ def compare_runs(a: Run, b: Run, tolerance: Tolerance, sequence: int | str | Non
     for stretch in pairs.stretches():
         what = stretch.first.what
         _look(found.setdefault(what.key, Compared(what.name, what.lines)), stretch, context)
+    result.numbers = context.earliest.numbers
     result.values, (result.only_a, result.only_b) = list(found.values()), pairs.only
     uneven = _uneven(a, b, sequences)
-    result.same_steps, result.notes = not uneven, [*sequences.notes, *uneven, *_checks(a, b)]
+    result.same_steps, result.notes = not uneven, [*sequences.notes, *uneven, *pairs.notes, *_checks(a, b)]
     return result
+
+
+@dataclass
+class _Earliest:
+    """The difference that comes first, of those that are known; of all others the numbers are let go."""
+
+    when: tuple[int, int] | None = None
+    numbers: Numbers | None = None
 
 
 @dataclass(frozen=True)
@@ -120,6 +129,7 @@ class _Context:
     sequences: Sequences
     tolerance: Tolerance
     select: Select
+    earliest: _Earliest = field(default_factory=_Earliest)
 
     def parts(self, stretch: Stretch) -> tuple[Part, Part] | str:
         """What is compared, with the same axes; or why nothing is."""
@@ -132,6 +142,13 @@ class _Context:
         a = part_of(first.a, stretch.a, self.a, steps, self.sequences.a, self.select)
         b = part_of(first.b, stretch.b, self.b, steps, self.sequences.b, self.select)
         return fitted(a, b, (self.a.sequence_dim, self.b.sequence_dim))
+
+    def numbers(self, parts: tuple[Part, Part], row: int, counts: np.ndarray, at: tuple[Any, ...]) -> Numbers:
+        """Those of one of the steps, copied: the others of a stretch are let go."""
+        (a, b), dims = (part.array[row].copy() for part in parts), parts[0].dims[1:]
+        known = self.a.sequence_dim in dims and self.sequences.a is not None
+        owner = dims.index(self.a.sequence_dim) if known and self.a.sequence_dim is not None else None
+        return Numbers(a, b, counts.copy(), dims, tuple(map(int, at)), owner, list(self.sequences.names))
 
     def where(self, part: Part, at: tuple[Any, ...]) -> str:
         """ "batch 'banana', time 3"."""
@@ -156,13 +173,18 @@ def _look(value: Compared, stretch: Stretch, context: _Context) -> None:
     differs = counts & ~context.tolerance.agree(a.array, b.array, counts, dtypes)
     if differs.any():
         far = np.where(differs, distance(a.array, b.array), -1.0)
-        _note_difference(value, stretch, far, (a, b), context)
+        _note_difference(value, stretch, far, (a, b), counts, context)
 
 
 def _note_difference(
-    value: Compared, stretch: Stretch, far: np.ndarray, parts: tuple[Part, Part], context: _Context
+    value: Compared,
+    stretch: Stretch,
+    far: np.ndarray,
+    parts: tuple[Part, Part],
+    counts: np.ndarray,
+    context: _Context,
 ) -> None:
-    """far: [steps, …], how far apart the entries are; -1 where they agree."""
+    """far: [steps, …], how far apart the entries are; -1 where they agree. counts: which are compared."""
     differs = far.max(axis=tuple(range(1, far.ndim))) >= 0
     value.steps += int((differs & (np.array(stretch.steps) >= 0)).sum())
     value.largest = max(value.largest, float(far.max()))
@@ -174,6 +196,17 @@ def _note_difference(
         value.difference, value.where = float(far[at]), context.where(parts[0], at)
         ours = zip((stretch.first.a, stretch.first.b), parts, strict=True)
         value.a, value.b = (_entry(like, part.array[row][at]) for like, part in ours)
+        value.relative = _relative(value.difference, *(part.array[row][counts[row]] for part in parts))
+        if context.earliest.when is None or when < context.earliest.when:
+            context.earliest.when = when
+            context.earliest.numbers = context.numbers(parts, row, counts[row], at)
+
+
+def _relative(difference: float, *numbers: np.ndarray) -> float:
+    """A difference next to the largest finite number."""
+    with np.errstate(all="ignore"):
+        sizes = [np.abs(each)[np.isfinite(each)].max(initial=0) for each in numbers]
+    return difference / float(max(sizes)) if max(sizes) else float("inf")
 
 
 def _entry(value: Entries, number: np.generic) -> Any:

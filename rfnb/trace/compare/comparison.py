@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rfnb.core.show import Shown
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from rfnb.core.dim import Dim
 
 
 @dataclass
@@ -14,7 +19,8 @@ class Compared:
 
     line: in the first run, in the second. step: the first that differs, -1 for the start; None if none does. place:
     its place in that step. a, b: the two numbers, or labels, that are the furthest apart there; where: which they are.
-    difference: between them. steps: how many differ. largest: of all steps. note: why it cannot be compared.
+    difference: between them; relative: to the largest number of the value there. steps: how many differ. largest: of
+    all steps. note: why it cannot be compared.
     """
 
     name: str
@@ -25,6 +31,7 @@ class Compared:
     b: Any = None
     where: str = ""
     difference: float = 0.0
+    relative: float = 0.0
     steps: int = 0
     largest: float = 0.0
     note: str = ""
@@ -35,12 +42,30 @@ class Compared:
         return self.step is None and not self.note
 
 
+@dataclass
+class Numbers:
+    """What two runs have of a value at one step: on the same axes, as long as the longer.
+
+    counts: which entries are compared: no padding, nothing of sequences that have ended. dims: of the first run.
+    place: the entry that differs most. owner: the axis that counts sequences, whose entries are called `names`.
+    """
+
+    a: np.ndarray
+    b: np.ndarray
+    counts: np.ndarray
+    dims: tuple[Dim, ...]
+    place: tuple[int, ...]
+    owner: int | None
+    names: list[str]
+
+
 @dataclass(repr=False)
 class Comparison(Shown):
     """What `rf.compare` found. True if all that is in both agrees, and the steps are as many.
 
     a, b: the runs, in words; serials: their numbers. values: what is in both, in the order of the first. only_a,
-    only_b: what is in one. notes: what else is not the same: numbers of steps, sequences.
+    only_b: what is in one. notes: what else is not the same: numbers of steps, sequences. numbers: of `first`, where it
+    differs first.
     """
 
     a: str
@@ -51,6 +76,7 @@ class Comparison(Shown):
     only_b: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     same_steps: bool = True
+    numbers: Numbers | None = None
 
     @property
     def agree(self) -> bool:

@@ -14,6 +14,7 @@ from rfnb.core.tensor import Tensor
 from rfnb.errors import RunFileError
 from rfnb.trace.compare.match import match_values
 from rfnb.trace.entries import Entries, numbers
+from rfnb.trace.file.stored import Stored
 
 if TYPE_CHECKING:
     from rfnb.trace.run import Run
@@ -61,6 +62,7 @@ class Pairs:
         self.runs = a, b
         self.states = [name for name in a.states if name in b.states]
         self.only = tuple([f"state {name}" for name in run.states if name not in self.states] for run in (a, b))
+        self.notes: list[str] = []
         self._found: dict[Any, list[tuple[Matched, int, int]]] = {}
 
     def stretches(self) -> Iterator[Stretch]:
@@ -95,7 +97,10 @@ class Pairs:
             found = match_values(*sides)
             for side, values in enumerate(sides if not self._found else ()):
                 paired = {pair[side] for pair in found}
-                self.only[side].extend(name for i, (name, _) in enumerate(values) if i not in paired)
+                alone = [i for i in range(len(values)) if i not in paired]
+                hidden = {i for i in alone if _inside((mine, theirs)[side][i])} if self._from_file(1 - side) else set()
+                self.only[side].extend(values[i][0] for i in alone if i not in hidden)
+                self._note_hidden(side, len(hidden))
             seen = Counter[Any]()
             matches = self._found[which] = []
             for i, j in found:
@@ -103,6 +108,24 @@ class Pairs:
                 seen[name, lines] += 1
                 matches.append((Matched((name, lines, seen[name, lines]), name, lines), i, j))
         return self._found[which]
+
+    def _from_file(self, side: int) -> bool:
+        return isinstance(self.runs[side].replay, Stored)
+
+    def _note_hidden(self, side: int, count: int) -> None:
+        """A file has no values of modules and functions, which is said once."""
+        if count:
+            which, other = ("first", "second") if side == 0 else ("second", "first")
+            values = f"{count} value{'' if count == 1 else 's'}"
+            self.notes.append(
+                f"{values} inside of modules and functions of the {which}: the file of the {other} has none"
+            )
+
+
+def _inside(value: Value) -> bool:
+    """Whether a module or function made it, not a line of the body."""
+    node = value.node
+    return node is not None and node.source != node.at
 
 
 def _add(open_: dict[Any, Stretch], step: int, place: int, pair: Pair) -> int:

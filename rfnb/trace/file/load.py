@@ -113,6 +113,8 @@ def _run(data: Any, dims: DimReader, raws: RawReader, versions: dict[str, str]) 
             _sequences(dims.size_or_none(data.get("sequences"))),
         ),
         note=optional(data, "note", str),
+        steps_begun=_begun(dims.size_or_none(data.get("begun")), size, len(checks)),
+        why=list_of(data, "ends", str) if data.get("ends") is not None else None,
     )
     return Run(
         name=get(data, "name", str),
@@ -125,6 +127,12 @@ def _run(data: Any, dims: DimReader, raws: RawReader, versions: dict[str, str]) 
         graph=graph,
         failed=failed,
     )
+
+
+def _begun(begun: Size | None, size: Size, steps: int) -> Size:
+    if begun is not None and begun.max > steps:
+        raise RunFileError("the number of steps in the file does not fit the rest")
+    return begun or size
 
 
 def _sequences(size: Size | None) -> Size | None:

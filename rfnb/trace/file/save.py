@@ -87,6 +87,8 @@ def _describe(run: Run, dims: DimWriter, raws: RawWriter, limit: int) -> dict[st
         "every": replay.every,
         "axis": dims.dim(run.axis),
         "size": dims.size(run.size),
+        "begun": dims.size(run.begun),
+        "ends": run.ends,
         "sequence_dim": dims.dim(run.sequence_dim),
         "sequences": dims.size(run.sequences),
         "forked_at": run.forked_at,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -52,8 +52,8 @@ class StoredState:
 class Stored:
     """A `Replayable` that only reads.
 
-    seed, every: of the run. checks: of each step, whether the replay agreed when it was saved. versions: of rfnb, torch
-    and Python then.
+    seed, every: of the run. steps_begun, why: how many steps each sequence began, and why it ended. checks: of each
+    step, whether the replay agreed when it was saved. versions: of rfnb, torch and Python then.
     """
 
     axis: Dim
@@ -69,6 +69,17 @@ class Stored:
     flags: list[str]
     sequences: tuple[Dim | None, Size | None]
     note: str | None = None
+    steps_begun: Size | None = None
+    why: list[str] | None = None
+
+    @property
+    def begun(self) -> Size:
+        """How many steps each sequence began."""
+        return self.steps_begun or self.size
+
+    def ends(self) -> list[str] | None:
+        """Of each sequence, why it ended."""
+        return self.why
 
     def storages(self) -> dict[Any, int]:
         """The memory that it keeps alive."""
@@ -90,12 +101,14 @@ class Stored:
         check = self.checks[step] if step < len(self.checks) else "not in the file"
         return [StepValue(each.name, each.op, each.line, each.tensor(step)) for each in found], check
 
-    def computed(self, step: int) -> list[tuple[Value, Tensor]]:
+    def computed(self, step: int, only: Collection[int] | None = None) -> list[tuple[Value, Tensor]]:
         """Of the values of the graph those that are in the file: states, and what lines of the body made."""
         given = {state.name: state.at(step) for state in self.states}
         made = self.values(step)[0]
         found = []
         for value in self.graph.values[: self.graph.body_values]:
+            if only is not None and value.number not in only:
+                continue
             tensor = given.get(value.name) if value.node is None else _taken(made, value, value.node)
             if isinstance(tensor, Tensor):
                 found.append((value, tensor))
@@ -131,6 +144,10 @@ class Stored:
     def gradients(self, run: Run, loss: Any) -> Any:
         """Refused."""
         raise _not_in_file(run, "so there is nothing to compute gradients with")
+
+    def explain(self) -> Any:
+        """Refused."""
+        raise RunFileError("the file does not hold where the ops were done", hint=CURE)
 
     def loops(self, step: int) -> list[Run]:
         """Refused."""

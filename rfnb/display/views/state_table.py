@@ -1,0 +1,179 @@
+"""The states of a run: a line for each step that is shown, and one for each state over all steps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from rfnb.display import style
+from rfnb.display.grid import Table
+from rfnb.display.html import Child, Html, el
+from rfnb.display.numbers import bars, short
+from rfnb.display.schema import DimView, HistoryView, Number, StateRow, ValueView
+from rfnb.display.views.dims import dims_html, dims_text
+from rfnb.display.views.step import spread
+from rfnb.display.views.table import PAD
+from rfnb.display.views.value import ENDED
+
+BLOCKS = 32
+"""So many blocks tell how large a state is, step by step."""
+SHORT = 24
+"""Values with more letters than this are shown after the step only."""
+
+
+class Line(NamedTuple):
+    """A step: what it is called, why it is shown, what became of each state."""
+
+    step: str
+    why: str
+    cells: list[str]
+
+
+class StateLine(NamedTuple):
+    """A state: its dims, how large it is step by step, what is odd about it, its picture with words for it."""
+
+    name: str
+    dims: list[DimView]
+    course: str
+    odd: list[str]
+    picture: str | None
+    alt: str | None
+
+
+def steps_text(view: HistoryView) -> list[str]:
+    """Aligned lines."""
+    rows = [line for line in _grid(view) if line.cells]
+    whole = [[row.step, *([row.why] if _has_reasons(view) else []), *row.cells] for row in rows]
+    widths = [max(len(row[i]) for row in whole) for i in range(len(whole[0]))] if whole else []
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in whole]
+
+
+def steps_html(view: HistoryView) -> Html | None:
+    """A row a step; what has ended is pale."""
+    head, *rows = _grid(view)
+    if not head.cells:
+        return None
+    why = _has_reasons(view)
+    top = el(
+        "tr",
+        el("th", head.step, style=style.LABEL_CELL),
+        [el("th", name, style=style.LEFT_CELL) for name in head.cells],
+        el("th", style=style.LEFT_CELL) if why else None,
+        style=style.PLAIN_ROW,
+    )
+    body = [
+        el(
+            "tr",
+            el("td", row.step, style=f"{style.LABEL_CELL};vertical-align:top;padding-top:2px"),
+            [el("td", _marked(cell), style=style.LEFT_CELL) for cell in row.cells],
+            el("td", row.why, style=f"{style.LEFT_CELL};{style.QUIET}") if why else None,
+            style=style.PLAIN_ROW,
+        )
+        for row in rows
+    ]
+    return el("div", el("table", top, body, style=style.TABLE), style="overflow-x:auto")
+
+
+def states_text(view: HistoryView) -> list[str]:
+    """A line a state."""
+    rows = [[row.name, dims_text(row.dims), row.course, *row.odd] for row in _states(view)]
+    widths = [max(len(row[i]) for row in rows) for i in range(3)] if rows else []
+    return [
+        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), *row[3:]]).rstrip()
+        for row in rows
+    ]
+
+
+def states_html(view: HistoryView) -> Html | None:
+    """The same, with a picture of each."""
+    rows = list(_states(view))
+    return el("table", [_state_html(row) for row in rows], style=style.TABLE) if rows else None
+
+
+def to_table(view: HistoryView) -> Table:
+    """A row for each step and state that is shown."""
+    columns = ["step", "state", "before", "after", "change", "flags", "why"]
+    rows = [
+        [
+            step["step"],
+            row["name"],
+            row["before"]["text"],
+            row["after"]["text"],
+            row["change"],
+            ", ".join(row["after"]["flags"]),
+            why,
+        ]
+        for step, why in zip(view["steps"], view["reasons"], strict=True)
+        for row in step["states"]
+    ]
+    return Table(columns, rows)
+
+
+def _grid(view: HistoryView) -> list[Line]:
+    """The names of the states, the states at the start, then each step. Where steps are left out, from what to what."""
+    names = [value["name"] for value in view["start"]]
+    lines = [Line("step", "", names), Line("start", "", [_value(value) for value in view["start"]])]
+    last = -1
+    for step, why in zip(view["steps"], view["reasons"], strict=True):
+        gap = step["step"] > last + 1
+        lines.append(Line(str(step["step"]), why, [_cell(row, gap) for row in step["states"]]))
+        last = step["step"]
+    return lines
+
+
+def _cell(row: StateRow, gap: bool) -> str:
+    """The state after the step, what is odd about it, and how far it moved."""
+    before, after = _value(row["before"]), _value(row["after"])
+    text = f"{before} → {after}" if gap and before != after and len(before) <= SHORT else after
+    return text + ("" if row["change"] in (None, 0) else f"  Δ {short(row['change'])}")
+
+
+def _value(value: ValueView) -> str:
+    """With what is odd about it, if the numbers do not show that."""
+    words = value["text"].split()
+    return value["text"] + "".join(f"  {flag}" for flag in value["flags"] if flag not in ("constant", *words))
+
+
+def _states(view: HistoryView) -> Iterator[StateLine]:
+    rows = {row["name"]: row for row in view["steps"][-1]["states"]} if view["steps"] else {}
+    strips = {strip["state"]: strip for strip in view["strips"]}
+    for value in view["start"]:
+        name = value["name"]
+        row, strip = rows.get(name), strips.get(name)
+        course, odd = (bars(_some(row["spark"])), row["flags"]) if row else ("", [])
+        picture = (strip["picture"], strip["alt"]) if strip else (None, None)
+        yield StateLine(name, value["dims"], course, odd, *picture)
+
+
+def _some(spark: list[Number]) -> list[Number]:
+    """As many as fit below the picture."""
+    return [spark[i] for i in spread(range(len(spark)), BLOCKS)]
+
+
+def _state_html(row: StateLine) -> Html:
+    look = f"display:block;border:1px solid {style.tint(style.GREY, 0.35)}"
+    picture = el("img", src=row.picture, alt=row.alt, title=row.alt, style=look) if row.picture else None
+    middle = f"{style.LEFT_CELL};vertical-align:middle"
+    return el(
+        "tr",
+        el("td", el("b", row.name), style=middle),
+        el("td", dims_html(row.dims), style=middle),
+        el("td", picture, el("div", row.course, style="opacity:0.65;white-space:nowrap"), style=middle),
+        el("td", [el("span", flag, style=style.chip(style.WARN)) for flag in row.odd], style=middle),
+        style=style.PLAIN_ROW,
+    )
+
+
+def _marked(cell: str) -> list[Child]:
+    """What stands for sequences that have ended is quieter, what is no number is seen."""
+    looks = {PAD: _PALE, ENDED: _PALE, **dict.fromkeys(("nan", "inf", "-inf"), f"color:{style.ALARM}")}
+    pieces = re.split(r"( +)", cell.replace("Δ ", "Δ\u00a0"))
+    return [el("span", piece, style=looks[piece]) if piece in looks else piece for piece in pieces]
+
+
+_PALE = "opacity:0.4"
+
+
+def _has_reasons(view: HistoryView) -> bool:
+    return any(view["reasons"])
