@@ -31,7 +31,7 @@ wheel:
 	@$(IN) python -m build --wheel --no-isolation --outdir dist
 
 clean: # all that was built; the environment stays
-	rm -rf .cache dist rfnb/labextension rfnb/display/static/stepper.js rfnb/display/static/stepper.css
+	rm -rf .cache dist rfnb/labextension rfnb/display/static
 	rm -rf extension/node_modules extension/lib extension/tsconfig.tsbuildinfo tests/browser/artifacts
 	rm -rf .pytest_cache .ruff_cache .mypy_cache .hypothesis
 	find rfnb tests notebooks .ci -name __pycache__ -prune -exec rm -rf {} +

@@ -24,7 +24,8 @@ from step import CACHE, LOG, ROOT, Stamps, StepFailed, Timer, fingerprint, give_
 ALL = "lab,test,dev"
 EXTRAS = {"lab": "lab", "test": ALL, "lint": ALL, "wheel": ALL}
 EXTENSION = ROOT / "extension"
-BUILT = [ROOT / "rfnb" / "labextension" / "package.json", ROOT / "rfnb" / "display" / "static" / "stepper.js"]
+STATIC = ROOT / "rfnb" / "display" / "static"
+BUILT = [ROOT / "rfnb" / "labextension" / "package.json", STATIC / "stepper.js", STATIC / "views.js"]
 NOT_SOURCES = {"node_modules", "lib", ".yarn", "test"}
 HERE = Stamps(CACHE / "setup")
 

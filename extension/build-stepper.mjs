@@ -1,4 +1,4 @@
-// Bundles the stepper for cells' outputs, a module and a style sheet, and for saved pages, a script; read by rfnb/display.
+// Bundles what outputs of cells and saved pages carry, the stepper and the scripts of views; read by rfnb/display.
 import { build } from 'esbuild';
 
 const common = { bundle: true, minify: true, legalComments: 'none', logLevel: 'info' };
@@ -14,4 +14,12 @@ const script = {
 await build({ ...script, entryPoints: ['src/inline.tsx'], outfile: `${target}.js`, format: 'esm' });
 await build({ ...script, entryPoints: ['src/page.ts'], outfile: '../rfnb/display/static/page.js', format: 'iife' });
 
+await build({
+  ...script,
+  entryPoints: ['src/pictures/main.ts'],
+  outfile: '../rfnb/display/static/views.js',
+  format: 'esm'
+});
+
 await build({ ...common, entryPoints: ['style/inline.css'], outfile: `${target}.css` });
+await build({ ...common, entryPoints: ['style/views.css'], outfile: '../rfnb/display/static/views.css' });

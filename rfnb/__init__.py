@@ -367,6 +367,7 @@ from rfnb.ops.control import (
     set_static_traceable_ctx as set_static_traceable_ctx,
     static_traceable_generation as static_traceable_generation,
 )
+from rfnb.trace.capture import Captured as Captured, capture as capture
 from rfnb.trace.compare.compare import compare as compare
 from rfnb.trace.compare.comparison import Comparison as Comparison
 from rfnb.trace.dependencies import (
@@ -375,6 +376,7 @@ from rfnb.trace.dependencies import (
     walk_tensor_consumers as walk_tensor_consumers,
 )
 from rfnb.trace.file.load import load_run as load_run
+from rfnb.trace.model_graph import ModelGraph as ModelGraph, model_graph as model_graph
 from rfnb.trace.options import (
     options as options,
     recording as recording,
@@ -410,6 +412,7 @@ from rfnb.nn.rec import (
 from rfnb.display.show import (
     show as show,
     show_attention as show_attention,
+    show_dims as show_dims,
 )
 from rfnb.display.widgets.stepper import stepper as stepper
 

@@ -59,7 +59,10 @@ def in_clean(venv: Path, code: str, *arguments: str) -> str:
 
 def test_the_wheel_holds_package_extension_and_stepper(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
-    assert {"rfnb/__init__.py", "rfnb/display/static/stepper.js", "rfnb/display/static/stepper.css"} <= names
+    static = {
+        f"rfnb/display/static/{name}" for name in ("stepper.js", "stepper.css", "page.js", "views.js", "views.css")
+    }
+    assert {"rfnb/__init__.py"} | static <= names
     assert {SHARED + "package.json", SHARED + "install.json", SHARED + "static/style.js"} <= names
     assert any(name.startswith(f"{SHARED}static/remoteEntry.") for name in names)
     assert any(name.endswith("licenses/LICENSE") for name in names)

@@ -3,11 +3,14 @@ import type { IRenderMimeRegistry } from '@jupyterlab/rendermime';
 import type { ISignal } from '@lumino/signaling';
 import { PanelLayout, Widget } from '@lumino/widgets';
 
-/** What a cell's output says of the widget beside it. */
-export interface ViewEntry {
-  session: string;
-  model_id: string;
-  kernel_id: string;
+import { enhance, Scripts } from './pictures/enhance';
+import type { Words } from './plain_words';
+
+/** What a cell's output carries for scripts, and, if there is a widget beside it, whose that is. */
+export interface ViewEntry extends Scripts {
+  session?: string;
+  model_id?: string;
+  kernel_id?: string;
 }
 
 export const VIEW = 'application/vnd.rfnb.view+json';
@@ -38,18 +41,23 @@ export interface IHomes {
 }
 
 /** Teach Lab to show rfnb's outputs. */
-export function addViewRenderer(registry: IRenderMimeRegistry, homes: IHomes): void {
+export function addViewRenderer(registry: IRenderMimeRegistry, homes: IHomes, words: Words): void {
   const factory: IRenderMime.IRendererFactory = {
     safe: true,
     mimeTypes: [VIEW],
-    createRenderer: options => new ViewRenderer(registry, options, homes)
+    createRenderer: options => new ViewRenderer(registry, options, homes, words)
   };
   registry.addFactory(factory, RANK);
 }
 
-/** Holds the renderer that fits; another one takes over when the kernel comes or goes. */
+/** Holds the renderer that fits, and enhances its HTML; another one takes over when the kernel comes or goes. */
 class ViewRenderer extends Widget implements IRenderMime.IRenderer {
-  constructor(registry: IRenderMimeRegistry, options: IRenderMime.IRendererOptions, homes: IHomes) {
+  constructor(
+    registry: IRenderMimeRegistry,
+    options: IRenderMime.IRendererOptions,
+    homes: IHomes,
+    private _words: Words
+  ) {
     super({ node: document.createElement('div') });
     this._registry = registry;
     this._options = options;
@@ -67,6 +75,7 @@ class ViewRenderer extends Widget implements IRenderMime.IRenderer {
 
   dispose(): void {
     this._homes.changed.disconnect(this._onChanged, this);
+    this._release();
     super.dispose();
   }
 
@@ -79,16 +88,18 @@ class ViewRenderer extends Widget implements IRenderMime.IRenderer {
   private async _show(model: IRenderMime.IMimeModel): Promise<void> {
     const entry = model.data[VIEW] as unknown as ViewEntry;
     const home = this._homes.find(this._options.resolver);
-    const alive = home !== null && home.kernel === entry.kernel_id && home.session === entry.session;
+    const alive = home?.kernel === entry.kernel_id && home?.session === entry.session;
     const mimeType = chooseMime({ trusted: model.trusted, alive, offered: Object.keys(model.data) });
     if (mimeType !== this._shown && !this.isDisposed) {
       this._shown = mimeType;
       const inner = (home?.rendermime ?? this._registry).createRenderer(mimeType);
       await inner.renderModel(model);
       const layout = this.layout as PanelLayout;
+      this._release();
       this._inner?.dispose();
       this._inner = inner;
       layout.addWidget(inner);
+      this._release = mimeType === HTML && model.trusted ? enhance(inner.node, entry, this._words) : () => undefined;
     }
   }
 
@@ -98,4 +109,5 @@ class ViewRenderer extends Widget implements IRenderMime.IRenderer {
   private _model: IRenderMime.IMimeModel | null = null;
   private _shown: string | null = null;
   private _inner: IRenderMime.IRenderer | null = null;
+  private _release: () => void = () => undefined;
 }

@@ -42,10 +42,83 @@ export interface StatsView {
   histogram: number[] | null;
 }
 
+/** Entries that are no numbers: how many of a kind, and where the first is. */
+export interface BadView {
+  word: 'NaN' | '+Inf' | '−Inf' | 'unknown';
+  count: number;
+  /** "batch 3 ('banana'), time 7, feat 11" */
+  first: string | null;
+}
+
+/** What a mean that forgets the lengths would see: over all entries, padding included. */
+export interface PaddingView {
+  mean: Number;
+  std: Number;
+  /** there are NaN or Inf in the padding */
+  bad: boolean;
+}
+
+/** With what only the view of a tensor tells. */
+export interface TensorStats extends StatsView {
+  bad: BadView[];
+  /** entries of −Inf that a mask put there: nothing is wrong with them */
+  masked: number;
+  /** the share of zeros */
+  zeros: number;
+  /** how many numbers differ, in integers; at least so many if they are a sample */
+  unique: number | null;
+  /** how many are true, in bools */
+  true: number | null;
+  /** of the whole tensor, padding included */
+  entries: number;
+  /** None: there is none, or it is zero */
+  padding: PaddingView | null;
+}
+
+/** One sequence of a tensor. */
+export interface SequenceRow {
+  tag: string | null;
+  length: number | null;
+  mean: Number | null;
+  min: Number | null;
+  max: Number | null;
+  /** None: not counted, as only a sample was looked at */
+  nan: number | null;
+  inf: number | null;
+}
+
+/** The lengths of one axis, in short. */
+export interface LengthsView {
+  axis: number;
+  median: number;
+  /** the share of the axis that is padding */
+  padding: number;
+  /** sequences of length 0 */
+  empty: number;
+  histogram: number[] | null;
+}
+
+/** How often a label occurs. */
+export interface LabelCount {
+  label: string;
+  id: number;
+  count: number;
+}
+
+/** Whether a gradient is asked for, and how large it is. */
+export interface GradView {
+  /** the gradient is kept here; else it only passes */
+  leaf: boolean;
+  /** None: there is none yet */
+  norm: Number | null;
+}
+
 /** A tensor, or one sequence of it. */
 export interface TensorView {
   kind: 'tensor';
   name: string;
+  /** "Tensor", or "numpy.ndarray" and the like */
+  cls: string;
   dtype: string;
   device: string;
   bytes: number;
@@ -53,18 +126,55 @@ export interface TensorView {
   /** name of the dim that integer entries point into */
   sparse: string | null;
   /** None for empty tensors and for labels */
-  stats: StatsView | null;
+  stats: TensorStats | null;
+  lengths: LengthsView[];
+  /** for at most 256 sequences */
+  sequences: SequenceRow[] | null;
   /** nested lists in the order of dims, for at most 400 entries; None for padding */
   values: unknown[] | null;
   /** sparse with a vocab: the first 8 sequences, 24 tokens each */
   labels: string[][] | null;
+  /** their numbers */
+  label_ids: number[][] | null;
+  /** the 10 most frequent */
+  label_counts: LabelCount[] | null;
+  /** ids that are outside of the sparse dim */
+  unknown: BadView | null;
   /** of the sequences, in batch order */
   tags: string[] | null;
   /** data URI of a PNG */
   picture: string | null;
   /** what the picture shows, in words */
   picture_alt: string | null;
+  grad: GradView | null;
   /** what was left out and why */
+  note: string | null;
+}
+
+/** A value in a nested structure, or a part of the structure. */
+export interface TreeNode {
+  name: string;
+  /** "dict", "Tensor", "torch.Tensor", "int", … */
+  what: string;
+  dims: DimView[];
+  dtype: string;
+  /** statistics of a tensor, or the value */
+  text: string;
+  /** "3 NaN", … */
+  flags: string[];
+  /** of the tensors here and below */
+  bytes: number;
+  tensors: number;
+  /** so many children of the same structure, one after the other; 0: no such group */
+  repeat: number;
+  children: TreeNode[];
+}
+
+/** A nested structure: dict, list, tuple, State, TensorDict. */
+export interface TreeView {
+  kind: 'tree';
+  name: string;
+  root: TreeNode;
   note: string | null;
 }
 
@@ -87,47 +197,182 @@ export interface NoteView {
   note: string;
 }
 
-/** A parameter of a module. */
+/** A parameter or buffer of a module. */
 export interface ParamRow {
-  name: string;
+  /** "encoder.layers.0.weight" */
+  path: string;
   dims: DimView[];
+  /** of a plain tensor, which has no dims; None if there is none yet */
+  shape: number[] | null;
   dtype: string;
+  device: string;
   count: number;
+  bytes: number;
   trainable: boolean;
+  /** it is no parameter of the model proper */
+  buffer: boolean;
+  /** where it is shown, and counted, first */
+  shared: string | null;
+  /** None: not looked at */
+  norm: Number | null;
+  /** the norm of the gradient; None: there is none */
+  grad: Number | null;
 }
 
-/** A module and what is in it. */
+/** A module and what is in it; or several in a row that are alike. */
 export interface ModuleNode {
+  /** "encoder", or "0–11" */
   name: string;
   cls: string;
   /** "in:26 → out:128" */
   note: string;
-  params: ParamRow[];
-  /** parameters here and below */
+  /** how many there are */
+  repeat: number;
+  /** by name: the rows of each of them */
+  params: number[][];
+  /** parameters here and below; of all of them, but inside of a card those of one */
   count: number;
+  /** how many of these are not trained */
+  frozen: number;
+  /** in what those that are alike are not */
+  differs: string[];
+  /** where it is shown first */
+  shared: string | null;
   children: ModuleNode[];
 }
 
-/** The tree of a module. */
+/** The tree of a module, and its parameters in order. */
 export interface ModuleView {
   kind: 'module';
   root: ModuleNode;
+  rows: ParamRow[];
   count: number;
+  frozen: number;
   bytes: number;
+  /** that of most */
+  dtype: string;
+  device: string;
+  /** "layers.3.weight: NaN" */
+  bad: string[];
+  note: string | null;
 }
 
-/** Weights of one sequence: rows attend to columns. */
+/** How one head attends: see `display/attention/measures.py` for what the numbers mean. */
+export interface AttentionHead {
+  layer: number;
+  head: number;
+  /** of its layer: "encoder.layers.0.self_att"; "" if it has none */
+  name: string;
+  /** 0: one column each, 1: all alike */
+  entropy: Number;
+  /** share of steps that do not go back */
+  monotonicity: Number;
+  /** 1: all columns alike */
+  coverage: Number;
+  diagonal: Number;
+  /** for as many rows as columns: weight of the entry before, of itself, of the next */
+  previous: Number | null;
+  itself: Number | null;
+  next: Number | null;
+  /** "diagonal", "previous", "itself", "next", "first", "flat", "peaked" or "" */
+  role: string;
+  /** the columns with most weight in all */
+  top: string[];
+  /** "row sums 0.9–1", "NaN at row 3, column 0", "0.02 of the weight on padding" */
+  flags: string[];
+  /** the weight of the darkest colour of its picture */
+  scale: Number;
+}
+
+/** What scripts read beside the pictures of the HTML, which are `<img data-rfnb-head="layer,head">` in the overview,
+and an `<image data-rfnb-head=… data-rfnb-large>` in the SVG of the large one.
+
+One pixel is `head_pool` (of the large one: `pool`) rows by columns; its colour is an entry of `colours` (n of them,
+from pale to dark: weight = index / (n - 1) * scale of the head), or one of `special`, or half transparent: masked
+or padding. Labels are those of entries, not of pixels; None means that they are the numbers from 0. */
+export interface AttentionScripts {
+  kind: 'attention';
+  row_name: string;
+  col_name: string;
+  /** true rows and columns */
+  shape: number[];
+  /** so many rows and columns of pixels behind them are padding, hatched */
+  padding: number[];
+  pool: number[];
+  head_pool: number[];
+  /** labels */
+  rows: string[] | null;
+  cols: string[] | null;
+  /** from one row to the next */
+  row_seconds: number | null;
+  col_seconds: number | null;
+  causal: boolean;
+  /** "f4f1eccfdfd6…": six digits each */
+  colours: string;
+  /** "nan", "inf", "-inf": six digits */
+  special: { [key: string]: string };
+  /** in the order of the HTML */
+  heads: AttentionHead[];
+  /** layer and head of the large picture */
+  chosen: number[];
+  /** of the chosen head: the column of each row */
+  path: number[];
+}
+
+/** Weights of one sequence: rows attend to columns. One head of one layer, and an overview of all that there are. */
 export interface AttentionView {
   kind: 'attention';
   name: string;
   row_dim: DimView;
   col_dim: DimView;
+  /** labels of the rows of `weights` */
   rows: string[];
   cols: string[];
+  /** of the chosen head; of each block, if they are pooled: the largest */
   weights: Number[][];
   tag: string | null;
-  /** data URI of a PNG: one pixel a cell */
+  /** data URI of a PNG: one pixel a cell of `weights`, and some padding */
   picture: string;
+  /** the column of `weights` for each row, by the best path that never goes back */
+  path: number[];
+  heads: AttentionHead[];
+  /** of the heads, if there are several */
+  pictures: string[];
+  /** layer and head; -1: the mean of them */
+  chosen: number[];
+  sort: string | null;
+  /** whether there is a line of pictures for each layer */
+  grid: boolean;
+  shape: number[];
+  padding: number[];
+  /** entries that are one cell of `weights` */
+  pool: number[];
+  /** entries that are one pixel of `pictures` */
+  head_pool: number[];
+  /** of all entries; None: their numbers */
+  row_labels: string[] | null;
+  col_labels: string[] | null;
+  row_seconds: number | null;
+  col_seconds: number | null;
+  causal: boolean;
+  note: string | null;
+}
+
+/** Attention that was seen while a model ran. */
+export interface SeenRow {
+  name: string;
+  dims: DimView[];
+  place: string;
+  /** that are held for it */
+  bytes: number;
+}
+
+/** What `rf.capture` saw: a list, and the weights of the largest group of them that have one size. */
+export interface SeenView {
+  kind: 'seen';
+  rows: SeenRow[];
+  left_out: string[];
+  attention: AttentionView | null;
   note: string | null;
 }
 
@@ -323,16 +568,84 @@ export interface Difference {
   text: string;
 }
 
+/** The value of two runs that differs first. */
+export interface FirstDifference {
+  name: string;
+  /** in the first run, in the second */
+  lines: (number | null)[];
+  /** -1: before the first step */
+  step: number;
+  dims: DimView[];
+  /** the entry that differs most: "batch 'banana', feat 3" */
+  where: string;
+  a: string;
+  b: string;
+  difference: Number;
+  /** to the largest number of the value */
+  relative: Number;
+  /** "the lengths differ" */
+  note: string | null;
+  pictures: MarkedPicture[];
+}
+
 /** Two runs of a loop: what differs, the first difference first. */
 export interface ComparisonView {
   kind: 'comparison';
   run: number;
   other: number;
   agree: boolean;
+  first: FirstDifference | null;
   differences: Difference[];
   /** what else is not the same: numbers of steps, sequences */
   notes: string[];
   text: string;
+}
+
+/** A part of a value around a place, which is marked. */
+export interface MarkedPicture {
+  title: string;
+  /** what is at the place */
+  text: string;
+  /** what is down and across */
+  axes: string;
+  /** data URI of a PNG */
+  picture: string | null;
+  alt: string;
+}
+
+/** An op that a check complains of. */
+export interface Finding {
+  op: string;
+  /** what the user's line calls its result */
+  name: string;
+  /** "3 NaN", "0.5 together, 0.4 alone" */
+  what: string;
+  /** the entry, by dim; of a difference, the sequence as well */
+  at: string;
+  /** the user's line */
+  place: string;
+  /** of the module it is in */
+  path: string;
+  loop: string | null;
+  /** of that loop */
+  step: number | null;
+  operands: string[];
+  came_from: string | null;
+}
+
+/** What `rf.check.finite` or `rf.check.batch_invariance` found. */
+export interface CheckView {
+  kind: 'check';
+  name: 'finite' | 'batch invariance';
+  passed: boolean;
+  text: string;
+  /** of the first finding: [label, words] */
+  facts: string[][];
+  /** of its value */
+  dims: DimView[];
+  pictures: MarkedPicture[];
+  findings: Finding[];
+  note: string | null;
 }
 
 /** An op of a loop's body, and where it was done. */
@@ -362,11 +675,223 @@ export interface ExplanationView {
   ops: MovedOp[];
 }
 
+/** How many steps a sequence took, and why it ended. */
+export interface SequenceEnd {
+  sequence: number;
+  tag: string | null;
+  steps: number;
+  /** "length 5 reached", "ended at 3: end was true", "max steps (20)", "failed at 2" */
+  end: string | null;
+}
+
+/** A state over all steps. */
+export interface StateStrip {
+  state: string;
+  /** data URI of a PNG: steps across */
+  picture: string;
+  alt: string;
+}
+
 /** The static picture of a run: chosen steps of each state. */
 export interface HistoryView {
   kind: 'history';
   run: RunView;
+  /** the chosen one */
+  sequence: number | null;
+  /** the states before the first step */
+  start: ValueView[];
   steps: StepView[];
+  /** of each of the steps, why it is shown; "" if only as one of many */
+  reasons: string[];
+  sequences: SequenceEnd[];
+  strips: StateStrip[];
+  /** where the ops of the body were done */
+  explanation: ExplanationView | null;
+  note: string | null;
+}
+
+/** A dim of an operand; or a number, of an array without dims. */
+export interface StripCell {
+  dim: DimView | null;
+  /** "time:3–5 Σ8", "time [5, 3]" */
+  word: string;
+  /** it does not fit */
+  odd: boolean;
+}
+
+/** An operand: its dims stand under the same dims of the others, with None where it has no such dim. */
+export interface StripRow {
+  /** of the parameter */
+  name: string;
+  /** what the user's line says */
+  text: string;
+  /** "float32", "Dim", "numpy.ndarray" */
+  type: string;
+  cells: (StripCell | null)[];
+}
+
+/** Where a dim comes from. */
+export interface DimOrigin {
+  dim: DimView;
+  /** "time¹" if another dim has the same name */
+  name: string;
+  /** "ceil(time/2), made in cell 3, line 1" */
+  where: string;
+  /** the expression that made it */
+  text: string | null;
+  odd: boolean;
+}
+
+/** Some lines of the user's code, and the expression that is meant. */
+export interface CodeView {
+  place: string;
+  /** None outside of functions */
+  function: string | null;
+  /** 1-based, in the file or cell */
+  first_line: number;
+  lines: string[];
+  /** per line: [start, end] of the expression in it, or [] */
+  marks: number[][];
+}
+
+/** A step of a traceback. */
+export interface FrameView {
+  place: string;
+  function: string;
+  text: string;
+  whose: 'user' | 'rfnb' | 'other';
+}
+
+/** An error that came before, and how they are related. */
+export interface CauseView {
+  /** "KeyError: 'x'" */
+  error: string;
+  relation: 'caused by' | 'while handling';
+  frames: FrameView[];
+}
+
+/** An error: the user's line, the call in it, and what does not fit. */
+export interface ErrorView {
+  kind: 'error';
+  /** of the class */
+  name: string;
+  what: string;
+  /** [["expected", "..."], ["hint", "..."]] */
+  facts: string[][];
+  notes: string[];
+  code: CodeView | null;
+  /** the function of rfnb: "reduce_sum", "layers.0: Linear" */
+  call: string | null;
+  rows: StripRow[];
+  origins: DimOrigin[];
+  frames: FrameView[];
+  causes: CauseView[];
+  /** what could not be told */
+  note: string | null;
+}
+
+/** A dim of a table of dims. */
+export interface DimRow {
+  dim: DimView;
+  /** "time¹" if another one in the table has the same name */
+  name: string;
+  /** whether it has a size now */
+  known: boolean;
+  /** "dynamic batch", "static feature" */
+  role: string;
+  /** the expression that made it */
+  text: string | null;
+  /** the names of the first few */
+  tensors: string[];
+  tensor_count: number;
+  parameters: string[];
+  parameter_count: number;
+  modules: string[];
+  module_count: number;
+  /** those that were declared to have the same size */
+  same_as: string[];
+  conflicts: string[];
+  /** quieter: "has the size of hidden in w" */
+  notes: string[];
+}
+
+/** Dims and who has them, conflicts first. */
+export interface DimTableView {
+  kind: 'dims';
+  name: string;
+  rows: DimRow[];
+  note: string | null;
+}
+
+/** What a node of a graph gives. */
+export interface GraphValue {
+  value: number;
+  name: string;
+  /** positions in the `dims` of the view */
+  dims: number[];
+  /** of a plain tensor, which has no dims */
+  shape: number[] | null;
+  /** no input of the node has the same dims */
+  changed: boolean;
+}
+
+/** A box of a graph: a module, an op, a loop, a side of a branch; or a place where values come in or go out. */
+export interface GraphNode {
+  id: string;
+  kind: 'module' | 'op' | 'loop' | 'cond' | 'side' | 'section' | 'input' | 'output' | 'frame' | 'state';
+  name: string;
+  /** of a module; the op */
+  cls: string;
+  /** "encoder.layers.0" */
+  path: string;
+  outputs: GraphValue[];
+  params: number;
+  /** so many alike, one after the other, are this one box */
+  times: number;
+  /** of a module: "in:26 → out:128" */
+  options: string;
+  /** "200 steps, 87–200 by sequence" */
+  notes: string[];
+  status: 'done' | 'failed' | 'ghost';
+  body: string | null;
+}
+
+/** Between two nodes of a body. `back`: into the next step of a loop. */
+export interface GraphEdge {
+  source: string;
+  target: string;
+  /** -1: none */
+  value: number;
+  back: boolean;
+}
+
+/** What is inside a node, or the whole. */
+export interface GraphBody {
+  nodes: GraphNode[];
+  edges: GraphEdge[];
+}
+
+/** What ended the call. */
+export interface GraphFailure {
+  node: string | null;
+  path: string;
+  error: string;
+  text: string;
+  place: string | null;
+  hint: string | null;
+}
+
+/** The graph of one call of a model. */
+export interface GraphView {
+  kind: 'graph';
+  name: string;
+  dims: DimView[];
+  bodies: { [key: string]: GraphBody };
+  root: string;
+  /** ids of nodes that are drawn with their body */
+  open: string[];
+  params: number;
+  failure: GraphFailure | null;
   note: string | null;
 }
 

@@ -375,7 +375,7 @@ describe('around a run', () => {
       { name: 'old', line: null, step: null, text: 'only in the first' }
     ];
     const answer: ComparisonView = {
-      kind: 'comparison', run: 1, other: 7, agree: false, differences, notes: ['3 and 4 steps'], text: 'differ'
+      kind: 'comparison', run: 1, other: 7, agree: false, first: null, differences, notes: ['3 and 4 steps'], text: 'differ'
     }; // prettier-ignore
     const asides = { compare: { waiting: false, error: null, answer } };
     const host = show(<StepperView state={state({ asides })} actions={asked} />);

@@ -44,6 +44,11 @@ class Data:
     sparse: Dim | None = None
     feature: Dim | None = None
     notes: tuple[str, ...] = field(default=())
+    cls: str = "Tensor"
+    source: Any = None
+    """The raw tensor as it is in the program, with its gradient."""
+    live: np.ndarray | None = None
+    """Of a value of a loop: which entries are of sequences that go on; of size 1 along other axes."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -69,7 +74,7 @@ class Data:
 
     def mask(self) -> np.ndarray | None:
         """Which entries are real; of size 1 along axes that it does not depend on. None if all are."""
-        result = None
+        result = None if self.live is None or self.live.all() else self.live
         for i, axis in enumerate(self.axes):
             at = [p for p in map(self.position, axis.over) if p is not None]
             if axis.lengths is None or len(at) < len(axis.over) or not (axis.lengths < axis.size).any():
@@ -88,7 +93,10 @@ class Data:
         picked = self.axes[at].dim
         raw = self.raw[(slice(None),) * at + (index,)]
         axes = [_picked(axis, picked, index) for i, axis in enumerate(self.axes) if i != at]
-        return replace(self, raw=raw[tuple(slice(0, axis.size) for axis in axes)], axes=tuple(axes))
+        live = None if self.live is None else self.live.take(index if self.live.shape[at] > 1 else 0, axis=at)
+        return replace(
+            self, raw=raw[tuple(slice(0, axis.size) for axis in axes)], axes=tuple(axes), source=None, live=live
+        )
 
 
 def read(tensor: Tensor) -> Data:
@@ -99,7 +107,7 @@ def read(tensor: Tensor) -> Data:
         raise ViewError(f"no numbers: {_first_line(error)}") from None
     if raw is None:
         raise ViewError("no numbers yet")
-    raw, said = _numbers(raw)
+    source, (raw, said) = raw, numbers(raw)
     if len(raw.shape) != len(tensor.dims):
         raise ViewError(f"the raw tensor has shape {tuple(raw.shape)}, which does not fit {len(tensor.dims)} dims")
     found = [_axis(tensor, dim, int(size)) for dim, size in zip(tensor.dims, raw.shape, strict=True)]
@@ -112,6 +120,7 @@ def read(tensor: Tensor) -> Data:
         sparse=tensor.sparse_dim,
         feature=getattr(tensor, "feature_dim", None),
         notes=tuple(note for note in (said, *(note for _, note in found)) if note),
+        source=source,
     )
 
 
@@ -222,9 +231,12 @@ def _axis(tensor: Tensor, dim: Dim, actual: int) -> tuple[Axis, str | None]:
     return Axis(dim, actual, tuple(size.dims), values if per_sequence else None, size.tags), note
 
 
-def _numbers(raw: Any) -> tuple[Any, str | None]:
+def numbers(raw: Any) -> tuple[Any, str | None]:
     """Real numbers without grad, and what had to be done for it."""
     if hasattr(raw, "detach"):
+        if raw.is_nested:
+            hint = "show x.unbind(), or x.to_padded_tensor(0)"
+            raise ViewError("a nested tensor has no axes of one length", hint=hint)
         raw = raw.detach()
         return (raw.abs(), "complex: absolute values") if raw.is_complex() else (raw, None)
     raw = np.asarray(raw)

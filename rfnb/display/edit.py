@@ -10,6 +10,7 @@ import numpy as np
 
 from rfnb.core.raw import backend_of_raw
 from rfnb.display.data import read, to_numpy
+from rfnb.display.views.table import PAD
 from rfnb.errors import ViewError
 
 if TYPE_CHECKING:
@@ -37,22 +38,26 @@ def edited(state: Tensor | int, text: str, sequences: Dim | None, sequence: int 
             got=text[:40],
             hint=f"write one for all of them, or {part.size}",
         )
-    part[...] = np.asarray(entries).reshape(part.shape if len(entries) == part.size else ())
+    new = np.asarray([np.nan if entry is None else entry for entry in entries])
+    keep = np.asarray([entry is None for entry in entries])
+    shape = part.shape if len(entries) == part.size else ()
+    part[...] = np.where(keep.reshape(shape), part, new.reshape(shape))
     raw = state.raw_tensor
     return state.like(backend_of_raw(raw).convert_raw(values, state.dtype, state.device))
 
 
-def _entries(text: str, sparse: Dim | None) -> list[float]:
+def _entries(text: str, sparse: Dim | None) -> list[float | None]:
+    """None for a `·`, which stands for what is left as it is."""
     vocab = sparse.vocab if sparse is not None else None
     if sparse is None or vocab is None:
-        return [_number(word) for word in BETWEEN.split(text) if word]
+        return [None if word == PAD else _number(word) for word in BETWEEN.split(text) if word]
     labels = [text] if text in vocab else text.split()
-    unknown = [label for label in labels if label not in vocab]
+    unknown = [label for label in labels if label not in vocab and label != PAD]
     if unknown:
         near = [match for word in (text, unknown[0]) for match in difflib.get_close_matches(word, vocab.labels, n=1)]
         hint = f"did you mean {near[0]}?" if near else None
         raise ViewError(f"{sparse.name} has no label {unknown[0][:40]!r}", hint=hint)
-    return [float(n) for n in vocab.encode(labels)]
+    return [None if label not in vocab else float(vocab.encode([label])[0]) for label in labels]
 
 
 def _number(word: str) -> float:

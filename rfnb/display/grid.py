@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from rfnb.display import style
-from rfnb.display.html import Html, el
+from rfnb.display.html import Child, Html, el
 from rfnb.display.numbers import short
+from rfnb.display.visible import visible
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Table:
         return (dict(zip(self.columns, row, strict=True)) for row in self.rows)
 
     def __repr__(self) -> str:
-        grid = [list(self.columns), *([_word(cell) for cell in row] for row in self.rows)]
+        grid = [[visible(_word(cell)).replace("\n", "␤") for cell in row] for row in (self.columns, *self.rows)]
         widths = [max(len(row[i]) for row in grid) for i in range(len(self.columns))]
         return "\n".join(
             "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in grid
@@ -50,6 +51,20 @@ def table_html(table: Table) -> Html:
         for row in table.rows
     ]
     return el("table", el("thead", head), el("tbody", rows), style=style.TABLE)
+
+
+def facts_html(facts: Sequence[tuple[str, Child]]) -> Html | None:
+    """A line for each fact, behind its label."""
+    rows = [
+        el(
+            "tr",
+            el("td", label, style=f"{style.LABEL_CELL};vertical-align:top;padding-top:2px"),
+            el("td", words, style=style.LEFT_CELL),
+            style=style.PLAIN_ROW,
+        )
+        for label, words in facts
+    ]
+    return el("table", rows, style=style.TABLE) if rows else None
 
 
 def _word(cell: Any) -> str:

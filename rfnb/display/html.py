@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 
+from rfnb.display.visible import visible
+
 VOID = frozenset({"br", "hr", "img", "meta", "col"})
 
 
@@ -38,7 +40,7 @@ def _child(child: Child) -> str:
     if isinstance(child, Html):
         return child
     if isinstance(child, str):
-        return escape(child)
+        return escape(visible(child))
     if isinstance(child, int | float):
         return str(child)
     return "".join(_child(c) for c in child)
@@ -48,4 +50,4 @@ def _attribute(name: str, value: object) -> str:
     if value is None or value is False:
         return ""
     name = name.rstrip("_").replace("_", "-")
-    return f" {name}" if value is True else f' {name}="{escape(str(value))}"'
+    return f" {name}" if value is True else f' {name}="{escape(visible(str(value)))}"'

@@ -60,6 +60,29 @@ def size(count: int) -> str:
     return f"{amount:.3g} {unit}" if amount < 1000 else f"{amount:.0f} {unit}"
 
 
+def amount(count: int) -> str:
+    """A large count, in short.
+
+    >>> [amount(n) for n in (12, 3276800, 3_276_800_000)]
+    ['12', '3.28 M', '3.28 G']
+    """
+    for unit, step in (("T", 1e12), ("G", 1e9), ("M", 1e6)):
+        if count >= step:
+            return f"{count / step:.3g} {unit}"
+    return f"{count:,}"
+
+
+def percent(share: float) -> str:
+    """A share; never 0 % or 100 % unless it is that.
+
+    >>> [percent(x) for x in (0, 0.0001, 0.366, 0.9999, 1)]
+    ['0 %', '<1 %', '37 %', '>99 %', '100 %']
+    """
+    if 0 < share < 0.005:
+        return "<1 %"
+    return ">99 %" if 0.995 <= share < 1 else f"{share:.0%}".replace("%", " %")
+
+
 def count_of(number: int, word: str) -> str:
     """With its plural.
 

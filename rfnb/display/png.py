@@ -15,12 +15,12 @@ import numpy as np
 Scale = Literal["diverging", "sequential"]
 
 LEVELS = 249
-NAN, POSITIVE_INF, NEGATIVE_INF, PADDING, HATCH = 250, 251, 252, 253, 254
+NAN, POSITIVE_INF, NEGATIVE_INF, PADDING, HATCH, MARK = 250, 251, 252, 253, 254, 255
 
 DIVERGING = ("#1f4e8c", "#4a86c0", "#9cc3de", "#f4f1ec", "#eeb18f", "#cf6a4c", "#972432")
 SEQUENTIAL = ("#f4f1ec", "#cfdfd6", "#93c1bd", "#4f9aa9", "#2d6e93", "#1f4577", "#15234e")
-SPECIAL = ((214, 39, 183), (255, 140, 0), (106, 60, 210), (128, 128, 128), (128, 128, 128))
-ALPHA = bytes([255] * NAN + [255, 255, 255, 18, 90])
+SPECIAL = ((214, 39, 183), (255, 140, 0), (106, 60, 210), (128, 128, 128), (128, 128, 128), (20, 20, 20))
+ALPHA = bytes([255] * NAN + [255, 255, 255, 18, 90, 255])
 
 
 def picture(
@@ -55,19 +55,36 @@ def ramp(stops: tuple[str, ...], levels: int = LEVELS + 1) -> np.ndarray:
     return np.stack([np.interp(at, np.arange(len(stops)), rgb[:, c]) for c in range(3)], axis=1).astype(np.uint8)
 
 
-def encode(pixels: np.ndarray, palette: bytes) -> bytes:
-    """The file, with those colours of the palette that occur."""
+def encode(pixels: np.ndarray, palette: bytes, *, bits: int = 8, level: int = 1) -> bytes:
+    """The file, with those colours of the palette that occur.
+
+    bits: of a pixel; four are enough for sixteen colours. level: of zlib.
+    """
     height, width = pixels.shape
     used = np.flatnonzero(np.bincount(pixels.reshape(-1), minlength=256))
     place = np.zeros(256, np.uint8)
     place[used] = np.arange(len(used))
-    lines = np.zeros((height, width + 1), np.uint8)
-    lines[:, 1:] = place[pixels]
+    packed = _packed(place[pixels], bits)
+    lines = np.zeros((height, packed.shape[1] + 1), np.uint8)
+    lines[:, 1:] = packed
     colours = b"".join(palette[3 * i : 3 * i + 3] for i in used.tolist())
     alphas = bytes(ALPHA[i] for i in used.tolist())
-    header = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)
-    chunks = [(b"IHDR", header), (b"PLTE", colours), (b"tRNS", alphas), (b"IDAT", zlib.compress(lines.tobytes(), 1))]
-    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(kind, data) for kind, data in [*chunks, (b"IEND", b"")])
+    header = struct.pack(">IIBBBBB", width, height, bits, 3, 0, 0, 0)
+    data = zlib.compress(lines.tobytes(), level)
+    chunks = [(b"IHDR", header), (b"PLTE", colours), (b"tRNS", alphas), (b"IDAT", data), (b"IEND", b"")]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(kind, data) for kind, data in chunks)
+
+
+def _packed(pixels: np.ndarray, bits: int) -> np.ndarray:
+    """As many pixels in a byte as fit, the first in the highest bits."""
+    if bits == 8:
+        return pixels
+    each = 8 // bits
+    wide = np.pad(pixels, ((0, 0), (0, -pixels.shape[1] % each)))
+    packed = np.zeros((wide.shape[0], wide.shape[1] // each), np.uint8)
+    for place in range(each):
+        packed |= wide[:, place::each] << (8 - bits * (place + 1))
+    return packed
 
 
 def data_uri(png: bytes) -> str:

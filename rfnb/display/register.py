@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+from rfnb.backend.torch.module_graph import PlainModule
 from rfnb.core.dim import Dim
+from rfnb.core.model_graph import DRAWERS, ModelGraph
+from rfnb.core.state import State
 from rfnb.core.tensor import Tensor
+from rfnb.core.tensor_dict import TensorDict
 from rfnb.display.bundle import register
+from rfnb.display.error_card import show_in_notebooks
 from rfnb.display.line import line
+from rfnb.loop.batch_invariance import BatchReport
 from rfnb.loop.explain import Explanation
+from rfnb.loop.finite import FiniteReport
 from rfnb.loop.gradients import Gradients
 from rfnb.loop.watch import describe_by
 from rfnb.nn.module import Module
+from rfnb.trace.capture import Captured, Seen
 from rfnb.trace.compare.comparison import Comparison
 from rfnb.trace.file.save import WRITERS
 from rfnb.trace.run import Run
@@ -21,15 +31,33 @@ from rfnb.trace.runs import Runs
 def register_views() -> None:
     """The table of views."""
     register(Tensor, "rfnb.display.views.tensor")
+    for nested in (TensorDict, State, Mapping, dict, list, tuple):
+        register(nested, "rfnb.display.views.tree")
     register(Dim, "rfnb.display.views.dim")
-    register(Module, "rfnb.display.views.module")
+    for module in (Module, PlainModule):
+        register(module, "rfnb.display.views.module")
     register(Run, "rfnb.display.views.loop")
     register(Runs, "rfnb.display.views.runs")
+    register(ModelGraph, "rfnb.display.views.graph")
+    DRAWERS["dot"] = dot_of
     register(Explanation, "rfnb.display.views.explain")
     register(Gradients, "rfnb.display.views.gradients")
     register(Comparison, "rfnb.display.views.comparison")
+    for report in (BatchReport, FiniteReport):
+        register(report, "rfnb.display.views.check")
+    register(Exception, "rfnb.display.views.error")
+    show_in_notebooks()
+    for seen in (Captured, Seen):
+        register(seen, "rfnb.display.views.seen")
     describe_by(line)
     WRITERS[".html"] = save_page
+
+
+def dot_of(graph: ModelGraph, **choice: Any) -> Any:
+    """For Graphviz; what makes it is imported when first needed."""
+    from rfnb.display import dot
+
+    return dot.graph_to_dot(graph, **choice)
 
 
 def save_page(run: Run, path: Path, limit: int | None) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,23 +9,18 @@ from typing import TYPE_CHECKING, Any
 from rfnb.backend.base.tape import untaped
 from rfnb.display import style
 from rfnb.display.attempt import Notes
-from rfnb.display.html import Html, el, join
+from rfnb.display.html import Html, el
+from rfnb.display.page import LIMIT, asset_text, json_of, page
 from rfnb.display.schema import HistoryView, StepView
 from rfnb.display.view import write_atomically
 from rfnb.display.views import loop
 from rfnb.display.views.step import describe_step, spread
-from rfnb.display.widgets.assets import asset
 from rfnb.errors import ViewError
 
 if TYPE_CHECKING:
     from rfnb.trace.run import Run
 
-LIMIT = 2_000_000
-
-POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
-"""Nothing is fetched, whatever the page carries."""
-
-FRAME = "body{max-width:70em;margin:2em auto;padding:0 1em;font-family:sans-serif}#rfnb-stepper:empty{display:none}"
+LOOK = "#rfnb-stepper:empty{display:none}"
 
 
 def save_page(run: Run, path: Path, limit: int | None = None) -> Path:
@@ -34,7 +28,7 @@ def save_page(run: Run, path: Path, limit: int | None = None) -> Path:
     with untaped():
         history = loop.describe(run)
         steps, note = chosen_steps(run, LIMIT if limit is None else limit)
-    return write_atomically(path, page(history, steps, note))
+    return write_atomically(path, run_page(history, steps, note))
 
 
 def chosen_steps(run: Run, limit: int) -> tuple[list[StepView], str | None]:
@@ -92,34 +86,17 @@ def cost(step: StepView) -> int:
     return len(json_of(step).encode())
 
 
-def json_of(data: Any) -> Html:
-    """JSON that can stand in a script element: no character in it can end that, or begin a comment."""
-    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    for character in "<>&\u2028\u2029":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return Html(text)
-
-
-def page(history: HistoryView, steps: Sequence[StepView], note: str | None) -> str:
+def run_page(history: HistoryView, steps: Sequence[StepView], note: str | None) -> str:
     """The whole page."""
     run = history["run"]
     stepper = _stepper({"run": run, "steps": list(steps)}) if steps else []
-    head = el(
-        "head",
-        el("meta", charset="utf-8"),
-        el("meta", http_equiv="Content-Security-Policy", content=POLICY),
-        el("meta", name="viewport", content="width=device-width"),
-        el("title", f"{run['name']} · {run['place']}"),
-        el("style", Html(FRAME), [asset_text("stepper.css")] if stepper else None),
-    )
-    body = el(
-        "body",
+    body = [
         el("div", id="rfnb-stepper") if stepper else None,
         el("p", note, style=style.QUIET) if note and stepper else None,
         el("details", el("summary", "history", style=style.FOLD), loop.to_html(history), open=True, id="rfnb-history"),
         stepper,
-    )
-    return "<!doctype html>\n" + el("html", join(head, body), lang="en", style="color-scheme:light dark") + "\n"
+    ]
+    return page(f"{run['name']} · {run['place']}", body, [Html(LOOK), asset_text("stepper.css")] if stepper else None)
 
 
 def _stepper(recording: Any) -> list[Html]:
@@ -129,9 +106,3 @@ def _stepper(recording: Any) -> list[Html]:
     except ViewError:
         return []
     return [el("script", json_of(recording), type="application/json", id="rfnb-recording"), el("script", script)]
-
-
-def asset_text(name: str) -> Html:
-    """A built file, so that it cannot end the element that it stands in."""
-    text = asset(name).read_text(encoding="utf-8")
-    return Html(text.replace("</s", "<\\/s").replace("<!--", "<\\!--"))

@@ -43,23 +43,119 @@ class StatsView(TypedDict):
     histogram: list[int] | None  # entries in 8 equal steps from min to max; None if all are equal
 
 
+class BadView(TypedDict):
+    """Entries that are no numbers: how many of a kind, and where the first is."""
+
+    word: Literal["NaN", "+Inf", "−Inf", "unknown"]
+    count: int
+    first: str | None  # "batch 3 ('banana'), time 7, feat 11"
+
+
+class PaddingView(TypedDict):
+    """What a mean that forgets the lengths would see: over all entries, padding included."""
+
+    mean: Number
+    std: Number
+    bad: bool  # there are NaN or Inf in the padding
+
+
+class TensorStats(StatsView):
+    """With what only the view of a tensor tells."""
+
+    bad: list[BadView]
+    masked: int  # entries of −Inf that a mask put there: nothing is wrong with them
+    zeros: float  # the share of zeros
+    unique: int | None  # how many numbers differ, in integers; at least so many if they are a sample
+    true: int | None  # how many are true, in bools
+    entries: int  # of the whole tensor, padding included
+    padding: PaddingView | None  # None: there is none, or it is zero
+
+
+class SequenceRow(TypedDict):
+    """One sequence of a tensor."""
+
+    tag: str | None
+    length: int | None
+    mean: Number | None
+    min: Number | None
+    max: Number | None
+    nan: int | None  # None: not counted, as only a sample was looked at
+    inf: int | None
+
+
+class LengthsView(TypedDict):
+    """The lengths of one axis, in short."""
+
+    axis: int
+    median: float
+    padding: float  # the share of the axis that is padding
+    empty: int  # sequences of length 0
+    histogram: list[int] | None
+
+
+class LabelCount(TypedDict):
+    """How often a label occurs."""
+
+    label: str
+    id: int
+    count: int
+
+
+class GradView(TypedDict):
+    """Whether a gradient is asked for, and how large it is."""
+
+    leaf: bool  # the gradient is kept here; else it only passes
+    norm: Number | None  # None: there is none yet
+
+
 class TensorView(TypedDict):
     """A tensor, or one sequence of it."""
 
     kind: Literal["tensor"]
     name: str
+    cls: str  # "Tensor", or "numpy.ndarray" and the like
     dtype: str
     device: str
     bytes: int
     dims: list[DimView]
     sparse: str | None  # name of the dim that integer entries point into
-    stats: StatsView | None  # None for empty tensors and for labels
+    stats: TensorStats | None  # None for empty tensors and for labels
+    lengths: list[LengthsView]
+    sequences: list[SequenceRow] | None  # for at most 256 sequences
     values: list | None  # nested lists in the order of dims, for at most 400 entries; None for padding
     labels: list[list[str]] | None  # sparse with a vocab: the first 8 sequences, 24 tokens each
+    label_ids: list[list[int]] | None  # their numbers
+    label_counts: list[LabelCount] | None  # the 10 most frequent
+    unknown: BadView | None  # ids that are outside of the sparse dim
     tags: list[str] | None  # of the sequences, in batch order
     picture: str | None  # data URI of a PNG
     picture_alt: str | None  # what the picture shows, in words
+    grad: GradView | None
     note: str | None  # what was left out and why
+
+
+class TreeNode(TypedDict):
+    """A value in a nested structure, or a part of the structure."""
+
+    name: str
+    what: str  # "dict", "Tensor", "torch.Tensor", "int", …
+    dims: list[DimView]
+    dtype: str
+    text: str  # statistics of a tensor, or the value
+    flags: list[str]  # "3 NaN", …
+    bytes: int  # of the tensors here and below
+    tensors: int
+    repeat: int  # so many children of the same structure, one after the other; 0: no such group
+    children: list[TreeNode]
+
+
+class TreeView(TypedDict):
+    """A nested structure: dict, list, tuple, State, TensorDict."""
+
+    kind: Literal["tree"]
+    name: str
+    root: TreeNode
+    note: str | None
 
 
 class DimPage(TypedDict):
@@ -82,47 +178,145 @@ class NoteView(TypedDict):
 
 
 class ParamRow(TypedDict):
-    """A parameter of a module."""
+    """A parameter or buffer of a module."""
 
-    name: str
+    path: str  # "encoder.layers.0.weight"
     dims: list[DimView]
+    shape: list[int] | None  # of a plain tensor, which has no dims; None if there is none yet
     dtype: str
+    device: str
     count: int
+    bytes: int
     trainable: bool
+    buffer: bool  # it is no parameter of the model proper
+    shared: str | None  # where it is shown, and counted, first
+    norm: Number | None  # None: not looked at
+    grad: Number | None  # the norm of the gradient; None: there is none
 
 
 class ModuleNode(TypedDict):
-    """A module and what is in it."""
+    """A module and what is in it; or several in a row that are alike."""
 
-    name: str
+    name: str  # "encoder", or "0–11"
     cls: str
     note: str  # "in:26 → out:128"
-    params: list[ParamRow]
-    count: int  # parameters here and below
+    repeat: int  # how many there are
+    params: list[list[int]]  # by name: the rows of each of them
+    count: int  # parameters here and below; of all of them, but inside of a card those of one
+    frozen: int  # how many of these are not trained
+    differs: list[str]  # in what those that are alike are not
+    shared: str | None  # where it is shown first
     children: list[ModuleNode]
 
 
 class ModuleView(TypedDict):
-    """The tree of a module."""
+    """The tree of a module, and its parameters in order."""
 
     kind: Literal["module"]
     root: ModuleNode
+    rows: list[ParamRow]
     count: int
+    frozen: int
     bytes: int
+    dtype: str  # that of most
+    device: str
+    bad: list[str]  # "layers.3.weight: NaN"
+    note: str | None
+
+
+class AttentionHead(TypedDict):
+    """How one head attends: see `display/attention/measures.py` for what the numbers mean."""
+
+    layer: int
+    head: int
+    name: str  # of its layer: "encoder.layers.0.self_att"; "" if it has none
+    entropy: Number  # 0: one column each, 1: all alike
+    monotonicity: Number  # share of steps that do not go back
+    coverage: Number  # 1: all columns alike
+    diagonal: Number
+    previous: Number | None  # for as many rows as columns: weight of the entry before, of itself, of the next
+    itself: Number | None
+    next: Number | None
+    role: str  # "diagonal", "previous", "itself", "next", "first", "flat", "peaked" or ""
+    top: list[str]  # the columns with most weight in all
+    flags: list[str]  # "row sums 0.9–1", "NaN at row 3, column 0", "0.02 of the weight on padding"
+    scale: Number  # the weight of the darkest colour of its picture
+
+
+class AttentionScripts(TypedDict):
+    """What scripts read beside the pictures of the HTML, which are `<img data-rfnb-head="layer,head">` in the overview,
+    and an `<image data-rfnb-head=… data-rfnb-large>` in the SVG of the large one.
+
+    One pixel is `head_pool` (of the large one: `pool`) rows by columns; its colour is an entry of `colours` (n of them,
+    from pale to dark: weight = index / (n - 1) * scale of the head), or one of `special`, or half transparent: masked
+    or padding. Labels are those of entries, not of pixels; None means that they are the numbers from 0.
+    """
+
+    kind: Literal["attention"]
+    row_name: str
+    col_name: str
+    shape: list[int]  # true rows and columns
+    padding: list[int]  # so many rows and columns of pixels behind them are padding, hatched
+    pool: list[int]
+    head_pool: list[int]
+    rows: list[str] | None  # labels
+    cols: list[str] | None
+    row_seconds: float | None  # from one row to the next
+    col_seconds: float | None
+    causal: bool
+    colours: str  # "f4f1eccfdfd6…": six digits each
+    special: dict[str, str]  # "nan", "inf", "-inf": six digits
+    heads: list[AttentionHead]  # in the order of the HTML
+    chosen: list[int]  # layer and head of the large picture
+    path: list[int]  # of the chosen head: the column of each row
 
 
 class AttentionView(TypedDict):
-    """Weights of one sequence: rows attend to columns."""
+    """Weights of one sequence: rows attend to columns. One head of one layer, and an overview of all that there are."""
 
     kind: Literal["attention"]
     name: str
     row_dim: DimView
     col_dim: DimView
-    rows: list[str]
+    rows: list[str]  # labels of the rows of `weights`
     cols: list[str]
-    weights: list[list[Number]]
+    weights: list[list[Number]]  # of the chosen head; of each block, if they are pooled: the largest
     tag: str | None
-    picture: str  # data URI of a PNG: one pixel a cell
+    picture: str  # data URI of a PNG: one pixel a cell of `weights`, and some padding
+    path: list[int]  # the column of `weights` for each row, by the best path that never goes back
+    heads: list[AttentionHead]
+    pictures: list[str]  # of the heads, if there are several
+    chosen: list[int]  # layer and head; -1: the mean of them
+    sort: str | None
+    grid: bool  # whether there is a line of pictures for each layer
+    shape: list[int]
+    padding: list[int]
+    pool: list[int]  # entries that are one cell of `weights`
+    head_pool: list[int]  # entries that are one pixel of `pictures`
+    row_labels: list[str] | None  # of all entries; None: their numbers
+    col_labels: list[str] | None
+    row_seconds: float | None
+    col_seconds: float | None
+    causal: bool
+    note: str | None
+
+
+class SeenRow(TypedDict):
+    """Attention that was seen while a model ran."""
+
+    name: str
+    dims: list[DimView]
+    place: str
+    bytes: int  # that are held for it
+
+
+class SeenView(TypedDict):
+    """What `rf.capture` saw: a list, and the weights of the largest group of them that have one size."""
+
+    kind: Literal["seen"]
+    rows: list[SeenRow]
+    left_out: list[str]
+    attention: AttentionView | None
     note: str | None
 
 
@@ -310,6 +504,22 @@ class Difference(TypedDict):
     text: str  # by how much
 
 
+class FirstDifference(TypedDict):
+    """The value of two runs that differs first."""
+
+    name: str
+    lines: list[int | None]  # in the first run, in the second
+    step: int  # -1: before the first step
+    dims: list[DimView]
+    where: str  # the entry that differs most: "batch 'banana', feat 3"
+    a: str
+    b: str
+    difference: Number
+    relative: Number  # to the largest number of the value
+    note: str | None  # "the lengths differ"
+    pictures: list[MarkedPicture]
+
+
 class ComparisonView(TypedDict):
     """Two runs of a loop: what differs, the first difference first."""
 
@@ -317,9 +527,49 @@ class ComparisonView(TypedDict):
     run: int
     other: int
     agree: bool
+    first: FirstDifference | None
     differences: list[Difference]
     notes: list[str]  # what else is not the same: numbers of steps, sequences
     text: str
+
+
+class MarkedPicture(TypedDict):
+    """A part of a value around a place, which is marked."""
+
+    title: str
+    text: str  # what is at the place
+    axes: str  # what is down and across
+    picture: str | None  # data URI of a PNG
+    alt: str
+
+
+class Finding(TypedDict):
+    """An op that a check complains of."""
+
+    op: str
+    name: str  # what the user's line calls its result
+    what: str  # "3 NaN", "0.5 together, 0.4 alone"
+    at: str  # the entry, by dim; of a difference, the sequence as well
+    place: str  # the user's line
+    path: str  # of the module it is in
+    loop: str | None
+    step: int | None  # of that loop
+    operands: list[str]
+    came_from: str | None
+
+
+class CheckView(TypedDict):
+    """What `rf.check.finite` or `rf.check.batch_invariance` found."""
+
+    kind: Literal["check"]
+    name: Literal["finite", "batch invariance"]
+    passed: bool
+    text: str
+    facts: list[list[str]]  # of the first finding: [label, words]
+    dims: list[DimView]  # of its value
+    pictures: list[MarkedPicture]
+    findings: list[Finding]
+    note: str | None
 
 
 class MovedOp(TypedDict):
@@ -346,12 +596,202 @@ class ExplanationView(TypedDict):
     ops: list[MovedOp]
 
 
+class SequenceEnd(TypedDict):
+    """How many steps a sequence took, and why it ended."""
+
+    sequence: int
+    tag: str | None
+    steps: int
+    end: str | None  # "length 5 reached", "ended at 3: end was true", "max steps (20)", "failed at 2"
+
+
+class StateStrip(TypedDict):
+    """A state over all steps."""
+
+    state: str
+    picture: str  # data URI of a PNG: steps across
+    alt: str
+
+
 class HistoryView(TypedDict):
     """The static picture of a run: chosen steps of each state."""
 
     kind: Literal["history"]
     run: RunView
+    sequence: int | None  # the chosen one
+    start: list[ValueView]  # the states before the first step
     steps: list[StepView]
+    reasons: list[str]  # of each of the steps, why it is shown; "" if only as one of many
+    sequences: list[SequenceEnd]
+    strips: list[StateStrip]
+    explanation: ExplanationView | None  # where the ops of the body were done
+    note: str | None
+
+
+class StripCell(TypedDict):
+    """A dim of an operand; or a number, of an array without dims."""
+
+    dim: DimView | None
+    word: str  # "time:3–5 Σ8", "time [5, 3]"
+    odd: bool  # it does not fit
+
+
+class StripRow(TypedDict):
+    """An operand: its dims stand under the same dims of the others, with None where it has no such dim."""
+
+    name: str  # of the parameter
+    text: str  # what the user's line says
+    type: str  # "float32", "Dim", "numpy.ndarray"
+    cells: list[StripCell | None]
+
+
+class DimOrigin(TypedDict):
+    """Where a dim comes from."""
+
+    dim: DimView
+    name: str  # "time¹" if another dim has the same name
+    where: str  # "ceil(time/2), made in cell 3, line 1"
+    text: str | None  # the expression that made it
+    odd: bool
+
+
+class CodeView(TypedDict):
+    """Some lines of the user's code, and the expression that is meant."""
+
+    place: str
+    function: str | None  # None outside of functions
+    first_line: int  # 1-based, in the file or cell
+    lines: list[str]
+    marks: list[list[int]]  # per line: [start, end] of the expression in it, or []
+
+
+class FrameView(TypedDict):
+    """A step of a traceback."""
+
+    place: str
+    function: str
+    text: str
+    whose: Literal["user", "rfnb", "other"]
+
+
+class CauseView(TypedDict):
+    """An error that came before, and how they are related."""
+
+    error: str  # "KeyError: 'x'"
+    relation: Literal["caused by", "while handling"]
+    frames: list[FrameView]
+
+
+class ErrorView(TypedDict):
+    """An error: the user's line, the call in it, and what does not fit."""
+
+    kind: Literal["error"]
+    name: str  # of the class
+    what: str
+    facts: list[list[str]]  # [["expected", "..."], ["hint", "..."]]
+    notes: list[str]
+    code: CodeView | None
+    call: str | None  # the function of rfnb: "reduce_sum", "layers.0: Linear"
+    rows: list[StripRow]
+    origins: list[DimOrigin]
+    frames: list[FrameView]
+    causes: list[CauseView]
+    note: str | None  # what could not be told
+
+
+class DimRow(TypedDict):
+    """A dim of a table of dims."""
+
+    dim: DimView
+    name: str  # "time¹" if another one in the table has the same name
+    known: bool  # whether it has a size now
+    role: str  # "dynamic batch", "static feature"
+    text: str | None  # the expression that made it
+    tensors: list[str]  # the names of the first few
+    tensor_count: int
+    parameters: list[str]
+    parameter_count: int
+    modules: list[str]
+    module_count: int
+    same_as: list[str]  # those that were declared to have the same size
+    conflicts: list[str]
+    notes: list[str]  # quieter: "has the size of hidden in w"
+
+
+class DimTableView(TypedDict):
+    """Dims and who has them, conflicts first."""
+
+    kind: Literal["dims"]
+    name: str
+    rows: list[DimRow]
+    note: str | None
+
+
+class GraphValue(TypedDict):
+    """What a node of a graph gives."""
+
+    value: int
+    name: str
+    dims: list[int]  # positions in the `dims` of the view
+    shape: list[int] | None  # of a plain tensor, which has no dims
+    changed: bool  # no input of the node has the same dims
+
+
+class GraphNode(TypedDict):
+    """A box of a graph: a module, an op, a loop, a side of a branch; or a place where values come in or go out."""
+
+    id: str
+    kind: Literal["module", "op", "loop", "cond", "side", "section", "input", "output", "frame", "state"]
+    name: str
+    cls: str  # of a module; the op
+    path: str  # "encoder.layers.0"
+    outputs: list[GraphValue]
+    params: int
+    times: int  # so many alike, one after the other, are this one box
+    options: str  # of a module: "in:26 → out:128"
+    notes: list[str]  # "200 steps, 87–200 by sequence"
+    status: Literal["done", "failed", "ghost"]
+    body: str | None
+
+
+class GraphEdge(TypedDict):
+    """Between two nodes of a body. `back`: into the next step of a loop."""
+
+    source: str
+    target: str
+    value: int  # -1: none
+    back: bool
+
+
+class GraphBody(TypedDict):
+    """What is inside a node, or the whole."""
+
+    nodes: list[GraphNode]
+    edges: list[GraphEdge]
+
+
+class GraphFailure(TypedDict):
+    """What ended the call."""
+
+    node: str | None
+    path: str
+    error: str
+    text: str
+    place: str | None
+    hint: str | None
+
+
+class GraphView(TypedDict):
+    """The graph of one call of a model."""
+
+    kind: Literal["graph"]
+    name: str
+    dims: list[DimView]
+    bodies: dict[str, GraphBody]
+    root: str
+    open: list[str]  # ids of nodes that are drawn with their body
+    params: int
+    failure: GraphFailure | None
     note: str | None
 
 

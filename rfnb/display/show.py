@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from rfnb.backend.base.tape import untaped
-from rfnb.display import bundle
+from rfnb.core.source import here, user_frame, variables
+from rfnb.display import arrays, bundle
+from rfnb.display.data import select
 from rfnb.display.view import View
 from rfnb.errors import ViewError
 
@@ -15,22 +18,44 @@ if TYPE_CHECKING:
     from rfnb.core.tensor import Tensor
 
 
-def show(shown: Any, *, batch: int | str | None = None, **positions: int | str) -> View:
-    """A view of a tensor, dim, module or run.
+def show(
+    shown: Any,
+    *inputs: Any,
+    batch: int | str | None = None,
+    dims: Sequence[str | Dim] | None = None,
+    lengths: Any = None,
+    **positions: Any,
+) -> View:
+    """A view of a tensor, plain array, nested structure, dim, module or run.
 
     >>> layer = rf.Dim(2, name="layer")
     >>> x = rf.convert_to_tensor([[1.0, 2.0], [3.0, 4.0]], dims=[rf.batch_dim, layer], tags=["kiwi", "banana"])
     >>> rf.show(x, batch="banana", layer=1)
     x of 'banana', layer 1 Tensor float32 {}
       4
+    >>> rf.show(np.array([[1.0, 2.0], [3.0, 0.0]]), dims=["batch", "time"], lengths=[2, 1])
+    array numpy.ndarray float64 {batch:2, time:1–2 Σ3}
+      μ 2  σ 0.816  [1 █▁▁▁█▁▁█ 3]
+      batch 0  1 2
+      batch 1  3 ·
 
     Args:
+        inputs: of a model or function: what to call it with; the view is the graph of that call, as from
+            `rf.model_graph`.
         batch: one sequence of a tensor or run, by number or tag.
+        dims: of a plain array: the names of its axes, or Dims.
+        lengths: of a plain array: how long each sequence is, along the first axis that is neither batch nor
+            features; or by name: `{"time": [5, 3]}`.
         positions: of a tensor: for a dim by name, which of its entries: a number, or a label of its vocab.
 
-    Raises ViewError if there is no such view, sequence, dim or position.
+    Raises ViewError if there is no such view, sequence, dim or position, or dims and lengths do not fit.
     """
     choice = positions if batch is None else {"batch": batch, **positions}
+    if inputs:
+        given = {"dims": dims, "lengths": lengths}
+        return _graph(shown, inputs, {**choice, **{name: value for name, value in given.items() if value is not None}})
+    if dims is not None or lengths is not None or arrays.is_array(shown):
+        return _array(shown, dims, lengths, choice)
     try:
         return View(bundle.describe(shown, **choice))
     except TypeError as error:
@@ -39,25 +64,114 @@ def show(shown: Any, *, batch: int | str | None = None, **positions: int | str) 
             raise ViewError(f"show: a {type(shown).__name__} has nothing to choose from", got=said) from None
         if "no view for" not in str(error):
             raise
-    known = ", ".join(sorted(t.__name__ for t in bundle.DESCRIBE))
-    raise ViewError("show: there is no such view", got=type(shown).__name__, expected=known)
+    known = ", ".join(sorted({t.__name__ for t in bundle.DESCRIBE}))
+    raise ViewError("show: there is no such view", got=type(shown).__name__, expected=f"an array, {known}")
+
+
+def _graph(model: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> View:
+    from rfnb.trace.model_graph import model_graph
+
+    if not callable(model):
+        raise ViewError(
+            "show: one thing at a time",
+            got=f"{type(model).__name__} and {len(inputs)} more",
+            expected="a model or a function before its inputs",
+            hint="rf.show([x, y]), or rf.show(x, batch=…)",
+        )
+    return View(bundle.describe(model_graph(model, *inputs, **named)))
+
+
+def _array(array: Any, dims: Sequence[str | Dim] | None, lengths: Any, choice: dict[str, Any]) -> View:
+    from rfnb.display.views import tensor
+
+    with untaped():
+        data = arrays.data_of(array, dims, lengths)
+        return View(tensor.describe_data(select(data, choice.pop("batch", None), **choice)))
+
+
+def show_dims(*objects: Any) -> View:
+    """A table of the dims of models, tensors, batches, runs and graphs; without any, of your variables.
+
+    What can hardly be meant comes first: two dims of one name, a dim that tensors have under different lengths.
+
+    >>> time, feat = rf.Dim(None, name="time"), rf.Dim(2, name="feat")
+    >>> x = rf.convert_to_tensor(np.ones((2, 3, 2)), dims=[rf.batch_dim, time, feat], lengths=[3, 1])
+    >>> [row["dim"]["name"] for row in rf.show_dims(x).data["rows"]]
+    ['batch', 'time', 'feat']
+
+    Args:
+        objects: what has dims, also in lists and dicts.
+    """
+    from rfnb.display.views import dim_table
+
+    with untaped():
+        if objects:
+            return View(dim_table.describe(zip(_names(objects), objects, strict=True)))
+        frame = user_frame()
+        scope = {} if frame is None else {**frame.f_globals, **variables(frame)}
+        return View(dim_table.describe([x for x in scope.items() if not x[0].startswith("_")], "your dims"))
+
+
+def _names(objects: Sequence[Any]) -> list[str]:
+    """What the user's line calls them, else what they are."""
+    source = here()
+    call = source.syntax() if source is not None else None
+    written = call.args if isinstance(call, ast.Call) and len(call.args) == len(objects) else [None] * len(objects)
+    return [_name(held, node) for held, node in zip(objects, written, strict=True)]
+
+
+def _name(held: Any, node: ast.expr | None) -> str:
+    if node is None or isinstance(node, ast.Starred | ast.List | ast.Dict | ast.Tuple):
+        return str(getattr(held, "name", None) or type(held).__name__)
+    return ast.unparse(node)
 
 
 def show_attention(
-    weights: Tensor,
+    weights: Any,
     *,
-    rows: Dim | Tensor | Sequence[str] | None = None,
-    cols: Dim | Tensor | Sequence[str] | None = None,
+    rows: Dim | Tensor | Sequence[str] | Sequence[Sequence[str]] | None = None,
+    cols: Dim | Tensor | Sequence[str] | Sequence[Sequence[str]] | None = None,
     batch: int | str | None = None,
+    layer: int | str | None = None,
+    head: int | str | None = None,
+    dims: Sequence[str] | None = None,
+    lengths: Any = None,
+    seconds: float | tuple[float | None, float | None] | None = None,
+    sort: Literal["entropy", "monotonicity", "coverage", "diagonal"] | None = None,
 ) -> View:
-    """The weights of one sequence as a picture: `rows` attend to `cols`.
+    """Attention of one sequence: small pictures of all layers and heads, and one large: `rows` attend to `cols`.
+
+    >>> weights = np.array([[0.9, 0.1, 0.0], [0.2, 0.7, 0.1]])
+    >>> rf.show_attention(weights, rows=["B", "AH"], cols="bat")
+    weights: {row:2} attends to {col:3}
+      B   b 0.9  a 0.1  t 0
+      AH  a 0.7  b 0.2  t 0.1
+
+    `.table()` has a line for each head: how its entropy, monotonicity, coverage … are computed, and who they come
+    from, is told in `rfnb/display/attention/measures.py`; all are from 0 to 1. `.figure()` is a figure for a paper.
 
     Args:
-        weights: with two axes besides the one that counts sequences; the mean is taken over any other.
-        rows, cols: the Dim of each side, or its labels: strings, or a sparse Tensor with a vocab.
+        weights: a Tensor; an array of torch or numpy, [layers, batch, heads, rows, columns] or the last two, three
+            (heads) or four (batch, heads) of these; a list of either, one for each layer; or what `rf.capture` saw.
+        rows, cols: of each side its Dim, or its labels: strings (a list of them for each sequence, if they differ), or
+            a sparse Tensor with a vocab.
         batch: number or tag of the sequence; the first one if not given.
+        layer, head: only these, by number (a layer of `rf.capture` by name as well); or "mean", over them.
+        dims: what the axes of an array are, if it is not as above: ["batch", "query", "key"]. "layer", "batch" and
+            "head" have a meaning; the two others are rows and columns.
+        lengths: of the sequences of an array: of the columns, or (of the rows, of the columns).
+        seconds: those of a frame, 0.01, or how many frames a second has, 100: time in seconds on that axis. It is meant
+            of the dim that the columns are derived from: an entry of time/4 is four frames. (rows, columns): of both.
+        sort: the heads, and so which is the large one: the lowest entropy, or the largest of the others first.
+
+    Raises ViewError if there are no two sides, or no such sequence, layer or head.
     """
     from rfnb.display.views import attention
 
     with untaped():
-        return View(attention.describe(weights, rows=rows, cols=cols, batch=batch))
+        return View(
+            attention.describe(
+                weights, rows=rows, cols=cols, batch=batch, layer=layer, head=head, dims=dims, lengths=lengths,
+                seconds=seconds, sort=sort,
+            )
+        )  # fmt: skip

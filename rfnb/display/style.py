@@ -72,4 +72,4 @@ def pill(colour: str | None) -> str:
 def chip(colour: str) -> str:
     """Around a word that should be noticed."""
     look = f"background-color:{tint(colour, 0.14)};border:1px solid {tint(colour, 0.7)}"
-    return f"{look};border-radius:8px;padding:0 7px;margin-right:6px;font-size:12px"
+    return f"{look};display:inline-block;border-radius:8px;padding:0 7px;margin-right:6px;font-size:12px"

@@ -10,19 +10,29 @@ from typing import Any
 from rfnb.core.atomic import replacing
 from rfnb.display.attempt import reason
 from rfnb.display.grid import Table
-from rfnb.display.html import Html, el, join
+from rfnb.display.html import Html, el
+from rfnb.display.page import view_page
+from rfnb.display.visible import visible, visible_in
+from rfnb.display.widgets import pictures
+from rfnb.display.widgets.assets import MIME
 from rfnb.errors import ViewError
 
 MODULES = {
     "tensor": "rfnb.display.views.tensor",
+    "tree": "rfnb.display.views.tree",
     "dim": "rfnb.display.views.dim",
     "module": "rfnb.display.views.module",
+    "graph": "rfnb.display.views.graph",
     "attention": "rfnb.display.views.attention",
+    "seen": "rfnb.display.views.seen",
     "history": "rfnb.display.views.loop",
     "runs": "rfnb.display.views.runs",
     "gradients": "rfnb.display.views.gradients",
     "comparison": "rfnb.display.views.comparison",
     "explanation": "rfnb.display.views.explain",
+    "dims": "rfnb.display.views.dim_table",
+    "error": "rfnb.display.views.error",
+    "check": "rfnb.display.views.check",
     "note": "rfnb.display.views.note",
 }
 """By the `kind` of the JSON: who makes text and HTML of it."""
@@ -37,12 +47,23 @@ class View:
     @property
     def text(self) -> str:
         """As a terminal shows it."""
-        return self._made("to_text", str)
+        return visible(self._made("to_text", str))
 
     @property
     def html(self) -> Html:
         """Complete without scripts and style sheets."""
         return self._made("to_html", lambda words: el("pre", words))
+
+    @property
+    def scripts(self) -> dict[str, Any]:
+        """What scripts read beside the HTML to enhance it; only the kind, if the HTML says all."""
+        kind = {"kind": self.data["kind"]}
+        try:
+            module = importlib.import_module(MODULES[self.data["kind"]])
+            made = module.to_scripts(self.data) if hasattr(module, "to_scripts") else None
+            return kind | visible_in(made or {})
+        except Exception:  # the HTML is complete without
+            return kind
 
     def table(self) -> Table:
         """The facts as columns and rows. Raises ViewError if this view has none."""
@@ -53,7 +74,23 @@ class View:
 
     def save(self, path: str | Path) -> Path:
         """Writes the page; either all of it is there or what was there before."""
-        return write_atomically(Path(path), page(self.html, title=str(self.data.get("name") or self.data["kind"])))
+        title = str(self.data.get("name") or self.data["kind"])
+        return write_atomically(Path(path), view_page(title, self.html, self.scripts))
+
+    def widget(self) -> Any:
+        """The same for VS Code, Colab, marimo and other widgets: scripts run without an extension of JupyterLab.
+
+        Raises ViewError if anywidget or the built front end is missing.
+        """
+        return pictures.widget_class()(str(self.html), self.scripts, self._repr_mimebundle_())
+
+    def to_dot(self) -> Any:
+        """A `graphviz.Source` of a model graph. Raises ViewError for others, or without the package graphviz."""
+        from rfnb.display import dot
+
+        if self.data["kind"] != "graph":
+            raise ViewError("to_dot: only model graphs are drawn by Graphviz", got=self.data["kind"])
+        return dot.to_dot(self.data)
 
     def figure(self) -> Any:
         """A matplotlib figure of an attention view. Raises ViewError for others."""
@@ -71,7 +108,7 @@ class View:
         return self.text
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        return {"text/plain": self.text, "text/html": str(self.html)}
+        return {"text/plain": self.text, "text/html": str(self.html), MIME: self.scripts}
 
 
 class ReprView(View):
@@ -79,18 +116,7 @@ class ReprView(View):
 
     def __repr__(self) -> str:
         module = importlib.import_module(MODULES[self.data["kind"]])
-        return self._made("to_repr", str) if hasattr(module, "to_repr") else self.text
-
-
-def page(body: Html, title: str) -> str:
-    """A page of its own that follows the light or dark mode of the reader."""
-    look = "color-scheme:light dark;max-width:70em;margin:2em auto;padding:0 1em;font-family:sans-serif"
-    head = el("head", el("meta", charset="utf-8"), el("title", title))
-    return (
-        "<!doctype html>\n"
-        + el("html", join(head, el("body", body, style=look)), style="color-scheme:light dark")
-        + "\n"
-    )
+        return visible(self._made("to_repr", str)) if hasattr(module, "to_repr") else self.text
 
 
 def write_atomically(path: Path, text: str) -> Path:

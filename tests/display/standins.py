@@ -91,21 +91,26 @@ class SumRun:
         self.states, self.pinned, self.bytes, self.source = ["total", "offset"], False, 4 * values.size, Body()
         self.batch = len(lens)
         self.raw = values
+        self.begun = Size([batch_dim], lens)
+        self.ends = [f"length {n} reached" for n in lens]
         self.alive = np.arange(self.steps)[None, :] < np.array(lens)[:, None]
         sums = np.cumsum(np.where(self.alive, values, 0), axis=1)
         self.sums = np.concatenate([np.zeros((len(lens), 1)), sums], axis=1).astype(np.float32)
         self.asked: list[int] = []
-        self.replay = SimpleNamespace(every=1)
+        self.replay = SimpleNamespace(every=1, state=self.state)
 
     def tensor(self, raw: np.ndarray, name: str = "x") -> Raw:
         """A value with one number a sequence."""
         lengths = EMPTY.bind({batch_dim: Size([], len(raw), tags=self.tags)})
         return Raw((batch_dim,), raw, lengths, name)
 
+    def state(self, name: str, step: int) -> Raw:
+        """Before a step."""
+        return self.tensor(np.ones(len(self.raw), np.float32) if name == "offset" else self.sums[:, step], name)
+
     def __getitem__(self, i: int) -> StepOf:
         self.asked.append(i)
-        offset = self.tensor(np.ones(len(self.raw), np.float32))
-        carried = [Carried(total=self.tensor(self.sums[:, k]), offset=offset) for k in (i, i + 1)]
+        carried = [Carried({name: self.state(name, k) for name in self.states}) for k in (i, i + 1)]
         made = [("step", "gather", 3, self.tensor(self.raw[:, i])), ("total", "add", 4, carried[1]["total"])]
         return StepOf(*carried, made)
 

@@ -8,8 +8,10 @@ from html import unescape
 
 import numpy as np
 import pytest
+from hypothesis import given, strategies as st
 
-from rfnb.display.views import loop, runs, step
+from rfnb.display.view import View
+from rfnb.display.views import course, loop, runs, step
 from rfnb.display.views.step import spread
 from rfnb.errors import ViewError
 from tests.display.standins import SumRun, numbers
@@ -44,7 +46,8 @@ def test_the_course_of_a_state_is_asked_for_once():
     run.asked.clear()
     view = step.describe_step(run, 1)
     assert run.asked == [1]
-    assert view["states"][0]["spark"] == pytest.approx([float(np.abs(run.sums[:, i + 1]).mean()) for i in range(5)])
+    means = [float(np.abs(run.sums[run.alive[:, i], i + 1]).mean()) for i in range(5)]  # of those that go on
+    assert view["states"][0]["spark"] == pytest.approx(means)
 
 
 def test_a_long_run_is_looked_at_in_part():
@@ -91,7 +94,8 @@ def test_text_and_html_name_the_same_facts(steps: int, batch: int | None):
     view = loop.describe(run, batch)
     html = "".join(unescape(re.sub(r"<[^>]*>", "", loop.to_html(view))).split())
     for word in loop.to_text(view).split():
-        assert word in html, word
+        if fact := word.strip("{},█"):  # the bars of sequences, and what is around dims, are drawn
+            assert fact in html, fact
 
 
 def test_hostile_names_show_as_text():
@@ -122,10 +126,111 @@ def test_the_list():
 
 def test_golden(golden):
     view = loop.describe(SumRun(np.array([[1.0, 2, 4], [3, np.nan, 0]], np.float32), [3, 2], ["a", "b"]))
-    for one in view["steps"]:
-        for row in [r[k] for r in one["states"] for k in ("before", "after")] + [v["value"] for v in one["values"]]:
-            for dim in row["dims"]:
-                dim["serial"] = 0
+    told = [row[k] for one in view["steps"] for row in one["states"] for k in ("before", "after")]
+    told += [row["value"] for one in view["steps"] for row in one["values"]]
+    for dim in [dim for value in (*told, *view["start"]) for dim in value["dims"]]:
+        dim["serial"] = 0
     golden("history.json", json.dumps(view, indent=1, ensure_ascii=False) + "\n")
     golden("history.txt", loop.to_text(view) + "\n")
     golden("history.html", loop.to_html(view) + "\n")
+
+
+def long_run(lens=(40, 7, 20, 20), steps: int = 40, at=None) -> SumRun:
+    values = np.ones((len(lens), steps), np.float32)
+    for place, value in (at or {}).items():
+        values[place] = value
+    return SumRun(values, list(lens), ["a", "b", "c", "d"][: len(lens)])
+
+
+def reasons(view) -> dict[int, str]:
+    return {s["step"]: why for s, why in zip(view["steps"], view["reasons"], strict=True) if why}
+
+
+def test_the_steps_around_events_are_shown_and_why():
+    run = long_run(at={(0, 11): 9.0, (0, 30): np.nan})
+    view = loop.describe(run)
+    assert len(view["steps"]) == 12
+    assert reasons(view) == {
+        0: "first",
+        6: "'b' ends",
+        11: "total changes most",
+        19: "2 sequences end",
+        30: "total is not finite",
+        39: "last",
+    }
+    for why in reasons(view).values():
+        assert why in loop.to_text(view)
+        assert why in unescape(loop.to_html(view))
+
+
+def test_what_happens_behind_the_end_of_a_sequence_is_no_event():
+    class Garbage(SumRun):
+        def state(self, name, step):
+            made = super().state(name, step)
+            raw = made.raw_tensor.copy()
+            raw[[n < step for n in self.lengths]] = np.nan if step == 9 else 1e9 * step
+            return self.tensor(raw, name)
+
+    run = Garbage(np.ones((2, 30), np.float32), [30, 4], ["a", "b"])
+    view = loop.describe(run)
+    assert reasons(view) == {0: "first", 3: "'b' ends", 29: "last"}
+    assert all(np.isfinite(float(n)) and float(n) < 100 for row in view["steps"][0]["states"] for n in row["spark"])
+    assert not [flag for s in view["steps"] for row in s["states"] for flag in row["after"]["flags"]]
+
+
+def test_of_one_sequence_the_others_say_nothing():
+    view = loop.describe(long_run(), "b")
+    assert [s["step"] for s in view["steps"]] == list(range(7))
+    assert [row["tag"] for row in view["sequences"]] == ["b"]
+    assert "'b': length 7 reached" in loop.to_text(view)
+
+
+def test_steps_between_are_in_the_widest_gaps():
+    view = loop.describe(long_run([40] * 2))
+    steps = [s["step"] for s in view["steps"]]
+    assert len(steps) == 12
+    assert max(np.diff(steps)) <= 5
+
+
+@pytest.mark.parametrize("sequences, rows", [(3, 3), (32, 32), (50, 32)])
+def test_sequences_are_bars(sequences: int, rows: int):
+    run = SumRun(np.ones((sequences, 9), np.float32), [9, *[n % 9 for n in range(1, sequences)]])
+    view = loop.describe(run)
+    assert len(view["sequences"]) == sequences
+    assert len(re.findall(r"sequence \d+ +█* *length", loop.to_text(view))) == rows
+    assert (f"… {sequences - 32} more" in loop.to_text(view)) == (sequences > 32)
+    assert (f"… {sequences - 32} more" in loop.to_html(view)) == (sequences > 32)
+
+
+def test_sequences_that_end_alike_are_one_line():
+    assert "all 3 sequences: length 5 reached" in loop.to_text(loop.describe(long_run([5, 5, 5], 5)))
+
+
+def test_the_picture_of_a_state_is_hatched_behind_the_end():
+    followed = course.follow(long_run([4, 2], 4), "total", None, 4)
+    values, live = course._matrix(followed)
+    assert live.tolist() == [[True] * 4, [True, True, False, False]]
+    assert values.tolist() == [[1, 2, 3, 4], [1, 2, 2, 2]]
+    assert course.describe_strip(followed)["alt"] == "total: batch down, 4 steps across, hatched behind the end"
+
+
+@given(st.integers(1, 5), st.integers(0, 3), st.integers(1, 70))
+def test_pictures_of_states_of_any_size(batch: int, features: int, steps: int):
+    live = np.arange(steps)[:, None, None] < np.array([steps, *[1] * (batch - 1)])[None, :, None]
+    one = course.Course("h", list(range(steps)), numbers(steps, batch, max(features, 1)), live, ["batch", "f"], 0)
+    strip = course.describe_strip(one)
+    assert strip["picture"].startswith("data:image/png")
+    alone = course.Course("h", list(range(steps)), one.values[:, 0], live[:, 0], ["f"], None)
+    assert course.describe_strip(alone)["picture"].startswith("data:image/png")
+    assert one.not_finite() is None
+
+
+def test_a_table_of_steps_and_states():
+    rows = list(View(loop.describe(a_run(2))).table())
+    assert [(row["step"], row["state"]) for row in rows] == [(0, "total"), (0, "offset"), (1, "total"), (1, "offset")]
+    assert rows[0]["change"] == pytest.approx(float(np.abs(a_run(2).raw[:, 0]).max()))
+
+
+def test_lists_and_gradients_have_tables():
+    table = View(runs.describe([a_run()])).table()
+    assert [row["name"] for row in table] == ["sum"]

@@ -49,7 +49,7 @@ def test_looking_at_values_in_a_body_changes_nothing(numbers):
 def test_a_run_is_shown_step_by_step(numbers):
     run = running_sum(numbers).run
     history = rf.show(run).data
-    assert [s["states"][0]["after"]["text"] for s in history["steps"]] == ["1 1", "3 2", "6 2", "10 2"]
+    assert [s["states"][0]["after"]["text"] for s in history["steps"]] == ["1 1", "3 2", "6 ·", "10 ·"]
     assert [s["states"][0]["change"] for s in rf.show(run, batch=0).data["steps"]] == [1, 2, 3, 4]
     assert history["run"]["body"][0].strip() == "with loop:"
     assert history["note"] is None
@@ -101,7 +101,7 @@ def test_very_short_runs(lengths):
     loop = running_sum(x)
     if loop.run is not None:
         view = rf.show(loop.run)
-        assert "no step" not in view.text
+        assert "no step 0" not in view.text
         assert view.html
 
 

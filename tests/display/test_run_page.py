@@ -8,6 +8,7 @@ import re
 import pytest
 
 from rfnb.display import run_page
+from rfnb.display.visible import visible
 from rfnb.display.widgets import assets
 from tests.display.standins import SumRun, numbers
 
@@ -53,7 +54,7 @@ def test_nothing_in_it_ends_its_element(tmp_path):
     assert page.count("<script") == page.count("</script>") == 2
     assert "<!--" not in page.replace("<!doctype", "")
     assert "\u2028" not in page.split("rfnb-recording")[1]
-    assert recording(page)["run"]["name"] == HOSTILE
+    assert recording(page)["run"]["name"] == visible(HOSTILE)
     assert "default-src &#x27;none&#x27;" in page
 
 

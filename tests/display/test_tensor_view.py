@@ -54,23 +54,28 @@ def test_statistics_are_those_of_the_real_entries():
     assert sum(stats["histogram"]) == 19
 
 
+def without_padding(view: dict) -> dict:
+    """All but what is said of the padding itself."""
+    return {**view, "stats": {**view["stats"], "padding": None}}
+
+
 @pytest.mark.parametrize("fill", [0.0, 1e30, np.nan, -np.inf])
 def test_what_is_in_the_padding_changes_nothing(fill: float):
     x = example()
-    before = tensor.describe(x)
+    before = without_padding(tensor.describe(x))
     x.raw_tensor[0, 3:] = fill
     x.raw_tensor[2, 2:] = fill
-    assert tensor.describe(x) == before
+    assert without_padding(tensor.describe(x)) == before
 
 
 @pytest.mark.parametrize("fill", [0.0, 1e30, np.nan])
 def test_what_is_in_the_padding_changes_no_picture(fill: float):
     raw = numbers(4, 30, 20)
     x = batch_of(raw, [batch_dim, Dim(None, name="time"), Dim(20, name="feat")], [30, 2, 9, 0])
-    before = tensor.describe(x)
+    before = without_padding(tensor.describe(x))
     assert before["picture"] is not None
     raw[1, 2:], raw[3] = fill, fill
-    assert tensor.describe(x) == before
+    assert without_padding(tensor.describe(x)) == before
 
 
 def test_text_line():
@@ -95,7 +100,12 @@ def test_labels_are_shown_through_the_vocab_and_cut_at_the_true_length():
     view = tensor.describe(labelled([0, 3, 2], [1], [7], tags=["x", "y", "z"]))
     assert view["labels"] == [["a", "d", HOSTILE], [" "], ["⟨7?⟩"]]
     assert view["stats"] is None
-    assert tensor.to_text(view).splitlines()[1:] == [f"  x: a d {HOSTILE}", "  y: ' '", "  z: ⟨7?⟩"]
+    assert tensor.to_text(view).splitlines()[1:] == [
+        "  1 unknown at batch 2 ('z'), pos 0: 7",
+        f"  x: a d {HOSTILE}",
+        "  y: ' '",
+        "  z: ⟨7?⟩",
+    ]
 
 
 def test_labels_are_bounded_and_say_so():
@@ -155,7 +165,10 @@ def test_torch_tensors_of_every_kind():
     time = Dim(None, name="time")
     raw = torch.from_numpy(numbers(2, 300)).requires_grad_()
     truth = tensor.describe(batch_of(raw.detach().numpy(), [batch_dim, time], [300, 7]))
-    assert tensor.describe(batch_of(raw, [batch_dim, time], [300, 7])) == truth
+    with_grad = tensor.describe(batch_of(raw, [batch_dim, time], [300, 7]))
+    assert with_grad.pop("grad") == {"leaf": True, "norm": None}
+    assert truth.pop("grad") is None
+    assert with_grad == truth
     for dtype in (torch.bfloat16, torch.float16, torch.int32, torch.bool, torch.float64):
         view = tensor.describe(batch_of(raw.detach().to(dtype), [batch_dim, time], [300, 7]))
         assert view["note"] is None
@@ -179,7 +192,7 @@ def test_large_tensors_are_sampled_and_say_so(monkeypatch: pytest.MonkeyPatch):
     )
     assert view["stats"]["sampled"] == view["stats"]["count"] <= 500
     assert view["stats"]["first_bad"] == "batch 0, time 0, feat 0"
-    assert f"of a sample of {view['stats']['sampled']} entries" in tensor.to_text(view)
+    assert f"sampled {view['stats']['sampled']} of 4,000" in tensor.to_text(view)
 
 
 def test_one_nan_in_a_tensor_too_large_to_count_is_found(monkeypatch: pytest.MonkeyPatch):
@@ -278,12 +291,271 @@ def test_any_shape_and_any_lengths(data: st.DataObject, raw: np.ndarray):
         return
     assert view["stats"]["count"] == real.size
     assert view["stats"]["nan"] == np.isnan(real).sum()
-    assert view["stats"]["inf"] == np.isinf(real).sum()
+    assert view["stats"]["inf"] + view["stats"]["masked"] == np.isinf(real).sum()
     real = real[np.isfinite(real)]
     if real.size:
         assert view["stats"]["min"] == real.min()
         assert view["stats"]["max"] == real.max()
         assert view["stats"]["mean"] == pytest.approx(real.mean(), rel=1e-3, abs=1e-4 * max(1, np.abs(real).max()))
+
+
+def padded(fill: float, lens: tuple[int, ...] = (8, 2, 0, 5), seed: int = 0) -> Raw:
+    raw = numbers(4, 8, 20, seed=seed)
+    for b, n in enumerate(lens):
+        raw[b, n:] = fill
+    return batch_of(raw, [batch_dim, Dim(None, name="time"), Dim(20, name="feat")], lens)
+
+
+def test_padding_that_leaks_is_said_with_the_numbers_it_would_give():
+    x = padded(5.0)
+    padding = tensor.describe(x)["stats"]["padding"]
+    assert padding["mean"] == pytest.approx(x.raw_tensor.mean(), rel=1e-5)
+    assert padding["std"] == pytest.approx(x.raw_tensor.std(), rel=1e-5)
+    assert "padding ≠ 0: with it μ 2.67, σ 2.56" in tensor.to_text(tensor.describe(x))
+
+
+@pytest.mark.parametrize(
+    "fill, said", [(0.0, False), (0.01, True), (np.nan, "NaN or Inf in the padding"), (-np.inf, False)]
+)
+def test_padding_is_told_only_where_it_matters(fill, said):
+    words = tensor.to_text(tensor.describe(padded(fill)))
+    assert ("padding" in words) is bool(said)
+    assert isinstance(said, bool) or said in words
+    same = np.random.default_rng(1).standard_normal((4, 8, 20)).astype(np.float32)
+    x = batch_of(same, [batch_dim, Dim(None, name="time"), Dim(20, name="feat")], [8, 7, 8, 7])
+    assert "padding" not in tensor.to_text(tensor.describe(x))
+
+
+def test_what_is_not_finite_is_counted_by_kind_and_located():
+    raw = numbers(4, 8, 20)
+    raw[1, 2, 3], raw[3, 0, 5:7], raw[0, 7, 19] = np.nan, np.inf, -np.inf
+    x = batch_of(raw, [batch_dim, Dim(None, name="time"), Dim(20, name="feat")], [8, 8, 8, 8], list("abcd"))
+    view = tensor.describe(x)
+    assert {(bad["word"], bad["count"], bad["first"]) for bad in view["stats"]["bad"]} == {
+        ("NaN", 1, "batch 1 ('b'), time 2, feat 3"),
+        ("+Inf", 2, "batch 3 ('d'), time 0, feat 5"),
+        ("−Inf", 1, "batch 0 ('a'), time 7, feat 19"),
+    }
+    assert view["stats"]["first_bad"] == "batch 0 ('a'), time 7, feat 19"
+    assert [(row["nan"], row["inf"]) for row in view["sequences"]] == [(0, 1), (1, 0), (0, 0), (0, 2)]
+
+
+CAUSAL = np.triu(np.ones((6, 6), bool), 1)
+ENDS = np.arange(6) >= np.array([6, 2, 4])[:, None]
+MASKS = {
+    "causal": (np.broadcast_to(CAUSAL, (3, 2, 6, 6)), True),
+    "causal, one matrix": (CAUSAL, True),
+    "causal, the other way": (CAUSAL.T, True),
+    "causal, more columns than rows": (np.triu(np.ones((4, 6), bool), 3), True),
+    "causal and of limited reach": (CAUSAL | np.tril(np.ones((6, 6), bool), -3), True),
+    "behind the ends": (np.broadcast_to(ENDS[:, None, None], (3, 2, 6, 6)), True),
+    "both": (CAUSAL | ENDS[:, None, None], True),
+    "one of them": (np.broadcast_to(CAUSAL & (np.arange(6) == 5), (3, 6, 6)), False),
+    "causal but for one": (CAUSAL & ~np.eye(6, k=4, dtype=bool), False),
+    "causal and one more": (CAUSAL | (np.arange(36).reshape(6, 6) == 24), False),
+    "the same feature in all frames": (np.broadcast_to(np.arange(6) == 5, (3, 5, 6)), False),
+    "whole frames": (np.broadcast_to((np.arange(5) > 2)[:, None], (3, 5, 6)), False),
+    "a row": (np.eye(1, 6, dtype=bool), False),
+    "a small one by chance": (np.triu(np.ones((2, 2), bool), 1), False),
+    "all": (np.ones((3, 6, 6), bool), False),
+}
+
+
+@pytest.mark.parametrize("mask, expected", MASKS.values(), ids=MASKS)
+@pytest.mark.parametrize("kind", ["numpy", "torch"])
+def test_minus_inf_where_a_mask_puts_it_is_no_alarm(mask, expected, kind):
+    raw = np.where(mask, -np.inf, numbers(*mask.shape)).astype(np.float32)
+    dims = tuple(Dim(size, name=f"d{i}") for i, size in enumerate(mask.shape))
+    x = Raw(dims, torch.from_numpy(raw) if kind == "torch" else raw)
+    stats = tensor.describe(x)["stats"]
+    count = int(mask.sum())
+    assert (stats["masked"], stats["inf"]) == ((count, 0) if expected else (0, count))
+    assert (f"{count:,} −Inf, masked" in tensor.to_text(tensor.describe(x))) is expected
+
+
+def test_what_is_masked_is_not_counted_among_what_is_wrong_with_a_sequence():
+    raw = np.where(CAUSAL, -np.inf, numbers(3, 6, 6))
+    raw[1, 5, 2] = np.inf
+    x = Raw((batch_dim, Dim(6, name="q"), Dim(6, name="k")), raw)
+    view = tensor.describe(x)
+    assert (view["stats"]["masked"], view["stats"]["inf"]) == (45, 1)
+    assert [row["inf"] for row in view["sequences"]] == [0, 1, 0]
+
+
+def test_minus_inf_at_labels_that_are_not_allowed_is_no_alarm():
+    words = Dim(30, name="words", vocab=[f"w{i}" for i in range(30)])
+    raw = numbers(4, 9, 30)
+    raw[:, :, [0, 7]] = -np.inf
+    x = batch_of(raw, [batch_dim, Dim(None, name="time"), words], [9, 3, 2, 0])
+    assert tensor.describe(x)["stats"]["masked"] == 14 * 2
+    raw[1, 1, 3] = -np.inf
+    assert tensor.describe(x)["stats"]["inf"] == 14 * 2 + 1
+    raw[...] = -np.inf
+    assert tensor.describe(x)["stats"]["masked"] == 0
+
+
+def test_a_masked_tensor_that_is_only_sampled(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("rfnb.display.options.EXACT_ENTRIES", 1000)
+    monkeypatch.setattr("rfnb.display.options.SAMPLE_ENTRIES", 500)
+    raw = np.where(np.triu(np.ones((40, 40), bool), 1), -np.inf, 1.0)
+    stats = tensor.describe(Raw((Dim(40, name="q"), Dim(40, name="k")), raw))["stats"]
+    assert stats["masked"] > 0
+    assert stats["bad"] == []
+
+
+def test_zeros_integers_and_bools_have_their_own_words():
+    raw = np.maximum(numbers(40, 50), 0)
+    dims = (Dim(40, name="a"), Dim(50, name="b"))
+    share = (raw == 0).mean()
+    assert f"{share:.0%} zeros".replace("%", " %") in tensor.to_text(tensor.describe(Raw(dims, raw)))
+    whole = tensor.to_text(tensor.describe(Raw(dims, np.arange(2000).reshape(40, 50) % 7)))
+    assert whole.endswith("6]  7 distinct")
+    true = tensor.to_text(tensor.describe(Raw(dims, raw > 0)))
+    assert true.splitlines()[1:] == [f"  true {(raw > 0).mean():.0%} ({(raw > 0).sum():,} of 2,000)".replace("%", " %")]
+
+
+def test_how_many_are_true_in_each_sequence():
+    raw = np.arange(10)[None, :] < np.array([[2], [5], [0]])
+    x = batch_of(raw, [batch_dim, Dim(None, name="time")], [4, 10, 0], ["a", "b", "c"])
+    assert "by sequence: a: 50 %, b: 50 %" in words_of(tensor.to_html(tensor.describe(x)))
+
+
+def test_a_row_for_each_sequence():
+    x = padded(9.0)
+    x.raw_tensor[1, 1, 1] = np.nan
+    table = tensor.to_table(tensor.describe(x))
+    assert table.columns == ["sequence", "length", "mean", "min", "max", "NaN", "Inf"]
+    for b, row in enumerate(table):
+        real = x.raw_tensor[b, : [8, 2, 0, 5][b]]
+        assert (row["sequence"], row["length"], row["NaN"], row["Inf"]) == (b, len(real), int(b == 1), 0)
+        expected = (None, None) if b == 2 else (np.nanmin(real), np.nanmax(real))
+        assert (row["min"], row["max"]) == expected
+        assert row["mean"] == (None if b == 2 else pytest.approx(np.nanmean(real), rel=1e-4))
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (2, 1, 0), (1, 2, 0)])
+def test_sequences_are_found_on_any_axis_with_and_without_lengths(order):
+    for lens in ([8, 2, 1, 5], None):
+        raw, dims = numbers(4, 8, 20), [batch_dim, Dim(None, name="time"), Dim(20, name="feat")]
+        x = batch_of(raw, dims, lens)
+        turned = Raw(tuple(dims[i] for i in order), raw.transpose(order), x.lengths)
+        for row, one, n in zip(tensor.to_table(tensor.describe(turned)), raw, lens or [8] * 4, strict=True):
+            assert row["mean"] == pytest.approx(one[:n].mean(), rel=1e-4, abs=1e-6)
+
+
+def test_a_tensor_without_sequences_is_one_row():
+    [row] = tensor.to_table(tensor.describe(Raw((Dim(3, name="n"),), np.array([1.0, 2.0, 6.0]))))
+    assert row == {"name": "x", "mean": 3.0, "min": 1.0, "max": 6.0, "NaN": 0, "Inf": 0}
+
+
+def test_lengths_have_a_bar_each_or_a_histogram():
+    few = tensor.describe(padded(0.0))
+    html = str(tensor.to_html(few))
+    assert few["lengths"] == [
+        {"axis": 1, "median": 3.5, "padding": pytest.approx(1 - 15 / 32), "empty": 1, "histogram": None}
+    ]
+    assert "time: lengths 0–8, median 3.5, padding 53 %" in words_of(html)
+    assert [int(n) for n in re.findall(r"width:(\d+)px", html)] == [160, 40, 0, 100]
+    assert "time: 1 sequence of length 0" in tensor.to_text(few)
+    lens = [i % 90 + 1 for i in range(300)]
+    many = tensor.describe(batch_of(numbers(300, 90), [batch_dim, Dim(None, name="time")], lens))
+    assert sum(many["lengths"][0]["histogram"]) == 300
+    assert "[1 " in words_of(tensor.to_html(many))
+    assert "width:" not in str(tensor.to_html(many)).replace("max-width:", "")
+
+
+def test_labels_are_counted_and_unknown_ones_located():
+    view = tensor.describe(labelled([0, 0, 3], [9], [-1, 0], tags=["x", "y", "z"]))
+    assert [(c["label"], c["count"]) for c in view["label_counts"]] == [("a", 3), ("⟨-1?⟩", 1), ("d", 1), ("⟨9?⟩", 1)]
+    assert view["unknown"] == {"word": "unknown", "count": 2, "first": "batch 1 ('y'), pos 0: 9"}
+    html = str(tensor.to_html(view))
+    assert re.search(r'title="9" style="[^"]*#d6278f[^"]*">⟨9\?⟩', html)
+    assert 'title="3"' in html
+    assert tensor.describe(labelled([0, 1], [1]))["unknown"] is None
+
+
+def test_a_label_that_looks_unknown_is_not_red():
+    odd = Dim(2, name="odd", vocab=["⟨0?⟩", "b"])
+    x = Raw((Dim(2, name="n"),), np.array([0, 1]), EMPTY, sparse_dim=odd)
+    assert "#d6278f" not in tensor.to_html(tensor.describe(x))
+
+
+def test_ids_without_labels_are_checked_too():
+    x = Raw((Dim(3, name="n"),), np.array([1, 12, 2]), EMPTY, sparse_dim=Dim(9, name="ids"))
+    assert "1 unknown at n 1: 12" in tensor.to_text(tensor.describe(x))
+
+
+def test_gradients():
+    def grad_of(raw: torch.Tensor) -> str:
+        return tensor.to_text(tensor.describe(Raw((Dim(3, name="n"),), raw))).splitlines()[0].partition("} ")[2]
+
+    leaf = torch.ones(3, requires_grad=True)
+    assert grad_of(leaf) == "no grad yet"
+    (leaf * torch.tensor([3.0, 4.0, 0.0])).sum().backward()
+    assert grad_of(leaf) == "‖grad‖ 5"
+    leaf.grad[0] = float("nan")
+    assert grad_of(leaf) == "‖grad‖ nan"
+    assert grad_of(leaf * 2) == grad_of(torch.ones(3)) == ""
+
+
+def test_numbers_that_are_masked_are_pale_and_others_have_their_colour():
+    masked = np.where(np.triu(np.ones((3, 3), bool), 1), -np.inf, 1.0)
+    dims = (Dim(3, name="q"), Dim(3, name="k"))
+    assert "106,60,210" not in tensor.to_html(tensor.describe(Raw(dims, masked)))
+    assert tensor.to_html(tensor.describe(Raw(dims, masked))).count("opacity:0.35") == 3
+    wrong = np.array([[1, -np.inf, np.inf], [np.nan, 0, 0], [0, 0, 0]])
+    html = tensor.to_html(tensor.describe(Raw(dims, wrong)))
+    for colour in ("106,60,210", "255,140,0", "214,39,143"):
+        assert html.count(f"rgba({colour},0.45)") == 1
+
+
+def test_a_picture_of_frames_shows_what_is_largest_of_either_sign():
+    dims = [batch_dim, Dim(None, name="time"), Dim(20, name="feat")]
+    raw = numbers(4, 30, 20)
+    pictures = {
+        tensor.describe(batch_of(kind(sign * raw), dims, [30, 2, 9, 0]))["picture"]
+        for sign in (1, -1)
+        for kind in (np.asarray, torch.from_numpy)
+    }
+    assert len(pictures) == 1
+
+
+def test_a_mask_is_no_alarm_in_the_picture_either():
+    raw = np.where(np.triu(np.ones((30, 30), bool), 1), -np.inf, numbers(2, 3, 30, 30)).astype(np.float32)
+    zero = np.where(np.isinf(raw), 0, raw)
+    dims = (batch_dim, Dim(3, name="heads"), Dim(30, name="q"), Dim(30, name="k"))
+    assert tensor.describe(Raw(dims, raw))["picture"] == tensor.describe(Raw(dims, zero))["picture"]
+
+
+def test_a_picture_of_noise_is_small():
+    view = tensor.describe(Raw((Dim(700, name="in"), Dim(900, name="out")), numbers(700, 900)))
+    assert len(tensor.to_html(view)) < 20_000
+
+
+def test_only_a_sample_and_one_number_a_frame_leave_the_device(monkeypatch: pytest.MonkeyPatch):
+    moved: list[int] = []
+
+    def cpu(raw: torch.Tensor) -> torch.Tensor:
+        moved.append(raw.numel())
+        return raw
+
+    monkeypatch.setattr(torch.Tensor, "cpu", cpu)
+    raw = torch.from_numpy(numbers(8, 100, 500))
+    x = batch_of(raw, [batch_dim, Dim(None, name="time"), Dim(500, name="feat")], [100, 50, 1, 0, 3, 99, 100, 2])
+    assert tensor.describe(x)["note"] is None
+    assert max(moved) <= 50_000
+    assert sum(moved) < raw.numel() / 4
+
+
+def test_no_picture_of_one_and_the_same_number():
+    assert tensor.describe(Raw((Dim(30, name="a"), Dim(40, name="b")), np.ones((30, 40))))["picture"] is None
+
+
+def test_pills_are_found_by_scripts():
+    x = example()
+    html = str(tensor.to_html(tensor.describe(x)))
+    for dim in x.dims:
+        assert f'class="rfnb-dim" data-rfnb-dim="{dim.serial}"' in html
 
 
 def test_golden(golden):

@@ -283,6 +283,8 @@ def test_truth_sizes_and_minus_signs():
     flag = rf.full(dims=[Dim(2, name="rows")], fill_value=False)
     assert edited(flag, "true False", None, None).raw_tensor.tolist() == [True, False]
     assert edited(3, " 7 ", None, None) == 7
+    three = rf.convert_to_tensor([1.0, 2.0, 3.0], dims=[batch_dim])
+    assert edited(three, "5 · 7", None, None).raw_tensor.tolist() == [5, 2, 7]  # what has ended is left as it is
     assert edited(rf.zeros([]), "\u22122.5", None, None).raw_tensor.item() == -2.5
     with pytest.raises(ViewError, match="no number"):
         edited(3, "x", None, None)

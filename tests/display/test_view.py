@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rfnb.core import show as core_show
-from rfnb.display import bundle
+from rfnb.display import bundle, page
+from rfnb.display.html import Html, el
 from rfnb.display.show import show
-from rfnb.display.view import View, write_atomically
+from rfnb.display.view import MODULES, View, write_atomically
+from rfnb.display.widgets import assets, pictures
+from rfnb.display.widgets.assets import MIME
 from rfnb.errors import ViewError
 from tests.display.standins import Raw, batch_dim, batch_of, numbers
 
@@ -30,9 +36,10 @@ def table(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_always_text_and_html(table):
     view = show(Raw((batch_dim,), numbers(3)))
     made = view._repr_mimebundle_()
-    assert set(made) == {"text/plain", "text/html"}
+    assert set(made) == {"text/plain", "text/html", MIME}
     assert made["text/plain"] == repr(view)
     assert type(made["text/html"]) is str
+    assert made[MIME] == {"kind": "tensor"}
 
 
 def test_what_cannot_be_shown_says_so(table):
@@ -52,15 +59,100 @@ def test_a_view_that_breaks_is_a_note_and_no_exception(table):
     assert "no view" in View({"kind": "?"}).html
 
 
-def test_a_saved_page_is_whole_and_needs_nothing_else(table, tmp_path: Path):
+@pytest.fixture
+def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    folder = tmp_path / "static"
+    folder.mkdir()
+    (folder / "views.js").write_text("export default { text: '</script><!--' };")
+    (folder / "views.css").write_text(".rfnb {}")
+    monkeypatch.setattr(assets, "STATIC", folder)
+    pictures.widget_class.cache_clear()
+    yield
+    pictures.widget_class.cache_clear()
+
+
+class Enhanced:
+    """A module of a view that scripts can enhance."""
+
+    @staticmethod
+    def to_html(data: Any) -> Html:
+        return el("p", data["name"])
+
+    to_text = str
+
+    @staticmethod
+    def to_scripts(data: Any) -> dict[str, Any]:
+        return {"words": data["name"]}
+
+
+@pytest.fixture
+def enhanced(monkeypatch: pytest.MonkeyPatch) -> View:
+    """A view with something for scripts, and a hostile name."""
+    monkeypatch.setitem(sys.modules, "enhanced", Enhanced)  # type: ignore[misc]
+    monkeypatch.setitem(MODULES, "enhanced", "enhanced")
+    return View({"kind": "enhanced", "name": "</script><b>"})
+
+
+def test_a_saved_page_is_whole_and_needs_nothing_else(table, monkeypatch, tmp_path: Path):
+    monkeypatch.setattr(assets, "STATIC", tmp_path)
     view = show(batch_of(numbers(4, 300), [batch_dim, batch_dim + 1]))
     path = view.save(tmp_path / "x.html")
     text = path.read_text(encoding="utf-8")
     assert text.startswith("<!doctype html>")
     assert view.html in text
-    assert "http" not in text
+    assert "http:" not in text and "https:" not in text
     assert "<script" not in text
+    assert "default-src &#x27;none&#x27;" in text
     assert [p.name for p in tmp_path.iterdir()] == ["x.html"]
+
+
+def test_a_saved_page_carries_scripts_that_cannot_end_their_element(built, enhanced, tmp_path: Path):
+    text = enhanced.save(tmp_path / "x.html").read_text(encoding="utf-8")
+    assert text.count("<script") == text.count("</script>") == 2
+    assert "<!--" not in text
+    [data] = re.findall(r'<script type="application/json" id="rfnb-scripts">(.*?)</script>', text)
+    assert json.loads(data) == {"kind": "enhanced", "words": "</script><b>"}
+    assert '<div id="rfnb-view"><p>&lt;/script&gt;&lt;b&gt;</p></div>' in text
+    assert ".rfnb {}" in text
+
+
+def test_pills_of_dims_are_worth_scripts_and_a_note_is_not(built, table, tmp_path: Path):
+    pills = show(Raw((batch_dim,), numbers(3))).save(tmp_path / "pills.html").read_text(encoding="utf-8")
+    note = View({"kind": "note", "name": "x", "note": "y"}).save(tmp_path / "note.html").read_text(encoding="utf-8")
+    assert ("rfnb-scripts" in pills, "rfnb-scripts" in note) == (True, False)
+
+
+def test_a_page_that_would_be_too_large_goes_without_scripts_and_says_so(built, enhanced, monkeypatch, tmp_path: Path):
+    monkeypatch.setattr(page, "LIMIT", 600)
+    text = enhanced.save(tmp_path / "x.html").read_text(encoding="utf-8")
+    assert "<script" not in text
+    assert "without scripts: with them this page has more than 600 B" in text
+    assert "&lt;/script&gt;" in text
+
+
+def test_scripts_that_cannot_be_made_leave_the_view(enhanced, monkeypatch):
+    monkeypatch.setattr(Enhanced, "to_scripts", lambda data: 1 / 0)
+    assert enhanced._repr_mimebundle_()[MIME] == {"kind": "enhanced"}
+
+
+def test_a_widget_has_html_and_scripts_and_shows_the_same_without(built, enhanced):
+    made = enhanced.widget()
+    bundle, _ = made._repr_mimebundle_()
+    assert (made.html, made.scripts) == (enhanced.html, enhanced.scripts)
+    assert bundle["application/vnd.jupyter.widget-view+json"]["model_id"] == made.model_id
+    assert bundle["text/html"] == enhanced.html
+    assert bundle["text/plain"] == enhanced.text
+    assert bundle[MIME] == enhanced.scripts
+
+
+def test_a_widget_that_cannot_be_had_says_how(enhanced, monkeypatch, tmp_path: Path):
+    pictures.widget_class.cache_clear()
+    monkeypatch.setattr(assets, "STATIC", tmp_path)
+    with pytest.raises(ViewError, match="not built"):
+        enhanced.widget()
+    monkeypatch.setitem(sys.modules, "anywidget", None)
+    with pytest.raises(ViewError, match="anywidget is not installed"):
+        enhanced.widget()
 
 
 def test_saving_is_all_or_nothing(tmp_path: Path):

@@ -1,4 +1,7 @@
-"""Every notebook runs from top to bottom in a fresh kernel, each cell twice in a row."""
+"""Every notebook runs from top to bottom in a fresh kernel, each cell twice in a row, and stays small.
+
+A cell with the tag `raises-exception` shows an error; all others have none.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,8 @@ ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 LIMIT = 15 * 60
 """Seconds for a cell: only to end a test that hangs."""
+LARGEST = 3_000_000
+"""Bytes of a notebook with its outputs."""
 
 
 @pytest.mark.slow
@@ -21,9 +26,13 @@ def test_each_cell_runs_twice(file, monkeypatch):
     path = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path))
     notebook = nbformat.read(file, as_version=4)
-    notebook.cells = [nbformat.v4.new_code_cell(cell.source) for cell in twice(notebook)]
+    notebook.cells = [nbformat.v4.new_code_cell(cell.source, metadata=cell.metadata) for cell in twice(notebook)]
     client = NotebookClient(notebook, kernel_name="python3", timeout=LIMIT, store_widget_state=False)
     client.execute(cwd=str(file.parent))
+    for cell in notebook.cells:
+        raised = any(output.output_type == "error" for output in cell.outputs)
+        assert raised == ("raises-exception" in cell.metadata.get("tags", ())), cell.source
+    assert len(nbformat.writes(notebook).encode()) < 2 * LARGEST
 
 
 def twice(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:

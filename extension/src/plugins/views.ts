@@ -1,23 +1,27 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { INotebookTracker } from '@jupyterlab/notebook';
 import { IRenderMimeRegistry } from '@jupyterlab/rendermime';
+import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
-import { addViewRenderer } from '../mime';
+import { addViewRenderer, IHomes } from '../mime';
 import { ILoops } from '../tokens';
 
-/** Shows the HTML of an output whose kernel has gone, instead of a broken widget. */
+/** Enhances the HTML of outputs, and shows that of an output whose kernel has gone, instead of a broken widget. */
 export const viewsPlugin: JupyterFrontEndPlugin<void> = {
   id: 'rfnb-lab:views',
   description: 'Shows outputs live while their kernel lives, else as they were saved.',
   autoStart: true,
   requires: [IRenderMimeRegistry, INotebookTracker, ILoops],
+  optional: [ITranslator],
   activate: (
     _app: JupyterFrontEnd,
     registry: IRenderMimeRegistry,
     notebooks: INotebookTracker,
-    loops: ILoops
+    loops: ILoops,
+    translator: ITranslator | null
   ): void => {
-    addViewRenderer(registry, {
+    const words = (translator ?? nullTranslator).load('rfnb');
+    const homes: IHomes = {
       changed: loops.linkChanged,
       find: resolver => {
         const panel = notebooks.find(candidate => candidate.content.rendermime.resolver === resolver);
@@ -27,6 +31,7 @@ export const viewsPlugin: JupyterFrontEndPlugin<void> = {
           ? { rendermime, kernel: connection?.kernel.id ?? null, session: connection?.session ?? null }
           : null;
       }
-    });
+    };
+    addViewRenderer(registry, homes, words);
   }
 };

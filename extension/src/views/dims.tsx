@@ -22,6 +22,7 @@ export function Dim({ dim }: { dim: DimView }): JSX.Element {
     <span
       className="rfnb-Dim"
       data-kind={dim.kind}
+      data-rfnb-dim={dim.serial}
       data-dynamic={dim.length_range !== null}
       style={style}
       title={about(dim, words)}

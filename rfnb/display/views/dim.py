@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 from rfnb.display import options, style
 from rfnb.display.data import Axis
+from rfnb.display.grid import Table
 from rfnb.display.html import Html, el
 from rfnb.display.numbers import count_of
 from rfnb.display.schema import DimPage, DimView
 from rfnb.display.views.dims import describe_axis, dim_pill, dim_word, origin
 from rfnb.display.views.labels import shown
+from rfnb.display.views.lengths import bars_html
 
 if TYPE_CHECKING:
     from rfnb.core.dim import Dim
@@ -43,7 +45,7 @@ def describe_dim(dim: Dim, lengths: Lengths) -> DimView:
 
 def to_text(page: DimPage) -> str:
     """A line, then lengths and labels."""
-    return "\n".join([f"Dim {_word(page)}", *(f"  {line}" for line in _facts(page))])
+    return "\n".join([f"Dim {_word(page)}", *(f"  {line}" for line in [*_facts(page), *_lengths(page)])])
 
 
 def to_repr(page: DimPage) -> str:
@@ -52,11 +54,14 @@ def to_repr(page: DimPage) -> str:
 
 
 def to_html(page: DimPage) -> Html:
-    """The same, with the colour that the dim has everywhere."""
+    """The same, with the colour that the dim has everywhere, and a bar for each length."""
+    lengths = page["dim"]["lengths"] or []
+    few = 0 < len(lengths) <= options.BARS
     return el(
         "div",
         el("div", el("span", "Dim ", style=style.QUIET), dim_pill(page["dim"]), style=style.HEAD),
-        [el("div", fact, style=style.QUIET) for fact in _facts(page)],
+        [el("div", fact, style=style.QUIET) for fact in [*_facts(page), *([] if few else _lengths(page))]],
+        bars_html(lengths, page["dim"], page["tags"]) if few else None,
         style=style.BOX,
     )
 
@@ -65,17 +70,30 @@ def _word(page: DimPage) -> str:
     return f"{page['dim']['name']}:?" if page["note"] else dim_word(page["dim"])
 
 
+def to_table(page: DimPage) -> Table:
+    """The length of each sequence; of a dim of one size a single row."""
+    dim, tags = page["dim"], page["tags"] or []
+    if dim["lengths"] is None:
+        return Table(["dim", "size"], [[dim["name"], None if page["note"] else dim["size"]]])
+    rows = [[tags[i] if i < len(tags) else i, n] for i, n in enumerate(dim["lengths"])]
+    return Table(["sequence", dim["name"]], rows)
+
+
 def _facts(page: DimPage) -> list[str]:
     dim, facts = page["dim"], []
     if page["note"]:
         facts.append(page["note"])
     if origin(dim):
         facts.append(str(origin(dim)))
-    if dim["lengths"] is not None:
-        tags = page["tags"] or []
-        named = [f"{tags[i]}: {n}" if i < len(tags) else str(n) for i, n in enumerate(dim["lengths"])]
-        facts.append("lengths " + ", ".join(named))
     if page["vocab"] is not None:
         more = " …" if len(page["vocab"]) < (page["vocab_size"] or 0) else ""
         facts.append(f"{count_of(page['vocab_size'] or 0, 'label')}: {' '.join(shown(v) for v in page['vocab'])}{more}")
     return facts
+
+
+def _lengths(page: DimPage) -> list[str]:
+    lengths, tags = page["dim"]["lengths"], page["tags"] or []
+    if lengths is None:
+        return []
+    named = [f"{tags[i]}: {n}" if i < len(tags) else str(n) for i, n in enumerate(lengths)]
+    return ["lengths " + ", ".join(named)]

@@ -9,7 +9,7 @@ import numpy as np
 
 from rfnb.display import options, style
 from rfnb.display.data import Axis
-from rfnb.display.html import Html, el, join
+from rfnb.display.html import Child, Html, el, join
 from rfnb.display.schema import DimView
 
 if TYPE_CHECKING:
@@ -65,9 +65,26 @@ def dims_html(dims: Iterable[DimView]) -> Html:
 
 
 def dim_pill(dim: DimView) -> Html:
-    """The name and size of a dim, in its colour; where it comes from when pointed at."""
-    colour = None if dim["colour"] is None else style.PALETTE[dim["colour"] % len(style.PALETTE)]
-    return el("span", f"{dim['name']}:{size_word(dim)}", style=style.pill(colour), title=origin(dim))
+    """The name and size of a dim, in its colour; where it comes from when pointed at. Scripts find it by its serial."""
+    derived = f" ← {dim['formula']}" if dim["formula"] not in (None, dim["name"]) else ""
+    return named_pill(dim, f"{dim['name']}:{size_word(dim)}{derived}")
+
+
+def named_pill(dim: DimView, words: Child, look: str = "") -> Html:
+    """Likewise, with other words in it."""
+    return el(
+        "span",
+        words,
+        class_="rfnb-dim",
+        data_rfnb_dim=dim["serial"],
+        style=style.pill(colour_of(dim)) + look,
+        title=origin(dim),
+    )
+
+
+def colour_of(dim: DimView) -> str | None:
+    """Its hue; None for those that have none."""
+    return None if dim["colour"] is None else style.PALETTE[dim["colour"] % len(style.PALETTE)]
 
 
 def origin(dim: DimView) -> str | None:

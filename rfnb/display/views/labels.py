@@ -3,30 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypedDict
 
 import numpy as np
 
 from rfnb.display import options, style
-from rfnb.display.data import Data, to_numpy
+from rfnb.display.data import Data, thin_mask, thinned, to_numpy
 from rfnb.display.html import Html, el
+from rfnb.display.schema import BadView, LabelCount
+from rfnb.display.stats import place_of
 
 QUOTED = frozenset({"", " ", "\n", "\t"})
 
 
-def describe_labels(data: Data) -> tuple[list[list[str]], list[str] | None, str | None]:
-    """Labels of the first sequences, the tags of these, and what was left out."""
+class Labels(TypedDict):
+    """Of the first sequences, token by token; and of all how often each occurs."""
+
+    labels: list[list[str]]
+    label_ids: list[list[int]]
+    label_counts: list[LabelCount]
+
+
+def describe_labels(data: Data) -> tuple[Labels, str | None]:
+    """Labels of the first sequences, and what was left out."""
     sequences = data.sequence_axis()
-    if sequences is None:
-        return [tokens(data)], None, _left_out(1, 1, data.entries)
-    count = data.axes[sequences].size
-    shown = [data.pick(sequences, i) for i in range(min(count, options.LABEL_SEQUENCES))]
-    tags = data.axes[sequences].tags
-    longest = max((one.entries for one in shown), default=0)
-    return (
-        [tokens(one) for one in shown],
-        None if tags is None else list(tags[: len(shown)]),
-        _left_out(len(shown), count, longest),
-    )
+    count = 1 if sequences is None else data.axes[sequences].size
+    few = [data] if sequences is None else [data.pick(sequences, i) for i in range(min(count, options.LABEL_SEQUENCES))]
+    ids = [[int(number) for number in _first(one, options.LABEL_TOKENS)] for one in few]
+    vocab = data.sparse.vocab if data.sparse is not None else None
+    found: Labels = {
+        "labels": [[label_of(number, vocab) for number in row] for row in ids],
+        "label_ids": ids,
+        "label_counts": _counts(data, vocab),
+    }
+    return found, _left_out(len(few), count, max((one.entries for one in few), default=0))
+
+
+def describe_unknown(data: Data) -> BadView | None:
+    """Numbers that are outside of the sparse dim; None if there are none."""
+    size = _labels_of(data)
+    if size is None or not data.entries:
+        return None
+    where = thinned(data.shape, options.SAMPLE_ENTRIES)
+    values, mask = to_numpy(data.raw[where]), thin_mask(data.mask(), where)
+    wrong = ((values < 0) | (values >= size)) & (True if mask is None else mask)
+    if not wrong.any():
+        return None
+    at = np.unravel_index(int(np.argmax(wrong)), values.shape)
+    first = [int(i) * (cut.step or 1) for i, cut in zip(at, where, strict=True)]
+    place = f"{place_of(data, tuple(first))}: {int(values[at])}"
+    return {"word": "unknown", "count": int(wrong.sum()), "first": place}
 
 
 def tokens(data: Data, most: int = options.LABEL_TOKENS) -> list[str]:
@@ -60,8 +86,15 @@ def shown(label: str) -> str:
     return repr(label) if label in QUOTED or not label.isprintable() else label
 
 
-def labels_html(labels: Sequence[Sequence[str]], tags: Sequence[str] | None) -> Html:
-    """A row a sequence, a box a token."""
+def counts_text(counts: Sequence[LabelCount]) -> str:
+    """`most frequent: a 12, b 7`"""
+    return "most frequent: " + ", ".join(f"{shown(count['label'])} {count['count']:,}" for count in counts)
+
+
+def labels_html(
+    labels: Sequence[Sequence[str]], ids: Sequence[Sequence[int]], tags: Sequence[str] | None, unknown: bool
+) -> Html:
+    """A row a sequence, a box a token, with its number when pointed at; red if it has no label."""
     heads = list(tags) if tags is not None else [str(i) for i in range(len(labels))]
     box = f"border:1px solid {style.tint(style.GREY, 0.35)};border-radius:3px;padding:0 4px"
     token = f"display:inline-block;{box};margin:1px 2px 1px 0;white-space:pre"
@@ -74,12 +107,16 @@ def labels_html(labels: Sequence[Sequence[str]], tags: Sequence[str] | None) -> 
                 el("td", head, style=style.LABEL_CELL),
                 el(
                     "td",
-                    [el("span", shown(t), style=wrong if t.startswith("⟨") else token) for t in row] or "(empty)",
+                    [
+                        el("span", shown(t), title=n, style=wrong if unknown and t == label_of(n, None) else token)
+                        for t, n in zip(row, numbers, strict=True)
+                    ]
+                    or "(empty)",
                     style=style.LEFT_CELL,
                 ),
                 style=style.PLAIN_ROW,
             )
-            for head, row in zip(heads, labels, strict=False)
+            for head, row, numbers in zip(heads, labels, ids, strict=False)
         ],
         style=style.TABLE,
     )
@@ -93,6 +130,22 @@ def _first(data: Data, most: int) -> np.ndarray:
     if mask is not None:
         values = values[np.broadcast_to(mask, values.shape)]
     return values.reshape(-1)[:most]
+
+
+def _labels_of(data: Data) -> int | None:
+    """How many labels there are."""
+    if data.sparse is None:
+        return None
+    return len(data.sparse.vocab) if data.sparse.vocab is not None else data.sparse.dimension
+
+
+def _counts(data: Data, vocab: object | None) -> list[LabelCount]:
+    where = thinned(data.shape, options.HISTOGRAM_ENTRIES)
+    values, mask = to_numpy(data.raw[where]), thin_mask(data.mask(), where)
+    values = values if mask is None else values[np.broadcast_to(mask, values.shape)]
+    ids, counts = np.unique(values, return_counts=True)
+    most = np.argsort(-counts, kind="stable")[: options.LABEL_COUNTS]
+    return [{"label": label_of(int(ids[i]), vocab), "id": int(ids[i]), "count": int(counts[i])} for i in most]
 
 
 def _left_out(shown: int, of: int, longest: int) -> str | None:

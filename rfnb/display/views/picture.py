@@ -8,18 +8,32 @@ import numpy as np
 
 from rfnb.display import options, png
 from rfnb.display.data import Data, thinned, to_numpy
+from rfnb.display.stats import Measured
 
 
 def describe_picture(
-    data: Data, cells: tuple[int, int] = options.PICTURE_CELLS, pixels: tuple[int, int] = (192, 480)
+    data: Data,
+    cells: tuple[int, int] = options.PICTURE_CELLS,
+    pixels: tuple[int, int] = (192, 480),
+    *,
+    found: Measured | None = None,
 ) -> tuple[str, str] | None:
-    """A PNG of at most so many pixels and what it shows, in words; None where a picture would say nothing."""
+    """A PNG of at most so many pixels and what it shows, in words; None where a picture would say nothing.
+
+    found: what was measured of the tensor: the largest values need not be looked for again, and −Inf that a mask
+    put there is no alarm, but hatched like padding.
+    """
     if not data.axes or data.entries < 2 or len(data.axes) > 8:
         return None
     rows, cols = chosen(data)
     rest = tuple(i for i in range(len(data.axes)) if i not in (rows, cols))
-    values, where = _matrix(data, rows, cols, rest)
+    masked = found is not None and bool(found.masked)
+    values, where = _matrix(data, rows, cols, rest, found)
     valid = _valid(data, rows, cols, where)
+    if masked:
+        valid = (values != -np.inf) & (True if valid is None else valid)
+    wide = -(-values.shape[1] // -(-values.shape[1] // cells[1]))
+    cells = (max(1, min(cells[0], options.PICTURE_PIXELS // wide)), cells[1])
     low, high = _pooled(values, valid, cells)
     signed = np.where(np.abs(low) > np.abs(high), low, high)
     signed = np.where(np.isfinite(low) & np.isfinite(high), signed, np.where(np.isfinite(low), high, low))
@@ -43,16 +57,27 @@ def _moves(data: Data, i: int) -> bool:
     return data.axes[i].lengths is not None or data.axes[i].dim.is_dynamic()
 
 
-def _matrix(data: Data, rows: int | None, cols: int, rest: tuple[int, ...]) -> tuple[np.ndarray, tuple[slice, ...]]:
+def _matrix(
+    data: Data, rows: int | None, cols: int, rest: tuple[int, ...], found: Measured | None
+) -> tuple[np.ndarray, tuple[slice, ...]]:
     where = thinned(data.shape, options.EXACT_ENTRIES)
     raw = data.raw[where]
-    if rest:
-        raw = _largest(raw, rest)
+    if found is not None and found.masked:
+        raw = _largest(_without(raw), rest) if rest else raw
+    elif rest:
+        known = found is not None and found.where is None and found.frames.inner == rest
+        raw = found.frames.peak if known and found is not None else _largest(raw, rest)
     values = to_numpy(raw).astype(np.float32)
     if rows is None:
         return values.reshape(1, -1), where
     values = values.reshape([n for i, n in enumerate(values.shape) if i in (rows, cols)])
     return (values if rows < cols else values.T), where
+
+
+def _without(raw: Any) -> Any:
+    """Zeros for −Inf."""
+    hit = raw == -np.inf
+    return raw.masked_fill(hit, 0) if hasattr(raw, "detach") else np.where(hit, 0, raw)
 
 
 def _largest(raw: Any, axes: tuple[int, ...]) -> Any:

@@ -17,6 +17,8 @@ from rfnb.display.schema import DimView
 ROWS = 24
 COLS = 24
 PAD = "·"
+NOT_FINITE = {"nan": style.ALARM, "inf": "#ff8c00", "-inf": "#6a3cd2"}
+"""The colours that pictures have for them."""
 TAG = 12
 """So many signs of a sequence's tag stand over its column."""
 
@@ -59,8 +61,8 @@ def table_text(values: Any, dims: list[DimView], tags: list[str] | None) -> list
     return lines + [f"  {line}" for line in more]
 
 
-def table_html(values: Any, dims: list[DimView], tags: list[str] | None) -> Html:
-    """The same; the background tells sign and size, padding is pale."""
+def table_html(values: Any, dims: list[DimView], tags: list[str] | None, *, masked: bool = False) -> Html:
+    """The same; the background tells sign and size, padding is pale, and so is −Inf if it is `masked`."""
     if not dims:
         return el("div", cell_text(values), style=style.NUMBERS)
     rows = list(rows_of(values, dims, tags))
@@ -79,7 +81,7 @@ def table_html(values: Any, dims: list[DimView], tags: list[str] | None) -> Html
         el(
             "tr",
             el("td", label, style=style.LABEL_CELL) if len(dims) > 1 else None,
-            [el("td", cell_text(v), style=_look(v, top)) for v in row[:COLS]],
+            [el("td", cell_text(v), style=_look(v, top, masked)) for v in row[:COLS]],
             style=style.PLAIN_ROW,
         )
         for label, row in rows
@@ -122,12 +124,12 @@ def _names(dim: DimView, tags: list[str] | None) -> list[str]:
     return [f"{dim['name']} {i}" for i in range(dim["size"])]
 
 
-def _look(value: Any, top: float) -> str:
-    if value is None:
+def _look(value: Any, top: float, masked: bool) -> str:
+    if value is None or (masked and value == "-inf"):
         return style.CELL + ";opacity:0.35"
     number = real(value)
     if not np.isfinite(number):
-        return f"padding:1px 6px;text-align:right;border:none;background-color:{style.tint(style.ALARM, 0.45)}"
+        return f"padding:1px 6px;text-align:right;border:none;background-color:{style.tint(NOT_FINITE[value], 0.45)}"
     strength = 0.0 if top == 0 else abs(number) / top * 0.42
     colour = png.DIVERGING[-2] if number > 0 else png.DIVERGING[1]
     return f"padding:1px 6px;text-align:right;border:none;background-color:{style.tint(colour, round(strength, 2))}"

@@ -2,61 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TypeGuard
 
-from rfnb.display import options, style
-from rfnb.display.attempt import Notes
-from rfnb.display.data import Data, read, select
-from rfnb.display.html import Child, Html, el, join
-from rfnb.display.numbers import size as size_text
-from rfnb.display.schema import DimView, StatsView, TensorView
-from rfnb.display.stats import describe_stats
-from rfnb.display.views.dim import describe_dim
-from rfnb.display.views.dims import describe_axes, dim_pill, dim_word, dims_html, dims_text, origin
-from rfnb.display.views.labels import describe_labels, labels_html, labels_text
-from rfnb.display.views.moments import alarms, stats_html, stats_text
-from rfnb.display.views.picture import describe_picture
-from rfnb.display.views.table import describe_values, table_html, table_text
-from rfnb.errors import ViewError
-
-if TYPE_CHECKING:
-    from rfnb.core.tensor import Tensor
-
-
-def describe(tensor: Tensor, batch: int | str | None = None, **positions: int | str) -> TensorView:
-    """All of it, or one sequence by number or tag, and single positions of other dims."""
-    try:
-        data = read(tensor)
-    except ViewError as error:
-        return _bare(tensor, error.what)
-    return describe_data(select(data, batch, **positions))
-
-
-def describe_data(data: Data) -> TensorView:
-    """What is known of the tensor, each part if it can be had."""
-    notes = Notes(*data.notes)
-    view = _frame(data)
-    tags = _tags(data)
-    view["tags"] = tags if tags is None or len(tags) <= options.TAGS else None
-    if data.sparse is not None and data.sparse.vocab is not None and data.entries:
-        nothing: tuple[Any, Any, Any] = (None, None, None)
-        view["labels"], _, left_out = notes.attempt("labels", lambda: describe_labels(data), nothing)
-        notes.add(left_out)
-    elif data.entries == 0:
-        notes.add("empty")
-    else:
-        view["stats"] = notes.attempt("statistics", lambda: describe_stats(data), None)
-        _add_numbers(view, data, notes)
-    view["note"] = notes.text()
-    return view
+from rfnb.display import style
+from rfnb.display.grad import grad_text
+from rfnb.display.grid import Table
+from rfnb.display.html import Html, el, join
+from rfnb.display.numbers import percent, real, size as size_text
+from rfnb.display.schema import TensorStats, TensorView
+from rfnb.display.views.dims import dim_word, dims_html, dims_text
+from rfnb.display.views.labels import counts_text, labels_html, labels_text
+from rfnb.display.views.lengths import lengths_html, lengths_text
+from rfnb.display.views.moments import alarms, bad_text, stats_html, stats_text
+from rfnb.display.views.table import table_html, table_text
+from rfnb.display.views.tensor_json import describe as describe, describe_data as describe_data
 
 
 def to_text(view: TensorView) -> str:
     """Some lines: what it is, statistics, then labels or numbers."""
-    head = f"{view['name']} Tensor {view['dtype']} {dims_text(view['dims'])}"
-    lines = [head + _extras(view)]
-    if _many(view["stats"]):
-        lines.append("  " + stats_text(view["stats"], ids=view["sparse"] is not None))
+    head = " ".join(filter(None, (view["name"], view["cls"], view["dtype"], dims_text(view["dims"]))))
+    lines = [head + _extras(view), *_facts(view)]
     if view["labels"] is not None:
         lines += [f"  {line}" for line in labels_text(view["labels"], view["tags"])]
     if view["values"] is not None:
@@ -69,10 +34,8 @@ def to_text(view: TensorView) -> str:
 def to_repr(view: TensorView) -> str:
     """Two lines."""
     dims = ", ".join(dim_word(dim) for dim in view["dims"])
-    lines = [f"Tensor{{{view['name']!r}, [{dims}], {view['dtype']}{_extras(view)}}}"]
-    if _many(view["stats"]):
-        lines.append("  " + stats_text(view["stats"], ids=view["sparse"] is not None))
-    elif view["values"] is not None and not view["dims"]:
+    lines = [f"{view['cls']}{{{view['name']!r}, [{dims}], {view['dtype']}{_extras(view)}}}", *_facts(view)]
+    if view["values"] is not None and not view["dims"] and not _many(view["stats"]):
         lines[0] += " " + table_text(view["values"], [], None)[0].strip()
     if view["labels"] is not None:
         lines += [f"  {line}" for line in labels_text(view["labels"][:2], view["tags"])]
@@ -86,68 +49,45 @@ def to_html(view: TensorView) -> Html:
     return el(
         "div",
         _head(view),
+        el("span", bad_text(view["unknown"]), style=style.chip(style.ALARM)) if view["unknown"] is not None else None,
         stats_html(view["stats"], ids=view["sparse"] is not None) if _many(view["stats"]) else None,
-        labels_html(view["labels"], view["tags"]) if view["labels"] is not None else None,
-        table_html(view["values"], view["dims"], view["tags"]) if view["values"] is not None else None,
+        _by_sequence(view),
+        _labels(view),
+        _values(view),
         _picture(view),
         el("div", f"({view['note']})", style=style.QUIET) if view["note"] else None,
-        _lengths(view["dims"], view["tags"]),
+        lengths_html(view["lengths"], view["dims"], view["tags"]),
         style=style.BOX,
     )
 
 
-def _many(stats: StatsView | None) -> TypeGuard[StatsView]:
+def to_table(view: TensorView) -> Table:
+    """A row for each sequence; one for all if no axis counts sequences."""
+    if view["sequences"] is None:
+        stats = view["stats"]
+        told = [None] * 5 if stats is None else [stats[key] for key in ("mean", "min", "max", "nan", "inf")]
+        return Table(["name", "mean", "min", "max", "NaN", "Inf"], [[view["name"], *told]])
+    rows = [
+        [i if row["tag"] is None else row["tag"], *(row[key] for key in COLUMNS)]  # type: ignore[literal-required]
+        for i, row in enumerate(view["sequences"])
+    ]
+    return Table(["sequence", *COLUMNS.values()], rows)
+
+
+COLUMNS = {"length": "length", "mean": "mean", "min": "min", "max": "max", "nan": "NaN", "inf": "Inf"}
+
+
+def _facts(view: TensorView) -> list[str]:
+    lines = [bad_text(view["unknown"])] if view["unknown"] is not None else []
+    if _many(view["stats"]):
+        lines.append(stats_text(view["stats"], ids=view["sparse"] is not None))
+    lines += lengths_text(view["lengths"], view["dims"])
+    return [f"  {line}" for line in lines]
+
+
+def _many(stats: TensorStats | None) -> TypeGuard[TensorStats]:
     """Whether there is more to tell than the one number."""
     return stats is not None and (stats["count"] > 1 or bool(alarms(stats)))
-
-
-def _frame(data: Data) -> TensorView:
-    return {
-        "kind": "tensor",
-        "name": data.name,
-        "dtype": data.dtype,
-        "device": data.device,
-        "bytes": data.entries * _itemsize(data),
-        "dims": describe_axes(data.axes, data.feature),
-        "sparse": data.sparse.name if data.sparse is not None else None,
-        "stats": None,
-        "values": None,
-        "labels": None,
-        "tags": None,
-        "picture": None,
-        "picture_alt": None,
-        "note": None,
-    }
-
-
-def _add_numbers(view: TensorView, data: Data, notes: Notes) -> None:
-    if data.entries <= options.TABLE_ENTRIES:
-        view["values"] = notes.attempt("numbers", lambda: describe_values(data), None)
-        return
-    drawn = notes.attempt("picture", lambda: describe_picture(data), None)
-    if drawn is not None:
-        view["picture"], view["picture_alt"] = drawn
-
-
-def _bare(tensor: Tensor, note: str) -> TensorView:
-    """What can be said without numbers."""
-    notes = Notes(note)
-
-    def ask(name: str, otherwise: str) -> str:
-        return str(notes.attempt(name, lambda: getattr(tensor, name), otherwise) or otherwise)
-
-    dims: list[DimView] = notes.attempt("dims", lambda: [describe_dim(dim, tensor.lengths) for dim in tensor.dims], [])
-    empty = Data(ask("name", "tensor"), ask("dtype", "?"), ask("device", "?"), None, ())
-    return {**_frame(empty), "bytes": 0, "dims": dims, "note": notes.text()}
-
-
-def _itemsize(data: Data) -> int:
-    dtype = getattr(data.raw, "dtype", None)
-    return int(getattr(dtype, "itemsize", 0))
-
-
-def _tags(data: Data) -> list[str] | None:
-    return next((list(axis.tags) for axis in data.axes if axis.tags is not None), None)
 
 
 def _extras(view: TensorView) -> str:
@@ -158,6 +98,9 @@ def _extras(view: TensorView) -> str:
         parts.append(view["device"])
     if view["bytes"] >= 10_000:
         parts.append(size_text(view["bytes"]))
+    grad = grad_text(view["grad"])
+    if grad is not None:
+        parts.append(grad)
     return "".join(f" {part}" for part in parts)
 
 
@@ -165,11 +108,36 @@ def _head(view: TensorView) -> Html:
     return el(
         "div",
         el("span", view["name"], style=style.NAME),
-        el("span", f" Tensor {view['dtype']} ", style=style.QUIET),
+        el("span", f" {view['cls']} {view['dtype']} ", style=style.QUIET),
         dims_html(view["dims"]),
         el("span", _extras(view), style=style.QUIET),
         style=style.HEAD,
     )
+
+
+def _values(view: TensorView) -> Html | None:
+    if view["values"] is None:
+        return None
+    masked = view["stats"] is not None and view["stats"]["masked"] > 0
+    return table_html(view["values"], view["dims"], view["tags"], masked=masked)
+
+
+def _labels(view: TensorView) -> Html | None:
+    if view["labels"] is None or view["label_ids"] is None:
+        return None
+    counts = counts_text(view["label_counts"]) if view["label_counts"] else None
+    table = labels_html(view["labels"], view["label_ids"], view["tags"], unknown=view["unknown"] is not None)
+    return join(table, el("div", counts, style=style.QUIET) if counts else None)
+
+
+def _by_sequence(view: TensorView) -> Html | None:
+    """Of bools: how many are true in each of a few sequences."""
+    stats, rows = view["stats"], view["sequences"]
+    if stats is None or stats["true"] is None or rows is None or not 1 < len(rows) <= 16:
+        return None
+    told = [f"{i if row['tag'] is None else row['tag']}: {percent(real(row['mean']))}"
+            for i, row in enumerate(rows) if row["mean"] is not None]  # fmt: skip
+    return el("div", "by sequence: ", ", ".join(told), style=style.QUIET)
 
 
 def _picture(view: TensorView) -> Html | None:
@@ -181,33 +149,3 @@ def _picture(view: TensorView) -> Html | None:
         el("img", src=view["picture"], alt=view["picture_alt"], style=look),
         el("div", view["picture_alt"], style=style.QUIET + ";font-size:11px"),
     )
-
-
-def _lengths(dims: list[DimView], tags: list[str] | None) -> Html | None:
-    """Folded: where the dims come from, and how long each sequence is."""
-    told = [dim for dim in dims if dim["lengths"] is not None or origin(dim)]
-    if not any(dim["lengths"] is not None for dim in dims):
-        return None
-    rows = [
-        el(
-            "tr",
-            el("td", dim_pill(dim), style=style.LEFT_CELL),
-            el("td", _told(dim, tags), style=style.LEFT_CELL),
-            style=style.PLAIN_ROW,
-        )
-        for dim in told
-    ]
-    return el("details", el("summary", "dims", style=style.FOLD), el("table", rows, style=style.TABLE))
-
-
-def _told(dim: DimView, tags: list[str] | None) -> Html:
-    lengths = dim["lengths"]
-    parts: list[Child] = [el("div", origin(dim))] if origin(dim) else []
-    if lengths is not None:
-        named = [
-            f"{tags[i]}: {n}" if tags is not None and i < len(tags) else str(n) for i, n in enumerate(lengths[:64])
-        ]
-        padding = 1 - sum(lengths) / max(1, dim["size"] * len(lengths))
-        more = f", … ({len(lengths)})" if len(lengths) > 64 else ""
-        parts.append(el("div", "lengths ", ", ".join(named) + more, f"; padding {padding:.0%}"))
-    return join(parts)

@@ -2,34 +2,47 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from rfnb.core.dim import Dim
+from rfnb.core.tensor import Tensor
 from rfnb.display.attempt import Notes
 from rfnb.display.data import Data, read, thinned, to_numpy
 from rfnb.display.numbers import short
 from rfnb.display.schema import StatsView, ValueView
 from rfnb.display.stats import describe_stats
 from rfnb.display.views.dims import describe_axes
-from rfnb.display.views.labels import line, tokens
+from rfnb.display.views.labels import label_of, line, shown, tokens
 from rfnb.display.views.picture import describe_picture
-
-if TYPE_CHECKING:
-    from rfnb.core.tensor import Tensor
+from rfnb.display.views.table import PAD
 
 SHOWN = 6
+ENDED = "ended"
+"""What is said of a value where all sequences have ended."""
 MANY = 8
 """So many equal entries are worth a word."""
 PICTURE_CELLS = (24, 96)
 PICTURE_PIXELS = (48, 192)
 
 
-def describe_value(name: str, value: Any, *, sequences: Dim | None, sequence: int | None, pictures: bool) -> ValueView:
-    """Of a Tensor or a Dim; of one sequence if one was chosen and the value has that axis."""
+def describe_value(
+    name: str,
+    value: Any,
+    *,
+    sequences: Dim | None,
+    sequence: int | None,
+    pictures: bool,
+    live: np.ndarray | None = None,
+) -> ValueView:
+    """Of a Tensor or a Dim; of one sequence if one was chosen and the value has that axis.
+
+    live: which entries are of sequences that go on; the others are a `·`, and count for nothing.
+    """
     notes = Notes()
-    data = notes.attempt("value", lambda: one_sequence(value, sequences, sequence), None)
+    data = notes.attempt("value", lambda: one_sequence(value, sequences, sequence, live), None)
     if data is None:
         text = repr(value) if isinstance(value, Dim) else f"({notes.text()})"
         return _value(name, text, flags=[])
@@ -45,24 +58,31 @@ def describe_value(name: str, value: Any, *, sequences: Dim | None, sequence: in
     }
 
 
-def one_sequence(value: Tensor | int, sequences: Dim | None, sequence: int | None) -> Data:
+def one_sequence(
+    value: Tensor | int, sequences: Dim | None, sequence: int | None, live: np.ndarray | None = None
+) -> Data:
     """The data of a value, of one sequence if that was asked for; a size that changes per step is a number."""
     if isinstance(value, int):
         return Data("size", "int64", "cpu", np.asarray(value), ())
-    data = read(value)
+    data = replace(read(value), live=live)
     at = data.position(sequences) if sequences is not None else None
     return data if sequence is None or at is None else data.pick(at, sequence)
 
 
 def value_text(data: Data) -> str:
-    """`0.12`, `0.12 -0.31 … (16)`, `0.12 -0.31 … (3×16)`, or labels."""
-    if data.sparse is not None and data.sparse.vocab is not None:
+    """`0.12`, `0.12 · … (16)`, `0.12 -0.31 … (3×16)`, or labels; what is padding or has ended is a `·`."""
+    if data.live is not None and not data.live.any():
+        return ENDED
+    told = len(data.axes) == 1 and data.mask() is not None  # one by one, to show which are left out
+    if data.sparse is not None and data.sparse.vocab is not None and not told:
         labels = tokens(data)
         return line(labels) + (f" … ({_shape(data)})" if len(labels) < _real_entries(data) else "")
     if data.entries == 0:
         return f"(empty, {_shape(data)})"
     first = _first(data)
-    text = " ".join(short(n) for n in first)
+    vocab = None if data.sparse is None else data.sparse.vocab
+    tell = short if vocab is None else lambda n: shown(label_of(n, vocab))
+    text = " ".join(PAD if n is None else tell(n) for n in first)
     return text if len(first) == data.entries else f"{text} … ({_shape(data)})"
 
 
@@ -107,10 +127,13 @@ def _flags(stats: StatsView | None, data: Data) -> list[str]:
 
 
 def _first(data: Data) -> list[Any]:
-    if data.entries <= SHOWN + 2:
-        return [n.item() for n in to_numpy(data.raw).reshape(-1)]
-    corner = data.raw[tuple(slice(0, SHOWN) for _ in data.axes)]
-    return [n.item() for n in to_numpy(corner).reshape(-1)[:SHOWN]]
+    """Some numbers; None for those that do not count."""
+    few = data.entries <= SHOWN + 2
+    corner = tuple(slice(None) if few else slice(0, SHOWN) for _ in data.axes)
+    values, mask = to_numpy(data.raw[corner]), data.mask()
+    counts = np.broadcast_to(True if mask is None else mask, data.shape)[corner]
+    found = [n.item() if real else None for n, real in zip(values.reshape(-1), counts.reshape(-1), strict=True)]
+    return found if few else found[:SHOWN]
 
 
 def _real_entries(data: Data) -> int:

@@ -11,15 +11,12 @@ from rfnb.display.comm import main_thread_later, stay_on_own_thread
 from rfnb.display.commands import SESSION, Dispatcher
 from rfnb.display.view import View
 from rfnb.display.views import loop, step
-from rfnb.display.widgets.assets import asset
+from rfnb.display.widgets.assets import MIME, asset
 from rfnb.errors import ViewError
 from rfnb.trace.runs import Runs
 
 if TYPE_CHECKING:
     from rfnb.trace.run import Run
-
-MIME = "application/vnd.rfnb.view+json"
-"""Tells the extension which live model this output belongs to; when that is gone, it shows the static view."""
 
 
 def stepper(run: Run, batch: int | str | None = None) -> Any:
@@ -88,7 +85,8 @@ def with_static_view(made: Any, history: View, model_id: str) -> Any:
         return history._repr_mimebundle_()
     bundle, metadata = made if isinstance(made, tuple) else (made, {})
     mark = {"session": SESSION, "model_id": model_id, "kernel_id": kernel_id()}
-    return {**bundle, **history._repr_mimebundle_(), MIME: mark}, metadata
+    static = history._repr_mimebundle_()
+    return {**bundle, **static, MIME: {**static[MIME], **mark}}, metadata
 
 
 def kernel_id() -> str | None:

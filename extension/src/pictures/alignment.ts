@@ -1,0 +1,31 @@
+const FLOOR = 1e-8;
+
+/**
+ * For each row its column, on the path with the largest product of weights that never goes back (Viterbi 1967).
+ *
+ * @param weights - row by row, `width` in each line; only the first `rows` and `cols` count
+ */
+export function bestPath(weights: Float32Array, width: number, rows: number, cols: number): number[] {
+  if (rows === 0 || cols === 0) {
+    return [];
+  }
+  const came = new Int32Array(rows * cols);
+  let scores = new Float64Array(cols);
+  for (let row = 0; row < rows; row++) {
+    const next = new Float64Array(cols);
+    let best = 0;
+    for (let col = 0; col < cols; col++) {
+      best = scores[col] >= scores[best] ? col : best; // in the first row they are all alike: the column itself
+      came[row * cols + col] = best;
+      next[col] = scores[best] + Math.log(Math.max(weights[row * width + col] || 0, FLOOR));
+    }
+    scores = next;
+  }
+  let col = scores.indexOf(Math.max(...scores));
+  const path = [col];
+  for (let row = rows - 1; row > 0; row--) {
+    col = came[row * cols + col];
+    path.unshift(col);
+  }
+  return path;
+}

@@ -1,0 +1,144 @@
+/** Who carries which dims: pills, edges of graphs, rows of tables; their serials, with spaces between. */
+const MARKED = '[data-rfnb-dim]';
+const PILL = `.rfnb-dim${MARKED}`;
+const STEPS: { [key: string]: number } = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
+
+type Role = 'pointed' | 'pinned';
+
+/**
+ * Pointing at a dim shows it wherever it is on the page; a click or Enter pins it, Escape lets it go.
+ *
+ * The pills of one view are one stop of the tabulator; arrow keys go from one to the next.
+ */
+export function enhanceDims(root: HTMLElement): () => void {
+  const page = new HighlightedDims(root.getRootNode());
+  const listeners: { [type: string]: (event: Event) => void } = {
+    pointerover: event => page.set('pointed', serialsAt(event)),
+    pointerleave: () => page.set('pointed', ''),
+    focusin: event => page.set('pointed', serialsAt(event)),
+    focusout: () => page.set('pointed', ''),
+    click: event => {
+      if (serialsAt(event)) {
+        page.pin(serialsAt(event));
+        event.preventDefault(); // a pill in the head of what folds would fold it
+      }
+    },
+    keydown: event => press(event as KeyboardEvent, root, page),
+    toggle: () => giveTabStop(root)
+  };
+  for (const type of Object.keys(listeners)) {
+    root.addEventListener(type, listeners[type], type === 'toggle');
+  }
+  for (const pill of pillsIn(root)) {
+    pill.setAttribute('role', 'button');
+    pill.dataset.lmSuppressShortcuts = 'true'; // or the notebook would take the keys
+  }
+  giveTabStop(root);
+  page.update();
+  return () => {
+    for (const type of Object.keys(listeners)) {
+      root.removeEventListener(type, listeners[type], type === 'toggle');
+    }
+    page.set('pointed', '');
+  };
+}
+
+/** What is highlighted on a page, kept in its one style sheet: so it holds for what is drawn later, too. */
+class HighlightedDims {
+  constructor(page: Node) {
+    this._page = page instanceof ShadowRoot ? page : document;
+    const place = page instanceof ShadowRoot ? page : document.head;
+    let sheet = place.querySelector<HTMLStyleElement>('style[data-rfnb-dims]');
+    if (!sheet) {
+      sheet = document.createElement('style');
+      sheet.dataset.rfnbDims = '';
+      place.append(sheet);
+    }
+    this._sheet = sheet;
+  }
+
+  /** These serials and no others. */
+  set(role: Role, serials: string): void {
+    if ((this._sheet.dataset[role] ?? '') !== serials) {
+      this._sheet.dataset[role] = serials;
+      this.update();
+    }
+  }
+
+  /** Pin these; let them go if they are pinned. */
+  pin(serials: string): void {
+    this.set('pinned', this._sheet.dataset.pinned === serials ? '' : serials);
+  }
+
+  update(): void {
+    const { pointed = '', pinned = '' } = this._sheet.dataset;
+    this._sheet.textContent = rules(pointed, 'dashed') + rules(pinned, 'solid');
+    for (const pill of pillsIn(this._page)) {
+      pill.setAttribute('aria-pressed', String(pinned !== '' && pinned === serialsOf(pill)));
+    }
+  }
+
+  private _page: ParentNode;
+  private _sheet: HTMLStyleElement;
+}
+
+function rules(serials: string, line: string): string {
+  return serials
+    .split(' ')
+    .filter(serial => serial !== '')
+    .map(serial => `[data-rfnb-dim~="${serial}"]`)
+    .map(
+      dim =>
+        `${dim}{outline:2px ${line};outline-offset:1px}svg ${dim}{outline:none}svg ${dim} :is(rect,path){stroke:#d55e00;stroke-width:2px}`
+    )
+    .join('');
+}
+
+function press(event: KeyboardEvent, root: HTMLElement, page: HighlightedDims): void {
+  const pill = (event.target as Element).closest<HTMLElement>(PILL);
+  const step = STEPS[event.key] ?? 0;
+  if (event.key === 'Escape') {
+    page.set('pinned', '');
+  } else if (pill && (event.key === 'Enter' || event.key === ' ')) {
+    page.pin(serialsOf(pill));
+    event.preventDefault();
+  } else if (pill && step !== 0) {
+    const pills = pillsIn(root).filter(isShown);
+    const next = pills[pills.indexOf(pill) + step];
+    if (next) {
+      next.focus();
+      giveTabStop(root, next);
+    }
+    event.preventDefault();
+  }
+}
+
+function giveTabStop(root: HTMLElement, stop?: HTMLElement): void {
+  const pills = pillsIn(root);
+  const chosen = stop ?? pills.find(isShown);
+  pills.forEach(pill => (pill.tabIndex = pill === chosen ? 0 : -1));
+}
+
+function pillsIn(root: ParentNode): HTMLElement[] {
+  return [...root.querySelectorAll<HTMLElement>(PILL)];
+}
+
+/** Not folded away. */
+function isShown(pill: Element): boolean {
+  const fold = pill.parentElement?.closest('details:not([open])') ?? null;
+  if (fold === null) {
+    return true;
+  }
+  const summary = pill.closest('summary');
+  return summary?.parentElement === fold && isShown(fold);
+}
+
+function serialsAt(event: Event): string {
+  const marked = (event.target as Element).closest(MARKED);
+  return marked ? serialsOf(marked) : '';
+}
+
+/** Numbers only: they go into a style sheet. */
+function serialsOf(marked: Element): string {
+  return (marked.getAttribute('data-rfnb-dim')?.match(/\d+/g) ?? []).join(' ');
+}

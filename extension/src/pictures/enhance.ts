@@ -1,0 +1,41 @@
+import { PLAIN, Words } from '../plain_words';
+import type { AttentionScripts } from '../schema';
+import { enhanceAttention } from './attention';
+import { enhanceDims } from './dims';
+import { enhanceGraph } from './graph';
+import type { GraphScripts } from './graph_types';
+
+/** What an output carries beside its HTML; old outputs carry nothing, or no kind. */
+export interface Scripts {
+  kind?: string;
+}
+
+/**
+ * Adds what a person would want to point at to the static HTML of a view.
+ *
+ * What cannot be enhanced stays as it is. Returns what takes it away again.
+ */
+export function enhance(root: HTMLElement, scripts: Scripts | null, words: Words = PLAIN): () => void {
+  const made = [attempt(() => enhanceKind(root, scripts ?? {}, words)), attempt(() => enhanceDims(root))];
+  return () => made.forEach(undo => undo());
+}
+
+function enhanceKind(root: HTMLElement, scripts: Scripts, words: Words): () => void {
+  if (scripts.kind === 'graph') {
+    return enhanceGraph(root, scripts as unknown as GraphScripts, words);
+  }
+  if (scripts.kind === 'attention') {
+    return enhanceAttention(root, scripts as unknown as AttentionScripts, words);
+  }
+  return () => undefined;
+}
+
+/** The picture without scripts is better than half of one with. */
+function attempt(make: () => () => void): () => void {
+  try {
+    return make();
+  } catch (error) {
+    console.warn('rfnb: a view stays without scripts', error);
+    return () => undefined;
+  }
+}

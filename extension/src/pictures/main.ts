@@ -1,0 +1,5 @@
+import widget, { enhancePage } from './widget';
+
+enhancePage(document);
+
+export default widget;

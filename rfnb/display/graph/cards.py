@@ -1,0 +1,248 @@
+"""How a node of a graph looks: a light card with dark words, which reads on any page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from textwrap import wrap
+
+from rfnb.display import svg
+from rfnb.display.graph.pills import (
+    ACCENT,
+    BORDER,
+    FAILED,
+    FAILED_PAPER,
+    FAINT,
+    INK,
+    OP,
+    PAPER,
+    PORT,
+    QUIET,
+    ROOM,
+    Pill,
+    drawn,
+    pills_of,
+    rows_of,
+    width_of,
+)  # fmt: skip
+from rfnb.display.html import Html
+from rfnb.display.schema import GraphNode, GraphView
+
+PAD = 10.0
+FRAME = {"pad": 14.0, "head": 32.0}
+"""Of an open node: its body is at (pad, head)."""
+
+
+@dataclass(slots=True)
+class Card:
+    """A drawn node. tail: the part of its height, at its lower end, that lines pass through. axis: across, where they
+    come in and go out; the middle, if it is not given. exits: by value, how far right of the axis it goes out.
+    """
+
+    width: float
+    height: float
+    svg: Html
+    tail: float = 0.0
+    axis: float | None = None
+    exits: dict[int, float] = field(default_factory=dict)
+
+
+def card(view: GraphView, node: GraphNode) -> Card:
+    """A node that is closed."""
+    if node["kind"] in ("input", "output", "frame"):
+        return _port(view, node)
+    if node["kind"] == "state":
+        return _state(view, node)
+    if node["kind"] == "op" and node["status"] == "done" and node["body"] is None:
+        return _op(view, node)
+    return _module(view, node)
+
+
+# -- small ones
+
+
+def _op(view: GraphView, node: GraphNode) -> Card:
+    """A quiet word; below it the dims that are new."""
+    name = svg.elided(node["name"], 11, 150)
+    wide, high = svg.width(name, 11) + 18, 21.0
+    labels = [(value, pills_of(view, value)) for value in node["outputs"] if value["changed"]][:3]
+    if not labels:
+        return Card(wide, high, _capsule(name, wide, high, OP, QUIET))
+    lines = [row for _, pills in labels for row in rows_of(pills)]
+    tail = 5 + 19.0 * len(lines)
+    width = max(wide, wide / 2 + 8 + max(width_of(line) for line in lines))
+    parts = [drawn(line, wide / 2 + 8, high + 5 + 19 * i) for i, line in enumerate(lines)]  # right of the line
+    return Card(width, high + tail, svg.group(_capsule(name, wide, high, OP, QUIET), parts), tail, wide / 2)
+
+
+def _capsule(name: str, wide: float, high: float, fill: str, ink: str) -> Html:
+    return svg.group(
+        svg.rect(0, 0, wide, high, rx=high / 2, fill=fill, stroke=BORDER, stroke_opacity=0.6),
+        svg.words(wide / 2, high / 2 + 3.9, name, text_anchor="middle", fill=ink),
+    )
+
+
+def _port(view: GraphView, node: GraphNode) -> Card:
+    """Where a value comes in or goes out: its name, and its dims if they are not told outside."""
+    name = svg.elided(node["name"], 11, 170, bold=True)
+    inside = node["kind"] == "input" and node not in view["bodies"][view["root"]]["nodes"]
+    pills = [] if inside else [pill for value in node["outputs"][:1] for pill in pills_of(view, value)]
+    lines = rows_of(pills) if pills else []
+    note = "each step" if node["kind"] == "frame" else " ".join(node["notes"])
+    end = svg.width(name, 11, bold=True)
+    head = end + (svg.width(note, 10) + 8 if note else 0.0)
+    beside = len(lines) == 1 and head + width_of(lines[0]) < ROOM + 40
+    wide = 2 * PAD + (head + 8 + width_of(lines[0]) if beside else max([head, *map(width_of, lines)]))
+    high = 24.0 if beside or not lines else 25.0 + 19 * len(lines)
+    parts = [
+        svg.rect(0, 0, wide, high, rx=12, fill=PORT, stroke="#a9b8cc"),
+        svg.words(PAD, 16, name, font_weight="bold", fill=INK),
+        svg.words(PAD + end + 8, 16, note, font_size=10, fill=QUIET) if note else None,
+    ]
+    for i, line in enumerate(lines):
+        parts += drawn(line, PAD + head + 8 if beside else PAD, 4 if beside else 22 + 19 * i)
+    return Card(wide, high, svg.group(parts))
+
+
+def _state(view: GraphView, node: GraphNode) -> Card:
+    """What a loop carries."""
+    name = svg.elided(node["name"], 11, 150, bold=True)
+    end = PAD + svg.width(f"{name}:", 11, bold=True) + 5
+    way, start = "t−1 → t", " ".join(node["notes"])
+    lines = [row for value in node["outputs"][:1] for row in rows_of(pills_of(view, value))]
+    told = end + svg.width(way, 11) + (8 + svg.width(start, 10) if start else 0.0)
+    wide = max(told + PAD, 2 * PAD + max(map(width_of, lines)))
+    parts = [
+        svg.rect(0, 0, wide, 25 + 19 * len(lines), rx=7, fill=PAPER, stroke=ACCENT, stroke_dasharray="4 3"),
+        svg.words(PAD, 16, f"{name}:", font_weight="bold", fill=INK),
+        svg.words(end, 16, way, fill=ACCENT),
+        svg.words(end + svg.width(way, 11) + 8, 16, start, font_size=10, fill=QUIET) if start else None,
+        [drawn(line, PAD, 22 + 19 * i) for i, line in enumerate(lines)],
+    ]
+    return Card(wide, 25.0 + 19 * len(lines), svg.group(parts))
+
+
+# -- modules and loops
+
+
+@dataclass(slots=True)
+class Line:
+    """Words and pills side by side, and words at the right end."""
+
+    words: str = ""
+    pills: list[Pill] = field(default_factory=list)
+    right: str = ""
+    ink: str = QUIET
+
+    @property
+    def width(self) -> float:
+        """Of all of it."""
+        parts = [svg.width(self.words, 10), width_of(self.pills), svg.width(self.right, 10)]
+        return sum(parts) + 8 * (sum(part > 0 for part in parts) - 1)
+
+    def drawn(self, x: float, y: float, end: float) -> list[Html | None]:
+        """19 high, from `x` to `end`."""
+        told = svg.width(self.words, 10) + 8 if self.words else 0.0
+        return [
+            svg.words(x, y + 11.7, self.words, font_size=10, fill=self.ink) if self.words else None,
+            *drawn(self.pills, x + told, y),
+            svg.words(end, y + 11.7, self.right, font_size=10, text_anchor="end", fill=QUIET) if self.right else None,
+        ]
+
+
+def _module(view: GraphView, node: GraphNode) -> Card:
+    """Name and class; dims and parameters; what else there is to say."""
+    title, head = _title(node, INK, QUIET)
+    lines = _lines(view, node)
+    wide = max(2 * PAD + max([head, *(line.width for line in lines)]), 76.0)
+    high = 28.0 + 19 * len(lines) - (4 if lines else 0)
+    drawn = [line.drawn(PAD, 24 + 19 * i, wide - PAD) for i, line in enumerate(lines)]
+    deep = 6.0 if node["times"] > 1 and node["status"] != "ghost" else 0.0
+    return Card(wide + deep, high + deep, svg.group(_paper(node, wide, high), title, drawn), axis=wide / 2)
+
+
+def _lines(view: GraphView, node: GraphNode) -> list[Line]:
+    """What is below the title. The number of parameters is at the end of the first of them."""
+    outputs = node["outputs"][:3]
+    lines = []
+    for value in outputs:
+        name = svg.elided(value["name"], 10, 90) if len(outputs) > 1 else ""
+        rows = rows_of(pills_of(view, value))
+        lines += [Line(name if i == 0 else "", row) for i, row in enumerate(rows)]
+    ink = {"failed": FAILED, "ghost": FAINT, "done": QUIET}[node["status"]]
+    lines += [Line(note, ink=ink) for note in _notes(view, node)]
+    if node["params"]:
+        lines = lines or [Line()]
+        lines[0].right = amount(node["params"])
+    return lines
+
+
+def _notes(view: GraphView, node: GraphNode) -> list[str]:
+    plain = any(value["shape"] is not None for value in node["outputs"])  # dims tell what the options say
+    said = [svg.elided(note, 10, ROOM) for note in (*node["notes"], *([node["options"]] if plain else [])) if note]
+    failure = view["failure"]
+    if failure is not None and failure["node"] == node["id"]:
+        return wrap(f"{failure['error']}: {failure['text'].partition(chr(10))[0]}", 44, max_lines=3, placeholder=" …")
+    return said[:3]
+
+
+def _title(node: GraphNode, ink: str, quiet: str, y: float = 16) -> tuple[list[Html | None], float]:
+    """The first line, and how wide it is."""
+    name = svg.elided(node["name"], 12, 200, bold=True)
+    cls = "" if node["cls"] in ("", node["name"]) else svg.elided(node["cls"], 11, 170)
+    times = f"× {node['times']}" if node["times"] > 1 else ""
+    if node["status"] == "ghost":
+        ink = quiet = FAINT
+    x = PAD + svg.width(name, 12, bold=True)
+    parts: list[Html | None] = [svg.words(PAD, y, name, font_size=12, font_weight="bold", fill=ink)]
+    if cls:
+        parts.append(svg.words(x + 7, y, cls, fill=quiet))
+        x += 7 + svg.width(cls, 11)
+    if times:
+        wide = svg.width(times, 11, bold=True) + 10
+        parts.append(svg.rect(x + 8, y - 12, wide, 16, rx=8, fill=ACCENT))
+        parts.append(svg.words(x + 8 + wide / 2, y, times, text_anchor="middle", font_weight="bold", fill="#ffffff"))
+        x += 8 + wide
+    return parts, x - PAD
+
+
+def _paper(node: GraphNode, wide: float, high: float) -> list[Html]:
+    if node["status"] == "ghost":
+        look = {"fill": "#808080", "fill_opacity": 0.05, "stroke": "#8a8a8a", "stroke_dasharray": "4 3"}
+        return [svg.rect(0, 0, wide, high, rx=7, **look)]
+    failed = node["status"] == "failed"
+    fill, stroke = (FAILED_PAPER, FAILED) if failed else (PAPER, BORDER)
+    behind = [svg.rect(d, d, wide, high, rx=7, fill=fill, stroke=stroke) for d in (6, 3) if node["times"] > 1]
+    sheet = svg.rect(0, 0, wide, high, rx=7, fill=fill, stroke=stroke, stroke_width=1.6 if failed else 1)
+    if node["kind"] != "loop":
+        return [*behind, sheet]
+    return [*behind, sheet, svg.rect(2.5, 2.5, wide - 5, high - 5, rx=5, fill="none", stroke=stroke)]
+
+
+def frame(view: GraphView, node: GraphNode, width: float, height: float) -> Card:
+    """Around a body of this size."""
+    title, head = _title(node, FAINT, FAINT, 20)
+    failed = node["status"] == "failed"
+    words = " · ".join([*filter(None, [amount(node["params"]) if node["params"] else ""]), *_notes(view, node)[:1]])
+    told = PAD + head + 10
+    wide = max(told + svg.width(words, 10) + PAD, width + 2 * FRAME["pad"])
+    high = FRAME["head"] + height + FRAME["pad"]
+    line = {"fill": "#808080", "fill_opacity": 0.06, "stroke": FAILED if failed else "#8d929c"}
+    parts = [
+        svg.rect(0, 0, wide, high, rx=9, **line),
+        svg.rect(3, 3, wide - 6, high - 6, rx=7, **line | {"fill": "none"}) if node["kind"] == "loop" else None,
+        title,
+        svg.words(told, 20, words, font_size=10, fill=FAINT) if words else None,
+    ]
+    return Card(wide, high, svg.group(parts))
+
+
+def amount(count: int) -> str:
+    """A number of parameters.
+
+    >>> [amount(n) for n in (15, 80000, 1234567, 7_000_000_000)]
+    ['15', '80 k', '1.23 M', '7 G']
+    """
+    for unit, size in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
+        if count >= size:
+            return f"{count / size:.3g} {unit}"
+    return str(count)

@@ -1,0 +1,62 @@
+"""What the nodes of a graph read from outside of themselves, and what they make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rfnb.core.graph import Node
+from rfnb.core.model_graph import ModelGraph
+
+
+class Flow:
+    """By node, its insides included. Parameters, and constants if they are hidden, are no part of it."""
+
+    def __init__(self, graph: ModelGraph, hide: Iterable[str]):
+        kinds = {"parameters": "parameter", "constants": "constant"}
+        hidden = {kinds[what] for what in hide if what in kinds}
+        self.hidden = {value.number for value in graph.values if value.kind in hidden}
+        self.made_up = self._starts(graph) if "constants" in hide else set()
+        self._left_out = self.hidden | self.made_up
+        self._reads: dict[int, dict[int, None]] = {}
+        self._makes: dict[int, set[int]] = {}
+
+    def _starts(self, graph: ModelGraph) -> set[int]:
+        """What is made from nothing, like zeros, only for a loop to start with."""
+        nodes = [node for _, node in graph.walk()]
+        free = {node.outputs[0] for node in nodes if not node.inputs and len(node.outputs) == 1 and not node.body}
+        used = {n for node in nodes if node.loop is None for n in node.inputs} | {n for _, n in graph.outputs}
+        starts = {state.initial for node in nodes if node.loop for state in node.loop.states}
+        return {n for n in free & starts - used if n is not None}
+
+    def is_told(self, node: Node) -> bool:
+        """Whether the state that it is for says it."""
+        return len(node.outputs) == 1 and node.outputs[0] in self.made_up
+
+    def reads(self, node: Node) -> dict[int, None]:
+        """Numbers of values that come from outside, in the order they are read."""
+        if node.number not in self._reads:
+            self._look(node)
+        return self._reads[node.number]
+
+    def makes(self, node: Node) -> set[int]:
+        """Numbers of values that come to be in it, and those that it gives on."""
+        if node.number not in self._makes:
+            self._look(node)
+        return self._makes[node.number]
+
+    def _look(self, node: Node) -> None:
+        reads = {number: None for number in node.inputs if number not in self._left_out}
+        makes = inner_values(node)
+        for child in node.body:
+            reads.update((number, None) for number in self.reads(child) if number not in makes)
+            makes |= self.makes(child)
+        self._reads[node.number] = reads
+        self._makes[node.number] = makes.union(node.outputs)
+
+
+def inner_values(node: Node) -> set[int]:
+    """Values that the steps of a loop are given."""
+    if node.loop is None:
+        return set()
+    states = {state.before for state in node.loop.states if state.before is not None}
+    return states | {frame for _, frame in node.loop.unstacked}

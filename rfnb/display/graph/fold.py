@@ -1,0 +1,245 @@
+"""From the graph of a model to bodies of plain data: one for the whole, one for what is inside of a node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rfnb.core.graph import Node, Value
+from rfnb.core.model_graph import ModelGraph
+from rfnb.display.graph.flow import Flow
+from rfnb.display.graph.ghosts import around_failure, ghost, ghosts_in
+from rfnb.display.graph.runs import Runs
+from rfnb.display.graph.values import Values, maker_of, name_of, signature
+from rfnb.display.graph.words import (
+    class_of,
+    first_name,
+    inputs_below,
+    joined,
+    kind_of,
+    last_name,
+    opens,
+    parameters_of,
+    path_of,
+    steps,
+    within,
+)  # fmt: skip
+from rfnb.display.schema import GraphBody, GraphNode
+
+OUTPUTS = 6
+"""Of a node, at most so many are told."""
+PLACES = {"input": 0, "frame": 1, "state": 2, "output": 4}
+
+
+@dataclass
+class _Body:
+    """One that is being made. holder: by value, the node that gives it now."""
+
+    data: GraphBody = field(default_factory=lambda: GraphBody(nodes=[], edges=[]))
+    holder: dict[int, str] = field(default_factory=dict)
+    around: Node | None = None
+
+
+class Folder:
+    """Makes the bodies. Nodes that are the same share one."""
+
+    def __init__(self, graph: ModelGraph, hide: Iterable[str]):
+        self.graph, self.flow = graph, Flow(graph, hide)
+        self.described = Values()
+        self.bodies: dict[str, GraphBody] = {}
+        self.failed = around_failure(graph)  # numbers of the node that failed, and of those around it
+        self.runs = Runs(graph, self.flow, self.failed)
+        self.ids: dict[int, str] = {}  # by number
+        self.twins: dict[str, str] = {}  # by the path of a module, that of the one whose body is shown for both
+        self._shared: dict[int, str] = {}  # by what is the same
+        self._shown: dict[int, str] = {}  # paths, likewise
+        self._count = 0
+
+    # -- bodies
+
+    def root(self) -> str:
+        """The whole; gives the id of its body."""
+        body = _Body()
+        for number in self.graph.inputs:
+            body.holder[number] = self._port(body, "input", self.graph.values[number])
+        self._fill(body, self.graph.nodes)
+        for name, number in self.graph.outputs:
+            self._give(body, number, self._port(body, "output", self.graph.values[number], name))
+        return self._keep(body)
+
+    def _inside(self, nodes: Sequence[Node]) -> str | None:
+        """The body of a node, or of several that are the same."""
+        node = nodes[0]
+        if not opens(node):
+            return None
+        same = 0 if self._fails(node) else node.same
+        for twin in nodes:
+            self._twin(same, twin)
+        if same in self._shared:
+            return self._shared[same]
+        body = _Body(around=node)
+        if node.loop is not None:
+            self._steps(body, node)
+        else:
+            self._fill(body, node.body)
+            self._results(body, node)
+        key = self._keep(body)
+        if same:
+            self._shared[same] = key
+        return key
+
+    def _twin(self, same: int, node: Node) -> None:
+        if same and node.module is not None:
+            shown = self._shown.setdefault(same, node.module.path)
+            if shown != node.module.path:
+                self.twins[node.module.path] = shown
+
+    def _keep(self, body: _Body) -> str:
+        key = f"b{len(self.bodies)}"
+        body.data["nodes"].sort(key=lambda node: PLACES.get(node["kind"], 3))  # what was found on the way, to its place
+        self.bodies[key] = body.data
+        return key
+
+    def _fill(self, body: _Body, nodes: Sequence[Node]) -> None:
+        for several in self.runs.groups([node for node in nodes if not self.flow.is_told(node)]):
+            self._add(body, several)
+        self._ghosts(body)
+
+    def _results(self, body: _Body, node: Node) -> None:
+        if node.op == "cond":
+            for number in node.outputs:
+                port = self._port(body, "output", self.graph.values[number])
+                for side in node.body:
+                    self._edge(body, self.ids[side.number], port, number)
+            return
+        for number in dict.fromkeys(node.outputs):
+            self._give(body, number, self._port(body, "output", self.graph.values[number]))
+
+    def _steps(self, body: _Body, node: Node) -> None:
+        """What a step is given, what it does, what it gives on."""
+        loop, values = node.loop, self.graph.values
+        assert loop is not None
+        states, frames = {}, {frame for _, frame in loop.unstacked}
+        for outside, frame in loop.unstacked:
+            body.holder[frame] = self._port(body, "frame", values[frame], name_of(values[outside]))
+        for state in loop.states:
+            if state.before is None:
+                continue
+            states[state.name] = port = self._port(body, "state", values[state.before], state.name)
+            if state.initial in self.flow.made_up:
+                body.data["nodes"][-1]["notes"] = [f"from {maker_of(values[state.initial])}"]
+            elif state.initial is not None and state.initial not in self.flow.hidden:
+                self._edge(body, self._held(body, state.initial), port, state.initial)
+            body.holder[state.before] = port
+        self._fill(body, [child for child in node.body if not set(child.outputs) & frames])
+        for state in loop.states:
+            if state.after is not None and state.name in states:
+                self._edge(body, self._held(body, state.after), states[state.name], state.after, back=True)
+        for word, pairs in (("stacked", loop.stacked), ("last", loop.lasts)):
+            for inner, outer in pairs:
+                port = self._port(body, "output", values[outer])
+                body.data["nodes"][-1]["notes"] = [word]
+                self._give(body, inner, port)
+        if loop.end is not None:
+            port = self._port(body, "output", values[loop.end], "end")
+            body.data["nodes"][-1]["notes"] = ["ends the sequence"]
+            self._give(body, loop.end, port)
+
+    # -- nodes
+
+    def _add(self, body: _Body, nodes: Sequence[Node]) -> None:
+        """One box for nodes that are the same."""
+        last, key = nodes[-1], self._id()
+        reads: dict[int, None] = {}
+        made: set[int] = set()
+        for node in nodes:
+            reads.update((number, None) for number in self.flow.reads(node) if number not in made)
+            made |= self.flow.makes(node)
+            self.ids[node.number] = key
+        held = [(self._held(body, number), number) for number in reads]
+        body.data["nodes"].append(self._node(key, nodes, reads))
+        for source, number in held:
+            self._edge(body, source, key, number)
+        body.holder |= dict.fromkeys(made - set(reads) | set(last.outputs), key)
+
+    def _node(self, key: str, nodes: Sequence[Node], reads: Iterable[int]) -> GraphNode:
+        node, last = nodes[0], nodes[-1]
+        taken = [signature(self.graph.values[number]) for number in reads]
+        facts = node.module
+        return {
+            "id": key,
+            "kind": kind_of(node),
+            "name": joined(first_name(node), last_name(last)),
+            "cls": class_of(node),
+            "path": path_of(node),
+            "outputs": [self.described.describe(self.graph.values[n], taken) for n in dict.fromkeys(last.outputs)][
+                :OUTPUTS
+            ],
+            "params": sum(map(parameters_of, nodes)),
+            "times": len(nodes),
+            "options": facts.note if facts else "",
+            "notes": list(self._notes(nodes)),
+            "status": "failed" if self._fails(node) else "ghost" if node.ghost else "done",
+            "body": self._inside(nodes),
+        }
+
+    def _fails(self, node: Node) -> bool:
+        return node.number in self.failed or (node.number < 0 and any(map(self._fails, node.body)))
+
+    def _notes(self, nodes: Sequence[Node]) -> Iterator[str]:
+        node = nodes[0]
+        if node.loop is not None:
+            yield from steps(node)
+        if node.module is not None and node.module.call:
+            yield "called again: the same weights"
+        if node.ghost:
+            yield "not taken"
+        yield from self._borrowed(node)
+
+    def _borrowed(self, node: Node) -> Iterator[str]:
+        """Parameters of other modules."""
+        home = node.module.path if node.module else node.path
+        found = [self.graph.values[n].path for n in dict.fromkeys(inputs_below(node))]
+        others = [path for path in found if path and (not within(path, home) if home else "." in path)]
+        if others and (node.module is not None or not node.body):
+            yield f"uses {', '.join(others[:2])}{' …' if len(others) > 2 else ''}"
+
+    def _ghosts(self, body: _Body) -> None:
+        """Modules that the call did not come to, behind the node that failed."""
+        around = body.around
+        home = around.module.path if around is not None and around.module else ""
+        last = next((n["id"] for n in reversed(body.data["nodes"]) if n["status"] == "failed"), None)
+        for several in ghosts_in(self.graph, around, self.failed):
+            key = self._id()
+            body.data["nodes"].append(ghost(key, several, home))
+            if last is not None:
+                body.data["edges"].append({"source": last, "target": key, "value": -1, "back": False})
+            last = key
+
+    # -- ports and edges
+
+    def _id(self) -> str:
+        self._count += 1
+        return f"n{self._count - 1}"
+
+    def _port(self, body: _Body, kind: Any, value: Value, name: str = "") -> str:
+        key = self._id()
+        body.data["nodes"].append({
+            "id": key, "kind": kind, "name": name or name_of(value), "cls": "", "path": "",
+            "outputs": [self.described.describe(value, [])], "params": 0, "times": 1, "options": "", "notes": [],
+            "status": "done", "body": None,
+        })  # fmt: skip
+        return key
+
+    def _held(self, body: _Body, number: int) -> str:
+        """The node that gives a value; what comes from outside of the body comes in by a port."""
+        if number not in body.holder:
+            body.holder[number] = self._port(body, "input", self.graph.values[number])
+        return body.holder[number]
+
+    def _give(self, body: _Body, number: int, port: str) -> None:
+        self._edge(body, self._held(body, number), port, number)
+
+    def _edge(self, body: _Body, source: str, target: str, number: int, *, back: bool = False) -> None:
+        body.data["edges"].append({"source": source, "target": target, "value": number, "back": back})

@@ -1,0 +1,114 @@
+"""Bodies as drawings: each is laid out once, the inner ones first, since an open node is as large as its body."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rfnb.display import svg
+from rfnb.display.graph.cards import FRAME, Card, card, frame
+from rfnb.display.html import Html
+from rfnb.display.layout.drawing import Drawing
+from rfnb.display.layout.layered import draw
+from rfnb.display.layout.link import Link, Size
+from rfnb.display.schema import GraphNode, GraphView
+
+LINE, BACK = "#878c96", "#4f7ac0"
+TIP = Html(
+    '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="6.5" markerHeight="6.5" orient="auto">'
+    f'<path d="M1,0.8L7,4L1,7.2" fill="none" stroke="{LINE}" stroke-width="1.5"/></marker></defs>'
+)
+JOG = 40.0
+"""Lines rather go straight on than so far to the side."""
+WIDTH = 900.0
+"""Of a cell of a notebook."""
+
+
+@dataclass
+class Picture:
+    """A body: its drawing, its SVG, and what each node looks like in it."""
+
+    drawing: Drawing
+    svg: Html
+    cards: list[Card]
+
+
+class Painter:
+    """Paints the bodies of a view."""
+
+    def __init__(self, view: GraphView, width: float = WIDTH):
+        self.view, self.open = view, set(view["open"])
+        self.width = width
+        self._done: dict[str, Picture] = {}
+        nodes = (node for body in view["bodies"].values() for node in body["nodes"])
+        outputs = (value for node in nodes for value in node["outputs"] if value["dims"])
+        self._serials = {v["value"]: " ".join(str(view["dims"][i]["serial"]) for i in v["dims"]) for v in outputs}
+
+    def body(self, key: str, depth: int = 0) -> Picture:
+        """One, with its open nodes open."""
+        if key not in self._done:
+            self._done[key] = self._painted(key, depth)
+        return self._done[key]
+
+    def _painted(self, key: str, depth: int) -> Picture:
+        body = self.view["bodies"][key]
+        cards = [self.node(node, depth) for node in body["nodes"]]
+        place = {node["id"]: i for i, node in enumerate(body["nodes"])}
+        links = [
+            Link(place[e["source"]], place[e["target"]], e["value"],
+                 cards[place[e["source"]]].exits.get(e["value"], 0.0), e["back"])
+            for e in body["edges"]
+        ]  # fmt: skip
+        sizes = [Size(c.width, c.height, c.tail, c.axis) for c in cards]
+        room = self.width - 2 * FRAME["pad"] * depth
+        drawing = draw(sizes, links, width=room, tall=640.0 if depth == 0 else 560.0)
+        return Picture(drawing, self._svg(key, drawing, cards), cards)
+
+    def node(self, node: GraphNode, depth: int = 0) -> Card:
+        """As it is drawn."""
+        return self.opened(node, depth) if node["id"] in self.open and node["body"] else card(self.view, node)
+
+    def opened(self, node: GraphNode, depth: int = 0) -> Card:
+        """With what is inside."""
+        assert node["body"] is not None
+        inner = self.body(node["body"], depth + 1)
+        around = frame(self.view, node, inner.drawing.width, inner.drawing.height)
+        around.svg = svg.group(around.svg, svg.group(inner.svg, at=(FRAME["pad"], FRAME["head"])))
+        self._aligned(around, node, inner)
+        return around
+
+    def _aligned(self, around: Card, node: GraphNode, inner: Picture) -> None:
+        """One line comes in above the place where it goes on inside, and goes out below the one where it came from."""
+        body = self.view["bodies"][node["body"] or ""]
+        pairs = list(zip(body["nodes"], inner.drawing.boxes, strict=True))
+        ins = [box.axis + FRAME["pad"] for each, box in pairs if each["kind"] in ("input", "frame")]
+        outs = [box.axis + FRAME["pad"] for each, box in pairs if each["kind"] == "output"]
+        around.axis = ins[0] if len(ins) == 1 else around.width / 2
+        leave = outs[0] - around.axis if len(outs) == 1 else 0.0
+        if abs(leave) > JOG:
+            around.exits = {value["value"]: leave for value in node["outputs"]}
+
+    def _svg(self, key: str, drawing: Drawing, cards: list[Card]) -> Html:
+        body = self.view["bodies"][key]
+        edges = [
+            svg.group(
+                svg.path(line.points, smooth=line.smooth, marker_end="url(#tip)",
+                         stroke=BACK if line.back else None,
+                         stroke_dasharray="4 3" if line.back or body["edges"][i]["value"] < 0 else None),
+                data_edge=i, data_rfnb_dim=self._serials.get(body["edges"][i]["value"]),
+            )
+            for i, line in enumerate(drawing.lines)
+        ]  # fmt: skip
+        nodes = [
+            svg.group(
+                drawn.svg, at=(box.x, box.y), data_node=node["id"], data_body=node["body"],
+                data_open="" if node["id"] in self.open and node["body"] else None,
+            )
+            for node, drawn, box in zip(body["nodes"], cards, drawing.boxes, strict=True)
+        ]  # fmt: skip
+        return svg.group(svg.group(edges, fill="none", stroke=LINE, stroke_width=1.2), nodes)
+
+    def image(self) -> tuple[Html, float, float]:
+        """The whole, its width and height."""
+        whole = self.body(self.view["root"])
+        width, height = max(whole.drawing.width, 40.0), max(whole.drawing.height, 20.0)
+        return svg.image(width, height, TIP, whole.svg), width, height

@@ -1,0 +1,89 @@
+"""Dims as pills, in the colour that each has everywhere; and the colours of a drawing, which read on any page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rfnb.display import style, svg
+from rfnb.display.html import Html
+from rfnb.display.schema import DimView, GraphValue, GraphView
+from rfnb.display.views.dims import dim_word
+
+INK, QUIET, FAINT = "#23262d", "#69707d", "#7f7f7f"
+PAPER, BORDER = "#f4f5f8", "#b4bac6"
+OP, PORT = "#e7e9ee", "#dfe8f3"
+FAILED, FAILED_PAPER = "#d03a3a", "#fdecea"
+ACCENT = "#4a6fa5"
+ROOM = 250.0
+"""So wide is a line of pills, at most."""
+WORD = 22
+"""Letters of the name of a dim, at most."""
+
+
+@dataclass(slots=True)
+class Pill:
+    """A dim, or the shape of a plain tensor."""
+
+    text: str
+    colour: str | None
+    serial: int | None = None
+
+    @property
+    def width(self) -> float:
+        """With its sides."""
+        return svg.width(self.text, 10) + 11
+
+
+def pills_of(view: GraphView, value: GraphValue) -> list[Pill]:
+    """One for each dim."""
+    if value["shape"] is not None:
+        return [Pill(" × ".join(map(str, value["shape"])) or "scalar", None)]
+    return [_pill(view["dims"][i]) for i in value["dims"]] or [Pill("scalar", None)]
+
+
+def _pill(dim: DimView) -> Pill:
+    name, _, size = dim_word(dim).rpartition(":")
+    short = name if len(name) <= WORD else name[: WORD - 1] + "…"
+    colour = None if dim["colour"] is None else style.PALETTE[dim["colour"] % len(style.PALETTE)]
+    return Pill(f"{short} {size.partition(' ')[0]}", colour, dim["serial"])
+
+
+def rows_of(pills: Sequence[Pill], room: float = ROOM) -> list[list[Pill]]:
+    """Lines of them, not wider than `room`."""
+    rows: list[list[Pill]] = [[]]
+    for pill in pills:
+        if rows[-1] and sum(p.width + 4 for p in rows[-1]) + pill.width > room:
+            rows.append([])
+        rows[-1].append(pill)
+    return rows
+
+
+def width_of(pills: Sequence[Pill]) -> float:
+    """Of a line."""
+    return sum(pill.width + 4 for pill in pills) - 4 if pills else 0.0
+
+
+def drawn(pills: Sequence[Pill], x: float, y: float) -> list[Html]:
+    """A line of them, 16 high."""
+    made = []
+    for pill in pills:
+        colour = pill.colour or "#8a8f99"
+        parts = [
+            svg.rect(x, y, pill.width, 16, rx=3, fill=mixed(colour, 0.17)),
+            svg.rect(x, y, 2.5, 16, rx=1, fill=colour),
+            svg.words(x + 6.5, y + 11.7, pill.text, font_size=10, fill=INK),
+        ]
+        made.append(svg.group(parts, data_rfnb_dim=pill.serial))
+        x += pill.width + 4
+    return made
+
+
+def mixed(colour: str, share: float) -> str:
+    """A colour on white, opaque.
+
+    >>> mixed("#0072b2", 0.2)
+    '#cce3f0'
+    """
+    parts = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
+    return "#" + "".join(f"{round(255 - share * (255 - part)):02x}" for part in parts)

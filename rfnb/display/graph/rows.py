@@ -1,0 +1,51 @@
+"""The graph as rows of words: what the picture shows, from top to bottom."""
+
+from __future__ import annotations
+
+from rfnb.display.graph.cards import amount
+from rfnb.display.graph.unfold import shown
+from rfnb.display.grid import Table
+from rfnb.display.schema import GraphNode, GraphValue, GraphView
+from rfnb.display.views.dims import dims_text
+
+COLUMNS = ("node", "class", "output", "parameters", "notes")
+MOST = 400
+"""Rows."""
+SIGNS = {"input": "→ ", "output": "← ", "frame": "→ ", "state": "↻ "}
+
+
+def table(view: GraphView) -> Table:
+    """A row for each box; what is inside of another one is indented."""
+    rows = [[f"{'  ' * depth}{name(node)}", *_cells(view, node)] for depth, node in shown(view)]
+    if len(rows) > MOST:
+        rows = [*rows[:MOST], [f"… {len(rows) - MOST:,} more", "", "", "", ""]]
+    return Table(COLUMNS, rows)
+
+
+def name(node: GraphNode) -> str:
+    """`layers.0–11 × 12`, `→ x`"""
+    times = f" × {node['times']}" if node["times"] > 1 else ""
+    return f"{SIGNS.get(node['kind'], '')}{node['name']}{times}"
+
+
+def value_text(view: GraphView, value: GraphValue) -> str:
+    """`{batch:3, time:2–5 Σ10}`, `[3, 5]`"""
+    if value["shape"] is not None:
+        return str(value["shape"])
+    return dims_text(view["dims"][i] for i in value["dims"])
+
+
+def _cells(view: GraphView, node: GraphNode) -> list[str]:
+    what = {"input": "in", "output": "out", "frame": "in, each step", "state": "state"}.get(node["kind"], node["cls"])
+    several = len(node["outputs"]) > 1
+    outputs = ", ".join(f"{value['name']} " * several + value_text(view, value) for value in node["outputs"])
+    mark = {"failed": ["failed here" if _is_the_one(view, node) else "failed inside"], "done": [], "ghost": []}
+    notes = [*mark[node["status"]], *node["notes"], *filter(None, [node["options"]])]
+    return [
+        "" if what == node["name"] else what, outputs, amount(node["params"]) if node["params"] else "",
+        " · ".join(notes),
+    ]  # fmt: skip
+
+
+def _is_the_one(view: GraphView, node: GraphNode) -> bool:
+    return view["failure"] is not None and view["failure"]["node"] == node["id"]

@@ -1,0 +1,92 @@
+"""Neighbours that belong together: what is repeated becomes one box, and of very many boxes sections are made."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from rfnb.core.graph import Node
+from rfnb.core.model_graph import ModelGraph
+from rfnb.display.graph.flow import Flow
+from rfnb.display.graph.words import RUN, SECTION
+
+PERIOD = 8
+"""So many different boxes in a row may be what is repeated."""
+TIMES = 3
+"""So often it has to be; a single module twice."""
+SIDE_BY_SIDE = 6
+"""So often, if they do not follow each other."""
+BOXES = 60
+"""With more than this, a body is shown in sections."""
+
+
+class Runs:
+    """Nodes that are repeated, or many, under new nodes, which get negative numbers."""
+
+    def __init__(self, graph: ModelGraph, flow: Flow, failed: Collection[int]):
+        self.values, self.flow, self.failed = graph.values, flow, failed
+        self._count = 0
+
+    def groups(self, nodes: Sequence[Node]) -> list[list[Node]]:
+        """Those of a body; each group is one box."""
+        made = self._repeated(nodes)
+        if len(made) <= BOXES:
+            return made
+        size = math.isqrt(len(made) - 1) + 1
+        parts = [made[i : i + size] for i in range(0, len(made), size)]
+        return [[self._node(SECTION, [node for group in part for node in group])] for part in parts]
+
+    def _repeated(self, nodes: Sequence[Node]) -> list[list[Node]]:
+        keys = [self._key(node) for node in nodes]
+        made: list[list[Node]] = []
+        start = 0
+        while start < len(nodes):
+            period, times = _longest(keys, start)
+            if times < SIDE_BY_SIDE and not self._follow(nodes[start : start + period * times], period):
+                period, times = 1, 1  # query, key and value are three boxes
+            end = start + period * times
+            if period == 1:
+                made.append(list(nodes[start:end]))
+            else:
+                made.append([self._node(RUN, nodes[i : i + period]) for i in range(start, end, period)])
+            start = end
+        return made
+
+    def _follow(self, nodes: Sequence[Node], period: int) -> bool:
+        """Whether each repetition reads what the one before makes."""
+        makes = [self.flow.makes(node) for node in nodes]
+        reads = [self.flow.reads(node) for node in nodes]
+        starts = range(0, len(nodes) - period, period)
+        return all(set().union(*makes[i : i + period]) & _keys(reads[i + period : i + 2 * period]) for i in starts)
+
+    def _key(self, node: Node) -> Any:
+        """The same for nodes that do the same, modules of one parent; a string for ops."""
+        if node.number in self.failed or node.ghost:
+            return "alone", node.number
+        if node.same:
+            return node.same, node.module.path.rpartition(".")[0] if node.module else node.path
+        return " ".join([node.op, *(self.values[number].describe_dims() for number in node.outputs)])
+
+    def _node(self, op: str, nodes: Sequence[Node]) -> Node:
+        self._count += 1
+        return Node(-self._count, op, (), nodes[-1].outputs, nodes[0].path, body=list(nodes))
+
+
+def _keys(reads: Sequence[dict[int, None]]) -> set[int]:
+    return {number for each in reads for number in each}
+
+
+def _longest(keys: Sequence[Any], start: int) -> tuple[int, int]:
+    """The period and the number of times that cover most from `start` on; (1, 1) if nothing is repeated."""
+    best = (1, 1)
+    for period in range(1, min(PERIOD, (len(keys) - start) // 2) + 1):
+        if all(isinstance(key, str) for key in keys[start : start + period]):
+            continue
+        end = start + period
+        while end < len(keys) and keys[end] == keys[end - period]:
+            end += 1
+        times = (end - start) // period
+        if times >= (2 if period == 1 else TIMES) and period * times > best[0] * best[1]:
+            best = period, times
+    return best

@@ -1,0 +1,100 @@
+"""Which nodes are drawn open: those that were asked for, those around a failure, and loops, while there is room."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+
+from rfnb.display.schema import GraphNode, GraphView
+from rfnb.errors import ViewError
+
+ROOM = 26
+"""Boxes, with which a picture is still taken in at a glance."""
+FOLDED = ("module", "section")
+PORTS = ("input", "output", "frame")
+
+
+def opened(view: GraphView, depth: int | None, paths: Sequence[str], twins: Mapping[str, str]) -> list[str]:
+    """Ids of nodes. depth: so many levels; None: what fits. Raises ViewError if a path is none of the graph."""
+    known: dict[str, list[str]] = {}
+    for ids, node in nodes(view):
+        if node["path"]:
+            known.setdefault(node["path"], ids)
+    chosen = dict.fromkeys(each for path in paths for each in _ids(known, path, twins))
+    chosen |= dict.fromkeys(node["id"] for _, node in nodes(view) if node["status"] == "failed" and node["body"])
+    if depth is not None:
+        chosen |= dict.fromkeys(node["id"] for ids, node in nodes(view) if node["body"] and len(ids) <= depth)
+    else:
+        chosen |= dict.fromkeys(_what_fits(view, set(chosen)))
+    return list(chosen)
+
+
+def nodes(view: GraphView) -> Iterator[tuple[list[str], GraphNode]]:
+    """Each once, with the ids from the outermost node to itself."""
+    seen: set[str] = set()
+    bodies: list[tuple[list[str], str]] = [([], view["root"])]
+    for around, key in bodies:
+        if key in seen:
+            continue
+        seen.add(key)
+        for node in view["bodies"][key]["nodes"]:
+            ids = [*around, node["id"]]
+            yield ids, node
+            if node["body"]:
+                bodies.append((ids, node["body"]))
+
+
+def shown(view: GraphView) -> Iterator[tuple[int, GraphNode]]:
+    """What the picture shows, from top to bottom: open nodes before what is inside, with the depth."""
+    is_open = set(view["open"])
+    waiting = [(0, node) for node in reversed(view["bodies"][view["root"]]["nodes"])]
+    while waiting:
+        depth, node = waiting.pop()
+        yield depth, node
+        if node["id"] in is_open and node["body"]:
+            waiting += [(depth + 1, inner) for inner in reversed(view["bodies"][node["body"]]["nodes"])]
+
+
+def _what_fits(view: GraphView, chosen: set[str]) -> Iterator[str]:
+    """Level by level; loops and branches first."""
+    used = len(view["bodies"][view["root"]]["nodes"])
+    level, around = [view["root"]], 0
+    while level:
+        inside = [node for key in level for node in view["bodies"][key]["nodes"] if node["body"]]
+        level = []
+        for node in sorted(inside, key=lambda n: (n["id"] not in chosen, n["kind"] in FOLDED)):
+            body = view["bodies"][node["body"] or ""]["nodes"]
+            alone = sum(n["kind"] not in PORTS for n in inside) == 1 and used < 8
+            room = ROOM * 2 if alone or node["kind"] not in FOLDED else ROOM if around == 0 else 0
+            if node["id"] in chosen or (node["status"] != "ghost" and used + len(body) <= room):
+                used += len(body)
+                level.append(node["body"] or "")
+                yield node["id"]
+        around += 1
+
+
+def _ids(known: Mapping[str, list[str]], path: str, twins: Mapping[str, str]) -> list[str]:
+    """Of the node with this path and of those around it. Its body may be that of a module which is the same."""
+    parts = path.split(".")
+    starts = [".".join(parts[:end]) for end in range(len(parts), 0, -1)]
+    start = next((start for start in starts if start in known), "")
+    twin = _twin(path, twins)
+    if start == path or twin in known:
+        inner = [] if start == path else [i for i in known[twin] if i not in known.get(_twin(start, twins), [])]
+        return [*known.get(start, []), *inner]
+    near = difflib.get_close_matches(path, list(known), n=1)
+    names = ", ".join(list(known)[:12])
+    raise ViewError(
+        "graph: there is no such part to open", got=repr(path), expected=names,
+        hint=f"did you mean {near[0]}?" if near else None,
+    )  # fmt: skip
+
+
+def _twin(path: str, twins: Mapping[str, str]) -> str:
+    """The same place in the module whose body is shown."""
+    parts = path.split(".")
+    for end in range(1, len(parts) + 1):
+        start = ".".join(parts[:end])
+        if start in twins:
+            return _twin(".".join([twins[start], *parts[end:]]), twins)
+    return path

@@ -1,0 +1,67 @@
+"""What the values of a graph are called, and their dims."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rfnb.core.graph import Value
+from rfnb.display.data import Axis
+from rfnb.display.schema import DimView, GraphValue
+from rfnb.display.views.dims import describe_axes
+
+
+class Values:
+    """Describes values. dims: all that were met."""
+
+    def __init__(self) -> None:
+        self.dims: list[DimView] = []
+        self._places: dict[Any, int] = {}
+
+    def describe(self, value: Value, taken: Sequence[Any]) -> GraphValue:
+        """taken: the signatures of what its node read."""
+        return {
+            "value": value.number,
+            "name": name_of(value),
+            "dims": self._dims_of(value),
+            "shape": None if value.shape is None else list(value.shape),
+            "changed": signature(value) not in taken,
+        }
+
+    def _dims_of(self, value: Value) -> list[int]:
+        sizes = value.sizes or (None,) * len(value.dims)
+        key = tuple(
+            (dim.serial, size and (size.max, size.values.tobytes()))
+            for dim, size in zip(value.dims, sizes, strict=True)
+        )
+        missing = [k for k in key if k not in self._places]
+        if missing:
+            axes = [_axis(dim, size) for dim, size in zip(value.dims, sizes, strict=True)]
+            for k, view in zip(key, describe_axes(axes), strict=True):
+                if k not in self._places:
+                    self._places[k] = len(self.dims)
+                    self.dims.append(view | {"lengths": None})
+        return [self._places[k] for k in key]
+
+
+def _axis(dim: Any, size: Any) -> Axis:
+    if size is None:
+        return Axis(dim, dim.dimension or 0)
+    return Axis(dim, size.max, size.dims, size.values if size.values.ndim else None)
+
+
+def name_of(value: Value) -> str:
+    """That of the user, else of what made it."""
+    if value.name or value.node is None:
+        return value.name or value.path or value.kind
+    return value.node.name or value.node.op
+
+
+def signature(value: Value) -> Any:
+    """The same for values with the same dims, in any order."""
+    return value.shape if value.shape is not None else frozenset(dim.serial for dim in value.dims)
+
+
+def maker_of(value: Value) -> str:
+    """The op."""
+    return value.node.op if value.node else value.name

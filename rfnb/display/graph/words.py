@@ -1,0 +1,101 @@
+"""What a node of a graph is called, and what there is to say of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from rfnb.core.graph import Node
+from rfnb.display.numbers import count_of
+
+SIDES = {"true_fn": "if true", "false_fn": "if false"}
+RUN, SECTION = "run", "section"
+"""Nodes that are made of several: their numbers are negative."""
+
+
+def joined(first: str, last: str) -> str:
+    """Of two names, one for all between.
+
+    >>> joined("layers.0", "layers.11"), joined("conv", "norm")
+    ('layers.0–11', 'conv–norm')
+    """
+    stem, _, tail = last.rpartition(".")
+    if first == last:
+        return first
+    return f"{first}–{tail if stem and first.startswith(f'{stem}.') else last}"
+
+
+def kind_of(node: Node) -> Any:
+    """As the views say it."""
+    if node.module is not None:
+        return "module"
+    if node.op in (RUN, SECTION):
+        return "section"
+    if node.loop is not None:
+        return "loop"
+    return "cond" if node.op == "cond" else "side" if node.op in SIDES else "op"
+
+
+def opens(node: Node) -> bool:
+    """Whether there is something to see inside; not the ops that an op is made of."""
+    if not node.body:
+        return False
+    if kind_of(node) == "op":
+        return any(child.module or child.loop or child.op == "cond" or opens(child) for child in node.body)
+    return node.module is None or len(node.body) > 1 or kind_of(node.body[0]) != "op"
+
+
+def first_name(node: Node) -> str:
+    """Of several, that of the first."""
+    return first_name(node.body[0]) if node.number < 0 else node.name or SIDES.get(node.op, node.op)
+
+
+def last_name(node: Node) -> str:
+    """Of several, that of the last."""
+    return last_name(node.body[-1]) if node.number < 0 else node.name or SIDES.get(node.op, node.op)
+
+
+def class_of(node: Node) -> str:
+    """Of a module; those in a section; the op."""
+    if node.number < 0:
+        classes = list(dict.fromkeys(map(class_of, node.body)))
+        return ", ".join(classes[:3]) + (" …" if len(classes) > 3 else "")
+    if node.module is None:
+        return "" if node.op in SIDES else node.op
+    is_plain = node.module.cls == "Functional" and len(node.body) == 1
+    return node.body[0].op if is_plain else node.module.cls
+
+
+def path_of(node: Node) -> str:
+    """Of a module; of others, that of the module around, and their name."""
+    if node.number < 0:
+        return f"{path_of(node.body[0])}…"
+    return node.module.path if node.module else ".".join(filter(None, [node.path, node.name or node.op]))
+
+
+def parameters_of(node: Node) -> int:
+    """How many it has; those of a module that was called before count there."""
+    if node.number < 0:
+        return sum(map(parameters_of, node.body))
+    return node.module.count if node.module is not None and not node.module.call else 0
+
+
+def steps(node: Node) -> Iterator[str]:
+    """`200 steps, 87–200 by sequence`"""
+    loop = node.loop
+    if loop is None or loop.size is None:
+        return
+    words = count_of(loop.size.max, "step")
+    yield f"{words}, {loop.size.span()} by sequence" if loop.size.ragged else words
+
+
+def inputs_below(node: Node) -> Iterator[int]:
+    """What it and all in it read."""
+    yield from node.inputs
+    for child in node.body:
+        yield from inputs_below(child)
+
+
+def within(path: str, home: str) -> bool:
+    """Whether a path is that of a module, or of something in it."""
+    return not home or path == home or path.startswith(f"{home}.")

@@ -1,0 +1,61 @@
+"""The ways of links that go back: beside the boxes that they pass, the shorter ones inside of the longer ones."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from rfnb.display.layout.link import Link
+
+LANE = 11.0
+"""Between two of them."""
+
+
+@dataclass(slots=True)
+class Lane:
+    """Of one link: its ranks, its side (-1 left, 1 right), where it is across; its place below its source, above its
+    target, among those that leave or enter there.
+    """
+
+    first: int
+    last: int
+    side: int
+    x: float
+    out: int
+    into: int
+
+
+@dataclass
+class Lanes:
+    """By link. leaving, entering: how many by rank."""
+
+    by_link: dict[int, Lane] = field(default_factory=dict)
+    leaving: Counter[int] = field(default_factory=Counter)
+    entering: Counter[int] = field(default_factory=Counter)
+
+    def within(self, ranks: Collection[int]) -> Iterator[float]:
+        """Where those of these ranks are."""
+        return (lane.x for lane in self.by_link.values() if lane.first in ranks)
+
+
+def lanes(
+    rank: Sequence[int], links: Sequence[Link], back: set[int], x: Sequence[float], spans: Sequence[tuple[float, float]]
+) -> Lanes:
+    """Each on the side that is nearer. spans: the left and right end of each rank."""
+    found = Lanes()
+    for i in sorted(back, key=lambda i: (abs(rank[links[i].source] - rank[links[i].target]), i)):
+        source, target = links[i].source, links[i].target
+        first, last = sorted((rank[source], rank[target]))
+        left = min(spans[r][0] for r in range(first, last + 1))
+        right = max(spans[r][1] for r in range(first, last + 1))
+        side = 1 if right - max(x[source], x[target]) <= min(x[source], x[target]) - left else -1
+        beside = [
+            lane.x for lane in found.by_link.values() if lane.side == side and lane.first <= last and first <= lane.last
+        ]
+        edge = max([right, *beside]) + LANE if side > 0 else min([left, *beside]) - LANE
+        out, into = found.leaving[rank[source]], found.entering[rank[target]]
+        found.by_link[i] = Lane(first, last, side, edge, out, into)
+        found.leaving[rank[source]] += 1
+        found.entering[rank[target]] += 1
+    return found

@@ -1,0 +1,128 @@
+"""From boxes and links to a drawing: what depends on something is below it, nothing overlaps, lines pass no box."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from rfnb.display.layout.columns import MOST, cut
+from rfnb.display.layout.drawing import Box, Drawing
+from rfnb.display.layout.lanes import LANE, Lanes, lanes
+from rfnb.display.layout.layers import Layers, layers
+from rfnb.display.layout.link import Link, Size
+from rfnb.display.layout.order import order
+from rfnb.display.layout.place import places
+from rfnb.display.layout.ranks import ranks, turned
+from rfnb.display.layout.route import Grid, Router
+
+BESIDE = 22.0
+"""Between two boxes."""
+LINES = 12.0
+"""Between two lines, or a line and a box."""
+BELOW = 25.0
+"""Between two ranks."""
+BETWEEN = 44.0
+"""Between two columns."""
+MARGIN = 3.0
+"""Around all."""
+
+
+def draw(sizes: Sequence[Size], links: Sequence[Link], *, width: float = 900.0, tall: float = 640.0) -> Drawing:
+    """Boxes of these sizes. What would be higher than `tall` goes on in a next column, if that fits into `width`."""
+    if not sizes:
+        return Drawing()
+    plan = _Plan(sizes, links)
+    for most in range(MOST, 0, -1):
+        starts = cut(plan.made.rank[: len(sizes)], links, plan.back, plan.steps(), tall, most)
+        drawn = plan.drawn(starts)
+        if drawn.width <= width or len(starts) == 1:
+            break
+    return drawn
+
+
+class _Plan:
+    """All but the columns."""
+
+    def __init__(self, sizes: Sequence[Size], links: Sequence[Link]):
+        self.sizes, self.links = sizes, links
+        self.back = turned(len(sizes), links)
+        forward = [link for i, link in enumerate(links) if i not in self.back]
+        self.made = layers(ranks(len(sizes), forward), forward)
+        order(self.made)
+        self.x = places(self.made, self._gap())
+        self.heights = [max((self._size(s).height for s in row), default=0.0) for row in self.made.rows]
+        self.gaps = _gaps(self.made, self.x)
+        self.spans = [self._span(row) for row in self.made.rows]
+        self.lanes = lanes(self.made.rank, links, self.back, self.x, self.spans)
+
+    def _size(self, spot: int) -> Size:
+        return self.sizes[spot] if self.made.is_box(spot) else Size(0.0, 0.0)
+
+    def _gap(self) -> Callable[[int, int], float]:
+        def gap(left: int, right: int) -> float:
+            boxes = self.made.is_box(left) and self.made.is_box(right)
+            return self._size(left).right + self._size(right).left + (BESIDE if boxes else LINES)
+
+        return gap
+
+    def _span(self, row: list[int]) -> tuple[float, float]:
+        """The left and right end of a rank."""
+        return min(self.x[s] - self._size(s).left for s in row), max(self.x[s] + self._size(s).right for s in row)
+
+    def steps(self) -> list[float]:
+        """From each rank to the next."""
+        return [height + gap for height, gap in zip(self.heights, self.gaps, strict=True)]
+
+    def drawn(self, starts: Sequence[int]) -> Drawing:
+        """In columns that start with these ranks."""
+        ends = [*starts[1:], len(self.heights)]
+        spans = [range(a, b) for a, b in zip(starts, ends, strict=True)]
+        column = [c for c, span in enumerate(spans) for _ in span]
+        grid = Grid(column, list(self.x), [0.0] * len(column), [0.0] * len(column), [], [], [])
+        ways = self.lanes
+        right = 0.0
+        for c, span in enumerate(spans):
+            right = self._across(grid, ways, span, right + (BETWEEN if c else 0.0))
+            self._down(grid, ways, span, 18.0 if len(spans) > 1 else 0.0)
+        boxes = [self._box(grid, s) for s in range(len(self.sizes))]
+        height = max(grid.ends) + (1.6 * LANE if len(spans) > 1 else 0.0) + MARGIN
+        made = Router(grid, self.made, self.links, ways, boxes).lines()
+        return Drawing(right + MARGIN, height, boxes, made, _borders(grid, right + MARGIN))
+
+    def _across(self, grid: Grid, ways: Lanes, span: range, left: float) -> float:
+        """Puts a column behind `left`; gives where it ends."""
+        spots = [s for r in span for s in self.made.rows[r]]
+        ends = [self.spans[r] for r in span] + [(x, x) for x in ways.within(span)]
+        first, last = min(left for left, _ in ends), max(right for _, right in ends)
+        start = left + MARGIN
+        for s in spots:
+            grid.x[s] = self.x[s] - first + start
+        grid.columns.append((start, start + last - first))
+        grid.shift.append(start - first)
+        return start + last - first
+
+    def _down(self, grid: Grid, ways: Lanes, span: range, head: float) -> None:
+        """Puts its ranks below each other."""
+        y = MARGIN + head
+        for r in span:
+            y += LANE * ways.entering[r]
+            grid.top[r], grid.bottom[r] = y, y + self.heights[r]
+            y = grid.bottom[r] + self.gaps[r] + LANE * ways.leaving[r]
+        grid.ends.append(grid.bottom[span[-1]] + LANE * ways.leaving[span[-1]])
+
+    def _box(self, grid: Grid, spot: int) -> Box:
+        rank, size = self.made.rank[spot], self.sizes[spot]
+        y = grid.top[rank] + (self.heights[rank] - size.height) / 2
+        x = grid.x[spot]
+        return Box(x - size.left, y, size.width, size.height, size.tail, rank, grid.column[rank], x)
+
+
+def _gaps(made: Layers, x: Sequence[float]) -> list[float]:
+    """Below each rank: more where lines go far to the side."""
+    far = [max((abs(x[s] - x[b]) for s in row for b in made.below[s]), default=0.0) for row in made.rows]
+    return [BELOW + min(28.0, f * 0.06) for f in far]
+
+
+def _borders(grid: Grid, width: float) -> list[tuple[float, float]]:
+    """Each column with its share of the room between."""
+    middles = [(a[1] + b[0]) / 2 for a, b in zip(grid.columns, grid.columns[1:], strict=False)]
+    return list(zip([0.0, *middles], [*middles, width], strict=True))

@@ -1,0 +1,55 @@
+"""The boxes of each rank, and points in between where a link passes a rank."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from rfnb.display.layout.link import Link
+
+
+@dataclass
+class Layers:
+    """Spots by number: the boxes first, then the points where links pass.
+
+    rows: spots of each rank, left to right. ways: of each link, the spots that it visits. above, below: neighbours.
+    """
+
+    count: int
+    rows: list[list[int]]
+    rank: list[int]
+    ways: list[list[int]]
+    above: list[list[int]] = field(default_factory=list)
+    below: list[list[int]] = field(default_factory=list)
+
+    def is_box(self, spot: int) -> bool:
+        """Whether it is no point of a link."""
+        return spot < self.count
+
+
+def layers(rank: list[int], links: Sequence[Link]) -> Layers:
+    """Rows in the order of the boxes. Links go from lower to higher rank."""
+    count = len(rank)
+    made = Layers(count, [[] for _ in range(max(rank, default=-1) + 1)], list(rank), [])
+    for box, r in enumerate(rank):
+        made.rows[r].append(box)
+    passes: dict[tuple[int, int, int], int] = {}  # by source, value and rank
+    steps: dict[tuple[int, int], None] = {}
+    for link in links:
+        way = [link.source]
+        for r in range(rank[link.source] + 1, rank[link.target]):
+            spot = passes.setdefault((link.source, link.value, r), len(made.rank))
+            if spot == len(made.rank):
+                made.rank.append(r)
+                made.rows[r].append(spot)
+            way.append(spot)
+        way.append(link.target)
+        made.ways.append(way)
+        steps |= dict.fromkeys(pairwise(way))
+    made.above = [[] for _ in made.rank]
+    made.below = [[] for _ in made.rank]
+    for upper, lower in steps:
+        made.above[lower].append(upper)
+        made.below[upper].append(lower)
+    return made

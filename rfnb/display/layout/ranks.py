@@ -1,0 +1,65 @@
+"""On which rank each box is: behind all boxes that it depends on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rfnb.display.layout.link import Link
+
+
+def turned(count: int, links: Sequence[Link]) -> set[int]:
+    """The links, by position, that close a cycle, and those marked as such."""
+    below: list[list[int]] = [[] for _ in range(count)]
+    back = {i for i, link in enumerate(links) if link.back or link.source == link.target}
+    for i, link in enumerate(links):
+        if i not in back:
+            below[link.source].append(i)
+    done, active = [False] * count, [False] * count
+    for start in range(count):
+        if done[start]:
+            continue
+        active[start] = True
+        stack = [(start, iter(below[start]))]
+        while stack:
+            box, more = stack[-1]
+            i = next(more, -1)
+            if i < 0:
+                stack.pop()
+                active[box], done[box] = False, True
+            elif active[links[i].target]:
+                back.add(i)
+            elif not done[links[i].target]:
+                active[links[i].target] = True
+                stack.append((links[i].target, iter(below[links[i].target])))
+    return back
+
+
+def ranks(count: int, links: Sequence[Link]) -> list[int]:
+    """By the longest way from above; what only feeds one place is just above it. `links` have no cycle."""
+    above: list[list[int]] = [[] for _ in range(count)]
+    below: list[list[int]] = [[] for _ in range(count)]
+    for link in links:
+        above[link.target].append(link.source)
+        below[link.source].append(link.target)
+    order = _sorted(above, below)
+    rank = [0] * count
+    alone = [False] * count  # nothing above it is used by others
+    for box in order:
+        rank[box] = max((rank[a] + 1 for a in above[box]), default=0)
+        alone[box] = all(alone[a] and len(below[a]) == 1 for a in above[box])
+    for box in reversed(order):
+        if below[box] and (alone[box] or len(above[box]) < len(below[box]) == 1):
+            rank[box] = min(rank[b] for b in below[box]) - 1
+    return rank
+
+
+def _sorted(above: list[list[int]], below: list[list[int]]) -> list[int]:
+    """Each box behind those above it."""
+    missing = [len(boxes) for boxes in above]
+    order = [box for box, count in enumerate(missing) if not count]
+    for box in order:
+        for target in below[box]:
+            missing[target] -= 1
+            if not missing[target]:
+                order.append(target)
+    return order

@@ -1,0 +1,132 @@
+"""The points of the lines. Between ranks a line may go to the side; beside boxes it goes straight down."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from rfnb.display.layout.drawing import Box, Line, Point
+from rfnb.display.layout.lanes import LANE, Lanes
+from rfnb.display.layout.layers import Layers
+from rfnb.display.layout.link import Link
+
+SPREAD = 16.0
+"""Between two lines that end at one box, at most."""
+
+
+@dataclass
+class Grid:
+    """Where spots, ranks and columns are. x: middle of each spot. columns: left and right end, boxes only."""
+
+    column: list[int]
+    x: list[float]
+    top: list[float]
+    bottom: list[float]
+    columns: list[tuple[float, float]]
+    ends: list[float]  # the lowest rank's lower end, by column
+    shift: list[float]  # how far a column was moved
+
+
+class Router:
+    """Makes lines on a grid."""
+
+    def __init__(self, grid: Grid, made: Layers, links: Sequence[Link], lanes: Lanes, boxes: Sequence[Box]):
+        self.grid, self.made, self.links, self.lanes, self.boxes = grid, made, links, lanes, boxes
+        self.enter = self._entered()
+
+    def lines(self) -> list[Line]:
+        """One for each link."""
+        ways = iter(self.made.ways)
+        return [
+            Line(self._back(i), smooth=False, back=True) if i in self.lanes.by_link else self._forward(i, next(ways))
+            for i in range(len(self.links))
+        ]
+
+    def _forward(self, i: int, way: list[int]) -> Line:
+        grid, link = self.grid, self.links[i]
+        source, target = self.boxes[link.source], self.boxes[link.target]
+        x = source.axis + link.leave
+        points = [(x, source.leave), (x, grid.bottom[source.rank])]
+        for spot in way[1:]:
+            rank, last = self.made.rank[spot], spot == link.target
+            x = grid.x[spot] + (self.enter[i] if last else 0.0)
+            if grid.column[rank] != grid.column[rank - 1]:
+                points += self._over(points[-1][0], x, grid.column[rank])
+            points += [(x, grid.top[rank]), (x, target.y if last else grid.bottom[rank])]
+        points = straightened(points)
+        inside = source.column == target.column
+        return Line(points if inside else level(points), smooth=inside)
+
+    def _over(self, x: float, u: float, column: int) -> list[Point]:
+        """From the end of a column to the start of the next one."""
+        low = self.grid.ends[column - 1] + LANE
+        gutter = (self.grid.columns[column - 1][1] + self.grid.columns[column][0]) / 2
+        high = self.grid.top[self.grid.column.index(column)] - 1.5 * LANE
+        return [(x, low), (gutter, low), (gutter, high), (u, high)]
+
+    def _back(self, i: int) -> list[Point]:
+        grid, link, lane = self.grid, self.links[i], self.lanes.by_link[i]
+        source, target = self.boxes[link.source], self.boxes[link.target]
+        edge = lane.x + grid.shift[source.column]
+        x = source.axis + link.leave + lane.side * min(SPREAD / 2, source.width / 4)
+        u = target.axis + self.enter[i]
+        low = grid.bottom[source.rank] + LANE * (lane.out + 1)
+        high = grid.top[target.rank] - LANE * (lane.into + 1.2)
+        return [(x, source.leave), (x, low), (edge, low), (edge, high), (u, high), (u, target.y)]
+
+    def _entered(self) -> list[float]:
+        """By link, how far from the axis of its box it ends: the lines that end there in the order they come from."""
+        enter = [0.0] * len(self.links)
+        ways = iter(self.made.ways)
+        coming: dict[int, dict[tuple[float, int, int], list[int]]] = {}
+        for i, link in enumerate(self.links):
+            lane = self.lanes.by_link.get(i)
+            x = lane.side * 1e6 if lane else self._from(next(ways), link)
+            coming.setdefault(link.target, {}).setdefault((x, link.source, link.value), []).append(i)
+        for target, lines in coming.items():
+            box = self.boxes[target]
+            half = 0.8 * min(box.axis - box.x, box.x + box.width - box.axis)
+            step = min(SPREAD, 2 * half / len(lines))
+            straight = min(enumerate(sorted(lines)), key=lambda pair: abs(pair[1][0]))[0]
+            middle = straight if max(straight, len(lines) - 1 - straight) * step <= half else (len(lines) - 1) / 2
+            for k, key in enumerate(sorted(lines)):
+                for i in lines[key]:
+                    enter[i] = (k - middle) * step
+        return enter
+
+    def _from(self, way: list[int], link: Link) -> float:
+        """How far from the axis of its target the last piece of a line begins."""
+        leave = link.leave if way[-2] == link.source else 0.0
+        return self.grid.x[way[-2]] + leave - self.grid.x[link.target]
+
+
+def level(points: list[Point]) -> list[Point]:
+    """The same with corners instead of slopes.
+
+    >>> level([(0, 0), (0, 4), (6, 8), (6, 9)])
+    [(0, 0), (0, 6.0), (6, 6.0), (6, 9)]
+    """
+    made = points[:1]
+    for (x, y), (u, v) in pairwise(points):
+        if x != u and y != v:
+            made += [(x, (y + v) / 2), (u, (y + v) / 2)]
+        made.append((u, v))
+    return straightened(made)
+
+
+def straightened(points: list[Point]) -> list[Point]:
+    """Without points in the middle of a straight line.
+
+    >>> straightened([(0, 0), (0, 5), (0, 9), (4, 12), (4, 12)])
+    [(0, 0), (0, 9), (4, 12)]
+    """
+    kept: list[Point] = []
+    for point in points:
+        if kept and point == kept[-1]:
+            continue
+        if len(kept) > 1 and any(kept[-2][a] == kept[-1][a] == point[a] for a in (0, 1)):
+            kept[-1] = point
+        else:
+            kept.append(point)
+    return kept
