@@ -35,12 +35,16 @@ class RfError(Exception):
 
     def __str__(self) -> str:
         facts = {"got": self.got, "expected": self.expected, "made": self.made, "hint": self.hint}
-        lines = [f"  {name:<9} {fact}" for name, fact in facts.items() if fact is not None]
-        return "\n".join([self.what, *lines])
+        return "\n".join([self.what, *fact_lines((name, fact) for name, fact in facts.items() if fact is not None)])
 
     def __reduce__(self) -> Any:
         state = {**self.__dict__, "dims": (), "at": None}  # dims and places are those of this process
         return type(self), self.args, state
+
+
+def fact_lines(facts: Iterable[Iterable[object]]) -> list[str]:
+    """A line for each fact, behind its label."""
+    return [f"  {label:<9} {fact}" for label, fact in facts]
 
 
 class DimError(RfError, ValueError):

@@ -580,7 +580,8 @@ export interface FirstDifference {
   where: string;
   a: string;
   b: string;
-  difference: Number;
+  /** None for labels */
+  difference: Number | null;
   /** to the largest number of the value */
   relative: Number;
   /** "the lengths differ" */

@@ -208,6 +208,32 @@ describe('the layout of a graph', () => {
     expect(placed.edges.get(2)).toEqual([[100, 260], [100, 270], [220, 270], [220, -10], [290, -10], [290, 0]]); // prettier-ignore
   });
 
+  it('leads lines around what has grown beside them', () => {
+    const body = graph().bodies.b0;
+    const past: [number, number][] = [[105, 40], [105, 120]]; // prettier-ignore
+    body.edges = [edge(3, 'a', 'c', past)];
+    const placed = place(body, spec => (spec.id === 'b' ? { w: 300, h: 140 } : spec));
+    const b = placed.nodes.get('b')!;
+    const points = placed.edges.get(3)!;
+    const inside = points.filter(([, y]) => b.y <= y && y <= b.y + b.h);
+    expect(inside.map(([, y]) => y)).toEqual([b.y, b.y + b.h]);
+    inside.forEach(([x]) => expect(x).toBeGreaterThan(b.x + b.w));
+    expect(points.map(([, y]) => y)).toEqual([40, 60, 200, 220]);
+    expect(placed.width).toBeGreaterThanOrEqual(inside[0][0]);
+  });
+
+  it('leads lines down beside what has grown in the same row', () => {
+    const body = graph().bodies.b0;
+    body.nodes[1].x = -150;
+    body.nodes.push({ ...node('g', 0, 60, 1), h: 10 }); // ends above the lower end of its row
+    body.edges = [edge(3, 'g', 'c', [[50, 70], [50, 120]])]; // prettier-ignore
+    const placed = place(body, spec => (spec.id === 'b' ? { w: 300, h: 140 } : spec));
+    const [b, points] = [placed.nodes.get('b')!, placed.edges.get(3)!];
+    expect(points.map(([, y]) => y)).toEqual([70, 200, 220]);
+    expect(points[0][0]).toBe(points[1][0]);
+    expect(points[1][0]).toBeGreaterThan(b.x + b.w);
+  });
+
   it('keeps upright what was upright', () => {
     const body = graph().bodies.b0;
     body.edges = [edge(3, 'none', 'none', [[0, 50], [95, 50], [95, 80], [0, 80]], 'round')]; // prettier-ignore
@@ -391,6 +417,18 @@ describe('attention', () => {
     press(plot, 'Escape');
     expect(said()).toContain('out a → in 0.00 s');
     expect(root.querySelector('.rfnb-Strip')?.childElementCount).toBe(0); // columns without words
+  });
+
+  it.each([
+    [[0, 0], 0],
+    [[0, 1], 1],
+    [[1, 1], 2]
+  ])('hatches padding %j', async (padding, boxes) => {
+    const root = attentionRoot();
+    const shape = [2 - padding[0], 3 - padding[1]];
+    enhance(root, { ...scripts, shape, padding } as never);
+    await settle();
+    expect(root.querySelectorAll('.rfnb-Matrix-padding')).toHaveLength(boxes);
   });
 
   it('shows the head that is chosen, with what is wrong with it', async () => {

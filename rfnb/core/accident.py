@@ -35,12 +35,14 @@ def check_all_in_one(dims_of: Sequence[Sequence[Dim]], out: Sequence[Dim], what:
         return
     shared = set.intersection(*(set(dims) for dims in dims_of))
     odd = [dim for dim in out if dim not in shared]
+    hint, pair = likely(odd)
+    odd = [dim for dim in odd if dim in pair] or odd  # what else one of them lacks would do no harm
     raise DimError(
         f"{what}: no operand has all dims of the result",
         got=" and ".join(f"{name} {show_dims(dims)}" for name, dims in zip(names, dims_of, strict=True)),
         expected=f"one operand with all of {', '.join(dim.name for dim in out)}",
         made="; ".join(f"{dim.name}: {dim.made.place()}" for dim in odd if dim.made is not None) or None,
-        hint=likely(odd) or f"if it is meant: {_say_so(what)}",
+        hint=hint or f"if it is meant: {_say_so(what)}",
         dims=odd,
     )
 
@@ -52,14 +54,14 @@ def _say_so(what: str) -> str:
     return f'rf.{kind}_bc(a, "{what}", b)'
 
 
-def likely(dims: Sequence[Dim]) -> str | None:
-    """What was probably meant where these dims met: a hint about the first two of them that are alike."""
+def likely(dims: Sequence[Dim]) -> tuple[str | None, tuple[Dim, ...]]:
+    """What was probably meant where these dims met: a hint about the first two of them that are alike, and these."""
     for explain in (made_again, _same_name, _same_root, _same_size):
         for a, b in combinations(dims, 2):
             older, newer = sorted((a, b), key=lambda dim: dim.serial)
             if (hint := explain(older, newer)) is not None:
-                return hint
-    return None
+                return hint, (a, b)
+    return None, ()
 
 
 def _same_name(a: Dim, b: Dim) -> str | None:

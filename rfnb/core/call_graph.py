@@ -9,8 +9,9 @@ from typing import Any
 
 from rfnb.core.graph import Graph, Kind, Node, Value
 from rfnb.core.module_table import ModuleTable
-from rfnb.core.nested import leaves
+from rfnb.core.nested import leaves, named_leaves
 from rfnb.core.source import Source
+from rfnb.core.tensor_dict import as_dicts
 
 
 class CallGraph:
@@ -49,6 +50,19 @@ class CallGraph:
             value.kind, value.path = "parameter", path
             self.modules.used.add(id(tensor))
         return value.number
+
+    def given(self, arguments: Iterable[tuple[str, Any]]) -> tuple[int, ...]:
+        """The tensors that the model is called with. Modules among the arguments are called as these are."""
+        names: dict[int, list[str]] = {}
+        for argument, given in arguments:
+            for name, leaf in named_leaves(as_dicts(given), argument):
+                if isinstance(leaf, self.tensor_type):
+                    names.setdefault(self.number_of(leaf, "input"), []).append(name)
+                elif hasattr(leaf, "named_modules"):
+                    self.modules.add(leaf, name)
+        for number, its in names.items():
+            self.graph.values[number].name = ", ".join(its)
+        return tuple(names)
 
     def forget(self, tensor: Any) -> None:
         """It was changed in place: from now on it is another value."""

@@ -15,6 +15,7 @@ from rfnb.core.binding import current_lengths
 from rfnb.core.dim_algebra import Algebra
 from rfnb.core.dim_math import Expr
 from rfnb.core.lengths import EMPTY, Lengths, Size
+from rfnb.core.show import Shown
 from rfnb.core.source import Source, asked, here
 from rfnb.core.vocab import Vocab, vocab_of
 from rfnb.errors import DimError, TraceError
@@ -27,7 +28,7 @@ DIMS: weakref.WeakValueDictionary[int, Dim] = weakref.WeakValueDictionary()
 """All dims there are, by serial number."""
 
 
-class Dim(Algebra):
+class Dim(Algebra, Shown):
     """An axis of tensors: `feat = Dim(40, name="feat")`, `time = Dim(None, name="time")`.
 
     Args:

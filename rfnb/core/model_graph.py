@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -130,6 +131,12 @@ def title(model: Any) -> str:
     return str(getattr(model, "__name__", type(model).__name__)).replace("<lambda>", "lambda")
 
 
+def owner(model: Any) -> Any:
+    """The module that is called, or of which a method is called; None for a function."""
+    found = model if hasattr(model, "named_modules") else getattr(model, "__self__", None)
+    return found if hasattr(found, "named_modules") else None
+
+
 def argument_names(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[str, Any]]:
     """What is given to a model, under the names that it has for it."""
     call = model if inspect.isroutine(model) else getattr(model, "forward", None) or type(model).__call__.__get__(model)
@@ -169,3 +176,7 @@ DRAWERS: dict[str, Callable[..., Any]] = {}
 
 TRACERS: dict[type, Callable[..., ModelGraph]] = {}
 """By the type of a model, or of what it is given: who makes the graph of a call of it; backends register here."""
+
+KEEPERS: dict[type, Callable[[Any, ExitStack], None]] = {}
+"""By the type of modules of another kind, which a model may hold: what puts them back as they were when the stack ends;
+backends register here."""

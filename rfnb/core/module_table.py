@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from rfnb.core.model_graph import ModuleFacts
+from rfnb.core.words import cut
 
 Own = Callable[[Any], Iterable[tuple[str, Any]]]
 """A module's own parameters, by name."""
@@ -47,6 +48,10 @@ class ModuleTable:
             self._facts[id(module)] = ModuleFacts(type(module).__name__, path, count, trained, note_of(module))
         self.count += counts[prefix][0] if prefix in counts else 0
 
+    def knows(self, module: Any) -> bool:
+        """Whether it is one of those, or was called."""
+        return id(module) in self._facts
+
     def call(self, module: Any, inside: str = "") -> ModuleFacts:
         """A call of it. One that belongs to no module above is called after its class, below `inside`."""
         if id(module) not in self._facts:
@@ -83,7 +88,7 @@ def note_of(module: Any) -> str:
         words = " ".join(str(module.extra_repr()).split())
     except Exception:
         return ""
-    return words if len(words) <= 120 else words[:119] + "…"
+    return cut(words, 120)
 
 
 def _parents(path: str) -> Iterator[str]:

@@ -9,6 +9,7 @@ from rfnb.core import raw as raw_registry
 from rfnb.core.binding import bind_again
 from rfnb.core.dim import Dim
 from rfnb.core.lengths import Size
+from rfnb.core.nested import map_leaves
 from rfnb.core.show import Shown
 from rfnb.core.tensor import Tensor
 from rfnb.errors import DimError
@@ -122,3 +123,8 @@ class TensorDict(Shown):
         if values.ndim != len(owners):
             raise DimError(f"the lengths of {dim.name} in {name!r} have other axes", got=values.shape, expected=owners)
         dim.bind(Size(owners, values))
+
+
+def as_dicts(tree: Any) -> Any:
+    """The structure with a dict for each TensorDict. It is only looked at: no dim is bound."""
+    return map_leaves(lambda leaf: leaf.data if isinstance(leaf, TensorDict) else leaf, tree)

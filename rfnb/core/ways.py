@@ -12,6 +12,9 @@ from rfnb.errors import DimError
 Way = Callable[..., str]
 """From a tensor and the arguments that were typed to what to write instead."""
 
+NOT_USERS = {"torch", "numpy", "IPython", "ipykernel"}
+"""Packages that call rfnb on behalf of the user."""
+
 
 def way_of(x: Any, method: str, args: Sequence[Any], kwargs: dict[str, Any]) -> str | None:
     """What to write instead of `x.method(…)`; None if nothing is known of such a method."""
@@ -44,18 +47,19 @@ def called(value: Any) -> str:
         inside = ", ".join(map(called, value))
         return f"[{inside}]" if isinstance(value, list) else f"({inside}{',' * (len(value) == 1)})"
     if isinstance(value, Dim):
-        return _variable(value) or ("rf.batch_dim" if value is batch_dim else value.name)
+        return variable_of(value) or ("rf.batch_dim" if value is batch_dim else value.name)
     if hasattr(value, "describe_dims"):
         name = str(value.name)
         named = name != "tensor" and all(part.isidentifier() for part in name.split("."))
-        return _variable(value) or (name if named else "x")
-    text = repr(value) if isinstance(value, str | int | float | None) else _variable(value) or repr(value)
+        return variable_of(value) or (name if named else "x")
+    text = repr(value) if isinstance(value, str | int | float | None) else variable_of(value) or repr(value)
     return text if len(text) <= 40 and "\n" not in text else "…"
 
 
-def _variable(value: Any) -> str | None:
+def variable_of(value: Any) -> str | None:
+    """The variable of the user's running function, or of the notebook, that holds this very object."""
     frame = user_frame()
-    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("torch", "numpy"):
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in NOT_USERS:
         frame = user_frame(frame.f_back) if frame.f_back else None
     scopes = [] if frame is None else [variables(frame), frame.f_globals]
     names = (name for scope in scopes for name, held in scope.items() if held is value)

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 from rfnb.backend.base.tape import untaped
 from rfnb.core import show
 from rfnb.display.attempt import reason
-from rfnb.display.view import ReprView, View
+from rfnb.display.view import ReprView, View, module_of
 from rfnb.display.views import note
 
 DESCRIBE: dict[type, str] = {}
-"""By type: the module whose `describe` makes the JSON; imported when first needed."""
+"""By type: the kind of view, whose module is imported when first needed."""
 
 
-def register(shown: type, module: str) -> None:
-    """Objects of type `shown` are described by `module` from now on."""
-    DESCRIBE[shown] = module
-    show.register(shown, view_of)
+def register(kind: str, *shown: type) -> None:
+    """Objects of these types have such a view from now on."""
+    for each in shown:
+        DESCRIBE[each] = kind
+        show.register(each, view_of)
 
 
 def describe(shown: Any, **choice: Any) -> Any:
@@ -29,7 +29,7 @@ def describe(shown: Any, **choice: Any) -> Any:
     for base in type(shown).__mro__:
         if base in DESCRIBE:
             with untaped():
-                return importlib.import_module(DESCRIBE[base]).describe(shown, **choice)
+                return module_of(DESCRIBE[base]).describe(shown, **choice)
     raise TypeError(f"no view for {type(shown).__name__}")
 
 

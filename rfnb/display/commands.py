@@ -13,12 +13,13 @@ from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from rfnb.display.attempt import reason
-from rfnb.display.data import index_of
+from rfnb.display.run import step as step_view
+from rfnb.display.run.ops import describe_ops
 from rfnb.display.schema import PROTOCOL, Event, Reply, RunItem, TensorView
+from rfnb.display.tensor.select import index_of
+from rfnb.display.tensor.value import one_sequence
 from rfnb.display.travel import TRAVEL
-from rfnb.display.views import loop, runs as runs_view, step as step_view, tensor as tensor_view
-from rfnb.display.views.ops import describe_ops
-from rfnb.display.views.value import one_sequence
+from rfnb.display.views import history, runs as runs_view, tensor as tensor_view
 from rfnb.errors import ViewError
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ def run_view(dispatcher: Dispatcher, run: int) -> Any:
     found = dispatcher.run_of(run)
     if found.parent is not None:
         dispatcher.remember([found.parent])
-    return loop.describe_run(found)
+    return history.describe_run(found)
 
 
 def step_of(
@@ -149,7 +150,7 @@ def step_of(
 ) -> Any:
     """One step, by replay, with the values of the expressions in `watch`; with its `ops`, and the values of one."""
     found = dispatcher.run_of(run)
-    if not 0 <= int(step) < loop.steps_begun(found):
+    if not 0 <= int(step) < history.steps_begun(found):
         raise ViewError(f"run {run} has no step {step}: it has {found.steps}")
     chosen = _sequence(found, sequence)
     view = step_view.describe_step(found, int(step), chosen, watch=watch)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from rfnb.display.data import to_numpy
 from rfnb.display.schema import Where
-from rfnb.display.views.value import one_sequence
+from rfnb.display.tensor.data import to_numpy
+from rfnb.display.tensor.value import one_sequence
 from rfnb.errors import ViewError
 from rfnb.trace import when
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rfnb.core.raw import backend_of_raw
-from rfnb.display.data import read, to_numpy
-from rfnb.display.views.table import PAD
+from rfnb.display.tensor.data import read, to_numpy
+from rfnb.display.tensor.table import PAD
 from rfnb.errors import ViewError
 
 if TYPE_CHECKING:

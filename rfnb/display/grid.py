@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 from rfnb.display import style
+from rfnb.display.elements import row
 from rfnb.display.html import Child, Html, el
 from rfnb.display.numbers import short
 from rfnb.display.visible import visible
@@ -34,23 +36,26 @@ class Table:
 
     def __repr__(self) -> str:
         grid = [[visible(_word(cell)).replace("\n", "␤") for cell in row] for row in (self.columns, *self.rows)]
-        widths = [max(len(row[i]) for row in grid) for i in range(len(self.columns))]
-        return "\n".join(
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in grid
-        )
+        return "\n".join(aligned(grid))
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         return {"text/plain": repr(self), "text/html": str(table_html(self))}
 
 
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """A line a row, in columns; a short row has empty cells at its end.
+
+    >>> aligned([["state", "norm"], ["h", "0.12"], ["cell"]])
+    ['state  norm', 'h      0.12', 'cell']
+    """
+    widths = [max(map(len, column)) for column in zip_longest(*rows, fillvalue="")]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+
+
 def table_html(table: Table) -> Html:
     """Rows below a line of column names."""
-    head = el("tr", [el("th", name, style=style.LEFT_CELL) for name in table.columns], style=style.PLAIN_ROW)
-    rows = [
-        el("tr", [el("td", _word(cell), style=style.LEFT_CELL) for cell in row], style=style.PLAIN_ROW)
-        for row in table.rows
-    ]
-    return el("table", el("thead", head), el("tbody", rows), style=style.TABLE)
+    rows = [row(*map(_word, cells)) for cells in table.rows]
+    return el("table", el("thead", row(*table.columns, tag="th")), el("tbody", rows), style=style.TABLE)
 
 
 def facts_html(facts: Sequence[tuple[str, Child]]) -> Html | None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def line(name: str, x: Tensor, live: np.ndarray | None = None) -> str:
     """`att {batch, enc_time} float32  0.12 -0.31 … (3×16)  min -2  max 1.5  nan`"""
-    from rfnb.display.views.value import describe_value  # with numpy and all: not before somebody looks
+    from rfnb.display.tensor.value import describe_value  # with numpy and all: not before somebody looks
 
     with untaped():
         view = describe_value(name, x, sequences=None, sequence=None, pictures=False, live=live)

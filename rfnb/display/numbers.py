@@ -83,15 +83,6 @@ def percent(share: float) -> str:
     return ">99 %" if 0.995 <= share < 1 else f"{share:.0%}".replace("%", " %")
 
 
-def count_of(number: int, word: str) -> str:
-    """With its plural.
-
-    >>> count_of(1, "step"), count_of(1200, "step")
-    ('1 step', '1,200 steps')
-    """
-    return f"{number:,} {word}{'' if number == 1 else 's'}"
-
-
 def bars(values: Sequence[object]) -> str:
     """A line of blocks: how large each value is, next to the largest.
 

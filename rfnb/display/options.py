@@ -34,6 +34,10 @@ TREE_NODES = 2000
 TREE_STATS = 500
 TREE_CHILDREN = 200
 TREE_DEPTH = 12
+TREE_ENTRIES = 16_000_000
+"""So many entries, all tensors together, are looked at one by one; of the tensors after them a sample."""
+SKETCH_ENTRIES = 4096
+"""How large that sample is."""
 
 MODULE_ENTRIES = 16_000_000
 """Of parameters and gradients whose norms are computed, all together."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from rfnb.core.words import cut
 from rfnb.display.attention import pixels
 from rfnb.display.numbers import real, short
 from rfnb.display.png import SEQUENTIAL
@@ -86,4 +87,4 @@ def _word(head: AttentionHead, several: bool) -> str:
 def literal(label: str) -> str:
     """As it is written, on one line, as much as there is room for: `$` does not start maths."""
     label = visible(label).replace("\n", "␤")
-    return (label if len(label) <= LONGEST else label[: LONGEST - 1] + "…").replace("$", r"\$")
+    return cut(label, LONGEST).replace("$", r"\$")

@@ -27,13 +27,24 @@ def picture(
     values: np.ndarray, *, valid: np.ndarray | None = None, scale: Scale, cell: int | tuple[int, int] = 1
 ) -> str:
     """A data URI. `values` is a matrix, already scaled; what is not `valid` is hatched; `cell` is in pixels."""
-    high, wide = (cell, cell) if isinstance(cell, int) else cell
-    pixels = np.repeat(np.repeat(indices(values, scale), high, axis=0), wide, axis=1)
-    if valid is not None:
-        padded = np.repeat(np.repeat(~valid, high, axis=0), wide, axis=1)
-        diagonal = np.add.outer(np.arange(pixels.shape[0]), np.arange(pixels.shape[1])) % 4 == 0
-        pixels = np.where(padded, np.where(diagonal, HATCH, PADDING), pixels).astype(np.uint8)
-    return data_uri(encode(pixels, PALETTES[scale]))
+    cell = (cell, cell) if isinstance(cell, int) else cell
+    return data_uri(encode(pixels(values, valid, scale, cell), PALETTES[scale]))
+
+
+def pixels(values: np.ndarray, valid: np.ndarray | None, scale: Scale, cell: tuple[int, int]) -> np.ndarray:
+    """The palette index of each pixel of such a picture."""
+    drawn = _enlarged(indices(values, scale), cell)
+    return drawn if valid is None else np.where(_enlarged(valid, cell), drawn, hatching(drawn.shape))
+
+
+def hatching(shape: tuple[int, ...]) -> np.ndarray:
+    """Padding of that many rows and columns of pixels."""
+    diagonal = np.add.outer(*map(np.arange, shape)) % 4 == 0
+    return np.where(diagonal, HATCH, PADDING).astype(np.uint8)
+
+
+def _enlarged(matrix: np.ndarray, cell: tuple[int, int]) -> np.ndarray:
+    return matrix.repeat(cell[0], axis=0).repeat(cell[1], axis=1)
 
 
 def indices(values: np.ndarray, scale: Scale) -> np.ndarray:

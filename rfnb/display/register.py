@@ -13,7 +13,7 @@ from rfnb.core.state import State
 from rfnb.core.tensor import Tensor
 from rfnb.core.tensor_dict import TensorDict
 from rfnb.display.bundle import register
-from rfnb.display.error_card import show_in_notebooks
+from rfnb.display.error.card import show_in_notebooks
 from rfnb.display.line import line
 from rfnb.loop.batch_invariance import BatchReport
 from rfnb.loop.explain import Explanation
@@ -29,27 +29,23 @@ from rfnb.trace.runs import Runs
 
 
 def register_views() -> None:
-    """The table of views."""
-    register(Tensor, "rfnb.display.views.tensor")
-    for nested in (TensorDict, State, Mapping, dict, list, tuple):
-        register(nested, "rfnb.display.views.tree")
-    register(Dim, "rfnb.display.views.dim")
-    for module in (Module, PlainModule):
-        register(module, "rfnb.display.views.module")
-    register(Run, "rfnb.display.views.loop")
-    register(Runs, "rfnb.display.views.runs")
-    register(ModelGraph, "rfnb.display.views.graph")
-    DRAWERS["dot"] = dot_of
-    register(Explanation, "rfnb.display.views.explain")
-    register(Gradients, "rfnb.display.views.gradients")
-    register(Comparison, "rfnb.display.views.comparison")
-    for report in (BatchReport, FiniteReport):
-        register(report, "rfnb.display.views.check")
-    register(Exception, "rfnb.display.views.error")
+    """The table of views: a kind is called as its file in `views`."""
+    register("tensor", Tensor)
+    register("tree", TensorDict, State, Mapping, dict, list, tuple)
+    register("dim", Dim)
+    register("module", Module, PlainModule)
+    register("graph", ModelGraph)
+    register("history", Run)
+    register("runs", Runs)
+    register("explanation", Explanation)
+    register("gradients", Gradients)
+    register("comparison", Comparison)
+    register("check", BatchReport, FiniteReport)
+    register("seen", Captured, Seen)
+    register("error", Exception)
     show_in_notebooks()
-    for seen in (Captured, Seen):
-        register(seen, "rfnb.display.views.seen")
     describe_by(line)
+    DRAWERS["dot"] = dot_of
     WRITERS[".html"] = save_page
 
 
@@ -62,6 +58,6 @@ def dot_of(graph: ModelGraph, **choice: Any) -> Any:
 
 def save_page(run: Run, path: Path, limit: int | None) -> Path:
     """A page; what makes it is imported when first needed."""
-    from rfnb.display import run_page
+    from rfnb.display.run import page
 
-    return run_page.save_page(run, path, limit)
+    return page.save_page(run, path, limit)

@@ -514,7 +514,7 @@ class FirstDifference(TypedDict):
     where: str  # the entry that differs most: "batch 'banana', feat 3"
     a: str
     b: str
-    difference: Number
+    difference: Number | None  # None for labels
     relative: Number  # to the largest number of the value
     note: str | None  # "the lengths differ"
     pictures: list[MarkedPicture]

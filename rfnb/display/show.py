@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rfnb.backend.base.tape import untaped
 from rfnb.core.source import here, user_frame, variables
-from rfnb.display import arrays, bundle
-from rfnb.display.data import select
+from rfnb.display import bundle
+from rfnb.display.tensor import arrays
+from rfnb.display.tensor.select import select
 from rfnb.display.view import View
 from rfnb.errors import ViewError
 
@@ -102,14 +103,16 @@ def show_dims(*objects: Any) -> View:
     Args:
         objects: what has dims, also in lists and dicts.
     """
-    from rfnb.display.views import dim_table
+    from rfnb.display.views import dims
 
     with untaped():
         if objects:
-            return View(dim_table.describe(zip(_names(objects), objects, strict=True)))
+            return View(dims.describe(zip(_names(objects), objects, strict=True)))
         frame = user_frame()
         scope = {} if frame is None else {**frame.f_globals, **variables(frame)}
-        return View(dim_table.describe([x for x in scope.items() if not x[0].startswith("_")], "your dims"))
+        mine = [x for x in scope.items() if not x[0].startswith("_")]
+        mine.sort(key=lambda x: x[0] in ("In", "Out"))  # what IPython keeps has better names
+        return View(dims.describe(mine, "your dims"))
 
 
 def _names(objects: Sequence[Any]) -> list[str]:

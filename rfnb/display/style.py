@@ -62,6 +62,12 @@ def tint(colour: str, alpha: float) -> str:
     return f"rgba({red},{green},{blue},{alpha:.3g})"
 
 
+BORDER = f"border:1px solid {tint(GREY, 0.35)}"
+PICTURE = f"{BORDER};max-width:100%"
+RAIL = f"margin-left:5px;padding-left:12px;border-left:1px solid {tint(GREY, 0.4)}"
+"""Beside what is inside of something that folds."""
+
+
 def pill(colour: str | None) -> str:
     """Around the name and size of a dim."""
     colour = colour or GREY

@@ -17,7 +17,7 @@ from rfnb.display.schema import (
     RunView,
     Where,
 )
-from rfnb.display.views import comparison, gradients as gradients_view, loop, runs as runs_view
+from rfnb.display.views import comparison, gradients as gradients_view, history, runs as runs_view
 from rfnb.errors import ViewError
 from rfnb.trace.compare.compare import compare as compare_runs
 
@@ -56,7 +56,7 @@ def fork(dispatcher: Dispatcher, run: int, step: int, states: dict[str, str], se
     new = {name: edited(before[name], text, found.sequence_dim, sequence) for name, text in states.items()}
     forked = found.fork(int(step), **new)
     dispatcher.remember([forked])
-    return loop.describe_run(forked)
+    return history.describe_run(forked)
 
 
 def rerun(dispatcher: Dispatcher, run: int) -> list[RunItem]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from rfnb.core.atomic import replacing
@@ -17,25 +18,10 @@ from rfnb.display.widgets import pictures
 from rfnb.display.widgets.assets import MIME
 from rfnb.errors import ViewError
 
-MODULES = {
-    "tensor": "rfnb.display.views.tensor",
-    "tree": "rfnb.display.views.tree",
-    "dim": "rfnb.display.views.dim",
-    "module": "rfnb.display.views.module",
-    "graph": "rfnb.display.views.graph",
-    "attention": "rfnb.display.views.attention",
-    "seen": "rfnb.display.views.seen",
-    "history": "rfnb.display.views.loop",
-    "runs": "rfnb.display.views.runs",
-    "gradients": "rfnb.display.views.gradients",
-    "comparison": "rfnb.display.views.comparison",
-    "explanation": "rfnb.display.views.explain",
-    "dims": "rfnb.display.views.dim_table",
-    "error": "rfnb.display.views.error",
-    "check": "rfnb.display.views.check",
-    "note": "rfnb.display.views.note",
-}
-"""By the `kind` of the JSON: who makes text and HTML of it."""
+
+def module_of(kind: str) -> ModuleType:
+    """Who describes a kind of object, and makes text and HTML of the JSON: the file is called as the `kind` is."""
+    return importlib.import_module(f"rfnb.display.views.{kind}")
 
 
 class View:
@@ -59,7 +45,7 @@ class View:
         """What scripts read beside the HTML to enhance it; only the kind, if the HTML says all."""
         kind = {"kind": self.data["kind"]}
         try:
-            module = importlib.import_module(MODULES[self.data["kind"]])
+            module = module_of(self.data["kind"])
             made = module.to_scripts(self.data) if hasattr(module, "to_scripts") else None
             return kind | visible_in(made or {})
         except Exception:  # the HTML is complete without
@@ -67,7 +53,7 @@ class View:
 
     def table(self) -> Table:
         """The facts as columns and rows. Raises ViewError if this view has none."""
-        module = importlib.import_module(MODULES[self.data["kind"]])
+        module = module_of(self.data["kind"])
         if not hasattr(module, "to_table"):
             raise ViewError(f"table: a view of kind {self.data['kind']!r} has no rows")
         return module.to_table(self.data)
@@ -100,7 +86,7 @@ class View:
 
     def _made(self, how: str, otherwise: Callable[[str], Any]) -> Any:
         try:
-            return getattr(importlib.import_module(MODULES[self.data["kind"]]), how)(self.data)
+            return getattr(module_of(self.data["kind"]), how)(self.data)
         except Exception as error:
             return otherwise(f"(no view: {reason(error)})")
 
@@ -115,7 +101,7 @@ class ReprView(View):
     """The view of an object that is the result of a cell; its `repr` is short."""
 
     def __repr__(self) -> str:
-        module = importlib.import_module(MODULES[self.data["kind"]])
+        module = module_of(self.data["kind"])
         return visible(self._made("to_repr", str)) if hasattr(module, "to_repr") else self.text
 
 

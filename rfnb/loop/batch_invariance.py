@@ -26,8 +26,9 @@ from rfnb.core.nested import leaves, map_leaves
 from rfnb.core.show import Shown
 from rfnb.core.tensor import Tensor, tensor_of
 from rfnb.core.tensor_dict import TensorDict
-from rfnb.errors import DimError, DtypeError
-from rfnb.loop.finite import count_words, describe_operand
+from rfnb.core.words import count_of
+from rfnb.errors import DimError, DtypeError, fact_lines
+from rfnb.loop.finite import describe_operand
 from rfnb.trace.watch import Event, watching
 
 TOLERANCE = {"float16": 1e-2, "bfloat16": 5e-2, "float64": 1e-8}
@@ -76,18 +77,19 @@ class BatchReport(Shown):
 
     def __repr__(self) -> str:
         if self.first is None:
-            of = count_words(self.sequences, "single sequence")
-            left = f"; {count_words(self.skipped, 'op')} only in the batch or only alone" if self.skipped else ""
-            return f"batch invariance: {count_words(self.results, 'result')} agree with those of {of}{left}"
+            of = count_of(self.sequences, "single sequence")
+            left = f"; {count_of(self.skipped, 'op')} only in the batch or only alone" if self.skipped else ""
+            return f"batch invariance: {count_of(self.results, 'result')} agree with those of {of}{left}"
         head = f"batch invariance: {self.first.event.name} differs for {self.first.sequence}"
-        return "\n".join([head, *(f"  {label:<9} {words}" for label, words in self.facts())])
+        return "\n".join([head, *fact_lines(self.facts())])
 
     def facts(self) -> list[tuple[str, str]]:
         """What is known of the first difference, each with a label."""
         found = self.first
         if found is None:
             return []
-        what = found.lengths or f"{found.together:.6g} in the batch, {found.alone:.6g} alone{found.at}"
+        at = f", at {found.at}" if found.at else ""
+        what = found.lengths or f"{found.together:.6g} in the batch, {found.alone:.6g} alone{at}"
         return [
             ("op", found.event.op),
             ("where", found.event.place()),
@@ -280,10 +282,9 @@ def _compare(
         return None
     at = np.unravel_index(int(difference.argmax()), difference.shape)
     place = ", ".join(f"{name} {k}" for name, k, dim in zip(names, at, together.dims, strict=True) if dim is not owner)
-    words = f", at {place}" if place else ""
     position = tuple(i if dim is owner else int(k) for k, dim in zip(at, together.dims, strict=True))
     return Difference(
-        event, tag, float(difference.max()), float(a[at]), float(b[at]), words,
+        event, tag, float(difference.max()), float(a[at]), float(b[at]), place,
         tensor=together, tensor_alone=alone, place=position,
     )  # fmt: skip
 

@@ -57,7 +57,7 @@ class Body:
         records = session.wants(loop.debug) if self.outer is None else self.outer.recorded
         self.call = rerun.called() if self.outer is None and records else None
         if self.outer is not None:
-            seed = random([], dtype="int64", distribution="uniform", minval=0, maxval=2**62)
+            seed = random([], dtype="int64", device="cpu", distribution="uniform", minval=0, maxval=2**62)
             self.outer.hide(seed)
             self.seed = self.plain(seed)._raw
         code = self.source.code if self.source is not None else None

@@ -91,7 +91,12 @@ def _side(
     start = len(tape.calls)
     try:
         with nullcontext() if taken else tape.trying(body.backend.overwrite_raw), recorder.branch(node, name) as side:
-            result = map_leaves(unwrap, finish(fn() if taken else _tried(name, fn)))
+            first = len(recorder.graph.values)
+            given = fn() if taken else _tried(name, fn)
+            part = node.body[-1]
+            part.outputs = tuple(recorder.numbers(given))
+            part.inputs = tuple(number for number in part.outputs if number < first)
+            result = map_leaves(unwrap, finish(given))
         return _Side(tape.calls[start:], side.op_calls, result)
     finally:
         del tape.calls[start:]

@@ -39,7 +39,7 @@ def close(body: Body) -> Closed:
     """Ends the step and the recording of it. Raises LoopError and DimError for states and outputs that cannot be."""
     try:
         body.loop.state._check_all(body.originals)
-        body.recorder.take_names()
+        _take_names(body)
         body.recorder.graph.body_values = len(body.recorder.graph.values)
         body.own_ops = len(body.recorder.op_calls)
         body.assigned = dict(body.loop.state._leaves())
@@ -145,6 +145,14 @@ def _close_step(body: Body, limit: Size) -> tuple[list[Any], list[Any], Traced |
     if body.condition is not None:
         new = kept
     return new, kept, ended_now
+
+
+def _take_names(body: Body) -> None:
+    """Results that no line names are called as the values of the body are, which get their last names now."""
+    unnamed = [(traced, out) for traced, out in (*body.outputs, *body.lasts) if out.name == traced.name]
+    body.recorder.take_names()
+    for traced, out in unnamed:
+        out._name = traced.name
 
 
 def _carry_lasts(body: Body, by_name: dict[str, Any]) -> None:

@@ -210,6 +210,9 @@ def _settle(body: Body, states: list[Any], stacked: list[Any], limit: Size) -> N
         inside = body.outer.inner_loop(body.recorder, tensors, body.position)
         final |= {name: value for name, value in inside.items() if name in final}
         outputs = {name: inside[name] for name in outputs}
+        keys = zip((*outputs, *body.last_keys), (*body.outputs, *body.lasts), strict=True)
+        for key, (_, pending) in keys:
+            inside[key].value.name = pending.name if key.startswith("#") else key
     for result, (_, pending) in zip(outputs.values(), body.outputs, strict=True):
         pending.settle(result)
     for key, (_, pending) in zip(body.last_keys, body.lasts, strict=True):

@@ -20,7 +20,8 @@ from rfnb.core.nested import leaves
 from rfnb.core.show import Shown
 from rfnb.core.tensor import Tensor
 from rfnb.core.ways import called
-from rfnb.errors import DtypeError
+from rfnb.core.words import count_of
+from rfnb.errors import DtypeError, fact_lines
 from rfnb.trace.watch import Event, watching
 
 KEPT = 4
@@ -50,7 +51,7 @@ class NotFinite:
     def facts(self) -> list[tuple[str, str]]:
         """What is known, each with a label."""
         entries = "an entry" if self.count == 1 else f"{self.count} entries"
-        what = f"{self.event.op}: {entries} of {self.event.name}{self.at}"
+        what = f"{self.event.op}: {entries} of {self.event.name}" + (f", first at {self.at}" if self.at else "")
         facts = [(self.kind, f"made by {f'the gradient through {self.event.op}' if self.gradient else what}")]
         facts.append(("where", self.event.place()))
         facts += [("operand", operand) for operand in self.operands]
@@ -86,18 +87,13 @@ class FiniteReport(Shown):
     def __repr__(self) -> str:
         if self:
             return f"finite: no NaN and no infinity in {self.results} results"
-        made = count_words(len(self.made), "op")
-        head = f"finite: {made} made NaN or infinity, {count_words(self.passed, 'result')} passed it on"
-        return "\n".join([head, *(f"  {label:<9} {words}" for label, words in self.facts())])
+        made = count_of(len(self.made), "op")
+        head = f"finite: {made} made NaN or infinity, {count_of(self.passed, 'result')} passed it on"
+        return "\n".join([head, *fact_lines(self.facts())])
 
     def facts(self) -> list[tuple[str, str]]:
         """What is known of the first finding, each with a label."""
         return [*(("given", text) for text in self.given), *([] if self.first is None else self.first.facts())]
-
-
-def count_words(count: int, word: str) -> str:
-    """ "1 op", "2 ops" """
-    return f"{count} {word}{'' if count == 1 else 's'}"
 
 
 def finite(fn: Callable[..., Any], *args: Any, gradients: bool = False, **kwargs: Any) -> FiniteReport:
@@ -253,16 +249,13 @@ def _valid(x: Tensor, counts: np.ndarray | None) -> np.ndarray:
 
 
 def _first(x: Tensor, where: np.ndarray) -> str:
-    """ ", first at batch 2 ('banana'), time 7" """
-    if not x.dims:
-        return ""
-    places = np.argwhere(where)[0]
+    """ "batch 2 ('banana'), time 7" """
     parts = []
-    for dim, place in zip(x.dims, places, strict=True):
+    for dim, place in zip(x.dims, np.argwhere(where)[0], strict=False):  # a scalar has no dim
         size = x.lengths.size(dim)
         tag = f" ({size.tags[place]!r})" if size is not None and size.tags is not None else ""
         parts.append(f"{dim.name} {place}{tag}")
-    return f", first at {', '.join(parts)}"
+    return ", ".join(parts)
 
 
 def _name(x: Tensor) -> str:
@@ -277,6 +270,6 @@ def describe_operand(x: Tensor, counts: np.ndarray | None = None, name: str | No
     finite_ones = values[np.isfinite(values)] if values.dtype.kind == "f" else values.reshape(-1)
     if values.dtype.kind not in "fiu" or not finite_ones.size:
         return f"{name} {x.describe_dims()}"
-    zeros = int((values == 0).sum())
+    zeros, others = int((values == 0).sum()), values.size - finite_ones.size
     text = f"{name} {x.describe_dims()}: {finite_ones.min():.4g} … {finite_ones.max():.4g}"
-    return text + (f", {zeros} zeros" if zeros else "")
+    return text + (f", {zeros} zeros" if zeros else "") + (f", {others} not finite" if others else "")

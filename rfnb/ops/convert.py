@@ -109,7 +109,7 @@ def convert_to_tensor(
         raise DimError(
             f"convert_to_tensor: the data has {len(sizes)} axes",
             got=f"shape {sizes}",
-            expected=f"{len(dims)} axes for {align.show_dims(dims)}",
+            expected=f"an axis for each of {align.show_dims(dims)}",
             hint="give one Dim for each axis: dims=[batch_dim, time, …]" if len(sizes) > len(dims) else None,
         )
     if lengths is not None or tags is not None:

@@ -11,6 +11,7 @@ import fnmatch
 import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from operator import index
 from typing import Any
 
 from rfnb.core.dim import Dim
@@ -86,7 +87,7 @@ class Captured(Shown):
     def __init__(self, items: Iterable[Seen] = ()):
         self._items = list(items)
         self.left_out: list[str] = []
-        self.calls = 0
+        self.calls = self.outside = 0
 
     def __len__(self) -> int:
         return len(self._items)
@@ -98,9 +99,12 @@ class Captured(Shown):
         """Of all, in order."""
         return [item.name for item in self._items]
 
-    def __getitem__(self, which: int | str) -> Any:
-        """One of them; with `*` or `?` in the name, those that match. Raises ViewError if there is none."""
-        if isinstance(which, int):
+    def __getitem__(self, which: int | str | slice) -> Any:
+        """One of them; of a slice, or with `*` or `?` in the name, all these. Raises ViewError if there is none."""
+        if isinstance(which, slice):
+            return Captured(self._items[which])
+        if not isinstance(which, str):
+            which = _number(which)
             if not -len(self) <= which < len(self):
                 raise ViewError("capture: there are not so many", got=which, expected=f"0 to {len(self) - 1}")
             return self._items[which]
@@ -109,7 +113,7 @@ class Captured(Shown):
             if found:
                 return Captured(found)
         for item in self._items:
-            if which in (item.name, item.path, item.variable, f"{item.path}.{item.variable}"):
+            if which and which in (item.name, item.path, item.variable, f"{item.path}.{item.variable}"):
                 return item
         names = self.names()
         raise ViewError(
@@ -124,6 +128,8 @@ class Captured(Shown):
             return None
         if self.left_out:
             return f"all was left out: more than {BUDGET} bytes"
+        if self.outside:
+            return "there was some outside of calls of the model's modules: rf.capture() without a model sees that too"
         if not self.calls:
             return "nothing was called inside of `with rf.capture(…)`"
         return "attention is a softmax over a dim, then a weighted sum over it, or rf.dot_attention"
@@ -160,6 +166,13 @@ class Captured(Shown):
             item.name = name if item.call == 1 else f"{name}#{item.call}"
 
 
+def _number(which: Any) -> int:
+    try:
+        return index(which)
+    except TypeError:
+        raise ViewError("capture: a name or a number says which", got=repr(which)) from None
+
+
 def _merged(items: list[Seen]) -> Iterator[Seen]:
     """Those without rows that the same line made one after the other are the steps of a loop of Python."""
     groups: dict[Any, list[Seen]] = {}
@@ -190,6 +203,7 @@ def capture(model: Any = None, *, attention: bool = True) -> Iterator[Captured]:
         seen["decoder.att"].weights  # {dec_time, batch, enc_time}
 
     The model computes what it computes anyway, to the bit, with gradients if it has them; loops are recorded for it.
+    (Only in `torch.inference_mode` does torch round some products otherwise while it is looked at.)
     Where a kernel does not give the weights they are computed again from queries and keys when they are looked at:
     those before dropout. What holds more than a gigabyte in all is left out, and `seen` says so.
 
@@ -201,18 +215,18 @@ def capture(model: Any = None, *, attention: bool = True) -> Iterator[Captured]:
     (['att'], [[0.25, 0.25, 0.25, 0.25]])
 
     Args:
-        model: an `rf.Module` or a `torch.nn.Module`: only its calls count, and its modules give the names. Without,
-            all that is called.
+        model: an `rf.Module` or a `torch.nn.Module`: only calls of it and of modules in it count, and those give the
+            names. Without, all that is called, such as other methods of a module.
         attention: for what there is nothing else yet.
 
     Raises ViewError if `model` is no module, LoopError in the body of a loop.
     """
     if not attention:
         raise ViewError("capture: there is nothing else to capture", got="attention=False", expected="attention=True")
-    if model is not None and not hasattr(model, "named_modules"):
+    if model is not None and (isinstance(model, type) or not hasattr(model, "named_modules")):
         raise ViewError(
             "capture: this is no module",
-            got=type(model).__name__,
+            got=f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__,
             expected="an rf.Module or a torch.nn.Module, or nothing",
             hint=f"with rf.capture() as seen: {getattr(model, '__name__', 'fn')}(…)" if callable(model) else None,
         )
@@ -232,4 +246,4 @@ def capture(model: Any = None, *, attention: bool = True) -> Iterator[Captured]:
         try:
             yield seen
         finally:
-            seen.calls = door.calls
+            seen.calls, seen.outside = door.calls, door.outside

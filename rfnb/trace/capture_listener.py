@@ -62,7 +62,9 @@ class Door:
 
     def __init__(self, model: Any, add: Callable[[Found], None], outer: Listener | None):
         self.calls = 0
+        self.outside = 0  # softmaxes and attention that do not count, since no module of `model` was called
         self._names = {} if model is None else names_below(model)
+        self._own = frozenset(self._names)
         self._model, self._add, self._outer = model, add, outer
         self._inside: list[tuple[str, Source | None]] = []  # the modules that are called: path, and the line that does
         self._marks: dict[int, tuple[weakref.ref[Any], _Mark]] = {}  # by id of the raw tensor
@@ -81,6 +83,8 @@ class Door:
                     self._mark(result, _Mark(kwargs["axis"], None, here()))
                 elif self._marks:
                     self._follow(row.name, args, kwargs, result)
+        else:
+            self.outside += row.name == "softmax" and not tried_out()
         return result
 
     def call_module(
@@ -89,15 +93,20 @@ class Door:
         """Calls a module; what is inside has its path."""
         if not self._inside and self._model is None:
             self._names = names_below(module, type(module).__name__)
+        if not self._inside and self._model is not None and id(module) not in self._own:
+            return self._do(module, forward, args, kwargs)
         self._inside.append((self.name_of(module), here()))
         self.calls += 1
         try:
-            if self._outer is not None:
-                return self._outer.call_module(module, forward, args, kwargs)
-            with inside_module(type(module).__name__):
-                return forward(module, *args, **kwargs)
+            return self._do(module, forward, args, kwargs)
         finally:
             self._inside.pop()
+
+    def _do(self, module: Any, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self._outer is not None:
+            return self._outer.call_module(module, forward, args, kwargs)
+        with inside_module(type(module).__name__):
+            return forward(module, *args, **kwargs)
 
     def name_of(self, module: Any) -> str:
         """The path of a module; one that is in no other is called as its class."""
@@ -114,6 +123,8 @@ class Door:
         if self._counts():
             self.calls += 1
             take(run, self.path)
+        else:
+            self.outside += any(node.op == "softmax" for node in run.graph.walk())
 
     def raw(self, found: RawAttention) -> None:
         """A function on raw tensors did attention."""
@@ -167,6 +178,7 @@ class Door:
     ) -> None:
         """`dot_attention` was done by a kernel."""
         if not self._counts():
+            self.outside += not tried_out()
             return
         query, keys = (backend_of_raw(x._raw).stop_gradient(x) for x in (query, keys))
         kept = [_kept(query), _kept(keys)]

@@ -31,10 +31,11 @@ def attention_of(run: Run, path: str, room: int) -> tuple[list[Found], list[str]
     for place in _loops_inside(run.graph.nodes):
         left_out.append(f"{place}, a loop inside of {run.name}")
     wanted = list(_in_graph(run.graph, path))
-    if not wanted or not run.steps:
+    count = min(run.steps, run.size.max)  # where the end is not included, the last step made no frame
+    if not wanted or not count:
         return found, left_out
     first = run.replay.computed(0, {each.number for each in wanted})
-    sizes = {value.number: backend_of_raw(x._raw).nbytes_raw(x._raw) * run.steps for value, x in first}
+    sizes = {value.number: backend_of_raw(x._raw).nbytes_raw(x._raw) * count for value, x in first}
     for each in wanted:
         if each.number not in sizes:
             continue
@@ -42,7 +43,7 @@ def attention_of(run: Run, path: str, room: int) -> tuple[list[Found], list[str]
         if room < 0:
             left_out.append(each.place.path or each.place.variable or run.name)
             continue
-        steps = [_at(run, step, each.number) for step in range(run.steps)]
+        steps = [_at(run, step, each.number) for step in range(count)]
         if len({x.dims for x in steps}) > 1 or run.axis in steps[0].dims:
             left_out.append(f"{each.place.variable or run.name}: its dims differ from step to step")
             continue
@@ -84,7 +85,10 @@ def _in_graph(graph: Graph, path: str) -> Iterator[_InStep]:
 
 
 def _place(node: Node, module: str) -> Place:
-    return Place(module, variable_of(node.source), node.source)
+    variable = variable_of(node.source)
+    if not variable and not module:  # a function returned it: as the body calls it
+        variable = variable_of(node.at)
+    return Place(module, variable, node.source)
 
 
 def _walk(nodes: list[Node], path: str) -> Iterator[tuple[Node, str]]:

@@ -33,7 +33,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from rfnb.core.graph import Node
-from rfnb.core.model_graph import TRACERS, ModelGraph, argument_names, failure, title
+from rfnb.core.model_graph import TRACERS, ModelGraph, argument_names, failure, owner, title
 from rfnb.core.module_table import ModuleTable
 from rfnb.core.nested import leaves, named_leaves
 from rfnb.core.op import listening
@@ -41,6 +41,7 @@ from rfnb.core.parameter import Parameter
 from rfnb.core.scope import modules_described_by
 from rfnb.core.source import here
 from rfnb.core.tensor import Tensor
+from rfnb.core.tensor_dict import as_dicts
 from rfnb.core.tidy import tidy
 from rfnb.trace.session import drawn_by
 from rfnb.trace.tracer import Tracer
@@ -85,23 +86,25 @@ def _tracer_of(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Cal
 
 
 def _traced(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, meta: bool) -> ModelGraph:
-    modules = ModuleTable(_own_parameters, lambda parameter: (parameter.num_elements(), bool(parameter.trainable)))
-    if hasattr(model, "named_modules"):
-        modules.add(model)
+    modules, its = ModuleTable(_own_parameters, _counted), owner(model)
+    if its is not None:
+        modules.add(its)
     before, asked = Unchanged(), here()
-    tracer = Tracer(model if hasattr(model, "named_modules") else None, modules, before.keep)
+    tracer = Tracer(its, modules, before.keep)
     graph = ModelGraph(title(model), tracer.graph)
     failed: tuple[BaseException, Node | None] | None = None
     with before:
         try:
+            before.keep_held([its, *leaves([args, kwargs])])
             if meta:
-                args, kwargs = before.without_numbers(model, (args, kwargs))
-            graph.meta = any(isinstance(leaf, Tensor) and leaf.device == "meta" for leaf in leaves([args, kwargs]))
-            graph.inputs = tuple(_inputs(tracer, model, args, kwargs))
+                args, kwargs = before.without_numbers(its, (args, kwargs))
+            given = leaves(as_dicts([args, kwargs]))
+            graph.meta = any(isinstance(leaf, Tensor) and leaf.device == "meta" for leaf in given)
+            graph.inputs = tracer.given(argument_names(model, args, kwargs))
             with listening(tracer), drawn_by(tracer.loop), modules_described_by(modules.call):
                 result = model(*args, **kwargs)
-            named = [(name or "output", leaf) for name, leaf in named_leaves(result) if isinstance(leaf, Tensor)]
-            graph.outputs = tuple((name, tracer.number_of(leaf, "")) for name, leaf in named)
+            named = [(name, leaf) for name, leaf in named_leaves(as_dicts(result)) if isinstance(leaf, Tensor)]
+            graph.outputs = tuple((name or "output", tracer.number_of(leaf, "")) for name, leaf in named)
         except Exception as error:
             failed = error, tracer.fail(error, None)
     graph.count, graph.unused = modules.count, modules.unused()
@@ -111,12 +114,9 @@ def _traced(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, meta: 
     return graph
 
 
-def _inputs(tracer: Tracer, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[int]:
-    for argument, given in argument_names(model, args, kwargs):
-        for name, leaf in named_leaves(given, argument):
-            if isinstance(leaf, Tensor):
-                yield tracer.number_of(leaf, "input", name)
-
-
 def _own_parameters(module: Any) -> Iterator[tuple[str, Parameter]]:
     return ((name, value) for name, value in vars(module).items() if isinstance(value, Parameter))
+
+
+def _counted(parameter: Parameter) -> tuple[int, bool]:
+    return parameter.num_elements(), bool(parameter.trainable)

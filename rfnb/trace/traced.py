@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from rfnb.core.graph import Value
 from rfnb.core.op import listener
-from rfnb.core.show import view_of
 from rfnb.core.source import here
 from rfnb.core.tensor import Tensor
 from rfnb.errors import LoopError, TraceError
@@ -113,13 +112,6 @@ class Traced(Tensor):
     def raw_tensor(self) -> Any:
         """Refused: it would be the same at every step."""
         return self._raw
-
-    def __repr__(self) -> str:
-        return f"{self.plain!r}  (step 0 of {self.recorder.name})"
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        view = view_of(self.plain)
-        return {"text/plain": repr(self)} if view is None else view._repr_mimebundle_(include, exclude)
 
 
 class Pending(Tensor):

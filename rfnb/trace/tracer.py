@@ -7,6 +7,7 @@ from typing import Any
 
 from rfnb.core.call_graph import CallGraph
 from rfnb.core.graph import Kind, Node, Value
+from rfnb.core.model_graph import title
 from rfnb.core.module_table import ModuleTable
 from rfnb.core.nested import leaves
 from rfnb.core.op import OpRow
@@ -14,6 +15,7 @@ from rfnb.core.parameter import Parameter
 from rfnb.core.scope import inside_module
 from rfnb.core.source import Source, here
 from rfnb.core.tensor import Tensor
+from rfnb.core.tensor_dict import as_dicts
 from rfnb.trace.draw_loop import SIDES, LoopDrawer
 from rfnb.trace.loop_record import LoopRecord
 
@@ -36,9 +38,9 @@ class Tracer(CallGraph):
         return value
 
     def number_of(self, tensor: Tensor, kind: Kind = "constant", name: str = "") -> int:
-        """A constant is called as the tensor is, a parameter by its path."""
+        """A constant is called as the number that it is, or as the tensor is; a parameter by its path."""
         if kind == "constant" and not isinstance(tensor, Parameter):
-            name = tensor.name
+            name = _number(tensor) or tensor.name
         return super().number_of(tensor, kind, name)
 
     def here(self) -> Source | None:
@@ -53,6 +55,7 @@ class Tracer(CallGraph):
     def call(self, row: OpRow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """An op, and those that it is made of."""
         node = self.begin(row.name, self.numbers(args, kwargs))
+        node.name = _name_of_call(row, args, kwargs)
         if row.effect and args and isinstance(args[0], Parameter):
             self._assigned(args[0])
         with self.open(node):
@@ -64,12 +67,12 @@ class Tracer(CallGraph):
         self, module: Any, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """A module, and what it does."""
-        node = self.begin_module(module, self.numbers(args, kwargs))
+        node = self.begin_module(module, self.numbers(as_dicts([args, kwargs])))
         if node is None:
             return forward(module, *args, **kwargs)
         with self.open(node), inside_module(node.op):
             result = forward(module, *args, **kwargs)
-        self.made(node, leaves(result))
+        self.made(node, leaves(as_dicts(result)))
         return result
 
     def cond(self, pred: Tensor, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> Any:
@@ -89,11 +92,30 @@ class Tracer(CallGraph):
         side.ghost = not called
         if not called:
             return None
+        first = len(self.graph.values)
         with self.open(side):
             result = fn()
         self.made(side, leaves(result))
+        side.inputs = tuple(number for number in side.outputs if number < first)
         return result
 
     def loop(self, record: LoopRecord) -> None:
         """A loop that is done, or failed, is a node with its step as the body."""
         self._loops.draw(record)
+
+
+FULL: dict[int | float, str] = {0: "zeros", 1: "ones"}
+"""What `full` is called, by what it fills in."""
+
+
+def _name_of_call(row: OpRow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    """What tells more than the op: `zeros`, and the function that `raw_call` calls."""
+    fill = kwargs.get("fill_value")
+    if row.name == "full" and isinstance(fill, int | float):
+        return FULL.get(fill, "")
+    return title(args[0]) if row.name == "raw_call" and args else ""
+
+
+def _number(tensor: Tensor) -> str:
+    """A scalar that need not be fetched from a device."""
+    return f"{tensor.raw_tensor.item():g}" if not tensor.dims and tensor.device == "cpu" else ""

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from rfnb.core import raw as raw_registry
 from rfnb.core.default import set_default_device_ctx
+from rfnb.core.model_graph import KEEPERS
 from rfnb.core.nested import leaves, map_leaves
 from rfnb.core.parameter import Parameter
 from rfnb.core.raw import backend_of_raw
 from rfnb.core.tensor import Tensor
+from rfnb.core.tensor_dict import TensorDict
 
 
 class Unchanged(ExitStack):
@@ -36,26 +39,37 @@ class Unchanged(ExitStack):
             self._kept.add(id(parameter))
             self.callback(backend.overwrite_raw, raw, backend.snapshot_raw(raw))
 
+    def keep_held(self, models: Iterable[Any]) -> None:
+        """Modules of another kind that these hold, like those of torch."""
+        for module in chain.from_iterable(model.modules() for model in models if hasattr(model, "named_modules")):
+            for held in leaves(dict(vars(module))):
+                for keep in [KEEPERS[base] for base in type(held).__mro__ if base in KEEPERS]:
+                    keep(held, self)
+
     def without_numbers(self, model: Any, given: Any) -> Any:
-        """The given structure without numbers; so are the model's own tensors until the end of the block."""
+        """The given structure without numbers; so are the tensors of the model, and of modules that are given, until
+        the end of the block. model: None for a function.
+        """
         self.enter_context(set_default_device_ctx("meta"))
-        for tensor in _tensors_of(model):
+        for tensor in _tensors_of([model, *leaves(given)]):
             self.callback(setattr, tensor, "_raw", tensor._raw)
             tensor._raw = backend_of_raw(tensor._raw).without_numbers_raw(tensor._raw)
         return map_leaves(_without_numbers, given)
 
 
 def _without_numbers(leaf: Any) -> Any:
+    if isinstance(leaf, TensorDict):
+        return TensorDict(map_leaves(_without_numbers, leaf.data))
     if not isinstance(leaf, Tensor):
         return leaf
     twin = leaf.like(backend_of_raw(leaf._raw).without_numbers_raw(leaf._raw))
     return twin.with_name(leaf.name)
 
 
-def _tensors_of(model: Any) -> Iterator[Tensor]:
-    """All parameters of a module and all below it, and other tensors that are attributes."""
+def _tensors_of(models: Iterable[Any]) -> Iterator[Tensor]:
+    """All parameters of modules and all below them, and other tensors that are attributes."""
     seen: set[int] = set()
-    for module in model.modules() if hasattr(model, "named_modules") else ():
+    for module in chain.from_iterable(model.modules() for model in models if hasattr(model, "named_modules")):
         for leaf in leaves(dict(vars(module))):
             if isinstance(leaf, Tensor) and leaf.raw_tensor is not None and id(leaf) not in seen:
                 seen.add(id(leaf))

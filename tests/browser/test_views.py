@@ -175,6 +175,29 @@ def saved_views() -> dict[str, View]:
     return {"graph": made["graph"], "attention": made["attention"], "tensor": rf.show(made["x"])}
 
 
+def test_a_long_graph_is_seen_as_a_whole_and_as_wide_as_the_page(page: Page, tmp_path: Path, missing):
+    if not (STATIC / "views.js").exists():
+        missing("the scripts of views are not built (make test builds them where there is Node)")
+    layers = [torch.nn.Linear(4, 4) for _ in range(12)]
+
+    def model(x: torch.Tensor) -> torch.Tensor:
+        skips = [x]
+        for layer in layers:
+            skips.append(layer(skips[-1]))
+        return sum(skips)
+
+    page.set_viewport_size({"width": 600, "height": 400})
+    page.goto(rf.show(model, torch.ones(1, 4)).save(tmp_path / "x.html").as_uri())
+    canvas, fit = page.locator(".rfnb-Canvas"), page.get_by_role("button", name="Show all, or fit to the width")
+    hidden = "canvas => canvas.scrollHeight - canvas.clientHeight"
+    wide = canvas.locator("> svg").bounding_box()["width"]
+    assert canvas.evaluate(hidden) > 100
+    for all_of_it in (True, False, True):
+        fit.click()
+        assert (canvas.evaluate(hidden) <= 2) == all_of_it
+        assert (canvas.locator("> svg").bounding_box()["width"] < wide) == all_of_it
+
+
 WALKS = {"graph": walk_graph, "attention": walk_attention, "tensor": walk_dims}
 
 

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, strategies as st
 
 import rfnb as rf
-from rfnb.display import arrays
+from rfnb.display.tensor import arrays
 from rfnb.errors import ViewError
 from tests.display.standins import numbers
 
@@ -66,16 +66,27 @@ def test_a_dim_is_an_axis_too():
 
 
 WRONG = {
-    "too few names": ((numbers(2, 3),), {"dims": ["batch"]}, "2 axes, but 1 dims"),
+    "too few names": ((numbers(2, 3),), {"dims": ["batch"]}, r"got +1 dim for shape \(2, 3\)"),
+    "one string": ((numbers(2, 3),), {"dims": "batch time"}, r"dims=\['batch', 'time'\]"),
     "no name": ((numbers(2),), {"dims": [3]}, "no name of a dim"),
+    "no names": ((numbers(2),), {"dims": 3}, "no name of a dim"),
     "wrong count": ((numbers(2, 3),), {"dims": ["batch", "time"], "lengths": [1, 2, 3]}, "do not fit"),
     "too long": ((numbers(2, 3),), {"dims": ["batch", "time"], "lengths": [1, 4]}, "a length of time"),
     "negative": ((numbers(2, 3),), {"lengths": [1, -1]}, "a length of axis1"),
     "relative": ((numbers(2, 3),), {"lengths": [1.0, 0.5]}, r"relative lengths\? \(lengths \* 3\)"),
     "another name": ((numbers(2, 3),), {"dims": ["batch", "time"], "lengths": {"tine": [1, 1]}}, "did you mean time"),
+    "of the sequences": ((numbers(2, 3),), {"dims": ["batch", "time"], "lengths": {"batch": [2, 3]}}, "counts the seq"),
+    "two of a name": ((numbers(3, 3),), {"dims": ["time"] * 2, "lengths": {"time": [2, 3, 3]}}, "a name for each"),
+    "no axis": ((numbers(2, 3),), {"lengths": {2: [1, 1]}}, "there is no such dim"),
+    "lengths in lists": ((numbers(2, 3),), {"lengths": [1, [2]]}, "lengths of axis1 are whole numbers"),
+    "a mask": ((numbers(2, 3),), {"lengths": np.ones((2, 3), bool)}, r"a mask\? mask.sum\(-1\)"),
+    "whole but float": ((numbers(2, 3),), {"lengths": np.array([2.0, 3.0])}, r"lengths.astype\(int\)"),
+    "no array": (({"a": 1},), {"dims": ["a"]}, "a dict is no array"),
+    "a word": ((numbers(2, 3),), {"lenghts": [1, 3]}, "did you mean lengths"),
+    "no sequences": ((numbers(2, 3),), {"batch": 1}, r'dims=\["batch", …\]'),
     "nothing moves": ((numbers(2, 3),), {"dims": ["batch", "feat"], "lengths": [1, 1]}, "no axis that lengths"),
     "objects": ((np.array([object()]),), {}, "no numbers but object"),
-    "strings": ((np.array(["a"]),), {"dims": ["batch"]}, "no numbers but"),
+    "strings": ((np.array(["a"]),), {"dims": ["batch"]}, r"rf.show\(array.tolist\(\)\)"),
     "ragged": (([[1.0], [2.0, 3.0]],), {"dims": ["batch", "time"]}, "not of the same length"),
     "nested": ((torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged),), {}, "unbind"),
     "a tensor": ((rf.zeros([rf.Dim(2, name="a")]),), {"dims": ["b"]}, "dims and lengths of its own"),
@@ -96,6 +107,25 @@ def test_one_sequence_of_an_array(batch, text):
     view = rf.show(numbers(2, 3), dims=["batch", "time"], lengths=[3, 2], batch=batch)
     assert view.text.startswith(f"{text} numpy.ndarray float32 {{time:2}}")
     assert rf.show(numbers(2, 3), axis1=2).data["dims"][0]["name"] == "axis0"
+
+
+@pytest.mark.parametrize("one", [1, np.int8(1), np.array(1), torch.tensor(1), rf.convert_to_tensor(1)], ids=repr)
+def test_a_number_of_any_kind_chooses_a_sequence(one):
+    text = rf.show(numbers(2, 3), dims=["batch", "time"], batch=one, time=one).text
+    assert text == f"array of batch 1, time 1 numpy.ndarray float32 {{}}\n  {numbers(2, 3)[1, 1]:.3f}"
+    with pytest.raises(ViewError, match="no such sequence"):
+        rf.show(numbers(2, 3), dims=["batch", "time"], batch=1.0)
+
+
+@pytest.mark.filterwarnings("ignore:.*prototype stage")
+def test_a_nested_tensor_of_the_old_layout():
+    with pytest.raises(ViewError, match="unbind"):
+        rf.show(torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]))
+
+
+def test_a_masked_array_says_that_its_mask_is_not_looked_at():
+    view = rf.show(np.ma.array([1.0, 2.0, 3.0], mask=[0, 1, 0]))
+    assert view.data["stats"]["count"] == 3 and "masked entries count too" in view.text
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.bool, torch.int8, torch.complex64])

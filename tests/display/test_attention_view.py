@@ -199,6 +199,14 @@ def test_a_list_has_one_for_each_layer():
         (FIVE, {"seconds": "10 ms"}, "seconds"),
         (FIVE, {"cols": [["a"] * 6], "batch": 1}, "no labels"),
         (np.array([["a"]]), {}, "real numbers"),
+        (None, {}, "None"),
+        ((None, None), {}, "None"),
+        ((FIVE[0], None), {}, "None"),
+        ([[0.5, 0.5], [1.0]], {}, "different sizes"),
+        (torch.ones(2, 2, device="meta"), {}, "meta"),
+        (torch.eye(2).to_sparse(), {}, "sparse"),
+        (np.ones((2, 2)), {"rows": 2}, "rows and cols are labels"),
+        (weights(), {"rows": enc, "cols": enc}, "same axis"),
     ],
 )
 def test_what_does_not_fit_is_a_typed_error(given, choice, message):
@@ -213,6 +221,7 @@ def test_labels_of_each_sequence():
     view = attention.describe(FIVE[0], cols=[list("abcdef"), list("ghijkl")], batch=1, head=0)
     assert view["cols"] == list("ghijkl")
     assert attention.describe(FIVE[0], cols="banana", head=0)["cols"] == list("banana")
+    assert attention.describe(FIVE[0], cols=torch.arange(6), head=0)["cols"] == list("012345")
 
 
 # -- lengths, and what is wrong

@@ -85,6 +85,13 @@ def test_without_arguments_it_is_the_variables():
     assert "mine" in names and "hidden" not in names and mine.dimension == 7
 
 
+def test_a_variable_has_its_name_although_it_was_the_result_of_a_cell():
+    Out = {3: rf.zeros([rf.Dim(7, name="mine")])}
+    x, Out[4] = Out[3], rf.zeros([rf.Dim(8, name="other")])
+    names = rows_of(rf.show_dims())
+    assert (names["mine"]["tensors"], names["other"]["tensors"], x) == (["x"], ["Out[4]"], Out[3])
+
+
 def test_namesakes_come_first():
     a, b, c = rf.Dim(2, name="one"), rf.Dim(3, name="time"), rf.Dim(4, name="time")
     rows = rf.show_dims([a, b, c]).data["rows"]
@@ -158,9 +165,9 @@ def test_a_dim_has_one_colour(part):
 
 
 def test_work_is_bounded(monkeypatch):
-    from rfnb.display import dim_uses
+    from rfnb.display.dims import uses
 
-    monkeypatch.setattr(dim_uses, "MOST", 3)
+    monkeypatch.setattr(uses, "MOST", 3)
     view = rf.show_dims([rf.ones([rf.Dim(1)]) for _ in range(5)])
     assert view.data["note"] == "not all was looked at"
     held: list[Any] = []

@@ -14,7 +14,7 @@ import pytest
 from nbclient import NotebookClient
 
 import rfnb as rf
-from rfnb.display import error_card
+from rfnb.display.error import card
 from rfnb.display.views import error as error_view
 from rfnb.errors import DimError
 
@@ -138,7 +138,7 @@ class Shell:
 @pytest.fixture
 def shell_of(monkeypatch):
     def use(shell: Shell | None) -> Shell | None:
-        monkeypatch.setattr(error_card, "_shown", [])
+        monkeypatch.setattr(card, "_shown", [])
         monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
         return shell
 
@@ -155,11 +155,11 @@ def an_error() -> DimError:
 
 def test_what_ipython_stores_is_no_second_card(shell_of):
     shell, error = shell_of(Shell(kernel=object())), an_error()
-    first, again = error_card.render_traceback(error), error_card.render_traceback(error)
+    first, again = card.render_traceback(error), card.render_traceback(error)
     assert first == again and len(first) == 1 and len(shell.published) == 1
     shell.execution_count += 1
-    error_card.render_traceback(error)
-    error_card.render_traceback(an_error())
+    card.render_traceback(error)
+    card.render_traceback(an_error())
     assert len(shell.published) == 3
 
 
@@ -168,16 +168,16 @@ def test_what_ipython_stores_is_no_second_card(shell_of):
 def test_a_card_that_fails_leaves_the_error_to_ipython(shell_of, monkeypatch, broken, kernel):
     shell = shell_of(Shell(kernel))
     monkeypatch.setattr(error_view, broken, lambda *args: 1 / 0)
-    assert error_card.render_traceback(an_error()) == ["IPython's own"] and not shell.published
+    assert card.render_traceback(an_error()) == ["IPython's own"] and not shell.published
 
 
 @pytest.mark.parametrize("mode", ["Verbose", "Minimal", "Docs"])
 def test_modes_of_ipython(shell_of, mode):
     shell_of(Shell(object(), mode))
-    assert error_card.render_traceback(an_error()) == ["IPython's own"]
+    assert card.render_traceback(an_error()) == ["IPython's own"]
 
 
 def test_without_a_shell_there_is_pythons_traceback(shell_of):
     shell_of(None)
     error = an_error()
-    assert "\n".join(error_card.render_traceback(error)) == "".join(traceback.format_exception(error))
+    assert "\n".join(card.render_traceback(error)) == "".join(traceback.format_exception(error))

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, strategies as st
 
 import rfnb as rf
@@ -117,6 +118,12 @@ def batch_dim_of(size: int) -> rf.Dim:
     return batch_dim
 
 
+def test_dims_that_one_operand_lacks_are_not_odd_beside_two_that_are_alike():
+    x, bias = data(rf.Dim(None, name="time"), rf.Dim(4, name="feat")), rf.ones([rf.Dim(4, name="feat")])
+    assert odd(card(lambda: x + bias)) == [("a", "feat¹:4"), ("b", "feat²:4")]
+    assert "time" not in str(caught(lambda: x + bias).made)
+
+
 def test_other_lengths_are_told_one_by_one():
     time, feat = rf.Dim(None, name="time"), rf.Dim(4, name="feat")
     old, new = data(time, feat), rf.convert_to_tensor(np.ones((2, 5)), dims=[batch_dim, time], lengths=[3, 5])
@@ -198,8 +205,8 @@ def test_where_columns_are():
 
 
 def _strips(operands: list[tuple[str, Any]], dims: Any) -> Any:
-    from rfnb.display.failed_call import Argument
-    from rfnb.display.views.strips import describe_strips
+    from rfnb.display.error.failed_call import Argument
+    from rfnb.display.error.strips import describe_strips
 
     return describe_strips([Argument(name, name, value) for name, value in operands], dims)
 
@@ -271,6 +278,34 @@ def test_several_lines_are_marked_without_their_indentation():
     code = card(mistake).data["code"]
     marked = [line[slice(*mark)] for line, mark in zip(code["lines"], code["marks"], strict=True) if mark]
     assert marked == ["rf.reduce_sum(", "rf.zeros([]),", 'axis=rf.Dim(3, name="ä"),', ")"]
+
+
+def test_code_whose_text_is_gone():
+    """As below `%%time`, and in `exec`."""
+    x = data(rf.Dim(None, name="time"), rf.Dim(4, name="feat"))
+    view = card(lambda: exec("a = 1\nrf.reduce_sum(x, axis=rf.Dim(3, name='q'))", {"rf": rf, "x": x}))
+    assert view.data["code"]["place"] == "<string>:2" and view.data["code"]["lines"] == []
+    assert view.data["note"] is None and view.data["call"] == "reduce_sum"
+    called = [line for line in view.text.splitlines() if line.startswith("called in")]
+    assert called and not any(line.endswith(": ") for line in called)
+
+
+@pytest.mark.parametrize(
+    "mistake, call, texts",
+    [
+        (lambda x, w: np.sum(x), "sum", ["x"]),
+        (lambda x, w: x[0], "getitem", ["x"]),
+        (lambda x, w: x.sum(3), "sum", ["x"]),
+        (lambda x, w: torch.matmul(x, w), "torch.matmul", ["x", "w"]),
+        (lambda x, w: torch.relu(input=x), "torch.relu", ["x"]),
+    ],
+    ids=["numpy", "index", "method", "torch", "torch by name"],
+)
+def test_habits_name_what_they_were_given(mistake, call, texts):
+    x, w = data(rf.Dim(None, name="time"), rf.Dim(4, name="feat")), rf.ones([rf.Dim(4, name="feat")])
+    view = card(lambda: mistake(x, w))
+    assert view.data["call"] == call
+    assert [row["text"] or row["name"] for row in view.data["rows"]] == texts
 
 
 def test_columns_count_characters():

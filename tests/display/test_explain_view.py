@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import rfnb as rf
-from rfnb.display.views import explain
+from rfnb.display.views import explanation
 
 HOSTILE = "<script>alert(1)</script>"
 TEXT = """\
@@ -60,14 +60,14 @@ def words(html: str) -> str:
 
 
 def test_golden(golden):
-    view = explain.describe(decoder().explain())
+    view = explanation.describe(decoder().explain())
     golden("explanation.json", json.dumps(view, indent=1, ensure_ascii=False) + "\n")
-    golden("explanation.txt", explain.to_text(view) + "\n")
-    golden("explanation.html", explain.to_html(view) + "\n")
+    golden("explanation.txt", explanation.to_text(view) + "\n")
+    golden("explanation.html", explanation.to_html(view) + "\n")
 
 
 def test_each_op_is_there_with_its_line_place_and_states():
-    view = explain.describe(decoder().explain())
+    view = explanation.describe(decoder().explain())
     found = {(op["line"], op["op"], op["where"]): op for op in view["ops"]}
     assert found[6, "gather", "all steps"]["states"] == []
     assert found[7, "linear", "step"]["states"] == ["s"]
@@ -113,11 +113,11 @@ def test_names_and_source_are_escaped():
 def test_without_the_source_each_op_has_its_expression():
     loop = decoder()
     del linecache.cache["decoder.py"]
-    explanation = loop.explain()
-    view = explain.describe(explanation)
-    text = explain.to_text(view)
-    assert len(text.splitlines()) == 1 + len(explanation.rows)
-    assert explain.to_html(view).count("<tr") == len(explanation.rows)
+    found = loop.explain()
+    view = explanation.describe(found)
+    text = explanation.to_text(view)
+    assert len(text.splitlines()) == 1 + len(found.rows)
+    assert explanation.to_html(view).count("<tr") == len(found.rows)
 
 
 def test_a_page_of_its_own(tmp_path):

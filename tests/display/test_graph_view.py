@@ -17,7 +17,7 @@ import rfnb as rf
 from rfnb.display.graph.runs import _longest
 from rfnb.display.views import graph as view_of_graph
 from rfnb.errors import ViewError
-from tests.display.graph_models import Model, Stack, batch, describe, failing, feat, hidden, model_graph, time
+from tests.display.graph_models import Block, Model, Stack, batch, describe, failing, feat, hidden, model_graph, time
 
 
 def node(view: Any, name: str) -> Any:
@@ -59,7 +59,7 @@ def test_a_pattern_of_several_modules_is_one_box():
     view = view_of_graph.describe(rf.model_graph(rf.Sequential(*parts), rf.zeros([down])), depth=0)
     names = [(n["name"], n["times"]) for n in view["bodies"][view["root"]]["nodes"]]
     assert names == [("inp", 1), ("0–7", 4), ("output", 1)]
-    assert [n["name"] for n in view["bodies"][node(view, "0–7")["body"]]["nodes"]] == ["inp", "0", "1", "linear"]
+    assert [n["name"] for n in view["bodies"][node(view, "0–7")["body"]]["nodes"]] == ["inp", "0", "1", "1"]
 
 
 @pytest.mark.parametrize(
@@ -116,6 +116,65 @@ def test_what_is_called_again_says_so():
     assert second["notes"] == ["called again: the same weights"]
 
 
+def test_what_is_called_again_and_again_is_one_box():
+    linear, others = rf.Linear(feat, feat), [rf.Linear(feat, feat) for _ in range(3)]
+
+    def model(x: rf.Tensor, several: Any) -> rf.Tensor:
+        for each in several:
+            x = each(x)
+        return x
+
+    for several, notes in (([linear] * 3, ["the same weights each time"]), (others, [])):
+        view = view_of_graph.describe(rf.model_graph(model, rf.zeros([feat]), several))
+        [box] = [n for n in view["bodies"][view["root"]]["nodes"] if n["cls"] == "Linear"]
+        assert (box["times"], box["params"], box["notes"]) == (3, 20 * len({*several}), notes)
+
+
+def test_a_box_of_several_is_called_as_its_modules():
+    layers = rf.ModuleList([rf.Linear(feat, feat) for _ in range(12)])
+
+    def model(x: rf.Tensor, layers: Any) -> rf.Tensor:
+        for layer in layers:
+            x = rf.tanh(layer(x))
+        return x
+
+    view = view_of_graph.describe(rf.model_graph(model, rf.zeros([feat]), layers))
+    assert [n["name"] for n in view["bodies"][view["root"]]["nodes"]] == ["x", "layers.0–11", "output"]
+
+
+def test_values_are_called_as_the_boxes_that_give_them():
+    class Pair(rf.Module):
+        def __init__(self):
+            super().__init__()
+            self.left, self.right = Block(), Block()
+
+        def __call__(self, x: rf.Tensor) -> Any:
+            return self.left(x), self.right(x)
+
+    class Whole(rf.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.pair, self.last = rf.Linear(feat, feat), Pair(), Block()
+
+        def __call__(self, x: rf.Tensor) -> rf.Tensor:
+            a, b = self.pair(self.first(x))
+            return self.last(a + b)
+
+    view = describe(Whole(), depth=2)
+    ports = {n["name"] for n in view["bodies"][node(view, "pair")["body"]]["nodes"] if n["kind"] in ("input", "output")}
+    assert ports == {"first", "a", "b"}
+    [given] = [n["name"] for n in view["bodies"][node(view, "last")["body"]]["nodes"] if n["kind"] == "input"]
+    assert given == "first"  # the body is that of `left`, which is the same
+
+
+def test_what_only_counts_is_left_out():
+    view = view_of_graph.describe(rf.model_graph(torch.nn.Sequential(torch.nn.BatchNorm1d(2)), torch.ones(3, 2)))
+    assert [n["name"] for n in view["bodies"][view["root"]]["nodes"]] == ["input", "0", "output"]
+    assert node(view, "0")["body"] is None
+    view = view_of_graph.describe(rf.model_graph(torch.nn.BatchNorm1d(2), torch.ones(3, 2)), hide=())
+    assert any(n["name"] == "add_" for n in view["bodies"][view["root"]]["nodes"])
+
+
 def test_parameters_of_another_module_are_told():
     class Tied(rf.Module):
         def __init__(self):
@@ -141,7 +200,18 @@ def test_a_loop_is_one_box_with_its_step_inside():
     assert kinds["h"] == "state" and "frame" in kinds.values() and kinds["hs"] == "output"
     assert ("tanh", "h", True) in inside(view, "sums") and ("h", "step", False) in inside(view, "sums")
     assert not any(n["name"] in ("unstack", "full") for n in view["bodies"][box["body"]]["nodes"])
-    assert node(view, "h")["notes"] == ["from full"]
+    assert node(view, "h")["notes"] == ["from zeros"]
+
+
+def test_a_state_says_with_what_number_it_begins():
+    def count() -> rf.Tensor:
+        loop = rf.Loop(max_seq_len=3)
+        loop.state.i = rf.convert_to_tensor(7)
+        with loop:
+            loop.state.i = loop.state.i + 1
+        return loop.state.i
+
+    assert node(view_of_graph.describe(rf.model_graph(count)), "i")["notes"] == ["from 7"]
 
 
 def test_an_initial_value_that_is_computed_is_an_edge():
@@ -170,6 +240,9 @@ def test_a_branch_has_two_sides():
     assert node(view, "if true")["status"] == "ghost" and node(view, "if true")["notes"] == ["not taken"]
     assert node(view, "if false")["status"] == "done"
     assert {edge[0] for edge in inside(view, "cond") if edge[1] == "tanh"} >= {"if false"}
+    sources = {n["id"]: n["status"] for n in view["bodies"][node(view, "cond")["body"]]["nodes"]}
+    edges = view["bodies"][node(view, "cond")["body"]]["edges"]
+    assert {sources[e["source"]]: e["value"] < 0 for e in edges} == {"done": False, "ghost": True}
 
 
 # -- what is open
@@ -213,7 +286,7 @@ def test_a_failing_call_is_drawn_up_to_the_failure():
     view = failing()
     stack = view["bodies"][node(view, "stack")["body"]]["nodes"]
     assert [(n["name"], n["status"]) for n in stack if n["kind"] in ("module", "op")] == [
-        ("layers.0–2", "done"), ("full", "done"), ("add", "failed"), ("layers.3–5", "ghost"), ("last", "ghost"),
+        ("layers.0–2", "done"), ("zeros", "done"), ("add", "failed"), ("layers.3–5", "ghost"), ("last", "ghost"),
     ]  # fmt: skip
     assert view["failure"]["node"] == next(n["id"] for n in stack if n["name"] == "add")
     assert node(view, "step")["status"] == "ghost"

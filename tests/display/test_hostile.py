@@ -5,18 +5,21 @@ from __future__ import annotations
 import base64
 import io
 import json
+import pkgutil
 import re
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
 import pytest
 
+from rfnb.display import views as folder
 from rfnb.display.html import VOID
-from rfnb.display.view import MODULES, View
+from rfnb.display.view import View
 from rfnb.errors import ViewError
 from tests.display.hostile import PAYLOADS, attentions, disarmed, harmless, hostile, views
 
 NAMES = sorted(PAYLOADS)
+KINDS = {module.name for module in pkgutil.iter_modules(folder.__path__)}
 ELEMENTS = frozenset(
     "div span b i p pre code a details summary table caption thead tbody colgroup col tr th td img br hr".split()
 )
@@ -112,19 +115,16 @@ def plain(payload: str) -> dict[str, View]:
 
 
 def test_every_kind_of_view_is_tried():
-    assert {view.data["kind"] for view in views(harmless).values()} >= set(MODULES) - {"note"}
+    assert {view.data["kind"] for view in views(harmless).values()} >= KINDS - {"note"}
 
 
 @pytest.mark.parametrize("payload", NAMES, scope="module")
 class TestNothingGetsOut:
-    def test_html_has_the_same_elements(self, plain, made):
+    def test_html_and_its_drawings_have_the_same_elements(self, plain, made):
         for name, view in made.items():
-            assert read(view.html).shape == read(plain[name].html).shape, name
-
-    def test_drawings_have_the_same_elements(self, plain, made):
-        for name, view in made.items():
-            drawn = [svg_shape(svg) for svg in svgs(read(view.html))]
-            assert drawn == [svg_shape(svg) for svg in svgs(read(plain[name].html))], name
+            found, expected = read(view.html), read(plain[name].html)
+            assert found.shape == expected.shape, name
+            assert [svg_shape(svg) for svg in svgs(found)] == [svg_shape(svg) for svg in svgs(expected)], name
 
     def test_text_has_the_same_lines_and_nothing_that_a_terminal_obeys(self, plain, made):
         for name, view in made.items():
@@ -167,7 +167,7 @@ class TestNothingGetsOut:
 
 
 @pytest.mark.filterwarnings("ignore:Glyph", "ignore:.*collapsed")
-@pytest.mark.parametrize("payload", ["maths", "controls", "lines", "surrogates", "long"])
+@pytest.mark.parametrize("payload", ["maths", "lines", "surrogates"])
 def test_figures(payload):
     for view in attentions(hostile(PAYLOADS[payload])).values():
         if view.data["kind"] == "attention":

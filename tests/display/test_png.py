@@ -48,7 +48,7 @@ def test_padding_is_hatched_and_cells_have_a_size():
     made = pixels(png.picture(np.ones((1, 2)), valid=valid, scale="sequential", cell=(2, 3)))
     assert made.shape == (2, 6, 3)
     assert (made[:, :3] == colours("sequential", 249)).all()
-    assert (made[:, 3:] == png.SPECIAL[-1]).all()
+    assert (made[:, 3:] == png.SPECIAL[png.PADDING - png.NAN]).all()
 
 
 def test_a_small_picture_is_a_small_file():
@@ -56,5 +56,5 @@ def test_a_small_picture_is_a_small_file():
 
 
 def test_the_palette_fits_the_file_format():
-    assert all(len(palette) == 255 * 3 for palette in png.PALETTES.values())
-    assert len(png.ALPHA) == 255
+    assert all(len(palette) == 256 * 3 for palette in png.PALETTES.values())
+    assert len(png.ALPHA) == 256

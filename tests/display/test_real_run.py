@@ -120,5 +120,30 @@ def test_labels_and_attention_of_real_tensors():
 def test_a_module():
     feat, hidden = Dim(4, name="feat"), Dim(8, name="hidden")
     text = repr(rf.Linear(feat, hidden))
-    assert text.startswith("Linear  feat:4 → hidden:8  40 parameters")
-    assert "weight" in text
+    assert text.startswith("Linear  40 parameters")
+    assert "weight {feat:4, hidden:8}" in text
+
+
+def test_a_fork_says_what_was_edited_and_where_it_begins(numbers):
+    run = running_sum(numbers).run
+    reasons = rf.show(run.fork(2, total=5.0)).data["reasons"]
+    assert "total edited after it" in reasons[1]
+    assert reasons[2].startswith("the fork begins")
+    reasons = rf.show(run.fork(0, total=5.0)).data["reasons"]
+    assert reasons[0].startswith("the fork begins, total edited before it")
+    reasons = rf.show(run.fork(1)).data["reasons"]
+    assert not reasons[0]
+    assert reasons[1].startswith("the fork begins")
+
+
+def test_numbers_shown_are_of_sequences_that_go_on():
+    """Not those of the first one, which ended long ago."""
+    time, feat = Dim(None, name="time"), Dim(8, name="feat")
+    raw = np.arange(48, dtype=np.float32).reshape(2, 3, 8)
+    x = rf.convert_to_tensor(raw, dims=[batch_dim, time, feat], lengths=[1, 3])
+    loop = rf.Loop(axis=time, debug=True)
+    loop.state.last = rf.zeros([batch_dim, feat])
+    with loop:
+        loop.state.last = loop.state.last * 0 + loop.unstack(x)
+    last = rf.show(loop.run).data["steps"][2]["states"][0]["after"]["text"]
+    assert last == "… 40 41 42 43 44 45 … (2×8)"

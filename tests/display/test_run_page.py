@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from rfnb.display import run_page
+from rfnb.display.run import page as run_page
 from rfnb.display.visible import visible
 from rfnb.display.widgets import assets
 from tests.display.standins import SumRun, numbers

@@ -12,8 +12,10 @@ import torch
 from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as arrays
 
+import rfnb as rf
 from rfnb.core.dim import Dim
 from rfnb.core.lengths import EMPTY, Size
+from rfnb.display import options
 from rfnb.display.views import tensor
 from rfnb.errors import ViewError
 from tests.display.standins import Raw, batch_dim, batch_of, numbers
@@ -306,6 +308,23 @@ def padded(fill: float, lens: tuple[int, ...] = (8, 2, 0, 5), seed: int = 0) -> 
     return batch_of(raw, [batch_dim, Dim(None, name="time"), Dim(20, name="feat")], lens)
 
 
+def test_a_position_that_is_padding_in_some_sequences_counts_in_the_others_only():
+    raw = padded(7.0)
+    view = tensor.describe(raw, time=4)
+    assert (view["stats"]["count"], view["stats"]["max"]) == (40, raw.raw_tensor[[0, 3], 4].max())
+    assert view["values"][1] == view["values"][2] == [None] * 20
+    assert view["note"] == "time 4 is padding in 2 of them"
+    assert [row["max"] is None for row in view["sequences"]] == [False, True, True, False]
+    assert "no statistics" not in tensor.to_text(tensor.describe(raw, time=7)), "in one only"
+
+
+def test_with_nan_in_the_padding_there_are_no_numbers_with_it():
+    x = padded(5.0)
+    x.raw_tensor[1, 5, 3] = np.nan
+    text = tensor.to_text(tensor.describe(x))
+    assert "NaN or Inf in the padding" in text and "with it" not in text
+
+
 def test_padding_that_leaks_is_said_with_the_numbers_it_would_give():
     x = padded(5.0)
     padding = tensor.describe(x)["stats"]["padding"]
@@ -474,6 +493,50 @@ def test_labels_are_counted_and_unknown_ones_located():
     assert tensor.describe(labelled([0, 1], [1]))["unknown"] is None
 
 
+def many_labels(size: int, raw: np.ndarray, lengths: list[int]) -> Raw:
+    labels = Dim(size, name="bpe", vocab=[f"w{i}" for i in range(size)])
+    return batch_of(raw, [batch_dim, Dim(None, name="pos")], lengths, sparse_dim=labels)
+
+
+def test_of_many_labels_each_is_counted_and_each_unknown_one_found():
+    raw = np.random.default_rng(0).integers(0, 30, (500, 300))
+    lengths = [*np.random.default_rng(1).integers(0, 300, 499).tolist(), 300]
+    for b, n in enumerate(lengths):
+        raw[b, n:] = -100
+    raw[499, 7] = raw[499, 9] = 1000
+    found = tensor.describe(many_labels(1000, raw, lengths))
+    ids, counts = np.unique(np.concatenate([row[:n] for row, n in zip(raw, lengths, strict=True)]), return_counts=True)
+    wanted = sorted(zip(-counts, ids, strict=True))[:10]
+    assert [(-count["count"], count["id"]) for count in found["label_counts"]] == wanted
+    assert found["unknown"] == {"word": "unknown", "count": 2, "first": "batch 499, pos 7: 1000"}
+
+
+def test_of_too_many_labels_a_sample_is_counted_and_that_is_said(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(options, "SAMPLE_ENTRIES", 1000)
+    raw = np.zeros((4, 1000), np.int64)
+    raw[2, 7] = 5
+    found = tensor.describe(many_labels(5, raw, [1000] * 4))
+    assert found["label_counts"] == [{"label": "w0", "id": 0, "count": 800}]
+    assert found["note"] == "labels: the first 24 tokens of each, counted in 800 of 4,000"
+    assert found["unknown"]["count"] == 1
+
+
+def test_a_value_of_a_body_is_shown_as_it_is_at_step_0():
+    time = Dim(None, name="time")
+    x = rf.convert_to_tensor([[3.0, 1.0], [4.0]], dims=[rf.batch_dim, time], name="x")
+    loop = rf.Loop(axis=time, name="sum")
+    loop.state.total = rf.zeros([rf.batch_dim])
+    with loop:
+        x_t = loop.unstack(x)
+        loop.state.total = loop.state.total + x_t
+        shown, said, inside = rf.show(x_t), repr(x_t), rf.show({"x_t": x_t})
+        bundle = x_t._repr_mimebundle_()
+    assert shown.data["values"] == [3, 4] and shown.text.startswith("x_t Tensor float32 {batch:2}")
+    assert "(step 0 of sum)" in shown.text and "(step 0 of sum)" in said and "Tensor{'x_t', [batch:2]" in said
+    assert "(step 0 of sum)" in bundle["text/html"]
+    assert inside.text.splitlines()[1] == "  x_t {batch:2} float32  3 4  (step 0 of sum)"
+
+
 def test_a_label_that_looks_unknown_is_not_red():
     odd = Dim(2, name="odd", vocab=["⟨0?⟩", "b"])
     x = Raw((Dim(2, name="n"),), np.array([0, 1]), EMPTY, sparse_dim=odd)
@@ -496,6 +559,21 @@ def test_gradients():
     leaf.grad[0] = float("nan")
     assert grad_of(leaf) == "‖grad‖ nan"
     assert grad_of(leaf * 2) == grad_of(torch.ones(3)) == ""
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_zeros_at_every_second_feature_are_half_of_all(first):
+    raw = np.random.default_rng(0).standard_normal((32, 200, 64)).astype(np.float32)
+    raw[..., first::2] = 0
+    view = rf.show(raw)
+    assert view.data["stats"]["zeros"] == pytest.approx(0.5, abs=0.02)
+    assert "  ≈ " in view.text and "≈" not in rf.show(raw[:3]).text
+
+
+def test_a_sample_does_not_say_that_all_are_zero():
+    raw = np.zeros((1000, 1000), np.float32)
+    raw[0, 1] = 1
+    assert ">99 % zeros" in rf.show(raw).text
 
 
 def test_numbers_that_are_masked_are_pale_and_others_have_their_colour():

@@ -102,6 +102,30 @@ def test_a_nan_is_seen_from_outside_of_a_group():
     assert text.splitlines()[2].endswith("1 not finite")
 
 
+def test_numbers_are_those_of_all_entries():
+    raw = np.zeros((300, 400), np.float32)
+    raw[7, 1], raw[8, 3] = -3, 5
+    (text,) = (part["text"] for part in tree.describe({"x": raw})["root"]["children"])
+    assert text == "μ 1.67e-5 σ 0.0168 [-3 .. 5]"
+    assert (raw.mean(), raw.std()) == (pytest.approx(1.67e-5, rel=1e-2), pytest.approx(0.0168, rel=1e-2))
+
+
+def test_behind_a_limit_they_are_those_of_a_sample_and_say_so(monkeypatch):
+    monkeypatch.setattr(options, "TREE_ENTRIES", 100_000)
+    raw = np.zeros((300, 400), np.float32)
+    raw[7, 1] = np.nan
+    first, second = tree.describe([raw, raw])["root"]["children"]
+    assert (first["text"], first["flags"]) == ("all 0", ["1 NaN"])
+    assert (second["text"], second["flags"]) == ("≈ all 0", ["1 NaN"])
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.uint16, torch.bool, torch.complex64, torch.int8])
+def test_numbers_of_every_type(dtype):
+    (part,) = tree.describe([torch.ones(20).to(dtype)])["root"]["children"]
+    said = {torch.bool: "true 100 %", torch.complex64: "all 1  (complex: absolute values)"}
+    assert (part["text"], part["flags"]) == (said.get(dtype, "all 1"), [])
+
+
 def test_a_nan_in_the_padding_is_no_alarm():
     time = rf.Dim(None, name="time")
     raw = numbers(2, 3)

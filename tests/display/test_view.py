@@ -15,7 +15,7 @@ from rfnb.core import show as core_show
 from rfnb.display import bundle, page
 from rfnb.display.html import Html, el
 from rfnb.display.show import show
-from rfnb.display.view import MODULES, View, write_atomically
+from rfnb.display.view import View, write_atomically
 from rfnb.display.widgets import assets, pictures
 from rfnb.display.widgets.assets import MIME
 from rfnb.errors import ViewError
@@ -30,7 +30,7 @@ class Thing(core_show.Shown):
 def table(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bundle, "DESCRIBE", {})
     monkeypatch.setattr(core_show, "SHOW", {})
-    bundle.register(Raw, "rfnb.display.views.tensor")
+    bundle.register("tensor", Raw)
 
 
 def test_always_text_and_html(table):
@@ -49,11 +49,11 @@ def test_what_cannot_be_shown_says_so(table):
 
 
 def test_a_view_that_breaks_is_a_note_and_no_exception(table):
-    bundle.register(Thing, "rfnb.display.views.tensor")
+    bundle.register("tensor", Thing)
     thing = Thing()
     assert "Thing (no view: AttributeError" in repr(thing) or "Tensor" in repr(thing)
     assert "text/html" in thing._repr_mimebundle_()
-    bundle.register(Thing, "rfnb.display.views.gone")
+    bundle.register("gone", Thing)
     assert "no view: ModuleNotFoundError" in repr(thing)
     assert "no view" in View({"kind": "tensor"}).text
     assert "no view" in View({"kind": "?"}).html
@@ -88,8 +88,7 @@ class Enhanced:
 @pytest.fixture
 def enhanced(monkeypatch: pytest.MonkeyPatch) -> View:
     """A view with something for scripts, and a hostile name."""
-    monkeypatch.setitem(sys.modules, "enhanced", Enhanced)  # type: ignore[misc]
-    monkeypatch.setitem(MODULES, "enhanced", "enhanced")
+    monkeypatch.setitem(sys.modules, "rfnb.display.views.enhanced", Enhanced)  # type: ignore[misc]
     return View({"kind": "enhanced", "name": "</script><b>"})
 
 

@@ -24,7 +24,7 @@ def live_bytes() -> int:
     """Of all torch tensors that Python knows, each storage once."""
     storages = {}
     for thing in gc.get_objects():
-        if type(thing) is torch.Tensor:
+        if type(thing) is torch.Tensor and thing.layout is torch.strided:
             storage = thing.untyped_storage()
             storages[storage.data_ptr()] = storage.nbytes()
     return sum(storages.values())

@@ -287,6 +287,8 @@ def test_modules_give_the_names():
     assert seen.names() == first + [f"{name}#2" for name in first]
     assert seen["layers.1"] is seen[1]
     assert seen["layers.*#2"].names() == seen.names()[3:]
+    assert seen[np.int64(-1)] is seen[5]
+    assert seen[3:].names() == seen.names()[3:]
     view = rf.show_attention(seen["layers.?"], layer="layers.2", batch=1)
     assert view.data["shape"] == [3, 3]
     assert view.data["name"] == "layers.2"
@@ -453,6 +455,55 @@ def test_nothing_seen_says_why():
         rf.show_attention(seen)
 
 
+def test_attention_outside_of_the_models_calls_is_told_of():
+    """As with a loop that calls methods of the model, not the model."""
+    model, (keys, labels, enc, dec) = decoder()
+    with rf.recording("last"), rf.capture(model.out) as seen:
+        model(keys, labels, enc, dec)
+    assert len(seen) == 0
+    assert "outside of calls of the model" in repr(seen)
+    assert "rf.capture() without" in repr(seen)
+    with rf.capture(model.out) as seen:
+        model.att(rf.zeros([B, model.feat]), keys, enc)
+        rf.dot_attention(rf.zeros([model.feat]), keys, keys, key_dim=model.feat, axis=enc)
+    assert len(seen) == 0
+    assert "outside of calls of the model" in repr(seen)
+    with rf.capture(model) as seen:
+        model.att(rf.zeros([B, model.feat]), keys, enc)
+    assert seen.names() == ["att"]
+
+
+def test_a_module_of_a_torch_model_counts_where_the_model_is_not_called():
+    model = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 4, 8, batch_first=True), 2)
+    with rf.capture(model) as seen:
+        nn.MultiheadAttention(16, 4, batch_first=True)(TOKENS, TOKENS, TOKENS)
+        model.layers[1](TOKENS)
+    assert seen.names() == ["layers.1.self_attn"]
+
+
+def attention_of(query, keys, feat, enc):
+    return rf.softmax(rf.matmul(query, keys, reduce=feat), axis=enc)
+
+
+def test_where_the_end_is_not_included_its_step_has_no_row():
+    """And weights that a function gives are called what the body calls them."""
+    enc, feat, dec = rf.Dim(None, name="enc"), rf.Dim(4, name="feat"), rf.Dim(None, name="dec")
+    keys = random(B, enc, feat, lens=[3, 2])
+    loop = rf.Loop(axis=dec, max_seq_len=5)
+    loop.state.query, loop.state.n = rf.zeros([B, feat]), rf.zeros([B])
+    with rf.recording("last"), rf.capture() as seen, loop:
+        att = attention_of(loop.state.query, keys, feat, enc)
+        loop.state.query = rf.matmul(att, keys, reduce=enc)
+        loop.state.n = loop.state.n + 1
+        loop.end(loop.state.n >= rf.convert_to_tensor([2.0, 4.0], dims=[B]), include_eos=False)
+        loop.stack(loop.state.n)
+    weights = seen["att"].weights
+    assert weights.size_of(dec).values.tolist() == [1, 3]
+    assert weights.raw_tensor.shape[weights.dims.index(dec)] == 3
+    assert torch.equal(weights.raw_tensor, loop.run.stack("att").raw_tensor)
+    assert rf.show_attention(seen, batch=0).data["note"] is None
+
+
 def test_typed_errors():
     with pytest.raises(ViewError, match="no module"), rf.capture(print):
         pass
@@ -464,7 +515,9 @@ def test_typed_errors():
         pass
     with rf.capture() as seen:
         pass
-    for wrong in (0, "att", "a*"):
+    with pytest.raises(ViewError, match="no module"), rf.capture(nn.Linear):
+        pass
+    for wrong in (0, "att", "a*", "", None, 1.5, b"att"):
         with pytest.raises(ViewError, match="capture"):
             seen[wrong]
 

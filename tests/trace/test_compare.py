@@ -362,6 +362,8 @@ def test_tolerance_is_relative_to_the_largest():
 def test_mixed_types_are_compared_as_the_coarser():
     a, b = sums([[1.001, 1.0]], dtype="float32"), sums([[1.001, 1.0]], dtype="bfloat16")
     assert rf.compare(a, b)
+    assert rf.compare(a, b).notes == ["float32 and bfloat16: the coarser type says what agrees"]
+    assert not rf.compare(a, a).notes
     assert not rf.compare(a, b, exact=True)
 
 

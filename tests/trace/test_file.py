@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 
 import rfnb as rf
 from rfnb import batch_dim
-from rfnb.display.views.explain import headline
+from rfnb.display.views.explanation import headline
 from rfnb.errors import RunFileError
 from rfnb.trace.file import save as save_module
 

@@ -184,7 +184,7 @@ def test_values_are_called_as_lines_call_them(dims, x):
         return rf.exp(total)
 
     graph = rf.model_graph(model, x, other={"b": [x]})
-    assert [(v.name, v.kind) for v in graph.values] == [("given", "input"), ("total", ""), ("", "")]
+    assert [(v.name, v.kind) for v in graph.values] == [("given, other.b.0", "input"), ("total", ""), ("", "")]
     graph = rf.model_graph(model, x, other={"b": [rf.ones([feat])]})
     assert [graph.values[n].name for n in graph.inputs] == ["given", "other.b.0"]
     assert graph.name == "model"
@@ -242,6 +242,38 @@ def test_tied_parameters_count_once(dims, x):
     assert (graph.count, [node.module.count for node in graph.nodes]) == (24, [20, 20])
 
 
+def test_modules_that_are_given_are_called_as_the_arguments(dims, x):
+    feat, out, _ = dims
+
+    def loss(model, heads, batch):
+        return rf.TensorDict({"y": rf.reduce_mean(heads["a"](model[0](batch["x"])), axis=out)})
+
+    model, heads, batch = rf.ModuleList([rf.Linear(feat, feat)] * 2), {"a": rf.Linear(feat, out)}, {"x": x}
+    for meta in (False, True):
+        graph = rf.model_graph(loss, model, heads, rf.TensorDict(batch), meta=meta)
+        check(graph)
+        assert sketch(graph.nodes) == ["model.0", ["linear"], "heads.a", ["linear"], "reduce_mean"]
+        assert [graph.values[number].name for number in graph.inputs] == ["batch.x"]
+        assert [name for name, _ in graph.outputs] == ["y"]
+        assert graph.nodes[0].inputs[:1] == graph.inputs and graph.meta == meta
+    assert model[0].weight.device == "cpu"
+
+
+def test_a_method_of_a_module_has_its_paths(dims, x):
+    feat, *_ = dims
+    for model, given in ((Residual(feat), x), (torch.nn.Sequential(torch.nn.Linear(2, 2)), torch.ones(2, 2))):
+        whole = rf.model_graph(model, given)
+        graph = rf.model_graph(model.__call__ if isinstance(model, rf.Module) else model.forward, given)
+        assert (sketch(graph.nodes), graph.count) == (sketch(whole.nodes), whole.count)
+
+
+def test_a_tensor_that_is_given_twice_has_both_names(x):
+    for given in (x, torch.ones(2)):
+        graph = rf.model_graph(lambda a, b: a + b, given, given)
+        assert graph.inputs == (0,) and graph.values[0].name == "a, b"
+        assert graph.nodes[0].inputs == (0, 0)
+
+
 def test_modules_of_a_function_get_names(dims, x):
     feat, *_ = dims
     parts = [rf.Linear(feat, feat), rf.Linear(feat, feat), Residual(feat)]
@@ -264,7 +296,7 @@ def test_a_loop_is_one_node(dims, x):
     graph = rf.model_graph(model, x, time=time)
     check(graph)
     inside = ["att", ["query", ["linear"], "matmul", "softmax", "matmul"], "up", ["linear"], "add"]
-    assert sketch(graph.nodes) == ["encoder", ["linear"], "full", "decoder", inside]
+    assert sketch(graph.nodes) == ["encoder", ["linear"], "zeros", "decoder", inside]
     loop = find(graph, "decoder")
     facts, name = loop.loop, lambda number: graph.values[number].name
     assert (loop.op, facts.steps, facts.axis.name, facts.end) == ("Loop", 3, "decoder:steps", None)
@@ -336,7 +368,7 @@ def test_a_loop_in_a_loop(dims, x):
     graph = rf.model_graph(Model(), x)
     check(graph)
     assert sketch(graph.nodes) == [
-        "full",
+        "zeros",
         "outer",
         ["mul", "inner", ["add", "deep", ["linear"], "unstack", "add"], "add"],
     ]
@@ -381,6 +413,29 @@ def test_a_branch_in_a_loop_has_both_sides(dims, x):
     state = find(graph, "loop").loop.states[0]
     assert set(find(graph, "cond").inputs) >= {state.before}
     assert find(graph, "add").inputs == (state.before, graph.inputs[0])
+    for side, made in (("true_fn", "linear"), ("false_fn", "add")):
+        assert find(graph, side).outputs == find(graph, made, made).outputs
+
+
+@pytest.mark.parametrize("side", [True, False])
+@pytest.mark.parametrize("in_loop", [False, True])
+def test_a_side_of_a_branch_may_give_what_was_there(in_loop, side, x):
+    def choose(h):
+        return rf.cond(rf.reduce_any(h == h, axis=h.dims) == side, lambda: h, lambda: rf.exp(h))
+
+    def model(x):
+        loop = rf.Loop(max_seq_len=2)
+        loop.state.h = x
+        with loop:
+            loop.state.h = choose(loop.state.h)
+        return loop.state.h
+
+    graph = rf.model_graph(model if in_loop else choose, x)
+    check(graph)
+    given = find(graph, "loop").loop.states[0].before if in_loop else graph.inputs[0]
+    sides = find(graph, "true_fn"), find(graph, "false_fn")
+    plain = [(node.inputs, node.outputs) for node in sides if not node.ghost and not node.body]
+    assert plain == [((given,), (given,))][: in_loop or side]
 
 
 class Broken(rf.Module):
@@ -548,6 +603,39 @@ def test_without_numbers_a_loop_and_both_sides_of_a_branch_are_seen(dims, x):
     assert sketch(graph.nodes) == ["cond", ["true_fn", ["exp"], "false_fn", ["log"]]]
 
 
+def test_without_numbers_a_loop_in_a_loop_and_chance_in_it_are_seen(dims, x):
+    def model(x):
+        outer = rf.Loop(max_seq_len=2)
+        outer.state.h = x
+        with outer:
+            inner = rf.Loop(max_seq_len=3)
+            inner.state.s = outer.state.h
+            with inner:
+                inner.state.s = rf.dropout(inner.state.s, 0.5) + rf.random_normal(x.dims)
+            outer.state.h = inner.state.s
+        return outer.state.h
+
+    real, graph = rf.model_graph(model, x), rf.model_graph(model, x, meta=True)
+    assert graph.failure is None and sketch(graph.nodes) == sketch(real.nodes)
+
+
+def test_a_module_of_torch_in_one_of_rfnb_is_named_and_stays_as_it_was(dims, x):
+    feat, *_ = dims
+
+    class Model(rf.Module):
+        def __init__(self):
+            self.nets = [torch.nn.BatchNorm1d(4)]
+
+        def __call__(self, x):
+            return rf.raw_call(self.nets[0], x, out_dims=x.dims)
+
+    model, x = Model(), rf.random_normal([rf.Dim(3, name="row"), feat])
+    before = model.nets[0].running_mean.clone()
+    graph = rf.model_graph(model, x)
+    assert graph.failure is None and sketch(graph.nodes) == ["BatchNorm1d"]
+    assert torch.equal(before, model.nets[0].running_mean) and model.nets[0].num_batches_tracked == 0
+
+
 def test_what_needs_numbers_fails_without_them(dims, x):
     def model(x):
         loop = rf.Loop(max_seq_len=5)
@@ -631,6 +719,43 @@ def test_torch_is_as_before(meta, where):
     assert torch.equal(state, torch.get_rng_state())
     assert _hooks() == hooks == [0, 0]
     assert where or model(x)["y"].device.type == "cpu"
+
+
+class Counting(torch.nn.Module):
+    """Changes all that it can reach."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.weight = torch.nn.BatchNorm1d(4), torch.nn.Parameter(torch.ones(4))
+        self.register_buffer("calls", torch.zeros(1))
+
+    def forward(self, x):
+        with torch.no_grad():
+            self.weight.mul_(0.5)
+            self.weight.clamp_(0.0, 0.4)
+        self.calls += 1
+        return self.norm(x.relu_() * self.weight)
+
+
+HOLDERS = {
+    "module": lambda model: (model, ()),
+    "closure": lambda model: (lambda x: model(x), ()),
+    "argument": lambda model: (lambda x, model: model(x), (model,)),
+    "method": lambda model: (model.forward, ()),
+}
+
+
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("train", [True, False])
+@pytest.mark.parametrize("held", HOLDERS)
+def test_what_torch_changes_in_place_is_put_back(held, train, fails):
+    net, x = Counting().train(train), torch.randn(3, 5 if fails else 4)
+    called, more = HOLDERS[held](net)
+    before = {name: raw.clone() for name, raw in [*net.state_dict().items(), ("x", x)]}
+    graph = rf.model_graph(called, x, *more)
+    assert (graph.failure is not None) == fails
+    after = {**net.state_dict(), "x": x}
+    assert all(torch.equal(after[name], raw) for name, raw in before.items())
 
 
 def _hooks():

@@ -14,7 +14,7 @@ export class Canvas {
     this.buttons = [
       button('−', words.__('Smaller'), () => this._zoomBy(1 / STEP)),
       button('+', words.__('Larger'), () => this._zoomBy(STEP)),
-      button('⤢', words.__('Fit to the width'), () => this.fit())
+      button('⤢', words.__('Show all, or fit to the width'), () => this._fitAll())
     ];
     this.element.addEventListener('wheel', event => this._onWheel(event), { passive: false });
     this.element.addEventListener('pointerdown', event => this._onDown(event));
@@ -38,11 +38,22 @@ export class Canvas {
     this._draw();
   }
 
-  /** As wide as there is room; at most so large. */
-  fit(most = MOST): void {
+  /** As wide as there is room; never larger than it is drawn. */
+  fit(): void {
     const room = this.element.clientWidth;
-    this._zoom = room > 0 ? within(Math.min(room / this._size.w, most)) : 1;
+    this._zoom = room > 0 ? within(Math.min(room / this._size.w, 1)) : 1;
     this._draw();
+  }
+
+  /** All of it; if that is shown already, as wide as there is room. */
+  private _fitAll(): void {
+    const was = this._zoom;
+    this.fit();
+    const all = within(Math.min(this._zoom, parseFloat(getComputedStyle(this.element).maxHeight) / this._size.h));
+    if (all > 0 && Math.abs(all - was) > 0.01 * was) {
+      this._zoom = all;
+      this._draw();
+    }
   }
 
   /** Scrolls so far that it can be seen. */

@@ -18,7 +18,7 @@ export function enhanceGraph(root: HTMLElement, scripts: GraphScripts, words: Wo
   }
   const graph = new Graph(svg, scripts, prefix, image.alt, words);
   image.replaceWith(graph.element);
-  graph.canvas.fit(1);
+  graph.canvas.fit();
   return () => {
     graph.element.replaceWith(image);
     graph.canvas.dispose();

@@ -15,7 +15,7 @@ export interface Placed {
   edges: Map<Edge['id'], Point[]>;
 }
 
-/** The nodes of one rank in one column: where they were, and how far each moves. */
+/** The nodes of one rank in one column, and the lines between them: where they were, and how far each moves. */
 interface Row {
   top: number;
   bottom: number;
@@ -36,6 +36,13 @@ interface Column {
   wider: number;
   /** How far the columns before push it. */
   shift: number;
+}
+
+/** A line that goes straight down. */
+interface Upright {
+  x: number;
+  top: number;
+  bottom: number;
 }
 
 type Sizes = (node: GraphNode) => Size;
@@ -101,19 +108,27 @@ function towards([x, y]: Point, [u, v]: Point, most: number): Point {
 
 function columnsOf(body: Body, sizes: Sizes): Column[] {
   let shift = 0;
-  return body.columns.map((_, index) => {
+  return body.columns.map(([left, right], index) => {
     const nodes = body.nodes.filter(node => node.column === index);
-    const column = columnOf(nodes, sizes, shift);
+    const upright = body.edges.flatMap(uprightOf).filter(({ x }) => left <= x && x < right);
+    const column = columnOf(nodes, upright, sizes, shift);
     shift += column.wider;
     return column;
   });
 }
 
-function columnOf(nodes: GraphNode[], sizes: Sizes, shift: number): Column {
+/** The parts of a line which go straight down, past whatever is beside them. */
+function uprightOf({ points, shape }: Edge): Upright[] {
+  const pairs = shape === 'smooth' ? points.slice(1).map((end, i) => [points[i], end]) : [];
+  return pairs.filter(([[x], [u]]) => x === u).map(([[x, top], [, bottom]]) => ({ x, top, bottom }));
+}
+
+function columnOf(nodes: GraphNode[], upright: Upright[], sizes: Sizes, shift: number): Column {
   const ranks = [...new Set(nodes.map(node => node.rank))].sort((a, b) => a - b);
   const rows = ranks.map(rank =>
     rowOf(
       nodes.filter(node => node.rank === rank).sort((a, b) => a.x - b.x),
+      upright,
       sizes
     )
   );
@@ -125,14 +140,16 @@ function columnOf(nodes: GraphNode[], sizes: Sizes, shift: number): Column {
   return { rows, left, right, wider: rows.length ? farRight - right : 0, shift };
 }
 
-function rowOf(nodes: GraphNode[], sizes: Sizes): Row {
+function rowOf(nodes: GraphNode[], upright: Upright[], sizes: Sizes): Row {
   const growth = nodes.map(node => sizes(node).w - node.w);
+  const top = Math.min(...nodes.map(node => node.y));
   const bottom = Math.max(...nodes.map(node => node.y + node.h));
+  const lines = upright.filter(line => passes(line, { top, bottom })).map(({ x }) => x);
   return {
-    top: Math.min(...nodes.map(node => node.y)),
+    top,
     bottom,
-    left: nodes[0].x,
-    right: Math.max(...nodes.map(node => node.x + node.w)),
+    left: Math.min(nodes[0].x, ...lines),
+    right: Math.max(...nodes.map(node => node.x + node.w), ...lines),
     nodes,
     growth,
     taller: Math.max(...nodes.map(node => node.y + sizes(node).h)) - bottom,
@@ -140,7 +157,30 @@ function rowOf(nodes: GraphNode[], sizes: Sizes): Row {
   };
 }
 
-function moved(edge: Edge, columns: Column[], body: Body, old: Map<string, Box>, boxes: Map<string, Box>): Point[] {
+function passes(line: { top: number; bottom: number }, row: { top: number; bottom: number }): boolean {
+  return line.top < row.bottom && row.top < line.bottom;
+}
+
+/** A line with a point where it comes to, and where it leaves, each row that has changed. */
+function withPasses(edge: Edge, columns: Column[], body: Body): Edge {
+  const more = uprightOf(edge).flatMap(line => {
+    const rows = columns[columnAt(line.x, body)]?.rows ?? [];
+    const changed = rows.filter(row => (row.shift || row.growth.some(Boolean)) && passes(line, row));
+    const ends = changed.flatMap(row => [row.top, row.bottom]).filter(y => line.top < y && y < line.bottom);
+    return ends.map((y): Point => [line.x, y]);
+  });
+  return more.length ? { ...edge, points: [...edge.points, ...more].sort(([, y], [, v]) => y - v) } : edge;
+}
+
+function columnAt(x: number, body: Body): number {
+  return Math.max(
+    0,
+    body.columns.findIndex(([left, right]) => left <= x && x < right)
+  );
+}
+
+function moved(drawn: Edge, columns: Column[], body: Body, old: Map<string, Box>, boxes: Map<string, Box>): Point[] {
+  const edge = withPasses(drawn, columns, body);
   const points = edge.points.map(point => movedPoint(point, columns, body));
   const last = points.length - 1;
   const [from, to] = [edge.from, edge.to].map(id => ({ before: old.get(id), after: boxes.get(id) }));
@@ -158,11 +198,7 @@ function moved(edge: Edge, columns: Column[], body: Body, old: Map<string, Box>,
 }
 
 function movedPoint([x, y]: Point, columns: Column[], body: Body): Point {
-  const index = Math.max(
-    0,
-    body.columns.findIndex(([left, right]) => left <= x && x < right)
-  );
-  const column = columns[index];
+  const column = columns[columnAt(x, body)];
   if (!column || column.rows.length === 0) {
     return [x + (column?.shift ?? 0), y];
   }

@@ -89,6 +89,8 @@ export class Matrix {
       'g',
       { transform: `translate(${down.room},${TOP})` },
       picture,
+      hatching(cols * cell.w, 0, (pixels.width - cols) * cell.w, height),
+      hatching(0, rows * cell.h, cols * cell.w, (pixels.height - rows) * cell.h),
       draw('rect', { class: 'rfnb-Matrix-frame', width, height }),
       this._hasPath ? draw('polyline', { class: 'rfnb-Matrix-path', points: points.join(' ') }) : null,
       this._rowBand,
@@ -290,6 +292,16 @@ export class Matrix {
   private _isPointing = false;
   private _hasPath = true;
   private _scale: Scale = 'head';
+}
+
+/** Slanted lines in a box: padding. */
+function hatching(x: number, y: number, width: number, height: number): SVGElement | null {
+  if (width <= 0 || height <= 0) {
+    return null;
+  }
+  const count = Math.ceil((width + height) / 6);
+  const lines = Array.from({ length: count }, (_, i) => `M${6 * i} 0L${6 * i - height} ${height}`);
+  return draw('svg', { x, y, width, height, class: 'rfnb-Matrix-padding' }, draw('path', { d: lines.join('') }));
 }
 
 function titleOf(facts: AttentionHead, words: Words): Node[] {

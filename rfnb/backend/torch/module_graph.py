@@ -16,10 +16,10 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.overrides import TorchFunctionMode
 
 from rfnb.backend.torch.data import DTYPE_NAMES
-from rfnb.backend.torch.module_state import keep_state, on_meta
+from rfnb.backend.torch.module_state import keep_numbers, keep_state, on_meta
 from rfnb.core.call_graph import CallGraph
 from rfnb.core.graph import Node, Value
-from rfnb.core.model_graph import TRACERS, ModelGraph, argument_names, failure, title
+from rfnb.core.model_graph import KEEPERS, TRACERS, ModelGraph, argument_names, failure, owner, title
 from rfnb.core.module_table import ModuleTable
 from rfnb.core.nested import leaves, named_leaves
 from rfnb.core.source import PACKAGE, Source
@@ -30,21 +30,21 @@ _LIBRARIES = (PACKAGE, str(Path(torch.__file__).parent) + os.sep)
 
 def module_graph(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, meta: bool) -> ModelGraph:
     """What `rf.model_graph` gives for a module of torch, or a function of its tensors."""
-    is_module = isinstance(model, torch.nn.Module)
-    modules = ModuleTable(_own, _counted)
+    modules, its = ModuleTable(_own, _counted), owner(model)
     graph, asked = ModelGraph(title(model), None), _here()  # type: ignore[arg-type]
     failed: tuple[BaseException, Node | None] | None = None
     with ExitStack() as stack:
-        if is_module:
-            keep_state(model, stack)
+        models = [each for each in (its, *leaves([args, kwargs])) if isinstance(each, torch.nn.Module)]
+        for each in models:
+            keep_state(each, stack)
         if meta:
-            args, kwargs = on_meta(model, (args, kwargs), stack)
+            args, kwargs = on_meta(models, (args, kwargs), stack)
         graph.meta = any(leaf.is_meta for leaf in leaves([args, kwargs]) if isinstance(leaf, torch.Tensor))
-        if is_module:
-            modules.add(model)
-        seen = _Seen(model if is_module else None, modules)
+        if its is not None:
+            modules.add(its)
+        seen = _Seen(its, modules, stack)
         try:
-            graph.inputs = tuple(_inputs(seen, model, args, kwargs))
+            graph.inputs = seen.given(argument_names(model, args, kwargs))
             with seen.hooks(), _Mode(seen):
                 result = model(*args, **kwargs)
             named = [(name or "output", leaf) for name, leaf in named_leaves(result) if isinstance(leaf, torch.Tensor)]
@@ -58,20 +58,14 @@ def module_graph(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, m
     return graph
 
 
-def _inputs(seen: _Seen, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[int]:
-    for argument, given in argument_names(model, args, kwargs):
-        for name, leaf in named_leaves(given, argument):
-            if isinstance(leaf, torch.Tensor):
-                yield seen.number_of(leaf, "input", name)
-
-
 class _Seen(CallGraph):
-    """What hooks and the mode tell."""
+    """What hooks and the mode tell. kept: puts back, when it ends, what the call changes."""
 
     tensor_type = torch.Tensor
 
-    def __init__(self, model: Any, modules: ModuleTable):
+    def __init__(self, model: Any, modules: ModuleTable, kept: ExitStack):
         super().__init__(model, modules)
+        self._kept = kept
         self.quiet = False  # while it looks at tensors itself
         self._thread = get_ident()
         self._open: list[tuple[Any, Node | None, int]] = []
@@ -94,10 +88,17 @@ class _Seen(CallGraph):
         stack.callback(register_module_forward_hook(self._after, with_kwargs=True, always_call=True).remove)
         return stack
 
+    def changes(self, raw: Any) -> None:
+        """It is going to be changed in place. What was there before the call is put back."""
+        if isinstance(raw, torch.Tensor) and self.graph.values[self.number_of(raw)].kind:
+            keep_numbers(raw, self._kept)
+
     def _before(self, module: torch.nn.Module, args: Any) -> None:
         if get_ident() != self._thread:
             return
         self.quiet = True
+        if not self.modules.knows(module):
+            keep_state(module, self._kept)
         depth = len(self.inside)
         node = self.begin_module(module, self.numbers(args))
         self._open.append((module, node, depth))
@@ -136,10 +137,12 @@ class _Mode(TorchFunctionMode):
             return func(*args, **kwargs)
         body = seen.inside[-1][1]
         node = seen.begin(name, seen.numbers(args, kwargs))
+        changed = kwargs.get("out", args[0] if writes and args else None)
+        if changed is not None:
+            seen.changes(changed)
         with seen.open(node):
             result = func(*args, **kwargs)
-        if writes or "out" in kwargs:
-            changed = kwargs.get("out", args[0] if args else None)
+        if changed is not None:
             seen.forget(changed)
             seen.made(node, leaves(changed))
         else:
@@ -179,3 +182,4 @@ def _counted(raw: torch.Tensor) -> tuple[int, bool]:
 PlainModule = torch.nn.Module
 """Shown by the views as well."""
 TRACERS[PlainModule] = TRACERS[torch.Tensor] = module_graph
+KEEPERS[PlainModule] = keep_state

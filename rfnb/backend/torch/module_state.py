@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import ExitStack
+from itertools import chain
 from typing import Any
 
 import torch
@@ -25,10 +27,16 @@ def _put_back(table: dict[str, Any], was: dict[str, Any]) -> None:
     table.update(was)
 
 
-def on_meta(model: Any, given: Any, stack: ExitStack) -> Any:
-    """What is given, without numbers; so is all that the model has, until `stack` ends, and what is made inside."""
+def keep_numbers(raw: torch.Tensor, stack: ExitStack) -> None:
+    """When `stack` ends, a tensor has the numbers that it has now."""
+    numbers = raw.data
+    stack.callback(numbers.copy_, numbers.clone())
+
+
+def on_meta(models: Iterable[torch.nn.Module], given: Any, stack: ExitStack) -> Any:
+    """What is given, without numbers; so is all that the models have, until `stack` ends, and what is made inside."""
     twins: dict[int, torch.Tensor] = {}
-    for module in model.modules() if isinstance(model, torch.nn.Module) else ():
+    for module in chain.from_iterable(model.modules() for model in models):
         plain = {name: raw for name, raw in vars(module).items() if isinstance(raw, torch.Tensor)}
         stack.callback(vars(module).update, plain)
         vars(module).update(_twins(plain, twins))

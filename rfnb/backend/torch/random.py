@@ -72,7 +72,7 @@ def draw_(out: torch.Tensor, distribution: str, generator: Any, seed: Any, param
     if isinstance(seed, torch.Tensor):
         seed = one_seed(seed.reshape(-1).tolist())
     if seed is not None:
-        generator = torch.Generator(device=out.device).manual_seed(seed)
+        generator = TorchRandom.new_generator(str(out.device)).manual_seed(seed)
     with torch.no_grad():
         DISTRIBUTION[distribution](out, generator, **parameters)
     return out
@@ -100,8 +100,8 @@ class TorchRandom:
 
     @staticmethod
     def new_generator(device: str) -> torch.Generator:
-        """A generator of its own, to be seeded."""
-        return torch.Generator(device=device)
+        """A generator of its own, to be seeded. Where there are no numbers, any will do."""
+        return torch.Generator(device="cpu" if device == "meta" else device)
 
     @staticmethod
     def draw_seed() -> int:

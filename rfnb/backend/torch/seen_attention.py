@@ -50,7 +50,8 @@ class Watcher(TorchDispatchMode):
     def __init__(self, see: See, model: torch.nn.Module | None):
         super().__init__()
         self._see, self._model = see, model
-        self._names: dict[int, str] = {}  # of modules, by id
+        self._names = {} if model is None else _names_below(model, "")  # of modules, by id
+        self._own = frozenset(self._names)
         self._inside: list[tuple[torch.nn.Module, str]] = []
         self._marks: dict[int, _Mark] = {}  # by storage
 
@@ -87,10 +88,9 @@ class Watcher(TorchDispatchMode):
                 handle.remove()
 
     def _enter_module(self, module: torch.nn.Module, args: Any) -> None:
-        if self._inside or self._model is None or module is self._model:
-            if not self._inside:
-                root = type(module).__name__ if self._model is None else ""
-                self._names = {id(m): ".".join(filter(None, (root, name))) for name, m in module.named_modules()}
+        if self._inside or self._model is None or id(module) in self._own:
+            if not self._inside and self._model is None:
+                self._names = _names_below(module, type(module).__name__)
             around = self._inside[-1][1] if self._inside else ""
             name = self._names.get(id(module), f"{around}.{type(module).__name__}".lstrip("."))
             self._inside.append((module, name))
@@ -206,6 +206,10 @@ def _kept(*raws: torch.Tensor) -> Callable[[], tuple[torch.Tensor, ...]]:
 
 def _version(raw: torch.Tensor) -> int:
     return 0 if raw.is_inference() or raw.is_nested else raw._version
+
+
+def _names_below(module: torch.nn.Module, root: str) -> dict[int, str]:
+    return {id(m): ".".join(filter(None, (root, name))) for name, m in module.named_modules()}
 
 
 def _heads_of(module: torch.nn.Module | None) -> int:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 
 import numpy as np
 
+from rfnb.core.words import cut
 from rfnb.display import options, png, style
+from rfnb.display.blocks import block_for
 from rfnb.display.html import Html, el, join
 from rfnb.display.numbers import short
-from rfnb.display.views.labels import shown
+from rfnb.display.svg import data_uri
+from rfnb.display.tensor.labels import shown
 
 FEW = 16 - 4
 """Shades where a pixel has four bits: NaN, masked and hatched cells are colours too."""
@@ -22,18 +24,7 @@ FONT = "font-family:ui-monospace,monospace;font-size:11px"
 WIDTH, HEIGHT = 640, 420
 
 
-def pool_for(shape: tuple[int, int], most: int) -> tuple[int, int]:
-    """How many rows and columns go into one cell so that there are at most `most` of each."""
-    rows, cols = (max(1, -(-size // most)) for size in shape)
-    return rows, cols
-
-
-def pooled(weights: np.ndarray, pool: tuple[int, int]) -> np.ndarray:
-    """The largest weight of each block, so that peaks stay seen. […, rows, columns] → the same, smaller"""
-    for axis, size in zip((-2, -1), pool, strict=True):
-        if size > 1 and weights.shape[axis]:
-            weights = np.maximum.reduceat(weights, np.arange(0, weights.shape[axis], size), axis=axis)
-    return weights
+CELLS = (options.ATTENTION_CELLS, options.ATTENTION_CELLS)
 
 
 def margin(true: tuple[int, int], full: tuple[int, int], pool: tuple[int, int]) -> tuple[int, int]:
@@ -63,10 +54,8 @@ def _cells(
         drawn[cols * pool[1] > (rows + 1) * pool[0] - 1] = png.PADDING
     if not any(padding):
         return drawn
-    rows, cols = (size + more for size, more in zip(drawn.shape, padding, strict=True))
-    framed = np.full((rows, cols), png.PADDING, np.uint8)
-    if hatched:
-        framed[np.add.outer(np.arange(rows), np.arange(cols)) % 4 == 0] = png.HATCH
+    shape = tuple(size + more for size, more in zip(drawn.shape, padding, strict=True))
+    framed = png.hatching(shape) if hatched else np.full(shape, png.PADDING, np.uint8)
     framed[: drawn.shape[0], : drawn.shape[1]] = drawn
     return framed
 
@@ -125,8 +114,7 @@ def large(
         xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 {size['width']} {size['height']}", style=FONT, fill=WORDS,
         **size,
     )  # fmt: skip
-    source = "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
-    return el("img", src=source, alt=alt, style="display:block;max-width:100%;height:auto;margin:4px 0", **size)
+    return el("img", src=data_uri(svg), alt=alt, style="display:block;max-width:100%;height:auto;margin:4px 0", **size)
 
 
 def scale_bar(top: object) -> Html:
@@ -183,8 +171,7 @@ def _cell(labels: Sequence[str], count: int, most: int) -> float:
 
 
 def _cut(label: str, most: int = 18) -> str:
-    word = shown(label)
-    return word if len(word) <= most else word[: most - 1] + "…"
+    return cut(shown(label), most)
 
 
 def _px(number: float) -> float:
@@ -193,7 +180,7 @@ def _px(number: float) -> float:
 
 def head_pool(shape: tuple[int, int], heads: int) -> tuple[int, int]:
     """The cells of the pictures of all heads: as small as they may be, whatever is in them."""
-    pool = pool_for(shape, options.ATTENTION_CELLS)
+    pool = block_for(shape, CELLS)
     while heads * np.prod([-(-n // p) for n, p in zip(shape, pool, strict=True)]) > options.ATTENTION_PIXELS:
         pool = (pool[0] * 2 if shape[0] > 16 else pool[0], pool[1] * 2 if shape[1] > 16 else pool[1])
         if max(pool) > 4096:

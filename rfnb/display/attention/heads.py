@@ -14,6 +14,7 @@ from rfnb.display.attempt import Notes
 from rfnb.display.attention import drawing
 from rfnb.display.attention.measures import Measures, is_causal, measure, sums
 from rfnb.display.attention.weights import Weights
+from rfnb.display.blocks import pooled
 from rfnb.display.numbers import plain, real, short
 from rfnb.display.schema import AttentionHead
 
@@ -57,7 +58,7 @@ def describe_heads(every: Weights, labels: list[str] | None, notes: Notes) -> He
         heads += new
         if count > 1:
             frame: Any = {"pool": pool, "causal": here, "padding": padding, "few": few}
-            small = zip(drawing.pooled(inside, pool), new, strict=True)
+            small = zip(pooled(inside, pool), new, strict=True)
             pictures += [drawing.sprite(one, real(head["scale"]), **frame) for one, head in small]
     if max(pool) > 1 and pictures:
         notes.add(_how_drawn(every, pool))

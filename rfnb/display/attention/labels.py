@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from rfnb.core.dim import Dim
 from rfnb.display.attempt import Notes
-from rfnb.display.data import Axis, read, sequence
-from rfnb.display.numbers import short
-from rfnb.display.views.labels import tokens
+from rfnb.display.tensor.data import Axis, read
+from rfnb.display.tensor.labels import tokens
+from rfnb.display.tensor.select import sequence
 from rfnb.errors import ViewError
 
 
@@ -26,7 +27,7 @@ def labels_of(side: Any, size: int, full: int, index: int | None, notes: Notes) 
     elif isinstance(side, str):
         labels = list(side)
     else:
-        labels = _given(list(side), index)
+        labels = _given(_listed(side), index)
     if len(labels) not in (size, full):
         notes.add(f"{len(labels)} labels for {size} entries")
     return (labels + [str(i) for i in range(len(labels), size)])[:size]
@@ -37,7 +38,7 @@ def cell_labels(labels: list[str] | None, size: int, pool: int, seconds: float |
     if labels is not None:
         return labels[::pool]
     if seconds is not None:
-        return [short(round(i * seconds, 3)) for i in range(0, size, pool)]
+        return [f"{i * seconds:.3f}".rstrip("0").rstrip(".") for i in range(0, size, pool)]
     return [str(i) for i in range(0, size, pool)]
 
 
@@ -94,6 +95,17 @@ def _seconds(given: Any, dim: Dim) -> float | None:
         )
     hop = given if given < 1 else 1 / given
     return round(hop * factor_of(dim)[1], 9)
+
+
+def _listed(side: Any) -> list[Any]:
+    made = side.tolist() if hasattr(side, "tolist") else side  # of numpy and torch
+    if not isinstance(made, Iterable):
+        raise ViewError(
+            "show_attention: rows and cols are labels, or a Dim",
+            got=type(side).__name__,
+            expected="a list of words, a string, a sparse Tensor, or a Dim",
+        )
+    return list(made)
 
 
 def _given(labels: list[Any], index: int | None) -> list[str]:

@@ -9,11 +9,12 @@ import numpy as np
 from rfnb.display import style
 from rfnb.display.attention import drawing
 from rfnb.display.attention.labels import name_or_number
+from rfnb.display.dims.dims import dim_pill
+from rfnb.display.elements import chip, fold, quiet
 from rfnb.display.html import Html, el
 from rfnb.display.numbers import plain, real, short
 from rfnb.display.schema import AttentionHead, AttentionView
-from rfnb.display.views.dims import dim_pill
-from rfnb.display.views.labels import shown
+from rfnb.display.tensor.labels import shown
 
 STILL = {"data-rfnb-still": ""}
 """Of elements that tell of the chosen head: scripts hide them, since they let another one be chosen."""
@@ -25,12 +26,12 @@ def large(view: AttentionView, head: AttentionHead) -> Html:
     return el(
         "div",
         el(
-            "div", _which(view, head), dim_pill(view["row_dim"]), el("span", " down  ", style=style.QUIET),
-            dim_pill(view["col_dim"]), el("span", " across  ", style=style.QUIET),
+            "div", _which(view), dim_pill(view["row_dim"]), quiet(" down  "),
+            dim_pill(view["col_dim"]), quiet(" across  "),
             drawing.scale_bar(head["scale"]), style=style.HEAD,
         ),
-        el("div", [el("span", flag, style=style.chip(style.ALARM)) for flag in head["flags"]], **STILL),
-        _picture(view, head) if view["picture"] else el("div", "(empty)", style=style.QUIET),
+        el("div", [chip(flag, style.ALARM) for flag in head["flags"]], **STILL),
+        _picture(view, head) if view["picture"] else quiet("(empty)", tag="div"),
         el("div", measured(head), style=style.QUIET, **STILL) if view["picture"] else None,
     )  # fmt: skip
 
@@ -57,7 +58,7 @@ def strongest_html(view: AttentionView) -> Html:
     wide = max((len(label) for label, _ in pairs), default=0)
     look = f"{style.NUMBERS};margin:0;padding:0;background:none"
     lines = el("pre", "\n".join(f"{label:<{wide}}  {best}" for label, best in pairs), style=look)
-    return el("details", el("summary", "strongest", style=style.FOLD), lines, **STILL)
+    return fold("strongest", lines, **STILL)
 
 
 def rounded(number: Any) -> Any:
@@ -65,14 +66,21 @@ def rounded(number: Any) -> Any:
     return plain(round(real(number), 2))
 
 
-def _which(view: AttentionView, head: AttentionHead) -> Html | None:
+def _which(view: AttentionView) -> Html | None:
+    words = which_head(view)
+    return el("span", words, style=f"{style.NAME};margin-right:10px", **STILL) if words else None
+
+
+def which_head(view: AttentionView) -> str:
+    """`layer 3 head 5`, which is drawn large; empty if there is no other."""
     if len(view["heads"]) < 2:
-        return None
+        return ""
+    head = view["heads"][0]
     layers = len({other["layer"] for other in view["heads"]})
     layer = head["name"] or f"layer {name_or_number('', head['layer'])}"
     words = [layer] if layers > 1 else []
     words.append("mean of the heads" if head["head"] < 0 else f"head {head['head']}")
-    return el("span", " ".join(words), style=f"{style.NAME};margin-right:10px", **STILL)
+    return " ".join(words)
 
 
 def _picture(view: AttentionView, head: AttentionHead) -> Html:

@@ -16,6 +16,7 @@ class Flow:
         hidden = {kinds[what] for what in hide if what in kinds}
         self.hidden = {value.number for value in graph.values if value.kind in hidden}
         self.made_up = self._starts(graph) if "constants" in hide else set()
+        self._counts = self._bookkeeping(graph) if "parameters" in hide else set()
         self._left_out = self.hidden | self.made_up
         self._reads: dict[int, dict[int, None]] = {}
         self._makes: dict[int, set[int]] = {}
@@ -28,9 +29,20 @@ class Flow:
         starts = {state.initial for node in nodes if node.loop for state in node.loop.states}
         return {n for n in free & starts - used if n is not None}
 
+    def _bookkeeping(self, graph: ModelGraph) -> set[int]:
+        """Numbers of ops that only keep something up to date, like how often a module was called: their results are
+        those of parameters and buffers alone, and nobody reads them.
+        """
+        nodes = [node for _, node in graph.walk()]
+        used = {n for node in nodes for n in node.inputs} | {n for _, n in graph.outputs}
+        of_parameters = {value.number for value in graph.values if value.kind == "parameter"}
+        ops = [node for node in nodes if node.module is None and node.loop is None and not node.body and node.outputs]
+        idle = [node for node in ops if used.isdisjoint(node.outputs)]
+        return {node.number for node in idle if node.inputs and of_parameters.issuperset(node.inputs)}
+
     def is_told(self, node: Node) -> bool:
-        """Whether the state that it is for says it."""
-        return len(node.outputs) == 1 and node.outputs[0] in self.made_up
+        """Whether it is left out: the state that it is for says it, or it is about parameters alone."""
+        return node.number in self._counts or (len(node.outputs) == 1 and node.outputs[0] in self.made_up)
 
     def reads(self, node: Node) -> dict[int, None]:
         """Numbers of values that come from outside, in the order they are read."""

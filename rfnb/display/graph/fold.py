@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 from rfnb.core.graph import Node, Value
 from rfnb.core.model_graph import ModelGraph
@@ -15,6 +15,7 @@ from rfnb.display.graph.values import Values, maker_of, name_of, signature
 from rfnb.display.graph.words import (
     class_of,
     first_name,
+    giver_name,
     inputs_below,
     joined,
     kind_of,
@@ -54,6 +55,7 @@ class Folder:
         self.twins: dict[str, str] = {}  # by the path of a module, that of the one whose body is shown for both
         self._shared: dict[int, str] = {}  # by what is the same
         self._shown: dict[int, str] = {}  # paths, likewise
+        self._called: dict[int, str] = {}  # by value, the last box that gave it: of those seen so far, the outermost
         self._count = 0
 
     # -- bodies
@@ -71,7 +73,7 @@ class Folder:
     def _inside(self, nodes: Sequence[Node]) -> str | None:
         """The body of a node, or of several that are the same."""
         node = nodes[0]
-        if not opens(node):
+        if not opens(node, self.flow.is_told):
             return None
         same = 0 if self._fails(node) else node.same
         for twin in nodes:
@@ -111,7 +113,7 @@ class Folder:
             for number in node.outputs:
                 port = self._port(body, "output", self.graph.values[number])
                 for side in node.body:
-                    self._edge(body, self.ids[side.number], port, number)
+                    self._edge(body, self.ids[side.number], port, -1 if side.ghost else number)
             return
         for number in dict.fromkeys(node.outputs):
             self._give(body, number, self._port(body, "output", self.graph.values[number]))
@@ -122,12 +124,12 @@ class Folder:
         assert loop is not None
         states, frames = {}, {frame for _, frame in loop.unstacked}
         for outside, frame in loop.unstacked:
-            body.holder[frame] = self._port(body, "frame", values[frame], name_of(values[outside]))
+            body.holder[frame] = self._port(body, "frame", values[frame], self._name(values[outside]))
         for state in loop.states:
             if state.before is None:
                 continue
             states[state.name] = port = self._port(body, "state", values[state.before], state.name)
-            if state.initial in self.flow.made_up:
+            if state.initial in self.flow.made_up or self._is_number(state.initial):
                 body.data["nodes"][-1]["notes"] = [f"from {maker_of(values[state.initial])}"]
             elif state.initial is not None and state.initial not in self.flow.hidden:
                 self._edge(body, self._held(body, state.initial), port, state.initial)
@@ -162,26 +164,28 @@ class Folder:
         for source, number in held:
             self._edge(body, source, key, number)
         body.holder |= dict.fromkeys(made - set(reads) | set(last.outputs), key)
+        if kind_of(last) not in ("loop", "side"):
+            self._called |= dict.fromkeys(set(last.outputs) - set(reads), giver_name(last))
 
     def _node(self, key: str, nodes: Sequence[Node], reads: Iterable[int]) -> GraphNode:
         node, last = nodes[0], nodes[-1]
         taken = [signature(self.graph.values[number]) for number in reads]
         facts = node.module
+        inside = self._inside(nodes)
+        outputs = [self.graph.values[number] for number in list(dict.fromkeys(last.outputs))[:OUTPUTS]]
         return {
             "id": key,
             "kind": kind_of(node),
-            "name": joined(first_name(node), last_name(last)),
+            "name": joined(first_name(node), last_name(last), len(nodes)),
             "cls": class_of(node),
             "path": path_of(node),
-            "outputs": [self.described.describe(self.graph.values[n], taken) for n in dict.fromkeys(last.outputs)][
-                :OUTPUTS
-            ],
+            "outputs": [self.described.describe(value, self._name(value), taken) for value in outputs],
             "params": sum(map(parameters_of, nodes)),
             "times": len(nodes),
             "options": facts.note if facts else "",
             "notes": list(self._notes(nodes)),
             "status": "failed" if self._fails(node) else "ghost" if node.ghost else "done",
-            "body": self._inside(nodes),
+            "body": inside,
         }
 
     def _fails(self, node: Node) -> bool:
@@ -192,7 +196,9 @@ class Folder:
         if node.loop is not None:
             yield from steps(node)
         if node.module is not None and node.module.call:
-            yield "called again: the same weights"
+            yield "called again: the same weights" if node.module.count else "called again"
+        elif parameters_of(node) and len(nodes) > 1 and len({path_of(each) for each in nodes}) == 1:
+            yield "the same weights each time"
         if node.ghost:
             yield "not taken"
         yield from self._borrowed(node)
@@ -226,11 +232,24 @@ class Folder:
     def _port(self, body: _Body, kind: Any, value: Value, name: str = "") -> str:
         key = self._id()
         body.data["nodes"].append({
-            "id": key, "kind": kind, "name": name or name_of(value), "cls": "", "path": "",
-            "outputs": [self.described.describe(value, [])], "params": 0, "times": 1, "options": "", "notes": [],
-            "status": "done", "body": None,
+            "id": key, "kind": kind, "name": name or self._name(value), "cls": "", "path": "",
+            "outputs": [self.described.describe(value, self._name(value))], "params": 0, "times": 1, "options": "",
+            "notes": [], "status": "done", "body": None,
         })  # fmt: skip
         return key
+
+    def _name(self, value: Value) -> str:
+        """That of the user, else that of the box it comes from."""
+        return value.name or self._called.get(value.number) or name_of(value)
+
+    def _is_number(self, number: int | None) -> TypeGuard[int]:
+        """Whether it is a number that is told and not drawn."""
+        return (
+            number is not None
+            and number in self.flow.hidden
+            and self.graph.values[number].kind == "constant"
+            and bool(self.graph.values[number].name)
+        )
 
     def _held(self, body: _Body, number: int) -> str:
         """The node that gives a value; what comes from outside of the body comes in by a port."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
+from itertools import groupby
 
 from rfnb.core.graph import Node
 from rfnb.core.model_graph import ModelGraph, ModuleFacts
@@ -30,21 +31,12 @@ def ghosts_in(graph: ModelGraph, around: Node | None, failed: Collection[int]) -
     home = around.module.path if around is not None and around.module else ""
     failing = {node.module.path for _, node in graph.walk() if node.module and node.number in failed}
     homes = [max((path for path in failing if within(m.path, path)), key=len, default="") for m in graph.unused]
-    return _alike([module for module, its in zip(graph.unused, homes, strict=True) if its == home])
+    here = [module for module, its in zip(graph.unused, homes, strict=True) if its == home]
+    return [list(alike) for _, alike in groupby(here, _form)]
 
 
 def _form(module: ModuleFacts) -> tuple[str, int, str]:
     return module.cls, module.count, module.path.rpartition(".")[0]
-
-
-def _alike(modules: Iterable[ModuleFacts]) -> list[list[ModuleFacts]]:
-    made: list[list[ModuleFacts]] = []
-    for module in modules:
-        if made and _form(made[-1][0]) == _form(module):
-            made[-1].append(module)
-        else:
-            made.append([module])
-    return made
 
 
 def ghost(key: str, several: Sequence[ModuleFacts], home: str) -> GraphNode:

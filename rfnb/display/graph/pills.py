@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rfnb.display import style, svg
+from rfnb.core.words import cut
+from rfnb.display import svg
+from rfnb.display.dims.dims import colour_of, dim_word
 from rfnb.display.html import Html
 from rfnb.display.schema import DimView, GraphValue, GraphView
-from rfnb.display.views.dims import dim_word
 
 INK, QUIET, FAINT = "#23262d", "#69707d", "#7f7f7f"
 PAPER, BORDER = "#f4f5f8", "#b4bac6"
@@ -44,9 +45,7 @@ def pills_of(view: GraphView, value: GraphValue) -> list[Pill]:
 
 def _pill(dim: DimView) -> Pill:
     name, _, size = dim_word(dim).rpartition(":")
-    short = name if len(name) <= WORD else name[: WORD - 1] + "…"
-    colour = None if dim["colour"] is None else style.PALETTE[dim["colour"] % len(style.PALETTE)]
-    return Pill(f"{short} {size.partition(' ')[0]}", colour, dim["serial"])
+    return Pill(f"{cut(name, WORD)} {size.partition(' ')[0]}", colour_of(dim), dim["serial"])
 
 
 def rows_of(pills: Sequence[Pill], room: float = ROOM) -> list[list[Pill]]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from rfnb.display.dims.dims import dims_text
 from rfnb.display.graph.cards import amount
 from rfnb.display.graph.unfold import shown
 from rfnb.display.grid import Table
 from rfnb.display.schema import GraphNode, GraphValue, GraphView
-from rfnb.display.views.dims import dims_text
 
 COLUMNS = ("node", "class", "output", "parameters", "notes")
 MOST = 400

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from rfnb.core.graph import Value
-from rfnb.display.data import Axis
+from rfnb.display.dims.dims import describe_axes
 from rfnb.display.schema import DimView, GraphValue
-from rfnb.display.views.dims import describe_axes
+from rfnb.display.tensor.data import Axis
 
 
 class Values:
@@ -18,11 +18,11 @@ class Values:
         self.dims: list[DimView] = []
         self._places: dict[Any, int] = {}
 
-    def describe(self, value: Value, taken: Sequence[Any]) -> GraphValue:
+    def describe(self, value: Value, name: str, taken: Sequence[Any] = ()) -> GraphValue:
         """taken: the signatures of what its node read."""
         return {
             "value": value.number,
-            "name": name_of(value),
+            "name": name,
             "dims": self._dims_of(value),
             "shape": None if value.shape is None else list(value.shape),
             "changed": signature(value) not in taken,
@@ -63,5 +63,5 @@ def signature(value: Value) -> Any:
 
 
 def maker_of(value: Value) -> str:
-    """The op."""
-    return value.node.op if value.node else value.name
+    """The op, or the number that it is."""
+    return (value.node.name or value.node.op) if value.node else value.name

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from rfnb.core.graph import Node
-from rfnb.display.numbers import count_of
+from rfnb.core.words import count_of
 
 SIDES = {"true_fn": "if true", "false_fn": "if false"}
 RUN, SECTION = "run", "section"
 """Nodes that are made of several: their numbers are negative."""
 
 
-def joined(first: str, last: str) -> str:
-    """Of two names, one for all between.
+def joined(first: str, last: str, count: int = 0) -> str:
+    """Of two names, one for all `count` from the one to the other.
 
-    >>> joined("layers.0", "layers.11"), joined("conv", "norm")
-    ('layers.0–11', 'conv–norm')
+    >>> joined("layers.0", "layers.11"), joined("conv", "norm"), joined("conv", "norm", 2)
+    ('layers.0–11', 'conv–norm', 'conv, norm')
     """
     stem, _, tail = last.rpartition(".")
     if first == last:
         return first
+    if count == 2 and not tail.isdigit():
+        return f"{first}, {last}"
     return f"{first}–{tail if stem and first.startswith(f'{stem}.') else last}"
 
 
@@ -36,23 +38,34 @@ def kind_of(node: Node) -> Any:
     return "cond" if node.op == "cond" else "side" if node.op in SIDES else "op"
 
 
-def opens(node: Node) -> bool:
-    """Whether there is something to see inside; not the ops that an op is made of."""
-    if not node.body:
+def opens(node: Node, is_told: Callable[[Node], bool]) -> bool:
+    """Whether there is something to see inside; not the ops that an op is made of, nor what is told elsewhere."""
+    body = [child for child in node.body if not is_told(child)]
+    if not body:
         return False
     if kind_of(node) == "op":
-        return any(child.module or child.loop or child.op == "cond" or opens(child) for child in node.body)
-    return node.module is None or len(node.body) > 1 or kind_of(node.body[0]) != "op"
+        return any(child.module or child.loop or child.op == "cond" or opens(child, is_told) for child in body)
+    return node.module is None or len(body) > 1 or kind_of(body[0]) != "op"
 
 
 def first_name(node: Node) -> str:
-    """Of several, that of the first."""
-    return first_name(node.body[0]) if node.number < 0 else node.name or SIDES.get(node.op, node.op)
+    """Of several, that of the first module."""
+    return first_name(_named(node)[0]) if node.number < 0 else node.name or SIDES.get(node.op, node.op)
 
 
 def last_name(node: Node) -> str:
-    """Of several, that of the last."""
-    return last_name(node.body[-1]) if node.number < 0 else node.name or SIDES.get(node.op, node.op)
+    """Of several, that of the last module."""
+    return last_name(_named(node)[-1]) if node.number < 0 else node.name or SIDES.get(node.op, node.op)
+
+
+def _named(node: Node) -> list[Node]:
+    """The modules of several nodes; all, if there is none."""
+    return [child for child in node.body if child.module or child.number < 0] or node.body
+
+
+def giver_name(node: Node) -> str:
+    """Of several, that of the one that the results come from."""
+    return giver_name(node.body[-1]) if node.number < 0 else node.name or node.op
 
 
 def class_of(node: Node) -> str:

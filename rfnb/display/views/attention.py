@@ -24,18 +24,22 @@ import numpy as np
 from rfnb.display import options, png, style
 from rfnb.display.attempt import Notes
 from rfnb.display.attention import drawing
+from rfnb.display.attention.choose import choose
 from rfnb.display.attention.heads import describe_heads
 from rfnb.display.attention.labels import cell_labels, labels_of, name_or_number, seconds_of
-from rfnb.display.attention.matrix import MEASURES, large, rounded, strongest, strongest_html
+from rfnb.display.attention.matrix import MEASURES, large, rounded, strongest, strongest_html, which_head
 from rfnb.display.attention.measures import best_path
 from rfnb.display.attention.overview import overview
-from rfnb.display.attention.weights import Side, choose, read_weights
+from rfnb.display.attention.read import read_weights
+from rfnb.display.attention.weights import Side
+from rfnb.display.blocks import block_for, pooled
+from rfnb.display.dims.dims import describe_axes, dim_word
+from rfnb.display.elements import fold, note_html, note_text, quiet
 from rfnb.display.grid import Table, table_html
 from rfnb.display.html import Html, el
 from rfnb.display.numbers import plain, real
 from rfnb.display.schema import AttentionScripts, AttentionView
-from rfnb.display.views.dims import describe_axes, dim_word
-from rfnb.display.views.labels import shown
+from rfnb.display.tensor.labels import shown
 from rfnb.errors import ViewError
 
 Sort = Literal["entropy", "monotonicity", "coverage", "diagonal"] | None
@@ -68,12 +72,12 @@ def describe(
     if sort is not None:
         found = found.sorted_by(sort, largest_first=sort != "entropy")
     chosen = found.heads[0] if found.heads else None
-    pool = drawing.pool_for(every.shape, options.ATTENTION_CELLS)
+    pool = block_for(every.shape, drawing.CELLS)
     padding = drawing.margin(every.shape, every.full, pool)
     matrix = np.zeros((0, 0), np.float32)
     if chosen is not None:
         one = every.matrix(every.layers.index(chosen["layer"]), every.heads.index(chosen["head"]))
-        matrix = drawing.pooled(one[: every.shape[0], : every.shape[1]], pool)
+        matrix = pooled(one[: every.shape[0], : every.shape[1]], pool)
     if max(pool) > 1:
         notes.add(f"drawn at {matrix.shape[0]}×{matrix.shape[1]}: a cell is the largest weight of {pool[0]}×{pool[1]}")
     hops = seconds_of(seconds, every.rows, every.cols)
@@ -113,6 +117,7 @@ def to_text(view: AttentionView) -> str:
     """A line a row: its label, and the three columns that it attends to most; the heads, if there are several."""
     lines = [" ".join(head_words(view))]
     lines += [f"  {flag}" for head in view["heads"] if len(view["heads"]) == 1 for flag in head["flags"]]
+    lines += [f"{which}:"] if (which := which_head(view)) else []
     width = max((len(shown(label)) for label in view["rows"]), default=0)
     best = strongest(view)
     lines += [f"  {label:<{width}}  {words}" for label, words in best[: options.ATTENTION_LINES]]
@@ -122,12 +127,7 @@ def to_text(view: AttentionView) -> str:
         lines += ["", *repr(to_table(view, most=options.ATTENTION_LINES)).splitlines()]
     if len(view["heads"]) > options.ATTENTION_LINES:
         lines.append(f"… {len(view['heads']) - options.ATTENTION_LINES} more heads")
-    return "\n".join(lines + ([f"  ({view['note']})"] if view["note"] else []))
-
-
-def to_repr(view: AttentionView) -> str:
-    """The same."""
-    return to_text(view)
+    return "\n".join(lines + note_text(view["note"]))
 
 
 def to_table(view: AttentionView, most: int | None = None) -> Table:
@@ -176,15 +176,13 @@ def to_html(view: AttentionView) -> Html:
     """The overview, the chosen head between its labels, and what is measured and strongest folded away."""
     name, *rest = head_words(view)
     several = len(view["heads"]) > 1
-    quiet = el("span", " ", " ".join(rest), style=style.QUIET)
-    fold = el("summary", "all heads", style=style.FOLD)
     return el(
         "div",
-        el("div", el("span", name, style=style.NAME), quiet, style=style.HEAD),
+        el("div", el("span", name, style=style.NAME), quiet(" ", " ".join(rest)), style=style.HEAD),
         overview(view) if several else None,
-        large(view, view["heads"][0]) if view["heads"] else el("div", "(no heads)", style=style.QUIET),
-        el("div", f"({view['note']})", style=style.QUIET) if view["note"] else None,
-        el("details", fold, table_html(to_table(view))) if several else None,
+        large(view, view["heads"][0]) if view["heads"] else quiet("(no heads)", tag="div"),
+        note_html(view["note"]),
+        fold("all heads", table_html(to_table(view))) if several else None,
         strongest_html(view),
         style=style.BOX,
     )

@@ -9,13 +9,15 @@ import numpy as np
 
 from rfnb.display import style
 from rfnb.display.attempt import Notes
-from rfnb.display.data import Data, read, to_numpy
+from rfnb.display.dims.dims import describe_axes, dims_html, dims_text
+from rfnb.display.elements import chip, fold, note_html, note_text
 from rfnb.display.grid import Table, facts_html, table_html
 from rfnb.display.html import Child, Html, el
 from rfnb.display.numbers import short
 from rfnb.display.schema import CheckView, Finding, MarkedPicture
-from rfnb.display.views import window
-from rfnb.display.views.dims import describe_axes, dims_html, dims_text
+from rfnb.display.tensor import window
+from rfnb.display.tensor.data import Data, read, to_numpy
+from rfnb.errors import fact_lines
 from rfnb.loop.batch_invariance import BatchReport, Difference
 from rfnb.loop.finite import FiniteReport, NotFinite
 
@@ -52,12 +54,12 @@ def describe(report: BatchReport | FiniteReport) -> CheckView:
 
 def to_text(view: CheckView) -> str:
     """A line if all is well; else what is known of the first finding, and a line for each other."""
-    lines = [view["text"], *(f"  {label:<9} {words}" for label, words in view["facts"])]
+    lines = [view["text"], *fact_lines(view["facts"])]
     if view["dims"]:
-        lines.append(f"  {'dims':<9} {dims_text(view['dims'])}")
+        lines += fact_lines([("dims", dims_text(view["dims"]))])
     if len(view["findings"]) > 1:
         lines += ["", *(f"  {line}" for line in repr(_short_table(view)).splitlines())]
-    return "\n".join([*lines, *([f"  ({view['note']})"] if view["note"] else [])])
+    return "\n".join(lines + note_text(view["note"]))
 
 
 def to_html(view: CheckView) -> Html:
@@ -67,11 +69,11 @@ def to_html(view: CheckView) -> Html:
     facts += [("dims", dims_html(view["dims"]))] if view["dims"] else []
     return el(
         "div",
-        el("div", el("span", word, style=style.chip(colour)), view["text"], style=style.HEAD),
+        el("div", chip(word, colour), view["text"], style=style.HEAD),
         facts_html(facts),
         window.pictures_html(view["pictures"]),
         _others(view),
-        el("div", f"({view['note']})", style=style.QUIET) if view["note"] else None,
+        note_html(view["note"]),
         style=style.BOX,
     )
 
@@ -107,9 +109,8 @@ def _short_table(view: CheckView) -> Table:
 def _others(view: CheckView) -> Html | None:
     if len(view["findings"]) < 2:
         return None
-    words = f"all findings ({len(view['findings'])})"
     table = el("div", table_html(_short_table(view)), style="overflow-x:auto")
-    return el("details", el("summary", words, style=style.FOLD), table)
+    return fold(f"all findings ({len(view['findings'])})", table)
 
 
 def _findings(report: BatchReport | FiniteReport) -> list[Finding]:
@@ -122,13 +123,13 @@ def _not_finite(found: NotFinite) -> Finding:
     made = f"{'gradient' if found.gradient else f'{found.count:,}'} {found.kind}"
     source = found.came_from
     came_from = None if source is None else f"{source.kind} of {source.event.place()}"
-    return _finding(found.event, made, found.at.removeprefix(", first at "), found.operands, came_from)
+    return _finding(found.event, made, found.at, found.operands, came_from)
 
 
 def _difference(found: Difference) -> Finding:
     what = found.lengths or f"{short(found.together)} together, {short(found.alone)} alone"
-    at = ", ".join([found.sequence, *([found.at.removeprefix(", at ")] if found.at else [])])
-    return _finding(found.event, what, at, found.operands, None)
+    at = [found.sequence, *([found.at] if found.at else [])]
+    return _finding(found.event, what, ", ".join(at), found.operands, None)
 
 
 def _finding(event: Event, what: str, at: str, operands: Sequence[str], came_from: str | None) -> Finding:

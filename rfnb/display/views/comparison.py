@@ -6,15 +6,18 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from rfnb.display import style
+from rfnb.core.words import count_of
+from rfnb.display import elements, style
 from rfnb.display.attempt import Notes
-from rfnb.display.data import Axis
-from rfnb.display.grid import Table, facts_html
+from rfnb.display.dims.dims import describe_axes, dims_html, dims_text
+from rfnb.display.elements import chip, fold, note_html, quiet
+from rfnb.display.grid import Table, aligned, facts_html
 from rfnb.display.html import Html, el
-from rfnb.display.numbers import count_of, plain, real, short
+from rfnb.display.numbers import plain, real, short
 from rfnb.display.schema import ComparisonView, Difference, FirstDifference, MarkedPicture, Number
-from rfnb.display.views import window
-from rfnb.display.views.dims import describe_axes, dims_html, dims_text
+from rfnb.display.tensor import window
+from rfnb.display.tensor.data import Axis
+from rfnb.errors import fact_lines
 
 if TYPE_CHECKING:
     from rfnb.trace.compare.comparison import Compared, Comparison, Numbers
@@ -57,7 +60,7 @@ def difference(value: Compared) -> str:
     at = f" at {value.where}" if value.where else ""
     when = "at the start: " if value.step < 0 else "after it: " if value.name.startswith("state ") else ""
     words = [f"{when}{_entry(value.a)} and {_entry(value.b)}{at}"]
-    is_number = not isinstance(value.a, str | bool)
+    is_number = _is_number(value)
     if is_number:
         words.append(f"Δ {short(value.difference)}")
     if value.steps > 1:
@@ -69,30 +72,23 @@ def difference(value: Compared) -> str:
 def to_text(view: ComparisonView) -> str:
     """What is said of all, then a line for each difference and note."""
     shown = view["differences"][:ROWS]
-    rows = [[row["name"], _line(row), _step(row)] for row in shown]
-    widths = [max((len(row[i]) for row in rows), default=0) for i in range(3)]
-    lines = [
-        "  ".join([*(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)), row["text"]])
-        for cells, row in zip(rows, shown, strict=True)
-    ]
+    lines = aligned([[row["name"], _line(row), _step(row), row["text"]] for row in shown])
     left = len(view["differences"]) - len(shown)
     lines += [f"… {left:,} more: view.table()"] if left else []
-    first = [f"  {label:<9} {words}" for label, words in facts(view["first"])]
-    return "\n".join([view["text"], *first, *(f"  {line}" for line in lines), *(f"  ({n})" for n in view["notes"])])
+    lines += [f"({note})" for note in view["notes"]]
+    return "\n".join([view["text"], *fact_lines(facts(view["first"])), *(f"  {line}" for line in lines)])
 
 
 def to_html(view: ComparisonView) -> Html:
     """The first difference with pictures; what comes after it folded away."""
-    word = el(
-        "span", "agree" if view["agree"] else "differ", style=style.chip(style.GREY if view["agree"] else style.ALARM)
-    )
+    word = chip("agree", style.GREY) if view["agree"] else chip("differ", style.ALARM)
     groups = _groups(view)
     return el(
         "div",
         el("div", word, view["text"], style=style.HEAD),
         _first_html(view["first"]),
         [_folded(f"{words} ({len(rows)})", rows) for words, rows in groups.items() if rows],
-        [el("div", f"({note})", style=style.QUIET) for note in view["notes"]],
+        [note_html(note) for note in view["notes"]],
         style=style.BOX,
     )
 
@@ -114,13 +110,18 @@ def facts(first: FirstDifference | None) -> list[tuple[str, str]]:
     lines = [str(line) for line in first["lines"] if line is not None]
     step = "before the first step" if first["step"] < 0 else f"step {first['step']}"
     place = [step, *([f"line {' and '.join(dict.fromkeys(lines))}"] if lines else [])]
-    away = f"|Δ| {short(first['difference'])}, {_percent(first['relative'])} of the largest"
     return [
         ("first", f"{first['name']} {dims_text(first['dims'])}, {', '.join(place)}"),
         ("values", f"{first['a']} and {first['b']}" + (f" at {first['where']}" if first["where"] else "")),
-        *([("apart", away)] if first["difference"] not in ("inf", 0) else []),
+        *_apart(first),
         *([("note", first["note"])] if first["note"] else []),
     ]
+
+
+def _apart(first: FirstDifference) -> list[tuple[str, str]]:
+    if first["difference"] in (None, "inf", 0):
+        return []
+    return [("apart", f"|Δ| {short(first['difference'])}, {_percent(first['relative'])} of the largest")]
 
 
 def _first(comparison: Comparison) -> FirstDifference | None:
@@ -136,11 +137,16 @@ def _first(comparison: Comparison) -> FirstDifference | None:
         "where": value.where,
         "a": _entry(value.a),
         "b": _entry(value.b),
-        "difference": cast("Number", plain(value.difference)),
+        "difference": cast("Number", plain(value.difference)) if _is_number(value) else None,
         "relative": cast("Number", plain(value.relative)),
         "note": value.note or None,
         "pictures": _pictures(comparison, numbers),
     }
+
+
+def _is_number(value: Compared) -> bool:
+    """Labels and truth values are not far apart or near."""
+    return not isinstance(value.a, str | bool)
 
 
 def _pictures(comparison: Comparison, numbers: Numbers) -> list[MarkedPicture]:
@@ -167,7 +173,7 @@ def _first_html(first: FirstDifference | None) -> Html | None:
     head = facts(first)[0][1].partition("}, ")[2]
     return el(
         "div",
-        el("div", el("b", first["name"]), " ", dims_html(first["dims"]), el("span", head, style=style.QUIET)),
+        el("div", el("b", first["name"]), " ", dims_html(first["dims"]), quiet(head)),
         facts_html(facts(first)[1:]),
         window.pictures_html(first["pictures"]),
         style=f"border-left:3px solid {style.ALARM};padding-left:10px;margin:4px 0",
@@ -189,12 +195,11 @@ def _groups(view: ComparisonView) -> dict[str, list[Difference]]:
 
 def _folded(words: str, rows: list[Difference]) -> Html:
     table = el("table", [_row(row) for row in rows], style=style.TABLE)
-    return el("details", el("summary", words, style=style.FOLD), el("div", table, style="overflow-x:auto"))
+    return fold(words, el("div", table, style="overflow-x:auto"))
 
 
 def _row(row: Difference) -> Html:
-    cells = [el("b", row["name"]), _line(row), _step(row), row["text"]]
-    return el("tr", [el("td", cell, style=style.LEFT_CELL) for cell in cells], style=style.PLAIN_ROW)
+    return elements.row(el("b", row["name"]), _line(row), _step(row), row["text"])
 
 
 def _percent(share: Number) -> str:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rfnb.core.words import count_of
 from rfnb.display import options, style
-from rfnb.display.data import Axis
+from rfnb.display.dims.dims import describe_dim, dim_pill, dim_word, origin
+from rfnb.display.elements import quiet
 from rfnb.display.grid import Table
 from rfnb.display.html import Html, el
-from rfnb.display.numbers import count_of
-from rfnb.display.schema import DimPage, DimView
-from rfnb.display.views.dims import describe_axis, dim_pill, dim_word, origin
-from rfnb.display.views.labels import shown
-from rfnb.display.views.lengths import bars_html
+from rfnb.display.schema import DimPage
+from rfnb.display.tensor.labels import shown
+from rfnb.display.tensor.lengths import bars_html
 
 if TYPE_CHECKING:
     from rfnb.core.dim import Dim
-    from rfnb.core.lengths import Lengths
 
 
 def describe(dim: Dim) -> DimPage:
@@ -31,16 +30,6 @@ def describe(dim: Dim) -> DimPage:
         "vocab_size": None if vocab is None else len(vocab),
         "note": "no size yet: it comes with the data" if size is None else None,
     }
-
-
-def describe_dim(dim: Dim, lengths: Lengths) -> DimView:
-    """A dim outside of a tensor, under the lengths of a batch; of size 0 if none is known."""
-    size = lengths.size(dim)
-    kind = dim.kind if dim.kind in ("batch", "spatial", "feature") else "spatial" if dim.is_dynamic() else "other"
-    if size is None:
-        return describe_axis(Axis(dim, 0), kind)  # type: ignore[arg-type]
-    values = size.values if size.values.ndim else None
-    return describe_axis(Axis(dim, size.max, size.dims, values, size.tags), kind)  # type: ignore[arg-type]
 
 
 def to_text(page: DimPage) -> str:
@@ -59,8 +48,8 @@ def to_html(page: DimPage) -> Html:
     few = 0 < len(lengths) <= options.BARS
     return el(
         "div",
-        el("div", el("span", "Dim ", style=style.QUIET), dim_pill(page["dim"]), style=style.HEAD),
-        [el("div", fact, style=style.QUIET) for fact in [*_facts(page), *([] if few else _lengths(page))]],
+        el("div", quiet("Dim "), dim_pill(page["dim"]), style=style.HEAD),
+        [quiet(fact, tag="div") for fact in [*_facts(page), *([] if few else _lengths(page))]],
         bars_html(lengths, page["dim"], page["tags"]) if few else None,
         style=style.BOX,
     )

@@ -1,115 +1,164 @@
-"""Dims in views: their JSON, their word in text, their pill in HTML."""
+"""The table of dims: size or lengths, where each comes from, who has it, and what can hardly be meant, first."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Any
 
-import numpy as np
+from rfnb.core import same_size
+from rfnb.core.words import count_of
+from rfnb.display import elements, style
+from rfnb.display.dims.conflicts import by_chance, by_name, lengths_of, namesakes, rebound, size_of
+from rfnb.display.dims.dims import colour_of, describe_dim, named_pill, origin, size_word
+from rfnb.display.dims.names import names_of
+from rfnb.display.dims.uses import Use, Uses
+from rfnb.display.elements import note_html, note_text, quiet
+from rfnb.display.grid import Table, aligned
+from rfnb.display.html import Html, el
+from rfnb.display.numbers import bars
+from rfnb.display.schema import DimRow, DimTableView
 
-from rfnb.display import options, style
-from rfnb.display.data import Axis
-from rfnb.display.html import Child, Html, el, join
-from rfnb.display.schema import DimView
-
-if TYPE_CHECKING:
-    from rfnb.core.dim import Dim
-
-Kind = Literal["batch", "spatial", "feature", "other"]
+NAMES = 3
+"""Of tensors, parameters and modules that have a dim."""
+BARS = 32
+COLUMNS = ("dim", "kind", "size", "made", "used by")
 
 
-def describe_axes(axes: Sequence[Axis], feature: Dim | None = None) -> list[DimView]:
-    """The axes of one tensor."""
-    counted = {dim for axis in axes for dim in axis.over}
-    return [describe_axis(axis, _kind(axis, counted, feature)) for axis in axes]
-
-
-def describe_axis(axis: Axis, kind: Kind) -> DimView:
-    """One axis."""
-    lengths = None if axis.lengths is None else np.asarray(axis.lengths)
-    few = lengths is not None and lengths.ndim == 1 and len(lengths) <= options.LENGTHS
+def describe(objects: Iterable[tuple[str, Any]], name: str = "dims") -> DimTableView:
+    """The dims of some objects, each given with what it is called."""
+    uses = Uses(objects)
+    found = sorted(uses.by_serial.values(), key=lambda use: use.dim.serial)
+    groups = by_name(found)
+    names = names_of(use.dim for use in found)
+    notes = by_chance(uses, names)
+    rows = [_row(use, groups[use.dim.name], names, notes.get(use.dim.serial, [])) for use in found]
+    said = [*(["no dims"] if not rows else []), *(["not all was looked at"] if uses.left_out else [])]
     return {
-        "name": axis.dim.name,
-        "serial": axis.dim.serial,
-        "size": axis.size,
-        "kind": kind,
-        "lengths": [int(n) for n in lengths] if lengths is not None and few else None,
-        "length_range": _range(lengths),
-        "colour": None if kind in ("batch", "feature") else style.colour_of(axis.dim.serial),
-        "formula": axis.dim.formula,
-        "made": made_in(axis.dim),
+        "kind": "dims",
+        "name": name,
+        "rows": sorted(rows, key=lambda row: not row["conflicts"]),
+        "note": "; ".join(said) or None,
     }
 
 
-def dim_word(dim: DimView) -> str:
-    """`feat:4`, `time:2–5 Σ11`."""
-    return f"{dim['name']}:{size_word(dim)}"
+def _row(use: Use, group: Sequence[Use], names: dict[int, str], notes: list[str]) -> DimRow:
+    dim = use.dim
+    text = None if dim.made is None else dim.made.text() or None
+    return {
+        "dim": describe_dim(dim, lengths_of(use)),
+        "name": names[dim.serial],
+        "known": size_of(use) is not None,
+        "role": " ".join(filter(None, ("dynamic" if dim.is_dynamic() else "static", dim.kind))),
+        "text": text,
+        "tensors": use.tensors[:NAMES],
+        "tensor_count": len(use.tensors),
+        "parameters": use.parameters[:NAMES],
+        "parameter_count": len(use.parameters),
+        "modules": use.modules[:NAMES],
+        "module_count": len(use.modules),
+        "same_as": [names.get(other.serial, other.name) for other in same_size.followed(dim)],
+        "conflicts": [*namesakes(use, group, names), *rebound(use)],
+        "notes": notes,
+    }
 
 
-def dims_text(dims: Iterable[DimView]) -> str:
-    """`{batch:3, time:2–5 Σ11, feat:4}`"""
-    return "{" + ", ".join(dim_word(dim) for dim in dims) + "}"
+# -- text
 
 
-def size_word(dim: DimView) -> str:
-    """`4`, or `2–5 Σ11` where sequences differ."""
-    span = dim["length_range"]
-    if span is None or (span[0] == span[1] == dim["size"]):
-        return str(dim["size"])
-    return f"{span[0]}–{span[1]} Σ{span[2]}"
+def to_text(view: DimTableView) -> str:
+    """Aligned columns; what can hardly be meant stands below its dim."""
+    if not view["rows"]:
+        return f"({view['note']})"
+    head, *rows = aligned([COLUMNS, *map(_words, view["rows"])])
+    lines = [head]
+    for row, line in zip(view["rows"], rows, strict=True):
+        lines.append(line)
+        lines += [f"  ≠ {conflict}" for conflict in row["conflicts"]]
+        lines += [f"    {note}" for note in _quiet(row)]
+    return "\n".join(lines + note_text(view["note"], ""))
 
 
-def dims_html(dims: Iterable[DimView]) -> Html:
-    """A pill for each dim."""
-    return join([dim_pill(dim) for dim in dims])
+def to_table(view: DimTableView) -> Table:
+    """A row for each dim, with conflicts and notes."""
+    rows = [[*_words(row), "; ".join([*row["conflicts"], *_quiet(row)])] for row in view["rows"]]
+    return Table([*COLUMNS, "notes"], rows)
 
 
-def dim_pill(dim: DimView) -> Html:
-    """The name and size of a dim, in its colour; where it comes from when pointed at. Scripts find it by its serial."""
-    derived = f" ← {dim['formula']}" if dim["formula"] not in (None, dim["name"]) else ""
-    return named_pill(dim, f"{dim['name']}:{size_word(dim)}{derived}")
+def _words(row: DimRow) -> list[str]:
+    return [row["name"], row["role"], _size_words(row), _made(row), ", ".join(_used_by(row))]
 
 
-def named_pill(dim: DimView, words: Child, look: str = "") -> Html:
-    """Likewise, with other words in it."""
-    return el(
-        "span",
-        words,
-        class_="rfnb-dim",
-        data_rfnb_dim=dim["serial"],
-        style=style.pill(colour_of(dim)) + look,
-        title=origin(dim),
-    )
+def _size_words(row: DimRow) -> str:
+    return f"{size_word(row['dim'])}{f' {drawn}' if (drawn := _bars(row)) else ''}" if row["known"] else "?"
 
 
-def colour_of(dim: DimView) -> str | None:
-    """Its hue; None for those that have none."""
-    return None if dim["colour"] is None else style.PALETTE[dim["colour"] % len(style.PALETTE)]
+def _bars(row: DimRow) -> str:
+    """How long the sequences are, next to the longest; the first few."""
+    lengths = row["dim"]["lengths"] or []
+    return bars(lengths[:BARS]) + ("…" if len(lengths) > BARS else "") if len(lengths) > 1 else ""
 
 
-def origin(dim: DimView) -> str | None:
-    """`time+1, made in cell 4, line 2`"""
-    parts = [dim["formula"], f"made in {dim['made']}" if dim["made"] else None]
-    return ", ".join(part for part in parts if part) or None
+def _made(row: DimRow) -> str:
+    return (origin(row["dim"]) or "").removeprefix(f"{row['dim']['name']}, ")
 
 
-def made_in(dim: Dim) -> str | None:
-    """Where in the user's code the dim was made; None for those that come with rfnb."""
-    place = None if dim.made is None else dim.made.place()
-    return None if place is None or place.startswith("<frozen") else place
+def _used_by(row: DimRow) -> list[str]:
+    """`["3 tensors: x, y, z", "1 parameter: model.weight"]`"""
+    told = [
+        (row["tensor_count"], "tensor", row["tensors"]),
+        (row["parameter_count"], "parameter", row["parameters"]),
+        (row["module_count"], "module", row["modules"]),
+    ]
+    return [
+        f"{count_of(count, word)}: {', '.join(names)}{', …' if count > len(names) else ''}"
+        for count, word, names in told
+        if count
+    ]
 
 
-def _kind(axis: Axis, counted: set[Dim], feature: Dim | None) -> Kind:
-    if axis.dim.kind in ("batch", "spatial", "feature"):
-        return axis.dim.kind  # type: ignore[return-value]
-    if axis.dim in counted or axis.tags is not None:
-        return "batch"
-    if axis.lengths is not None or axis.dim.is_dynamic():
-        return "spatial"
-    return "feature" if axis.dim is feature else "other"
+def _quiet(row: DimRow) -> list[str]:
+    return [*(f"declared the same as {name}" for name in row["same_as"]), *row["notes"]]
 
 
-def _range(lengths: np.ndarray | None) -> list[int] | None:
-    if lengths is None or lengths.size == 0:
-        return None
-    return [int(lengths.min()), int(lengths.max()), int(lengths.sum())]
+# -- HTML
+
+
+def to_html(view: DimTableView) -> Html:
+    """The same, each dim in its colour."""
+    if not view["rows"]:
+        return el("div", f"({view['note']})", style=f"{style.BOX};{style.QUIET}")
+    head = el("thead", elements.row(*COLUMNS, look=_HEAD, tag="th"))
+    rows = [_html_row(row) for row in view["rows"]]
+    return el("div", el("table", head, el("tbody", rows), style=_TABLE), note_html(view["note"]), style=style.BOX)
+
+
+_CELL = "padding:4px 14px 4px 0;text-align:left;border:none;background:none;vertical-align:top"
+_HEAD = f"{_CELL};font-weight:normal;opacity:0.65"
+_TABLE = f"{style.TABLE};font-family:sans-serif;font-size:13px;line-height:1.45"
+
+
+def _html_row(row: DimRow) -> Html:
+    line = f"background:none;border-top:1px solid {style.tint(style.GREY, 0.25)}"
+    code = el("div", row["text"], style=f"{style.NUMBERS};{style.QUIET}") if row["text"] else None
+    chips = [el("div", el("span", f"≠ {word}", style=_WARNING)) for word in row["conflicts"]]
+    told = [quiet(note, tag="div") for note in _quiet(row)]
+    cells = [
+        el("td", named_pill(row["dim"], row["name"]), style=_CELL),
+        el("td", row["role"], style=f"{_CELL};{style.QUIET}"),
+        el("td", _size_html(row), style=f"{_CELL};white-space:nowrap"),
+        el("td", _made(row), code, style=f"{_CELL};min-width:12em;overflow-wrap:anywhere"),
+        el("td", [el("div", used) for used in _used_by(row)], chips, told, style=_CELL),
+    ]
+    return el("tr", cells, style=line)
+
+
+_WARNING = f"{style.chip(style.ALARM)};display:inline-block;margin-top:2px"
+
+
+def _size_html(row: DimRow) -> Html:
+    if not row["known"]:
+        return quiet("?")
+    hue = colour_of(row["dim"]) or style.GREY
+    drawn = _bars(row)
+    told = el("div", drawn, style=f"color:{hue};font-family:monospace;line-height:1") if drawn else None
+    return el("div", size_word(row["dim"]), told, style=style.NUMBERS)

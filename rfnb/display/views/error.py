@@ -8,13 +8,15 @@ from rfnb.core.source import Source
 from rfnb.core.traceback import innermost_call, steps_of
 from rfnb.display import style
 from rfnb.display.attempt import Notes
-from rfnb.display.failed_call import failed_call
+from rfnb.display.dims.dims import dim_word
+from rfnb.display.elements import fold, note_html, note_text, quiet
+from rfnb.display.error.code import code_html, code_text, describe_code
+from rfnb.display.error.failed_call import failed_call
+from rfnb.display.error.strips import describe_strips, origins_html, origins_text, strips_html, strips_text
+from rfnb.display.error.traceback import cause_html, cause_text, describe_causes, describe_frames, frames_html
 from rfnb.display.html import Html, el
 from rfnb.display.schema import DimOrigin, ErrorView, FrameView, StripRow
-from rfnb.display.views.code import code_html, code_text, describe_code
-from rfnb.display.views.dims import dim_word
-from rfnb.display.views.strips import describe_strips, origins_html, origins_text, strips_html, strips_text
-from rfnb.display.views.traceback import cause_html, cause_text, describe_causes, describe_frames, frames_html
+from rfnb.errors import fact_lines
 
 WORDS = 4000
 """Characters of a fact."""
@@ -98,11 +100,11 @@ def to_text(view: ErrorView) -> str:
         code_text(view["code"]) if view["code"] else [],
         [str(view["call"]), *(f"  {line}" for line in strips_text(view["rows"]))] if view["rows"] else [],
         [f"  {line}" for line in origins_text([told for told in view["origins"] if told["odd"]])],
-        [f"  {name:<9} {fact}" for name, fact in _told(view)],
+        fact_lines(_told(view)),
         view["notes"],
-        [f"called in {frame['place']}: {frame['text']}" for frame in _callers(view)],
+        [f"called in {frame['place']}: {frame['text']}".removesuffix(": ") for frame in _callers(view)],
         [cause_text(cause) for cause in view["causes"]],
-        [f"({view['note']})"] if view["note"] else [],
+        note_text(view["note"], ""),
     ]
     return "\n\n".join("\n".join(lines) for lines in parts if lines)
 
@@ -122,11 +124,11 @@ def to_html(view: ErrorView) -> Html:
         _operands_html(view) if view["rows"] else None,
         origins_html(odd) if odd else None,
         _facts_html(_told(view)),
-        [el("div", note, style=style.QUIET) for note in view["notes"]],
-        _fold("where the other dims come from", origins_html(rest)) if rest else None,
-        _fold("traceback", frames_html(view["frames"])) if view["frames"] else None,
-        [_fold(cause_text(cause).splitlines()[0], cause_html(cause)) for cause in view["causes"]],
-        el("div", f"({view['note']})", style=style.QUIET) if view["note"] else None,
+        [quiet(note, tag="div") for note in view["notes"]],
+        fold("where the other dims come from", origins_html(rest)) if rest else None,
+        fold("traceback", frames_html(view["frames"])) if view["frames"] else None,
+        [fold(cause_text(cause).splitlines()[0], cause_html(cause)) for cause in view["causes"]],
+        note_html(view["note"]),
         style=look,
     )
 
@@ -142,11 +144,7 @@ def _facts_html(facts: list[list[str]]) -> Html | None:
         el(
             "tr",
             el("td", name, style=f"{style.LABEL_CELL};vertical-align:top"),
-            el(
-                "td",
-                el("b", fact) if name == "hint" else fact,
-                style=_FACT,
-            ),
+            el("td", el("b", fact) if name == "hint" else fact, style=_FACT),
             style=style.PLAIN_ROW,
         )
         for name, fact in facts
@@ -155,7 +153,3 @@ def _facts_html(facts: list[list[str]]) -> Html | None:
 
 
 _FACT = "padding:1px 0;text-align:left;border:none;background:none;white-space:pre-wrap;overflow-wrap:anywhere"
-
-
-def _fold(title: str, inside: Html) -> Html:
-    return el("details", el("summary", title, style=style.FOLD), inside)

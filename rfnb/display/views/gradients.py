@@ -6,12 +6,14 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
+from rfnb.core.words import count_of
 from rfnb.display import style
-from rfnb.display.grid import Table
+from rfnb.display.elements import chip, note_html, row
+from rfnb.display.grid import Table, aligned
 from rfnb.display.html import Html, el
-from rfnb.display.numbers import BLOCKS, count_of, plain, real, short
+from rfnb.display.numbers import BLOCKS, plain, real, short
+from rfnb.display.run.step import spread
 from rfnb.display.schema import Curve, GradientsView, Number
-from rfnb.display.views.step import spread
 from rfnb.loop.gradients import verdict
 
 if TYPE_CHECKING:
@@ -36,25 +38,17 @@ def describe(gradients: Gradients) -> GradientsView:
 
 def to_text(view: GradientsView) -> str:
     """A line for each state."""
-    rows = [HEAD, *(_cells(curve) for curve in view["curves"])]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(HEAD))]
-    lines = ["  " + "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return "\n".join([f"‖d {view['loss']} / d state‖  ({view['note']})", *lines])
-
-
-def to_repr(view: GradientsView) -> str:
-    """The same: it is short."""
-    return to_text(view)
+    lines = aligned([HEAD, *map(_cells, view["curves"])])
+    return "\n".join([f"‖d {view['loss']} / d state‖  ({view['note']})", *(f"  {line}" for line in lines)])
 
 
 def to_html(view: GradientsView) -> Html:
     """The same as a table, what is wrong marked."""
-    head = el("tr", [el("th", cell, style=style.LEFT_CELL) for cell in HEAD], style=style.PLAIN_ROW)
     return el(
         "div",
         el("div", el("span", f"‖d {view['loss']} / d state‖ ", style=style.NAME), style=style.HEAD),
-        el("table", head, [_row(curve) for curve in view["curves"]], style=style.TABLE),
-        el("div", f"({view['note']})", style=style.QUIET),
+        el("table", row(*HEAD, tag="th"), [_row(curve) for curve in view["curves"]], style=style.TABLE),
+        note_html(view["note"]),
         style=style.BOX,
     )
 
@@ -71,7 +65,7 @@ def _row(curve: Curve) -> Html:
     *cells, said = _cells(curve)
     looks = [style.LEFT_CELL, f"{style.LEFT_CELL};opacity:0.65", *[style.LEFT_CELL] * 3]
     shown = [el("td", cell, style=look) for cell, look in zip(cells, looks, strict=True)]
-    mark = el("span", said, style=style.chip(style.WARN)) if said else None
+    mark = chip(said, style.WARN) if said else None
     return el("tr", shown, el("td", mark, style=style.LEFT_CELL), style=style.PLAIN_ROW)
 
 

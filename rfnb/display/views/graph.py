@@ -43,6 +43,7 @@ from typing import Any
 
 from rfnb.core.model_graph import ModelGraph
 from rfnb.display import style, svg
+from rfnb.display.elements import fold, note_text, quiet
 from rfnb.display.graph.cards import amount
 from rfnb.display.graph.fold import Folder
 from rfnb.display.graph.parts import parts
@@ -118,11 +119,6 @@ def to_text(view: GraphView) -> str:
     return "\n".join([*lines, *_told(view)])
 
 
-def to_repr(view: GraphView) -> str:
-    """The same."""
-    return to_text(view)
-
-
 def to_table(view: GraphView) -> Table:
     """A row for each box that is shown."""
     return table(view)
@@ -136,7 +132,7 @@ def _facts(view: GraphView) -> str:
 def _told(view: GraphView) -> list[str]:
     """The failure in full, and what was left out."""
     failure = view["failure"]
-    lines = [f"({view['note']})"] if view["note"] else []
+    lines = note_text(view["note"], "")
     if failure is None:
         return lines
     where = " in ".join(filter(None, ["failed", failure["path"]]))
@@ -166,11 +162,10 @@ def to_html(view: GraphView) -> Html:
     told = [el("pre", line, style=_PRE) for line in _told(view)]
     return el(
         "div",
-        el("div", el("span", view["name"], style=style.NAME), el("span", f" · {_facts(view)}", style=style.QUIET),
-           style=style.HEAD),
+        el("div", el("span", view["name"], style=style.NAME), quiet(f" · {_facts(view)}"), style=style.HEAD),
         el("div", image, style="overflow-x:auto;max-width:100%"),
         told,
-        el("details", el("summary", f"as a table: {len(rows)} rows", style=style.FOLD), table_html(rows)),
+        fold(f"as a table: {len(rows)} rows", table_html(rows)),
         style=style.BOX,
     )  # fmt: skip
 

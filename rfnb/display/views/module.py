@@ -7,14 +7,16 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rfnb.core.module_table import note_of
+from rfnb.core.words import count_of
 from rfnb.display import options, style
+from rfnb.display.dims.dims import colour_of, dim_word, dims_text
+from rfnb.display.elements import chip, note_text, quiet
 from rfnb.display.grid import Table
 from rfnb.display.html import Html, el, join
-from rfnb.display.module_rows import Rows, children_of, parameters_of
-from rfnb.display.numbers import amount, count_of, real, short, size
+from rfnb.display.module.alike import grouped
+from rfnb.display.module.rows import Rows, children_of, parameters_of
+from rfnb.display.numbers import amount, real, short, size
 from rfnb.display.schema import ModuleNode, ModuleView, Number, ParamRow
-from rfnb.display.views.alike import grouped
-from rfnb.display.views.dims import colour_of, dim_word, dims_text
 
 BAD = ("nan", "inf", "-inf")
 
@@ -145,7 +147,7 @@ def to_text(view: ModuleView) -> str:
     lines += [f"{'  ' * depth}{words}" for depth, words in _lines(view["root"], view, 1)]
     if len(lines) > options.MODULE_LINES:
         lines = [*lines[: options.MODULE_LINES], f"… {len(lines) - options.MODULE_LINES} more lines; all: .table()"]
-    return "\n".join([*lines, *([f"({view['note']})"] if view["note"] else [])])
+    return "\n".join(lines + note_text(view["note"], ""))
 
 
 def to_repr(view: ModuleView) -> str:
@@ -195,7 +197,6 @@ def _cells(row: ParamRow) -> list[Any]:
 
 # -- HTML
 
-RAIL = f"margin-left:5px;padding-left:12px;border-left:1px solid {style.tint(style.GREY, 0.4)}"
 ROW = "white-space:nowrap"
 COLUMN = "display:inline-block;min-width:8em;padding-right:8px"
 
@@ -204,21 +205,17 @@ def to_html(view: ModuleView) -> Html:
     """The same, folding."""
     left = [options.MODULE_LINES]
     bad = _bad(view)
-    head = join(el("span", view["root"]["cls"], style=style.NAME), _quiet("  " + " · ".join(_total(view))))
+    head = join(el("span", view["root"]["cls"], style=style.NAME), quiet("  " + " · ".join(_total(view))))
     inside = _inside(view["root"], view, left)
     more = f"… and more; all: .table(). {view['note'] or ''}" if left[0] <= 0 else view["note"]
     return el(
         "div",
         el("div", head, style=style.HEAD),
-        el("div", el("span", bad, style=style.chip(style.ALARM))) if bad else None,
-        el("div", inside, style=f"{RAIL};overflow-x:auto;{style.NUMBERS}"),
-        el("div", more, style=style.QUIET) if more else None,
+        el("div", chip(bad, style.ALARM)) if bad else None,
+        el("div", inside, style=f"{style.RAIL};overflow-x:auto;{style.NUMBERS}"),
+        quiet(more, tag="div") if more else None,
         style=style.BOX,
     )
-
-
-def _quiet(words: str) -> Html:
-    return el("span", words, style=style.QUIET)
 
 
 def _inside(node: ModuleNode, view: ModuleView, left: list[int]) -> list[Html]:
@@ -235,11 +232,11 @@ def _inside(node: ModuleNode, view: ModuleView, left: list[int]) -> list[Html]:
 
 
 def _fold(node: ModuleNode, view: ModuleView, left: list[int]) -> Html:
-    title = join(_head(node), _quiet(" · ".join(word for word in (node["note"], _count(node)) if word)))
-    inside = [el("div", words, style=style.QUIET) for words in node["differs"]] + _inside(node, view, left)
+    title = join(_head(node), quiet(" · ".join(word for word in (node["note"], _count(node)) if word)))
+    inside = [quiet(words, tag="div") for words in node["differs"]] + _inside(node, view, left)
     if not inside:
         return el("div", title, style="padding-left:13px")
-    return el("details", el("summary", title, style="cursor:pointer"), el("div", inside, style=RAIL),
+    return el("details", el("summary", title, style="cursor:pointer"), el("div", inside, style=style.RAIL),
               open=_small(node))  # fmt: skip
 
 
@@ -250,7 +247,7 @@ def _small(node: ModuleNode) -> bool:
 
 def _head(node: ModuleNode) -> Html:
     name = el("b", f"{node['name']}: ") if node["name"] else None
-    times = el("span", f"× {node['repeat']}", style=style.chip(style.GREY)) if node["repeat"] > 1 else None
+    times = chip(f"× {node['repeat']}", style.GREY) if node["repeat"] > 1 else None
     return join(name, node["cls"], " ", times)
 
 
@@ -260,9 +257,9 @@ def _param(indices: list[int], view: ModuleView) -> Html:
     return el(
         "div",
         el("span", _name(rows[0]), style=COLUMN),
-        [_pill(dim) for dim in rows[0]["dims"]] if rows[0]["dims"] else _quiet(f"{_shape(rows[0])} "),
-        [el("span", flag, style=style.chip(style.ALARM)) for flag in flags],
-        _quiet(" · ".join(_facts(rows, view))),
+        [_pill(dim) for dim in rows[0]["dims"]] if rows[0]["dims"] else quiet(f"{_shape(rows[0])} "),
+        [chip(flag, style.ALARM) for flag in flags],
+        quiet(" · ".join(_facts(rows, view))),
         style=ROW,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rfnb.display import style
+from rfnb.display.elements import quiet
 from rfnb.display.html import Html, el
 from rfnb.display.schema import NoteView
 
@@ -19,4 +20,4 @@ def to_text(view: NoteView) -> str:
 
 def to_html(view: NoteView) -> Html:
     """The same."""
-    return el("div", view["name"], el("span", f" ({view['note']})", style=style.QUIET), style=style.BOX)
+    return el("div", view["name"], quiet(f" ({view['note']})"), style=style.BOX)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from rfnb.core.words import count_of
 from rfnb.display import style
+from rfnb.display.elements import chip, row
 from rfnb.display.grid import Table
-from rfnb.display.html import Html, el
-from rfnb.display.numbers import count_of
+from rfnb.display.html import Child, Html, el
 from rfnb.display.schema import Origin, RunItem, RunsView
 
 if TYPE_CHECKING:
@@ -50,18 +51,9 @@ def to_text(view: RunsView) -> str:
 def to_table(view: RunsView) -> Table:
     """A row each."""
     columns = ["run", "name", "place", "steps", "sequences", "fork of", "forked at", "flags", "pinned"]
+    keys = ["run", "name", "place", "steps", "batch", "parent", "forked_at", "flags", "pinned"]
     rows = [
-        [
-            item["run"],
-            item["name"],
-            item["place"],
-            item["steps"],
-            item["batch"],
-            item["parent"],
-            item["forked_at"],
-            ", ".join(item["flags"]),
-            item["pinned"],
-        ]
+        [item[key] if key != "flags" else ", ".join(item["flags"]) for key in keys]  # type: ignore[literal-required]
         for item in view["runs"]
     ]
     return Table(columns, rows)
@@ -90,8 +82,13 @@ def to_html(view: RunsView) -> Html:
 
 def _row(item: RunItem) -> Html:
     sequences = "" if item["batch"] is None else count_of(item["batch"], "sequence")
-    cells = [str(item["run"]), el("b", item["name"]), item["place"], count_of(item["steps"], "step"), sequences]
+    cells: list[Child] = [
+        str(item["run"]),
+        el("b", item["name"]),
+        item["place"],
+        count_of(item["steps"], "step"),
+        sequences,
+    ]
     calm = [mark for mark in marks_of(item) if mark not in item["flags"]]
-    words = [el("span", flag, style=style.chip(style.ALARM)) for flag in item["flags"]]
-    words += [el("span", mark, style=style.chip(style.GREY)) for mark in calm]
-    return el("tr", [el("td", cell, style=style.LEFT_CELL) for cell in [*cells, words]], style=style.PLAIN_ROW)
+    words = [chip(flag, style.ALARM) for flag in item["flags"]] + [chip(mark, style.GREY) for mark in calm]
+    return row(*cells, words)

@@ -6,13 +6,14 @@ from typing import Any
 
 from rfnb.display import style
 from rfnb.display.attempt import Notes
-from rfnb.display.data import Axis
+from rfnb.display.dims.dims import describe_axis, dims_text
+from rfnb.display.elements import fold, note_html, note_text, quiet
 from rfnb.display.grid import Table, table_html
 from rfnb.display.html import Html, el
 from rfnb.display.numbers import size
 from rfnb.display.schema import AttentionScripts, AttentionView, SeenRow, SeenView
+from rfnb.display.tensor.data import Axis
 from rfnb.display.views import attention
-from rfnb.display.views.dims import describe_axis, dims_text
 from rfnb.trace.capture import Captured, Seen
 
 
@@ -38,12 +39,7 @@ def to_text(view: SeenView) -> str:
     """A line for each: its name, dims and place."""
     lines = [f"attention: {len(view['rows'])} seen"]
     lines += [f"  {line}" for line in repr(to_table(view)).splitlines()[1:]] if view["rows"] else []
-    return "\n".join(lines + ([f"  ({view['note']})"] if view["note"] else []))
-
-
-def to_repr(view: SeenView) -> str:
-    """The same."""
-    return to_text(view)
+    return "\n".join(lines + note_text(view["note"]))
 
 
 def to_table(view: SeenView) -> Table:
@@ -59,14 +55,11 @@ def to_scripts(view: SeenView) -> AttentionScripts | None:
 
 def to_html(view: SeenView) -> Html:
     """The list, and the overview below."""
-    head = el(
-        "div", el("span", "attention", style=style.NAME), el("span", f" {len(view['rows'])} seen", style=style.QUIET)
-    )
+    head = el("div", el("span", "attention", style=style.NAME), quiet(f" {len(view['rows'])} seen"))
     table = table_html(to_table(view)) if view["rows"] else None
-    listed = table if len(view["rows"]) <= 8 else el("details", el("summary", "all", style=style.FOLD), table)
+    listed = table if len(view["rows"]) <= 8 else fold("all", table)
     return el(
-        "div", head, listed,
-        el("div", f"({view['note']})", style=style.QUIET) if view["note"] else None,
+        "div", head, listed, note_html(view["note"]),
         None if view["attention"] is None else attention.to_html(view["attention"]),
         style=style.BOX,
     )  # fmt: skip

@@ -5,17 +5,18 @@ from __future__ import annotations
 from typing import TypeGuard
 
 from rfnb.display import style
-from rfnb.display.grad import grad_text
+from rfnb.display.dims.dims import dim_word, dims_html, dims_text
+from rfnb.display.elements import chip, note_html, note_text, quiet
 from rfnb.display.grid import Table
 from rfnb.display.html import Html, el, join
 from rfnb.display.numbers import percent, real, size as size_text
 from rfnb.display.schema import TensorStats, TensorView
-from rfnb.display.views.dims import dim_word, dims_html, dims_text
-from rfnb.display.views.labels import counts_text, labels_html, labels_text
-from rfnb.display.views.lengths import lengths_html, lengths_text
-from rfnb.display.views.moments import alarms, bad_text, stats_html, stats_text
-from rfnb.display.views.table import table_html, table_text
-from rfnb.display.views.tensor_json import describe as describe, describe_data as describe_data
+from rfnb.display.tensor.describe import describe as describe, describe_data as describe_data
+from rfnb.display.tensor.grad import grad_text
+from rfnb.display.tensor.labels import counts_text, labels_html, labels_text
+from rfnb.display.tensor.lengths import lengths_html, lengths_text
+from rfnb.display.tensor.moments import alarms, bad_text, stats_html, stats_text
+from rfnb.display.tensor.table import table_html, table_text
 
 
 def to_text(view: TensorView) -> str:
@@ -26,9 +27,7 @@ def to_text(view: TensorView) -> str:
         lines += [f"  {line}" for line in labels_text(view["labels"], view["tags"])]
     if view["values"] is not None:
         lines += table_text(view["values"], view["dims"], view["tags"])
-    if view["note"]:
-        lines.append(f"  ({view['note']})")
-    return "\n".join(lines)
+    return "\n".join(lines + note_text(view["note"]))
 
 
 def to_repr(view: TensorView) -> str:
@@ -39,9 +38,7 @@ def to_repr(view: TensorView) -> str:
         lines[0] += " " + table_text(view["values"], [], None)[0].strip()
     if view["labels"] is not None:
         lines += [f"  {line}" for line in labels_text(view["labels"][:2], view["tags"])]
-    if view["note"]:
-        lines.append(f"  ({view['note']})")
-    return "\n".join(lines)
+    return "\n".join(lines + note_text(view["note"]))
 
 
 def to_html(view: TensorView) -> Html:
@@ -49,13 +46,13 @@ def to_html(view: TensorView) -> Html:
     return el(
         "div",
         _head(view),
-        el("span", bad_text(view["unknown"]), style=style.chip(style.ALARM)) if view["unknown"] is not None else None,
+        chip(bad_text(view["unknown"]), style.ALARM) if view["unknown"] is not None else None,
         stats_html(view["stats"], ids=view["sparse"] is not None) if _many(view["stats"]) else None,
         _by_sequence(view),
         _labels(view),
         _values(view),
         _picture(view),
-        el("div", f"({view['note']})", style=style.QUIET) if view["note"] else None,
+        note_html(view["note"]),
         lengths_html(view["lengths"], view["dims"], view["tags"]),
         style=style.BOX,
     )
@@ -108,9 +105,9 @@ def _head(view: TensorView) -> Html:
     return el(
         "div",
         el("span", view["name"], style=style.NAME),
-        el("span", f" {view['cls']} {view['dtype']} ", style=style.QUIET),
+        quiet(f" {view['cls']} {view['dtype']} "),
         dims_html(view["dims"]),
-        el("span", _extras(view), style=style.QUIET),
+        quiet(_extras(view)),
         style=style.HEAD,
     )
 
@@ -127,7 +124,7 @@ def _labels(view: TensorView) -> Html | None:
         return None
     counts = counts_text(view["label_counts"]) if view["label_counts"] else None
     table = labels_html(view["labels"], view["label_ids"], view["tags"], unknown=view["unknown"] is not None)
-    return join(table, el("div", counts, style=style.QUIET) if counts else None)
+    return join(table, quiet(counts, tag="div") if counts else None)
 
 
 def _by_sequence(view: TensorView) -> Html | None:
@@ -137,15 +134,14 @@ def _by_sequence(view: TensorView) -> Html | None:
         return None
     told = [f"{i if row['tag'] is None else row['tag']}: {percent(real(row['mean']))}"
             for i, row in enumerate(rows) if row["mean"] is not None]  # fmt: skip
-    return el("div", "by sequence: ", ", ".join(told), style=style.QUIET)
+    return quiet("by sequence: ", ", ".join(told), tag="div")
 
 
 def _picture(view: TensorView) -> Html | None:
     if view["picture"] is None:
         return None
-    look = f"border:1px solid {style.tint(style.GREY, 0.35)};max-width:100%"
     return el(
         "div",
-        el("img", src=view["picture"], alt=view["picture_alt"], style=look),
+        el("img", src=view["picture"], alt=view["picture_alt"], style=style.PICTURE),
         el("div", view["picture_alt"], style=style.QUIET + ";font-size:11px"),
     )

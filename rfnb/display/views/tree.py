@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from rfnb.core.words import count_of
 from rfnb.display import options, style
-from rfnb.display.arrays import class_of
+from rfnb.display.dims.dims import dims_html, dims_text
+from rfnb.display.elements import chip, note_html, note_text, quiet
 from rfnb.display.grid import Table
 from rfnb.display.html import Html, el, join
-from rfnb.display.numbers import count_of, size
+from rfnb.display.numbers import size
 from rfnb.display.schema import TreeNode, TreeView
-from rfnb.display.views.dims import dims_html, dims_text
-from rfnb.display.views.nested import Walk
+from rfnb.display.tensor.arrays import class_of
+from rfnb.display.tree.nested import Walk
 
 OPEN_DEPTH = 2
 OPEN_NODES = 40
@@ -34,14 +36,13 @@ def describe(structure: Any) -> TreeView:
 def to_text(view: TreeView) -> str:
     """A line for each part; of parts that are alike the first."""
     lines = [f"{'  ' * depth}{node_text(node)}" for depth, node in _told(view["root"], 0)]
-    return "\n".join(lines + ([f"  ({view['note']})"] if view["note"] else []))
+    return "\n".join(lines + note_text(view["note"]))
 
 
 def to_html(view: TreeView) -> Html:
     """The same, folding."""
     few = sum(1 for _ in _told(view["root"], 0)) <= OPEN_NODES
-    note = el("div", f"({view['note']})", style=style.QUIET) if view["note"] else None
-    return el("div", _fold(view["root"], 0, OPEN_DEPTH if few else 1), note, style=style.BOX)
+    return el("div", _fold(view["root"], 0, OPEN_DEPTH if few else 1), note_html(view["note"]), style=style.BOX)
 
 
 def to_table(view: TreeView) -> Table:
@@ -102,20 +103,19 @@ def _leaves(node: TreeNode, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, 
 def _fold(node: TreeNode, depth: int, opened: int) -> Html:
     if not node["children"]:
         return el("div", _line(node), style="padding-left:16px")
-    rail = f"margin-left:5px;padding-left:12px;border-left:1px solid {style.tint(style.GREY, 0.4)}"
-    inside = el("div", [_fold(child, depth + 1, opened) for child in node["children"]], style=rail)
+    inside = el("div", [_fold(child, depth + 1, opened) for child in node["children"]], style=style.RAIL)
     shut = node["repeat"] or depth >= opened
     return el("details", el("summary", _line(node), style="cursor:pointer"), inside, open=not shut)
 
 
 def _line(node: TreeNode) -> Html:
-    quiet = " ".join(word for word in (_what(node), node["dtype"], total(node)) if word)
+    beside = " ".join(word for word in (_what(node), node["dtype"], total(node)) if word)
     return join(
         el("span", _name(node), style="font-family:monospace"),
         " ",
         dims_html(node["dims"]),
-        el("span", quiet, " ", style=style.QUIET) if quiet else None,
+        quiet(beside, " ") if beside else None,
         el("span", node["text"], style=style.NUMBERS + ";display:inline-block") if node["text"] else None,
         " " if node["flags"] else None,
-        [el("span", flag, style=style.chip(style.ALARM)) for flag in node["flags"]],
+        [chip(flag, style.ALARM) for flag in node["flags"]],
     )

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from rfnb.display.attempt import reason
 from rfnb.display.comm import main_thread_later, stay_on_own_thread
 from rfnb.display.commands import SESSION, Dispatcher
+from rfnb.display.run import step
 from rfnb.display.view import View
-from rfnb.display.views import loop, step
+from rfnb.display.views import history
 from rfnb.display.widgets.assets import MIME, asset
 from rfnb.errors import ViewError
 from rfnb.trace.runs import Runs
@@ -25,15 +26,15 @@ def stepper(run: Run, batch: int | str | None = None) -> Any:
     Args:
         batch: the sequence to look at first, by number or tag.
     """
-    sequence = None if batch is None else loop.chosen(run, batch)
+    sequence = None if batch is None else history.chosen(run, batch)
     try:
         return widget_class()(run, sequence)
     except ViewError as error:
         words = f"{error.what}: {error.hint}" if error.hint else error.what
     except Exception as error:
         words = f"no stepper: {reason(error)}"
-    history = loop.describe(run, batch)
-    return View({**history, "note": "; ".join(note for note in (history["note"], words) if note)})
+    still = history.describe(run, batch)
+    return View({**still, "note": "; ".join(note for note in (still["note"], words) if note)})
 
 
 @lru_cache(maxsize=1)
@@ -56,8 +57,8 @@ def widget_class() -> type:
 
         def __init__(self, run: Run, sequence: int | None = None):
             first = dict(step.describe_step(run, 0, sequence)) if run.steps else None
-            super().__init__(run=dict(loop.describe_run(run)), first=first)
-            self.history = View(loop.describe(run, sequence))
+            super().__init__(run=dict(history.describe_run(run)), first=first)
+            self.history = View(history.describe(run, sequence))
             self.dispatcher = Dispatcher(OneRun(run), later=main_thread_later())
             stay_on_own_thread(self.comm)
             self.on_msg(self._on_message)

@@ -110,7 +110,8 @@ def compare_runs(a: Run, b: Run, tolerance: Tolerance, sequence: int | str | Non
     result.numbers = context.earliest.numbers
     result.values, (result.only_a, result.only_b) = list(found.values()), pairs.only
     uneven = _uneven(a, b, sequences)
-    result.same_steps, result.notes = not uneven, [*sequences.notes, *uneven, *pairs.notes, *_checks(a, b)]
+    said = [*uneven, *(f"{mine} and {theirs}: the coarser type says what agrees" for mine, theirs in context.types)]
+    result.same_steps, result.notes = not uneven, [*sequences.notes, *said, *pairs.notes, *_checks(a, b)]
     return result
 
 
@@ -130,6 +131,7 @@ class _Context:
     tolerance: Tolerance
     select: Select
     earliest: _Earliest = field(default_factory=_Earliest)
+    types: dict[tuple[str, str], None] = field(default_factory=dict)  # in order: of values that have different ones
 
     def parts(self, stretch: Stretch) -> tuple[Part, Part] | str:
         """What is compared, with the same axes; or why nothing is."""
@@ -170,6 +172,8 @@ def _look(value: Compared, stretch: Stretch, context: _Context) -> None:
         value.note = value.note or "the lengths differ"
     counts = live & a.frames & b.frames
     dtypes = [value.dtype for value in (stretch.first.a, stretch.first.b) if isinstance(value, Tensor)]
+    if len({*dtypes}) > 1:
+        context.types[dtypes[0], dtypes[1]] = None
     differs = counts & ~context.tolerance.agree(a.array, b.array, counts, dtypes)
     if differs.any():
         far = np.where(differs, distance(a.array, b.array), -1.0)

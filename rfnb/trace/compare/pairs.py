@@ -11,6 +11,7 @@ import numpy as np
 
 from rfnb.core.graph import Value
 from rfnb.core.tensor import Tensor
+from rfnb.core.words import count_of
 from rfnb.errors import RunFileError
 from rfnb.trace.compare.match import match_values
 from rfnb.trace.entries import Entries, numbers
@@ -116,10 +117,8 @@ class Pairs:
         """A file has no values of modules and functions, which is said once."""
         if count:
             which, other = ("first", "second") if side == 0 else ("second", "first")
-            values = f"{count} value{'' if count == 1 else 's'}"
-            self.notes.append(
-                f"{values} inside of modules and functions of the {which}: the file of the {other} has none"
-            )
+            where = f"inside of modules and functions of the {which}: the file of the {other} has none"
+            self.notes.append(f"{count_of(count, 'value')} {where}")
 
 
 def _inside(value: Value) -> bool:

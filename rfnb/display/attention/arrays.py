@@ -1,0 +1,131 @@
+"""Attention weights that are a plain array, and what its axes are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rfnb.core.dim import Dim
+from rfnb.display.attention.weights import ROLES, Side, Weights, split
+from rfnb.display.tensor.data import Axis, to_numpy
+from rfnb.display.tensor.select import index_of
+from rfnb.errors import ViewError
+
+PLAIN = {2: "row col", 3: "head row col", 4: "batch head row col", 5: "layer batch head row col"}
+"""What the axes of a plain array are, by how many there are."""
+
+
+def of_array(
+    given: Any, rows: Side, cols: Side, batch: int | str | None, dims: Sequence[str] | None, lengths: Any
+) -> Weights:
+    """One sequence of an array. Raises ViewError if its axes are not known, or it has no such sequence."""
+    raw = _real(given)
+    named = _names(dims, len(raw.shape))
+    roles = _roles(named)
+    index = None
+    if "batch" in roles:
+        at = roles.index("batch")
+        index = index_of(0 if batch is None else batch, int(raw.shape[at]), None)
+    elif batch is not None:
+        raise ViewError("show_attention: there is no batch axis", got=f"batch={batch!r}", expected=f"axes {named}")
+    raws = split(raw, roles, index)
+    row_count, col_count = (int(raw.shape[roles.index(role)]) for role in ("row", "col"))
+    true = _true_lengths(lengths, row_count, col_count, index)
+    row_axis, col_axis = (
+        Axis(side if isinstance(side, Dim) else _dim(size, named[roles.index(role)]), length)
+        for side, role, size, length in (
+            (rows, "row", row_count, true[0]),
+            (cols, "col", col_count, true[1]),
+        )
+    )
+    tag = None if index is None or int(raw.shape[roles.index("batch")]) == 1 else f"batch {index}"
+    count, heads = len(raws), int(raws[0].shape[0]) if raws else 0
+    return Weights("weights", tag, index, raws, [*range(count)], [*range(heads)], [""] * count, row_axis, col_axis)
+
+
+def _dim(size: int, name: str) -> Dim:
+    """For an axis of an array: nobody made it."""
+    dim = Dim(size, name=name)
+    dim.made = None
+    return dim
+
+
+def _real(given: Any) -> Any:
+    raw: Any = given.detach() if hasattr(given, "detach") else _array(given)
+    if (getattr(raw, "is_meta", False) or getattr(raw, "is_sparse", False)) or getattr(raw, "is_nested", False):
+        raise ViewError(
+            "show_attention: needs the numbers of a plain tensor",
+            got="one on the meta device" if raw.is_meta else "a sparse one" if raw.is_sparse else "a nested one",
+            hint=None if raw.is_meta else ".to_dense()" if raw.is_sparse else ".to_padded_tensor(0)",
+        )
+    if raw.is_complex() if hasattr(raw, "is_complex") else raw.dtype.kind not in "biuf":
+        raise ViewError("show_attention: weights are real numbers", got=str(raw.dtype))
+    return raw
+
+
+def _array(given: Any) -> np.ndarray:
+    if given is None:
+        raise ViewError(
+            "show_attention: the weights are None",
+            hint='the model gives none: a kernel did all; with transformers: attn_implementation="eager", '
+            "with torch: need_weights=True; or rf.capture(model)",
+        )
+    try:
+        return np.asarray(given)
+    except ValueError:
+        raise ViewError(
+            "show_attention: this is no array", got=f"a {type(given).__name__} whose parts have different sizes",
+            expected="an array, or a list with one for each layer", hint="weights[0], if each is for a step",
+        ) from None  # fmt: skip
+
+
+def _names(dims: Sequence[str] | None, count: int) -> list[str]:
+    if dims is not None:
+        if len(dims) != count:
+            raise ViewError("show_attention: dims name each axis", got=f"{len(dims)} names for {count} axes")
+        return [dim.name if isinstance(dim, Dim) else str(dim) for dim in dims]
+    if count not in PLAIN:
+        raise ViewError(
+            "show_attention: needs two axes at least, and five at most",
+            got=f"{count} axes",
+            expected="[layers, batch, heads, rows, columns], or the last ones of them; batch goes before heads",
+            hint='dims=["batch", "query", "key"] says what they are',
+        )
+    return PLAIN[count].split()
+
+
+def _roles(names: list[str]) -> list[str]:
+    """By name; the two that have none of the names with a meaning are rows and columns."""
+    roles = [name.rstrip("s") if name.rstrip("s") in ROLES[:3] else name for name in names]
+    sides = [i for i, role in enumerate(roles) if role not in ROLES[:3]]
+    if len(sides) != 2 or len(set(names)) < len(names):
+        raise ViewError(
+            "show_attention: which two axes are the sides?",
+            got=f"dims={names}",
+            expected='"layer", "batch", "head", each at most once, and two names for rows and columns',
+        )
+    roles[sides[0]], roles[sides[1]] = "row", "col"
+    return roles
+
+
+def _true_lengths(lengths: Any, rows: int, cols: int, index: int | None) -> tuple[int, int]:
+    if lengths is None:
+        return rows, cols
+    pair = lengths if isinstance(lengths, tuple) and len(lengths) == 2 else (lengths if rows == cols else None, lengths)
+    return _length(pair[0], rows, index), _length(pair[1], cols, index)
+
+
+def _length(lengths: Any, size: int, index: int | None) -> int:
+    if lengths is None:
+        return size
+    values = np.asarray(to_numpy(lengths)).reshape(-1)
+    at = index or 0
+    if values.dtype.kind not in "iu" or at >= len(values) or not 0 <= values[at] <= size:
+        raise ViewError(
+            "show_attention: lengths do not fit",
+            got=f"{values.tolist()[:20]}",
+            expected=f"a number from 0 to {size} for each sequence; of columns, or (of rows, of columns)",
+        )
+    return int(values[at])

@@ -1,0 +1,93 @@
+"""Attention weights of one sequence, whatever they are given as: a Tensor, an array, one of either for each layer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from rfnb.core.dim import Dim
+from rfnb.display.attempt import Notes
+from rfnb.display.attention.arrays import of_array
+from rfnb.display.attention.tensors import of_tensor
+from rfnb.display.attention.weights import Side, Weights
+from rfnb.errors import ViewError
+from rfnb.trace.capture import Captured, Seen
+
+
+def read_weights(
+    given: Any,
+    *,
+    rows: Side,
+    cols: Side,
+    batch: int | str | None,
+    dims: Sequence[str] | None,
+    lengths: Any,
+    notes: Notes,
+) -> Weights:
+    """The weights of a sequence. Raises ViewError if there are no two sides, or not such a sequence."""
+    if isinstance(given, Captured):
+        given = _of_one_shape(given, notes)
+    several = isinstance(given, list | tuple) and any(each is None or _is_array(each) for each in given)
+    if isinstance(given, list | tuple) and not given:
+        raise ViewError("show_attention: there are no weights", got="an empty list")
+    parts = [_one(each, rows, cols, batch, dims, lengths, notes) for each in (given if several else [given])]
+    shapes = {part.full for part in parts} | {part.full for part in parts if len(part.heads) != len(parts[0].heads)}
+    if len(shapes) > 1 or len({len(part.heads) for part in parts}) > 1:
+        raise ViewError(
+            "show_attention: the layers have different sizes",
+            got=", ".join(f"{len(part.heads)}×{part.full[0]}×{part.full[1]}" for part in parts),
+            hint="show them one by one",
+        )
+    if len(parts) == 1:
+        return parts[0]
+    raws = [raw for part in parts for raw in part.raws]
+    names = [name for part in parts for name in part.names]
+    return replace(
+        parts[0], name=_common(names) or parts[0].name, raws=raws, layers=list(range(len(raws))), names=names
+    )
+
+
+def _one(
+    given: Any, rows: Side, cols: Side, batch: int | str | None, dims: Sequence[str] | None, lengths: Any, notes: Notes
+) -> Weights:
+    if isinstance(given, Seen):
+        rows, cols = (rows if isinstance(rows, Dim) else given.rows), given.cols
+        found = of_tensor(given.weights, rows, cols, batch, notes)
+        return replace(found, name=given.name, names=[given.name] * len(found.names))
+    if hasattr(given, "raw_tensor"):
+        if dims is not None or lengths is not None:
+            raise ViewError("show_attention: a Tensor has its dims and lengths", got="dims= or lengths=")
+        return of_tensor(given, rows, cols, batch, notes)
+    return of_array(given, rows, cols, batch, dims, lengths)
+
+
+# -- several
+def _is_array(given: Any) -> bool:
+    return hasattr(given, "raw_tensor") or isinstance(given, Seen) or len(getattr(given, "shape", ())) >= 2
+
+
+def _of_one_shape(captured: Captured, notes: Notes) -> list[Seen]:
+    """Of the first call those that most have the size of; the others are named."""
+    groups: dict[Any, list[Seen]] = {}
+    first, last = (pick((seen.call for seen in captured), default=1) for pick in (min, max))
+    for seen in captured:
+        if seen.call == first:
+            groups.setdefault(seen.shape, []).append(seen)
+    if not groups:
+        raise ViewError("show_attention: no attention was seen", hint=captured.why_nothing())
+    largest = max(groups.values(), key=len)
+    others = [seen.name for group in groups.values() for seen in group if group is not largest]
+    if last > first:
+        notes.add(f"of several calls the first; rf.show_attention(seen['*#{last}'])")
+    if others:
+        more = f" and {len(others) - 3} more" if len(others) > 3 else ""
+        notes.add(f"of another size: {', '.join(others[:3])}{more}; rf.show_attention(seen[{others[0]!r}])")
+    return largest
+
+
+def _common(names: list[str]) -> str:
+    """What all names begin with: "encoder.layers"."""
+    first, last = min(names), max(names)
+    same = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last)))
+    return first[:same].rstrip("._#0123456789 ")

@@ -1,0 +1,80 @@
+"""What can hardly be meant with some dims: namesakes, other lengths of one Dim; and sizes that agree by chance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+
+from rfnb.core.lengths import EMPTY, Lengths, Size
+from rfnb.display.dims.uses import Use, Uses
+
+MOST = 3
+"""Dims and tensors that are named."""
+
+
+def lengths_of(use: Use) -> Lengths:
+    """The lengths that are bound now; of a dim that was reset, those of a tensor that has it."""
+    if not use.sizes or use.dim.lengths.size(use.dim) is not None:
+        return use.dim.lengths
+    return EMPTY.bind({use.dim: use.sizes[-1][1]})
+
+
+def size_of(use: Use) -> Size | None:
+    """The size in them; None if it is not known."""
+    return lengths_of(use).size(use.dim)
+
+
+def by_name(found: Sequence[Use]) -> dict[str, list[Use]]:
+    """The dims that have a name."""
+    groups: dict[str, list[Use]] = {}
+    for use in found:
+        groups.setdefault(use.dim.name, []).append(use)
+    return groups
+
+
+def namesakes(use: Use, group: Sequence[Use], names: Mapping[int, str]) -> list[str]:
+    """Other dims of the same name: nothing, or one sentence."""
+    others = [other for other in group if other is not use]
+    if not others:
+        return []
+    told = ", ".join(names[other.dim.serial] for other in others[:MOST]) + (", …" if len(others) > MOST else "")
+    mine = size_of(use)
+    differ = any(mine and (size := size_of(other)) and not mine.agrees(size) for other in others)
+    return [f"same name as {told}, not the same Dim{', and not the same size' if differ else ''}"]
+
+
+def rebound(use: Use) -> list[str]:
+    """Tensors that were made under other lengths than those of now."""
+    now = size_of(use)
+    old = [(name, size) for name, size in use.sizes if now is not None and not size.agrees(now)]
+    return [
+        f"other {'lengths' if size.dims else 'size'} in {name}: {_span(size)}{size.place()}"
+        for name, size in old[:MOST]
+    ]
+
+
+def _span(size: Size) -> str:
+    if not size.values.ndim or not size.ragged:
+        return str(size.max)
+    return f"{int(size.values.min())}–{size.max} Σ{int(size.values.sum())}"
+
+
+def by_chance(uses: Uses, names: Mapping[int, str]) -> dict[int, list[str]]:
+    """By serial: dims of the same size that meet in a tensor, where nothing says that they are related."""
+    found: dict[int, dict[int, str]] = {}
+    for tensor, dims in uses.together.items():
+        for a, b in combinations(dims[:8], 2):
+            if _sizes_alike(uses.by_serial[a.serial], uses.by_serial[b.serial]):
+                found.setdefault(a.serial, {}).setdefault(b.serial, tensor)
+                found.setdefault(b.serial, {}).setdefault(a.serial, tensor)
+    return {
+        serial: [f"has the size of {names[other]} in {tensor}" for other, tensor in list(others.items())[:MOST]]
+        for serial, others in found.items()
+    }
+
+
+def _sizes_alike(a: Use, b: Use) -> bool:
+    mine, theirs = size_of(a), size_of(b)
+    if mine is None or theirs is None or mine.max != theirs.max or mine.max < 2:
+        return False
+    return a.dim.base is not b.dim.base and not set(a.dim.roots) & set(b.dim.roots)

@@ -1,0 +1,176 @@
+"""The call that an error came from: which function of rfnb the user's line called, and with what."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Sequence
+from types import FrameType
+from typing import Any, NamedTuple
+
+from rfnb.core.dim import Dim
+from rfnb.core.source import variables
+from rfnb.core.tensor import Tensor
+from rfnb.core.traceback import Step, innermost_call, is_own, steps_of
+from rfnb.display.error.written import written
+from rfnb.nn.module import Module
+
+MOST = 8
+"""Arguments that are told."""
+
+
+class Argument(NamedTuple):
+    """name: of the parameter. text: what the user's line says; "" if it cannot be told."""
+
+    name: str
+    text: str
+    value: Any
+
+
+class FailedCall(NamedTuple):
+    """name: of the function, or the class of the module that was called.
+
+    path, module: the innermost module that was entered: "encoder.layers.0", "Linear"; "" if there was none.
+    """
+
+    name: str
+    path: str
+    module: str
+    arguments: list[Argument]
+
+    @property
+    def title(self) -> str:
+        """ "reduce_sum", "layers.0: Linear"; "Sequential → layers.0: Linear" if it called that one itself."""
+        if not self.path:
+            return self.name
+        entered = f"{self.path}: {self.module}"
+        return entered if self.module == self.name else f"{self.name} → {entered}"
+
+
+def failed_call(error: BaseException) -> FailedCall | None:
+    """The call of rfnb in the user's innermost line; None if the error was raised there."""
+    steps, at = steps_of(error), innermost_call(error)
+    below = steps if at is None else steps[at + 1 :]
+    first = next((number for number, (_, source) in enumerate(below) if is_own(source.code)), None)
+    if first is None:
+        return None
+    below = below[first:]
+    frame = below[0][0]
+    name, values = _called(frame)
+    words = {} if at is None else written(steps[at], [name for name, _ in values])
+    arguments = [Argument(name, words.get(name, ""), value) for name, value in values if _tells(value, words.get(name))]
+    if not any(map(_has_dims, (argument.value for argument in arguments))):
+        arguments += _deeper(below[1:])
+    modules = _modules(steps)
+    module = ""
+    if modules and _modules(below):
+        arguments += _parameters(modules[-1])
+        module = type(modules[-1]).__name__
+    return FailedCall(name, _path(modules) if module else "", module, _once(arguments)[:MOST])
+
+
+def _called(frame: FrameType) -> tuple[str, list[tuple[str, Any]]]:
+    """The name of a function, and its arguments in order."""
+    held = variables(frame)
+    owner, forward, row = held.get("self"), held.get("forward"), held.get("_op_row") or held.get("row")
+    name = frame.f_code.co_name.strip("_")
+    if name == "teach":  # what a tensor says to the methods of torch
+        return held["name"], [("self", held["x"])]
+    if name == "torch_function":  # and to its functions
+        given = [(f"args[{number}]", value) for number, value in enumerate(held["args"])]
+        return f"torch.{held['func'].__name__}", [*given, *(held["kwargs"] or {}).items()]
+    if isinstance(owner, Module) and forward is not None:
+        bound = inspect.signature(forward).bind_partial(owner, *held["args"], **held["kwargs"])
+        return type(owner).__name__, list(_spread(list(bound.arguments.items())[1:]))
+    given = _parameters_of(frame, held)
+    if isinstance(owner, Tensor) and name != "init":
+        given.insert(0, ("self", owner))
+    known = {"init": type(owner).__name__, "exit": "the end of the block"}
+    return known.get(name, name) if row is None else row.name, list(_spread(given))
+
+
+def _parameters_of(frame: FrameType, held: dict[str, Any]) -> list[tuple[str, Any]]:
+    code = frame.f_code
+    in_order, by_name = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
+    star = code.co_varnames[by_name : by_name + 1] if code.co_flags & inspect.CO_VARARGS else ()
+    names = (*code.co_varnames[:in_order], *star, *code.co_varnames[in_order:by_name])
+    return [(name, held[name]) for name in names if name in held and name != "self"]
+
+
+def _spread(arguments: Sequence[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """A list of tensors, or of pairs of tensor and dim, is one argument each."""
+    for name, value in arguments:
+        parts = value if isinstance(value, list | tuple) else ()
+        if not any(isinstance(part, Tensor) or _first_is_tensor(part) for part in parts):
+            yield name, value
+            continue
+        for number, part in enumerate(parts):
+            yield f"{name}[{number}]", part[0] if _first_is_tensor(part) else part
+
+
+def _first_is_tensor(part: Any) -> bool:
+    return isinstance(part, tuple | list) and bool(part) and isinstance(part[0], Tensor)
+
+
+def _has_dims(value: Any) -> bool:
+    return isinstance(value, Tensor | Dim) or are_dims(value)
+
+
+def are_dims(value: Any) -> bool:
+    """Whether this is a list of Dims."""
+    return isinstance(value, list | tuple) and bool(value) and all(isinstance(part, Dim) for part in value)
+
+
+def shape_of(value: Any) -> tuple[int, ...]:
+    """Of an array; () if it is none."""
+    shape = getattr(value, "shape", ())
+    return shape if isinstance(shape, tuple) else ()
+
+
+def _tells(value: Any, text: str | None) -> bool:
+    """Whether an argument is worth a line: what has dims or a shape, and what the user wrote."""
+    if _has_dims(value):
+        return True
+    return text is not None and (bool(shape_of(value)) or isinstance(value, str | int | float | list | tuple))
+
+
+def _deeper(steps: list[Step]) -> list[Argument]:
+    """What the innermost function with tensors was given, where the call itself has none, as at the end of a loop."""
+    for frame, source in reversed(steps):
+        if is_own(source.code):
+            given = list(_spread(_parameters_of(frame, variables(frame))))
+            found = [Argument(name, "", value) for name, value in given if isinstance(value, Tensor) or are_dims(value)]
+            if any(isinstance(argument.value, Tensor) for argument in found):
+                return found
+    return []
+
+
+# -- modules
+def _modules(steps: list[Step]) -> list[Module]:
+    """The calls of modules that were open, from the outermost."""
+    found: list[Module] = []
+    for frame, source in steps:
+        owner = variables(frame).get("self") if source.code.co_name in ("call", "__call__") else None
+        if isinstance(owner, Module) and not any(owner is known for known in found):
+            found.append(owner)
+    return found
+
+
+def _path(modules: list[Module]) -> str:
+    return "" if len(modules) < 2 else modules[0].name_of(modules[-1]) or ""
+
+
+def _parameters(module: Module) -> list[Argument]:
+    return [Argument(f"self.{name}", "", value) for name, value in module.named_parameters(recurse=False)]
+
+
+def _once(arguments: list[Argument]) -> list[Argument]:
+    """Without those that the user did not write and that were told already."""
+    kept: list[Argument] = []
+    for argument in arguments:
+        if argument.text or not any(_same(argument.value, other.value) for other in kept):
+            kept.append(argument)
+    return kept
+
+
+def _same(a: Any, b: Any) -> bool:
+    return a is b or (are_dims(a) and are_dims(b) and tuple(a) == tuple(b))

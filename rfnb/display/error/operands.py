@@ -1,0 +1,174 @@
+"""Arguments of a call by their dims: the same dims stand in one column, and those that do not fit are marked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations, pairwise
+
+from rfnb.core.dim import Dim
+from rfnb.core.lengths import Lengths, Size
+from rfnb.core.tensor import Tensor
+from rfnb.display.dims.names import namesakes
+from rfnb.display.error.failed_call import Argument, are_dims, shape_of
+
+
+@dataclass
+class Cell:
+    """A dim in a row; None for a number of an array."""
+
+    dim: Dim | None
+    size: Size | None
+    lengths: Lengths | None
+    number: int = 0
+    odd: bool = False
+    spelled: bool = False  # its lengths are told one by one
+
+
+@dataclass
+class Row:
+    """An argument with its dims."""
+
+    argument: Argument
+    type: str
+    cells: list[Cell] = field(default_factory=list)
+
+
+Column = dict[int, Cell]
+"""By the number of the row."""
+
+
+def aligned(arguments: Sequence[Argument], odd: Sequence[object] = ()) -> tuple[list[Row], list[Column]]:
+    """A row for each argument, and the columns of their dims. `odd`: dims that are known not to fit."""
+    rows = [_row(argument) for argument in arguments]
+    columns = _columns(rows)
+    _mark(columns, rows, [dim for dim in odd if isinstance(dim, Dim)])
+    return rows, _closer(columns)
+
+
+def _row(argument: Argument) -> Row:
+    value = argument.value
+    if isinstance(value, Tensor):
+        return Row(
+            argument, str(value.dtype), [Cell(dim, value.lengths.size(dim), value.lengths) for dim in value.dims]
+        )
+    if isinstance(value, Dim) or are_dims(value):
+        dims = [value] if isinstance(value, Dim) else list(value)
+        return Row(argument, "Dim" if isinstance(value, Dim) else "dims", [_unbound(dim) for dim in dims])
+    kind = f"{type(value).__module__}.".removeprefix("builtins.") + type(value).__name__
+    return Row(argument, kind, [Cell(None, None, None, int(size)) for size in shape_of(value)])
+
+
+def _unbound(dim: Dim) -> Cell:
+    """A dim as it is bound now."""
+    return Cell(dim, dim.lengths.size(dim), dim.lengths)
+
+
+# -- which stands under which
+
+
+def _columns(rows: Sequence[Row]) -> list[Column]:
+    columns: list[Column] = []
+    for number, row in enumerate(rows):
+        behind = -1
+        for cell in row.cells:
+            at = next((i for i, column in enumerate(columns) if number not in column and _fits(cell, column)), None)
+            if at is None:
+                at = behind + 1 if behind >= 0 else len(columns)
+                columns.insert(at, {})
+            columns[at][number] = cell
+            behind = at
+    _place_numbers(columns, rows)
+    return [column for column in columns if column]
+
+
+def _fits(cell: Cell, column: Column) -> bool:
+    return cell.dim is not None and any(other.dim is cell.dim for other in column.values())
+
+
+def _place_numbers(columns: list[Column], rows: Sequence[Row]) -> None:
+    """The shape of an array stands over the list of dims that it was given with."""
+    given = next((i for i, row in enumerate(rows) if row.type == "dims"), None)
+    for number, row in enumerate(rows):
+        if row.cells and row.cells[0].dim is None and given is not None and len(rows[given].cells) == len(row.cells):
+            for column in columns:
+                column.pop(number, None)
+            for cell, dim in zip(row.cells, rows[given].cells, strict=True):
+                next(column for column in columns if column.get(given) is dim)[number] = cell
+
+
+def _closer(columns: list[Column]) -> list[Column]:
+    """Two columns are one if no row has both and their dims are alike: what was mixed up stands under each other."""
+    for alike in (_namesakes, _related):
+        for a, b in combinations(range(len(columns)), 2):
+            one, other = columns[a], columns[b]
+            if one and other and not set(one) & set(other) and alike(_first(one), _first(other)):
+                here, there = (a, b) if min(one) < min(other) else (b, a)  # in the order of the upper row
+                columns[here], columns[there] = one | other, {}
+    return [column for column in columns if column]
+
+
+def _first(column: Column) -> Cell:
+    return next(iter(column.values()))
+
+
+def _namesakes(a: Cell, b: Cell) -> bool:
+    return a.dim is not None and b.dim is not None and a.dim.name == b.dim.name
+
+
+def _related(a: Cell, b: Cell) -> bool:
+    """Of the same frames or of the same size, where one of them does not fit."""
+    if a.dim is None or b.dim is None or not (a.odd or b.odd):
+        return False
+    return bool(set(a.dim.roots) & set(b.dim.roots)) or _agree(a.size, b.size)
+
+
+# -- which do not fit
+
+
+def _mark(columns: Sequence[Column], rows: Sequence[Row], known: Sequence[Dim]) -> None:
+    """Marks the dims that are known not to fit; else those that differ in length, or look like another one."""
+    for column in columns:
+        _mark_lengths(column)
+    cells = [cell for row in rows for cell in row.cells]
+    odd = {dim: dim.name for dim in known}
+    if not odd and not any(cell.odd for cell in cells):
+        serials = _lacking(rows) or namesakes(dims_in(cells))
+        odd = {cell.dim: cell.dim.name for cell in cells if cell.dim is not None and cell.dim.serial in serials}
+    for row in rows:
+        meant = [cell for cell in row.cells if cell.dim in odd]
+        if not meant and not row.argument.name.startswith("self."):  # what has the name in the place of the dim
+            meant = [cell for cell in row.cells if cell.dim is not None and cell.dim.name in odd.values()]
+        for cell in meant:
+            cell.odd = True
+
+
+def _mark_lengths(column: Column) -> None:
+    """One Dim under two lengths; a number that is not the size of its dim."""
+    held = list(column.values())
+    for a, b in pairwise(held):
+        if a.dim is b.dim and not _agree(a.size, b.size):
+            for cell in held:
+                cell.odd = cell.spelled = True
+    sizes = {cell.size.max for cell in held if cell.size is not None}
+    if any(cell.dim is None for cell in held) and sizes:
+        for cell in held:
+            cell.odd = cell.odd or (cell.dim is None and cell.number not in sizes)
+        for cell in held:
+            cell.odd = cell.odd or any(other.odd for other in held)
+
+
+def _agree(a: Size | None, b: Size | None) -> bool:
+    return a is b or (a is not None and b is not None and a.agrees(b))
+
+
+def _lacking(rows: Sequence[Row]) -> set[int]:
+    """Dims that were asked for by name, and that no tensor has."""
+    had = {cell.dim for row in rows if isinstance(row.argument.value, Tensor) for cell in row.cells}
+    asked = [cell.dim for row in rows if row.type == "Dim" for cell in row.cells]
+    return {dim.serial for dim in asked if dim is not None and dim not in had} if had else set()
+
+
+def dims_in(cells: Iterable[Cell]) -> list[Dim]:
+    """Those of the cells that are no numbers."""
+    return [cell.dim for cell in cells if cell.dim is not None]

@@ -1,0 +1,1 @@
+"""Modules for a view: their parameters, and which layers are alike."""

@@ -1,0 +1,112 @@
+"""Layers in a row that are alike become one card; what differs between them is listed."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from posixpath import commonpath
+from typing import Any
+
+from rfnb.display.dims.dims import dims_text
+from rfnb.display.schema import ModuleNode, ParamRow
+
+LINES = 4
+"""Differences that are listed."""
+
+
+def grouped(nodes: Sequence[ModuleNode], rows: Sequence[ParamRow]) -> list[ModuleNode]:
+    """Those of one form that follow each other, and are called alike but for a number, as one."""
+    return [_merged(list(group), rows) for _, group in groupby(nodes, lambda node: _key(node, rows))]
+
+
+def _key(node: ModuleNode, rows: Sequence[ParamRow]) -> Any:
+    return re.sub(r"\d+", "#", node["name"]), _form(node, rows)
+
+
+def _form(node: ModuleNode, rows: Sequence[ParamRow]) -> Any:
+    """What has to be equal: classes, options, dims; not types, devices, or what is trained."""
+    params = [[_shape(rows[i]) for i in indices] for indices in node["params"]]
+    children = [(child["name"], _form(child, rows)) for child in node["children"]]
+    return node["cls"], node["note"], node["repeat"], node["shared"], params, children
+
+
+def _shape(row: ParamRow) -> Any:
+    name = row["path"].rpartition(".")[2]
+    return name, dims_text(row["dims"]), row["shape"], row["buffer"], row["shared"]
+
+
+def _merged(group: list[ModuleNode], rows: Sequence[ParamRow]) -> ModuleNode:
+    first = group[0]
+    if len(group) == 1:
+        return first
+    return {
+        **_together(group),
+        "name": f"{first['name']}–{group[-1]['name']}",
+        "repeat": len(group),
+        "count": sum(node["count"] for node in group),
+        "frozen": sum(node["frozen"] for node in group),
+        "differs": _differences(group, rows),
+    }
+
+
+def _together(group: Sequence[ModuleNode]) -> ModuleNode:
+    """The tree of the first, with the parameters of all. What is not trained in some is told by the differences."""
+    columns = zip(*(node["params"] for node in group), strict=True)
+    children = zip(*(node["children"] for node in group), strict=True)
+    return {
+        **group[0],
+        "params": [[i for indices in column for i in indices] for column in columns],
+        "frozen": min(node["frozen"] for node in group),
+        "children": [_together(same) for same in children],
+    }
+
+
+def _differences(group: Sequence[ModuleNode], rows: Sequence[ParamRow]) -> list[str]:
+    """ "0, 1: not trained", "3: float16 in up.weight, up.bias" """
+    own = [[rows[i] for i in _numbers(node)] for node in group]
+    usual = [[_most(values) for values in zip(*map(_facts, same), strict=True)] for same in zip(*own, strict=True)]
+    odd: dict[str, list[str]] = {}
+    for node, mine in zip(group, own, strict=True):
+        words = _odd(mine, usual)
+        if words:
+            odd.setdefault(words, []).append(node["name"])
+    lines = [f"{_names(names)}: {words}" for words, names in odd.items()]
+    return lines[:LINES] + ([f"{len(lines) - LINES} more that differ"] if len(lines) > LINES else [])
+
+
+def _facts(row: ParamRow) -> tuple[str, str, str]:
+    return row["dtype"], row["device"], "trained" if row["trainable"] else "not trained"
+
+
+def _most(values: Sequence[str]) -> str:
+    return Counter(values).most_common(1)[0][0]
+
+
+def _odd(rows: Sequence[ParamRow], usual: Sequence[Sequence[str]]) -> str:
+    """What parameters of one have that most have not; they are named unless it is so for all."""
+    found: dict[str, list[str]] = {}
+    for row, most in zip(rows, usual, strict=True):
+        for fact, expected in zip(_facts(row), most, strict=True):
+            if fact != expected:
+                found.setdefault(fact, []).append(row["path"])
+    top = len(commonpath([row["path"].replace(".", "/") for row in rows])) + 1 if found and len(rows) > 1 else 0
+    return ", ".join(fact if len(paths) == len(rows) else _named(fact, paths, top) for fact, paths in found.items())
+
+
+def _named(fact: str, paths: Sequence[str], top: int) -> str:
+    more = f" and {len(paths) - 2} more" if len(paths) > 2 else ""
+    return f"{fact} in {', '.join(path[top:] for path in paths[:2])}{more}"
+
+
+def _numbers(node: ModuleNode) -> Iterator[int]:
+    for indices in node["params"]:
+        yield from indices
+    for child in node["children"]:
+        yield from _numbers(child)
+
+
+def _names(names: list[str]) -> str:
+    few = ", ".join(names[:4])
+    return few if len(names) <= 4 else f"{few} … {names[-1]} ({len(names)} of them)"

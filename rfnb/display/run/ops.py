@@ -1,0 +1,50 @@
+"""The ops of one step, one by one, also those inside of modules."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rfnb.display.attempt import reason
+from rfnb.display.dims.dims import describe_axes
+from rfnb.display.run.live import live_at
+from rfnb.display.schema import OpRow, OpsView, OpView, ValueView
+from rfnb.display.tensor.data import read
+from rfnb.display.tensor.value import describe_value
+
+if TYPE_CHECKING:
+    from rfnb.core.dim import Dim
+    from rfnb.trace.step import RunStep
+
+
+def describe_ops(at: RunStep, chosen: int | None, sequences: Dim | None, sequence: int | None) -> OpsView:
+    """In the order in which they were done, with the numbers of the chosen one; -1 is the last."""
+    try:
+        ops = at.ops()
+        number = None if chosen is None or not ops else min(chosen % len(ops) if chosen < 0 else chosen, len(ops) - 1)
+        rows = [_row(i, op) for i, op in enumerate(ops)]
+        op = None if number is None else _op(number, ops[number], at, sequences, sequence)
+    except Exception as error:
+        return {"rows": [], "op": None, "error": reason(error)}
+    return {"rows": rows, "op": op, "error": None}
+
+
+def _op(number: int, op: Any, at: RunStep, sequences: Dim | None, sequence: int | None) -> OpView:
+    def tell(value: Any) -> ValueView:
+        live = live_at(at.run, value, at.step)
+        return describe_value(value.name, value, sequences=sequences, sequence=sequence, pictures=True, live=live)
+
+    return {"number": number, "inputs": list(map(tell, op.inputs)), "outputs": list(map(tell, op.outputs))}
+
+
+def _row(number: int, op: Any) -> OpRow:
+    data = read(op.outputs[0]) if op.outputs else None
+    return {
+        "number": number,
+        "op": op.node.op,
+        "name": op.name,
+        "path": op.node.path,
+        "line": op.line,
+        "dims": [] if data is None else describe_axes(data.axes, data.feature),
+        "dtype": "" if data is None else data.dtype,
+        "is_loop": op.node.op == "Loop",
+    }

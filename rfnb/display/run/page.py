@@ -1,0 +1,108 @@
+"""`run.save("x.html")`: a run as one page, for somebody without rfnb. With scripts it steps, without it is complete."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rfnb.backend.base.tape import untaped
+from rfnb.display import style
+from rfnb.display.attempt import Notes
+from rfnb.display.html import Html, el
+from rfnb.display.page import LIMIT, asset_text, json_of, page
+from rfnb.display.run.step import describe_step, spread
+from rfnb.display.schema import HistoryView, StepView
+from rfnb.display.view import write_atomically
+from rfnb.display.views import history
+from rfnb.errors import ViewError
+
+if TYPE_CHECKING:
+    from rfnb.trace.run import Run
+
+LOOK = "#rfnb-stepper:empty{display:none}"
+
+
+def save_page(run: Run, path: Path, limit: int | None = None) -> Path:
+    """Writes the page. The steps that can be looked at take up to `limit` bytes."""
+    with untaped():
+        still = history.describe(run)
+        steps, note = chosen_steps(run, LIMIT if limit is None else limit)
+    return write_atomically(path, run_page(still, steps, note))
+
+
+def chosen_steps(run: Run, limit: int) -> tuple[list[StepView], str | None]:
+    """All steps, with small pictures, then without, else as many as fit; then those of each sequence, if all fit."""
+    notes = Notes()
+    total = history.steps_begun(run)
+
+    def view(step: int, sequence: int | None = None) -> StepView | None:
+        return notes.attempt(f"step {step}", lambda: describe_step(run, step, sequence), None)
+
+    samples = [made for step in spread(range(total), 3) if (made := view(step)) is not None]
+    largest = max((cost(plain(sample)) for sample in samples), default=1)
+    fits = min(total, limit // largest)
+    shown = spread(range(total), fits) if fits > 1 else list(range(fits))
+    steps = [made for step in shown if (made := view(step)) is not None]
+    if sum(map(cost, steps)) > limit:
+        steps = [plain(step) for step in steps]
+        notes.add("without pictures")
+    while steps and sum(map(cost, steps)) > limit:
+        steps = steps[::2] if len(steps) > 1 else []
+    if len(steps) < total:
+        notes.add(f"{len(steps)} of {total} steps can be looked at here; run.save(path, limit=…) keeps more")
+        return steps, notes.text()
+    return steps + _by_sequence(run, total, limit - sum(map(cost, steps))), notes.text()
+
+
+def _by_sequence(run: Run, total: int, left: int) -> list[StepView]:
+    """The steps of each sequence alone, if there is room for all."""
+    found: list[StepView] = []
+    for sequence in range(run.batch or 0):
+        for step in range(total):
+            try:
+                found.append(plain(describe_step(run, step, sequence, pictures=False)))
+            except Exception:  # the page has the steps of all sequences together
+                return []
+            left -= cost(found[-1])
+            if left < 0:
+                return []
+    return found
+
+
+def plain(step: StepView) -> StepView:
+    """Without pictures."""
+
+    def bare(value: Any) -> Any:
+        return {**value, "picture": None}
+
+    states: Any = [{**row, "before": bare(row["before"]), "after": bare(row["after"])} for row in step["states"]]
+    values: Any = [{**row, "value": bare(row["value"])} for row in step["values"]]
+    return {**step, "states": states, "values": values}
+
+
+def cost(step: StepView) -> int:
+    """Bytes in the page."""
+    return len(json_of(step).encode())
+
+
+def run_page(still: HistoryView, steps: Sequence[StepView], note: str | None) -> str:
+    """The whole page."""
+    run = still["run"]
+    stepper = _stepper({"run": run, "steps": list(steps)}) if steps else []
+    body = [
+        el("div", id="rfnb-stepper") if stepper else None,
+        el("p", note, style=style.QUIET) if note and stepper else None,
+        el("details", el("summary", "history", style=style.FOLD), history.to_html(still), open=True, id="rfnb-history"),
+        stepper,
+    ]
+    return page(f"{run['name']} · {run['place']}", body, [Html(LOOK), asset_text("stepper.css")] if stepper else None)
+
+
+def _stepper(recording: Any) -> list[Html]:
+    """The data and the script; nothing if that is not built."""
+    try:
+        script = asset_text("page.js")
+    except ViewError:
+        return []
+    return [el("script", json_of(recording), type="application/json", id="rfnb-recording"), el("script", script)]

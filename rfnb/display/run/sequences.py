@@ -1,0 +1,91 @@
+"""The sequences of a run: how many steps each took, and why it ended."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rfnb.core.words import count_of
+from rfnb.display import style
+from rfnb.display.elements import quiet
+from rfnb.display.html import Html, el
+from rfnb.display.schema import SequenceEnd
+
+if TYPE_CHECKING:
+    from rfnb.trace.run import Run
+
+SHOWN = 32
+"""So many sequences have a row, at most."""
+WIDTH = 16
+PIXELS = 160
+
+
+def describe_sequences(run: Run, sequence: int | None) -> list[SequenceEnd]:
+    """All, or the chosen one; none where they are not told apart."""
+    lengths, ends = run.lengths or [], run.ends
+    rows: list[SequenceEnd] = [
+        {
+            "sequence": i,
+            "tag": None if run.tags is None else run.tags[i],
+            "steps": int(n),
+            "end": None if ends is None else ends[i],
+        }
+        for i, n in enumerate(lengths)
+    ]
+    return rows if sequence is None else rows[sequence : sequence + 1]
+
+
+def sequences_text(rows: list[SequenceEnd]) -> list[str]:
+    """A line each, or one for all if they end alike."""
+    if _alike(rows):
+        return [_together(rows)]
+    names = [_name(row) for row in rows[:SHOWN]]
+    width, top = max(map(len, names), default=0), _top(rows)
+    lines = [
+        f"{name:<{width}}  {'█' * round(WIDTH * row['steps'] / top):<{WIDTH}}  {row['end'] or row['steps']}"
+        for name, row in zip(names, rows, strict=False)
+    ]
+    return lines + _more(rows)
+
+
+def sequences_html(rows: list[SequenceEnd]) -> Html | None:
+    """The same."""
+    if not rows:
+        return None
+    if _alike(rows):
+        return quiet(_together(rows), tag="div")
+    top = _top(rows)
+    table = el("table", [_row(row, top) for row in rows[:SHOWN]], style=style.TABLE)
+    return el("div", table, [quiet(line, tag="div") for line in _more(rows)])
+
+
+def _row(row: SequenceEnd, top: int) -> Html:
+    look = f"background-color:{style.tint(style.GREY, 0.5)};height:9px;width:{round(PIXELS * row['steps'] / top)}px"
+    return el(
+        "tr",
+        el("td", _name(row), style=style.LABEL_CELL),
+        el("td", el("div", style=look), style=f"{style.LEFT_CELL};vertical-align:middle;width:{PIXELS}px"),
+        el("td", row["end"] or str(row["steps"]), style=style.LEFT_CELL),
+        style=style.PLAIN_ROW,
+    )
+
+
+def _alike(rows: list[SequenceEnd]) -> bool:
+    return len(rows) == 1 or len({(row["steps"], row["end"]) for row in rows}) == 1
+
+
+def _together(rows: list[SequenceEnd]) -> str:
+    first, one = rows[0], len(rows) == 1
+    said = first["end"] or count_of(first["steps"], "step")
+    return f"{_name(first) if one else f'all {len(rows)} sequences'}: {said}"
+
+
+def _name(row: SequenceEnd) -> str:
+    return f"sequence {row['sequence']}" if row["tag"] is None else repr(row["tag"])
+
+
+def _top(rows: list[SequenceEnd]) -> int:
+    return max([row["steps"] for row in rows], default=0) or 1
+
+
+def _more(rows: list[SequenceEnd]) -> list[str]:
+    return [f"… {len(rows) - SHOWN} more"] if len(rows) > SHOWN else []

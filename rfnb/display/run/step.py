@@ -1,0 +1,146 @@
+"""One step of a loop: each state before and after it, and the values of the body's lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from rfnb.display import options
+from rfnb.display.attempt import Notes
+from rfnb.display.numbers import plain
+from rfnb.display.run.live import live_at
+from rfnb.display.run.watch import describe_watch
+from rfnb.display.schema import LineValue, Number, StateRow, StepView, ValueView
+from rfnb.display.tensor.data import Data, to_numpy
+from rfnb.display.tensor.value import describe_value, magnitude, one_sequence, sampled
+
+if TYPE_CHECKING:
+    from rfnb.trace.run import Run
+
+Course = tuple[list[Number], bool]
+Tell = Callable[[str, Any, int], ValueView]
+
+_courses: WeakKeyDictionary[Any, dict[tuple[str, int | None], Course]] = WeakKeyDictionary()
+
+
+def describe_step(
+    run: Run, step: int, sequence: int | None = None, *, pictures: bool = True, watch: Sequence[str] = ()
+) -> StepView:
+    """Computed again by replay; must run on the thread that owns the tensors."""
+    at = run[step]
+
+    def tell(name: str, value: Any, begun: int) -> ValueView:
+        """begun: the step that a sequence has to begin for its entries to count."""
+        live = live_at(run, value, begun)
+        return describe_value(name, value, sequences=run.sequence_dim, sequence=sequence, pictures=pictures, live=live)
+
+    values: list[LineValue] = [
+        {"line": line, "op": op, "value": tell(name, value, step)} for name, op, line, value in at.values()
+    ]
+    return {
+        "kind": "step",
+        "run": run.serial,
+        "step": step,
+        "sequence": sequence,
+        "states": [_state(run, at, step, name, sequence, tell) for name in run.states],
+        "values": values,
+        "ended": None if run.lengths is None else [min(step, run.steps - 1) >= int(n) for n in run.lengths],
+        "check": str(at.check),
+        "watches": [describe_watch(at, text, run.sequence_dim, sequence) for text in watch],
+        "ops": None,
+    }
+
+
+def _state(run: Run, at: Any, step: int, name: str, sequence: int | None, tell: Tell) -> StateRow:
+    """A step that failed has no states after it."""
+    notes, done = Notes(), step < run.steps
+    before = at.before[name]
+    after = at.after[name] if done else None
+    told = tell(name, before, step - 1)
+    unknown: Course = ([], True)
+    spark, moves = notes.attempt("course", lambda: _course(run, name, sequence), unknown)
+    return {
+        "name": name,
+        "before": told,
+        "after": tell(name, after, step) if done else _not_reached(told),
+        "change": notes.attempt("change", lambda: _change(run, step, before, after, sequence), None),
+        "spark": spark,
+        "flags": [] if moves else ["never changes"],
+    }
+
+
+def _not_reached(before: ValueView) -> ValueView:
+    return {**before, "text": "not reached", "stats": None, "picture": None, "flags": []}
+
+
+def _change(run: Run, step: int, before: Any, after: Any, sequence: int | None) -> Number | None:
+    if after is None:
+        return None
+    first, second = (
+        one_sequence(value, run.sequence_dim, sequence, live_at(run, value, step)) for value in (before, after)
+    )
+    if first.sparse is not None or {a.dim for a in first.axes} != {a.dim for a in second.axes}:
+        return None
+    difference = np.abs(_aligned(second, first) - _aligned(first, first))
+    mask = first.mask()
+    if mask is not None:
+        difference = difference[np.broadcast_to(mask, difference.shape)]
+    return plain(float(difference.max())) if difference.size else None  # type: ignore[return-value]
+
+
+def _aligned(data: Data, like: Data) -> np.ndarray:
+    values = to_numpy(data.raw).astype(np.float64)
+    order = [data.position(axis.dim) for axis in like.axes]
+    return values.transpose([p for p in order if p is not None])
+
+
+def _course(run: Run, name: str, sequence: int | None) -> Course:
+    """How large the state is after each of some steps, and whether it ever changes. Labels have no size."""
+    known = _courses.setdefault(run, {})
+    if (name, sequence) not in known:
+        known[name, sequence] = _follow(run, name, sequence)
+    return known[name, sequence]
+
+
+def spark_steps(run: Run) -> list[int]:
+    """Those that the sparklines of a run are of."""
+    every = getattr(run.replay, "every", 1)
+    ends = range(every - 1, run.steps, every) or range(run.steps - 1, run.steps)  # behind these, states are kept
+    return spread(ends, options.SPARK_STEPS) if run.steps else []
+
+
+def _follow(run: Run, name: str, sequence: int | None) -> Course:
+    steps = spark_steps(run)
+    spark: list[Number] = []
+    start, moves, labels = None, False, False
+    for step in steps:
+        if start is None:
+            start = one_sequence(run[0].before[name], run.sequence_dim, sequence)
+        value = run[step].after[name]
+        live = live_at(run, value, step) if sequence is None else None  # alone, it stays as it was in the end
+        data = one_sequence(value, run.sequence_dim, sequence, live)
+        labels = data.sparse is not None
+        spark.append(plain(magnitude(data)))  # type: ignore[arg-type]
+        moves = moves or _moved(start, data)
+    return [] if labels else spark, moves or not steps
+
+
+def _moved(start: Data, now: Data) -> bool:
+    """Whether an entry that counts now was another one at the start."""
+    live = now.live if len(now.axes) == len(start.axes) else None
+    return not np.array_equal(sampled(replace(start, live=live)), sampled(now), equal_nan=True)
+
+
+def spread(steps: Sequence[int], most: int) -> list[int]:
+    """At most so many of the steps, evenly, the first and the last among them.
+
+    >>> spread(range(10), 4)
+    [0, 3, 6, 9]
+    """
+    if len(steps) <= most:
+        return list(steps)
+    return [steps[round(i * (len(steps) - 1) / (most - 1))] for i in range(most)]

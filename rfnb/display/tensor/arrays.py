@@ -1,0 +1,148 @@
+"""Plain arrays for views: numpy's, torch's, or nested lists, whose axes have names where the user says so.
+
+Nothing is copied and nothing is moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from rfnb.core.dim import Dim
+from rfnb.core.tensor import Tensor
+from rfnb.core.words import count_of
+from rfnb.display.tensor.array_lengths import with_lengths
+from rfnb.display.tensor.data import Axis, Data, numbers
+from rfnb.errors import ViewError
+from rfnb.trace.traced import Pending, Traced
+
+BATCH = ("batch", "b")
+FEATURE = ("feature", "features", "feat", "channel", "channels", "f", "c")
+
+
+def is_array(shown: Any) -> bool:
+    """Whether it is a plain array: of numpy, torch, or what numpy understands; or nested lists of numbers."""
+    if isinstance(shown, Tensor | Dim):
+        return False
+    if isinstance(shown, list | tuple):
+        return type(shown) in (list, tuple) and _is_regular(shown)
+    return hasattr(shown, "dtype") and hasattr(type(shown), "shape") and hasattr(shown, "__array__")
+
+
+def data_of(array: Any, dims: Sequence[str | Dim] | None = None, lengths: Any = None, name: str | None = None) -> Data:
+    """The array as views see it. Raises ViewError if dims or lengths do not fit, or the entries are no numbers.
+
+    Args:
+        dims: a name or a Dim for each axis; without, axes are called "axis0", "axis1", …
+        lengths: one for each sequence, of the first axis that counts neither sequences nor features; or by name.
+    """
+    if isinstance(array, Tensor):
+        raise ViewError("show: a Tensor has dims and lengths of its own", got=f"dims={dims}, lengths={lengths}")
+    if not isinstance(array, list | tuple) and not is_array(array):
+        raise ViewError(f"show: a {type(array).__name__} is no array", expected="an array for dims and lengths")
+    source = _listed(array) if isinstance(array, list | tuple) else array
+    source = source if hasattr(source, "detach") else np.asarray(source)
+    raw, said = numbers(source)
+    shape = tuple(int(size) for size in raw.shape)
+    axes = [
+        Axis(_dim(dim, i, size), size) for i, (dim, size) in enumerate(zip(_named(dims, shape), shape, strict=True))
+    ]
+    data = Data(
+        name=name or "array",
+        dtype=str(source.dtype).removeprefix("torch."),
+        device=str(getattr(raw, "device", "cpu")),
+        raw=raw,
+        axes=tuple(axes),
+        feature=next((axis.dim for axis in axes if axis.dim.kind == "feature"), None),
+        notes=tuple(filter(None, (said, _unseen(array)))),
+        cls=class_of(array),
+        source=source,
+    )
+    return data if lengths is None else with_lengths(data, lengths)
+
+
+def _unseen(array: Any) -> str | None:
+    masked = isinstance(array, np.ma.MaskedArray) and bool(np.ma.getmaskarray(array).any())
+    return "masked entries count too" if masked else None
+
+
+def class_of(array: Any) -> str:
+    """`Tensor`, `torch.Tensor`, `numpy.ndarray`, `list`"""
+    kind = Tensor if isinstance(array, Traced | Pending) else type(array)
+    module, name = kind.__module__.partition(".")[0], kind.__name__
+    return name if module in ("builtins", "rfnb") else f"{module}.{name}"
+
+
+def _is_regular(shown: Any) -> bool:
+    """Whether numpy makes numbers of it; the first entries tell whether it is worth asking."""
+    first, depth = shown, 0
+    while isinstance(first, list | tuple) and len(first) and depth < 8:
+        first, depth = first[0], depth + 1
+    if isinstance(first, bool) or not isinstance(first, int | float | complex | np.number):
+        return False
+    try:
+        return np.asarray(shown).dtype.kind in "iufc"
+    except ValueError:
+        return False
+
+
+def _listed(nested: Any) -> np.ndarray:
+    try:
+        return np.asarray(nested)
+    except ValueError:
+        raise ViewError(
+            "show: the lists are not of the same length",
+            got=f"{type(nested).__name__} of {len(nested)}",
+            expected="one length along each axis",
+            hint="rf.convert_to_tensor(lists, dims=[…]) pads them; rf.show(lists) shows them as they are",
+        ) from None
+
+
+def _named(dims: Any, shape: tuple[int, ...]) -> Sequence[str | Dim | None]:
+    if dims is None:
+        return [None] * len(shape)
+    given = [dims] if isinstance(dims, str | Dim) or not isinstance(dims, Iterable) else list(dims)
+    wrong = next((dim for dim in given if not isinstance(dim, str | Dim)), None)
+    if wrong is not None:
+        raise ViewError(f"show: {wrong!r} is no name of a dim", got=type(wrong).__name__, expected='"time", or a Dim')
+    if len(given) != len(shape):
+        several = isinstance(dims, str) and len(dims.split()) == len(shape)
+        raise ViewError(
+            "show: dims do not fit the array",
+            got=f"{count_of(len(given), 'dim')} for shape {shape}",
+            expected=f"a name for each axis, not {[_name(dim) for dim in given]}",
+            hint=f"dims={dims.split()}" if several else "without dims=…, axes are called axis0, axis1, …",
+        )
+    return given
+
+
+def _dim(given: str | Dim | None, at: int, size: int) -> Dim:
+    if not isinstance(given, Dim):
+        return _plain_dim(f"axis{at}" if given is None else given, None if _kind(given) != "feature" else size)
+    if given.dimension is not None and given.dimension != size:
+        raise ViewError(
+            f"show: axis {at} does not fit {given.name}",
+            got=f"{size} entries",
+            expected=f"{given.name}:{given.dimension}",
+        )
+    return given
+
+
+@lru_cache(maxsize=512)
+def _plain_dim(name: str, size: int | None) -> Dim:
+    """The same for the same name, so that it has the same colour."""
+    dim = Dim(size, name=name, kind=_kind(name))
+    dim.made = None  # by no line of the user
+    return dim
+
+
+def _kind(name: str | None) -> str | None:
+    word = (name or "").lower()
+    return "batch" if word in BATCH else "feature" if word in FEATURE else None
+
+
+def _name(dim: str | Dim) -> str:
+    return dim.name if isinstance(dim, Dim) else dim

@@ -1,0 +1,103 @@
+"""Statistics in views: one line of text, or of HTML."""
+
+from __future__ import annotations
+
+from rfnb.display import options, style
+from rfnb.display.elements import quiet
+from rfnb.display.html import Html, el, join
+from rfnb.display.numbers import amount, bars, percent, real, short
+from rfnb.display.schema import BadView, TensorStats
+
+WHOLE = ";display:inline-block;margin-bottom:2px"
+"""Of a chip: not broken between two lines."""
+
+
+def stats_text(stats: TensorStats, *, ids: bool = False) -> str:
+    """`μ 0.1  σ 1.2  [-2 ▁▃█▃▁ 2]  1 NaN at batch 1, time 2`; numbers that are names (`ids`) have no mean."""
+    parts = [f"{sign} {number}" for sign, number in moments(stats, ids=ids)]
+    return "  ".join([*parts, *spread(stats), *alarms(stats), *warnings(stats), *facts(stats)])
+
+
+def moments(stats: TensorStats, *, ids: bool) -> list[tuple[str, str]]:
+    """Sign and number; nothing where a mean would say nothing."""
+    if stats["true"] is not None:
+        return [("true", f"{percent(stats['true'] / stats['count'])} ({stats['true']:,} of {stats['count']:,})")]
+    if ids or same(stats):
+        return []
+    return [("μ", short(stats["mean"])), ("σ", short(stats["std"]))]
+
+
+def spread(stats: TensorStats) -> list[str]:
+    """`[-2 ▁▃█▃▁ 2]`, or `all 2`; not of bools, nor if nothing is finite."""
+    if stats["true"] is not None or stats["min"] == "nan":
+        return []
+    if same(stats):
+        return [f"all {short(stats['min'])}"]
+    between = bars(stats["histogram"]) if stats["histogram"] else ".."
+    return [f"[{short(stats['min'])} {between} {short(stats['max'])}]"]
+
+
+def same(stats: TensorStats) -> bool:
+    """Whether all finite entries are equal."""
+    return stats["min"] == stats["max"]
+
+
+def alarms(stats: TensorStats) -> list[str]:
+    """`2 NaN, first at batch 1 ('banana'), time 2`"""
+    return [bad_text(bad) for bad in stats["bad"]]
+
+
+def bad_text(bad: BadView) -> str:
+    """How many of a kind, and where."""
+    many = ", first" if bad["count"] > 1 else ""
+    return f"{bad['count']:,} {bad['word']}" + (f"{many} at {bad['first']}" if bad["first"] else "")
+
+
+def warnings(stats: TensorStats) -> list[str]:
+    """What one sees only if the lengths are forgotten: `with padding μ -0.31, σ 2`."""
+    padding = stats["padding"]
+    if padding is None:
+        return []
+    if padding["bad"]:  # then there are no numbers with it
+        return ["NaN or Inf in the padding"]
+    return [f"padding ≠ 0: with it μ {short(padding['mean'])}, σ {short(padding['std'])}"] if _leaks(stats) else []
+
+
+def facts(stats: TensorStats) -> list[str]:
+    """What is worth a word, but is not wrong."""
+    found = [f"{stats['masked']:,} −Inf, masked"] if stats["masked"] else []
+    number = stats["true"] is None and stats["unique"] is None and not same(stats)
+    some = stats["count"] > options.HISTOGRAM_ENTRIES  # only they were looked at for this
+    if number and stats["zeros"] >= 0.01:
+        found.append(f"{'≈ ' if some and stats['zeros'] < 0.995 else ''}{percent(stats['zeros'])} zeros")
+    if stats["unique"] is not None and not same(stats):
+        found.append(f"{'≥' if some else ''}{stats['unique']:,} distinct")
+    if stats["sampled"] is not None:
+        found.append(f"sampled {stats['sampled']:,} of {amount(stats['entries'])}")
+    return found
+
+
+def stats_html(stats: TensorStats, *, ids: bool = False) -> Html:
+    """The same on one line, what is wrong first."""
+    return el(
+        "div",
+        [el("span", alarm, style=style.chip(style.ALARM) + WHOLE) for alarm in alarms(stats)],
+        [el("span", warning, style=style.chip(style.WARN) + WHOLE) for warning in warnings(stats)],
+        [_pair(sign, number) for sign, number in moments(stats, ids=ids)],
+        [el("span", text, style=style.NUMBERS + ";white-space:nowrap;margin-right:12px") for text in spread(stats)],
+        [el("span", text, style=style.QUIET + ";margin-right:12px") for text in facts(stats)],
+    )
+
+
+def _leaks(stats: TensorStats) -> bool:
+    padding = stats["padding"]
+    mean, std = real(stats["mean"]), real(stats["std"])
+    if padding is None or mean != mean:
+        return False
+    moved = abs(real(padding["mean"]) - mean) > 0.1 * std
+    return moved or not 0.8 * std <= real(padding["std"]) <= 1.25 * std
+
+
+def _pair(sign: str, number: str) -> Html:
+    told = join(quiet(sign + " "), el("span", number, style=style.NUMBERS))
+    return el("span", told, style="white-space:nowrap;margin-right:12px")

@@ -1,0 +1,175 @@
+"""Statistics over the real entries of a tensor: padding counts for nothing, NaN and Inf are counted and located."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rfnb.display import options
+from rfnb.display.numbers import plain
+from rfnb.display.schema import BadView, PaddingView, StatsView, TensorStats
+from rfnb.display.tensor.data import Data, thin_mask, thinned, to_numpy
+from rfnb.display.tensor.frames import Bad, Frames, frames_of, inner_axes, located, reduced, rows_at
+from rfnb.display.tensor.masked import is_masked
+
+
+@dataclass
+class Measured:
+    """What was computed of a tensor, or of a sample of it: each n-th entry, as `where` says."""
+
+    data: Data
+    raw: Any
+    mask: np.ndarray | None
+    where: tuple[slice, ...] | None
+    frames: Frames
+    bad: dict[str, Bad]
+    masked: int = 0
+
+
+def measure(data: Data, *, closely: bool = True) -> Measured | None:
+    """None if there is nothing to count. Not `closely`: of a small sample; only what is not finite, of all."""
+    if data.entries == 0:
+        return None
+    exact, most = (options.EXACT_ENTRIES, options.SAMPLE_ENTRIES) if closely else [options.SKETCH_ENTRIES] * 2
+    where = thinned(data.shape, most) if data.entries > exact else None
+    raw = data.raw if where is None else data.raw[where]
+    mask = data.mask() if where is None else thin_mask(data.mask(), where)
+    raw = raw if data.axes else raw.reshape(1)
+    frames = frames_of(raw, mask, data.sequence_axis())
+    if frames.count == 0:
+        return None
+    found = Measured(data, raw, mask, where, frames, frames.bad if where is None else _everywhere(data))
+    if "−Inf" in found.bad and is_masked(data, data.raw, data.mask()):
+        found.masked = found.bad.pop("−Inf").count
+    return found
+
+
+def describe_stats(data: Data) -> StatsView | None:
+    """None if there is nothing to count."""
+    found = measure(data)
+    return None if found is None else stats_of(found, sample(found))
+
+
+def stats_of(found: Measured, seen: np.ndarray) -> StatsView:
+    """What every view tells; `seen` is a sample for the histogram."""
+    nan = found.bad["NaN"].count if "NaN" in found.bad else 0
+    first = min((bad.first for bad in found.bad.values()), default=None)
+    told = moments(found.frames)
+    return {
+        "count": found.frames.count,
+        **told,  # type: ignore[typeddict-item]
+        "nan": nan,
+        "inf": sum(bad.count for bad in found.bad.values()) - nan,
+        "first_bad": None if first is None else place_of(found.data, first),
+        "sampled": found.frames.count if found.where is not None else None,
+        "histogram": _histogram(seen, told["min"], told["max"]),
+    }
+
+
+def tensor_stats(found: Measured) -> TensorStats:
+    """What the view of a tensor tells."""
+    seen = sample(found)
+    stats, dtype = stats_of(found, seen), found.data.dtype
+    whole = dtype.startswith(("int", "uint"))
+    return {
+        **stats,
+        "bad": [_bad(found.data, word, bad) for word, bad in found.bad.items()],
+        "masked": found.masked,
+        "zeros": _zeros(seen, found.frames.count),
+        "unique": len(np.unique(seen)) if whole else None,
+        "true": round(float(stats["mean"]) * stats["count"]) if dtype == "bool" else None,
+        "entries": found.data.entries,
+        "padding": None if whole or dtype == "bool" else _padding(found.frames),
+    }
+
+
+def sample(found: Measured) -> np.ndarray:
+    """Some of the finite real entries, always the same ones; all of them if they are few."""
+    where = thinned(tuple(found.raw.shape), options.HISTOGRAM_ENTRIES)
+    values = to_numpy(found.raw[where])
+    thin = thin_mask(found.mask, where)
+    values = values.reshape(-1) if thin is None else values[np.broadcast_to(thin, values.shape)]
+    return values[np.isfinite(values)]
+
+
+def _zeros(seen: np.ndarray, of: int) -> float:
+    """Their share; a sample cannot tell that all are."""
+    share = float((seen == 0).mean()) if seen.size else 0.0
+    return min(share, 0.999) if seen.size < of else share
+
+
+def place_of(data: Data, index: tuple[int, ...]) -> str:
+    """In words: "batch 3 ('banana'), time 7"."""
+    parts = []
+    for axis, i in zip(data.axes, index, strict=False):  # a scalar has no axis
+        tag = f" ({axis.tags[i]!r})" if axis.tags is not None and i < len(axis.tags) else ""
+        parts.append(f"{axis.dim.name} {i}{tag}")
+    return ", ".join(parts) or "the value"
+
+
+def _bad(data: Data, word: str, bad: Bad) -> BadView:
+    return {"word": word, "count": bad.count, "first": place_of(data, bad.first)}  # type: ignore[typeddict-item]
+
+
+def moments(frames: Frames) -> dict[str, Any]:
+    """Of all that is finite; "nan" if nothing is."""
+    seen = frames.weights > 0
+    if not seen.any():
+        return dict.fromkeys(("min", "mean", "max", "std"), "nan")
+    mean, std = _mean_and_std(frames, seen, frames.weights)
+    low, high = frames.low[seen].min(), frames.high[seen].max()
+    return {"min": plain(low), "mean": plain(mean), "max": plain(high), "std": plain(std)}
+
+
+def _mean_and_std(frames: Frames, seen: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
+    total = weights.sum()
+    with np.errstate(all="ignore"):
+        mean = float((np.where(seen, frames.mean, 0) * weights).sum() / total)
+        spread = np.where(seen, frames.var + (frames.mean - mean) ** 2, 0)
+        return mean, math.sqrt((spread * weights).sum() / total)
+
+
+def _padding(frames: Frames) -> PaddingView | None:
+    """What the frames behind the ends do to the mean of all."""
+    if frames.real.all():
+        return None
+    behind = ~frames.real
+    with np.errstate(all="ignore"):
+        zero = (frames.low[behind] == 0).all() and (frames.high[behind] == 0).all()
+    if zero:
+        return None
+    finite = np.isfinite(frames.mean) & np.isfinite(frames.var)
+    weights = np.where(frames.real, frames.weights, np.where(finite, float(frames.entries), 0.0))
+    if not weights.any():
+        return None
+    mean, std = _mean_and_std(frames, weights > 0, weights)
+    bad = np.isnan(frames.low) | np.isnan(frames.high) | np.isposinf(frames.high)  # −Inf is what masks leave there
+    return {"mean": plain(mean), "std": plain(std), "bad": bool(bad[behind].any())}  # type: ignore[return-value]
+
+
+def _histogram(seen: np.ndarray, low: object, high: object) -> list[int] | None:
+    """How many entries are in each of a few equal steps from `low` to `high`."""
+    if not isinstance(low, int | float) or not isinstance(high, int | float) or not low < high:
+        return None
+    counts, _ = np.histogram(seen.astype(np.float64), bins=options.HISTOGRAM_BINS, range=(low, high))
+    return [int(n) for n in counts]
+
+
+def _everywhere(data: Data) -> dict[str, Bad]:
+    """What is not finite in a large tensor; sums tell which frames to look at."""
+    if data.entries > options.FINITE_ENTRIES:
+        return {}
+    mask = data.mask()
+    raw = data.raw if not hasattr(data.raw, "detach") or data.raw.is_floating_point() else data.raw.double()
+    inner = inner_axes(data.shape, mask, data.sequence_axis())
+    with np.errstate(all="ignore"):
+        sums = reduced(raw, "sum", inner)
+    bad = ~np.isfinite(to_numpy(sums)) & (True if mask is None else mask)
+    if not bad.any():
+        return {}
+    most = options.SAMPLE_ENTRIES // max(1, math.prod(data.shape[i] for i in inner)) + 1
+    at = tuple(axis[:most] for axis in np.nonzero(bad))
+    return located(rows_at(raw, inner, at), data.shape, inner, at)

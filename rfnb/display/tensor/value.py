@@ -1,0 +1,154 @@
+"""A value at one step of a loop: one line of text, its statistics, a small picture."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from rfnb.core.dim import Dim
+from rfnb.core.tensor import Tensor
+from rfnb.display.attempt import Notes
+from rfnb.display.dims.dims import describe_axes
+from rfnb.display.numbers import short
+from rfnb.display.schema import StatsView, ValueView
+from rfnb.display.tensor.data import Data, read, thinned, to_numpy
+from rfnb.display.tensor.labels import label_of, line, shown, tokens
+from rfnb.display.tensor.picture import describe_picture
+from rfnb.display.tensor.stats import describe_stats
+from rfnb.display.tensor.table import PAD
+
+SHOWN = 6
+ENDED = "ended"
+"""What is said of a value where all sequences have ended."""
+MANY = 8
+"""So many equal entries are worth a word."""
+PICTURE_CELLS = (24, 96)
+PICTURE_PIXELS = (48, 192)
+
+
+def describe_value(
+    name: str,
+    value: Any,
+    *,
+    sequences: Dim | None,
+    sequence: int | None,
+    pictures: bool,
+    live: np.ndarray | None = None,
+) -> ValueView:
+    """Of a Tensor or a Dim; of one sequence if one was chosen and the value has that axis.
+
+    live: which entries are of sequences that go on; the others are a `·`, and count for nothing.
+    """
+    notes = Notes()
+    data = notes.attempt("value", lambda: one_sequence(value, sequences, sequence, live), None)
+    if data is None:
+        text = repr(value) if isinstance(value, Dim) else f"({notes.text()})"
+        return in_words(name, text)
+    stats = notes.attempt("statistics", lambda: describe_stats(data), None) if data.sparse is None else None
+    drawn = notes.attempt("picture", lambda: _picture(data, stats), None) if pictures else None
+    text = notes.attempt("text", lambda: value_text(data), "?")
+    return {
+        **in_words(name, text, data.dtype),
+        "flags": _flags(stats, data),
+        "dims": describe_axes(data.axes, data.feature),
+        "stats": stats,
+        "picture": drawn,
+    }
+
+
+def one_sequence(
+    value: Tensor | int, sequences: Dim | None, sequence: int | None, live: np.ndarray | None = None
+) -> Data:
+    """The data of a value, of one sequence if that was asked for; a size that changes per step is a number."""
+    if isinstance(value, int):
+        return Data("size", "int64", "cpu", np.asarray(value), ())
+    data = replace(read(value), live=live)
+    at = data.position(sequences) if sequences is not None else None
+    return data if sequence is None or at is None else data.pick(at, sequence)
+
+
+def value_text(data: Data) -> str:
+    """`0.12`, `0.12 · … (16)`, `0.12 -0.31 … (3×16)`, or labels; what is padding or has ended is a `·`."""
+    if data.live is not None and not data.live.any():
+        return ENDED
+    told = len(data.axes) == 1 and data.mask() is not None  # one by one, to show which are left out
+    if data.sparse is not None and data.sparse.vocab is not None and not told:
+        labels = tokens(data)
+        return line(labels) + (f" … ({_shape(data)})" if len(labels) < _real_entries(data) else "")
+    if data.entries == 0:
+        return f"(empty, {_shape(data)})"
+    first, before = _first(data), ""
+    if set(first) == {None} and len(first) < data.entries:
+        first, before = _first(data, _start(data)), "… "
+    vocab = None if data.sparse is None else data.sparse.vocab
+    tell = short if vocab is None else lambda n: shown(label_of(n, vocab))
+    text = " ".join(PAD if n is None else tell(n) for n in first)
+    return text if len(first) == data.entries else f"{before}{text} … ({_shape(data)})"
+
+
+def magnitude(data: Data) -> float:
+    """The mean absolute value of a sample of the real entries; 0 for nothing."""
+    values = sampled(data)
+    with np.errstate(all="ignore"):
+        return float(np.abs(values).mean()) if values.size else 0.0
+
+
+def sampled(data: Data, most: int = 4096) -> np.ndarray:
+    """Some of the real entries, always the same ones for the same shape and lengths."""
+    where = thinned(data.shape, most)
+    values = to_numpy(data.raw[where]).astype(np.float64)
+    mask = data.mask()
+    if mask is None:
+        return values.reshape(-1)
+    return values[np.broadcast_to(mask, data.shape)[where]]
+
+
+def in_words(name: str, text: str, dtype: str = "") -> ValueView:
+    """Of what has no dims and no statistics."""
+    return {"name": name, "text": text, "dims": [], "dtype": dtype, "stats": None, "picture": None, "flags": []}
+
+
+def _picture(data: Data, stats: StatsView | None) -> str | None:
+    """None where it would say nothing: of few entries, of labels, or of one and the same number."""
+    if data.entries < MANY or data.sparse is not None:
+        return None
+    if stats is not None and stats["min"] == stats["max"] and not stats["nan"] + stats["inf"]:
+        return None
+    drawn = describe_picture(data, PICTURE_CELLS, PICTURE_PIXELS)
+    return None if drawn is None else drawn[0]
+
+
+def _flags(stats: StatsView | None, data: Data) -> list[str]:
+    if stats is None:
+        return []
+    flags = [word for word in ("nan", "inf") if stats[word]]
+    if stats["count"] >= MANY and stats["min"] == stats["max"] and data.dtype != "bool" and not flags:
+        flags.append("constant")
+    return flags
+
+
+def _start(data: Data) -> tuple[int, ...]:
+    """Where the first entry is that counts."""
+    mask = data.mask()
+    return (0,) * len(data.axes) if mask is None else tuple(map(int, np.unravel_index(mask.argmax(), mask.shape)))
+
+
+def _first(data: Data, start: tuple[int, ...] | None = None) -> list[Any]:
+    """Some numbers; None for those that do not count."""
+    few = data.entries <= SHOWN + 2
+    corner = tuple(slice(None) if few else slice(at, at + SHOWN) for at in start or (0,) * len(data.axes))
+    values, mask = to_numpy(data.raw[corner]), data.mask()
+    counts = np.broadcast_to(True if mask is None else mask, data.shape)[corner]
+    found = [n.item() if real else None for n, real in zip(values.reshape(-1), counts.reshape(-1), strict=True)]
+    return found if few else found[:SHOWN]
+
+
+def _real_entries(data: Data) -> int:
+    mask = data.mask()
+    return data.entries if mask is None else int(np.broadcast_to(mask, data.shape).sum())
+
+
+def _shape(data: Data) -> str:
+    return "×".join(str(n) for n in data.shape)

@@ -1,0 +1,86 @@
+"""One value in a nested structure, on one line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rfnb.core.dim import Dim
+from rfnb.core.tensor import Tensor
+from rfnb.core.words import cut
+from rfnb.display.attempt import Notes, reason
+from rfnb.display.dims.dims import describe_axes, describe_dim
+from rfnb.display.numbers import percent, short
+from rfnb.display.schema import TreeNode
+from rfnb.display.tensor.arrays import data_of
+from rfnb.display.tensor.data import Data, read
+from rfnb.display.tensor.stats import measure, moments
+from rfnb.display.tensor.value import value_text
+from rfnb.errors import ViewError
+
+PLAIN = (bool, int, float, complex, str, bytes, type(None))
+FEW = 8
+TEXT = 60
+"""So much of a string is shown."""
+
+
+def fill(node: TreeNode, value: Any, *, look: bool, closely: bool = True) -> int:
+    """Says what the value is; `look`: also what is in a tensor. How many entries it has."""
+    if isinstance(value, PLAIN):
+        node["text"] = _clipped(value)
+    elif isinstance(value, Dim):
+        node["text"] = value.describe()
+    elif isinstance(value, Tensor) or hasattr(type(value), "shape") or isinstance(value, list | tuple):
+        try:
+            data = read(value) if isinstance(value, Tensor) else data_of(value)
+        except Exception as error:
+            node["dims"] = [describe_dim(dim, value.lengths) for dim in value.dims] if isinstance(value, Tensor) else []
+            node["text"] = f"({error.what if isinstance(error, ViewError) else f'no numbers: {reason(error)}'})"
+        else:
+            _add(node, data, look=look, closely=closely)
+            return data.entries
+    return 0
+
+
+def _add(node: TreeNode, data: Data, *, look: bool, closely: bool) -> None:
+    """What is in a tensor, as far as it can be had."""
+    notes = Notes(*data.notes)
+    notes.attempt("numbers", lambda: _tensor(node, data, look, closely), None)
+    node["text"] += f"{'  ' if node['text'] else ''}({notes.text()})" if notes.lines else ""
+
+
+def _tensor(node: TreeNode, data: Data, look: bool, closely: bool) -> None:
+    plain = data.cls != "Tensor"
+    node["dims"] = [] if plain else describe_axes(data.axes, data.feature)
+    node["dtype"] = f"{data.dtype} {list(data.shape)}" if plain else data.dtype
+    node["tensors"] = 0 if data.cls in ("list", "tuple") else 1
+    node["bytes"] = node["tensors"] * data.entries * int(getattr(data.raw.dtype, "itemsize", 0))
+    if data.device not in ("cpu", "None"):
+        node["dtype"] += f" {data.device}"
+    if look and data.device != "meta":
+        node["text"], node["flags"] = in_short(data, closely=closely)
+
+
+def in_short(data: Data, *, closely: bool = True) -> tuple[str, list[str]]:
+    """The numbers if they are few, else `μ 0.1 σ 1 [-3 .. 3]`, "≈ μ 0.1 …" of a sample; and what is not finite."""
+    found = measure(data, closely=closely)
+    flags = [] if found is None else [f"{bad.count:,} {word}" for word, bad in found.bad.items()]
+    if data.entries <= FEW or data.sparse is not None:
+        return value_text(data), flags
+    if found is None:
+        return "only padding", flags
+    told = moments(found.frames)
+    if told["min"] == "nan":
+        return "nothing finite", flags
+    return ("≈ " if found.where else "") + _told(told, data.dtype == "bool"), flags
+
+
+def _told(told: Mapping[str, Any], of_bools: bool) -> str:
+    if of_bools:
+        return f"true {percent(told['mean'])}"
+    low, mean, high, std = (short(told[key]) for key in ("min", "mean", "max", "std"))
+    return f"all {low}" if told["min"] == told["max"] else f"μ {mean} σ {std} [{low} .. {high}]"
+
+
+def _clipped(value: Any) -> str:
+    return cut(repr(value[:TEXT] if isinstance(value, str | bytes) else value), TEXT)

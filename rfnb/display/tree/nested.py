@@ -1,0 +1,156 @@
+"""Nested structures as trees: what is in a dict, list, tuple, State or TensorDict, and which parts are alike."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rfnb.core.dim import Dim
+from rfnb.core.tensor import Tensor
+from rfnb.core.tensor_dict import TensorDict
+from rfnb.display import options
+from rfnb.display.schema import TreeNode
+from rfnb.display.tensor.arrays import class_of, is_array
+from rfnb.display.tree.leaf import fill
+
+ALIKE = 3
+"""So many parts of the same structure, one after the other, are one line."""
+
+
+class Folder(dict[str, Any]):
+    """What the dots in names stand for: "layers.0.weight" is in `layers`, `0`."""
+
+
+class Walk:
+    """Makes the nodes; counts them, and knows what it is inside of."""
+
+    def __init__(self) -> None:
+        self.nodes = self.entries = 0
+        self.inside: list[int] = []
+
+    def node(self, name: str, value: Any) -> TreeNode:
+        """A value and what is in it, as far as the limits go."""
+        self.nodes += 1
+        made = empty(name, "" if isinstance(value, Folder) else class_of(value))
+        parts = None if _is_leaf(value) else parts_of(value)
+        if parts is None:
+            closely = self.entries <= options.TREE_ENTRIES
+            self.entries += fill(made, value, look=self.nodes <= options.TREE_STATS, closely=closely)
+        elif id(value) in self.inside:
+            made["text"] = "… itself"
+        elif parts and (len(self.inside) >= options.TREE_DEPTH or self.nodes > options.TREE_NODES):
+            made["text"] = f"… {len(parts)} in it"
+        else:
+            self._children(made, value, parts)
+        return made
+
+    def _children(self, made: TreeNode, value: Any, parts: Sequence[tuple[str, Any]]) -> None:
+        self.inside.append(id(value))
+        few = itertools.islice(parts, options.TREE_CHILDREN)
+        children = [self.node(name, part) for name, part in few if self.nodes <= options.TREE_NODES]
+        self.inside.pop()
+        made["children"] = grouped(children)
+        add_up(made)
+        if len(children) < len(parts):
+            made["children"].append({**empty("…", ""), "text": f"{len(parts) - len(children):,} more"})
+        if not parts:
+            made["text"] = "empty"
+
+
+def empty(name: str, what: str) -> TreeNode:
+    """A node with nothing in it."""
+    return {
+        "name": name, "what": what, "dims": [], "dtype": "", "text": "", "flags": [],
+        "bytes": 0, "tensors": 0, "repeat": 0, "children": [],
+    }  # fmt: skip
+
+
+def parts_of(value: Any) -> list[tuple[str, Any]] | None:
+    """Names and values; None if nothing is in it."""
+    if isinstance(value, TensorDict):
+        return list(value.data.items())  # not by `[]`, which binds dims
+    if isinstance(value, Mapping):
+        named = {str(key): part for key, part in value.items()}
+        return list((unfolded(named) or named).items())
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return list(zip(value._fields, value, strict=False))
+    if isinstance(value, list | tuple):
+        return [(str(i), part) for i, part in enumerate(value)]
+    return None
+
+
+def unfolded(named: Mapping[str, Any]) -> Folder | None:
+    """Names with dots as folders in folders; None if there are none, or one is a folder and a value."""
+    if not any("." in name for name in named):
+        return None
+    top = Folder()
+    for name, part in named.items():
+        *folders, last = name.split(".")
+        at: Any = top
+        for folder in folders:
+            at = at.setdefault(folder, Folder())
+            if not isinstance(at, Folder):
+                return None
+        if last in at:
+            return None
+        at[last] = part
+    return top
+
+
+def grouped(children: list[TreeNode]) -> list[TreeNode]:
+    """Parts of the same structure, with numbers for names that go on, in one node."""
+    found: list[TreeNode] = []
+    for run in _runs(children):
+        found += [_group(run)] if len(run) >= ALIKE and run[0]["tensors"] else run
+    return found
+
+
+def add_up(node: TreeNode) -> None:
+    """What is in the parts counts for the whole."""
+    node["bytes"] = sum(child["bytes"] for child in node["children"])
+    node["tensors"] = sum(child["tensors"] for child in node["children"])
+    wrong = sum(1 for leaf in leaves(node) if leaf["flags"])
+    node["flags"] = [f"{wrong} not finite"] if wrong else []
+
+
+def leaves(node: TreeNode) -> Iterator[TreeNode]:
+    """All nodes below that have nothing in them."""
+    for child in node["children"]:
+        yield from leaves(child) if child["children"] else [child]
+
+
+def _is_leaf(value: Any) -> bool:
+    return isinstance(value, Tensor | Dim | str | bytes) or is_array(value)
+
+
+def _group(run: list[TreeNode]) -> TreeNode:
+    first = run[0]
+    number = re.search(r"\d+$", run[-1]["name"])
+    name = f"{first['name']}–{number[0] if number else run[-1]['name']}"
+    made: TreeNode = {**first, "name": name, "text": "", "repeat": len(run), "children": run}
+    add_up(made)
+    return made
+
+
+def _runs(children: list[TreeNode]) -> Iterator[list[TreeNode]]:
+    run: list[TreeNode] = []
+    for child in children:
+        if run and not (_follows(run[-1]["name"], child["name"]) and _structure(run[-1]) == _structure(child)):
+            yield run
+            run = []
+        run.append(child)
+    if run:
+        yield run
+
+
+def _follows(name: str, other: str) -> bool:
+    one, two = (re.fullmatch(r"(.*?)(\d+)", word) for word in (name, other))
+    return bool(one and two and one[1] == two[1] and int(two[2]) == int(one[2]) + 1)
+
+
+def _structure(node: TreeNode) -> tuple[Any, ...]:
+    dims = tuple((dim["name"], dim["size"]) for dim in node["dims"])
+    inside = tuple((child["name"], _structure(child)) for child in node["children"])
+    return node["what"], node["dtype"], dims, node["tensors"], inside
