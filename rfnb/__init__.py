@@ -413,8 +413,8 @@ from rfnb.display.show import (
     show as show,
     show_attention as show_attention,
     show_dims as show_dims,
+    stepper as stepper,
 )
-from rfnb.display.widgets.stepper import stepper as stepper
 
 # isort: split
 # in a notebook
@@ -423,14 +423,12 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from rfnb.core.missing import no_name as _no_name
 from rfnb.core.source import follow_cells as _follow_cells
-from rfnb.display.comm import install as _install
 from rfnb.display.register import register_views as _register_views
 
 __version__ = "0.1.0"
 
 _register_views()
 _follow_cells()
-_install(runs)
 
 
 if not _TYPE_CHECKING:

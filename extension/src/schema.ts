@@ -278,10 +278,33 @@ export interface AttentionHead {
   role: string;
   /** the columns with most weight in all */
   top: string[];
-  /** "row sums 0.9–1", "NaN at row 3, column 0", "0.02 of the weight on padding" */
+  /** "rows sum to 0.9 … 1, not to 1", "2 % of the weight is on padding" */
   flags: string[];
   /** the weight of the darkest colour of its picture */
   scale: Number;
+}
+
+/** What the view of attention and its scripts both need to know of the pictures. */
+export interface AttentionShape {
+  kind: 'attention';
+  /** true rows and columns */
+  shape: number[];
+  /** so many rows and columns of pixels behind them are padding, hatched */
+  padding: number[];
+  /** entries that are one cell of the large picture */
+  pool: number[];
+  /** entries that are one pixel of the small ones */
+  head_pool: number[];
+  /** from one row to the next */
+  row_seconds: number | null;
+  col_seconds: number | null;
+  causal: boolean;
+  /** in the order of the HTML */
+  heads: AttentionHead[];
+  /** layer and head of the large picture; -1: the mean of them */
+  chosen: number[];
+  /** in it the column of each row, by the best path that never goes back */
+  path: number[];
 }
 
 /** What scripts read beside the pictures of the HTML, which are `<img data-rfnb-head="layer,head">` in the overview,
@@ -290,38 +313,20 @@ and an `<image data-rfnb-head=… data-rfnb-large>` in the SVG of the large one.
 One pixel is `head_pool` (of the large one: `pool`) rows by columns; its colour is an entry of `colours` (n of them,
 from pale to dark: weight = index / (n - 1) * scale of the head), or one of `special`, or half transparent: masked
 or padding. Labels are those of entries, not of pixels; None means that they are the numbers from 0. */
-export interface AttentionScripts {
-  kind: 'attention';
+export interface AttentionScripts extends AttentionShape {
   row_name: string;
   col_name: string;
-  /** true rows and columns */
-  shape: number[];
-  /** so many rows and columns of pixels behind them are padding, hatched */
-  padding: number[];
-  pool: number[];
-  head_pool: number[];
   /** labels */
   rows: string[] | null;
   cols: string[] | null;
-  /** from one row to the next */
-  row_seconds: number | null;
-  col_seconds: number | null;
-  causal: boolean;
   /** "f4f1eccfdfd6…": six digits each */
   colours: string;
   /** "nan", "inf", "-inf": six digits */
   special: { [key: string]: string };
-  /** in the order of the HTML */
-  heads: AttentionHead[];
-  /** layer and head of the large picture */
-  chosen: number[];
-  /** of the chosen head: the column of each row */
-  path: number[];
 }
 
 /** Weights of one sequence: rows attend to columns. One head of one layer, and an overview of all that there are. */
-export interface AttentionView {
-  kind: 'attention';
+export interface AttentionView extends AttentionShape {
   name: string;
   row_dim: DimView;
   col_dim: DimView;
@@ -333,28 +338,14 @@ export interface AttentionView {
   tag: string | null;
   /** data URI of a PNG: one pixel a cell of `weights`, and some padding */
   picture: string;
-  /** the column of `weights` for each row, by the best path that never goes back */
-  path: number[];
-  heads: AttentionHead[];
   /** of the heads, if there are several */
   pictures: string[];
-  /** layer and head; -1: the mean of them */
-  chosen: number[];
   sort: string | null;
   /** whether there is a line of pictures for each layer */
   grid: boolean;
-  shape: number[];
-  padding: number[];
-  /** entries that are one cell of `weights` */
-  pool: number[];
-  /** entries that are one pixel of `pictures` */
-  head_pool: number[];
   /** of all entries; None: their numbers */
   row_labels: string[] | null;
   col_labels: string[] | null;
-  row_seconds: number | null;
-  col_seconds: number | null;
-  causal: boolean;
   note: string | null;
 }
 

@@ -6,7 +6,6 @@ events on the command comm would make the front end wait for that cell.
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 from threading import current_thread, main_thread
@@ -28,27 +27,17 @@ PAUSE = 0.25
 _links: list[Link] = []
 
 
-def install(runs: Runs) -> Link | None:
-    """Listens to the panel if this process is a notebook's kernel; does nothing elsewhere, and never raises."""
+def install(runs: Runs, kernel: Any) -> Link | None:
+    """Listens to the panel of the notebook whose kernel this process is; never raises."""
     if _links:
         return _links[0]
     try:
-        kernel = running_kernel()
-        if kernel is None:
-            return None
         link = Link(runs, kernel)
         link.listen()
     except Exception:
         return None
     _links.append(link)
     return link
-
-
-def running_kernel() -> Any | None:
-    """The kernel of this process; None in a script or terminal."""
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython is not None else None
-    return getattr(shell, "kernel", None)
 
 
 def open_run(run: Run) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -25,11 +26,11 @@ from rfnb.trace.capture import Captured, Seen
 from rfnb.trace.compare.comparison import Comparison
 from rfnb.trace.file.save import WRITERS
 from rfnb.trace.run import Run
-from rfnb.trace.runs import Runs
+from rfnb.trace.runs import Runs, runs
 
 
 def register_views() -> None:
-    """The table of views: a kind is called as its file in `views`."""
+    """The table of views: a kind is called as its file in `views`; then who draws what besides."""
     register("tensor", Tensor)
     register("tree", TensorDict, State, Mapping, dict, list, tuple)
     register("dim", Dim)
@@ -44,9 +45,20 @@ def register_views() -> None:
     register("seen", Captured, Seen)
     register("error", Exception)
     show_in_notebooks()
+    answer_the_panel()
     describe_by(line)
     DRAWERS["dot"] = dot_of
     WRITERS[".html"] = save_page
+
+
+def answer_the_panel() -> None:
+    """In the kernel of a notebook; scripts and terminals need nothing of it."""
+    ipython = sys.modules.get("IPython")
+    kernel = getattr(ipython.get_ipython() if ipython is not None else None, "kernel", None)
+    if kernel is not None:
+        from rfnb.display import comm
+
+        comm.install(runs, kernel)
 
 
 def dot_of(graph: ModelGraph, **choice: Any) -> Any:

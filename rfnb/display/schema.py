@@ -239,11 +239,27 @@ class AttentionHead(TypedDict):
     next: Number | None
     role: str  # "diagonal", "previous", "itself", "next", "first", "flat", "peaked" or ""
     top: list[str]  # the columns with most weight in all
-    flags: list[str]  # "row sums 0.9–1", "NaN at row 3, column 0", "0.02 of the weight on padding"
+    flags: list[str]  # "rows sum to 0.9 … 1, not to 1", "2 % of the weight is on padding"
     scale: Number  # the weight of the darkest colour of its picture
 
 
-class AttentionScripts(TypedDict):
+class AttentionShape(TypedDict):
+    """What the view of attention and its scripts both need to know of the pictures."""
+
+    kind: Literal["attention"]
+    shape: list[int]  # true rows and columns
+    padding: list[int]  # so many rows and columns of pixels behind them are padding, hatched
+    pool: list[int]  # entries that are one cell of the large picture
+    head_pool: list[int]  # entries that are one pixel of the small ones
+    row_seconds: float | None  # from one row to the next
+    col_seconds: float | None
+    causal: bool
+    heads: list[AttentionHead]  # in the order of the HTML
+    chosen: list[int]  # layer and head of the large picture; -1: the mean of them
+    path: list[int]  # in it the column of each row, by the best path that never goes back
+
+
+class AttentionScripts(AttentionShape):
     """What scripts read beside the pictures of the HTML, which are `<img data-rfnb-head="layer,head">` in the overview,
     and an `<image data-rfnb-head=… data-rfnb-large>` in the SVG of the large one.
 
@@ -252,29 +268,17 @@ class AttentionScripts(TypedDict):
     or padding. Labels are those of entries, not of pixels; None means that they are the numbers from 0.
     """
 
-    kind: Literal["attention"]
     row_name: str
     col_name: str
-    shape: list[int]  # true rows and columns
-    padding: list[int]  # so many rows and columns of pixels behind them are padding, hatched
-    pool: list[int]
-    head_pool: list[int]
     rows: list[str] | None  # labels
     cols: list[str] | None
-    row_seconds: float | None  # from one row to the next
-    col_seconds: float | None
-    causal: bool
     colours: str  # "f4f1eccfdfd6…": six digits each
     special: dict[str, str]  # "nan", "inf", "-inf": six digits
-    heads: list[AttentionHead]  # in the order of the HTML
-    chosen: list[int]  # layer and head of the large picture
-    path: list[int]  # of the chosen head: the column of each row
 
 
-class AttentionView(TypedDict):
+class AttentionView(AttentionShape):
     """Weights of one sequence: rows attend to columns. One head of one layer, and an overview of all that there are."""
 
-    kind: Literal["attention"]
     name: str
     row_dim: DimView
     col_dim: DimView
@@ -283,21 +287,11 @@ class AttentionView(TypedDict):
     weights: list[list[Number]]  # of the chosen head; of each block, if they are pooled: the largest
     tag: str | None
     picture: str  # data URI of a PNG: one pixel a cell of `weights`, and some padding
-    path: list[int]  # the column of `weights` for each row, by the best path that never goes back
-    heads: list[AttentionHead]
     pictures: list[str]  # of the heads, if there are several
-    chosen: list[int]  # layer and head; -1: the mean of them
     sort: str | None
     grid: bool  # whether there is a line of pictures for each layer
-    shape: list[int]
-    padding: list[int]
-    pool: list[int]  # entries that are one cell of `weights`
-    head_pool: list[int]  # entries that are one pixel of `pictures`
     row_labels: list[str] | None  # of all entries; None: their numbers
     col_labels: list[str] | None
-    row_seconds: float | None
-    col_seconds: float | None
-    causal: bool
     note: str | None
 
 

@@ -17,6 +17,7 @@ from rfnb.errors import ViewError
 if TYPE_CHECKING:
     from rfnb.core.dim import Dim
     from rfnb.core.tensor import Tensor
+    from rfnb.trace.run import Run
 
 
 def show(
@@ -127,6 +128,17 @@ def _name(held: Any, node: ast.expr | None) -> str:
     if node is None or isinstance(node, ast.Starred | ast.List | ast.Dict | ast.Tuple):
         return str(getattr(held, "name", None) or type(held).__name__)
     return ast.unparse(node)
+
+
+def stepper(run: Run, batch: int | str | None = None) -> Any:
+    """A widget that steps through `run`; its static history, with a note, where widgets cannot be had.
+
+    Args:
+        batch: the sequence to look at first, by number or tag.
+    """
+    from rfnb.display.widgets import stepper as widget
+
+    return widget.make(run, batch)
 
 
 def show_attention(

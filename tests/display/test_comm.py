@@ -12,11 +12,10 @@ from jupyter_client.manager import KernelManager
 
 from rfnb.display import comm
 from rfnb.display.schema import PROTOCOL
-from tests.display.standins import RunList
 
 
 def test_outside_of_a_kernel_nothing_happens():
-    assert comm.install(RunList()) is None
+    assert not comm._links
     assert comm.main_thread_later() is None
 
 
@@ -58,8 +57,9 @@ from rfnb.display import comm
 from rfnb.display.schema import PROTOCOL
 runs = RunList(SumRun(numbers(2, 4), [4, 3], ["a", "b"]))
 comm._links.clear()  # `import rfnb` linked the real list of runs
-link = comm.install(runs)
-assert comm.install(runs) is link
+kernel = get_ipython().kernel
+link = comm.install(runs, kernel)
+assert comm.install(runs, kernel) is link
 """
 
 
@@ -178,7 +178,7 @@ def test_the_inline_stepper_in_a_real_kernel(kernel: Kernel):
     assets.STATIC = pathlib.Path(tempfile.mkdtemp())
     for name in ("stepper.js", "stepper.css"):
         (assets.STATIC / name).write_text("export default {}" if name.endswith("js") else "")
-    widget = stepper.stepper(runs[0])
+    widget = stepper.make(runs[0], None)
     display(widget)
     """)
     shown = [m["content"]["data"] for m in kernel.heard if m["msg_type"] == "display_data"][-1]

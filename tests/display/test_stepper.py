@@ -30,7 +30,7 @@ def a_run() -> SumRun:
 def test_without_the_built_files_the_history_says_how_to_get_them(tmp_path, monkeypatch):
     monkeypatch.setattr(assets, "STATIC", tmp_path)
     stepper.widget_class.cache_clear()
-    made = stepper.stepper(a_run())
+    made = stepper.make(a_run(), None)
     assert isinstance(made, View)
     assert "make lab" in made.text
     assert "make lab" in made.html
@@ -39,7 +39,7 @@ def test_without_the_built_files_the_history_says_how_to_get_them(tmp_path, monk
 
 
 def test_the_widget_carries_the_static_view(built):
-    made = stepper.stepper(a_run(), batch="a")
+    made = stepper.make(a_run(), batch="a")
     bundle, _ = made._repr_mimebundle_()
     assert bundle["application/vnd.jupyter.widget-view+json"]["model_id"] == made.model_id
     assert bundle[stepper.MIME]["model_id"] == made.model_id
@@ -50,7 +50,7 @@ def test_the_widget_carries_the_static_view(built):
 
 
 def test_it_answers_messages(built):
-    made, sent = stepper.stepper(a_run()), []
+    made, sent = stepper.make(a_run(), None), []
     made.send = sent.append
     made._on_message(made, {"id": 1, "command": "step", "args": {"run": 7, "step": 2, "sequence": 1}}, [])
     made._on_message(made, {"id": 2, "command": "run", "args": {"run": 8}}, [])
@@ -58,5 +58,5 @@ def test_it_answers_messages(built):
 
 
 def test_a_run_without_steps(built):
-    made = stepper.stepper(SumRun(numbers(2, 0), [0, 0]))
+    made = stepper.make(SumRun(numbers(2, 0), [0, 0]), None)
     assert made.first in (None, {})

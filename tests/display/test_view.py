@@ -168,6 +168,18 @@ def test_only_attention_has_a_figure(table):
         show(Raw((batch_dim,), numbers(3))).figure()
 
 
+def test_importing_rfnb_pulls_in_no_view():
+    code = (
+        "import sys, rfnb\n"
+        "heavy = ('views.tensor', 'views.history', 'schema', 'comm', 'commands', 'run', 'graph', 'attention')\n"
+        "print([m for m in heavy if f'rfnb.display.{m}' in sys.modules])"
+    )
+    made = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2]
+    )
+    assert made.stdout.strip() == "[]"
+
+
 def test_displaying_pulls_in_no_front_end():
     code = (
         "import sys, rfnb.display.register, rfnb.display.commands, rfnb.display.comm, rfnb.display.widgets.stepper\n"

@@ -529,7 +529,7 @@ def test_at_step_0_the_body_shows_the_side_that_is_taken(taken):
         n = loop.state.n
         loop.state.n = rf.cond((n == 5) == taken, lambda: n * 10, lambda: n * 100)
         shown = repr(loop.state.n)
-    assert f" {loop.state.n.item()} " in shown and loop.state.n.item() == (50 if taken else 500)
+    assert f" {loop.state.n.item()}\n" in shown and loop.state.n.item() == (50 if taken else 500)
 
 
 def test_a_state_read_in_a_side_is_no_value_of_the_body():

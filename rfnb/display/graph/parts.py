@@ -13,7 +13,7 @@ BYTES = 150_000
 """Bodies that are not drawn yet are left out when this is full."""
 
 
-def parts(view: GraphView) -> dict[str, Any]:
+def to_scripts(view: GraphView) -> dict[str, Any]:
     """Bodies with what is drawn now, then outer ones before inner ones."""
     painter = Painter(view)
     bodies: dict[str, Any] = {}

@@ -14,7 +14,7 @@ MOST = 400
 SIGNS = {"input": "→ ", "output": "← ", "frame": "→ ", "state": "↻ "}
 
 
-def table(view: GraphView) -> Table:
+def to_table(view: GraphView) -> Table:
     """A row for each box; what is inside of another one is indented."""
     rows = [[f"{'  ' * depth}{name(node)}", *_cells(view, node)] for depth, node in shown(view)]
     if len(rows) > MOST:

@@ -101,27 +101,17 @@ def labels_html(
     box = f"{style.BORDER};border-radius:3px;padding:0 4px"
     token = f"display:inline-block;{box};margin:1px 2px 1px 0;white-space:pre"
     wrong = token.replace(style.tint(style.GREY, 0.35), style.ALARM)
-    return el(
-        "table",
-        [
-            el(
-                "tr",
-                el("td", head, style=style.LABEL_CELL),
-                el(
-                    "td",
-                    [
-                        el("span", shown(t), title=n, style=wrong if unknown and t == label_of(n, None) else token)
-                        for t, n in zip(row, numbers, strict=True)
-                    ]
-                    or "(empty)",
-                    style=style.LEFT_CELL,
-                ),
-                style=style.PLAIN_ROW,
-            )
-            for head, row, numbers in zip(heads, labels, ids, strict=False)
-        ],
-        style=style.TABLE,
-    )
+
+    def boxed(label: str, number: int) -> Html:
+        odd = unknown and label == label_of(number, None)
+        return el("span", shown(label), title=number, style=wrong if odd else token)
+
+    cells = [list(map(boxed, *row)) or "(empty)" for row in zip(labels, ids, strict=True)]
+    rows = [
+        [el("td", head, style=style.LABEL_CELL), el("td", cell, style=style.LEFT_CELL)]
+        for head, cell in zip(heads, cells, strict=False)
+    ]
+    return el("table", [el("tr", row, style=style.PLAIN_ROW) for row in rows], style=style.TABLE)
 
 
 def _first(data: Data, most: int) -> np.ndarray:

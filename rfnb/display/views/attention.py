@@ -38,7 +38,7 @@ from rfnb.display.elements import fold, note_html, note_text, quiet
 from rfnb.display.grid import Table, table_html
 from rfnb.display.html import Html, el
 from rfnb.display.numbers import plain, real
-from rfnb.display.schema import AttentionScripts, AttentionView
+from rfnb.display.schema import AttentionScripts, AttentionShape, AttentionView
 from rfnb.display.tensor.labels import shown
 from rfnb.errors import ViewError
 
@@ -151,25 +151,16 @@ def to_table(view: AttentionView, most: int | None = None) -> Table:
 def to_scripts(view: AttentionView) -> AttentionScripts:
     """What scripts need besides the pictures of the HTML."""
     special = dict(zip(("nan", "inf", "-inf"), (bytes(rgb).hex() for rgb in png.SPECIAL), strict=False))
-    return {
-        "kind": "attention",
+    shared: Any = {key: view[key] for key in AttentionShape.__annotations__}  # type: ignore[literal-required]
+    own: Any = {
         "row_name": view["row_dim"]["name"],
         "col_name": view["col_dim"]["name"],
-        "shape": view["shape"],
-        "padding": view["padding"],
-        "pool": view["pool"],
-        "head_pool": view["head_pool"],
         "rows": view["row_labels"],
         "cols": view["col_labels"],
-        "row_seconds": view["row_seconds"],
-        "col_seconds": view["col_seconds"],
-        "causal": view["causal"],
         "colours": png.ramp(png.SEQUENTIAL).tobytes().hex(),
         "special": special,
-        "heads": view["heads"],
-        "chosen": view["chosen"],
-        "path": view["path"],
     }
+    return shared | own
 
 
 def to_html(view: AttentionView) -> Html:

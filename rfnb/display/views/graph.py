@@ -39,18 +39,17 @@ the last one with the upper end.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from rfnb.core.model_graph import ModelGraph
 from rfnb.display import style, svg
 from rfnb.display.elements import fold, note_text, quiet
 from rfnb.display.graph.cards import amount
 from rfnb.display.graph.fold import Folder
-from rfnb.display.graph.parts import parts
+from rfnb.display.graph.parts import to_scripts as to_scripts
 from rfnb.display.graph.picture import WIDTH, Painter
-from rfnb.display.graph.rows import table
+from rfnb.display.graph.rows import to_table as to_table
 from rfnb.display.graph.unfold import opened
-from rfnb.display.grid import Table, table_html
+from rfnb.display.grid import table_html
 from rfnb.display.html import Html, el
 from rfnb.display.schema import GraphFailure, GraphView
 
@@ -115,13 +114,8 @@ def _note(graph: ModelGraph) -> str | None:
 
 def to_text(view: GraphView) -> str:
     """Its facts in one line; then a row for each box that is shown."""
-    lines = [f"{view['name']}  {_facts(view)}", *(f"  {line}" for line in repr(table(view)).splitlines())]
+    lines = [f"{view['name']}  {_facts(view)}", *(f"  {line}" for line in repr(to_table(view)).splitlines())]
     return "\n".join([*lines, *_told(view)])
-
-
-def to_table(view: GraphView) -> Table:
-    """A row for each box that is shown."""
-    return table(view)
 
 
 def _facts(view: GraphView) -> str:
@@ -152,7 +146,7 @@ def to_svg(view: GraphView, width: float = WIDTH) -> str:
 def to_html(view: GraphView) -> Html:
     """The picture, the failure, and the table, which is folded away."""
     drawn, width, _ = Painter(view).image()
-    rows = table(view)
+    rows = to_table(view)
     look = (
         f"width:{svg.number(width)}px;max-width:100%;min-width:{svg.number(min(width, LEGIBLE * width))}px;height:auto"
     )
@@ -171,8 +165,3 @@ def to_html(view: GraphView) -> Html:
 
 
 _PRE = "font-family:monospace;font-size:12px;white-space:pre-wrap;margin:4px 0;background:none"
-
-
-def to_scripts(view: GraphView) -> dict[str, Any]:
-    """The picture as parts, each as it is drawn open and closed."""
-    return parts(view)

@@ -10,15 +10,13 @@ from rfnb.core.words import count_of
 from rfnb.display import style
 from rfnb.display.attempt import Notes, reason
 from rfnb.display.elements import fold, note_html, note_text, quiet
-from rfnb.display.grid import Table
 from rfnb.display.html import Html, el, join
 from rfnb.display.numbers import size
-from rfnb.display.run import states
 from rfnb.display.run.body import body_html, body_text
 from rfnb.display.run.chosen import chosen_steps
 from rfnb.display.run.course import describe_strip, follow
 from rfnb.display.run.sequences import describe_sequences, sequences_html, sequences_text
-from rfnb.display.run.states import states_html, states_text, steps_html, steps_text
+from rfnb.display.run.states import states_html, states_text, steps_html, steps_text, to_table as to_table
 from rfnb.display.run.step import describe_step, spark_steps
 from rfnb.display.schema import ExplanationView, FailureView, HistoryView, Number, RunView, StepView, ValueView
 from rfnb.display.tensor.select import index_of
@@ -179,11 +177,6 @@ def to_html(view: HistoryView) -> Html:
         note_html(view["note"]),
         style=style.BOX,
     )
-
-
-def to_table(view: HistoryView) -> Table:
-    """A row for each step and state that is shown."""
-    return states.to_table(view)
 
 
 def facts(view: HistoryView) -> list[str]:

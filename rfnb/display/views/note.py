@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rfnb.display import style
 from rfnb.display.elements import quiet
 from rfnb.display.html import Html, el
-from rfnb.display.schema import NoteView
+
+if TYPE_CHECKING:
+    from rfnb.display.schema import NoteView
 
 
 def describe(name: str, note: str) -> NoteView:

@@ -20,12 +20,8 @@ if TYPE_CHECKING:
     from rfnb.trace.run import Run
 
 
-def stepper(run: Run, batch: int | str | None = None) -> Any:
-    """A widget that steps through `run`; its static history, with a note, where widgets cannot be had.
-
-    Args:
-        batch: the sequence to look at first, by number or tag.
-    """
+def make(run: Run, batch: int | str | None) -> Any:
+    """The widget, or the history with a note."""
     sequence = None if batch is None else history.chosen(run, batch)
     try:
         return widget_class()(run, sequence)
