@@ -226,6 +226,8 @@ export interface ModuleNode {
   cls: string;
   /** "in:26 → out:128" */
   note: string;
+  /** "activation=silu"; told where layers that are alike differ in them */
+  settings: string[];
   /** how many there are */
   repeat: number;
   /** by name: the rows of each of them */

@@ -200,6 +200,7 @@ class ModuleNode(TypedDict):
     name: str  # "encoder", or "0–11"
     cls: str
     note: str  # "in:26 → out:128"
+    settings: list[str]  # "activation=silu"; told where layers that are alike differ in them
     repeat: int  # how many there are
     params: list[list[int]]  # by name: the rows of each of them
     count: int  # parameters here and below; of all of them, but inside of a card those of one

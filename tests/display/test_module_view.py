@@ -91,6 +91,21 @@ def test_what_differs_between_layers_is_listed(encoder):
     ]
 
 
+def test_a_layer_made_with_another_function_is_no_equal(dims):
+    feat, _ = dims
+
+    class Layer(rf.Module):
+        def __init__(self, activation, number=0):
+            self.activation, self.gain, self.up, self.number = activation, 1.0, rf.Linear(feat, feat), number
+
+    layers = [Layer(rf.relu, number) for number in range(4)]
+    layers[2].activation, layers[3].gain, layers[3].up.options = rf.silu, 2.0, "x"
+    [card] = rf.show(rf.ModuleList(*layers)).data["root"]["children"]
+    assert card["differs"] == ["2: activation=silu", "3: gain=2.0, up.options=x"]
+    pair = rf.show(rf.ModuleList(Layer(rf.relu), Layer(rf.silu))).data["root"]["children"][0]
+    assert pair["differs"] == ["0: activation=relu", "1: activation=silu"]
+
+
 @pytest.mark.parametrize("change", ["frozen", "dtype"])
 def test_one_odd_layer(change, encoder):
     for parameter in encoder.layers[1].parameters():

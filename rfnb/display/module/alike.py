@@ -64,12 +64,12 @@ def _together(group: Sequence[ModuleNode]) -> ModuleNode:
 
 
 def _differences(group: Sequence[ModuleNode], rows: Sequence[ParamRow]) -> list[str]:
-    """ "0, 1: not trained", "3: float16 in up.weight, up.bias" """
+    """ "0, 1: not trained", "3: float16 in up.weight, up.bias", "4: up.activation=silu" """
     own = [[rows[i] for i in _numbers(node)] for node in group]
     usual = [[_most(values) for values in zip(*map(_facts, same), strict=True)] for same in zip(*own, strict=True)]
     odd: dict[str, list[str]] = {}
-    for node, mine in zip(group, own, strict=True):
-        words = _odd(mine, usual)
+    for node, mine, settings in zip(group, own, _unusual(group), strict=True):
+        words = ", ".join(filter(None, [_odd(mine, usual), *settings]))
         if words:
             odd.setdefault(words, []).append(node["name"])
     lines = [f"{_names(names)}: {words}" for words, names in odd.items()]
@@ -98,6 +98,25 @@ def _odd(rows: Sequence[ParamRow], usual: Sequence[Sequence[str]]) -> str:
 def _named(fact: str, paths: Sequence[str], top: int) -> str:
     more = f" and {len(paths) - 2} more" if len(paths) > 2 else ""
     return f"{fact} in {', '.join(path[top:] for path in paths[:2])}{more}"
+
+
+def _unusual(group: Sequence[ModuleNode]) -> list[list[str]]:
+    """Of each, the settings that most have not; those that are different in all of many only number them."""
+    settings = [list(_settings(node)) for node in group]
+    common = Counter(setting for each in settings for setting in each)
+    values = Counter(setting.partition("=")[0] for setting in common)
+    numbers = {name for name, count in values.items() if count == len(group) > 2}
+    return [
+        [each for each in own if 2 * common[each] <= len(group) and each.partition("=")[0] not in numbers]
+        for own in settings
+    ]
+
+
+def _settings(node: ModuleNode, path: str = "") -> Iterator[str]:
+    """ "activation=silu", "up.bias=True" """
+    yield from (path + setting for setting in node["settings"])
+    for child in node["children"]:
+        yield from _settings(child, f"{path}{child['name']}.")
 
 
 def _numbers(node: ModuleNode) -> Iterator[int]:

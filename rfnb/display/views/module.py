@@ -15,6 +15,7 @@ from rfnb.display.grid import Table
 from rfnb.display.html import Html, el, join
 from rfnb.display.module.alike import grouped
 from rfnb.display.module.rows import Rows, children_of, parameters_of
+from rfnb.display.module.settings import settings_of
 from rfnb.display.numbers import amount, real, short, size
 from rfnb.display.schema import ModuleNode, ModuleView, Number, ParamRow
 
@@ -59,6 +60,7 @@ def _node(name: str, path: str, module: Any, rows: Rows, seen: dict[int, str], d
         "name": name,
         "cls": type(module).__name__,
         "note": note_of(module),
+        "settings": settings_of(module),
         "repeat": 1,
         "params": [[number] for number in own],
         "count": sum(row["count"] for row in counted) + sum(child["count"] for child in children),
