@@ -19,6 +19,7 @@ from rfnb.display import options
 from rfnb.display.views import tensor
 from rfnb.errors import ViewError
 from tests.display.standins import Raw, batch_dim, batch_of, numbers
+from tests.display.test_png import pixels
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -643,3 +644,13 @@ def test_golden(golden):
     golden("tensor.json", json.dumps(view, indent=1, ensure_ascii=False) + "\n")
     golden("tensor.txt", tensor.to_text(view) + "\n")
     golden("tensor.html", tensor.to_html(view) + "\n")
+
+
+def test_a_picture_of_truth_values_is_their_share():
+    time, feat = Dim(300, name="time"), Dim(8, name="feat")
+    raw = np.zeros((2, 300, 8), bool)
+    raw[0, :, :2] = raw[1] = True  # a quarter, and all
+    view = rf.show(rf.convert_to_tensor(raw, dims=[rf.batch_dim, time, feat]))
+    drawn = pixels(view.data["picture"])
+    assert "share of true over feat" in view.data["picture_alt"]
+    assert drawn[0, 0, :3].mean() > drawn[-1, 0, :3].mean() + 50  # dark is more

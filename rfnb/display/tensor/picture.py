@@ -65,6 +65,8 @@ def _matrix(
     raw = data.raw[where]
     if found is not None and found.masked:
         raw = _largest(_without(raw), rest) if rest else raw
+    elif rest and data.dtype == "bool":
+        raw = _share(raw, rest)
     elif rest:
         known = found is not None and found.where is None and found.frames.inner == rest
         raw = found.frames.peak if known and found is not None else _largest(raw, rest)
@@ -85,6 +87,11 @@ def _largest(raw: Any, axes: tuple[int, ...]) -> np.ndarray:
     with np.errstate(all="ignore"):
         low, high = (to_numpy(reduced(raw, how, axes)).astype(np.float32) for how in ("amin", "amax"))
     return np.maximum(high, -low)
+
+
+def _share(raw: Any, axes: tuple[int, ...]) -> np.ndarray:
+    """How many of them are true, of 1."""
+    return to_numpy(reduced(raw.float() if hasattr(raw, "detach") else raw, "mean", axes))
 
 
 def _valid(data: Data, rows: int | None, cols: int, where: tuple[slice, ...]) -> np.ndarray | None:
@@ -115,7 +122,8 @@ def _words(
     names = [axis.dim.name for axis in data.axes]
     words = f"{names[rows]} down, {names[cols]} across" if rows is not None else f"{names[cols]} across"
     if rest:
-        words += f", largest absolute value over {', '.join(names[i] for i in rest)}"
+        what = "share of true" if data.dtype == "bool" else "largest absolute value"
+        words += f", {what} over {', '.join(names[i] for i in rest)}"
     if drawn != shape:
         words += f", a pixel for the largest of {-(-shape[0] // drawn[0])}×{-(-shape[1] // drawn[1])}"
     return words

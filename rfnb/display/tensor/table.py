@@ -89,7 +89,7 @@ def table_html(values: Any, dims: list[DimView], tags: list[str] | None, *, mask
         for label, row in rows
     ]
     table = el("table", [top_row, *body] if over else body, style=style.TABLE)
-    return el("div", table, [quiet(line, tag="div") for line in more])
+    return el("div", el("div", table, style="overflow-x:auto"), [quiet(line, tag="div") for line in more])
 
 
 def headings(dims: list[DimView], tags: list[str] | None) -> list[str]:

@@ -12,9 +12,9 @@ from rfnb.display.dims.conflicts import by_chance, by_name, lengths_of, namesake
 from rfnb.display.dims.dims import colour_of, describe_dim, named_pill, origin, size_word
 from rfnb.display.dims.names import names_of
 from rfnb.display.dims.uses import Use, Uses
-from rfnb.display.elements import note_html, note_text, quiet
+from rfnb.display.elements import chip, note_html, note_text, quiet
 from rfnb.display.grid import Table, aligned
-from rfnb.display.html import Html, el
+from rfnb.display.html import Html, el, join
 from rfnb.display.numbers import bars
 from rfnb.display.schema import DimRow, DimTableView
 
@@ -140,19 +140,17 @@ _TABLE = f"{style.TABLE};font-family:sans-serif;font-size:13px;line-height:1.45"
 def _html_row(row: DimRow) -> Html:
     line = f"background:none;border-top:1px solid {style.tint(style.GREY, 0.25)}"
     code = el("div", row["text"], style=f"{style.NUMBERS};{style.QUIET}") if row["text"] else None
-    chips = [el("div", el("span", f"≠ {word}", style=_WARNING)) for word in row["conflicts"]]
     told = [quiet(note, tag="div") for note in _quiet(row)]
     cells = [
         el("td", named_pill(row["dim"], row["name"]), style=_CELL),
         el("td", row["role"], style=f"{_CELL};{style.QUIET}"),
         el("td", _size_html(row), style=f"{_CELL};white-space:nowrap"),
         el("td", _made(row), code, style=f"{_CELL};min-width:12em;overflow-wrap:anywhere"),
-        el("td", [el("div", used) for used in _used_by(row)], chips, told, style=_CELL),
+        el("td", [el("div", used) for used in _used_by(row)], told, style=_CELL),
     ]
-    return el("tr", cells, style=line)
-
-
-_WARNING = f"{style.chip(style.ALARM)};display:inline-block;margin-top:2px"
+    warnings = [chip(f"≠ {word}", style.ALARM) for word in row["conflicts"]]
+    below = el("tr", el("td", warnings, colspan=len(COLUMNS), style=_CELL), style=style.PLAIN_ROW)
+    return join(el("tr", cells, style=line), below if warnings else None)
 
 
 def _size_html(row: DimRow) -> Html:
