@@ -441,8 +441,8 @@ def test_golden(golden):
 
 def test_what_the_first_axis_was_taken_for_is_said():
     four = torch.full((3, 2, 4, 4), 0.25)
-    assert 'dims=["layer", "head", "row", "col"]' in rf.show_attention(four).text
+    assert 'dims=["layer", "head", "row", "col"]' in show_attention(four).text
     for said in ({"batch": 0}, {"dims": ["layer", "head", "row", "col"]}):
-        assert "first axis" not in rf.show_attention(four, **said).text
-    assert "first axis" not in rf.show_attention(four[:1]).text
-    assert "first axis" not in rf.show_attention([four, four]).text
+        assert "first axis" not in show_attention(four, **said).text
+    assert "first axis" not in show_attention(four[:1]).text
+    assert "first axis" not in show_attention([four, four]).text
