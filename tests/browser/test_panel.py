@@ -229,9 +229,10 @@ def test_a_saved_notebook_shows_the_history_when_its_kernel_has_gone(open_notebo
 
 def assert_static(notebook):
     """Tables and pictures, as they were saved."""
-    history = notebook.cell(2).locator("table").first
-    history.wait_for()
-    assert str(int(running_sum(0, 4))) in history.inner_text()
+    sequences, states = (notebook.cell(2).locator("table").nth(i) for i in range(2))
+    states.wait_for()
+    assert "length 4 reached" in sequences.inner_text()
+    assert str(int(running_sum(0, 4))) in states.inner_text()
     assert notebook.cell(2).locator(".rfnb-Stepper").count() == 0
     assert "Error displaying widget" not in notebook.cell(2).inner_text()
     assert EVIL in notebook.cell(3).inner_text()
