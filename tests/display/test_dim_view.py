@@ -64,3 +64,10 @@ def test_lengths_over_a_dim_that_the_tensor_does_not_have():
     view = tensor.describe(only)
     assert view["stats"]["count"] == 5
     assert view["dims"][0]["length_range"] == [2, 5, 7]
+
+
+def test_a_dim_in_a_cell_is_its_view():
+    dim = Dim(3, name="<b>")
+    made = dim._repr_mimebundle_()
+    assert "&lt;b&gt;:3" in made["text/html"] and made["text/plain"].startswith("Dim <b>:3")
+    assert repr(dim) == "Dim{<b>:3}"

@@ -654,3 +654,12 @@ def test_a_picture_of_truth_values_is_their_share():
     drawn = pixels(view.data["picture"])
     assert "share of true over feat" in view.data["picture_alt"]
     assert drawn[0, 0, :3].mean() > drawn[-1, 0, :3].mean() + 50  # dark is more
+
+
+def test_a_tensor_without_a_name_is_called_like_its_variable():
+    feat = Dim(3, name="feat")
+    doubled = rf.convert_to_tensor(np.ones(3), dims=[feat]) * 2.0
+    assert rf.show(doubled).data["name"] == "doubled" and repr(doubled).startswith("Tensor{'doubled'")
+    assert (lambda inner: rf.show(inner).data["name"])(doubled) == "inner"
+    assert rf.show(doubled * 2.0).data["name"] == "tensor"
+    assert rf.show(rf.convert_to_tensor(np.ones(3), dims=[feat], name="said")).data["name"] == "said"
