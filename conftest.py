@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 import torch
@@ -11,12 +15,19 @@ from rfnb.core import run_ctx
 
 
 @pytest.fixture(autouse=True)
-def names_in_examples(doctest_namespace: dict[str, object]) -> None:
-    """`rf`, `np` and `torch`."""
-    doctest_namespace.update(rf=rf, np=np, torch=torch)
+def names_in_examples(doctest_namespace: dict[str, object], folder: Path) -> None:
+    """`rf`, `np`, `torch`, and a `folder` for files."""
+    doctest_namespace.update(rf=rf, np=np, torch=torch, folder=folder)
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """For the files of examples."""
+    return tmp_path_factory.mktemp("examples")
 
 
 @pytest.fixture(autouse=True)
-def no_run_context() -> None:
+def no_run_context() -> Iterator[None]:
     """Examples and tests that begin a training step leave it to no other."""
-    run_ctx._current.set(None)
+    with run_ctx.entered(None):
+        yield

@@ -11,7 +11,7 @@ import rfnb.ops.habits as _habits  # likewise
 # namespaces
 from rfnb import errors as errors
 from rfnb.loop import check as check
-from rfnb.nn import init as init
+from rfnb.nn import decoder as decoder, encoder as encoder, hooks as hooks, init as init
 from rfnb.ops import audio as audio, nested as nested
 from rfnb.trace import when as when
 
@@ -34,7 +34,10 @@ from rfnb.core.dim import (
     single_step_dim as single_step_dim,
 )
 from rfnb.core.dtype import is_float_dtype as is_float_dtype
-from rfnb.core.parameter import Parameter as Parameter
+from rfnb.core.parameter import (
+    Parameter as Parameter,
+    set_parameter_copy_behavior_ctx as set_parameter_copy_behavior_ctx,
+)
 from rfnb.core.raw import (
     get_backend_by_raw_tensor_type as get_backend_by_raw_tensor_type,
     get_backend_by_tensor as get_backend_by_tensor,
@@ -386,25 +389,129 @@ from rfnb.trace.runs import runs as runs
 
 # isort: split
 # modules
-from rfnb.checkpoint.load import load_checkpoint as load_checkpoint
-from rfnb.checkpoint.save import save_checkpoint as save_checkpoint
-from rfnb.nn.bridge import torch_parameters as torch_parameters
+from rfnb.checkpoint.import_weights import import_weights as import_weights
+from rfnb.checkpoint.load import (
+    load as load,
+    load_checkpoint as load_checkpoint,
+    load_config as load_config,
+)
+from rfnb.checkpoint.report import LoadReport as LoadReport
+from rfnb.checkpoint.save import save as save, save_checkpoint as save_checkpoint
+from rfnb.nn.attention import (
+    CrossAttention as CrossAttention,
+    SelfAttention as SelfAttention,
+    SelfAttentionBase as SelfAttentionBase,
+)
+from rfnb.nn.attention_causal import (
+    CausalSelfAttention as CausalSelfAttention,
+    CausalSelfAttentionState as CausalSelfAttentionState,
+)
+from rfnb.nn.attention_rel_pos import (
+    RelPosCausalSelfAttention as RelPosCausalSelfAttention,
+    RelPosSelfAttention as RelPosSelfAttention,
+)
+from rfnb.nn.attention_rotary import (
+    RotaryPosCausalSelfAttention as RotaryPosCausalSelfAttention,
+    RotaryPosSelfAttention as RotaryPosSelfAttention,
+)
+from rfnb.nn.bridge import distributed as distributed
+from rfnb.nn.bridge.from_torch import from_torch as from_torch
+from rfnb.nn.bridge.parameters import torch_parameters as torch_parameters
+from rfnb.nn.bridge.to_torch import to_torch as to_torch
+from rfnb.nn.build import (
+    build_dict as build_dict,
+    build_from_dict as build_from_dict,
+)
+from rfnb.nn.cells.cell import (
+    RecCell as RecCell,
+    make_cell as make_cell,
+)
+from rfnb.nn.cells.layer_norm_lstm import LayerNormVariantsLSTM as LayerNormVariantsLSTM
+from rfnb.nn.cells.lstm import (
+    BasicLSTM as BasicLSTM,
+    VanillaLSTM as VanillaLSTM,
+    ZoneoutLSTM as ZoneoutLSTM,
+)
+from rfnb.nn.cells.simple import (
+    GRU as GRU,
+    RHN as RHN,
+    BasicRNN as BasicRNN,
+)
+from rfnb.nn.config import (
+    GetModelFunc as GetModelFunc,
+    StepFunc as StepFunc,
+)
 from rfnb.nn.container import (
     ModuleList as ModuleList,
+    ParameterList as ParameterList,
     Sequential as Sequential,
     sequential as sequential,
 )
+from rfnb.nn.conv import (
+    Conv1d as Conv1d,
+    Conv2d as Conv2d,
+    Conv3d as Conv3d,
+    TransposedConv1d as TransposedConv1d,
+    TransposedConv2d as TransposedConv2d,
+    TransposedConv3d as TransposedConv3d,
+)
+from rfnb.nn.decoder.transformer import (
+    TransformerDecoder as TransformerDecoder,
+    TransformerDecoderLayer as TransformerDecoderLayer,
+)
 from rfnb.nn.dropout import Dropout as Dropout
 from rfnb.nn.embedding import Embedding as Embedding
+from rfnb.nn.encoder.conformer import (
+    ConformerConvBlock as ConformerConvBlock,
+    ConformerConvSubsample as ConformerConvSubsample,
+    ConformerEncoder as ConformerEncoder,
+    ConformerEncoderLayer as ConformerEncoderLayer,
+    ConformerPositionwiseFeedForward as ConformerPositionwiseFeedForward,
+)
+from rfnb.nn.encoder.e_branchformer import EBranchformerLayer as EBranchformerLayer
+from rfnb.nn.encoder.transformer import (
+    TransformerEncoder as TransformerEncoder,
+    TransformerEncoderLayer as TransformerEncoderLayer,
+)
+from rfnb.nn.feed_forward import (
+    FeedForward as FeedForward,
+    FeedForwardGated as FeedForwardGated,
+)
 from rfnb.nn.linear import Linear as Linear
 from rfnb.nn.module import (
     Functional as Functional,
     Module as Module,
 )
-from rfnb.nn.norm import LayerNorm as LayerNorm
+from rfnb.nn.norm import (
+    GroupNorm as GroupNorm,
+    GroupNormSpatial as GroupNormSpatial,
+    LayerNorm as LayerNorm,
+    Normalize as Normalize,
+    RMSNorm as RMSNorm,
+)
+from rfnb.nn.param_groups import param_groups as param_groups
+from rfnb.nn.parametrize import (
+    WeightDropout as WeightDropout,
+    WeightNoise as WeightNoise,
+    is_parametrized as is_parametrized,
+    register_parametrization as register_parametrization,
+    remove_parametrization as remove_parametrization,
+    weight_dropout as weight_dropout,
+    weight_noise as weight_noise,
+)
+from rfnb.nn.positional import LearnedRelativePositionalEncoding as LearnedRelativePositionalEncoding
 from rfnb.nn.rec import (
     LSTM as LSTM,
     LstmState as LstmState,
+)
+from rfnb.nn.running import (
+    BatchNorm as BatchNorm,
+    RunningMean as RunningMean,
+    batch_norm_distributed_default as batch_norm_distributed_default,
+)
+from rfnb.nn.schedule import (
+    PiecewiseLinear as PiecewiseLinear,
+    PiecewiseLinearStepwiseScheduler as PiecewiseLinearStepwiseScheduler,
 )
 
 # isort: split
@@ -414,6 +521,10 @@ from rfnb.display.show import (
     show_attention as show_attention,
     show_dims as show_dims,
     stepper as stepper,
+)
+from rfnb.display.train import (
+    gradient_norms as gradient_norms,
+    progress as progress,
 )
 
 # isort: split

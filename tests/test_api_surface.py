@@ -15,21 +15,9 @@ import pytest
 import rfnb as rf
 
 SURFACE = json.loads(Path(__file__).with_name("api_surface.json").read_text(encoding="utf-8"))
-OF_MODULES = {
-    "batch_norm_distributed_default",
-    "build_dict",
-    "build_from_dict",
-    "is_parametrized",
-    "register_parametrization",
-    "remove_parametrization",
-    "set_parameter_copy_behavior_ctx",
-    "weight_dropout",
-    "weight_noise",
-}
-"""Functions on modules, which are not there yet."""
 PACKED = {"pack", "pack_import", "packed_flat_content", "packed_regap"}
 """For tensors that are packed all the time, which there are none of: `pack_padded` packs, `pad_packed` unpacks."""
-FUNCTIONS = sorted(set(SURFACE["functions"]) - OF_MODULES - PACKED)
+FUNCTIONS = sorted(set(SURFACE["functions"]) - PACKED)
 MEMBERS = [(owner, member) for owner, members in SURFACE["members"].items() for member in members]
 
 

@@ -213,8 +213,12 @@ export interface ParamRow {
   buffer: boolean;
   /** where it is shown, and counted, first */
   shared: string | null;
+  /** of its own; None: none of its own */
+  weight_decay: Number | null;
   /** None: not looked at */
   norm: Number | null;
+  mean: Number | null;
+  std: Number | null;
   /** the norm of the gradient; None: there is none */
   grad: Number | null;
 }
@@ -548,6 +552,67 @@ export interface GradientsView {
   run: number;
   loss: string;
   curves: Curve[];
+  note: string | null;
+}
+
+/** A measure over the steps of training. Of many steps in a row: the last of them, lowest and highest value. */
+export interface LossCurve {
+  name: string;
+  steps: number[];
+  low: Number[];
+  high: Number[];
+  /** the running mean */
+  smooth: Number[];
+  last: Number | null;
+  /** which of them is told: the lowest, unless that is where it began */
+  peak: 'lowest' | 'highest';
+  peak_value: Number | null;
+  peak_at: number | null;
+  /** values that are not finite */
+  bad: number;
+  /** at which step */
+  first_bad: number | null;
+}
+
+/** A training loop: how far it is, and what was reported. */
+export interface ProgressView {
+  kind: 'progress';
+  name: string;
+  steps: number;
+  /** of an epoch */
+  total: number | null;
+  /** from 1 */
+  epoch: number;
+  /** before the batches ended */
+  stopped: boolean;
+  curves: LossCurve[];
+  note: string | null;
+}
+
+/** Of a parameter, or of all in a module. */
+export interface GradientNorm {
+  path: string;
+  depth: number;
+  /** of a module; "" for a parameter */
+  cls: string;
+  /** None: it has no gradient */
+  norm: Number | null;
+  /** the norm of the values */
+  weight: Number;
+  /** "NaN", "Inf", "no gradient", "zero", or "" */
+  flag: string;
+}
+
+/** Norms of gradients, in the order of the model. */
+export interface GradientNormsView {
+  kind: 'gradient_norms';
+  cls: string;
+  total: Number;
+  rows: GradientNorm[];
+  /** the rows that there is room for */
+  shown: number[];
+  /** "no gradient: out.bias" */
+  bad: string[];
   note: string | null;
 }
 
@@ -887,6 +952,20 @@ export interface GraphView {
   params: number;
   failure: GraphFailure | null;
   note: string | null;
+}
+
+/** Names of parameters that are missing, unexpected, skipped or renamed. */
+export interface LoadedNames {
+  what: string;
+  names: string[];
+}
+
+/** What became of the entries of a checkpoint. */
+export interface LoadedView {
+  kind: 'loaded';
+  path: string;
+  loaded: string[];
+  groups: LoadedNames[];
 }
 
 /** Front end to kernel, on the command comm. */

@@ -1,84 +1,156 @@
-"""Loading the parameters of a module from safetensors."""
+"""Loading the parameters of a module."""
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 
-from rfnb.checkpoint.mapping import Stored, match
+from rfnb.checkpoint import plain, training as training_state
+from rfnb.checkpoint.choice import Choice, Rename, chooser, missing_prefix, renamed
+from rfnb.checkpoint.entries import TRAINING, Checkpoint, Source, Stored, opened
+from rfnb.checkpoint.mapping import Match, Target, match, order, targets
 from rfnb.checkpoint.report import LoadReport
 from rfnb.errors import CheckpointError
 from rfnb.nn.module import Module
 
 
-def load_checkpoint(module: Module, path: str | os.PathLike[str], *, strict: bool = True) -> LoadReport:
-    """Sets the parameters to those in a safetensors file. Gives what was loaded.
+def load(
+    source: Source,
+    module: Module,
+    *,
+    strict: bool = True,
+    rename: Rename | None = None,
+    only: Choice | None = None,
+    skip: Choice | None = None,
+    training: Mapping[str, Any] | None = None,
+) -> LoadReport:
+    """Sets the parameters of `module` to those in a file. Gives what was loaded, and what was not.
 
-    Names and shapes are compared first; if something does not fit, the module stays as it was.
+    >>> dims = rf.Dim(3, name="in"), rf.Dim(2, name="out")
+    >>> trained, model = rf.Linear(*dims), rf.Linear(*dims)
+    >>> rf.load(rf.save(trained, folder / "model.safetensors"), model).loaded
+    ('weight', 'bias')
+
+    All is compared first: if something does not fit, the module stays as it was.
+    Values are cast to the type, and brought to the device, that the parameters have.
 
     Args:
-        strict: every parameter has to be in the file, and the other way round; a wrong shape never fits.
+        source: a file of `rf.save`, any safetensors file, a state dict that `torch.save` wrote (read as data only),
+            or a dict of tensors by name.
+        strict: every parameter has to be there, and the other way round. A wrong shape never fits.
+        rename: how entries are called in the module: `{"old prefix": "new prefix"}`, None for those to leave out; or
+            a function from name to name.
+        only: the prefix, or prefixes, of the parameters to load; or a function that says so of a name.
+        skip: likewise, those to leave as they are.
+        training: what was saved beside the parameters and goes on: `{"optimizer": optimizer}`. Random numbers go on
+            from there, too. Plain values are in the report.
 
-    Raises CheckpointError if the file cannot be read, or does not fit.
+    Raises CheckpointError if the file cannot be read, or does not fit, or nothing of it does.
     """
-    path = Path(path)
-    parameters = dict(module.named_parameters())
-    with _opened(path) as file:
-        matched = match(parameters, _entries(file))
-        if complaints := matched.complaints(strict=strict):
-            raise CheckpointError(
-                f"load_checkpoint: {path.name} does not fit {type(module).__name__}",
-                got=("\n" + " " * 12).join(complaints),
-                hint=None if matched.misshaped else "strict=False loads what fits",
-            )
-        tensors = {name: file.get_tensor(name) for name in matched.fitting}
-    for name, parameter in matched.fitting.items():
+    with opened(source) as checkpoint:
+        entries = {name: e for name, e in checkpoint.entries.items() if not name.startswith(TRAINING)}
+        entries = renamed(entries, rename)
+        matched = match(targets(module), entries, chooser(only, skip))
+        _check(matched, entries, module, checkpoint, strict=strict)
+        values = [(target, _value(target, stored, checkpoint)) for target, stored in matched.fitting]
+        saved = training_state.saved_in(checkpoint)
+    called = {entry.key: target.name for target, stored in matched.fitting for entry in stored}
+    if training is not None:
+        training_state.restore(saved, training, module, called)
+    for target, value in values:
         with torch.no_grad():
-            parameter.raw_tensor.copy_(tensors[name])
-    return LoadReport(str(path), tuple(matched.fitting), tuple(matched.missing), tuple(matched.unexpected))
+            target.parameter.raw_tensor.copy_(value)
+    here = {name for target, _ in matched.fitting for name in target.names}
+    return LoadReport(
+        checkpoint.name,
+        loaded=tuple(target.name for target, _ in matched.fitting),
+        missing=tuple(matched.missing),
+        unexpected=tuple(matched.unexpected),
+        skipped=tuple(matched.skipped),
+        renamed={name: e.key for name, e in entries.items() if name in here and e.key not in here},
+        training=training_state.values(saved),
+    )
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator[Any]:
-    if not path.is_file():
-        raise CheckpointError(f"load_checkpoint: there is no file {path}", hint=_beside(path))
-    try:
-        with safe_open(path, framework="pt") as file:
-            yield file
-    except (SafetensorError, OSError) as error:
+def load_checkpoint(module: Module, path: str | os.PathLike[str], *, strict: bool = True) -> LoadReport:
+    """`rf.load(path, module)`
+
+    >>> model = rf.Linear(rf.Dim(3, name="in"), rf.Dim(2, name="out"))
+    >>> rf.load_checkpoint(model, rf.save(model, folder / "model.safetensors")).complete
+    True
+    """
+    return load(path, module, strict=strict)
+
+
+def load_config(path: str | os.PathLike[str]) -> Any:
+    """The `config` that `rf.save` wrote, with its dims: what the model can be built from again.
+
+    >>> config = {"hidden": rf.Dim(4, name="hidden"), "layers": 2}
+    >>> model = rf.Linear(rf.Dim(3, name="in"), config["hidden"])
+    >>> rf.load_config(rf.save(model, folder / "model.safetensors", config=config))["layers"]
+    2
+
+    Raises CheckpointError if the file has none.
+    """
+    with opened(path) as checkpoint:
+        if "config" not in checkpoint.metadata:
+            raise CheckpointError(f"load_config: {checkpoint.name} has no config", hint="rf.save(…, config=…)")
+        return plain.read(checkpoint.metadata["config"], "the config").get("config")
+
+
+def _check(
+    matched: Match, entries: Mapping[str, Stored], module: Module, checkpoint: Checkpoint, *, strict: bool
+) -> None:
+    """Raises CheckpointError if nothing fits, or what has to fit does not."""
+    name = type(module).__name__
+    if complaints := matched.complaints(strict=strict):
         raise CheckpointError(
-            f"load_checkpoint: {path} cannot be read",
-            got=f"{path.stat().st_size} bytes: {error}",
-            expected="a complete safetensors file",
-        ) from error
+            f"load: {checkpoint.name} does not fit {name}",
+            got=("\n" + " " * 12).join(complaints),
+            hint=_way_out(matched, entries),
+        )
+    if not matched.fitting:
+        raise CheckpointError(
+            f"load: nothing in {checkpoint.name} fits {name}",
+            got=_some(entries),
+            expected=_some(matched.missing) if matched.missing else "a choice that leaves some parameters",
+            hint=missing_prefix(entries, matched.missing),
+        )
 
 
-def _entries(file: Any) -> dict[str, Stored]:
-    dims = json.loads((file.metadata() or {}).get("dims", "{}"))
-    return {name: _stored(file.get_slice(name), dims.get(name)) for name in file.keys()}  # noqa: SIM118
+def _way_out(matched: Match, entries: Mapping[str, Stored]) -> str | None:
+    if matched.misshaped:
+        return f'skip="{next(iter(matched.misshaped))}" leaves it as it is'
+    return missing_prefix(matched.unexpected, matched.missing) or "strict=False loads what fits"
 
 
-def _stored(entry: Any, dims: str | None) -> Stored:
-    return Stored(tuple(entry.get_shape()), _DTYPES.get(entry.get_dtype(), entry.get_dtype()), dims)
+def _some(names: Mapping[str, object]) -> str:
+    """The first names."""
+    rest = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return (", ".join(list(names)[:3]) or "no entry") + rest
 
 
-_DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "BOOL": "bool"} | {
-    f"{letter}{bits}": f"{kind}{bits}"
-    for letter, kind in {"I": "int", "U": "uint", "C": "complex"}.items()
-    for bits in (8, 16, 32, 64)
-}
+def _value(target: Target, stored: list[Stored], checkpoint: Checkpoint) -> torch.Tensor:
+    """What the parameter becomes. Raises CheckpointError if it is there under two names with different values."""
+    by_key = {entry.key: entry for entry in stored}
+    values = [_in_order(checkpoint.read(key), target, entry) for key, entry in by_key.items()]
+    if not all(_equal(values[0], other) for other in values[1:]):
+        raise CheckpointError(
+            f"load: {' and '.join(by_key)} are one parameter in the module",
+            got=f"different values in {checkpoint.name}",
+            hint=f"rename={{{next(reversed(by_key))!r}: None}} leaves one of them out",
+        )
+    return values[0]
 
 
-def _beside(path: Path) -> str | None:
-    """What is there instead."""
-    if not path.parent.is_dir():
-        return f"there is no folder {path.parent}"
-    found = sorted(file.name for file in path.parent.glob("*.safetensors"))[:5]
-    return f"in that folder: {', '.join(found)}" if found else None
+def _in_order(value: torch.Tensor, target: Target, entry: Stored) -> torch.Tensor:
+    axes = order(target.parameter, entry)
+    return value if axes is None else value.permute(axes)
+
+
+def _equal(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """NaN is equal to itself: a model that diverged is a model."""
+    return bool(((a == b) | ((a != a) & (b != b))).all())

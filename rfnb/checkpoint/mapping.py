@@ -2,72 +2,111 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from rfnb.checkpoint.choice import nearest
+from rfnb.checkpoint.entries import Stored
 from rfnb.core.parameter import Parameter
+from rfnb.nn.module import Module
 
 _SHOWN = 12
 
 
-class Stored(NamedTuple):
-    """An entry of a checkpoint, not read yet."""
+class Target(NamedTuple):
+    """A parameter under all its names: the first is that of `named_parameters`, the others are ties."""
 
-    shape: tuple[int, ...]
-    dtype: str
-    dims: str | None  # as they were when it was saved: "in:3, out:4"
+    names: tuple[str, ...]
+    parameter: Parameter
 
-    def __str__(self) -> str:
-        return f"{{{self.dims}}}" if self.dims is not None else f"shape {self.shape}"
+    @property
+    def name(self) -> str:
+        """The first."""
+        return self.names[0]
 
 
 @dataclass(frozen=True)
 class Match:
     """What fits, and what does not, by name."""
 
-    fitting: dict[str, Parameter]
+    fitting: list[tuple[Target, list[Stored]]]
     missing: dict[str, Parameter]
     unexpected: dict[str, Stored]
     misshaped: dict[str, tuple[Parameter, Stored]]
+    skipped: list[str]
 
     def complaints(self, *, strict: bool) -> list[str]:
         """A line for each entry that keeps the checkpoint from being loaded."""
-        lines = [f"{name}: {described(p)} in the module, {s} in the file" for name, (p, s) in self.misshaped.items()]
+        lines = [f"{name}: {_compared(p, entry)}" for name, (p, entry) in self.misshaped.items()]
         if strict:
             lines += [
                 f"missing {name} {described(p)}{_near(name, self.unexpected)}" for name, p in self.missing.items()
             ]
-            lines += [f"unexpected {name} {s}{_near(name, self.missing)}" for name, s in self.unexpected.items()]
+            lines += [
+                f"unexpected {name} {entry}{_near(name, self.missing)}" for name, entry in self.unexpected.items()
+            ]
         return lines if len(lines) <= _SHOWN else [*lines[:_SHOWN], f"… and {len(lines) - _SHOWN} more"]
 
 
-def match(parameters: Mapping[str, Parameter], stored: Mapping[str, Stored]) -> Match:
-    """Compares names and shapes."""
-    both = [name for name in parameters if name in stored]
-    wrong = {name for name in both if not _fits(parameters[name], stored[name])}
+def targets(module: Module) -> list[Target]:
+    """All parameters, each with all its names."""
+    found: dict[int, tuple[list[str], Parameter]] = {}
+    for name, parameter in module.named_parameters():
+        found[id(parameter)] = [name], parameter
+    for name, parameter in _every_name(module, "", (id(module),)):
+        names, _ = found.get(id(parameter), ([name], parameter))
+        if name not in names:
+            names.append(name)
+    return [Target(tuple(names), parameter) for names, parameter in found.values()]
+
+
+def match(targets: list[Target], entries: Mapping[str, Stored], chosen: Callable[[str], bool]) -> Match:
+    """Compares names and shapes. A tied parameter may be there under any of its names."""
+    taken = [target for target in targets if any(map(chosen, target.names))]
+    found = [(target, [entries[name] for name in target.names if name in entries]) for target in taken]
+    wrong = {t.name: (t.parameter, e) for t, stored in found for e in stored if not _fits(t.parameter, e)}
+    used = {entry.key for _, stored in found for entry in stored}
     return Match(
-        fitting={name: parameters[name] for name in both if name not in wrong},
-        missing={n: p for n, p in parameters.items() if n not in stored and not p.non_critical_for_restore},
-        unexpected={name: entry for name, entry in stored.items() if name not in parameters},
-        misshaped={name: (parameters[name], stored[name]) for name in both if name in wrong},
+        fitting=[(target, stored) for target, stored in found if stored and target.name not in wrong],
+        missing={t.name: t.parameter for t, stored in found if not stored and not t.parameter.non_critical_for_restore},
+        unexpected={name: entry for name, entry in entries.items() if entry.key not in used and chosen(name)},
+        misshaped=wrong,
+        skipped=[target.name for target in targets if target not in taken],
     )
-
-
-def dims_of(parameter: Parameter) -> str:
-    """ "in:3, out:4" """
-    return ", ".join(f"{dim.name}:{dim.dimension}" for dim in parameter.dims)
 
 
 def described(parameter: Parameter) -> str:
     """ "{in:3, out:4}" """
-    return f"{{{dims_of(parameter)}}}"
+    return f"{{{', '.join(f'{dim.name}:{dim.dimension}' for dim in parameter.dims)}}}"
 
 
-def _fits(parameter: Parameter, stored: Stored) -> bool:
+def order(parameter: Parameter, entry: Stored) -> list[int] | None:
+    """How the axes of an entry with the same dims in another order become those of the parameter."""
+    names = [dim.name for dim in parameter.dims]
+    if entry.dims is None or sorted(entry.dims) != sorted(names) or len(set(names)) < len(names):
+        return None
+    return [entry.dims.index(name) for name in names]
+
+
+def _every_name(module: Module, path: str, above: tuple[int, ...]) -> Iterator[tuple[str, Parameter]]:
+    for name, value in list(vars(module).items()):
+        full_name = f"{path}.{name}" if path else name
+        if isinstance(value, Parameter):
+            yield full_name, value
+        elif isinstance(value, Module) and id(value) not in above:
+            yield from _every_name(value, full_name, (*above, id(value)))
+
+
+def _fits(parameter: Parameter, entry: Stored) -> bool:
+    axes = order(parameter, entry) or range(len(entry.shape))
     shape = tuple(dim.dimension for dim in parameter.dims)
-    return shape == stored.shape and _kind(parameter.dtype) == _kind(stored.dtype)
+    return shape == tuple(entry.shape[axis] for axis in axes) and _kind(parameter.dtype) == _kind(entry.dtype)
+
+
+def _compared(parameter: Parameter, entry: Stored) -> str:
+    kinds = ("", "") if _kind(parameter.dtype) == _kind(entry.dtype) else (f" {parameter.dtype}", f" {entry.dtype}")
+    return f"{described(parameter)}{kinds[0]} in the module, {entry}{kinds[1]} in the file"
 
 
 def _kind(dtype: str) -> str:
@@ -75,6 +114,6 @@ def _kind(dtype: str) -> str:
     return next((kind for kind in ("float", "uint", "int", "complex") if kind in dtype), dtype)
 
 
-def _near(name: str, others: Iterable[str]) -> str:
-    nearest = difflib.get_close_matches(name, list(others), n=1, cutoff=0.5)
-    return f" (is it {nearest[0]}?)" if nearest else ""
+def _near(name: str, others: Mapping[str, object]) -> str:
+    near = nearest(name, others)
+    return f" (is it {near}?)" if near else ""

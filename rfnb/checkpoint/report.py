@@ -2,24 +2,55 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rfnb.core.show import Shown
+from rfnb.core.words import count_of
+
+SHOWN = 8
+"""So many names in a line, at most."""
 
 
-@dataclass(frozen=True)
-class LoadReport:
-    """Names of parameters: loaded, not in the file, and in the file only."""
+@dataclass(frozen=True, repr=False)
+class LoadReport(Shown):
+    """Names of parameters: loaded, not in the file, in the file only, left as they were by choice.
+
+    renamed: from the name in the module to that in the file, where they differ.
+    settings: what else was set, such as the eps of norms that weights were imported for.
+    training: the plain values that were saved beside the parameters: `report.training["step"]`.
+    """
 
     path: str
     loaded: tuple[str, ...]
     missing: tuple[str, ...] = ()
     unexpected: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    settings: tuple[str, ...] = ()
+    training: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def complete(self) -> bool:
         """Whether file and module had the same parameters."""
-        return not self.missing and not self.unexpected
+        return not self.missing and not self.unexpected and not self.skipped
+
+    def groups(self) -> Iterator[tuple[str, list[str]]]:
+        """What is worth telling beside the number of those that were loaded, with the names of it."""
+        yield "missing", list(self.missing)
+        yield "unexpected", list(self.unexpected)
+        yield "skipped", list(self.skipped)
+        yield "renamed", [f"{there} → {here}" for here, there in self.renamed.items()]
+        yield "set", list(self.settings)
+        yield "training", list(self.training)
 
     def __str__(self) -> str:
-        rest = {"missing": self.missing, "unexpected": self.unexpected}
-        lines = [f"  {what:<10} {', '.join(names)}" for what, names in rest.items() if names]
-        return "\n".join([f"{len(self.loaded)} parameters loaded from {self.path}", *lines])
+        lines = [f"  {what:<10} {some(names)}" for what, names in self.groups() if names]
+        return "\n".join([f"{count_of(len(self.loaded), 'parameter')} loaded from {self.path}", *lines])
+
+
+def some(names: Sequence[str]) -> str:
+    """The first of them, and how many more."""
+    rest = f", … and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + rest

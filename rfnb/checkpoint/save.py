@@ -5,51 +5,112 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from uuid import uuid4
+from typing import Any
 
+import torch
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 
-from rfnb.checkpoint.mapping import dims_of
+from rfnb.checkpoint import plain, training as training_state
+from rfnb.checkpoint.entries import TRAINING
+from rfnb.checkpoint.mapping import targets
+from rfnb.core.atomic import replacing
 from rfnb.errors import CheckpointError
 from rfnb.nn.module import Module
 
+_RESERVED = (TRAINING, "__metadata__")
 
-def save_checkpoint(module: Module, path: str | os.PathLike[str]) -> Path:
+
+def save(
+    module: Module,
+    path: str | os.PathLike[str],
+    *,
+    config: Any = None,
+    training: Mapping[str, Any] | None = None,
+) -> Path:
     """Writes all parameters, by their dotted names, to a safetensors file. Gives its path.
 
-        rf.save_checkpoint(model, "model.safetensors")
+    >>> in_dim, out_dim = rf.Dim(3, name="in"), rf.Dim(2, name="out")
+    >>> model = rf.Linear(in_dim, out_dim)
+    >>> path = rf.save(model, folder / "model.safetensors", config={"in_dim": in_dim, "out_dim": out_dim})
+    >>> again = rf.Linear(**rf.load_config(path))
+    >>> rf.load(path, again).loaded
+    ('weight', 'bias')
 
     A file that is there already is replaced only when the new one is complete.
 
-    Raises CheckpointError if the module has no parameters.
+    Args:
+        config: numbers, strings, dims, and lists and dicts of them, for `rf.load_config`: what the module is made of.
+        training: what goes on when training does: `{"optimizer": optimizer, "step": 1000}`. What has a `state_dict()`
+            is saved by it, all else as plain values; and the random numbers, so that training goes on as if it had
+            never ended.
+
+    Raises CheckpointError if the module has no parameters, `config` or `training` hold more than data, or the file
+    cannot be written.
     """
-    path = Path(path)
-    parameters = dict(module.named_parameters())
-    if not parameters:
-        raise CheckpointError(f"save_checkpoint: {type(module).__name__} has no parameters")
-    tensors = {name: p.raw_tensor.detach().cpu().clone().contiguous() for name, p in parameters.items()}
-    dims = json.dumps({name: dims_of(parameter) for name, parameter in parameters.items()})
-    metadata = {"format": "pt", "rfnb_version": sys.modules["rfnb"].__version__, "dims": dims}
-    unfinished = path.with_name(f".{path.name}.{uuid4().hex[:8]}.unfinished")
+    path = _writable(Path(path))
+    found = targets(module)
+    if not found:
+        raise CheckpointError(f"save: {type(module).__name__} has no parameters")
+    if reserved := [target.name for target in found if target.name.startswith(_RESERVED)]:
+        raise CheckpointError("save: a parameter cannot be called so in a file", got=reserved[0])
+    raw = {target.name: target.parameter.raw_tensor for target in found}
+    metadata = {
+        "format": "pt",
+        "rfnb_version": sys.modules["rfnb"].__version__,
+        "dims": json.dumps({target.name: [dim.name for dim in target.parameter.dims] for target in found}),
+        "tied": json.dumps({name: target.name for target in found for name in target.names[1:]}),
+    }
+    if config is not None:
+        metadata["config"] = plain.Writer().json({"config": config})
+    if training is not None:
+        metadata["training"], tensors = training_state.describe(training, module)
+        raw |= tensors
     try:
-        save_file(tensors, unfinished, metadata)
-        unfinished.chmod(0o666 & ~_umask())
-        _to_disk(unfinished)
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+        with replacing(path) as unfinished:
+            save_file(_apart(raw), unfinished, metadata)
+    except (OSError, SafetensorError, UnicodeError, KeyError, NotImplementedError) as error:
+        raise CheckpointError(f"save: {path} cannot be written", got=error, hint=_as_it_was(path)) from error
     return path
 
 
-def _umask() -> int:
-    """What new files do not allow."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def save_checkpoint(module: Module, path: str | os.PathLike[str]) -> Path:
+    """`rf.save(module, path)`
+
+    >>> rf.save_checkpoint(rf.Linear(rf.Dim(3, name="in"), rf.Dim(2, name="out")), folder / "model.safetensors").name
+    'model.safetensors'
+    """
+    return save(module, path)
 
 
-def _to_disk(path: Path) -> None:
-    """Waits until the content is on disk, so that a power cut does not leave an empty file under the final name."""
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
+def _writable(path: Path) -> Path:
+    if path.is_dir():
+        raise CheckpointError(f"save: {path} is a folder", hint=f'"{path / "model.safetensors"}"')
+    if not path.parent.is_dir():
+        raise CheckpointError(f"save: there is no folder {path.parent}")
+    if path.suffix in (".pt", ".pth"):
+        raise CheckpointError(
+            f"save: {path.name} would be taken for a file of torch",
+            expected="model.safetensors",
+            hint=f'torch.save(rf.to_torch(module).state_dict(), "{path.name}")',
+        )
+    return path
+
+
+def _apart(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """On the CPU and contiguous, each with a memory of its own, as the format wants it; copied where needed only."""
+    found: dict[str, torch.Tensor] = {}
+    seen: set[int] = set()
+    for name, tensor in tensors.items():
+        tensor = tensor.detach().cpu().contiguous()
+        if tensor.untyped_storage().data_ptr() in seen or tensor.untyped_storage().nbytes() > tensor.nbytes:
+            tensor = tensor.clone()
+        seen.add(tensor.untyped_storage().data_ptr())
+        found[name] = tensor
+    return found
+
+
+def _as_it_was(path: Path) -> str | None:
+    return f"{path.name} is as it was" if path.exists() else None

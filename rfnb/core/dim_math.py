@@ -65,7 +65,7 @@ def _extreme(pick: Any, values: list[np.ndarray], numbers: tuple[int, ...]) -> n
     found: Any = values[0]
     for value in (*values[1:], *numbers):
         found = pick(found, value)
-    return np.asarray(found)
+    return found  # type: ignore[no-any-return]
 
 
 def _by_what(values: list[np.ndarray], numbers: tuple[int, ...]) -> np.ndarray:
@@ -73,11 +73,11 @@ def _by_what(values: list[np.ndarray], numbers: tuple[int, ...]) -> np.ndarray:
 
 
 def _floordiv(values: list[np.ndarray], numbers: tuple[int, ...]) -> np.ndarray:
-    return np.asarray(values[0] // _by_what(values, numbers))
+    return values[0] // _by_what(values, numbers)
 
 
 def _ceildiv(values: list[np.ndarray], numbers: tuple[int, ...]) -> np.ndarray:
-    return np.asarray(-(-values[0] // _by_what(values, numbers)))
+    return -(-values[0] // _by_what(values, numbers))
 
 
 _EVALUATE: dict[str, Callable[[list[np.ndarray], tuple[int, ...]], np.ndarray]] = {

@@ -19,6 +19,9 @@ _serials = itertools.count()
 _JOINS = 64  # kept per Lengths; a long-lived tensor meets many batches
 _CACHED = 512
 
+symbolic: list[Callable[[Any], Any]] = []
+"""What makes values of a size that is no number yet, because torch traces; set by the bridge to it."""
+
 
 class Size:
     """How long a dim is: one number, or one for each entry of `dims`.
@@ -30,16 +33,23 @@ class Size:
 
     def __init__(self, dims: Sequence[Dim], values: Any, *, tags: Sequence[str] | None = None):
         self.dims = tuple(dims)
+        self.tags = None if tags is None else [str(tag) for tag in tags]
+        self.made: Source | None = here()
+        if hasattr(values, "longest") or hasattr(values, "__sym_max__"):
+            self.values = values if hasattr(values, "longest") else symbolic[0](values)
+            self.max, self.ragged = self.values.longest, bool(self.values.ndim)
+            return
         self.values = np.array(values, dtype=np.int64)  # a copy: what it was made of may change
         self.values.flags.writeable = False
         flat = self.values.ravel().tolist() if self.values.ndim else [int(self.values)]
         self.max = max(0, *flat) if flat else 0
         self.ragged = self.values.ndim > 0 and any(length != self.max for length in flat)
-        self.tags = None if tags is None else [str(tag) for tag in tags]
-        self.made: Source | None = here()
 
     def agrees(self, other: Size) -> bool:
         """Whether both say the same lengths."""
+        for one, another in ((self, other), (other, self)):
+            if hasattr(one.values, "longest"):
+                return self is other or one.values.agrees(another.values)
         if self.dims == other.dims:
             return self is other or np.array_equal(self.values, other.values)
         if len(self.dims) != len(other.dims) or any(dim not in self.dims for dim in other.dims):
@@ -54,8 +64,14 @@ class Size:
 
     def frames(self, dims: Sequence[Dim]) -> np.ndarray:
         """Which positions are frames, not padding. [dims…, longest]"""
+        if hasattr(self.values, "longest"):
+            return self.over(dims).frames()  # type: ignore[attr-defined]
         mask: np.ndarray = np.arange(self.max) < self.over(dims)[..., None]
         return mask
+
+    def some_empty(self) -> bool:
+        """Whether one of the sequences has no frames, or may have none."""
+        return hasattr(self.values, "longest") or not (self.values > 0).all()
 
     def place(self) -> str:
         """ " (bound in model.py:31)", for messages."""
@@ -80,7 +96,7 @@ class Size:
 class Lengths:
     """Sizes of dims, by their serial number. Never changes; a new batch has a new one."""
 
-    __slots__ = ("__weakref__", "_derived", "_joins", "_owners", "cache", "serial", "sizes")
+    __slots__ = ("__weakref__", "_derived", "_joins", "_owners", "_ragged", "cache", "serial", "sizes")
 
     def __init__(self, sizes: Mapping[int, Size]):
         self.sizes = dict(sizes)
@@ -89,6 +105,7 @@ class Lengths:
         self._joins: dict[tuple[int, int, int], Lengths] = {}
         self._derived: dict[int, Size] = {}
         self._owners: frozenset[Dim] | None = None
+        self._ragged: bool | None = None
 
     def __copy__(self) -> Lengths:
         return self
@@ -132,6 +149,13 @@ class Lengths:
         if self._owners is None:
             self._owners = frozenset(dim for size in self.sizes.values() for dim in size.dims)
         return self._owners
+
+    @property
+    def ragged(self) -> bool:
+        """Whether there is padding anywhere in this batch."""
+        if self._ragged is None:
+            self._ragged = any(size.ragged for size in self.sizes.values())
+        return self._ragged
 
     def of_one(self, owner: Dim, index: int) -> Lengths:
         """The lengths of the entry `index` of `owner` alone."""

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import copyreg
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from rfnb.core import align, raw as raw_registry
@@ -140,6 +144,50 @@ class Parameter(Tensor):
     def num_elements(self) -> int:
         """How many numbers it holds."""
         return math.prod(dim.dimension or 0 for dim in self.dims)
+
+    def __copy__(self) -> Parameter:
+        return self.__deepcopy__({})
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
+        mode = _copying.get()
+        if mode == "share":
+            return self
+        reduced: Any = copyreg.dispatch_table[Parameter](self)  # `core.pickling` knows what it is made of
+        make, (cls, values) = reduced
+        other: Parameter = make(cls, copy.deepcopy(values, memo))
+        if mode == "initial":
+            other.initial = other.initial
+        return other
+
+
+_copying: ContextVar[str] = ContextVar("rfnb_parameter_copy", default="copy")
+
+
+@contextmanager
+def set_parameter_copy_behavior_ctx(mode: str) -> Iterator[None]:
+    """What `copy.deepcopy` of a module makes of its parameters inside the block.
+
+    mode: "copy": others with the same values, as if nothing was said; "share": they are the very same; "initial":
+        others that begin as these once began, each drawn anew.
+
+    >>> import copy
+    >>> layer = rf.Linear(rf.Dim(3, name="in"), rf.Dim(2, name="out"))
+    >>> with rf.set_parameter_copy_behavior_ctx("share"):
+    ...     twin = copy.deepcopy(layer)
+    >>> twin.weight is layer.weight
+    True
+
+    Raises ParameterError for another mode.
+    """
+    if mode not in ("copy", "share", "initial"):
+        raise ParameterError(
+            "set_parameter_copy_behavior_ctx: unknown `mode`", got=repr(mode), expected="'copy', 'share', 'initial'"
+        )
+    token = _copying.set(mode)
+    try:
+        yield
+    finally:
+        _copying.reset(token)
 
 
 def _check(raw: Any, dims: Sequence[Dim], dtype: str | None) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 import operator
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,12 +108,19 @@ class RunCtx:
 
     def is_train_flag_enabled(self, *, func: object = None) -> bool:
         """Likewise, for one function."""
-        return self._train_flags.get(func, self.train_flag)
+        return self._train_flags.get(func, self._train_flags[None])
 
     @contextmanager
-    def train_flag_ctx(self, train_flag: bool, *, func: object = None) -> Iterator[None]:
-        """Another train flag inside the block, for all functions or for `func` alone."""
-        before, self._train_flags = self._train_flags, {**self._train_flags, func: train_flag}
+    def train_flag_ctx(self, train_flag: bool, *, func: object | Sequence[object] = None) -> Iterator[None]:
+        """Another train flag inside the block: for all functions, or for `func`, one or several, alone.
+
+        >>> ctx = rf.init_train_step_run_ctx()
+        >>> with ctx.train_flag_ctx(False, func=rf.dropout):
+        ...     ctx.is_train_flag_enabled(func=rf.dropout), ctx.train_flag
+        (False, True)
+        """
+        functions = func if isinstance(func, list | tuple) else [func]
+        before, self._train_flags = self._train_flags, {**self._train_flags, **dict.fromkeys(functions, train_flag)}
         try:
             yield
         finally:
@@ -232,26 +239,36 @@ def mark_as_default_output(self: Tensor, *, shape: Sequence[Dim] | None = None) 
     get_run_ctx().mark_as_default_output(self, shape=shape)
 
 
-_current: ContextVar[RunCtx | None] = ContextVar("rfnb_run_ctx", default=None)
+class _Current(threading.local):
+    """One for each thread, as torch has its modes. (What a cell with `await` puts into a ContextVar ends with it.)"""
+
+    ctx: RunCtx | None = None
+
+
+_current = _Current()
 
 
 def get_run_ctx() -> RunCtx:
-    """The current context; one for forward calls without training if none was begun."""
-    ctx = _current.get()
+    """The current context of this thread; one for forward calls without training if none was begun.
+
+    >>> _ = rf.init_forward_step_run_ctx()
+    >>> rf.get_run_ctx().stage, rf.get_run_ctx().train_flag
+    ('forward_step', False)
+    """
+    ctx = _current.ctx
     if ctx is None:
-        ctx = RunCtx(stage="init")
-        _current.set(ctx)
+        ctx = _current.ctx = RunCtx(stage="init")
     return ctx
 
 
 @contextmanager
-def entered(ctx: RunCtx) -> Iterator[None]:
-    """Inside, `ctx` is the current context."""
-    token = _current.set(ctx)
+def entered(ctx: RunCtx | None) -> Iterator[None]:
+    """Inside, `ctx` is the current context; None: there is none yet."""
+    before, _current.ctx = _current.ctx, ctx
     try:
         yield
     finally:
-        _current.reset(token)
+        _current.ctx = before
 
 
 def init_train_step_run_ctx(*, train_flag: bool = True, step: int = 0, epoch: int = 1) -> RunCtx:
@@ -262,15 +279,19 @@ def init_train_step_run_ctx(*, train_flag: bool = True, step: int = 0, epoch: in
     >>> float(ctx.total_loss()), rf.get_run_ctx_step()
     (1.0, 3)
     """
-    ctx = RunCtx(stage="train_step", train_flag=train_flag, step=step, epoch=epoch)
-    _current.set(ctx)
+    ctx = _current.ctx = RunCtx(stage="train_step", train_flag=train_flag, step=step, epoch=epoch)
     return ctx
 
 
 def init_forward_step_run_ctx(*, expected_outputs: TensorDict | None = None, step: int = 0, epoch: int = 1) -> RunCtx:
-    """Begins a forward step, without training."""
-    ctx = RunCtx(stage="forward_step", step=step, epoch=epoch, expected_outputs=expected_outputs)
-    _current.set(ctx)
+    """Begins a forward step, without training.
+
+    >>> ctx = rf.init_forward_step_run_ctx()
+    >>> rf.ones([rf.Dim(2, name="feat")]).mark_as_output("ones")
+    >>> list(ctx.outputs)
+    ['ones']
+    """
+    ctx = _current.ctx = RunCtx(stage="forward_step", step=step, epoch=epoch, expected_outputs=expected_outputs)
     return ctx
 
 

@@ -158,6 +158,14 @@ def in_code(code: CodeType) -> FrameType | None:
     return frame
 
 
+def in_file(file: str) -> Source | None:
+    """The innermost place that is running in `file`."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename != file:
+        frame = frame.f_back
+    return None if frame is None else Source(frame.f_code, frame.f_lasti)
+
+
 def variables(frame: FrameType) -> dict[str, Any]:
     """The local variables of a frame by name."""
     snapshot = frame.f_locals

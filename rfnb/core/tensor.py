@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rfnb.core import align, raw as _raw_registry
 from rfnb.core.accident import nearest
@@ -42,6 +42,14 @@ class Tensor(Shown, Axes, Templates, Habits):
     _raw: Any
     sig: Sig
     lengths: Lengths
+
+    if TYPE_CHECKING:  # the rows of `ops.math` make them
+
+        def __add__(self, other: Any) -> Tensor: ...
+
+        def __neg__(self) -> Tensor: ...
+
+        __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __pow__ = __add__
 
     def __init__(
         self,

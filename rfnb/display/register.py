@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rfnb.backend.torch.module_graph import PlainModule
+from rfnb.checkpoint.report import LoadReport
 from rfnb.core.dim import Dim
 from rfnb.core.model_graph import DRAWERS, ModelGraph
 from rfnb.core.state import State
@@ -43,6 +44,7 @@ def register_views() -> None:
     register("comparison", Comparison)
     register("check", BatchReport, FiniteReport)
     register("seen", Captured, Seen)
+    register("loaded", LoadReport)
     register("error", Exception)
     show_in_notebooks()
     answer_the_panel()

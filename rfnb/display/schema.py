@@ -190,7 +190,10 @@ class ParamRow(TypedDict):
     trainable: bool
     buffer: bool  # it is no parameter of the model proper
     shared: str | None  # where it is shown, and counted, first
+    weight_decay: Number | None  # of its own; None: none of its own
     norm: Number | None  # None: not looked at
+    mean: Number | None
+    std: Number | None
     grad: Number | None  # the norm of the gradient; None: there is none
 
 
@@ -487,6 +490,58 @@ class GradientsView(TypedDict):
     run: int
     loss: str
     curves: list[Curve]
+    note: str | None
+
+
+class LossCurve(TypedDict):
+    """A measure over the steps of training. Of many steps in a row: the last of them, lowest and highest value."""
+
+    name: str
+    steps: list[int]
+    low: list[Number]
+    high: list[Number]
+    smooth: list[Number]  # the running mean
+    last: Number | None
+    peak: Literal["lowest", "highest"]  # which of them is told: the lowest, unless that is where it began
+    peak_value: Number | None
+    peak_at: int | None
+    bad: int  # values that are not finite
+    first_bad: int | None  # at which step
+
+
+class ProgressView(TypedDict):
+    """A training loop: how far it is, and what was reported."""
+
+    kind: Literal["progress"]
+    name: str
+    steps: int
+    total: int | None  # of an epoch
+    epoch: int  # from 1
+    stopped: bool  # before the batches ended
+    curves: list[LossCurve]
+    note: str | None
+
+
+class GradientNorm(TypedDict):
+    """Of a parameter, or of all in a module."""
+
+    path: str
+    depth: int
+    cls: str  # of a module; "" for a parameter
+    norm: Number | None  # None: it has no gradient
+    weight: Number  # the norm of the values
+    flag: str  # "NaN", "Inf", "no gradient", "zero", or ""
+
+
+class GradientNormsView(TypedDict):
+    """Norms of gradients, in the order of the model."""
+
+    kind: Literal["gradient_norms"]
+    cls: str
+    total: Number
+    rows: list[GradientNorm]
+    shown: list[int]  # the rows that there is room for
+    bad: list[str]  # "no gradient: out.bias"
     note: str | None
 
 
@@ -788,6 +843,22 @@ class GraphView(TypedDict):
     params: int
     failure: GraphFailure | None
     note: str | None
+
+
+class LoadedNames(TypedDict):
+    """Names of parameters that are missing, unexpected, skipped or renamed."""
+
+    what: str
+    names: list[str]
+
+
+class LoadedView(TypedDict):
+    """What became of the entries of a checkpoint."""
+
+    kind: Literal["loaded"]
+    path: str
+    loaded: list[str]
+    groups: list[LoadedNames]
 
 
 class Message(TypedDict):

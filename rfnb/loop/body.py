@@ -51,6 +51,7 @@ class Body:
         self.loop = loop
         self.backend = raw_registry.selected()
         self.source = here()
+        self.modes = self.backend.get_modes()  # those around the loop
         self.outer = current_recorder()
         self.position = 0  # in a loop around this one: of the call that it is on the tape there
         self.seed: Any = seed_of(loop.name)
@@ -63,6 +64,7 @@ class Body:
         code = self.source.code if self.source is not None else None
         self.recorder = Recorder(loop.name, self.backend.new_tape(), self._trial_generator, code)
         self.recorder.recorded = records
+        self.recorder.file = loop.file
         self.recorder.choose = partial(branch.cond, self)
         self.tape = self.recorder.tape
         self.tape.new_stream = self.recorder.new_stream

@@ -71,6 +71,7 @@ class Loop:
         self.axis = axis
         self.debug = debug
         self.name = name
+        self.file: str | None = None  # of rfnb, if a line there is the step: values are called as its variables
         self.run: Run | None = None
         self._state = StateHolder(name)
         self._body: Body | None = None

@@ -64,7 +64,8 @@ class Normal(ParamInit):
 class VarianceScaling(ParamInit):
     """A variance of scale / n, where n is the number of inputs, of outputs, or their mean.
 
-    The last dim is the output, the one before it the input; dims further left multiply both, as in a filter.
+    Of two dims, the first is the input and the second the output. More are those of a filter, as torch has it: output,
+    input, and its sizes, which multiply both.
 
     Args:
         scale: 1 if not given.
@@ -148,8 +149,8 @@ def _fans(shape: Sequence[int]) -> tuple[float, float]:
     if len(shape) < 2:
         size = float(shape[0]) if shape else 1.0
         return size, size
-    filter_size = math.prod(shape[:-2])
-    return float(shape[-2] * filter_size), float(shape[-1] * filter_size)
+    fan_out, fan_in, *filter_size = shape if len(shape) > 2 else shape[::-1]
+    return float(fan_in * math.prod(filter_size)), float(fan_out * math.prod(filter_size))
 
 
 def _require(what: str, got: str, expected: Sequence[str]) -> None:

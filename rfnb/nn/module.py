@@ -16,7 +16,7 @@ from rfnb.core.parameter import Parameter
 from rfnb.core.show import Shown, view_of
 from rfnb.core.state import State
 from rfnb.errors import ParameterError
-from rfnb.nn.hooks import ForwardHook, RemovableHandle, add_hook
+from rfnb.nn.hooks import ForwardHook, RemovableHandle, add_hook, after
 
 M = TypeVar("M", bound="Module")
 
@@ -37,6 +37,7 @@ class Module(Shown):
     """
 
     _forward_hooks: dict[int, ForwardHook] | None = None
+    _twin: Any = None  # the torch module that mirrors it, if there is one: `nn.bridge`
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -149,10 +150,15 @@ class Module(Shown):
     # -- all at once
 
     def apply(self: M, fn: Callable[[Module], Any]) -> M:
-        """Calls `fn` with each module below, then with itself."""
-        for child in self.children():
-            child.apply(fn)
-        fn(self)
+        """Calls `fn` with each module below, those further down first, and then with itself; with a shared one once.
+
+        >>> model = rf.Sequential(rf.Linear(rf.Dim(3), rf.Dim(2)), rf.relu)
+        >>> _ = model.apply(lambda module: print(module.get_default_name()))
+        linear
+        relu
+        sequential
+        """
+        _apply(self, fn, {id(self)})
         return self
 
     def to(self: M, *, device: str | None = None, dtype: str | None = None) -> M:
@@ -204,15 +210,23 @@ def _observed(forward: Callable[..., Any]) -> Callable[..., Any]:
     def call(self: Module, *args: Any, **kwargs: Any) -> Any:
         if type(self).__call__ is not call:  # super().__call__(…): the call of the subclass is the one to see
             return forward(self, *args, **kwargs)
+        if self._twin is not None and (twin := self._twin.takes(self)) is not None:
+            return twin.call_inside(args, kwargs)
         who = listener()
         result = forward(self, *args, **kwargs) if who is None else who.call_module(self, forward, args, kwargs)
         if self._forward_hooks:
-            for hook in list(self._forward_hooks.values()):
-                other = hook(self, args, kwargs, result)
-                result = result if other is None else other
+            result = after(self._forward_hooks, self, args, kwargs, result)
         return result
 
     return call
+
+
+def _apply(module: Module, fn: Callable[[Module], Any], seen: set[int]) -> None:
+    for child in module.children():
+        if id(child) not in seen:
+            seen.add(id(child))
+            _apply(child, fn, seen)
+    fn(module)
 
 
 def _name_after(parameter: Parameter, path: str) -> None:

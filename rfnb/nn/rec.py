@@ -12,6 +12,7 @@ from rfnb.core.tensor import Tensor
 from rfnb.nn.module import Module
 from rfnb.nn.weights import to_input, weight
 from rfnb.ops.create import zeros
+from rfnb.ops.index import one_hot
 from rfnb.ops.rec import lstm
 
 
@@ -48,22 +49,47 @@ class LSTM(Module):
 
     def __call__(self, source: Tensor, *, state: State, spatial_dim: Dim) -> tuple[Tensor, LstmState]:
         """The outputs, and the state behind the last valid frame of each sequence."""
-        in_dim = self.ff_weight.dims[1]
-        out, (h, c) = lstm(
-            to_input(source, self.in_dim, in_dim),
-            state_h=state.h,
-            state_c=state.c,
+        return lstm_over(
+            source,
+            state,
             ff_weight=self.ff_weight,
             rec_weight=self.rec_weight,
             bias=self.bias,
             spatial_dim=spatial_dim,
-            in_dim=in_dim,
+            in_dim=self.in_dim,
             out_dim=self.out_dim,
         )
-        return out, LstmState(h=h, c=c)
 
     def default_initial_state(self, *, batch_dims: Sequence[Dim]) -> LstmState:
         """Zeros. → {batch_dims, out_dim} each"""
         dims, like = [*batch_dims, self.out_dim], self.rec_weight
         h, c = (zeros(dims, dtype=like.dtype, device=like.device, feature_dim=self.out_dim) for _ in "hc")
         return LstmState(h=h, c=c)
+
+
+def lstm_over(
+    source: Tensor,
+    state: State,
+    *,
+    ff_weight: Tensor,
+    rec_weight: Tensor,
+    bias: Tensor | None,
+    spatial_dim: Dim,
+    in_dim: Dim,
+    out_dim: Dim,
+) -> tuple[Tensor, LstmState]:
+    """`rf.lstm` of modules: `in_dim` may be `out_dim`, and a source that is sparse in it counts as one-hot."""
+    source = one_hot(source) if source.sparse_dim is in_dim else source
+    weight_dim = ff_weight.dims[1]
+    out, (h, c) = lstm(
+        to_input(source, in_dim, weight_dim),
+        state_h=state.h,
+        state_c=state.c,
+        ff_weight=ff_weight,
+        rec_weight=rec_weight,
+        bias=bias,
+        spatial_dim=spatial_dim,
+        in_dim=weight_dim,
+        out_dim=out_dim,
+    )
+    return out, LstmState(h=h, c=c)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 from rfnb.backend.base.require import axis_of
 from rfnb.backend.base.sizes import size_in
 from rfnb.core.dim import Dim
-from rfnb.core.op import listener
+from rfnb.core.op import listener, op
 from rfnb.core.raw import backend_of_raw
 from rfnb.core.run_ctx import get_run_ctx
 from rfnb.core.tensor import Tensor
 from rfnb.errors import DimError
 from rfnb.ops.create import range_over_dim
-from rfnb.ops.math import compare_bc, mul, where
+from rfnb.ops.math import add, compare_bc, mul, where
 from rfnb.ops.matmul import matmul
 from rfnb.ops.random import dropout
 from rfnb.ops.shape import replace_dim
@@ -71,40 +73,93 @@ def dot_attention(
     scale = 1 / math.sqrt(key_dim.get_dim_value()) if scale is None else scale
     if causal_query_spatial_dim is not None:
         axis_of("dot_attention", query, causal_query_spatial_dim, "query")
-        if causal_query_spatial_dim is axis:
-            keys, axis = replace_dim(keys, in_dim=axis)
-            values, _ = replace_dim(values, in_dim=causal_query_spatial_dim, out_dim=axis)
         _check_lengths(query, keys, causal_query_spatial_dim, axis)
+    return attend(
+        query,
+        keys,
+        values,
+        key_dim=key_dim,
+        axis=axis,
+        scale=scale,
+        causal=causal_query_spatial_dim,
+        att_dropout=att_dropout,
+        att_dropout_broadcast=att_dropout_broadcast,
+    )
+
+
+def attend(
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    *,
+    key_dim: Dim,
+    axis: Dim,
+    scale: float,
+    causal: Dim | None = None,
+    bias: Tensor | None = None,
+    att_dropout: float = 0.0,
+    att_dropout_broadcast: bool | None = None,
+) -> Tensor:
+    """`dot_attention` with a `bias` {…, axis} of the energy, in the order of `query`.
+
+    If `query` has `axis`, its frames are those of the keys. There must be no NaN in the padding of `bias`.
+    """
     # what is in padding would get into gradients, as 0 · NaN
     query, keys, values = (x.copy_masked(0.0) for x in (query, keys, values))
-    causal = causal_query_spatial_dim
     who = listener()
     see = getattr(who, "see_attention", None)  # somebody who wants to know what was done, and no change of it
+    found: Tensor | None = None
     if (who is None or see) and not (att_dropout and get_run_ctx().is_train_flag_enabled(func=dropout)):
-        found: Tensor | None = backend_of_raw(query._raw).fused_attention(
-            query, keys, values, key_dim=key_dim, axis=axis, causal=causal is not None, scale=scale
+        found = backend_of_raw(query._raw).fused_attention(
+            query, keys, values, key_dim=key_dim, axis=axis, causal=causal is not None, scale=scale, bias=bias
         )
-        if found is not None:
-            if see:
-                see(query, keys, values, key_dim=key_dim, axis=axis, causal=causal, scale=scale)
+        if found is not None and not see:
             return found
-    weights = attention_weights(query, keys, key_dim=key_dim, axis=axis, causal=causal, scale=scale)
+    if axis in query.sig.index:
+        values, keys_axis = replace_dim(values, in_dim=axis)
+        keys, axis = replace_dim(keys, in_dim=axis, out_dim=keys_axis)
+    how: dict[str, Any] = {"key_dim": key_dim, "axis": axis, "causal": causal, "scale": scale, "bias": bias}
+    if found is not None and see:
+        see(query, keys, values, **how)
+        return found
+    weights = attention_weights(query, keys, **how)
     broadcast = dropout_broadcast_default() if att_dropout_broadcast is None else att_dropout_broadcast
     weights = dropout(weights, att_dropout, axis=axis if broadcast else None)
-    return matmul(weights, values, reduce=axis, use_mask=False)  # weights are 0 in padding, and so are values
+    found = matmul(weights, values, reduce=axis, use_mask=False)  # weights are 0 in padding, and so are values
+    return found.copy_transpose(_in_order(found.dims, query.dims, key_dim))
 
 
 def attention_weights(
-    query: Tensor, keys: Tensor, *, key_dim: Dim, axis: Dim, causal: Dim | None, scale: float
+    query: Tensor, keys: Tensor, *, key_dim: Dim, axis: Dim, causal: Dim | None, scale: float, bias: Tensor | None
 ) -> Tensor:
-    """softmax(query · keys · scale) over `axis`. {…, key_dim}, {…, axis, key_dim} → {…, axis}
+    """softmax(query · keys · scale + bias) over `axis`. {…, key_dim}, {…, axis, key_dim} → {…, axis}
 
     causal: a dim of `query`; each query sees the keys up to its own. There must be no NaN in padding.
     """
     energy = matmul(mul(query, scale), keys, reduce=key_dim)
+    energy = energy if bias is None else add(energy, bias)
     if causal is not None:
         energy = where(_up_to_itself(axis, causal, energy), energy, float("-inf"))
     return softmax(energy, axis=axis)
+
+
+@op(frames="any")
+def relative_scores(
+    query: Tensor, positions: Tensor, like: Tensor, *, key_dim: Dim, axis: Dim, queries: Dim, keys: Dim
+) -> Tensor:
+    """query · position of each key, seen from the query (Dai et al. 2019, appendix B).
+
+    {…, queries, key_dim}, {axis, …, key_dim} → {…, queries, keys}. Along `axis` are the distances from the last query
+    and first key on, as with `rf.relative_positional_encoding`; `like` has `keys`.
+    """
+    backend = backend_of_raw(query._raw)
+    return backend.relative_scores(query, positions, like, key_dim=key_dim, axis=axis, queries=queries, keys=keys)
+
+
+def _in_order(found: Sequence[Dim], query: Sequence[Dim], key_dim: Dim) -> list[Dim]:
+    """Those of `query` in its order; others where `key_dim` is, those of the values."""
+    others = [dim for dim in found if dim is key_dim or dim not in query]
+    return [new for dim in query for new in (others if dim is key_dim else [dim])]
 
 
 def _check_lengths(query: Tensor, keys: Tensor, dim: Dim, axis: Dim) -> None:

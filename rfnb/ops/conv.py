@@ -361,7 +361,7 @@ def calc_transposed_conv_out_length(
     size = (_numbers(op_name, filter_size, 1)[0] - 1) * dilation_rate + 1
     [spread] = spreads(op_name, [size], stride, padding, 0, output_padding)
     if isinstance(in_length, Tensor):
-        return maximum(in_length * spread.stride + spread.more, 0)  # type: ignore[operator]
+        return maximum(in_length * spread.stride + spread.more, 0)
     return _named(spread.count(in_length), in_length, name)
 
 

@@ -49,7 +49,7 @@ def label_smoothing(prob: Tensor, smoothing: Tensor | float, *, axis: Dim | None
     if prob.sparse_dim is axis:
         prob = one_hot(prob)
     others = mul(tensor(smoothing), 1.0 / (axis.dimension - 1))
-    return add(mul(prob, sub(1.0 - smoothing, others)), others)  # type: ignore[operator]
+    return add(mul(prob, sub(1.0 - smoothing, others)), others)
 
 
 def label_smoothed_log_prob_gradient(

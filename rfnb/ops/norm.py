@@ -9,6 +9,7 @@ from rfnb.core.dim import Dim
 from rfnb.core.op import op
 from rfnb.core.parameter import Parameter
 from rfnb.core.raw import backend_of_raw
+from rfnb.core.run_ctx import get_run_ctx
 from rfnb.core.tensor import Tensor
 from rfnb.errors import DimError
 from rfnb.ops.math import add, mul
@@ -127,11 +128,14 @@ def batch_norm(
     affine: bool = True,
     use_mask: bool = True,
     distributed: bool = False,
+    train: bool | None = None,
 ) -> Tensor:
     """Mean 0 and variance 1 of each entry of `in_dim` (Ioffe & Szegedy 2015), then times `gamma` plus `beta`.
 
     {…, in_dim} → the same. In training, mean and variance are those of all valid frames of the batch, and the running
     ones move towards them by `momentum`; else the running ones are taken, if there are any.
+
+    train: whether this is training, if the run context is not to say it.
 
     >>> time, feat = rf.Dim(2, name="time"), rf.Dim(1, name="feat")
     >>> x = rf.convert_to_tensor([[1.0], [3.0]], dims=[time, feat])
@@ -151,4 +155,5 @@ def batch_norm(
         affine=affine,
         use_mask=use_mask,
         distributed=distributed,
+        train=get_run_ctx().is_train_flag_enabled(func=batch_norm) if train is None else train,
     )

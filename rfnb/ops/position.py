@@ -11,6 +11,8 @@ from rfnb.core.binding import current_lengths
 from rfnb.core.default import get_default_float_dtype
 from rfnb.core.dim import Dim, single_step_dim
 from rfnb.core.lengths import Size
+from rfnb.core.op import op
+from rfnb.core.raw import backend_of_raw
 from rfnb.core.tensor import Tensor
 from rfnb.errors import DimError
 from rfnb.ops.concat import concat
@@ -53,11 +55,7 @@ def sinusoidal_positional_encoding(
     >>> rf.sinusoidal_positional_encoding(spatial_dim=time, feat_dim=feat).raw_tensor[0].tolist()
     [0.0, 0.0, 1.0, 1.0]
     """
-    if spatial_dim is single_step_dim:
-        positions = convert_to_tensor(0 if offset is None else offset, device=device)
-    else:
-        positions = _positions(spatial_dim, device)
-        positions = positions if offset is None else combine_bc(positions, "add", offset)
+    positions = _from(0 if offset is None else offset, spatial_dim, device)
     return sinusoidal_encoding(positions, feat_dim=feat_dim, base=base, dtype=dtype)
 
 
@@ -80,13 +78,60 @@ def relative_positional_encoding(
     Dim{2*time-1:5}
     """
     _half("relative_positional_encoding", feat_dim)
+    distances, out_dim = relative_positions(
+        query_spatial_dim=query_spatial_dim,
+        key_value_spatial_dim=key_value_spatial_dim,
+        query_offset=query_offset,
+        device=device,
+    )
+    return _waves(distances, feat_dim, 2 * math.log(10_000.0) / max(feat_dim.get_dim_value(), 1), dtype), out_dim
+
+
+def relative_positions(
+    *, query_spatial_dim: Dim, key_value_spatial_dim: Dim, query_offset: Offset = 0, device: str | None = None
+) -> tuple[Tensor, Dim]:
+    """How far a key is behind a query, from the last query and first key on, and the dim of these distances.
+
+    → {query + key_value - 1}, and the dims of `query_offset`
+
+    >>> two, three = rf.Dim(2, name="two"), rf.Dim(3, name="three")
+    >>> from rfnb.ops.position import relative_positions
+    >>> relative_positions(query_spatial_dim=two, key_value_spatial_dim=three)[0].raw_tensor.tolist()
+    [-1, 0, 1, 2]
+    """
     out_dim = _distances(query_spatial_dim, key_value_spatial_dim)
     distances = _positions(out_dim, device)
     if query_spatial_dim is not single_step_dim:
         queries = _positions(query_spatial_dim, device)
         distances = distances - reduce_max(queries, axis=query_spatial_dim, use_mask=False)
-    distances = combine_bc(distances, "sub", query_offset)
-    return _waves(distances, feat_dim, 2 * math.log(10_000.0) / max(feat_dim.get_dim_value(), 1), dtype), out_dim
+    return combine_bc(distances, "sub", query_offset), out_dim
+
+
+def rotary_encoding(
+    x: Tensor, *, spatial_dim: Dim, feat_dim: Dim, offset: Offset = 0, base: float = 10_000.0
+) -> Tensor:
+    """`x` where each pair of neighbours in `feat_dim` is turned by an angle for its position (Su et al. 2021).
+
+    {…, spatial_dim, feat_dim} → the same. The product of two such vectors depends on how far apart they are only. Pair
+    k is turned by the position times 10000 to the power of -2k / feat_dim. With `single_step_dim`, the position is
+    `offset`.
+
+    >>> from rfnb.ops.position import rotary_encoding
+    >>> time, feat = rf.Dim(2, name="time"), rf.Dim(2, name="feat")
+    >>> turned = rotary_encoding(rf.ones([time, feat]), spatial_dim=time, feat_dim=feat)
+    >>> [[round(value, 2) for value in row] for row in turned.raw_tensor.tolist()]
+    [[1.0, 1.0], [-0.3, 1.38]]
+    """
+    half = _half("rotary_encoding", feat_dim)
+    step = 2 * math.log(base) / max(feat_dim.get_dim_value(), 1)
+    angles = _angles(_from(offset, spatial_dim, x.device), half, step, "float32")
+    return turn_pairs(x, cos(angles), sin(angles), feat_dim=feat_dim)
+
+
+@op(frames="any")
+def turn_pairs(x: Tensor, cosines: Tensor, sines: Tensor, *, feat_dim: Dim) -> Tensor:
+    """Pairs of neighbours in `feat_dim` turned by angles. {…, feat_dim}, {…, feat_dim // 2} twice → {…, feat_dim}"""
+    return backend_of_raw(x._raw).turn_pairs(x, cosines, sines, feat_dim=feat_dim)
 
 
 def _distances(query: Dim, key_value: Dim) -> Dim:
@@ -112,10 +157,18 @@ def _positions(dim: Dim, device: str | None) -> Tensor:
     return set_sparse_dim(range_over_dim(dim, device=device), None)
 
 
-def _half(op: str, feat_dim: Dim) -> Dim:
+def _from(offset: Offset, dim: Dim, device: str | None) -> Tensor:
+    """offset, offset + 1, … → {dim}; or {} if it is one step"""
+    if dim is single_step_dim:
+        return convert_to_tensor(offset, device=device)
+    positions = _positions(dim, device)
+    return positions if type(offset) is int and offset == 0 else combine_bc(positions, "add", offset)
+
+
+def _half(what: str, feat_dim: Dim) -> Dim:
     if feat_dim.dimension is None or feat_dim.dimension % 2:
         raise DimError(
-            f"{op}: half sines, half cosines", got=align.show_dims([feat_dim]), expected="an even `feat_dim`"
+            f"{what}: half sines, half cosines", got=align.show_dims([feat_dim]), expected="an even `feat_dim`"
         )
     return feat_dim // 2
 
@@ -123,8 +176,12 @@ def _half(op: str, feat_dim: Dim) -> Dim:
 def _waves(indices: Tensor, feat_dim: Dim, step: float, dtype: str | None) -> Tensor:
     """Sines, then cosines, of `indices` times frequencies that go down by `step` in their logarithm."""
     half, dtype = feat_dim // 2, dtype or get_default_float_dtype()
-    frequencies = np.exp(-step * np.arange(half.dimension or 0)).astype("float64" if dtype == "float64" else "float32")
-    waves = convert_to_tensor(frequencies, dims=[half], device=indices.device)
-    angles = combine_bc(cast(indices, waves.dtype), "mul", waves)
+    angles = _angles(indices, half, step, dtype)
     result, _ = concat((sin(angles), half), (cos(angles), half), out_dim=feat_dim)
     return cast(result, dtype)
+
+
+def _angles(indices: Tensor, half: Dim, step: float, dtype: str) -> Tensor:
+    frequencies = np.exp(-step * np.arange(half.dimension or 0)).astype("float64" if dtype == "float64" else "float32")
+    waves = convert_to_tensor(frequencies, dims=[half], device=indices.device)
+    return combine_bc(cast(indices, waves.dtype), "mul", waves)

@@ -174,26 +174,36 @@ class Door:
         self._add(found_of(plain, mark.axis, query_dims(weights.dims, mark.axis, of_values), place, _kept(plain)))
 
     def _see_attention(
-        self, query: Tensor, keys: Tensor, values: Tensor, *, key_dim: Dim, axis: Dim, causal: Dim | None, scale: float
+        self,
+        query: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        *,
+        key_dim: Dim,
+        axis: Dim,
+        causal: Dim | None,
+        scale: float,
+        bias: Tensor | None,
     ) -> None:
         """`dot_attention` was done by a kernel."""
         if not self._counts():
             self.outside += not tried_out()
             return
         query, keys = (backend_of_raw(x._raw).stop_gradient(x) for x in (query, keys))
-        kept = [_kept(query), _kept(keys)]
+        added = [] if bias is None else [backend_of_raw(bias._raw).stop_gradient(bias)]
+        kept = [_kept(x) for x in (query, keys, *added)]
 
         def make() -> Tensor:
-            given = [each() for each in kept]
+            given, also = [each() for each in kept[:2]], [each() for each in kept[2:]] or [None]
             with untaped():
-                return attention_weights(*given, key_dim=key_dim, axis=axis, causal=causal, scale=scale)
+                return attention_weights(*given, key_dim=key_dim, axis=axis, causal=causal, scale=scale, bias=also[0])
 
         shared = [dim for dim in query.dims if dim is not key_dim]
         dims = (*shared, *(dim for dim in keys.dims if dim not in shared and dim not in (key_dim, axis)), axis)
         axes = tuple((dim, (query if dim in query.dims else keys).size_of(dim).max) for dim in dims)
         rows = pick_rows(query_dims(dims, axis, set(keys.dims)))
         place = Place.of(self._inside, here())
-        count = sum(backend_of_raw(x._raw).nbytes_raw(x._raw) for x in (query, keys))
+        count = sum(backend_of_raw(x._raw).nbytes_raw(x._raw) for x in (query, keys, *added))
         self._add(_found(place, rows, axis, axes, count, make))
 
 

@@ -17,7 +17,7 @@ from rfnb.core.nested import leaves, map_leaves, named_leaves
 from rfnb.core.op import OpRow, listener, listening
 from rfnb.core.raw import backend_of_raw
 from rfnb.core.scope import inside_module, module_facts, module_path, random_from
-from rfnb.core.source import Source, here, in_code, variables
+from rfnb.core.source import Source, here, in_code, in_file, variables
 from rfnb.core.tensor import Tensor
 from rfnb.ops.grad import as_constants
 from rfnb.trace.traced import Traced
@@ -41,6 +41,7 @@ class Recorder:
         self.name = name
         self.tape = tape
         self.code = code  # that of the body
+        self.file: str | None = None  # of rfnb, if a line there wrote the body: its variables name values
         self.graph = Graph()
         self.open = True
         self.grown: set[int] = set()  # serials of the dims whose size differs per step
@@ -53,6 +54,7 @@ class Recorder:
         self._sides: list[Recorder] = []  # of branches
         self._bodies: list[list[Node]] = [self.graph.nodes]
         self._last_op: dict[Source, str] = {}  # by place in the user's code
+        self._named: dict[Source, tuple[Value, ...]] = {}  # by place in `file`
         self._traced: dict[int, Traced] = {}  # by id of the plain tensor, which the Traced keeps alive
 
     # -- values
@@ -105,7 +107,20 @@ class Recorder:
                 value.node, value.output = node, position
         node.outputs = tuple(value.number for value, _ in outputs)
         self._last_op_is(node)
+        if self.file is not None:
+            self._name([value for value, _ in outputs], in_file(self.file))
         return wrapped
+
+    def _name(self, values: list[Value], place: Source | None) -> None:
+        """As the line there does. If it runs several times, the last is meant."""
+        names = place.targets() if place is not None else ()
+        if place is None or len(names) != len(values):
+            return
+        for before in self._named.get(place, ()):
+            before.name = ""
+        self._named[place] = tuple(values)
+        for value, name in zip(values, names, strict=True):
+            value.name = name
 
     def _last_op_is(self, node: Node) -> None:
         if node.source is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import itertools
 
 import numpy as np
@@ -146,6 +148,41 @@ def test_each_of_several_values_for_one_place_is_added():
 def test_a_key_that_does_not_fit_is_told(call, error, message):
     with pytest.raises(error, match=message):
         call(zeros())
+
+
+def layer():
+    made = rf.Linear(rows, cols)
+    made.bias.initial = 3.0
+    made.bias.assign(5.0)
+    made.bias.auxiliary, made.bias.trainable, made.weight.weight_decay = True, False, 0.1
+    return made
+
+
+@pytest.mark.parametrize(("mode", "bias"), [(None, 5.0), ("copy", 5.0), ("initial", 3.0), ("share", 5.0)])
+def test_what_a_copy_of_a_module_has_for_parameters(mode, bias):
+    one = layer()
+    with contextlib.nullcontext() if mode is None else rf.set_parameter_copy_behavior_ctx(mode):
+        two = copy.deepcopy(one)
+    assert (two.weight is one.weight) is (mode == "share")
+    assert torch.equal(two.weight.raw_tensor, one.weight.raw_tensor) is (mode != "initial")
+    assert (two.bias.raw_tensor == bias).all() and (one.bias.raw_tensor == 5).all()
+    assert (two.bias.auxiliary, two.bias.trainable, two.weight.weight_decay) == (True, False, 0.1)
+    assert two.weight.dims == one.weight.dims
+    if mode != "share":
+        assert copy.copy(one.weight).raw_tensor is not one.weight.raw_tensor
+
+
+def test_what_was_shared_is_shared_in_the_copy():
+    module = rf.ModuleList(layer(), layer())
+    module[1].weight = module[0].weight
+    other = copy.deepcopy(module)
+    assert other[1].weight is other[0].weight is not module[0].weight
+
+
+def test_another_way_to_copy_is_told():
+    with pytest.raises(ParameterError, match="unknown `mode`"), rf.set_parameter_copy_behavior_ctx("deep"):
+        pass
+    assert copy.deepcopy(layer()).weight is not layer().weight
 
 
 def test_moved_in_place():

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 
 import rfnb as rf
 from rfnb import Dim, Tensor, TensorDict, batch_dim
+from rfnb.core.run_ctx import entered
 
 RAW = torch.tensor([[1.0, 2.0, 4.0], [8.0, torch.nan, torch.nan]])
 
@@ -91,6 +95,40 @@ def test_flags_and_numbers_of_the_step(x):
             assert not ctx.train_flag
         assert ctx.train_flag
     assert ctx.is_train_flag_enabled(func=rf.dropout)
+
+
+def test_a_flag_may_be_for_several_functions():
+    ctx = rf.init_train_step_run_ctx()
+    with ctx.train_flag_ctx(False, func=[rf.dropout, rf.batch_norm]):
+        assert [ctx.is_train_flag_enabled(func=f) for f in (rf.dropout, rf.batch_norm, rf.lstm)] == [False, False, True]
+        with ctx.train_flag_ctx(True):
+            assert not ctx.is_train_flag_enabled(func=rf.dropout)
+    assert ctx.is_train_flag_enabled(func=rf.dropout)
+
+
+def test_a_step_begun_in_a_cell_that_awaits_goes_on_in_the_next():
+    async def cell():
+        rf.init_train_step_run_ctx(step=3)
+        await asyncio.sleep(0)
+
+    asyncio.run(cell())
+    assert (rf.get_run_ctx_step(), rf.get_run_ctx().train_flag) == (3, True)
+
+
+def test_another_thread_has_a_context_of_its_own(x):
+    with ThreadPoolExecutor() as pool:
+        assert pool.submit(lambda: rf.get_run_ctx().stage).result() == "init"
+        pool.submit(rf.init_forward_step_run_ctx).result()
+    assert rf.get_run_ctx().stage == "train_step"
+
+
+def test_a_block_with_a_context_leaves_the_one_around_it_as_it_was(x):
+    before, other = rf.get_run_ctx(), rf.RunCtx(stage="forward_step")
+    with pytest.raises(ValueError), entered(other):
+        assert rf.get_run_ctx() is other
+        rf.init_train_step_run_ctx(step=9)
+        raise ValueError
+    assert rf.get_run_ctx() is before
 
 
 def test_outputs_have_the_axes_that_are_asked_for(x, time):

@@ -58,3 +58,50 @@ def test_a_module_twice_is_called_twice(x):
     y = rf.Sequential(double, double)(x)
     assert torch.allclose(y.raw_tensor, x.raw_tensor * 4)
     assert len(list(rf.Sequential(double, double).children())) == 1
+
+
+def test_what_is_behind_a_deleted_module_moves_up(layers):
+    modules = rf.ModuleList(layers)
+    del modules[0]
+    assert [name for name, _ in modules.items()] == ["0", "1"]
+    assert modules[1] is layers[2]
+    del modules[:]
+    assert len(modules) == 0
+    named = rf.ModuleList({"a": layers[0], "b": layers[1]})
+    del named[-2]
+    assert [name for name, _ in named.items()] == ["b"]
+
+
+def parameters():
+    return [rf.Parameter([dim]) for dim in DIMS]
+
+
+@pytest.mark.parametrize("how", [list, tuple, iter, lambda ps: rf.ParameterList(*ps), lambda ps: (p for p in ps)])
+def test_a_list_of_parameters(how):
+    ps = parameters()
+    listed = rf.ParameterList(how(ps))
+    assert list(listed) == ps
+    assert [name for name, _ in listed.named_parameters()] == ["0", "1", "2"]
+    assert isinstance(listed[:2], rf.ParameterList)
+    assert listed[-1] is ps[2]
+
+
+def test_a_list_of_parameters_changes_and_is_part_of_a_module():
+    first, second, third = parameters()
+    module = rf.Module()
+    module.scales = rf.ParameterList(first)
+    module.scales.append(second)
+    module.scales.extend([third])
+    module.scales[0] = third
+    assert [name for name, _ in module.named_parameters()] == ["scales.0", "scales.1"]  # the third is there once
+    assert [name for name, _ in rf.ParameterList({"a": first}).named_parameters()] == ["a"]
+    with pytest.raises(rf.errors.ParameterError, match="no Parameter"):
+        module.scales.append(rf.zeros([]))
+    assert len(module.scales) == 3
+    assert len(rf.ParameterList()) == 0
+
+
+def test_extending_by_itself_ends(layers):
+    modules = rf.ModuleList(layers)
+    modules.extend(modules)
+    assert len(modules) == 6

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+import torch
 
 import rfnb as rf
 
@@ -41,10 +42,12 @@ def test_uniform_has_sharp_limits():
     assert 0.99 * limit < values.abs().max() <= limit
 
 
-def test_dims_on_the_left_multiply_both_fans():
-    left = rf.Dim(4, name="filter")
-    values = rf.init.He()((left, IN, OUT), "float32").raw_tensor
-    assert values.var().item() == pytest.approx(2 / 800, rel=0.03)
+@pytest.mark.parametrize("mode", ["fan_in", "fan_out"])
+def test_the_fans_of_a_filter_are_those_of_torch(mode):
+    sizes = [rf.Dim(3, name="wide"), rf.Dim(4, name="high")]
+    values = rf.init.VarianceScaling(2.0, mode, "normal")((OUT, IN, *sizes), "float32").raw_tensor
+    same = torch.nn.init.kaiming_normal_(torch.empty(values.shape), mode=mode, nonlinearity="relu")
+    assert values.std().item() == pytest.approx(same.std().item(), rel=0.02)
 
 
 def test_as_initial_value_of_a_parameter():

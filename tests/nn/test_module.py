@@ -103,6 +103,54 @@ def test_apply_visits_children_first(feat):
     assert visited == [pair.first, pair.second, pair]
 
 
+def test_apply_visits_what_is_shared_once_and_ends(feat):
+    visited = []
+    pair = Pair(feat)
+    pair.second.shared, pair.first.parent = pair.first, pair
+    pair.apply(visited.append)
+    assert visited == [pair.first, pair.second, pair]
+
+
+def test_names_in_lists_and_dicts_of_modules(feat):
+    model = rf.Module()
+    model.layers = rf.ModuleList(Pair(feat), Counted(feat))
+    model.named = rf.ModuleList({"a": Counted(feat)})
+    assert model.get_deep("layers.0.second.offset") is model.layers[0].second.offset
+    assert model.get_deep("named.a") is model.named["a"]
+    other = Counted(feat)
+    model.set_deep("layers.0", other)
+    assert model.layers[0] is other and len(model.layers) == 2
+    assert list(dict(model.named_parameters())) == ["layers.0.offset", "layers.1.offset", "named.a.offset"]
+    with pytest.raises(rf.errors.ParameterError, match=r"there is no 'layers.7'"):
+        model.get_deep("layers.7")
+    with pytest.raises(rf.errors.ParameterError, match=r"there is no 'lairs'"):
+        model.set_deep("lairs.0", other)
+
+
+def test_names_below_a_prefix_without_those_of_the_memo(feat):
+    pair = Pair(feat)
+    memo = {id(pair.first)}
+    assert [name for name, _ in pair.named_modules(prefix="model", memo=memo)] == ["model", "model.second"]
+    assert memo == {id(m) for m in (pair, pair.first, pair.second)}
+    assert list(pair.named_modules(memo=memo)) == []
+    assert [name for name, _ in pair.named_modules(prefix="m", recurse=False)] == ["m", "m.first", "m.second"]
+    assert [name for name, _ in pair.named_modules(recurse=False, include_self=False)] == ["first", "second"]
+
+
+def test_a_parameter_that_is_shared_has_the_first_name(feat):
+    pair = Pair(feat)
+    pair.second.offset = pair.first.offset
+    assert [name for name, _ in pair.named_parameters()] == ["first.offset"]
+    assert pair.second.has_parameters
+
+
+def test_own_parameters_may_be_set_and_deleted(feat):
+    pair = Pair(feat)
+    del pair.first
+    pair.second.offset = None
+    assert not pair.has_parameters and list(pair.children()) == [pair.second]
+
+
 def test_to_keeps_the_parameter_objects(feat):
     pair = Pair(feat)
     pair.count = rf.Parameter([feat], dtype="int64")

@@ -14,6 +14,7 @@ from rfnb.backend.base.sizes import size_in
 from rfnb.core import align
 from rfnb.core.dim import Dim
 from rfnb.core.lengths import Lengths
+from rfnb.core.op import listener
 from rfnb.core.tensor import Tensor, tensor_of
 
 if TYPE_CHECKING:
@@ -73,8 +74,8 @@ class MaskOps:
     def padding_for(cls: type[Backend], tensor: Tensor, dims: tuple[Dim, ...]) -> Any:
         """The opposite of `mask_for`: true in padding. Made once for a batch, and kept by its lengths."""
         lengths = tensor.lengths
-        if not lengths.sizes:
-            return None
+        if not lengths.sizes or (not lengths.ragged and listener() is None):  # what listens may be made again for
+            return None  # a batch that has padding
         key = (tensor.sig.serial, tensor.sig.serials[dims], cls.device_key_raw(tensor._raw))
         try:
             return lengths.cache[key]
@@ -169,8 +170,10 @@ def _count(backend: type[Backend], tensor: Tensor, dims: tuple[Dim, ...], axes: 
     assert mask is not None
     over = (axes,) if isinstance(axes, int) else axes
     shape = backend.get_shape_tuple_raw(tensor._raw)
-    full = np.broadcast_to(mask, [n if i in over else mask.shape[i] for i, n in enumerate(shape)])
-    return np.maximum(full.sum(over), 1)
+    wide = [n if i in over else mask.shape[i] for i, n in enumerate(shape)]
+    if not isinstance(mask, np.ndarray):  # lengths that torch traces
+        return mask.expand(wide).sum(over).clamp(min=1)  # type: ignore[unreachable]
+    return np.maximum(np.broadcast_to(mask, wide).sum(over), 1)
 
 
 def frames_of(tensor: Tensor, dims: Sequence[Dim]) -> np.ndarray | None:

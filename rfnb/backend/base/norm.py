@@ -95,6 +95,7 @@ class NormOps:
         affine: bool,
         use_mask: bool,
         distributed: bool = False,
+        train: bool | None = None,
     ) -> Tensor:
         """Mean 0 and variance 1 of each feature: of this batch in training, else those seen so far. {…} → the same
 
@@ -106,7 +107,8 @@ class NormOps:
         axes = tuple(dim for dim in source.dims if dim not in features)
         mean: Tensor | None = running_mean
         variance: Tensor | None = running_variance
-        if mean is None or variance is None or get_run_ctx().is_train_flag_enabled(func=cls.batch_norm):
+        train = get_run_ctx().train_flag if train is None else train
+        if mean is None or variance is None or train:
             mean, variance = cls.moments(source, axes, use_mask=use_mask, distributed=distributed)
             if running_mean is not None and running_variance is not None:
                 factor = _corrected(cls, source, axes, use_mask, 1, distributed)
@@ -124,9 +126,10 @@ def _corrected(
     backend: type[Backend], x: Tensor, axis: Dim | Sequence[Dim], use_mask: bool, correction: int, distributed: bool
 ) -> Any:
     """n / (n - correction), of n entries; with 1 at least below."""
-    count = backend.count(x, axis, use_mask=use_mask)
-    if distributed:
-        count = backend.all_reduce_raw(backend.convert_raw(count, None, x.device))
+    if distributed:  # of one shape in all processes, and 0 where a process has no frames
+        count = backend.clip_raw(backend.count_everywhere(x, axis, use_mask=use_mask), 1, None)
+    else:
+        count = backend.count(x, axis, use_mask=use_mask)
     if isinstance(count, int):
         return count / max(count - correction, 1)
     return backend.combine_raw(

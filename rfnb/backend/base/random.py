@@ -78,7 +78,7 @@ class RandomOps:
         else:
             same_dims("random", out, dims, "out")
         if bound is not None:
-            minval, maxval = -bound, bound  # type: ignore[operator]
+            minval, maxval = -bound, bound
         given = {"mean": mean, "stddev": stddev, "minval": minval, "maxval": maxval}
         given = {name: value for name, value in given.items() if value is not None}
         _check(distribution, given, out.dtype)

@@ -66,10 +66,17 @@ class ReduceOps:
         total = cls.reduce(source, mode="sum", axis=axis, use_mask=use_mask)
         raw = cls.all_reduce_raw(total._raw)
         if mode == "mean":
-            ones = source.like(cls.full_raw(cls.get_shape_tuple_raw(source._raw), 1, "int64", source.device))
-            count = cls.reduce(ones, mode="sum", axis=axis, use_mask=use_mask)
-            raw = cls.combine_raw(raw, "truediv", cls.clip_raw(cls.all_reduce_raw(count._raw), 1, None))
+            count = cls.count_everywhere(source, axis, use_mask=use_mask)
+            raw = cls.combine_raw(raw, "truediv", cls.clip_raw(count, 1, None))
         return total.like(raw)
+
+    @classmethod
+    def count_everywhere(
+        cls: type[Backend], source: Tensor, axis: Dim | Sequence[Dim], *, use_mask: bool = True
+    ) -> Any:
+        """How many entries all processes take together, raw and shaped as what is left."""
+        ones = source.like(cls.full_raw(cls.get_shape_tuple_raw(source._raw), 1, "int64", source.device))
+        return cls.all_reduce_raw(cls.reduce(ones, mode="sum", axis=axis, use_mask=use_mask)._raw)
 
     @classmethod
     def count(cls: type[Backend], source: Tensor, axis: Dim | Sequence[Dim], *, use_mask: bool = True) -> Any:

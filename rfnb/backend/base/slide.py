@@ -83,6 +83,8 @@ class Spread(NamedTuple):
 
 
 def _none_at_least(count: Any) -> Any:
+    if hasattr(count, "__sym_max__"):  # torch traces, and it is a symbol
+        return count.__sym_max__(0)
     return max(count, 0) if isinstance(count, int) else np.maximum(count, 0)
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from rfnb.backend.base.mask import frames_of
 from rfnb.backend.base.require import axis_of, owned
 from rfnb.core.dim import Dim
@@ -62,5 +64,6 @@ def _padding(backend: type[Backend], tensor: Tensor, axis: Dim, place: int) -> t
     empty = lengths.cache.get(key)
     if empty is None:
         frames = frames_of(tensor, dims)
-        empty = lengths.keep(key, frames is not None and not frames.any(place).all())
+        known = isinstance(frames, np.ndarray)  # not if torch traces
+        empty = lengths.keep(key, frames is not None and not (known and frames.any(place).all()))
     return padding, empty

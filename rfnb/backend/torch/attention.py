@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -24,9 +25,33 @@ class TorchAttention:
         mask: torch.Tensor | None,
         causal: bool,
         scale: float,
+        bias: torch.Tensor | None,
     ) -> torch.Tensor:
-        """softmax(query · keysᵀ · scale) · values, over the last two axes; `mask`: what is seen."""
+        """softmax(query · keysᵀ · scale + bias) · values, over the last two axes; `mask`: what is seen."""
+        if bias is not None:
+            if causal:
+                mask = torch.ones(bias.shape[-2:], dtype=torch.bool, device=bias.device).tril()
+            mask, causal = bias if mask is None else bias.masked_fill(~mask, -math.inf), False
         return scaled_dot_product_attention(query, keys, values, mask, is_causal=causal, scale=scale)
+
+    @staticmethod
+    def relative_shift_raw(scores: torch.Tensor, keys: int) -> torch.Tensor:
+        """[…, i, j] → scores[…, i, j - i + queries - 1], for `keys` columns j."""
+        queries, width = scores.shape[-2:]
+        if queries == 0:
+            return scores.new_empty((*scores.shape[:-1], keys))
+        if queries == 1:
+            return scores
+        # one column less in a row, and each row begins one entry earlier
+        flat = scores.flatten(-2)[..., queries - 1 : queries - 1 + queries * (width - 1)]
+        return flat.unflatten(-1, (queries, width - 1))[..., :keys]
+
+    @staticmethod
+    def turn_pairs_raw(x: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor) -> torch.Tensor:
+        """Pairs (a, b) along the last axis: (a · cos - b · sin, a · sin + b · cos), computed in the type of these."""
+        a, b = x.to(cosines.dtype).unflatten(-1, (-1, 2)).unbind(-1)
+        turned = torch.stack([a * cosines - b * sines, a * sines + b * cosines], -1)
+        return turned.flatten(-2).to(x.dtype)
 
     @classmethod
     def watching_attention(cls, see: Callable[[RawAttention], None], model: Any) -> AbstractContextManager[Any]:

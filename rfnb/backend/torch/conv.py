@@ -31,13 +31,14 @@ class TorchConv:
         raw: torch.Tensor, filter: torch.Tensor, bias: torch.Tensor | None, windows: tuple[Window, ...], groups: int
     ) -> torch.Tensor:
         """[batch, in, …], [out, in / groups, …], [out] → [batch, out, …]"""
-        way = _slide(windows, raw.shape[2:])
-        padding: Any = 0
-        if way.both is not None:
-            padding = way.both
-        elif way.zeros:
-            raw = functional.pad(raw, way.zeros)
-        raw = _CONV[len(windows)](raw, filter, bias, way.strides, padding, way.dilations, groups)
+        way = _way(windows, raw.shape[2:])
+        if len(windows) == 1 and 1 < groups == raw.shape[1] and raw.device.type == "cpu":
+            raw = _depthwise(raw, filter, bias, way, groups)
+        elif way.both is not None:
+            raw = _CONV[len(windows)](raw, filter, bias, way.strides, way.both, way.dilations, groups)
+        else:
+            raw = functional.pad(raw, way.zeros) if way.zeros else raw
+            raw = _CONV[len(windows)](raw, filter, bias, way.strides, 0, way.dilations, groups)
         return _cut(raw, way.cut)
 
     @staticmethod
@@ -53,7 +54,7 @@ class TorchConv:
     @staticmethod
     def pool_raw(raw: torch.Tensor, mode: str, windows: tuple[Window, ...]) -> torch.Tensor:
         """Over the last axes, behind one or two others; in "avg", zeros at the ends count as frames."""
-        way = _slide(windows, raw.shape[-len(windows) :])
+        way = _way(windows, raw.shape[-len(windows) :])
         if way.zeros:
             raw = functional.pad(raw, way.zeros, value=lowest(raw) if mode == "max" else 0)
         sizes = [window.size for window in windows]
@@ -80,6 +81,14 @@ class _Way(NamedTuple):
     zeros: Numbers
     both: Numbers | None
     cut: tuple[tuple[int, int, int], ...]
+
+
+def _way(windows: tuple[Window, ...], sizes: Numbers) -> _Way:
+    if all(type(size) is int for size in sizes):
+        return _slide(windows, sizes)
+    # torch traces, and the sizes are symbols: there is at least one position
+    zeros = _amounts([(window.left, window.right) for window in windows])
+    return _Way(tuple(w.stride for w in windows), tuple(w.dilation for w in windows), zeros, None, ())
 
 
 @functools.lru_cache(1024)
@@ -111,6 +120,18 @@ def _spread(spreads: tuple[Spread, ...], sizes: Numbers) -> _Way:
         cut.append((axis, spread.left, count))
     strides = tuple(spread.stride for spread in spreads)
     return _Way(strides, (), _amounts([(0, right) for right in behind]), None, tuple(cut))
+
+
+def _depthwise(
+    raw: torch.Tensor, filter: torch.Tensor, bias: torch.Tensor | None, way: _Way, groups: int
+) -> torch.Tensor:
+    """Each channel on its own, as an image one pixel wide with the channels last: 4 times as fast as `conv1d`."""
+    image = raw.transpose(1, 2).unsqueeze(2).permute(0, 3, 1, 2)
+    if way.both is None and way.zeros:
+        image = functional.pad(image, (0, 0, *way.zeros))
+    padding = 0 if way.both is None else (*way.both, 0)
+    strides, dilations = (*way.strides, 1), (*way.dilations, 1)
+    return functional.conv2d(image, filter.unsqueeze(3), bias, strides, padding, dilations, groups).squeeze(3)
 
 
 def _amounts(pairs: list[tuple[int, int]]) -> Numbers:

@@ -103,6 +103,8 @@ class TorchData:
     @staticmethod
     def from_numpy_raw(values: np.ndarray, device: str | torch.device | None = None) -> torch.Tensor:
         """A constant from numpy, outside of all modes."""
+        if not isinstance(values, np.ndarray):  # of lengths that torch traces
+            return torch.as_tensor(getattr(values, "raw", values), device=device)
         with outside():
             raw = torch.from_numpy(np.array(values, order="C"))  # a copy: `values` may be read-only
             return raw if device in (None, "cpu") else raw.to(device_of(device))

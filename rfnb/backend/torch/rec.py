@@ -72,6 +72,10 @@ def _fused(
     rec_weight: torch.Tensor,
     bias: Maybe,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    if inputs.device.type == "cpu" and torch.is_autocast_enabled("cpu"):  # where many processors have no such kernel
+        with torch.autocast("cpu", enabled=False):
+            own = rec_weight.dtype
+            return _fused(inputs.to(own), h.to(own), c.to(own), ff_weight.to(own), rec_weight, bias)
     size = rec_weight.shape[-1]
     states = [h.reshape(1, -1, size), c.reshape(1, -1, size)]
     inputs = inputs.reshape(inputs.shape[0], -1, inputs.shape[-1])

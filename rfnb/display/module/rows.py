@@ -38,6 +38,10 @@ def parameters_of(module: Any) -> Iterator[tuple[str, Any, bool]]:
                 yield name, part, buffers
 
 
+Moments = tuple[Number | None, Number | None, Number | None]
+"""Norm, mean, standard deviation."""
+
+
 class Rows:
     """Collects the rows. `notes` says what was left out."""
 
@@ -61,6 +65,7 @@ class Rows:
         count = 0 if _has_no_shape(raw) else math.prod(shape)
         small = not _has_no_shape(raw) and not getattr(raw, "is_meta", False) and shared is None
         grad = getattr(raw, "grad", None) if getattr(raw, "is_leaf", False) else None
+        values = self._moments(path, raw, count) if small else (None, None, None)
         return {
             "path": path,
             "dims": [describe_dim(dim, parameter.lengths) for dim in parameter.dims] if of_rfnb else [],
@@ -72,16 +77,19 @@ class Rows:
             "trainable": bool(parameter.trainable if of_rfnb else parameter.requires_grad),
             "buffer": buffer,
             "shared": shared,
-            "norm": self._norm(path, raw, count) if small else None,
-            "grad": self._norm(f"gradient of {path}", grad, count) if small and grad is not None else None,
+            "weight_decay": getattr(parameter, "weight_decay", None) or None,
+            "norm": values[0],
+            "mean": values[1],
+            "std": values[2],
+            "grad": self._moments(f"gradient of {path}", grad, count)[0] if small and grad is not None else None,
         }
 
-    def _norm(self, what: str, raw: Any, count: int) -> Number | None:
+    def _moments(self, what: str, raw: Any, count: int) -> Moments:
         if count > self._left:
             self._skipped += 1
-            return None
+            return None, None, None
         self._left -= count
-        return self.notes.attempt(f"norm of {what}", lambda: norm(raw), None)
+        return self.notes.attempt(f"norm of {what}", lambda: moments(raw), (None, None, None))
 
     def note(self) -> str | None:
         """What was left out, in one line."""
@@ -91,15 +99,25 @@ class Rows:
         return self.notes.text()
 
 
-def norm(raw: Any) -> Number | None:
-    """The square root of the sum of squares, computed where the numbers are. None for labels and the like."""
+def moments(raw: Any) -> Moments:
+    """Norm, mean and standard deviation, computed where the numbers are. Of labels and the like there are none."""
     if not hasattr(raw, "detach"):
         array = np.asarray(raw)
-        return _number(np.linalg.norm(array.astype(np.float64))) if array.dtype.kind == "f" else None
+        if array.dtype.kind != "f":
+            return None, None, None
+        norm, mean = (float(x) for x in (np.linalg.norm(array.astype(np.float64)), array.mean()))
+        return _moments(norm, mean, array.size)
     if not raw.is_floating_point():
-        return None
+        return None, None, None
     raw = raw.detach()
-    return _number((raw.float() if raw.element_size() < 4 else raw).norm())
+    raw = raw.float() if raw.element_size() < 4 else raw
+    return _moments(float(raw.norm()), float(raw.mean()), raw.numel())
+
+
+def _moments(norm: float, mean: float, count: int) -> Moments:
+    """The spread is what the mean leaves of the norm."""
+    spread = math.sqrt(max(norm**2 / count - mean**2, 0.0)) if count and math.isfinite(norm) else math.nan
+    return _number(norm), _number(mean), _number(spread)
 
 
 def _number(value: Any) -> Number:

@@ -185,16 +185,17 @@ def _lines(node: ModuleNode, view: ModuleView, depth: int) -> Iterator[tuple[int
 
 def to_table(view: ModuleView) -> Table:
     """All parameters and buffers. A shared one is there under each of its names."""
-    columns = ["name", "dims", "shape", "dtype", "device", "count", "trained", "shared with", "norm", "grad norm"]
-    return Table(columns, [_cells(row) for row in view["rows"]])
+    columns = ["name", "dims", "shape", "dtype", "device", "count", "trained", "weight decay", "shared with"]
+    return Table([*columns, "norm", "mean", "std", "grad norm"], [_cells(row) for row in view["rows"]])
 
 
 def _cells(row: ParamRow) -> list[Any]:
     shape = [dim["size"] for dim in row["dims"]] if row["shape"] is None else row["shape"]
     names = ", ".join(dim["name"] for dim in row["dims"])
     trained = "buffer" if row["buffer"] else "yes" if row["trainable"] else "no"
-    facts = [row["dtype"], row["device"], row["count"], trained, row["shared"]]
-    return [row["path"], names, "×".join(map(str, shape)), *facts, row["norm"], row["grad"]]
+    facts = [row["dtype"], row["device"], row["count"], trained, row["weight_decay"], row["shared"]]
+    numbers = [row["norm"], row["mean"], row["std"], row["grad"]]
+    return [row["path"], names, "×".join(map(str, shape)), *facts, *numbers]
 
 
 # -- HTML

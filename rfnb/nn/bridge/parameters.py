@@ -1,13 +1,10 @@
-"""The bridge to plain torch: what its optimizers take."""
+"""What the optimizers of torch take."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import torch
 
-if TYPE_CHECKING:
-    import torch
-
-    from rfnb.nn.module import Module
+from rfnb.nn.module import Module
 
 
 def torch_parameters(module: Module) -> list[torch.nn.Parameter]:

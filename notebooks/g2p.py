@@ -1,0 +1,411 @@
+"""Letters to phonemes: an attention model, trained and tested on the CMU Pronouncing Dictionary.
+
+    python notebooks/g2p.py                              6 minutes of CPU time
+    python notebooks/g2p.py --minutes 40 --size large --rate 3e-3 --save g2p.safetensors
+    torchrun --standalone --nproc-per-node 2 notebooks/g2p.py
+
+With N processes, each batch is dealt out to all of them. A step is the same as that of one process, but for the noise
+of dropout and how the mean is weighted, and learning rate and batch size stay as they are; what N changes is the
+number of steps in the time. The same seed and the same `--steps` give the same weights, bit for bit, on one machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from time import process_time
+from typing import NamedTuple
+
+import torch
+from torch import distributed
+from torch.nn.parallel import DistributedDataParallel
+from tqdm.auto import tqdm
+
+import g2p_data
+import rfnb as rf
+from rfnb import Dim, Tensor, batch_dim
+
+END = "</s>"
+letter = Dim(len(g2p_data.LETTERS), name="letter", vocab=g2p_data.LETTERS)
+phone = Dim(1 + len(g2p_data.PHONES), name="phone", vocab=[END, *g2p_data.PHONES])
+end = phone.vocab.encode([END])[0]
+
+spelling = Dim(None, name="spelling")
+sounds = Dim(None, name="sounds")
+answer = Dim(None, name="answer")
+one = Dim(1, name="one")
+
+Pairs = Sequence[tuple[str, g2p_data.Phones]]
+
+
+# -- the model
+
+
+class BothWays(rf.Module):
+    """An LSTM from left to right beside one from right to left."""
+
+    def __init__(self, in_dim: Dim, size: int):
+        self.left, self.right = Dim(size, name="forth"), Dim(size, name="back")
+        self.out_dim = self.left + self.right
+        self.forth = rf.LSTM(in_dim, self.left)
+        self.back = rf.LSTM(in_dim, self.right)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """{batch, spelling, in_dim} → {batch, spelling, out_dim}"""
+        start = self.default_initial_state(batch_dims=[batch_dim])
+        left, _ = self.forth(x, state=start.forth, spatial_dim=spelling)
+        x = rf.reverse_sequence(x, axis=spelling)
+        right, _ = self.back(x, state=start.back, spatial_dim=spelling)
+        right = rf.reverse_sequence(right, axis=spelling)
+        both, _ = rf.concat((left, self.left), (right, self.right))
+        return both
+
+
+class Encoder(rf.Module):
+    """Reads the letters, layer over layer."""
+
+    def __init__(self, *, vec: int, size: int, layers: int, dropout: float):
+        dim = Dim(vec, name="letter_vec")
+        self.embedding = rf.Embedding(letter, dim)
+        self.layers = rf.ModuleList()
+        for _ in range(layers):
+            self.layers.append(BothWays(dim, size))
+            dim = self.layers[-1].out_dim
+        self.out_dim = dim
+        self.dropout = dropout
+
+    def __call__(self, letters: Tensor) -> Tensor:
+        """{batch, spelling} of letter → {batch, spelling, out_dim}"""
+        x = self.embedding(letters)
+        for layer in self.layers:
+            x = layer(x)
+            x = rf.dropout(x, self.dropout, axis=[batch_dim, layer.out_dim])  # a unit is away for the whole word
+        return x.copy_transpose([batch_dim, spelling, self.out_dim])  # in this order attention is quicker
+
+
+class Attention(rf.Module):
+    """How much each letter matters now, by a small network (Bahdanau, Cho & Bengio 2015)."""
+
+    def __init__(self, memory: Dim, query: Dim, size: int):
+        self.size = Dim(size, name="key")
+        self.key = rf.Linear(memory, self.size)
+        self.query = rf.Linear(query, self.size, with_bias=False)
+        self.energy = rf.Linear(self.size, one, with_bias=False)
+
+    def __call__(self, h: Tensor, keys: Tensor) -> Tensor:
+        """{batch, query}, {batch, spelling, key} → {batch, spelling}"""
+        sums = rf.combine_bc(keys, "add", self.query(h))  # h may have more dims, those of a beam
+        energy = self.energy(rf.tanh(sums))
+        return rf.softmax(rf.squeeze(energy, one), axis=spelling)
+
+
+class Decoder(rf.Module):
+    """Speaks phone by phone: an LSTM, which hears the phone before and the letters it looked at."""
+
+    def __init__(self, memory: Dim, *, vec: int, size: int, key: int, deep: int, dropout: float):
+        self.memory = memory
+        self.phone_vec, self.hidden, self.deep_dim = (
+            Dim(n, name=name) for n, name in ((vec, "phone_vec"), (size, "hidden"), (deep, "deep"))
+        )
+        self.embedding = rf.Embedding(phone, self.phone_vec)
+        self.lstm = rf.LSTM(self.phone_vec + memory, self.hidden, with_bias=False)
+        self.attention = Attention(memory, self.hidden, key)
+        self.deep = rf.Linear(self.hidden + memory, self.deep_dim)
+        self.readout = rf.Linear(self.deep_dim, phone)
+        self.dropout = dropout
+
+    def default_initial_state(self, *, batch_dims: Sequence[Dim]) -> rf.State:
+        """Zeros: nothing was said yet, and no letter looked at."""
+        lstm = self.lstm.default_initial_state(batch_dims=batch_dims)
+        return rf.State(lstm=lstm, context=rf.zeros([*batch_dims, self.memory]))
+
+    def step(self, prev: Tensor, state: rf.State, encoded: Tensor, keys: Tensor) -> tuple[Tensor, rf.State]:
+        """{batch, phone_vec}, for the phone before → {batch, hidden}, and the state, with the context of this step"""
+        x, _ = rf.concat((prev, self.phone_vec), (state.context, self.memory))
+        h, lstm = self.lstm(x, state=state.lstm, spatial_dim=rf.single_step_dim)
+        att = self.attention(h, keys)
+        context = rf.dot(att, encoded, reduce=spelling)
+        return h, rf.State(lstm=lstm, context=context)
+
+    def scores(self, h: Tensor, context: Tensor) -> Tensor:
+        """How likely each phone is, before the softmax. {…, hidden}, {…, memory} → {…, phone}"""
+        both, dim = rf.concat((h, self.hidden), (context, self.memory))
+        both = rf.dropout(both, self.dropout, axis=[batch_dim, dim])
+        return self.readout(rf.tanh(self.deep(both)))
+
+
+class Model(rf.Module):
+    """The loss of a batch, and the phones of words."""
+
+    def __init__(self, *, vec: int, encoder: int, layers: int, decoder: int, key: int, deep: int, dropout: float):
+        self.encoder = Encoder(vec=vec, size=encoder, layers=layers, dropout=dropout)
+        self.decoder = Decoder(self.encoder.out_dim, vec=vec, size=decoder, key=key, deep=deep, dropout=dropout)
+        self.dropout = dropout
+
+    def __call__(self, batch: rf.TensorDict) -> Tensor:
+        """The mean loss of a phone, with the true phones before it. → {}"""
+        decoder, phones = self.decoder, batch["phones"]
+        encoded = self.encoder(batch["letters"])
+        keys = decoder.attention.key(encoded)
+        before = decoder.embedding(rf.shift_right(phones, axis=sounds, pad_value=end))
+        before = rf.dropout(before, self.dropout, axis=[batch_dim, decoder.phone_vec])
+
+        loop = rf.Loop(axis=sounds, name="training")
+        loop.state.decoder = decoder.default_initial_state(batch_dims=[batch_dim])
+        with loop:
+            prev = loop.unstack(before)
+            h, loop.state.decoder = decoder.step(prev, loop.state.decoder, encoded, keys)
+            hs, contexts = loop.stack(h), loop.stack(loop.state.decoder.context)
+
+        target = rf.label_smoothing(phones, 0.1)
+        scores = decoder.scores(hs, contexts)
+        loss = rf.cross_entropy(estimated=scores, target=target, axis=phone, estimated_type="logits")
+        return rf.reduce_mean(loss, axis=[batch_dim, sounds])
+
+    @torch.no_grad()
+    def decode(self, letters: Tensor) -> Tensor:
+        """The best phone at each step, up to the end symbol. {batch, spelling} → {batch, answer}"""
+        decoder = self.decoder
+        encoded = self.encoder(letters)
+        keys = decoder.attention.key(encoded)
+
+        loop = rf.Loop(axis=answer, max_seq_len=30, name="decoder")
+        loop.state.decoder = decoder.default_initial_state(batch_dims=[batch_dim])
+        loop.state.prev = rf.full(dims=[batch_dim], fill_value=end, sparse_dim=phone)
+        with loop:
+            prev = decoder.embedding(loop.state.prev)
+            h, loop.state.decoder = decoder.step(prev, loop.state.decoder, encoded, keys)
+            best = rf.reduce_argmax(decoder.scores(h, loop.state.decoder.context), axis=phone)
+            loop.end(best == end, include_eos=False)
+            loop.state.prev = best
+            phones = loop.stack(best)
+        return phones
+
+    def pronounce(self, words: Sequence[str]) -> dict[str, g2p_data.Phones]:
+        """The phones of each word."""
+        letters = rf.convert_to_tensor(words, dims=[batch_dim, spelling], sparse_dim=letter, tags=words)
+        phones = self.decode(letters)
+        rows = phones.copy_transpose([batch_dim, answer]).raw_tensor.tolist()
+        lengths = phones.size_of(answer).values
+        return {
+            word: [phone.vocab.decode(i) for i in row[:length]]
+            for word, row, length in zip(words, rows, lengths, strict=True)
+        }
+
+
+SIZES = {
+    "small": {"vec": 64, "encoder": 96, "layers": 1, "decoder": 160, "key": 96, "deep": 96, "dropout": 0.05},
+    "large": {"vec": 64, "encoder": 128, "layers": 2, "decoder": 256, "key": 96, "deep": 128, "dropout": 0.15},
+}
+"""What `Model` takes: for a few minutes, and for more."""
+
+
+# -- the data
+
+
+to_batch = rf.collate(
+    {"letters": [batch_dim, spelling], "phones": [batch_dim, sounds]},
+    sparse={"letters": letter, "phones": phone},
+    tag="word",
+)
+
+
+class SimilarLengths:
+    """Batches of words that are about as long, in a new order each time; of each, this process has its share."""
+
+    def __init__(self, pairs: Pairs, size: int, seed: int):
+        self.sizes = torch.tensor([len(word) + len(phones) for word, phones in pairs])
+        self.size = max(size, processes())
+        self.random = torch.Generator().manual_seed(seed)  # the same order in all processes
+
+    def __iter__(self) -> Iterator[list[int]]:
+        order = torch.argsort(self.sizes + torch.rand(len(self.sizes), generator=self.random))
+        batches = order.split(self.size)
+        for i in torch.randperm(len(batches), generator=self.random):
+            if len(batches[i]) >= processes():  # else there is none for the last process
+                yield batches[i][process() :: processes()].tolist()
+
+
+def batches_without_end(pairs: Pairs, size: int, seed: int) -> Iterator[rf.TensorDict]:
+    """Round after round."""
+    samples = [{"word": word, "letters": word, "phones": [*phones, END]} for word, phones in pairs]
+    loader = torch.utils.data.DataLoader(samples, batch_sampler=SimilarLengths(pairs, size, seed), collate_fn=to_batch)
+    while True:
+        yield from loader
+
+
+# -- processes: one, or as many as torchrun began
+
+
+def process() -> int:
+    """The number of this one."""
+    return distributed.get_rank() if distributed.is_initialized() else 0
+
+
+def processes() -> int:
+    """How many there are."""
+    return distributed.get_world_size() if distributed.is_initialized() else 1
+
+
+def furthest(done: float) -> float:
+    """The most of all processes. They have to agree how far they are: it is what the learning rate goes by."""
+    if processes() == 1:
+        return done
+    most = torch.tensor(done, dtype=torch.float64)
+    distributed.all_reduce(most, distributed.ReduceOp.MAX)
+    return most.item()
+
+
+# -- training
+
+
+class Check(NamedTuple):
+    """What training had reached at some point: on held-out words, in percent."""
+
+    minutes: float
+    steps: int
+    loss: float
+    per: float
+    wer: float
+
+
+def train(
+    model: Model,
+    data: g2p_data.Split,
+    *,
+    minutes: float = 6,
+    steps: int | None = None,
+    checks: int = 6,
+    batch: int = 128,
+    rate: float = 4e-3,
+    seed: int = 1,
+) -> list[Check]:
+    """Trains for so many minutes of CPU time of each process, or for so many steps. → `checks` looks at the dev words
+
+    The learning rate rises for 200 steps, and falls linearly to 0 at the end. The clock runs on during the checks.
+    """
+    net = rf.to_torch(model).train()
+    net = net if processes() == 1 else DistributedDataParallel(net)
+    optimizer = torch.optim.Adam(net.parameters(), betas=(0.9, 0.98), fused=True)
+    rf.set_random_seed(seed + process())  # each process has its own dropout
+    history: list[Check] = []
+    mean, begin = 0.0, process_time()
+    bar = tqdm(total=100, bar_format="{l_bar}{bar}| {elapsed}", disable=process() > 0)
+    for step, samples in enumerate(batches_without_end(data["train"], batch, seed)):
+        minutes_now = (process_time() - begin) / 60
+        done = furthest(step / steps if steps else minutes_now / minutes)
+        if done >= (len(history) + 1) / checks:
+            history.append(Check(minutes_now, step, mean, *error_rates(model, data["dev"])))
+            bar.write(LINE.format(*history[-1]))
+        if done >= 1:
+            break
+        for group in optimizer.param_groups:
+            group["lr"] = rate * min(1, (step + 1) / 200) * (1 - done)
+
+        loss = net(samples)
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(net.parameters(), 5.0)
+        optimizer.step()
+
+        mean += (loss.item() - mean) * max(0.01, 1 / (step + 1))
+        bar.update(100 * done - bar.n)
+        bar.set_description(f"step {step:,}, loss {mean:.3f}", refresh=False)
+    bar.close()
+    return history
+
+
+LINE = "{:6.2f} min {:7,} steps   loss {:.3f}   dev: PER {:5.2f} %  WER {:5.2f} %"
+
+
+# -- the result
+
+
+def answers(model: Model, words: Sequence[str]) -> dict[str, g2p_data.Phones]:
+    """The phones of each word; each process works on its share of them."""
+    own = sorted(words, key=len)[process() :: processes()]
+    found: dict[str, g2p_data.Phones] = {}
+    for start in range(0, len(own), 500):
+        found |= model.pronounce(own[start : start + 500])
+    shares: list[dict[str, g2p_data.Phones]] = [found] * processes()
+    if processes() > 1:
+        distributed.all_gather_object(shares, found)
+    return {word: phones for share in shares for word, phones in share.items()}
+
+
+def error_rates(model: Model, references: dict[str, list[g2p_data.Phones]]) -> tuple[float, float]:
+    """Phoneme and word error rate, in percent, of greedy decoding."""
+    return g2p_data.error_rates(answers(model, list(references)), references)
+
+
+def print_table(model: Model, data: g2p_data.Split) -> None:
+    """The error rates on held-out words."""
+    rows = [(part, len(data[part]), *error_rates(model, data[part])) for part in ("dev", "test")]
+    if process() == 0:
+        print("part   words   phoneme error rate   word error rate")
+        for row in rows:
+            print("{:<5}{:>7,}{:>19.2f} %{:>16.2f} %".format(*row))
+
+
+# -- files
+
+
+def save(model: Model, file: Path, size: str, history: Sequence[Check]) -> None:
+    """Keeps the weights as float16, half as large a file, and has the model go on with these."""
+    model.to(dtype="float16")
+    if process() == 0:
+        rf.save(model, file, config={"size": size, "history": [list(check) for check in history]})
+    model.to(dtype="float32")
+
+
+def load(file: Path) -> tuple[Model, list[Check]]:
+    """The model of a file, and how its training went."""
+    config = rf.load_config(file)
+    model = Model(**SIZES[config["size"]])
+    rf.load(file, model)
+    return model, [Check(*values) for values in config["history"]]
+
+
+# -- the command
+
+
+def main() -> None:
+    """Trains, or loads, and tells the error rates."""
+    options = arguments()
+    torch.set_num_threads(1)  # for a model this small, more threads mostly wait for each other
+    if "WORLD_SIZE" in os.environ:  # torchrun has started this
+        distributed.init_process_group("gloo")
+    data = g2p_data.load()
+    if options.load:
+        model, _ = load(options.load)
+    else:
+        rf.set_random_seed(options.seed)
+        model = Model(**SIZES[options.size])
+        how = {name: getattr(options, name) for name in ("minutes", "steps", "checks", "batch", "rate", "seed")}
+        history = train(model, data, **how)
+        if options.save:
+            save(model, options.save, options.size, history)
+    print_table(model, data)
+    if distributed.is_initialized():
+        distributed.destroy_process_group()
+
+
+def arguments() -> argparse.Namespace:
+    """What the command line says."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--size", choices=SIZES, default="small", help="of the model")
+    parser.add_argument("--minutes", type=float, default=6, help="of CPU time of each process, 6 if not given")
+    parser.add_argument("--steps", type=int, help="so many steps instead")
+    parser.add_argument("--checks", type=int, default=6, help="how often the dev words are decoded meanwhile")
+    parser.add_argument("--batch", type=int, default=128, help="words in a step, of all processes together")
+    parser.add_argument("--rate", type=float, default=4e-3, help="the highest learning rate")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--save", type=Path, help="the weights, as safetensors")
+    parser.add_argument("--load", type=Path, help="weights to test, without training")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

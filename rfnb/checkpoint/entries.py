@@ -1,0 +1,186 @@
+"""The entries of a checkpoint, wherever it comes from: a safetensors file, a file of torch, or tensors by name."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import safe_open
+
+from rfnb.core.tensor import Tensor
+from rfnb.errors import CheckpointError
+
+TRAINING = "training:"
+"""Entries called so belong to optimizers and the like. No parameter is: the names of attributes have no colon."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """An entry of a checkpoint, not read yet."""
+
+    key: str  # its name in the file, also where it is another one after renaming
+    shape: tuple[int, ...]
+    dtype: str
+    dims: tuple[str, ...] | None = None  # their names as they were when it was saved
+
+    def __str__(self) -> str:
+        if self.dims is None:
+            return f"shape {self.shape}"
+        return f"{{{', '.join(f'{name}:{size}' for name, size in zip(self.dims, self.shape, strict=True))}}}"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What is there, by name, and how to read it."""
+
+    name: str
+    entries: Mapping[str, Stored]
+    read: Callable[[str], torch.Tensor]  # by key
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+Source = str | os.PathLike[str] | Mapping[str, Any]
+
+
+@contextmanager
+def opened(source: Source) -> Iterator[Checkpoint]:
+    """The checkpoint in a file, or of tensors by name. Raises CheckpointError if it cannot be read."""
+    if isinstance(source, Mapping):
+        yield _of_tensors(dict(source), "the state dict")
+        return
+    if not isinstance(source, str | os.PathLike):
+        raise CheckpointError(
+            "load: the file comes first",
+            got=type(source).__name__,
+            expected="a path, or tensors by name",
+            hint="rf.load(path, module)",
+        )
+    path = Path(source)
+    if not path.is_file():
+        raise CheckpointError(f"load: {path} is {'a folder' if path.is_dir() else 'not there'}", hint=_beside(path))
+    with ExitStack() as files:
+        with _reading(path):
+            if _is_of_torch(path):
+                checkpoint = _of_tensors(torch.load(path, map_location="cpu", weights_only=True), str(path))
+            else:
+                checkpoint = _of_safetensors(files.enter_context(safe_open(path, framework="pt")), path)
+        yield checkpoint
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """What goes wrong is said of the file."""
+    try:
+        yield
+    except CheckpointError:
+        raise
+    except Exception as error:  # a broken pickle gives errors of any kind
+        raise CheckpointError(
+            f"load: {path} cannot be read",
+            got=f"{path.stat().st_size} bytes: {str(error).partition(chr(10))[0]}",
+            expected="a complete safetensors file, or a state dict of torch.save",
+            hint="files of torch are read as data only" if isinstance(error, pickle.UnpicklingError) else None,
+        ) from error
+
+
+def _of_safetensors(file: Any, path: Path) -> Checkpoint:
+    metadata = file.metadata() or {}
+    dims, tied = (table(metadata, name) for name in ("dims", "tied"))
+    entries = {key: _stored(key, file.get_slice(key), dims.get(key)) for key in file.keys()}  # noqa: SIM118
+    for name, key in tied.items():
+        if isinstance(key, str) and key in entries:
+            entries.setdefault(name, entries[key])
+
+    def read(key: str) -> torch.Tensor:
+        with _reading(path):
+            tensor: torch.Tensor = file.get_tensor(key)
+            return tensor
+
+    return Checkpoint(str(path), entries, read, metadata)
+
+
+def table(metadata: Mapping[str, str], name: str) -> dict[str, Any]:
+    """One of the tables that `save` writes."""
+    try:
+        found = json.loads(metadata.get(name, "{}"))
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise CheckpointError(f"load: the table of {name} in the file cannot be read", got=metadata[name][:80])
+    return found
+
+
+def _stored(key: str, entry: Any, dims: Any) -> Stored:
+    shape = tuple(entry.get_shape())
+    known = isinstance(dims, list) and len(dims) == len(shape)
+    dtype = entry.get_dtype()
+    return Stored(key, shape, _DTYPES.get(dtype, dtype), tuple(map(str, dims)) if known else None)
+
+
+def _of_tensors(tensors: Any, name: str) -> Checkpoint:
+    tensors = _flat(tensors, name)
+    raw = {key: _raw(value) for key, value in tensors.items()}
+    dims = {key: tuple(d.name for d in value.dims) for key, value in tensors.items() if isinstance(value, Tensor)}
+    entries = {
+        key: Stored(key, tuple(value.shape), str(value.dtype).removeprefix("torch."), dims.get(key))
+        for key, value in raw.items()
+    }
+    return Checkpoint(name, entries, raw.__getitem__)
+
+
+def _raw(value: Any) -> torch.Tensor:
+    if isinstance(value, torch.Tensor):
+        return value.detach()
+    return value.raw_tensor.detach() if isinstance(value, Tensor) else torch.tensor(np.asarray(value))
+
+
+def _flat(tensors: Any, name: str) -> dict[str, Any]:
+    """The state dict, which many programs put under a name beside other things."""
+    for found in (tensors, *(tensors.get(key) for key in _PLACES if isinstance(tensors, dict))):
+        if isinstance(found, dict) and all(_is_entry(key, value) for key, value in found.items()):
+            return found
+    keys = ", ".join(map(repr, list(tensors)[:8])) if isinstance(tensors, dict) else None
+    raise CheckpointError(
+        f"load: {name} holds no state dict",
+        got=type(tensors).__name__ if keys is None else f"a dict with {keys}",
+        expected=f"tensors by name, or those under {', '.join(map(repr, _PLACES))}",
+        hint="rf.load(loaded['…'], module) takes the dict itself",
+    )
+
+
+_PLACES = ("model", "state_dict", "model_state_dict")
+
+
+def _is_entry(key: Any, value: Any) -> bool:
+    return isinstance(key, str) and (isinstance(value, torch.Tensor | Tensor | np.ndarray | np.generic))
+
+
+def _is_of_torch(path: Path) -> bool:
+    """By its first bytes: a zip, or a bare pickle as it was once; behind the length, safetensors begins with JSON."""
+    with path.open("rb") as file:
+        start = file.read(9)
+    return start[:2] in (b"PK", b"\x80\x02") and start[8:] != b"{"
+
+
+_DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "BOOL": "bool"} | {
+    f"{letter}{bits}": f"{kind}{bits}"
+    for letter, kind in {"I": "int", "U": "uint", "C": "complex"}.items()
+    for bits in (8, 16, 32, 64)
+}
+
+
+def _beside(path: Path) -> str | None:
+    """What is there instead."""
+    folder = path if path.is_dir() else path.parent
+    if not folder.is_dir():
+        return f"there is no folder {folder}"
+    found = sorted(file.name for file in folder.iterdir() if file.suffix in (".safetensors", ".pt"))[:5]
+    return f"in that folder: {', '.join(found)}" if found else None

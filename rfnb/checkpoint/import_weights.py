@@ -1,0 +1,85 @@
+"""Weights that were trained elsewhere."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from rfnb.checkpoint import settings
+from rfnb.checkpoint.choice import Choice, Rename, renamed
+from rfnb.checkpoint.convert import converted
+from rfnb.checkpoint.entries import opened
+from rfnb.checkpoint.load import load
+from rfnb.checkpoint.mapping import targets
+from rfnb.checkpoint.report import LoadReport
+from rfnb.checkpoint.tables.row import Row
+from rfnb.checkpoint.unfold import unfolded
+from rfnb.nn.module import Module
+
+
+def import_weights(
+    source: torch.nn.Module | Mapping[str, Any] | str | os.PathLike[str],
+    module: Module,
+    *,
+    table: Sequence[tuple[str, tuple[str, ...], str]] = (),
+    strict: bool = True,
+    rename: Rename | None = None,
+    only: Choice | None = None,
+    skip: Choice | None = None,
+) -> LoadReport:
+    """Sets the parameters of `module` to weights of torch or Hugging Face, which have other names and layouts.
+
+    >>> feat, out, time = rf.Dim(3, name="feat"), rf.Dim(4, name="out"), rf.Dim(5, name="time")
+    >>> theirs, ours = torch.nn.LSTM(3, 4), rf.LSTM(feat, out)
+    >>> print(rf.import_weights(theirs, ours))
+    3 parameters loaded from LSTM
+      renamed    weight_ih → ff_weight, weight_hh → rec_weight, bias_ih + bias_hh → bias
+    >>> x = torch.randn(5, 3)
+    >>> state = ours.default_initial_state(batch_dims=[])
+    >>> y, _ = ours(rf.convert_to_tensor(x, dims=[time, feat]), state=state, spatial_dim=time)
+    >>> torch.allclose(y.raw_tensor, theirs(x)[0], atol=1e-6)
+    True
+
+    Known are torch's Linear, Embedding, LayerNorm, RMSNorm, GroupNorm, BatchNorm, (transposed) convolutions, LSTM and
+    LSTMCell, MultiheadAttention (for `rf.SelfAttention`, `rf.CrossAttention` and what is made from them), Transformer
+    layers with `norm_first`, and Llama as in Hugging Face, for `rf.TransformerDecoder`. Where modules have the same
+    names in both models, all of a model is imported at once. The layers and directions of an LSTM are called
+    "0.forward", "0.backward", "1.forward", …; of one layer, or one direction, without that part.
+
+    Args:
+        source: a module of torch; or a state dict, or a file of one, which do not say what is no weight: see `eps`.
+        table: rows `(target, sources, transform)` that come before the known ones.
+        rename, only, skip, strict: as for `rf.load`.
+
+    The `eps` of norms is set to that of `source`, if this is a module, and the report says so.
+    Raises CheckpointError, with `module` as it was, if something does not fit, or is computed in another way there.
+    """
+    theirs = source if isinstance(source, torch.nn.Module) else None
+    with opened(source.state_dict() if isinstance(source, torch.nn.Module) else source) as checkpoint:
+        state = {name: checkpoint.read(entry.key) for name, entry in checkpoint.entries.items()}
+    names = renamed(unfolded({name: name for name in state}), rename)
+    found = converted(
+        module, targets(module), {new: state[old] for new, old in names.items()}, [Row(*r) for r in table]
+    )
+    found.rest = {name: x for name, x in found.rest.items() if not name.endswith(_NO_WEIGHTS)}
+    eps: dict[str, float] = {}
+    if theirs is not None:
+        pairs = {name: names[sources[0]] for name, sources in found.sources.items()}
+        settings.check(pairs, module, theirs)
+        eps = settings.other_eps(pairs, module, theirs)
+    report = load({**found.rest, **found.values}, module, strict=strict, only=only, skip=skip)
+    for name, value in eps.items():
+        module.set_deep(name, value)
+    return replace(
+        report,
+        path=checkpoint.name if theirs is None else type(theirs).__name__,
+        renamed={name: " + ".join(sources) for name, sources in found.sources.items() if sources != (name,)},
+        settings=tuple(f"{name} = {value:g}" for name, value in eps.items()),
+    )
+
+
+_NO_WEIGHTS = ("num_batches_tracked", "inv_freq")

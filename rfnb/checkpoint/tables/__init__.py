@@ -1,0 +1,1 @@
+"""Which weights of other libraries become which parameters here: tables, one row for each parameter."""

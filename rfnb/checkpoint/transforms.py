@@ -1,0 +1,59 @@
+"""What becomes of weights on the way from a table's sources to its target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+Transform = Callable[[Sequence[torch.Tensor], Any], torch.Tensor]
+
+
+def _turned(weight: torch.Tensor) -> torch.Tensor:
+    """{out, in} → {in, out}; a bias as it is."""
+    return weight.T if weight.ndim == 2 else weight
+
+
+def _heads(parts: Sequence[torch.Tensor], attention: Any, *, halves: bool = False) -> torch.Tensor:
+    """Blocks for queries, keys, values → head by head. Fewer heads of keys and values serve several queries each."""
+    heads = attention.num_heads.dimension
+    totals = {2: (attention.key_dim_total, attention.value_dim_total)}
+    sizes = [dim.dimension for dim in totals.get(len(parts), (attention.key_dim_total, *totals[2]))]
+    split = [_of_heads(part, heads, size // heads) for part, size in zip(parts, sizes, strict=True)]
+    if halves:
+        split[:2] = [_neighbours(part) for part in split[:2]]
+    return _turned(torch.cat(split, dim=1).flatten(0, 1))
+
+
+def _of_heads(part: torch.Tensor, heads: int, per_head: int) -> torch.Tensor:
+    """{heads · per_head, …} → {heads, per_head, …}"""
+    found = part.unflatten(0, (-1, per_head))
+    return found.repeat_interleave(heads // len(found), dim=0) if len(found) < heads else found
+
+
+def _neighbours(part: torch.Tensor) -> torch.Tensor:
+    """Pairs of feature i and i + half → pairs of neighbours, as rotary positions turn them here."""
+    return part.unflatten(1, (2, -1)).transpose(1, 2).flatten(1, 2)
+
+
+def _of_three(fused: torch.Tensor, attention: Any) -> Sequence[torch.Tensor]:
+    key, value = attention.key_dim_total.dimension, attention.value_dim_total.dimension
+    return fused.split([key, key, value])
+
+
+def _blocks(parts: Sequence[torch.Tensor], attention: Any) -> Sequence[torch.Tensor]:
+    return _of_three(parts[0], attention) if len(parts) == 1 else parts
+
+
+TRANSFORMS: dict[str, Transform] = {
+    "same": lambda parts, _: parts[0],
+    "transposed": lambda parts, _: _turned(parts[0]),
+    "sum": lambda parts, _: torch.stack(list(parts)).sum(0),
+    "joined": lambda parts, _: _turned(torch.cat(list(parts))),
+    "heads": lambda parts, attention: _heads(_blocks(parts, attention), attention),
+    "heads, halves": lambda parts, attention: _heads(_blocks(parts, attention), attention, halves=True),
+    "queries": lambda parts, attention: _turned(_of_three(parts[0], attention)[0]),
+    "keys and values": lambda parts, attention: _heads(_of_three(parts[0], attention)[1:], attention),
+}
+"""By the names in tables: from the sources, and the module that owns the target's module."""

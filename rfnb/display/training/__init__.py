@@ -1,0 +1,1 @@
+"""What a training loop is told while it runs, and how it is drawn."""

@@ -1,0 +1,86 @@
+"""A measure over the steps, in bounded memory: when there are too many values, two neighbours become one."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+MOST = 240
+"""Bins of a curve: more than a picture has room for."""
+
+
+@dataclass
+class Bin:
+    """Some values in a row: at which step the last of them was, the lowest, the highest, their sum and number."""
+
+    step: int
+    low: float
+    high: float
+    total: float
+    count: int
+
+    @property
+    def mean(self) -> float:
+        """Of the finite ones."""
+        return self.total / self.count
+
+    def joined(self, later: Bin) -> Bin:
+        """With the bin that follows it."""
+        low, high = min(self.low, later.low), max(self.high, later.high)
+        return Bin(later.step, low, high, self.total + later.total, self.count + later.count)
+
+
+class Curve:
+    """Finite values in bins; of the others, how many and when the first was. `lowest` and `highest` are a
+    step and its value.
+
+    >>> curve = Curve()
+    >>> for step, value in enumerate([3.0, float("nan"), 1.0, 2.0]):
+    ...     curve.add(step, value)
+    >>> [b.mean for b in curve.bins], curve.lowest, curve.bad, curve.first_bad
+    ([3.0, 1.0, 2.0], (2, 1.0), 1, 1)
+    """
+
+    def __init__(self) -> None:
+        self.bins: list[Bin] = []
+        self.last: tuple[int, float] | None = None
+        self.lowest: tuple[int, float] | None = None
+        self.highest: tuple[int, float] | None = None
+        self.bad, self.first_bad = 0, -1
+        self._width = 1
+
+    def add(self, step: int, value: float) -> None:
+        """One more value."""
+        self.last = step, value
+        if not math.isfinite(value):
+            self.bad, self.first_bad = self.bad + 1, self.first_bad if self.bad else step
+            return
+        if self.lowest is None or value < self.lowest[1]:
+            self.lowest = step, value
+        if self.highest is None or value > self.highest[1]:
+            self.highest = step, value
+        one = Bin(step, value, value, value, 1)
+        if self.bins and self.bins[-1].count < self._width:
+            self.bins[-1] = self.bins[-1].joined(one)
+        else:
+            self.bins.append(one)
+        if len(self.bins) >= MOST:
+            self.bins = [a.joined(b) for a, b in zip(self.bins[::2], self.bins[1::2], strict=True)]
+            self._width *= 2
+
+    def smoothed(self, over: float) -> list[float]:
+        """The mean of the last values, at each bin; `over` is how many of them count, the newest most.
+
+        >>> curve = Curve()
+        >>> for step in range(4):
+        ...     curve.add(step, step % 2)
+        >>> [round(value, 2) for value in curve.smoothed(over=3)]
+        [0.0, 0.67, 0.29, 0.67]
+        """
+        total = weight = 0.0
+        means = []
+        for part in self.bins:
+            keep = (1 - 2 / (max(over, 1.0) + 1)) ** part.count
+            total, weight = keep * total + (1 - keep) * part.mean, keep * weight + (1 - keep)
+            means.append(total / weight)
+        return means

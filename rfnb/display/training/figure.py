@@ -1,0 +1,33 @@
+"""Curves of a training loop for a paper."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rfnb.display.numbers import real
+from rfnb.display.plot import literal
+from rfnb.display.training.plot import colour, extent
+from rfnb.errors import ViewError
+
+if TYPE_CHECKING:
+    from rfnb.display.training.progress import Progress
+
+
+def figure(progress: Progress) -> Any:
+    """One picture for each measure, side by side. Raises ViewError without matplotlib."""
+    from rfnb.display.views.progress import describe
+
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ViewError("figure: matplotlib is not installed", hint="pip install matplotlib") from None
+    curves = [curve for curve in describe(progress)["curves"] if curve["steps"]]
+    made = Figure(figsize=(3.6 * max(1, len(curves)), 2.4), layout="constrained")
+    places = made.subplots(1, max(1, len(curves)), squeeze=False).flat
+    for number, (axes, curve) in enumerate(zip(places, curves, strict=False)):
+        steps, (low, high, log) = curve["steps"], extent(curve)
+        bounds = [[real(value) for value in curve[side]] for side in ("low", "high")]
+        axes.fill_between(steps, *bounds, color=colour(number), alpha=0.3, linewidth=0)
+        axes.plot(steps, [real(value) for value in curve["smooth"]], color=colour(number), linewidth=1.5)
+        axes.set(title=literal(curve["name"]), xlabel="step", ylim=(low, high), yscale="log" if log else "linear")
+    return made

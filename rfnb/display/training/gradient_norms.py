@@ -1,0 +1,89 @@
+"""How large the gradients are: of each parameter, of each module, of the whole model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from rfnb.core.parameter import Parameter
+from rfnb.core.show import Shown
+from rfnb.display.bundle import register
+
+
+class GradientNorms(Shown):
+    """What `rf.gradient_norms` gives.
+
+    Args:
+        model: whose they are.
+        parameters: by path, of what is trained; None where there is no gradient.
+        weights: by path, the norms of the values.
+    """
+
+    def __init__(self, model: Any, parameters: Mapping[str, float | None], weights: Mapping[str, float]):
+        self.model, self.parameters, self.weights = model, dict(parameters), dict(weights)
+
+    @property
+    def total(self) -> float:
+        """Of all gradients together; what `torch.nn.utils.clip_grad_norm_` compares with its limit."""
+        return joined(self.parameters.values())
+
+    @property
+    def modules(self) -> dict[str, float]:
+        """By path: of all parameters in and below each module."""
+        return {path: self.below(path, self.parameters) for path, _ in self.model.named_modules()}
+
+    @property
+    def bad(self) -> dict[str, str]:
+        """By path, what is odd: "NaN", "Inf", "no gradient", "zero"."""
+        words = {path: verdict(norm) for path, norm in self.parameters.items()}
+        return {path: word for path, word in words.items() if word}
+
+    def below(self, module: str, norms: Mapping[str, float | None]) -> float:
+        """Of those whose path begins with that of a module."""
+        return joined(norm for path, norm in norms.items() if not module or path.startswith(f"{module}."))
+
+
+def joined(norms: Any) -> float:
+    """The norm of all numbers of which parts have these norms."""
+    return math.sqrt(sum(norm * norm for norm in norms if norm is not None))
+
+
+def verdict(norm: float | None) -> str:
+    """What is odd about it.
+
+    >>> [verdict(norm) for norm in (None, 0.0, float("nan"), float("inf"), 0.1)]
+    ['no gradient', 'zero', 'NaN', 'Inf', '']
+    """
+    if norm is None:
+        return "no gradient"
+    return "NaN" if math.isnan(norm) else "Inf" if math.isinf(norm) else "" if norm else "zero"
+
+
+def gradient_norms(model: Any) -> GradientNorms:
+    """Of a module of rfnb or of torch."""
+    raws = {path: raw for path, raw in _raws(model) if raw.requires_grad}
+    grads = {path: raw.grad for path, raw in raws.items() if raw.grad is not None}
+    found = _norms([*grads.values(), *raws.values()])
+    norms = dict(zip(grads, found, strict=False))
+    weights = dict(zip(raws, found[len(grads) :], strict=True))
+    return GradientNorms(model, {path: norms.get(path) for path in raws}, weights)
+
+
+def _raws(model: Any) -> Any:
+    for path, parameter in model.named_parameters():
+        yield path, parameter.raw_tensor if isinstance(parameter, Parameter) else parameter
+
+
+def _norms(raws: list[Any]) -> list[float]:
+    """Read in one go."""
+    import torch
+
+    with torch.no_grad():
+        found = [raw.detach().norm(dtype=torch.float32 if raw.element_size() < 4 else None) for raw in raws]
+        if len({(norm.device, norm.dtype) for norm in found}) > 1:
+            return [float(norm) for norm in found]
+        return torch.stack(found).tolist() if found else []
+
+
+register("gradient_norms", GradientNorms)

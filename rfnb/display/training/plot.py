@@ -1,0 +1,101 @@
+"""Curves as one SVG each: what was reported in pale, its running mean on top, axes with a few round numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from rfnb.display import style, svg
+from rfnb.display.html import Html, el
+from rfnb.display.numbers import real, short
+from rfnb.display.schema import LossCurve
+from rfnb.display.svg import Point
+
+SIZE = (340.0, 150.0)
+LEFT, RIGHT, TOP, BOTTOM = 44.0, 8.0, 8.0, 18.0
+INK = "#808080"
+"""Of words and lines: it reads on light and on dark."""
+FAR = 50.0
+"""From so many times the lowest value on, the axis is logarithmic."""
+
+
+def plot(curve: LossCurve, colour: str) -> Html:
+    """The picture of one measure."""
+    steps = curve["steps"]
+    low, high, log = extent(curve)
+    last = max(steps[-1], steps[0] + 1)
+
+    def place(step: float, value: float) -> Point:
+        x = LEFT + (step - steps[0]) / (last - steps[0]) * (SIZE[0] - LEFT - RIGHT)
+        part = _share(min(max(value, low), high), low, high, log)
+        return x, TOP + (1 - part) * (SIZE[1] - TOP - BOTTOM)
+
+    ranges = zip(steps, curve["high"], curve["low"], strict=True)
+    raw = [place(step, real(v)) for step, high, low in ranges for v in ((high,) if high == low else (high, low))]
+    smooth = [place(step, real(v)) for step, v in zip(steps, curve["smooth"], strict=True)]
+    return svg.image(
+        *SIZE,
+        [_level(value, place(steps[0], value)[1]) for value in ticks(low, high, log)],
+        [_step(step, place(step, low)[0]) for step in ticks(steps[0], last, False) if step == int(step)],
+        _line(raw, stroke=colour, stroke_width=1, opacity=0.4),
+        _line(smooth, stroke=colour, stroke_width=2),
+    )
+
+
+def extent(curve: LossCurve) -> tuple[float, float, bool]:
+    """Lowest and highest of the axis, which leaves out a few values far away, and whether it is logarithmic."""
+    lows, highs = sorted(map(real, curve["low"])), sorted(map(real, curve["high"]))
+    smooth = list(map(real, curve["smooth"]))
+    odd = len(lows) // 50
+    low, high = min(lows[odd], *smooth), max(highs[-1 - odd], *smooth)
+    log = low > 0 and high / low > FAR
+    if high - low <= 1e-9 * abs(high):
+        low, high = low - (abs(low) or 1.0) / 10, high + (abs(high) or 1.0) / 10
+    return low, high, log
+
+
+def ticks(low: float, high: float, log: bool) -> list[float]:
+    """A few round numbers in between.
+
+    >>> ticks(0.13, 2.9, False), ticks(0.002, 40.0, True), ticks(0.002, 0.12, True)
+    ([1.0, 2.0], [0.01, 0.1, 1.0, 10.0], [0.002, 0.005, 0.01, 0.02, 0.05, 0.1])
+    """
+    if log:
+        powers = range(math.floor(math.log10(low)), math.floor(math.log10(high)) + 1)
+        factors = (1, 2, 5) if len(powers) <= 3 else (1,)
+        found = [float(f"{factor}e{power}") for power in powers for factor in factors]
+        found = [value for value in found if low <= value <= high]
+        return found[:: -(-len(found) // 6) or 1]
+    rough = (high - low) / 3
+    power = 10.0 ** math.floor(math.log10(rough))
+    width = next(width * power for width in (1, 2, 5, 10) if width * power >= rough * 0.95)
+    first, last = math.ceil(low / width - 1e-9), math.floor(high / width + 1e-9)
+    return [float(f"{n * width:.9g}") for n in range(first, last + 1)]
+
+
+def _share(value: float, low: float, high: float, log: bool) -> float:
+    if log:
+        value, low, high = math.log(value), math.log(low), math.log(high)
+    return (value - low) / (high - low)
+
+
+def _level(value: float, y: float) -> list[Html]:
+    return [
+        _line([(LEFT, y), (SIZE[0] - RIGHT, y)], stroke=INK, stroke_width=1, opacity=0.25),
+        svg.words(LEFT - 5, y + 4, short(value), fill=INK, text_anchor="end"),
+    ]
+
+
+def _step(step: float, x: float) -> Html:
+    anchor = "end" if x > SIZE[0] - RIGHT - 12 else "middle"
+    return svg.words(x, SIZE[1] - 4, short(int(step)), fill=INK, text_anchor=anchor)
+
+
+def _line(points: Sequence[Point], **attrs: object) -> Html:
+    made = "M" + "L".join(f"{svg.number(x)},{svg.number(y)}" for x, y in points)
+    return el("path", d=made, fill="none", stroke_linejoin="round", **attrs)
+
+
+def colour(number: int) -> str:
+    """The same for a measure in all drawings."""
+    return style.PALETTE[number % len(style.PALETTE)]

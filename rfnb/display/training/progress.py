@@ -1,0 +1,182 @@
+"""Goes through the batches of a training loop, and shows how far it is and what was reported."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Collection, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from weakref import ref
+
+from rfnb.core.run_ctx import Loss, get_run_ctx
+from rfnb.core.show import Shown
+from rfnb.display.attempt import reason
+from rfnb.display.bundle import register
+from rfnb.display.numbers import short
+from rfnb.display.training.history import History
+from rfnb.trace.options import in_notebook
+
+if TYPE_CHECKING:
+    from rfnb.display.grid import Table
+
+B = TypeVar("B")
+PAUSE = 0.4
+"""Seconds between two drawings, at least."""
+SHARE = 200
+"""Between them passes so many times the time that one takes."""
+
+
+class Progress(Shown, Generic[B]):
+    """What `rf.progress` gives: the batches, one after the other; see there."""
+
+    def __init__(
+        self,
+        batches: Iterable[B],
+        *,
+        total: int | None = None,
+        plot: bool | Collection[str] = True,
+        smooth: float | None = None,
+        name: str | None = None,
+    ):
+        self.batches, self.total, self.name = batches, total, name
+        self.plot, self.smooth = [plot] if isinstance(plot, str) else plot, smooth
+        self.step, self.epoch = -1, 0
+        self.running = self.stopped = False
+        self._history = History()
+        self._marked: dict[str, Any] = {}
+        self._reported: set[str] = set()
+        self.note: str | None = None
+        self._handle: Any = None
+        self._next = 0.0
+
+    # -- going on
+
+    def __iter__(self) -> Iterator[B]:
+        """The batches. Once more is the next epoch: steps and history go on."""
+        self.epoch += 1
+        self.running = self.stopped = True
+        self._remember_marked()
+        bar = self._bar()
+        try:
+            for batch in self.batches:
+                self.step, self._reported = self.step + 1, set()
+                yield batch
+                self._take_marked()
+                bar.update()
+                if time.monotonic() >= self._next:
+                    self._draw(bar)
+            self.stopped = False
+        finally:
+            self.running = False
+            self._draw(bar)
+            bar.leave = self._handle is None
+            bar.close()
+
+    def __len__(self) -> int:
+        """How many batches an epoch has. Raises TypeError if nobody knows."""
+        return len(self.batches) if self.total is None else self.total  # type: ignore[arg-type]
+
+    def report(self, **measures: Any) -> None:
+        """Measures of this step: numbers, Tensors (their mean counts), or torch tensors of one number.
+
+        >>> progress = rf.progress(range(3))
+        >>> for batch in progress:
+        ...     progress.report(loss=0.5**batch)
+        >>> progress.history[-1]
+        {'epoch': 1, 'step': 2, 'loss': 0.25}
+
+        Behind the loop they belong to its last step: `progress.report(dev_loss=…)`. Raises ViewError for more than one
+        number without dims.
+        """
+        self._history.report({"epoch": self.epoch, "step": max(self.step, 0)}, measures)
+        self._reported.update(measures)
+        if not self.running and self._handle is not None:
+            self._draw(None)
+
+    def _remember_marked(self) -> None:
+        self._marked = {name: ref(loss) for name, loss in get_run_ctx().losses.items()}
+
+    def _take_marked(self) -> None:
+        """The losses that were marked in this step, unless they were reported."""
+        losses = get_run_ctx().losses
+        new: dict[str, Loss] = {
+            name: loss
+            for name, loss in losses.items()
+            if name not in self._reported and (name not in self._marked or self._marked[name]() is not loss)
+        }
+        if new:
+            self._history.report({"epoch": self.epoch, "step": self.step}, new)
+            self._remember_marked()
+
+    # -- looking back
+
+    @property
+    def history(self) -> list[dict[str, float]]:
+        """All that was reported, a dict a step: `pandas.DataFrame(progress.history)`."""
+        return self._history.rows()
+
+    @property
+    def curves(self) -> dict[str, Any]:
+        """The measures that are to be drawn."""
+        self._history.read()
+        wanted = self.plot
+        if isinstance(wanted, bool):
+            return dict(self._history.curves)
+        return {name: self._history.curves[name] for name in wanted if name in self._history.curves}
+
+    def table(self) -> Table:
+        """The history with a column for each measure."""
+        return self._history.table()
+
+    def figure(self) -> Any:
+        """The curves as a matplotlib figure. Raises ViewError without matplotlib."""
+        from rfnb.display.training.figure import figure
+
+        return figure(self)
+
+    # -- showing
+
+    def _bar(self) -> Any:
+        from tqdm.auto import tqdm
+
+        try:
+            total: int | None = len(self)
+        except TypeError:
+            total = None
+        return tqdm(total=total, desc=self._title(), unit="step", disable=not _is_first(), mininterval=0.2)
+
+    def _title(self) -> str:
+        return " ".join([*filter(None, [self.name]), f"epoch {self.epoch}"]) if self.epoch > 1 else self.name or ""
+
+    def _draw(self, bar: Any) -> None:
+        """The last values beside the bar, the plot in its place. What cannot be drawn stops no training."""
+        began = time.thread_time()
+        try:
+            if bar is not None:
+                bar.set_postfix_str(self._last(), refresh=False)
+            if self.plot and _is_first() and in_notebook() and self.curves:
+                self._draw_plot()
+        except Exception as error:
+            self.note = f"not drawn: {reason(error)}"
+        self._next = time.monotonic() + max(PAUSE, SHARE * (time.thread_time() - began))
+
+    def _last(self) -> str:
+        last = {name: curve.last[1] for name, curve in self.curves.items() if curve.last}
+        return ", ".join(f"{name} {short(value)}" for name, value in last.items())
+
+    def _draw_plot(self) -> None:
+        from IPython.display import display
+
+        bundle = self._repr_mimebundle_()
+        if self._handle is None:
+            self._handle = display(bundle, raw=True, display_id=True)
+        else:
+            self._handle.update(bundle, raw=True)
+
+
+def _is_first() -> bool:
+    """Of several processes that train together, one shows."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+register("progress", Progress)

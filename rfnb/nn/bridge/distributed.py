@@ -1,0 +1,78 @@
+"""What a model that trains in several processes needs beside `torch.nn.parallel.DistributedDataParallel`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+import torch
+from torch import distributed
+
+from rfnb.core.raw import backend_of_raw
+from rfnb.core.tensor import Tensor
+from rfnb.ops.reduce import reduce_sum
+
+Batch = TypeVar("Batch")
+
+__all__ = ["in_step", "mean"]
+
+
+def __dir__() -> list[str]:
+    """What is offered for completion: no imports."""
+    return __all__
+
+
+def mean(losses: Tensor) -> Tensor:
+    """The mean over all valid frames of all processes, as far as this process has them. {…} → {}
+
+    DDP takes the mean of the gradients of all processes, whatever number of frames they have. With this loss that is
+    the gradient of the mean over the frames of all, as one process with the whole batch has it. The mean of what it
+    gives in all processes is that mean. In one process it is `rf.reduce_mean` over all dims.
+
+    >>> time = rf.Dim(None, name="time")
+    >>> losses = rf.convert_to_tensor([[1.0, 5.0], [3.0]], dims=[rf.batch_dim, time])
+    >>> rf.distributed.mean(losses).raw_tensor.item()
+    3.0
+
+    All processes have to call it as often, those without data with an empty batch: `rf.distributed.in_step`.
+    """
+    total = reduce_sum(losses, axis=losses.dims) if losses.dims else losses
+    ones = losses.like(torch.ones_like(losses.raw_tensor, dtype=torch.float32).detach())
+    count = (reduce_sum(ones, axis=ones.dims) if ones.dims else ones).raw_tensor.detach().clone()
+    if distributed.is_available() and distributed.is_initialized():
+        distributed.all_reduce(count)
+        count /= distributed.get_world_size()
+    share = (1 / torch.where(count > 0, count, 1)).to(total.raw_tensor.dtype)
+    return total.like(backend_of_raw(total.raw_tensor).combine_raw(total.raw_tensor, "mul", share))
+
+
+def in_step(batches: Iterable[Batch], *, empty: Batch) -> Iterator[Batch]:
+    """The batches, and then `empty` until all processes have come to the end of theirs.
+
+    So every process does the same number of steps. `empty` is a batch whose sequences have length 0: padding counts
+    nowhere, hence such a step adds nothing to gradients or statistics, but takes part in what processes do together.
+
+    >>> list(rf.distributed.in_step(["a", "b"], empty=""))
+    ['a', 'b']
+    """
+    together = distributed.is_available() and distributed.is_initialized()
+    each = iter(batches)
+    while True:
+        batch = next(each, _end)
+        if not together:
+            if batch is _end:
+                return
+        else:
+            some = torch.tensor(batch is not _end, dtype=torch.int64, device=_device())
+            distributed.all_reduce(some)
+            if not some:
+                return
+        yield empty if batch is _end else batch  # type: ignore[misc]
+
+
+_end = object()
+
+
+def _device() -> torch.device | str:
+    """Where tensors of the default process group have to be."""
+    return "cpu" if "gloo" in distributed.get_backend() else torch.device("cuda", torch.cuda.current_device())

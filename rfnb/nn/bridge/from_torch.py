@@ -1,0 +1,221 @@
+"""A `torch.nn.Module` as an rfnb module: dims at its border, the same parameters inside."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import EllipsisType
+from typing import Any
+
+import torch
+
+from rfnb.backend.base.math import join
+from rfnb.backend.base.sizes import bound
+from rfnb.core import align
+from rfnb.core.dim import Dim, check_dims
+from rfnb.core.lengths import Size
+from rfnb.core.parameter import Parameter
+from rfnb.core.run_ctx import get_run_ctx
+from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.errors import DimError, ParameterError
+from rfnb.nn.bridge.boundary import lengths_raw
+from rfnb.nn.bridge.to_torch import TorchModule
+from rfnb.nn.bridge.twin import running
+from rfnb.nn.module import Module
+from rfnb.ops.control import raw_call
+from rfnb.ops.math import copy_masked
+
+
+def from_torch(
+    nn_module: torch.nn.Module | Module,
+    in_dims: Any = None,
+    out_dims: Any = None,
+    *,
+    padding: float | None = 0.0,
+    lengths: str | None = None,
+    padding_mask: str | None = None,
+    frame_mask: str | None = None,
+) -> Module:
+    """A `torch.nn.Module` as a module that takes and gives Tensors.
+
+    Its parameters are the same objects, under the same names; buffers are auxiliary parameters. The train flag of the
+    run context decides on `.train()` or `.eval()`. What `rf.to_torch` made gives back its module.
+
+    >>> feat, hidden = rf.Dim(3, name="feat"), rf.Dim(2, name="hidden")
+    >>> net = rf.from_torch(torch.nn.Linear(3, 2), in_dims=[..., feat], out_dims=[..., hidden])
+    >>> net(rf.zeros([rf.Dim(5, name="time"), feat])).dims[-1] is hidden
+    True
+    >>> [name for name, _ in net.named_parameters()]
+    ['weight', 'bias']
+
+    Args:
+        in_dims: the dims of the argument, in the order that the module wants; of several arguments a list of such
+            lists, or a dict by name. `...` in front stands for all other dims.
+        out_dims: likewise of the results, in their structure: a list of dims, or a tuple, list or dict of those. A
+            result for which a Dim stands, not a list, is the lengths of that dim. `...`: the dims that it stood for in
+            the first argument.
+        padding: what padding holds when the module sees it; None: whatever it held.
+        lengths: the name of the argument that takes the lengths of the sequences, [batch].
+        padding_mask: of the argument that takes which positions are padding, [batch, time].
+        frame_mask: likewise, which positions are not.
+    """
+    if isinstance(nn_module, TorchModule):
+        return nn_module.rf_module
+    if isinstance(nn_module, Module):
+        return nn_module
+    if in_dims is None or out_dims is None:
+        raise ParameterError(
+            f"from_torch: which dims has {type(nn_module).__name__}?",
+            expected="`in_dims` and `out_dims`",
+            hint="rf.from_torch(net, in_dims=[batch_dim, time, feat], out_dims=[batch_dim, time, out])",
+        )
+    return TorchNet(nn_module, in_dims, out_dims, padding, lengths, padding_mask, frame_mask)
+
+
+class TorchPart(Module):
+    """A part of a `torch.nn.Module`: its parameters under its names."""
+
+    def __init__(self, nn_module: torch.nn.Module, known: dict[int, Parameter], path: str = ""):
+        self.kind = type(nn_module).__name__
+        for name, raw in nn_module._parameters.items():
+            if raw is not None:
+                vars(self)[name] = _parameter(raw, known, path + name, trainable=raw.requires_grad)
+        for name, raw in nn_module._buffers.items():
+            if raw is not None and name not in nn_module._non_persistent_buffers_set:
+                vars(self)[name] = _parameter(raw, known, path + name, auxiliary=True)
+        for name, part in nn_module._modules.items():
+            if part is not None:
+                vars(self)[name] = TorchPart(part, known, f"{path}{name}.")
+
+    def get_default_name(self) -> str:
+        """As torch calls it."""
+        return self.kind.lower()
+
+    def extra_repr(self) -> str:
+        """As torch calls it."""
+        return self.kind
+
+
+class TorchNet(TorchPart):
+    """What `rf.from_torch` gives."""
+
+    def __init__(self, nn_module: torch.nn.Module, in_dims: Any, out_dims: Any, padding: float | None, *names: Any):
+        super().__init__(nn_module, {})
+        self.nn_module = nn_module
+        self.in_dims = _named(in_dims)
+        self.out_dims = _entries(out_dims)
+        self.padding = padding
+        self.lengths, self.padding_mask, self.frame_mask = names
+
+    def __call__(self, *args: Tensor, **kwargs: Any) -> Any:
+        """The call of the torch module."""
+        self._pull()
+        names = list(self.in_dims)
+        given = dict(zip(names, args, strict=False)) | {n: kwargs.pop(n) for n in names if n in kwargs}
+        if len(args) > len(names) or len(given) < len(names):
+            raise ParameterError(
+                f"{self.kind}: {len(given)} arguments", got=len(args), expected=", ".join(map(str, names))
+            )
+        first = given[names[0]]
+        rest = [dim for dim in first.dims if dim not in self.in_dims[names[0]]]
+        tensors = [_in_order(given[name], self.in_dims[name], rest, self.padding) for name in names]
+        kwargs |= self._told(tensors)
+
+        def call(*raws: Any) -> Any:
+            by_name = {name: raw for name, raw in zip(names, raws, strict=True) if isinstance(name, str)}
+            return self.nn_module(*(r for n, r in zip(names, raws, strict=True) if n not in by_name), **by_name, **kwargs)
+
+        flag = get_run_ctx().train_flag
+        if self.nn_module.training != flag and running.get() is None:  # else torch's own flags count
+            self.nn_module.train(flag)
+        if isinstance(self.out_dims, list):
+            return _sized(raw_call(call, *tensors, out_dims=_whole(self.out_dims, rest)))
+        return _tensors(call(*[x.raw_tensor for x in tensors]), self.out_dims, rest, tensors)
+
+    def _pull(self) -> None:
+        """The parameters are those that the torch module has now; `nn_module.to(…)` may have made new buffers."""
+        for path, part in self.named_modules():
+            nn_part = self.nn_module.get_submodule(path)
+            for name, parameter in vars(part).items():
+                if isinstance(parameter, Parameter):
+                    parameter._raw = getattr(nn_part, name)
+
+    def _told(self, tensors: list[Tensor]) -> dict[str, Any]:
+        """What the torch module is told of lengths."""
+        wanted = (self.lengths, self.padding_mask, self.frame_mask)
+        if not any(wanted):
+            return {}
+        source, time = next(((x, dim) for x in tensors for dim in x.dims[1:] if dim.is_dynamic()), (None, None))
+        if source is None or time is None:
+            raise DimError(f"{self.kind}: no dim with lengths", got=", ".join(x.describe_dims() for x in tensors))
+        raw = lengths_raw(time, source.size_of(time), source).to(source.raw_tensor.device)
+        frames = torch.arange(source.size_of(time).max, device=raw.device) < raw[:, None]
+        return {name: x for name, x in zip(wanted, (raw, ~frames, frames), strict=True) if name}
+
+
+def _parameter(raw: torch.Tensor, known: dict[int, Parameter], path: str, **options: Any) -> Parameter:
+    if id(raw) not in known:
+        dims = [Dim(size, name=f"{path}.{axis}") for axis, size in enumerate(raw.shape)]
+        known[id(raw)] = Parameter(dims, str(raw.dtype).removeprefix("torch."), raw_tensor=raw, **options)
+        known[id(raw)].name = path
+    return known[id(raw)]
+
+
+def _is_dims(entry: Any) -> bool:
+    return isinstance(entry, list | tuple) and all(isinstance(dim, Dim | EllipsisType) for dim in entry)
+
+
+def _named(in_dims: Any) -> dict[Any, list[Any]]:
+    entries = in_dims if isinstance(in_dims, Mapping) else dict(enumerate([in_dims] if _is_dims(in_dims) else in_dims))
+    for name, dims in entries.items():
+        check_dims([dim for dim in dims if dim is not ...], f"from_torch: in_dims of {name!r}")
+    return {name: list(dims) for name, dims in entries.items()}
+
+
+def _entries(out_dims: Any) -> Any:
+    """The structure of the results: a list for the dims of one, a tuple or a dict for several."""
+    if isinstance(out_dims, Dim):
+        return out_dims
+    if isinstance(out_dims, Mapping):
+        return {name: _entries(entry) for name, entry in out_dims.items()}
+    if _is_dims(out_dims):
+        return list(out_dims)
+    if not isinstance(out_dims, list | tuple):
+        check_dims([out_dims], "from_torch: out_dims")
+    return tuple(_entries(entry) for entry in out_dims)
+
+
+def _whole(dims: list[Any], rest: list[Dim]) -> list[Dim]:
+    return [part for dim in dims for part in (rest if dim is ... else [dim])]
+
+
+def _in_order(x: Tensor, dims: list[Any], rest: list[Dim], padding: float | None) -> Tensor:
+    x = x.copy_transpose(_whole(dims, rest))
+    if padding is None or not x.dtype.startswith(("float", "bfloat")):
+        return x
+    return copy_masked(x, padding)
+
+
+def _sized(x: Tensor) -> Tensor:
+    """With a size for dims that are new."""
+    if type(x) is Tensor:
+        for dim, size in zip(x.dims, x.raw_tensor.shape, strict=True):
+            known = x.lengths.size(dim)
+            if known is None or known.max != size:
+                x.lengths = bound(x.lengths, dim, Size([], size), "from_torch")
+    return x
+
+
+def _tensors(result: Any, out_dims: Any, rest: list[Dim], given: list[Tensor]) -> Any:
+    if isinstance(out_dims, dict):
+        return {name: _tensors(result[name], entry, rest, given) for name, entry in out_dims.items()}
+    if isinstance(out_dims, tuple):
+        pairs = list(zip(result, out_dims, strict=False))
+        for raw, entry in pairs:
+            if isinstance(entry, Dim):
+                entry.define(Size([given[0].dims[0]], raw.detach().cpu().numpy()), "from_torch")
+        return tuple(_tensors(raw, entry, rest, given) for raw, entry in pairs)
+    if isinstance(out_dims, Dim):
+        return out_dims
+    dims = _whole(out_dims, rest)
+    lengths = join(*given).bind({dim: dim.size for dim in dims if dim.is_dynamic() and dim.is_defined()})
+    return _sized(tensor_of(result, align.sig(dims), lengths))

@@ -1,0 +1,123 @@
+"""Sizes that are numbers only when what torch traces now (`torch.compile`, `torch.export`) is run."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.lib.mixins import NDArrayOperatorsMixin
+
+from rfnb.core import lengths
+from rfnb.core.dim import DIMS, Dim
+from rfnb.core.lengths import Size
+from rfnb.errors import BackendError
+
+
+class SymbolicValues(NDArrayOperatorsMixin):
+    """Lengths that stand where numpy arrays are: a torch tensor of numbers, or one number.
+
+    longest: the size of the padded axis. Sums and quotients are taken of both, which holds as they never decrease.
+    """
+
+    __slots__ = ("longest", "raw")
+
+    def __init__(self, raw: Any, longest: Any):
+        self.raw, self.longest = raw, longest
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return self.raw.ndim if isinstance(self.raw, torch.Tensor) else 0
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """The sizes of the axes."""
+        return tuple(self.raw.shape) if isinstance(self.raw, torch.Tensor) else ()
+
+    def __getitem__(self, index: Any) -> SymbolicValues:
+        return SymbolicValues(self.raw[index] if self.ndim else torch.as_tensor(self.raw)[index], self.longest)
+
+    def transpose(self, order: Sequence[int]) -> SymbolicValues:
+        """With the axes in another order."""
+        return SymbolicValues(self.raw.permute(*order), self.longest)
+
+    def frames(self) -> torch.Tensor:
+        """Which positions are frames, not padding. [… , longest]"""
+        raw = torch.as_tensor(self.raw)
+        return torch.arange(self.longest, device=raw.device) < raw[..., None]
+
+    def agrees(self, other: Any) -> bool:
+        """Whether they are the same, as far as that is known now."""
+        if not isinstance(other, SymbolicValues) or self.ndim or other.ndim:
+            return self.raw is getattr(other, "raw", None)
+        return bool(self.raw == other.raw)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> SymbolicValues:
+        function = _FUNCTIONS.get(ufunc.__name__)
+        if function is None or method != "__call__" or options:
+            raise not_traced(f"{ufunc.__name__} of lengths")
+        raws = [x.raw if isinstance(x, SymbolicValues) else int(x) for x in inputs]
+        longest = [x.longest if isinstance(x, SymbolicValues) else int(x) for x in inputs]
+        return SymbolicValues(function(*raws), function(*longest))
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        raise not_traced("the value of a length")
+
+    __int__ = __array__
+
+
+def _maximum(a: Any, b: Any) -> Any:
+    if not isinstance(a, torch.Tensor) and not isinstance(b, torch.Tensor):
+        return torch.sym_max(a, b)
+    return torch.maximum(torch.as_tensor(a), torch.as_tensor(b))
+
+
+def _minimum(a: Any, b: Any) -> Any:
+    if not isinstance(a, torch.Tensor) and not isinstance(b, torch.Tensor):
+        return torch.sym_min(a, b)
+    return torch.minimum(torch.as_tensor(a), torch.as_tensor(b))
+
+
+_FUNCTIONS = {
+    "add": operator.add,
+    "subtract": operator.sub,
+    "multiply": operator.mul,
+    "floor_divide": operator.floordiv,
+    "negative": operator.neg,
+    "maximum": _maximum,
+    "minimum": _minimum,
+}
+
+
+def not_traced(what: str) -> BackendError:
+    """The error about what cannot be part of a graph that is made once for all batches."""
+    return BackendError(
+        f"to_torch: torch traces the model, but it needs {what}",
+        expected="ops whose results have sizes that follow from those of the arguments",
+        hint="compile or export the parts around it, or run this part outside: torch.compiler.disable(net.part)",
+    )
+
+
+lengths.symbolic.append(lambda number: SymbolicValues(number, number))
+
+
+def symbolic_size(batch: Dim | None, values: torch.Tensor | None, longest: Any) -> Size:
+    """The size of a dim with lengths that are traced."""
+    return Size([], longest) if values is None or batch is None else Size([batch], SymbolicValues(values, longest))
+
+
+@contextmanager
+def sizes_restored() -> Iterator[None]:
+    """Afterwards no dim is bound to a size that was traced."""
+    before = {serial: (dim.bound, dim.defined_by) for serial, dim in list(DIMS.items())}
+    try:
+        yield
+    finally:
+        for serial, dim in list(DIMS.items()):
+            bound, defined_by = before.get(serial, (None, None))
+            if dim.bound is not bound:
+                dim.bound, dim.defined_by = bound, defined_by

@@ -1,0 +1,1 @@
+"""Recurrences written as one step."""

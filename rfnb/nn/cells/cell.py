@@ -1,0 +1,143 @@
+"""What all recurrent cells have in common: a step, and how it runs over a sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+
+from rfnb.core.dim import Dim, single_step_dim
+from rfnb.core.run_ctx import get_run_ctx
+from rfnb.core.state import State
+from rfnb.core.tensor import Tensor
+from rfnb.errors import ParameterError
+from rfnb.loop.loop import Loop
+from rfnb.nn.module import Module
+from rfnb.ops.create import full
+from rfnb.ops.random import dropout
+from rfnb.ops.shape import expand_dims
+
+CELLS: dict[str, type[RecCell]] = {}
+
+
+class RecCell(Module):
+    """Base of recurrences that are written as one step. {…, spatial_dim, in_dim} → {…, spatial_dim, out_dim}
+
+    >>> class Sum(rf.RecCell):
+    ...     def step(self, x, state):
+    ...         h = state.h + x
+    ...         return h, rf.State(h=h)
+    >>> feat, time = rf.Dim(1, name="feat"), rf.Dim(3, name="time")
+    >>> total = Sum(feat, feat)
+    >>> y, state = total(rf.ones([time, feat]), state=total.default_initial_state(batch_dims=[]), spatial_dim=time)
+    >>> y.raw_tensor.tolist(), state.h.raw_tensor.tolist()
+    ([[1.0], [2.0], [3.0]], [3.0])
+
+    `project` is what a step needs of its input alone: over a sequence it is done once, for all frames. Behind the end
+    of a sequence its state stays. A class is known by its name to `rf.make_cell`, also by the other `names` it gives.
+    """
+
+    state_class: type[State] = State
+    state_parts: Sequence[str] = ("h",)
+    unit_options: ClassVar[dict[str, Any]] = {}  # how `make_cell` makes it, where that differs from the class
+    recurrent_dropout: float = 0.0
+
+    def __init_subclass__(cls, *, names: Sequence[str] = (), **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if not cls.__name__.startswith("_"):
+            CELLS.update({_key(name): cls for name in (cls.__name__, *names)})
+
+    def __init__(self, in_dim: Dim, out_dim: Dim):
+        self.in_dim = in_dim
+        self.out_dim = out_dim
+
+    def __call__(self, source: Tensor, *, state: State, spatial_dim: Dim) -> tuple[Tensor, State]:
+        """The outputs, and the state behind the last valid frame of each sequence.
+
+        With `spatial_dim=rf.single_step_dim` it does one step, of a source without that dim.
+        """
+        if spatial_dim is single_step_dim:
+            return self.step(self.project(source), state)
+        return self.over(source, state, spatial_dim)
+
+    def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        """The output and the next state; `x` is what `project` gives. {…}, {…, out_dim} → {…, out_dim}"""
+        raise NotImplementedError(f"{type(self).__name__} has no step")
+
+    def project(self, source: Tensor) -> Tensor:
+        """What a step needs of its input. {…, in_dim} → {…}"""
+        return source
+
+    def over(self, source: Tensor, state: State, spatial_dim: Dim) -> tuple[Tensor, State]:
+        """All steps. {…, spatial_dim, in_dim} → {…, spatial_dim, out_dim}"""
+        batch = [dim for dim in source.dims if dim not in (spatial_dim, self.in_dim)]
+        frames = self.project(source)
+        loop = Loop(axis=spatial_dim, name=self.get_default_name())
+        loop.file = type(self).step.__code__.co_filename
+        for name, value in state.items():
+            loop.state[name] = expand_dims(value, [dim for dim in batch if dim not in value.dims])
+        with loop:
+            x = loop.unstack(frames, name="x")
+            out, loop.state = self.step(x, self._state(loop, state))
+            outputs = loop.stack(out)
+        return outputs, self._state(loop, state)
+
+    def _state(self, loop: Loop, names: Iterable[str]) -> State:
+        return self.state_class({name: loop.state[name] for name in names})
+
+    def default_initial_state(self, *, batch_dims: Sequence[Dim]) -> State:
+        """Zeros; in training with recurrent dropout, the mask of the sequence as well. → {batch_dims, out_dim} each"""
+        like = next(self.parameters(), None)
+        dtype, device = (None, None) if like is None else (like.dtype, like.device)
+        filled = partial(full, dims=[*batch_dims, self.out_dim], dtype=dtype, device=device, feature_dim=self.out_dim)
+        state = self.state_class({name: filled(fill_value=0.0) for name in self.state_parts})
+        if self._drops():
+            state.mask = dropout(filled(fill_value=1.0), self.recurrent_dropout)
+        return state
+
+    def dropped(self, h: Tensor, state: State) -> Tensor:
+        """`h` under the dropout mask of its sequence, which is the same in all steps (Gal & Ghahramani 2016)."""
+        if not self._drops():
+            return h
+        if "mask" not in state:
+            raise ParameterError(
+                f"{type(self).__name__}: in training, the dropout mask of a sequence is in its state",
+                got=f"State with {', '.join(state)}",
+                hint="begin with `default_initial_state(batch_dims=…)`, and set what shall begin otherwise",
+            )
+        return h * state.mask
+
+    def _drops(self) -> bool:
+        return self.recurrent_dropout > 0 and get_run_ctx().is_train_flag_enabled(func=dropout)
+
+
+def make_cell(unit: str, in_dim: Dim, out_dim: Dim, **options: Any) -> RecCell:
+    """The cell with this name, in any case, with or without "Cell" at its end.
+
+    >>> inp, out = rf.Dim(3, name="in"), rf.Dim(2, name="out")
+    >>> type(rf.make_cell("GRUCell", inp, out)).__name__, type(rf.make_cell("nativelstm2", inp, out)).__name__
+    ('GRU', 'VanillaLSTM')
+
+    Raises ParameterError if there is none.
+    """
+    cls = CELLS.get(_key(unit))
+    if cls is None:
+        near = get_close_matches(_key(unit), CELLS, 1)
+        raise ParameterError(
+            f"make_cell: there is no cell {unit!r}",
+            expected=", ".join(sorted(CELLS)),
+            hint=f"did you mean {near[0]!r}?" if near else None,
+        )
+    return cls(in_dim, out_dim, **{**cls.unit_options, **options})
+
+
+def _key(name: str) -> str:
+    return name.lower().removesuffix("cell")
+
+
+def parts(out_dim: Dim, *values: float) -> np.ndarray:
+    """The initial values of a bias that has several parts, each {out_dim}."""
+    return np.repeat(values, out_dim.get_dim_value())

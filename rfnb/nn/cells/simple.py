@@ -1,0 +1,129 @@
+"""Cells whose state is one tensor: BasicRNN, GRU, RHN."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rfnb.core.dim import Dim
+from rfnb.core.parameter import Parameter
+from rfnb.core.state import State
+from rfnb.core.tensor import Tensor
+from rfnb.nn.cells.cell import RecCell, parts
+from rfnb.nn.container import ModuleList
+from rfnb.nn.linear import Linear
+from rfnb.nn.weights import weight
+from rfnb.ops.activation import sigmoid, tanh
+from rfnb.ops.concat import split
+from rfnb.ops.linear import linear
+
+
+class BasicRNN(RecCell):
+    """A simple recurrence (Elman 1990): h' = tanh(W·x + U·h + b). {…, spatial_dim, in_dim} → {…, spatial_dim, out_dim}
+
+    >>> inp, out, time = rf.Dim(3, name="in"), rf.Dim(4, name="out"), rf.Dim(5, name="time")
+    >>> rnn = rf.BasicRNN(inp, out)
+    >>> y, state = rnn(rf.zeros([time, inp]), state=rnn.default_initial_state(batch_dims=[]), spatial_dim=time)
+    >>> y.dims == (time, out), state.h.dims == (out,)
+    (True, True)
+    """
+
+    def __init__(
+        self, in_dim: Dim, out_dim: Dim, *, with_bias: bool = True, activation: Callable[[Tensor], Tensor] = tanh
+    ):
+        super().__init__(in_dim, out_dim)
+        self.activation = activation
+        self.ff_weight = weight([out_dim, in_dim], input_axis=1)
+        self.rec_weight = weight([out_dim, out_dim], input_axis=1)
+        self.bias = Parameter([out_dim]) if with_bias else None
+
+    def project(self, source: Tensor) -> Tensor:
+        """W·x + b"""
+        return linear(source, self.ff_weight, self.bias, in_dim=self.in_dim, out_dim=self.out_dim)
+
+    def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        """h' is the output as well."""
+        h = self.activation(x + linear(state.h, self.rec_weight, None, in_dim=self.out_dim, out_dim=self.out_dim))
+        return h, State(h=h)
+
+
+class GRU(RecCell):
+    """Gated recurrent unit (Cho et al. 2014). {…, spatial_dim, in_dim} → {…, spatial_dim, out_dim}
+
+        r, u = σ(W·x + U·h + b)
+        c = tanh(W·x + U·(r ⊙ h) + b)
+        h' = u ⊙ h + (1 − u) ⊙ c
+
+    The reset gate is applied to h before the product, as in the paper; torch.nn.GRU does it behind.
+
+    >>> inp, out, time = rf.Dim(3, name="in"), rf.Dim(4, name="out"), rf.Dim(5, name="time")
+    >>> gru = rf.GRU(inp, out)
+    >>> y, state = gru(rf.zeros([time, inp]), state=gru.default_initial_state(batch_dims=[]), spatial_dim=time)
+    >>> y.dims == (time, out), state.h.dims == (out,)
+    (True, True)
+
+    The parts of `ff_weight` and `bias` are r, u, c; those of `rec_weight` r, u. The bias of the gates is 1 at first.
+    """
+
+    def __init__(self, in_dim: Dim, out_dim: Dim, *, with_bias: bool = True):
+        super().__init__(in_dim, out_dim)
+        self.ff_weight = weight([3 * out_dim, in_dim], input_axis=1)
+        self.rec_weight = weight([2 * out_dim, out_dim], input_axis=1)
+        self.candidate_weight = weight([out_dim, out_dim], input_axis=1)
+        self.bias = Parameter([3 * out_dim], initial=parts(out_dim, 1.0, 1.0, 0.0)) if with_bias else None
+
+    def project(self, source: Tensor) -> Tensor:
+        """W·x + b of the gates and of the candidate."""
+        return linear(source, self.ff_weight, self.bias, in_dim=self.in_dim, out_dim=3 * self.out_dim)
+
+    def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        """h' is the output as well."""
+        out_dim, h = self.out_dim, state.h
+        x_gates, x_candidate = split(x, axis=3 * out_dim, out_dims=[2 * out_dim, out_dim])
+        gates = x_gates + linear(h, self.rec_weight, None, in_dim=out_dim, out_dim=2 * out_dim)
+        r, u = split(sigmoid(gates), axis=2 * out_dim, out_dims=[out_dim, out_dim])
+        c = tanh(x_candidate + linear(r * h, self.candidate_weight, None, in_dim=out_dim, out_dim=out_dim))
+        h = u * h + (1 - u) * c
+        return h, State(h=h)
+
+
+class RHN(RecCell):
+    """Recurrent highway network (Zilly et al. 2017). {…, spatial_dim, in_dim} → {…, spatial_dim, out_dim}
+
+        for i in 0 … depth − 1:
+            v = U_i·h, and W·x + b if i = 0
+            h = h + σ(v_t) ⊙ (tanh(v_h) − h)
+
+    >>> inp, out, time = rf.Dim(3, name="in"), rf.Dim(4, name="out"), rf.Dim(5, name="time")
+    >>> rhn = rf.RHN(inp, out, depth=2)
+    >>> y, state = rhn(rf.zeros([time, inp]), state=rhn.default_initial_state(batch_dims=[]), spatial_dim=time)
+    >>> y.dims == (time, out), state.h.dims == (out,)
+    (True, True)
+
+    The parts of the weights are v_h, v_t.
+
+    Args:
+        dropout: in training, of what is multiplied with U: the same entries in all steps and depths. They are drawn by
+            `default_initial_state`.
+        transform_bias: of the gate v_t before training; a negative one lets more of h through.
+    """
+
+    def __init__(self, in_dim: Dim, out_dim: Dim, *, depth: int = 5, dropout: float = 0.0, transform_bias: float = 0.0):
+        super().__init__(in_dim, out_dim)
+        self.depth = depth
+        self.recurrent_dropout = dropout
+        self.ff_weight = weight([2 * out_dim, in_dim], input_axis=1)
+        self.bias = Parameter([2 * out_dim], initial=parts(out_dim, 0.0, transform_bias))
+        self.layers = ModuleList(Linear(out_dim, 2 * out_dim, with_bias=False) for _ in range(depth))
+
+    def project(self, source: Tensor) -> Tensor:
+        """W·x + b"""
+        return linear(source, self.ff_weight, self.bias, in_dim=self.in_dim, out_dim=2 * self.out_dim)
+
+    def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        """h of the last depth is the output as well."""
+        h = state.h
+        for i, layer in enumerate(self.layers):
+            v = layer(self.dropped(h, state))
+            v_h, v_t = split(v if i else x + v, axis=2 * self.out_dim, out_dims=[self.out_dim, self.out_dim])
+            h = h + sigmoid(v_t) * (tanh(v_h) - h)
+        return h, State({**state, "h": h})

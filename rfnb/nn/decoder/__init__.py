@@ -1,0 +1,1 @@
+"""Decoders: label by label, from what came before and from an encoder."""

@@ -1,0 +1,265 @@
+"""The Transformer decoder (Vaswani et al. 2017), with the norm before each part (Xiong et al. 2020)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rfnb.core.default import get_default_array_index_dtype
+from rfnb.core.dim import Dim, single_step_dim
+from rfnb.core.state import State
+from rfnb.core.tensor import Tensor
+from rfnb.errors import ParameterError
+from rfnb.nn.attention import CrossAttention
+from rfnb.nn.attention_causal import CausalSelfAttention
+from rfnb.nn.container import Sequential
+from rfnb.nn.embedding import Embedding
+from rfnb.nn.encoder.transformer import DEFAULT_DIM, Choice, positions
+from rfnb.nn.feed_forward import Activation, FeedForward
+from rfnb.nn.linear import Linear
+from rfnb.nn.made import given, made
+from rfnb.nn.module import Module
+from rfnb.nn.norm import LayerNorm
+from rfnb.ops.create import zeros
+from rfnb.ops.dims import last_frame_position_of_dim
+from rfnb.ops.index import gather
+from rfnb.ops.linear import linear
+from rfnb.ops.math import add, mul
+from rfnb.ops.position import sinusoidal_positional_encoding
+from rfnb.ops.random import dropout
+
+
+class TransformerDecoderLayer(Module):
+    """Causal self-attention, attention to an encoder, then a feed-forward part. {…, spatial_dim, out_dim} → the same
+
+    >>> time, model = rf.Dim(5, name="time"), rf.Dim(8, name="model")
+    >>> layer = rf.TransformerDecoderLayer(None, model, num_heads=2)
+    >>> state = layer.default_initial_state(batch_dims=[])
+    >>> x, state = layer(rf.zeros([time, model]), spatial_dim=time, state=state)
+    >>> x.dims == (time, model), state.self_att.accum_axis
+    (True, Dim{time:5})
+
+    Args:
+        encoder_dim: of the encoder's output; None: there is no encoder.
+        ff: `rf.FeedForward` if not given; it is called with `ff_dim` and `ff_activation`, if these are given.
+        self_att: `rf.CausalSelfAttention` if not given; self_att_opts: more options for it.
+        cross_att: `rf.CrossAttention` if not given.
+        dropout: of what each part adds, and in `ff`. att_dropout: of the weights.
+    """
+
+    def __init__(
+        self,
+        encoder_dim: Dim | None,
+        out_dim: Dim = DEFAULT_DIM,
+        *,
+        ff: Choice | None = None,
+        ff_dim: Dim | int | None = None,
+        ff_activation: Activation | None = None,
+        dropout: float = 0.1,
+        num_heads: int | Dim = 8,
+        self_att: Choice | None = None,
+        self_att_opts: dict[str, Any] | None = None,
+        att_dropout: float = 0.1,
+        cross_att: Choice | None = None,
+        norm: Choice = LayerNorm,
+    ):
+        self.encoder_dim = encoder_dim
+        self.out_dim = out_dim
+        self.dropout = dropout
+        self.ff = made(ff or FeedForward, out_dim, dropout=dropout, **given(ff_dim=ff_dim, activation=ff_activation))
+        self.ff_layer_norm = made(norm, out_dim)
+        options = {
+            "proj_dim": out_dim,
+            "key_dim_total": out_dim,
+            "value_dim_total": out_dim,
+            "num_heads": num_heads,
+            "att_dropout": att_dropout,
+        }
+        self.self_att = made(self_att or CausalSelfAttention, out_dim, **{**options, **(self_att_opts or {})})
+        self.self_att_layer_norm = made(norm, out_dim)
+        self.cross_att = made(cross_att or CrossAttention, encoder_dim, out_dim, **options) if encoder_dim else None
+        self.cross_att_layer_norm = made(norm, out_dim) if encoder_dim else None
+
+    def default_initial_state(self, *, batch_dims: Sequence[Dim]) -> State:
+        """That of `self_att`."""
+        return State(self_att=self.self_att.default_initial_state(batch_dims=batch_dims))
+
+    def transform_encoder(self, encoder: Tensor, *, axis: Dim) -> State:
+        """What `cross_att` needs of the encoder's output. {…, axis, encoder_dim}"""
+        if self.cross_att is None:
+            raise _no_encoder_dim(self)
+        return State(cross_att=self.cross_att.transform_encoder(encoder, axis=axis))
+
+    def __call__(
+        self, x: Tensor, *, spatial_dim: Dim, state: State, encoder: State | None = None
+    ) -> tuple[Tensor, State]:
+        """{…, spatial_dim, out_dim} → the same, and the new state. encoder: what `transform_encoder` gave."""
+        found, att_state = self.self_att(self.self_att_layer_norm(x), axis=spatial_dim, state=state.self_att)
+        x = self.added(x, found)
+        if self.cross_att is not None:
+            if encoder is None:
+                raise ParameterError(
+                    f"{type(self).__name__}: there is an encoder_dim, but no encoder in the call",
+                    expected="encoder=decoder.transform_encoder(encoder_output, axis=…)",
+                )
+            x = self.added(x, self.cross_att(self.cross_att_layer_norm(x), encoder.cross_att))
+        return self.added(x, self.ff(self.ff_layer_norm(x))), State(self_att=att_state)
+
+    def added(self, x: Tensor, part: Tensor) -> Tensor:
+        """x + dropout(part)"""
+        return add(x, dropout(part, self.dropout))
+
+
+class TransformerDecoder(Module):
+    """An embedding with positions, layers, a norm, and logits of the next label. {…, spatial_dim} → {…, vocab_dim}
+
+    >>> phones, enc, model = rf.Dim(40, name="phone"), rf.Dim(4, name="enc"), rf.Dim(8, name="model")
+    >>> decoder = rf.TransformerDecoder(enc, phones, model, num_layers=2, num_heads=2)
+    >>> letters, time = rf.Dim(5, name="letters"), rf.Dim(3, name="time")
+    >>> encoder = decoder.transform_encoder(rf.zeros([letters, enc]), axis=letters)
+    >>> state = decoder.default_initial_state(batch_dims=[])
+    >>> labels = rf.convert_to_tensor([1, 7, 3], dims=[time], sparse_dim=phones)
+    >>> logits, state = decoder(labels, spatial_dim=time, state=state, encoder=encoder)
+    >>> logits.dims == (time, phones), state.pos.item()
+    (True, 3)
+
+    One step, as in the body of a loop: `spatial_dim=rf.single_step_dim`, and a source without it.
+
+    A language model has `encoder_dim` None. The Llama architecture (Touvron et al. 2023) is, beside that,
+    `pos_enc=None, norm=rf.RMSNorm, ff=rf.FeedForwardGated, layer_opts={"self_att":
+    rf.RotaryPosCausalSelfAttention, "self_att_opts": {"with_bias": False}}`.
+
+    What is built of choices (`ff`, `norm`, …): a class, what `rf.build_dict` gives, or a module that is copied.
+
+    Args:
+        encoder_dim: of the encoder's output; None: there is no encoder.
+        ff, ff_dim, ff_activation, norm: for the layers, see `rf.TransformerDecoderLayer`.
+        pos_enc: called with `spatial_dim`, `feat_dim` and `offset`, added to the embedding; None: no positions.
+        layer: `rf.TransformerDecoderLayer` if not given; layer_opts: more options for it.
+        embed_dim: of the embedding, if not `model_dim`: `input_embedding_proj` leads from one to the other.
+        share_embedding: the weight of the embedding is that of the logits too.
+        input_embedding: whether there is one; else the source has features already.
+        input_embedding_scale: √model_dim if not given. input_dropout: `dropout` if not given.
+    """
+
+    def __init__(
+        self,
+        encoder_dim: Dim | None,
+        vocab_dim: Dim,
+        model_dim: Dim | int = DEFAULT_DIM,
+        *,
+        num_layers: int,
+        ff: Choice | None = None,
+        ff_dim: Dim | int | None = None,
+        ff_activation: Activation | None = None,
+        pos_enc: Choice | None = sinusoidal_positional_encoding,
+        dropout: float = 0.1,
+        num_heads: int = 8,
+        att_dropout: float = 0.1,
+        norm: Choice = LayerNorm,
+        layer: Choice | None = None,
+        layer_opts: dict[str, Any] | None = None,
+        embed_dim: Dim | None = None,
+        share_embedding: bool | None = None,
+        input_embedding: bool = True,
+        input_embedding_scale: float | None = None,
+        input_dropout: float | None = None,
+        logits_with_bias: bool = False,
+        sequential: Callable[..., Any] = Sequential,
+    ):
+        if share_embedding and (embed_dim is not None or not input_embedding or logits_with_bias):
+            raise ParameterError(
+                "TransformerDecoder: share_embedding, but the logits need a weight of their own",
+                got=f"embed_dim={embed_dim}, input_embedding={input_embedding}, logits_with_bias={logits_with_bias}",
+                expected="an input embedding in model_dim, and logits without bias",
+            )
+        self.encoder_dim = encoder_dim
+        self.vocab_dim = vocab_dim
+        self.model_dim = model_dim if isinstance(model_dim, Dim) else Dim(model_dim, name="model")
+        self.embed_dim = embed_dim
+        first_dim = embed_dim or self.model_dim
+        self.input_embedding = Embedding(vocab_dim, first_dim) if input_embedding else None
+        self.input_embedding_proj = Linear(embed_dim, self.model_dim, with_bias=False) if embed_dim else None
+        self.pos_enc = positions(pos_enc, first_dim)
+        self.input_embedding_scale = (
+            self.model_dim.get_dim_value() ** 0.5 if input_embedding_scale is None else input_embedding_scale
+        )
+        self.input_dropout = dropout if input_dropout is None else input_dropout
+        options = {
+            **given(ff=ff, ff_dim=ff_dim, ff_activation=ff_activation),
+            "dropout": dropout,
+            "num_heads": num_heads,
+            "att_dropout": att_dropout,
+            "norm": norm,
+            **(layer_opts or {}),
+        }
+        kind = layer or TransformerDecoderLayer
+        self.layers = sequential(made(kind, encoder_dim, self.model_dim, **options) for _ in range(num_layers))
+        self.final_layer_norm = made(norm, self.model_dim)
+        self.logits = None if share_embedding else Linear(self.model_dim, vocab_dim, with_bias=logits_with_bias)
+
+    def default_initial_state(self, *, batch_dims: Sequence[Dim]) -> State:
+        """No label so far: by its name the state of each layer, and `pos`, how many labels there were. → {}"""
+        states = {name: layer.default_initial_state(batch_dims=batch_dims) for name, layer in self.layers.items()}
+        return State(**states, pos=zeros([], dtype=get_default_array_index_dtype()))
+
+    def transform_encoder(self, encoder: Tensor, *, axis: Dim) -> State:
+        """What the layers need of the encoder's output, once for all steps. {…, axis, encoder_dim}"""
+        if self.encoder_dim is None:
+            raise _no_encoder_dim(self)
+        return State({name: layer.transform_encoder(encoder, axis=axis) for name, layer in self.layers.items()})
+
+    def __call__(
+        self,
+        source: Tensor,
+        *,
+        spatial_dim: Dim,
+        state: State,
+        encoder: State | None = None,
+        collected_outputs: dict[str, Tensor] | None = None,
+        output_only_last_frame: bool = False,
+    ) -> tuple[Tensor, State]:
+        """Logits of what comes behind each label, and the new state. {…, spatial_dim} → {…, spatial_dim, vocab_dim}
+
+        Args:
+            source: labels, sparse in `vocab_dim`; or features, if there is no input embedding.
+            encoder: what `transform_encoder` gave.
+            collected_outputs: takes what each layer gives, by its name.
+            output_only_last_frame: logits for the last frame of each sequence alone. → {…, vocab_dim}
+        """
+        x = source if self.input_embedding is None else self.input_embedding(source)
+        x = mul(x, self.input_embedding_scale)
+        if self.pos_enc is not None:
+            x = add(x, self.pos_enc(spatial_dim=spatial_dim, offset=state.pos))
+        x = dropout(x, self.input_dropout)
+        if self.input_embedding_proj is not None:
+            x = self.input_embedding_proj(x)
+        new_state = State(pos=add(state.pos, _count(spatial_dim)))
+        for name, layer in self.layers.items():
+            x, new_state[name] = layer(x, spatial_dim=spatial_dim, state=state[name], encoder=encoder and encoder[name])
+            if collected_outputs is not None:
+                collected_outputs[name] = x
+        if output_only_last_frame and spatial_dim is not single_step_dim:
+            x = gather(x, indices=last_frame_position_of_dim(spatial_dim, device=x.device), axis=spatial_dim)
+        return self.scores(self.final_layer_norm(x)), new_state
+
+    def scores(self, x: Tensor) -> Tensor:
+        """{…, model_dim} → {…, vocab_dim}"""
+        if self.logits is not None:
+            return self.logits(x)
+        assert self.input_embedding is not None
+        return linear(x, self.input_embedding.weight, None, in_dim=self.model_dim, out_dim=self.vocab_dim)
+
+
+def _count(spatial_dim: Dim) -> Any:
+    """How many labels there are. → a number, or {batch}"""
+    dim: Any = spatial_dim
+    return dim.get_size_tensor() if dim.dimension is None else dim.dimension
+
+
+def _no_encoder_dim(module: Module) -> ParameterError:
+    return ParameterError(
+        f"{type(module).__name__}: there is nothing that looks at an encoder",
+        got="encoder_dim=None",
+        expected="the feature dim of the encoder's output",
+    )

@@ -1,0 +1,237 @@
+"""The Conformer: attention for what is far away, convolution for what is near (Gulati et al., Interspeech 2020)."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+from collections.abc import Callable
+from typing import Any
+
+from rfnb.core.dim import Dim
+from rfnb.core.tensor import Tensor
+from rfnb.nn.attention_rel_pos import RelPosSelfAttention
+from rfnb.nn.container import Sequential
+from rfnb.nn.conv import Conv1d
+from rfnb.nn.encoder.subsample import ConformerConvSubsample as ConformerConvSubsample
+from rfnb.nn.feed_forward import Activation, FeedForward
+from rfnb.nn.linear import Linear
+from rfnb.nn.made import given, made
+from rfnb.nn.module import Module
+from rfnb.nn.norm import LayerNorm
+from rfnb.nn.running import BatchNorm
+from rfnb.ops.activation import gating, silu
+from rfnb.ops.random import dropout
+
+DEFAULT_OUT_DIM = Dim(512, name="conformer")
+
+Choice = type | dict[str, Any] | Module | Callable[..., Any]
+"""What makes a part: a class, what `rf.build_dict` gives, a module that is copied, or a function."""
+
+
+class ConformerPositionwiseFeedForward(FeedForward):
+    """`rf.FeedForward` with the activation of the Conformer. {…, out_dim} → {…, out_dim}"""
+
+    def __init__(
+        self, out_dim: Dim, *, ff_dim: Dim | int | None = None, dropout: float = 0.1, activation: Activation = silu
+    ):
+        super().__init__(out_dim, ff_dim=ff_dim, dropout=dropout, activation=activation)
+
+
+class ConformerConvBlock(Module):
+    """Each frame with its neighbours, feature by feature. {…, spatial_dim, out_dim} → the same
+
+    >>> time, model = rf.Dim(5, name="time"), rf.Dim(8, name="model")
+    >>> block = rf.encoder.conformer.ConformerConvBlock(model, kernel_size=3, norm=rf.BatchNorm(model))
+    >>> block(rf.zeros([time, model]), spatial_dim=time).dims == (time, model)
+    True
+    """
+
+    def __init__(self, out_dim: Dim, *, kernel_size: int, norm: Callable[..., Tensor]):
+        self.out_dim = out_dim
+        self.positionwise_conv1 = Linear(out_dim, 2 * out_dim)
+        self.depthwise_conv = Conv1d(out_dim, out_dim, kernel_size, padding="same", groups=out_dim.get_dim_value())
+        self.positionwise_conv2 = Linear(out_dim, out_dim)
+        self.norm = norm
+
+    def __call__(self, inp: Tensor, *, spatial_dim: Dim) -> Tensor:
+        """{…, spatial_dim, out_dim} → the same"""
+        x, _ = gating(self.positionwise_conv1(inp), axis=2 * self.out_dim, out_dim=self.out_dim)
+        x, _ = self.depthwise_conv(x, in_spatial_dim=spatial_dim)
+        over_time = _over_time(type(self.norm).__call__ if isinstance(self.norm, Module) else self.norm)
+        x = self.norm(x, spatial_dim=spatial_dim) if over_time else self.norm(x)
+        return self.positionwise_conv2(silu(x))
+
+
+class ConformerEncoderLayer(Module):
+    """Half a feed-forward, self-attention, convolution, the other half: each added to what it got.
+
+    {…, spatial_dim, out_dim} → the same
+
+    >>> time, model = rf.Dim(5, name="time"), rf.Dim(8, name="model")
+    >>> layer = rf.ConformerEncoderLayer(model, num_heads=2)
+    >>> layer(rf.zeros([time, model]), spatial_dim=time).dims == (time, model)
+    True
+
+    A part can be chosen: by a class, by `rf.build_dict`, or as a module of which it gets a copy.
+
+    Args:
+        ff_dim: of the feed-forward; four times `out_dim` if not given.
+        ff_activation: `rf.silu` if not given.
+        dropout: of what each part gives, and within the feed-forward; the same features in all frames.
+        conv_kernel_size: how many frames the convolution sees.
+        conv_norm: in the convolution; `rf.BatchNorm` if not given, for which padding does not count.
+        conv_norm_opts, self_att_opts: more options of these.
+        self_att: `rf.RelPosSelfAttention` if not given.
+        norm: before each part, and behind the last one.
+    """
+
+    def __init__(
+        self,
+        out_dim: Dim = DEFAULT_OUT_DIM,
+        *,
+        ff: Choice = ConformerPositionwiseFeedForward,
+        ff_dim: Dim | int | None = None,
+        ff_activation: Activation | None = None,
+        dropout: float = 0.1,
+        conv_kernel_size: int = 32,
+        conv_norm: Choice = BatchNorm,
+        conv_norm_opts: dict[str, Any] | None = None,
+        num_heads: int | Dim = 4,
+        self_att: Choice | None = None,
+        self_att_opts: dict[str, Any] | None = None,
+        att_dropout: float = 0.1,
+        norm: Choice = LayerNorm,
+    ):
+        self.out_dim = out_dim
+        self.dropout = dropout
+        ff_opts = given(out_dim=out_dim, dropout=dropout, ff_dim=ff_dim, activation=ff_activation)
+        self.ffn1 = made(ff, **ff_opts)
+        self.ffn1_layer_norm = made(norm, out_dim)
+        self.self_att = made(
+            self_att or RelPosSelfAttention,
+            **{**default_self_att_opts(out_dim, num_heads, att_dropout), **(self_att_opts or {})},
+        )
+        self.self_att_layer_norm = made(norm, out_dim)
+        self.conv_block = ConformerConvBlock(
+            out_dim, kernel_size=conv_kernel_size, norm=made(conv_norm, out_dim, **(conv_norm_opts or {}))
+        )
+        self.conv_layer_norm = made(norm, out_dim)
+        self.ffn2 = made(ff, **ff_opts)
+        self.ffn2_layer_norm = made(norm, out_dim)
+        self.final_layer_norm = made(norm, out_dim)
+
+    def __call__(self, inp: Tensor, *, spatial_dim: Dim) -> Tensor:
+        """{…, spatial_dim, out_dim} → the same"""
+        x = inp + 0.5 * self._dropped(self.ffn1(self.ffn1_layer_norm(inp)))
+        x = x + self._dropped(self.self_att(self.self_att_layer_norm(x), axis=spatial_dim))
+        x = x + self._dropped(self.conv_block(self.conv_layer_norm(x), spatial_dim=spatial_dim))
+        x = x + 0.5 * self._dropped(self.ffn2(self.ffn2_layer_norm(x)))
+        return self.final_layer_norm(x)
+
+    def _dropped(self, x: Tensor) -> Tensor:
+        return dropout(x, self.dropout, axis=self.out_dim)
+
+
+class ConformerEncoder(Module):
+    """Conformer layers, behind a frontend that makes fewer frames. {…, in_spatial_dim, in_dim} → {…, frames, out_dim}
+
+    >>> time, feat, model = rf.Dim(12, name="time"), rf.Dim(8, name="feat"), rf.Dim(16, name="model")
+    >>> frontend = rf.ConformerConvSubsample(feat, out_dims=[4, 4], filter_sizes=[3, 3], strides=[2, (2, 1)])
+    >>> encoder = rf.ConformerEncoder(feat, model, num_layers=2, input_layer=frontend)
+    >>> y, frames = encoder(rf.zeros([time, feat]), in_spatial_dim=time)
+    >>> y.dims == (frames, model), frames.dimension
+    (True, 3)
+
+    Args:
+        out_dim: of all layers; a number or a Dim.
+        input_layer: the frontend, called as `(source, in_spatial_dim=…) -> (tensor, its spatial dim)`, with `out_dim`;
+            None if there is none.
+        input_embedding_scale: what the projected input is multiplied by; 1, or with `pos_enc` √out_dim, if not given.
+        pos_enc: added to that, for example `rf.sinusoidal_positional_encoding`.
+        input_dropout: of the sum.
+        encoder_layer: `rf.ConformerEncoderLayer` if not given; another class, `rf.build_dict(…)`, or a module, of which
+            each layer is a copy. What this call does not say is left to it.
+        encoder_layer_opts: more options of it.
+        sequential: what makes the layers one: `rf.Sequential`.
+    """
+
+    def __init__(
+        self,
+        in_dim: Dim,
+        out_dim: Dim | int = DEFAULT_OUT_DIM,
+        *,
+        num_layers: int,
+        input_layer: Module | dict[str, Any] | None,
+        input_embedding_scale: float | None = None,
+        pos_enc: Choice | None = None,
+        input_dropout: float = 0.1,
+        ff_dim: Dim | int | None = None,
+        ff_activation: Activation | None = None,
+        dropout: float = 0.1,
+        conv_kernel_size: int | None = None,
+        conv_norm: Choice | None = None,
+        num_heads: int | Dim = 4,
+        att_dropout: float = 0.1,
+        encoder_layer: Choice | None = None,
+        encoder_layer_opts: dict[str, Any] | None = None,
+        sequential: Callable[..., Any] = Sequential,
+    ):
+        self.in_dim = in_dim
+        self.out_dim = out_dim if isinstance(out_dim, Dim) else Dim(out_dim, name="conformer")
+        self.input_layer = made(input_layer, in_dim) if isinstance(input_layer, dict) else input_layer
+        inner = in_dim if self.input_layer is None else self.input_layer.out_dim
+        self.input_projection = Linear(inner, self.out_dim, with_bias=False)
+        if input_embedding_scale is None:
+            input_embedding_scale = 1.0 if pos_enc is None else math.sqrt(self.out_dim.get_dim_value())
+        self.input_embedding_scale = input_embedding_scale
+        self.pos_enc = None if pos_enc is None else _pos_enc(pos_enc, self.out_dim)
+        self.input_dropout = input_dropout
+        options = given(
+            out_dim=self.out_dim,
+            ff_dim=ff_dim,
+            ff_activation=ff_activation,
+            dropout=dropout,
+            conv_kernel_size=conv_kernel_size,
+            conv_norm=conv_norm,
+            num_heads=num_heads,
+            att_dropout=att_dropout,
+        )
+        options.update(encoder_layer_opts or {})
+        layer = encoder_layer or ConformerEncoderLayer
+        self.layers = sequential(made(layer, **options) for _ in range(num_layers))
+
+    def __call__(
+        self, source: Tensor, *, in_spatial_dim: Dim, collected_outputs: dict[str, Tensor] | None = None
+    ) -> tuple[Tensor, Dim]:
+        """The result, and the dim of its frames. {…, in_spatial_dim, in_dim} → {…, frames, out_dim}
+
+        collected_outputs: takes what each layer gives, as "0", "1", …
+        """
+        x, spatial_dim = source, in_spatial_dim
+        if self.input_layer is not None:
+            x, spatial_dim = self.input_layer(x, in_spatial_dim=spatial_dim)
+        x = self.input_projection(x)
+        if self.input_embedding_scale != 1.0:
+            x = x * self.input_embedding_scale
+        if self.pos_enc is not None:
+            x = x + self.pos_enc(spatial_dim=spatial_dim)
+        x = dropout(x, self.input_dropout, axis=self.out_dim)
+        return self.layers(x, spatial_dim=spatial_dim, collected_outputs=collected_outputs), spatial_dim
+
+
+def default_self_att_opts(out_dim: Dim, num_heads: int | Dim, att_dropout: float) -> dict[str, Any]:
+    dims = ("in_dim", "proj_dim", "key_dim_total", "value_dim_total")
+    return {**dict.fromkeys(dims, out_dim), "num_heads": num_heads, "att_dropout": att_dropout}
+
+
+def _pos_enc(choice: Choice, feat_dim: Dim) -> Callable[..., Tensor]:
+    """Takes `spatial_dim` alone."""
+    if isinstance(choice, type | dict | Module):
+        return made(choice, **({} if isinstance(choice, Module) else {"feat_dim": feat_dim}))
+    return functools.partial(choice, feat_dim=feat_dim)
+
+
+@functools.lru_cache(64)
+def _over_time(norm: Callable[..., Any]) -> bool:
+    return "spatial_dim" in inspect.signature(norm).parameters

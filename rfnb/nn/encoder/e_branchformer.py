@@ -1,0 +1,161 @@
+"""The E-Branchformer: attention and convolution side by side, then merged (Kim et al., SLT 2022)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rfnb.core.dim import Dim
+from rfnb.core.tensor import Tensor
+from rfnb.nn.attention_rel_pos import RelPosSelfAttention
+from rfnb.nn.conv import Conv1d
+from rfnb.nn.encoder.conformer import (
+    DEFAULT_OUT_DIM,
+    Choice,
+    ConformerPositionwiseFeedForward,
+    default_self_att_opts,
+)
+from rfnb.nn.feed_forward import Activation
+from rfnb.nn.linear import Linear
+from rfnb.nn.made import given, made
+from rfnb.nn.module import Module
+from rfnb.nn.norm import LayerNorm
+from rfnb.ops.activation import gelu, identity
+from rfnb.ops.concat import concat, split
+from rfnb.ops.random import dropout
+
+
+class EBranchformerLayer(Module):
+    """Half a feed-forward, self-attention beside a convolution, the other half: each added to what it got.
+
+    {…, spatial_dim, out_dim} → the same
+
+    >>> time, model = rf.Dim(5, name="time"), rf.Dim(8, name="model")
+    >>> layer = rf.EBranchformerLayer(model, num_heads=2)
+    >>> layer(rf.zeros([time, model]), spatial_dim=time).dims == (time, model)
+    True
+
+    Parts are chosen as those of `rf.ConformerEncoderLayer`; it takes the place of that one in `rf.ConformerEncoder` as
+    `encoder_layer=rf.EBranchformerLayer`.
+
+    Args:
+        cgmlp: the convolution branch; `FeedForwardConvGated` if not given.
+        cgmlp_ff_dim: the features of its convolution; three times `out_dim` if not given.
+        cgmlp_conv_kernel, merge_conv_kernel: how many frames the convolutions see, there and where both are merged.
+    """
+
+    def __init__(
+        self,
+        out_dim: Dim = DEFAULT_OUT_DIM,
+        *,
+        ff: Choice | None = None,
+        ff_dim: Dim | int | None = None,
+        ff_activation: Activation | None = None,
+        dropout: float = 0.1,
+        num_heads: int | Dim = 4,
+        self_att: Choice | None = None,
+        att_dropout: float = 0.1,
+        cgmlp: Choice | None = None,
+        cgmlp_ff_dim: Dim | int | None = None,
+        cgmlp_conv_kernel: int = 31,
+        merge_conv_kernel: int = 3,
+        norm: Choice = LayerNorm,
+    ):
+        self.out_dim = out_dim
+        self.dropout = dropout
+        ff_opts = given(out_dim=out_dim, dropout=dropout, ff_dim=ff_dim, activation=ff_activation)
+        self.ffn1, self.ffn2 = (made(ff or ConformerPositionwiseFeedForward, **ff_opts) for _ in range(2))
+        self.ffn1_layer_norm, self.ffn2_layer_norm = made(norm, out_dim), made(norm, out_dim)
+        self.self_att = made(self_att or RelPosSelfAttention, **default_self_att_opts(out_dim, num_heads, att_dropout))
+        self.self_att_layer_norm = made(norm, out_dim)
+        cgmlp_opts = given(out_dim=out_dim, ff_dim=cgmlp_ff_dim, kernel_size=cgmlp_conv_kernel, dropout=dropout)
+        self.cgmlp = made(cgmlp or FeedForwardConvGated, **cgmlp_opts)
+        self.cgmlp_layer_norm = made(norm, out_dim)
+        self.merge = Merge(in_dim1=out_dim, in_dim2=out_dim, out_dim=out_dim, merge_conv_kernel=merge_conv_kernel)
+        self.final_layer_norm = made(norm, out_dim)
+
+    def __call__(self, inp: Tensor, *, spatial_dim: Dim) -> Tensor:
+        """{…, spatial_dim, out_dim} → the same"""
+        x = inp + 0.5 * self._dropped(self.ffn1(self.ffn1_layer_norm(inp)))
+        far = self._dropped(self.self_att(self.self_att_layer_norm(x), axis=spatial_dim))
+        near = self._dropped(self.cgmlp(self.cgmlp_layer_norm(x), spatial_dim=spatial_dim))
+        x = x + self._dropped(self.merge(far, near, spatial_dim=spatial_dim))
+        x = x + 0.5 * self._dropped(self.ffn2(self.ffn2_layer_norm(x)))
+        return self.final_layer_norm(x)
+
+    def _dropped(self, x: Tensor) -> Tensor:
+        return dropout(x, self.dropout, axis=self.out_dim)
+
+
+class FeedForwardConvGated(Module):
+    """A feed-forward, half of whose features see their neighbours and gate the other half (Sakuma et al. 2021).
+
+    {…, spatial_dim, out_dim} → the same
+
+    >>> time, model = rf.Dim(5, name="time"), rf.Dim(8, name="model")
+    >>> cgmlp = rf.encoder.e_branchformer.FeedForwardConvGated(model, kernel_size=3)
+    >>> cgmlp(rf.zeros([time, model]), spatial_dim=time).dims == (time, model)
+    True
+
+    Args:
+        ff_dim: of each half; three times `out_dim` if not given.
+        dropout: of the gated half, in training.
+    """
+
+    def __init__(
+        self,
+        out_dim: Dim,
+        *,
+        ff_dim: Dim | int | None = None,
+        kernel_size: int = 31,
+        dropout: float = 0.1,
+        activation: Activation = gelu,
+        gate_activation: Activation = identity,
+        with_bias: bool = True,
+        norm: Choice = LayerNorm,
+    ):
+        ff_dim = Dim(ff_dim, name="feed-forward") if isinstance(ff_dim, int) else ff_dim or 3 * out_dim
+        self.out_dim = out_dim
+        self.ff_dim = ff_dim
+        self.dropout = dropout
+        self.activation = activation
+        self.gate_activation = gate_activation
+        self.linear_ff = Linear(out_dim, 2 * ff_dim, with_bias=with_bias)
+        self.norm = made(norm, ff_dim)
+        self.conv = _depthwise(ff_dim, kernel_size, with_bias=with_bias)
+        self.linear_out = Linear(ff_dim, out_dim, with_bias=with_bias)
+
+    def __call__(self, x: Tensor, *, spatial_dim: Dim) -> Tensor:
+        """{…, spatial_dim, out_dim} → the same"""
+        hidden = self.activation(self.linear_ff(x))
+        gate, values = split(hidden, axis=2 * self.ff_dim, out_dims=[self.ff_dim, self.ff_dim])
+        gate, _ = self.conv(self.norm(gate), in_spatial_dim=spatial_dim)
+        values = self.gate_activation(gate) * values
+        return self.linear_out(dropout(values, self.dropout, axis=self.ff_dim))
+
+
+class Merge(Module):
+    """Two branches as one, which see each other's neighbours. {…, in_dim1}, {…, in_dim2} → {…, out_dim}
+
+    >>> time, model = rf.Dim(5, name="time"), rf.Dim(8, name="model")
+    >>> merge = rf.encoder.e_branchformer.Merge(in_dim1=model, in_dim2=model, out_dim=model)
+    >>> merge(rf.zeros([time, model]), rf.ones([time, model]), spatial_dim=time).dims == (time, model)
+    True
+    """
+
+    def __init__(self, *, in_dim1: Dim, in_dim2: Dim, out_dim: Dim, merge_conv_kernel: int = 3):
+        self.in_dim1 = in_dim1
+        self.in_dim2 = in_dim2
+        self.concat_in_dim = in_dim1 + in_dim2
+        self.out_dim = out_dim
+        self.depthwise_conv_fusion = _depthwise(self.concat_in_dim, merge_conv_kernel)
+        self.merge_proj = Linear(self.concat_in_dim, out_dim)
+
+    def __call__(self, x1: Tensor, x2: Tensor, *, spatial_dim: Dim) -> Tensor:
+        """{…, spatial_dim, in_dim1}, {…, spatial_dim, in_dim2} → {…, spatial_dim, out_dim}"""
+        both, _ = concat((x1, self.in_dim1), (x2, self.in_dim2), out_dim=self.concat_in_dim)
+        near, _ = self.depthwise_conv_fusion(both, in_spatial_dim=spatial_dim)
+        return self.merge_proj(both + near)
+
+
+def _depthwise(dim: Dim, kernel_size: int, **options: Any) -> Conv1d:
+    return Conv1d(dim, dim, kernel_size, padding="same", groups=dim.get_dim_value(), **options)

@@ -1,0 +1,106 @@
+"""From many frames of features to fewer, by convolutions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from rfnb.core.dim import Dim
+from rfnb.core.tensor import Tensor
+from rfnb.errors import ParameterError
+from rfnb.nn.container import ModuleList
+from rfnb.nn.conv import Conv2d
+from rfnb.nn.module import Module
+from rfnb.ops.activation import relu
+from rfnb.ops.conv import make_conv_out_spatial_dims, pool2d
+from rfnb.ops.shape import merge_dims, split_dims
+
+Pair = int | tuple[int, int]
+
+
+class ConformerConvSubsample(Module):
+    """Convolutions over time and features, which make both shorter: what comes before a Conformer.
+
+    {…, in_spatial_dim, in_dim} → {…, fewer frames, out_dim}. The features of a frame are an axis to slide over, as
+    those of a log mel filterbank are neighbours. Each convolution is followed by `activation` and maximum pooling.
+
+    >>> time, feat = rf.Dim(7, name="time"), rf.Dim(8, name="feat")
+    >>> frontend = rf.encoder.conformer.ConformerConvSubsample(
+    ...     feat, out_dims=[4, 5], filter_sizes=[3, 3], pool_sizes=[(1, 2)], strides=[1, (3, 1)])
+    >>> y, frames = frontend(rf.zeros([time, feat]), in_spatial_dim=time)
+    >>> y.dims == (frames, frontend.out_dim), frames is time.ceildiv_right(3), frontend.out_dim.dimension
+    (True, True, 20)
+
+    Args:
+        out_dims: the channels of each convolution; those of the last one are in `out_dim`, for each feature left.
+        filter_sizes, strides: of each convolution; (time, features), or a number for both.
+        pool_sizes: likewise; there may be fewer than convolutions, or none.
+        padding: of the convolutions, "same" or "valid"; pooling is always "same".
+    """
+
+    def __init__(
+        self,
+        in_dim: Dim,
+        *,
+        out_dims: Sequence[Dim | int],
+        filter_sizes: Sequence[Pair],
+        strides: Sequence[Pair] | None = None,
+        pool_sizes: Sequence[Pair] | None = None,
+        activation: Callable[[Tensor], Tensor] = relu,
+        padding: str = "same",
+    ):
+        count = len(out_dims)
+        steps = _pairs("strides", strides or [1] * count, count)
+        pools = _pairs("pool_sizes", pool_sizes or [], None)[:count]
+        self.in_dim = in_dim
+        self.pool_sizes = [*pools, *[(1, 1)] * (count - len(pools))]
+        self.activation = activation
+        self.conv_layers = ModuleList()
+        channels = self.one_channel = Dim(1, name="one-channel")
+        for i, size in enumerate(_pairs("filter_sizes", filter_sizes, count)):
+            out = out_dims[i]
+            out = out if isinstance(out, Dim) else Dim(out, name=f"channels{i}")
+            self.conv_layers.append(Conv2d(channels, out, size, padding=padding, strides=steps[i]))
+            channels = out
+        self.out_dim = self._shorter(in_dim, 1) * channels
+        self.downsample_factor = math.prod(time for time, _ in [*steps, *self.pool_sizes])
+
+    def __call__(self, source: Tensor, *, in_spatial_dim: Dim) -> tuple[Tensor, Dim]:
+        """The result, and the dim of its frames. {…, in_spatial_dim, in_dim} → {…, new spatial dim, out_dim}"""
+        source = split_dims(source, axis=self.in_dim, dims=[self.in_dim, self.one_channel])
+        dims: Sequence[Dim] = [in_spatial_dim, self.in_dim]
+        for conv, size in zip(self.conv_layers, self.pool_sizes, strict=True):
+            source, dims = conv(source, in_spatial_dims=dims)
+            source = self.activation(source)
+            if size != (1, 1):
+                source, dims = pool2d(source, mode="max", pool_size=size, padding="same", in_spatial_dims=dims)
+        source, _ = merge_dims(source, dims=[dims[1], conv.out_dim], out_dim=self.out_dim)
+        return source, dims[0]
+
+    def get_out_spatial_dim(self, in_spatial_dim: Dim) -> Dim:
+        """The dim of the frames that it gives.
+
+        >>> frontend = rf.encoder.conformer.ConformerConvSubsample(rf.Dim(8), out_dims=[4], filter_sizes=[3], strides=[2])
+        >>> frontend.get_out_spatial_dim(rf.Dim(7, name="time")).dimension
+        4
+        """
+        return self._shorter(in_spatial_dim, 0)
+
+    def _shorter(self, dim: Dim, axis: int) -> Dim:
+        """What becomes of the first (time) or second (features) axis."""
+        for conv, sizes in zip(self.conv_layers, self.pool_sizes, strict=True):
+            filter_size, stride, size = conv.filter_size[axis], conv.strides[axis], sizes[axis]
+            [dim] = make_conv_out_spatial_dims([dim], filter_size=filter_size, padding=conv.padding, strides=stride)
+            [dim] = make_conv_out_spatial_dims([dim], filter_size=size, padding="same", strides=size)
+        return dim
+
+
+def _pairs(name: str, sizes: Sequence[Pair], count: int | None) -> list[tuple[int, int]]:
+    """For time and for features. Raises ParameterError if there are not `count` of them."""
+    if not sizes and count == 0 or count not in (None, len(sizes)):
+        raise ParameterError(
+            f"ConformerConvSubsample: `{name}` is not for these convolutions",
+            got=list(sizes),
+            expected=f"{count} of them, as there are `out_dims`" if count else "one convolution at least",
+        )
+    return [(size, size) if isinstance(size, int) else tuple(size) for size in sizes]  # type: ignore[misc]

@@ -1,0 +1,70 @@
+"""Values that change along a line through given points, and with the training step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from rfnb.core.dim import Dim
+from rfnb.core.parameter import Parameter
+from rfnb.core.run_ctx import get_run_ctx_step
+from rfnb.core.tensor import Tensor
+from rfnb.errors import ParameterError
+from rfnb.nn.module import Module
+from rfnb.ops.convert import convert_to_tensor
+from rfnb.ops.index import gather
+from rfnb.ops.math import cast, clip_by_value, equal, lerp, maximum, minimum, sub, true_divide, where
+from rfnb.ops.sort import search_sorted
+
+Points = Mapping[float, float] | Sequence[tuple[float, float]]
+
+
+class PiecewiseLinear(Module):
+    """The value at `x` on the lines from point to point; before the first and behind the last it stays. {…} → {…}
+
+    points: {x: value} in any order.
+
+    >>> warmup = rf.PiecewiseLinear({0: 1.0, 10: 3.0, 20: 2.0})
+    >>> [warmup(x).item() for x in (-5, 5, 10, 15, 99)]
+    [1.0, 2.0, 3.0, 2.5, 2.0]
+
+    Raises ParameterError if there is no point, or are two for one x.
+    """
+
+    def __init__(self, points: Points):
+        pairs = sorted(points.items() if isinstance(points, Mapping) else points)
+        if not pairs or len({x for x, _ in pairs}) < len(pairs):
+            raise ParameterError(f"{type(self).__name__}: `points` needs one value for each x", got=pairs)
+        self.points_dim = Dim(len(pairs), name="points")
+        keys, values = np.array(pairs, dtype="float32").T
+        self._keys = Parameter([self.points_dim], "float32", auxiliary=True, initial=keys)
+        self._values = Parameter([self.points_dim], "float32", auxiliary=True, initial=values)
+
+    def __call__(self, x: Tensor | float) -> Tensor:
+        """{…} → {…}"""
+        x = cast(x, "float32") if isinstance(x, Tensor) else convert_to_tensor(float(x), dtype="float32")
+        behind = search_sorted(self._keys, axis=self.points_dim, values=x)
+        right, left = minimum(behind, self.points_dim.get_dim_value() - 1), maximum(sub(behind, 1), 0)
+        at_left, at_right = self._gather(self._keys, left), self._gather(self._keys, right)
+        width = where(equal(left, right), 1.0, sub(at_right, at_left))
+        part = clip_by_value(true_divide(sub(x, at_left), width), 0.0, 1.0)
+        return lerp(self._gather(self._values, left), self._gather(self._values, right), part)
+
+    def _gather(self, values: Tensor, indices: Tensor) -> Tensor:
+        return gather(values, indices=indices, axis=self.points_dim)
+
+
+class PiecewiseLinearStepwiseScheduler(PiecewiseLinear):
+    """`rf.PiecewiseLinear` at the current training step, whatever it is called with. → {}
+
+    >>> scale = rf.PiecewiseLinearStepwiseScheduler({0: 0.0, 1000: 1.0})
+    >>> _ = rf.init_train_step_run_ctx(step=250)
+    >>> scale().item()
+    0.25
+    """
+
+    def __call__(self, *_args: Any, **_kwargs: Any) -> Tensor:
+        """The value now."""
+        return super().__call__(get_run_ctx_step())

@@ -1,0 +1,400 @@
+"""What is taken from a file, under which names, and what the report says of the rest."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import struct
+from collections import OrderedDict
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import rfnb as rf
+from rfnb.errors import CheckpointError
+
+IN, HIDDEN, OUT = rf.Dim(3, name="in"), rf.Dim(4, name="hidden"), rf.Dim(2, name="out")
+
+
+class Model(rf.Module):
+    """An encoder and a decoder."""
+
+    def __init__(self):
+        self.encoder = rf.Sequential(rf.Linear(IN, HIDDEN), rf.Linear(HIDDEN, HIDDEN))
+        self.decoder = rf.Linear(HIDDEN, OUT)
+
+
+def named(**parts):
+    module = rf.Module()
+    for name, part in parts.items():
+        setattr(module, name, part)
+    return module
+
+
+def values(module):
+    return {name: p.raw_tensor.detach().clone() for name, p in module.named_parameters()}
+
+
+def same(a, b):
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+@pytest.fixture
+def model():
+    return Model()
+
+
+@pytest.fixture
+def path(model, tmp_path):
+    return rf.save(model, tmp_path / "model.safetensors")
+
+
+def encoder_only(model):
+    return {name: raw for name, raw in values(model).items() if name.startswith("encoder")}
+
+
+# -- names
+
+
+def test_a_part_of_a_model_by_its_prefix(model, path):
+    encoder = Model().encoder
+    report = rf.load(path, encoder, rename={"encoder": "", "decoder": None})
+    assert same(values(encoder), values(model.encoder))
+    assert report.renamed["0.weight"] == "encoder.0.weight"
+    assert report.complete
+
+
+def test_a_file_of_a_part_goes_into_a_larger_model(model, tmp_path):
+    path = rf.save(model.encoder, tmp_path / "encoder.safetensors")
+    other = Model()
+    before = values(other.decoder)
+    report = rf.load(path, other, rename={"": "encoder."}, only="encoder.")
+    assert same(values(other.encoder), values(model.encoder))
+    assert same(values(other.decoder), before)
+    assert report.skipped == ("decoder.weight", "decoder.bias")
+    assert not report.missing and not report.complete
+
+
+def test_the_longest_prefix_counts(model, path):
+    first, second = Model().encoder
+    other = named(a=named(first=first), b=second, decoder=Model().decoder)
+    rf.load(path, other, rename={"encoder": "b", "encoder.0": "a.first", "encoder.1": "b"})
+    assert torch.equal(other.a.first.weight.raw_tensor, model.encoder[0].weight.raw_tensor)
+    assert torch.equal(other.b.weight.raw_tensor, model.encoder[1].weight.raw_tensor)
+
+
+def test_a_function_gives_names(model, path):
+    other = named(ENCODER=Model().encoder)
+    rf.load(path, other, rename=lambda name: name.replace("encoder", "ENCODER") if "encoder" in name else None)
+    assert same(values(other.ENCODER), values(model.encoder))
+
+
+@pytest.mark.parametrize(
+    ("rename", "words"),
+    [
+        ({"encodr": ""}, "no entry is called 'encodr'"),
+        ({"enc": "encoder"}, "no entry is called 'enc'"),
+        ({"encoder.0": "encoder.1"}, r"makes two entries 'encoder\.1\.(weight|bias)'"),
+    ],
+)
+def test_a_rename_that_cannot_be_meant(path, rename, words):
+    other = Model()
+    before = values(other)
+    with pytest.raises(CheckpointError, match=words):
+        rf.load(path, other, rename=rename)
+    assert same(values(other), before)
+
+
+@pytest.mark.parametrize("prefix", ["module", "_orig_mod", "a.b"])
+def test_what_stands_before_all_names_is_found(model, tmp_path, prefix):
+    torch.save({f"{prefix}.{name}": raw for name, raw in values(model).items()}, tmp_path / "model.pt")
+    with pytest.raises(CheckpointError, match=rf'rename={{"{prefix}": ""}}'):
+        rf.load(tmp_path / "model.pt", Model())
+    assert rf.load(tmp_path / "model.pt", Model(), rename={prefix: ""}).complete
+
+
+def test_what_is_missing_before_all_names_is_found(model, path):
+    with pytest.raises(CheckpointError, match=r'rename={"": "model"}'):
+        rf.load(path, named(model=Model()))
+
+
+# -- choice
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {"only": "encoder"},
+        {"only": ["encoder.0.", "encoder.1"]},
+        {"skip": "decoder"},
+        {"skip": ["decoder.weight", "decoder.bias"]},
+        {"only": lambda name: "encoder" in name},
+        {"only": ["encoder", "decoder"], "skip": "decoder"},
+    ],
+)
+def test_only_and_skip(model, path, choice):
+    other = Model()
+    before = values(other.decoder)
+    report = rf.load(path, other, **choice)
+    assert same(encoder_only(other), encoder_only(model))
+    assert same(values(other.decoder), before)
+    assert report.skipped == ("decoder.weight", "decoder.bias")
+
+
+@pytest.mark.parametrize("choice", [{"only": "nothing"}, {"skip": ""}])
+def test_a_choice_that_leaves_nothing(path, choice):
+    with pytest.raises(CheckpointError, match="nothing in"):
+        rf.load(path, Model(), **choice)
+
+
+def test_a_head_of_another_size_is_skipped(model, path):
+    other = Model()
+    other.decoder = rf.Linear(HIDDEN, rf.Dim(9, name="classes"))
+    with pytest.raises(CheckpointError, match=r'skip="decoder.weight" leaves it as it is'):
+        rf.load(path, other, strict=False)
+    rf.load(path, other, skip="decoder")
+    assert same(encoder_only(other), encoder_only(model))
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_nothing_matched(path, strict):
+    other = named(other=rf.LayerNorm(IN))
+    with pytest.raises(CheckpointError, match=r"other\.scale") as error:
+        rf.load(path, other, strict=strict)
+    assert "decoder.weight" in str(error.value)
+
+
+# -- ties
+
+
+class Tied(rf.Module):
+    """The output layer has the weight of the embedding."""
+
+    def __init__(self, *, tie=True):
+        self.embedding, self.logits = (rf.Linear(IN, HIDDEN, with_bias=False) for _ in "eo")
+        if tie:
+            self.logits.weight = self.embedding.weight
+
+
+def test_a_tied_parameter_is_there_once_and_stays_tied(tmp_path):
+    model, other = Tied(), Tied()
+    path = rf.save(model, tmp_path / "tied.safetensors")
+    assert list(load_file(path)) == ["embedding.weight"]
+    report = rf.load(path, other)
+    assert report.complete and report.loaded == ("embedding.weight",)
+    assert other.logits.weight is other.embedding.weight
+    assert same(values(other), values(model))
+
+
+def test_a_tied_file_fills_both_of_a_model_without_ties(tmp_path):
+    model, other = Tied(), Tied(tie=False)
+    assert rf.load(rf.save(model, tmp_path / "tied.safetensors"), other).complete
+    assert torch.equal(other.logits.weight.raw_tensor, model.embedding.weight.raw_tensor)
+    assert torch.equal(other.embedding.weight.raw_tensor, model.embedding.weight.raw_tensor)
+
+
+@pytest.mark.parametrize("value", [1.0, float("nan")])
+def test_both_names_may_be_there_with_one_value(value):
+    other = Tied()
+    both = {name: torch.full((3, 4), value) for name in ("embedding.weight", "logits.weight")}
+    assert rf.load(both, other).complete
+
+
+def test_two_values_for_one_parameter():
+    other = Tied()
+    before = values(other)
+    both = {"embedding.weight": torch.zeros(3, 4), "logits.weight": torch.ones(3, 4)}
+    with pytest.raises(CheckpointError, match=r"embedding\.weight and logits\.weight are one parameter"):
+        rf.load(both, other)
+    assert same(values(other), before)
+
+
+def test_the_second_name_is_enough(tmp_path):
+    other = Tied()
+    assert rf.load({"logits.weight": torch.ones(3, 4)}, other).complete
+    assert other.embedding.weight.raw_tensor.min() == 1
+
+
+def test_a_module_with_two_names_and_one_that_holds_itself(tmp_path):
+    model = Model()
+    model.again, model.encoder.owner = model.encoder, model
+    path = rf.save(model, tmp_path / "x.safetensors")
+    assert rf.load(path, model).complete
+    assert rf.load(path, Model()).complete
+
+
+# -- dims, types
+
+
+def test_the_same_dims_in_another_order(tmp_path):
+    model, other = (named(weight=rf.Parameter(dims)) for dims in ([IN, HIDDEN], [HIDDEN, IN]))
+    model.weight.initial = rf.init.Normal(1.0)
+    rf.load(rf.save(model, tmp_path / "x.safetensors"), other)
+    assert torch.equal(other.weight.raw_tensor, model.weight.raw_tensor.T)
+
+
+def test_a_square_weight_is_turned_too(tmp_path):
+    a, b = rf.Dim(3, name="a"), rf.Dim(3, name="b")
+    model, other = (named(weight=rf.Parameter(dims)) for dims in ([a, b], [b, a]))
+    model.weight.initial = rf.init.Normal(1.0)
+    rf.load(rf.save(model, tmp_path / "x.safetensors"), other)
+    assert torch.equal(other.weight.raw_tensor, model.weight.raw_tensor.T)
+
+
+def test_dims_that_do_not_fit_are_named(path):
+    other = Model()
+    other.decoder = rf.Linear(HIDDEN, rf.Dim(9, name="classes"))
+    with pytest.raises(CheckpointError) as error:
+        rf.load(path, other)
+    assert "decoder.weight: {hidden:4, classes:9} in the module, {hidden:4, out:2} in the file" in str(error.value)
+
+
+def test_types_that_do_not_fit_are_named():
+    with pytest.raises(CheckpointError, match=r"\{in:3\} float32 in the module, shape \(3,\) int64 in the file"):
+        rf.load({"p": torch.zeros(3, dtype=torch.int64)}, named(p=rf.Parameter([IN])))
+
+
+@pytest.mark.parametrize("there", ["float64", "float16", "bfloat16"])
+@pytest.mark.parametrize("here", ["float64", "float16", "bfloat16"])
+def test_the_module_keeps_its_type(model, tmp_path, there, here):
+    path = rf.save(model.to(dtype=there), tmp_path / "x.safetensors")
+    other = Model().to(dtype=here)
+    assert rf.load(path, other).complete
+    wanted = {name: raw.to(getattr(torch, here)) for name, raw in values(model).items()}
+    assert same(values(other), wanted)
+
+
+def test_parameters_stay_the_same_objects(path):
+    other = Model()
+    before = [parameter.raw_tensor for parameter in other.parameters()]
+    optimizer = torch.optim.SGD(rf.torch_parameters(other))
+    rf.load(path, other)
+    assert all(a is b.raw_tensor for a, b in zip(before, other.parameters(), strict=True))
+    assert all(raw.requires_grad and raw.is_leaf for raw in before)
+    assert optimizer.param_groups[0]["params"][0] is before[0]
+
+
+# -- files of torch, and of nobody
+
+
+@pytest.mark.parametrize("place", [None, "model", "state_dict", "model_state_dict"])
+@pytest.mark.parametrize("options", [{}, {"_use_new_zipfile_serialization": False}], ids=["zip", "pickle"])
+def test_state_dicts_of_torch(model, tmp_path, place, options):
+    state = OrderedDict(values(model))
+    torch.save(state if place is None else {place: state, "epoch": 3, "step": 7}, tmp_path / "model.pt", **options)
+    other = Model()
+    assert rf.load(tmp_path / "model.pt", other).complete
+    assert same(values(other), values(model))
+
+
+@pytest.mark.parametrize("kind", [lambda p: p.numpy(), lambda p: p.raw_tensor, lambda p: p])
+def test_tensors_by_name(model, kind):
+    other = Model()
+    assert rf.load({name: kind(parameter) for name, parameter in model.named_parameters()}, other).complete
+    assert same(values(other), values(model))
+
+
+def test_an_array_that_is_not_writable():
+    array = np.ones(3, np.float32)
+    array.setflags(write=False)
+    rf.load({"p": array}, named(p=rf.Parameter([IN])))
+
+
+def test_arrays_do_not_become_the_parameters():
+    raw, module = torch.ones(3), named(p=rf.Parameter([IN]))
+    rf.load({"p": raw}, module)
+    raw.zero_()
+    assert module.p.raw_tensor.min() == 1
+
+
+class Evil:
+    """Reading it would run a function."""
+
+    def __reduce__(self):
+        return exec, ("raise SystemExit('it ran')",)
+
+
+@pytest.mark.parametrize("save", [torch.save, lambda x, path: path.write_bytes(pickle.dumps(x, 2))])
+def test_nothing_in_a_file_runs(tmp_path, save):
+    save({"model": {"p": torch.ones(3)}, "evil": Evil()}, tmp_path / "evil.pt")
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        rf.load(tmp_path / "evil.pt", named(p=rf.Parameter([IN])))
+
+
+def test_a_file_of_torch_without_a_state_dict(tmp_path):
+    torch.save({"weights": {"p": torch.ones(3)}, "epoch": 3}, tmp_path / "x.pt")
+    with pytest.raises(CheckpointError, match="a dict with 'weights', 'epoch'"):
+        rf.load(tmp_path / "x.pt", named(p=rf.Parameter([IN])))
+
+
+def test_the_order_of_arguments(model, path):
+    with pytest.raises(CheckpointError, match=r"rf\.load\(path, module\)"):
+        rf.load(model, path)
+
+
+def safetensors_file(header: object) -> bytes:
+    text = json.dumps(header).encode() if not isinstance(header, bytes) else header
+    return struct.pack("<Q", len(text)) + text
+
+
+HOSTILE = {
+    "empty": b"",
+    "text": b"weights = 3",
+    "a zip of nothing": b"PK\x05\x06" + b"\0" * 18,
+    "half a pickle": b"\x80\x02}q\x00(X",
+    "endless header": struct.pack("<Q", 2**62) + b"{}",
+    "no JSON": safetensors_file(b"{{{{"),
+    "a list": safetensors_file([]),
+    "deep": safetensors_file(b"[" * 100_000),
+    "beyond the end": safetensors_file({"p": {"dtype": "F32", "shape": [3], "data_offsets": [0, 12]}}),
+    "overlapping": safetensors_file({n: {"dtype": "U8", "shape": [4], "data_offsets": [0, 4]} for n in "ab"}) + b"abcd",
+    "negative": safetensors_file({"p": {"dtype": "F32", "shape": [-3], "data_offsets": [0, 12]}}) + b"0" * 12,
+    "huge": safetensors_file({"p": {"dtype": "F32", "shape": [2**40, 2**40], "data_offsets": [0, 12]}}) + b"0" * 12,
+}
+
+
+@pytest.mark.parametrize("content", HOSTILE.values(), ids=HOSTILE)
+def test_files_that_are_none(tmp_path, content):
+    path = tmp_path / "hostile"
+    path.write_bytes(content)
+    module = named(p=rf.Parameter([IN]))
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        rf.load(path, module)
+    assert not module.p.raw_tensor.any()
+
+
+METADATA = {"dims": "[1", "tied": "[]", "config": "{", "training": '{"values": 3}'}
+
+
+@pytest.mark.parametrize("table", METADATA)
+def test_metadata_that_is_none(tmp_path, table):
+    path = tmp_path / "x.safetensors"
+    save_file({"p": torch.ones(3)}, path, {table: METADATA[table]})
+    module = named(p=rf.Parameter([IN]))
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        rf.load_config(path) if table == "config" else rf.load(path, module)
+    assert not module.p.raw_tensor.any()
+
+
+@pytest.mark.parametrize("dims", [{"p": 3}, {"p": ["a", "b"]}, {"p": [None]}, {"q": ["in"]}, {"p": {"in": 3}}])
+@pytest.mark.parametrize("tied", [{"p": "p"}, {"x": "nothing"}, {"x": ["p"]}, {"p": None}])
+def test_metadata_about_nothing(tmp_path, dims, tied):
+    path = tmp_path / "x.safetensors"
+    save_file({"p": torch.ones(3)}, path, {"dims": json.dumps(dims), "tied": json.dumps(tied)})
+    module = named(p=rf.Parameter([IN]))
+    assert rf.load(path, module).complete
+    assert module.p.raw_tensor.min() == 1
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.2, 0.5, 0.9, 0.999])
+def test_a_truncated_file_of_torch(model, tmp_path, kept):
+    path = tmp_path / "model.pt"
+    torch.save(values(model), path)
+    path.write_bytes(path.read_bytes()[: int(path.stat().st_size * kept)])
+    other = Model()
+    before = values(other)
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        rf.load(path, other)
+    assert same(values(other), before)

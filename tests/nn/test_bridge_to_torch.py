@@ -1,0 +1,287 @@
+"""A module as a `torch.nn.Module`: the same parameters, names and numbers, and all that torch does with modules."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import io
+import pickle
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+import rfnb as rf
+from rfnb import Dim, batch_dim
+from rfnb.errors import DimError, ParameterError, RfError
+
+time, feat, hidden = Dim(None, name="time"), Dim(4, name="feat"), Dim(3, name="hidden")
+vocab = Dim(5, name="vocab")
+X, LENGTHS = torch.randn(2, 5, 4, generator=torch.Generator().manual_seed(1)), torch.tensor([5, 3])
+
+
+class Net(rf.Module):
+    """Linear, batch norm, dropout, linear with the first weight again."""
+
+    def __init__(self):
+        self.inner = rf.Linear(feat, hidden)
+        self.norm = rf.BatchNorm(hidden)
+        self.layers = rf.ModuleList([rf.Linear(hidden, feat), rf.Linear(hidden, feat)])
+        self.layers[1].weight = self.layers[0].weight
+
+    def __call__(self, x):
+        y = rf.dropout(rf.tanh(self.norm(self.inner(x))), 0.5, axis=hidden)
+        return self.layers[0](y) - self.layers[1](y) + x
+
+
+def bridged(**options):
+    torch.manual_seed(0)
+    return rf.to_torch(Net(), in_dims=[[batch_dim, time, feat]], **options)
+
+
+def test_names_are_attribute_paths_and_parameters_the_same_objects():
+    net = bridged()
+    module = net.rf_module
+    assert set(net.state_dict()) == {
+        "inner.weight", "inner.bias", "norm.gamma", "norm.beta", "norm.running_mean", "norm.running_variance",
+        "layers.0.weight", "layers.0.bias", "layers.1.weight", "layers.1.bias",
+    }  # fmt: skip
+    for name, raw in [*net.named_parameters(), *net.named_buffers()]:
+        assert module.get_deep(name).raw_tensor is raw
+    assert [name for name, _ in net.named_buffers()] == ["norm.running_mean", "norm.running_variance"]
+    assert net.layers.get_submodule("0").weight is net.layers.get_submodule("1").weight
+    assert len(list(net.parameters())) == len(rf.torch_parameters(module))
+    assert "BatchNorm(" in repr(net)
+
+
+def test_auxiliary_parameters_need_not_be_buffers():
+    net = bridged(aux_params_as_buffers=False)
+    assert not list(net.buffers())
+    assert not dict(net.named_parameters())["norm.running_mean"].requires_grad
+
+
+def test_there_and_back():
+    module = Net()
+    net = rf.to_torch(module)
+    assert rf.to_torch(module) is net
+    assert rf.to_torch(net) is net
+    assert rf.from_torch(net) is module
+    assert rf.from_torch(module) is module
+    bordered = rf.to_torch(module, in_dims=[[batch_dim, time, feat]])
+    assert bordered is not net and bordered.inner is net.inner
+    again = rf.to_torch(module, in_dims=[[batch_dim, time, feat]])
+    assert again.is_like(bordered._inputs, None, True)
+
+
+def test_the_numbers_are_those_of_the_module():
+    net = bridged().eval()
+    x = rf.convert_to_tensor(X, dims=[batch_dim, time, feat], lengths=LENGTHS)
+    assert_close(net(X, LENGTHS), net.rf_module(x).raw_tensor)
+    assert_close(net(X, lengths=LENGTHS), net(X, lengths={"time": [5, 3]}))
+    assert not torch.equal(net(X), net.rf_module(x).raw_tensor)  # no lengths: no padding
+    one = net(X[1:, :3])
+    assert_close(net(X, LENGTHS)[1:, :3], one)
+
+
+def test_train_and_eval_are_the_train_flag_of_each_part():
+    net = bridged()
+    mean = net.rf_module.norm.running_mean
+    x = X.clone()
+    assert net.eval()(x, LENGTHS).equal(net(x, LENGTHS))
+    before = mean.raw_tensor.clone()
+    net.train()(x, LENGTHS)
+    assert not mean.raw_tensor.equal(before)
+    before = mean.raw_tensor.clone()
+    net.norm.eval()
+    net(x, LENGTHS)
+    assert mean.raw_tensor.equal(before)
+    rf.init_forward_step_run_ctx()
+    net.train()(x, LENGTHS)
+    assert not rf.get_run_ctx().train_flag
+
+
+def test_a_flag_that_the_module_sets_itself_counts():
+    class Teacher(rf.Module):
+        def __init__(self):
+            self.norm = rf.BatchNorm(feat)
+
+        def __call__(self, x):
+            with rf.get_run_ctx().train_flag_ctx(False):
+                return self.norm(x)
+
+    net = rf.to_torch(Teacher(), in_dims=[[batch_dim, time, feat]]).train()
+    net(X, LENGTHS)
+    assert net.rf_module.norm.running_mean.raw_tensor.eq(0).all()
+
+
+def test_statistics_are_seen_by_both_sides():
+    net = bridged()
+    net(X, LENGTHS)
+    buffer = dict(net.named_buffers())["norm.running_mean"]
+    assert buffer is net.rf_module.norm.running_mean.raw_tensor and buffer.ne(0).any()
+    buffer.fill_(3)
+    assert net.rf_module.norm.running_mean.raw_tensor.eq(3).all()
+
+
+def test_state_dicts_go_round():
+    net, other = bridged(), rf.to_torch(Net(), in_dims=[[batch_dim, time, feat]])
+    net(X, LENGTHS)
+    file = io.BytesIO()
+    torch.save(net.state_dict(), file)
+    other.load_state_dict(torch.load(io.BytesIO(file.getvalue())))
+    assert_close(other.eval()(X, LENGTHS), net.eval()(X, LENGTHS))
+    third = rf.to_torch(Net())
+    third.load_state_dict(net.state_dict(), assign=True)
+    assert third.rf_module.inner.weight.raw_tensor is third.inner.weight
+
+
+@pytest.mark.parametrize("move", [lambda net: net.double(), lambda net: net.to(torch.float64)])
+def test_what_torch_moves_has_moved_here(move):
+    net = move(bridged().eval())
+    assert {p.dtype for p in net.rf_module.parameters()} == {"float64"}
+    assert net(X.double(), LENGTHS).dtype == torch.float64
+    for name, raw in net.state_dict(keep_vars=True).items():
+        assert net.rf_module.get_deep(name).raw_tensor is raw
+
+
+def test_what_moves_here_has_moved_in_torch():
+    net = bridged().eval()
+    net.rf_module.to(dtype="float64")
+    assert {raw.dtype for raw in net.state_dict().values()} == {torch.float64}
+
+
+def test_what_the_module_replaces_later_is_taken():
+    net = bridged().eval()
+    net.rf_module.inner.bias = rf.Parameter([hidden], initial=1.0)
+    net.rf_module.layers.append(rf.Linear(feat, feat))
+    net(X, LENGTHS)
+    assert net.inner.bias is net.rf_module.inner.bias.raw_tensor
+    assert "layers.2.weight" in net.state_dict()
+
+
+@pytest.mark.parametrize("way", [copy.deepcopy, lambda net: pickle.loads(pickle.dumps(net))])
+def test_a_copy_stands_on_its_own(way):
+    net = bridged().eval()
+    other = way(net)
+    assert other.rf_module is not net.rf_module
+    assert other.inner.weight is other.rf_module.inner.weight.raw_tensor is not net.inner.weight
+    assert other.get_submodule("layers.0").weight is other.get_submodule("layers.1").weight
+    assert rf.to_torch(other.rf_module.inner) is other.inner
+    assert_close(other(X, LENGTHS), net(X, LENGTHS))
+    with torch.no_grad():
+        other.inner.weight.zero_()
+    assert net.rf_module.inner.weight.raw_tensor.ne(0).any()
+
+
+def test_a_module_can_be_copied_while_it_is_bridged():
+    net = bridged()
+    other = copy.deepcopy(net.rf_module)
+    assert rf.to_torch(other) is not net
+    assert pickle.loads(pickle.dumps(net.rf_module)).inner.weight.dims == net.rf_module.inner.weight.dims
+
+
+def test_hooks_run_for_each_part_and_may_replace_what_it_gives():
+    net = bridged().eval()
+    seen = []
+    net.inner.register_forward_pre_hook(lambda part, args: seen.append(args[0].dims[-1]))
+    handle = net.get_submodule("layers.0").register_forward_hook(lambda part, args, out: out * 0)
+    changed = net(X, LENGTHS)
+    handle.remove()
+    assert seen == [feat]
+    assert not torch.equal(changed, net(X, LENGTHS))
+    assert net.rf_module.inner(rf.zeros([feat])).dims == (hidden,) and len(seen) == 2  # not outside of the bridge
+
+
+def test_functional_calls_take_other_parameters_and_leave_these():
+    net = bridged().eval()
+    doubled = {name: raw.detach() * 2 for name, raw in net.named_parameters()}
+    result = torch.func.functional_call(net, doubled, (X[:1], LENGTHS[:1]))
+    assert net.rf_module.inner.weight.raw_tensor is net.inner.weight
+    other = copy.deepcopy(net)
+    other.load_state_dict(doubled, strict=False)
+    assert_close(result, other(X[:1], LENGTHS[:1]).detach())
+
+
+def test_gradients_are_those_of_the_module():
+    net = bridged().eval()
+    net(X, LENGTHS).square().sum().backward()
+    got = {name: raw.grad for name, raw in net.named_parameters()}
+    net.zero_grad()
+    x = rf.convert_to_tensor(X, dims=[batch_dim, time, feat], lengths=LENGTHS)
+    rf.reduce_sum(net.rf_module(x) ** 2, axis=[batch_dim, time, feat]).raw_tensor.backward()
+    # the bridge gives padding as well, where the network has zeros plus x
+    for name, raw in net.named_parameters():
+        assert_close(got[name], raw.grad, msg=name)
+
+
+def test_without_in_dims_arguments_go_as_they_are():
+    class Loss(rf.Module):
+        def __init__(self):
+            self.inner = rf.Linear(feat, hidden)
+
+        def __call__(self, batch, *, scale=1.0):
+            y = self.inner(batch["x"]) * scale
+            return rf.State(loss=rf.reduce_mean(y, axis=y.dims), parts=(y, time, "text"))
+
+    x = rf.convert_to_tensor(X, dims=[batch_dim, time, feat], lengths=LENGTHS)
+    result = rf.to_torch(Loss())(rf.TensorDict({"x": x}), scale=2.0)
+    assert type(result) is dict and result["loss"].shape == ()
+    y, lengths, text = result["parts"]
+    assert y.shape == (2, 5, 3) and lengths.tolist() == [5, 3] and text == "text"
+
+
+class Pair(rf.Module):
+    """Two sequences of different lengths, labels, and a dim."""
+
+    def __init__(self):
+        self.embedding = rf.Embedding(vocab, feat)
+
+    def __call__(self, x, labels, axis):
+        words = Dim(None, name="words") if labels is None else labels.dims[1]
+        y = self.embedding(labels)
+        return {"x": x + rf.reduce_mean(y, axis=words), "y": y}
+
+
+words = Dim(None, name="words")
+labels = rf.Tensor("labels", [batch_dim, words], "int64", sparse_dim=vocab)
+
+
+@pytest.mark.parametrize("by_name", [True, False])
+def test_several_sequences(by_name):
+    dims = {"x": [batch_dim, time, feat], "labels": labels, "axis": time}
+    out = {"x": [batch_dim, time, feat], "y": [words, batch_dim, feat]}
+    net = rf.to_torch(Pair(), in_dims=dims if by_name else list(dims.values()), out_dims=out)
+    numbers = torch.tensor([[1, 2, 0], [4, 3, 2]])
+    result, lengths = net(X, numbers, LENGTHS, torch.tensor([2, 3]))
+    assert result["y"].shape == (3, 2, 4)
+    assert {name: n.tolist() for name, n in lengths.items()} == {"time": [5, 3], "batch": 2}
+    again, _ = net(X, numbers, lengths={"words": [2, 3], time: LENGTHS})
+    assert_close(again["x"], result["x"])
+    if by_name:
+        assert_close(net(labels=numbers, x=X, lengths={"words": [2, 3], time: LENGTHS})[0]["x"], result["x"])
+
+
+def test_wrong_calls_say_what_is_expected():
+    net = bridged()
+    with pytest.raises(ParameterError, match="missing"):
+        net()
+    with pytest.raises(ParameterError, match="too many"):
+        net(X, LENGTHS, LENGTHS)
+    with pytest.raises(ParameterError, match="no dim of an argument"):
+        net(X, lengths={"tim": LENGTHS})
+    with pytest.raises(RfError):
+        net(X[..., :2], LENGTHS)
+    with pytest.raises(DimError):
+        rf.to_torch(Net(), in_dims=[["time"]])
+    with pytest.raises(DimError, match="out_dims"):
+        rf.to_torch(Net(), in_dims=[batch_dim, time, feat], out_dims=[[batch_dim, feat], [batch_dim, feat]])(X)
+    assert net.rf_module._twin.get() is net
+
+
+def test_nobody_keeps_what_nobody_needs():
+    module = Net()
+    net = rf.to_torch(module)
+    del net
+    assert module._twin.get() is None
+    gc.collect()
+    assert rf.to_torch(module).rf_module is module

@@ -1,0 +1,237 @@
+"""Functions of parameters in their place."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+import torch
+
+import rfnb as rf
+
+BATCH = rf.batch_dim
+INP, OUT = rf.Dim(30, name="in"), rf.Dim(20, name="out")
+
+
+@pytest.fixture
+def linear():
+    return rf.Linear(INP, OUT)
+
+
+@pytest.fixture
+def train():
+    return rf.init_train_step_run_ctx()
+
+
+def twice(weight):
+    return weight * 2.0
+
+
+class Scaled(rf.Module):
+    """A direction and a length."""
+
+    def __init__(self):
+        self.direction = rf.Parameter([INP, OUT], initial=rf.init.Normal(1.0))
+        self.length = rf.Parameter([], initial=3.0)
+
+    def __call__(self):
+        return self.direction * self.length
+
+
+def test_the_parameter_keeps_its_name_and_the_module_computes_with_the_function(linear):
+    param, x = linear.weight, rf.random_normal([INP])
+    before = linear(x).raw_tensor
+    assert rf.register_parametrization(linear, "weight", twice) is linear
+    assert dict(linear.named_parameters())["weight"] is param
+    assert list(dict(linear.named_parameters())) == ["weight", "bias"]
+    torch.testing.assert_close(linear(x).raw_tensor, before * 2)
+    linear(x).raw_tensor.sum().backward()
+    torch.testing.assert_close(param.raw_tensor.grad, x.raw_tensor[:, None].expand(30, 20) * 2)
+    assert rf.torch_parameters(linear)[0] is param.raw_tensor
+    assert isinstance(linear, rf.Linear) and type(linear).__name__ == "Linear"
+    assert linear.get_default_name() == "linear"
+
+
+def test_it_can_be_taken_away(linear):
+    param = linear.weight
+    rf.register_parametrization(linear, "weight", twice)
+    rf.weight_noise(linear, "bias", std=0.1)
+    assert rf.is_parametrized(linear) and rf.is_parametrized(linear, "bias")
+    assert rf.remove_parametrization(linear, "weight").weight is param
+    assert rf.is_parametrized(linear, "bias") and not rf.is_parametrized(linear, "weight")
+    assert type(rf.remove_parametrization(linear, "bias")) is rf.Linear
+    assert not rf.is_parametrized(linear) and list(vars(linear)) == list(vars(rf.Linear(INP, OUT)))
+
+
+def test_other_modules_of_the_class_are_as_they_were(linear):
+    rf.register_parametrization(linear, "weight", twice)
+    assert isinstance(rf.Linear(INP, OUT).weight, rf.Parameter)
+
+
+def test_a_module_with_parameters_takes_the_place(linear):
+    scaled, param = Scaled(), linear.weight
+    rf.register_parametrization(linear, "weight", scaled, keep_existing_param=False)
+    assert list(dict(linear.named_parameters())) == ["bias", "weight.direction", "weight.length"]
+    assert [name for name, _ in linear.named_modules()] == ["", "weight"]
+    torch.testing.assert_close(linear.weight.raw_tensor, scaled.direction.raw_tensor * 3)
+    with pytest.raises(rf.errors.ParameterError, match="is computed by Scaled"):
+        linear.weight = 1.0
+    assert rf.remove_parametrization(linear, "weight").weight is param
+    assert list(dict(linear.named_parameters())) == ["weight", "bias"]
+
+
+def test_what_is_assigned_goes_into_the_parameter(linear):
+    rf.register_parametrization(linear, "weight", twice)
+    linear.weight = 4.0
+    assert (linear.weight.raw_tensor == 8).all()
+    linear.weight = rf.Parameter([INP, OUT], initial=1.0)
+    assert (linear.weight.raw_tensor == 2).all()
+    assert dict(linear.named_parameters())["weight"].name == "weight"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda m: rf.weight_noise(rf.weight_noise(m, "weight", std=0.1), "weight", std=0.1), "has a parametrization"),
+        (lambda m: rf.weight_noise(m, "foo", std=0.1), "is no Parameter"),
+        (lambda m: rf.weight_noise(m, "in_dim", std=0.1), "is no Parameter"),
+        (lambda m: rf.remove_parametrization(m, "weight"), "has none"),
+        (lambda m: rf.register_parametrization(m, "weight", Scaled()), "has parameters of its own"),
+        (
+            lambda m: rf.register_parametrization(m, "weight", twice, keep_existing_param=False),
+            "has no parameters of its own",
+        ),
+    ],
+)
+def test_what_cannot_be_is_told(linear, change, message):
+    with pytest.raises(rf.errors.ParameterError, match=message):
+        change(linear)
+    assert list(dict(linear.named_parameters())) == ["weight", "bias"]
+
+
+def test_weight_dropout_in_training_only(linear):
+    param = linear.weight
+    rf.weight_dropout(linear, "weight", drop_prob=0.25)
+    assert linear.weight is param
+    ctx = rf.init_train_step_run_ctx()
+    factor = linear.weight.raw_tensor / param.raw_tensor
+    kept = factor != 0
+    torch.testing.assert_close(factor[kept], torch.full_like(factor[kept], 4 / 3))
+    assert 0.65 < kept.float().mean() < 0.85
+    assert (linear.weight.raw_tensor != linear.weight.raw_tensor).any()  # another draw
+    for func in None, rf.WeightDropout.__call__:
+        with ctx.train_flag_ctx(False, func=func):
+            assert linear.weight is param
+
+
+def test_weight_noise_in_training_only(linear):
+    param = linear.weight
+    rf.weight_noise(linear, "weight", std=0.5)
+    assert linear.weight is param
+    ctx = rf.init_train_step_run_ctx()
+    noise = linear.weight.raw_tensor - param.raw_tensor
+    assert noise.std().item() == pytest.approx(0.5, rel=0.1) and abs(noise.mean().item()) < 0.1
+    with ctx.train_flag_ctx(False, func=rf.WeightNoise.__call__):
+        assert linear.weight is param
+
+
+def decoder(lstm, xs, time):
+    loop = rf.Loop(axis=time)
+    loop.state.lstm = lstm.default_initial_state(batch_dims=[BATCH])
+    with loop:
+        y, loop.state.lstm = lstm(loop.unstack(xs), state=loop.state.lstm, spatial_dim=rf.single_step_dim)
+        out = loop.stack(y)
+        weight = loop.stack(lstm.rec_weight)
+    return out, weight
+
+
+@pytest.mark.parametrize("option", [{"drop_prob": 0.5}, {"std": 0.5}])
+def test_a_weight_has_one_value_in_all_steps_of_a_loop(train, option):
+    inp, out, time = rf.Dim(3, name="in"), rf.Dim(4, name="out"), rf.Dim(6, name="time")
+    lstm = rf.LSTM(inp, out)
+    param = lstm.rec_weight
+    (rf.weight_dropout if "drop_prob" in option else rf.weight_noise)(lstm, "rec_weight", **option)
+    xs = rf.convert_to_tensor(torch.randn(2, 6, 3), dims=[BATCH, time, inp])
+    found, weight = decoder(lstm, xs, time)
+    weights = weight.copy_transpose([time, *param.dims]).raw_tensor
+    assert (weights == weights[0]).all() and (weights[0] != param.raw_tensor).any()
+    _, other = decoder(lstm, xs, time)
+    assert (other.copy_transpose([time, *param.dims]).raw_tensor[0] != weights[0]).any()
+
+    plain = rf.LSTM(inp, out)  # the same with this weight over the whole sequence
+    for name, p in lstm.named_parameters():
+        plain.get_deep(name).assign(p)
+    plain.rec_weight.assign(rf.convert_to_tensor(weights[0].detach(), dims=param.dims))
+    expected, _ = plain(xs, state=plain.default_initial_state(batch_dims=[BATCH]), spatial_dim=time)
+    torch.testing.assert_close(
+        found.copy_transpose(expected.dims).raw_tensor, expected.raw_tensor, atol=1e-5, rtol=1e-4
+    )
+    loss, same = (rf.reduce_sum(rf.square(y), axis=y.dims) for y in (found, expected))
+    [grad] = torch.autograd.grad(loss.raw_tensor, [param.raw_tensor])
+    [theirs] = torch.autograd.grad(same.raw_tensor, [plain.rec_weight.raw_tensor])
+    factor = weights[0].detach() / param.raw_tensor.detach() if "drop_prob" in option else 1.0
+    torch.testing.assert_close(grad, theirs * factor, atol=1e-4, rtol=1e-4)
+
+
+def test_a_loop_in_a_loop_sees_the_value_of_the_outer_one(train, linear):
+    outer_time, inner_time = rf.Dim(3, name="outer"), rf.Dim(2, name="inner")
+    rf.weight_noise(linear, "bias", std=1.0)
+    zeros = rf.zeros([outer_time, inner_time])
+    outer = rf.Loop(axis=outer_time)
+    with outer:
+        row = outer.unstack(zeros)
+        inner = rf.Loop(axis=inner_time)
+        with inner:
+            x = inner.unstack(row)
+            ys = inner.stack(linear.bias + x)
+        out, alone = outer.stack(ys), outer.stack(linear.bias + 0.0)
+    values = out.copy_transpose([outer_time, inner_time, OUT]).raw_tensor
+    assert (values == values[0, 0]).all()
+    assert (alone.copy_transpose([outer_time, OUT]).raw_tensor == values[0, 0]).all()
+    linear.bias.raw_tensor.sum().backward()
+
+
+def test_copies_have_parametrizations_of_their_own(linear):
+    rf.weight_dropout(linear, "weight", drop_prob=1.0)
+    for other in copy.deepcopy(linear), pickle.loads(pickle.dumps(linear)):
+        assert isinstance(other, rf.Linear) and rf.is_parametrized(other, "weight")
+        other.weight.assign(3.0)
+        assert (linear.weight.raw_tensor != 3).any()
+        rf.remove_parametrization(other, "weight")
+        assert rf.is_parametrized(linear)
+        rf.init_train_step_run_ctx()
+        assert (linear.weight.raw_tensor == 0).all() and (other.weight.raw_tensor == 3).all()
+        rf.init_forward_step_run_ctx()
+
+
+def test_a_checkpoint_has_the_parameter(linear, train, tmp_path):
+    rf.weight_dropout(linear, "weight", drop_prob=1.0)
+    plain = rf.Linear(INP, OUT)
+    rf.load_checkpoint(plain, rf.save_checkpoint(linear, tmp_path / "model.safetensors"))
+    assert torch.equal(plain.weight.raw_tensor, dict(linear.named_parameters())["weight"].raw_tensor)
+    rf.load_checkpoint(linear, tmp_path / "model.safetensors")
+
+
+def test_views_show_the_module_and_its_parameters(linear, train):
+    rf.weight_noise(linear, "weight", std=0.1)
+    assert "Linear" in repr(linear) and "weight" in repr(linear)
+    assert linear.extra_repr() == "in:30 → out:20, weight: WeightNoise(0.1)"
+    assert "WeightNoise(0.1)" in repr(rf.Sequential(linear))
+    text = repr(rf.show(linear, rf.zeros([INP])))
+    assert "Linear" in text and "random_normal" not in text.split("\n")[0]
+
+
+def test_modules_are_moved_with_them(linear):
+    rf.register_parametrization(linear, "weight", twice)
+    assert linear.to(dtype="float64").weight.dtype == "float64"
+
+
+def test_training_with_weight_noise_changes_the_parameter(linear, train):
+    rf.weight_noise(linear, "weight", std=0.01)
+    param = dict(linear.named_parameters())["weight"].raw_tensor
+    before = param.detach().clone()
+    optimizer = torch.optim.SGD(rf.torch_parameters(linear), lr=0.1)
+    rf.reduce_sum(rf.square(linear(rf.ones([INP]))), axis=OUT).raw_tensor.backward()
+    optimizer.step()
+    assert (param != before).all()

@@ -1,0 +1,230 @@
+"""Recurrent and causal modules give the same step by step as over the whole sequence.
+
+A row for each of them in MODULES: how it is made, and how it is called if not as `module(x, state=…, spatial_dim=…)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+import torch
+from hypothesis import given, settings, strategies as st
+
+import rfnb as rf
+from rfnb import batch_dim, single_step_dim
+
+IN, OUT, WORDS = rf.Dim(3, name="in"), rf.Dim(4, name="out"), rf.Dim(5, name="words")
+LENGTHS = [5, 0, 1, 3]
+
+
+def recurrent(module, x, state, dim):
+    return module(x, state=state, spatial_dim=dim)
+
+
+@dataclass
+class Row:
+    """call(module, x, state, dim) → output {…, out}, new state. grows: the state holds all frames up to now."""
+
+    make: Callable[[], rf.Module]
+    call: Callable = recurrent
+    in_dim: rf.Dim = IN
+    out: rf.Dim = OUT
+    sparse: bool = False
+    grows: bool = False
+
+
+MODULES = {
+    "LSTM": Row(lambda: rf.LSTM(IN, OUT)),
+    "LSTM of labels": Row(lambda: rf.LSTM(WORDS, OUT), in_dim=WORDS, sparse=True),
+    "LSTM into its own dim": Row(lambda: rf.LSTM(OUT, OUT), in_dim=OUT),
+    "VanillaLSTM": Row(lambda: rf.VanillaLSTM(IN, OUT)),
+    "VanillaLSTM of labels": Row(lambda: rf.VanillaLSTM(WORDS, OUT), in_dim=WORDS, sparse=True),
+    "VanillaLSTM into its own dim": Row(lambda: rf.VanillaLSTM(OUT, OUT), in_dim=OUT),
+    "VanillaLSTM of gates": Row(lambda: rf.VanillaLSTM(4 * OUT, OUT, input_projection=False), in_dim=4 * OUT),
+    "BasicLSTM": Row(lambda: rf.BasicLSTM(IN, OUT)),
+    "BasicLSTM without bias": Row(lambda: rf.BasicLSTM(IN, OUT, with_bias=False)),
+    "ZoneoutLSTM": Row(lambda: rf.ZoneoutLSTM(IN, OUT, zoneout_factor_cell=0.3, zoneout_factor_output=0.2)),
+    "ZoneoutLSTM, other order": Row(lambda: rf.ZoneoutLSTM(IN, OUT, forget_bias=0.5, parts_order="ogif")),
+    "ZoneoutLSTM, other output": Row(
+        lambda: rf.ZoneoutLSTM(IN, OUT, zoneout_factor_output=0.2, use_zoneout_output=False)
+    ),
+    "GRU": Row(lambda: rf.GRU(IN, OUT)),
+    "GRU of labels": Row(lambda: rf.GRU(WORDS, OUT), in_dim=WORDS, sparse=True),
+    "GRU into its own dim": Row(lambda: rf.GRU(OUT, OUT), in_dim=OUT),
+    "BasicRNN": Row(lambda: rf.BasicRNN(IN, OUT)),
+    "BasicRNN into its own dim": Row(lambda: rf.BasicRNN(OUT, OUT), in_dim=OUT),
+    "RHN": Row(lambda: rf.RHN(IN, OUT, depth=2)),
+    "RHN of twice its dim": Row(lambda: rf.RHN(2 * OUT, OUT, depth=2), in_dim=2 * OUT),
+    "LayerNormVariantsLSTM": Row(lambda: rf.LayerNormVariantsLSTM(IN, OUT)),
+    "LayerNormVariantsLSTM per gate": Row(
+        lambda: rf.LayerNormVariantsLSTM(IN, OUT, global_norm=False, per_gate_norm=True, hidden_norm=True)
+    ),
+}
+
+every_module = pytest.mark.parametrize("row", MODULES.values(), ids=MODULES)
+
+
+@pytest.fixture(autouse=True)
+def in_float64():
+    with rf.set_default_float_dtype_ctx("float64"):
+        yield
+
+
+def made(row):
+    """The module, with all parameters at random."""
+    torch.manual_seed(1)
+    module = row.make()
+    for parameter in module.parameters():
+        torch.nn.init.normal_(parameter.raw_tensor, std=0.5)
+    return module
+
+
+def sequences(row, lengths=LENGTHS):
+    """A batch, and its time."""
+    time, shape = rf.Dim(None, name="time"), (len(lengths), max(lengths, default=0))
+    torch.manual_seed(2)
+    if row.sparse:
+        raw = torch.randint(row.in_dim.dimension, shape)
+        return rf.convert_to_tensor(raw, dims=[batch_dim, time], sparse_dim=row.in_dim, lengths=lengths), time
+    raw = torch.randn(*shape, row.in_dim.dimension, dtype=torch.float64)
+    return rf.convert_to_tensor(raw, dims=[batch_dim, time, row.in_dim], lengths=lengths), time
+
+
+def whole(row, module, x, time):
+    batch = [dim for dim in x.dims if dim not in (time, row.in_dim)]
+    return row.call(module, x, module.default_initial_state(batch_dims=batch), time)
+
+
+def in_a_loop(row, module, x, time):
+    batch = [dim for dim in x.dims if dim not in (time, row.in_dim)]
+    loop = rf.Loop(axis=time)
+    loop.state.module = module.default_initial_state(batch_dims=batch)
+    with loop:
+        y, loop.state.module = row.call(module, loop.unstack(x), loop.state.module, single_step_dim)
+        y = loop.stack(y)
+    return y, loop.state.module
+
+
+def alone(row, raw):
+    """One sequence without a batch."""
+    time = rf.Dim(raw.shape[0], name="alone")
+    if row.sparse:
+        return rf.convert_to_tensor(raw, dims=[time], sparse_dim=row.in_dim), time
+    return rf.convert_to_tensor(raw, dims=[time, row.in_dim]), time
+
+
+def frames(y, time, row):
+    """[batch, time, out], 0 behind the ends"""
+    return y.copy_masked(0.0).copy_transpose([batch_dim, time, row.out]).raw_tensor
+
+
+def assert_same(found, expected):
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-9)
+
+
+def assert_same_states(row, found, expected):
+    assert list(found) == list(expected)
+    for name in found:
+        dims = [batch_dim, row.out]
+        assert_same(found[name].copy_transpose(dims).raw_tensor, expected[name].copy_transpose(dims).raw_tensor)
+
+
+def gradients(module, y, time):
+    total = rf.reduce_sum(rf.square(y), axis=y.dims)
+    return torch.autograd.grad(total.raw_tensor, rf.torch_parameters(module))
+
+
+@every_module
+def test_in_a_loop(row):
+    module, (x, time) = made(row), sequences(row)
+    expected, state = whole(row, module, x, time)
+    found, state_at_end = in_a_loop(row, module, x, time)
+    assert_same(frames(found, time, row), frames(expected, time, row))
+    if not row.grows:
+        assert_same_states(row, state_at_end, state)
+    for a, b in zip(gradients(module, found, time), gradients(module, expected, time), strict=True):
+        assert_same(a, b)
+
+
+@every_module
+def test_in_a_loop_of_python(row):
+    module, (x, time) = made(row), sequences(row)
+    expected = frames(whole(row, module, x, time)[0], time, row)
+    state = module.default_initial_state(batch_dims=[batch_dim])
+    for t in range(max(LENGTHS)):
+        frame = rf.gather(x, indices=t, axis=time, clip_to_valid=True)
+        y, state = row.call(module, frame, state, single_step_dim)
+        going_on = [b for b, length in enumerate(LENGTHS) if length > t]
+        assert_same(y.copy_transpose([batch_dim, row.out]).raw_tensor[going_on], expected[going_on, t])
+
+
+@every_module
+@settings(max_examples=4, deadline=None)
+@given(lengths=st.lists(st.integers(0, 4), min_size=1, max_size=3))
+def test_each_sequence_alone(row, lengths):
+    module, (x, time) = made(row), sequences(row, lengths)
+    y, state = whole(row, module, x, time)
+    y = frames(y, time, row)
+    for b, length in enumerate(lengths):
+        single, own = alone(row, x.raw_tensor[b, :length])
+        y_alone, state_alone = whole(row, module, single, own)
+        assert_same(y_alone.copy_transpose([own, row.out]).raw_tensor, y[b, :length])
+        if not row.grows:
+            for name in state:
+                assert_same(
+                    state_alone[name].raw_tensor, state[name].copy_transpose([batch_dim, row.out]).raw_tensor[b]
+                )
+
+
+@every_module
+def test_in_any_order_of_dims(row):
+    module, (x, time) = made(row), sequences(row)
+    expected, found = (whole(row, module, source, time) for source in (x, x.copy_transpose(x.dims[::-1])))
+    assert_same(frames(found[0], time, row), frames(expected[0], time, row))
+
+
+@every_module
+def test_with_a_further_batch_dim(row):
+    module, (x, time), pair = made(row), sequences(row), rf.Dim(2, name="pair")
+    expected = frames(whole(row, module, x, time)[0], time, row)
+    y, _ = whole(row, module, rf.expand_dim(x, pair), time)
+    for i in range(2):
+        assert_same(frames(rf.gather(y, indices=i, axis=pair), time, row), expected)
+
+
+@every_module
+def test_a_state_goes_on(row):
+    module, (x, _) = made(row), sequences(row)
+    y, _ = whole(row, module, *alone(row, x.raw_tensor[0]))
+    first, state = whole(row, module, *alone(row, x.raw_tensor[0, :2]))
+    rest, time = alone(row, x.raw_tensor[0, 2:])
+    second, _ = row.call(module, rest, state, time)
+    parts = [part.copy_transpose([time, row.out]).raw_tensor for part, time in ((first, first.dims[0]), (second, time))]
+    assert_same(torch.cat(parts), y.raw_tensor)
+
+
+@every_module
+def test_a_state_without_the_batch_is_that_of_all(row):
+    if row.grows:
+        pytest.skip("its state has the frames of each sequence")
+    module, (x, time) = made(row), sequences(row)
+    expected, _ = whole(row, module, x, time)
+    found, _ = row.call(module, x, module.default_initial_state(batch_dims=[]), time)
+    assert_same(frames(found, time, row), frames(expected, time, row))
+
+
+@every_module
+def test_padding_changes_nothing(row):
+    if row.sparse:
+        return
+    module, (x, time) = made(row), sequences(row)
+    y, _ = whole(row, module, x, time)
+    clean = frames(y, time, row), gradients(module, y, time)
+    raw = x.raw_tensor.clone()
+    for b, length in enumerate(LENGTHS):
+        raw[b, length:] = 100.0 if row.grows else torch.nan
+    dirty = rf.convert_to_tensor(raw, dims=x.dims, lengths=LENGTHS)
+    y, _ = whole(row, module, dirty, time)
+    assert_same((frames(y, time, row), gradients(module, y, time)), clean)
