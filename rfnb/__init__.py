@@ -417,7 +417,7 @@ from rfnb.nn.attention_rotary import (
 from rfnb.nn.bridge import distributed as distributed
 from rfnb.nn.bridge.from_torch import from_torch as from_torch
 from rfnb.nn.bridge.parameters import torch_parameters as torch_parameters
-from rfnb.nn.bridge.to_torch import to_torch as to_torch
+from rfnb.nn.bridge.to_torch import rf_module_to_pt_module as rf_module_to_pt_module, to_torch as to_torch
 from rfnb.nn.build import (
     build_dict as build_dict,
     build_from_dict as build_from_dict,
@@ -547,6 +547,12 @@ if not _TYPE_CHECKING:
     def __getattr__(name: str) -> object:
         """Names that there are not: what is meant."""
         raise _no_name(_sys.modules[__name__], name)
+
+
+def __dir__() -> list[str]:
+    """What is offered for completion: no folders."""
+    folders = set("backend checkpoint core display loop nn ops trace".split())
+    return [name for name in globals() if name not in folders and (name[0] != "_" or name[:2] == "__")]
 
 
 def _jupyter_labextension_paths() -> list[dict[str, str]]:

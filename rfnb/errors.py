@@ -6,6 +6,11 @@ from collections.abc import Iterable
 from typing import Any
 
 
+def __dir__() -> list[str]:
+    """What is offered for completion: no imports."""
+    return [name for name, kind in globals().items() if isinstance(kind, type) and issubclass(kind, Exception)]
+
+
 class RfError(Exception):
     """Base of all errors that rfnb raises on purpose.
 

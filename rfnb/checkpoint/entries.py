@@ -129,11 +129,22 @@ def _of_tensors(tensors: Any, name: str) -> Checkpoint:
     tensors = _flat(tensors, name)
     raw = {key: _raw(value) for key, value in tensors.items()}
     dims = {key: tuple(d.name for d in value.dims) for key, value in tensors.items() if isinstance(value, Tensor)}
+    first: dict[Any, str] = {}
     entries = {
-        key: Stored(key, tuple(value.shape), str(value.dtype).removeprefix("torch."), dims.get(key))
+        key: Stored(
+            first.setdefault(_place(value) if value.numel() else key, key),
+            tuple(value.shape),
+            str(value.dtype).removeprefix("torch."),
+            dims.get(key),
+        )
         for key, value in raw.items()
     }
     return Checkpoint(name, entries, raw.__getitem__)
+
+
+def _place(tensor: torch.Tensor) -> Any:
+    """Two names for one tensor, as tied ones have in torch, are one entry."""
+    return tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride()
 
 
 def _raw(value: Any) -> torch.Tensor:

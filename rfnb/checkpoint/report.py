@@ -9,7 +9,7 @@ from typing import Any
 from rfnb.core.show import Shown
 from rfnb.core.words import count_of
 
-SHOWN = 8
+SHOWN = 5
 """So many names in a line, at most."""
 
 

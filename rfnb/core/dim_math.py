@@ -65,7 +65,7 @@ def _extreme(pick: Any, values: list[np.ndarray], numbers: tuple[int, ...]) -> n
     found: Any = values[0]
     for value in (*values[1:], *numbers):
         found = pick(found, value)
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def _by_what(values: list[np.ndarray], numbers: tuple[int, ...]) -> np.ndarray:

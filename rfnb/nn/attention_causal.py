@@ -15,9 +15,6 @@ from rfnb.ops.math import combine_bc, compare_bc, where
 from rfnb.ops.position import Offset
 from rfnb.ops.shape import set_sparse_dim
 
-PAST = Dim(0, name="past")
-PAST.made = None  # by no line of the user
-
 
 class CausalSelfAttentionState(State):
     """All keys and values so far: `k_accum`, `v_accum` {…, accum_axis, num_heads, …}, and the dim that grows.
@@ -76,11 +73,12 @@ class CausalSelfAttention(SelfAttentionBase):
 
 def nothing_so_far(attention: SelfAttentionBase, batch_dims: Sequence[Dim]) -> CausalSelfAttentionState:
     """The state to begin with. → {batch_dims, 0, num_heads, …}"""
+    past = Dim(0, name="past")  # of this attention alone: in a loop each state carries its own size
     keys, values = (
-        zeros([*batch_dims, PAST, attention.num_heads, dim], device=attention.qkv.weight.device)
+        zeros([*batch_dims, past, attention.num_heads, dim], device=attention.qkv.weight.device)
         for dim in (attention.key_dim_per_head, attention.value_dim_per_head)
     )
-    return CausalSelfAttentionState(k_accum=keys, v_accum=values, accum_axis=PAST)
+    return CausalSelfAttentionState(k_accum=keys, v_accum=values, accum_axis=past)
 
 
 def nothing_before(attention: SelfAttentionBase, source: Tensor, axis: Dim) -> CausalSelfAttentionState:

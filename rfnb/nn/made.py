@@ -7,6 +7,7 @@ import functools
 from typing import Any
 
 from rfnb.errors import ParameterError
+from rfnb.nn.build import build_from_dict
 from rfnb.nn.module import Module
 
 
@@ -16,8 +17,6 @@ def made(choice: Any, *args: Any, **options: Any) -> Any:
     A function is the part itself.
     """
     if isinstance(choice, dict):
-        from rfnb.nn.build import build_from_dict
-
         return build_from_dict(choice, *args, **{name: x for name, x in options.items() if name not in choice})
     if isinstance(choice, Module):
         return copy.deepcopy(choice)  # so that layers which are made from one module do not share it

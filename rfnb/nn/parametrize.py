@@ -197,7 +197,8 @@ def _become(module: Module, names: list[str]) -> None:
     members = {name: _Parametrized(name) for name in names}
     same = {"__doc__": base.__doc__, "__module__": base.__module__, "__qualname__": base.__qualname__}
     own = {"_parametrized_names": names, "__reduce_ex__": _reduce, "extra_repr": _extra_repr}
-    module.__class__ = type(base)(base.__name__, (base,), {**same, **own, **members})
+    make: Any = type(base)
+    module.__class__ = make(base.__name__, (base,), {**same, **own, **members})
 
 
 def _base(module: Module) -> type[Module]:

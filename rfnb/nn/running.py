@@ -11,7 +11,6 @@ from rfnb.core.tensor import Tensor
 from rfnb.errors import DimError
 from rfnb.nn.module import Module
 from rfnb.ops.dims import use_mask_default
-from rfnb.ops.grad import stop_gradient
 from rfnb.ops.math import mul, sub
 from rfnb.ops.norm import batch_norm
 from rfnb.ops.reduce import reduce_mean
@@ -130,6 +129,6 @@ class RunningMean(Module):
             raise DimError(f"RunningMean: `x` has no dim {missing[0].name}", got=x.describe_dims())
         if not self.update_only_in_train or get_run_ctx().is_train_flag_enabled(func=RunningMean.__call__):
             others = [dim for dim in x.dims if dim not in self.mean.dims]
-            seen = reduce_mean(stop_gradient(x), axis=others) if others else stop_gradient(x)
+            seen = reduce_mean(x, axis=others) if others else x
             self.mean.assign_add(mul(sub(seen, self.mean), self.alpha))
         return self.mean

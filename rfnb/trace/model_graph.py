@@ -119,4 +119,4 @@ def _own_parameters(module: Any) -> Iterator[tuple[str, Parameter]]:
 
 
 def _counted(parameter: Parameter) -> tuple[int, bool]:
-    return parameter.num_elements(), bool(parameter.trainable)
+    return (0, False) if parameter.auxiliary else (parameter.num_elements(), bool(parameter.trainable))

@@ -17,6 +17,14 @@ from rfnb.trace.find import sequence_number
 if TYPE_CHECKING:
     from rfnb.trace.step import RunStep
 
+__all__ = ["Condition", "changes", "ends", "not_finite", "over", "repeats"]
+
+
+def __dir__() -> list[str]:
+    """What is offered for completion: no imports."""
+    return __all__
+
+
 Holds = Callable[["RunStep", "int | None"], bool]
 
 

@@ -217,6 +217,18 @@ def test_the_second_name_is_enough(tmp_path):
     assert other.embedding.weight.raw_tensor.min() == 1
 
 
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_second_name_that_only_the_file_has(strict, tmp_path):
+    weight = torch.ones(3, 4)
+    torch.save({"embedding.weight": weight, "logits.weight": weight}, tmp_path / "tied.pt")
+    other = named(embedding=rf.Linear(IN, HIDDEN, with_bias=False))
+    report = rf.load(tmp_path / "tied.pt", other, strict=strict)
+    assert report.complete and report.loaded == ("embedding.weight",)
+    alike = {"embedding.weight": weight, "logits.weight": weight.clone()}
+    with pytest.raises(CheckpointError, match=r"unexpected logits\.weight"):
+        rf.load(alike, other)
+
+
 def test_a_module_with_two_names_and_one_that_holds_itself(tmp_path):
     model = Model()
     model.again, model.encoder.owner = model.encoder, model

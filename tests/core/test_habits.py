@@ -16,7 +16,7 @@ import rfnb as rf
 from rfnb.core import ways
 from rfnb.errors import BackendError, DimError, DtypeError, TraceError
 
-PAGE = (Path(__file__).parents[2] / "docs" / "from_pytorch.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "from_pytorch.md").read_text(encoding="utf-8").partition("## Modules")[0]
 ROWS = re.findall(r"^\| `(.*?)` \| (.*) \|$", PAGE, re.MULTILINE)
 SETUP = "\n".join(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL))
 

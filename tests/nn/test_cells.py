@@ -68,29 +68,37 @@ NORMS = {
 }
 
 
-def translated(params, n_in, n_out):
-    """Parameters of a net dict: by the names of the cell here, and with its axes, [out, in]."""
+def translated(params, n_in):
+    """Parameters of a net dict by the names of the cell here."""
     found = {}
     for name, value in params.items():
         first, _, rest = name.partition("_")
         if name in ("b", "bias_ff") or name.endswith(("lstm_cell/bias", "rnn_cell/bias")):
             found["bias"] = value
         elif name in ("W", "W_ff"):
-            found["ff_weight"] = value.T
+            found["ff_weight"] = value
         elif name == "W_re":
-            found["rec_weight"] = value.T
+            found["rec_weight"] = value
         elif name == "W_ff_re" or name.endswith(("lstm_cell/kernel", "rnn_cell/kernel")):
-            found["ff_weight"], found["rec_weight"] = value[:n_in].T, value[n_in:].T
+            found["ff_weight"], found["rec_weight"] = value[:n_in], value[n_in:]
         elif name.startswith("rhn_cell/depth_"):
             found[f"layers.{name.split('_')[2].split('/')[0]}.weight"] = value
         elif first in ("gamma", "beta"):
             found[f"{NORMS[rest]}.{'scale' if first == 'gamma' else 'bias'}"] = value
     if "gru_cell/gates/bias" in params:
         gates, candidate = params["gru_cell/gates/kernel"], params["gru_cell/candidate/kernel"]
-        found["ff_weight"] = np.concatenate([gates[:n_in].T, candidate[:n_in].T])
-        found["rec_weight"], found["candidate_weight"] = gates[n_in:].T, candidate[n_in:].T
+        found["ff_weight"] = np.concatenate([gates[:n_in], candidate[:n_in]], axis=1)
+        found["rec_weight"], found["candidate_weight"] = gates[n_in:], candidate[n_in:]
         found["bias"] = np.concatenate([params["gru_cell/gates/bias"], params["gru_cell/candidate/bias"]])
     return found
+
+
+def laid_out(value, parameter, cell):
+    """As the parameter has its axes: LSTMs without norms have theirs as torch does, [out, in]."""
+    as_torch = isinstance(cell, rf.VanillaLSTM | rf.BasicLSTM | rf.ZoneoutLSTM) and value.ndim == 2
+    value = value.T if as_torch else value
+    assert parameter.raw_tensor.shape == value.shape
+    return value
 
 
 def cell_of(case, in_dim):
@@ -99,12 +107,11 @@ def cell_of(case, in_dim):
         options["input_projection"] = False
     cell = rf.make_cell(case.row["unit"], in_dim, case.out, **options)
     own = {name: a for name, a in case.params().items() if not name.startswith(("out/", "pre/"))}
-    values = translated(own, in_dim.dimension, case.out.dimension)
+    values = translated(own, in_dim.dimension)
     parameters = dict(cell.named_parameters())
     assert parameters.keys() == values.keys()
     for name, parameter in parameters.items():
-        assert parameter.raw_tensor.shape == values[name].shape
-        parameter.raw_tensor.data = torch.tensor(values[name])
+        parameter.raw_tensor.data = torch.tensor(laid_out(values[name], parameter, cell))
     return cell
 
 
@@ -173,7 +180,7 @@ def test_gradients_as_in_the_reference(arrays):
     total = rf.reduce_sum(rf.reduce_mean(difference, axis=case.out), axis=[batch_dim, case.time])
     total.raw_tensor.backward()
     np.testing.assert_allclose(total.raw_tensor.item(), case["loss"], rtol=1e-4)
-    expected = translated(case.params("grad/"), case.inp.dimension, case.out.dimension)
+    expected = translated(case.params("grad/"), case.inp.dimension)
     for name, parameter in cell.named_parameters():
         np.testing.assert_allclose(parameter.raw_tensor.grad.numpy(), expected[name], rtol=1e-3, atol=1e-4)
 
@@ -227,7 +234,7 @@ def raw(x, *dims):
 def test_basic_rnn_as_torch():
     rnn = at_random(rf.BasicRNN(IN, OUT))
     same = torch.nn.RNN(3, 4, dtype=torch.float64)
-    same.weight_ih_l0.data, same.weight_hh_l0.data = rnn.ff_weight.raw_tensor.data, rnn.rec_weight.raw_tensor.data
+    same.weight_ih_l0.data, same.weight_hh_l0.data = (p.raw_tensor.data.t() for p in (rnn.ff_weight, rnn.rec_weight))
     same.bias_ih_l0.data, same.bias_hh_l0.data = rnn.bias.raw_tensor.data, torch.zeros(4, dtype=torch.float64)
     x = numbers(TIME, IN)
     y, state = run(rnn, x, TIME)
@@ -242,8 +249,8 @@ def test_gru_as_torch_where_the_reset_gate_may_be_on_either_side():
     with torch.no_grad():
         gru.candidate_weight.raw_tensor.mul_(torch.eye(4))  # diagonal: U·(r ⊙ h) = r ⊙ (U·h)
     same = torch.nn.GRU(3, 4, dtype=torch.float64)
-    same.weight_ih_l0.data, same.bias_ih_l0.data = gru.ff_weight.raw_tensor.data, gru.bias.raw_tensor.data
-    same.weight_hh_l0.data = torch.cat([gru.rec_weight.raw_tensor.data, gru.candidate_weight.raw_tensor.data])
+    same.weight_ih_l0.data, same.bias_ih_l0.data = gru.ff_weight.raw_tensor.data.t(), gru.bias.raw_tensor.data
+    same.weight_hh_l0.data = torch.cat([gru.rec_weight.raw_tensor.data, gru.candidate_weight.raw_tensor.data], 1).t()
     same.bias_hh_l0.data.zero_()
     x, h = numbers(TIME, IN), numbers(OUT, seed=5)
     y, _ = run(gru, x, TIME, h=h)
@@ -412,7 +419,7 @@ def test_rhn_drops_what_is_multiplied_with_weights_only():
     s, mask = raw(h, MANY, OUT), raw(state.mask, MANY, OUT)
     assert set(mask.unique().tolist()) == {0.0, 2.0}
     for i, u in enumerate(us):
-        v = (s * mask) @ u + (x.raw_tensor @ w.T + b if i == 0 else 0)
+        v = (s * mask) @ u + (x.raw_tensor @ w + b if i == 0 else 0)
         s = s + torch.sigmoid(v[:, 4:]) * (torch.tanh(v[:, :4]) - s)
     torch.testing.assert_close(raw(y, MANY, OUT), s.detach())
 
@@ -558,7 +565,7 @@ def test_names_of_a_cell_stay_out_of_the_users_loop():
 
 def test_a_cell_shows_its_parameters_and_its_loop():
     gru = rf.GRU(IN, OUT)
-    assert "candidate_weight {out:4, out(1):4}" in str(rf.show(gru))
+    assert "candidate_weight {out(1):4, out:4}" in str(rf.show(gru))
     state = gru.default_initial_state(batch_dims=[])
     graph = str(rf.show(gru, rf.random_normal([TIME, IN]), state=state, spatial_dim=TIME))
     assert "↻ h" in graph and "r {out:4}, u {out:4}" in graph

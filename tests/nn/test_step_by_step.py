@@ -23,6 +23,28 @@ def recurrent(module, x, state, dim):
     return module(x, state=state, spatial_dim=dim)
 
 
+def causal(module, x, state, dim):
+    return module(x, axis=dim, state=state)
+
+
+def attention(kind, **options):
+    """A row of an attention that is causal."""
+    dims = {"key_dim_total": rf.Dim(4, name="key"), "value_dim_total": rf.Dim(6, name="value"), "num_heads": 2}
+    return Row(lambda: kind(OUT, OUT, **dims, **options), call=causal, in_dim=OUT, grows=True)
+
+
+def decoder(**options):
+    """A row of a language model."""
+    logits = rf.Dim(5, name="logits")
+    make = lambda: rf.TransformerDecoder(None, WORDS, 4, num_layers=2, num_heads=2, **options)  # noqa: E731
+
+    def call(module, x, state, dim):
+        y, state = module(x, spatial_dim=dim, state=state)
+        return rf.replace_dim_v2(y, in_dim=WORDS, out_dim=logits), state
+
+    return Row(make, call=call, in_dim=WORDS, out=logits, sparse=True, grows=True)
+
+
 @dataclass
 class Row:
     """call(module, x, state, dim) → output {…, out}, new state. grows: the state holds all frames up to now."""
@@ -60,6 +82,23 @@ MODULES = {
     "LayerNormVariantsLSTM": Row(lambda: rf.LayerNormVariantsLSTM(IN, OUT)),
     "LayerNormVariantsLSTM per gate": Row(
         lambda: rf.LayerNormVariantsLSTM(IN, OUT, global_norm=False, per_gate_norm=True, hidden_norm=True)
+    ),
+    "CausalSelfAttention": attention(rf.CausalSelfAttention),
+    "RelPosCausalSelfAttention": attention(rf.RelPosCausalSelfAttention),
+    "RelPosCausalSelfAttention, learned": attention(
+        rf.RelPosCausalSelfAttention,
+        learnable_pos_emb=True,
+        learnable_pos_emb_clipping=2,
+        separate_pos_emb_per_head=False,
+    ),
+    "RotaryPosCausalSelfAttention": attention(rf.RotaryPosCausalSelfAttention),
+    "TransformerDecoder": decoder(),
+    "TransformerDecoder as Llama": decoder(
+        pos_enc=None,
+        norm=rf.RMSNorm,
+        ff=rf.FeedForwardGated,
+        ff_dim=6,
+        layer_opts={"self_att": rf.RotaryPosCausalSelfAttention},
     ),
 }
 

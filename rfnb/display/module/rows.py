@@ -89,7 +89,8 @@ class Rows:
             self._skipped += 1
             return None, None, None
         self._left -= count
-        return self.notes.attempt(f"norm of {what}", lambda: moments(raw), (None, None, None))
+        unknown: Moments = (None, None, None)
+        return self.notes.attempt(f"norm of {what}", lambda: moments(raw), unknown)
 
     def note(self) -> str | None:
         """What was left out, in one line."""

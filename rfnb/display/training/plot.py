@@ -35,8 +35,8 @@ def plot(curve: LossCurve, colour: str) -> Html:
     smooth = [place(step, real(v)) for step, v in zip(steps, curve["smooth"], strict=True)]
     return svg.image(
         *SIZE,
-        [_level(value, place(steps[0], value)[1]) for value in ticks(low, high, log)],
-        [_step(step, place(step, low)[0]) for step in ticks(steps[0], last, False) if step == int(step)],
+        *(part for value in ticks(low, high, log) for part in _level(value, place(steps[0], value)[1])),
+        *(_step(step, place(step, low)[0]) for step in ticks(steps[0], last, False) if step == int(step)),
         _line(raw, stroke=colour, stroke_width=1, opacity=0.4),
         _line(smooth, stroke=colour, stroke_width=2),
     )

@@ -12,7 +12,7 @@ from rfnb.display.elements import chip, note_html, note_text, quiet
 from rfnb.display.grid import Table, aligned
 from rfnb.display.html import Html, el
 from rfnb.display.numbers import plain, real, short
-from rfnb.display.schema import GradientNorm, GradientNormsView
+from rfnb.display.schema import GradientNorm, GradientNormsView, Number
 
 if TYPE_CHECKING:
     from rfnb.display.training.gradient_norms import GradientNorms
@@ -33,7 +33,7 @@ def describe(norms: GradientNorms) -> GradientNormsView:
     return {
         "kind": "gradient_norms",
         "cls": type(norms.model).__name__,
-        "total": plain(norms.total),
+        "total": _number(norms.total),
         "rows": rows,
         "shown": shown,
         "bad": _bad(norms.bad),
@@ -52,8 +52,8 @@ def _rows(norms: GradientNorms) -> Iterator[GradientNorm]:
     for path, module in norms.model.named_modules():
         depth = path.count(".") + 1 if path else 0
         if path and any(name.startswith(f"{path}.") for name in norms.parameters):
-            norm, weight = norms.below(path, norms.parameters), norms.below(path, norms.weights)
-            yield _row(path, depth, type(module).__name__, norm, weight, "")
+            whole, weight = (norms.below(path, each) for each in (norms.parameters, norms.weights))
+            yield _row(path, depth, type(module).__name__, whole, weight, "")
         for name in own.get(path, ()):
             norm = norms.parameters[name]
             yield _row(name, depth + 1, "", norm, norms.weights[name], verdict(norm))
@@ -64,10 +64,14 @@ def _row(path: str, depth: int, cls: str, norm: float | None, weight: float, fla
         "path": path,
         "depth": depth,
         "cls": cls,
-        "norm": None if norm is None else plain(norm),
-        "weight": plain(weight),
+        "norm": None if norm is None else _number(norm),
+        "weight": _number(weight),
         "flag": flag,
     }
+
+
+def _number(value: float) -> Number:
+    return plain(value)  # type: ignore[return-value]
 
 
 def _with_room(rows: list[GradientNorm]) -> list[int]:

@@ -12,7 +12,7 @@ from rfnb.core.dim import Dim, check_dims
 from rfnb.core.lengths import Size
 from rfnb.core.nested import leaves
 from rfnb.core.tensor import Tensor, tensor_of
-from rfnb.core.tensor_dict import TensorDict, as_dicts
+from rfnb.core.tensor_dict import as_dicts
 from rfnb.errors import DimError, ParameterError
 from rfnb.nn.bridge.symbolic import SymbolicValues, symbolic_size
 from rfnb.ops.convert import convert_to_tensor
@@ -27,7 +27,7 @@ class Inputs:
             in_dims = [in_dims]  # of the only argument
         entries = dict(in_dims.items() if by_name else enumerate(in_dims))
         self.by_name = by_name
-        self.entries = {name: _template(entry, name) for name, entry in entries.items()}
+        self.entries: dict[Any, Any] = {name: _template(entry, name) for name, entry in entries.items()}
         self.raws = [name for name, entry in self.entries.items() if isinstance(entry, Tensor)]
         self.ragged = _ragged([entry.dims for entry in self.entries.values() if isinstance(entry, Tensor)])
 
@@ -50,10 +50,25 @@ class Inputs:
         known = self._lengths(args[len(positional) :], lengths)
         whole = {name: entry if isinstance(entry, Dim) else given[name] for name, entry in self.entries.items()}
         bind = _traced if traced else _bound
+        if not traced:
+            self._new_batch(whole, known)
         for name in self.raws:
             if whole[name] is not None:
                 whole[name] = bind(str(name), self.entries[name], whole[name], known)
         return ([], whole | kwargs) if self.by_name else (list(whole.values()), kwargs)
+
+    def _new_batch(self, raws: dict[Any, Any], lengths: dict[Dim, Any]) -> None:
+        """Dims without lengths have the size of the first argument that has them; those of the last batch are gone."""
+        seen: set[Dim] = set()
+        for name in self.raws:
+            dims = self.entries[name].dims if raws[name] is not None else ()
+            for dim, size in zip(dims, getattr(raws[name], "shape", ()), strict=False):
+                if dim in seen or dim.is_static() or dim.expr is not None:
+                    continue
+                seen.add(dim)
+                dim.reset_raw()
+                if dim not in lengths:
+                    dim.bind(Size([], size))
 
     def _lengths(self, behind: Sequence[Any], named: Any) -> dict[Dim, Any]:
         if named is not None and not isinstance(named, Mapping):

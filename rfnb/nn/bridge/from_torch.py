@@ -79,9 +79,9 @@ class TorchPart(Module):
         for name, raw in nn_module._parameters.items():
             if raw is not None:
                 vars(self)[name] = _parameter(raw, known, path + name, trainable=raw.requires_grad)
-        for name, raw in nn_module._buffers.items():
-            if raw is not None and name not in nn_module._non_persistent_buffers_set:
-                vars(self)[name] = _parameter(raw, known, path + name, auxiliary=True)
+        for name, buffer in nn_module._buffers.items():
+            if buffer is not None and name not in nn_module._non_persistent_buffers_set:
+                vars(self)[name] = _parameter(buffer, known, path + name, auxiliary=True)
         for name, part in nn_module._modules.items():
             if part is not None:
                 vars(self)[name] = TorchPart(part, known, f"{path}{name}.")
@@ -122,7 +122,9 @@ class TorchNet(TorchPart):
 
         def call(*raws: Any) -> Any:
             by_name = {name: raw for name, raw in zip(names, raws, strict=True) if isinstance(name, str)}
-            return self.nn_module(*(r for n, r in zip(names, raws, strict=True) if n not in by_name), **by_name, **kwargs)
+            return self.nn_module(
+                *(r for n, r in zip(names, raws, strict=True) if n not in by_name), **by_name, **kwargs
+            )
 
         flag = get_run_ctx().train_flag
         if self.nn_module.training != flag and running.get() is None:  # else torch's own flags count

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -64,6 +64,11 @@ class SymbolicValues(NDArrayOperatorsMixin):
         longest = [x.longest if isinstance(x, SymbolicValues) else int(x) for x in inputs]
         return SymbolicValues(function(*raws), function(*longest))
 
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise not_traced(f"`{name}` of lengths")
+
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
         raise not_traced("the value of a length")
 
@@ -82,7 +87,7 @@ def _minimum(a: Any, b: Any) -> Any:
     return torch.minimum(torch.as_tensor(a), torch.as_tensor(b))
 
 
-_FUNCTIONS = {
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "add": operator.add,
     "subtract": operator.sub,
     "multiply": operator.mul,

@@ -8,11 +8,9 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from rfnb.core.parameter import Parameter
 from rfnb.core.run_ctx import entered, get_run_ctx
-from rfnb.core.tensor import Tensor, tensor_of
 from rfnb.nn.bridge.boundary import Inputs, Outputs, raws_of
 from rfnb.nn.bridge.symbolic import sizes_restored
 from rfnb.nn.bridge.twin import Twin, is_inside, routed, running
@@ -61,6 +59,15 @@ def to_torch(
     if found is not None and found.is_like(inputs, outputs, aux_params_as_buffers):
         return found
     return TorchModule(module, inputs, outputs, aux_params_as_buffers)
+
+
+def rf_module_to_pt_module(rf_module: Module, *, aux_params_as_buffers: bool = True) -> torch.nn.Module:
+    """`rf.to_torch(rf_module)`
+
+    >>> rf.rf_module_to_pt_module(rf.Linear(rf.Dim(3, name="in"), rf.Dim(2, name="out"))).weight.shape
+    torch.Size([3, 2])
+    """
+    return to_torch(rf_module, aux_params_as_buffers=aux_params_as_buffers)
 
 
 def twin_of(module: Module) -> TorchModule | None:
@@ -168,7 +175,7 @@ class TorchModule(torch.nn.Module):
         if torch.compiler.is_dynamo_compiling():
             if self._inputs is None:
                 return self._outside_of_graphs(*args, lengths=lengths, **kwargs)
-            raws = dict(self.named_parameters(remove_duplicate=False))
+            raws: dict[str, Any] = dict(self.named_parameters(remove_duplicate=False))
             raws.update(self.named_buffers(remove_duplicate=False))
             flags = [module.training for module in self.modules()]  # read here, so that another one compiles again
             more = {} if lengths is None else {"lengths": lengths}
@@ -245,15 +252,3 @@ class TorchModule(torch.nn.Module):
     def extra_repr(self) -> str:
         """As the module says it."""
         return self.rf_module.extra_repr()
-
-
-def _open(x: Tensor) -> tuple[list[Any], Any]:
-    return [x._raw], (x.sig, x.lengths)
-
-
-def _close(raws: Any, rest: Any) -> Tensor:
-    [raw] = raws
-    return tensor_of(raw, *rest)
-
-
-pytree.register_pytree_node(Tensor, _open, _close)  # FSDP looks for tensors in what parts take and give

@@ -91,8 +91,8 @@ class LayerNormVariantsLSTM(RecCell):
         self.with_concat = with_concat
         self.cell_norm_in_output = cell_norm_in_output
         gates = 4 * out_dim
-        self.ff_weight = weight([gates, in_dim], input_axis=1)
-        self.rec_weight = weight([gates, out_dim], input_axis=1)
+        self.ff_weight = weight([in_dim, gates], input_axis=0)
+        self.rec_weight = weight([out_dim, gates], input_axis=0)
         forget = parts(out_dim, 0.0, 0.0, forget_bias, 0.0)
         has_bias = not (global_norm or global_norm_joined or per_gate_norm)
         self.bias = Parameter([gates], initial=forget) if has_bias else None

@@ -32,8 +32,8 @@ class BasicRNN(RecCell):
     ):
         super().__init__(in_dim, out_dim)
         self.activation = activation
-        self.ff_weight = weight([out_dim, in_dim], input_axis=1)
-        self.rec_weight = weight([out_dim, out_dim], input_axis=1)
+        self.ff_weight = weight([in_dim, out_dim], input_axis=0)
+        self.rec_weight = weight([out_dim, out_dim], input_axis=0)
         self.bias = Parameter([out_dim]) if with_bias else None
 
     def project(self, source: Tensor) -> Tensor:
@@ -66,9 +66,9 @@ class GRU(RecCell):
 
     def __init__(self, in_dim: Dim, out_dim: Dim, *, with_bias: bool = True):
         super().__init__(in_dim, out_dim)
-        self.ff_weight = weight([3 * out_dim, in_dim], input_axis=1)
-        self.rec_weight = weight([2 * out_dim, out_dim], input_axis=1)
-        self.candidate_weight = weight([out_dim, out_dim], input_axis=1)
+        self.ff_weight = weight([in_dim, 3 * out_dim], input_axis=0)
+        self.rec_weight = weight([out_dim, 2 * out_dim], input_axis=0)
+        self.candidate_weight = weight([out_dim, out_dim], input_axis=0)
         self.bias = Parameter([3 * out_dim], initial=parts(out_dim, 1.0, 1.0, 0.0)) if with_bias else None
 
     def project(self, source: Tensor) -> Tensor:
@@ -111,7 +111,7 @@ class RHN(RecCell):
         super().__init__(in_dim, out_dim)
         self.depth = depth
         self.recurrent_dropout = dropout
-        self.ff_weight = weight([2 * out_dim, in_dim], input_axis=1)
+        self.ff_weight = weight([in_dim, 2 * out_dim], input_axis=0)
         self.bias = Parameter([2 * out_dim], initial=parts(out_dim, 0.0, transform_bias))
         self.layers = ModuleList(Linear(out_dim, 2 * out_dim, with_bias=False) for _ in range(depth))
 

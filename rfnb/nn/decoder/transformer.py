@@ -96,7 +96,7 @@ class TransformerDecoderLayer(Module):
         """{…, spatial_dim, out_dim} → the same, and the new state. encoder: what `transform_encoder` gave."""
         found, att_state = self.self_att(self.self_att_layer_norm(x), axis=spatial_dim, state=state.self_att)
         x = self.added(x, found)
-        if self.cross_att is not None:
+        if self.cross_att is not None and self.cross_att_layer_norm is not None:
             if encoder is None:
                 raise ParameterError(
                     f"{type(self).__name__}: there is an encoder_dim, but no encoder in the call",
@@ -234,11 +234,12 @@ class TransformerDecoder(Module):
         x = dropout(x, self.input_dropout)
         if self.input_embedding_proj is not None:
             x = self.input_embedding_proj(x)
-        new_state = State(pos=add(state.pos, _count(spatial_dim)))
+        new_state = State()
         for name, layer in self.layers.items():
             x, new_state[name] = layer(x, spatial_dim=spatial_dim, state=state[name], encoder=encoder and encoder[name])
             if collected_outputs is not None:
                 collected_outputs[name] = x
+        new_state.pos = add(state.pos, _count(spatial_dim))
         if output_only_last_frame and spatial_dim is not single_step_dim:
             x = gather(x, indices=last_frame_position_of_dim(spatial_dim, device=x.device), axis=spatial_dim)
         return self.scores(self.final_layer_norm(x)), new_state

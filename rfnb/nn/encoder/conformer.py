@@ -78,7 +78,7 @@ class ConformerEncoderLayer(Module):
     Args:
         ff_dim: of the feed-forward; four times `out_dim` if not given.
         ff_activation: `rf.silu` if not given.
-        dropout: of what each part gives, and within the feed-forward; the same features in all frames.
+        dropout: of what each part gives, and within the feed-forward.
         conv_kernel_size: how many frames the convolution sees.
         conv_norm: in the convolution; `rf.BatchNorm` if not given, for which padding does not count.
         conv_norm_opts, self_att_opts: more options of these.
@@ -130,7 +130,7 @@ class ConformerEncoderLayer(Module):
         return self.final_layer_norm(x)
 
     def _dropped(self, x: Tensor) -> Tensor:
-        return dropout(x, self.dropout, axis=self.out_dim)
+        return dropout(x, self.dropout)
 
 
 class ConformerEncoder(Module):
@@ -179,7 +179,7 @@ class ConformerEncoder(Module):
     ):
         self.in_dim = in_dim
         self.out_dim = out_dim if isinstance(out_dim, Dim) else Dim(out_dim, name="conformer")
-        self.input_layer = made(input_layer, in_dim) if isinstance(input_layer, dict) else input_layer
+        self.input_layer: Any = made(input_layer, in_dim) if isinstance(input_layer, dict) else input_layer
         inner = in_dim if self.input_layer is None else self.input_layer.out_dim
         self.input_projection = Linear(inner, self.out_dim, with_bias=False)
         if input_embedding_scale is None:
@@ -216,11 +216,12 @@ class ConformerEncoder(Module):
             x = x * self.input_embedding_scale
         if self.pos_enc is not None:
             x = x + self.pos_enc(spatial_dim=spatial_dim)
-        x = dropout(x, self.input_dropout, axis=self.out_dim)
+        x = dropout(x, self.input_dropout)
         return self.layers(x, spatial_dim=spatial_dim, collected_outputs=collected_outputs), spatial_dim
 
 
 def default_self_att_opts(out_dim: Dim, num_heads: int | Dim, att_dropout: float) -> dict[str, Any]:
+    """Options of self-attention from `out_dim` to itself."""
     dims = ("in_dim", "proj_dim", "key_dim_total", "value_dim_total")
     return {**dict.fromkeys(dims, out_dim), "num_heads": num_heads, "att_dropout": att_dropout}
 

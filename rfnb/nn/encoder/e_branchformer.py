@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from rfnb.core.dim import Dim
@@ -83,7 +84,7 @@ class EBranchformerLayer(Module):
         return self.final_layer_norm(x)
 
     def _dropped(self, x: Tensor) -> Tensor:
-        return dropout(x, self.dropout, axis=self.out_dim)
+        return dropout(x, self.dropout)
 
 
 class FeedForwardConvGated(Module):
@@ -108,8 +109,8 @@ class FeedForwardConvGated(Module):
         ff_dim: Dim | int | None = None,
         kernel_size: int = 31,
         dropout: float = 0.1,
-        activation: Activation = gelu,
-        gate_activation: Activation = identity,
+        activation: Callable[[Tensor], Tensor] = gelu,
+        gate_activation: Callable[[Tensor], Tensor] = identity,
         with_bias: bool = True,
         norm: Choice = LayerNorm,
     ):
@@ -130,7 +131,7 @@ class FeedForwardConvGated(Module):
         gate, values = split(hidden, axis=2 * self.ff_dim, out_dims=[self.ff_dim, self.ff_dim])
         gate, _ = self.conv(self.norm(gate), in_spatial_dim=spatial_dim)
         values = self.gate_activation(gate) * values
-        return self.linear_out(dropout(values, self.dropout, axis=self.ff_dim))
+        return self.linear_out(dropout(values, self.dropout))
 
 
 class Merge(Module):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from rfnb.core.dim import Dim
 from rfnb.core.tensor import Tensor
@@ -69,6 +70,7 @@ class ConformerConvSubsample(Module):
         """The result, and the dim of its frames. {…, in_spatial_dim, in_dim} → {…, new spatial dim, out_dim}"""
         source = split_dims(source, axis=self.in_dim, dims=[self.in_dim, self.one_channel])
         dims: Sequence[Dim] = [in_spatial_dim, self.in_dim]
+        conv: Any
         for conv, size in zip(self.conv_layers, self.pool_sizes, strict=True):
             source, dims = conv(source, in_spatial_dims=dims)
             source = self.activation(source)
@@ -80,7 +82,7 @@ class ConformerConvSubsample(Module):
     def get_out_spatial_dim(self, in_spatial_dim: Dim) -> Dim:
         """The dim of the frames that it gives.
 
-        >>> frontend = rf.encoder.conformer.ConformerConvSubsample(rf.Dim(8), out_dims=[4], filter_sizes=[3], strides=[2])
+        >>> frontend = rf.ConformerConvSubsample(rf.Dim(8), out_dims=[4], filter_sizes=[3], strides=[2])
         >>> frontend.get_out_spatial_dim(rf.Dim(7, name="time")).dimension
         4
         """
@@ -88,6 +90,7 @@ class ConformerConvSubsample(Module):
 
     def _shorter(self, dim: Dim, axis: int) -> Dim:
         """What becomes of the first (time) or second (features) axis."""
+        conv: Any
         for conv, sizes in zip(self.conv_layers, self.pool_sizes, strict=True):
             filter_size, stride, size = conv.filter_size[axis], conv.strides[axis], sizes[axis]
             [dim] = make_conv_out_spatial_dims([dim], filter_size=filter_size, padding=conv.padding, strides=stride)
@@ -97,7 +100,7 @@ class ConformerConvSubsample(Module):
 
 def _pairs(name: str, sizes: Sequence[Pair], count: int | None) -> list[tuple[int, int]]:
     """For time and for features. Raises ParameterError if there are not `count` of them."""
-    if not sizes and count == 0 or count not in (None, len(sizes)):
+    if (not sizes and count == 0) or count not in (None, len(sizes)):
         raise ParameterError(
             f"ConformerConvSubsample: `{name}` is not for these convolutions",
             got=list(sizes),

@@ -1,0 +1,45 @@
+"""Two processes under torchrun, with other lengths and another number of batches each, train as one with all data."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch.nn.functional import pad
+from torch.testing import assert_close
+
+WORKER = Path(__file__).with_name("bridge_worker.py")
+sys.path.insert(0, str(WORKER.parent))
+
+import bridge_worker  # noqa: E402
+
+pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="no torch.distributed")
+
+
+def whole(batches):
+    """Several batches as one."""
+    longest = max(x.shape[1] for x, _ in batches)
+    xs = [pad(x, (0, 0, 0, longest - x.shape[1])) for x, _ in batches]
+    return torch.cat(xs), torch.cat([lengths for _, lengths in batches])
+
+
+@pytest.mark.slow
+def test_two_processes_train_as_one(tmp_path):
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    root = str(WORKER.parents[2])
+    path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
+    subprocess.run([*command, str(WORKER), str(tmp_path)], check=True, env=env, timeout=120, capture_output=True)
+    (first, state), (second, other) = (torch.load(tmp_path / f"{rank}.pt") for rank in (0, 1))
+
+    net, data = bridge_worker.model(), bridge_worker.batches()
+    losses = bridge_worker.train(net, [whole(data[:2]), data[2], data[3]])
+    assert_close((first + second) / 2, losses)
+    assert second[1:].eq(0).all()  # a batch without frames
+    for name, raw in net.state_dict().items():
+        assert_close(state[name], raw, msg=name)
+        assert state[name].equal(other[name]), name

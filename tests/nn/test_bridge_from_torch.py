@@ -1,0 +1,146 @@
+"""A `torch.nn.Module` as a module: dims at the border, the same numbers and parameters inside."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+import rfnb as rf
+from rfnb import Dim, batch_dim
+from rfnb.errors import DimError, ParameterError
+
+time, feat, hidden = Dim(None, name="time"), Dim(4, name="feat"), Dim(3, name="hidden")
+
+
+def source():
+    raw = torch.randn(2, 5, 4, generator=torch.Generator().manual_seed(1))
+    return rf.convert_to_tensor(raw, dims=[batch_dim, time, feat], lengths=[5, 3])
+
+
+def plain():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Dropout(0.5), torch.nn.Linear(3, 3))
+
+
+def test_there_and_back():
+    net = plain()
+    module = rf.from_torch(net, [..., feat], [..., hidden])
+    assert rf.to_torch(module) is net
+    assert rf.from_torch(module) is module
+
+
+def test_parameters_are_the_same_objects_under_the_same_names():
+    net = torch.nn.Sequential(plain(), torch.nn.BatchNorm1d(3))
+    module = rf.from_torch(net, [batch_dim, feat], [batch_dim, hidden])
+    named = dict(module.named_parameters())
+    assert set(named) == set(net.state_dict())
+    for name, raw in net.state_dict(keep_vars=True).items():
+        assert named[name].raw_tensor is raw
+        assert named[name].auxiliary == (name not in dict(net.named_parameters()))
+    assert len(rf.torch_parameters(module)) == len(list(net.parameters()))
+    assert "TorchPart" in str(rf.show(module)) or "Linear" in str(rf.show(module))
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 2, 0)])
+def test_the_order_of_dims_does_not_matter(order):
+    x = source()
+    net = plain().eval()
+    y = rf.from_torch(net, [batch_dim, time, feat], [batch_dim, time, hidden])(
+        x.copy_transpose([x.dims[axis] for axis in order])
+    )
+    assert_close(y.copy_transpose([batch_dim, time, hidden]).raw_tensor[1, :3], net(x.raw_tensor[1, :3]))
+    assert y.size_of(time).values.tolist() == [5, 3]
+
+
+def test_the_train_flag_decides():
+    net = plain()
+    module = rf.from_torch(net, [..., feat], [..., hidden])
+    rf.init_train_step_run_ctx()
+    module(source())
+    assert net.training
+    rf.init_forward_step_run_ctx()
+    module(source())
+    assert not net.training
+
+
+def test_padding_is_filled():
+    seen = []
+    net = torch.nn.Identity()
+    net.register_forward_hook(lambda part, args, out: seen.append(args[0].clone()))
+    for padding in (7.0, None):
+        rf.from_torch(net, [batch_dim, time, feat], [batch_dim, time, feat], padding=padding)(source())
+    assert seen[0][1, 3:].eq(7).all()
+    assert seen[1].equal(source().raw_tensor)
+
+
+def test_the_module_is_told_of_padding():
+    torch.manual_seed(0)
+    net = torch.nn.TransformerEncoderLayer(4, 2, 8, batch_first=True).eval()
+    dims = [batch_dim, time, feat]
+    y = rf.from_torch(net, dims, dims, padding_mask="src_key_padding_mask")(source())
+    assert_close(y.raw_tensor[1:, :3], net(source().raw_tensor[1:, :3]), atol=1e-5, rtol=1e-5)
+
+
+class Halved(torch.nn.Module):
+    """Every second frame, and the new lengths."""
+
+    def forward(self, x, lengths):
+        return x[:, ::2], (lengths + 1) // 2
+
+
+def test_lengths_go_in_and_come_back():
+    half = Dim(None, name="half")
+    module = rf.from_torch(Halved(), [batch_dim, time, feat], ([batch_dim, half, feat], half), lengths="lengths")
+    y, dim = module(source())
+    assert dim is half and y.size_of(half).values.tolist() == [3, 2]
+    assert_close(rf.reduce_sum(y, axis=half).raw_tensor[1], source().raw_tensor[1, :3:2].sum(0))
+
+
+def test_in_a_loop_it_is_called_at_every_step_and_gets_gradients():
+    net = plain().eval()
+    cell = rf.from_torch(net, [..., feat], [..., hidden])
+    x = source()
+    loop = rf.Loop(axis=time)
+    loop.state.h = rf.zeros([batch_dim, hidden])
+    with loop:
+        loop.state.h = rf.tanh(loop.state.h + cell(loop.unstack(x)))
+        out = loop.stack(loop.state.h)
+    rf.reduce_sum(out, axis=out.dims).raw_tensor.backward()
+    got = [p.grad for p in net.parameters()]
+    net.zero_grad()
+    total = 0
+    for i, length in enumerate([5, 3]):
+        h = torch.zeros(3)
+        for frame in x.raw_tensor[i, :length]:
+            h = torch.tanh(h + net(frame))
+            total = total + h.sum()
+    total.backward()
+    for a, p in zip(got, net.parameters(), strict=True):
+        assert_close(a, p.grad)
+
+
+def test_inside_of_a_bridged_model_it_is_itself():
+    class Outer(rf.Module):
+        def __init__(self):
+            self.net = rf.from_torch(plain(), [..., feat], [..., hidden])
+
+        def __call__(self, x):
+            return self.net(x)
+
+    net = rf.to_torch(Outer(), in_dims=[[batch_dim, time, feat]])
+    assert net.net is net.rf_module.net.nn_module
+    assert "net.0.weight" in net.state_dict()
+    net.net.eval()
+    assert net(torch.ones(1, 2, 4)).equal(net(torch.ones(1, 2, 4)))
+
+
+def test_what_does_not_fit_says_so():
+    with pytest.raises(ParameterError, match="which dims"):
+        rf.from_torch(plain())
+    with pytest.raises(ParameterError, match="arguments"):
+        rf.from_torch(plain(), [..., feat], [..., hidden])()
+    with pytest.raises(DimError):
+        rf.from_torch(plain(), [..., feat], [..., feat])(source())
+    with pytest.raises(DimError):
+        rf.from_torch(plain(), ["feat"], [..., feat])

@@ -1,0 +1,155 @@
+"""`torch.compile` and `torch.export` of bridged models: one graph for batches of all sizes, and the same numbers."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch._dynamo.testing import CompileCounterWithBackend
+from torch.testing import assert_close
+
+import rfnb as rf
+from rfnb import Dim, batch_dim
+
+time, feat, hidden = Dim(None, name="time"), Dim(8, name="feat"), Dim(6, name="hidden")
+
+
+class FeedForward(rf.Module):
+    """Linear, norm, relu, linear."""
+
+    def __init__(self):
+        self.inner, self.norm, self.outer = rf.Linear(feat, hidden), rf.LayerNorm(hidden), rf.Linear(hidden, feat)
+
+    def __call__(self, x):
+        return x + self.outer(rf.relu(self.norm(self.inner(x))))
+
+
+class Conv(rf.Module):
+    """A convolution with stride 2 in time, whose lengths are new."""
+
+    def __init__(self):
+        self.conv = rf.Conv1d(feat, hidden, 3, padding="valid", strides=2)
+        self.norm = rf.BatchNorm(hidden)
+
+    def __call__(self, x):
+        y, out_time = self.conv(x, in_spatial_dim=time)
+        return rf.relu(self.norm(y)), out_time
+
+
+class Pooled(rf.Module):
+    """The mean over time, which must leave out padding."""
+
+    def __init__(self):
+        self.linear = rf.Linear(feat, hidden)
+
+    def __call__(self, x):
+        return rf.reduce_mean(self.linear(x), axis=time)
+
+
+class Attention(rf.Module):
+    """A Transformer encoder layer."""
+
+    def __init__(self):
+        self.layer = rf.TransformerEncoderLayer(feat, ff_dim=hidden, num_heads=2, dropout=0.0)
+
+    def __call__(self, x):
+        return self.layer(x, spatial_dim=time)
+
+
+MODELS = [FeedForward, Conv, Pooled, Attention]
+
+
+def bridged(model):
+    torch.manual_seed(0)
+    return rf.to_torch(model(), in_dims=[[batch_dim, time, feat]]).eval()
+
+
+def batches():
+    draw = torch.Generator().manual_seed(1)
+    for lengths in [[7, 4, 5], [5, 3], [4, 9, 3, 6]]:
+        yield torch.randn(len(lengths), max(lengths), 8, generator=draw), torch.tensor(lengths)
+
+
+def all_agree(graph, net):
+    for x, lengths in batches():
+        got, expected = graph(x, lengths), net(x, lengths)
+        assert_close(got, expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
+def test_exported_with_sizes_that_are_open(model):
+    net = bridged(model)
+    auto = torch.export.Dim.DYNAMIC
+    program = torch.export.export(net, next(batches()), dynamic_shapes=(({0: auto, 1: auto}, {0: auto}),))
+    assert set(program.state_dict) == set(net.state_dict())
+    all_agree(program.module(), net)
+
+
+@pytest.mark.parametrize(
+    "model", [FeedForward, Conv, *(pytest.param(model, marks=pytest.mark.slow) for model in (Pooled, Attention))]
+)
+def test_compiled_once_for_all_sizes(model):
+    torch._dynamo.reset()
+    net = bridged(model)
+    counter = CompileCounterWithBackend("aot_eager")
+    all_agree(torch.compile(net, fullgraph=True, dynamic=True, backend=counter), net)
+    assert counter.frame_count == 1
+
+
+def test_compiled_training_moves_parameters_and_statistics():
+    torch._dynamo.reset()
+    net, other = bridged(Conv).train(), bridged(Conv).train()
+    compiled = torch.compile(net, fullgraph=True, dynamic=True, backend="aot_eager")
+    for x, lengths in batches():
+        for step in (compiled, other):
+            step(x, lengths)[0].square().sum().backward()
+    found, wanted = net.state_dict(keep_vars=True), other.state_dict(keep_vars=True)
+    for name, got in found.items():
+        expected = wanted[name]
+        assert_close(got, expected, msg=name)
+        assert got.grad is None or torch.allclose(got.grad, expected.grad, atol=1e-5)
+    assert net.state_dict()["norm.running_mean"].ne(0).all()
+
+
+def test_train_and_eval_are_two_graphs():
+    torch._dynamo.reset()
+    net = bridged(Conv)
+    compiled = torch.compile(net, fullgraph=True, dynamic=True, backend="aot_eager")
+    x, lengths = next(batches())
+    first = compiled(x, lengths)[0]
+    assert_close(compiled.train()(x, lengths)[0], bridged(Conv).train()(x, lengths)[0])
+    assert not torch.equal(compiled(x, lengths)[0], first)
+
+
+def test_nothing_that_was_traced_is_left_behind():
+    net = bridged(FeedForward)
+    x, lengths = next(batches())
+    expected = net(x, lengths)
+    size = time.size
+    torch.export.export(net, (x[:2], lengths[:2]))
+    assert time.size is size
+    assert_close(net(x, lengths), expected)
+
+
+class Counts(rf.Module):
+    """Asks for the number of frames."""
+
+    def __call__(self, x):
+        return x * float(time.size.values.sum())
+
+
+def test_what_needs_numbers_says_so():
+    x, lengths = next(batches())
+    net = rf.to_torch(Counts(), in_dims=[[batch_dim, time, feat]])
+    with pytest.raises(rf.errors.BackendError, match="torch traces the model, but it needs"):
+        torch.export.export(net, (x, lengths))
+    assert net(x, lengths).shape == x.shape
+
+
+def test_without_in_dims_a_model_stays_outside_of_the_graph():
+    torch._dynamo.reset()
+    net = rf.to_torch(FeedForward())
+    x = rf.zeros([feat])
+    assert torch.compile(net, backend="eager")(x).shape == (8,)
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match="in_dims"):
+        torch.compile(net, fullgraph=True, backend="eager")(x)
