@@ -15,7 +15,7 @@ from rfnb.nn.attention_causal import CausalSelfAttention
 from rfnb.nn.container import Sequential
 from rfnb.nn.embedding import Embedding
 from rfnb.nn.encoder.transformer import DEFAULT_DIM, Choice, positions
-from rfnb.nn.feed_forward import Activation, FeedForward
+from rfnb.nn.feed_forward import Activation, FeedForward, FeedForwardGated as FeedForwardGated
 from rfnb.nn.linear import Linear
 from rfnb.nn.made import given, made
 from rfnb.nn.module import Module

@@ -179,8 +179,9 @@ class ConformerEncoder(Module):
     ):
         self.in_dim = in_dim
         self.out_dim = out_dim if isinstance(out_dim, Dim) else Dim(out_dim, name="conformer")
-        self.input_layer: Any = made(input_layer, in_dim) if isinstance(input_layer, dict) else input_layer
-        inner = in_dim if self.input_layer is None else self.input_layer.out_dim
+        self.input_layer = made(input_layer, in_dim) if isinstance(input_layer, dict) else input_layer
+        frontend: Any = self.input_layer
+        inner = in_dim if frontend is None else frontend.out_dim
         self.input_projection = Linear(inner, self.out_dim, with_bias=False)
         if input_embedding_scale is None:
             input_embedding_scale = 1.0 if pos_enc is None else math.sqrt(self.out_dim.get_dim_value())
