@@ -20,6 +20,11 @@ class LoadReport(Shown):
     renamed: from the name in the module to that in the file, where they differ.
     settings: what else was set, such as the eps of norms that weights were imported for.
     training: the plain values that were saved beside the parameters: `report.training["step"]`.
+
+    >>> dims = rf.Dim(3, name="in"), rf.Dim(2, name="out")
+    >>> report = rf.load(rf.save(rf.Linear(*dims), folder / "linear.safetensors"), rf.Linear(*dims))
+    >>> report.loaded, report.complete, report.missing
+    (('weight', 'bias'), True, ())
     """
 
     path: str

@@ -45,6 +45,11 @@ class Dim(Algebra, Shown):
 
     Dims can be added, multiplied and divided: `time + 1`, `4 * feat`, `time.ceildiv_right(2)`; the same
     expression of the same dims is the same Dim, so `time + 1 - 1` is `time`.
+
+    >>> feat, time = rf.Dim(3, name="feat"), rf.Dim(None, name="time")
+    >>> x = rf.convert_to_tensor(np.ones((2, 5, 3)), dims=[rf.batch_dim, time, feat], lengths=[5, 2])
+    >>> feat, time, time + 1
+    (Dim{feat:3}, Dim{time:2–5}, Dim{time+1:3–6})
     """
 
     class Types:
@@ -119,23 +124,43 @@ class Dim(Algebra, Shown):
     # -- what it is
 
     def is_static(self) -> bool:
-        """Whether the size is a fixed number."""
+        """Whether the size is a fixed number.
+
+        >>> rf.Dim(3, name="feat").is_static(), rf.Dim(None, name="time").is_static()
+        (True, False)
+        """
         return self.dimension is not None
 
     def is_dynamic(self) -> bool:
-        """Whether the size comes with the data."""
+        """Whether the size comes with the data.
+
+        >>> rf.Dim([5, 2], name="time").is_dynamic(), rf.Dim(3, name="feat").is_dynamic()
+        (True, False)
+        """
         return self.dimension is None
 
     def is_batch_dim(self) -> bool:
-        """Whether this counts sequences."""
+        """Whether this counts sequences.
+
+        >>> rf.batch_dim.is_batch_dim(), rf.Dim(None, name="time").is_batch_dim()
+        (True, False)
+        """
         return self.kind == "batch"
 
     def is_spatial_dim(self) -> bool:
-        """Whether this counts frames, or other places."""
+        """Whether this counts frames, or other places.
+
+        >>> rf.Dim(None, name="time", kind=rf.Dim.Types.Spatial).is_spatial_dim(), rf.batch_dim.is_spatial_dim()
+        (True, False)
+        """
         return self.kind == "spatial"
 
     def is_feature_dim(self) -> bool:
-        """Whether this counts features."""
+        """Whether this counts features.
+
+        >>> rf.Dim(3, name="feat", kind=rf.Dim.Types.Feature).is_feature_dim(), rf.Dim(3, name="feat").is_feature_dim()
+        (True, False)
+        """
         return self.kind == "feature"
 
     @property
@@ -167,7 +192,11 @@ class Dim(Algebra, Shown):
 
     @cached_property
     def static_size(self) -> Size:
-        """The size of a static dim."""
+        """The size of a static dim.
+
+        >>> rf.Dim(3, name="feat").static_size.max
+        3
+        """
         return Size((), self.dimension)
 
     # -- the current batch
@@ -194,13 +223,23 @@ class Dim(Algebra, Shown):
         return size
 
     def bind(self, size: Size) -> Lengths:
-        """Gives the dim its size for a new batch. Tensors that exist keep theirs."""
+        """Gives the dim its size for a new batch. Tensors that exist keep theirs.
+
+        >>> time, frames = rf.Dim([5, 2], name="time"), rf.Dim(None, name="frames")
+        >>> _ = frames.bind(time.size)
+        >>> frames
+        Dim{frames:2–5}
+        """
         context = current_lengths(size.dims)
         self.bound = context.bind({self: size})
         return self.bound
 
     def get_dim_value(self) -> int:
-        """The size of the padded axis, for the batch bound now."""
+        """The size of the padded axis, for the batch bound now.
+
+        >>> rf.Dim([5, 2], name="time").get_dim_value(), rf.Dim(3, name="feat").get_dim_value()
+        (5, 3)
+        """
         changes_in = next((root.changes_in for root in self.roots.values() if root.changes_in), None)
         if changes_in is not None:
             raise TraceError(
@@ -210,19 +249,35 @@ class Dim(Algebra, Shown):
         return self.size.max
 
     def is_defined(self) -> bool:
-        """Whether the size is known now."""
+        """Whether the size is known now.
+
+        >>> time = rf.Dim(None, name="time")
+        >>> before = time.is_defined()
+        >>> x = rf.convert_to_tensor([[1, 2], [3]], dims=[rf.batch_dim, time])
+        >>> before, time.is_defined()
+        (False, True)
+        """
         return current_lengths([self]).size(self) is not None
 
     is_dim_known = is_defined
 
     def need_masking(self) -> bool:
-        """Whether there may be padding: sequences have lengths of their own."""
+        """Whether there may be padding: sequences have lengths of their own.
+
+        >>> rf.Dim([5, 2], name="time").need_masking(), rf.Dim(5, name="time").need_masking()
+        (True, False)
+        """
         return self.is_dynamic() and not (self.is_defined() and not self.size.dims)
 
     def reset_raw(self, *, only_self: bool = False, include_parents: bool = False) -> None:
         """Forgets the size of the last batch, for dims made of this one too; tensors that exist keep theirs.
 
         include_parents: also for the dims that this one is made of.
+
+        >>> time = rf.Dim([5, 2], name="time")
+        >>> time.reset_raw()
+        >>> time, time + 1
+        (Dim{time:?}, Dim{time+1:?})
         """
         for dim in self.roots.values() if include_parents and not only_self else (self,):
             dim.bound, dim.defined_by = None, None
@@ -263,7 +318,14 @@ class Dim(Algebra, Shown):
         return other
 
     def copy_from(self, other: Dim) -> None:
-        """From now on this dim has the size, the vocab and the kind of `other`; it must have had no size yet."""
+        """From now on this dim has the size, the vocab and the kind of `other`; it must have had no size yet.
+
+        >>> word = rf.Dim(None, name="word", vocab=["the", "cat", "sat"])
+        >>> out = rf.Dim(None, name="out")
+        >>> out.copy_from(word)
+        >>> out, out.vocab.decode(1)
+        (Dim{out:3}, 'cat')
+        """
         self.declare_same_as(other)
         self.vocab, self.kind = self.vocab or other.vocab, self.kind or other.kind
 
@@ -272,15 +334,31 @@ class Dim(Algebra, Shown):
 
         The other one must have none yet, and be in no tensor with data. They stay two dims: no axis of one is
         an axis of the other. Raises DimError if both are in use.
+
+        >>> time, frames = rf.Dim([5, 2], name="time"), rf.Dim(None, name="frames")
+        >>> frames.declare_same_as(time)
+        >>> frames, frames == time
+        (Dim{frames:2–5}, False)
         """
         same_size.declare(self, other)
 
     def is_free(self) -> bool:
-        """Whether no size was given, and none follows from other dims."""
+        """Whether no size was given, and none follows from other dims.
+
+        >>> time = rf.Dim(None, name="time")
+        >>> time.is_free(), (time + 1).is_free(), rf.Dim([5, 2], name="words").is_free()
+        (True, False, False)
+        """
         return self.dimension is None and self.expr is None and self.bound is None and self.defined_by is None
 
     def define(self, size: Size, by: str) -> None:
-        """Gives an output dim its size; for the op `by` only, which may do it again for a new batch."""
+        """Gives an output dim its size; for the op `by` only, which may do it again for a new batch.
+
+        >>> pooled = rf.Dim(None, name="pooled")
+        >>> pooled.define(rf.Dim([3, 1], name="time").size, by="my_pool")
+        >>> pooled
+        Dim{pooled:1–3}
+        """
         if self.is_static() or self.expr is not None:
             known = current_lengths([self]).size(self)
             if known is not None and known.max != size.max:
@@ -299,7 +377,11 @@ class Dim(Algebra, Shown):
         return f"Dim{{{self.describe()}}}"
 
     def describe(self) -> str:
-        """One word for messages: "time:5", "time:2–5", "feat:4", "time:?"."""
+        """One word for messages: "time:5", "time:2–5", "feat:4", "time:?".
+
+        >>> rf.Dim([5, 2], name="time").describe(), rf.Dim(None, name="words").describe()
+        ('time:2–5', 'words:?')
+        """
         return current_lengths([self]).describe(self)
 
 

@@ -88,6 +88,11 @@ class ModelGraph(Shown):
 
     name: of the model. inputs: numbers of values, which are called as the arguments are. outputs: their names and
     numbers. unused: modules that were not called, without those inside of them. meta: whether there were no numbers.
+
+    >>> feat, out = rf.Dim(3, name="feat"), rf.Dim(4, name="out")
+    >>> graph = rf.model_graph(rf.Linear(feat, out), rf.ones([feat]))
+    >>> graph.name, graph.count, [node.op for _, node in graph.walk()]
+    ('Linear', 16, ['linear'])
     """
 
     name: str

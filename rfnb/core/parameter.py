@@ -34,6 +34,11 @@ class Parameter(Tensor):
         initial: a number, an array, a Tensor, or an initializer that is called with dims and dtype.
         raw_tensor: of the backend, taken as it is.
 
+    >>> feat, out = rf.Dim(3, name="feat"), rf.Dim(2, name="out")
+    >>> weight = rf.Parameter([feat, out], initial=0.5)
+    >>> rf.matmul(rf.ones([feat]), weight, reduce=feat).raw_tensor.tolist(), weight.trainable
+    ([1.5, 1.5], True)
+
     Raises ParameterError if a dim has no fixed size.
     """
 
@@ -112,11 +117,24 @@ class Parameter(Tensor):
         self.assign(0 if value is None else value)
 
     def assign(self, value: Any) -> None:
-        """Sets the values: a number, an array of this shape, or a Tensor with (some of) these dims in any order."""
+        """Sets the values: a number, an array of this shape, or a Tensor with (some of) these dims in any order.
+
+        >>> feat, out = rf.Dim(3, name="feat"), rf.Dim(2, name="out")
+        >>> weight = rf.Parameter([feat, out])
+        >>> weight.assign(rf.convert_to_tensor([1.0, 2.0], dims=[out]))  # the same for each entry of feat
+        >>> weight.raw_tensor.tolist()
+        [[1.0, 2.0], [1.0, 2.0], [1.0, 2.0]]
+        """
         parameter_assign(self, value, how="assign")
 
     def assign_add(self, value: Any) -> None:
-        """Adds to the values."""
+        """Adds to the values.
+
+        >>> bias = rf.Parameter([rf.Dim(2, name="out")], initial=1.0)
+        >>> bias.assign_add([0.0, 0.5])
+        >>> bias.raw_tensor.tolist()
+        [1.0, 1.5]
+        """
         parameter_assign(self, value, how="add")
 
     def assign_key(
@@ -134,15 +152,31 @@ class Parameter(Tensor):
             axis: for indices with `sparse_dim` it may be None.
             key: a number, a slice, a Tensor of indices, or a list of those, one for each of a list of axes.
             key_dim: the dim of a slice in `value`.
+
+        >>> word, feat = rf.Dim(3, name="word"), rf.Dim(2, name="feat")
+        >>> table = rf.Parameter([word, feat])
+        >>> table.assign_key(word, 1, None, [5.0, 6.0])
+        >>> table.raw_tensor.tolist()
+        [[0.0, 0.0], [5.0, 6.0], [0.0, 0.0]]
         """
         parameter_assign_key(self, key, value, how=op, axis=axis, key_dim=key_dim)
 
     def to(self, device: str | None = None, dtype: str | None = None) -> None:
-        """Moves the values to a device, or casts them, in place."""
+        """Moves the values to a device, or casts them, in place.
+
+        >>> bias = rf.Parameter([rf.Dim(2, name="out")])
+        >>> bias.to(dtype="bfloat16")
+        >>> bias.dtype
+        'bfloat16'
+        """
         raw_registry.backend_of_raw(self._raw).parameter_move_to(self, device=device, dtype=dtype)
 
     def num_elements(self) -> int:
-        """How many numbers it holds."""
+        """How many numbers it holds.
+
+        >>> rf.Parameter([rf.Dim(3, name="in"), rf.Dim(2, name="out")]).num_elements()
+        6
+        """
         return math.prod(dim.dimension or 0 for dim in self.dims)
 
     def __copy__(self) -> Parameter:

@@ -18,7 +18,14 @@ _tables: list[dict[type, Any]] = [_found]
 
 
 def register_backend_by_tensor_type(tensor_type: type, backend: Any) -> None:
-    """Raw tensors of `tensor_type`, and of its subclasses, are handled by `backend` from now on; None: by none."""
+    """Raw tensors of `tensor_type`, and of its subclasses, are handled by `backend` from now on; None: by none.
+
+    >>> class Special(torch.Tensor): ...
+    >>> rf.register_backend_by_tensor_type(Special, rf.get_backend_by_raw_tensor_type(torch.Tensor))
+    >>> rf.get_backend_by_raw_tensor_type(Special).name
+    'torch'
+    >>> rf.register_backend_by_tensor_type(Special, None)
+    """
     BACKENDS[tensor_type] = backend
     if backend is None:
         del BACKENDS[tensor_type]
@@ -78,47 +85,92 @@ _GRAPHS = ("tf", "tensorflow", "returnn_layers_tf")
 
 
 def select_backend_torch() -> None:
-    """New tensors are torch tensors."""
+    """New tensors are torch tensors.
+
+    >>> rf.select_backend_torch()
+    >>> rf.ones([rf.Dim(2, name="feat")]).raw_tensor
+    tensor([1., 1.])
+    """
     select_backend("torch")
 
 
 def select_backend_numpy() -> None:
-    """New tensors are numpy arrays."""
+    """New tensors are numpy arrays.
+
+    >>> rf.select_backend_numpy()
+    >>> rf.ones([rf.Dim(2, name="feat")]).raw_tensor
+    array([1., 1.], dtype=float32)
+    >>> rf.select_backend_torch()
+    """
     select_backend("numpy")
 
 
 def select_backend_tf() -> None:
-    """Raises BackendError: there is no backend of TensorFlow."""
+    """Raises BackendError: there is no backend of TensorFlow.
+
+    >>> rf.select_backend_tf()
+    Traceback (most recent call last):
+    rfnb.errors.BackendError: select_backend: 'tf' builds graphs of TensorFlow...
+    """
     select_backend("tf")
 
 
 def select_backend_returnn_layers_tf() -> None:
-    """Raises BackendError: there is no backend of TensorFlow."""
+    """Raises BackendError: there is no backend of TensorFlow.
+
+    >>> rf.select_backend_returnn_layers_tf()
+    Traceback (most recent call last):
+    rfnb.errors.BackendError: select_backend: 'returnn_layers_tf' builds graphs of TensorFlow...
+    """
     select_backend("returnn_layers_tf")
 
 
 def get_selected_backend() -> str | None:
-    """The name of the backend that makes new tensors; None if there is none."""
+    """The name of the backend that makes new tensors; None if there is none.
+
+    >>> rf.get_selected_backend()
+    'torch'
+    """
     return _selected[0].name if _selected else None
 
 
 def is_executing_eagerly() -> bool:
-    """Whether the selected backend does ops at once."""
+    """Whether the selected backend does ops at once.
+
+    >>> rf.is_executing_eagerly()
+    True
+    """
     return bool(selected().executing_eagerly())
 
 
 def get_raw_tensor_type() -> type:
-    """The type of raw tensors that the selected backend makes."""
+    """The type of raw tensors that the selected backend makes.
+
+    >>> feat = rf.Dim(2, name="feat")
+    >>> rf.get_raw_tensor_type() is torch.Tensor, isinstance(rf.ones([feat]).raw_tensor, rf.get_raw_tensor_type())
+    (True, True)
+    """
     return selected().RawTensorType
 
 
 def is_backend_raw_tensor_dim_tag_independent() -> bool:
-    """Whether raw tensors of the selected backend know nothing of Dims."""
+    """Whether raw tensors of the selected backend know nothing of Dims.
+
+    >>> rf.is_backend_raw_tensor_dim_tag_independent()
+    True
+    """
     return bool(selected().is_backend_raw_tensor_dim_tag_independent)
 
 
 def get_backend_by_tensor(tensor: Any, *, fallback: Any = None) -> Any:
-    """The backend of a Tensor; `fallback`, if given, where there is none: for a template, which has no data."""
+    """The backend of a Tensor; `fallback`, if given, where there is none: for a template, which has no data.
+
+    >>> feat = rf.Dim(2, name="feat")
+    >>> rf.get_backend_by_tensor(rf.ones([feat])).name
+    'torch'
+    >>> rf.get_backend_by_tensor(rf.Tensor("x", [feat], "float32"), fallback="no data")
+    'no data'
+    """
     try:
         return backend_of_raw(tensor._raw)
     except BackendError:
@@ -128,7 +180,13 @@ def get_backend_by_tensor(tensor: Any, *, fallback: Any = None) -> Any:
 
 
 def get_backend_by_raw_tensor_type(tensor_type: type) -> Any:
-    """The backend registered for `tensor_type` or the nearest of its bases."""
+    """The backend registered for `tensor_type` or the nearest of its bases.
+
+    >>> rf.get_backend_by_raw_tensor_type(torch.nn.Parameter).name, rf.get_backend_by_raw_tensor_type(np.ndarray).name
+    ('torch', 'numpy')
+
+    Raises BackendError if there is none.
+    """
     for base in tensor_type.__mro__:
         if base in BACKENDS:
             _found[tensor_type] = BACKENDS[base]

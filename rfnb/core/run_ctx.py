@@ -29,6 +29,12 @@ class Loss:
         use_flatten_frames: frames are taken out of the padding before the sum. It is the same sum in any case, since
             padding never counts.
         custom_inv_norm_factor: what the mean divides by, summed over its dims, instead of the number of valid entries.
+
+    >>> time = rf.Dim(None, name="time")  # 99 is in the padding
+    >>> frames = rf.convert_to_tensor([[1.0, 3.0], [5.0, 99.0]], dims=[rf.batch_dim, time], lengths=[2, 1])
+    >>> loss = rf.Loss(frames, "ce", scale=0.5, use_normalized_loss=True)
+    >>> loss.get_summed_loss().item(), loss.get_mean_loss().item(), loss.get_scaled_reduced_loss().item()
+    (9.0, 3.0, 1.5)
     """
 
     loss: Tensor
@@ -40,23 +46,44 @@ class Loss:
     custom_inv_norm_factor: Tensor | None = None
 
     def get_summed_loss(self) -> Tensor:
-        """The sum over all valid entries. → {}"""
+        """The sum over all valid entries. → {}
+
+        >>> time = rf.Dim(None, name="time")  # 99 is in the padding
+        >>> frames = rf.convert_to_tensor([[1.0, 3.0], [5.0, 99.0]], dims=[rf.batch_dim, time], lengths=[2, 1])
+        >>> rf.Loss(frames, "ce").get_summed_loss().item()
+        9.0
+        """
         return _all(self.loss, "sum")
 
     def get_mean_loss(self) -> Tensor:
-        """The sum by the norm factor; the mean over all valid entries if there is no custom one. → {}"""
+        """The sum by the norm factor; the mean over all valid entries if there is no custom one. → {}
+
+        >>> time = rf.Dim(None, name="time")  # 99 is in the padding
+        >>> frames = rf.convert_to_tensor([[1.0, 3.0], [5.0, 99.0]], dims=[rf.batch_dim, time], lengths=[2, 1])
+        >>> by_sequence = rf.Loss(frames, "ce", custom_inv_norm_factor=rf.ones([rf.batch_dim]))
+        >>> rf.Loss(frames, "ce").get_mean_loss().item(), by_sequence.get_mean_loss().item()
+        (3.0, 4.5)
+        """
         if self.custom_inv_norm_factor is None:
             return _all(self.loss, "mean")
         return operator.truediv(self.get_summed_loss(), _op("cast", self.get_inv_norm_factor(), self.loss.dtype))
 
     def get_inv_norm_factor(self) -> Tensor:
-        """What the mean divides by: the custom factor, or the number of valid entries. → {}"""
+        """What the mean divides by: the custom factor, or the number of valid entries. → {}
+
+        >>> rf.Loss(rf.ones([rf.batch_dim, rf.Dim([4, 1], name="time")]), "ce").get_inv_norm_factor().item()
+        5
+        """
         if self.custom_inv_norm_factor is not None:
             return _all(self.custom_inv_norm_factor, "sum")
         return _all(_op("ones_like", _op("cast", self.loss, "int64")), "sum")
 
     def get_scaled_reduced_loss(self) -> Tensor:
-        """What enters the total. → {}"""
+        """What enters the total. → {}
+
+        >>> rf.Loss(rf.ones([rf.batch_dim, rf.Dim([4, 1], name="time")]), "ce", scale=0.1).get_scaled_reduced_loss().item()
+        0.5
+        """
         loss = self.get_mean_loss() if self.use_normalized_loss else self.get_summed_loss()
         return loss if self.scale == 1 else operator.mul(loss, self.scale)
 
@@ -76,6 +103,10 @@ class RunCtx:
     Args:
         stage: "train_step", "forward_step", or "init" if none was begun.
         expected_outputs: templates by name; only these may be marked as outputs, with these dims and types.
+
+    >>> ctx = rf.init_train_step_run_ctx(step=7)
+    >>> ctx.stage, ctx.step, ctx.train_flag, rf.get_run_ctx() is ctx
+    ('train_step', 7, True, True)
     """
 
     def __init__(
@@ -96,7 +127,13 @@ class RunCtx:
         self._train_flags: dict[object, bool] = {None: train_flag}  # by function; None: all others
 
     def again(self) -> RunCtx:
-        """Another one for the same, in which nothing is marked yet."""
+        """Another one for the same, in which nothing is marked yet.
+
+        >>> ctx = rf.init_train_step_run_ctx(step=7)
+        >>> ctx.mark_as_loss(rf.ones([]), "ce")
+        >>> list(ctx.losses), list(ctx.again().losses), ctx.again().step
+        (['ce'], [], 7)
+        """
         other = object.__new__(type(self))
         vars(other).update(vars(self), losses={}, outputs=TensorDict())
         return other
@@ -107,7 +144,13 @@ class RunCtx:
         return self._train_flags[None]
 
     def is_train_flag_enabled(self, *, func: object = None) -> bool:
-        """Likewise, for one function."""
+        """Likewise, for one function.
+
+        >>> ctx = rf.init_train_step_run_ctx()
+        >>> with ctx.train_flag_ctx(False, func=rf.dropout):
+        ...     ctx.is_train_flag_enabled(func=rf.dropout), ctx.is_train_flag_enabled()
+        (False, True)
+        """
         return self._train_flags.get(func, self._train_flags[None])
 
     @contextmanager
@@ -138,7 +181,14 @@ class RunCtx:
         use_flatten_frames: bool = True,
         custom_inv_norm_factor: Tensor | None = None,
     ) -> None:
-        """Adds a loss, which `total_loss` sums up unless it is `as_error`; see `rf.Loss`. dims: of a raw tensor."""
+        """Adds a loss, which `total_loss` sums up unless it is `as_error`; see `rf.Loss`. dims: of a raw tensor.
+
+        >>> ctx = rf.init_train_step_run_ctx()
+        >>> ctx.mark_as_loss(rf.ones([rf.Dim(3, name="words")]), "ce", scale=0.1)
+        >>> ctx.mark_as_loss(rf.ones([]), "wrong", as_error=True)
+        >>> list(ctx.losses), round(ctx.total_loss().item(), 2)
+        (['ce', 'wrong'], 0.3)
+        """
         self._check_new(name, self.losses, "loss")
         loss = _tensor(loss, name, dims)
         self.losses[name] = Loss(
@@ -146,12 +196,26 @@ class RunCtx:
         )
 
     def total_loss(self) -> Tensor | float:
-        """What to call `.raw_tensor.backward()` on: the sum of the losses, as they were marked. → {}"""
+        """What to call `.raw_tensor.backward()` on: the sum of the losses, as they were marked. → {}
+
+        >>> ctx = rf.init_train_step_run_ctx()
+        >>> w = rf.Parameter([], initial=3.0)
+        >>> (w * w).mark_as_loss("square")
+        >>> ctx.total_loss().raw_tensor.backward()
+        >>> w.raw_tensor.grad.item()
+        6.0
+        """
         parts = [loss.get_scaled_reduced_loss() for loss in self.losses.values() if not loss.as_error]
         return functools.reduce(operator.add, parts) if parts else 0.0
 
     def mark_as_output(self, tensor: Tensor | Any, name: str, *, dims: Sequence[Dim] | None = None) -> None:
         """Keeps a tensor as an output, with its axes in the order `dims`, or that of the expected output.
+
+        >>> ctx = rf.init_forward_step_run_ctx()
+        >>> time, feat = rf.Dim(5, name="time"), rf.Dim(3, name="feat")
+        >>> ctx.mark_as_output(rf.ones([feat, time]), "logits", dims=[time, feat])
+        >>> ctx.outputs["logits"].raw_tensor.shape
+        torch.Size([5, 3])
 
         Raises DimError or DtypeError if it is not what was expected.
         """
@@ -172,11 +236,28 @@ class RunCtx:
         self.outputs[name] = (tensor if dims is None else tensor.copy_transpose(dims)).with_name(name)
 
     def mark_as_default_output(self, tensor: Tensor | Any, *, shape: Sequence[Dim] | None = None) -> None:
-        """Keeps a tensor as the output called "output"."""
+        """Keeps a tensor as the output called "output".
+
+        >>> ctx = rf.init_forward_step_run_ctx()
+        >>> ctx.mark_as_default_output(rf.ones([rf.Dim(3, name="feat")]))
+        >>> list(ctx.outputs)
+        ['output']
+        """
         self.mark_as_output(tensor, "output", dims=shape)
 
     def check_outputs_complete(self) -> None:
-        """Raises DimError if an expected output was not marked."""
+        """Raises DimError if an expected output was not marked.
+
+        >>> out = rf.Dim(3, name="out")
+        >>> expected = rf.TensorDict([rf.Tensor("logits", [out], "float32"), rf.Tensor("best", [], "int64")])
+        >>> ctx = rf.init_forward_step_run_ctx(expected_outputs=expected)
+        >>> rf.ones([out]).mark_as_output("logits")
+        >>> ctx.check_outputs_complete()
+        Traceback (most recent call last):
+            ...
+        rfnb.errors.DimError: the output 'best' was not marked
+        ...
+        """
         missing = [name for name in self.expected_outputs or () if name not in self.outputs]
         if missing:
             raise DimError(
@@ -215,7 +296,13 @@ def mark_as_loss(
     use_flatten_frames: bool = True,
     custom_inv_norm_factor: Tensor | None = None,
 ) -> None:
-    """Makes this a loss of the current step; see `rf.Loss`."""
+    """Makes this a loss of the current step; see `rf.Loss`.
+
+    >>> ctx = rf.init_train_step_run_ctx()
+    >>> rf.ones([rf.batch_dim, rf.Dim([4, 1], name="time")]).mark_as_loss("ce", use_normalized_loss=True)
+    >>> ctx.total_loss().item()  # the mean over five frames: padding does not count
+    1.0
+    """
     get_run_ctx().mark_as_loss(
         self,
         name,
@@ -229,13 +316,26 @@ def mark_as_loss(
 
 @method_of(Tensor)
 def mark_as_output(self: Tensor, name: str, *, shape: Sequence[Dim] | None = None) -> None:
-    """Makes this an output of the current step. shape: the order of its axes."""
+    """Makes this an output of the current step. shape: the order of its axes.
+
+    >>> ctx = rf.init_forward_step_run_ctx()
+    >>> time, feat = rf.Dim(5, name="time"), rf.Dim(3, name="feat")
+    >>> rf.ones([feat, time]).mark_as_output("logits", shape=[time, feat])
+    >>> ctx.outputs["logits"].dims == (time, feat)
+    True
+    """
     get_run_ctx().mark_as_output(self, name, dims=shape)
 
 
 @method_of(Tensor)
 def mark_as_default_output(self: Tensor, *, shape: Sequence[Dim] | None = None) -> None:
-    """Makes this the output called "output" of the current step. shape: the order of its axes."""
+    """Makes this the output called "output" of the current step. shape: the order of its axes.
+
+    >>> ctx = rf.init_forward_step_run_ctx()
+    >>> rf.ones([rf.Dim(3, name="feat")]).mark_as_default_output()
+    >>> list(ctx.outputs)
+    ['output']
+    """
     get_run_ctx().mark_as_default_output(self, shape=shape)
 
 
@@ -296,5 +396,10 @@ def init_forward_step_run_ctx(*, expected_outputs: TensorDict | None = None, ste
 
 
 def get_run_ctx_step() -> int:
-    """The number of the training step."""
+    """The number of the training step.
+
+    >>> ctx = rf.init_train_step_run_ctx(step=3)
+    >>> rf.get_run_ctx_step()
+    3
+    """
     return get_run_ctx().step

@@ -34,6 +34,12 @@ class Tensor(Shown, Axes, Templates, Habits):
         feature_dim: the axis that features lie along, if any; or `feature_dim_axis`, its position.
         raw_tensor: of any backend.
         version: 2, where nothing is guessed, is all there is.
+
+    >>> time, feat = rf.Dim(None, name="time"), rf.Dim(3, name="feat")
+    >>> x = rf.convert_to_tensor(np.ones((2, 5, 3)), dims=[rf.batch_dim, time, feat], lengths=[5, 2])
+    >>> y = rf.reduce_sum(x, axis=time)  # over 5 frames, and over 2
+    >>> y.dims == (rf.batch_dim, feat), y.raw_tensor.tolist()
+    (True, [[5.0, 5.0, 5.0], [2.0, 2.0, 2.0]])
     """
 
     __slots__ = ("__weakref__", "_name", "_raw", "_trace", "lengths", "sig")  # _trace is for `trace.traced` alone
@@ -177,18 +183,36 @@ class Tensor(Shown, Axes, Templates, Habits):
         return len(self.sig.dims)
 
     def reset(self) -> None:
-        """Forgets the data; the description stays."""
+        """Forgets the data; the description stays.
+
+        >>> x = rf.ones([rf.Dim(3, name="feat")])
+        >>> x.reset()
+        >>> x.raw_tensor is None, x.describe_dims(), x.dtype
+        (True, '{feat:3}', 'float32')
+        """
         self.raw_tensor = None
 
     def size_of(self, dim: Dim) -> Size:
-        """The lengths of `dim` in the batch of this tensor."""
+        """The lengths of `dim` in the batch of this tensor.
+
+        >>> time = rf.Dim(None, name="time")
+        >>> x = rf.convert_to_tensor([[1, 2, 3], [4]], dims=[rf.batch_dim, time])
+        >>> x.size_of(time).values.tolist(), x.size_of(time).max
+        ([3, 1], 3)
+        """
         size = self.lengths.size(dim)
         if size is None:
             raise DimError(f"{self.name}: nothing is known of {dim.name}", got=show_dims(self.dims))
         return size
 
     def axis(self, dim: Dim) -> int:
-        """The position of `dim`. Raises DimError if there is no such dim."""
+        """The position of `dim`. Raises DimError if there is no such dim.
+
+        >>> time, feat = rf.Dim(5, name="time"), rf.Dim(3, name="feat")
+        >>> x = rf.ones([time, feat])
+        >>> x.axis(feat), x.raw_tensor.shape[x.axis(feat)]
+        (1, 3)
+        """
         found = self.sig.index.get(dim)
         if found is None:
             check_dims([dim], self.name)
@@ -202,13 +226,24 @@ class Tensor(Shown, Axes, Templates, Habits):
         return found
 
     def describe_dims(self) -> str:
-        """ "{batch:3, time:2–5, feat:4}", with the lengths of this tensor's batch."""
+        """ "{batch:3, time:2–5, feat:4}", with the lengths of this tensor's batch.
+
+        >>> x = rf.convert_to_tensor([[1, 2, 3], [4]], dims=[rf.batch_dim, rf.Dim(None, name="time")])
+        >>> x.describe_dims()
+        '{batch:2, time:1–3}'
+        """
         return "{" + ", ".join(self.lengths.describe(dim) for dim in self.dims) + "}"
 
     # -- the same data under another description
 
     def like(self, raw: Any, signature: Sig | None = None) -> Tensor:
-        """A tensor of the same batch with other data."""
+        """A tensor of the same batch with other data.
+
+        >>> x = rf.convert_to_tensor([1.0, 4.0], dims=[rf.Dim(2, name="feat")])
+        >>> y = x.like(torch.sqrt(x.raw_tensor))
+        >>> y.dims == x.dims, y.raw_tensor.tolist()
+        (True, [1.0, 2.0])
+        """
         return tensor_of(raw, signature or self.sig, self.lengths)
 
     def copy_transpose(self, perm: Sequence[Dim | int], *, allow_int: bool = True) -> Tensor:
@@ -229,6 +264,13 @@ class Tensor(Shown, Axes, Templates, Habits):
 
         Where it has no such dim, there is an axis of size 1; of its full size if `unbroadcast`; an error if not
         `add_dims`.
+
+        >>> time, feat = rf.Dim(5, name="time"), rf.Dim(3, name="feat")
+        >>> x = rf.ones([feat])
+        >>> x.copy_compatible_to_dims_raw([time, feat]).shape
+        torch.Size([1, 3])
+        >>> x.copy_compatible_to_dims_raw([feat, time], unbroadcast=True).shape
+        torch.Size([3, 5])
         """
         self.check_place(dims, add_dims=add_dims)
         raw = align.apply(align.move(self.dims, dims, trailing=False), self._raw)
@@ -238,7 +280,16 @@ class Tensor(Shown, Axes, Templates, Habits):
         return _raw_registry.backend_of_raw(raw).broadcast_raw(raw, shape)
 
     def check_place(self, dims: Sequence[Dim], *, add_dims: bool = True) -> None:
-        """Raises DimError if a dim is not among `dims`, or one of `dims` is not here and must not be added."""
+        """Raises DimError if a dim is not among `dims`, or one of `dims` is not here and must not be added.
+
+        >>> time, feat = rf.Dim(5, name="time"), rf.Dim(3, name="feat")
+        >>> rf.ones([feat]).check_place([time, feat])
+        >>> rf.ones([feat]).check_place([time])
+        Traceback (most recent call last):
+            ...
+        rfnb.errors.DimError: tensor: feat has no place
+        ...
+        """
         lost = [dim for dim in self.dims if dim not in dims]
         new_dims = [] if add_dims else [dim for dim in dims if dim not in self.sig.index]
         if lost or new_dims:
@@ -250,11 +301,21 @@ class Tensor(Shown, Axes, Templates, Habits):
             )
 
     def copy(self, name: str | None = None) -> Tensor:
-        """The same tensor, with the same data, as another object."""
+        """The same tensor, with the same data, as another object.
+
+        >>> x = rf.ones([rf.Dim(3, name="feat")])
+        >>> y = x.copy("y")
+        >>> y.name, y is x, y.raw_tensor is x.raw_tensor
+        ('y', False, True)
+        """
         return self.with_name(name or self.name)
 
     def with_name(self, name: str) -> Tensor:
-        """The same tensor under another name."""
+        """The same tensor under another name.
+
+        >>> rf.ones([rf.Dim(3, name="feat")]).with_name("bias").name
+        'bias'
+        """
         same = self.like(self._raw)
         same._name = name
         return same
@@ -267,6 +328,16 @@ class Tensor(Shown, Axes, Templates, Habits):
         """Itself, if its dims are `out_shape`, in any order. Raises DimError if not.
 
         allow_missing_implicit_dims: `out_shape` may also have dims that only lengths of this tensor are of.
+
+        >>> time, feat = rf.Dim(5, name="time"), rf.Dim(3, name="feat")
+        >>> x = rf.ones([time, feat])
+        >>> x.verify_out_shape({feat, time}) is x
+        True
+        >>> x.verify_out_shape({time})
+        Traceback (most recent call last):
+            ...
+        rfnb.errors.DimError: tensor has other dims
+        ...
         """
         expected = set(out_shape)
         if allow_missing_implicit_dims:
@@ -286,6 +357,14 @@ class Tensor(Shown, Axes, Templates, Habits):
         """Raises DimError or DtypeError if the parts do not fit: feature dim, labels, and the shape of the raw tensor.
 
         ignore_placeholder: the raw tensor is not looked at.
+
+        >>> word = rf.Dim(3, name="word")
+        >>> rf.Tensor("words", [rf.batch_dim], "int64", sparse_dim=word).sanity_check()
+        >>> rf.Tensor("words", [rf.batch_dim], "float32", sparse_dim=word).sanity_check()
+        Traceback (most recent call last):
+            ...
+        rfnb.errors.DtypeError: words: labels are whole numbers
+        ...
         """
         if self.feature_dim is not None:
             self.axis(self.feature_dim)
@@ -298,7 +377,16 @@ class Tensor(Shown, Axes, Templates, Habits):
                 raise DimError(f"{self.name}: the raw tensor does not fit its dims", got=shape, expected=expected)
 
     def runtime_sanity_checks(self) -> None:
-        """Likewise; and reads the entries: raises DimError if a label in a valid frame is outside of the sparse dim."""
+        """Likewise; and reads the entries: raises DimError if a label in a valid frame is outside of the sparse dim.
+
+        >>> word = rf.Dim(3, name="word")
+        >>> words = rf.Tensor("words", [rf.batch_dim], sparse_dim=word, raw_tensor=torch.tensor([0, 3]))
+        >>> words.runtime_sanity_checks()
+        Traceback (most recent call last):
+            ...
+        rfnb.errors.DimError: words: a label is outside of word
+        ...
+        """
         self.sanity_check()
         _raw_registry.backend_of_raw(self._raw).runtime_sanity_checks(self)
 

@@ -33,7 +33,14 @@ class TensorDict(Shown):
         self.update(data or {})
 
     def update(self, data: Mapping[str, Tensor] | Sequence[Tensor] | TensorDict) -> None:
-        """Adds tensors; of two with one name the new one stays."""
+        """Adds tensors; of two with one name the new one stays.
+
+        >>> feat = rf.Dim(2, name="feat")
+        >>> batch = rf.TensorDict({"x": rf.zeros([feat])})
+        >>> batch.update({"x": rf.ones([feat]), "y": rf.ones([])})
+        >>> list(batch), batch["x"].raw_tensor.tolist()
+        (['x', 'y'], [1.0, 1.0])
+        """
         if isinstance(data, TensorDict):
             data = data.data
         for name, tensor in data.items() if isinstance(data, Mapping) else [(x.name, x) for x in data]:
@@ -68,7 +75,13 @@ class TensorDict(Shown):
         return len(self.data)
 
     def all_dims(self) -> list[Dim]:
-        """The dims of all tensors."""
+        """The dims of all tensors.
+
+        >>> time, feat = rf.Dim([5, 2], name="time"), rf.Dim(3, name="feat")
+        >>> batch = rf.TensorDict({"x": rf.ones([rf.batch_dim, time, feat]), "y": rf.ones([rf.batch_dim])})
+        >>> batch.all_dims()
+        [Dim{batch:2}, Dim{time:2–5}, Dim{feat:3}]
+        """
         return list(dict.fromkeys(dim for tensor in self.data.values() for dim in tensor.dims))
 
     @property
@@ -78,11 +91,24 @@ class TensorDict(Shown):
         return next((list(size.tags) for size in sizes if size is not None and size.tags is not None), None)
 
     def copy_template(self) -> TensorDict:
-        """The same descriptions without data."""
+        """The same descriptions without data.
+
+        >>> batch = rf.TensorDict({"x": rf.ones([rf.Dim(2, name="feat")])})
+        >>> template = batch.copy_template()
+        >>> template["x"].raw_tensor is None, template["x"].describe_dims()
+        (True, '{feat:2}')
+        """
         return TensorDict({name: tensor.copy_template() for name, tensor in self.data.items()})
 
     def reset_content(self) -> None:
-        """Forgets the data, and the sizes of the dims; the descriptions stay. Other tensors keep what they have."""
+        """Forgets the data, and the sizes of the dims; the descriptions stay. Other tensors keep what they have.
+
+        >>> time = rf.Dim(None, name="time")
+        >>> batch = rf.TensorDict({"x": rf.convert_to_tensor([[1, 2], [3]], dims=[rf.batch_dim, time])})
+        >>> batch.reset_content()
+        >>> batch.data["x"].raw_tensor is None, time
+        (True, Dim{time:?})
+        """
         self.data = self.copy_template().data
         for dim in self.all_dims():
             dim.reset_raw(include_parents=True)
@@ -90,7 +116,13 @@ class TensorDict(Shown):
     # -- for those who know raw tensors only
 
     def as_raw_tensor_dict(self) -> dict[str, Any]:
-        """The raw tensors by name, and their lengths: "x:size1" are those of the axis 1 of "x"."""
+        """The raw tensors by name, and their lengths: "x:size1" are those of the axis 1 of "x".
+
+        >>> time = rf.Dim(None, name="time")
+        >>> batch = rf.TensorDict({"x": rf.convert_to_tensor([[1, 2], [3]], dims=[rf.batch_dim, time])})
+        >>> {name: raw.tolist() for name, raw in batch.as_raw_tensor_dict().items()}
+        {'x': [[1, 2], [3, 0]], 'x:size0': 2, 'x:size1': [2, 1]}
+        """
         raws: dict[str, Any] = {}
         for name, tensor in self.data.items():
             if tensor.raw_tensor is None:
@@ -106,6 +138,12 @@ class TensorDict(Shown):
         """Takes the data, and a new batch of lengths, from what `as_raw_tensor_dict` gives.
 
         Lengths of the axis of one tensor are lengths of its dim, in all tensors.
+
+        >>> time = rf.Dim(None, name="time")
+        >>> batch = rf.TensorDict([rf.Tensor("x", [rf.batch_dim, time], "int64")])
+        >>> batch.assign_from_raw_tensor_dict_({"x": torch.tensor([[1, 2], [3, 0]]), "x:size1": torch.tensor([2, 1])})
+        >>> batch["x"].describe_dims()
+        '{batch:2, time:1–2}'
         """
         for name, tensor in self.data.items():
             for axis, dim in enumerate(tensor.dims):

@@ -63,7 +63,12 @@ class Vocab:
 
     @classmethod
     def of_labels(cls, labels: Sequence[str]) -> Vocab:
-        """Of labels in order, also where a tokenizer has called two numbers the same: then the first is meant."""
+        """Of labels in order, also where a tokenizer has called two numbers the same: then the first is meant.
+
+        >>> vocab = rf.Vocab.of_labels(["a", "b", "a"])
+        >>> vocab.decode([0, 1, 2]), vocab.encode(["a", "b"])
+        (['a', 'b', 'a'], [0, 1])
+        """
         vocab = cls(())
         vocab.labels = tuple(labels)
         vocab._numbers = {label: number for number, label in reversed(list(enumerate(labels)))}
@@ -71,7 +76,11 @@ class Vocab:
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
-        """All labels, in the order of their numbers."""
+        """All labels, in the order of their numbers.
+
+        >>> rf.Vocab({"K": 1, "AH": 0}).labels
+        ('AH', 'K')
+        """
         return tuple(self.decode(number) for number in range(len(self)))
 
     def __repr__(self) -> str:
@@ -85,7 +94,11 @@ class Vocab:
         return self._number(label) is not None
 
     def fits(self, size: int) -> bool:
-        """Whether a Dim may have this size: the number of labels; of a tokenizer also more, as models pad theirs."""
+        """Whether a Dim may have this size: the number of labels; of a tokenizer also more, as models pad theirs.
+
+        >>> rf.Vocab(["</s>", "AH", "K"]).fits(3), rf.Vocab(["</s>", "AH", "K"]).fits(4)
+        (True, False)
+        """
         if self._tokenizer is not None:
             return size >= self._tokenizer.size_of_model
         return size == len(self.labels)
@@ -93,7 +106,12 @@ class Vocab:
     # -- labels and numbers
 
     def decode(self, numbers: Any) -> Any:
-        """The label of a number ("⟨17?⟩" if it has none); a list of labels for a sequence of numbers."""
+        """The label of a number ("⟨17?⟩" if it has none); a list of labels for a sequence of numbers.
+
+        >>> phones = rf.Vocab(["</s>", "AH", "K"])
+        >>> phones.decode(1), phones.decode(torch.tensor([[2, 1], [1, 0]])), phones.decode(17)
+        ('AH', [['K', 'AH'], ['AH', '</s>']], '⟨17?⟩')
+        """
         if hasattr(numbers, "tolist"):
             numbers = numbers.tolist()
         if isinstance(numbers, list | tuple):
@@ -105,6 +123,11 @@ class Vocab:
     def encode(self, labels: Iterable[str]) -> list[int]:
         """The numbers of labels. A string is cut first: by the tokenizer, into letters, or at spaces.
 
+        >>> rf.Vocab(["</s>", "AH", "K"]).encode("K AH"), rf.Vocab(list("abc")).encode("cab")
+        ([2, 1], [2, 0, 1])
+        >>> rf.Vocab(["<unk>", "the", "cat"]).encode(["the", "dog"])
+        [1, 0]
+
         Raises DimError if a label is unknown and there is none for such, like "<unk>".
         """
         if isinstance(labels, str):
@@ -114,7 +137,13 @@ class Vocab:
         return [self._known(label) for label in labels]
 
     def join(self, labels: Iterable[str | int]) -> str:
-        """The text of labels, or of their numbers: pieces of words joined; "<s>" and its like left out."""
+        """The text of labels, or of their numbers: pieces of words joined; "<s>" and its like left out.
+
+        >>> rf.Vocab(["</s>", "▁hel", "lo", "▁world"]).join([1, 2, 3, 0])
+        'hello world'
+        >>> rf.Vocab(["</s>", "AH", "K"]).join(["K", "AH"])
+        'K AH'
+        """
         numbers = [label if isinstance(label, int) else self._known(label) for label in _listed(labels)]
         left_out = {self.bos_id, self.eos_id, self.blank_id, self.pad_id}
         numbers = [number for number in numbers if number not in left_out]
@@ -142,27 +171,47 @@ class Vocab:
 
     @cached_property
     def bos_id(self) -> int | None:
-        """The number of the label before the first one: "<s>", "<sos/eos>", …"""
+        """The number of the label before the first one: "<s>", "<sos/eos>", …
+
+        >>> rf.Vocab(["<s>", "</s>", "a"]).bos_id, rf.Vocab(["</s>", "a"]).bos_id
+        (0, None)
+        """
         return self._special("bos")
 
     @cached_property
     def eos_id(self) -> int | None:
-        """That of the label behind the last one: "</s>", "<sos/eos>", …"""
+        """That of the label behind the last one: "</s>", "<sos/eos>", …
+
+        >>> rf.Vocab(["<s>", "</s>", "a"]).eos_id, rf.Vocab(["a", "b"]).eos_id
+        (1, None)
+        """
         return self._special("eos")
 
     @cached_property
     def unk_id(self) -> int | None:
-        """That of the label for what is unknown: "<unk>", …"""
+        """That of the label for what is unknown: "<unk>", …
+
+        >>> rf.Vocab(["</s>", "<unk>", "a"]).unk_id
+        1
+        """
         return self._special("unk")
 
     @cached_property
     def blank_id(self) -> int | None:
-        """That of the blank of CTC: "<blank>", …"""
+        """That of the blank of CTC: "<blank>", …
+
+        >>> rf.Vocab(["<blank>", "AH", "K"]).blank_id
+        0
+        """
         return self._special("blank")
 
     @cached_property
     def pad_id(self) -> int | None:
-        """That of the label for padding: "<pad>", …"""
+        """That of the label for padding: "<pad>", …
+
+        >>> rf.Vocab(["<pad>", "</s>", "a"]).pad_id
+        0
+        """
         return self._special("pad")
 
     def _special(self, role: str) -> int | None:

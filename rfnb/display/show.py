@@ -133,6 +133,13 @@ def _name(held: Any, node: ast.expr | None) -> str:
 def stepper(run: Run, batch: int | str | None = None) -> Any:
     """A widget that steps through `run`; its static history, with a note, where widgets cannot be had.
 
+    >>> time, feat = rf.Dim(3, name="time"), rf.Dim(2, name="feat")
+    >>> loop = rf.Loop(axis=time, name="sum")
+    >>> loop.state.total = rf.zeros([feat])
+    >>> with rf.recording("last"), loop:
+    ...     loop.state.total = loop.state.total + 1
+    >>> widget = rf.stepper(rf.runs["sum"])
+
     Args:
         batch: the sequence to look at first, by number or tag.
     """

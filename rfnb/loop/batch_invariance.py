@@ -117,6 +117,14 @@ def batch_invariance(fn: Callable[[Any], Any], batch: Any, *, tolerance: float |
     Args:
         batch: what `fn` takes: a Tensor, or Tensors in a TensorDict, a dict or another structure.
         tolerance: how far results may differ, relative to the largest entry; by the coarsest type so far if not given.
+
+    >>> time = rf.Dim(None, name="time")
+    >>> x = rf.convert_to_tensor([[1.0, 2.0, 3.0], [4.0]], dims=[rf.batch_dim, time])
+    >>> bool(rf.check.batch_invariance(lambda x: rf.reduce_mean(x, axis=time), x))
+    True
+    >>> report = rf.check.batch_invariance(lambda x: rf.reduce_mean(x, axis=time, use_mask=False), x)
+    >>> report.first.event.op, report.first.sequence, report.first.alone
+    ('reduce_mean', 'sequence 1', 4.0)
     """
     if not callable(fn):
         raise DtypeError(

@@ -103,6 +103,11 @@ def finite(fn: Callable[..., Any], *args: Any, gradients: bool = False, **kwargs
 
     Args:
         gradients: also those of the sum of what `fn` gives, from the end back to the first NaN.
+
+    >>> x = rf.convert_to_tensor([1.0, 0.0], dims=[rf.Dim(2, name="feat")])
+    >>> report = rf.check.finite(lambda: rf.log(x) * 0.0)
+    >>> bool(report), report.first.kind, report.first.event.op, report.first.came_from.event.op
+    (False, 'NaN', 'mul', 'log')
     """
     if not callable(fn):
         raise DtypeError(

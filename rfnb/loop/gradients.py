@@ -33,6 +33,14 @@ class Gradients(Shown):
         norm: by state, [steps].
         per_sequence: by state that counts sequences, [steps, sequences].
         start: by state.
+
+    >>> loop = rf.Loop(max_seq_len=3, debug=True)
+    >>> loop.state.h, weight = rf.ones([]), rf.Parameter([], initial=0.01)
+    >>> with loop:
+    ...     loop.state.h = loop.state.h * weight
+    >>> gradients = loop.run.gradients(loop.state.h)
+    >>> [round(norm, 6) for norm in gradients.norm["h"].tolist()], gradients.verdict["h"]
+    ([0.0001, 0.01, 1.0], 'vanishes before step 1')
     """
 
     def __init__(

@@ -138,22 +138,57 @@ class Loop:
         """The frame of this step. {…, axis} → {…}
 
         Behind the end of a sequence it is the sequence's last frame; zeros if the sequence is empty.
+
+        >>> time, feat = rf.Dim(None, name="time"), rf.Dim(3, name="feat")
+        >>> x = rf.convert_to_tensor(np.ones((2, 5, 3)), dims=[rf.batch_dim, time, feat], lengths=[5, 2])
+        >>> loop = rf.Loop(axis=time)
+        >>> with loop:
+        ...     frame = loop.unstack(x)
+        ...     frame.dims == (rf.batch_dim, feat)
+        True
         """
         frame = self._open_body("unstack").unstack(source, axis)
         return frame if name is None else frame.with_name(name)
 
     def stack(self, source: Tensor, *, name: str | None = None) -> Tensor:
-        """The values of all steps; there when the block ends. {…} → {axis, …}"""
+        """The values of all steps; there when the block ends. {…} → {axis, …}
+
+        >>> time = rf.Dim(None, name="time")
+        >>> x = rf.convert_to_tensor([[1, 2, 3], [4]], dims=[rf.batch_dim, time])
+        >>> loop = rf.Loop(axis=time)
+        >>> with loop:
+        ...     y = loop.stack(loop.unstack(x) * 10)
+        >>> y.dims == (time, rf.batch_dim), rf.reduce_sum(y, axis=time).raw_tensor.tolist()
+        (True, [60, 40])
+        """
         return self._open_body("stack").stack(source, name)
 
     def last(self, source: Tensor, *, name: str | None = None) -> Tensor:
-        """The value at the last step of each sequence; there when the block ends. {…} → {…}"""
+        """The value at the last step of each sequence; there when the block ends. {…} → {…}
+
+        >>> time = rf.Dim(None, name="time")
+        >>> x = rf.convert_to_tensor([[1, 2, 3], [4]], dims=[rf.batch_dim, time])
+        >>> loop = rf.Loop(axis=time)
+        >>> with loop:
+        ...     y = loop.last(loop.unstack(x) * 10)
+        >>> y.raw_tensor.tolist()
+        [30, 40]
+        """
         return self._open_body("last").last(source, name)
 
     def end(self, source: Tensor, *, include_eos: bool) -> None:
         """Sequences end at the step where `source` holds. {batch, …} bool
 
         include_eos: whether that step itself counts: its frame is stacked, and its state is the last one.
+
+        >>> steps = rf.Dim(None, name="steps")
+        >>> loop = rf.Loop(max_seq_len=9, axis=steps)
+        >>> loop.state.n = rf.convert_to_tensor([1, 5], dims=[rf.batch_dim])
+        >>> with loop:
+        ...     loop.state.n = loop.state.n * 2
+        ...     loop.end(loop.state.n > 15, include_eos=True)
+        >>> loop.state.n.raw_tensor.tolist(), steps.get_size_tensor().raw_tensor.tolist()
+        ([16, 20], [4, 2])
         """
         self._open_body("end").end(source, include_eos)
 
@@ -161,6 +196,15 @@ class Loop:
         """All states, also those of the loop itself, follow `indices` along `dim`, as the hypotheses of a beam do.
 
         It is done at once: a state that is set after this line is taken as in the new order.
+
+        >>> beam = rf.Dim(2, name="beam")
+        >>> loop = rf.Loop(max_seq_len=1)
+        >>> loop.state.score = rf.convert_to_tensor([1.0, 2.0], dims=[beam])
+        >>> with loop:
+        ...     loop.reorder(rf.convert_to_tensor([1, 0], dims=[beam], sparse_dim=beam), beam)
+        ...     loop.state.score = loop.state.score * 10
+        >>> loop.state.score.raw_tensor.tolist()
+        [20.0, 10.0]
         """
         self._open_body("reorder").reorder(indices, dim)
 
@@ -172,6 +216,15 @@ class Loop:
     def explain(self) -> Explanation:
         """Where each op of the body was done when the loop ran last: before the steps, in them, or behind them; and
         which state keeps it inside.
+
+        >>> time = rf.Dim(4, name="time")
+        >>> x = rf.ones([time])
+        >>> loop = rf.Loop(axis=time, name="adding")
+        >>> loop.state.s = rf.zeros([])
+        >>> with loop:
+        ...     loop.state.s = loop.state.s + rf.exp(loop.unstack(x))  # exp needs no state, + needs s
+        >>> rf.show(loop.explain()).text.splitlines()[0]
+        'adding: 1 op for all steps together, 1 in each step'
         """
         return Explanation(self.name, self._told)
 

@@ -27,6 +27,12 @@ class SelfAttentionBase(Module):
         num_heads: a number, or a Dim.
         att_dropout: of the weights, in training.
         att_dropout_broadcast: whether the same keys are dropped for all sequences, heads and queries.
+
+    >>> time, model, heads = rf.Dim(5, name="time"), rf.Dim(8, name="model"), rf.Dim(2, name="heads")
+    >>> att = rf.SelfAttentionBase(model, model, key_dim_total=model, value_dim_total=model, num_heads=heads)
+    >>> query, key, value = att.forward_qkv(rf.ones([time, model]))
+    >>> query.dims == (time, heads, att.key_dim_per_head), att.key_dim_per_head.dimension
+    (True, 4)
     """
 
     def __init__(

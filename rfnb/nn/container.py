@@ -134,7 +134,13 @@ class Sequential(ModuleList):
 
 
 def sequential(source: Tensor, *modules: Part) -> Tensor:
-    """`rf.Sequential(*modules)(source)`"""
+    """What the last of `modules` gives, each called with what the one before gave: `rf.Sequential(*modules)(source)`.
+
+    >>> feat = rf.Dim(3, name="feat")
+    >>> x = rf.convert_to_tensor([-4.0, 1.0, 9.0], dims=[feat])
+    >>> rf.sequential(x, rf.relu, rf.sqrt).raw_tensor.tolist()
+    [0.0, 1.0, 3.0]
+    """
     for module in modules:
         source = module(source)
     return source

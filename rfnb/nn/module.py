@@ -71,7 +71,16 @@ class Module(Shown):
     # -- state
 
     def default_initial_state(self, *, batch_dims: Sequence[Dim]) -> State | None:
-        """The state to begin with: that of the children, by name; None if no child has one."""
+        """The state to begin with: that of the children, by name; None if no child has one.
+
+        >>> feat, out = rf.Dim(3, name="feat"), rf.Dim(4, name="out")
+        >>> model = rf.ModuleList(rf.LSTM(feat, out), rf.LSTM(out, out))
+        >>> state = model.default_initial_state(batch_dims=[rf.batch_dim])
+        >>> list(state), state["0"].h.dims == (rf.batch_dim, out)
+        (['0', '1'], True)
+        >>> rf.Linear(feat, out).default_initial_state(batch_dims=[]) is None
+        True
+        """
         states = {name: child.default_initial_state(batch_dims=batch_dims) for name, child in self.named_children()}
         known = {name: state for name, state in states.items() if state is not None}
         return State(known) if known else None
@@ -79,21 +88,44 @@ class Module(Shown):
     # -- parts
 
     def children(self) -> Iterator[Module]:
-        """The modules right below."""
+        """The modules right below.
+
+        >>> feat, out = rf.Dim(3, name="feat"), rf.Dim(4, name="out")
+        >>> model = rf.Sequential(rf.Sequential(rf.Linear(feat, out), rf.relu), rf.LayerNorm(out))
+        >>> [type(child).__name__ for child in model.children()]
+        ['Sequential', 'LayerNorm']
+        """
         return (child for _, child in self.named_children())
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
-        """The modules right below with their names; a shared one once."""
+        """The modules right below with their names; a shared one once.
+
+        >>> model = rf.Sequential(rf.Linear(rf.Dim(3, name="feat"), rf.Dim(4, name="out")), rf.relu)
+        >>> [(name, type(child).__name__) for name, child in model.named_children()]
+        [('0', 'Linear'), ('1', 'Functional')]
+        """
         return self.named_modules(recurse=False, include_self=False)
 
     def modules(self, *, recurse: bool = True, include_self: bool = True) -> Iterator[Module]:
-        """The modules below, and itself; a shared one once."""
+        """The modules below, and itself; a shared one once.
+
+        >>> feat, out = rf.Dim(3, name="feat"), rf.Dim(4, name="out")
+        >>> model = rf.Sequential(rf.Sequential(rf.Linear(feat, out), rf.relu), rf.LayerNorm(out))
+        >>> [type(module).__name__ for module in model.modules()]
+        ['Sequential', 'Sequential', 'Linear', 'Functional', 'LayerNorm']
+        """
         return (module for _, module in self.named_modules(recurse=recurse, include_self=include_self))
 
     def named_modules(
         self, *, recurse: bool = True, include_self: bool = True, memo: set[int] | None = None, prefix: str = ""
     ) -> Iterator[tuple[str, Module]]:
-        """Likewise, with names such as "encoder.layers.0"; `memo` has the ids of those that are left out."""
+        """Likewise, with names such as "encoder.layers.0"; `memo` has the ids of those that are left out.
+
+        >>> feat, out = rf.Dim(3, name="feat"), rf.Dim(4, name="out")
+        >>> model = rf.Sequential(rf.Sequential(rf.Linear(feat, out), rf.relu), rf.LayerNorm(out))
+        >>> [name for name, _ in model.named_modules()]
+        ['', '0', '0.0', '0.1', '1']
+        """
         memo = set() if memo is None else memo
         if include_self and id(self) not in memo:
             yield prefix, self
@@ -109,11 +141,21 @@ class Module(Shown):
                 yield path, child
 
     def parameters(self, *, recurse: bool = True) -> Iterator[Parameter]:
-        """The parameters of this module and all below; a shared one once."""
+        """The parameters of this module and all below; a shared one once.
+
+        >>> feat, out = rf.Dim(3, name="feat"), rf.Dim(4, name="out")
+        >>> sum(parameter.num_elements() for parameter in rf.Linear(feat, out).parameters())  # 3 · 4 + 4
+        16
+        """
         return (parameter for _, parameter in self.named_parameters(recurse=recurse))
 
     def named_parameters(self, *, recurse: bool = True) -> Iterator[tuple[str, Parameter]]:
-        """Likewise, with names such as "encoder.lstm.ff_weight"; the parameters are called so from then on."""
+        """Likewise, with names such as "encoder.lstm.ff_weight"; the parameters are called so from then on.
+
+        >>> model = rf.Sequential(rf.Linear(rf.Dim(3, name="feat"), rf.Dim(4, name="out")), rf.relu)
+        >>> [(name, parameter.describe_dims()) for name, parameter in model.named_parameters()]
+        [('0.weight', '{feat:3, out:4}'), ('0.bias', '{out:4}')]
+        """
         seen: set[int] = set()
         for path, module in self.named_modules() if recurse else [("", self)]:
             for name, parameter in list(vars(module).items()):
@@ -129,7 +171,12 @@ class Module(Shown):
         return any(True for _ in self.parameters())
 
     def get_deep(self, target: str) -> Any:
-        """The attribute with this dotted name: "encoder.layers.0". Raises ParameterError if there is none."""
+        """The attribute with this dotted name: "encoder.layers.0". Raises ParameterError if there is none.
+
+        >>> model = rf.Sequential(rf.Linear(rf.Dim(3, name="feat"), rf.Dim(4, name="out")), rf.relu)
+        >>> model.get_deep("0.bias") is model[0].bias
+        True
+        """
         found: Any = self
         for name in filter(None, target.split(".")):
             if not hasattr(found, name):
@@ -143,7 +190,15 @@ class Module(Shown):
         return found
 
     def set_deep(self, target: str, value: Any) -> None:
-        """Sets the attribute with this dotted name."""
+        """Sets the attribute with this dotted name.
+
+        >>> feat, out = rf.Dim(3, name="feat"), rf.Dim(4, name="out")
+        >>> first, second = rf.Linear(feat, out), rf.Linear(feat, out)
+        >>> model = rf.Sequential(first, second)
+        >>> model.set_deep("1.weight", first.weight)  # now both share it
+        >>> [name for name, _ in model.named_parameters()]
+        ['0.weight', '0.bias', '1.bias']
+        """
         path, _, name = target.rpartition(".")
         setattr(self.get_deep(path), name, value)
 
@@ -162,14 +217,29 @@ class Module(Shown):
         return self
 
     def to(self: M, *, device: str | None = None, dtype: str | None = None) -> M:
-        """Moves all parameters; they stay the same objects, so that an optimizer keeps them. `dtype` is for floats."""
+        """Moves all parameters; they stay the same objects, so that an optimizer keeps them. `dtype` is for floats.
+
+        >>> linear = rf.Linear(rf.Dim(3, name="feat"), rf.Dim(4, name="out"))
+        >>> weight = linear.weight
+        >>> _ = linear.to(dtype="bfloat16")
+        >>> linear.weight is weight, weight.dtype
+        (True, 'bfloat16')
+        """
         for parameter in self.parameters():
             raw, is_float = parameter.raw_tensor, parameter.dtype.startswith(("float", "bfloat"))
             raw_registry.backend_of_raw(raw).parameter_move_raw(raw, device, dtype if is_float else None)
         return self
 
     def register_forward_hook(self, hook: ForwardHook, *, prepend: bool = False) -> RemovableHandle:
-        """After each call, `hook(module, args, kwargs, result)` may look at the result, or give another."""
+        """After each call, `hook(module, args, kwargs, result)` may look at the result, or give another.
+
+        >>> feat, out = rf.Dim(3, name="feat"), rf.Dim(4, name="out")
+        >>> linear = rf.Linear(feat, out)
+        >>> handle = linear.register_forward_hook(lambda module, args, kwargs, result: rf.zeros_like(result))
+        >>> linear(rf.ones([feat])).raw_tensor.tolist()
+        [0.0, 0.0, 0.0, 0.0]
+        >>> handle.remove()
+        """
         if self._forward_hooks is None:
             self._forward_hooks = {}
         return add_hook(self._forward_hooks, hook, first=prepend)
@@ -177,17 +247,31 @@ class Module(Shown):
     # -- how it is called
 
     def get_default_name(self) -> str:
-        """What it is called where no attribute names it: "layer_norm" for LayerNorm."""
+        """What it is called where no attribute names it: "layer_norm" for LayerNorm.
+
+        >>> rf.LayerNorm(rf.Dim(3, name="feat")).get_default_name()
+        'layer_norm'
+        """
         cls = type(self).__name__
         words = [("_" if i and c.isupper() and not cls[i - 1].isupper() else "") + c.lower() for i, c in enumerate(cls)]
         return "".join(words)
 
     def name_of(self, module: Module) -> str | None:
-        """The dotted name of a module below, as called from here; None if it is not below."""
+        """The dotted name of a module below, as called from here; None if it is not below.
+
+        >>> linear = rf.Linear(rf.Dim(3, name="feat"), rf.Dim(4, name="out"))
+        >>> model = rf.Sequential(rf.Sequential(linear, rf.relu), rf.tanh)
+        >>> model.name_of(linear), linear.name_of(model)
+        ('0.0', None)
+        """
         return next((name for name, below in self.named_modules(include_self=False) if below is module), None)
 
     def extra_repr(self) -> str:
-        """What views say of it beside its class: "in:26 → out:128". To be overridden, as in torch."""
+        """What views say of it beside its class: "in:26 → out:128". To be overridden, as in torch.
+
+        >>> rf.Linear(rf.Dim(26, name="in"), rf.Dim(128, name="out")).extra_repr()
+        'in:26 → out:128'
+        """
         dims = [getattr(self, name, None) for name in ("in_dim", "out_dim")]
         shown = [f"{dim.name}:{'?' if dim.dimension is None else dim.dimension}" for dim in dims if type(dim) is Dim]
         return " → ".join(shown)
@@ -248,6 +332,10 @@ class Functional(Module):
     """A function as a module: where a list of modules wants one.
 
     attribs: set as attributes; parameters and modules among them belong to it.
+
+    >>> twice = rf.Functional(lambda x: 2 * x)
+    >>> twice(rf.ones([rf.Dim(3, name="feat")])).raw_tensor.tolist()
+    [2.0, 2.0, 2.0]
     """
 
     def __init__(self, func: Callable[..., Any], *, attribs: dict[str, Any] | None = None):

@@ -17,7 +17,13 @@ from rfnb.ops.rec import lstm
 
 
 class LstmState(State):
-    """The state of an LSTM: output `h` and cell `c`, both {…, out_dim}."""
+    """The state of an LSTM: output `h` and cell `c`, both {…, out_dim}.
+
+    >>> out = rf.Dim(4, name="out")
+    >>> state = rf.LstmState(h=rf.zeros([rf.batch_dim, out]), c=rf.zeros([rf.batch_dim, out]))
+    >>> list(state), state.h is state["h"]
+    (['h', 'c'], True)
+    """
 
     def __init__(self, *_args: Any, h: Tensor | None = None, c: Tensor | None = None):
         super().__init__(*_args)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 from rfnb.core import align
@@ -13,27 +14,38 @@ from rfnb.ops.math import _unary, mul, square
 from rfnb.ops.shape import split_dims
 
 HALVES = Dim(2, name="halves")
+_activation = functools.partial(_unary, module=__name__)
 
-tanh = _unary("tanh", "tanh a")
-sigmoid = _unary("sigmoid", "1 / (1 + e⁻ᵃ)")
-log_sigmoid = _unary("log_sigmoid", "log sigmoid a")
-relu = _unary("relu", "max(a, 0)")
-elu = _unary("elu", "a if a > 0, else eᵃ - 1")
-selu = _unary("selu", "scaled elu (Klambauer et al. 2017)")
-silu = _unary("silu", "a · sigmoid a (Elfwing et al. 2018)")
+tanh = _activation("tanh", "tanh a", "[-1.0, 0.0, 100.0] → [-0.761..., 0.0, 1.0]")
+sigmoid = _activation("sigmoid", "1 / (1 + e⁻ᵃ)", "[-1.0, 0.0, 100.0] → [0.268..., 0.5, 1.0]")
+log_sigmoid = _activation("log_sigmoid", "log sigmoid a", "[-100.0, 0.0, 1.0] → [-100.0, -0.693..., -0.313...]")
+relu = _activation("relu", "max(a, 0)", "[-1.0, 0.0, 2.0] → [0.0, 0.0, 2.0]")
+elu = _activation("elu", "a if a > 0, else eᵃ - 1", "[-1.0, 0.0, 2.0] → [-0.632..., 0.0, 2.0]")
+selu = _activation("selu", "scaled elu (Klambauer et al. 2017)", "[-1.0, 0.0, 1.0] → [-1.111..., 0.0, 1.050...]")
+silu = _activation("silu", "a · sigmoid a (Elfwing et al. 2018)", "[-1.0, 0.0, 100.0] → [-0.268..., 0.0, 100.0]")
 swish = silu
-gelu = _unary("gelu", "a · Φ(a) (Hendrycks & Gimpel 2016)")
-softplus = _unary("softplus", "log(1 + eᵃ)")
-softsign = _unary("softsign", "a / (1 + |a|)")
+gelu = _activation("gelu", "a · Φ(a) (Hendrycks & Gimpel 2016)", "[-1.0, 0.0, 100.0] → [-0.158..., 0.0, 100.0]")
+softplus = _activation("softplus", "log(1 + eᵃ)", "[-1.0, 0.0, 100.0] → [0.313..., 0.693..., 100.0]")
+softsign = _activation("softsign", "a / (1 + |a|)", "[-1.0, 0.0, 3.0] → [-0.5, 0.0, 0.75]")
 
 
 def identity(x: Tensor) -> Tensor:
-    """The tensor itself. {…} → the same"""
+    """The tensor itself. {…} → the same
+
+    >>> x = rf.ones([rf.Dim(2, name="feat")])
+    >>> rf.identity(x) is x
+    True
+    """
     return x
 
 
 def relu_square(x: Tensor) -> Tensor:
-    """max(x, 0)² (So et al. 2021). {…} → the same"""
+    """max(x, 0)² (So et al. 2021). {…} → the same
+
+    >>> time = rf.Dim(3, name="time")
+    >>> rf.relu_square(rf.convert_to_tensor([-2.0, 0.5, 3.0], dims=[time])).raw_tensor.tolist()
+    [0.0, 0.25, 9.0]
+    """
     return square(relu(x))
 
 

@@ -40,12 +40,27 @@ _policy: AmpPolicy | None = None
 
 
 def get_amp_policy() -> AmpPolicy | None:
-    """The policy that counts now; None: all stay in their own type."""
+    """The policy that counts now; None: all stay in their own type.
+
+    >>> print(rf.get_amp_policy())
+    None
+    >>> with rf.set_amp_policy_ctx(rf.AmpPolicy("bfloat16")):
+    ...     rf.get_amp_policy()
+    AmpPolicy(compute_dtype='bfloat16')
+    """
     return _policy
 
 
 def set_amp_policy(policy: AmpPolicy | None) -> None:
-    """This policy counts from now on."""
+    """This policy counts from now on.
+
+    >>> rf.set_amp_policy(rf.AmpPolicy("bfloat16"))
+    >>> rf.amp_cast_compute(rf.ones([rf.Dim(2, name="feat")])).dtype
+    'bfloat16'
+    >>> rf.set_amp_policy(None)
+
+    Raises DtypeError for what is no AmpPolicy. For a while only: `rf.set_amp_policy_ctx`.
+    """
     global _policy
     if policy is not None and not isinstance(policy, AmpPolicy):
         raise DtypeError("set_amp_policy: not a policy", got=repr(policy), hint=f"rf.AmpPolicy({policy!r})")
@@ -54,7 +69,14 @@ def set_amp_policy(policy: AmpPolicy | None) -> None:
 
 @contextmanager
 def set_amp_policy_ctx(policy: AmpPolicy | None) -> Iterator[None]:
-    """This policy counts inside the block."""
+    """This policy counts inside the block.
+
+    >>> x = rf.ones([rf.Dim(2, name="feat")])
+    >>> with rf.set_amp_policy_ctx(rf.AmpPolicy("bfloat16")):
+    ...     inside = rf.amp_cast_compute(x)
+    >>> inside.dtype, rf.amp_cast_compute(x).dtype
+    ('bfloat16', 'float32')
+    """
     before = _policy
     set_amp_policy(policy)
     try:
@@ -67,12 +89,27 @@ def amp_cast_compute(*tensors: Tensor | None) -> Any:
     """The floats among `tensors` in the type of the policy, others and None as they are; one, or a tuple of several.
 
     {…}, … → the same
+
+    >>> feat = rf.Dim(2, name="feat")
+    >>> with rf.set_amp_policy_ctx(rf.AmpPolicy("bfloat16")):
+    ...     x, positions, bias = rf.amp_cast_compute(rf.ones([feat]), rf.range_over_dim(feat), None)
+    >>> x.dtype, positions.dtype, bias
+    ('bfloat16', 'int64', None)
     """
     return _cast_all(tensors, None if _policy is None else _policy.compute_dtype)
 
 
 def amp_cast_float32(*tensors: Tensor | None) -> Any:
-    """If there is a policy, the floats among `tensors` as float32, for sums and exponents; one, or a tuple."""
+    """If there is a policy, the floats among `tensors` as float32, for sums and exponents; one, or a tuple.
+
+    {…}, … → the same
+
+    >>> x = rf.ones([rf.Dim(2, name="feat")], dtype="bfloat16")
+    >>> with rf.set_amp_policy_ctx(rf.AmpPolicy("bfloat16")):
+    ...     inside = rf.amp_cast_float32(x)
+    >>> inside.dtype, rf.amp_cast_float32(x).dtype
+    ('float32', 'bfloat16')
+    """
     return _cast_all(tensors, None if _policy is None else "float32")
 
 

@@ -23,7 +23,11 @@ from rfnb.ops.softmax import softmax
 
 
 def dropout_broadcast_default() -> bool:
-    """Whether attention drops the same weights for all sequences, heads and queries: no, each on its own."""
+    """Whether attention drops the same weights for all sequences, heads and queries: no, each on its own.
+
+    >>> rf.dropout_broadcast_default()
+    False
+    """
     return False
 
 

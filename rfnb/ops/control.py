@@ -124,13 +124,22 @@ _flow: ContextVar[Any] = ContextVar("rfnb_control_flow", default=None)
 
 
 def get_current_control_flow_ctx() -> Any:
-    """What `control_flow_ctx` set; None: no branch and no loop of a graph. rfnb computes eagerly and sets none."""
+    """What `control_flow_ctx` set; None: no branch and no loop of a graph. rfnb computes eagerly and sets none.
+
+    >>> print(rf.get_current_control_flow_ctx())
+    None
+    """
     return _flow.get()
 
 
 @contextmanager
 def control_flow_ctx(ctx: Any = None) -> Iterator[Any]:
-    """`ctx` is the current control flow context inside the block."""
+    """`ctx` is the current control flow context inside the block.
+
+    >>> with rf.control_flow_ctx("branch"):
+    ...     rf.get_current_control_flow_ctx()
+    'branch'
+    """
     token = _flow.set(ctx)
     try:
         yield ctx
@@ -145,19 +154,34 @@ def is_static_traceable() -> bool:
     """Whether somebody asked for code without choices that depend on numbers, as for a CUDA graph.
 
     rfnb's own ops never make such choices, but for those whose result has a size that depends on them.
+
+    >>> rf.is_static_traceable()
+    False
     """
     return bool(_static["on"])
 
 
 def set_static_traceable(flag: bool) -> None:
-    """From now on such code is asked for, or no longer."""
+    """From now on code without choices that depend on numbers is asked for, or no longer.
+
+    >>> rf.set_static_traceable(True)
+    >>> rf.is_static_traceable()
+    True
+    >>> rf.set_static_traceable(False)
+    """
     _static["generation"] += flag and not _static["on"]
     _static["on"] = flag
 
 
 @contextmanager
 def set_static_traceable_ctx(flag: bool = True) -> Iterator[None]:
-    """Such code is asked for inside the block."""
+    """Code without choices that depend on numbers is asked for inside the block.
+
+    >>> with rf.set_static_traceable_ctx():
+    ...     inside = rf.is_static_traceable()
+    >>> inside, rf.is_static_traceable()
+    (True, False)
+    """
     before = is_static_traceable()
     set_static_traceable(flag)
     try:
@@ -167,7 +191,13 @@ def set_static_traceable_ctx(flag: bool = True) -> Iterator[None]:
 
 
 def static_traceable_generation() -> int:
-    """How often it was switched on: what is kept for one generation is not valid in the next."""
+    """How often `set_static_traceable` was switched on: what is kept for one generation is not valid in the next.
+
+    >>> before = rf.static_traceable_generation()
+    >>> with rf.set_static_traceable_ctx():
+    ...     rf.static_traceable_generation() - before
+    1
+    """
     return _static["generation"]
 
 

@@ -192,7 +192,14 @@ def max_pool(
     in_spatial_dims: Sequence[Dim] | Dim,
     out_spatial_dims: Sequence[Dim] | Dim | None = None,
 ) -> tuple[Tensor, Sequence[Dim]]:
-    """The largest in each window, and the new dims. {…, in_spatial_dims…} → {…, out_spatial_dims…}"""
+    """The largest in each window, and the new dims. {…, in_spatial_dims…} → {…, out_spatial_dims…}
+
+    >>> time = rf.Dim(None, name="time")
+    >>> x = rf.convert_to_tensor([[1.0, 5.0, 2.0, 0.0], [-3.0, -1.0]], dims=[rf.batch_dim, time])
+    >>> y, [frames] = rf.max_pool(x, pool_size=2, in_spatial_dims=[time])
+    >>> y.raw_tensor.tolist(), y.size_of(frames)
+    ([[5.0, 2.0], [-1.0, 0.0]], [2, 1])
+    """
     return pool(mode="max", **locals())
 
 
@@ -247,7 +254,7 @@ def pool1d(
     return result, out_spatial_dim
 
 
-def _pool(nd: int) -> Callable[..., tuple[Tensor, Sequence[Dim]]]:
+def _pool(nd: int, example: str) -> Callable[..., tuple[Tensor, Sequence[Dim]]]:
     def pool_nd(
         source: Tensor,
         *,
@@ -272,12 +279,26 @@ def _pool(nd: int) -> Callable[..., tuple[Tensor, Sequence[Dim]]]:
         )
 
     pool_nd.__name__ = pool_nd.__qualname__ = f"pool{nd}d"
-    pool_nd.__doc__ = f"`rf.pool` over {nd} dims. {{…, in_spatial_dims…}} → {{…, out_spatial_dims…}}"
+    pool_nd.__doc__ = f"""`rf.pool` over {nd} dims. {{…, in_spatial_dims…}} → {{…, out_spatial_dims…}}
+
+{example}"""
     return pool_nd
 
 
-pool2d = _pool(2)
-pool3d = _pool(3)
+pool2d = _pool(2, """\
+>>> height, width = rf.Dim(2, name="height"), rf.Dim(4, name="width")
+>>> x = rf.convert_to_tensor([[0.0, 1.0, 2.0, 3.0], [4.0, 5.0, 6.0, 7.0]], dims=[height, width])
+>>> y, [rows, columns] = rf.pool2d(x, mode="avg", pool_size=2, in_spatial_dims=[height, width])
+>>> y.raw_tensor.tolist()
+[[2.5, 4.5]]
+""")  # fmt: skip
+pool3d = _pool(3, """\
+>>> time, height, width = rf.Dim(4, name="time"), rf.Dim(2, name="height"), rf.Dim(2, name="width")
+>>> x = rf.convert_to_tensor(np.arange(16.0).reshape(4, 2, 2), dims=[time, height, width])
+>>> y, new_dims = rf.pool3d(x, mode="max", pool_size=(1, 2, 2), in_spatial_dims=[time, height, width])
+>>> y.raw_tensor.flatten().tolist()
+[3.0, 7.0, 11.0, 15.0]
+""")  # fmt: skip
 
 
 def make_conv_out_spatial_dims(

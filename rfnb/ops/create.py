@@ -114,13 +114,25 @@ def ones(
 
 @op(frames="any")
 def zeros_like(other: Tensor) -> Tensor:
-    """0 everywhere, described like `other`. {…} → the same"""
+    """0 everywhere, described like `other`. {…} → the same
+
+    >>> time, feat = rf.Dim(2, name="time"), rf.Dim(3, name="feat")
+    >>> x = rf.random_normal([time, feat])
+    >>> rf.zeros_like(x).raw_tensor.tolist()
+    [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
+    """
     return _full_like(other, 0)
 
 
 @op(frames="any")
 def ones_like(other: Tensor) -> Tensor:
-    """1 everywhere, described like `other`. {…} → the same"""
+    """1 everywhere, described like `other`. {…} → the same
+
+    >>> time, feat = rf.Dim(2, name="time"), rf.Dim(3, name="feat")
+    >>> x = rf.random_normal([time, feat])
+    >>> rf.ones_like(x).raw_tensor.tolist()
+    [[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]
+    """
     return _full_like(other, 1)
 
 

@@ -16,7 +16,13 @@ _transposed = Tensor.copy_transpose
 @method_of(Tensor)
 @op(frames="any")
 def copy_transpose(self: Tensor, perm: Sequence[Dim | int], *, allow_int: bool = True) -> Tensor:
-    """The same tensor with its axes in the order `perm`: dims, or positions if `allow_int`."""
+    """The same tensor with its axes in the order `perm`: dims, or positions if `allow_int`.
+
+    >>> time, feat = rf.Dim(5, name="time"), rf.Dim(3, name="feat")
+    >>> x = rf.ones([time, feat])
+    >>> x.copy_transpose([feat, time]).raw_tensor.shape, x.copy_transpose([1, 0]).raw_tensor.shape
+    (torch.Size([3, 5]), torch.Size([3, 5]))
+    """
     return _transposed(self, perm, allow_int=allow_int)
 
 
@@ -28,6 +34,12 @@ def copy_compatible_to_dims(
 
     Where it has no such dim, there is one of size 1; the dim itself, with the same entries everywhere, if
     `unbroadcast`; an error if not `add_dims`.
+
+    >>> time, feat = rf.Dim(5, name="time"), rf.Dim(3, name="feat")
+    >>> rf.ones([feat]).copy_compatible_to_dims([time, feat]).describe_dims()
+    '{time_broadcast:1, feat:3}'
+    >>> rf.ones([feat]).copy_compatible_to_dims([time, feat], unbroadcast=True).describe_dims()
+    '{time:5, feat:3}'
     """
     self.check_place(dims, add_dims=add_dims)
     order = []
@@ -55,6 +67,11 @@ def copy_compatible_to(
         except_feature: the feature dims of both need not be the same.
         except_axis: an axis of `data` that need not be here.
         check_sparse, check_dtype: raise if `data` has other labels, or another type.
+
+    >>> time, feat = rf.Dim(5, name="time"), rf.Dim(3, name="feat")
+    >>> bias, x = rf.ones([feat]), rf.zeros([feat, time])
+    >>> bias.copy_compatible_to(x).raw_tensor.shape
+    torch.Size([3, 1])
     """
     if check_dtype and self.dtype != data.dtype:
         raise DtypeError(f"{self.name} has another dtype than {data.name}", got=self.dtype, expected=data.dtype)

@@ -10,11 +10,23 @@ from rfnb.core.tensor import Tensor
 
 @op(frames="any")
 def copy_to_device(x: Tensor, device: str | None = None) -> Tensor:
-    """The same numbers on `device`: "cpu", "cuda"; on the default device if not given. {…} → the same"""
+    """The same numbers on `device`: "cpu", "cuda"; on the default device if not given. {…} → the same
+
+    >>> x = rf.ones([rf.Dim(2, name="feat")])
+    >>> rf.copy_to_device(x, "cpu").device
+    'cpu'
+    """
     return backend_of_raw(x._raw).copy_to_device(x, device or get_default_device())
 
 
 @op(frames="any")
 def copy(tensor: Tensor) -> Tensor:
-    """The same numbers in memory of their own. {…} → the same"""
+    """The same numbers in memory of their own. {…} → the same
+
+    >>> x = rf.ones([rf.Dim(2, name="feat")])
+    >>> y = rf.copy(x)
+    >>> _ = x.raw_tensor.mul_(5)
+    >>> x.raw_tensor.tolist(), y.raw_tensor.tolist()
+    ([5.0, 5.0], [1.0, 1.0])
+    """
     return backend_of_raw(tensor._raw).copy(tensor)

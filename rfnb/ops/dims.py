@@ -144,7 +144,11 @@ def use_mask_default(
     default_false_for_behavior_version_up_to: int | None = None,
     func_name: str | None = None,
 ) -> bool:
-    """Whether an op leaves padding out if it was not told: yes, unless `default` says otherwise."""
+    """Whether an op leaves padding out if it was not told: yes, unless `default` says otherwise.
+
+    >>> rf.use_mask_default(), rf.use_mask_default(default=False)
+    (True, False)
+    """
     return True if default is None else default
 
 
@@ -160,7 +164,11 @@ def dim_match_priority_when_needed(dim: Dim, *other_dims: Dim) -> Dim:
 
 
 def get_default_dim_size_device() -> str:
-    """Where lengths are kept."""
+    """Where lengths are kept.
+
+    >>> rf.get_default_dim_size_device()
+    'cpu'
+    """
     return "cpu"
 
 
@@ -193,7 +201,13 @@ def _several(dims: Dims) -> tuple[Dim, ...]:
 
 @method_of(Tensor)
 def num_elements(self: Tensor) -> Tensor | int:
-    """How many entries it has, without padding. → a number if all dims are static, else {}"""
+    """How many entries it has, without padding. → a number if all dims are static, else {}
+
+    >>> rf.ones([rf.Dim(5, name="time"), rf.Dim(3, name="feat")]).num_elements()
+    15
+    >>> rf.ones([rf.batch_dim, rf.Dim([4, 1], name="time")]).num_elements().item()  # 4 + 1 frames
+    5
+    """
     return num_elements_of_shape(self.dims) if all(dim.is_static() for dim in self.dims) else entries_of(self)
 
 

@@ -55,31 +55,58 @@ def _is_type(given: Any) -> bool:
 
 @method_of(Tensor)
 def cpu(self: Tensor) -> Tensor:
-    """The same numbers in the memory of the computer."""
+    """The same numbers in the memory of the computer.
+
+    >>> rf.ones([rf.Dim(3, name="feat")]).cpu().device
+    'cpu'
+    """
     return to(self, "cpu")
 
 
 @method_of(Tensor)
 def cuda(self: Tensor, device: Any = "cuda") -> Tensor:
-    """The same numbers on the GPU."""
+    """The same numbers on the GPU.
+
+    >>> x = rf.ones([rf.Dim(3, name="feat")])
+    >>> x = x.cuda() if torch.cuda.is_available() else x
+    """
     return to(self, device=device)
 
 
 @method_of(Tensor)
 def detach(self: Tensor) -> Tensor:
-    """The same numbers, as a constant."""
+    """The same numbers, as a constant.
+
+    >>> w = rf.Parameter([], initial=3.0)
+    >>> (w * w.detach()).raw_tensor.backward()
+    >>> w.raw_tensor.grad.item()  # not 6: one factor is a constant
+    3.0
+    """
     return stop_gradient(self)
 
 
 @method_of(Tensor)
 def clone(self: Tensor) -> Tensor:
-    """The same numbers in memory of their own."""
+    """The same numbers in memory of their own.
+
+    >>> x = rf.zeros([rf.Dim(2, name="feat")])
+    >>> y = x.clone()
+    >>> x.raw_tensor[0] = 5.0
+    >>> x.raw_tensor.tolist(), y.raw_tensor.tolist()
+    ([5.0, 0.0], [0.0, 0.0])
+    """
     return copy(self)
 
 
 @method_of(Tensor)
 def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
-    """Itself; from now on with a gradient, or without. Of a parameter: whether it is trained."""
+    """Itself; from now on with a gradient, or without. Of a parameter: whether it is trained.
+
+    >>> linear = rf.Linear(rf.Dim(3, name="in"), rf.Dim(2, name="out"))
+    >>> _ = linear.bias.requires_grad_(False)
+    >>> [name for name, parameter in linear.named_parameters() if parameter.trainable]
+    ['weight']
+    """
     if hasattr(self, "trainable"):
         self.trainable = requires_grad  # type: ignore[attr-defined]  # a Parameter
     else:
@@ -92,9 +119,15 @@ def _caster(name: str, dtype: str) -> None:
         return cast(self, dtype)
 
     method.__name__ = method.__qualname__ = name
-    method.__doc__ = f"The same numbers as {dtype}."
+    method.__doc__ = f"""The same numbers as {dtype}.
+
+    >>> rf.ones([rf.Dim(3, name="feat")]).{name}().dtype
+    '{dtype}'
+    """
     setattr(Tensor, name, method)
 
 
 for _name, _dtype in TYPES.items():
     _caster(_name, _dtype)
+
+__test__ = {name: getattr(Tensor, name) for name in TYPES}  # so that their examples are run

@@ -41,7 +41,11 @@ def sequence_mask(dims: Dim | Sequence[Dim], *, device: str | None = None) -> Te
 @method_of(Dim)
 @op(frames="any")
 def get_mask(self: Dim, *, dim_order: Sequence[Dim] | None = None, device: str | None = None) -> Tensor:
-    """Whether a position is within its sequence, in the batch bound now. → {… of the lengths, self} bool"""
+    """Whether a position is within its sequence, in the batch bound now. → {… of the lengths, self} bool
+
+    >>> rf.Dim([3, 1], name="time").get_mask().raw_tensor.tolist()
+    [[True, True, True], [True, False, False]]
+    """
     device = device or get_default_device()
     mask = _of_this_step(self, raw_registry.selected().sequence_mask(self, current_lengths([self]), device))
     return mask if dim_order is None else mask.copy_transpose([dim for dim in dim_order if dim in mask.dims_set])
@@ -59,19 +63,33 @@ def lengths_tensor(dim: Dim, device: str | None = None) -> Tensor:
 @method_of(Dim)
 @op(frames="any")
 def get_size_tensor(self: Dim, *, device: str | None = None) -> Tensor:
-    """The lengths as a Tensor. → {batch} int64, or {} if all are of one length"""
+    """The lengths as a Tensor. → {batch} int64, or {} if all are of one length
+
+    >>> size = rf.Dim([3, 1], name="time").get_size_tensor()
+    >>> size.dims == (rf.batch_dim,), size.raw_tensor.tolist()
+    (True, [3, 1])
+    """
     return _of_this_step(self, lengths_tensor(self, device))
 
 
 @method_of(Dim)
 def get_dyn_size_ext_for_device(self: Dim, device: str | None) -> Tensor:
-    """The lengths as a Tensor on `device`. → {batch} int64"""
+    """The lengths as a Tensor on `device`. → {batch} int64
+
+    >>> size = rf.Dim([3, 1], name="time").get_dyn_size_ext_for_device("cpu")
+    >>> size.device, size.raw_tensor.tolist()
+    ('cpu', [3, 1])
+    """
     return get_size_tensor(self, device=device)
 
 
 @method_of(Dim)
 def get_dim_value_tensor(self: Dim) -> Tensor | int:
-    """The size of the padded axis: a number for a static dim, else a Tensor. → {} int64"""
+    """The size of the padded axis: a number for a static dim, else a Tensor. → {} int64
+
+    >>> rf.Dim([3, 1], name="time").get_dim_value_tensor().item(), rf.Dim(4, name="feat").get_dim_value_tensor()
+    (3, 4)
+    """
     return self.get_dim_value() if self.is_static() else longest(self)
 
 

@@ -85,10 +85,21 @@ def pad_packed(source: Tensor, *, in_dim: Dim, dims: Sequence[Dim]) -> Tensor:
 
 
 def is_packed(source: Tensor) -> bool:
-    """False: tensors here are padded. Frames that `pack_padded` gives lie along a dim as any other."""
+    """False: tensors here are padded. Frames that `pack_padded` gives lie along a dim as any other.
+
+    >>> time = rf.Dim(None, name="time")
+    >>> x = rf.convert_to_tensor([[1, 2], [3]], dims=[rf.batch_dim, time])
+    >>> rf.is_packed(x), rf.is_packed(rf.pack_padded(x, dims=[rf.batch_dim, time])[0])
+    (False, False)
+    """
     return False
 
 
 def unpack(source: Tensor) -> Tensor:
-    """The tensor itself, which is padded."""
+    """The tensor itself, which is padded.
+
+    >>> x = rf.ones([rf.Dim(2, name="time")])
+    >>> rf.unpack(x) is x
+    True
+    """
     return source

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any
@@ -85,7 +86,12 @@ def combine_bc(a: Value, kind: str, b: Value, *, dim_order: Sequence[Dim] | None
 
 
 def compare_bc(a: Value, kind: str, b: Value, *, dim_order: Sequence[Dim] | None = None) -> Tensor:
-    """`rf.compare`, where no operand needs to have all dims of the result. {…}, {…} → {… of both} bool"""
+    """`rf.compare`, where no operand needs to have all dims of the result. {…}, {…} → {… of both} bool
+
+    >>> query, key = rf.Dim(2, name="query"), rf.Dim(3, name="key")
+    >>> rf.compare_bc(rf.range_over_dim(query), ">=", rf.range_over_dim(key)).raw_tensor.tolist()
+    [[True, False, False], [True, True, False]]
+    """
     return compare(a, kind, b, allow_broadcast_all_sources=True, dim_order=dim_order)
 
 
@@ -95,7 +101,7 @@ def _unknown(op: str, kind: str, kinds: Sequence[str]) -> RfError:
     return RfError(f"{op}: there is no such kind", got=repr(kind), expected=", ".join(kinds), hint=hint)
 
 
-def _binary(name: str, doc: str, *, kind: str | None = None, quick: bool = True) -> Any:
+def _binary(name: str, doc: str, example: str, *, kind: str | None = None, quick: bool = True) -> Any:
     """An op of two operands; quick: nothing has to be looked at before the raw call."""
     kind = kind or name
     compares = kind in COMPARE_KINDS
@@ -106,7 +112,7 @@ def _binary(name: str, doc: str, *, kind: str | None = None, quick: bool = True)
         return (backend.compare if compares else backend.combine)(a, kind, b)
 
     slow.__name__ = slow.__qualname__ = name
-    slow.__doc__ = f"{doc}. {{…}}, {{…}} → {{… of both}}"
+    slow.__doc__ = f"{doc}. {{…}}, {{…}} → {{… of both}}\n\n{_example_of_two(name, example)}"
     if not quick:
         return op(frames="any")(slow)
     row = add_row(slow, frames="any")
@@ -115,64 +121,107 @@ def _binary(name: str, doc: str, *, kind: str | None = None, quick: bool = True)
     return binary(row, lambda backend: backend.combine_function(kind), plan_sign=1)
 
 
-def _unary(kind: str, doc: str) -> Any:
+def _unary(kind: str, doc: str, example: str, *, module: str = __name__) -> Any:
+    """An op of one operand; module: where it is defined."""
+
     def slow(a: Value) -> Tensor:
         a = tensor(a)
         return backend_of_raw(a._raw).activation(a, kind)
 
     slow.__name__ = slow.__qualname__ = kind
-    slow.__doc__ = f"{doc}. {{…}} → the same"
+    slow.__module__ = module
+    slow.__doc__ = f"{doc}. {{…}} → the same\n\n{_example_of_one(kind, example)}"
     return unary(add_row(slow, frames="any"), lambda backend: backend.activation_function(kind))
 
 
-add = _binary("add", "a + b")
-sub = _binary("sub", "a - b")
-mul = _binary("mul", "a * b")
-true_divide = _binary("true_divide", "a / b", kind="truediv")
-floor_divide = _binary("floor_divide", "⌊a / b⌋", kind="floordiv", quick=False)
-ceil_divide = _binary("ceil_divide", "⌈a / b⌉", kind="ceildiv", quick=False)
-mod = _binary("mod", "a modulo b, with the sign of b", quick=False)
-pow = _binary("pow", "a to the power of b")
-logical_and = _binary("logical_and", "a and b")
-logical_or = _binary("logical_or", "a or b")
-squared_difference = _binary("squared_difference", "(a - b)²")
-log_add_exp = _binary("log_add_exp", "log(exp(a) + exp(b)), without overflow", kind="logaddexp")
-_maximum = _binary("maximum", "the larger of a and b")
-_minimum = _binary("minimum", "the smaller of a and b")
-equal = _binary("equal", "a = b")
-not_equal = _binary("not_equal", "a ≠ b")
-less = _binary("less", "a < b")
-less_equal = _binary("less_equal", "a ≤ b")
-greater = _binary("greater", "a > b")
-greater_equal = _binary("greater_equal", "a ≥ b")
+def _example_of_one(name: str, example: str) -> str:
+    """As a doctest: "three numbers → three numbers"."""
+    x, result = example.split(" → ")
+    return f"""\
+>>> time = rf.Dim(3, name="time")
+>>> x = rf.convert_to_tensor({x}, dims=[time])
+>>> rf.{name}(x).raw_tensor.tolist()
+{result}
+"""
 
-abs = _unary("abs", "|a|")
-neg = _unary("neg", "-a")
-exp = _unary("exp", "eᵃ")
-expm1 = _unary("expm1", "eᵃ - 1, exact near 0")
-log = _unary("log", "the natural logarithm")
-log1p = _unary("log1p", "log(1 + a), exact near 0")
-sqrt = _unary("sqrt", "√a")
-rsqrt = _unary("rsqrt", "1 / √a")
-square = _unary("square", "a²")
-reciprocal = _unary("reciprocal", "1 / a")
-sin = _unary("sin", "sine, in radians")
-cos = _unary("cos", "cosine, in radians")
-ceil = _unary("ceil", "rounded up")
-floor = _unary("floor", "rounded down")
-round = _unary("round", "rounded to the nearest integer, halves to the even one")
-sign = _unary("sign", "-1, 0 or 1")
-logical_not = _unary("logical_not", "not a")
-is_finite = _unary("is_finite", "whether neither infinite nor NaN")
-is_infinite = _unary("is_infinite", "whether ∞ or -∞")
-is_neg_infinite = _unary("is_neg_infinite", "whether -∞")
+
+def _example_of_two(name: str, example: str) -> str:
+    """As a doctest: "numbers of two frames and of one → numbers of two frames"."""
+    a, b, result = re.split(" and | → ", example)
+    return f"""\
+>>> time, feat = rf.Dim(2, name="time"), rf.Dim(2, name="feat")
+>>> a = rf.convert_to_tensor({a}, dims=[time, feat])
+>>> b = rf.convert_to_tensor({b}, dims=[feat])
+>>> rf.{name}(a, b).raw_tensor.tolist()
+{result}
+"""
+
+
+add = _binary("add", "a + b", "[[1, 2], [3, 4]] and [10, 20] → [[11, 22], [13, 24]]")
+sub = _binary("sub", "a - b", "[[1, 2], [3, 4]] and [1, 2] → [[0, 0], [2, 2]]")
+mul = _binary("mul", "a * b", "[[1, 2], [3, 4]] and [1, 10] → [[1, 20], [3, 40]]")
+true_divide = _binary("true_divide", "a / b", "[[1, 2], [3, 4]] and [1, 2] → [[1.0, 1.0], [3.0, 2.0]]", kind="truediv")
+floor_divide = _binary(
+    "floor_divide", "⌊a / b⌋", "[[7, 7], [-7, -7]] and [2, -2] → [[3, -4], [-4, 3]]", kind="floordiv", quick=False
+)
+ceil_divide = _binary(
+    "ceil_divide", "⌈a / b⌉", "[[7, 7], [6, -7]] and [2, -2] → [[4, -3], [3, 4]]", kind="ceildiv", quick=False
+)
+mod = _binary(
+    "mod", "a modulo b, with the sign of b", "[[7, 7], [-7, -7]] and [3, -3] → [[1, -2], [2, -1]]", quick=False
+)
+pow = _binary("pow", "a to the power of b", "[[1.0, 2.0], [3.0, 4.0]] and [2.0, 0.5] → [[1.0, 1.414...], [9.0, 2.0]]")
+logical_and = _binary(
+    "logical_and", "a and b", "[[True, True], [False, False]] and [True, False] → [[True, False], [False, False]]"
+)
+logical_or = _binary(
+    "logical_or", "a or b", "[[True, True], [False, False]] and [True, False] → [[True, True], [True, False]]"
+)
+squared_difference = _binary("squared_difference", "(a - b)²", "[[1, 2], [3, 4]] and [1, 5] → [[0, 9], [4, 1]]")
+log_add_exp = _binary(
+    "log_add_exp",
+    "log(exp(a) + exp(b)), without overflow",
+    "[[0.0, 1.0], [1000.0, 2.0]] and [0.0, 1.0] → [[0.693..., 1.693...], [1000.0, 2.313...]]",
+    kind="logaddexp",
+)
+_maximum = _binary("maximum", "the larger of a and b", "[[1, 2], [3, 4]] and [2, 3] → [[2, 3], [3, 4]]")
+_minimum = _binary("minimum", "the smaller of a and b", "[[1, 2], [3, 4]] and [2, 3] → [[1, 2], [2, 3]]")
+equal = _binary("equal", "a = b", "[[1, 2], [3, 4]] and [1, 4] → [[True, False], [False, True]]")
+not_equal = _binary("not_equal", "a ≠ b", "[[1, 2], [3, 4]] and [1, 4] → [[False, True], [True, False]]")
+less = _binary("less", "a < b", "[[1, 2], [3, 4]] and [1, 4] → [[False, True], [False, False]]")
+less_equal = _binary("less_equal", "a ≤ b", "[[1, 2], [3, 4]] and [1, 4] → [[True, True], [False, True]]")
+greater = _binary("greater", "a > b", "[[1, 2], [3, 4]] and [1, 3] → [[False, False], [True, True]]")
+greater_equal = _binary("greater_equal", "a ≥ b", "[[1, 2], [3, 4]] and [1, 3] → [[True, False], [True, True]]")
+
+abs = _unary("abs", "|a|", "[-2.0, 0.0, 3.0] → [2.0, 0.0, 3.0]")
+neg = _unary("neg", "-a", "[-2.0, 1.0, 3.0] → [2.0, -1.0, -3.0]")
+exp = _unary("exp", "eᵃ", "[-1.0, 0.0, 1.0] → [0.367..., 1.0, 2.718...]")
+expm1 = _unary("expm1", "eᵃ - 1, exact near 0", "[-1.0, 0.0, 1e-10] → [-0.632..., 0.0, 1...e-10]")
+log = _unary("log", "the natural logarithm", "[1.0, 10.0, 0.0] → [0.0, 2.302..., -inf]")
+log1p = _unary("log1p", "log(1 + a), exact near 0", "[0.0, 1e-10, 9.0] → [0.0, 1...e-10, 2.302...]")
+sqrt = _unary("sqrt", "√a", "[0.0, 2.0, 9.0] → [0.0, 1.414..., 3.0]")
+rsqrt = _unary("rsqrt", "1 / √a", "[1.0, 4.0, 16.0] → [1.0, 0.5, 0.25]")
+square = _unary("square", "a²", "[-3.0, 0.5, 2.0] → [9.0, 0.25, 4.0]")
+reciprocal = _unary("reciprocal", "1 / a", "[-1.0, 2.0, 4.0] → [-1.0, 0.5, 0.25]")
+sin = _unary("sin", "sine, in radians", "[-1.0, 0.0, 1.0] → [-0.841..., 0.0, 0.841...]")
+cos = _unary("cos", "cosine, in radians", "[-1.0, 0.0, 1.0] → [0.540..., 1.0, 0.540...]")
+ceil = _unary("ceil", "rounded up", "[-1.5, 1.2, 2.0] → [-1.0, 2.0, 2.0]")
+floor = _unary("floor", "rounded down", "[-1.5, 1.8, 2.0] → [-2.0, 1.0, 2.0]")
+round = _unary("round", "rounded to the nearest integer, halves to the even one", "[-1.7, 0.5, 1.5] → [-2.0, 0.0, 2.0]")
+sign = _unary("sign", "-1, 0 or 1", "[-2.5, 0.0, 0.1] → [-1.0, 0.0, 1.0]")
+logical_not = _unary("logical_not", "not a", "[True, False, True] → [False, True, False]")
+is_finite = _unary("is_finite", "whether neither infinite nor NaN", "[1.0, np.inf, np.nan] → [True, False, False]")
+is_infinite = _unary("is_infinite", "whether ∞ or -∞", "[-np.inf, np.inf, np.nan] → [True, True, False]")
+is_neg_infinite = _unary("is_neg_infinite", "whether -∞", "[-np.inf, np.inf, np.nan] → [True, False, False]")
 
 
 def maximum(a: Value, b: Value, *other_tensors: Value) -> Tensor:
     """The largest, entry by entry. {…}, {…}, … → {… of all}
 
-    >>> rf.maximum(rf.convert_to_tensor(1), 3, 2).item()
-    3
+    >>> time = rf.Dim(3, name="time")
+    >>> x = rf.convert_to_tensor([1, 5, 3], dims=[time])
+    >>> rf.maximum(x, rf.range_over_dim(time), 2).raw_tensor.tolist()
+    [2, 5, 3]
     """
     for other in (b, *other_tensors):
         a = _maximum(a, other)
@@ -180,7 +229,13 @@ def maximum(a: Value, b: Value, *other_tensors: Value) -> Tensor:
 
 
 def minimum(a: Value, b: Value, *other_tensors: Value) -> Tensor:
-    """The smallest, entry by entry. {…}, {…}, … → {… of all}"""
+    """The smallest, entry by entry. {…}, {…}, … → {… of all}
+
+    >>> time = rf.Dim(3, name="time")
+    >>> x = rf.convert_to_tensor([1, 0, 3], dims=[time])
+    >>> rf.minimum(x, rf.range_over_dim(time), 1).raw_tensor.tolist()
+    [0, 0, 1]
+    """
     for other in (b, *other_tensors):
         a = _minimum(a, other)
     return tensor(a)
@@ -258,8 +313,10 @@ Condition = Tensor | bool
 def opt_logical_and(a: Condition, b: Condition) -> Condition:
     """a and b, either of which may be True or False; an op only if both are Tensors.
 
-    >>> rf.opt_logical_and(True, False)
-    False
+    >>> time = rf.Dim(3, name="time")
+    >>> early = rf.range_over_dim(time) < 2
+    >>> rf.opt_logical_and(early, True) is early, rf.opt_logical_and(early, False)
+    (True, False)
     """
     if isinstance(a, bool):
         return b if a else False
@@ -269,7 +326,13 @@ def opt_logical_and(a: Condition, b: Condition) -> Condition:
 
 
 def opt_logical_or(a: Condition, b: Condition) -> Condition:
-    """a or b, either of which may be True or False; an op only if both are Tensors."""
+    """a or b, either of which may be True or False; an op only if both are Tensors.
+
+    >>> time = rf.Dim(3, name="time")
+    >>> early = rf.range_over_dim(time) < 2
+    >>> rf.opt_logical_or(early, False) is early, rf.opt_logical_or(early, True)
+    (True, True)
+    """
     if isinstance(a, bool):
         return True if a else b
     if isinstance(b, bool):
@@ -315,6 +378,11 @@ def copy_masked(
     """The same tensor with `mask_value` in the padding of `dims`, or of all its dims. {…}, {…} → {… of both}
 
     allow_int: `dims` may be positions.
+
+    >>> time = rf.Dim(None, name="time")
+    >>> x = rf.convert_to_tensor([[1, 2, 3], [4]], dims=[rf.batch_dim, time])
+    >>> x.copy_masked(-1).raw_tensor.tolist()
+    [[1, 2, 3], [4, -1, -1]]
     """
     backend = backend_of_raw(self._raw)
     axes = range(len(self.dims)) if dims is None else [self.get_axis_from_description(dim, allow_int) for dim in dims]

@@ -98,6 +98,15 @@ def masked_scatter_nested(
 
     A dim that has the same lengths as before is the same Dim as before.
 
+    >>> beam = rf.Dim(3, name="beam")
+    >>> before = rf.State(h=rf.convert_to_tensor([7, 8, 9], dims=[beam]))
+    >>> mask = rf.range_over_dim(beam) > 0
+    >>> state, active, dim_map = rf.nested.masked_select_nested(before, mask=mask, dims=[beam])
+    >>> after = rf.State(h=10 * state.h)
+    >>> places = {"mask": mask, "mask_cpu": None, "dims": [beam], "in_dim": active, "masked_select_dim_map": dim_map}
+    >>> rf.nested.masked_scatter_nested(after, before, **places).h.raw_tensor.tolist()
+    [7, 80, 90]
+
     Args:
         masked_select_dim_map: what `masked_select_nested` gave.
     """

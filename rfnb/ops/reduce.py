@@ -50,23 +50,32 @@ def reduce_sum(source: Tensor, *, axis: Axes, use_mask: bool = True, distributed
     return backend.reduce(source, mode="sum", axis=axis, use_mask=use_mask)
 
 
-def _reduction(mode: str, doc: str) -> Any:
+def _reduction(mode: str, doc: str, example: str) -> Any:
+    """Reduces by `mode`; example: "numbers of two sequences → numbers"."""
+    x, result = example.split(" → ")
+
     def reduction(source: Tensor, *, axis: Axes, use_mask: bool = True) -> Tensor:
         return backend_of_raw(source._raw).reduce(source, mode=mode, axis=axis, use_mask=use_mask)
 
     reduction.__name__ = reduction.__qualname__ = f"reduce_{mode}"
-    reduction.__doc__ = f"{doc} over `axis`, over the valid frames only. {{…, axis}} → {{…}}"
+    reduction.__doc__ = f"""{doc} over `axis`, over the valid frames only. {{…, axis}} → {{…}}
+
+>>> time = rf.Dim(None, name="time")
+>>> x = rf.convert_to_tensor({x}, dims=[rf.batch_dim, time])
+>>> rf.reduce_{mode}(x, axis=time).raw_tensor.tolist()
+{result}
+"""
     return op(frames="any")(reduction)
 
 
-reduce_mean = _reduction("mean", "The mean (0 over nothing)")
-reduce_max = _reduction("max", "The largest")
-reduce_min = _reduction("min", "The smallest")
-reduce_logsumexp = _reduction("logsumexp", "log Σ exp(x)")
-reduce_any = _reduction("any", "Whether any entry holds,")
-reduce_all = _reduction("all", "Whether all entries hold,")
-reduce_argmax = _reduction("argmax", "The position of the largest")
-reduce_argmin = _reduction("argmin", "The position of the smallest")
+reduce_mean = _reduction("mean", "The mean (0 over nothing)", "[[1.0, 5.0], [3.0]] → [3.0, 3.0]")
+reduce_max = _reduction("max", "The largest", "[[1.0, 5.0], [-3.0]] → [5.0, -3.0]")
+reduce_min = _reduction("min", "The smallest", "[[1.0, 5.0], [3.0]] → [1.0, 3.0]")
+reduce_logsumexp = _reduction("logsumexp", "log Σ exp(x)", "[[0.0, 0.0], [1.0]] → [0.693..., 1.0]")
+reduce_any = _reduction("any", "Whether any entry holds,", "[[True, False], [False]] → [True, False]")
+reduce_all = _reduction("all", "Whether all entries hold,", "[[True, False], [True]] → [False, True]")
+reduce_argmax = _reduction("argmax", "The position of the largest", "[[1.0, 5.0], [-3.0]] → [1, 0]")
+reduce_argmin = _reduction("argmin", "The position of the smallest", "[[5.0, 1.0], [3.0]] → [1, 0]")
 
 
 @op(frames="any")

@@ -149,7 +149,14 @@ def scatter_logsumexp(
 def scatter_logmeanexp(
     source: Tensor, *, indices: Tensor, indices_dim: Dims, fill_value: float | None = None, out_dim: Dims | None = None
 ) -> Tensor:
-    """The log of the mean of exp(x) at each place, -∞ where there is none. {…, indices_dim} → {…, out_dim}"""
+    """The log of the mean of exp(x) at each place, -∞ where there is none. {…, indices_dim} → {…, out_dim}
+
+    >>> time, word = rf.Dim(2, name="time"), rf.Dim(2, name="word")
+    >>> words = rf.convert_to_tensor([0, 0], dims=[time], sparse_dim=word)
+    >>> x = rf.log(rf.convert_to_tensor([1.0, 3.0], dims=[time]))
+    >>> rf.exp(rf.scatter_logmeanexp(x, indices=words, indices_dim=time)).raw_tensor.tolist()
+    [2.0, 0.0]
+    """
     places: Any = {"indices": indices, "indices_dim": indices_dim, "out_dim": out_dim}
     total = scatter_logsumexp(source, fill_value=fill_value, **places)
     return sub(total, log(cast(scatter_count(fill_value=1, **places), total.dtype)))

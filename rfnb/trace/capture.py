@@ -16,7 +16,6 @@ from typing import Any
 
 from rfnb.core.dim import Dim
 from rfnb.core.lengths import Size
-from rfnb.core.model_graph import ModuleFacts
 from rfnb.core.op import listener, listening
 from rfnb.core.raw import BACKENDS
 from rfnb.core.scope import modules_described_by
@@ -82,6 +81,14 @@ class Captured(Shown):
     """What `rf.capture` saw, in order: `seen["decoder.att"]`, `seen[0]`, `for each in seen`; a table as `repr`.
 
     A name may be that of a module, of a variable, or of both; with `*` or `?` it is a `Captured` of all that match.
+
+    >>> time, key, value = rf.Dim(4, name="time"), rf.Dim(2, name="key"), rf.Dim(1, name="value")
+    >>> with rf.capture() as seen:
+    ...     k, v = rf.ones([time, key]), rf.ones([time, value])
+    ...     first = rf.dot_attention(rf.zeros([key]), k, v, key_dim=key, axis=time)
+    ...     second = rf.dot_attention(rf.ones([key]), k, v, key_dim=key, axis=time)
+    >>> len(seen), seen.names(), seen["s*"].names()
+    (2, ['first', 'second'], ['second'])
     """
 
     def __init__(self, items: Iterable[Seen] = ()):
@@ -142,7 +149,7 @@ class Captured(Shown):
         else:
             self._items.append(Seen(found))
 
-    def _add_run(self, run: Run, path: str) -> None:
+    def _add_run(self, run: Run, path: str | None) -> None:
         room = BUDGET - sum(item.bytes for item in self._items)
         try:
             found, left_out = attention_of(run, path, room)
@@ -237,9 +244,7 @@ def capture(model: Any = None, *, attention: bool = True) -> Iterator[Captured]:
     with ExitStack() as stack:
         stack.callback(seen._finish)
         stack.enter_context(session.telling_runs_to(lambda run: door.told(run, seen._add_run)))
-        stack.enter_context(
-            modules_described_by(lambda module: ModuleFacts(type(module).__name__, door.name_of(module)))
-        )
+        stack.enter_context(modules_described_by(door.facts_of))
         for backend in dict.fromkeys(BACKENDS.values()):
             stack.enter_context(backend.watching_attention(door.raw, model))
         stack.enter_context(listening(door))

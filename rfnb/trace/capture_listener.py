@@ -11,6 +11,7 @@ from typing import Any
 from rfnb.backend.base.attention import RawAttention
 from rfnb.backend.base.tape import tried_out, untaped
 from rfnb.core.dim import Dim
+from rfnb.core.model_graph import ModuleFacts
 from rfnb.core.nested import leaves
 from rfnb.core.op import Listener, OpRow, listening
 from rfnb.core.raw import backend_of_raw
@@ -53,7 +54,7 @@ class _Mark:
 
     axis: Dim
     weights: Tensor | None
-    source: Source | None
+    place: Place
     with_values: bool = False
 
 
@@ -76,15 +77,16 @@ class Door:
     def call(self, row: OpRow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Does an op."""
         result = row.fn(*args, **kwargs) if self._outer is None else self._outer.call(row, args, kwargs)
-        if self._counts():
-            self.calls += 1
-            with suppress(Exception):  # whatever it is: the model goes on
-                if row.name == "softmax":
-                    self._mark(result, _Mark(kwargs["axis"], None, here()))
-                elif self._marks:
-                    self._follow(row.name, args, kwargs, result)
-        else:
-            self.outside += row.name == "softmax" and not tried_out()
+        if tried_out():
+            return result
+        self.calls += self._counts()
+        with suppress(Exception):  # whatever it is: the model goes on
+            if row.name != "softmax":
+                self._follow(row.name, args, kwargs, result)
+            elif self._counts():
+                self._mark(result, _Mark(kwargs["axis"], None, Place.of(self._inside, here())))
+            else:
+                self.outside += 1
         return result
 
     def call_module(
@@ -112,19 +114,24 @@ class Door:
         """The path of a module; one that is in no other is called as its class."""
         return self._names.get(id(module), f"{self.path}.{type(module).__name__}".lstrip("."))
 
+    def facts_of(self, module: Any) -> ModuleFacts | None:
+        """What the graph of a loop keeps of a module; None if calls of it do not count."""
+        if self._model is not None and id(module) not in self._own:
+            return None
+        return ModuleFacts(type(module).__name__, self.name_of(module))
+
     def cond(self, pred: Tensor, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> Any:
         """The side that is taken."""
         if self._outer is not None:
             return self._outer.cond(pred, true_fn, false_fn)
         return backend_of_raw(pred._raw).cond(pred, true_fn, false_fn)
 
-    def told(self, run: Run, take: Callable[[Run, str], None]) -> None:
-        """A loop is done: it was called by the module that is called now."""
-        if self._counts():
-            self.calls += 1
-            take(run, self.path)
-        else:
-            self.outside += any(node.op == "softmax" for node in run.graph.walk())
+    def told(self, run: Run, take: Callable[[Run, str | None], None]) -> None:
+        """A loop is done: it was called by the module that is called now; if by none, modules in its body count."""
+        self.calls += 1
+        counts = self._counts()
+        take(run, self.path if counts else None)
+        self.outside += not counts and any(node.op == "softmax" for node in run.graph.walk())
 
     def raw(self, found: RawAttention) -> None:
         """A function on raw tensors did attention."""
@@ -137,7 +144,7 @@ class Door:
         return self._inside[-1][0] if self._inside else ""
 
     def _counts(self) -> bool:
-        return (self._model is None or bool(self._inside)) and not tried_out()
+        return self._model is None or bool(self._inside)
 
     # -- what it is
 
@@ -150,6 +157,8 @@ class Door:
         return known[1] if known is not None and known[0]() is leaf._raw else None
 
     def _follow(self, op: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        if not self._marks:
+            return
         tensors = [leaf for leaf in leaves([args, kwargs]) if isinstance(leaf, Tensor)]
         weights, mark = next(((x, mark) for x in tensors if (mark := self._mark_of(x)) is not None), (None, None))
         if weights is None or mark is None or not isinstance(result, Tensor):
@@ -162,7 +171,7 @@ class Door:
             self._weighted(softmax, mark, set(weights.dims) - (set(softmax.dims) - {mark.axis}))
         elif op in SAME and mark.axis in result.dims and self._mark_of(result) is None:
             values = op == "mul" and bool(others - set(softmax.dims))
-            self._mark(result, _Mark(mark.axis, softmax, mark.source, mark.with_values or values))
+            self._mark(result, _Mark(mark.axis, softmax, mark.place, mark.with_values or values))
 
     def _weighted(self, weights: Tensor, mark: _Mark, of_values: set[Dim]) -> None:
         """Each softmax counts once, however often its result is used."""
@@ -170,8 +179,8 @@ class Door:
             if key == id(weights._raw) or (other.weights is not None and other.weights._raw is weights._raw):
                 self._marks.pop(key, None)
         plain = backend_of_raw(weights._raw).stop_gradient(weights)
-        place = Place.of(self._inside, mark.source)
-        self._add(found_of(plain, mark.axis, query_dims(weights.dims, mark.axis, of_values), place, _kept(plain)))
+        queries = query_dims(weights.dims, mark.axis, of_values)
+        self._add(found_of(plain, mark.axis, queries, mark.place, _kept(plain)))
 
     def _see_attention(
         self,
@@ -186,17 +195,20 @@ class Door:
         bias: Tensor | None,
     ) -> None:
         """`dot_attention` was done by a kernel."""
+        if tried_out():
+            return
         if not self._counts():
-            self.outside += not tried_out()
+            self.outside += 1
             return
         query, keys = (backend_of_raw(x._raw).stop_gradient(x) for x in (query, keys))
         added = [] if bias is None else [backend_of_raw(bias._raw).stop_gradient(bias)]
         kept = [_kept(x) for x in (query, keys, *added)]
 
         def make() -> Tensor:
-            given, also = [each() for each in kept[:2]], [each() for each in kept[2:]] or [None]
+            query, keys, *added = [each() for each in kept]
+            bias = added[0] if added else None
             with untaped():
-                return attention_weights(*given, key_dim=key_dim, axis=axis, causal=causal, scale=scale, bias=also[0])
+                return attention_weights(query, keys, key_dim=key_dim, axis=axis, causal=causal, scale=scale, bias=bias)
 
         shared = [dim for dim in query.dims if dim is not key_dim]
         dims = (*shared, *(dim for dim in keys.dims if dim not in shared and dim not in (key_dim, axis)), axis)

@@ -24,11 +24,14 @@ class _InStep:
     place: Place
 
 
-def attention_of(run: Run, path: str, room: int) -> tuple[list[Found], list[str]]:
-    """Over all steps. {axis, …}; and the names of what needs more than `room` bytes."""
+def attention_of(run: Run, path: str | None, room: int) -> tuple[list[Found], list[str]]:
+    """Over all steps. {axis, …}; and the names of what needs more than `room` bytes.
+
+    path: of the module that the loop is in; None: only what is in modules that the body calls.
+    """
     found: list[Found] = []
     left_out: list[str] = []
-    for place in _loops_inside(run.graph.nodes):
+    for place in _loops_inside(run.graph.nodes, path):
         left_out.append(f"{place}, a loop inside of {run.name}")
     wanted = list(_in_graph(run.graph, path))
     count = min(run.steps, run.size.max)  # where the end is not included, the last step made no frame
@@ -58,14 +61,15 @@ def _at(run: Run, step: int, number: int) -> Tensor:
     return tensor
 
 
-def _in_graph(graph: Graph, path: str) -> Iterator[_InStep]:
+def _in_graph(graph: Graph, path: str | None) -> Iterator[_InStep]:
     """A softmax, and what is still its weights, until it is summed over."""
     marks: dict[int, tuple[int, Node, str, bool]] = {}  # by value: of the softmax; whether values were multiplied to it
     for node, inside in _walk(graph.nodes, path):
         dims = [set(graph.values[n].dims) for n in node.inputs]
         out = set(graph.values[node.outputs[0]].dims) if node.outputs else set()
         if node.op == "softmax" and node.outputs:
-            marks[node.outputs[0]] = node.outputs[0], node, inside, False
+            if inside is not None:
+                marks[node.outputs[0]] = node.outputs[0], node, inside, False
             continue
         at = next((i for i, n in enumerate(node.inputs) if n in marks), None)
         if at is None or not node.outputs:
@@ -91,20 +95,22 @@ def _place(node: Node, module: str) -> Place:
     return Place(module, variable, node.source)
 
 
-def _walk(nodes: list[Node], path: str) -> Iterator[tuple[Node, str]]:
+def _walk(nodes: list[Node], path: str | None) -> Iterator[tuple[Node, str | None]]:
     """All that is no module, with the path of the module it is in; of loops inside nothing."""
     for node in nodes:
         if node.op != "Loop":
             if node.module is None:
                 yield node, path
-            yield from _walk(
-                node.body, path if node.module is None else node.module.path or f"{path}.{node.op}".lstrip(".")
-            )
+            yield from _walk(node.body, _inside(node, path))
 
 
-def _loops_inside(nodes: list[Node]) -> Iterator[str]:
+def _inside(node: Node, path: str | None) -> str | None:
+    return path if node.module is None else node.module.path
+
+
+def _loops_inside(nodes: list[Node], path: str | None) -> Iterator[str]:
     for node in nodes:
-        if node.op == "Loop" and any(inner.op == "softmax" for inner, _ in _walk(node.body, "")):
+        if node.op != "Loop":
+            yield from _loops_inside(node.body, _inside(node, path))
+        elif any(inner.op == "softmax" and at is not None for inner, at in _walk(node.body, path)):
             yield node.source.place() if node.source is not None else "a loop"
-        elif node.op != "Loop":
-            yield from _loops_inside(node.body)

@@ -12,6 +12,18 @@ from rfnb.trace.traced import Traced
 def get_tensor_dependencies(x: Tensor) -> list[Tensor]:
     """The values that the op which made `x` was given, of the loop body whose graph is recorded now.
 
+    >>> feat = rf.Dim(2, name="feat")
+    >>> loop = rf.Loop(max_seq_len=2)
+    >>> loop.state.h = rf.zeros([feat])
+    >>> with loop:
+    ...     h = loop.state.h
+    ...     a = rf.tanh(h)
+    ...     b = a + h
+    ...     loop.state.h = b
+    ...     names = [x.name for x in rf.get_tensor_dependencies(b)]
+    >>> names
+    ['a', 'h']
+
     Raises BackendError for tensors outside of loop bodies: they are computed at once, and nothing is recorded.
     """
     if not isinstance(x, Traced):
@@ -22,6 +34,18 @@ def get_tensor_dependencies(x: Tensor) -> list[Tensor]:
 
 def get_tensor_consumers(x: Tensor) -> list[Tensor]:
     """The values that ops have made of `x` so far, in the loop body whose graph is recorded now.
+
+    >>> feat = rf.Dim(2, name="feat")
+    >>> loop = rf.Loop(max_seq_len=2)
+    >>> loop.state.h = rf.zeros([feat])
+    >>> with loop:
+    ...     h = loop.state.h
+    ...     a = rf.tanh(h)
+    ...     b = a + h
+    ...     loop.state.h = b
+    ...     names = [x.name for x in rf.get_tensor_consumers(h)]
+    >>> names
+    ['a', 'b']
 
     Raises BackendError for tensors outside of loop bodies: they are computed at once, and nothing is recorded.
     """
@@ -38,6 +62,18 @@ def walk_tensor_consumers(
     ending_condition: Callable[[Tensor], bool] | None = None,
 ) -> Iterator[Tensor]:
     """All values that are made of `seed`, the nearest first, each once.
+
+    >>> feat = rf.Dim(2, name="feat")
+    >>> loop = rf.Loop(max_seq_len=2)
+    >>> loop.state.h = rf.zeros([feat])
+    >>> with loop:
+    ...     h = loop.state.h
+    ...     a = rf.tanh(h)
+    ...     b = 2 * a
+    ...     loop.state.h = b
+    ...     names = [x.name for x in rf.walk_tensor_consumers(h)]
+    >>> names
+    ['a', 'b']
 
     Args:
         filter_outputs: values for which it is false are left out, and what is made of them.

@@ -77,7 +77,19 @@ def recording_mode() -> str | bool:
 
 @contextmanager
 def recording(mode: Literal["last", "all", False]) -> Iterator[None]:
-    """Records like `mode` inside the block."""
+    """Records like `mode` inside the block.
+
+    >>> time, feat = rf.Dim(3, name="time"), rf.Dim(2, name="feat")
+    >>> loop = rf.Loop(axis=time, name="sum")
+    >>> loop.state.total = rf.zeros([feat])
+    >>> with rf.recording("last"), loop:
+    ...     loop.state.total = loop.state.total + 1
+    >>> rf.runs["sum"][1].after.total.raw_tensor.tolist()
+    [2.0, 2.0]
+
+    Args:
+        mode: "last": the newest few runs of each loop; "all": all, within the budget; False: none.
+    """
     before, options.record = options.record, mode
     try:
         yield

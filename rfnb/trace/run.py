@@ -38,6 +38,17 @@ class Run(Shown):
         axis, size: the Dim of the steps, and how many each sequence took.
         parent, forked_at: of a fork, the run that it is one of, and its first step of its own.
         failed: the error that ended it. `run[run.failed.step]` has what was computed before that.
+
+    >>> time = rf.Dim(None, name="time")
+    >>> x = rf.convert_to_tensor([[1, 2, 3], [4]], dims=[rf.batch_dim, time])
+    >>> loop = rf.Loop(axis=time, debug=True)
+    >>> loop.state.s = rf.zeros([rf.batch_dim], dtype="int64")
+    >>> with loop:
+    ...     frame = loop.unstack(x)
+    ...     loop.state.s = loop.state.s + frame
+    >>> run = loop.run
+    >>> run.steps, run.lengths, run[1].frame.raw_tensor.tolist(), run[1].after.s.raw_tensor.tolist()
+    (3, [3, 1], [2, 4], [3, 4])
     """
 
     def __init__(
@@ -75,7 +86,15 @@ class Run(Shown):
 
     @cached_property
     def flags(self) -> list[str]:
-        """ "failed: …", "not finite", "never ended"."""
+        """ "failed: …", "not finite", "never ended".
+
+        >>> loop = rf.Loop(max_seq_len=2, debug=True)
+        >>> loop.state.x = rf.convert_to_tensor(0.0)
+        >>> with loop:
+        ...     loop.state.x = rf.log(loop.state.x)
+        >>> loop.run.flags
+        ['not finite']
+        """
         return self.replay.flags
 
     @cached_property
@@ -107,17 +126,44 @@ class Run(Shown):
         """How many steps each sequence began: behind them, what is computed for it is of no sequence. {} or {batch}
 
         With `include_eos=False`, the step at whose `end` a sequence leaves is one of them.
+
+        >>> loop = rf.Loop(max_seq_len=9, debug=True)
+        >>> loop.state.n = rf.convert_to_tensor([1, 5], dims=[rf.batch_dim])
+        >>> with loop:
+        ...     loop.end(loop.state.n > 5, include_eos=False)
+        ...     loop.state.n = loop.state.n + 1
+        >>> loop.run.lengths, loop.run.begun.values.tolist()
+        ([5, 1], [6, 2])
         """
         return self.replay.begun
 
     @cached_property
     def ends(self) -> list[str] | None:
-        """Of each sequence, or of all together, why it ended: "length 5 reached", "ended at 3: end was true"."""
+        """Of each sequence, or of all together, why it ended: "length 5 reached", "ended at 3: end was true".
+
+        >>> loop = rf.Loop(max_seq_len=3, debug=True)
+        >>> loop.state.n = rf.convert_to_tensor([1, 5], dims=[rf.batch_dim])
+        >>> with loop:
+        ...     loop.state.n = loop.state.n + 1
+        ...     loop.end(loop.state.n > 5, include_eos=True)
+        >>> loop.run.ends
+        ['max steps (3)', 'ended at 0: end was true']
+        """
         return self.replay.ends()
 
     @cached_property
     def loop(self) -> str:
-        """The same for all runs of one loop: its name and where it is written."""
+        """The same for all runs of one loop: its name and where it is written.
+
+        >>> def count(limit):
+        ...     loop = rf.Loop(max_seq_len=limit, debug=True, name="count")
+        ...     loop.state.n = rf.convert_to_tensor(0)
+        ...     with loop:
+        ...         loop.state.n = loop.state.n + 1
+        ...     return loop.run
+        >>> count(3).loop == count(5).loop, count(3).loop.split(":")[-1]
+        (True, 'count')
+        """
         return f"{self.source.cell_id or self.source.file}:{self.source.first_line}:{self.name}"
 
     def __len__(self) -> int:
@@ -144,11 +190,29 @@ class Run(Shown):
         return list(search(self, where, range(*slice(start, stop).indices(self.steps))))
 
     def next(self, where: Where, after: int = -1) -> int | None:
-        """The first step behind `after` where `where` holds."""
+        """The first step behind `after` where `where` holds.
+
+        >>> loop = rf.Loop(max_seq_len=5, debug=True)
+        >>> loop.state.n = rf.convert_to_tensor(1)
+        >>> with loop:
+        ...     loop.state.n = loop.state.n * 2
+        >>> [step.after.n.item() for step in loop.run]
+        [2, 4, 8, 16, 32]
+        >>> loop.run.next("after.n > 3"), loop.run.next("after.n > 3", after=1), loop.run.next("after.n > 99")
+        (1, 2, None)
+        """
         return next(search(self, where, range(max(after, -1) + 1, self.steps)), None)
 
     def previous(self, where: Where, before: int | None = None) -> int | None:
-        """The last step in front of `before` where `where` holds."""
+        """The last step in front of `before` where `where` holds.
+
+        >>> loop = rf.Loop(max_seq_len=5, debug=True)
+        >>> loop.state.n = rf.convert_to_tensor(1)
+        >>> with loop:
+        ...     loop.state.n = loop.state.n * 2
+        >>> loop.run.previous(rf.when.changes("n")), loop.run.previous(rf.when.changes("n"), before=2)
+        (4, 1)
+        """
         last = self.steps if before is None else min(before, self.steps)
         return next(search(self, where, reversed(range(last))), None)
 
@@ -164,7 +228,16 @@ class Run(Shown):
         return found
 
     def stack(self, name: str) -> Tensor:
-        """A variable of the body, or an expression as for `run[i].eval`, over all steps. → {axis, …}"""
+        """A variable of the body, or an expression as for `run[i].eval`, over all steps. → {axis, …}
+
+        >>> loop = rf.Loop(max_seq_len=3, debug=True)
+        >>> loop.state.n = rf.convert_to_tensor(1)
+        >>> with loop:
+        ...     double = loop.state.n * 2
+        ...     loop.state.n = double + 1
+        >>> loop.run.stack("double").raw_tensor.tolist(), loop.run.stack("double - 1").raw_tensor.tolist()
+        ([2, 6, 14], [1, 5, 13])
+        """
         return stacked(self, name)
 
     def fork(self, step: int, /, *, seed: int | None = None, **states: Any) -> Run:
@@ -261,12 +334,27 @@ class Run(Shown):
             limit: bytes that the values of the body may take. In ".rfrun", 64 MiB if not given: of the largest values
                 beyond that there are only statistics, and the file says so. In ".html", 2 MB: some of the steps then.
 
+        >>> loop = rf.Loop(max_seq_len=3, debug=True)
+        >>> loop.state.n = rf.convert_to_tensor(1)
+        >>> with loop:
+        ...     loop.state.n = loop.state.n * 2
+        >>> path = loop.run.save(folder / "doubling.rfrun")
+        >>> path.name, rf.load_run(path)[2].after.n.item()
+        ('doubling.rfrun', 8)
+
         Raises RunFileError if the ending is another one, or there is no such folder.
         """
         return write(self, path, limit)
 
     def open(self) -> None:
-        """Shows this run in the panel."""
+        """Shows this run in the panel.
+
+        >>> loop = rf.Loop(max_seq_len=3, debug=True)
+        >>> loop.state.n = rf.convert_to_tensor(1)
+        >>> with loop:
+        ...     loop.state.n = loop.state.n * 2
+        >>> loop.run.open()
+        """
         for listener in on_open:
             listener(self)
 

@@ -29,7 +29,16 @@ Holds = Callable[["RunStep", "int | None"], bool]
 
 
 class Condition:
-    """What may be so at a step of a run; its `repr` says it in words."""
+    """What may be so at a step of a run; its `repr` says it in words.
+
+    >>> loop = rf.Loop(max_seq_len=4, debug=True)
+    >>> loop.state.n = rf.convert_to_tensor(1)
+    >>> with loop:
+    ...     loop.state.n = loop.state.n * 2
+    >>> even = rf.when.Condition("n is 4 or 8", lambda at, _: at.after.n.item() in (4, 8))
+    >>> even, even(loop.run[0]), loop.run.find(even)
+    (n is 4 or 8, False, [1, 2])
+    """
 
     def __init__(self, words: str, holds: Holds, batch: int | str | None = None):
         self.words = words if batch is None else f"{words} in sequence {batch!r}"

@@ -473,6 +473,49 @@ def test_attention_outside_of_the_models_calls_is_told_of():
     assert seen.names() == ["att"]
 
 
+def test_modules_count_in_a_loop_of_another_method():
+    """As in `model.decode`; modules of others do not count."""
+    model, (keys, labels, enc, dec) = decoder()
+    other = MlpAttention(model.feat)
+
+    def decode():
+        """Not a call of the model."""
+        loop = rf.Loop(axis=dec)
+        loop.state.context = rf.zeros([B, model.feat])
+        with loop:
+            other(loop.state.context, keys, enc)
+            context = model.att(loop.state.context + loop.unstack(labels), keys, enc)
+            rf.matmul(rf.softmax(rf.reduce_sum(keys, axis=model.feat), axis=enc), keys, reduce=enc)
+            loop.state.context = model.out(context)
+            loop.stack(context)
+
+    with rf.capture(model) as called:
+        model(keys, labels, enc, dec)
+    with rf.capture(model) as seen:
+        decode()
+    assert seen.names() == called.names() == ["att"]
+    assert torch.equal(seen[0].weights.raw_tensor, called[0].weights.raw_tensor)
+    with rf.capture(model.att) as alone:  # the module itself, whose path is empty
+        decode()
+    assert [item.shape for item in alone] == [(3, 5, 1)]
+
+
+class Weights(rf.Module):
+    """Attention weights alone."""
+
+    def __call__(self, keys, feat, axis):
+        return rf.softmax(rf.reduce_sum(keys, axis=feat), axis=axis)
+
+
+def test_the_sum_may_be_behind_the_module():
+    enc, feat = rf.Dim(None, name="enc"), rf.Dim(4, name="feat")
+    keys = random(B, enc, feat, lens=[3, 2])
+    model = rf.ModuleList([Weights()])
+    with rf.capture(model) as seen:
+        rf.matmul(model[0](keys, feat, enc), keys, reduce=enc)
+    assert seen.names() == ["0"]
+
+
 def test_a_module_of_a_torch_model_counts_where_the_model_is_not_called():
     model = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 4, 8, batch_first=True), 2)
     with rf.capture(model) as seen:

@@ -79,6 +79,10 @@ class Backend(
     """Computes on raw tensors of one kind. It has no state; all functions are static or class methods.
 
     A backend gives the raw functions that the families declare. One that it does not give raises a BackendError.
+
+    >>> backend = rf.get_backend_by_raw_tensor_type(torch.Tensor)
+    >>> issubclass(backend, rf.Backend), backend.name
+    (True, 'torch')
     """
 
     name: str | None = None

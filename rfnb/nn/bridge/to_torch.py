@@ -98,8 +98,13 @@ class TorchModule(torch.nn.Module):
         self.rf_module = module
         if twin_of(module) is None:
             module._twin = Twin(self)
-        this = weakref.ref(self)
+        this: Any = weakref.ref(self)
+        # Not decorators of the class: they import the compiler of torch, which takes as long as torch itself.
         self._in_graph = torch._dynamo.nonstrict_trace(lambda *args: this()._call_in_graph(*args))  # type: ignore
+        self._outside_of_graphs = torch.compiler.disable(
+            lambda *args, **kwargs: this().forward(*args, **kwargs),
+            reason="rfnb: only a model that was bridged with `in_dims` can be compiled",
+        )
 
     def is_like(self, *options: Any) -> bool:
         """Whether it was made with these options."""
@@ -216,10 +221,6 @@ class TorchModule(torch.nn.Module):
             for _, table, before in tables:
                 table.update(before)
 
-    @torch.compiler.disable(reason="rfnb: only a model that was bridged with `in_dims` can be compiled")
-    def _outside_of_graphs(self, *args: Any, **kwargs: Any) -> Any:
-        return self.forward(*args, **kwargs)
-
     def call_inside(self, args: Any, kwargs: Any) -> Any:
         """The call as a part of a larger model, with all hooks: of Tensors, to Tensors."""
         with routed(self):
@@ -240,7 +241,7 @@ class TorchModule(torch.nn.Module):
     # -- copies and looks
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_in_graph"}
+        return {name: value for name, value in vars(self).items() if name not in ("_in_graph", "_outside_of_graphs")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)

@@ -30,7 +30,13 @@ Choice = type | dict[str, Any] | Module | Callable[..., Any]
 
 
 class ConformerPositionwiseFeedForward(FeedForward):
-    """`rf.FeedForward` with the activation of the Conformer. {…, out_dim} → {…, out_dim}"""
+    """`rf.FeedForward` with the activation of the Conformer. {…, out_dim} → {…, out_dim}
+
+    >>> time, model = rf.Dim(5, name="time"), rf.Dim(8, name="model")
+    >>> ff = rf.ConformerPositionwiseFeedForward(model, ff_dim=rf.Dim(32, name="ff"))
+    >>> ff(rf.ones([time, model])).dims == (time, model)
+    True
+    """
 
     def __init__(
         self, out_dim: Dim, *, ff_dim: Dim | int | None = None, dropout: float = 0.1, activation: Activation = silu

@@ -66,6 +66,16 @@ class Comparison(Shown):
     a, b: the runs, in words; serials: their numbers. values: what is in both, in the order of the first. only_a,
     only_b: what is in one. notes: what else is not the same: numbers of steps, sequences. numbers: of `first`, where it
     differs first.
+
+    >>> def run(scale):
+    ...     loop = rf.Loop(max_seq_len=3, debug=True)
+    ...     loop.state.x = rf.convert_to_tensor(1.0)
+    ...     with loop:
+    ...         loop.state.x = loop.state.x * scale
+    ...     return loop.run
+    >>> found = rf.compare(run(2.0), run(2.5))
+    >>> bool(found), found.first.name, found.first.a, found.first.b, found.first.steps
+    (False, 'x', 2.0, 2.5, 3)
     """
 
     a: str
