@@ -19,7 +19,7 @@ def main(pytest_arguments: list[str]) -> int:
         "ruff check": check("ruff", "check", "--output-format=concise", "."),
         "ruff format": check("ruff", "format", "--check", "."),
         "jlpm test": check_extension(),
-        "pytest": check("pytest", *pytest_arguments),
+        **check_python(pytest_arguments),
     }
     print()
     for name, result in results.items():
@@ -33,6 +33,17 @@ def check(*command: str, cwd: Path = ROOT) -> str:
     start = time.monotonic()
     status = subprocess.run(command, cwd=cwd, check=False).returncode
     return f"{'failed' if status else 'ok'} ({time.monotonic() - start:.0f} s)"
+
+
+def check_python(arguments: list[str]) -> dict[str, str]:
+    """What pytest is asked for; or all: on all cores, but for what drives a browser or builds a wheel."""
+    if arguments:
+        return {"pytest": check("pytest", *arguments)}
+    on_all_cores = ["-n", "auto", "--maxprocesses", "8", "--dist", "loadfile"]
+    return {
+        "pytest": check("pytest", *on_all_cores, "-m", "not browser and not wheel"),
+        "browser": check("pytest", "tests", "-m", "browser or wheel"),
+    }
 
 
 def check_extension() -> str:

@@ -94,8 +94,8 @@ class Parameter(Tensor):
 
     @property
     def trainable(self) -> bool:
-        """Whether it takes part in training."""
-        return self._trainable
+        """Whether it takes part in training; `requires_grad_(False)` of the raw tensor counts as well."""
+        return bool(getattr(self._raw, "requires_grad", self._trainable))
 
     @trainable.setter
     def trainable(self, trainable: bool) -> None:

@@ -30,9 +30,9 @@ class Loss:
             padding never counts.
         custom_inv_norm_factor: what the mean divides by, summed over its dims, instead of the number of valid entries.
 
-    >>> time = rf.Dim(None, name="time")  # 99 is in the padding
+    >>> time = rf.Dim(None, name="time")
     >>> frames = rf.convert_to_tensor([[1.0, 3.0], [5.0, 99.0]], dims=[rf.batch_dim, time], lengths=[2, 1])
-    >>> loss = rf.Loss(frames, "ce", scale=0.5, use_normalized_loss=True)
+    >>> loss = rf.Loss(frames, "ce", scale=0.5, use_normalized_loss=True)  # 99 is padding
     >>> loss.get_summed_loss().item(), loss.get_mean_loss().item(), loss.get_scaled_reduced_loss().item()
     (9.0, 3.0, 1.5)
     """
@@ -48,9 +48,9 @@ class Loss:
     def get_summed_loss(self) -> Tensor:
         """The sum over all valid entries. → {}
 
-        >>> time = rf.Dim(None, name="time")  # 99 is in the padding
+        >>> time = rf.Dim(None, name="time")
         >>> frames = rf.convert_to_tensor([[1.0, 3.0], [5.0, 99.0]], dims=[rf.batch_dim, time], lengths=[2, 1])
-        >>> rf.Loss(frames, "ce").get_summed_loss().item()
+        >>> rf.Loss(frames, "ce").get_summed_loss().item()  # 99 is padding
         9.0
         """
         return _all(self.loss, "sum")
@@ -58,10 +58,10 @@ class Loss:
     def get_mean_loss(self) -> Tensor:
         """The sum by the norm factor; the mean over all valid entries if there is no custom one. → {}
 
-        >>> time = rf.Dim(None, name="time")  # 99 is in the padding
+        >>> time = rf.Dim(None, name="time")
         >>> frames = rf.convert_to_tensor([[1.0, 3.0], [5.0, 99.0]], dims=[rf.batch_dim, time], lengths=[2, 1])
         >>> by_sequence = rf.Loss(frames, "ce", custom_inv_norm_factor=rf.ones([rf.batch_dim]))
-        >>> rf.Loss(frames, "ce").get_mean_loss().item(), by_sequence.get_mean_loss().item()
+        >>> rf.Loss(frames, "ce").get_mean_loss().item(), by_sequence.get_mean_loss().item()  # 99 is padding
         (3.0, 4.5)
         """
         if self.custom_inv_norm_factor is None:
@@ -81,7 +81,8 @@ class Loss:
     def get_scaled_reduced_loss(self) -> Tensor:
         """What enters the total. → {}
 
-        >>> rf.Loss(rf.ones([rf.batch_dim, rf.Dim([4, 1], name="time")]), "ce", scale=0.1).get_scaled_reduced_loss().item()
+        >>> frames = rf.ones([rf.batch_dim, rf.Dim([4, 1], name="time")])
+        >>> rf.Loss(frames, "ce", scale=0.1).get_scaled_reduced_loss().item()
         0.5
         """
         loss = self.get_mean_loss() if self.use_normalized_loss else self.get_summed_loss()
@@ -144,7 +145,7 @@ class RunCtx:
         return self._train_flags[None]
 
     def is_train_flag_enabled(self, *, func: object = None) -> bool:
-        """Likewise, for one function.
+        """Whether this is training, for one function: `train_flag`, unless a `train_flag_ctx` says otherwise of it.
 
         >>> ctx = rf.init_train_step_run_ctx()
         >>> with ctx.train_flag_ctx(False, func=rf.dropout):

@@ -377,7 +377,7 @@ class Tensor(Shown, Axes, Templates, Habits):
                 raise DimError(f"{self.name}: the raw tensor does not fit its dims", got=shape, expected=expected)
 
     def runtime_sanity_checks(self) -> None:
-        """Likewise; and reads the entries: raises DimError if a label in a valid frame is outside of the sparse dim.
+        """As `sanity_check`, and reads the entries: DimError if a label in a valid frame is outside of the sparse dim.
 
         >>> word = rf.Dim(3, name="word")
         >>> words = rf.Tensor("words", [rf.batch_dim], sparse_dim=word, raw_tensor=torch.tensor([0, 3]))

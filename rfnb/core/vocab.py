@@ -171,7 +171,7 @@ class Vocab:
 
     @cached_property
     def bos_id(self) -> int | None:
-        """The number of the label before the first one: "<s>", "<sos/eos>", …
+        """The number of the label before the first one: "<s>", "<sos/eos>", …; None if there is none.
 
         >>> rf.Vocab(["<s>", "</s>", "a"]).bos_id, rf.Vocab(["</s>", "a"]).bos_id
         (0, None)
@@ -180,7 +180,7 @@ class Vocab:
 
     @cached_property
     def eos_id(self) -> int | None:
-        """That of the label behind the last one: "</s>", "<sos/eos>", …
+        """The number of the label behind the last one: "</s>", "<sos/eos>", …
 
         >>> rf.Vocab(["<s>", "</s>", "a"]).eos_id, rf.Vocab(["a", "b"]).eos_id
         (1, None)
@@ -189,7 +189,7 @@ class Vocab:
 
     @cached_property
     def unk_id(self) -> int | None:
-        """That of the label for what is unknown: "<unk>", …
+        """The number of the label for what is unknown: "<unk>", …
 
         >>> rf.Vocab(["</s>", "<unk>", "a"]).unk_id
         1
@@ -198,7 +198,7 @@ class Vocab:
 
     @cached_property
     def blank_id(self) -> int | None:
-        """That of the blank of CTC: "<blank>", …
+        """The number of the blank of CTC: "<blank>", …
 
         >>> rf.Vocab(["<blank>", "AH", "K"]).blank_id
         0
@@ -207,7 +207,7 @@ class Vocab:
 
     @cached_property
     def pad_id(self) -> int | None:
-        """That of the label for padding: "<pad>", …
+        """The number of the label for padding: "<pad>", …
 
         >>> rf.Vocab(["<pad>", "</s>", "a"]).pad_id
         0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import numpy as np
@@ -28,13 +29,27 @@ def figure(view: Any) -> Any:
     """
     if view["kind"] != "attention":
         raise ViewError("figure: only attention has one so far", got=view["kind"])
-    try:
-        from matplotlib.colors import LinearSegmentedColormap
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ViewError("figure: matplotlib is not installed", hint="pip install matplotlib") from None
+    Figure = figure_class()
+    from matplotlib.colors import LinearSegmentedColormap
+
     colours = LinearSegmentedColormap.from_list("rfnb", SEQUENTIAL).with_extremes(bad="#d627b7")
     return _grid(view, Figure, colours) if len(view["heads"]) > 1 else _single(view, Figure, colours)
+
+
+def figure_class() -> Any:
+    """That of matplotlib; also where pyplot was never imported, a notebook shows it as a picture."""
+    try:
+        from matplotlib.figure import Figure as Base
+    except ImportError:
+        raise ViewError("figure: matplotlib is not installed", hint="pip install matplotlib") from None
+
+    class Figure(Base):
+        def _repr_png_(self) -> bytes:
+            file = io.BytesIO()
+            self.savefig(file, format="png")
+            return file.getvalue()
+
+    return Figure
 
 
 def _single(view: AttentionView, make: Any, colours: Any) -> Any:

@@ -28,8 +28,26 @@ def bar(name: str, steps: int, clock: Callable[[], float] = time.monotonic) -> C
 
 def _draw(name: str, steps: int) -> Any:
     try:
-        from tqdm.auto import tqdm
-
-        return tqdm(total=steps, desc=name, unit="step", leave=False)
+        return new_bar(total=steps, desc=name, unit="step", leave=False)
     except Exception:
         return None
+
+
+def new_bar(*, disable: bool = False, **options: Any) -> Any:
+    """That of tqdm. In a notebook, words or nothing take its place at the end: a saved one has no widgets."""
+    from tqdm.auto import tqdm
+
+    if disable or "tqdm_notebook" not in [base.__name__ for base in tqdm.__mro__]:
+        return tqdm(disable=disable, **options)
+    from IPython.display import display
+
+    bar = tqdm(display=False, **options)
+    place, close = display(bar.container, display_id=True), bar.close
+
+    def close_and_replace() -> None:
+        if not bar.disable:  # it was not closed before
+            close()
+            place.update({"text/plain": str(bar)} if bar.leave else {}, raw=True)
+
+    bar.close = close_and_replace
+    return bar

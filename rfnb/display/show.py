@@ -163,9 +163,10 @@ def show_attention(
 ) -> View:
     """Attention of one sequence: small pictures of all layers and heads, and one large: `rows` attend to `cols`.
 
-    >>> weights = np.array([[0.9, 0.1, 0.0], [0.2, 0.7, 0.1]])
+    >>> phone, letter = rf.Dim(2, name="phone"), rf.Dim(3, name="letter")
+    >>> weights = rf.convert_to_tensor([[0.9, 0.1, 0.0], [0.2, 0.7, 0.1]], dims=[phone, letter])
     >>> rf.show_attention(weights, rows=["B", "AH"], cols="bat")
-    weights: {row:2} attends to {col:3}
+    weights: {phone:2} attends to {letter:3}
       B   b 0.9  a 0.1  t 0
       AH  a 0.7  b 0.2  t 0.1
 

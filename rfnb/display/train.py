@@ -42,7 +42,7 @@ def progress(
     Args:
         total: how many batches there are, if `len(batches)` does not say.
         plot: False: only the bar. Names: the curves of these.
-        smooth: how many values the running mean is over; 3 % of the steps if not given.
+        smooth: how many values the running mean is over; 3 % of them if not given.
         name: what stands in front.
 
     What is reported is read a few times a second, so that a GPU need not wait. `progress.history` has all of it, a

@@ -28,8 +28,10 @@ FOREVER = 2**31 - 1
 def while_loop(cond: Callable[[S], bool | Tensor], body: Callable[[S], S], initial: S) -> S:
     """body(body(… initial)), as long as `cond` holds.
 
-    >>> rf.while_loop(lambda n: n < 100, lambda n: n * 3, rf.convert_to_tensor(1)).item()
-    243
+    >>> feat = rf.Dim(2, name="feat")
+    >>> x = rf.convert_to_tensor([1, 5], dims=[feat])
+    >>> rf.while_loop(lambda x: rf.reduce_sum(x, axis=feat) < 100, lambda x: x * 3, x).raw_tensor.tolist()
+    [27, 135]
 
     Args:
         cond: from the state to a bool, or a Tensor {} bool.

@@ -21,11 +21,11 @@ from rfnb.nn.attention_causal import (
 from rfnb.nn.init import Glorot
 from rfnb.nn.linear import Linear
 from rfnb.nn.positional import LearnedRelativePositionalEncoding
-from rfnb.ops.attention import relative_scores
+from rfnb.ops.attention import own_axis, relative_scores
 from rfnb.ops.math import add, mul
 from rfnb.ops.position import Offset, relative_positional_encoding
 from rfnb.ops.random import dropout
-from rfnb.ops.shape import replace_dim, split_dims
+from rfnb.ops.shape import split_dims
 
 
 class RelPosSelfAttention(SelfAttentionBase):
@@ -88,8 +88,7 @@ class RelPosSelfAttention(SelfAttentionBase):
     def __call__(self, source: Tensor, *, axis: Dim, **_kwargs: Any) -> Tensor:
         """{…, axis, in_dim} → {…, axis, out_dim}"""
         query, keys, values = self.forward_qkv(source)
-        keys, kv_axis = replace_dim(keys, in_dim=axis)
-        values, _ = replace_dim(values, in_dim=axis, out_dim=kv_axis)
+        keys, values, kv_axis = own_axis(query, keys, values, axis=axis)
         bias = self.bias(query, keys, query_axis=axis, kv_axis=kv_axis)
         return self.attention(self.biased(query, self.pos_bias_u), keys, values, kv_axis=kv_axis, bias=bias)
 
@@ -148,8 +147,7 @@ class RelPosCausalSelfAttention(RelPosSelfAttention):
         keys, kv_axis = now.k_accum, now.accum_axis
         values = now.v_accum
         if kv_axis is axis:
-            keys, kv_axis = replace_dim(keys, in_dim=axis)
-            values, _ = replace_dim(values, in_dim=axis, out_dim=kv_axis)
+            keys, values, kv_axis = own_axis(query, keys, values, axis=axis)
         bias = self.bias(query, keys, query_axis=axis, kv_axis=kv_axis, query_offset=past_length(state))
         limits = past_only(state, kv_axis, axis, bias=bias)
         return self.attention(self.biased(query, self.pos_bias_u), keys, values, kv_axis=kv_axis, **limits), now

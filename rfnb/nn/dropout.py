@@ -16,8 +16,9 @@ class Dropout(Module):
     axis: dims along which entries are dropped each on their own; all dims if not given.
     on_forward: also when there is no training.
 
-    >>> rf.Dropout(0.5)(rf.ones([])).item()  # there is no training
-    1.0
+    >>> feat = rf.Dim(3, name="feat")
+    >>> rf.Dropout(0.5)(rf.ones([feat])).raw_tensor.tolist()  # there is no training
+    [1.0, 1.0, 1.0]
     """
 
     def __init__(self, drop_prob: float, *, axis: Dim | Sequence[Dim] | None = None, on_forward: bool = False):

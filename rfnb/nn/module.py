@@ -119,12 +119,18 @@ class Module(Shown):
     def named_modules(
         self, *, recurse: bool = True, include_self: bool = True, memo: set[int] | None = None, prefix: str = ""
     ) -> Iterator[tuple[str, Module]]:
-        """Likewise, with names such as "encoder.layers.0"; `memo` has the ids of those that are left out.
+        """The modules below, and itself, with names such as "encoder.layers.0"; a shared one once.
 
         >>> feat, out = rf.Dim(3, name="feat"), rf.Dim(4, name="out")
         >>> model = rf.Sequential(rf.Sequential(rf.Linear(feat, out), rf.relu), rf.LayerNorm(out))
         >>> [name for name, _ in model.named_modules()]
         ['', '0', '0.0', '0.1', '1']
+
+        Args:
+            recurse: False: only those right below.
+            include_self: whether the module itself is the first, under the name `prefix`.
+            memo: the ids of modules that are left out; it grows by those that were given.
+            prefix: what all names begin with.
         """
         memo = set() if memo is None else memo
         if include_self and id(self) not in memo:
@@ -150,7 +156,7 @@ class Module(Shown):
         return (parameter for _, parameter in self.named_parameters(recurse=recurse))
 
     def named_parameters(self, *, recurse: bool = True) -> Iterator[tuple[str, Parameter]]:
-        """Likewise, with names such as "encoder.lstm.ff_weight"; the parameters are called so from then on.
+        """The parameters with names such as "encoder.lstm.ff_weight"; each is called so from then on.
 
         >>> model = rf.Sequential(rf.Linear(rf.Dim(3, name="feat"), rf.Dim(4, name="out")), rf.relu)
         >>> [(name, parameter.describe_dims()) for name, parameter in model.named_parameters()]

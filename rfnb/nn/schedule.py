@@ -27,8 +27,9 @@ class PiecewiseLinear(Module):
     points: {x: value} in any order.
 
     >>> warmup = rf.PiecewiseLinear({0: 1.0, 10: 3.0, 20: 2.0})
-    >>> [warmup(x).item() for x in (-5, 5, 10, 15, 99)]
-    [1.0, 2.0, 3.0, 2.5, 2.0]
+    >>> step = rf.Dim(5, name="step")
+    >>> warmup(rf.convert_to_tensor([-5, 5, 10, 15, 99], dims=[step])).raw_tensor.tolist(), warmup(5).item()
+    ([1.0, 2.0, 3.0, 2.5, 2.0], 2.0)
 
     Raises ParameterError if there is no point, or are two for one x.
     """

@@ -9,11 +9,9 @@ from rfnb.core import align
 from rfnb.core.dim import Dim
 from rfnb.core.tensor import Tensor
 from rfnb.errors import DimError
-from rfnb.ops.index import gather
+from rfnb.ops.concat import split
 from rfnb.ops.math import _unary, mul, square
-from rfnb.ops.shape import split_dims
 
-HALVES = Dim(2, name="halves")
 _activation = functools.partial(_unary, module=__name__)
 
 tanh = _activation("tanh", "tanh a", "[-1.0, 0.0, 100.0] → [-0.761..., 0.0, 1.0]")
@@ -71,6 +69,5 @@ def gating(
         got = "no feature dim" if axis is None else align.show_dims([axis])
         raise DimError("gating: needs two halves", got=got, expected="an even number of features")
     out_dim = out_dim or axis // 2
-    halves = split_dims(x, axis=axis, dims=[HALVES, out_dim])
-    values, gate = (gather(halves, indices=i, axis=HALVES) for i in (0, 1))
+    values, gate = split(x, axis=axis, out_dims=[out_dim, out_dim])
     return mul(act_func(values), gate_func(gate)), out_dim

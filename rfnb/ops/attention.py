@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -120,8 +121,7 @@ def attend(
         if found is not None and not see:
             return found
     if axis in query.sig.index:
-        values, keys_axis = replace_dim(values, in_dim=axis)
-        keys, axis = replace_dim(keys, in_dim=axis, out_dim=keys_axis)
+        keys, values, axis = own_axis(query, keys, values, axis=axis)
     how: dict[str, Any] = {"key_dim": key_dim, "axis": axis, "causal": causal, "scale": scale, "bias": bias}
     if found is not None and see:
         see(query, keys, values, **how)
@@ -131,6 +131,23 @@ def attend(
     weights = dropout(weights, att_dropout, axis=axis if broadcast else None)
     found = matmul(weights, values, reduce=axis, use_mask=False)  # weights are 0 in padding, and so are values
     return found.copy_transpose(_in_order(found.dims, query.dims, key_dim))
+
+
+_keys_axes: weakref.WeakKeyDictionary[Dim, Dim] = weakref.WeakKeyDictionary()
+
+
+def own_axis(query: Tensor, keys: Tensor, values: Tensor, *, axis: Dim) -> tuple[Tensor, Tensor, Dim]:
+    """Keys and values of self-attention with a dim of their own in place of `axis`, and that dim.
+
+    It is the same one for all layers and batches, so that their plans and masks are; a new one where somebody listens,
+    or if it is taken already.
+    """
+    shared = listener() is None and not any(_keys_axes.get(axis) in x.sig.index for x in (query, keys, values))
+    keys, keys_axis = replace_dim(keys, in_dim=axis, out_dim=_keys_axes.get(axis) if shared else None)
+    values, _ = replace_dim(values, in_dim=axis, out_dim=keys_axis)
+    if shared:
+        _keys_axes[axis] = keys_axis
+    return keys, values, keys_axis
 
 
 def attention_weights(

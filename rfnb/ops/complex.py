@@ -19,8 +19,10 @@ REAL_IMAG = Dim(2, name="real_imag")
 def make_complex(real: Tensor | float, imag: Tensor | float) -> Tensor:
     """real + i·imag. {…}, {…} → {… of both} complex
 
-    >>> rf.make_complex(rf.convert_to_tensor(1.0), rf.convert_to_tensor(2.0)).raw_tensor.item()
-    (1+2j)
+    >>> freq = rf.Dim(2, name="freq")
+    >>> real, imag = rf.ones([freq]), rf.convert_to_tensor([2.0, 3.0], dims=[freq])
+    >>> rf.make_complex(real, imag).raw_tensor.tolist()
+    [(1+2j), (1+3j)]
     """
     real, imag = operands(real, imag)
     for name, x in ("real", real), ("imag", imag):
@@ -33,9 +35,10 @@ def make_complex(real: Tensor | float, imag: Tensor | float) -> Tensor:
 def complex_as_real(x: Tensor, *, out_dim: Dim | None = None) -> tuple[Tensor, Dim]:
     """The real and the imaginary part behind one another, and their dim. {…} complex → {…, out_dim:2}
 
-    >>> z = rf.make_complex(rf.convert_to_tensor(1.0), rf.convert_to_tensor(2.0))
+    >>> freq = rf.Dim(2, name="freq")
+    >>> z = rf.convert_to_tensor([1 + 2j, 3 + 4j], dims=[freq])
     >>> rf.complex_as_real(z)[0].raw_tensor.tolist()
-    [1.0, 2.0]
+    [[1.0, 2.0], [3.0, 4.0]]
     """
     if not x.dtype.startswith("complex"):
         raise DtypeError("complex_as_real: not complex", got=x.dtype, expected="complex64 or complex128")

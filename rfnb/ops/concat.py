@@ -66,9 +66,10 @@ def concat_features(*sources: Tensor, allow_broadcast: bool = False) -> Tensor:
 def stack(sources: Sequence[Tensor], *, out_dim: Dim | None = None) -> tuple[Tensor, Dim]:
     """One above the other, and the new dim. {…}, {…} → {out_dim, …}
 
-    >>> pair, _ = rf.stack([rf.convert_to_tensor(1), rf.convert_to_tensor(2)])
-    >>> pair.raw_tensor.tolist()
-    [1, 2]
+    >>> feat = rf.Dim(3, name="feat")
+    >>> pair, both = rf.stack([rf.zeros([feat]), rf.ones([feat])])
+    >>> pair.raw_tensor.tolist(), pair.dims == (both, feat)
+    ([[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]], True)
     """
     if not sources:
         raise DimError("stack: nothing to join", expected="a list of Tensors")

@@ -47,8 +47,11 @@ def raw_call(fn: Callable[..., Any], *tensors: Tensor, out_dims: Sequence[Dim]) 
 def cond(pred: Tensor | bool, true_fn: Callable[[], T], false_fn: Callable[[], T]) -> T:
     """What `true_fn` gives if `pred` {} holds, else what `false_fn` gives; the other one is not called.
 
-    >>> rf.cond(rf.convert_to_tensor(2) > 1, lambda: "more", lambda: "less")
-    'more'
+    >>> feat = rf.Dim(3, name="feat")
+    >>> x = rf.convert_to_tensor([1.0, 2.0, 6.0], dims=[feat])
+    >>> largest = rf.reduce_max(x, axis=feat)
+    >>> rf.cond(largest > 5, lambda: x / largest, lambda: x).raw_tensor.tolist()
+    [0.166..., 0.333..., 1.0]
 
     For a choice entry by entry there is `rf.where`.
 
@@ -94,7 +97,12 @@ def assert_(condition: Tensor | bool, message: str, *, stop: bool = True) -> Non
 
     stop: False: a warning, and on it goes. In a loop body it is checked at every step.
 
-    >>> rf.assert_(rf.convert_to_tensor(2) > 1, "more than one is needed")
+    >>> time = rf.Dim(None, name="time")
+    >>> x = rf.convert_to_tensor([[2, 3], [4]], dims=[rf.batch_dim, time])
+    >>> rf.assert_(x > 1, "more than one is needed")
+    >>> rf.assert_(x > 2, "more than two are needed")
+    Traceback (most recent call last):
+    AssertionError: more than two are needed
     """
     if isinstance(condition, Tensor):
         _assert(condition, message, stop)

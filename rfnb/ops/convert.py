@@ -205,8 +205,8 @@ def _bind(backend: Any, raw: Any, dims: Sequence[Dim], lengths: Any, tags: Seque
         if size.dims == (batch,) and size.values.shape != (shape[0],):
             raise DimError(
                 "convert_to_tensor: a length for each sequence is needed",
-                got=f"{len(size.values)} lengths",
-                expected=f"{shape[0]}, as {batch.name} has in the data",
+                got=f"lengths of shape {size.values.shape}",
+                expected=f"({shape[0]},), as {batch.name} has in the data",
             )
         raw = raw[(slice(None),) * axis + (slice(0, size.max),)]
         dim.bind(size)

@@ -22,10 +22,10 @@ def stop_gradient(source: Tensor) -> Tensor:
 
     {…} → the same
 
-    >>> x = rf.convert_to_tensor(3.0)
+    >>> x = rf.convert_to_tensor([3.0, 4.0], dims=[rf.Dim(2, name="feat")])
     >>> rf.set_requires_gradient(x)
-    >>> rf.gradient(x * rf.stop_gradient(x), x).item()
-    3.0
+    >>> rf.gradient(x * rf.stop_gradient(x), x).raw_tensor.tolist()  # not twice as much: one factor is a constant
+    [3.0, 4.0]
     """
     return backend_of_raw(source._raw).stop_gradient(source)
 
@@ -36,10 +36,10 @@ def scaled_gradient(source: Tensor, scale: float | Tensor) -> Tensor:
 
     {…} → the same
 
-    >>> x = rf.convert_to_tensor(3.0)
+    >>> x = rf.convert_to_tensor([3.0, 4.0], dims=[rf.Dim(2, name="feat")])
     >>> rf.set_requires_gradient(x)
-    >>> rf.gradient(rf.scaled_gradient(x, -1), x).item()
-    -1.0
+    >>> rf.gradient(rf.scaled_gradient(x, -1), x).raw_tensor.tolist()
+    [-1.0, -1.0]
     """
     return backend_of_raw(source._raw).scaled_gradient(source, scale)
 
@@ -56,10 +56,10 @@ def scaled_gradient_ext(
 
     Padding takes no part.
 
-    >>> x = rf.convert_to_tensor(3.0)
+    >>> x = rf.convert_to_tensor([3.0, 4.0], dims=[rf.Dim(2, name="feat")])
     >>> rf.set_requires_gradient(x)
-    >>> rf.gradient(rf.scaled_gradient_ext(x, scale=2, shift=0.5), x).item()
-    2.5
+    >>> rf.gradient(rf.scaled_gradient_ext(x, scale=2, shift=0.5), x).raw_tensor.tolist()
+    [2.5, 2.5]
 
     Args:
         scale, shift: numbers, or Tensors with some of the dims.
@@ -127,7 +127,7 @@ def gradient_checkpoint_scope() -> AbstractContextManager[None]:
 def set_requires_gradient(source: Tensor) -> None:
     """From now on the gradient with respect to `source` can be asked for.
 
-    >>> x = rf.convert_to_tensor(3.0)
+    >>> x = rf.convert_to_tensor([3.0, 4.0], dims=[rf.Dim(2, name="feat")])
     >>> rf.set_requires_gradient(x)
     >>> x.requires_grad
     True
@@ -139,9 +139,9 @@ def set_requires_gradient(source: Tensor) -> None:
 def gradient(y: Tensor, x: Tensor) -> Tensor:
     """The gradient of the sum of `y`, without padding, with respect to `x`. → the dims of x
 
-    >>> x = rf.convert_to_tensor(3.0)
+    >>> x = rf.convert_to_tensor([3.0, 4.0], dims=[rf.Dim(2, name="feat")])
     >>> rf.set_requires_gradient(x)
-    >>> rf.gradient(x * x, x).item()
-    6.0
+    >>> rf.gradient(x * x, x).raw_tensor.tolist()
+    [6.0, 8.0]
     """
     return backend_of_raw(y._raw).gradient(y, x)

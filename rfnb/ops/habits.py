@@ -29,7 +29,7 @@ TYPES = {
 def to(self: Tensor, *where: Any, device: Any = None, dtype: Any = None, non_blocking: bool = False) -> Tensor:
     """The same numbers in another type or on another device: "cuda", "float16", torch.float16, or as another tensor.
 
-    >>> rf.ones([]).to(torch.float64).dtype
+    >>> rf.ones([rf.Dim(2, name="feat")]).to(torch.float64).dtype
     'float64'
     """
     for given in where:
@@ -77,10 +77,10 @@ def cuda(self: Tensor, device: Any = "cuda") -> Tensor:
 def detach(self: Tensor) -> Tensor:
     """The same numbers, as a constant.
 
-    >>> w = rf.Parameter([], initial=3.0)
-    >>> (w * w.detach()).raw_tensor.backward()
-    >>> w.raw_tensor.grad.item()  # not 6: one factor is a constant
-    3.0
+    >>> w = rf.Parameter([rf.Dim(2, name="feat")], initial=3.0)
+    >>> (w * w.detach()).raw_tensor.sum().backward()
+    >>> w.raw_tensor.grad.tolist()  # not 6: one factor is a constant
+    [3.0, 3.0]
     """
     return stop_gradient(self)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -11,7 +11,7 @@ from rfnb.backend.base.math import COMBINE_KINDS, COMPARE_KINDS, lacks_frames
 from rfnb.core import align
 from rfnb.core.accident import check_all_in_one
 from rfnb.core.dim import Dim
-from rfnb.core.op import add_row, binary, method_of, op, unary
+from rfnb.core.op import add_row, binary, listener, method_of, op, unary
 from rfnb.core.raw import backend_of_raw
 from rfnb.core.tensor import Tensor
 from rfnb.errors import RfError
@@ -38,8 +38,10 @@ def combine(
         "logical_or", "squared_difference", "ceildiv", "logaddexp", "complex"; or a sign of Python, such as "-".
     dim_order: these dims come first, in this order. With all dims of the result in it, both may be broadcast.
 
-    >>> rf.combine(rf.convert_to_tensor(7), "floordiv", 2).item()
-    3
+    >>> time, feat = rf.Dim(2, name="time"), rf.Dim(2, name="feat")
+    >>> a = rf.convert_to_tensor([[7, 8], [9, 10]], dims=[time, feat])
+    >>> rf.combine(a, "floordiv", rf.convert_to_tensor([2, 3], dims=[feat])).raw_tensor.tolist()
+    [[3, 2], [4, 3]]
 
     Raises DimError if neither operand has all dims of the result, unless `allow_broadcast_all_sources`.
     """
@@ -64,8 +66,10 @@ def compare(
 
     {…}, {…} → {… of both} bool. kind: or a sign of Python, such as ">=".
 
-    >>> rf.compare(rf.convert_to_tensor(7), "greater", 2).item()
-    True
+    >>> time, feat = rf.Dim(2, name="time"), rf.Dim(2, name="feat")
+    >>> a = rf.convert_to_tensor([[7, 8], [9, 10]], dims=[time, feat])
+    >>> rf.compare(a, "greater", rf.convert_to_tensor([7, 9], dims=[feat])).raw_tensor.tolist()
+    [[False, False], [True, True]]
     """
     kind = SIGNS.get(kind, kind)
     if kind not in COMPARE_KINDS:
@@ -282,8 +286,10 @@ def clip_by_value(
 def lerp(start: Tensor, end: Tensor, weight: Value, *, allow_broadcast_all_sources: bool = False) -> Tensor:
     """From `start`, where `weight` is 0, to `end`, where it is 1. {…}, {…}, {…} → {… of all}
 
-    >>> rf.lerp(rf.convert_to_tensor(1.0), rf.convert_to_tensor(3.0), 0.25).raw_tensor.item()
-    1.5
+    >>> time = rf.Dim(2, name="time")
+    >>> start, end = rf.zeros([time]), rf.convert_to_tensor([4.0, 8.0], dims=[time])
+    >>> rf.lerp(start, end, 0.25).raw_tensor.tolist()
+    [1.0, 2.0]
     """
     weight = tensor(weight, start)
     backend = backend_of_raw(start._raw)
@@ -344,8 +350,9 @@ def opt_logical_or(a: Condition, b: Condition) -> Condition:
 def cast(tensor: Tensor, dtype: str) -> Tensor:
     """The same numbers in another type: "float32", "int64", "bool". {…} → the same
 
-    >>> rf.cast(rf.convert_to_tensor(1.7), "int64").item()
-    1
+    >>> time = rf.Dim(3, name="time")
+    >>> rf.cast(rf.convert_to_tensor([-1.7, 0.0, 1.7], dims=[time]), "int64").raw_tensor.tolist()
+    [-1, 0, 1]
     """
     return backend_of_raw(tensor._raw).cast(tensor, dtype)
 
@@ -361,9 +368,21 @@ _OPERATORS = {
     "and": logical_and,
     "or": logical_or,
 }
+
+
+def _reflected(function: Callable[[Any, Any], Tensor], commutes: bool) -> Callable[[Tensor, Any], Tensor]:
+    """`other ∘ self`; the quick path takes numbers as the second operand."""
+
+    def call(self: Tensor, other: Any) -> Tensor:
+        swap = commutes and other.__class__ in (int, float) and listener() is None  # who listens sees what was written
+        return function(self, other) if swap else function(other, self)
+
+    return call
+
+
 for _name, _function in _OPERATORS.items():
     setattr(Tensor, f"__{_name}__", _function)
-    setattr(Tensor, f"__r{_name}__", lambda self, other, f=_function: f(other, self))
+    setattr(Tensor, f"__r{_name}__", _reflected(_function, _name in ("add", "mul")))
 _COMPARISONS = {"eq": equal, "ne": not_equal, "lt": less, "le": less_equal, "gt": greater, "ge": greater_equal}
 _SIGNS = {"neg": neg, "abs": abs, "invert": logical_not}
 for _name, _function in {**_COMPARISONS, **_SIGNS}.items():

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
+from rfnb.backend.base.sizes import derived
 from rfnb.core import align
 from rfnb.core.binding import current_lengths
-from rfnb.core.default import get_default_float_dtype
+from rfnb.core.default import get_default_device, get_default_float_dtype
 from rfnb.core.dim import Dim, single_step_dim
 from rfnb.core.lengths import Size
-from rfnb.core.op import op
-from rfnb.core.raw import backend_of_raw
-from rfnb.core.tensor import Tensor
+from rfnb.core.op import listener, op
+from rfnb.core.raw import backend_of_raw, selected
+from rfnb.core.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
 from rfnb.ops.concat import concat
 from rfnb.ops.convert import convert_to_tensor
@@ -55,8 +58,15 @@ def sinusoidal_positional_encoding(
     >>> rf.sinusoidal_positional_encoding(spatial_dim=time, feat_dim=feat).raw_tensor[0].tolist()
     [0.0, 0.0, 1.0, 1.0]
     """
-    positions = _from(0 if offset is None else offset, spatial_dim, device)
-    return sinusoidal_encoding(positions, feat_dim=feat_dim, base=base, dtype=dtype)
+    offset = 0 if offset is None else offset
+
+    def make() -> Tensor:
+        positions = _from(offset, spatial_dim, device)
+        return sinusoidal_encoding(positions, feat_dim=feat_dim, base=base, dtype=dtype)
+
+    if spatial_dim is single_step_dim or type(offset) is not int:
+        return make()
+    return _of_batch(("sines", offset, base, dtype, device), [spatial_dim], [spatial_dim, feat_dim], make)
 
 
 def relative_positional_encoding(
@@ -78,13 +88,18 @@ def relative_positional_encoding(
     Dim{2*time-1:5}
     """
     _half("relative_positional_encoding", feat_dim)
-    distances, out_dim = relative_positions(
-        query_spatial_dim=query_spatial_dim,
-        key_value_spatial_dim=key_value_spatial_dim,
-        query_offset=query_offset,
-        device=device,
-    )
-    return _waves(distances, feat_dim, 2 * math.log(10_000.0) / max(feat_dim.get_dim_value(), 1), dtype), out_dim
+    axes: dict[str, Dim] = {"query_spatial_dim": query_spatial_dim, "key_value_spatial_dim": key_value_spatial_dim}
+    step = 2 * math.log(10_000.0) / max(feat_dim.get_dim_value(), 1)
+
+    def make() -> Tensor:
+        distances, _ = relative_positions(**axes, query_offset=query_offset, device=device)
+        return _waves(distances, feat_dim, step, dtype)
+
+    out_dim = _distances(query_spatial_dim, key_value_spatial_dim)
+    if query_spatial_dim is single_step_dim or type(query_offset) is not int:
+        return make(), out_dim
+    key = ("relative", query_spatial_dim.serial, query_offset, dtype, device)
+    return _of_batch(key, [query_spatial_dim, key_value_spatial_dim], [out_dim, feat_dim], make), out_dim
 
 
 def relative_positions(
@@ -134,6 +149,25 @@ def turn_pairs(x: Tensor, cosines: Tensor, sines: Tensor, *, feat_dim: Dim) -> T
     return backend_of_raw(x._raw).turn_pairs(x, cosines, sines, feat_dim=feat_dim)
 
 
+def _of_batch(key: tuple[Any, ...], of: Sequence[Dim], dims: Sequence[Dim], make: Callable[[], Tensor]) -> Tensor:
+    """What `make` gives for the lengths that `of` have now, made once for a batch. → {dims}
+
+    Who listens sees it made.
+    """
+    lengths = current_lengths(of)
+    if listener() is not None or not lengths.sizes or any(hasattr(s.values, "longest") for s in lengths.sizes.values()):
+        return make()
+    backend = selected()
+
+    def raw() -> Any:
+        with backend.outside_modes():
+            return make()._raw
+
+    defaults = get_default_float_dtype(), get_default_device(), backend
+    key = (*key, *[dim.serial for dim in dims], *defaults)
+    return tensor_of(lengths.cached(key, raw), align.sig(dims), current_lengths(dims))  # holds no lengths: no cycle
+
+
 def _distances(query: Dim, key_value: Dim) -> Dim:
     """The dim of all distances. Sequences of different length share it, so that it has no padding."""
     if query is single_step_dim:
@@ -142,7 +176,8 @@ def _distances(query: Dim, key_value: Dim) -> Dim:
     sizes = [lengths.size(dim) for dim in (query, key_value)]
     known = [size for size in sizes if size is not None]
     if not any(size.ragged for size in known):
-        return query + key_value - 1
+        key = ("distances", key_value.serial)
+        return derived(align.sig([query]), key, lambda: query + key_value - 1)
 
     def make() -> Dim:
         dim = Dim(None, name=(query + key_value - 1).name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import weakref
 
 import pytest
@@ -192,6 +193,36 @@ def test_the_figure():
         progress.report(loss=1 / (i + 1), **{"a $ b": i})
     figure = progress.figure()
     assert [axes.get_title() for axes in figure.axes] == ["loss", r"a \$ b"]
+    assert figure._repr_png_().startswith(b"\x89PNG")  # a notebook shows it, without pyplot
+
+
+def test_of_few_values_there_is_no_running_mean():
+    """A measure of each epoch beside one of each step."""
+    progress = rf.progress(range(100))
+    for epoch in range(2):
+        for i in progress:
+            progress.report(loss=i)
+        progress.report(dev_loss=1.0 - epoch / 2)
+    loss, dev = rf.show(progress).data["curves"]
+    assert dev["smooth"] == [1.0, 0.5] and loss["smooth"][-1] < 99
+
+
+def test_one_value_is_a_dot():
+    progress = rf.progress(range(1))
+    for i in progress:
+        progress.report(loss=i)
+    (curve,) = rf.show(progress).data["curves"]
+    assert re.search(r'd="M(\S+)L\1"', str(plot.plot(curve, "#000000")))
+
+
+@pytest.mark.parametrize("plotted", [True, False])
+def test_the_bar_of_a_notebook_leaves_no_widget(shown, monkeypatch, plotted):
+    monkeypatch.setattr("tqdm.auto.tqdm", pytest.importorskip("tqdm.notebook").tqdm)
+    for i in (progress := rf.progress(range(3), plot=plotted)):
+        progress.report(loss=i)
+    widget, *_, last = [bundle for bundle in shown.bundles if "text/html" not in bundle]
+    assert hasattr(widget, "children")
+    assert last == {} if plotted else "3/3" in last["text/plain"]
 
 
 def test_a_long_curve_keeps_its_extremes():

@@ -173,7 +173,7 @@ def test_deep_and_wide_structures_are_cut_and_say_so(monkeypatch):
         [torch.zeros(3, dtype=torch.bfloat16, requires_grad=True), torch.ones(99, dtype=torch.bool)],
         [rf.Tensor("template", [rf.batch_dim], "float32")],
     ],
-    ids=lambda odd: str(odd)[:40].replace("\n", " "),
+    ids=lambda odd: str(odd)[:24].replace("\n", " "),  # without the addresses of objects
 )
 def test_anything_has_a_tree(odd):
     view = tree.describe(odd)

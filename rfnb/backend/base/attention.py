@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rfnb.backend.base.math import join
 from rfnb.core import align
+from rfnb.core.align import Sig
 from rfnb.core.dim import Dim
 from rfnb.core.tensor import Tensor, tensor_of
 
@@ -67,36 +69,25 @@ class AttentionOps:
 
         The result has the order of `query`. There must be no NaN in padding. None if no kernel can do it.
         """
-        shared = [dim for dim in query.dims if dim in keys.sig.index and dim is not key_dim and dim is not axis]
-        rows = [dim for dim in query.dims if dim not in keys.sig.index or dim is axis]
-        features = [dim for dim in values.dims if dim not in shared and dim is not axis]
-        fits = len(rows) <= 1 and len(features) == 1 and features != rows and len(values.dims) == len(shared) + 2
-        if cls.attention_raw is None or not fits or set(keys.dims) != {*shared, axis, key_dim}:
+        if cls.attention_raw is None or keys.size_of(axis).some_empty():
             return None
-        if bias is not None and (axis in rows or set(bias.dims) != {*shared, *rows, axis}):
+        plan = _plan(query.sig, keys.sig, values.sig, key_dim, axis, None if bias is None else bias.sig)
+        if plan is None:
             return None
-        if keys.size_of(axis).some_empty():
-            return None
+        how_query, how_keys, how_values, how_bias, how_mask, rows, back, out = plan
         mask = None if causal else cls.mask_for(keys, (axis,))  # no valid query sees padding behind itself
-        if mask is not None:
-            mask = align.apply(align.move(keys.dims, [*shared, key_dim, axis]), mask)  # key_dim has size 1 there
-        raw_query, raw_bias = align.apply(align.move(query.dims, [*shared, *rows, key_dim]), query._raw), None
-        if bias is not None:
-            raw_bias = align.apply(align.move(bias.dims, [*shared, *rows, axis]), bias._raw)
-            raw_bias = raw_bias if rows else raw_bias[..., None, :]
+        raw_bias = None if bias is None else cls.move_raw(bias._raw, how_bias)
+        raw_query = cls.move_raw(query._raw, how_query)
         raw = cls.attention_raw(
             raw_query if rows else raw_query[..., None, :],
-            align.apply(align.move(keys.dims, [*shared, axis, key_dim]), keys._raw),
-            align.apply(align.move(values.dims, [*shared, axis, *features]), values._raw),
-            mask,
+            cls.move_raw(keys._raw, how_keys),
+            cls.move_raw(values._raw, how_values),
+            None if mask is None else align.apply(how_mask, mask),
             causal,
             scale,
-            raw_bias,
+            raw_bias if rows or raw_bias is None else raw_bias[..., None, :],
         )
-        found = [*shared, *rows, *features]
-        order = [features[0] if dim is key_dim else dim for dim in query.dims]
-        raw = align.apply(align.move(found, order), raw if rows else raw[..., 0, :])
-        return tensor_of(raw, align.sig(order, None, features[0]), join(query, keys, values))
+        return tensor_of(cls.move_raw(raw if rows else raw[..., 0, :], back), out, join(query, keys, values))
 
     @classmethod
     def relative_scores(
@@ -137,3 +128,41 @@ class AttentionOps:
         turns = [align.apply(align.move(y.dims, [*order, half]), y._raw) for y in (cosines, sines)]
         found = cls.turn_pairs_raw(raw, *turns)
         return tensor_of(found, align.sig([*order, feat_dim], None, x.feature_dim), join(x, cosines))
+
+
+def _plan(query: Sig, keys: Sig, values: Sig, key_dim: Dim, axis: Dim, bias: Sig | None) -> tuple[Any, ...] | None:
+    """Where the axes go for the kernel, and from there into the order of `query`; None if it cannot do it.
+
+    Kept at the signature of the queries.
+    """
+    key = ("attention", keys.serial, values.serial, key_dim.serial, axis.serial, bias and bias.serial)
+    plan = query.plans.get(key)
+    out = plan and plan[-1]()
+    if out:
+        return *plan[:-1], out
+    made = _planned(query, keys, values, key_dim, axis, bias)
+    if made is not None:
+        query.keep(key, (*made[:-1], weakref.ref(made[-1])))
+    return made
+
+
+def _planned(query: Sig, keys: Sig, values: Sig, key_dim: Dim, axis: Dim, bias: Sig | None) -> tuple[Any, ...] | None:
+    shared = [dim for dim in query.dims if dim in keys.index and dim is not key_dim and dim is not axis]
+    rows = [dim for dim in query.dims if dim not in keys.index or dim is axis]
+    features = [dim for dim in values.dims if dim not in shared and dim is not axis]
+    fits = len(rows) <= 1 and len(features) == 1 and features != rows and len(values.dims) == len(shared) + 2
+    if not fits or set(keys.dims) != {*shared, axis, key_dim}:
+        return None
+    if bias is not None and (axis in rows or set(bias.dims) != {*shared, *rows, axis}):
+        return None
+    order = [features[0] if dim is key_dim else dim for dim in query.dims]
+    return (
+        align.move(query.dims, [*shared, *rows, key_dim]),
+        align.move(keys.dims, [*shared, axis, key_dim]),
+        align.move(values.dims, [*shared, axis, *features]),
+        None if bias is None else align.move(bias.dims, [*shared, *rows, axis]),
+        align.move(keys.dims, [*shared, key_dim, axis]),  # of the mask, where key_dim has size 1
+        bool(rows),
+        align.move([*shared, *rows, *features], order),
+        align.sig(order, None, features[0]),
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,6 +40,11 @@ class DataOps:
     copy_to_device_raw: Callable[[Any, str | None], Any]
     from_numpy_raw: Callable[[Any, Any], Any]
     device_key_raw: Callable[[Any], Any]
+
+    @staticmethod
+    def outside_modes() -> AbstractContextManager[None]:
+        """Inside, what is made for a batch may be used in any mode: for training, though it is made in inference."""
+        return nullcontext()
 
     @classmethod
     def without_numbers_raw(cls: type[Backend], raw_tensor: Any) -> Any:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -37,10 +38,29 @@ def gradients_of_all() -> Iterator[None]:
         _of_all.reset(token)
 
 
+class Rows(NamedTuple):
+    """Rows of a raw tensor whose first `axes` axes are seen as one."""
+
+    frames: Any
+    padding: Any
+    axes: int
+
+
+FEW = 8192
+"""Entries: filling so few of them takes less time by a mask."""
+ROW = 8
+"""Likewise in a row."""
+
+
 class MaskOps:
-    """Raw part: `masked_fill_raw(raw, padding, value)`, `finite_raw(raw, padding)`, `is_trained_raw`."""
+    """Raw part: `masked_fill_raw(raw, padding, value)`, `finite_raw(raw, padding)`, `is_trained_raw`; where a backend
+    has them, `fill_rows_raw(raw, rows, value, axes)` and `on_rows_raw(function, raw, rows, axes)`, for which the first
+    `axes` axes are one.
+    """
 
     masked_fill_raw: Callable[[Any, Any, Any], Any]
+    fill_rows_raw: Callable[[Any, Any, Any, int], Any] | None = None
+    on_rows_raw: Callable[[Callable[[Any], Any], Any, Any, int], Any] | None = None
     finite_raw: Callable[[Any, Any], Any]
     is_trained_raw: Callable[[Any, bool], bool]
 
@@ -93,8 +113,31 @@ class MaskOps:
     @classmethod
     def fill_padding(cls: type[Backend], tensor: Tensor, value: float, dims: tuple[Dim, ...] | None = None) -> Any:
         """The raw tensor with `value` in the padding of `dims`, or of all its dims."""
-        padding = cls.padding_for(tensor, tensor.sig.dims if dims is None else dims)
+        dims = tensor.sig.dims if dims is None else dims
+        found = cls.rows_for(tensor, dims)
+        if found is not None:
+            return cls.fill_rows_raw(tensor._raw, found.padding, value, found.axes)  # type: ignore[misc]
+        padding = cls.padding_for(tensor, dims)
         return tensor._raw if padding is None else cls.masked_fill_raw(tensor._raw, padding, value)
+
+    @classmethod
+    def rows_for(
+        cls: type[Backend], tensor: Tensor, dims: tuple[Dim, ...], inner: tuple[Dim, ...] | None = None
+    ) -> Rows | None:
+        """Which rows of `tensor` are frames of `dims`, and which are padding: far quicker than a mask where there is much.
+
+        inner: the dims of a row, which come last then; by default as many of the last ones as have no padding.
+        None where a mask has to do.
+        """
+        lengths = tensor.lengths
+        if not lengths.ragged or cls.fill_rows_raw is None or listener() is not None:
+            return None
+        sig = tensor.sig
+        key = ("rows", sig.serial, sig.serials[dims], inner and sig.serials[inner], cls.device_key_raw(tensor._raw))
+        try:
+            return lengths.cache[key]  # type: ignore[no-any-return]
+        except KeyError:
+            return lengths.keep(key, _rows(cls, tensor, dims, inner, key[-1]))  # type: ignore[no-any-return]
 
     @classmethod
     def copy_masked(cls: type[Backend], tensor: Tensor, value: Any, dims: tuple[Dim, ...]) -> Tensor:
@@ -120,8 +163,7 @@ class MaskOps:
         """The raw tensor, with 0 in padding if `weight` is trained: 0 · NaN would get into its gradient."""
         if not tensor.sig.frames or not tensor.lengths.sizes or not cls.is_trained(weight):
             return tensor._raw
-        padding = cls.padding_for(tensor, tensor.sig.dims)
-        return tensor._raw if padding is None else cls.masked_fill_raw(tensor._raw, padding, 0)
+        return cls.fill_padding(tensor, 0)
 
     @classmethod
     def cut_gradient(cls: type[Backend], result: Tensor, *weights: Tensor | None) -> Tensor:
@@ -163,6 +205,27 @@ class MaskOps:
             if tensor.lengths.sizes:
                 tensor.lengths.keep(key, found)
         return found
+
+
+def _rows(
+    backend: type[Backend], tensor: Tensor, dims: Sequence[Dim], inner: Sequence[Dim] | None, device: Any
+) -> Rows | None:
+    mask = frames_of(tensor, dims)
+    if not isinstance(mask, np.ndarray):  # no padding, or lengths that torch traces
+        return None
+    shape = backend.get_shape_tuple_raw(tensor._raw)
+    if inner is None:
+        outer = [axis for axis in range(mask.ndim) if max(mask.shape[axis:]) > 1]
+    else:
+        outer = [axis for axis, dim in enumerate(tensor.dims) if dim not in inner]
+    rest = [axis for axis in range(mask.ndim) if axis not in outer]
+    count = math.prod(shape[axis] for axis in outer)
+    if not outer or any(mask.shape[axis] > 1 for axis in rest) or math.prod(shape) < max(FEW, ROW * count):
+        return None
+    mask = mask.transpose([*outer, *rest]).reshape([mask.shape[axis] for axis in outer])
+    flat = np.broadcast_to(mask, [shape[axis] for axis in outer]).ravel()
+    frames, padding = (backend.from_numpy_raw(np.flatnonzero(rows), device) for rows in (flat, ~flat))
+    return Rows(frames, padding, len(outer))
 
 
 def _count(backend: type[Backend], tensor: Tensor, dims: tuple[Dim, ...], axes: int | tuple[int, ...]) -> np.ndarray:

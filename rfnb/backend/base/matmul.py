@@ -106,13 +106,18 @@ class MatmulOps:
         there, transpose, before, _ = plan
         raw_bias = None if bias is None else bias._raw
         trained = out.frames and (cls.is_trained(weight) or (bias is not None and cls.is_trained(bias)))
-        raw = cls.fill_padding(source, 0) if trained else source._raw
+        rows = cls.rows_for(source, source.sig.dims, (source.sig.meant(in_dim),)) if trained else None
+        raw = cls.fill_padding(source, 0) if trained and rows is None else source._raw
+        raw = align.apply(there, raw)
         try:
-            raw = cls.linear_raw(align.apply(there, raw), weight._raw, raw_bias, transpose)
+            if rows is None:
+                raw = cls.linear_raw(raw, weight._raw, raw_bias, transpose)
+            else:
+                raw = cls.on_rows_raw(lambda x: cls.linear_raw(x, weight._raw, raw_bias, transpose), raw, rows.frames, rows.axes)
         except RuntimeError as error:
             raise of_types("linear", error, source=source, weight=weight) from None
         result = tensor_of(raw if before is None else align.apply(before, raw), out, source.lengths)
-        if trained:
+        if trained and rows is None:
             result._raw = cls.fill_padding(result, 0)
         return result
 

@@ -160,7 +160,9 @@ def _per_frame(
     if not plan:
         plan = source.sig.keep(key, _plan(op, source, dims, scale, bias))
     there, back, sizes, moves = plan
-    raw = source._raw if scale is None else backend.fill_for_gradient(source, scale)
+    trained = any(x is not None and backend.is_trained(x) for x in (scale, bias)) and source.sig.frames
+    rows = backend.rows_for(source, source.sig.dims, dims) if trained and moves is not None else None
+    raw = source._raw if scale is None or rows is not None else backend.fill_for_gradient(source, scale)
     raw = raw if there is None else backend.move_raw(raw, there)
     if moves is None:  # the weights differ between frames
         raw = align.apply(back, function(raw, sizes, None, None, eps))
@@ -170,8 +172,13 @@ def _per_frame(
         return result
     raw_scale = None if scale is None else backend.move_raw(scale._raw, moves[0])
     raw_bias = None if bias is None else backend.move_raw(bias._raw, moves[1])
-    raw = function(raw, sizes, raw_scale, raw_bias, eps)
+    if rows is None:
+        raw = function(raw, sizes, raw_scale, raw_bias, eps)
+    else:
+        raw = backend.on_rows_raw(lambda x: function(x, sizes, raw_scale, raw_bias, eps), raw, rows.frames, rows.axes)
     result = tensor_of(raw if back is None else backend.move_raw(raw, back), source.sig, source.lengths)
+    if rows is not None:
+        return result
     return backend.cut_gradient(result, scale, bias) if result.sig.frames else result
 
 

@@ -109,7 +109,18 @@ class ShapeOps:
     def merge_dims(
         cls: type[Backend], source: Tensor, *, dims: Sequence[Dim], out_dim: Dim | None = None
     ) -> tuple[Tensor, Dim]:
-        """Several dims as one, the first of them slowest, and that dim. {…, dims…} → {…, out_dim}"""
+        """Several dims as one, the first of them slowest, and that dim. {…, dims…} → {…, out_dim}
+
+        Between dims of fixed size there is a plan, kept at the signature.
+        """
+        lengths = source.lengths
+        plan_key = ("merge_dims", out_dim and out_dim.serial, *[dim.serial for dim in dims])
+        plan = source.sig.plans.get(plan_key)
+        signature = plan and plan[2]()
+        if signature and lengths.owners.isdisjoint(dims):
+            how, at, _ = plan
+            raw = source._raw if how is None else cls.move_raw(source._raw, how)
+            return tensor_of(cls.merge_axes_raw(raw, at, len(dims)), signature, lengths), signature.dims[at]
         dims = source.sig.all_meant(dims)
         if len(dims) == 1 and out_dim is None:
             axis_of("merge_dims", source, dims[0])
@@ -120,7 +131,6 @@ class ShapeOps:
             out_dim = derived(source.sig, key, lambda: functools.reduce(operator.mul, dims))
         if out_dim.kind is None and any(dim.is_batch_dim() for dim in dims):
             out_dim.kind = "batch"
-        lengths = source.lengths
         known = lengths.size(out_dim) if out_dim.expr is not None else None
         shape = cls.get_shape_tuple_raw(source._raw)
         if known is None or any(d in dims for d in known.dims):
@@ -129,11 +139,14 @@ class ShapeOps:
         rest = [dim for dim in source.dims if dim not in dims]
         at = min(places) - sum(i < min(places) for i in places)
         order = [*rest[:at], *dims, *rest[at:]]
-        raw = cls.merge_axes_raw(align.apply(align.move(source.dims, order), source._raw), at, len(dims))
+        how = align.move(source.dims, order)
+        raw = cls.merge_axes_raw(align.apply(how, source._raw), at, len(dims))
         sizes = tuple(shape[i] for i in places)
         lengths = moved(lengths, dims, ("merge", out_dim.serial), lambda size: _merged(size, dims, out_dim, sizes))
         feature = out_dim if source.feature_dim in dims else source.feature_dim
         signature = align.sig([*rest[:at], out_dim, *rest[at:]], source.sparse_dim, feature)
+        if _all_static(out_dim, *dims):
+            source.sig.keep(plan_key, (how, at, weakref.ref(signature)))
         return tensor_of(raw, signature, lengths), out_dim
 
     @classmethod
@@ -148,8 +161,15 @@ class ShapeOps:
     ) -> Tensor:
         """One dim as several, the first of them slowest. {…, axis} → {…, dims…}
 
-        One of `dims` may be new; it gets the size that is left.
+        One of `dims` may be new; it gets the size that is left. Between dims of fixed size there is a plan, kept at
+        the signature.
         """
+        plan_key = ("split_dims", axis.serial, *[dim.serial for dim in dims])
+        plan = source.sig.plans.get(plan_key)
+        signature = plan and plan[2]()
+        if signature and axis not in source.lengths.owners:
+            place, sizes, _ = plan
+            return tensor_of(cls.split_axis_raw(source._raw, place, sizes), signature, source.lengths)
         axis = source.sig.meant(axis)
         place = axis_of("split_dims", source, axis)
         size = size_in(source, axis)
@@ -176,7 +196,10 @@ class ShapeOps:
         lengths = moved(lengths, [axis], key, lambda size: _split(size, axis, dims, sizes))
         feature = dims[-1] if source.feature_dim is axis else source.feature_dim
         out = [*source.dims[:place], *dims, *source.dims[place + 1 :]]
-        return tensor_of(raw, align.sig(out, source.sparse_dim, feature), lengths)
+        signature = align.sig(out, source.sparse_dim, feature)
+        if whole == axis.dimension and _all_static(*dims):
+            source.sig.keep(plan_key, (place, sizes, weakref.ref(signature)))
+        return tensor_of(raw, signature, lengths)
 
     @classmethod
     def expand_make_non_empty(
@@ -245,6 +268,10 @@ def _resized(
     if wanted.max != here.max:
         raw = backend.pad_raw(raw, {source.sig.index[dim]: (0, wanted.max - here.max)}, 0)
     return source.like(raw), wanted
+
+
+def _all_static(*dims: Dim) -> bool:
+    return all(dim.dimension is not None for dim in dims)
 
 
 def _fit(values: np.ndarray, axis: int, count: int) -> np.ndarray:

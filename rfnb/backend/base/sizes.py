@@ -60,13 +60,24 @@ def bound(lengths: Lengths, dim: Dim, size: Size, by: str) -> Lengths:
         known = current_lengths([dim]).size(dim)
         if known is None or not known.agrees(size):
             dim.define(size, by)
-        return lengths.bind({dim: size})
+        return _with(lengths, dim, size)
     if here is None:
         lengths = lengths.bind({root: root.size for root in dim.roots.values() if lengths.size(root) is None})
     known = lengths.size(dim)
     if known is None or known.max != size.max or (dim.dimension is not None and size.ragged):
         raise DimError(f"{by}: {dim.name} has another size", got=size, expected=known)
     return lengths
+
+
+def _with(lengths: Lengths, dim: Dim, size: Size) -> Lengths:
+    """The lengths with this size of `dim` too; the same ones again for the same size."""
+    if not lengths.sizes:  # those of all tensors without lengths: they would keep it for ever
+        return lengths.bind({dim: size})
+    key = ("bound", dim.serial)
+    found: Lengths | None = lengths.cache.get(key)
+    if found is None or found.sizes[dim.serial] is not size:
+        found = lengths.keep(key, lengths.bind({dim: size}))
+    return found
 
 
 def moved(lengths: Lengths, gone: Sequence[Dim], key: Any, change: Callable[[Size], Size]) -> Lengths:

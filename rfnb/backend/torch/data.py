@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from rfnb.backend.base.tape import untaped
+from rfnb.backend.base.tape import current_tape, untaped
 from rfnb.backend.torch.module_state import without_numbers
 from rfnb.core.source import asked
 from rfnb.errors import BackendError, DtypeError
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 DTYPE_NAMES: dict[torch.dtype, str] = {
     dtype: str(dtype).removeprefix("torch.") for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)
 }
+
+
+_CPU = (None, "cpu", torch.device("cpu"))
 
 
 @contextmanager
@@ -77,6 +80,7 @@ class TorchData:
         return dtype_of(dtype_name)
 
     without_numbers_raw = staticmethod(without_numbers)
+    outside_modes = staticmethod(outside)
 
     @staticmethod
     def get_ndim_raw(raw_tensor: torch.Tensor) -> int:
@@ -105,9 +109,12 @@ class TorchData:
         """A constant from numpy, outside of all modes."""
         if not isinstance(values, np.ndarray):  # of lengths that torch traces
             return torch.as_tensor(getattr(values, "raw", values), device=device)
+        values = np.array(values, order="C")  # a copy: it may be read-only
+        if device in _CPU and current_tape() is None and not torch.is_inference_mode_enabled():
+            return torch.from_numpy(values)
         with outside():
-            raw = torch.from_numpy(np.array(values, order="C"))  # a copy: `values` may be read-only
-            return raw if device in (None, "cpu") else raw.to(device_of(device))
+            raw = torch.from_numpy(values)
+            return raw if device in _CPU else raw.to(device_of(device))
 
     @staticmethod
     def to_numpy_raw(raw_tensor: torch.Tensor) -> np.ndarray:

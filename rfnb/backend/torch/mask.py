@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 
 from rfnb.backend.base.tape import Var, current_tape
@@ -11,6 +14,21 @@ class TorchMask:
     """The raw part of `backend.base.mask`."""
 
     masked_fill_raw = staticmethod(torch.masked_fill)
+
+    @staticmethod
+    def fill_rows_raw(raw: torch.Tensor, rows: torch.Tensor, value: Any, axes: int) -> torch.Tensor:
+        """`value` in these rows, where the first `axes` axes are one."""
+        return raw.flatten(0, axes - 1).index_fill(0, rows, value).unflatten(0, raw.shape[:axes])
+
+    @staticmethod
+    def on_rows_raw(
+        function: Callable[[torch.Tensor], torch.Tensor], raw: torch.Tensor, rows: torch.Tensor, axes: int
+    ) -> torch.Tensor:
+        """`function` of these rows alone; others are not read and get 0, and no gradient comes from them."""
+        flat = raw.flatten(0, axes - 1)
+        found = function(flat.index_select(0, rows))
+        result = found.new_zeros((flat.shape[0], *found.shape[1:])).index_copy_(0, rows, found)
+        return result.unflatten(0, raw.shape[:axes])
 
     @staticmethod
     def is_trained_raw(raw: torch.Tensor, is_weight: bool) -> bool:

@@ -68,7 +68,7 @@ class TorchShape:
     concat_raw = staticmethod(torch.cat)
     stack_raw = staticmethod(torch.stack)
     unstack_raw = staticmethod(torch.unbind)
-    split_raw = staticmethod(torch.split)
+    split_raw = staticmethod(torch.split_with_sizes)
     flip_raw = staticmethod(torch.flip)
     cumsum_raw = staticmethod(torch.cumsum)
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rfnb.display.numbers import real
-from rfnb.display.plot import literal
+from rfnb.display.plot import figure_class, literal
 from rfnb.display.training.plot import colour, extent
-from rfnb.errors import ViewError
 
 if TYPE_CHECKING:
     from rfnb.display.training.progress import Progress
@@ -17,10 +16,7 @@ def figure(progress: Progress) -> Any:
     """One picture for each measure, side by side. Raises ViewError without matplotlib."""
     from rfnb.display.views.progress import describe
 
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ViewError("figure: matplotlib is not installed", hint="pip install matplotlib") from None
+    Figure = figure_class()
     curves = [curve for curve in describe(progress)["curves"] if curve["steps"]]
     made = Figure(figsize=(3.6 * max(1, len(curves)), 2.4), layout="constrained")
     places = made.subplots(1, max(1, len(curves)), squeeze=False).flat

@@ -12,7 +12,7 @@ from rfnb.display.schema import LossCurve
 from rfnb.display.svg import Point
 
 SIZE = (340.0, 150.0)
-LEFT, RIGHT, TOP, BOTTOM = 44.0, 8.0, 8.0, 18.0
+LEFT, RIGHT, TOP, BOTTOM = 48.0, 8.0, 8.0, 18.0
 INK = "#808080"
 """Of words and lines: it reads on light and on dark."""
 FAR = 50.0
@@ -38,7 +38,7 @@ def plot(curve: LossCurve, colour: str) -> Html:
         *(part for value in ticks(low, high, log) for part in _level(value, place(steps[0], value)[1])),
         *(_step(step, place(step, low)[0]) for step in ticks(steps[0], last, False) if step == int(step)),
         _line(raw, stroke=colour, stroke_width=1, opacity=0.4),
-        _line(smooth, stroke=colour, stroke_width=2),
+        _line(smooth, stroke=colour, stroke_width=2 if len(smooth) > 1 else 6),
     )
 
 
@@ -92,8 +92,9 @@ def _step(step: float, x: float) -> Html:
 
 
 def _line(points: Sequence[Point], **attrs: object) -> Html:
-    made = "M" + "L".join(f"{svg.number(x)},{svg.number(y)}" for x, y in points)
-    return el("path", d=made, fill="none", stroke_linejoin="round", **attrs)
+    both = points if len(points) > 1 else [*points, *points]  # one alone is a dot
+    made = "M" + "L".join(f"{svg.number(x)},{svg.number(y)}" for x, y in both)
+    return el("path", d=made, fill="none", stroke_linejoin="round", stroke_linecap="round", **attrs)
 
 
 def colour(number: int) -> str:

@@ -13,6 +13,7 @@ from rfnb.core.show import Shown
 from rfnb.display.attempt import reason
 from rfnb.display.bundle import register
 from rfnb.display.numbers import short
+from rfnb.display.progress import new_bar
 from rfnb.display.training.history import History
 from rfnb.trace.options import in_notebook
 
@@ -137,13 +138,11 @@ class Progress(Shown, Generic[B]):
     # -- showing
 
     def _bar(self) -> Any:
-        from tqdm.auto import tqdm
-
         try:
             total: int | None = len(self)
         except TypeError:
             total = None
-        return tqdm(total=total, desc=self._title(), unit="step", disable=not _is_first(), mininterval=0.2)
+        return new_bar(total=total, desc=self._title(), unit="step", disable=not _is_first(), mininterval=0.2)
 
     def _title(self) -> str:
         return " ".join([*filter(None, [self.name]), f"epoch {self.epoch}"]) if self.epoch > 1 else self.name or ""

@@ -19,13 +19,11 @@ if TYPE_CHECKING:
 WIDTH = 32
 """Blocks of a curve in text."""
 SHARE = 0.03
-"""The running mean is over this part of the steps."""
+"""The running mean is over this part of the values."""
 
 
 def describe(progress: Progress) -> ProgressView:
     """The measures that are to be drawn."""
-    values = progress.step + 1
-    smooth = max(1.0, SHARE * values) if progress.smooth is None else progress.smooth
     try:
         total = len(progress)
     except TypeError:
@@ -33,28 +31,29 @@ def describe(progress: Progress) -> ProgressView:
     return {
         "kind": "progress",
         "name": progress.name or "",
-        "steps": values,
+        "steps": progress.step + 1,
         "total": total,
         "epoch": progress.epoch,
         "stopped": progress.stopped and not progress.running,
-        "curves": [_curve(name, curve, smooth) for name, curve in progress.curves.items()],
+        "curves": [_curve(name, curve, progress.smooth) for name, curve in progress.curves.items()],
         "note": progress.note,
     }
 
 
-def _curve(name: str, curve: Curve, smooth: float) -> LossCurve:
+def _curve(name: str, curve: Curve, smooth: float | None) -> LossCurve:
     def numbers(values: list[float]) -> list[Number]:
         return [_number(float(f"{value:.5g}")) for value in values]
 
     at_start = curve.lowest is not None and curve.lowest[0] <= curve.bins[len(curve.bins) // 20].step
     rising = at_start and curve.highest != curve.lowest
     peak = curve.highest if rising else curve.lowest
+    over = SHARE * sum(part.count for part in curve.bins) if smooth is None else smooth
     return {
         "name": name,
         "steps": [part.step for part in curve.bins],
         "low": numbers([part.low for part in curve.bins]),
         "high": numbers([part.high for part in curve.bins]),
-        "smooth": numbers(curve.smoothed(smooth)),
+        "smooth": numbers(curve.smoothed(over)),
         "last": _number(curve.last[1]) if curve.last else None,
         "peak": "highest" if rising else "lowest",
         "peak_value": _number(peak[1]) if peak else None,

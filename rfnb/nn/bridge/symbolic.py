@@ -103,7 +103,8 @@ def not_traced(what: str) -> BackendError:
     return BackendError(
         f"to_torch: torch traces the model, but it needs {what}",
         expected="ops whose results have sizes that follow from those of the arguments",
-        hint="compile or export the parts around it, or run this part outside: torch.compiler.disable(net.part)",
+        hint="compile parts without it: rf.from_torch(torch.compile(rf.to_torch(part, in_dims=…)), …, "
+        'lengths="lengths")',
     )
 
 

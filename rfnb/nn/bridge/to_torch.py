@@ -145,7 +145,8 @@ class TorchModule(torch.nn.Module):
         """What torch replaced (`.to(…)`, `load_state_dict(assign=True)`, `fully_shard`), the module has from now on."""
         for _, part in self._parts():
             for name, parameter, table in part._own():
-                parameter._raw = part._seen[name] = table[name]
+                if name in table:
+                    parameter._raw = part._seen[name] = table[name]
 
     def _apply(self, fn: Any, recurse: bool = True) -> TorchModule:
         super()._apply(fn, recurse)

@@ -28,6 +28,13 @@ from rfnb.ops.math import add, mul
 from rfnb.ops.position import sinusoidal_positional_encoding
 from rfnb.ops.random import dropout
 
+__all__ = ["FeedForwardGated", "TransformerDecoder", "TransformerDecoderLayer"]
+
+
+def __dir__() -> list[str]:
+    """What is offered for completion: no imports."""
+    return __all__
+
 
 class TransformerDecoderLayer(Module):
     """Causal self-attention, attention to an encoder, then a feed-forward part. {…, spatial_dim, out_dim} → the same

@@ -23,6 +23,20 @@ from rfnb.nn.running import BatchNorm
 from rfnb.ops.activation import gating, silu
 from rfnb.ops.random import dropout
 
+__all__ = [
+    "ConformerConvBlock",
+    "ConformerConvSubsample",
+    "ConformerEncoder",
+    "ConformerEncoderLayer",
+    "ConformerPositionwiseFeedForward",
+]
+
+
+def __dir__() -> list[str]:
+    """What is offered for completion: no imports."""
+    return __all__
+
+
 DEFAULT_OUT_DIM = Dim(512, name="conformer")
 
 Choice = type | dict[str, Any] | Module | Callable[..., Any]

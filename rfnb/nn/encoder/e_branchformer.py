@@ -24,6 +24,13 @@ from rfnb.ops.activation import gelu, identity
 from rfnb.ops.concat import concat, split
 from rfnb.ops.random import dropout
 
+__all__ = ["EBranchformerLayer", "FeedForwardConvGated", "Merge"]
+
+
+def __dir__() -> list[str]:
+    """What is offered for completion: no imports."""
+    return __all__
+
 
 class EBranchformerLayer(Module):
     """Half a feed-forward, self-attention beside a convolution, the other half: each added to what it got.

@@ -16,6 +16,14 @@ from rfnb.ops.activation import relu
 from rfnb.ops.conv import make_conv_out_spatial_dims, pool2d
 from rfnb.ops.shape import merge_dims, split_dims
 
+__all__ = ["ConformerConvSubsample"]
+
+
+def __dir__() -> list[str]:
+    """What is offered for completion: no imports."""
+    return __all__
+
+
 Pair = int | tuple[int, int]
 
 

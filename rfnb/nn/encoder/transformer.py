@@ -20,6 +20,14 @@ from rfnb.ops.math import add, mul
 from rfnb.ops.position import sinusoidal_positional_encoding
 from rfnb.ops.random import dropout
 
+__all__ = ["TransformerEncoder", "TransformerEncoderLayer"]
+
+
+def __dir__() -> list[str]:
+    """What is offered for completion: no imports."""
+    return __all__
+
+
 DEFAULT_DIM = Dim(512, name="model")
 DEFAULT_DIM.made = None  # by no line of the user
 
