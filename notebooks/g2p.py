@@ -5,8 +5,8 @@
     torchrun --standalone --nproc-per-node 2 notebooks/g2p.py
 
 With N processes, each batch is dealt out to all of them. A step is the same as that of one process, but for the noise
-of dropout and how the mean is weighted, and learning rate and batch size stay as they are; what N changes is the
-number of steps in the time. The same seed and the same `--steps` give the same weights, bit for bit, on one machine.
+of dropout, and learning rate and batch size stay as they are; what N changes is the number of steps in the time. The
+same seed and the same `--steps` give the same weights, bit for bit, on one machine.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from time import process_time
 from typing import NamedTuple
@@ -21,7 +22,7 @@ from typing import NamedTuple
 import torch
 from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 import g2p_data
 import rfnb as rf
@@ -162,7 +163,7 @@ class Model(rf.Module):
         target = rf.label_smoothing(phones, 0.1)
         scores = decoder.scores(hs, contexts)
         loss = rf.cross_entropy(estimated=scores, target=target, axis=phone, estimated_type="logits")
-        return rf.reduce_mean(loss, axis=[batch_dim, sounds])
+        return rf.distributed.mean(loss)  # over the phones of all processes
 
     @torch.no_grad()
     def decode(self, letters: Tensor) -> Tensor:
@@ -291,18 +292,11 @@ def train(
     optimizer = torch.optim.Adam(net.parameters(), betas=(0.9, 0.98), fused=True)
     rf.set_random_seed(seed + process())  # each process has its own dropout
     history: list[Check] = []
-    mean, begin = 0.0, process_time()
-    bar = tqdm(total=100, bar_format="{l_bar}{bar}| {elapsed}", disable=process() > 0)
-    for step, samples in enumerate(batches_without_end(data["train"], batch, seed)):
-        minutes_now = (process_time() - begin) / 60
-        done = furthest(step / steps if steps else minutes_now / minutes)
-        if done >= (len(history) + 1) / checks:
-            history.append(Check(minutes_now, step, mean, *error_rates(model, data["dev"])))
-            bar.write(LINE.format(*history[-1]))
-        if done >= 1:
-            break
+    mean, done, begin = 0.0, 0.0, process_time()
+    progress = rf.progress(islice(batches_without_end(data["train"], batch, seed), steps), total=steps)
+    for step, samples in enumerate(progress, 1):
         for group in optimizer.param_groups:
-            group["lr"] = rate * min(1, (step + 1) / 200) * (1 - done)
+            group["lr"] = rate * min(1, step / 200) * (1 - done)
 
         loss = net(samples)
         optimizer.zero_grad()
@@ -310,10 +304,18 @@ def train(
         torch.nn.utils.clip_grad_norm_(net.parameters(), 5.0)
         optimizer.step()
 
-        mean += (loss.item() - mean) * max(0.01, 1 / (step + 1))
-        bar.update(100 * done - bar.n)
-        bar.set_description(f"step {step:,}, loss {mean:.3f}", refresh=False)
-    bar.close()
+        mean += (loss.item() - mean) * max(0.01, 1 / step)
+        progress.report(loss=loss)
+
+        minutes_now = (process_time() - begin) / 60
+        done = furthest(step / steps if steps else minutes_now / minutes)
+        if done >= (len(history) + 1) / checks:
+            history.append(Check(minutes_now, step, mean, *error_rates(model, data["dev"])))
+            progress.report(dev_per=history[-1].per, dev_wer=history[-1].wer)
+            if process() == 0:
+                tqdm.write(LINE.format(*history[-1]))
+        if done >= 1 and not steps:
+            break
     return history
 
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from rfnb.core.show import Shown
-from rfnb.core.words import count_of
-
-SHOWN = 5
-"""So many names in a line, at most."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -49,13 +45,3 @@ class LoadReport(Shown):
         yield "renamed", [f"{there} → {here}" for here, there in self.renamed.items()]
         yield "set", list(self.settings)
         yield "training", list(self.training)
-
-    def __str__(self) -> str:
-        lines = [f"  {what:<10} {some(names)}" for what, names in self.groups() if names]
-        return "\n".join([f"{count_of(len(self.loaded), 'parameter')} loaded from {self.path}", *lines])
-
-
-def some(names: Sequence[str]) -> str:
-    """The first of them, and how many more."""
-    rest = f", … and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + rest

@@ -107,6 +107,11 @@ class Axes:
         """The position of the feature dim."""
         return None if self.feature_dim is None else self.sig.index.get(self.feature_dim)
 
+    @feature_dim_axis.setter
+    def feature_dim_axis(self, axis: int | None) -> None:
+        at = None if axis is None else self.get_axis_from_description(axis, allow_int=True)
+        self.feature_dim = None if at is None else self.dims[at]  # type: ignore[misc]
+
     def have_batch_axis(self) -> bool:
         """Whether there is a dim that counts sequences."""
         return self.batch_dim_axis is not None

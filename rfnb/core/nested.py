@@ -16,14 +16,30 @@ def map_leaves(fn: Callable[[Any], Any], tree: Any) -> Any:
         return fn(tree)
     if isinstance(tree, dict):
         return type(tree)([(key, map_leaves(fn, value)) for key, value in tree.items()])
-    parts = [map_leaves(fn, value) if isinstance(value, _CONTAINERS) else fn(value) for value in tree]
+    return _each(lambda part: map_leaves(fn, part) if isinstance(part, _CONTAINERS) else fn(part), tree)
+
+
+def _each(fn: Callable[[Any], Any], tree: Any) -> Any:
+    """A list or tuple like this one, with `fn(part)` for each part."""
+    parts = [fn(part) for part in tree]
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
         return type(tree)(*parts)
     return type(tree)(parts)
 
 
+def arranged(tree: Any, like: Any) -> Any:
+    """`tree` with the keys of its dicts in the order of `like`; where they are others, it stays as it is."""
+    if isinstance(tree, dict) and isinstance(like, dict) and tree.keys() == like.keys():
+        return type(tree)([(key, arranged(tree[key], value)) for key, value in like.items()])
+    if isinstance(tree, list | tuple) and isinstance(like, list | tuple) and len(tree) == len(like):
+        others = iter(like)
+        return _each(lambda part: arranged(part, next(others)), tree)
+    return tree
+
+
 def map_pairs(fn: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
     """The structure of `a` with `fn(leaf of a, leaf of b)`. Raises DimError if `b` is another structure."""
+    b = arranged(b, a)
     if not same_structure(a, b):
         raise DimError(
             "the two structures differ",

@@ -261,9 +261,7 @@ def binary(
             return row.fn(a, b)
         how_a, how_b, _, a_lacks, b_lacks = plan
         raw_a, raw_b = a._raw, b._raw
-        if (b_lacks and getattr(raw_b, "requires_grad", False) and _trained(raw_b, o)) or (
-            a_lacks and _trained(raw_a, s)
-        ):
+        if ((b_lacks and _trained(raw_b, o)) or (a_lacks and _trained(raw_a, s))) and mine.ragged:
             return row.fn(a, b)
         if how_a is not None:
             raw_a = backend_of_raw(raw_a).move_raw(raw_a, how_a)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from rfnb.display.schema import Number
+
 BLOCKS = "▁▂▃▄▅▆▇█"
 
 
@@ -31,10 +33,10 @@ def short(number: object) -> str:
     return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
 
 
-def plain(number: float) -> float | int | str:
+def plain(number: float | str) -> Number:
     """As JSON takes it: "nan", "inf", "-inf" for what JSON has no word for."""
     if isinstance(number, bool | int | str):
-        return number
+        return number  # type: ignore[return-value]
     number = float(number)
     if math.isfinite(number):
         return number

@@ -89,7 +89,7 @@ def compare(dispatcher: Dispatcher, run: int, other: int, sequence: int | None =
 
 
 def _curve(state: str, norms: Any) -> Curve:
-    return {"state": state, "norms": [plain(float(norm)) for norm in norms]}  # type: ignore[misc]
+    return {"state": state, "norms": [plain(float(norm)) for norm in norms]}
 
 
 TRAVEL: dict[str, Any] = {

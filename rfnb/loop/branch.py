@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rfnb.backend.base.tape import Call, External, Stream, Var
 from rfnb.core import align
 from rfnb.core.graph import Node
-from rfnb.core.nested import leaves, map_leaves, named_leaves, same_structure
+from rfnb.core.nested import arranged, leaves, map_leaves, named_leaves, same_structure
 from rfnb.core.op import OpRow
 from rfnb.core.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError, LoopError
@@ -124,6 +124,7 @@ def not_inside(loop: str, what: str) -> LoopError:
 
 def _agreeing(body: Body, yes: Any, no: Any) -> list[tuple[Any, Any]]:
     """The leaves of both in pairs, those of `no` with their dims in the order of `yes`."""
+    no = arranged(no, yes)
     if not same_structure(yes, no):
         raise LoopError(
             f"{body.loop.name}: cond: false_fn gives another structure than true_fn",

@@ -10,7 +10,7 @@ from rfnb.backend.base.require import same_dims
 from rfnb.core import raw as raw_registry
 from rfnb.core.dim import Dim, single_step_dim
 from rfnb.core.lengths import Size
-from rfnb.core.nested import leaves, map_leaves, same_structure
+from rfnb.core.nested import arranged, leaves, map_leaves, same_structure
 from rfnb.core.tensor import Tensor
 from rfnb.errors import LoopError, TraceError
 from rfnb.loop.array import TensorArray
@@ -69,7 +69,7 @@ def _while_traced(cond: Callable[[S], Any], body: Callable[[S], S], initial: S) 
 
 def _keeping_structure(body: Callable[[S], S], initial: S) -> Callable[[S], S]:
     def checked(state: S) -> S:
-        new = body(state)
+        new = arranged(body(state), initial)
         if not same_structure(new, initial):
             raise LoopError("while_loop: `body` gives another structure than `initial`", got=new, expected=initial)
         return new
@@ -160,7 +160,9 @@ class _Scan:
     def step(self, x: Any, state: Any) -> tuple[Any, Any]:
         """What `body` says."""
         outputs, new = self.body(x, state)
+        new = arranged(new, state)
         if self.ys is not None:
+            outputs = arranged(outputs, self.ys)
             for found, template in zip(leaves(outputs), leaves(self.ys), strict=True):
                 same_dims("scan", found, template.dims, "ys")
         return outputs, new

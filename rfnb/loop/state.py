@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 from typing import Any
 
-from rfnb.core.nested import leaves, map_leaves, named_leaves, same_structure
+from rfnb.core.nested import arranged, leaves, map_leaves, named_leaves, same_structure
 from rfnb.core.tensor import Tensor
 from rfnb.errors import LoopError
 
@@ -54,6 +54,7 @@ class StateHolder:
     def __setitem__(self, name: str, value: Any) -> None:
         if self._on_set is not None:
             self._on_set(f"the state {name!r} is set")
+            value = arranged(value, self._values.get(name))
             self._check(name, value, self._values)
             self._assigned.add(name)
         self._values[name] = value

@@ -144,8 +144,7 @@ class RelPosCausalSelfAttention(RelPosSelfAttention):
         query, keys, values = self.forward_qkv(source)
         state = nothing_before(self, source, axis) if state is None else state
         now = longer(state, keys, values, axis)
-        keys, kv_axis = now.k_accum, now.accum_axis
-        values = now.v_accum
+        keys, values, kv_axis = now.k_accum, now.v_accum, now.accum_axis
         if kv_axis is axis:
             keys, values, kv_axis = own_axis(query, keys, values, axis=axis)
         bias = self.bias(query, keys, query_axis=axis, kv_axis=kv_axis, query_offset=past_length(state))

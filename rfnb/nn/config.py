@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from rfnb.core.tensor_dict import TensorDict
-    from rfnb.nn.module import Module
+from rfnb.core.tensor_dict import TensorDict
+from rfnb.nn.module import Module
 
 
 class GetModelFunc(Protocol):

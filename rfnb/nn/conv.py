@@ -43,6 +43,20 @@ class _Sliding(Module):
         return f"{super().extra_repr()}, {size}, padding={self.padding}"
 
 
+class _OverOneDim(_Sliding):
+    """Is called with one dim, not with a list."""
+
+    nd = 1
+
+    def __call__(
+        self, source: Tensor, *, in_spatial_dim: Dim, out_spatial_dim: Dim | None = None
+    ) -> tuple[Tensor, Dim]:
+        """The result, and its time. {…, in_dim, in_spatial_dim} → {…, out_dim, out_spatial_dim}"""
+        outs = None if out_spatial_dim is None else [out_spatial_dim]
+        result, [time] = super().__call__(source, in_spatial_dims=[in_spatial_dim], out_spatial_dims=outs)
+        return result, time
+
+
 class _Conv(_Sliding):
     """Slides over `nd` dims. {…, in_dim, in_spatial_dims…} → {…, out_dim, out_spatial_dims…}"""
 
@@ -87,7 +101,7 @@ class _Conv(_Sliding):
         )
 
 
-class Conv1d(_Conv):
+class Conv1d(_OverOneDim, _Conv):  # type: ignore[misc]  # called in another way than the others
     """Each frame and its neighbours in one dim, times a filter. {…, in_dim, time} → {…, out_dim, new time}
 
     Args:
@@ -104,16 +118,6 @@ class Conv1d(_Conv):
 
     The result never sees padding. Raises ParameterError if the groups are not of one size.
     """
-
-    nd = 1
-
-    def __call__(  # type: ignore[override]
-        self, source: Tensor, *, in_spatial_dim: Dim, out_spatial_dim: Dim | None = None
-    ) -> tuple[Tensor, Dim]:
-        """The result, and its time. {…, in_dim, in_spatial_dim} → {…, out_dim, out_spatial_dim}"""
-        outs = None if out_spatial_dim is None else [out_spatial_dim]
-        result, [time] = super().__call__(source, in_spatial_dims=[in_spatial_dim], out_spatial_dims=outs)
-        return result, time
 
 
 class Conv2d(_Conv):
@@ -183,7 +187,7 @@ class _TransposedConv(_Sliding):
         )
 
 
-class TransposedConv1d(_TransposedConv):
+class TransposedConv1d(_OverOneDim, _TransposedConv):  # type: ignore[misc]
     """Each frame times a filter, laid `strides` apart and summed where they overlap: more frames than before.
 
     {…, in_dim, time} → {…, out_dim, new time}
@@ -200,16 +204,6 @@ class TransposedConv1d(_TransposedConv):
     >>> y.dims == (new_time, out), new_time is 2 * time
     (True, True)
     """
-
-    nd = 1
-
-    def __call__(  # type: ignore[override]
-        self, source: Tensor, *, in_spatial_dim: Dim, out_spatial_dim: Dim | None = None
-    ) -> tuple[Tensor, Dim]:
-        """The result, and its time. {…, in_dim, in_spatial_dim} → {…, out_dim, out_spatial_dim}"""
-        outs = None if out_spatial_dim is None else [out_spatial_dim]
-        result, [time] = super().__call__(source, in_spatial_dims=[in_spatial_dim], out_spatial_dims=outs)
-        return result, time
 
 
 class TransposedConv2d(_TransposedConv):

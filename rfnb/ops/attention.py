@@ -46,8 +46,8 @@ def dot_attention(
 ) -> Tensor:
     """The mean of `values`, by weights softmax(query · keys · scale) over `axis`.
 
-    {…, key_dim}, {…, axis, key_dim}, {…, axis, values…} → {…, values…}. Without dropout, and outside of loops and
-    other places where the weights may be looked at, one kernel does it all.
+    {…, key_dim}, {…, axis, key_dim}, {…, axis, values…} → {…, values…}. Outside of loops and other places where the
+    weights may be looked at, one kernel does it all, unless `att_dropout_broadcast`.
 
     Args:
         att_dropout: of the weights, in training.
@@ -114,9 +114,20 @@ def attend(
     who = listener()
     see = getattr(who, "see_attention", None)  # somebody who wants to know what was done, and no change of it
     found: Tensor | None = None
-    if (who is None or see) and not (att_dropout and get_run_ctx().is_train_flag_enabled(func=dropout)):
-        found = backend_of_raw(query._raw).fused_attention(
-            query, keys, values, key_dim=key_dim, axis=axis, causal=causal is not None, scale=scale, bias=bias
+    broadcast = dropout_broadcast_default() if att_dropout_broadcast is None else att_dropout_broadcast
+    dropped = att_dropout if att_dropout and get_run_ctx().is_train_flag_enabled(func=dropout) else 0.0
+    if (who is None or see) and not (dropped and broadcast) and 0.0 <= dropped <= 1.0:
+        backend = backend_of_raw(query._raw)
+        found = backend.fused_attention(
+            query,
+            keys,
+            values,
+            key_dim=key_dim,
+            axis=axis,
+            causal=causal is not None,
+            scale=scale,
+            bias=bias,
+            dropout=dropped,
         )
         if found is not None and not see:
             return found
@@ -127,7 +138,6 @@ def attend(
         see(query, keys, values, **how)
         return found
     weights = attention_weights(query, keys, **how)
-    broadcast = dropout_broadcast_default() if att_dropout_broadcast is None else att_dropout_broadcast
     weights = dropout(weights, att_dropout, axis=axis if broadcast else None)
     found = matmul(weights, values, reduce=axis, use_mask=False)  # weights are 0 in padding, and so are values
     return found.copy_transpose(_in_order(found.dims, query.dims, key_dim))

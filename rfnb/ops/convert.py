@@ -208,7 +208,8 @@ def _bind(backend: Any, raw: Any, dims: Sequence[Dim], lengths: Any, tags: Seque
                 got=f"lengths of shape {size.values.shape}",
                 expected=f"({shape[0]},), as {batch.name} has in the data",
             )
-        raw = raw[(slice(None),) * axis + (slice(0, size.max),)]
+        if size.max < shape[axis]:
+            raw = raw[(slice(None),) * axis + (slice(0, size.max),)]
         dim.bind(size)
     return raw
 

@@ -404,5 +404,7 @@ def copy_masked(
     [[1, 2, 3], [4, -1, -1]]
     """
     backend = backend_of_raw(self._raw)
-    axes = range(len(self.dims)) if dims is None else [self.get_axis_from_description(dim, allow_int) for dim in dims]
+    if dims is None:
+        return backend.copy_masked(self, mask_value, self.dims)
+    axes = [self.get_axis_from_description(dim, allow_int) for dim in dims]
     return backend.copy_masked(self, mask_value, tuple(self.dims[axis] for axis in axes))

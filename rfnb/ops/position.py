@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,7 +14,7 @@ from rfnb.core import align
 from rfnb.core.binding import current_lengths
 from rfnb.core.default import get_default_device, get_default_float_dtype
 from rfnb.core.dim import Dim, single_step_dim
-from rfnb.core.lengths import Size
+from rfnb.core.lengths import EMPTY, Size
 from rfnb.core.op import listener, op
 from rfnb.core.raw import backend_of_raw, selected
 from rfnb.core.tensor import Tensor, tensor_of
@@ -205,18 +206,24 @@ def _half(what: str, feat_dim: Dim) -> Dim:
         raise DimError(
             f"{what}: half sines, half cosines", got=align.show_dims([feat_dim]), expected="an even `feat_dim`"
         )
-    return feat_dim // 2
+    return derived(align.sig([feat_dim]), "half", lambda: feat_dim // 2)
 
 
 def _waves(indices: Tensor, feat_dim: Dim, step: float, dtype: str | None) -> Tensor:
     """Sines, then cosines, of `indices` times frequencies that go down by `step` in their logarithm."""
-    half, dtype = feat_dim // 2, dtype or get_default_float_dtype()
+    half, dtype = _half("sines", feat_dim), dtype or get_default_float_dtype()
     angles = _angles(indices, half, step, dtype)
     result, _ = concat((sin(angles), half), (cos(angles), half), out_dim=feat_dim)
     return cast(result, dtype)
 
 
 def _angles(indices: Tensor, half: Dim, step: float, dtype: str) -> Tensor:
-    frequencies = np.exp(-step * np.arange(half.dimension or 0)).astype("float64" if dtype == "float64" else "float32")
-    waves = convert_to_tensor(frequencies, dims=[half], device=indices.device)
+    frequencies = _frequencies(half.get_dim_value(), step, "float64" if dtype == "float64" else "float32")
+    waves = tensor_of(selected().from_numpy_raw(frequencies, indices.device), align.sig([half]), EMPTY)
     return combine_bc(cast(indices, waves.dtype), "mul", waves)
+
+
+@functools.lru_cache(64)
+def _frequencies(count: int, step: float, dtype: str) -> np.ndarray:
+    frequencies: np.ndarray = np.exp(-step * np.arange(count)).astype(dtype)
+    return frequencies

@@ -134,7 +134,7 @@ class Captured(Shown):
         if self._items:
             return None
         if self.left_out:
-            return f"all was left out: more than {BUDGET} bytes"
+            return f"all was left out: {', '.join(dict.fromkeys(self.left_out))}; there is room for {BUDGET} bytes"
         if self.outside:
             return "there was some outside of calls of the model's modules: rf.capture() without a model sees that too"
         if not self.calls:

@@ -9,6 +9,7 @@ from rfnb.core.dim import Dim
 from rfnb.core.graph import Graph, Node
 from rfnb.core.raw import backend_of_raw
 from rfnb.core.tensor import Tensor
+from rfnb.ops.shape import replace_dim_v2
 from rfnb.trace.capture_listener import SAME, SUMS, Found, Place, found_of, query_dims, variable_of
 from rfnb.trace.run import Run
 from rfnb.trace.stacked import over_steps
@@ -37,8 +38,8 @@ def attention_of(run: Run, path: str | None, room: int) -> tuple[list[Found], li
     count = min(run.steps, run.size.max)  # where the end is not included, the last step made no frame
     if not wanted or not count:
         return found, left_out
-    first = run.replay.computed(0, {each.number for each in wanted})
-    sizes = {value.number: backend_of_raw(x._raw).nbytes_raw(x._raw) * count for value, x in first}
+    last = run.replay.computed(count - 1, {each.number for each in wanted})  # the largest, if they grow
+    sizes = {value.number: backend_of_raw(x._raw).nbytes_raw(x._raw) * count for value, x in last}
     for each in wanted:
         if each.number not in sizes:
             continue
@@ -50,10 +51,20 @@ def attention_of(run: Run, path: str | None, room: int) -> tuple[list[Found], li
         if len({x.dims for x in steps}) > 1 or run.axis in steps[0].dims:
             left_out.append(f"{each.place.variable or run.name}: its dims differ from step to step")
             continue
+        steps, cols = _as_wide(steps, each.axis)
         weights = over_steps(steps, run.axis, run.size)
         dynamic = [dim for dim in each.queries if dim.is_dynamic()]
-        found.append(found_of(weights, each.axis, dynamic or [run.axis], each.place))
+        found.append(found_of(weights, cols, dynamic or [run.axis], each.place))
     return found, left_out
+
+
+def _as_wide(steps: list[Tensor], axis: Dim) -> tuple[list[Tensor], Dim]:
+    """Where there is more to attend to at each step, as in causal self-attention, 0 for what was not there yet."""
+    sizes = {x.size_of(axis).max for x in steps}
+    if len(sizes) == 1:
+        return steps, axis
+    widest = Dim(max(sizes), name=axis.name)
+    return [replace_dim_v2(x, in_dim=axis, out_dim=widest) for x in steps], widest
 
 
 def _at(run: Run, step: int, number: int) -> Tensor:

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.browser
 
 LOOP = """\
 import time, rfnb as rf
-progress = rf.progress(range(5000), name="try")
+progress = rf.progress(range(5000), name="attempted")
 for i in progress:
     time.sleep(0.005)
     progress.report(loss=1 / (i + 1), error=100.0 - i)"""
@@ -21,20 +21,21 @@ def test_the_live_plot_and_the_stop_button(open_notebook, lab):
     page, cell = notebook.page, notebook.cell(0)
     for _ in range(2):
         notebook.start_cell(0)
-        expect(cell.get_by_role("progressbar")).to_be_visible()
-        place = cell.get_by_text(" of 5000")
-        place.wait_for()
+        place, bar = cell.get_by_text(" of 5000"), cell.locator(".jupyter-widgets .progress-bar")
+        place.and_(cell.locator(":not(:text('stopped'))")).wait_for()
+        expect(bar).to_be_visible()
         before = place.inner_text()
         expect(place).not_to_have_text(before)  # it goes on, in the same place
         expect(cell.locator("img[alt^='loss']")).to_have_count(1)
         page.locator(".jp-Toolbar-item[data-jp-item-name='interrupt']").click()
         cell.get_by_text("KeyboardInterrupt").first.wait_for()
         expect(place).to_contain_text("stopped")
-        expect(cell.get_by_role("progressbar")).to_have_count(0)
+        expect(bar).to_have_count(0)
         assert notebook.value("len(progress.history) - progress.step in (0, 1) and progress.stopped")
     notebook.save()
     (folder,) = lab.notebooks.glob("test-the-live-plot*")
-    bar, plot, error = nbformat.read(folder / "test.ipynb", as_version=4).cells[0].outputs
-    assert bar.data == {} and "stopped" in plot.data["text/plain"] and error.ename == "KeyboardInterrupt"
-    open_notebook()  # not trusted, as it is from elsewhere
+    was_bar, plot, error = nbformat.read(folder / "test.ipynb", as_version=4).cells[0].outputs
+    assert was_bar.data == {} and "stopped" in plot.data["text/plain"] and error.ename == "KeyboardInterrupt"
+    open_notebook(change=lambda text: text.replace("attempted", "changed"))
+    assert not notebook.trusted(0)  # as of somebody else
     expect(notebook.cell(0).locator("img[alt^='error']")).to_be_visible()

@@ -75,6 +75,12 @@ def test_roles_may_be_given_later(v):
     assert (v.feature_dim_axis, labels.vocab.labels) == (0, ("a", "b"))
     with pytest.raises(rf.errors.DimError, match="no dim out"):
         v.feature_dim = OUT
+    v.feature_dim_axis = None
+    assert v.feature_dim is None
+    v.feature_dim_axis = -1
+    assert v.feature_dim is FEAT
+    with pytest.raises(rf.errors.DimError, match="no axis"):
+        v.feature_dim_axis = 1
 
 
 def test_roles_stay_in_the_body_of_a_loop(x, time):

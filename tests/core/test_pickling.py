@@ -83,6 +83,11 @@ pickle.dump((x * 2.0, rf.Dim(7, name="new")), open({str(tmp_path / "back")!r}, "
     assert new.dimension == 7
 
 
+@pytest.mark.parametrize("function", [rf.relu, rf.swish, rf.add, rf.mod, rf.reduce_max, rf.pool2d])
+def test_ops_made_from_a_table_travel_by_name(function):
+    assert travelled(function) is function
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_after_a_fork_equal_serials_are_other_dims(time, tmp_path):
     if (child := os.fork()) == 0:

@@ -204,3 +204,44 @@ def test_a_tensor_array_keeps_lengths():
     array = rf.TensorArray.unstack(x, axis=feat)
     assert rf.reduce_sum(array.stack(axis=feat), axis=time).dims == (feat, batch_dim)
     torch.testing.assert_close(array.stack(axis=feat).copy_transpose(x.dims).raw_tensor, x.raw_tensor)
+
+
+def counted(state):
+    """The next state, with its keys in another order."""
+    return rf.State(up=state.up + 1, inner={"c": state.inner["c"] + 1, "down": state.inner["down"] - 1})
+
+
+@pytest.mark.parametrize("looks", [False, True], ids=["traced", "by steps"])
+@pytest.mark.parametrize("lengths", [[3, 3], [3, 2]])
+def test_a_state_is_known_by_its_keys_not_by_their_order(looks, lengths):
+    zero = rf.zeros([batch_dim], dtype="int64")
+    initial = rf.State(inner={"down": zero, "c": zero + 100}, up=zero)
+
+    def body(x, state):
+        assert not looks or state.up.raw_tensor.min() >= 0
+        new = counted(state)
+        return {"c": new.inner["c"], "up": new.up}, new
+
+    outputs, last, _ = rf.scan(
+        spatial_dim=time, xs=batch(lengths), initial=initial, body=body,
+        ys={"up": rf.Tensor("up", [batch_dim], "int64"), "c": rf.Tensor("c", [batch_dim], "int64")},
+    )  # fmt: skip
+    assert last.up.raw_tensor.tolist() == lengths and list(last.inner) == ["down", "c"]
+    assert last.inner["down"].raw_tensor.tolist() == [-n for n in lengths]
+    assert last.inner["c"].raw_tensor.tolist() == [100 + n for n in lengths]
+    assert outputs["c"].copy_transpose([batch_dim, time]).raw_tensor[0].tolist() == [101, 102, 103]
+
+    def step(state):
+        return body(None, state)[1]
+
+    last = rf.while_loop(lambda state: rf.reduce_all(state.up < 4, axis=batch_dim), step, initial)
+    assert last.inner["c"].raw_tensor.tolist() == [104, 104] and last.up.raw_tensor.tolist() == [4, 4]
+
+
+def test_both_sides_of_a_cond_are_known_by_their_keys():
+    loop = rf.Loop(axis=time)
+    with loop:
+        x = rf.reduce_max(loop.unstack(batch([3, 3])), axis=[batch_dim, feat])
+        sides = rf.cond(x > 1e9, lambda: {"a": x, "b": x * 2}, lambda: {"b": x * 5, "a": x * 3})
+        threes, x = loop.stack(sides["a"]), loop.stack(x)
+    np.testing.assert_allclose(threes.numpy(), 3 * x.numpy(), rtol=1e-5)

@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 import rfnb as rf
 from rfnb import Dim, batch_dim
-from rfnb.errors import DimError, ParameterError
+from rfnb.errors import DimError, DtypeError, ParameterError
 
 time, feat, hidden = Dim(None, name="time"), Dim(4, name="feat"), Dim(3, name="hidden")
 
@@ -144,3 +144,23 @@ def test_what_does_not_fit_says_so():
         rf.from_torch(plain(), [..., feat], [..., feat])(source())
     with pytest.raises(DimError):
         rf.from_torch(plain(), ["feat"], [..., feat])
+
+
+def test_an_older_tensor_keeps_its_lengths():
+    net = rf.from_torch(torch.nn.LSTM(4, 3, batch_first=True), [batch_dim, time, feat], ([batch_dim, time, hidden],))
+    older = source()
+    expected = net(older)[0].raw_tensor
+    rf.convert_to_tensor(torch.ones(2, 4, 4), dims=[batch_dim, time, feat], lengths=[4, 1])
+    (found,) = net(older)
+    assert found.size_of(time).values.tolist() == [5, 3]
+    assert_close(found.raw_tensor, expected)
+
+
+def test_results_that_are_not_as_said():
+    x, lstm = source(), torch.nn.LSTM(4, 3, batch_first=True)
+    with pytest.raises(DimError, match=r"(?s)not as `out_dims` say.*tuple of 2.*a tensor"):
+        rf.from_torch(lstm, [batch_dim, time, feat], [batch_dim, time, hidden])(x)
+    with pytest.raises(DimError, match="not as `out_dims` say"):
+        rf.from_torch(torch.nn.Linear(4, 3), [..., feat], ([..., hidden],))(x)
+    with pytest.raises(DtypeError, match=r"convert_to_tensor"):
+        rf.from_torch(torch.nn.Linear(4, 3), [..., feat], [..., hidden])(x.raw_tensor)

@@ -85,7 +85,7 @@ def test_exported_with_sizes_that_are_open(model):
 
 
 @pytest.mark.parametrize(
-    "model", [FeedForward, Conv, *(pytest.param(model, marks=pytest.mark.slow) for model in (Pooled, Attention))]
+    "model", [Conv, *(pytest.param(model, marks=pytest.mark.slow) for model in (Pooled, Attention))]
 )
 def test_compiled_once_for_all_sizes(model):
     torch._dynamo.reset()
@@ -97,8 +97,10 @@ def test_compiled_once_for_all_sizes(model):
 
 def test_compiled_training_moves_parameters_and_statistics():
     torch._dynamo.reset()
-    net, other = bridged(Conv).train(), bridged(Conv).train()
+    net, other = bridged(Conv), bridged(Conv)
     compiled = torch.compile(net, fullgraph=True, dynamic=True, backend="aot_eager")
+    assert_close(compiled(*next(batches())), other(*next(batches())))  # train and eval are two graphs
+    net.train(), other.train()
     for x, lengths in batches():
         for step in (compiled, other):
             step(x, lengths)[0].square().sum().backward()
@@ -110,14 +112,32 @@ def test_compiled_training_moves_parameters_and_statistics():
     assert net.state_dict()["norm.running_mean"].ne(0).all()
 
 
-def test_train_and_eval_are_two_graphs():
+class Recurrent(rf.Module):
+    """A part that can be compiled, and one that goes step by step."""
+
+    def __init__(self, part=None):
+        self.part = FeedForward() if part is None else part
+        self.lstm = rf.LSTM(feat, hidden)
+
+    def __call__(self, x):
+        state = self.lstm.default_initial_state(batch_dims=[batch_dim])
+        return self.lstm(self.part(x), state=state, spatial_dim=time)[0]
+
+
+def test_a_part_is_compiled_on_its_own():
     torch._dynamo.reset()
-    net = bridged(Conv)
-    compiled = torch.compile(net, fullgraph=True, dynamic=True, backend="aot_eager")
-    x, lengths = next(batches())
-    first = compiled(x, lengths)[0]
-    assert_close(compiled.train()(x, lengths)[0], bridged(Conv).train()(x, lengths)[0])
-    assert not torch.equal(compiled(x, lengths)[0], first)
+    part, counter = bridged(FeedForward), CompileCounterWithBackend("eager")
+    compiled = torch.compile(part, fullgraph=True, dynamic=True, backend=counter)
+    quick = Recurrent(rf.from_torch(compiled, *2 * [[batch_dim, time, feat]], lengths="lengths"))
+    plain = Recurrent(part.rf_module)
+    plain.lstm = quick.lstm
+    all_agree(
+        *(
+            rf.to_torch(model, in_dims=[[batch_dim, time, feat]], out_dims=[batch_dim, time, hidden]).eval()
+            for model in (quick, plain)
+        )
+    )
+    assert counter.frame_count == 1
 
 
 def test_nothing_that_was_traced_is_left_behind():

@@ -9,6 +9,7 @@ import pickle
 
 import pytest
 import torch
+import torch.nn.utils.prune
 from torch.testing import assert_close
 
 import rfnb as rf
@@ -283,3 +284,45 @@ def test_nobody_keeps_what_nobody_needs():
     assert module._twin.get() is None
     gc.collect()
     assert rf.to_torch(module).rf_module is module
+
+
+@pytest.mark.parametrize(
+    ("change", "names"),
+    [
+        (lambda part: torch.nn.utils.parametrizations.weight_norm(part, "weight"), {"original0", "original1"}),
+        (lambda part: torch.nn.utils.prune.l1_unstructured(part, "weight", amount=0.5), {"weight_orig"}),
+    ],
+    ids=["weight_norm", "prune"],
+)
+def test_what_torch_puts_in_the_place_of_a_weight_is_used(change, names):
+    net = bridged().eval()
+    change(net.inner)
+    layer = torch.nn.functional.linear
+    expected = layer(X, net.inner.weight.T, net.inner.bias)
+    seen = []
+    net.inner.register_forward_hook(lambda module, args, result: seen.append(result.raw_tensor))
+    net(X).sum().backward()
+    assert_close(seen[0], expected)
+    trained = {name.rpartition(".")[2]: raw.grad for name, raw in net.inner.named_parameters()}
+    assert names <= set(trained) and all(grad is not None for grad in trained.values())
+
+
+@pytest.mark.parametrize("other", [torch.nn.Linear(4, 3), None])
+def test_a_part_that_was_replaced_on_the_side_of_torch_is_refused(other):
+    net = bridged()
+    net(X)
+    net.inner = other
+    with pytest.raises(ParameterError, match=r"(?s)'inner' was replaced.*net.rf_module.inner = "):
+        net(X)
+
+
+def test_frozen_on_either_side_is_frozen_on_both():
+    net = bridged()
+    net.inner.requires_grad_(False)
+    module = net.rf_module
+    assert not module.inner.weight.trainable and module.norm.gamma.trainable
+    assert len(rf.torch_parameters(module)) == len(list(net.parameters())) - 2
+    assert not copy.deepcopy(net).inner.weight.requires_grad
+    assert not copy.deepcopy(module).inner.weight.trainable
+    module.inner.weight.trainable = True
+    assert net.inner.weight.requires_grad

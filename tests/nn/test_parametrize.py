@@ -235,3 +235,12 @@ def test_training_with_weight_noise_changes_the_parameter(linear, train):
     rf.reduce_sum(rf.square(linear(rf.ones([INP]))), axis=OUT).raw_tensor.backward()
     optimizer.step()
     assert (param != before).all()
+
+
+def test_weight_dropout_may_be_on_alone():
+    """Its own train flag decides, not that of dropout or of the whole step."""
+    linear = rf.weight_dropout(rf.Linear(rf.Dim(3, name="in"), rf.Dim(2, name="out")), "weight", drop_prob=1.0)
+    ctx = rf.init_forward_step_run_ctx()
+    with ctx.train_flag_ctx(True, func=rf.WeightDropout.__call__):
+        assert not linear.weight.raw_tensor.any()
+    assert linear.weight.raw_tensor.any()

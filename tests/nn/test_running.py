@@ -145,3 +145,14 @@ def test_no_gradient_goes_into_a_running_mean():
     raw = torch.ones(4, requires_grad=True)
     y = rf.RunningMean(FEAT, alpha=0.5, update_only_in_train=False)(rf.convert_to_tensor(raw, dims=[FEAT]))
     assert not y.raw_tensor.requires_grad
+
+
+def test_a_running_mean_may_move_alone():
+    """Its own train flag decides, not that of the whole step."""
+    feat = rf.Dim(1, name="feat")
+    mean = rf.RunningMean(feat, alpha=0.5)
+    x = rf.convert_to_tensor([2.0], dims=[feat])
+    ctx = rf.init_forward_step_run_ctx()
+    assert mean(x).raw_tensor.tolist() == [0.0]
+    with ctx.train_flag_ctx(True, func=rf.RunningMean.__call__):
+        assert mean(x).raw_tensor.tolist() == [1.0]

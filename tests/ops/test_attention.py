@@ -94,7 +94,7 @@ def test_the_kernel_is_used_where_it_can_be(monkeypatch):
 
     assert attend() and attend(att_dropout=0.5)
     rf.init_train_step_run_ctx(train_flag=True)
-    assert attend() and not attend(att_dropout=0.5)
+    assert attend() and attend(att_dropout=0.5) and not attend(att_dropout=0.5, att_dropout_broadcast=True)
     rf.init_forward_step_run_ctx()
     with listening(Plain()):
         assert not attend()
@@ -115,6 +115,30 @@ def test_dropped_weights(broadcast):
     assert set(rows.unique().mul(40).round().tolist()) == {0.0, 2.0}
     assert bool((rows == rows[0]).all()) == bool(broadcast)
     assert attention.dropout_broadcast_default() is False
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_dropout_in_one_kernel(causal):
+    """The same seed, the same numbers; the mean over many draws is what there is without dropout; none from padding."""
+    x, time = sequences([6, 3], KEY)
+    batch = rf.Dim(2000, name="draw")
+    many = rf.expand_dim(x.copy_masked(0.0), batch)
+    plain = {"key_dim": KEY, "axis": time, "causal_query_spatial_dim": time} if causal else None
+
+    def attend(source, dropout):
+        if plain:
+            return rf.dot_attention(source, source, source, att_dropout=dropout, **plain).copy_masked(0.0)
+        return attention.attend(source, source, source, key_dim=KEY, axis=time, scale=0.3, att_dropout=dropout)
+
+    rf.init_train_step_run_ctx(train_flag=True)
+    rf.set_random_seed(1)
+    first = attend(many, 0.3).copy_masked(0.0)
+    rf.set_random_seed(1)
+    again = attend(many, 0.3).copy_masked(0.0)
+    rf.init_forward_step_run_ctx()
+    assert torch.equal(first.raw_tensor, again.raw_tensor)
+    mean = first.raw_tensor.mean(first.dims.index(batch))
+    torch.testing.assert_close(mean, attend(x, 0.3).copy_masked(0.0).raw_tensor, atol=0.15, rtol=0.1)
 
 
 def test_in_the_body_of_a_loop():

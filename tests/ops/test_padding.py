@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
+from hypothesis import given, settings, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
+from rfnb.backend.base import mask
 
 FEAT, OUT = rf.Dim(3, name="feat"), rf.Dim(2, name="out")
 LENGTHS = [4, 2]
+
+
+@pytest.fixture(params=["by mask", "by rows"], autouse=True, scope="module")
+def filling(request):
+    """Large tensors are filled by rows, and maps of frames leave padding out: here small ones as well."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "by rows":
+            patch.setattr(mask, "FEW", 0)
+            patch.setattr(mask, "ROW", 0)
+        yield request.param
 
 
 def ragged(*dims, fill=0.0, seed=0):
@@ -149,3 +163,60 @@ def test_frames_of_whom(op):
     assert op(rf.expand_dim(positions, rf.batch_dim), axis=time) is not None
     rf.convert_to_tensor([[1.0, 2.0], [4.0, 5.0]], dims=[rf.batch_dim, time])
     op(rf.cast(rf.range_over_dim(time), "float32"), axis=time)  # all are of one length
+
+
+MODEL = rf.Dim(2, name="model")
+
+
+def layers():
+    """What has weights and takes frames, from feat to model or to feat, by name."""
+    conv = rf.Conv1d(FEAT, MODEL, 3, padding="same")
+    bias = weight(FEAT)
+    return {
+        "linear": ((into := rf.Linear(FEAT, MODEL)), lambda x, time: into(x)),
+        "layer_norm": ((norm := rf.LayerNorm(FEAT)), lambda x, time: norm(x)),
+        "rms_norm": ((rms := rf.RMSNorm(FEAT)), lambda x, time: rms(x)),
+        "conv": (conv, lambda x, time: conv(x, in_spatial_dim=time)[0]),
+        "bias": (bias, lambda x, time: x * bias + bias),
+        "two": (into, lambda x, time: into(rf.sqrt(rf.square(norm(x))) + bias)),
+    }
+
+
+LAYERS = layers()
+
+
+def weights_of(part):
+    return [part.raw_tensor] if isinstance(part, rf.Parameter) else [p.raw_tensor for p in part.parameters()]
+
+
+@settings(max_examples=60)
+@given(
+    lengths=st.lists(st.integers(0, 4), min_size=1, max_size=4),
+    order=st.sampled_from(list(itertools.permutations(range(3)))),
+    fill=st.sampled_from([0.0, 7.0, float("nan"), float("inf")]),
+    name=st.sampled_from(list(LAYERS)),
+)
+def test_a_batch_has_the_values_and_gradients_of_its_sequences(lengths, order, fill, name):
+    part, layer = LAYERS[name]
+    generator = torch.Generator().manual_seed(sum(lengths))
+    sequences = [torch.randn([n, 3], generator=generator, requires_grad=True) for n in lengths]
+    weights = weights_of(part)
+
+    def gradients(total):
+        return torch.autograd.grad(total, [*sequences, *weights], allow_unused=True)
+
+    longest = max(lengths)
+    padded = torch.stack([torch.cat([x, x.new_full([longest - len(x), 3], fill)]) for x in sequences])
+    time = rf.Dim(None, name="time")
+    x = rf.convert_to_tensor(padded, dims=[batch_dim, time, FEAT], lengths=lengths)
+    found = layer(x.copy_transpose([x.dims[axis] for axis in order]), time)
+    last = next(dim for dim in found.dims if dim not in (batch_dim, time))
+    found = found.copy_transpose([batch_dim, time, last]).raw_tensor
+    expected = []
+    for x in sequences:
+        alone = rf.Dim(len(x), name="time")
+        expected.append(layer(rf.convert_to_tensor(x, dims=[alone, FEAT]), alone).raw_tensor)
+    frames = [y[:n] for y, n in zip(found, lengths, strict=True)]
+    torch.testing.assert_close(frames, expected)
+    for one, other in zip(*(gradients(sum(y.square().sum() for y in ys)) for ys in (frames, expected)), strict=True):
+        torch.testing.assert_close(one, other)

@@ -500,6 +500,33 @@ def test_modules_count_in_a_loop_of_another_method():
     assert [item.shape for item in alone] == [(3, 5, 1)]
 
 
+def test_a_decoder_that_attends_to_all_it_has_said():
+    """At each step there is one more to attend to; the whole sequence at once says the same."""
+    rf.set_random_seed(3)
+    enc, dec = rf.Dim(None, name="enc"), rf.Dim(None, name="dec")
+    feat, label = rf.Dim(8, name="feat"), rf.Dim(5, name="label")
+    model = rf.TransformerDecoder(feat, label, rf.Dim(8, name="model"), num_layers=2, num_heads=2)
+    labels = rf.convert_to_tensor([[1, 2, 3], [4, 0, 2]], dims=[B, dec], sparse_dim=label)
+    encoder = model.transform_encoder(random(B, enc, feat, lens=[4, 2]), axis=enc)
+    start = model.default_initial_state(batch_dims=[B])
+    with rf.capture(model) as whole:
+        model(labels, spatial_dim=dec, state=start, encoder=encoder)
+    loop = rf.Loop(axis=dec)
+    with rf.capture(model) as seen:
+        loop.state.decoder = start
+        with loop:
+            step = loop.unstack(labels)
+            scores, loop.state.decoder = model(
+                step, spatial_dim=rf.single_step_dim, state=loop.state.decoder, encoder=encoder
+            )
+            loop.stack(scores)
+    assert sorted(seen.names()) == sorted(whole.names()) and len(seen) == 4
+    heads = model.layers[0].self_att.num_heads
+    for name in seen.names():
+        one, other = (s[name].weights.copy_transpose([B, heads, s[name].rows, s[name].cols]) for s in (seen, whole))
+        np.testing.assert_allclose(one.raw_tensor.numpy(), other.raw_tensor.detach().numpy(), atol=1e-6)
+
+
 class Weights(rf.Module):
     """Attention weights alone."""
 

@@ -34,7 +34,7 @@ class RawAttention:
 
 
 class AttentionOps:
-    """Raw part: `attention_raw(query, keys, values, mask, causal, scale, bias)` on […, frames, features], if any;
+    """Raw part: `attention_raw(query, keys, values, mask, causal, scale, bias, dropout)` on […, frames, features];
     `relative_shift_raw(scores, keys)` on […, queries, distances]; `turn_pairs_raw(x, cosines, sines)`.
     """
 
@@ -62,8 +62,9 @@ class AttentionOps:
         causal: bool,
         scale: float,
         bias: Tensor | None = None,
+        dropout: float = 0.0,
     ) -> Tensor | None:
-        """softmax(query · keys · scale + bias) · values.
+        """softmax(query · keys · scale + bias) · values, of which each weight is 0 with probability `dropout`.
 
         {…, rows, key_dim}, {…, axis, key_dim}, {…, axis, v}, {…, rows, axis} → {…, rows, v}
 
@@ -86,6 +87,7 @@ class AttentionOps:
             causal,
             scale,
             raw_bias if rows or raw_bias is None else raw_bias[..., None, :],
+            dropout,
         )
         return tensor_of(cls.move_raw(raw if rows else raw[..., 0, :], back), out, join(query, keys, values))
 
@@ -136,7 +138,7 @@ def _plan(query: Sig, keys: Sig, values: Sig, key_dim: Dim, axis: Dim, bias: Sig
     Kept at the signature of the queries.
     """
     key = ("attention", keys.serial, values.serial, key_dim.serial, axis.serial, bias and bias.serial)
-    plan = query.plans.get(key)
+    plan: Any = query.plans.get(key)
     out = plan and plan[-1]()
     if out:
         return *plan[:-1], out

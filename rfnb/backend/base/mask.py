@@ -59,8 +59,8 @@ class MaskOps:
     """
 
     masked_fill_raw: Callable[[Any, Any, Any], Any]
-    fill_rows_raw: Callable[[Any, Any, Any, int], Any] | None = None
-    on_rows_raw: Callable[[Callable[[Any], Any], Any, Any, int], Any] | None = None
+    fill_rows_raw: Any = None
+    on_rows_raw: Any = None
     finite_raw: Callable[[Any, Any], Any]
     is_trained_raw: Callable[[Any, bool], bool]
 
@@ -116,7 +116,12 @@ class MaskOps:
         dims = tensor.sig.dims if dims is None else dims
         found = cls.rows_for(tensor, dims)
         if found is not None:
-            return cls.fill_rows_raw(tensor._raw, found.padding, value, found.axes)  # type: ignore[misc]
+            return cls.fill_rows_raw(tensor._raw, found.padding, value, found.axes)
+        return cls.fill_by_mask(tensor, value, dims)
+
+    @classmethod
+    def fill_by_mask(cls: type[Backend], tensor: Tensor, value: float, dims: tuple[Dim, ...]) -> Any:
+        """`fill_padding` where there are no rows."""
         padding = cls.padding_for(tensor, dims)
         return tensor._raw if padding is None else cls.masked_fill_raw(tensor._raw, padding, value)
 
@@ -124,10 +129,9 @@ class MaskOps:
     def rows_for(
         cls: type[Backend], tensor: Tensor, dims: tuple[Dim, ...], inner: tuple[Dim, ...] | None = None
     ) -> Rows | None:
-        """Which rows of `tensor` are frames of `dims`, and which are padding: far quicker than a mask where there is much.
+        """Which rows of `tensor` are frames of `dims`, and which are padding; None where a mask has to do.
 
         inner: the dims of a row, which come last then; by default as many of the last ones as have no padding.
-        None where a mask has to do.
         """
         lengths = tensor.lengths
         if not lengths.ragged or cls.fill_rows_raw is None or listener() is not None:
@@ -135,9 +139,14 @@ class MaskOps:
         sig = tensor.sig
         key = ("rows", sig.serial, sig.serials[dims], inner and sig.serials[inner], cls.device_key_raw(tensor._raw))
         try:
-            return lengths.cache[key]  # type: ignore[no-any-return]
+            return lengths.cache[key]
         except KeyError:
-            return lengths.keep(key, _rows(cls, tensor, dims, inner, key[-1]))  # type: ignore[no-any-return]
+            return lengths.keep(key, _rows(cls, tensor, dims, inner, key[-1]))
+
+    @classmethod
+    def on_frames(cls: type[Backend], function: Callable[[Any], Any], raw: Any, rows: Rows) -> Any:
+        """`function` of frames alone: padding is not even read, gets 0, and gives no gradient."""
+        return cls.on_rows_raw(function, raw, rows.frames, rows.axes)
 
     @classmethod
     def copy_masked(cls: type[Backend], tensor: Tensor, value: Any, dims: tuple[Dim, ...]) -> Tensor:

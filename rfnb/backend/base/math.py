@@ -210,7 +210,7 @@ def plan(
     sign: 1 for arithmetic, -1 for comparisons, whose results are no labels.
     order: which dims come first. With all dims of the result in it, they are meant, as with `allow`.
     """
-    key = sign * b.serial
+    key: Any = ("broadcast", sign * b.serial) if allow else sign * b.serial
     found = a.plans.get(key) if order is None else None
     out = found and found[2]()
     if found is not None and out:
@@ -223,7 +223,7 @@ def plan(
         check_all_in_one([a.dims, b.dims], dims, kind, ("`a`", "`b`"))
     sparse = a.sparse_dim or b.sparse_dim if sign > 0 else None
     out = align.sig(dims, sparse, _feature(a, b))
-    if not allow and order is None:
+    if order is None:
         lacking = (lacks_frames(a, b), lacks_frames(b, a)) if out.frames else (False, False)
         a.keep(key, (how_a, how_b, weakref.ref(out), *lacking))
     return how_a, how_b, out

@@ -107,18 +107,18 @@ class MatmulOps:
         raw_bias = None if bias is None else bias._raw
         trained = out.frames and (cls.is_trained(weight) or (bias is not None and cls.is_trained(bias)))
         rows = cls.rows_for(source, source.sig.dims, (source.sig.meant(in_dim),)) if trained else None
-        raw = cls.fill_padding(source, 0) if trained and rows is None else source._raw
+        raw = cls.fill_by_mask(source, 0, source.sig.dims) if trained and rows is None else source._raw
         raw = align.apply(there, raw)
         try:
             if rows is None:
                 raw = cls.linear_raw(raw, weight._raw, raw_bias, transpose)
             else:
-                raw = cls.on_rows_raw(lambda x: cls.linear_raw(x, weight._raw, raw_bias, transpose), raw, rows.frames, rows.axes)
+                raw = cls.on_frames(lambda x: cls.linear_raw(x, weight._raw, raw_bias, transpose), raw, rows)
         except RuntimeError as error:
             raise of_types("linear", error, source=source, weight=weight) from None
         result = tensor_of(raw if before is None else align.apply(before, raw), out, source.lengths)
         if trained and rows is None:
-            result._raw = cls.fill_padding(result, 0)
+            result._raw = cls.fill_by_mask(result, 0, out.dims)
         return result
 
 

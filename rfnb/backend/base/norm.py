@@ -160,8 +160,9 @@ def _per_frame(
     if not plan:
         plan = source.sig.keep(key, _plan(op, source, dims, scale, bias))
     there, back, sizes, moves = plan
-    trained = any(x is not None and backend.is_trained(x) for x in (scale, bias)) and source.sig.frames
-    rows = backend.rows_for(source, source.sig.dims, dims) if trained and moves is not None else None
+    rows = None
+    if source.sig.frames and moves is not None and any(x is not None and backend.is_trained(x) for x in (scale, bias)):
+        rows = backend.rows_for(source, source.sig.dims, dims)
     raw = source._raw if scale is None or rows is not None else backend.fill_for_gradient(source, scale)
     raw = raw if there is None else backend.move_raw(raw, there)
     if moves is None:  # the weights differ between frames
@@ -175,11 +176,9 @@ def _per_frame(
     if rows is None:
         raw = function(raw, sizes, raw_scale, raw_bias, eps)
     else:
-        raw = backend.on_rows_raw(lambda x: function(x, sizes, raw_scale, raw_bias, eps), raw, rows.frames, rows.axes)
+        raw = backend.on_frames(lambda x: function(x, sizes, raw_scale, raw_bias, eps), raw, rows)
     result = tensor_of(raw if back is None else backend.move_raw(raw, back), source.sig, source.lengths)
-    if rows is not None:
-        return result
-    return backend.cut_gradient(result, scale, bias) if result.sig.frames else result
+    return backend.cut_gradient(result, scale, bias) if rows is None and result.sig.frames else result
 
 
 Plan = tuple[align.Move, align.Move, list[int], list[align.Move] | None]

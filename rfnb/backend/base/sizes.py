@@ -73,10 +73,9 @@ def _with(lengths: Lengths, dim: Dim, size: Size) -> Lengths:
     """The lengths with this size of `dim` too; the same ones again for the same size."""
     if not lengths.sizes:  # those of all tensors without lengths: they would keep it for ever
         return lengths.bind({dim: size})
-    key = ("bound", dim.serial)
-    found: Lengths | None = lengths.cache.get(key)
-    if found is None or found.sizes[dim.serial] is not size:
-        found = lengths.keep(key, lengths.bind({dim: size}))
+    found: Lengths | None = lengths.cache.get("bound")  # the last one only: dims may be new ones in each step
+    if found is None or found.sizes.get(dim.serial) is not size:
+        found = lengths.keep("bound", lengths.bind({dim: size}))
     return found
 
 

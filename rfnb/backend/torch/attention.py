@@ -11,6 +11,8 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 from rfnb.backend.base.attention import RawAttention
+from rfnb.backend.base.random import random_stream
+from rfnb.backend.torch.random import TorchRandom
 from rfnb.backend.torch.seen_attention import Watcher
 
 
@@ -26,13 +28,18 @@ class TorchAttention:
         causal: bool,
         scale: float,
         bias: torch.Tensor | None,
+        dropout: float,
     ) -> torch.Tensor:
         """softmax(query · keysᵀ · scale + bias) · values, over the last two axes; `mask`: what is seen."""
         if bias is not None:
             if causal:
                 mask = torch.ones(bias.shape[-2:], dtype=torch.bool, device=bias.device).tril()
             mask, causal = bias if mask is None else bias.masked_fill(~mask, -math.inf), False
-        return scaled_dot_product_attention(query, keys, values, mask, is_causal=causal, scale=scale)
+        if dropout:
+            stream = random_stream(str(query.device))
+            if stream is not None or query.device.type == "cpu":
+                return _in_steps(query, keys, values, mask, causal, scale, dropout, stream)
+        return scaled_dot_product_attention(query, keys, values, mask, dropout, causal, scale=scale)
 
     @staticmethod
     def relative_shift_raw(scores: torch.Tensor, keys: int) -> torch.Tensor:
@@ -59,3 +66,25 @@ class TorchAttention:
         if model is not None and not isinstance(model, torch.nn.Module):
             return nullcontext()
         return Watcher(see, model).watching()
+
+
+def _in_steps(
+    query: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    mask: torch.Tensor | None,
+    causal: bool,
+    scale: float,
+    dropout: float,
+    stream: torch.Generator | None,
+) -> torch.Tensor:
+    """Likewise where the kernel cannot do it: it takes no stream of its own, and on a CPU what torch does for dropout
+    is slower than this.
+    """
+    energy = torch.matmul(query * scale, keys.transpose(-2, -1))
+    if causal:
+        mask = torch.ones(energy.shape[-2:], dtype=torch.bool, device=energy.device).tril()
+    if mask is not None:
+        energy = energy.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else energy + mask
+    weights = torch.softmax(energy, -1)
+    return torch.matmul(TorchRandom.dropout_raw(weights, dropout, weights.shape, stream), values)

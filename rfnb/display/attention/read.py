@@ -32,7 +32,7 @@ def read_weights(
     if isinstance(given, list | tuple) and not given:
         raise ViewError("show_attention: there are no weights", got="an empty list")
     parts = [_one(each, rows, cols, batch, dims, lengths, notes) for each in (given if several else [given])]
-    shape = () if hasattr(given, "raw_tensor") else getattr(given, "shape", ())
+    shape: tuple[int, ...] = () if hasattr(given, "raw_tensor") else getattr(given, "shape", ())
     if len(shape) == 4 and shape[0] > 1 and dims is None and batch is None:
         notes.add('the first axis was taken for sequences; dims=["layer", "head", "row", "col"] if it is layers')
     shapes = {part.full for part in parts} | {part.full for part in parts if len(part.heads) != len(parts[0].heads)}

@@ -118,11 +118,7 @@ def moments(raw: Any) -> Moments:
 def _moments(norm: float, mean: float, count: int) -> Moments:
     """The spread is what the mean leaves of the norm."""
     spread = math.sqrt(max(norm**2 / count - mean**2, 0.0)) if count and math.isfinite(norm) else math.nan
-    return _number(norm), _number(mean), _number(spread)
-
-
-def _number(value: Any) -> Number:
-    return plain(float(value))  # type: ignore[return-value]
+    return plain(norm), plain(mean), plain(spread)
 
 
 def _has_no_shape(raw: Any) -> bool:

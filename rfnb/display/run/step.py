@@ -89,7 +89,7 @@ def _change(run: Run, step: int, before: Any, after: Any, sequence: int | None) 
     mask = first.mask()
     if mask is not None:
         difference = difference[np.broadcast_to(mask, difference.shape)]
-    return plain(float(difference.max())) if difference.size else None  # type: ignore[return-value]
+    return plain(float(difference.max())) if difference.size else None
 
 
 def _aligned(data: Data, like: Data) -> np.ndarray:
@@ -124,7 +124,7 @@ def _follow(run: Run, name: str, sequence: int | None) -> Course:
         live = live_at(run, value, step) if sequence is None else None  # alone, it stays as it was in the end
         data = one_sequence(value, run.sequence_dim, sequence, live)
         labels = data.sparse is not None
-        spark.append(plain(magnitude(data)))  # type: ignore[arg-type]
+        spark.append(plain(magnitude(data)))
         moves = moves or _moved(start, data)
     return [] if labels else spark, moves or not steps
 

@@ -18,7 +18,7 @@ def describe_grad(raw: Any) -> GradView | None:
     grad = raw.grad if leaf else None
     if grad is None or math.prod(grad.shape) > options.FINITE_ENTRIES:
         return {"leaf": bool(leaf), "norm": None}
-    return {"leaf": True, "norm": plain(float(grad.detach().norm().item()))}  # type: ignore[return-value]
+    return {"leaf": True, "norm": plain(float(grad.detach().norm().item()))}
 
 
 def grad_text(grad: GradView | None) -> str | None:

@@ -147,7 +147,7 @@ def _padding(frames: Frames) -> PaddingView | None:
         return None
     mean, std = _mean_and_std(frames, weights > 0, weights)
     bad = np.isnan(frames.low) | np.isnan(frames.high) | np.isposinf(frames.high)  # −Inf is what masks leave there
-    return {"mean": plain(mean), "std": plain(std), "bad": bool(bad[behind].any())}  # type: ignore[return-value]
+    return {"mean": plain(mean), "std": plain(std), "bad": bool(bad[behind].any())}
 
 
 def _histogram(seen: np.ndarray, low: object, high: object) -> list[int] | None:

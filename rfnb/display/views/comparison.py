@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -137,8 +137,8 @@ def _first(comparison: Comparison) -> FirstDifference | None:
         "where": value.where,
         "a": _entry(value.a),
         "b": _entry(value.b),
-        "difference": cast("Number", plain(value.difference)) if _is_number(value) else None,
-        "relative": cast("Number", plain(value.relative)),
+        "difference": plain(value.difference) if _is_number(value) else None,
+        "relative": plain(value.relative),
         "note": value.note or None,
         "pictures": _pictures(comparison, numbers),
     }

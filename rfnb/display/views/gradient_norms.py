@@ -12,7 +12,7 @@ from rfnb.display.elements import chip, note_html, note_text, quiet
 from rfnb.display.grid import Table, aligned
 from rfnb.display.html import Html, el
 from rfnb.display.numbers import plain, real, short
-from rfnb.display.schema import GradientNorm, GradientNormsView, Number
+from rfnb.display.schema import GradientNorm, GradientNormsView
 
 if TYPE_CHECKING:
     from rfnb.display.training.gradient_norms import GradientNorms
@@ -33,7 +33,7 @@ def describe(norms: GradientNorms) -> GradientNormsView:
     return {
         "kind": "gradient_norms",
         "cls": type(norms.model).__name__,
-        "total": _number(norms.total),
+        "total": plain(norms.total),
         "rows": rows,
         "shown": shown,
         "bad": _bad(norms.bad),
@@ -64,14 +64,10 @@ def _row(path: str, depth: int, cls: str, norm: float | None, weight: float, fla
         "path": path,
         "depth": depth,
         "cls": cls,
-        "norm": None if norm is None else _number(norm),
-        "weight": _number(weight),
+        "norm": None if norm is None else plain(norm),
+        "weight": plain(weight),
         "flag": flag,
     }
-
-
-def _number(value: float) -> Number:
-    return plain(value)  # type: ignore[return-value]
 
 
 def _with_room(rows: list[GradientNorm]) -> list[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rfnb.checkpoint.report import SHOWN, LoadReport, some
+from rfnb.checkpoint.report import LoadReport
 from rfnb.core.words import count_of
 from rfnb.display import style
 from rfnb.display.elements import chip, fold, quiet
@@ -11,6 +11,8 @@ from rfnb.display.html import Html, el
 from rfnb.display.schema import LoadedView
 
 ODD = ("missing", "unexpected")
+SHOWN = 5
+"""So many names in a line, at most."""
 
 
 def describe(report: LoadReport) -> LoadedView:
@@ -25,7 +27,7 @@ def describe(report: LoadReport) -> LoadedView:
 
 def to_text(view: LoadedView) -> str:
     """A line for each kind."""
-    lines = [f"  {group['what']:<10} {some(group['names'])}" for group in view["groups"]]
+    lines = [f"  {group['what']:<10} {_some(group['names'])}" for group in view["groups"]]
     return "\n".join([f"{_count(view)} loaded from {view['path']}", *lines])
 
 
@@ -62,4 +64,10 @@ def _word(what: str) -> Html:
 
 def _names(names: list[str]) -> Html:
     listed = [el("div", name) for name in names]
-    return el("div", listed) if len(names) <= SHOWN else fold(some(names), *listed)
+    return el("div", listed) if len(names) <= SHOWN else fold(_some(names), *listed)
+
+
+def _some(names: list[str]) -> str:
+    """The first of them, and how many more."""
+    rest = f", … and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + rest

@@ -42,7 +42,7 @@ def describe(progress: Progress) -> ProgressView:
 
 def _curve(name: str, curve: Curve, smooth: float | None) -> LossCurve:
     def numbers(values: list[float]) -> list[Number]:
-        return [_number(float(f"{value:.5g}")) for value in values]
+        return [plain(float(f"{value:.5g}")) for value in values]
 
     at_start = curve.lowest is not None and curve.lowest[0] <= curve.bins[len(curve.bins) // 20].step
     rising = at_start and curve.highest != curve.lowest
@@ -54,17 +54,13 @@ def _curve(name: str, curve: Curve, smooth: float | None) -> LossCurve:
         "low": numbers([part.low for part in curve.bins]),
         "high": numbers([part.high for part in curve.bins]),
         "smooth": numbers(curve.smoothed(over)),
-        "last": _number(curve.last[1]) if curve.last else None,
+        "last": plain(curve.last[1]) if curve.last else None,
         "peak": "highest" if rising else "lowest",
-        "peak_value": _number(peak[1]) if peak else None,
+        "peak_value": plain(peak[1]) if peak else None,
         "peak_at": peak[0] if peak else None,
         "bad": curve.bad,
         "first_bad": curve.first_bad if curve.bad else None,
     }
-
-
-def _number(value: float) -> Number:
-    return plain(value)  # type: ignore[return-value]
 
 
 # -- words

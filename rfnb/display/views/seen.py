@@ -24,7 +24,7 @@ def describe(seen: Captured | Seen, **choice: Any) -> SeenView | AttentionView:
     notes = Notes()
     shown = notes.attempt("picture", lambda: attention.describe(seen, **choice), None) if len(seen) else None
     notes.add(seen.why_nothing())
-    if seen.left_out:
+    if seen.left_out and len(seen):
         notes.add(f"left out: {', '.join(dict.fromkeys(seen.left_out))}")
     return {
         "kind": "seen",

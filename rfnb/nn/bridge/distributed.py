@@ -39,11 +39,11 @@ def mean(losses: Tensor) -> Tensor:
     total = reduce_sum(losses, axis=losses.dims) if losses.dims else losses
     ones = losses.like(torch.ones_like(losses.raw_tensor, dtype=torch.float32).detach())
     count = (reduce_sum(ones, axis=ones.dims) if ones.dims else ones).raw_tensor.detach().clone()
-    if distributed.is_available() and distributed.is_initialized():
+    if _together():
         distributed.all_reduce(count)
         count /= distributed.get_world_size()
-    share = (1 / torch.where(count > 0, count, 1)).to(total.raw_tensor.dtype)
-    return total.like(backend_of_raw(total.raw_tensor).combine_raw(total.raw_tensor, "mul", share))
+    count = torch.where(count > 0, count, 1).to(total.raw_tensor.dtype)
+    return total.like(backend_of_raw(total.raw_tensor).combine_raw(total.raw_tensor, "truediv", count))
 
 
 def in_step(batches: Iterable[Batch], *, empty: Batch) -> Iterator[Batch]:
@@ -55,22 +55,25 @@ def in_step(batches: Iterable[Batch], *, empty: Batch) -> Iterator[Batch]:
     >>> list(rf.distributed.in_step(["a", "b"], empty=""))
     ['a', 'b']
     """
-    together = distributed.is_available() and distributed.is_initialized()
+    if not _together():
+        yield from batches
+        return
     each = iter(batches)
     while True:
         batch = next(each, _end)
-        if not together:
-            if batch is _end:
-                return
-        else:
-            some = torch.tensor(batch is not _end, dtype=torch.int64, device=_device())
-            distributed.all_reduce(some)
-            if not some:
-                return
+        some = torch.tensor(batch is not _end, dtype=torch.int64, device=_device())
+        distributed.all_reduce(some)
+        if not some:
+            return
         yield empty if batch is _end else batch  # type: ignore[misc]
 
 
 _end = object()
+
+
+def _together() -> bool:
+    """Whether this is one of several processes."""
+    return distributed.is_available() and distributed.is_initialized()
 
 
 def _device() -> torch.device | str:

@@ -13,6 +13,7 @@ from rfnb.backend.base.sizes import bound
 from rfnb.core import align
 from rfnb.core.dim import Dim, check_dims
 from rfnb.core.lengths import Size
+from rfnb.core.misfit import no_tensor
 from rfnb.core.parameter import Parameter
 from rfnb.core.run_ctx import get_run_ctx
 from rfnb.core.tensor import Tensor, tensor_of
@@ -115,6 +116,9 @@ class TorchNet(TorchPart):
             raise ParameterError(
                 f"{self.kind}: {len(given)} arguments", got=len(args), expected=", ".join(map(str, names))
             )
+        for name in names:
+            if not isinstance(given[name], Tensor):
+                raise no_tensor(f"{self.kind}: argument {name!r}", given[name])
         first = given[names[0]]
         rest = [dim for dim in first.dims if dim not in self.in_dims[names[0]]]
         tensors = [_in_order(given[name], self.in_dims[name], rest, self.padding) for name in names]
@@ -122,15 +126,17 @@ class TorchNet(TorchPart):
 
         def call(*raws: Any) -> Any:
             by_name = {name: raw for name, raw in zip(names, raws, strict=True) if isinstance(name, str)}
-            return self.nn_module(
-                *(r for n, r in zip(names, raws, strict=True) if n not in by_name), **by_name, **kwargs
-            )
+            by_position = [raw for name, raw in zip(names, raws, strict=True) if name not in by_name]
+            return self.nn_module(*by_position, **by_name, **kwargs)
 
         flag = get_run_ctx().train_flag
         if self.nn_module.training != flag and running.get() is None:  # else torch's own flags count
             self.nn_module.train(flag)
         if isinstance(self.out_dims, list):
-            return _sized(raw_call(call, *tensors, out_dims=_whole(self.out_dims, rest)))
+            dims = _whole(self.out_dims, rest)
+            return _sized(
+                raw_call(lambda *raws: _check_structure(call(*raws), torch.Tensor, dims), *tensors, out_dims=dims)
+            )
         return _tensors(call(*[x.raw_tensor for x in tensors]), self.out_dims, rest, tensors)
 
     def _pull(self) -> None:
@@ -207,10 +213,23 @@ def _sized(x: Tensor) -> Tensor:
     return x
 
 
+def _check_structure(result: Any, kind: Any, out_dims: Any) -> Any:
+    if not isinstance(result, kind) or (kind is not torch.Tensor and len(result) < len(out_dims)):
+        size = f" of {len(result)}" if isinstance(result, list | tuple) else ""
+        raise DimError(
+            "from_torch: the results are not as `out_dims` say",
+            got=type(result).__name__ + size,
+            expected="a tensor" if kind is torch.Tensor else f"{len(out_dims)} results",
+            hint="out_dims=([batch_dim, time, out], …): dims for each result, in their structure",
+        )
+    return result
+
+
 def _tensors(result: Any, out_dims: Any, rest: list[Dim], given: list[Tensor]) -> Any:
     if isinstance(out_dims, dict):
         return {name: _tensors(result[name], entry, rest, given) for name, entry in out_dims.items()}
     if isinstance(out_dims, tuple):
+        _check_structure(result, tuple | list, out_dims)
         pairs = list(zip(result, out_dims, strict=False))
         for raw, entry in pairs:
             if isinstance(entry, Dim):
@@ -219,5 +238,7 @@ def _tensors(result: Any, out_dims: Any, rest: list[Dim], given: list[Tensor]) -
     if isinstance(out_dims, Dim):
         return out_dims
     dims = _whole(out_dims, rest)
-    lengths = join(*given).bind({dim: dim.size for dim in dims if dim.is_dynamic() and dim.is_defined()})
+    known = join(*given)
+    new = [dim for dim in dims if dim.is_dynamic() and dim.is_defined() and known.size(dim) is None]
+    lengths = known.bind({dim: dim.size for dim in new})
     return _sized(tensor_of(result, align.sig(dims), lengths))

@@ -75,16 +75,13 @@ class SymbolicValues(NDArrayOperatorsMixin):
     __int__ = __array__
 
 
-def _maximum(a: Any, b: Any) -> Any:
-    if not isinstance(a, torch.Tensor) and not isinstance(b, torch.Tensor):
-        return torch.sym_max(a, b)
-    return torch.maximum(torch.as_tensor(a), torch.as_tensor(b))
+def _either(of_numbers: Callable[..., Any], of_tensors: Callable[..., Any]) -> Callable[..., Any]:
+    def pick(a: Any, b: Any) -> Any:
+        if not isinstance(a, torch.Tensor) and not isinstance(b, torch.Tensor):
+            return of_numbers(a, b)
+        return of_tensors(torch.as_tensor(a), torch.as_tensor(b))
 
-
-def _minimum(a: Any, b: Any) -> Any:
-    if not isinstance(a, torch.Tensor) and not isinstance(b, torch.Tensor):
-        return torch.sym_min(a, b)
-    return torch.minimum(torch.as_tensor(a), torch.as_tensor(b))
+    return pick
 
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -93,8 +90,8 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "multiply": operator.mul,
     "floor_divide": operator.floordiv,
     "negative": operator.neg,
-    "maximum": _maximum,
-    "minimum": _minimum,
+    "maximum": _either(torch.sym_max, torch.maximum),
+    "minimum": _either(torch.sym_min, torch.minimum),
 }
 
 

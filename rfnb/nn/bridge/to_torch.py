@@ -11,6 +11,7 @@ import torch
 
 from rfnb.core.parameter import Parameter
 from rfnb.core.run_ctx import entered, get_run_ctx
+from rfnb.errors import ParameterError
 from rfnb.nn.bridge.boundary import Inputs, Outputs, raws_of
 from rfnb.nn.bridge.symbolic import sizes_restored
 from rfnb.nn.bridge.twin import Twin, is_inside, routed, running
@@ -43,9 +44,9 @@ def to_torch(
             to the module as it is. The call then takes raw tensors and, behind them, the lengths of dims without a
             size, but for the first of an argument, in the order in which they appear; or `lengths={"time": …}`.
             Without lengths there is no padding.
-        out_dims: None: raw tensors in the structure of the result, and lengths for Dims. Else the dims of the result,
-            or of each, in the order that the raw tensor is to have; lengths follow if there are dims without a size
-            that are not the first: of one dim as they are, of several by name.
+        out_dims: None: raw tensors in the structure of the result, their axes as they come, and lengths for Dims. Else
+            the dims of the result, or of each, in the order that the raw tensor is to have; lengths follow if there are
+            dims without a size that are not the first: of one dim as they are, of several by name.
         aux_params_as_buffers: if False, they are parameters that are not trained.
     """
     if isinstance(module, torch.nn.Module):
@@ -91,6 +92,7 @@ class TorchModule(torch.nn.Module):
         self._inputs, self._outputs = inputs, outputs
         self._aux_as_buffers = aux_params_as_buffers
         self._seen: dict[str, torch.Tensor] = {}  # the raw parameters that the module had, as known here
+        self._children: dict[str, torch.nn.Module] = {}
         self._belong_to(module)
         self._mirror()
 
@@ -100,7 +102,7 @@ class TorchModule(torch.nn.Module):
             module._twin = Twin(self)
         this: Any = weakref.ref(self)
         # Not decorators of the class: they import the compiler of torch, which takes as long as torch itself.
-        self._in_graph = torch._dynamo.nonstrict_trace(lambda *args: this()._call_in_graph(*args))  # type: ignore
+        self._in_graph = torch._dynamo.nonstrict_trace(lambda *args: this()._call_in_graph(*args))
         self._outside_of_graphs = torch.compiler.disable(
             lambda *args, **kwargs: this().forward(*args, **kwargs),
             reason="rfnb: only a model that was bridged with `in_dims` can be compiled",
@@ -123,9 +125,17 @@ class TorchModule(torch.nn.Module):
                     table[name] = self._seen[name] = part._raw
             elif isinstance(part, Module):
                 known = self._modules.get(name)
+                if known is not self._children.get(name):
+                    raise ParameterError(
+                        f"to_torch: {name!r} was replaced in the torch module, which {self._get_name()} does not call",
+                        got=type(known).__name__,
+                        hint=f"net.rf_module.{name} = rf.from_torch(…): replace it there",
+                    )
                 if not isinstance(known, TorchModule) or known.rf_module is not part:
-                    child = inside_of(part) or twin_of(part) or TorchModule(part, None, None, self._aux_as_buffers)
-                    self._modules[name] = child
+                    child = inside_of(part)
+                    if child is None:  # one that is there may be empty, or not tell its length
+                        child = twin_of(part) or TorchModule(part, None, None, self._aux_as_buffers)
+                    self._modules[name] = self._children[name] = child
 
     def _table(self, parameter: Parameter) -> dict[str, Any]:
         return self._buffers if parameter.auxiliary and self._aux_as_buffers else self._parameters
@@ -165,9 +175,10 @@ class TorchModule(torch.nn.Module):
         changed = []
         for part in [part for _, part in self._parts()] if below else [self]:
             for name, parameter, table in part._own():
-                if parameter._raw is not table[name]:
+                raw = table[name] if name in table else getattr(part, name)  # what `parametrizations` make
+                if parameter._raw is not raw:
                     changed.append((parameter, parameter._raw))
-                    parameter._raw = table[name]
+                    parameter._raw = raw
         try:
             yield
         finally:
