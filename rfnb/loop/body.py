@@ -51,7 +51,6 @@ class Body:
         self.loop = loop
         self.backend = raw_registry.selected()
         self.source = here()
-        self.modes = self.backend.get_modes()  # those around the loop
         self.outer = current_recorder()
         self.position = 0  # in a loop around this one: of the call that it is on the tape there
         self.seed: Any = seed_of(loop.name)
@@ -67,6 +66,7 @@ class Body:
         self.recorder.file = loop.file
         self.recorder.choose = partial(branch.cond, self)
         self.tape = self.recorder.tape
+        self.modes = self.backend.get_modes()  # those around the loop
         self.tape.new_stream = self.recorder.new_stream
         self.names: list[str] = []  # of the states
         self.initial: list[Any] = []  # raw tensors, or sizes

@@ -268,7 +268,24 @@ def errors(word: Word) -> dict[str, View]:
     return found
 
 
+def trainings(word: Word) -> dict[str, View]:
+    """Curves, norms of gradients, what a checkpoint held."""
+    x, _, letter = batch(word)
+    model = rf.ModuleList({word("up"): rf.Linear(letter, letter), word("down"): rf.Linear(letter, Dim(2, name="two"))})
+    rf.reduce_sum(model[0](x), axis=x.dims).backward()
+    progress = rf.progress([1, 2], name=word("run"), plot=False)
+    for _ in progress:
+        progress.report(**{word("loss"): 1.0})
+    stored = {f"{word('up')}.{part.name.rpartition('.')[2]}": part.raw_tensor for part in model[0].parameters()}
+    report = rf.load({**stored, word("else"): torch.zeros(2)}, model, strict=False)
+    return {
+        "progress": rf.show(progress),
+        "gradient norms": rf.show(rf.gradient_norms(model)),
+        "loaded": rf.show(report),
+    }
+
+
 MAKERS: list[Callable[[Word], dict[str, View]]] = [
     *(tensors, structures, dims, modules),
-    *(loops, attentions, checks, errors),
+    *(loops, attentions, trainings, checks, errors),
 ]

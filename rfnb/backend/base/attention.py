@@ -166,5 +166,5 @@ def _planned(query: Sig, keys: Sig, values: Sig, key_dim: Dim, axis: Dim, bias: 
         align.move(keys.dims, [*shared, key_dim, axis]),  # of the mask, where key_dim has size 1
         bool(rows),
         align.move([*shared, *rows, *features], order),
-        align.sig(order, None, features[0]),
+        align.sig(order, None, values.feature_dim),
     )
