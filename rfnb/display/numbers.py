@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from rfnb.display.schema import Number
+if TYPE_CHECKING:
+    from rfnb.display.schema import Number
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 

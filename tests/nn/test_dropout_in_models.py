@@ -114,9 +114,16 @@ def test_nothing_passes_with_probability_one(name, option):
     assert output(made(name)).any() and not output(made(name, **{option: 1.0})).any()
 
 
+@pytest.mark.parametrize("name", ["TransformerEncoder", "TransformerDecoder"])
+def test_dropout_of_a_transformer_is_that_of_its_input_too(name):
+    assert MODELS[name](dropout=0.3).input_dropout == 0.3
+
+
 @pytest.mark.parametrize("name", LAYERS)
 def test_a_layer_drops_all_that_its_parts_add(name):
     layer, (x, time) = made(name), sequences(MODEL)
+    for parameter in layer.parameters():
+        parameter.raw_tensor.data.add_(0.1)  # biases too: no part gives 0
     layer.dropout = 1.0  # not that of its parts
     expected = layer.final_layer_norm(x) if hasattr(layer, "final_layer_norm") else x
     rf.init_train_step_run_ctx(train_flag=True)

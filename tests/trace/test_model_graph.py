@@ -800,3 +800,9 @@ def test_hooks_of_others_stay_and_are_seen():
     assert graph.failure is None and len(model[0]._forward_hooks) == 1
     assert torch.equal(model(torch.ones(2, 2)), 2 * torch.nn.Linear.forward(model[0], torch.ones(2, 2)))
     handle.remove()
+
+
+def test_no_hook_is_left():
+    """torch.compile warns of hooks that see all modules."""
+    rf.model_graph(torch.nn.Linear(4, 3), torch.zeros(2, 4))
+    assert not torch.nn.modules.module._has_any_global_hook()

@@ -12,6 +12,7 @@ from threading import get_ident
 from typing import Any
 
 import torch
+from torch.nn.modules import module as modules
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode
 
@@ -85,7 +86,9 @@ class _Seen(CallGraph):
         """Calls of modules inside are seen; by their own hooks as well, which come before these."""
         stack = ExitStack()
         stack.callback(register_module_forward_pre_hook(self._before).remove)
-        stack.callback(register_module_forward_hook(self._after, with_kwargs=True, always_call=True).remove)
+        after = register_module_forward_hook(self._after, with_kwargs=True, always_call=True)
+        stack.callback(after.remove)
+        stack.callback(vars(modules).get("_global_forward_hooks_with_kwargs", {}).pop, after.id, None)  # torch keeps it
         return stack
 
     def changes(self, raw: Any) -> None:
