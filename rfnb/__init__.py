@@ -351,6 +351,7 @@ from rfnb.ops.loss import (
 
 # isort: split
 # branches, loops and their runs
+from rfnb.core.model_graph import ModelGraph as ModelGraph
 from rfnb.loop.array import TensorArray as TensorArray
 from rfnb.loop.functional import (
     scan as scan,
@@ -379,7 +380,7 @@ from rfnb.trace.dependencies import (
     walk_tensor_consumers as walk_tensor_consumers,
 )
 from rfnb.trace.file.load import load_run as load_run
-from rfnb.trace.model_graph import ModelGraph as ModelGraph, model_graph as model_graph
+from rfnb.trace.model_graph import model_graph as model_graph
 from rfnb.trace.options import (
     options as options,
     recording as recording,

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+
 import numpy as np
+import pytest
 import torch
 
 import rfnb as rf
@@ -11,6 +15,7 @@ from rfnb import batch_dim
 RATE = 8000
 TONES = (300, 500, 800, 1300, 2100)
 """In Hz: the letters of the tone language."""
+WORDS = ("red", "green", "blue", "black", "white")
 
 
 def trained(module, loss_of, *, steps, rate, warmup=20):
@@ -61,7 +66,8 @@ def tone_batch(rng, count):
 class ConformerCtc(rf.Module):
     """Log mel features, a Conformer, and a score for each letter and blank, which is the last one."""
 
-    def __init__(self, letters):
+    def __init__(self, letters, sampling_rate=RATE):
+        self.sampling_rate = sampling_rate
         self.mels, model = rf.Dim(20, name="mels"), rf.Dim(32, name="model")
         self.letters, self.with_blank = letters, letters + 1
         frontend = rf.ConformerConvSubsample(
@@ -74,7 +80,7 @@ class ConformerCtc(rf.Module):
     def __call__(self, sound, *, samples):
         """{batch, samples} → {batch, frames, letters and blank}, and the dim of the frames"""
         x, time = rf.audio.log_mel_filterbank_from_raw(
-            sound, in_spatial_dim=samples, out_dim=self.mels, sampling_rate=RATE
+            sound, in_spatial_dim=samples, out_dim=self.mels, sampling_rate=self.sampling_rate
         )
         x = rf.audio.specaugment(x, spatial_dim=time, feature_dim=self.mels, max_consecutive_spatial_dims=2)
         x, frames = self.encoder(x * 0.3 + 1.0, in_spatial_dim=time)
@@ -122,6 +128,40 @@ def test_a_conformer_learns_tones_by_ctc():
     trained(model, lambda step: model.loss(*tone_batch(rng, 16)), steps=120, rate=4e-3)
     sounds, labels = tone_batch(np.random.default_rng(99), 40)
     assert error_rate(model.greedy(sounds), labels) < 0.1
+
+
+def spoken(word, voice, speed):
+    """A word as eSpeak NG says it, at 11025 Hz, without the silence around it. speed: words per minute."""
+    said = ["espeak-ng", "-v", f"en-us+{voice}", "-s", str(speed), "--stdout", word]
+    wav = subprocess.run(said, capture_output=True, check=True).stdout[44:]  # behind the header, at 22050 Hz
+    sound = np.frombuffer(wav[: len(wav) // 4 * 4], "<i2").reshape(-1, 2).mean(axis=1) / 2**15
+    loud = np.flatnonzero(np.abs(sound) > 0.01)
+    return sound[loud[0] : loud[-1] + 300]
+
+
+def speakers(voices, speeds):
+    """All words of each voice at each speed."""
+    return [[spoken(word, voice, speed) for word in WORDS] for voice in voices for speed in speeds]
+
+
+def speech_batch(rng, speakers, count):
+    """One to three words of one speaker after each other, in noise; and which ones."""
+    labels = [rng.integers(0, len(WORDS), rng.integers(1, 4)) for _ in range(count)]
+    sounds = [np.concatenate([speakers[who][word] for word in sequence])
+              for sequence, who in zip(labels, rng.integers(0, len(speakers), count), strict=True)]  # fmt: skip
+    return [(sound + 0.01 * rng.normal(size=len(sound))).astype("float32") for sound in sounds], labels
+
+
+@pytest.mark.skipif(shutil.which("espeak-ng") is None, reason="espeak-ng is not installed, which speaks the words")
+def test_a_conformer_learns_spoken_words_by_ctc():
+    """And knows them from voices and at speeds that it has not heard."""
+    rf.set_random_seed(3)
+    rng = np.random.default_rng(3)
+    heard, unheard = speakers(["m1", "m3", "m5", "f1", "f2", "f4"], [220, 260, 300]), speakers(["m2", "f3"], [240, 280])
+    model = ConformerCtc(rf.Dim(len(WORDS), name="words"), sampling_rate=11025)
+    trained(model, lambda step: model.loss(*speech_batch(rng, heard, 16)), steps=120, rate=6e-3)
+    sounds, labels = speech_batch(np.random.default_rng(99), unheard, 40)
+    assert error_rate(model.greedy(sounds), labels) < 0.15
 
 
 def test_edits():

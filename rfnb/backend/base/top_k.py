@@ -44,7 +44,7 @@ class TopKOps:
         them, as long as there is something else: its value is -∞. The values of a Tensor `k` are read.
         """
         size = Size(k.dims, cls.to_numpy_raw(k._raw)) if isinstance(k, Tensor) else Size((), k)
-        k, k_dim = size.max, k_dim or Dim(None if size.dims else size.max, name="top_k")
+        count, k_dim = size.max, k_dim or Dim(None if size.dims else size.max, name="top_k")
         dims = (axis,) if isinstance(axis, Dim | int | str) else tuple(axis)
         places = [axis_of("top_k", source, dim) for dim in dims]
         padding = cls.padding_for(source, dims)
@@ -57,13 +57,13 @@ class TopKOps:
             order = (*(d for d in source.dims if d not in dims), *dims)
             place = len(order) - len(dims)
             raw = cls.merge_axes_raw(align.apply(align.move(source.dims, order), raw), place, len(dims))
-        if k > math.prod(sizes):
+        if count > math.prod(sizes):
             raise DimError(
                 "top_k: `k` is more than there is",
-                got=k,
+                got=count,
                 expected=f"at most {math.prod(sizes)} of {align.show_dims(dims)}",
             )
-        values, index = cls.top_k_raw(raw, place, k, sorted)
+        values, index = cls.top_k_raw(raw, place, count, sorted)
         lengths = bound(source.lengths, k_dim, size, "top_k")
         out = [*order[:place], k_dim, *order[place + len(dims) :]]
         feature = source.feature_dim if source.feature_dim not in dims else None
