@@ -79,6 +79,8 @@ MAKE = {
     "ModuleList": lambda: rf.ModuleList(rf.Linear(IN, OUT), rf.Linear(OUT, IN)),
     "ParameterList": lambda: rf.ParameterList(rf.Parameter([IN]), rf.Parameter([OUT])),
 }
+
+
 def test_each_fact_has_a_module():
     assert set(MAKE) == set(FACTS)
 
