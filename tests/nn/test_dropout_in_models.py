@@ -76,9 +76,6 @@ OPTIONS = {
     **{name: (make, ["dropout", "att_dropout"]) for name, make in LAYERS.items()},
     **{name: (make, ["input_dropout", "dropout", "att_dropout"]) for name, make in MODELS.items()},
 }
-EACH = pytest.mark.parametrize(
-    ("name", "option"), [(name, option) for name, (_, options) in OPTIONS.items() for option in options]
-)
 
 
 def made(name, **drop):
@@ -94,7 +91,9 @@ def output(module, lengths=(6, 4, 1), *, train=True, seed=7):
     return called(module, *sequences(MODEL, lengths)).copy_masked(0.0).raw_tensor
 
 
-@EACH
+@pytest.mark.parametrize(
+    ("name", "option"), [(name, option) for name, (_, options) in OPTIONS.items() for option in options]
+)
 def test_each_option_is_for_training(name, option):
     none, some = made(name), made(name, **{option: 0.5})
     expected = output(none, train=False)
