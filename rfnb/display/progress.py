@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from rfnb.display.visible import visible
+
 PATIENCE = 2.0
 """Seconds before a bar is worth its place."""
 
@@ -28,15 +30,16 @@ def bar(name: str, steps: int, clock: Callable[[], float] = time.monotonic) -> C
 
 def _draw(name: str, steps: int) -> Any:
     try:
-        return new_bar(total=steps, desc=name, unit="step", leave=False)
+        return new_bar(name, total=steps, unit="step", leave=False)
     except Exception:
         return None
 
 
-def new_bar(*, disable: bool = False, **options: Any) -> Any:
+def new_bar(name: str, *, disable: bool = False, **options: Any) -> Any:
     """That of tqdm. In a notebook, words or nothing take its place at the end: a saved one has no widgets."""
     from tqdm.auto import tqdm
 
+    options["desc"] = " ".join(visible(name).split())
     if disable or "tqdm_notebook" not in [base.__name__ for base in tqdm.__mro__]:
         return tqdm(disable=disable, **options)
     from IPython.display import display

@@ -309,3 +309,13 @@ def test_groups_of_weight_decay():
     assert [raw is model[3].weight.raw_tensor for raw in groups[0.5]] == [True]
     assert len(groups[0.0]) == 4
     torch.optim.AdamW(rf.param_groups(model, weight_decay=0.1)).step()
+
+
+def test_a_name_does_nothing_to_the_terminal(capsys):
+    """It may come from a file, like that of a loss."""
+    progress = rf.progress([1], name="\x1b[31mred\nline\ud800", plot=False)
+    for _ in progress:
+        progress.report(**{"\x1b]8;;x\x07": 1.0})
+    shown = capsys.readouterr().err
+    assert "␛[31mred line" in shown and "\x1b]8" not in shown and "\x1b[31m" not in shown
+    shown.encode()

@@ -15,6 +15,7 @@ from rfnb.display.bundle import register
 from rfnb.display.numbers import short
 from rfnb.display.progress import new_bar
 from rfnb.display.training.history import History
+from rfnb.display.visible import visible
 from rfnb.trace.options import in_notebook
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ class Progress(Shown, Generic[B]):
             total: int | None = len(self)
         except TypeError:
             total = None
-        return new_bar(total=total, desc=self._title(), unit="step", disable=not _is_first(), mininterval=0.2)
+        return new_bar(self._title(), total=total, unit="step", disable=not _is_first(), mininterval=0.2)
 
     def _title(self) -> str:
         return " ".join([*filter(None, [self.name]), f"epoch {self.epoch}"]) if self.epoch > 1 else self.name or ""
@@ -152,7 +153,7 @@ class Progress(Shown, Generic[B]):
         began = time.thread_time()
         try:
             if bar is not None:
-                bar.set_postfix_str(self._last(), refresh=False)
+                bar.set_postfix_str(visible(self._last()), refresh=False)
             if self.plot and _is_first() and in_notebook() and self.curves:
                 self._draw_plot()
         except Exception as error:
