@@ -12,6 +12,7 @@ import torch
 
 import rfnb as rf
 from rfnb import Dim, Tensor, batch_dim
+from rfnb.core import align
 from rfnb.loop import hoist
 
 hidden, wide = Dim(8, name="hidden"), Dim(4096, name="wide")
@@ -74,7 +75,8 @@ def inputs() -> tuple[Dim, Tensor, Tensor]:
 
 @pytest.fixture
 def no_gc() -> Iterator[None]:
-    """What is not freed at once stays."""
+    """What is not freed at once stays. Signatures that other tests made do not die during this one."""
+    align._recent[:] = [None] * len(align._recent)
     gc.collect()
     gc.disable()
     yield
