@@ -1,6 +1,6 @@
 import { afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 
-import { bestPath } from '../src/pictures/alignment';
+import { bestPath, clearPath } from '../src/pictures/alignment';
 import { enhance } from '../src/pictures/enhance';
 import { find } from '../src/pictures/graph_search';
 import { pathOf, place } from '../src/pictures/graph_layout';
@@ -337,6 +337,16 @@ describe('weights', () => {
     expect(bestPath(new Float32Array([0, 1, 0, 0, 0, 1]), 3, 2, 3)).toEqual([1, 2]);
     expect(bestPath(new Float32Array(), 0, 0, 0)).toEqual([]);
   });
+
+  it.each([
+    ['one that goes on', [1, 0, 0, 0, 1, 0, 0, 0, 1], 0.2, [0, 1, 2]],
+    ['one that comes back', [0, 0, 1, 0, 1, 0, 1, 0, 0], 0.2, []],
+    ['one that stays', [1, 0, 0, 1, 0, 0, 1, 0, 0], 0.2, []],
+    ['a flat one', [1, 0, 0, 0, 1, 0, 0, 0, 1], 0.95, []],
+    ['no entropy', [1, 0, 0, 0, 1, 0, 0, 0, 1], NaN, []]
+  ])('have a path that is shown, or none: %s', (_, weights, entropy, path) => {
+    expect(clearPath(new Float32Array(weights), 3, 3, 3, entropy)).toEqual(path);
+  });
 });
 
 /** Two heads of two rows and three columns. */
@@ -420,6 +430,38 @@ describe('attention', () => {
   });
 
   it.each([
+    [
+      [
+        [0, 0],
+        [0, 1]
+      ],
+      'head 0'
+    ],
+    [
+      [
+        [0, 0],
+        [1, 0]
+      ],
+      'enc.0'
+    ],
+    [
+      [
+        [0, 0],
+        [1, 0],
+        [0, 1]
+      ],
+      'enc.0, head 0'
+    ],
+    [[[0, 0]], '']
+  ])('tells a head from the others: %j', async (numbers, title) => {
+    const root = attentionRoot();
+    const heads = numbers.map(([layer, head]) => ({ ...scripts.heads[0], layer, head, name: `enc.${layer}` }));
+    enhance(root, { ...scripts, heads } as never);
+    await settle();
+    expect(root.querySelector('.rfnb-Matrix b')?.textContent).toBe(title);
+  });
+
+  it.each([
     [[0, 0], 0],
     [[0, 1], 1],
     [[1, 1], 2]
@@ -443,8 +485,13 @@ describe('attention', () => {
     await settle();
     expect(heads[1].getAttribute('aria-pressed')).toBe('true');
     expect(root.querySelector('.rfnb-Flag')?.textContent).toBe('NaN <i>');
+    const pathButton = root.querySelector<HTMLElement>('.rfnb-Tools button')!;
+    expect([root.querySelector('.rfnb-Matrix-path'), pathButton.hidden]).toEqual([null, true]); // two rows are no path
+    press(heads[1], 'ArrowLeft');
+    press(heads[0], 'Enter');
+    await settle();
     expect(root.querySelector('.rfnb-Matrix-path')?.getAttribute('points')?.split(' ')).toHaveLength(2);
-    root.querySelector<HTMLElement>('.rfnb-Tools button')?.click();
+    pathButton.click();
     expect(root.querySelector('.rfnb-Matrix-path')).toBeNull();
     dispose();
     expect(root.querySelector('.rfnb-Matrix')).toBeNull();

@@ -1,24 +1,14 @@
-"""From an object to its view, by type. Never raises: what cannot be shown is named in one line."""
+"""From an object to its view, by class. Never raises: what cannot be shown is named in one line."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from rfnb.backend.base.tape import untaped
-from rfnb.core import show
+from rfnb.core.show import kind_of
 from rfnb.display.attempt import reason
 from rfnb.display.view import ReprView, View, module_of
 from rfnb.display.views import note
-
-DESCRIBE: dict[type, str] = {}
-"""By type: the kind of view, whose module is imported when first needed."""
-
-
-def register(kind: str, *shown: type) -> None:
-    """Objects of these types have such a view from now on."""
-    for each in shown:
-        DESCRIBE[each] = kind
-        show.register(each, view_of)
 
 
 def describe(shown: Any, **choice: Any) -> Any:
@@ -26,11 +16,11 @@ def describe(shown: Any, **choice: Any) -> Any:
 
     Raises what its view raises; TypeError if nobody can show it.
     """
-    for base in type(shown).__mro__:
-        if base in DESCRIBE:
-            with untaped():
-                return module_of(DESCRIBE[base]).describe(shown, **choice)
-    raise TypeError(f"no view for {type(shown).__name__}")
+    kind = kind_of(shown)
+    if kind is None:
+        raise TypeError(f"no view for {type(shown).__name__}")
+    with untaped():
+        return module_of(kind).describe(shown, **choice)
 
 
 def view_of(shown: Any) -> View:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rfnb.core.missing import did_you_mean
 from rfnb.core.raw import backend_of_raw
 from rfnb.display.tensor.data import read, to_numpy
 from rfnb.display.tensor.table import PAD
@@ -54,8 +54,7 @@ def _entries(text: str, sparse: Dim | None) -> list[float | None]:
     labels = [text] if text in vocab else text.split()
     unknown = [label for label in labels if label not in vocab and label != PAD]
     if unknown:
-        near = [match for word in (text, unknown[0]) for match in difflib.get_close_matches(word, vocab.labels, n=1)]
-        hint = f"did you mean {near[0]}?" if near else None
+        hint = did_you_mean(text, vocab.labels, "{}") or did_you_mean(unknown[0], vocab.labels, "{}")
         raise ViewError(f"{sparse.name} has no label {unknown[0][:40]!r}", hint=hint)
     return [None if label not in vocab else float(vocab.encode([label])[0]) for label in labels]
 

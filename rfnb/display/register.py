@@ -1,56 +1,47 @@
-"""Which view shows which class. Called when rfnb is imported; the views themselves are imported when first needed."""
+"""Which view shows which class. Called when rfnb is imported; classes and views are imported when first needed."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rfnb.backend.torch.module_graph import PlainModule
-from rfnb.checkpoint.report import LoadReport
-from rfnb.core.dim import Dim
-from rfnb.core.model_graph import DRAWERS, ModelGraph
-from rfnb.core.state import State
-from rfnb.core.tensor import Tensor
-from rfnb.core.tensor_dict import TensorDict
-from rfnb.display.bundle import register
+from rfnb.core.show import KINDS, MAKERS
 from rfnb.display.error.card import show_in_notebooks
-from rfnb.display.line import line
-from rfnb.loop.batch_invariance import BatchReport
-from rfnb.loop.explain import Explanation
-from rfnb.loop.finite import FiniteReport
-from rfnb.loop.gradients import Gradients
-from rfnb.loop.watch import describe_by
-from rfnb.nn.module import Module
-from rfnb.trace.capture import Captured, Seen
-from rfnb.trace.compare.comparison import Comparison
-from rfnb.trace.file.save import WRITERS
-from rfnb.trace.run import Run
-from rfnb.trace.runs import Runs, runs
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rfnb.core.model_graph import ModelGraph
+    from rfnb.trace.run import Run
+
+VIEWS = {
+    "tensor": "rfnb.core.tensor.Tensor",
+    "tree": "rfnb.core.tensor_dict.TensorDict rfnb.core.state.State collections.abc.Mapping"
+    " builtins.dict builtins.list builtins.tuple",
+    "dim": "rfnb.core.dim.Dim",
+    "module": "rfnb.nn.module.Module torch.nn.modules.module.Module",
+    "graph": "rfnb.core.model_graph.ModelGraph",
+    "history": "rfnb.trace.run.Run",
+    "runs": "rfnb.trace.runs.Runs",
+    "explanation": "rfnb.loop.explain.Explanation",
+    "gradients": "rfnb.loop.gradients.Gradients",
+    "comparison": "rfnb.trace.compare.comparison.Comparison",
+    "check": "rfnb.loop.batch_invariance.BatchReport rfnb.loop.finite.FiniteReport",
+    "seen": "rfnb.trace.capture.Captured rfnb.trace.capture.Seen",
+    "loaded": "rfnb.checkpoint.report.LoadReport",
+    "progress": "rfnb.display.training.progress.Progress",
+    "gradient_norms": "rfnb.display.training.gradient_norms.GradientNorms",
+    "error": "builtins.Exception",
+}
+"""By kind, which is called as its file in `views`: the classes."""
 
 
 def register_views() -> None:
-    """The table of views: a kind is called as its file in `views`; then who draws what besides."""
-    register("tensor", Tensor)
-    register("tree", TensorDict, State, Mapping, dict, list, tuple)
-    register("dim", Dim)
-    register("module", Module, PlainModule)
-    register("graph", ModelGraph)
-    register("history", Run)
-    register("runs", Runs)
-    register("explanation", Explanation)
-    register("gradients", Gradients)
-    register("comparison", Comparison)
-    register("check", BatchReport, FiniteReport)
-    register("seen", Captured, Seen)
-    register("loaded", LoadReport)
-    register("error", Exception)
+    """From now on, views are found; then who makes what besides."""
+    KINDS.update({name: kind for kind, names in VIEWS.items() for name in names.split()})
+    MAKERS.update(view=view_of, line=line, dot=dot_of, page=save_page)
     show_in_notebooks()
     answer_the_panel()
-    describe_by(line)
-    DRAWERS["dot"] = dot_of
-    WRITERS[".html"] = save_page
 
 
 def answer_the_panel() -> None:
@@ -59,19 +50,34 @@ def answer_the_panel() -> None:
     kernel = getattr(ipython.get_ipython() if ipython is not None else None, "kernel", None)
     if kernel is not None:
         from rfnb.display import comm
+        from rfnb.trace.runs import runs
 
         comm.install(runs, kernel)
 
 
+def view_of(shown: Any) -> Any:
+    """Of an object."""
+    from rfnb.display import bundle
+
+    return bundle.view_of(shown)
+
+
+def line(name: str, x: Any, live: Any) -> str:
+    """A tensor in one line."""
+    from rfnb.display import line
+
+    return line.line(name, x, live)
+
+
 def dot_of(graph: ModelGraph, **choice: Any) -> Any:
-    """For Graphviz; what makes it is imported when first needed."""
+    """For Graphviz."""
     from rfnb.display import dot
 
     return dot.graph_to_dot(graph, **choice)
 
 
 def save_page(run: Run, path: Path, limit: int | None) -> Path:
-    """A page; what makes it is imported when first needed."""
+    """A page."""
     from rfnb.display.run import page
 
     return page.save_page(run, path, limit)

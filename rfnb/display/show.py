@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import inspect
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from rfnb.backend.base.tape import untaped
+from rfnb.core.show import KINDS
 from rfnb.core.source import here, user_frame, variables
 from rfnb.display import bundle
 from rfnb.display.tensor import arrays
@@ -43,7 +45,7 @@ def show(
 
     Args:
         inputs: of a model or function: what to call it with; the view is the graph of that call, as from
-            `rf.model_graph`.
+            `rf.model_graph`. `depth`, `open` and `hide` choose what it shows, unless the model takes such an argument.
         batch: one sequence of a tensor or run, by number or tag.
         dims: of a plain array: the names of its axes, or Dims.
         lengths: of a plain array: how long each sequence is, along the first axis that is neither batch nor
@@ -66,7 +68,7 @@ def show(
             raise ViewError(f"show: a {type(shown).__name__} has nothing to choose from", got=said) from None
         if "no view for" not in str(error):
             raise
-    known = ", ".join(sorted({t.__name__ for t in bundle.DESCRIBE}))
+    known = ", ".join(sorted({name.rpartition(".")[2] for name in KINDS}))
     raise ViewError("show: there is no such view", got=type(shown).__name__, expected=f"an array, {known}")
 
 
@@ -80,7 +82,17 @@ def _graph(model: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> View:
             expected="a model or a function before its inputs",
             hint="rf.show([x, y]), or rf.show(x, batch=…)",
         )
-    return View(bundle.describe(model_graph(model, *inputs, **named)))
+    choice = {name: named.pop(name) for name in ("depth", "open", "hide") if name in named and not _takes(model, name)}
+    return View(bundle.describe(model_graph(model, *inputs, **named), **choice))
+
+
+def _takes(model: Any, name: str) -> bool:
+    """Whether the model has such an argument, or takes any."""
+    try:
+        parameters = inspect.signature(model).parameters.values()
+    except (TypeError, ValueError):
+        return True
+    return any(each.name == name or each.kind is each.VAR_KEYWORD for each in parameters)
 
 
 def _array(array: Any, dims: Sequence[str | Dim] | None, lengths: Any, choice: dict[str, Any]) -> View:

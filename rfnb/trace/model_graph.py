@@ -33,7 +33,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from rfnb.core.graph import Node
-from rfnb.core.model_graph import TRACERS, ModelGraph, argument_names, failure, owner, title
+from rfnb.core.model_graph import ModelGraph, argument_names, failure, owner, title
 from rfnb.core.module_table import ModuleTable
 from rfnb.core.nested import leaves, named_leaves
 from rfnb.core.op import listening
@@ -43,6 +43,7 @@ from rfnb.core.source import here
 from rfnb.core.tensor import Tensor
 from rfnb.core.tensor_dict import as_dicts
 from rfnb.core.tidy import tidy
+from rfnb.core.tracers import TRACERS
 from rfnb.trace.session import drawn_by
 from rfnb.trace.tracer import Tracer
 from rfnb.trace.unchanged import Unchanged
@@ -104,7 +105,7 @@ def _traced(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, meta: 
             with listening(tracer), drawn_by(tracer.loop), modules_described_by(modules.call):
                 result = model(*args, **kwargs)
             named = [(name, leaf) for name, leaf in named_leaves(as_dicts(result)) if isinstance(leaf, Tensor)]
-            graph.outputs = tuple((name or "output", tracer.number_of(leaf, "")) for name, leaf in named)
+            graph.outputs = tuple((_output_name(name, len(named)), tracer.number_of(leaf, "")) for name, leaf in named)
         except Exception as error:
             failed = error, tracer.fail(error, None)
     graph.count, graph.unused = modules.count, modules.unused()
@@ -112,6 +113,11 @@ def _traced(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, meta: 
     if failed is not None:
         graph.failure = failure(*failed, meta=graph.meta)
     return graph
+
+
+def _output_name(name: str, count: int) -> str:
+    """Parts of a tuple have numbers only; Tensors alone count."""
+    return (f"output {name}" if count > 1 else "output") if name[:1].isdigit() else name or "output"
 
 
 def _own_parameters(module: Any) -> Iterator[tuple[str, Parameter]]:

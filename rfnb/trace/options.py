@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from rfnb.core.missing import did_you_mean
 from rfnb.errors import OptionError
 
 
@@ -46,8 +46,7 @@ class Options:
             raise self._unknown(name)
         fits, expected = _CHECKS[name]
         if not fits(value):
-            near = difflib.get_close_matches(str(value), ("last", "all"), n=1) if name == "record" else []
-            hint = f"did you mean {near[0]!r}?" if near else None
+            hint = did_you_mean(value, ("last", "all")) if name == "record" else None
             raise OptionError(f"options.{name} cannot be this", got=repr(value), expected=expected, hint=hint)
         object.__setattr__(self, name, value)
 
@@ -55,8 +54,7 @@ class Options:
         raise AttributeError(name) if name.startswith("__") else self._unknown(name)
 
     def _unknown(self, name: str) -> OptionError:
-        near = difflib.get_close_matches(name, _CHECKS, n=1)
-        hint = f"did you mean rf.options.{near[0]}?" if near else None
+        hint = did_you_mean(name, _CHECKS, "rf.options.{}")
         return OptionError(f"there is no option {name!r}", expected=", ".join(_CHECKS), hint=hint)
 
 

@@ -56,6 +56,7 @@ class Recorder:
         self._last_op: dict[Source, str] = {}  # by place in the user's code
         self._named: dict[Source, tuple[Value, ...]] = {}  # by place in `file`
         self._traced: dict[int, Traced] = {}  # by id of the plain tensor, which the Traced keeps alive
+        self._results: set[int] = set()  # values that the body itself has: not what is only inside of its modules
 
     # -- values
 
@@ -67,7 +68,7 @@ class Recorder:
     def from_line(self, traced: Traced, op: str) -> Traced:
         """An input that a line of the body asks for: a node without operands."""
         node = self._begin(op, [])
-        node.outputs = (traced.value.number,)
+        self._gives(node, [traced.value])
         traced.value.node = node
         self._last_op_is(node)
         return traced
@@ -105,11 +106,16 @@ class Recorder:
         for value, position in outputs:
             if value.node is None and value.name == "":
                 value.node, value.output = node, position
-        node.outputs = tuple(value.number for value, _ in outputs)
+        self._gives(node, [value for value, _ in outputs])
         self._last_op_is(node)
         if self.file is not None:
             self._name([value for value, _ in outputs], in_file(self.file))
         return wrapped
+
+    def _gives(self, node: Node, values: Sequence[Value]) -> None:
+        node.outputs = tuple(value.number for value in values)
+        if len(self._bodies) == 1:
+            self._results.update(node.outputs)
 
     def _name(self, values: list[Value], place: Source | None) -> None:
         """As the line there does. If it runs several times, the last is meant."""
@@ -131,8 +137,10 @@ class Recorder:
         if value.name or value.node is None:
             return value.name
         node = value.node
-        name = self._target(node, value.output) or node.op
-        return name if self.in_body(value) or not node.path else f"{node.path}.{name}"
+        here, line_of_body = self.in_body(value), node.source is not None and node.source.code is self.code
+        called = here or not line_of_body  # what a line of the body calls is its result, not what is inside of that
+        name = (self._target(node, value.output) if called else None) or node.op
+        return name if here or not node.path else f"{node.path}.{name}"
 
     def _target(self, node: Node, output: int) -> str | None:
         """What the line of the user calls it. A function of rfnb may do several ops in a line: the last is meant."""
@@ -142,11 +150,11 @@ class Recorder:
         return names[output] if 0 <= output < len(names) and (len(names) > 1 or len(node.outputs) == 1) else None
 
     def in_body(self, value: Value) -> bool:
-        """Whether a line of the body made it, or keeps it in a variable; not what happens inside of functions."""
+        """Whether a line of the body made it, or keeps it; not what happens inside of functions and modules."""
         node = value.node
-        if node is None:
-            return False
-        return bool(value.name) or (node.source is not None and node.source.code is self.code)
+        if node is None or value.name:
+            return node is not None
+        return value.number in self._results and node.source is not None and node.source.code is self.code
 
     def forget(self) -> None:
         """Lets go of the traced frame. What the graph tells stays."""
@@ -259,7 +267,7 @@ class Recorder:
         finally:
             self._bodies.pop()
         self._close(node)
-        node.outputs = tuple(leaf.value.number for leaf in leaves(result) if isinstance(leaf, Traced))
+        self._gives(node, [leaf.value for leaf in leaves(result) if isinstance(leaf, Traced)])
         for value, position in _positions(result):
             if value.node is not None and value.node.source == node.source:
                 value.output = position

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 
+from rfnb.core.scope import within
 from rfnb.trace.loop_record import LoopRecord
 from rfnb.trace.options import in_notebook, recording_mode
 from rfnb.trace.run import Run
 from rfnb.trace.runs import runs
 
 _taker: ContextVar[Callable[[Run], None] | None] = ContextVar("rfnb_taker", default=None)
-
-
 Draw = Callable[[LoopRecord], None]
 _draw: ContextVar[Draw | None] = ContextVar("rfnb_draw", default=None)
 _told: ContextVar[Callable[[Run], None] | None] = ContextVar("rfnb_told", default=None)
@@ -38,18 +37,12 @@ def keep(run: Run) -> Run:
     return run
 
 
-@contextmanager
-def handing_runs_to(taker: Callable[[Run], None]) -> Iterator[None]:
+def handing_runs_to(taker: Callable[[Run], None]) -> AbstractContextManager[None]:
     """Loops inside the block are recorded, and their runs given to `taker` instead of kept."""
-    token = _taker.set(taker)
-    try:
-        yield
-    finally:
-        _taker.reset(token)
+    return within(_taker, taker)
 
 
-@contextmanager
-def telling_runs_to(told: Callable[[Run], None]) -> Iterator[None]:
+def telling_runs_to(told: Callable[[Run], None]) -> AbstractContextManager[None]:
     """Loops inside the block are recorded, and their runs shown to `told`; they are kept if they would be anyway."""
     outer = _told.get()
 
@@ -58,11 +51,7 @@ def telling_runs_to(told: Callable[[Run], None]) -> Iterator[None]:
         if outer is not None:
             outer(run)
 
-    token = _told.set(both)
-    try:
-        yield
-    finally:
-        _told.reset(token)
+    return within(_told, both)
 
 
 def drawing() -> Draw | None:
@@ -73,12 +62,8 @@ def drawing() -> Draw | None:
 @contextmanager
 def drawn_by(draw: Draw) -> Iterator[None]:
     """Loops inside the block tell `draw` what they are, inner ones first. No run is kept."""
-    token = _draw.set(draw)
-    try:
-        with handing_runs_to(lambda run: None):
-            yield
-    finally:
-        _draw.reset(token)
+    with within(_draw, draw), handing_runs_to(lambda run: None):
+        yield
 
 
 Progress = Callable[[str, int], Callable[[int], None]]

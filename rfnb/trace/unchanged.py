@@ -12,12 +12,12 @@ import numpy as np
 
 from rfnb.core import raw as raw_registry
 from rfnb.core.default import set_default_device_ctx
-from rfnb.core.model_graph import KEEPERS
 from rfnb.core.nested import leaves, map_leaves
 from rfnb.core.parameter import Parameter
 from rfnb.core.raw import backend_of_raw
 from rfnb.core.tensor import Tensor
 from rfnb.core.tensor_dict import TensorDict
+from rfnb.core.tracers import KEEPERS
 
 
 class Unchanged(ExitStack):

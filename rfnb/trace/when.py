@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rfnb.core.dtype import is_int_dtype
 from rfnb.core.tensor import Tensor
 from rfnb.trace.entries import frames, going_on, numbers, of_sequence
 from rfnb.trace.find import sequence_number
@@ -18,12 +19,7 @@ if TYPE_CHECKING:
     from rfnb.trace.step import RunStep
 
 __all__ = ["Condition", "changes", "ends", "not_finite", "over", "repeats"]
-
-
-def __dir__() -> list[str]:
-    """What is offered for completion: no imports."""
-    return __all__
-
+__dir__ = __all__.copy  # what is offered for completion: no imports
 
 Holds = Callable[["RunStep", "int | None"], bool]
 
@@ -106,7 +102,7 @@ def repeats(name: str, *, batch: int | str | None = None) -> Condition:
         if pair is None:
             return False
         same, now = _same(*pair), pair[1]
-        if isinstance(now, Tensor) and not now.dtype.startswith(("int", "uint")):
+        if isinstance(now, Tensor) and not is_int_dtype(now.dtype):
             sequences = (*at.run.size.dims, at.run.sequence_dim)
             own = tuple(axis for axis, dim in enumerate(now.dims) if dim not in sequences)
             same = np.all(same | ~frames(now), axis=own, keepdims=True)

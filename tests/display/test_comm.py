@@ -50,7 +50,7 @@ def test_a_long_cell_goes_on_telling():
 
 
 SETUP = """
-import sys, threading, time
+import os, sys, threading, time
 sys.path.insert(0, {root!r})
 from tests.display.standins import RunList, SumRun, numbers
 from rfnb.display import comm
@@ -60,6 +60,11 @@ comm._links.clear()  # `import rfnb` linked the real list of runs
 kernel = get_ipython().kernel
 link = comm.install(runs, kernel)
 assert comm.install(runs, kernel) is link
+
+def told(path):
+    end = time.monotonic() + 60
+    while not os.path.exists(path) and time.monotonic() < end:
+        time.sleep(0.01)
 """
 
 
@@ -107,6 +112,12 @@ class Kernel:
         raise AssertionError(f"nothing on {number}")
 
 
+@pytest.fixture
+def go(tmp_path: Path) -> Path:
+    """The file that `told` in the kernel waits for."""
+    return tmp_path / "go"
+
+
 @pytest.fixture(scope="module")
 def kernel():
     manager = KernelManager(kernel_name="python3")
@@ -132,7 +143,7 @@ def test_a_real_kernel_answers(kernel: Kernel):
     assert kernel.wait("c")["status"] == "error"
 
 
-def test_from_another_thread_the_answer_comes_as_an_event(kernel: Kernel):
+def test_from_another_thread_the_answer_comes_as_an_event(kernel: Kernel, go: Path):
     ask = """
     replies = []
     def ask(number):
@@ -144,7 +155,8 @@ def test_from_another_thread_the_answer_comes_as_an_event(kernel: Kernel):
     kernel.run(ask)
     event = kernel.wait("e", lambda data: data["event"] == "reply")
     assert (event["data"]["id"], event["data"]["status"]) == (11, "ok")
-    kernel.run("threading.Timer(0.3, ask, args=(12,)).start()")
+    kernel.run(f"threading.Thread(target=lambda: (told({str(go)!r}), ask(12))).start()")
+    go.touch()  # now that no cell runs
     assert kernel.wait("e", lambda data: data["event"] == "reply")["data"]["id"] == 12
     kernel.run("assert replies == ['busy', 'queued'], replies")
 
@@ -159,7 +171,7 @@ def test_news_of_runs_and_the_wish_to_open_one(kernel: Kernel):
     assert comm.open_run(runs[0])
     """)
     assert len(kernel.wait("e", lambda data: data["event"] == "runs")["data"]) == 2
-    assert len(kernel.wait("e", lambda data: data["event"] == "runs")["data"]) == 1
+    kernel.wait("e", lambda data: data["event"] == "runs" and len(data["data"]) == 1)
     kernel.run("pass")
 
 
@@ -192,18 +204,16 @@ def test_the_inline_stepper_in_a_real_kernel(kernel: Kernel):
     assert (reply["id"], reply["status"], reply["data"]["step"]) == (4, "ok", 2)
 
 
-def test_while_a_cell_runs_a_subshell_answers_what_is_known_and_is_busy_for_the_rest(kernel: Kernel):
+def test_while_a_cell_runs_a_subshell_answers_what_is_known_and_is_busy_for_the_rest(kernel: Kernel, go: Path):
     subshell = kernel.subshell()
-    kernel.client.execute("time.sleep(1.0); print('over')")
-    time.sleep(0.3)
+    kernel.client.execute(f"link.emit({{'event': 'begun'}}); told({str(go)!r})")
+    kernel.wait("e", lambda data: data["event"] == "begun")
     for number, command, args in ((21, "runs", {}), (22, "step", {"run": 7, "step": 0, "sequence": None})):
         data = {"id": number, "command": command, "args": args}
         kernel.send("comm_msg", {"comm_id": "c", "data": data}, subshell)
-    began = time.monotonic()
     assert kernel.wait("c", lambda data: data["id"] == 21)["status"] == "ok"
     assert kernel.wait("c", lambda data: data["id"] == 22)["status"] == "busy"
-    assert time.monotonic() - began < 0.6
+    go.touch()  # the cell ends
     late = kernel.wait("e", lambda data: data["event"] == "reply")["data"]
     assert (late["id"], late["status"]) == (22, "ok")
-    assert time.monotonic() - began > 0.4
     kernel.run("pass")

@@ -429,3 +429,55 @@ def test_golden(golden: Callable[[str, str], None], ending: str):
         for dim in view["dims"]:
             dim.update(serial=0, made=None)
         golden("graph.json", json.dumps(view, indent=1, ensure_ascii=False) + "\n")
+
+
+# -- what is told of modules with states
+
+
+steps = rf.Dim(5, name="steps")
+
+
+class Reader(rf.Module):
+    def __init__(self):
+        self.rnn = rf.LSTM(feat, hidden)
+        self.out = rf.Linear(hidden, feat)
+
+    def __call__(self, x):
+        y, state = self.rnn(x, state=self.rnn.default_initial_state(batch_dims=[batch]), spatial_dim=steps)
+        return self.out(y), state.h
+
+
+def test_zeros_that_a_module_starts_with_are_not_drawn():
+    view = describe(Reader(), steps)
+    assert [n["name"] for n in view["bodies"][view["root"]]["nodes"]][:2] == ["x", "rnn"]
+    alone = view_of_graph.describe(rf.model_graph(lambda: rf.Linear(feat, hidden)(rf.zeros([feat]))))
+    assert "zeros" in [n["name"] for n in alone["bodies"][alone["root"]]["nodes"]]  # here they are the input
+
+
+def test_zeros_that_something_else_reads_too_are_drawn():
+    linear = rf.Linear(feat, feat)
+
+    def both(x):
+        zeros = rf.zeros([feat])
+        return rf.matmul(linear(x) + zeros, zeros, reduce=feat)
+
+    view = view_of_graph.describe(rf.model_graph(both, rf.zeros([batch, feat])))
+    assert "zeros" in [n["name"] for n in view["bodies"][view["root"]]["nodes"]]
+
+
+def test_of_several_results_those_are_told_that_are_read():
+    view = describe(Reader(), steps)
+    assert [len(node(view, name)["outputs"]) for name in ("rnn", "out")] == [2, 1]  # y and h; nobody takes c
+    assert [node["name"] for node in view["bodies"][view["root"]]["nodes"][-2:]] == ["output 0", "output 1"]
+    alone = view_of_graph.describe(rf.model_graph(lambda x: (Reader()(x)[0], "a word"), rf.zeros([batch, steps, feat])))
+    assert [n["name"] for n in alone["bodies"][alone["root"]]["nodes"]][-1] == "output"
+
+
+def test_a_model_and_its_input_may_choose_what_is_open():
+    shown = rf.show(Stack(2), rf.zeros([batch, feat]), open="layers.1").data
+    assert node(shown, "layers.0–1")["id"] in shown["open"]
+    assert rf.show(Stack(2), rf.zeros([batch, feat]), depth=0).data["open"] == []
+    taken = rf.show(lambda x, depth: x + depth, rf.zeros([batch, feat]), depth=2).data
+    assert taken["failure"] is None and "add" in [n["name"] for n in taken["bodies"][taken["root"]]["nodes"]]
+    with pytest.raises(ViewError, match="no such part to open"):
+        rf.show(Stack(2), rf.zeros([batch, feat]), open="nothing")

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
 import weakref
+from fractions import Fraction
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
 import rfnb as rf
 from rfnb.display.training import plot, progress as progress_file
 from rfnb.display.training.curve import MOST, Curve
+from rfnb.display.training.history import UNREAD
 from rfnb.errors import ViewError
 
 BATCH, TIME = rf.Dim(2, name="batch"), rf.Dim(None, name="time")
@@ -56,6 +61,18 @@ def test_what_is_reported_is_the_history():
         {"epoch": 1, "step": 1, "loss": 4.0, "letter": 0.0},
     ]
     assert [*progress.table()] == progress.history
+    assert {name: len(curve.bins) for name, curve in progress.curves.items()} == {"loss": 2, "letter": 2}
+
+
+def test_few_tensors_wait_to_be_read():
+    progress = rf.progress(range(3 * UNREAD), plot=False)
+    for _ in progress:
+        progress.report(loss=torch.zeros(()))  # not the last of this step
+        progress.report(loss=torch.ones(()), other=torch.ones(()))
+        assert len(progress._history._unread) <= UNREAD + 1
+    assert isinstance(progress._history._rows[0]["loss"], float)
+    for curve in progress.curves.values():
+        assert (curve.lowest[1], curve.last) == (1.0, (3 * UNREAD - 1, 1.0))
 
 
 def test_marked_losses_are_reported_once_each():
@@ -82,16 +99,48 @@ def test_losses_of_a_context_that_goes_on():
     assert [row["ce"] for row in progress.history] == [0.0, 1.0]
 
 
+def test_before_the_loop_it_is_the_first_step():
+    progress = rf.progress(range(1))
+    progress.report(start=1.0)
+    assert progress.history == [{"epoch": 0, "step": 0, "start": 1.0}]
+
+
+def test_what_is_reported_counts_more_than_what_is_marked_in_its_step():
+    for i in (progress := rf.progress(range(2))):
+        rf.init_train_step_run_ctx()
+        rf.convert_to_tensor(float(i)).mark_as_loss("ce")
+        if i == 0:
+            progress.report(ce=5.0)
+    assert [row["ce"] for row in progress.history] == [5.0, 1.0]
+
+
+def test_losses_from_before_the_loop_are_not_of_it():
+    rf.init_train_step_run_ctx()
+    rf.ones([]).mark_as_loss("before")
+    for _ in (progress := rf.progress(range(1))):
+        rf.ones([]).mark_as_loss("inside")
+    assert progress.history == [{"epoch": 1, "step": 0, "inside": 1.0}]
+
+
+@pytest.mark.parametrize("plot", ["loss", ["loss", "nothing"]])
+def test_the_measures_that_are_drawn(plot):
+    for i in (progress := rf.progress(range(2), plot=plot)):
+        progress.report(loss=i, other=i)
+    assert list(progress.curves) == ["loss"]
+
+
 def test_no_graph_is_kept():
     weight = torch.ones(3, requires_grad=True)
     progress = rf.progress(range(1))
     for _ in progress:
         raw = weight * 3
         alive = weakref.ref(raw)
-        progress.report(loss=rf.convert_to_tensor(raw, dims=[FEAT]), one=raw[0])
+        loss = rf.convert_to_tensor(raw, dims=[FEAT])
+        progress.report(loss=loss, marked=rf.Loss(loss, "marked"), one=raw[0])
+        del loss
         del raw
         assert alive() is None
-    assert progress.history == [{"epoch": 1, "step": 0, "loss": 3.0, "one": 3.0}]
+    assert progress.history == [{"epoch": 1, "step": 0, "loss": 3.0, "marked": 3.0, "one": 3.0}]
 
 
 def test_epochs_go_on():
@@ -104,6 +153,14 @@ def test_epochs_go_on():
         (1, 0, None), (1, 1, 2.0), (2, 2, None), (2, 3, 2.0),
     ]  # fmt: skip
     assert repr(progress).startswith("toy  4 steps, epoch 2\n  loss  1")
+    assert [row["dev"] for row in progress.table()] == [None, 2.0, None, 2.0]
+
+
+@pytest.mark.parametrize("what", [1, True, np.float32(1.0), np.ones((1, 1)), torch.ones(1, 1), Fraction(1)])
+def test_whatever_is_one_number_is_a_float(what):
+    for _ in (progress := rf.progress(range(1))):
+        progress.report(loss=what)
+    assert repr(progress.history[0]["loss"]) == "1.0"
 
 
 @pytest.mark.parametrize("what", [torch.ones(2), "words", None, [1.0, 2.0]])
@@ -128,15 +185,20 @@ def test_an_interrupt_keeps_what_there_is(shown):
     assert "step 5 of 9, stopped" in repr(progress)
 
 
-def test_the_plot_is_updated_in_place_a_few_times_a_second(shown):
+@pytest.mark.parametrize(("cost", "drawings"), [(0.0, 14), (0.01, 4)])
+def test_the_plot_is_updated_in_place_after_a_pause(shown, monkeypatch, cost, drawings):
+    """Five seconds: one every 0.4 seconds, or every two seconds if one takes 0.01; and one at the end."""
     progress = rf.progress(range(500), plot=["loss"])
+    spent = itertools.count(0, cost).__next__
+    clock = SimpleNamespace(monotonic=lambda: 100 + progress.step / 100, thread_time=spent)
+    monkeypatch.setattr(progress_file, "time", clock)
     for i in progress:
         progress.report(loss=1 / (i + 1), other=i)
-    assert 2 <= len(shown.bundles) <= 10
+    assert len(shown.bundles) == drawings
     assert "data:image/svg+xml" in shown.bundles[-1]["text/html"]
     assert "other" not in shown.bundles[-1]["text/plain"]
     progress.report(loss=5.0)
-    assert len(shown.bundles) <= 11
+    assert len(shown.bundles) == drawings + 1
 
 
 @pytest.mark.parametrize("rank", ["0", "1"])
@@ -228,11 +290,24 @@ def test_the_bar_of_a_notebook_leaves_no_widget(shown, monkeypatch, plotted):
 def test_a_long_curve_keeps_its_extremes():
     curve = Curve()
     for step in range(5000):
-        curve.add(step, -9.0 if step == 777 else step % 7)
+        curve.add(step, {333: 9.0, 777: -9.0}.get(step % 2000, step % 7))
     assert len(curve.bins) < MOST
-    assert sum(part.count for part in curve.bins) == 5000
+    *whole, last = curve.bins
+    assert len({part.count for part in whole}) == 1 and sum(part.count for part in curve.bins) == 5000
+    assert [part.step + 1 for part in whole] == [(i + 1) * whole[0].count for i in range(len(whole))]
+    assert last.step == 4999
     assert curve.lowest == (777, -9.0) and min(part.low for part in curve.bins) == -9.0
+    assert curve.highest == (333, 9.0) and max(part.high for part in curve.bins) == 9.0
     assert curve.smoothed(500)[-1] == pytest.approx(3.0, abs=0.3)
+
+
+def test_a_running_mean_of_a_long_curve_is_that_over_its_steps():
+    curve = Curve()
+    for step in range(4000):
+        curve.add(step, float(step >= 2000))
+    means = {part.step: mean for part, mean in zip(curve.bins, curve.smoothed(500), strict=True)}
+    near = min(means, key=lambda step: abs(step - 2500))
+    assert means[near] == pytest.approx(1 - math.exp(-2 * (near - 2000) / 500), abs=0.02)
 
 
 # -- norms of gradients
@@ -284,7 +359,9 @@ def test_a_large_model_has_room_for_what_is_odd():
     for parameter in wide.parameters():
         parameter.raw_tensor.grad = torch.ones_like(parameter.raw_tensor)
     wide[30][1].bias.raw_tensor.grad = None
-    view = rf.show(rf.gradient_norms(wide))
+    norms = rf.gradient_norms(wide)
+    assert norms.modules["3"] == norms.modules["39"]  # which is not below "3"
+    view = rf.show(norms)
     assert len(view.text.splitlines()) < 70
     assert "no gradient: 30.1.bias" in view.text
     assert len(view.table()) == 40 * 7

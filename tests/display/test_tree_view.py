@@ -214,3 +214,12 @@ def test_golden(golden):
     golden("tree.json", json.dumps(view, indent=1, ensure_ascii=False) + "\n")
     golden("tree.txt", tree.to_text(view) + "\n")
     golden("tree.html", tree.to_html(view) + "\n")
+
+
+def test_labels_are_told_sequence_by_sequence():
+    time, letter = rf.Dim(None, name="time"), rf.Dim(26, name="letter", vocab=list("abcdefghijklmnopqrstuvwxyz"))
+    x = rf.convert_to_tensor(["kiwi", "", "fig"], dims=[rf.batch_dim, time], sparse_dim=letter)
+    for each in (x, x.copy_transpose([time, rf.batch_dim])):
+        assert "k i w i | (empty) | f i g" in repr(rf.show({"fruit": each}))
+    many = rf.convert_to_tensor(["banana"] * 40, dims=[rf.batch_dim, time], sparse_dim=letter)
+    assert "b a n a n a | b a n a n a" in repr(rf.show([many])) and "… (40×6)" in repr(rf.show([many]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pydoc
 import re
 import subprocess
 import sys
@@ -12,8 +13,9 @@ from typing import Any
 import pytest
 
 from rfnb.core import show as core_show
-from rfnb.display import bundle, page
+from rfnb.display import page
 from rfnb.display.html import Html, el
+from rfnb.display.register import VIEWS
 from rfnb.display.show import show
 from rfnb.display.view import View, write_atomically
 from rfnb.display.widgets import assets, pictures
@@ -28,9 +30,7 @@ class Thing(core_show.Shown):
 
 @pytest.fixture
 def table(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bundle, "DESCRIBE", {})
-    monkeypatch.setattr(core_show, "SHOW", {})
-    bundle.register("tensor", Raw)
+    monkeypatch.setitem(core_show.KINDS, core_show.class_name(Raw), "tensor")
 
 
 def test_always_text_and_html(table):
@@ -48,15 +48,20 @@ def test_what_cannot_be_shown_says_so(table):
     assert "Raw" in str(caught.value)
 
 
-def test_a_view_that_breaks_is_a_note_and_no_exception(table):
-    bundle.register("tensor", Thing)
+def test_a_view_that_breaks_is_a_note_and_no_exception(monkeypatch):
+    monkeypatch.setitem(core_show.KINDS, core_show.class_name(Thing), "tensor")
     thing = Thing()
     assert "Thing (no view: AttributeError" in repr(thing) or "Tensor" in repr(thing)
     assert "text/html" in thing._repr_mimebundle_()
-    bundle.register("gone", Thing)
+    monkeypatch.setitem(core_show.KINDS, core_show.class_name(Thing), "gone")
     assert "no view: ModuleNotFoundError" in repr(thing)
     assert "no view" in View({"kind": "tensor"}).text
     assert "no view" in View({"kind": "?"}).html
+
+
+@pytest.mark.parametrize("name", [name for names in VIEWS.values() for name in names.split()])
+def test_the_classes_that_have_views_exist(name):
+    assert core_show.class_name(pydoc.locate(name)) == name
 
 
 @pytest.fixture

@@ -311,8 +311,23 @@ def test_layers_of_another_size_are_named():
         )  # fmt: skip
     assert small.dims_set >= {short_queries}
     view = rf.show_attention(seen)
-    assert "of another size: small" in view.data["note"]
+    assert "of other dims or sizes: small" in view.data["note"]
     assert len(view.data["heads"]) == 2
+
+
+def test_what_attends_between_other_dims_is_named():
+    feat, time, text = rf.Dim(4, name="feat"), rf.Dim(3, name="time"), rf.Dim(3, name="text")
+    x, y = random(time, feat), random(text, feat, seed=1)
+    with rf.capture() as seen:
+        first = rf.dot_attention(x, y, y, key_dim=feat, axis=text)
+        again = rf.dot_attention(first, y, y, key_dim=feat, axis=text)
+        back = rf.dot_attention(y, again, again, key_dim=feat, axis=time)
+    assert back.dims_set == {text, feat}
+    view = rf.show_attention(seen).data
+    assert {head["name"] for head in view["heads"]} == {"first", "again"}
+    assert "of other dims or sizes: back" in view["note"]
+    assert view["name"] == "attention"  # not that of the first
+    assert all(f">{name}</th>" in rf.show_attention(seen).html for name in ("first", "again")) or not view["grid"]
 
 
 # -- plain torch

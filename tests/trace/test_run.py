@@ -308,3 +308,52 @@ def test_values_that_a_line_assigns_together_have_their_names():
         loop.state.h = now + other + twice * 0.0
     assert loop.run.stack("before").raw_tensor.tolist() == [0.0, 2.0, 4.0]
     assert {"frame", "before", "now", "twice", "other"} <= {value.name for value in loop.run[1].values()}
+
+
+class Deep(rf.Module):
+    """Two layers, of which the first is like the last."""
+
+    def __init__(self, feat):
+        self.first, self.last = rf.Linear(feat, feat), rf.Linear(feat, feat)
+
+    def __call__(self, x):
+        return self.last(rf.tanh(self.first(x)))
+
+
+def test_a_line_that_calls_a_module_has_its_result_and_not_what_is_inside():
+    time, feat = rf.Dim(3, name="time"), rf.Dim(2, name="feat")
+    deep = rf.Sequential(Deep(feat), Deep(feat))
+    ones = rf.ones([time, feat])
+    loop = rf.Loop(axis=time, name="deep")
+    loop.state.h = rf.zeros([feat])
+    with loop:
+        x = loop.unstack(ones)
+        y = deep(x + loop.state.h)
+        loop.state.h = rf.tanh(y)
+    run = loop.run
+    assert [value.name for value in run[1].values()] == ["x", "add", "y", "h"]
+    inner = [op for op in run[1].ops() if op.path]
+    assert len([op for op in inner if op.op == "linear"]) == 4  # they are there when one looks into the line
+    h = torch.zeros(2)
+    for step in range(3):
+        y = rf.convert_to_tensor(torch.ones(2) + h, dims=[feat])
+        expected = deep(y).raw_tensor
+        torch.testing.assert_close(run[step].y.raw_tensor, expected)
+        h = expected.tanh().detach()
+
+
+def test_a_state_that_grows_has_no_change():
+    step, feat = rf.Dim(3, name="step"), rf.Dim(2, name="feat")
+    attention = rf.CausalSelfAttention(
+        feat, proj_dim=feat, key_dim_total=feat, value_dim_total=feat, num_heads=1, att_dropout=0.0
+    )
+    frames = rf.random_normal([step, feat])
+    loop = rf.Loop(axis=step, name="grown")
+    loop.state.att = attention.default_initial_state(batch_dims=[])
+    with loop:
+        x = loop.unstack(frames)
+        _, loop.state.att = attention(x, axis=rf.single_step_dim, state=loop.state.att)
+    rows = rf.show(loop.run).data["steps"]
+    changes = {row["name"]: [view["states"][i]["change"] for view in rows] for i, row in enumerate(rows[0]["states"])}
+    assert changes["att.k_accum"] == [None, None, None]
+    assert changes["att.accum_axis"] == [1, 1, 1]

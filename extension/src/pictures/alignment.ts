@@ -29,3 +29,21 @@ export function bestPath(weights: Float32Array, width: number, rows: number, col
   }
   return path;
 }
+
+const [CLEAR, FLAT] = [0.5, 0.8];
+
+/** The path, if there is one to be seen: it goes on, and has half of what the largest weights of the rows have. */
+export function clearPath(weights: Float32Array, width: number, rows: number, cols: number, entropy: number): number[] {
+  const inside = Array.from({ length: rows }, (_, row) => weights.subarray(row * width, row * width + cols));
+  if (rows < 3 || cols < 2 || !(entropy <= FLAT)) {
+    return [];
+  }
+  const path = bestPath(weights, width, rows, cols);
+  const caught = sum(path.map((col, row) => inside[row][col] || 0));
+  const largest = sum(inside.map(line => line.reduce((most, share) => Math.max(most, share || 0), 0)));
+  return caught >= CLEAR * largest && path[rows - 1] > path[0] ? path : [];
+}
+
+function sum(numbers: number[]): number {
+  return numbers.reduce((total, n) => total + n, 0);
+}

@@ -1,6 +1,6 @@
 import type { Words } from '../plain_words';
 import type { AttentionScripts } from '../schema';
-import { bestPath } from './alignment';
+import { clearPath } from './alignment';
 import { Head, Matrix } from './matrix';
 import { readPixels, coloursOf, Pixels } from './weights';
 
@@ -77,7 +77,8 @@ class Attention {
   private _headOf(facts: Head['facts'], pixels: Pixels, pool: number[], isLarge: boolean): Head {
     const { shape, path } = this._scripts;
     const [rows, cols] = shape.map((size, axis) => Math.ceil(size / pool[axis]));
-    const own = isLarge && path.length === rows ? path : bestPath(pixels.shares, pixels.width, rows, cols);
+    const entropy = typeof facts.entropy === 'number' ? facts.entropy : NaN;
+    const own = isLarge ? path : clearPath(pixels.shares, pixels.width, rows, cols, entropy);
     return { facts, pixels, pool, rows, cols, path: own };
   }
 

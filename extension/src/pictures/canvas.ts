@@ -3,6 +3,8 @@ import { button, make } from './make';
 
 const STEP = 1.25;
 const [LEAST, MOST] = [0.1, 4];
+/** To fit, it shrinks down to this; what is wider is moved sideways. */
+const LEGIBLE = 0.7;
 const DRAGGED = 4;
 
 /** Holds a drawing: dragging moves it, the wheel with Ctrl and the buttons zoom. */
@@ -18,6 +20,8 @@ export class Canvas {
     ];
     this.element.addEventListener('wheel', event => this._onWheel(event), { passive: false });
     this.element.addEventListener('pointerdown', event => this._onDown(event));
+    this._observer = typeof ResizeObserver === 'undefined' ? null : new ResizeObserver(() => this._refit());
+    this._observer?.observe(this.element);
     this._draw();
   }
 
@@ -35,23 +39,49 @@ export class Canvas {
 
   resize(w: number, h: number): void {
     this._size = { w, h };
+    if (this._isFitted) {
+      this.fit();
+    } else {
+      this._draw();
+    }
+  }
+
+  /** As wide as there is room, if that can be read; never larger than it is drawn. `middle`: what is shown then. */
+  fit(middle?: Element): void {
+    const room = this.element.clientWidth;
+    this._middle = middle ?? this._middle;
+    this._isFitted = true;
+    this._zoom = room > 0 ? Math.min(Math.max(room / this._size.w, LEGIBLE), 1) : 1;
     this._draw();
   }
 
-  /** As wide as there is room; never larger than it is drawn. */
-  fit(): void {
+  /** When it is first seen, or the page gets wider or narrower. */
+  private _refit(): void {
     const room = this.element.clientWidth;
-    this._zoom = room > 0 ? within(Math.min(room / this._size.w, 1)) : 1;
-    this._draw();
+    if (this._isFitted && room > 0 && room !== this._room) {
+      this._room = room;
+      this.fit();
+      if (this._middle) {
+        this._scrollTo(this._middle);
+      }
+    }
+  }
+
+  private _scrollTo(element: Element): void {
+    const [view, box] = [this.element.getBoundingClientRect(), element.getBoundingClientRect()];
+    this.element.scrollLeft += (box.left + box.right - view.left - view.right) / 2;
   }
 
   /** All of it; if that is shown already, as wide as there is room. */
   private _fitAll(): void {
     const was = this._zoom;
     this.fit();
-    const all = within(Math.min(this._zoom, parseFloat(getComputedStyle(this.element).maxHeight) / this._size.h));
+    const { clientWidth } = this.element;
+    const { maxHeight } = getComputedStyle(this.element);
+    const all = within(Math.min(this._zoom, clientWidth / this._size.w, parseFloat(maxHeight) / this._size.h));
     if (all > 0 && Math.abs(all - was) > 0.01 * was) {
       this._zoom = all;
+      this._isFitted = false;
       this._draw();
     }
   }
@@ -60,11 +90,16 @@ export class Canvas {
   show(element: Element): void {
     const [view, box] = [this.element.getBoundingClientRect(), element.getBoundingClientRect()];
     const margin = 24;
-    this.element.scrollLeft += missing(box.left - margin, box.right + margin, view.left, view.right);
+    if (box.width > view.width) {
+      this._scrollTo(element);
+    } else {
+      this.element.scrollLeft += missing(box.left - margin, box.right + margin, view.left, view.right);
+    }
     this.element.scrollTop += missing(box.top - margin, box.bottom + margin, view.top, view.bottom);
   }
 
   dispose(): void {
+    this._observer?.disconnect();
     this._stop();
   }
 
@@ -83,6 +118,7 @@ export class Canvas {
     const [at, down] = [this.element.scrollLeft + left, this.element.scrollTop + top];
     const grown = zoom / this._zoom;
     this._zoom = zoom;
+    this._isFitted = false;
     this._draw();
     this.element.scrollLeft = at * grown - left;
     this.element.scrollTop = down * grown - top;
@@ -123,6 +159,10 @@ export class Canvas {
   private _svg: SVGSVGElement;
   private _size: { w: number; h: number };
   private _zoom = 1;
+  private _room = 0;
+  private _isFitted = false;
+  private _middle: Element | null = null;
+  private _observer: ResizeObserver | null;
   private _wasDragged = false;
   private _stop: () => void = () => undefined;
 }

@@ -18,7 +18,7 @@ export function enhanceGraph(root: HTMLElement, scripts: GraphScripts, words: Wo
   }
   const graph = new Graph(svg, scripts, prefix, image.alt, words);
   image.replaceWith(graph.element);
-  graph.canvas.fit();
+  graph.canvas.fit(graph.first);
   return () => {
     graph.element.replaceWith(image);
     graph.canvas.dispose();
@@ -54,6 +54,11 @@ class Graph {
 
   readonly element: HTMLElement;
   readonly canvas: Canvas;
+
+  /** Where the reading begins. */
+  get first(): Element | undefined {
+    return this._root.inOrder[0]?.element;
+  }
 
   /** Nodes can be reached and say what they are. */
   private _label(body: BodyView): void {

@@ -33,14 +33,19 @@ export class Matrix {
     this._said = make('div', { class: 'rfnb-Facts', role: 'status' });
     this._strip = make('div', { class: 'rfnb-Strip' });
     this._place = make('div', { class: 'rfnb-Matrix-place' });
-    const pathButton = button(_words.__('path'), _words.__('The path that never goes back'), () => {
+    this._pathButton = button(_words.__('path'), _words.__('The path that never goes back'), () => {
       this._hasPath = !this._hasPath;
-      pathButton.setAttribute('aria-pressed', String(this._hasPath));
       this._draw();
     });
-    pathButton.setAttribute('aria-pressed', 'true');
     this._legend = make('span', { class: 'rfnb-Legend' });
-    const tools = make('div', { class: 'rfnb-Tools' }, this._title, this._scaleSelect(), this._legend, pathButton);
+    const tools = make(
+      'div',
+      { class: 'rfnb-Tools' },
+      this._title,
+      this._scaleSelect(),
+      this._legend,
+      this._pathButton
+    );
     const look = { class: 'rfnb-Matrix rfnb-Look', 'data-lm-suppress-shortcuts': 'true' };
     this.element = make('div', look, tools, this._place, this._said, this._strip);
   }
@@ -92,7 +97,7 @@ export class Matrix {
       hatching(cols * cell.w, 0, (pixels.width - cols) * cell.w, height),
       hatching(0, rows * cell.h, cols * cell.w, (pixels.height - rows) * cell.h),
       draw('rect', { class: 'rfnb-Matrix-frame', width, height }),
-      this._hasPath ? draw('polyline', { class: 'rfnb-Matrix-path', points: points.join(' ') }) : null,
+      this._hasPath && path.length ? draw('polyline', { class: 'rfnb-Matrix-path', points: points.join(' ') }) : null,
       this._rowBand,
       this._colBand,
       draw('g', { transform: 'translate(-5,0)' }, ...down.drawn),
@@ -112,7 +117,9 @@ export class Matrix {
     if (hadFocus) {
       this._svg.focus({ preventScroll: true });
     }
-    this._title.replaceChildren(...titleOf(facts, this._words));
+    this._title.replaceChildren(...titleOf(facts, this._scripts.heads, this._words));
+    this._pathButton.hidden = path.length === 0;
+    this._pathButton.setAttribute('aria-pressed', String(this._hasPath));
     this._drawLegend();
     this._markCell(false);
   }
@@ -276,6 +283,7 @@ export class Matrix {
 
   private _colours: number[];
   private _sides: Sides;
+  private _pathButton: HTMLButtonElement;
   private _title: HTMLElement;
   private _legend: HTMLElement;
   private _said: HTMLElement;
@@ -304,14 +312,21 @@ function hatching(x: number, y: number, width: number, height: number): SVGEleme
   return draw('svg', { x, y, width, height, class: 'rfnb-Matrix-padding' }, draw('path', { d: lines.join('') }));
 }
 
-function titleOf(facts: AttentionHead, words: Words): Node[] {
-  const which =
-    facts.layer < 0 || facts.head < 0
-      ? words.__('mean of the heads')
-      : words.__('layer %1, head %2', facts.name || facts.layer, facts.head);
+function titleOf(facts: AttentionHead, heads: AttentionHead[], words: Words): Node[] {
   const measured = `${words.__('entropy')} ${formatNumber(facts.entropy)}`;
   const flags = facts.flags.map(flag => make('strong', { class: 'rfnb-Flag' }, flag));
-  return [make('b', {}, which), make('span', {}, ` ${[facts.role, measured].filter(Boolean).join(' · ')} `), ...flags];
+  const told = [facts.role, measured].filter(Boolean).join(' · ');
+  return [make('b', {}, nameOf(facts, heads, words)), make('span', {}, ` ${told} `), ...flags];
+}
+
+/** What tells a head from the others. */
+function nameOf(facts: AttentionHead, heads: AttentionHead[], words: Words): string {
+  const layer = facts.layer < 0 ? words.__('mean of the layers') : facts.name || words.__('layer %1', facts.layer);
+  const head = facts.head < 0 ? words.__('mean of the heads') : words.__('head %1', facts.head);
+  const hasOthers = (key: 'layer' | 'head') => heads.some(other => other[key] !== facts[key]);
+  return [hasOthers('layer') || facts.layer < 0 ? layer : '', hasOthers('head') || facts.head < 0 ? head : '']
+    .filter(Boolean)
+    .join(', ');
 }
 
 function weightOf(scale: Weight): number {

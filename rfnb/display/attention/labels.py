@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rfnb.core.dim import Dim
@@ -45,6 +46,18 @@ def cell_labels(labels: list[str] | None, size: int, pool: int, seconds: float |
 def name_or_number(name: str, number: int) -> str:
     """Of a layer."""
     return name or ("mean" if number < 0 else str(number))
+
+
+def lines_of(names: Mapping[int, str]) -> dict[int, str]:
+    """By layer: its number; its name, if names differ in more than numbers.
+
+    >>> lines_of({0: "encoder.0.att", 1: "encoder.1.att"})
+    {0: '0', 1: '1'}
+    >>> lines_of({0: "encoder.att", 1: "decoder.att"})
+    {0: 'encoder.att', 1: 'decoder.att'}
+    """
+    alike = len({re.sub(r"\d+", "0", name) for name in names.values()}) <= 1
+    return {layer: name_or_number("" if alike else name, layer) for layer, name in names.items()}
 
 
 def seconds_of(seconds: Any, rows: Axis, cols: Axis) -> tuple[float | None, float | None]:

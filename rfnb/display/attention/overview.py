@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from rfnb.display import style
-from rfnb.display.attention.labels import name_or_number
+from rfnb.display.attention.labels import lines_of, name_or_number
 from rfnb.display.attention.matrix import measured, rounded
 from rfnb.display.html import Html, el
 from rfnb.display.numbers import short
 from rfnb.display.schema import AttentionHead, AttentionView
 
-ROOM = 560
+ROOM = 440
 """Pixels that a line of pictures takes, at most."""
 WORD = "font-family:monospace;font-size:10px;line-height:1.3"
 BARE = "border:none;background:none"
@@ -34,7 +34,7 @@ def overview(view: AttentionView) -> Html:
 def _grid(view: AttentionView, cells: list[Html]) -> Html:
     layers = list(dict.fromkeys(head["layer"] for head in view["heads"]))
     count = len(cells) // len(layers)
-    names = {head["layer"]: name_or_number("", head["layer"]) for head in view["heads"]}
+    names = lines_of({head["layer"]: head["name"] for head in view["heads"]})
     quiet = f"{BARE};{WORD};opacity:0.65;text-align:center;padding:0 4px 0 0;vertical-align:middle;font-weight:normal"
     numbers = [el("th", _head_word(head), style=quiet) for head in view["heads"][:count]]
     lines = [

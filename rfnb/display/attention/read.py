@@ -27,7 +27,7 @@ def read_weights(
 ) -> Weights:
     """The weights of a sequence. Raises ViewError if there are no two sides, or not such a sequence."""
     if isinstance(given, Captured):
-        given = _of_one_shape(given, notes)
+        given = _of_one_kind(given, notes)
     several = isinstance(given, list | tuple) and any(each is None or _is_array(each) for each in given)
     if isinstance(given, list | tuple) and not given:
         raise ViewError("show_attention: there are no weights", got="an empty list")
@@ -47,7 +47,11 @@ def read_weights(
     raws = [raw for part in parts for raw in part.raws]
     names = [name for part in parts for name in part.names]
     return replace(
-        parts[0], name=_common(names) or parts[0].name, raws=raws, layers=list(range(len(raws))), names=names
+        parts[0],
+        name=_common(names) or ("attention" if any(names) else parts[0].name),
+        raws=raws,
+        layers=list(range(len(raws))),
+        names=names,
     )
 
 
@@ -70,13 +74,14 @@ def _is_array(given: Any) -> bool:
     return hasattr(given, "raw_tensor") or isinstance(given, Seen) or len(getattr(given, "shape", ())) >= 2
 
 
-def _of_one_shape(captured: Captured, notes: Notes) -> list[Seen]:
-    """Of the first call those that most have the size of; the others are named."""
+def _of_one_kind(captured: Captured, notes: Notes) -> list[Seen]:
+    """Of the first call those that most have the dims and sizes of; the others are named."""
     groups: dict[Any, list[Seen]] = {}
     first, last = (pick((seen.call for seen in captured), default=1) for pick in (min, max))
     for seen in captured:
         if seen.call == first:
-            groups.setdefault(seen.shape, []).append(seen)
+            sides = ("" if seen.rows is None else seen.rows.name, seen.cols.name)
+            groups.setdefault((seen.shape, sides), []).append(seen)
     if not groups:
         raise ViewError("show_attention: no attention was seen", hint=captured.why_nothing())
     largest = max(groups.values(), key=len)
@@ -85,7 +90,7 @@ def _of_one_shape(captured: Captured, notes: Notes) -> list[Seen]:
         notes.add(f"of several calls the first; rf.show_attention(seen['*#{last}'])")
     if others:
         more = f" and {len(others) - 3} more" if len(others) > 3 else ""
-        notes.add(f"of another size: {', '.join(others[:3])}{more}; rf.show_attention(seen[{others[0]!r}])")
+        notes.add(f"of other dims or sizes: {', '.join(others[:3])}{more}; rf.show_attention(seen[{others[0]!r}])")
     return largest
 
 

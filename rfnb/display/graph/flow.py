@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Set
 
 from rfnb.core.graph import Node
 from rfnb.core.model_graph import ModelGraph
@@ -22,12 +22,13 @@ class Flow:
         self._makes: dict[int, set[int]] = {}
 
     def _starts(self, graph: ModelGraph) -> set[int]:
-        """What is made from nothing, like zeros, only for a loop to start with."""
+        """What is made from nothing only for a loop to start with; zeros that modules start with beside their input."""
         nodes = [node for _, node in graph.walk()]
-        free = {node.outputs[0] for node in nodes if not node.inputs and len(node.outputs) == 1 and not node.body}
-        used = {n for node in nodes if node.loop is None for n in node.inputs} | {n for _, n in graph.outputs}
-        starts = {state.initial for node in nodes if node.loop for state in node.loop.states}
-        return {n for n in free & starts - used if n is not None}
+        free = {node.outputs[0]: node for node in nodes if not node.inputs and len(node.outputs) == 1 and not node.body}
+        zeros = {n for n, node in free.items() if node.name == "zeros"}
+        starts = zeros | {state.initial for node in nodes if node.loop for state in node.loop.states}
+        used = set(_used(graph.nodes, zeros)) | {n for _, n in graph.outputs}
+        return {n for n in free.keys() & starts - used if n is not None}
 
     def _bookkeeping(self, graph: ModelGraph) -> set[int]:
         """Numbers of ops that only keep something up to date, like how often a module was called: their results are
@@ -64,6 +65,24 @@ class Flow:
             makes |= self.makes(child)
         self._reads[node.number] = reads
         self._makes[node.number] = makes.union(node.outputs)
+
+
+def _used(nodes: Iterable[Node], starts: set[int], told: Set[int] = frozenset()) -> Iterator[int]:
+    """What is read, without what loops start with, and without `starts` that a module is given beside its input."""
+    for node in nodes:
+        given = starts.intersection(node.inputs) if node.module is not None else set[int]()
+        inside = told | given if len(given) < len(node.inputs) else told
+        if node.loop is None:
+            yield from (n for n in node.inputs if n not in inside)
+        yield from _used(node.body, starts, inside)
+
+
+def results(node: Node) -> set[int | None]:
+    """Values that a body hands on to the outside, or to its next step."""
+    if node.loop is None:
+        return set(node.outputs)
+    states = {state.after for state in node.loop.states}
+    return states | {inner for inner, _ in (*node.loop.stacked, *node.loop.lasts)} | {node.loop.end}
 
 
 def inner_values(node: Node) -> set[int]:

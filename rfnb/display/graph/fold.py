@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
 from rfnb.core.graph import Node, Value
 from rfnb.core.model_graph import ModelGraph
-from rfnb.display.graph.flow import Flow
+from rfnb.display.graph.flow import Flow, results
 from rfnb.display.graph.ghosts import around_failure, ghost, ghosts_in
 from rfnb.display.graph.runs import Runs
 from rfnb.display.graph.values import Values, maker_of, name_of, signature
@@ -35,11 +35,12 @@ PLACES = {"input": 0, "frame": 1, "state": 2, "output": 4}
 
 @dataclass
 class _Body:
-    """One that is being made. holder: by value, the node that gives it now."""
+    """One that is being made. holder: by value, the node that gives it now. wanted: values that somebody reads."""
 
     data: GraphBody = field(default_factory=lambda: GraphBody(nodes=[], edges=[]))
     holder: dict[int, str] = field(default_factory=dict)
     around: Node | None = None
+    wanted: set[int | None] = field(default_factory=set)
 
 
 class Folder:
@@ -104,6 +105,9 @@ class Folder:
         return key
 
     def _fill(self, body: _Body, nodes: Sequence[Node]) -> None:
+        around = body.around
+        body.wanted = {number for node in nodes for number in self.flow.reads(node)}
+        body.wanted |= {n for _, n in self.graph.outputs} if around is None else results(around)
         for several in self.runs.groups([node for node in nodes if not self.flow.is_told(node)]):
             self._add(body, several)
         self._ghosts(body)
@@ -160,19 +164,21 @@ class Folder:
             made |= self.flow.makes(node)
             self.ids[node.number] = key
         held = [(self._held(body, number), number) for number in reads]
-        body.data["nodes"].append(self._node(key, nodes, reads))
+        body.data["nodes"].append(self._node(key, nodes, reads, body.wanted))
         for source, number in held:
             self._edge(body, source, key, number)
         body.holder |= dict.fromkeys(made - set(reads) | set(last.outputs), key)
         if kind_of(last) not in ("loop", "side"):
             self._called |= dict.fromkeys(set(last.outputs) - set(reads), giver_name(last))
 
-    def _node(self, key: str, nodes: Sequence[Node], reads: Iterable[int]) -> GraphNode:
+    def _node(self, key: str, nodes: Sequence[Node], reads: Iterable[int], wanted: Set[int | None]) -> GraphNode:
         node, last = nodes[0], nodes[-1]
         taken = [signature(self.graph.values[number]) for number in reads]
         facts = node.module
         inside = self._inside(nodes)
-        outputs = [self.graph.values[number] for number in list(dict.fromkeys(last.outputs))[:OUTPUTS]]
+        given = list(dict.fromkeys(last.outputs))
+        given = [number for number in given if number in wanted] or given  # of a failed call, nobody has read it yet
+        outputs = [self.graph.values[number] for number in given[:OUTPUTS]]
         return {
             "id": key,
             "kind": kind_of(node),

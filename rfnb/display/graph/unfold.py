@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping, Sequence
 
+from rfnb.core.missing import did_you_mean
 from rfnb.display.schema import GraphNode, GraphView
 from rfnb.errors import ViewError
 
@@ -82,11 +82,10 @@ def _ids(known: Mapping[str, list[str]], path: str, twins: Mapping[str, str]) ->
     if start == path or twin in known:
         inner = [] if start == path else [i for i in known[twin] if i not in known.get(_twin(start, twins), [])]
         return [*known.get(start, []), *inner]
-    near = difflib.get_close_matches(path, list(known), n=1)
     names = ", ".join(list(known)[:12])
     raise ViewError(
         "graph: there is no such part to open", got=repr(path), expected=names,
-        hint=f"did you mean {near[0]}?" if near else None,
+        hint=did_you_mean(path, known, "{}"),
     )  # fmt: skip
 
 

@@ -82,7 +82,8 @@ def states_text(view: HistoryView) -> list[str]:
 def states_html(view: HistoryView) -> Html | None:
     """The same, with a picture of each."""
     rows = list(_states(view))
-    return el("table", [_state_html(row) for row in rows], style=style.TABLE) if rows else None
+    table = el("table", [_state_html(row) for row in rows], style=style.TABLE)
+    return el("div", table, style="overflow-x:auto") if rows else None
 
 
 def to_table(view: HistoryView) -> Table:
@@ -130,7 +131,7 @@ def _states(view: HistoryView) -> Iterator[StateLine]:
     for value in view["start"]:
         name = value["name"]
         row, strip = rows.get(name), strips.get(name)
-        course, odd = (bars(_some(row["spark"])), row["flags"]) if row else ("", [])
+        course, odd = (bars(_some(row["spark"])) or "labels", row["flags"]) if row else ("", [])  # these have no size
         picture = (strip["picture"], strip["alt"]) if strip else (None, None)
         yield StateLine(name, value["dims"], course, odd, *picture)
 

@@ -85,6 +85,8 @@ def _change(run: Run, step: int, before: Any, after: Any, sequence: int | None) 
     )
     if first.sparse is not None or {a.dim for a in first.axes} != {a.dim for a in second.axes}:
         return None
+    if first.entries != second.entries:  # an axis that grows
+        return None
     difference = np.abs(_aligned(second, first) - _aligned(first, first))
     mask = first.mask()
     if mask is not None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from rfnb.core.missing import did_you_mean
 from rfnb.core.tensor import Tensor
 from rfnb.display.tensor.data import Axis, Data, to_numpy
 from rfnb.errors import ViewError
@@ -47,11 +47,10 @@ def _axis_of(data: Data, key: Any) -> int:
     for i, axis in enumerate(data.axes):
         if axis.dim is key or axis.dim.name == key or (isinstance(key, int) and key == i):
             return i
-    near = difflib.get_close_matches(str(getattr(key, "name", key)), names, n=1)
     raise ViewError(
         f"show: lengths of {getattr(key, 'name', key)}, but there is no such dim",
         expected=", ".join(names),
-        hint=f"did you mean {near[0]}?" if near else None,
+        hint=did_you_mean(getattr(key, "name", key), names, "{}"),
     )
 
 

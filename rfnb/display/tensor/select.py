@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import operator
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from rfnb.core.missing import did_you_mean
 from rfnb.core.tags import number_of
 from rfnb.errors import ViewError
 
@@ -28,12 +28,11 @@ def select(data: Data, batch: int | str | None, **positions: int | str) -> Data:
         at = next((i for i, axis in enumerate(one.axes) if axis.dim.name == name), None)
         if at is None:
             names = [axis.dim.name for axis in one.axes]
-            near = difflib.get_close_matches(name, [*names, "lengths", "dims", "batch"], n=1)
             raise ViewError(
                 f"show: {data.name} has no dim {name}",
                 got=f"{name}={position!r}",
                 expected=", ".join(names) or "a scalar has none to choose from",
-                hint=f"did you mean {near[0]}?" if near else None,
+                hint=did_you_mean(name, [*names, "lengths", "dims", "batch"], "{}"),
             )
         axis = one.axes[at]
         index = _position(axis, position)

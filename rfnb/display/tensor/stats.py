@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from rfnb.core.dtype import is_int_dtype
 from rfnb.display import options
 from rfnb.display.numbers import plain
 from rfnb.display.schema import BadView, PaddingView, StatsView, TensorStats
@@ -73,7 +74,7 @@ def tensor_stats(found: Measured) -> TensorStats:
     """What the view of a tensor tells."""
     seen = sample(found)
     stats, dtype = stats_of(found, seen), found.data.dtype
-    whole = dtype.startswith(("int", "uint"))
+    whole = is_int_dtype(dtype)
     return {
         **stats,
         "bad": [_bad(found.data, word, bad) for word, bad in found.bad.items()],

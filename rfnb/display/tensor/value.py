@@ -12,6 +12,7 @@ from rfnb.core.tensor import Tensor
 from rfnb.display.attempt import Notes
 from rfnb.display.dims.dims import describe_axes
 from rfnb.display.numbers import short
+from rfnb.display.options import LABEL_TOKENS
 from rfnb.display.schema import StatsView, ValueView
 from rfnb.display.tensor.data import Data, read, thinned, to_numpy
 from rfnb.display.tensor.labels import label_of, line, shown, tokens
@@ -75,8 +76,9 @@ def value_text(data: Data) -> str:
         return ENDED
     told = len(data.axes) == 1 and data.mask() is not None  # one by one, to show which are left out
     if data.sparse is not None and data.sparse.vocab is not None and not told:
-        labels = tokens(data)
-        return line(labels) + (f" … ({_shape(data)})" if len(labels) < _real_entries(data) else "")
+        sequences = _sequences(data)
+        left_out = sum(map(len, sequences)) < _real_entries(data)
+        return " | ".join(map(line, sequences)) + (f" … ({_shape(data)})" if left_out else "")
     if data.entries == 0:
         return f"(empty, {_shape(data)})"
     first, before = _first(data), ""
@@ -143,6 +145,20 @@ def _first(data: Data, start: tuple[int, ...] | None = None) -> list[Any]:
     counts = np.broadcast_to(True if mask is None else mask, data.shape)[corner]
     found = [n.item() if real else None for n, real in zip(values.reshape(-1), counts.reshape(-1), strict=True)]
     return found if few else found[:SHOWN]
+
+
+def _sequences(data: Data) -> list[list[str]]:
+    """The first labels, sequence by sequence."""
+    at, room = data.sequence_axis(), LABEL_TOKENS
+    if at is None or len(data.axes) == 1:
+        return [tokens(data)]
+    found: list[list[str]] = []
+    for i in range(data.axes[at].size):
+        if room <= 0:
+            break
+        found.append(tokens(data.pick(at, i), room))
+        room -= len(found[-1])
+    return found
 
 
 def _real_entries(data: Data) -> int:

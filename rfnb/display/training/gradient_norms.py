@@ -8,7 +8,6 @@ from typing import Any
 
 from rfnb.core.parameter import Parameter
 from rfnb.core.show import Shown
-from rfnb.display.bundle import register
 
 
 class GradientNorms(Shown):
@@ -84,6 +83,3 @@ def _norms(raws: list[Any]) -> list[float]:
         if len({(norm.device, norm.dtype) for norm in found}) > 1:
             return [float(norm) for norm in found]
         return torch.stack(found).tolist() if found else []
-
-
-register("gradient_norms", GradientNorms)

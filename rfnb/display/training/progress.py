@@ -8,10 +8,10 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from weakref import ref
 
-from rfnb.core.run_ctx import Loss, get_run_ctx
+from rfnb.core.loss import Loss
+from rfnb.core.run_ctx import get_run_ctx
 from rfnb.core.show import Shown
 from rfnb.display.attempt import reason
-from rfnb.display.bundle import register
 from rfnb.display.numbers import short
 from rfnb.display.progress import new_bar
 from rfnb.display.training.history import History
@@ -177,6 +177,3 @@ class Progress(Shown, Generic[B]):
 def _is_first() -> bool:
     """Of several processes that train together, one shows."""
     return os.environ.get("RANK", "0") == "0"
-
-
-register("progress", Progress)

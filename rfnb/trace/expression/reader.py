@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-import difflib
 import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from rfnb.core.dim import Dim
+from rfnb.core.missing import did_you_mean
 from rfnb.core.op import OPS
 from rfnb.core.tensor import Tensor
 from rfnb.errors import ExpressionError, RfError
@@ -202,11 +202,10 @@ class Reader:
             raise self.refuse(node, f"it cannot be computed: {words}") from error
 
     def _unknown(self, node: ast.AST, name: str, known: Iterable[str], of: str = "") -> ExpressionError:
-        near = difflib.get_close_matches(name, list(known), n=1)
         listed = sorted(known)
         shown = ", ".join(listed[:12]) + (", …" if len(listed) > 12 else "")
         what = f"{of} has no `{name}`" if of else f"there is no `{name}`"
-        return self.refuse(node, what, expected=shown or "no names", hint=f"did you mean {near[0]}?" if near else None)
+        return self.refuse(node, what, expected=shown or "no names", hint=did_you_mean(name, known, "{}"))
 
 
 READ: dict[type[ast.AST], Callable[[Reader, Any], Any]] = {

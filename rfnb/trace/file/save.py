@@ -7,11 +7,11 @@ import os
 import platform
 import sys
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rfnb.core.atomic import replacing
+from rfnb.core.show import MAKERS
 from rfnb.core.tensor import Tensor
 from rfnb.errors import RunFileError
 from rfnb.trace.file.dims import DimWriter
@@ -45,8 +45,14 @@ def write_run_file(run: Run, path: Path, limit: int | None) -> Path:
     return path
 
 
-WRITERS: dict[str, Callable[[Run, Path, int | None], Path]] = {".rfrun": write_run_file}
-"""By the ending of the name; `writer(run, path, limit)` gives the path. Display registers the one for pages here."""
+def write_page(run: Run, path: Path, limit: int | None) -> Path:
+    """A page to step through."""
+    page: Path = MAKERS["page"](run, path, limit)
+    return page
+
+
+WRITERS = {".rfrun": write_run_file, ".html": write_page}
+"""By the ending of the name."""
 
 
 def write(run: Run, path: str | os.PathLike[str], limit: int | None) -> Path:

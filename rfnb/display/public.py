@@ -1,0 +1,12 @@
+"""Views: names of `rf`, imported when one is first asked for."""
+
+from rfnb.display.show import (
+    show as show,
+    show_attention as show_attention,
+    show_dims as show_dims,
+    stepper as stepper,
+)
+from rfnb.display.train import (
+    gradient_norms as gradient_norms,
+    progress as progress,
+)
