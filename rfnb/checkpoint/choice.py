@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
+from rfnb.core.missing import did_you_mean
 from rfnb.errors import CheckpointError
 
 Rename = Mapping[str, str | None] | Callable[[str], str | None]
@@ -39,11 +39,6 @@ def chooser(only: Choice | None, skip: Choice | None) -> Callable[[str], bool]:
     return lambda name: within(name) and not without(name)
 
 
-def nearest(name: str, others: Iterable[str]) -> str | None:
-    """The one that is written most alike."""
-    return next(iter(difflib.get_close_matches(name, list(others), n=1, cutoff=0.5)), None)
-
-
 def missing_prefix(entries: Iterable[str], parameters: Iterable[str]) -> str | None:
     """The `rename` that would make names match which differ by what is before them."""
     there, here = list(entries)[:200], list(parameters)[:200]
@@ -59,8 +54,8 @@ def _by_prefix(table: Mapping[str, str | None], names: Iterable[str]) -> Callabl
     prefixes = {old.strip("."): None if new is None else new.strip(".") for old, new in table.items()}
     idle = [prefix for prefix in prefixes if not any(_below(prefix, name) for name in names)]
     if idle:
-        near = nearest(idle[0], names)
-        raise CheckpointError(f"load: `rename`: no entry is called {idle[0]!r}", hint=near and f"there is {near!r}")
+        hint = did_you_mean(idle[0], names, cutoff=0.5)
+        raise CheckpointError(f"load: `rename`: no entry is called {idle[0]!r}", hint=hint)
 
     def new_name(name: str) -> str | None:
         old = max((prefix for prefix in prefixes if _below(prefix, name)), key=len, default=None)

@@ -66,6 +66,9 @@ def _matching(rows: Sequence[Row], prefix: str, name: str) -> Iterator[Row]:
 
 
 def _transformed(row: Row, module: Module, state: State) -> torch.Tensor:
+    if row.transform not in TRANSFORMS:
+        names = ", ".join(map(repr, TRANSFORMS))
+        raise CheckpointError(f"import_weights: nothing is called {row.transform!r}", expected=names)
     parts = [state[source] for source in row.sources]
     owner = module.get_deep(".".join(row.target.split(".")[:-2]))
     try:

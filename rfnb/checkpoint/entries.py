@@ -1,11 +1,11 @@
-"""The entries of a checkpoint, wherever it comes from: a safetensors file, a file of torch, or tensors by name."""
+"""The entries of a checkpoint, wherever it comes from: safetensors files, files of torch, or tensors by name."""
 
 from __future__ import annotations
 
 import json
 import os
 import pickle
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from safetensors import safe_open
 
+from rfnb.checkpoint.folder import beside, checkpoint_in, shards
 from rfnb.core.tensor import Tensor
 from rfnb.errors import CheckpointError
 
@@ -52,7 +53,7 @@ Source = str | os.PathLike[str] | Mapping[str, Any]
 
 @contextmanager
 def opened(source: Source) -> Iterator[Checkpoint]:
-    """The checkpoint in a file, or of tensors by name. Raises CheckpointError if it cannot be read."""
+    """The checkpoint in a file or a folder, or of tensors by name. Raises CheckpointError if it cannot be read."""
     if isinstance(source, Mapping):
         yield _of_tensors(dict(source), "the state dict")
         return
@@ -63,16 +64,36 @@ def opened(source: Source) -> Iterator[Checkpoint]:
             expected="a path, or tensors by name",
             hint="rf.load(path, module)",
         )
-    path = Path(source)
-    if not path.is_file():
-        raise CheckpointError(f"load: {path} is {'a folder' if path.is_dir() else 'not there'}", hint=_beside(path))
+    try:
+        path = checkpoint_in(Path(source))
+        there = path.is_file()
+    except OSError as error:  # a name that is too long
+        raise CheckpointError(f"load: {str(source)[:80]!r} is not there", got=error) from error
+    if not there:
+        raise CheckpointError(f"load: {path} is {'a folder' if path.is_dir() else 'not there'}", hint=beside(path))
     with ExitStack() as files:
-        with _reading(path):
-            if _is_of_torch(path):
-                checkpoint = _of_tensors(torch.load(path, map_location="cpu", weights_only=True), str(path))
-            else:
-                checkpoint = _of_safetensors(files.enter_context(safe_open(path, framework="pt")), path)
-        yield checkpoint
+        parts = shards(path)
+        yield _of_file(path, files) if parts is None else _of_shards(path, parts, files)
+
+
+def _of_file(path: Path, files: ExitStack) -> Checkpoint:
+    with _reading(path):
+        if _is_of_torch(path):
+            return _of_tensors(torch.load(path, map_location="cpu", weights_only=True), str(path))
+        return _of_safetensors(files.enter_context(safe_open(path, framework="pt")), path)
+
+
+def _of_shards(path: Path, parts: Mapping[Path, Sequence[str]], files: ExitStack) -> Checkpoint:
+    entries: dict[str, Stored] = {}
+    owners: dict[str, Checkpoint] = {}
+    for file, names in parts.items():
+        shard = _of_file(file, files)
+        missing = [name for name in names if name not in shard.entries]
+        if missing:
+            raise CheckpointError(f"load: {path} tells of {missing[0]}, which is not in {file.name}")
+        entries.update({name: shard.entries[name] for name in names})
+        owners.update({shard.entries[name].key: shard for name in names})
+    return Checkpoint(str(path), entries, lambda key: owners[key].read(key))
 
 
 @contextmanager
@@ -128,6 +149,10 @@ def _stored(key: str, entry: Any, dims: Any) -> Stored:
 def _of_tensors(tensors: Any, name: str) -> Checkpoint:
     tensors = _flat(tensors, name)
     raw = {key: _raw(value) for key, value in tensors.items()}
+    for key, value in raw.items():
+        if value.is_meta or value.layout is not torch.strided:
+            kind = "no values, on the meta device" if value.is_meta else value.layout
+            raise CheckpointError(f"load: {key} in {name} is no plain tensor", got=kind)
     dims = {key: tuple(d.name for d in value.dims) for key, value in tensors.items() if isinstance(value, Tensor)}
     first: dict[Any, str] = {}
     entries = {
@@ -186,12 +211,3 @@ _DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat
     for letter, kind in {"I": "int", "U": "uint", "C": "complex"}.items()
     for bits in (8, 16, 32, 64)
 }
-
-
-def _beside(path: Path) -> str | None:
-    """What is there instead."""
-    folder = path if path.is_dir() else path.parent
-    if not folder.is_dir():
-        return f"there is no folder {folder}"
-    found = sorted(file.name for file in folder.iterdir() if file.suffix in (".safetensors", ".pt"))[:5]
-    return f"in that folder: {', '.join(found)}" if found else None

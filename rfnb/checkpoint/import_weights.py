@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from rfnb.checkpoint import settings
 from rfnb.checkpoint.choice import Choice, Rename, renamed
+from rfnb.checkpoint.config import from_config
 from rfnb.checkpoint.convert import converted
 from rfnb.checkpoint.entries import opened
+from rfnb.checkpoint.folder import config_of
 from rfnb.checkpoint.load import load
 from rfnb.checkpoint.mapping import targets
 from rfnb.checkpoint.report import LoadReport
@@ -45,17 +48,20 @@ def import_weights(
     True
 
     Known are torch's Linear, Embedding, LayerNorm, RMSNorm, GroupNorm, BatchNorm, (transposed) convolutions, LSTM and
-    LSTMCell, MultiheadAttention (for `rf.SelfAttention`, `rf.CrossAttention` and what is made from them), Transformer
-    layers with `norm_first`, and Llama as in Hugging Face, for `rf.TransformerDecoder`. Where modules have the same
-    names in both models, all of a model is imported at once. The layers and directions of an LSTM are called
-    "0.forward", "0.backward", "1.forward", …; of one layer, or one direction, without that part.
+    LSTMCell, GRU and GRUCell (for `rf.GRU` with `reset_after`), MultiheadAttention (for `rf.SelfAttention`,
+    `rf.CrossAttention` and what is made from them), Transformer layers, and Llama as in Hugging Face, for
+    `rf.TransformerDecoder`. Where modules have the same names in both models, all of a model is imported at once. The
+    layers and directions of an LSTM are called "0.forward", "0.backward", "1.forward", …; of one layer, or one
+    direction, without that part.
 
     Args:
-        source: a module of torch; or a state dict, or a file of one, which do not say what is no weight: see `eps`.
+        source: a module of torch; a state dict, or a file of one; or a folder of Hugging Face, also with its weights in
+            several files, where `config.json` says what is no weight.
         table: rows `(target, sources, transform)` that come before the known ones.
         rename, only, skip, strict: as for `rf.load`.
 
-    The `eps` of norms is set to that of `source`, if this is a module, and the report says so.
+    The eps of norms and the base of rotary positions are set to those of `source`, if this is a module or a folder, and
+    the report says so.
     Raises CheckpointError, with `module` as it was, if something does not fit, or is computed in another way there.
     """
     theirs = source if isinstance(source, torch.nn.Module) else None
@@ -66,20 +72,28 @@ def import_weights(
         module, targets(module), {new: state[old] for new, old in names.items()}, [Row(*r) for r in table]
     )
     found.rest = {name: x for name, x in found.rest.items() if not name.endswith(_NO_WEIGHTS)}
-    eps: dict[str, float] = {}
-    if theirs is not None:
-        pairs = {name: names[sources[0]] for name, sources in found.sources.items()}
-        settings.check(pairs, module, theirs)
-        eps = settings.other_eps(pairs, module, theirs)
+    pairs = {name: names[sources[0]] for name, sources in found.sources.items()}
+    others = _other_settings(source, pairs, module)
     report = load({**found.rest, **found.values}, module, strict=strict, only=only, skip=skip)
-    for name, value in eps.items():
+    for name, value in others.items():
         module.set_deep(name, value)
     return replace(
         report,
         path=checkpoint.name if theirs is None else type(theirs).__name__,
         renamed={name: " + ".join(sources) for name, sources in found.sources.items() if sources != (name,)},
-        settings=tuple(f"{name} = {value:g}" for name, value in eps.items()),
+        settings=tuple(f"{name} = {value:g}" for name, value in others.items()),
     )
+
+
+def _other_settings(source: Any, pairs: Mapping[str, str], module: Module) -> dict[str, float]:
+    """What is no weight and has to be set. Raises CheckpointError if `source` computes in another way."""
+    if isinstance(source, torch.nn.Module):
+        config: Any = getattr(source, "config", None)
+        settings.check(pairs, module, source)
+        if hasattr(config, "model_type") and hasattr(config, "to_dict"):
+            from_config(config.to_dict(), pairs, module)
+        return settings.taken_over(pairs, module, source)
+    return {} if isinstance(source, Mapping) else from_config(config_of(Path(source)), pairs, module)
 
 
 _NO_WEIGHTS = ("num_batches_tracked", "inv_freq")

@@ -117,7 +117,9 @@ def _check(
             f"load: nothing in {checkpoint.name} fits {name}",
             got=_some(entries),
             expected=_some(matched.missing) if matched.missing else "a choice that leaves some parameters",
-            hint=missing_prefix(entries, matched.missing),
+            hint=missing_prefix(entries, matched.missing)
+            if matched.missing
+            else '`only` and `skip` take what names begin with, as "encoder", or a function of a name',
         )
 
 

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from rfnb.checkpoint.choice import nearest
 from rfnb.checkpoint.entries import Stored
+from rfnb.core.missing import nearest
 from rfnb.core.parameter import Parameter
+from rfnb.errors import CheckpointError
 from rfnb.nn.module import Module
 
 _SHOWN = 12
@@ -50,7 +51,13 @@ class Match:
 
 
 def targets(module: Module) -> list[Target]:
-    """All parameters, each with all its names."""
+    """All parameters, each with all its names. Raises CheckpointError if it is no module of rfnb."""
+    if not isinstance(module, Module):
+        raise CheckpointError(
+            "this is no module of rfnb",
+            got=f"{type(module).__module__}.{type(module).__qualname__}",
+            hint="net.rf_module" if hasattr(module, "rf_module") else "rf.save(module, path); rf.load(path, module)",
+        )
     found: dict[int, tuple[list[str], Parameter]] = {}
     for name, parameter in module.named_parameters():
         found[id(parameter)] = [name], parameter
@@ -115,5 +122,4 @@ def _kind(dtype: str) -> str:
 
 
 def _near(name: str, others: Mapping[str, object]) -> str:
-    near = nearest(name, others)
-    return f" (is it {near}?)" if near else ""
+    return "".join(f" (is it {near}?)" for near in nearest(name, others, cutoff=0.5))

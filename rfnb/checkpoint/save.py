@@ -50,8 +50,8 @@ def save(
     Raises CheckpointError if the module has no parameters, `config` or `training` hold more than data, or the file
     cannot be written.
     """
-    path = _writable(Path(path))
     found = targets(module)
+    path = _writable(path)
     if not found:
         raise CheckpointError(f"save: {type(module).__name__} has no parameters")
     if reserved := [target.name for target in found if target.name.startswith(_RESERVED)]:
@@ -71,7 +71,7 @@ def save(
     try:
         with replacing(path) as unfinished:
             save_file(_apart(raw), unfinished, metadata)
-    except (OSError, SafetensorError, UnicodeError, KeyError, NotImplementedError) as error:
+    except (OSError, SafetensorError, ValueError, KeyError, NotImplementedError) as error:
         raise CheckpointError(f"save: {path} cannot be written", got=error, hint=_as_it_was(path)) from error
     return path
 
@@ -85,7 +85,12 @@ def save_checkpoint(module: Module, path: str | os.PathLike[str]) -> Path:
     return save(module, path)
 
 
-def _writable(path: Path) -> Path:
+def _writable(to: str | os.PathLike[str]) -> Path:
+    try:
+        path = Path(to)
+        path.exists()
+    except (OSError, TypeError, ValueError) as error:  # a name that is too long, or none
+        raise CheckpointError(f"save: {str(to)[:80]!r} is no path to write to", got=error) from error
     if path.is_dir():
         raise CheckpointError(f"save: {path} is a folder", hint=f'"{path / "model.safetensors"}"')
     if not path.parent.is_dir():
@@ -105,7 +110,7 @@ def _apart(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     seen: set[int] = set()
     for name, tensor in tensors.items():
         tensor = tensor.detach().cpu().contiguous()
-        if tensor.untyped_storage().data_ptr() in seen or tensor.untyped_storage().nbytes() > tensor.nbytes:
+        if tensor.untyped_storage().data_ptr() in seen:
             tensor = tensor.clone()
         seen.add(tensor.untyped_storage().data_ptr())
         found[name] = tensor

@@ -8,46 +8,71 @@ from typing import Any
 import torch
 
 from rfnb.errors import CheckpointError
+from rfnb.nn.attention_rotary import RotaryPosCausalSelfAttention, RotaryPosSelfAttention
 from rfnb.nn.module import Module
 
-_ROTARY_BASE = 10_000.0
 
+def taken_over(pairs: Mapping[str, str], module: Module, source: torch.nn.Module) -> dict[str, float]:
+    """The eps of norms, and the base of rotary positions, that are other ones in `source`, by name.
 
-def other_eps(pairs: Mapping[str, str], module: Module, source: torch.nn.Module) -> dict[str, float]:
-    """The `eps` of norms that have another one in `source`, by name.
-
-    pairs: from the names of parameters to those of weights that they are made of.
+    pairs: from the names of parameters to those of weights that they are made of. Raises CheckpointError if positions
+    are turned by angles that follow from no base.
     """
     found = {}
+    bases = [_base(x, name) for name, x in source.named_buffers() if name.rpartition(".")[2] == "inv_freq"]
     for name, weight in pairs.items():
         path, theirs = name.rpartition(".")[0], source.get_submodule(weight.rpartition(".")[0])
         here = getattr(module.get_deep(path), "eps", None)
         there = getattr(theirs, "eps", getattr(theirs, "variance_epsilon", None))
         if here is not None and there is not None and here != there:
             found[f"{path}.eps".lstrip(".")] = float(there)
+        outer = path.rpartition(".")[0]
+        ours = module.get_deep(outer)
+        if isinstance(ours, RotaryPosSelfAttention | RotaryPosCausalSelfAttention) and bases and ours.base != bases[0]:
+            found[f"{outer}.base".lstrip(".")] = bases[0]
     return found
+
+
+def _base(angles: torch.Tensor, name: str) -> float:
+    """Of the angles of the first position: base to the power of 0, -1/count, -2/count, …"""
+    angles, count = angles.detach().cpu().double(), len(angles)
+    exact = float(angles[1]) ** -count if count > 1 else 10_000.0
+    for base in (float(f"{exact:.4g}"), exact):
+        if torch.allclose(angles, base ** (-torch.arange(count, dtype=torch.float64) / count), rtol=1e-4, atol=0):
+            return base
+    raise CheckpointError(f"import_weights: {name} turns by other angles", expected="angles that follow from a base")
 
 
 def check(pairs: Mapping[str, str], module: Module, source: torch.nn.Module) -> None:
     """Raises CheckpointError if `source` computes in a way that `module` does not."""
     for name, weight in pairs.items():
-        for path, theirs in _around(source, weight):
-            if getattr(theirs, "norm_first", True) is False:
-                raise CheckpointError(
-                    f"import_weights: {path or 'the layer'} has its norms behind the parts",
-                    got="norm_first=False",
-                    expected="norm_first=True: the norm before each part, as here",
-                )
+        _check_norms(_norm_first(module, name), source, weight)
         for what, here, there in _compared(module, name, [theirs for _, theirs in _around(source, weight)][:2]):
             if here is not None and there is not None and here != there:
                 raise CheckpointError(
                     f"import_weights: {name} is for another {what}", got=f"{there} in {weight}", expected=here
                 )
-    for name, angles in source.named_buffers():
-        if name.rpartition(".")[2] == "inv_freq" and not torch.allclose(angles.cpu().float(), _usual(len(angles))):
+
+
+def _check_norms(here: bool | None, source: torch.nn.Module, weight: str) -> None:
+    for path, theirs in _around(source, weight):
+        there = getattr(theirs, "norm_first", here)
+        if here is not None and there != here:
             raise CheckpointError(
-                f"import_weights: {name} turns by other angles", expected=f"rotary positions with base {_ROTARY_BASE:g}"
+                f"import_weights: {path or 'the layer'} has its norms {'before' if there else 'behind'} the parts",
+                got=f"norm_first={there}",
+                expected=f"norm_first={here}",
             )
+
+
+def _norm_first(module: Module, name: str) -> bool | None:
+    """As the innermost layer that a parameter is in has it."""
+    while name:
+        name = name.rpartition(".")[0]
+        found = getattr(module.get_deep(name), "norm_first", None)
+        if found is not None:
+            return bool(found)
+    return None
 
 
 def _around(source: torch.nn.Module, weight: str) -> Iterator[tuple[str, torch.nn.Module]]:
@@ -70,18 +95,14 @@ def _compared(
         yield "number of heads", heads.dimension, next((n for n in found if isinstance(n, int)), None)
     if hasattr(ours, "activation"):
         function = _first(theirs, "activation") or _first(theirs, "act_fn")
-        yield "activation", _called(ours.activation), _called(function)
+        yield "activation", called(ours.activation), called(function)
 
 
 def _first(owners: Sequence[Any], attribute: str) -> Any:
     return next((getattr(owner, attribute) for owner in owners if hasattr(owner, attribute)), None)
 
 
-def _called(function: Any) -> str | None:
+def called(function: Any) -> str | None:
     """ "relu" for torch.nn.ReLU() and functions of that name; None if it has none."""
     name = getattr(function, "__name__", type(function).__name__).lower().removesuffix("activation")
     return None if function is None or "lambda" in name else name
-
-
-def _usual(count: int) -> torch.Tensor:
-    return _ROTARY_BASE ** (-torch.arange(count) / max(count, 1))

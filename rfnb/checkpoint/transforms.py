@@ -46,6 +46,17 @@ def _blocks(parts: Sequence[torch.Tensor], attention: Any) -> Sequence[torch.Ten
     return _of_three(parts[0], attention) if len(parts) == 1 else parts
 
 
+def _gates(parts: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Of the blocks of a GRU for reset gate, update gate and candidate: the gates."""
+    return torch.cat(parts[0].chunk(3)[:2])
+
+
+def _bias_of_gru(parts: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Both, but that of the candidate which the reset gate applies to stands alone."""
+    of_input, of_state = parts
+    return of_input + torch.cat([_gates([of_state]), torch.zeros_like(of_state.chunk(3)[2])])
+
+
 TRANSFORMS: dict[str, Transform] = {
     "same": lambda parts, _: parts[0],
     "transposed": lambda parts, _: _turned(parts[0]),
@@ -53,6 +64,9 @@ TRANSFORMS: dict[str, Transform] = {
     "joined": lambda parts, _: _turned(torch.cat(list(parts))),
     "heads": lambda parts, attention: _heads(_blocks(parts, attention), attention),
     "heads, halves": lambda parts, attention: _heads(_blocks(parts, attention), attention, halves=True),
+    "gates": lambda parts, _: _turned(_gates(parts)),
+    "candidate": lambda parts, _: _turned(parts[0].chunk(3)[2]),
+    "bias of GRU": lambda parts, _: _bias_of_gru(parts),
     "queries": lambda parts, attention: _turned(_of_three(parts[0], attention)[0]),
     "keys and values": lambda parts, attention: _heads(_of_three(parts[0], attention)[1:], attention),
 }

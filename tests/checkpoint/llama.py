@@ -10,9 +10,9 @@ from torch.nn import functional
 class Attention(nn.Module):
     """Causal, with rotary positions: the first half of each head is turned against the second."""
 
-    def __init__(self, dim, heads, kv_heads):
+    def __init__(self, dim, heads, kv_heads, base):
         super().__init__()
-        self.heads, self.kv_heads, self.per_head = heads, kv_heads, dim // heads
+        self.heads, self.kv_heads, self.per_head, self.base = heads, kv_heads, dim // heads, base
         self.q_proj = nn.Linear(dim, dim, bias=False)
         self.k_proj = nn.Linear(dim, kv_heads * self.per_head, bias=False)
         self.v_proj = nn.Linear(dim, kv_heads * self.per_head, bias=False)
@@ -31,7 +31,7 @@ class Attention(nn.Module):
 
     def turned(self, x):
         half = self.per_head // 2
-        angles = torch.arange(x.shape[1])[:, None] / 10000 ** (torch.arange(half) / half)
+        angles = torch.arange(x.shape[1])[:, None] / self.base ** (torch.arange(half) / half)
         first, second = x[..., :half], x[..., half:]
         return torch.cat(
             [first * angles.cos() - second * angles.sin(), second * angles.cos() + first * angles.sin()], -1
@@ -53,9 +53,9 @@ class FeedForward(nn.Module):
 class Layer(nn.Module):
     """Both, each behind its norm."""
 
-    def __init__(self, dim, ff_dim, heads, kv_heads, eps):
+    def __init__(self, dim, ff_dim, heads, kv_heads, eps, base):
         super().__init__()
-        self.self_attn, self.mlp = Attention(dim, heads, kv_heads), FeedForward(dim, ff_dim)
+        self.self_attn, self.mlp = Attention(dim, heads, kv_heads, base), FeedForward(dim, ff_dim)
         self.input_layernorm, self.post_attention_layernorm = nn.RMSNorm(dim, eps=eps), nn.RMSNorm(dim, eps=eps)
 
     def forward(self, x):
@@ -66,11 +66,11 @@ class Layer(nn.Module):
 class Llama(nn.Module):
     """Labels of one sequence → logits."""
 
-    def __init__(self, vocab=11, dim=16, ff_dim=24, layers=2, heads=4, kv_heads=4, tied=False, eps=1e-3):
+    def __init__(self, vocab=11, dim=16, ff_dim=24, layers=2, heads=4, kv_heads=4, tied=False, eps=1e-3, base=10_000):
         super().__init__()
         self.model = nn.Module()
         self.model.embed_tokens = nn.Embedding(vocab, dim)
-        self.model.layers = nn.ModuleList(Layer(dim, ff_dim, heads, kv_heads, eps) for _ in range(layers))
+        self.model.layers = nn.ModuleList(Layer(dim, ff_dim, heads, kv_heads, eps, base) for _ in range(layers))
         self.model.norm = nn.RMSNorm(dim, eps=eps)
         self.lm_head = nn.Linear(dim, vocab, bias=False)
         if tied:

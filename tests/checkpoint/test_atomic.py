@@ -109,6 +109,7 @@ def test_a_kill_at_any_step(path, monkeypatch, step):
         (".", "is a folder"),
         ("no/model.safetensors", "there is no folder"),
         ("model.pt", "would be taken for a file of torch"),
+        ("model.pth", "would be taken for a file of torch"),
     ],
 )
 def test_a_path_that_cannot_be_written(tmp_path, where, words):
@@ -164,7 +165,8 @@ def test_values_that_share_memory_or_are_no_block(tmp_path):
     dims = [rf.Dim(3, name="a"), rf.Dim(3, name="b")]
     numbers = torch.arange(12.0).reshape(4, 3)
     model, other = rf.Module(), rf.Module()
-    for i, raw in enumerate([numbers[:3], numbers[1:], numbers[:3].T]):
+    square = torch.ones(3, 3)
+    for i, raw in enumerate([numbers[:3], numbers[1:], numbers[:3].T, square, square]):
         setattr(model, f"p{i}", rf.Parameter(dims, raw_tensor=raw, trainable=False))
         setattr(other, f"p{i}", rf.Parameter(dims))
     path = rf.save(model, tmp_path / "x.safetensors")
@@ -174,6 +176,25 @@ def test_values_that_share_memory_or_are_no_block(tmp_path):
     assert path.stat().st_size < 2000
 
 
-def test_values_that_are_nowhere(tmp_path):
+@pytest.mark.parametrize("options", [{"device": "meta"}, {"dtype": torch.bits8}], ids=str)
+def test_values_that_no_file_can_have(path, options):
+    good = path.read_bytes()
     with pytest.raises(CheckpointError, match="cannot be written"):
-        rf.save(Odd(raw=torch.zeros(2, device="meta"), dims=[rf.Dim(2, name="two")]), tmp_path / "x.safetensors")
+        rf.save(Odd(raw=torch.empty(2, **options), dims=[rf.Dim(2, name="two")]), path)
+    assert only_the_good_file(path, good)
+
+
+def test_no_file_takes_the_place_of_a_pipe(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(CheckpointError, match="no file"):
+        rf.save(rf.Linear(rf.Dim(3, name="in"), rf.Dim(2, name="out")), tmp_path / "pipe")
+    assert (tmp_path / "pipe").is_fifo() and len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "a\0b"])
+def test_names_that_are_no_path(name, tmp_path):
+    model = rf.Linear(rf.Dim(3, name="in"), rf.Dim(2, name="out"))
+    with pytest.raises(CheckpointError, match=r"no path to write to|cannot be written"):
+        rf.save(model, tmp_path / name)
+    with pytest.raises(CheckpointError, match="is not there"):
+        rf.load(tmp_path / name, model)

@@ -60,6 +60,7 @@ def test_the_file_tells_dims_and_version(path):
         metadata = file.metadata()
     assert json.loads(metadata["dims"])["first.weight"] == ["in", "hidden"]
     assert metadata["rfnb_version"] == rf.__version__
+    assert metadata["format"] == "pt"  # what other libraries look for
 
 
 def test_other_floats_are_cast(model, path):

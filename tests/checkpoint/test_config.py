@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import http
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
 import rfnb as rf
 from rfnb.errors import CheckpointError
@@ -20,6 +22,7 @@ CONFIGS = [
     {"lr": float("inf"), "tiny": 5e-324, "large": 10**30, "minus": -0.0},
     [1, [2, [3, "x"]], []],
     {"of": (1, (2,)), 1: "one", (2, 3): "pair", "$dim": "no dim", None: 0},
+    {"$dim": 3, "more": {"$tuple": [1]}},
     "a word",
     0,
 ]
@@ -72,6 +75,22 @@ def test_dims_in_another_process(path):
     assert float(done.stdout) == model.weight.raw_tensor.sum().item()
 
 
+HOSTILE = [
+    "{", "3", "[" * 100_000, '{"values": 3}', '{"values": {"config": 1}, "dims": 3}',
+    *(f'{{"values": {{"config": {{"${kind}": {content}}}}}}}' for kind, content in [
+        ("tuple", 3), ("dict", "[[1]]"), ("dict", '[[{"a": 1}, 2]]'), ("bytes", '"%%"'), ("what", 1),
+        ("tensor", '"weight"'), ("dim", 7), ("dim", '"seven"'), ("dim", "[1]"), ("dim", "null"),
+    ]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=lambda text: text[:60])
+def test_a_config_that_nobody_wrote(path, text):
+    save_file({"weight": torch.ones(3)}, path, {"config": text})
+    with pytest.raises(CheckpointError, match="the config in the file cannot be read"):
+        rf.load_config(path)
+
+
 def itself():
     config = []
     config.append(config)
@@ -82,6 +101,8 @@ def itself():
     ("config", "words"),
     [
         ({"a": {"b": [1, object()]}}, r"config\.a\.b\[1\] is no plain data"),
+        ({"day": np.datetime64("2020-01-01")}, r"(?s)config\.day is no plain data.*datetime\.date"),
+        ({"kind": http.HTTPStatus.OK}, r"(?s)config\.kind is no plain data.*http\.HTTPStatus"),
         ({"act": rf.relu}, r"(?s)config\.act is no plain data.*rf\.build_dict"),
         ({"w": torch.ones(2)}, r"(?s)config\.w is no plain data.*torch\.Tensor"),
         (itself(), "nested too deeply"),

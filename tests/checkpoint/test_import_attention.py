@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -85,10 +86,31 @@ def test_cross_attention(feat, bias, x, time):
     assert agrees(y, wanted, time)
 
 
+def test_keys_and_values_of_another_size(x, time):
+    key, value = rf.Dim(8, name="key"), rf.Dim(12, name="value")
+    options = {"key_dim_total": key, "value_dim_total": value, "num_heads": 4, "with_bias": False}
+    parts = [torch.randn(size, 16) for size in (8, 8, 12)]
+    apart = {f"{name}_proj.weight": weight for name, weight in zip("qkv", parts, strict=True)}
+    for weights in {"in_proj_weight": torch.cat(parts)}, apart:
+        ours, cross = rf.SelfAttention(MODEL, None, **options), rf.CrossAttention(MODEL, MODEL, None, **options)
+        assert rf.import_weights(weights, ours).complete and rf.import_weights(weights, cross).complete
+        encoder = cross.transform_encoder(x, axis=time)
+        for found, weight in zip((*ours.forward_qkv(x), encoder.k, encoder.v), parts + parts[1:], strict=True):
+            found, feat = rf.merge_dims(found, dims=found.dims[-2:])
+            assert agrees(found, [one @ weight.T for one in alone(x)], time, feat)
+
+
 def test_another_number_of_heads():
     ours = rf.SelfAttention(MODEL, MODEL, **{**ATTENTION, "num_heads": 2})
     with pytest.raises(CheckpointError, match=r"(?s)another number of heads.*4 in in_proj.*2"):
         rf.import_weights(nn.MultiheadAttention(16, 4), ours)
+
+
+@pytest.mark.parametrize("size", [12, 20])
+def test_another_size(size):
+    ours = rf.SelfAttention(MODEL, MODEL, **ATTENTION)
+    with pytest.raises(CheckpointError, match=rf"(?s)weights for qkv\.weight do not fit.*\({3 * size}, {size}\)"):
+        rf.import_weights(nn.MultiheadAttention(size, 4), ours)
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -114,6 +136,17 @@ def test_an_encoder_layer(activation, x, time):
     assert agrees(ours(x, spatial_dim=time), [theirs(one) for one in alone(x)], time)
 
 
+def test_an_activation_may_be_called_so():
+    theirs = trained(Llama())
+    theirs.model.layers[0].mlp.act_fn = type("SiLUActivation", (nn.SiLU,), {})()
+    assert rf.import_weights(theirs, our_llama()).complete
+
+
+def test_an_activation_without_a_name_is_not_compared():
+    ours = rf.TransformerEncoderLayer(MODEL, ff_dim=rf.Dim(24, name="ff"), num_heads=4)
+    assert rf.import_weights(encoder_layer(lambda x: x.relu()), ours).complete
+
+
 @pytest.mark.parametrize("activation", ["gelu", nn.GELU()])
 def test_another_activation(activation):
     ours = rf.TransformerEncoderLayer(MODEL, ff_dim=rf.Dim(24, name="ff"), num_heads=4)
@@ -131,17 +164,27 @@ def test_a_stack_of_encoder_layers(x, time):
     assert agrees(ours.layers(x, spatial_dim=time), [theirs(one) for one in alone(x)], time)
 
 
-def test_norms_behind_the_parts():
-    theirs, ours = nn.TransformerEncoderLayer(16, 4, 64), rf.TransformerEncoderLayer(MODEL, num_heads=4)
+@pytest.mark.parametrize("here", [True, False])
+def test_norms_at_another_place(here):
+    theirs = nn.TransformerEncoderLayer(16, 4, 64, norm_first=not here)
+    ours = rf.TransformerEncoderLayer(MODEL, num_heads=4, norm_first=here)
     before = ours.ff_layer_norm.eps
-    with pytest.raises(CheckpointError, match="norm_first"):
+    with pytest.raises(CheckpointError, match=rf"(?s)norms.*norm_first={not here}.*norm_first={here}"):
         rf.import_weights(theirs, ours)
     assert ours.ff_layer_norm.eps == before
 
 
-def test_a_decoder_layer(x, time):
-    theirs = trained(nn.TransformerDecoderLayer(16, 4, 24, norm_first=True))
-    ours = rf.TransformerDecoderLayer(MODEL, MODEL, ff_dim=rf.Dim(24, name="ff"), num_heads=4)
+def test_an_encoder_layer_with_norms_behind_its_parts(x, time):
+    theirs = trained(nn.TransformerEncoderLayer(16, 4, 24))
+    ours = rf.TransformerEncoderLayer(MODEL, ff_dim=rf.Dim(24, name="ff"), num_heads=4, norm_first=False)
+    assert rf.import_weights(theirs, ours).complete
+    assert agrees(ours(x, spatial_dim=time), [theirs(one) for one in alone(x)], time)
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_a_decoder_layer(norm_first, x, time):
+    theirs = trained(nn.TransformerDecoderLayer(16, 4, 24, norm_first=norm_first))
+    ours = rf.TransformerDecoderLayer(MODEL, MODEL, ff_dim=rf.Dim(24, name="ff"), num_heads=4, norm_first=norm_first)
     assert rf.import_weights(theirs, ours).complete
     enc, enc_time = encoded(MODEL)
     y, _ = ours(
@@ -170,8 +213,10 @@ def our_llama(**options):
         pos_enc=None,
         norm=rf.RMSNorm,
         input_embedding_scale=1.0,
-        layer_opts={"self_att": rf.RotaryPosCausalSelfAttention, "self_att_opts": {"with_bias": False}},
-        **options,
+        **{
+            "layer_opts": {"self_att": rf.RotaryPosCausalSelfAttention, "self_att_opts": {"with_bias": False}},
+            **options,
+        },
     )
 
 
@@ -258,10 +303,47 @@ def test_llama_of_meta(labels, time):
     assert agrees(logits(ours, labels, time), [theirs(one) for one in alone(labels)], time, VOCAB)
 
 
-def test_other_angles_are_noticed():
+@pytest.mark.parametrize(
+    ("part", "attribute", "value", "words"),
+    [
+        ("mlp", "act_fn", nn.GELU(), r"(?s)another activation.*gelu.*silu"),
+        ("self_attn", "config", SimpleNamespace(num_attention_heads=8), r"(?s)another number of heads.*8.*4"),
+    ],
+)
+def test_another_llama_is_noticed(part, attribute, value, words):
+    theirs, ours = trained(Llama()), our_llama()
+    setattr(theirs.get_submodule(f"model.layers.1.{part}"), attribute, value)
+    before = ours.logits.weight.raw_tensor.clone()
+    with pytest.raises(CheckpointError, match=words):
+        rf.import_weights(theirs, ours)
+    assert torch.equal(ours.logits.weight.raw_tensor, before)
+
+
+def angles(base):
+    """What a model of Hugging Face with heads of 4 features keeps of its rotary positions."""
+    return base ** -(torch.arange(2) / 2)
+
+
+def test_the_base_of_rotary_positions_is_taken_over(labels, time):
+    theirs, ours = trained(Llama(base=500_000)), our_llama()
+    theirs.model.register_buffer("inv_freq", angles(500_000), persistent=False)
+    report = rf.import_weights(theirs, ours)
+    assert {"layers.0.self_att.base = 500000", "layers.1.self_att.base = 500000"} <= set(report.settings)
+    assert agrees(logits(ours, labels, time), [theirs(one) for one in alone(labels)], time, VOCAB)
+
+
+def test_the_base_as_an_option(labels, time):
+    theirs = trained(Llama(base=500_000, eps=1e-6))
+    att = {"self_att": rf.RotaryPosCausalSelfAttention, "self_att_opts": {"with_bias": False, "base": 500_000}}
+    ours = our_llama(layer_opts=att)
+    assert not rf.import_weights(theirs.state_dict(), ours).settings
+    assert agrees(logits(ours, labels, time), [theirs(one) for one in alone(labels)], time, VOCAB)
+
+
+def test_angles_that_follow_from_no_base():
     theirs = trained(Llama())
-    theirs.model.register_buffer("inv_freq", 500_000 ** -(torch.arange(2) / 2), persistent=False)
+    theirs.model.register_buffer("inv_freq", torch.tensor([0.5, 0.01]), persistent=False)
     with pytest.raises(CheckpointError, match="turns by other angles"):
         rf.import_weights(theirs, our_llama())
-    theirs.model.inv_freq = 10_000 ** -(torch.arange(2) / 2)
-    assert rf.import_weights(theirs, our_llama()).complete
+    theirs.model.inv_freq = angles(10_000)
+    assert not any("base" in line for line in rf.import_weights(theirs, our_llama()).settings)

@@ -8,6 +8,7 @@ from torch import nn
 
 import rfnb as rf
 from rfnb import batch_dim
+from rfnb.checkpoint.unfold import unfolded
 from rfnb.errors import CheckpointError
 
 IN, OUT = rf.Dim(6, name="in"), rf.Dim(8, name="out")
@@ -60,7 +61,23 @@ def test_layers_of_features(kind, x, time):
     ours = make()
     report = rf.import_weights(trained(theirs), ours)
     assert report.complete
+    assert not report.settings or report.settings == (f"eps = {theirs.eps:g}",)
     assert agrees(ours(x), [theirs(one) for one in sequences(x)], time, feat)
+
+
+def test_the_eps_of_a_norm_is_told_if_it_is_another_one():
+    class Named(nn.RMSNorm):
+        """As Hugging Face calls it."""
+
+        def __init__(self, eps):
+            super().__init__(6)
+            self.variance_epsilon = eps
+            del self.eps
+
+    ours = rf.RMSNorm(IN)
+    assert not rf.import_weights(nn.RMSNorm(6, eps=ours.eps), ours).settings
+    assert rf.import_weights(Named(0.25), ours).settings == ("eps = 0.25",)
+    assert ours.eps == 0.25
 
 
 def test_an_embedding(time):
@@ -115,6 +132,27 @@ def test_layers_of_lstm(x, time):
     assert agrees(y, [theirs(one)[0] for one in sequences(x)], time)
 
 
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_gru(bias, x, time):
+    theirs = trained(nn.GRU(6, 8, bias=bias))
+    ours = rf.GRU(IN, OUT, with_bias=bias, reset_after=True)
+    assert rf.import_weights(theirs, ours).complete
+    assert agrees(run(ours, x, time), [theirs(one)[0] for one in sequences(x)], time)
+
+
+def test_layers_of_a_gru(x, time):
+    theirs = trained(nn.GRU(6, 8, num_layers=2))
+    ours = rf.ModuleList([rf.GRU(IN, OUT, reset_after=True), rf.GRU(OUT, OUT, reset_after=True)])
+    assert rf.import_weights(theirs, ours).complete
+    y = run(ours[1], run(ours[0], x, time), time)
+    assert agrees(y, [theirs(one)[0] for one in sequences(x)], time)
+
+
+def test_a_gru_that_resets_before_the_product_is_another_one():
+    with pytest.raises(CheckpointError, match="missing rec_weight"):
+        rf.import_weights(nn.GRU(6, 8), rf.GRU(IN, OUT))
+
+
 class Both(rf.Module):
     """One direction and the other."""
 
@@ -148,6 +186,23 @@ def test_one_direction_of_two(x, time):
         rf.import_weights(theirs, ours)
     rf.import_weights(theirs, ours, rename={"forward": "", "backward": None})
     assert agrees(run(ours, x, time), [theirs(one)[0][:, :8] for one in sequences(x)], time)
+
+
+UNFOLDED = {
+    "weight_ih_l0": "weight_ih",
+    "a.weight_hh_l0": "a.weight_hh",
+    "b.weight_ih_l0": "b.0.weight_ih",
+    "b.weight_ih_l1": "b.1.weight_ih",
+    "c.bias_ih_l0": "c.forward.bias_ih",
+    "c.bias_ih_l0_reverse": "c.backward.bias_ih",
+    "d.bias_hh_l0_reverse": "d.0.backward.bias_hh",
+    "d.bias_hh_l10": "d.10.forward.bias_hh",
+    "e.weight_l0": "e.weight_l0",
+}
+
+
+def test_each_lstm_of_a_model_has_layers_and_directions_of_its_own():
+    assert unfolded({name: name for name in UNFOLDED}) == {new: name for name, new in UNFOLDED.items()}
 
 
 class Theirs(nn.Module):
@@ -189,6 +244,7 @@ def test_a_model_with_the_same_names(how, x, time, tmp_path):
     report = rf.import_weights(source, ours)
     assert report.complete
     assert report.settings == (("norm.eps = 1e-05",) if how == "module" else ())
+    assert report.renamed["rnn.bias"] == "rnn.bias_ih + rnn.bias_hh" and "scale" not in report.renamed
     assert agrees(ours(x, time), [theirs(one) for one in sequences(x)], time)
 
 
@@ -217,7 +273,48 @@ def test_a_table_of_ones_own():
     assert torch.equal(ours.offset.raw_tensor, 2 * theirs.bias)
 
 
+@pytest.mark.parametrize("choice", [{"only": "head"}, {"skip": ["norm", "rnn", "scale"]}])
+def test_a_part_of_a_model(choice):
+    theirs, ours = trained(Theirs()), Ours()
+    report = rf.import_weights(theirs, ours, **choice)
+    assert set(report.loaded) == {"head.0.weight", "head.0.bias", "head.1.weight", "head.1.bias"}
+    assert not ours.scale.raw_tensor.any()
+
+
+def test_what_is_there_is_enough_if_it_is_asked_for():
+    ours = Ours()
+    report = rf.import_weights({"norm.weight": torch.zeros(6), "more": torch.ones(3)}, ours, strict=False)
+    assert report.loaded == ("norm.scale",) and report.unexpected == ("more",) and "norm.bias" in report.missing
+
+
+def test_a_table_is_for_whole_names():
+    ours = rf.Module()
+    ours.gain, ours.gain2 = rf.Parameter([IN]), rf.Parameter([IN])
+    with pytest.raises(CheckpointError, match="missing gain2"):
+        rf.import_weights({"weight": torch.ones(6)}, ours, table=[("gain", ("weight",), "same")])
+
+
+def tied(first, second):
+    """Two layers with one weight, or with parts of it."""
+    weight = torch.randn(8, 6)
+    return {"first.weight": weight[:first], "second.weight": weight[:second]}
+
+
+def test_a_second_name_of_a_weight_is_no_other_weight():
+    ours = rf.Module()
+    ours.first = rf.Linear(IN, OUT, with_bias=False)
+    assert rf.import_weights(tied(8, 8), ours).complete
+    for others in (tied(8, 6), {**tied(8, 8), "second.weight": torch.randn(8, 6)}):
+        with pytest.raises(CheckpointError, match=r"unexpected second\.weight"):
+            rf.import_weights(others, ours)
+
+
 WRONG = {
+    "one bias of two": (
+        {"weight_ih": torch.ones(32, 6), "weight_hh": torch.ones(32, 8), "bias_ih": torch.ones(32)},
+        lambda: rf.LSTM(IN, OUT),
+        "missing bias",
+    ),
     "another size": (nn.Linear(6, 9), lambda: rf.Linear(IN, OUT), r"\{in:6, out:8\} in the module, shape \(6, 9\)"),
     "a bias too many": (nn.Linear(6, 8), lambda: rf.Linear(IN, OUT, with_bias=False), "unexpected bias"),
     "a bias too few": (nn.Linear(6, 8, bias=False), lambda: rf.Linear(IN, OUT), "missing bias"),

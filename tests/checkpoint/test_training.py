@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 
+import numpy as np
 import pytest
 import torch
 
@@ -105,14 +106,21 @@ def test_schedules_go_on(tmp_path, schedule):
 def saved(tmp_path):
     training = Training()
     training.steps(2)
-    plain = {"step": 4, "order": torch.tensor([2, 0, 1]), "best": {"loss": 0.5, "at": (1, 2)}, "nothing": None}
+    plain = {
+        "step": 4,
+        "order": torch.tensor([2, 0, 1]),
+        "counts": np.arange(3),
+        "best": {"loss": 0.5, "at": (1, 2)},
+        "nothing": None,
+    }
     return rf.save(training.model, tmp_path / "x.safetensors", training={**training.parts(), **plain})
 
 
 def test_plain_values_are_in_the_report(saved):
     found = rf.load(saved, Training().model).training
-    assert found.keys() == {"step", "order", "best", "nothing"}
-    assert found["order"].tolist() == [2, 0, 1]
+    assert found.keys() == {"step", "order", "counts", "best", "nothing"}
+    assert isinstance(found["order"], torch.Tensor) and found["order"].tolist() == [2, 0, 1]
+    assert isinstance(found["counts"], np.ndarray) and found["counts"].tolist() == [0, 1, 2]
     assert found["best"] == {"loss": 0.5, "at": (1, 2)}
 
 
@@ -160,6 +168,15 @@ def plain():
     return other, {"step": 3}
 
 
+def no_value():
+    other = Training()
+    return other, {"step": other.optimizer}
+
+
+def no_owner():
+    return Training(), {"schedule": object()}
+
+
 def broken():
     other = Training()
 
@@ -173,11 +190,13 @@ def broken():
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (smaller, "trained other parameters"),
+        (smaller, r"(?s)trained other parameters.*3 parameters\n.*4 parameters; number 3 is 1\.bias"),
         (turned, r"(?s)in another order.*number 0 is 1\.bias.*number 0 is 0\.weight"),
         (other_class, r"(?s)was another class.*SGD.*Adam"),
         (unknown, r"(?s)'optimiser' cannot be set.*optimizer, schedule"),
         (plain, r"'step' cannot be set"),
+        (no_value, r"'step' cannot be set"),
+        (no_owner, r"'schedule' cannot be set"),
         (broken, r"(?s)'schedule' does not fit.*T_max"),
     ],
 )
@@ -192,6 +211,29 @@ def test_what_does_not_fit_changes_nothing(saved, make, words):
     assert all(torch.equal(a, b) for a, b in zip(before[0], after[0], strict=True))
     assert before[1] == after[1]
     assert rf.get_random_state() == random
+
+
+class Counter:
+    """Takes seven, and says then that it cannot."""
+
+    def __init__(self, count):
+        self.count = count
+
+    def state_dict(self):
+        return vars(self)
+
+    def load_state_dict(self, state):
+        vars(self).update(state)
+        if self.count == 7:
+            raise ValueError("not seven")
+
+
+def test_what_was_half_set_is_as_it_was(tmp_path):
+    model, counter = Training().model, Counter(3)
+    path = rf.save(model, tmp_path / "x.safetensors", training={"counter": Counter(7)})
+    with pytest.raises(CheckpointError, match="not seven"):
+        rf.load(path, model, training={"counter": counter})
+    assert counter.count == 3
 
 
 def test_renamed_parameters_are_known_to_the_optimizer(saved):

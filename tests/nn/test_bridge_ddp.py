@@ -27,19 +27,33 @@ def whole(batches):
     return torch.cat(xs), torch.cat([lengths for _, lengths in batches])
 
 
-@pytest.mark.slow
-def test_two_processes_train_as_one(tmp_path):
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """What both processes found."""
+    folder = tmp_path_factory.mktemp("ranks")
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     root = str(WORKER.parents[2])
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
     env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
-    subprocess.run([*command, str(WORKER), str(tmp_path)], check=True, env=env, timeout=120, capture_output=True)
-    (first, state), (second, other) = (torch.load(tmp_path / f"{rank}.pt") for rank in (0, 1))
+    subprocess.run([*command, str(WORKER), str(folder)], check=True, env=env, timeout=120, capture_output=True)
+    return [torch.load(folder / f"{rank}.pt") for rank in (0, 1)]
 
+
+@pytest.fixture(scope="module")
+def alone():
+    """What one process with all data finds."""
     net, data = bridge_worker.model(), bridge_worker.batches()
     losses = bridge_worker.train(net, [whole(data[:2]), data[2], data[3]])
+    return losses, net.state_dict()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["whole", "in shards"])
+def test_two_processes_train_as_one(found, alone, engine):
+    (first, state), (second, other) = (each[engine] for each in found)
+    losses, expected = alone
     assert_close((first + second) / 2, losses)
     assert second[1:].eq(0).all()  # a batch without frames
-    for name, raw in net.state_dict().items():
+    for name, raw in expected.items():
         assert_close(state[name], raw, msg=name)
         assert state[name].equal(other[name]), name

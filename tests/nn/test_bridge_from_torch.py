@@ -42,6 +42,40 @@ def test_parameters_are_the_same_objects_under_the_same_names():
     assert "TorchPart" in str(rf.show(module)) or "Linear" in str(rf.show(module))
 
 
+def test_arguments_by_name_and_too_many():
+    net = plain()[0]
+    module, x = rf.from_torch(net, {"input": [..., feat]}, [..., hidden]), source()
+    assert_close(module(input=x).raw_tensor, module(x).raw_tensor)
+    for args in (), (x, x):
+        with pytest.raises(ParameterError, match="arguments"):
+            module(*args)
+
+
+def test_without_lengths_there_are_none_to_tell():
+    module = rf.from_torch(plain(), [batch_dim, feat], [batch_dim, hidden], lengths="lengths")
+    with pytest.raises(DimError, match="no dim with lengths"):
+        module(rf.convert_to_tensor(torch.ones(2, 4), dims=[batch_dim, feat]))
+
+
+def test_buffers_that_torch_made_anew_are_taken():
+    net = torch.nn.BatchNorm1d(4)
+    module = rf.from_torch(net, [batch_dim, feat], [batch_dim, feat])
+    net.double()
+    module(rf.convert_to_tensor(torch.ones(2, 4, dtype=torch.float64), dims=[batch_dim, feat]))
+    for name, raw in net.state_dict(keep_vars=True).items():
+        assert module.get_deep(name).raw_tensor is raw
+
+
+def test_what_torch_does_not_save_is_no_parameter():
+    net = torch.nn.Linear(4, 3, bias=False)
+    net.register_buffer("scratch", torch.ones(3), persistent=False)
+    net.register_buffer("nothing", None)
+    net.register_module("none", None)
+    module = rf.from_torch(net, [..., feat], [..., hidden])
+    assert [name for name, _ in module.named_parameters()] == list(net.state_dict()) == ["weight"]
+    assert_close(module(source()).raw_tensor[0], net(source().raw_tensor[0]))
+
+
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 2, 0)])
 def test_the_order_of_dims_does_not_matter(order):
     x = source()
@@ -72,6 +106,42 @@ def test_padding_is_filled():
         rf.from_torch(net, [batch_dim, time, feat], [batch_dim, time, feat], padding=padding)(source())
     assert seen[0][1, 3:].eq(7).all()
     assert seen[1].equal(source().raw_tensor)
+
+
+@pytest.mark.parametrize(("dtype", "filled"), [(torch.float64, True), (torch.bfloat16, True), (torch.int64, False)])
+def test_padding_is_filled_in_numbers_that_are_not_whole(dtype, filled):
+    raw = torch.ones(2, 5, 4, dtype=dtype)
+    x = rf.convert_to_tensor(raw, dims=[batch_dim, time, feat], lengths=[5, 3])
+    seen = []
+    net = torch.nn.Identity()
+    net.register_forward_hook(lambda part, args, out: seen.append(args[0]))
+    rf.from_torch(net, [batch_dim, time, feat], [batch_dim, time, feat])(x)
+    assert seen[0].dtype is dtype and seen[0][1, :3].eq(1).all() and seen[0][1, 3:].eq(0 if filled else 1).all()
+
+
+def test_a_new_dim_has_the_size_of_each_batch():
+    frame, out = Dim(None, name="frame"), Dim(None, name="out")
+    module = rf.from_torch(torch.nn.Conv1d(4, 3, 2), [batch_dim, feat, frame], [batch_dim, hidden, out])
+    for frames in (5, 7, 5):
+        y = module(rf.convert_to_tensor(torch.ones(2, 4, frames), dims=[batch_dim, feat, frame]))
+        assert y.size_of(out).max == frames - 1
+
+
+def test_fewer_results_than_dims():
+    class One(torch.nn.Module):
+        def forward(self, x):
+            return (x,)
+
+    with pytest.raises(DimError, match=r"(?s)tuple of 1.*2 results"):
+        rf.from_torch(One(), [..., feat], ([..., feat], [..., feat]))(source())
+
+
+def test_a_tied_weight_is_one_parameter_with_the_first_name():
+    net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4))
+    net[1].weight = net[0].weight
+    module = rf.from_torch(net, [..., feat], [..., feat])
+    assert module.get_deep("1.weight") is module.get_deep("0.weight")
+    assert [parameter.name for parameter in module.parameters()] == ["0.weight", "0.bias", "1.bias"]
 
 
 def test_the_module_is_told_of_padding():
@@ -136,6 +206,8 @@ def test_inside_of_a_bridged_model_it_is_itself():
 
 
 def test_what_does_not_fit_says_so():
+    with pytest.raises(DimError, match="out_dims"):
+        rf.from_torch(plain(), [..., feat], 3)
     with pytest.raises(ParameterError, match="which dims"):
         rf.from_torch(plain())
     with pytest.raises(ParameterError, match="arguments"):

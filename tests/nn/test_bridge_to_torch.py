@@ -6,6 +6,7 @@ import copy
 import gc
 import io
 import pickle
+from collections import namedtuple
 
 import pytest
 import torch
@@ -183,11 +184,11 @@ def test_a_module_can_be_copied_while_it_is_bridged():
 def test_hooks_run_for_each_part_and_may_replace_what_it_gives():
     net = bridged().eval()
     seen = []
-    net.inner.register_forward_pre_hook(lambda part, args: seen.append(args[0].dims[-1]))
+    net.inner.register_forward_pre_hook(lambda part, args: seen.append(args[0].shape))
     handle = net.get_submodule("layers.0").register_forward_hook(lambda part, args, out: out * 0)
     changed = net(X, LENGTHS)
     handle.remove()
-    assert seen == [feat]
+    assert seen == [(2, 5, 4)]
     assert not torch.equal(changed, net(X, LENGTHS))
     assert net.rf_module.inner(rf.zeros([feat])).dims == (hidden,) and len(seen) == 2  # not outside of the bridge
 
@@ -260,6 +261,79 @@ def test_several_sequences(by_name):
         assert_close(net(labels=numbers, x=X, lengths={"words": [2, 3], time: LENGTHS})[0]["x"], result["x"])
 
 
+class Sum(rf.Module):
+    """One, and what is given."""
+
+    def __init__(self):
+        self.one = rf.Parameter([feat], initial=1.0)
+
+    def __call__(self, x=None, y=None):
+        total = self.one + 0.0
+        for part in (x, y):
+            total = total if part is None else rf.combine_bc(total, "add", part)
+        return total
+
+
+DIMS = [batch_dim, time, feat]
+Found = namedtuple("Found", ["loss", "parts"])
+
+
+def test_arguments_may_be_named_or_missing():
+    net = rf.to_torch(Sum(), in_dims={"x": DIMS, "y": DIMS}, out_dims=[batch_dim, time, feat])
+    both, lengths = net(X, 2 * X)
+    assert_close((both, lengths), (3 * X + 1, torch.tensor([5, 5])))
+    assert_close(net(2 * X, x=X)[0], both)
+    assert_close(net(None, y=X)[0], X + 1)
+    assert_close(net(X, None, LENGTHS)[1], LENGTHS)
+    assert_close(rf.to_torch(Sum(), in_dims=[])(), torch.ones(4))
+    named, _ = rf.to_torch(Sum(), in_dims=[DIMS], out_dims={"total": DIMS})(X)
+    assert_close(named, {"total": X + 1})
+
+
+def test_a_named_tuple_stays_one():
+    found = rf.to_torch(rf.Functional(lambda x: Found(x, [x, time])), in_dims=[DIMS])(X, LENGTHS)
+    assert type(found) is Found and found.loss.equal(X)
+    assert_close(found.parts, [X, LENGTHS])
+
+
+def test_a_template_tells_the_feature_dim():
+    seen = []
+    template = rf.Tensor("x", DIMS, "float32", feature_dim=time)
+    rf.to_torch(rf.Functional(lambda x: seen.append(x.feature_dim) or x), in_dims=[template])(X)
+    assert seen == [time]
+
+
+def test_a_dim_has_one_size_in_all_arguments():
+    net = rf.to_torch(Sum(), in_dims=[DIMS, DIMS])
+    with pytest.raises(RfError):
+        net(X, X[:, :4])
+    assert_close(net(X[:, :4], X[:, :4]), 2 * X[:, :4] + 1)
+
+
+def test_a_dim_that_follows_from_another_needs_no_lengths():
+    class Shifted(rf.Module):
+        def __call__(self, x, y):
+            return x + rf.reduce_mean(y, axis=time + 1)
+
+    net, y = rf.to_torch(Shifted(), in_dims=[DIMS, [batch_dim, time + 1, feat]]), torch.randn(2, 6, 4)
+    means = torch.stack([y[0, :6].mean(0), y[1, :4].mean(0)])[:, None]
+    assert_close(net(X, y, LENGTHS)[0], (X + means)[0])
+    assert_close(net(X, y, LENGTHS)[1, :3], (X + means)[1, :3])
+
+
+def test_another_border_is_another_torch_module():
+    module = Sum()
+    net = rf.to_torch(module, in_dims=[DIMS], out_dims=DIMS)
+    assert rf.to_torch(module, in_dims=[DIMS], out_dims=DIMS) is net
+    for options in (
+        {"in_dims": [[time, batch_dim, feat]], "out_dims": DIMS},
+        {"in_dims": [DIMS]},
+        {"in_dims": [DIMS], "out_dims": DIMS[::-1]},
+        {"in_dims": [DIMS], "out_dims": [DIMS]},
+    ):
+        assert rf.to_torch(module, **options) is not net
+
+
 def test_wrong_calls_say_what_is_expected():
     net = bridged()
     with pytest.raises(ParameterError, match="missing"):
@@ -300,7 +374,7 @@ def test_what_torch_puts_in_the_place_of_a_weight_is_used(change, names):
     layer = torch.nn.functional.linear
     expected = layer(X, net.inner.weight.T, net.inner.bias)
     seen = []
-    net.inner.register_forward_hook(lambda module, args, result: seen.append(result.raw_tensor))
+    net.inner.register_forward_hook(lambda module, args, result: seen.append(result))
     net(X).sum().backward()
     assert_close(seen[0], expected)
     trained = {name.rpartition(".")[2]: raw.grad for name, raw in net.inner.named_parameters()}
@@ -326,3 +400,20 @@ def test_frozen_on_either_side_is_frozen_on_both():
     assert not copy.deepcopy(module).inner.weight.trainable
     module.inner.weight.trainable = True
     assert net.inner.weight.requires_grad
+
+
+@pytest.mark.parametrize("cell", [rf.LSTM, rf.GRU])
+@pytest.mark.parametrize("last", [True, False])
+def test_a_batch_without_frames_has_gradients_of_all_parameters(cell, last):
+    class Recurrent(rf.Module):
+        def __init__(self):
+            self.inner, self.cell = rf.Linear(feat, hidden), cell(hidden, hidden)
+
+        def __call__(self, x):
+            state = self.cell.default_initial_state(batch_dims=[batch_dim])
+            y, state = self.cell(self.inner(x), state=state, spatial_dim=time)
+            return rf.reduce_sum(state.h, axis=state.h.dims) if last else rf.reduce_sum(y, axis=y.dims)
+
+    net = rf.to_torch(Recurrent(), in_dims=[[batch_dim, time, feat]])
+    net(torch.ones(2, 1, 4), torch.zeros(2, dtype=torch.int64)).backward()
+    assert all(raw.grad is not None and raw.grad.eq(0).all() for raw in net.parameters())

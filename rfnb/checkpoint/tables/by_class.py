@@ -6,6 +6,8 @@ from rfnb.checkpoint.tables import attention, layers
 from rfnb.checkpoint.tables.row import Row
 from rfnb.nn.attention import CrossAttention, SelfAttentionBase
 from rfnb.nn.attention_rotary import RotaryPosCausalSelfAttention, RotaryPosSelfAttention
+from rfnb.nn.batch_norm import BatchNorm
+from rfnb.nn.cells.simple import GRU
 from rfnb.nn.conv import Conv1d, Conv2d, Conv3d, TransposedConv1d, TransposedConv2d, TransposedConv3d
 from rfnb.nn.decoder.transformer import TransformerDecoder, TransformerDecoderLayer
 from rfnb.nn.encoder.transformer import TransformerEncoderLayer
@@ -14,7 +16,6 @@ from rfnb.nn.linear import Linear
 from rfnb.nn.module import Module
 from rfnb.nn.norm import GroupNorm, LayerNorm, RMSNorm
 from rfnb.nn.rec import LSTM
-from rfnb.nn.running import BatchNorm
 
 TABLES: dict[type[Module], tuple[Row, ...]] = {
     Linear: layers.LINEAR,
@@ -27,6 +28,7 @@ TABLES: dict[type[Module], tuple[Row, ...]] = {
         layers.CONV,
     ),
     LSTM: layers.LSTM,
+    GRU: layers.GRU,
     SelfAttentionBase: attention.SELF_ATTENTION,
     RotaryPosSelfAttention: attention.ROTARY_SELF_ATTENTION,
     RotaryPosCausalSelfAttention: attention.ROTARY_SELF_ATTENTION,
@@ -40,5 +42,7 @@ TABLES: dict[type[Module], tuple[Row, ...]] = {
 
 
 def rows_for(module: Module) -> tuple[Row, ...]:
-    """The table of the nearest class that has one."""
+    """The table of the nearest class that has one. torch has no GRU that resets before the product."""
+    if isinstance(module, GRU) and not module.reset_after:
+        return ()
     return next((TABLES[cls] for cls in type(module).__mro__ if cls in TABLES), ())

@@ -27,3 +27,10 @@ LSTM = (  # of LSTMCell; `unfolded` gives the layers of an LSTM these names. Bot
     Row("rec_weight", ("weight_hh",)),
     Row("bias", ("bias_ih", "bias_hh"), "sum"),
 )
+GRU = (  # of GRUCell, likewise; here with `reset_after`
+    Row("ff_weight", ("weight_ih",), "transposed"),
+    Row("rec_weight", ("weight_hh",), "gates"),
+    Row("candidate_weight", ("weight_hh",), "candidate"),
+    Row("bias", ("bias_ih", "bias_hh"), "bias of GRU"),
+    Row("candidate_bias", ("bias_hh",), "candidate"),
+)

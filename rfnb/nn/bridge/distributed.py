@@ -15,11 +15,7 @@ from rfnb.ops.reduce import reduce_sum
 Batch = TypeVar("Batch")
 
 __all__ = ["in_step", "mean"]
-
-
-def __dir__() -> list[str]:
-    """What is offered for completion: no imports."""
-    return __all__
+__dir__ = __all__.copy  # what is offered for completion: no imports
 
 
 def mean(losses: Tensor) -> Tensor:
@@ -78,4 +74,6 @@ def _together() -> bool:
 
 def _device() -> torch.device | str:
     """Where tensors of the default process group have to be."""
-    return "cpu" if "gloo" in distributed.get_backend() else torch.device("cuda", torch.cuda.current_device())
+    if "gloo" in distributed.get_backend() or not torch.cuda.is_available():
+        return "cpu"
+    return torch.device("cuda", torch.cuda.current_device())

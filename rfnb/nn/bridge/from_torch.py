@@ -18,7 +18,7 @@ from rfnb.core.parameter import Parameter
 from rfnb.core.run_ctx import get_run_ctx
 from rfnb.core.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, ParameterError
-from rfnb.nn.bridge.boundary import lengths_raw
+from rfnb.nn.bridge.outputs import lengths_raw
 from rfnb.nn.bridge.to_torch import TorchModule
 from rfnb.nn.bridge.twin import running
 from rfnb.nn.module import Module

@@ -98,14 +98,14 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 def not_traced(what: str) -> BackendError:
     """The error about what cannot be part of a graph that is made once for all batches."""
     return BackendError(
-        f"to_torch: torch traces the model, but it needs {what}",
+        f"to_torch: the model is traced, or called by torch.vmap with lengths, but it needs {what}",
         expected="ops whose results have sizes that follow from those of the arguments",
         hint="compile parts without it: rf.from_torch(torch.compile(rf.to_torch(part, in_dims=…)), …, "
         'lengths="lengths")',
     )
 
 
-lengths.symbolic.append(lambda number: SymbolicValues(number, number))
+lengths.symbolic.append(lambda size: size if isinstance(size, SymbolicValues) else SymbolicValues(size, size))
 
 
 def symbolic_size(batch: Dim | None, values: torch.Tensor | None, longest: Any) -> Size:

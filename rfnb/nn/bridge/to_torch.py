@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import Any
 
 import torch
 
-from rfnb.core.parameter import Parameter
 from rfnb.core.run_ctx import entered, get_run_ctx
-from rfnb.errors import ParameterError
-from rfnb.nn.bridge.boundary import Inputs, Outputs, raws_of
+from rfnb.nn.bridge.crossing import Crossing, crossing_to
+from rfnb.nn.bridge.inputs import Inputs
+from rfnb.nn.bridge.mirror import Mirror, inside_of, twin_of
+from rfnb.nn.bridge.outputs import Outputs, raws_of
 from rfnb.nn.bridge.symbolic import sizes_restored
-from rfnb.nn.bridge.twin import Twin, is_inside, routed, running
+from rfnb.nn.bridge.twin import running
 from rfnb.nn.module import Module
 
 
@@ -71,35 +71,15 @@ def rf_module_to_pt_module(rf_module: Module, *, aux_params_as_buffers: bool = T
     return to_torch(rf_module, aux_params_as_buffers=aux_params_as_buffers)
 
 
-def twin_of(module: Module) -> TorchModule | None:
-    """The torch module of a module, if somebody holds one."""
-    return None if module._twin is None else module._twin.get()
-
-
-def inside_of(module: Module) -> torch.nn.Module | None:
-    """The torch module in what `rf.from_torch` made."""
-    found = vars(module).get("nn_module")
-    return found if isinstance(found, torch.nn.Module) else None
-
-
-class TorchModule(torch.nn.Module):
+class TorchModule(Mirror):
     """What `rf.to_torch` gives."""
 
-    rf_module: Module
-
     def __init__(self, module: Module, inputs: Inputs | None, outputs: Outputs | None, aux_params_as_buffers: bool):
-        super().__init__()
         self._inputs, self._outputs = inputs, outputs
-        self._aux_as_buffers = aux_params_as_buffers
-        self._seen: dict[str, torch.Tensor] = {}  # the raw parameters that the module had, as known here
-        self._children: dict[str, torch.nn.Module] = {}
-        self._belong_to(module)
-        self._mirror()
+        super().__init__(module, aux_params_as_buffers)
 
     def _belong_to(self, module: Module) -> None:
-        self.rf_module = module
-        if twin_of(module) is None:
-            module._twin = Twin(self)
+        super()._belong_to(module)
         this: Any = weakref.ref(self)
         # Not decorators of the class: they import the compiler of torch, which takes as long as torch itself.
         self._in_graph = torch._dynamo.nonstrict_trace(lambda *args: this()._call_in_graph(*args))
@@ -108,82 +88,12 @@ class TorchModule(torch.nn.Module):
             reason="rfnb: only a model that was bridged with `in_dims` can be compiled",
         )
 
+    def _new_part(self, module: Module) -> TorchModule:
+        return TorchModule(module, None, None, self._aux_as_buffers)
+
     def is_like(self, *options: Any) -> bool:
         """Whether it was made with these options."""
         return options == (self._inputs, self._outputs, self._aux_as_buffers)
-
-    # -- the same parts as the module
-
-    def _mirror(self) -> None:
-        """Takes parameters and modules that are new in the module, or were replaced there."""
-        for name, part in list(vars(self.rf_module).items()):
-            if isinstance(part, Parameter):
-                if self._seen.get(name) is not part._raw:
-                    table = self._table(part)
-                    if table is self._buffers:  # torch takes a `torch.nn.Parameter` for none
-                        part._raw = part._raw.detach()
-                    table[name] = self._seen[name] = part._raw
-            elif isinstance(part, Module):
-                known = self._modules.get(name)
-                if known is not self._children.get(name):
-                    raise ParameterError(
-                        f"to_torch: {name!r} was replaced in the torch module, which {self._get_name()} does not call",
-                        got=type(known).__name__,
-                        hint=f"net.rf_module.{name} = rf.from_torch(…): replace it there",
-                    )
-                if not isinstance(known, TorchModule) or known.rf_module is not part:
-                    child = inside_of(part)
-                    if child is None:  # one that is there may be empty, or not tell its length
-                        child = twin_of(part) or TorchModule(part, None, None, self._aux_as_buffers)
-                    self._modules[name] = self._children[name] = child
-
-    def _table(self, parameter: Parameter) -> dict[str, Any]:
-        return self._buffers if parameter.auxiliary and self._aux_as_buffers else self._parameters
-
-    def _own(self) -> Iterator[tuple[str, Parameter, dict[str, Any]]]:
-        """Its own parameters, and the table where torch has them."""
-        for name, part in vars(self.rf_module).items():
-            if isinstance(part, Parameter):
-                yield name, part, self._table(part)
-
-    def _parts(self) -> Iterator[tuple[str, TorchModule]]:
-        for path, module in self.named_modules(remove_duplicate=False):
-            if isinstance(module, TorchModule):
-                yield f"{path}." if path else "", module
-
-    def pull(self) -> None:
-        """What torch replaced (`.to(…)`, `load_state_dict(assign=True)`, `fully_shard`), the module has from now on."""
-        for _, part in self._parts():
-            for name, parameter, table in part._own():
-                if name in table:
-                    parameter._raw = part._seen[name] = table[name]
-
-    def _apply(self, fn: Any, recurse: bool = True) -> TorchModule:
-        super()._apply(fn, recurse)
-        self.pull()
-        return self
-
-    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """As that of torch."""
-        result = super().load_state_dict(*args, **kwargs)
-        self.pull()
-        return result
-
-    @contextmanager
-    def _bound(self, *, below: bool) -> Iterator[None]:
-        """Inside, the module has the parameters that torch has now: sharded ones are whole during a call."""
-        changed = []
-        for part in [part for _, part in self._parts()] if below else [self]:
-            for name, parameter, table in part._own():
-                raw = table[name] if name in table else getattr(part, name)  # what `parametrizations` make
-                if parameter._raw is not raw:
-                    changed.append((parameter, parameter._raw))
-                    parameter._raw = raw
-        try:
-            yield
-        finally:
-            for parameter, raw in reversed(changed):
-                parameter._raw = raw
 
     # -- the call
 
@@ -197,22 +107,23 @@ class TorchModule(torch.nn.Module):
             flags = [module.training for module in self.modules()]  # read here, so that another one compiles again
             more = {} if lengths is None else {"lengths": lengths}
             return self._in_graph(raws, flags, args, kwargs, more)
-        if is_inside(self):
-            kwargs = kwargs if lengths is None else {**kwargs, "lengths": lengths}
-            with self._bound(below=bool(self._forward_pre_hooks)):
-                return self._run(args, kwargs)
-        for _, part in self._parts():
+        crossing = crossing_to(self)
+        if crossing is not None and running.get() is not self:
+            return self._call_across(crossing, args, {**kwargs, "lengths": lengths})
+        for part in self._parts():
             part._mirror()
         return self._call(args, kwargs, lengths, traced=torch.compiler.is_exporting())
 
     def _call(self, args: Any, kwargs: dict[str, Any], lengths: Any, *, traced: bool) -> Any:
         with ExitStack() as stack:
             stack.enter_context(self._bound(below=True))
+            given = None if self._inputs is None else self._inputs.given(args, kwargs, lengths)
+            traced = traced or (given is not None and not given.has_numbers())
             if traced:
                 stack.enter_context(entered(get_run_ctx().again()))
                 stack.enter_context(sizes_restored())
-            if self._inputs is not None:
-                args, kwargs = self._inputs.tensors(args, kwargs, lengths, traced=traced)
+            if self._inputs is not None and given is not None:
+                args, kwargs = self._inputs.tensors(given, traced=traced)
             elif lengths is not None:
                 kwargs = {**kwargs, "lengths": lengths}
             result = self._run(args, kwargs)
@@ -235,8 +146,13 @@ class TorchModule(torch.nn.Module):
 
     def call_inside(self, args: Any, kwargs: Any) -> Any:
         """The call as a part of a larger model, with all hooks: of Tensors, to Tensors."""
-        with routed(self):
-            return self(*args, **kwargs)
+        return Crossing(self, args, kwargs).call()
+
+    def _call_across(self, crossing: Crossing, args: Any, kwargs: dict[str, Any]) -> Any:
+        kwargs = {name: value for name, value in kwargs.items() if name in crossing.kwargs or value is not None}
+        with self._bound(below=bool(self._forward_pre_hooks)):
+            args, kwargs = crossing.tensors(args, kwargs)
+            return crossing.raws(self._run(args, kwargs))
 
     def _run(self, args: Any, kwargs: Any) -> Any:
         """The module, told to train or not; a part, only if its flag is not that of its caller."""
@@ -258,10 +174,3 @@ class TorchModule(torch.nn.Module):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         self._belong_to(self.rf_module)
-
-    def _get_name(self) -> str:
-        return type(self.rf_module).__name__
-
-    def extra_repr(self) -> str:
-        """As the module says it."""
-        return self.rf_module.extra_repr()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +13,6 @@ if TYPE_CHECKING:
 
 running: ContextVar[TorchModule | None] = ContextVar("rfnb_running", default=None)
 """The torch module whose rfnb module is called now."""
-
-_routed: ContextVar[TorchModule | None] = ContextVar("rfnb_routed", default=None)
 
 
 class Twin:
@@ -38,18 +34,3 @@ class Twin:
 
     def __reduce__(self) -> Any:
         return Twin, ()
-
-
-@contextmanager
-def routed(wrapper: TorchModule) -> Iterator[None]:
-    """The call inside comes from `Twin.takes`."""
-    token = _routed.set(wrapper)
-    try:
-        yield
-    finally:
-        _routed.reset(token)
-
-
-def is_inside(wrapper: TorchModule) -> bool:
-    """Whether this is a call that comes from `Twin.takes`: what comes in and goes out are Tensors."""
-    return _routed.get() is wrapper and running.get() is not wrapper

@@ -1,0 +1,10 @@
+"""Checkpoints: names of `rf`, imported when one is first asked for."""
+
+from rfnb.checkpoint.import_weights import import_weights as import_weights
+from rfnb.checkpoint.load import (
+    load as load,
+    load_checkpoint as load_checkpoint,
+    load_config as load_config,
+)
+from rfnb.checkpoint.report import LoadReport as LoadReport
+from rfnb.checkpoint.save import save as save, save_checkpoint as save_checkpoint

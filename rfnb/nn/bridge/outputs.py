@@ -1,0 +1,89 @@
+"""Where Tensors become raw tensors and lengths."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from rfnb.core.dim import Dim, check_dims
+from rfnb.core.lengths import Size
+from rfnb.core.nested import leaves
+from rfnb.core.tensor import Tensor
+from rfnb.core.tensor_dict import as_dicts
+from rfnb.errors import DimError
+from rfnb.nn.bridge.symbolic import SymbolicValues
+
+
+class Outputs:
+    """The dims of the results."""
+
+    def __init__(self, out_dims: Any):
+        self.single = not isinstance(out_dims, Mapping) and all(isinstance(entry, Dim) for entry in out_dims)
+        entries = {"": out_dims} if self.single else out_dims
+        self.entries = dict(entries.items() if isinstance(entries, Mapping) else enumerate(entries))
+        for name, dims in self.entries.items():
+            check_dims(dims, f"out_dims {name!r}" if name != "" else "out_dims")
+        self.entries = {name: tuple(dims) for name, dims in self.entries.items()}
+        self.by_name = isinstance(out_dims, Mapping)
+        self.ragged = [
+            dim for dim in dict.fromkeys(d for dims in self.entries.values() for d in dims[1:]) if dim.is_dynamic()
+        ]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Outputs) and (self.single, self.entries) == (other.single, other.entries)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def raws(self, result: Any) -> Any:
+        """The raw tensors with these dims, and the lengths behind them."""
+        tensors = self._tensors(as_dicts(result))
+        raws = {name: tensors[name].copy_transpose(dims).raw_tensor for name, dims in self.entries.items()}
+        found = raws if self.by_name else next(iter(raws.values())) if self.single else tuple(raws.values())
+        if not self.ragged:
+            return found
+        lengths = {dim.name: self._lengths(dim, tensors) for dim in self.ragged}
+        lengths_only = next(iter(lengths.values())) if len(lengths) == 1 else lengths
+        return (found, lengths_only) if self.by_name or self.single else (*found, lengths_only)
+
+    def _tensors(self, result: Any) -> dict[Any, Tensor]:
+        if self.by_name and isinstance(result, dict):
+            found = {name: value for name, value in result.items() if isinstance(value, Tensor)}
+        else:
+            found = dict(zip(self.entries, [x for x in leaves(result) if isinstance(x, Tensor)], strict=False))
+        missing = [name for name in self.entries if name not in found]
+        if missing:
+            raise DimError(
+                f"to_torch: `out_dims` tell of {len(self.entries)} results",
+                got=", ".join(map(str, found)) or "no Tensor",
+                expected=", ".join(map(str, self.entries)),
+            )
+        return found
+
+    def _lengths(self, dim: Dim, tensors: dict[Any, Tensor]) -> torch.Tensor:
+        owner = next(tensors[name] for name, dims in self.entries.items() if dim in dims)
+        return lengths_raw(dim, owner.size_of(dim), owner)
+
+
+def raws_of(result: Any) -> Any:
+    """The structure, of plain dicts, lists and tuples, with raw tensors for Tensors, and lengths for dims."""
+    result = as_dicts(result)
+    if isinstance(result, dict):
+        return {name: raws_of(value) for name, value in result.items()}
+    if isinstance(result, list | tuple):
+        parts = [raws_of(value) for value in result]
+        return type(result)(*parts) if hasattr(result, "_fields") else type(result)(parts)
+    if isinstance(result, Dim):
+        return lengths_raw(result, result.size)
+    return result.raw_tensor if isinstance(result, Tensor) else result
+
+
+def lengths_raw(dim: Dim, size: Size, of: Tensor | None = None) -> torch.Tensor:
+    """The lengths as torch has them; where there is no padding, the same for each entry of the first dim of `of`."""
+    values = size.values
+    raw = values.raw if isinstance(values, SymbolicValues) else torch.tensor(values)
+    if isinstance(raw, torch.Tensor) and (raw.ndim or of is None):
+        return raw
+    shape = () if of is None or dim is of.dims[0] else of.raw_tensor.shape[:1]
+    return torch.ones(shape, dtype=torch.int64) * raw

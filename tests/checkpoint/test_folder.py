@@ -1,0 +1,165 @@
+"""Folders as Hugging Face has them: weights in one file or several, and a config beside them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+import rfnb as rf
+from rfnb import batch_dim
+from rfnb.errors import CheckpointError
+
+sys.path.insert(0, str(Path(__file__).parent))
+from llama import Llama
+
+MODEL, VOCAB, FF = rf.Dim(16, name="model"), rf.Dim(11, name="vocab"), rf.Dim(24, name="ff")
+CONFIG = {
+    "model_type": "llama", "num_attention_heads": 4, "hidden_act": "silu", "rms_norm_eps": 1e-2,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 500_000.0},
+}  # fmt: skip
+
+
+def our_llama():
+    att = {"self_att": rf.RotaryPosCausalSelfAttention, "self_att_opts": {"with_bias": False}}
+    return rf.TransformerDecoder(
+        None, VOCAB, MODEL, num_layers=2, num_heads=4, ff=rf.FeedForwardGated, ff_dim=FF, pos_enc=None,
+        norm=rf.RMSNorm, input_embedding_scale=1.0, layer_opts=att,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def theirs():
+    found = Llama(kv_heads=2, eps=1e-2, base=500_000)
+    for tensor in found.state_dict().values():
+        tensor.normal_(std=0.5)
+    return found
+
+
+def whole(folder, state):
+    save_file(state, folder / "model.safetensors")
+    return folder
+
+
+def in_shards(folder, state, ending="safetensors", save=save_file, stem="model"):
+    """A third of the weights in each file."""
+    names, table = list(state), {}
+    for i in range(3):
+        file = f"{stem}-{i}.{ending}"
+        save({name: state[name] for name in names[i::3]}, folder / file)
+        table |= dict.fromkeys(names[i::3], file)
+    (folder / f"{stem}.{ending}.index.json").write_text(json.dumps({"metadata": {}, "weight_map": table}))
+    return folder
+
+
+def in_shards_of_torch(folder, state):
+    return in_shards(folder, state, "bin", torch.save, "pytorch_model")
+
+
+def of_hugging_face(folder, state):
+    return in_shards(folder, state) / "model.safetensors.index.json"
+
+
+@pytest.mark.parametrize("write", [whole, in_shards, in_shards_of_torch, of_hugging_face])
+@pytest.mark.parametrize("older", [True, False], ids=["config as it was", "config"])
+def test_weights_and_what_the_config_says(write, older, theirs, tmp_path):
+    config = dict(CONFIG)
+    if older:
+        config |= {"rope_theta": config.pop("rope_parameters")["rope_theta"], "rope_scaling": None}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    ours = our_llama()
+    report = rf.import_weights(write(tmp_path, theirs.state_dict()), ours)
+    assert report.complete and len(report.settings) == 7
+    time = rf.Dim(4, name="time")
+    labels = torch.randint(11, (2, 4))
+    x = rf.convert_to_tensor(labels, dims=[batch_dim, time], sparse_dim=VOCAB)
+    y, _ = ours(x, spatial_dim=time, state=ours.default_initial_state(batch_dims=[batch_dim]))
+    wanted = torch.stack([theirs(one) for one in labels])
+    assert torch.allclose(y.copy_transpose([batch_dim, time, VOCAB]).raw_tensor, wanted, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"model_type": "gemma"}, "another model"),
+        ({"num_attention_heads": 8}, "another number of heads"),
+        ({"hidden_act": "gelu"}, "another activation"),
+        ({"rope_parameters": {"rope_type": "llama3", "rope_theta": 5e5}}, "another kind of rotary positions"),
+        ({"rope_parameters": None, "rope_scaling": {"type": "linear"}}, "another kind of rotary positions"),
+    ],
+    ids=str,
+)
+def test_a_config_of_something_else_changes_nothing(change, words, theirs, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG | change))
+    ours = our_llama()
+    before = [p.raw_tensor.clone() for p in ours.parameters()]
+    with pytest.raises(CheckpointError, match=words):
+        rf.import_weights(whole(tmp_path, theirs.state_dict()), ours)
+    assert all(torch.equal(a, p.raw_tensor) for a, p in zip(before, ours.parameters(), strict=True))
+    assert ours.final_layer_norm.eps == 1e-6
+
+
+def test_a_config_of_another_program_says_nothing(theirs, tmp_path):
+    (tmp_path / "config.json").write_text('{"rms_norm_eps": 1}')
+    assert not rf.import_weights(whole(tmp_path, theirs.state_dict()), our_llama()).settings
+
+
+@pytest.fixture
+def model():
+    found = rf.Module()
+    found.a, found.b = rf.Linear(MODEL, FF), rf.Linear(FF, MODEL)
+    return found
+
+
+@pytest.fixture
+def sharded(model, tmp_path):
+    return in_shards(tmp_path, {name: p.raw_tensor.detach() for name, p in model.named_parameters()})
+
+
+def test_a_folder_is_loaded(model, sharded):
+    expected = [p.raw_tensor.clone() for p in model.parameters()]
+    for p in model.parameters():
+        p.assign(0.0)
+    assert rf.load(sharded, model).complete
+    assert all(torch.equal(a, p.raw_tensor) for a, p in zip(expected, model.parameters(), strict=True))
+
+
+def _index(folder):
+    return folder / "model.safetensors.index.json"
+
+
+@pytest.mark.parametrize(
+    ("break_it", "words"),
+    [
+        (lambda folder: (folder / "model-1.safetensors").unlink(), "are not there.*\n.*model-1.safetensors"),
+        (lambda folder: (folder / "model-1.safetensors").write_bytes(b"x" * 9), "model-1.safetensors cannot be read"),
+        (lambda folder: _index(folder).write_text("{"), "cannot be read"),
+        (lambda folder: _index(folder).write_text("[]"), "cannot be read"),
+        (lambda folder: _index(folder).write_text("{}"), "is no index"),
+        (
+            lambda folder: _index(folder).write_text('{"weight_map": {"a.bias": "../model-0.safetensors"}}'),
+            "is no index",
+        ),
+        (
+            lambda folder: _index(folder).write_text('{"weight_map": {"a.bias": "model-0.safetensors"}}'),
+            "tells of a.bias, which is not in model-0.safetensors",
+        ),
+    ],
+    ids=["missing", "broken", "half", "list", "empty", "elsewhere", "not in the file"],
+)
+def test_a_folder_that_is_not_complete(break_it, words, model, sharded):
+    break_it(sharded)
+    before = [p.raw_tensor.clone() for p in model.parameters()]
+    with pytest.raises(CheckpointError, match=words):
+        rf.load(sharded, model)
+    assert all(torch.equal(a, p.raw_tensor) for a, p in zip(before, model.parameters(), strict=True))
+
+
+def test_a_folder_without_a_checkpoint(model, tmp_path):
+    (tmp_path / "epoch3.safetensors").touch()
+    with pytest.raises(CheckpointError, match=r"(?s)is a folder.*epoch3\.safetensors"):
+        rf.load(tmp_path, model)
