@@ -51,7 +51,7 @@ class TensorArray:
         return self._with(self._backend.tensor_array_push_back(self._tensors, tensor))
 
     def stack(self, *, axis: Dim) -> Tensor:
-        """All as one; a new `axis` gets its size. → {axis, …}"""
+        """All as one; a new `axis` gets its size, and one with lengths gets its frames. → {axis, …}"""
         stacked: Tensor = self._backend.tensor_array_stack(
             self._tensors, axis=axis, tensor_template=self.tensor_template
         )

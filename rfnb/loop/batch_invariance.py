@@ -21,6 +21,7 @@ import numpy as np
 from rfnb.core import raw as raw_registry
 from rfnb.core.binding import bind_again, current_lengths
 from rfnb.core.dim import Dim
+from rfnb.core.dtype import has_fractions
 from rfnb.core.lengths import Size
 from rfnb.core.nested import leaves, map_leaves
 from rfnb.core.show import Shown
@@ -284,7 +285,7 @@ def _compare(
     if not difference.size:
         return None
     finite = np.abs(b[np.isfinite(b)])
-    exact = not together.dtype.startswith(("float", "bfloat", "complex"))
+    exact = not has_fractions(together.dtype)
     allowed = 0.0 if exact else tolerance * max(1.0, finite.max(initial=0.0))
     if difference.max() <= allowed:
         return None

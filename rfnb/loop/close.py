@@ -11,6 +11,7 @@ import numpy as np
 from rfnb.backend.base.tape import Call, Var
 from rfnb.core import align
 from rfnb.core.dim import Dim
+from rfnb.core.dtype import has_fractions
 from rfnb.core.lengths import EMPTY, Size, rebound
 from rfnb.core.op import listening
 from rfnb.core.tensor import Tensor, tensor_of
@@ -231,7 +232,7 @@ def _like_before(body: Body, name: str, old: Any, new: Any) -> Any:
     dtype, before = traced.dtype, old.dtype
     if dtype == before:
         return in_order
-    if dtype.startswith(("float", "bfloat", "complex")) and before.startswith(("int", "uint", "bool")):
+    if has_fractions(dtype) and before.startswith(("int", "uint", "bool")):
         raise DtypeError(
             f"{body.loop.name}: the state {name!r} is {before}, and would cut off what is behind the point",
             got=dtype,

@@ -64,9 +64,8 @@ class Deferred:
         calls = [self.program.calls[position] for position in self.program.needed(wanted)]
         products = [
             product
-            for call in calls
-            if (product := self.backend.product_raw(call, calls, self._values)) is not None
-            and self.backend.needs_gradient_raw(self.program.externals[product.weight.number])
+            for product in self.backend.products_raw(calls, self._values, self.program.externals)
+            if self.backend.needs_gradient_raw(self.program.externals[product.weight.number])
         ]
         if not products:
             return
@@ -97,7 +96,8 @@ class Deferred:
             zeros = self.backend.no_frames_raw(self._values[frames.number], self.schedule.max_steps)
             frames, own = self._new_var(), self._new_var()
             self._stacked[frames] = zeros
-        self._stacked[frames], waiting = self.backend.deferred_raw(self._stacked[frames], weights)
+        out_first = [product.out_first for product in group]
+        self._stacked[frames], waiting = self.backend.deferred_raw(self._stacked[frames], weights, out_first)
         self._waiting.append((waiting, len(group)))
         for product, weight in zip(group, weights, strict=True):
             self._inputs.append(product.h)

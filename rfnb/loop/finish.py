@@ -26,6 +26,7 @@ from rfnb.loop.plan import plan_of
 from rfnb.loop.program import Program
 from rfnb.loop.replay import Replay, followed, recorded
 from rfnb.loop.sized import below
+from rfnb.loop.stepless import reaching
 from rfnb.loop.told import tell
 from rfnb.trace import session
 from rfnb.trace.failure import Failure, failure
@@ -88,6 +89,8 @@ def _run_outside(body: Body, closed: Closed, frames: list[Sequence[Any]]) -> tup
         if outcome.error is not None:
             raise _told(body, closed, outcome)
         stacked = _outputs(body, outcome, hoist)
+        if not outcome.steps:
+            outcome.states, stacked = tuple(reaching(body, outcome.states)), reaching(body, stacked)
     except BaseException as error:
         outcome.failure = outcome.failure or _failure(error, hoist, closed.program, outcome)
         body.failed = body.failed or (hoist.failed[1] if hoist is not None and hoist.failed is not None else None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -14,6 +13,7 @@ from rfnb.core import align
 from rfnb.core.dim import Dim
 from rfnb.core.lengths import rebound
 from rfnb.core.misfit import no_tensor
+from rfnb.core.missing import did_you_mean
 from rfnb.core.nested import named_leaves
 from rfnb.core.op import listening
 from rfnb.core.tensor import Tensor, tensor_of
@@ -71,11 +71,10 @@ def _named(replay: Replay, states: Mapping[str, Any]) -> Iterator[tuple[str, Any
         nested = any(other.startswith(f"{name}.") for other in known)
         for path, leaf in named_leaves(value, name) if nested else [(name, value)]:
             if path not in known:
-                near = difflib.get_close_matches(path, known, n=2, cutoff=0.5)
                 raise LoopError(
                     f"fork: there is no state {path!r}",
                     expected=", ".join(known),
-                    hint=f"did you mean {' or '.join(map(repr, near))}?" if near else None,
+                    hint=did_you_mean(path, known, most=2, cutoff=0.5),
                 )
             yield path, leaf
 

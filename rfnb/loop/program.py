@@ -37,10 +37,11 @@ class Program:
 
     def join(self, backend: Any, values: Sequence[Any], wanted: Sequence[Var]) -> None:
         """Makes fewer calls of those that `wanted` depends on. values: of the Vars, on the traced frame."""
-        if self._overwritten or any(call.changes for call in self.calls):
+        if self._overwritten:
             return  # a joined call reads later than the two did
         positions = self.needed(wanted)
-        joined = backend.joined_raw([self.calls[position] for position in positions], values, set(wanted))
+        calls = [self.calls[position] for position in positions]
+        joined = backend.joined_raw(calls, values, self.externals, set(wanted))
         for position, call in zip(positions, joined, strict=True):
             self.calls[position] = call
 

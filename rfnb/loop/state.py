@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from difflib import get_close_matches
 from typing import Any
 
+from rfnb.core.missing import did_you_mean
 from rfnb.core.nested import arranged, leaves, map_leaves, named_leaves, same_structure
 from rfnb.core.tensor import Tensor
 from rfnb.errors import LoopError
@@ -39,11 +39,11 @@ class StateHolder:
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._values:
-            near = get_close_matches(name, self._values, 1)
+            near = did_you_mean(name, self._values)
             raise LoopError(
                 f"{self._loop_name}: there is no state {name!r}",
                 expected=", ".join(self._values) or "a state set before the loop",
-                hint=(f"did you mean {near[0]!r}? Else, " if near else "")
+                hint=(f"{near} Else, " if near else "")
                 + f"before the loop: loop.state.{name} = rf.zeros([…])  # its initial value",
             )
         value = self._values[name]

@@ -12,6 +12,7 @@ from rfnb.backend.base.tape import Call, current_tape, untaped
 from rfnb.core.lengths import Size
 from rfnb.core.op import listening, op
 from rfnb.core.raw import backend_of_raw
+from rfnb.core.show import MAKERS
 from rfnb.core.source import here
 from rfnb.core.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError
@@ -168,26 +169,10 @@ class Watcher:
             print(f"watch of {self.name}: {LINES} lines are shown, and no more of this run")
             return
         place = ", ".join(f"{loop} step {step}" for loop, step in zip(self.loops, steps, strict=True))
-        said = describe(self.name, x, self._live(x, masks))
+        said = MAKERS["line"](self.name, x, self._live(x, masks))
         print(f"{place}: {said}" if place else said)
 
 
 def _of_interest(steps: Sequence[int]) -> bool:
     """0 to 9, 10, 20, 50, 100, 200, 500, … of each loop."""
     return all(step < 10 or str(step).rstrip("0") in ("1", "2", "5") for step in steps)
-
-
-_describe: list[Callable[[str, Tensor, np.ndarray | None], str]] = []
-
-
-def describe_by(line: Callable[[str, Tensor, np.ndarray | None], str]) -> None:
-    """`line(name, tensor, live)` gives the words for a value; display registers here.
-
-    live: which entries are of sequences that go on; None where all are.
-    """
-    _describe[:] = [line]
-
-
-def describe(name: str, x: Tensor, live: np.ndarray | None = None) -> str:
-    """A value in one line."""
-    return _describe[0](name, x, live) if _describe else f"{name} {x!r}"

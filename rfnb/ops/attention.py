@@ -109,9 +109,10 @@ def attend(
 
     If `query` has `axis`, its frames are those of the keys. There must be no NaN in the padding of `bias`.
     """
-    # what is in padding would get into gradients, as 0 · NaN
-    query, keys, values = (x.copy_masked(0.0) for x in (query, keys, values))
     who = listener()
+    if who is not None or any(x.lengths.ragged for x in (query, keys, values)):
+        # what is in padding would get into gradients, as 0 · NaN
+        query, keys, values = (x.copy_masked(0.0) for x in (query, keys, values))
     see = getattr(who, "see_attention", None)  # somebody who wants to know what was done, and no change of it
     found: Tensor | None = None
     broadcast = dropout_broadcast_default() if att_dropout_broadcast is None else att_dropout_broadcast

@@ -23,11 +23,7 @@ from rfnb.ops.signal import stft
 from rfnb.ops.top_k import top_k
 
 __all__ = ["log_mel_filterbank_from_raw", "mask", "mel_filterbank", "random_mask", "specaugment"]
-
-
-def __dir__() -> list[str]:
-    """What is offered for completion: no imports."""
-    return __all__
+__dir__ = __all__.copy  # what is offered for completion: no imports
 
 
 def log_mel_filterbank_from_raw(

@@ -60,7 +60,7 @@ def random_choice_without_replacement(
     [0, 2]
 
     Args:
-        axis: for several, there is a list of labels, one for each.
+        axis: a list of dims gives a list of labels, one for each.
         noise_scale: 0 takes the most probable ones.
     """
     noise = random_uniform(log_probs.dims, minval=1e-30, dtype=log_probs.dtype, device=log_probs.device)

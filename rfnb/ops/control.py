@@ -14,6 +14,7 @@ from rfnb.core import align, raw as raw_registry
 from rfnb.core.binding import current_lengths
 from rfnb.core.dim import Dim
 from rfnb.core.op import listener, op
+from rfnb.core.scope import within
 from rfnb.core.tensor import Tensor, tensor_of
 from rfnb.core.ways import called
 from rfnb.errors import DimError, DtypeError
@@ -148,11 +149,8 @@ def control_flow_ctx(ctx: Any = None) -> Iterator[Any]:
     ...     rf.get_current_control_flow_ctx()
     'branch'
     """
-    token = _flow.set(ctx)
-    try:
+    with within(_flow, ctx):
         yield ctx
-    finally:
-        _flow.reset(token)
 
 
 _static = {"on": False, "generation": 0}

@@ -13,7 +13,7 @@ from rfnb.core.align import EMPTY_SIG
 from rfnb.core.binding import bind_shape
 from rfnb.core.default import get_default_float_dtype
 from rfnb.core.dim import Dim, check_dims
-from rfnb.core.dtype import is_float_dtype, is_int_dtype
+from rfnb.core.dtype import has_fractions, is_float_dtype, is_int_dtype
 from rfnb.core.lengths import EMPTY, Size
 from rfnb.core.misfit import no_tensor
 from rfnb.core.source import asked, here
@@ -46,7 +46,7 @@ def _scalar_dtype(value: Any, dtype: str) -> str | None:
         return "bool"
     if isinstance(value, int):
         return "int64" if dtype == "bool" else dtype
-    return dtype if dtype.startswith(("float", "bfloat", "complex")) else None
+    return dtype if has_fractions(dtype) else None
 
 
 def operands(a: Any, b: Any) -> tuple[Tensor, Tensor]:
@@ -196,7 +196,7 @@ def _bind(backend: Any, raw: Any, dims: Sequence[Dim], lengths: Any, tags: Seque
     for dim, values in _lengths_by_dim(dims, lengths).items():
         size = _size(batch, values)
         axis = dims.index(dim)
-        if size.values.size and (size.values.min() < 0 or size.max > shape[axis]):
+        if size.min < 0 or size.max > shape[axis]:
             raise DimError(
                 f"convert_to_tensor: lengths of {dim.name} do not fit the data",
                 got=size,
@@ -234,7 +234,7 @@ def _size(batch: Dim, values: Any) -> Size:
     if isinstance(values, Tensor):
         return Size(values.dims, raw_registry.backend_of_raw(values._raw).to_numpy_raw(values._raw))
     if hasattr(values, "detach"):
-        values = values.detach().cpu().numpy()
+        values = values.tolist()  # not .numpy(), which torch.func does not allow
     array = np.asarray(values)
     if array.dtype.kind == "f" and array.size:
         raise DimError("convert_to_tensor: lengths are numbers of frames", got=array.tolist(), expected="whole numbers")

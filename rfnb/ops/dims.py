@@ -12,7 +12,7 @@ import numpy as np
 from rfnb.core import align, raw as raw_registry
 from rfnb.core.binding import current_lengths
 from rfnb.core.default import get_default_array_index_dtype, get_default_device, get_default_float_dtype
-from rfnb.core.dim import Dim, check_dims
+from rfnb.core.dim import Dim, as_dims, check_dims
 from rfnb.core.dim_math import aligned
 from rfnb.core.lengths import Lengths, Size
 from rfnb.core.op import method_of, op
@@ -194,7 +194,7 @@ def _count(dims: Sequence[Dim], lengths: Lengths, *, use_mask: bool) -> Size:
 
 
 def _several(dims: Dims) -> tuple[Dim, ...]:
-    dims = (dims,) if isinstance(dims, Dim) else tuple(dims)
+    dims = as_dims(dims)
     check_dims(dims)
     return dims
 

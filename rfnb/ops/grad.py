@@ -13,6 +13,7 @@ from rfnb.core.dim import Dim
 from rfnb.core.nested import map_leaves
 from rfnb.core.op import OpRow, op
 from rfnb.core.raw import backend_of_raw
+from rfnb.core.scope import within
 from rfnb.core.tensor import Tensor
 
 
@@ -84,12 +85,8 @@ def stop_gradient_scope() -> Iterator[None]:
     >>> rf.gradient(x * y, x).item()
     3.0
     """
-    token = _constants.set(True)
-    try:
-        with raw_registry.selected().no_gradients():
-            yield
-    finally:
-        _constants.reset(token)
+    with within(_constants, True), raw_registry.selected().no_gradients():
+        yield
 
 
 def as_constants(row: OpRow) -> OpRow:

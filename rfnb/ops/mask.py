@@ -10,7 +10,7 @@ import numpy as np
 from rfnb.core import align, raw as raw_registry
 from rfnb.core.binding import current_lengths
 from rfnb.core.default import get_default_device
-from rfnb.core.dim import Dim, size_from
+from rfnb.core.dim import Dim, as_dims, size_from
 from rfnb.core.op import method_of, op
 from rfnb.core.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
@@ -26,7 +26,7 @@ def sequence_mask(dims: Dim | Sequence[Dim], *, device: str | None = None) -> Te
     >>> rf.sequence_mask(time).raw_tensor.tolist()
     [[True, True], [True, False]]
     """
-    dims = (dims,) if isinstance(dims, Dim) else tuple(dims)
+    dims = as_dims(dims)
     mask = None
     for dim in dims:
         if dim.is_dynamic() and dim.size.dims:

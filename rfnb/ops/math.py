@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 from typing import Any
 
 from rfnb.backend.base.math import COMBINE_KINDS, COMPARE_KINDS, lacks_frames
 from rfnb.core import align
 from rfnb.core.accident import check_all_in_one
 from rfnb.core.dim import Dim
+from rfnb.core.missing import did_you_mean
 from rfnb.core.op import add_row, binary, listener, method_of, op, unary
 from rfnb.core.raw import backend_of_raw
 from rfnb.core.tensor import Tensor
@@ -100,8 +100,9 @@ def compare_bc(a: Value, kind: str, b: Value, *, dim_order: Sequence[Dim] | None
 
 
 def _unknown(op: str, kind: str, kinds: Sequence[str]) -> RfError:
-    near = get_close_matches(str(kind), kinds, 1)
-    hint = f"did you mean {near[0]!r}?" if near else None
+    other = "compare" if op == "combine" else "combine"
+    known = kind in (COMPARE_KINDS if other == "compare" else COMBINE_KINDS)
+    hint = f'rf.{other}(a, "{kind}", b), or rf.{other}_bc' if known else did_you_mean(kind, kinds)
     return RfError(f"{op}: there is no such kind", got=repr(kind), expected=", ".join(kinds), hint=hint)
 
 

@@ -27,13 +27,8 @@ from rfnb.ops.shape import replace_dim_v2
 T = TypeVar("T")
 DimMap = dict[Dim, Dim]
 
-
 __all__ = ["gather_nested", "mask_nested", "masked_scatter_nested", "masked_select_nested", "where_nested"]
-
-
-def __dir__() -> list[str]:
-    """What is offered for completion: no imports."""
-    return __all__
+__dir__ = __all__.copy  # what is offered for completion: no imports
 
 
 def gather_nested(s: T, *, indices: Tensor, dim_map: DimMap | None = None) -> T:

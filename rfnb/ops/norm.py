@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
-from rfnb.core.dim import Dim
+from rfnb.core.dim import Dim, as_dims
 from rfnb.core.op import op
 from rfnb.core.parameter import Parameter
 from rfnb.core.raw import backend_of_raw
@@ -99,8 +99,7 @@ def group_norm(
         raise DimError("group_norm: the groups are not of one size", got=f"{in_dim.describe()} in {groups.describe()}")
     size = in_dim.div_left(groups.get_dim_value())
     parts = split_dims(source, axis=in_dim, dims=[groups, size])
-    others = [axis] if isinstance(axis, Dim) else axis
-    if others:
+    if others := as_dims(axis):
         parts = normalize(parts, axis=[*others, size], epsilon=eps)
     else:
         parts = layer_norm(parts, None, None, in_dim=size, eps=eps)

@@ -22,6 +22,7 @@ from rfnb.errors import DimError
 from rfnb.ops.concat import concat
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.create import range_over_dim
+from rfnb.ops.mask import get_size_tensor
 from rfnb.ops.math import cast, combine_bc, cos, sin
 from rfnb.ops.reduce import reduce_max
 from rfnb.ops.shape import set_sparse_dim
@@ -116,9 +117,9 @@ def relative_positions(
     [-1, 0, 1, 2]
     """
     out_dim = _distances(query_spatial_dim, key_value_spatial_dim)
-    distances = _positions(out_dim, device)
+    distances = frame_numbers(out_dim, device)
     if query_spatial_dim is not single_step_dim:
-        queries = _positions(query_spatial_dim, device)
+        queries = frame_numbers(query_spatial_dim, device)
         distances = distances - reduce_max(queries, axis=query_spatial_dim, use_mask=False)
     return combine_bc(distances, "sub", query_offset), out_dim
 
@@ -156,7 +157,7 @@ def _of_batch(key: tuple[Any, ...], of: Sequence[Dim], dims: Sequence[Dim], make
     Who listens sees it made.
     """
     lengths = current_lengths(of)
-    if listener() is not None or not lengths.sizes or any(hasattr(s.values, "longest") for s in lengths.sizes.values()):
+    if listener() is not None or not lengths.sizes or any(size.traced for size in lengths.sizes.values()):
         return make()
     backend = selected()
 
@@ -189,15 +190,21 @@ def _distances(query: Dim, key_value: Dim) -> Dim:
     return found
 
 
-def _positions(dim: Dim, device: str | None) -> Tensor:
+def frame_numbers(dim: Dim, device: str | None = None) -> Tensor:
+    """0, 1, … as plain numbers, no labels. → {dim}"""
     return set_sparse_dim(range_over_dim(dim, device=device), None)
+
+
+def number_of_frames(dim: Dim) -> Offset:
+    """The lengths, where frames that follow begin. → a number, or {batch}"""
+    return get_size_tensor(dim) if dim.dimension is None else dim.dimension
 
 
 def _from(offset: Offset, dim: Dim, device: str | None) -> Tensor:
     """offset, offset + 1, … → {dim}; or {} if it is one step"""
     if dim is single_step_dim:
         return convert_to_tensor(offset, device=device)
-    positions = _positions(dim, device)
+    positions = frame_numbers(dim, device)
     return positions if type(offset) is int and offset == 0 else combine_bc(positions, "add", offset)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from rfnb.backend.base.tape import current_tape
 from rfnb.core import raw as raw_registry
 from rfnb.core.default import get_default_device, get_default_float_dtype, get_default_int_dtype
-from rfnb.core.dim import Dim, check_dims
+from rfnb.core.dim import Dim, as_dims, check_dims
 from rfnb.core.op import op
 from rfnb.core.parameter import Parameter
 from rfnb.core.raw import backend_of_raw
@@ -217,7 +217,7 @@ def set_random_state(state: dict[str, bytes]) -> None:
     raw_registry.selected().set_random_state(state)
 
 
-_static_seeds = np.random.default_rng(0)
+_static_seeds: np.random.Generator | None = None  # numpy imports `random` when it is first asked for
 
 
 def reset_step_random_state() -> None:
@@ -244,7 +244,9 @@ def get_static_step_based_seed(*, size: int | Sequence[int] | None = None) -> in
     >>> seeds == (rf.get_static_step_based_seed(), rf.get_static_step_based_seed()), seeds[0] == seeds[1]
     (True, False)
     """
-    seeds = _static_seeds.integers(2**31, size=size)
+    if _static_seeds is None:
+        reset_step_random_state()
+    seeds = _static_seeds.integers(2**31, size=size)  # type: ignore[union-attr]
     return int(seeds) if size is None else seeds
 
 
@@ -270,7 +272,6 @@ def dropout(
 
 @op(random=True, name="dropout")
 def _dropout(source: Tensor, drop_prob: float, *, axis: Dim | Sequence[Dim] | None) -> Tensor:
-    dims = source.dims if axis is None else [axis] if isinstance(axis, Dim) else axis
+    dims = source.dims if axis is None else as_dims(axis)
     check_dims(dims, "dropout")
-    dims = tuple(dims)
     return backend_of_raw(source._raw).dropout(source, drop_prob, dims)

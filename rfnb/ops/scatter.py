@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rfnb.core.dim import Dim
+from rfnb.core.dim import Dim, as_dims
 from rfnb.core.op import op
 from rfnb.core.raw import backend_of_raw
 from rfnb.core.tensor import Tensor
@@ -175,7 +175,7 @@ def scatter_argmax(
     >>> rf.scatter_argmax(x, indices=words, indices_dim=time).raw_tensor.tolist()
     [1, -1, 2]
     """
-    dims = (indices_dim,) if isinstance(indices_dim, Dim) else tuple(indices_dim)
+    dims = as_dims(indices_dim)
     if len(dims) != 1:
         raise DimError("scatter_argmax: a position in one dim is given", got=dims, expected="one `indices_dim`")
     places: Any = {"indices": indices, "indices_dim": dims[0], "out_dim": out_dim}

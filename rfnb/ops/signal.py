@@ -9,7 +9,7 @@ from rfnb.core.dim import Dim
 from rfnb.core.op import op
 from rfnb.core.raw import backend_of_raw
 from rfnb.core.tensor import Tensor
-from rfnb.ops.conv import masked
+from rfnb.ops.slide import masked
 
 
 @op(frames="any")

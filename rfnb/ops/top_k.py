@@ -33,7 +33,7 @@ def top_k(
     True
 
     Args:
-        axis: several are searched as one; then there is a list of positions, one for each.
+        axis: several are searched as one; a list of them gives a list of positions, one for each.
         k, k_dim: one of them is enough. As a Tensor {…}, `k` is read; `k_dim` has these lengths then.
         sorted: the largest first.
     """

@@ -12,6 +12,7 @@ import rfnb as rf
 from rfnb import batch_dim
 
 STEPS = 6
+PAIR = rf.Dim(2, name="pair")
 
 
 class Calls(TorchDispatchMode):
@@ -108,6 +109,53 @@ def test_one_product_for_all_steps(step):
     assert calls.count["mm"] == products * STEPS + products + around
 
 
+def run_cell(make, lengths, hoisted=None):
+    """The outputs of a cell in its own loop, a loss, and what is trained: weights {out, in} of LSTMs, packed."""
+    torch.manual_seed(1)
+    time, feat, hidden = rf.Dim(None, name="time"), rf.Dim(3, name="feat"), rf.Dim(2, name="hidden")
+    cell = make(feat, hidden)
+    cell.to(dtype="float64")
+    raw = torch.randn(len(lengths), max(lengths), 3, dtype=torch.float64, requires_grad=True)
+    x = rf.convert_to_tensor(raw, dims=[batch_dim, time, feat], lengths=lengths)
+    loop = rf.Loop(axis=time, optimize_move_layers_out=hoisted)
+    loop.state.cell = cell.default_initial_state(batch_dims=[batch_dim])
+    with loop:
+        h, loop.state.cell = cell(loop.unstack(x) * 2.0, state=loop.state.cell, spatial_dim=rf.single_step_dim)
+        out = loop.stack(h)
+    weights = torch.linspace(-1, 1, 2, dtype=torch.float64)
+    return out, (out.copy_masked(0.0).raw_tensor * weights).sum(), [raw, *(p.raw_tensor for p in cell.parameters())]
+
+
+CELLS = [rf.LSTM, rf.VanillaLSTM, rf.BasicLSTM, rf.ZoneoutLSTM, rf.LayerNormVariantsLSTM, rf.GRU]
+
+
+@pytest.mark.parametrize("lengths", [[STEPS, STEPS], [STEPS, 0, 1]], ids=str)
+@pytest.mark.parametrize("make", CELLS)
+def test_gradients_of_packed_weights(make, lengths):
+    found, expected = (run_cell(make, lengths, hoisted) for hoisted in (None, False))
+    torch.testing.assert_close(found[0].raw_tensor, expected[0].raw_tensor)
+    pairs = zip(*[torch.autograd.grad(loss, trained) for _, loss, trained in (found, expected)], strict=True)
+    for ours, theirs in pairs:
+        torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("make", [rf.LSTM, rf.VanillaLSTM, rf.BasicLSTM, rf.ZoneoutLSTM])
+def test_one_product_for_the_recurrent_weight_of_an_lstm(make):
+    _, loss, trained = run_cell(make, [STEPS, STEPS])
+    with Calls() as calls:
+        torch.autograd.grad(loss, trained)
+    assert calls.count["mm"] == STEPS - 1 + 1 + 2  # of all h but the first, of the weight, and of all frames at once
+
+
+def test_what_draws_numbers_is_joined_as_well():
+    def step(w, u, frame, h):
+        return rf.dropout(rf.tanh(w(frame) + u(h)), 0.5, on_forward=True)
+
+    with Calls() as calls, torch.no_grad():
+        run(step, [STEPS, STEPS])
+    assert calls.count["addmm"] >= STEPS - 1
+
+
 @pytest.mark.parametrize("step", BODIES)
 def test_recorded_steps_are_replayed_bit_for_bit(step):
     *_, recorded = run(step, [STEPS, 2], debug=True)
@@ -158,3 +206,35 @@ def test_a_weight_that_is_written_between_product_and_sum():
         loop.state.h = rf.replace_dim_v2(total, in_dim=out, out_dim=feat)
     # h: 1 → 1 + 2·1 = 3 → 1 + 6·2 = 13 → 1 + 26·4 = 105
     assert loop.state.h.raw_tensor.tolist() == [[105.0, 105.0]]
+
+
+def test_what_is_multiplied_and_then_written_into():
+    """As in torch alone, where its gradient would be one of other numbers than were multiplied."""
+
+    def step(w, u, frame, h):
+        wave = rf.sin(h)
+        product = u(wave)
+        torch.nn.functional.relu(wave.plain._raw, inplace=True)
+        return rf.tanh(w(frame) + product) + wave
+
+    _, loss, trained, _ = run(step, [STEPS])
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        torch.autograd.grad(loss, trained)
+
+
+def test_torch_func_takes_gradients_of_steps_that_draw_numbers():
+    time, feat = rf.Dim(STEPS, name="time"), rf.Dim(3, name="feat")
+    u, x = rf.Linear(feat, feat, with_bias=False), rf.random_normal([PAIR, time, feat], seed=1)
+
+    def loss(weight):
+        rf.set_random_seed(5)
+        loop = rf.Loop(axis=time)
+        loop.state.h = rf.zeros([PAIR, feat])
+        with loop:
+            product = rf.matmul(loop.state.h, u.weight.like(weight), reduce=feat)
+            h = loop.unstack(x) + rf.replace_dim_v2(product, in_dim=product.dims[-1], out_dim=feat)
+            loop.state.h = rf.dropout(rf.tanh(h), 0.5, on_forward=True)
+        return loop.state.h.raw_tensor.sum()
+
+    raw = u.weight.raw_tensor
+    torch.testing.assert_close(torch.func.grad(loss)(raw.detach()), torch.autograd.grad(loss(raw), raw)[0])

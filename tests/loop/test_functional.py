@@ -199,6 +199,19 @@ def test_tensor_array():
         longer.stack(axis=rf.Dim(3, name="three"))
 
 
+def test_what_is_behind_the_longest_sequence_is_not_stacked():
+    """A search does one step more, in which the last hypothesis ends: its label is not in the lengths."""
+    batch = rf.Dim(2, name="batch")
+    array = rf.TensorArray(rf.Tensor("label", [batch], "int64"))
+    for number in range(4):
+        array = array.push_back(rf.full(dims=[batch], fill_value=number, dtype="int64"))
+    out = rf.Dim(rf.convert_to_tensor([3, 1], dims=[batch], dtype="int32"), name="out")
+    stacked = array.stack(axis=out)
+    assert stacked.raw_tensor.tolist() == [[0, 0], [1, 1], [2, 2]] and stacked.dims == (out, batch)
+    with pytest.raises(DimError, match="stack: long has another size"):
+        array.stack(axis=rf.Dim(rf.convert_to_tensor([5, 1], dims=[batch], dtype="int32"), name="long"))
+
+
 def test_a_tensor_array_keeps_lengths():
     x = batch([3, 1])
     array = rf.TensorArray.unstack(x, axis=feat)

@@ -26,6 +26,7 @@ from test_promises import (
 import rfnb as rf
 from rfnb import Dim, batch_dim
 from rfnb.backend.base.tape import current_tape
+from rfnb.backend.torch.math import ACTIVATION
 from rfnb.core import align
 from rfnb.core.nested import leaves
 from rfnb.core.op import listener
@@ -33,10 +34,7 @@ from rfnb.errors import DimError, DtypeError, RfError, TraceError
 
 Case = Callable[[Batch], Any]
 FACTORS = [1.0, 0.75, 0.75**2]
-UNARY = (
-    "abs neg exp expm1 log log1p sqrt rsqrt square reciprocal sin cos ceil floor round sign sigmoid log_sigmoid relu "
-    "elu selu silu gelu softplus softsign is_finite is_infinite is_neg_infinite ones_like"
-).split()
+UNARY = [*ACTIVATION, "ones_like"]
 BINARY = "pow minimum squared_difference not_equal less_equal greater greater_equal".split()
 FURTHER: dict[str, Case] = {
     **{name: lambda b, name=name: getattr(rf, name)(rf.abs(b.x) + 0.1) for name in UNARY},

@@ -117,6 +117,15 @@ def test_a_division_by_0_in_padding_is_none(op):
         op(x * 10, rf.zeros_like(x))
 
 
+def test_a_kind_of_the_other_family_is_told():
+    with pytest.raises(rf.errors.RfError, match="combine: there is no such kind") as error:
+        rf.combine_bc(rf.ones([TWO]), "equal", 1.0)
+    assert 'rf.compare(a, "equal", b)' in error.value.hint
+    with pytest.raises(rf.errors.RfError, match="compare: there is no such kind") as error:
+        rf.compare(rf.ones([TWO]), "add", 1.0)
+    assert 'rf.combine(a, "add", b)' in error.value.hint
+
+
 THREE, FOUR = rf.Dim(3, name="three"), rf.Dim(4, name="four")
 
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings, strategies as st
 import rfnb as rf
 from rfnb import batch_dim
 from rfnb.backend.base import mask
+from rfnb.core.op import listening
 
 FEAT, OUT = rf.Dim(3, name="feat"), rf.Dim(2, name="out")
 LENGTHS = [4, 2]
@@ -187,6 +188,58 @@ LAYERS = layers()
 
 def weights_of(part):
     return [part.raw_tensor] if isinstance(part, rf.Parameter) else [p.raw_tensor for p in part.parameters()]
+
+
+def filled(x, value=0):
+    return rf.get_backend_by_tensor(x).fill_padding(x, value)
+
+
+def hidden():
+    """{batch, time, four}, which a layer that is trained has left empty in padding."""
+    x, time = ragged(FEAT, fill=7.0)
+    four = rf.Dim(4, name="four")
+    return rf.Linear(FEAT, four)(rf.LayerNorm(FEAT)(x)), time, four
+
+
+def test_empty_padding_is_not_filled_again():
+    h, _, four = hidden()
+    left, right = rf.split(h, axis=four, out_dims=[rf.Dim(2, name="left"), rf.Dim(2, name="right")])
+    dims = [rf.Dim(2, name="heads"), rf.Dim(1, name="key")]
+    _, heads = (rf.split_dims(left, axis=left.dims[-1], dims=dims) for _ in range(2))  # the second by the plan
+    for part in h, left, right, heads:
+        assert not part.raw_tensor[1, 2:].any()
+        assert filled(part) is part.raw_tensor
+        assert filled(part, 1)[1, 2:].eq(1).all()
+
+
+def put(x, value):
+    with torch.no_grad():
+        x.raw_tensor[1, 2:] = value
+
+
+def put_into_another(x, value):
+    x.raw_tensor = x.raw_tensor.masked_fill(torch.arange(4)[:, None] >= torch.tensor(LENGTHS)[:, None, None], value)
+
+
+def put_into_the_other_part(x, value):
+    """Which is a view of the same storage."""
+    put(rf.split(x, axis=x.dims[-1], out_dims=[x.dims[-1]])[0], value)
+
+
+@pytest.mark.parametrize("change", [put, put_into_another, put_into_the_other_part])
+def test_padding_that_was_empty_and_is_changed(change):
+    h, time, four = hidden()
+    change(h, float("nan"))
+    layer = rf.Linear(four, OUT, with_bias=False)
+    rf.reduce_sum(rf.reduce_sum(layer(h), axis=[batch_dim, time]), axis=OUT).raw_tensor.backward()
+    assert layer.weight.raw_tensor.grad.isfinite().all()
+
+
+def test_who_listens_sees_empty_padding_filled():
+    """What it sees may be made again where that padding is not empty."""
+    h, _, _ = hidden()
+    with listening(object()):
+        assert filled(h) is not h.raw_tensor
 
 
 @settings(max_examples=60)

@@ -109,6 +109,15 @@ def test_top_k_over_two_axes():
     assert torch.equal(values.raw_tensor[0], x.raw_tensor[0].flatten().sort(descending=True).values[:3])
 
 
+def test_top_k_over_a_list_of_one_gives_a_list_of_positions():
+    _, x = batch_of([4, 4])
+    values, (places,), k_dim = rf.top_k(x, axis=[feat], k=2)
+    same, alone, _ = rf.top_k(x, axis=feat, k_dim=k_dim)
+    assert torch.equal(places.raw_tensor, alone.raw_tensor) and torch.equal(values.raw_tensor, same.raw_tensor)
+    (drawn,) = rf.random_choice_without_replacement(log_probs=x, axis=[feat], num_samples_dim=k_dim)
+    assert drawn.sparse_dim is feat
+
+
 def test_top_k_with_a_number_for_each_sequence():
     time, x = batch_of([5, 2, 4])
     k = rf.convert_to_tensor([3, 1, 0], dims=[batch_dim], dtype="int32")

@@ -23,6 +23,7 @@ from rfnb.backend.base.matmul import MatmulOps
 from rfnb.backend.base.norm import NormOps
 from rfnb.backend.base.pad import PadOps
 from rfnb.backend.base.parameter import ParameterOps
+from rfnb.backend.base.pool import PoolOps
 from rfnb.backend.base.random import RandomOps
 from rfnb.backend.base.rec import RecOps
 from rfnb.backend.base.reduce import ReduceOps
@@ -64,6 +65,7 @@ class Backend(
     SoftmaxOps,
     MatmulOps,
     ConvOps,
+    PoolOps,
     SignalOps,
     NormOps,
     AttentionOps,

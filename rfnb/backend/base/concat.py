@@ -16,7 +16,7 @@ from rfnb.backend.base.sizes import bound, constant, derived, size_in
 from rfnb.core import align
 from rfnb.core.dim import Dim
 from rfnb.core.lengths import Lengths, Size
-from rfnb.core.tensor import Tensor, new, tensor_of
+from rfnb.core.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
 
 if TYPE_CHECKING:
@@ -78,9 +78,7 @@ class ConcatOps:
         moves, place, _ = plan
         if moves is not None:
             raws = [raw if how is None else cls.move_raw(raw, how) for raw, how in zip(raws, moves, strict=True)]
-        result = new(Tensor)
-        result._raw, result.sig, result.lengths = cls.concat_raw(raws, place), out, lengths
-        return result, out.dims[place]
+        return tensor_of(cls.concat_raw(raws, place), out, lengths), out.dims[place]
 
     @classmethod
     def stack(cls: type[Backend], sources: Sequence[Tensor], *, out_dim: Dim) -> Tensor:

@@ -60,8 +60,13 @@ class ControlOps:
 
     @classmethod
     def tensor_array_stack(cls: type[Backend], tensor_array: Array, *, axis: Dim, tensor_template: Tensor) -> Tensor:
-        """All of them along `axis`, which comes first. [{…}, …] → {axis, …}"""
+        """All of them along `axis`, which comes first. [{…}, …] → {axis, …}
+
+        Where each sequence has a length, what is behind the longest is left out.
+        """
         size = axis.size if axis.is_defined() else None
+        if size is not None and size.dims:
+            tensor_array = tensor_array[: size.max]
         if size is not None and size.max != len(tensor_array):
             raise DimError(f"stack: {axis.name} has another size", got=f"{len(tensor_array)} tensors", expected=size)
         if size is None:

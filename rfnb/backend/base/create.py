@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from rfnb.core import align
 from rfnb.core.binding import current_lengths
 from rfnb.core.dim import Dim, check_dims
+from rfnb.core.dtype import is_int_dtype
+from rfnb.core.lengths import Lengths
 from rfnb.core.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
 
@@ -33,7 +35,7 @@ class CreateOps:
         feature_dim: Dim | None = None,
     ) -> Tensor:
         """One value everywhere, or a Tensor with some of `dims` along the others. → {dims}"""
-        shape, lengths = shape_of(dims), current_lengths(dims)
+        shape, lengths = sizes_of(dims)
         if isinstance(fill_value, Tensor):
             value = fill_value.copy_compatible_to_dims_raw(dims)
             value = cls.cast_raw(cls.copy_to_device_raw(value, device), dtype)
@@ -46,23 +48,26 @@ class CreateOps:
     @classmethod
     def range_over_dim(cls: type[Backend], dim: Dim, *, dtype: str, device: str | None = None) -> Tensor:
         """0, 1, … along `dim`. → {dim}, sparse in it if these are whole numbers"""
-        raw = cls.range_raw(shape_of([dim])[0], dtype, device)
-        sparse = dim if dtype.startswith(("int", "uint")) else None
-        return tensor_of(raw, align.sig([dim], sparse), current_lengths([dim]))
+        (size,), lengths = sizes_of([dim])
+        sparse = dim if is_int_dtype(dtype) else None
+        return tensor_of(cls.range_raw(size, dtype, device), align.sig([dim], sparse), lengths)
 
 
-def shape_of(dims: Sequence[Dim]) -> list[int]:
-    """The sizes of the padded axes, in the batch that is bound now. Raises DimError if one has none."""
+def sizes_of(dims: Sequence[Dim]) -> tuple[list[int], Lengths]:
+    """The sizes of the padded axes in the batch that is bound now, and its lengths. Raises DimError if one has none."""
     check_dims(dims)
     lengths = current_lengths(dims)
-    sizes = [lengths.size(dim) for dim in dims]
-    for dim, size in zip(dims, sizes, strict=True):
-        if size is None:
-            raise DimError(
-                f"{dim.name} has no size yet",
-                got=align.show_dims(dims),
-                expected="dims whose sizes are known",
-                hint=f"make a tensor from data with {dim.name} first, or give it a number: Dim(…, name={dim.name!r})",
-                dims=[dim],
-            )
-    return [size.max for size in sizes if size is not None]
+    return [_longest(dim, lengths, dims) if dim.dimension is None else dim.dimension for dim in dims], lengths
+
+
+def _longest(dim: Dim, lengths: Lengths, dims: Sequence[Dim]) -> int:
+    size = lengths.size(dim)
+    if size is None:
+        raise DimError(
+            f"{dim.name} has no size yet",
+            got=align.show_dims(dims),
+            expected="dims whose sizes are known",
+            hint=f"make a tensor from data with {dim.name} first, or give it a number: Dim(…, name={dim.name!r})",
+            dims=[dim],
+        )
+    return size.max

@@ -9,9 +9,10 @@ from rfnb.backend.base.tape import Call, External, Var
 
 
 class Product(NamedTuple):
-    """A raw call that is x + h·W, or h·W, with W [in, out] from outside of the loop.
+    """A raw call that is x + h·W, or h·W, with W from outside of the loop.
 
-    place: which of its arguments W is; or W [out, in], if `transposed`.
+    place: which of its arguments W is. transposed: that argument is the transpose of what is outside.
+    out_first: outside W is [out, in], not [in, out].
     """
 
     call: Call
@@ -20,6 +21,7 @@ class Product(NamedTuple):
     weight: External
     place: int
     transposed: bool = False
+    out_first: bool = False
 
     def with_weight(self, weight: External, result: int) -> Call:
         """The call with another weight and result."""
@@ -30,11 +32,11 @@ class Product(NamedTuple):
 class FuseOps:
     """A backend may join calls of a step, and leave the gradients of weights to the end of a loop."""
 
-    joined_raw: Callable[[Sequence[Call], Sequence[Any], Collection[Var]], list[Call]]
-    product_raw: Callable[[Call, Sequence[Call], Sequence[Any]], Product | None]
+    joined_raw: Callable[[Sequence[Call], Sequence[Any], Sequence[Any], Collection[Var]], list[Call]]
+    products_raw: Callable[[Sequence[Call], Sequence[Any], Sequence[Any]], list[Product]]
     sum_raw: Callable[[Any, Any], Any]
     constant_weight_raw: Callable[[Any, bool], Any]
-    deferred_raw: Callable[[Any, Sequence[Any]], tuple[Any, list[Any]]]
+    deferred_raw: Callable[[Any, Sequence[Any], Sequence[bool]], tuple[Any, list[Any]]]
     no_frames_raw: Callable[[Any, int], Any]
     stack_detached_raw: Callable[[Sequence[Any]], Any]
     grad_enabled_raw: Callable[[], bool]

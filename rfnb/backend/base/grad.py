@@ -18,11 +18,12 @@ if TYPE_CHECKING:
 class GradOps:
     """Raw part: `stop_gradient_raw`, `scaled_gradient_raw`, `shifted_gradient_raw(raw, scale, shift, axis, padding)`,
     `gradient_raw(y, x)`, `set_requires_gradient_raw`, `needs_gradient_raw`, `follow_gradients_raw`,
-    `pull_back_raw(ys, gradients, xs)`, `new_probe()`; and the contexts
+    `pull_back_raw(ys, gradients, xs)`, `reaching_raw(raw, sources)`, `new_probe()`; and the contexts
     `no_gradients` and `gradient_checkpoint_scope`.
     """
 
     stop_gradient_raw: Callable[[Any], Any]
+    reaching_raw: Callable[[Any, Sequence[Any]], Any]
     scaled_gradient_raw: Callable[[Any, Any], Any]
     shifted_gradient_raw: Callable[..., Any]
     gradient_raw: Callable[[Any, Any], Any]

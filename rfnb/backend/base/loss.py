@@ -9,6 +9,7 @@ from rfnb.backend.base.require import axis_of
 from rfnb.core import align
 from rfnb.core.accident import nearest
 from rfnb.core.dim import Dim
+from rfnb.core.dtype import has_fractions
 from rfnb.core.lengths import Lengths
 from rfnb.core.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError
@@ -72,7 +73,7 @@ class LossOps:
         axis_of("edit_distance", a, a_dim, "a")
         axis_of("edit_distance", b, b_dim, "b")
         for x in (a, b):
-            if x.dtype.startswith(("float", "bfloat", "complex")):
+            if has_fractions(x.dtype):
                 raise DtypeError("edit_distance: labels are whole numbers", got=x.dtype, expected="int64, int32, …")
         rest = [d for d in a.dims if d is not a_dim] + [d for d in b.dims if d is not b_dim and d not in a.sig.index]
         lengths = a.lengths.join(b.lengths, a.sig, b.sig)

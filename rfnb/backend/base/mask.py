@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -14,7 +15,7 @@ from rfnb.backend.base.math import join, lacks_frames
 from rfnb.backend.base.sizes import size_in
 from rfnb.core import align
 from rfnb.core.dim import Dim
-from rfnb.core.lengths import Lengths
+from rfnb.core.lengths import Lengths, Size
 from rfnb.core.op import listener
 from rfnb.core.tensor import Tensor, tensor_of
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
 
 
+_of_size: weakref.WeakKeyDictionary[Size, dict[Any, Any]] = weakref.WeakKeyDictionary()
+"""Raw masks of padding, by where in a tensor: for all Lengths that have this size. Graphs hold sizes, but no masks."""
 _of_all: ContextVar[bool] = ContextVar("rfnb_gradients_of_all", default=False)
 
 
@@ -94,14 +97,13 @@ class MaskOps:
     def padding_for(cls: type[Backend], tensor: Tensor, dims: tuple[Dim, ...]) -> Any:
         """The opposite of `mask_for`: true in padding. Made once for a batch, and kept by its lengths."""
         lengths = tensor.lengths
-        if not lengths.sizes or (not lengths.ragged and listener() is None):  # what listens may be made again for
-            return None  # a batch that has padding
+        if not may_be_padded(lengths):
+            return None
         key = (tensor.sig.serial, tensor.sig.serials[dims], cls.device_key_raw(tensor._raw))
         try:
             return lengths.cache[key]
         except KeyError:
-            mask = frames_of(tensor, dims)
-            return lengths.keep(key, None if mask is None else cls.from_numpy_raw(~mask, key[2]))
+            return lengths.keep(key, _padding(cls, tensor, sized(tensor, dims), key[2]))
 
     @classmethod
     def count_for(cls: type[Backend], tensor: Tensor, dims: tuple[Dim, ...], axes: int | tuple[int, ...]) -> Any:
@@ -113,35 +115,75 @@ class MaskOps:
     @classmethod
     def fill_padding(cls: type[Backend], tensor: Tensor, value: float, dims: tuple[Dim, ...] | None = None) -> Any:
         """The raw tensor with `value` in the padding of `dims`, or of all its dims."""
+        lengths = tensor.lengths
+        if not may_be_padded(lengths) or (value == 0 and cls.is_empty_in_padding(tensor)):
+            return tensor._raw
         dims = tensor.sig.dims if dims is None else dims
-        found = cls.rows_for(tensor, dims)
-        if found is not None:
-            return cls.fill_rows_raw(tensor._raw, found.padding, value, found.axes)
-        return cls.fill_by_mask(tensor, value, dims)
+        key = ("fill", tensor.sig.serial, tensor.sig.serials[dims], cls.device_key_raw(tensor._raw), listener() is None)
+        try:
+            where = lengths.cache[key]
+        except KeyError:
+            uneven, rows = sized(tensor, dims), None
+            if cls.fill_rows_raw is not None and key[-1]:
+                rows = _rows(cls, tensor, uneven, None, key[3], few=False)
+            where = lengths.keep(key, _padding(cls, tensor, uneven, key[3]) if rows is None else rows)
+        if where is None:
+            return tensor._raw
+        if type(where) is Rows:
+            return cls.fill_rows_raw(tensor._raw, where.padding, value, where.axes)
+        return cls.masked_fill_raw(tensor._raw, where, value)
 
     @classmethod
-    def fill_by_mask(cls: type[Backend], tensor: Tensor, value: float, dims: tuple[Dim, ...]) -> Any:
-        """`fill_padding` where there are no rows."""
-        padding = cls.padding_for(tensor, dims)
-        return tensor._raw if padding is None else cls.masked_fill_raw(tensor._raw, padding, value)
+    def empty_padding(cls: type[Backend], result: Tensor) -> Tensor:
+        """The new tensor `result` with 0 in padding, which is noted: who wants to have it so need not do it again."""
+        result._raw = cls.fill_padding(result, 0)
+        return cls.note_empty_padding(result)
+
+    @classmethod
+    def note_empty_padding(cls: type[Backend], result: Tensor) -> Tensor:
+        """The new tensor `result`, which has 0 in padding."""
+        result._emptied = result._raw, cls.version_raw(result._raw)
+        return result
+
+    @classmethod
+    def as_empty_in_padding(cls: type[Backend], source: Tensor, *results: Tensor) -> None:
+        """The new tensors `results` have the frames and the padding of `source`, with other dims in each frame."""
+        if cls.is_empty_in_padding(source):
+            for result in results:
+                cls.note_empty_padding(result)
+
+    @classmethod
+    def is_empty_in_padding(cls: type[Backend], tensor: Tensor) -> bool:
+        """Whether it is known to have 0 in padding; who listens may have it made again where that does not hold."""
+        known = getattr(tensor, "_emptied", None)
+        if known is None or not tensor.lengths.ragged or listener() is not None:
+            return False
+        return known[0] is tensor._raw and known[1] == cls.version_raw(tensor._raw)
 
     @classmethod
     def rows_for(
-        cls: type[Backend], tensor: Tensor, dims: tuple[Dim, ...], inner: tuple[Dim, ...] | None = None
+        cls: type[Backend],
+        tensor: Tensor,
+        dims: tuple[Dim, ...],
+        inner: tuple[Dim, ...] | None = None,
+        *,
+        few: bool = False,
     ) -> Rows | None:
         """Which rows of `tensor` are frames of `dims`, and which are padding; None where a mask has to do.
 
         inner: the dims of a row, which come last then; by default as many of the last ones as have no padding.
+        few: also for so few or so short rows that a mask takes less time.
         """
         lengths = tensor.lengths
         if not lengths.ragged or cls.fill_rows_raw is None or listener() is not None:
             return None
         sig = tensor.sig
-        key = ("rows", sig.serial, sig.serials[dims], inner and sig.serials[inner], cls.device_key_raw(tensor._raw))
+        device = cls.device_key_raw(tensor._raw)
+        key = ("rows", sig.serial, sig.serials[dims], inner and sig.serials[inner], device, few)
         try:
             return lengths.cache[key]
         except KeyError:
-            return lengths.keep(key, _rows(cls, tensor, dims, inner, key[-1]))
+            return lengths.keep(key, _rows(cls, tensor, sized(tensor, dims), inner, device, few))
 
     @classmethod
     def on_frames(cls: type[Backend], function: Callable[[Any], Any], raw: Any, rows: Rows) -> Any:
@@ -163,14 +205,15 @@ class MaskOps:
         return tensor_of(cls.where_raw(mask, raw, fill), out, join(tensor, value))
 
     @classmethod
-    def is_trained(cls: type[Backend], weight: Tensor) -> bool:
-        """Whether it takes a gradient and is a parameter, or is made of parameters: no sequence has its own."""
-        return cls.is_trained_raw(weight._raw, not weight.sig.batched or _of_all.get())
+    def is_trained(cls: type[Backend], *weights: Tensor | None) -> bool:
+        """Whether one takes a gradient and is a parameter, or is made of parameters: no sequence has its own."""
+        given = (x for x in weights if x is not None)
+        return any(cls.is_trained_raw(x._raw, not x.sig.batched or _of_all.get()) for x in given)
 
     @classmethod
     def fill_for_gradient(cls: type[Backend], tensor: Tensor, weight: Tensor) -> Any:
         """The raw tensor, with 0 in padding if `weight` is trained: 0 · NaN would get into its gradient."""
-        if not tensor.sig.frames or not tensor.lengths.sizes or not cls.is_trained(weight):
+        if not tensor.sig.frames or not may_be_padded(tensor.lengths) or not cls.is_trained(weight):
             return tensor._raw
         return cls.fill_padding(tensor, 0)
 
@@ -181,12 +224,11 @@ class MaskOps:
         Its gradient is a sum over frames, where what comes back for padding, such as ∞ · 0 of a square root,
         must not get in.
         """
-        if not result.sig.frames or not result.lengths.sizes:
+        if not result.sig.frames or not may_be_padded(result.lengths):
             return result
         for weight in weights:
             if weight is not None and cls.is_trained(weight) and lacks_frames(weight.sig, result.sig):
-                result._raw = cls.fill_padding(result, 0)
-                break
+                return cls.empty_padding(result)
         return result
 
     @classmethod
@@ -216,20 +258,45 @@ class MaskOps:
         return found
 
 
+def may_be_padded(lengths: Lengths) -> bool:
+    """Whether ops look at padding: there is some, or what they do may be done again for a batch that has some."""
+    return lengths.ragged or (listener() is not None and bool(lengths.sizes))
+
+
+def _padding(backend: type[Backend], tensor: Tensor, uneven: Sequence[Dim], device: Any) -> Any:
+    """The same one for all tensors that have a dim with lengths, and the dims of these, at the same places."""
+    if len(uneven) != 1:
+        mask = frames_of(tensor, uneven)
+        return None if mask is None else backend.from_numpy_raw(~mask, device)
+    size = size_in(tensor, uneven[0])
+    needed = (uneven[0], *size.dims)
+    key = (device, *[needed.index(dim) if dim in needed else None for dim in tensor.dims])
+    masks = _of_size.setdefault(size, {})
+    found = masks.get(key)
+    if found is None:
+        found = masks[key] = backend.from_numpy_raw(~frames_of(tensor, uneven), device)  # type: ignore[operator]
+    return found
+
+
 def _rows(
-    backend: type[Backend], tensor: Tensor, dims: Sequence[Dim], inner: Sequence[Dim] | None, device: Any
+    backend: type[Backend], tensor: Tensor, uneven: Sequence[Dim], inner: Sequence[Dim] | None, device: Any, few: bool
 ) -> Rows | None:
-    mask = frames_of(tensor, dims)
-    if not isinstance(mask, np.ndarray):  # no padding, or lengths that torch traces
-        return None
+    if not uneven or not all(isinstance(size_in(tensor, dim).values, np.ndarray) for dim in uneven):
+        return None  # no padding, or lengths that torch traces
     shape = backend.get_shape_tuple_raw(tensor._raw)
+    if not few and math.prod(shape) < FEW:
+        return None
+    mask = frames_of(tensor, uneven)
+    assert mask is not None
     if inner is None:
         outer = [axis for axis in range(mask.ndim) if max(mask.shape[axis:]) > 1]
     else:
         outer = [axis for axis, dim in enumerate(tensor.dims) if dim not in inner]
     rest = [axis for axis in range(mask.ndim) if axis not in outer]
     count = math.prod(shape[axis] for axis in outer)
-    if not outer or any(mask.shape[axis] > 1 for axis in rest) or math.prod(shape) < max(FEW, ROW * count):
+    if not outer or any(mask.shape[axis] > 1 for axis in rest):
+        return None
+    if not few and math.prod(shape) < ROW * count:
         return None
     mask = mask.transpose([*outer, *rest]).reshape([mask.shape[axis] for axis in outer])
     flat = np.broadcast_to(mask, [shape[axis] for axis in outer]).ravel()
@@ -251,12 +318,15 @@ def _count(backend: type[Backend], tensor: Tensor, dims: tuple[Dim, ...], axes: 
 def frames_of(tensor: Tensor, dims: Sequence[Dim]) -> np.ndarray | None:
     """The mask of the frames of `dims` on the host, shaped to broadcast against `tensor`; None without padding."""
     mask: np.ndarray | None = None
-    for dim in dims:
-        if dim.dimension is not None or tensor.lengths.size(dim) is None:
-            continue
+    for dim in sized(tensor, dims):
         size = size_in(tensor, dim)
-        if size.dims:
-            there = align.move((*size.dims, dim), tensor.dims, trailing=False)
-            own: np.ndarray = align.apply(there, size.frames(size.dims))
-            mask = own if mask is None else mask & own
+        there = align.move((*size.dims, dim), tensor.dims, trailing=False)
+        own: np.ndarray = align.apply(there, size.frames(size.dims))
+        mask = own if mask is None else mask & own
     return mask
+
+
+def sized(tensor: Tensor, dims: Sequence[Dim]) -> list[Dim]:
+    """Those of `dims` along which each sequence of `tensor` has a length of its own."""
+    sizes = ((dim, tensor.lengths.size(dim)) for dim in dims if dim.dimension is None)
+    return [dim for dim, size in sizes if size is not None and size.dims and size_in(tensor, dim).dims]

@@ -10,6 +10,7 @@ from rfnb.core import align
 from rfnb.core.accident import check_all_in_one
 from rfnb.core.align import Sig
 from rfnb.core.dim import Dim
+from rfnb.core.dtype import is_int_dtype
 from rfnb.core.lengths import Lengths
 from rfnb.core.tensor import Tensor, tensor_of
 from rfnb.errors import DtypeError
@@ -145,7 +146,7 @@ class MathOps:
         raw = cls.cast_raw(tensor._raw, dtype)
         if raw is tensor._raw:
             return tensor
-        if tensor.sparse_dim is None or dtype.startswith(("int", "uint")):
+        if tensor.sparse_dim is None or is_int_dtype(dtype):
             return tensor_of(raw, tensor.sig, tensor.lengths)
         return tensor_of(raw, align.sig(tensor.dims, None, tensor.feature_dim), tensor.lengths)
 

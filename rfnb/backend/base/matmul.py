@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from rfnb.backend.base.mask import may_be_padded
 from rfnb.backend.base.math import lacks_frames
 from rfnb.backend.base.require import axis_of, of_types, same_dims
 from rfnb.core import align
@@ -81,34 +82,27 @@ class MatmulOps:
             for axis in how.squeeze:
                 raw = raw.squeeze(axis)
         result = tensor_of(raw, out, lengths)
-        if trained:
-            result._raw = cls.fill_padding(result, 0)
-        return result
+        return cls.empty_padding(result) if trained else result
 
     @classmethod
     def linear(
         cls: type[Backend], source: Tensor, weight: Tensor, bias: Tensor | None, *, in_dim: Dim, out_dim: Dim
     ) -> Tensor:
         """source · weight + bias. {…, in_dim}, {in_dim, out_dim}, {out_dim} → {…, out_dim}"""
-        if source.sparse_dim is in_dim:
-            picked = cls.gather(source=weight, indices=source, axis=in_dim)
-            picked = picked.like(picked._raw, align.sig(picked.dims, None, out_dim))
-            return picked if bias is None else cls.combine(picked, "add", bias, allow_broadcast_all_sources=True)
-        if len(weight.dims) > 2 or (bias is not None and len(bias.dims) > 1):
-            product = cls.matmul(source, weight, reduce=in_dim)
-            return product if bias is None else cls.combine(product, "add", bias, allow_broadcast_all_sources=True)
-        key = ("linear", weight.sig.serial, in_dim.serial, out_dim.serial)
+        raw_bias, sig_bias = (None, None) if bias is None else (bias._raw, bias.sig.serial)
+        key = ("linear", weight.sig.serial, sig_bias, in_dim.serial, out_dim.serial)
         plan: Any = source.sig.plans.get(key)
         out = plan and plan[3]()
         if not out:
+            if source.sparse_dim is in_dim or len(weight.dims) > 2 or (bias is not None and len(bias.dims) > 1):
+                return _linear_in_parts(cls, source, weight, bias, in_dim, out_dim)
             out, plan = _plan_linear(source, weight, bias, in_dim, out_dim)
             source.sig.keep(key, plan)
         there, transpose, before, _ = plan
-        raw_bias = None if bias is None else bias._raw
-        trained = out.frames and (cls.is_trained(weight) or (bias is not None and cls.is_trained(bias)))
+        trained = out.frames and may_be_padded(source.lengths) and cls.is_trained(weight, bias)
         rows = cls.rows_for(source, source.sig.dims, (source.sig.meant(in_dim),)) if trained else None
-        raw = cls.fill_by_mask(source, 0, source.sig.dims) if trained and rows is None else source._raw
-        raw = align.apply(there, raw)
+        raw = cls.fill_padding(source, 0) if trained and rows is None else source._raw
+        raw = raw if there is None else cls.move_raw(raw, there)
         try:
             if rows is None:
                 raw = cls.linear_raw(raw, weight._raw, raw_bias, transpose)
@@ -116,10 +110,22 @@ class MatmulOps:
                 raw = cls.on_frames(lambda x: cls.linear_raw(x, weight._raw, raw_bias, transpose), raw, rows)
         except RuntimeError as error:
             raise of_types("linear", error, source=source, weight=weight) from None
-        result = tensor_of(raw if before is None else align.apply(before, raw), out, source.lengths)
-        if trained and rows is None:
-            result._raw = cls.fill_by_mask(result, 0, out.dims)
-        return result
+        result = tensor_of(raw if before is None else cls.move_raw(raw, before), out, source.lengths)
+        if rows is not None:
+            return cls.note_empty_padding(result)
+        return cls.empty_padding(result) if trained else result
+
+
+def _linear_in_parts(
+    backend: type[Backend], source: Tensor, weight: Tensor, bias: Tensor | None, in_dim: Dim, out_dim: Dim
+) -> Tensor:
+    """`linear` of labels, or with weights that have more dims."""
+    if source.sparse_dim is in_dim:
+        picked = backend.gather(source=weight, indices=source, axis=in_dim)
+        product = picked.like(picked._raw, align.sig(picked.dims, None, out_dim))
+    else:
+        product = backend.matmul(source, weight, reduce=in_dim)
+    return product if bias is None else backend.combine(product, "add", bias, allow_broadcast_all_sources=True)
 
 
 def _plan_linear(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rfnb.backend.base.mask import may_be_padded
 from rfnb.backend.base.require import axis_of
 from rfnb.core import align
 from rfnb.core.dim import Dim
+from rfnb.core.op import listener
 from rfnb.core.parameter import Parameter, parameter_assign
 from rfnb.core.run_ctx import get_run_ctx
 from rfnb.core.tensor import Tensor, tensor_of
@@ -16,12 +19,17 @@ from rfnb.errors import DimError
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
 
+_HALF = ("float16", "bfloat16")
+
 
 class NormOps:
-    """Raw part: `layer_norm_raw(raw, sizes, scale, bias, eps)` over the last axes, and `rms_norm_raw` likewise."""
+    """Raw part: `layer_norm_raw(raw, sizes, scale, bias, eps)` over the last axes, and `rms_norm_raw` likewise; where a
+    backend has it, `batch_norm_raw(raw, axes, scale, bias, running_mean, running_variance, train, momentum, eps)`.
+    """
 
     layer_norm_raw: Callable[[Any, Sequence[int], Any, Any, float], Any]
     rms_norm_raw: Callable[[Any, Sequence[int], Any, Any, float], Any]
+    batch_norm_raw: Any = None
 
     @classmethod
     def layer_norm(
@@ -101,25 +109,75 @@ class NormOps:
 
         In training what was seen so far moves by `momentum` towards this batch, without the bias of its variance.
         """
-        features = in_dim if isinstance(in_dim, list | tuple) else (in_dim,)
+        features = (in_dim,) if isinstance(in_dim, Dim | int | str) else tuple(in_dim)
         for dim in features:
             axis_of("batch_norm", source, dim)
-        axes = tuple(dim for dim in source.dims if dim not in features)
-        mean: Tensor | None = running_mean
-        variance: Tensor | None = running_variance
         train = get_run_ctx().train_flag if train is None else train
-        if mean is None or variance is None or train:
+        running = None if running_mean is None or running_variance is None else (running_mean, running_variance)
+        scale, bias = (gamma, beta) if affine else (None, None)
+        if not distributed:
+            weights = (scale, bias, *(running or (None, None)))
+            result = _by_kernel(cls, source, features, weights, use_mask, (train or running is None, momentum, epsilon))
+            if result is not None:
+                return result
+        given = source.dtype
+        source = cls.cast(source, "float32") if given in _HALF else source
+        if train or running is None:
+            axes = tuple(dim for dim in source.dims if dim not in features)
             mean, variance = cls.moments(source, axes, use_mask=use_mask, distributed=distributed)
-            if running_mean is not None and running_variance is not None:
+            if running is not None:
                 factor = _corrected(cls, source, axes, use_mask, 1, distributed)
-                unbiased = variance.like(cls.combine_raw(variance._raw, "mul", factor))
-                _follow(cls, running_mean, mean, momentum)
-                _follow(cls, running_variance, unbiased, momentum)
+                _follow(cls, running[0], mean, momentum)
+                _follow(cls, running[1], variance.like(cls.combine_raw(variance._raw, "mul", factor)), momentum)
+        else:
+            mean, variance = running
         result = cls.normalize(source, mean, variance, epsilon)
-        for kind, weight in ("mul", gamma), ("add", beta):
-            if affine and weight is not None:
+        for kind, weight in ("mul", scale), ("add", bias):
+            if weight is not None:
                 result = cls.combine(result, kind, weight, allow_broadcast_all_sources=True)
-        return result
+        return cls.cast(result, given) if given in _HALF else result
+
+
+def _by_kernel(
+    backend: type[Backend],
+    source: Tensor,
+    features: tuple[Dim, ...],
+    weights: Sequence[Tensor | None],
+    use_mask: bool,
+    how: tuple[bool, float, float],
+) -> Tensor | None:
+    """Batch norm of the frames alone; None if there is no kernel for it, or too few frames to train with."""
+    if listener() is not None or not _kernel_takes(backend, source, features, weights):  # it sees each part
+        return None
+    rows = backend.rows_for(source, source.sig.dims, features, few=True) if use_mask else None
+    if rows is None and backend.padding_for(source, source.sig.dims) is not None:
+        return None
+    order = [*(dim for dim in source.dims if dim not in features), *features]
+    raw = align.apply(align.move(source.dims, order), source._raw)
+    shape = backend.get_shape_tuple_raw
+    outer = shape(raw)[: -len(features)] if rows is None else shape(rows.frames)
+    if not outer or (how[0] and math.prod(outer) < 2):
+        return None
+    raws = [x if x is None else x._raw for x in weights]
+
+    def kernel(frames: Any) -> Any:
+        return backend.batch_norm_raw(frames, len(features), *raws, *how)
+
+    raw = kernel(raw) if rows is None else backend.on_frames(kernel, raw, rows)
+    return tensor_of(align.apply(align.move(order, source.dims), raw), source.sig, source.lengths)
+
+
+def _kernel_takes(
+    backend: type[Backend], source: Tensor, features: tuple[Dim, ...], weights: Sequence[Tensor | None]
+) -> bool:
+    """Whether there is a kernel for these dims and types; it gives no gradient of running statistics."""
+    if backend.batch_norm_raw is None or "float" not in source.dtype:
+        return False
+    given = [x for x in weights if x is not None]
+    running = [x for x in weights[2:] if x is not None]
+    types = {x.dtype for x in given}
+    fit = types <= {source.dtype} or (types == {"float32"} and source.dtype in _HALF)
+    return fit and all(x.dims == features for x in given) and not backend.is_trained(*running)
 
 
 def _corrected(
@@ -160,10 +218,9 @@ def _per_frame(
     if not plan:
         plan = source.sig.keep(key, _plan(op, source, dims, scale, bias))
     there, back, sizes, moves = plan
-    rows = None
-    if source.sig.frames and moves is not None and any(x is not None and backend.is_trained(x) for x in (scale, bias)):
-        rows = backend.rows_for(source, source.sig.dims, dims)
-    raw = source._raw if scale is None or rows is not None else backend.fill_for_gradient(source, scale)
+    trained = source.sig.frames and may_be_padded(source.lengths) and backend.is_trained(scale, bias)
+    rows = backend.rows_for(source, source.sig.dims, dims) if trained and moves is not None else None
+    raw = backend.fill_padding(source, 0) if trained and rows is None else source._raw
     raw = raw if there is None else backend.move_raw(raw, there)
     if moves is None:  # the weights differ between frames
         raw = align.apply(back, function(raw, sizes, None, None, eps))
@@ -178,7 +235,9 @@ def _per_frame(
     else:
         raw = backend.on_frames(lambda x: function(x, sizes, raw_scale, raw_bias, eps), raw, rows)
     result = tensor_of(raw if back is None else backend.move_raw(raw, back), source.sig, source.lengths)
-    return backend.cut_gradient(result, scale, bias) if rows is None and result.sig.frames else result
+    if rows is not None:
+        return backend.note_empty_padding(result)
+    return backend.empty_padding(result) if trained else result
 
 
 Plan = tuple[align.Move, align.Move, list[int], list[align.Move] | None]

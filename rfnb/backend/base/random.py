@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rfnb.backend.base.create import shape_of
+from rfnb.backend.base.create import sizes_of
 from rfnb.backend.base.require import same_dims
 from rfnb.core import align
-from rfnb.core.binding import current_lengths
 from rfnb.core.dim import Dim
 from rfnb.core.dtype import is_int_dtype
 from rfnb.core.scope import random_stream
@@ -73,8 +72,8 @@ class RandomOps:
         `rf.random` does what `auto_update_state` and `static` say; they change nothing here, nor does `algorithm`.
         """
         if out is None:
-            raw = cls.empty_raw(shape_of(dims), dtype, device)
-            out = tensor_of(raw, align.sig(dims, sparse_dim, feature_dim), current_lengths(dims))
+            shape, lengths = sizes_of(dims)
+            out = tensor_of(cls.empty_raw(shape, dtype, device), align.sig(dims, sparse_dim, feature_dim), lengths)
         else:
             same_dims("random", out, dims, "out")
         if bound is not None:

@@ -12,7 +12,7 @@ from rfnb.backend.base.require import axis_of, whole_numbers
 from rfnb.backend.base.sizes import ragged
 from rfnb.core import align
 from rfnb.core.binding import current_lengths
-from rfnb.core.dim import Dim
+from rfnb.core.dim import Dim, as_dims
 from rfnb.core.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
 
@@ -44,8 +44,7 @@ class ScatterOps:
         Entries at one place are combined: "sum", "mean", "max", "min". Places without one hold `fill_value`, or what
         adds nothing: 0; for "max" the least number of the type, for "min" the largest.
         """
-        over = (indices_dim,) if isinstance(indices_dim, Dim) else tuple(indices_dim)
-        into = (out_dim,) if isinstance(out_dim, Dim) else tuple(out_dim)
+        over, into = as_dims(indices_dim), as_dims(out_dim)
         if mode not in MODES:
             raise DimError("scatter: unknown `mode`", got=repr(mode), expected=", ".join(MODES))
         for dim in over:

@@ -169,7 +169,9 @@ class ShapeOps:
         signature = plan and plan[2]()
         if signature and axis not in source.lengths.owners:
             place, sizes, _ = plan
-            return tensor_of(cls.split_axis_raw(source._raw, place, sizes), signature, source.lengths)
+            parted = tensor_of(cls.split_axis_raw(source._raw, place, sizes), signature, source.lengths)
+            cls.as_empty_in_padding(source, parted)
+            return parted
         axis = source.sig.meant(axis)
         place = axis_of("split_dims", source, axis)
         size = size_in(source, axis)

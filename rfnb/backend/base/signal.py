@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from rfnb.backend.base.conv import one_axis, several_axes
 from rfnb.backend.base.require import axis_of
 from rfnb.backend.base.sizes import bound
 from rfnb.backend.base.slide import Window
+from rfnb.backend.base.slide_plan import one_axis, several_axes
 from rfnb.core import align
 from rfnb.core.dim import Dim
 from rfnb.core.lengths import Size

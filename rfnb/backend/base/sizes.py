@@ -24,9 +24,10 @@ def size_in(x: Tensor, dim: Dim) -> Size:
     """How long `dim` is in `x`, over dims that `x` has; lengths over dims that it lost count as their longest."""
     if dim.dimension is not None:
         return dim.static_size
-    found = x.lengths.cache.get(("size_in", x.sig.serial, dim.serial))
-    if found is None:
-        found = x.lengths.cached(("size_in", x.sig.serial, dim.serial), lambda: _size_in(x, dim))
+    size = x.size_of(dim)
+    if size.ragged and len(size.dims) == 1 and size.dims[0] in x.sig.index:  # as it is, most often
+        return size
+    found: Size = x.lengths.cached(("size_in", x.sig.serial, dim.serial), lambda: _size_in(x, size))
     return found
 
 
@@ -35,12 +36,12 @@ def known_size(lengths: Lengths, dim: Dim) -> Size | None:
     return lengths.size(dim) or current_lengths([dim]).size(dim)
 
 
-def _size_in(x: Tensor, dim: Dim) -> Size:
-    size = x.size_of(dim)
+def _size_in(x: Tensor, size: Size) -> Size:
     lost = tuple(i for i, d in enumerate(size.dims) if d not in x.sig.index)
-    values = size.values.max(axis=lost, initial=0) if lost else size.values
-    kept = Size([d for d in size.dims if d in x.sig.index], values)
-    return Size((), kept.max) if kept.dims and not kept.ragged else kept
+    if lost:
+        left = [d for d in size.dims if d in x.sig.index]
+        size = Size(left, size.values.max(axis=lost, initial=0), made=size.made)
+    return Size((), size.max, made=size.made) if size.dims and not size.ragged else size
 
 
 def ragged(x: Tensor, dim: Dim) -> bool:

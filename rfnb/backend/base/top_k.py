@@ -40,7 +40,7 @@ class TopKOps:
     ) -> tuple[Tensor, Tensor | list[Tensor], Dim]:
         """The `k` largest over `axis`, their positions, and `k_dim`. {…, axis} → {…, k_dim}, the same sparse in axis
 
-        Several axes are searched as one; then there is a list of positions, one for each. Padding is never among
+        Several axes are searched as one; a list of them gives a list of positions, one for each. Padding is never among
         them, as long as there is something else: its value is -∞. The values of a Tensor `k` are read.
         """
         size = Size(k.dims, cls.to_numpy_raw(k._raw)) if isinstance(k, Tensor) else Size((), k)
@@ -68,7 +68,7 @@ class TopKOps:
         out = [*order[:place], k_dim, *order[place + len(dims) :]]
         feature = source.feature_dim if source.feature_dim not in dims else None
         found = tensor_of(values, align.sig(out, source.sparse_dim, feature), lengths)
-        if len(dims) == 1:
+        if isinstance(axis, Dim):
             return found, tensor_of(index, align.sig(out, dims[0]), lengths), k_dim
         parts = cls.split_index_raw(index, sizes)
         return found, [tensor_of(part, align.sig(out, d), lengths) for part, d in zip(parts, dims, strict=True)], k_dim

@@ -13,7 +13,6 @@ from torch.nn.functional import scaled_dot_product_attention
 from rfnb.backend.base.attention import RawAttention
 from rfnb.backend.base.random import random_stream
 from rfnb.backend.torch.random import TorchRandom
-from rfnb.backend.torch.seen_attention import Watcher
 
 
 class TorchAttention:
@@ -63,6 +62,8 @@ class TorchAttention:
     @classmethod
     def watching_attention(cls, see: Callable[[RawAttention], None], model: Any) -> AbstractContextManager[Any]:
         """Inside, `see` is told of the attention of plain torch."""
+        from rfnb.backend.torch.seen_attention import Watcher  # seldom needed
+
         if model is not None and not isinstance(model, torch.nn.Module):
             return nullcontext()
         return Watcher(see, model).watching()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from rfnb.backend.base.backend import Backend
-from rfnb.backend.torch import module_graph  # noqa: F401, to be registered
+from rfnb.backend.torch import plain  # noqa: F401, to be registered
 from rfnb.backend.torch.attention import TorchAttention
 from rfnb.backend.torch.conv import TorchConv
 from rfnb.backend.torch.ctc import TorchCtc

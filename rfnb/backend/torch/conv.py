@@ -24,7 +24,7 @@ Numbers = tuple[int, ...]
 
 
 class TorchConv:
-    """The raw part of `backend.base.conv`."""
+    """The raw part of `backend.base.conv` and `backend.base.pool`."""
 
     @staticmethod
     def conv_raw(

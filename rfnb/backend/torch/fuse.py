@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
@@ -11,8 +11,10 @@ from torch.nn import functional
 
 from rfnb.backend.base.fuse import Product
 from rfnb.backend.base.tape import Call, External, Var
+from rfnb.backend.torch.tape import TorchTape
 from rfnb.errors import BackendError
 
+storage_raw = TorchTape.storage_raw
 _ADD = frozenset({torch.add, torch.Tensor.add, torch.Tensor.__add__})
 _MATMUL = frozenset({torch.matmul, torch.mm, torch.Tensor.matmul, torch.Tensor.mm})
 _TRANSPOSE = frozenset({torch.t, torch.Tensor.t})
@@ -22,52 +24,47 @@ class TorchFuse:
     """What makes the steps of a loop quicker than their calls one by one."""
 
     @staticmethod
-    def joined_raw(calls: Sequence[Call], values: Sequence[Any], wanted: Collection[Var]) -> list[Call]:
+    def joined_raw(
+        calls: Sequence[Call], values: Sequence[Any], externals: Sequence[Any], wanted: Collection[Var]
+    ) -> list[Call]:
         """The same calls, where x + h·W is one; results agree to rounding.
 
         values: of the Vars, on the traced frame. wanted: what is asked for besides the last results.
         """
-        if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
+        if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda") or _transformed():
             return list(calls)
-        made = {call.result: call for call in calls if call.result is not None}
+        made, fixed = _made(calls), _Fixed(calls, values, externals)
         read = Counter(read for call in calls for read in call.reads())
         read.update(wanted)
-        return [_joined(call, made, read, values) or call for call in calls]
+        return [_joined(call, made, read, values, fixed) or call for call in calls]
 
     @staticmethod
-    def product_raw(call: Call, calls: Sequence[Call], values: Sequence[Any]) -> Product | None:
-        """What a call is: x + h·W, or h·W, where W [in, out] comes from outside; None if neither."""
-        if call.result is None:
-            return None
-        if call.fn is torch.addmm:
-            x, h, weight = call.args
-            return Product(call, x, h, weight, 2) if type(weight) is External else None
-        made = {each.result: each for each in calls if each.result is not None}
-        h, weight = _factors(call, made) or (None, None)
-        if (
-            type(h) is not Var
-            or type(weight) is not External
-            or not values[call.result].ndim == values[h.number].ndim == 2
-        ):
-            return None
-        return Product(call, None, h, weight, 1, transposed=call.fn not in _MATMUL)
+    def products_raw(calls: Sequence[Call], values: Sequence[Any], externals: Sequence[Any]) -> list[Product]:
+        """The calls that are x + h·W, or h·W, where W comes from outside."""
+        if _transformed():
+            return []
+        made, fixed = _made(calls), _Fixed(calls, values, externals)
+        return [found for call in calls if (found := _product(call, made, values, fixed)) is not None]
 
     sum_raw = torch.add
 
     @staticmethod
     def constant_weight_raw(weight: torch.Tensor, transposed: bool) -> torch.Tensor:
-        """The same numbers, without a gradient; [in, out] → [out, in], if `transposed`."""
+        """The same numbers, without a gradient; the other axis first, if `transposed`."""
         return weight.detach().t() if transposed else weight.detach()
 
     @staticmethod
-    def deferred_raw(frames: torch.Tensor, weights: Sequence[torch.Tensor]) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        """The same frames [steps, batch, out], and a list for what the weights [in, out] are multiplied with.
+    def deferred_raw(
+        frames: torch.Tensor, weights: Sequence[torch.Tensor], out_first: Sequence[bool]
+    ) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        """The same frames [steps, batch, out], and a list for what the weights are multiplied with.
 
         Where `frames` are summed with products h·W of all steps, the gradient of each W is one product of their
         gradients with all h, once the list has one tensor [steps, batch, in] for each W.
+        out_first: whether a W is [out, in], not [in, out].
         """
         inputs: list[torch.Tensor] = []
-        return _Deferred.apply(inputs, frames, *weights), inputs
+        return _Deferred.apply(inputs, out_first, frames, *weights), inputs
 
     @staticmethod
     def no_frames_raw(like: torch.Tensor, steps: int) -> torch.Tensor:
@@ -88,8 +85,10 @@ class TorchFuse:
 
 class _Deferred(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, inputs: list[torch.Tensor], frames: torch.Tensor, *weights: torch.Tensor) -> torch.Tensor:
-        ctx.inputs = inputs
+    def forward(
+        ctx: Any, inputs: list[torch.Tensor], out_first: Sequence[bool], frames: torch.Tensor, *weights: torch.Tensor
+    ) -> torch.Tensor:
+        ctx.inputs, ctx.out_first = inputs, out_first
         return frames.view_as(frames)
 
     @staticmethod
@@ -101,31 +100,92 @@ class _Deferred(torch.autograd.Function):
                 hint="rf.Loop(optimize_move_layers_out=False)",
             )
         rows = gradient.flatten(0, 1)
-        found = [given.flatten(0, 1).t().mm(rows) for given in ctx.inputs]
-        return (None, gradient, *found)
+        found = []
+        for given, turned in zip(ctx.inputs, ctx.out_first, strict=True):
+            a = given.flatten(0, 1).to(rows.dtype)  # autocast gave the product another type
+            found.append(rows.t().mm(a) if turned else a.t().mm(rows))
+        return (None, None, gradient, *found)
 
 
-def _factors(call: Call, made: dict[int, Call]) -> tuple[Any, Any] | None:
-    """h [rows, in] and W [in, out] of h·W."""
-    if call.fn is functional.linear and len(call.args) > 1 and call.args[2:] in ((), (None,)) and not call.kwargs:
-        before = made.get(call.args[1].number) if type(call.args[1]) is Var else None
-        if before is not None and before.fn in _TRANSPOSE:
-            return call.args[0], before.args[0]
+def _add_linear(x: torch.Tensor, h: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """x + h·W, of a W [out, in]."""
+    return torch.addmm(x, h, weight.t())
+
+
+_PRODUCTS = {torch.addmm: 2, _add_linear: 2, functional.linear: 1, **dict.fromkeys(_MATMUL, 1)}
+"""Which of the arguments W is; h is the one before."""
+
+
+class _Fixed:
+    """What no call writes into, nor into what shares its memory."""
+
+    def __init__(self, calls: Sequence[Call], values: Sequence[Any], externals: Sequence[Any]):
+        self._values, self._externals = values, externals
+        self._written = {storage_raw(values[number]) for call in calls for number in call.changes}
+
+    def __contains__(self, read: Var | External) -> bool:
+        if not self._written:
+            return True
+        raw = (self._externals if type(read) is External else self._values)[read.number]
+        return storage_raw(raw) not in self._written
+
+
+def _transformed() -> bool:
+    """Whether this is inside of torch.func, which takes no gradient put off, and whose tensors have no memory."""
+    return bool(torch._C._are_functorch_transforms_active())
+
+
+def _made(calls: Sequence[Call]) -> dict[int, Call]:
+    """By the number of what they give."""
+    return {call.result: call for call in calls if call.result is not None}
+
+
+def _factors(call: Call, made: dict[int, Call]) -> tuple[Callable[..., Any], Any, Any] | None:
+    """Of h·W: what adds it to an x, as a function of x, h [rows, in] and W."""
     if call.fn in _MATMUL and len(call.args) == 2 and not call.kwargs:
-        return call.args[0], call.args[1]
+        return torch.addmm, *call.args
+    if call.fn is functional.linear and len(call.args) > 1 and call.args[2:] in ((), (None,)) and not call.kwargs:
+        weight, transposed = _untransposed(call.args[1], made)
+        return torch.addmm if transposed else _add_linear, call.args[0], weight
     return None
 
 
-def _joined(call: Call, made: dict[int, Call], read: Counter[Any], values: Sequence[Any]) -> Call | None:
+def _untransposed(weight: Any, made: dict[int, Call]) -> tuple[Any, bool]:
+    """What `weight` is the transpose of, if a call has transposed it; whether that is so."""
+    before = made.get(weight.number) if type(weight) is Var else None
+    return (before.args[0], True) if before is not None and before.fn in _TRANSPOSE else (weight, False)
+
+
+def _product(call: Call, made: dict[int, Call], values: Sequence[Any], fixed: _Fixed) -> Product | None:
+    """x + h·W or h·W, where W comes from outside."""
+    if call.fn not in _PRODUCTS or call.result is None or call.kwargs:
+        return None
+    place, whole = _PRODUCTS[call.fn], values[call.result]
+    h, given = call.args[place - 1 : place + 1]
+    weight, transposed = _untransposed(given, made)
+    if type(h) is not Var or type(weight) is not External or h not in fixed or weight not in fixed:
+        return None
+    if not whole.ndim == values[h.number].ndim == 2:
+        return None
+    x = call.args[0] if place == 2 and type(call.args[0]) is Var else None
+    x = None if x is None or values[x.number].shape != whole.shape else x
+    out_first = transposed is not (call.fn in (functional.linear, _add_linear))
+    return Product(call, x, h, weight, place, transposed, out_first)
+
+
+def _joined(call: Call, made: dict[int, Call], read: Counter[Any], values: Sequence[Any], fixed: _Fixed) -> Call | None:
     """x + h·W as one call."""
     if call.fn not in _ADD or len(call.args) != 2 or call.kwargs or call.result is None:
         return None
     for product, other in (call.args, call.args[::-1]):
         before = made.get(product.number) if type(product) is Var else None
         factors = None if before is None or read[product] > 1 else _factors(before, made)
-        if factors is None or not _fit(other, *factors, call.result, values):
+        if factors is None or not _fit(other, *factors[1:], call.result, values):
             continue
-        return Call(torch.addmm, (other, *factors), {}, call.result, node=call.node)
+        if not all(factor in fixed for factor in factors[1:]):  # they are read later than they were
+            continue
+        add, *pair = factors
+        return Call(add, (other, *pair), {}, call.result, node=call.node)
     return None
 
 

@@ -108,10 +108,18 @@ class ProbedGradient(torch.autograd.Function):
         return gradients[0], None, None, None
 
 
+def reaching(raw: torch.Tensor, sources: Sequence[torch.Tensor]) -> torch.Tensor:
+    """The same numbers, from which a gradient of 0 reaches all sources."""
+    if not raw.is_floating_point():
+        return raw
+    return raw + sum(source.reshape(-1)[:0].sum().to(raw) for source in sources)
+
+
 class TorchGrad:
     """The raw part of `backend.base.grad`."""
 
     stop_gradient_raw = staticmethod(torch.Tensor.detach)
+    reaching_raw = staticmethod(reaching)
     scaled_gradient_raw = staticmethod(scale_gradient)
     shifted_gradient_raw = staticmethod(shift_gradient)
     gradient_checkpoint_scope = staticmethod(gradient_checkpoint_scope)

@@ -20,7 +20,7 @@ from rfnb.backend.torch.data import DTYPE_NAMES
 from rfnb.backend.torch.module_state import keep_numbers, keep_state, on_meta
 from rfnb.core.call_graph import CallGraph
 from rfnb.core.graph import Node, Value
-from rfnb.core.model_graph import KEEPERS, TRACERS, ModelGraph, argument_names, failure, owner, title
+from rfnb.core.model_graph import ModelGraph, argument_names, failure, owner, title
 from rfnb.core.module_table import ModuleTable
 from rfnb.core.nested import leaves, named_leaves
 from rfnb.core.source import PACKAGE, Source
@@ -180,9 +180,3 @@ def _own(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 
 def _counted(raw: torch.Tensor) -> tuple[int, bool]:
     return (raw.numel(), raw.requires_grad) if isinstance(raw, torch.nn.Parameter) else (0, False)
-
-
-PlainModule = torch.nn.Module
-"""Shown by the views as well."""
-TRACERS[PlainModule] = TRACERS[torch.Tensor] = module_graph
-KEEPERS[PlainModule] = keep_state

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import torch
 
+Maybe = torch.Tensor | None
+
 
 class TorchNorm:
     """The raw part of `backend.base.norm`."""
@@ -26,3 +28,24 @@ class TorchNorm:
             scale = scale.to(raw.dtype)
         result = torch.rms_norm(raw, sizes, scale, eps)
         return result if bias is None else (result + bias).to(raw.dtype)
+
+    @staticmethod
+    def batch_norm_raw(
+        raw: torch.Tensor,
+        axes: int,
+        scale: Maybe,
+        bias: Maybe,
+        running_mean: Maybe,
+        running_variance: Maybe,
+        train: bool,
+        momentum: float,
+        eps: float,
+    ) -> torch.Tensor:
+        """Over all but the last `axes` axes; in training, the running statistics move in place."""
+        if axes > 1:
+            scale, bias, running_mean, running_variance = (
+                x if x is None else x.view(-1) for x in (scale, bias, running_mean, running_variance)
+            )
+        flat, cudnn = raw.flatten(0, -axes - 1).flatten(1), torch.backends.cudnn.enabled
+        result = torch.batch_norm(flat, scale, bias, running_mean, running_variance, train, momentum, eps, cudnn)
+        return result.view(raw.shape)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -119,7 +120,8 @@ class TorchRandom:
         states = {"cpu": torch.get_rng_state()}
         if torch.cuda.is_available():
             states |= {f"cuda:{i}": state for i, state in enumerate(torch.cuda.get_rng_state_all())}
-        return {device: bytes(state.cpu().numpy()) for device, state in states.items()}
+        # read from memory, since torch.func does not allow .numpy()
+        return {device: ctypes.string_at(state.data_ptr(), state.numel()) for device, state in states.items()}
 
     @staticmethod
     def set_random_state(state: Mapping[str, bytes]) -> None:

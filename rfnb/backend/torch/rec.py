@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from rfnb.backend.torch.grad import reaching
+
 Maybe = torch.Tensor | None
 CLOSED = 1e4  # sigmoid of it is exactly 1, of its negative exactly 0
 
@@ -35,7 +37,10 @@ class TorchRec:
         count, size = inputs.shape[0], rec_weight.shape[-1]
         first_h, first_c = h.expand(*shape, size), c.expand(*shape, size)
         if count == 0:
-            return inputs.new_zeros((0, *shape, size)), first_h, first_c
+            given = [raw for raw in (inputs, ff_weight, rec_weight, bias) if raw is not None]
+            results = (inputs.new_zeros((0, *shape, size)), first_h, first_c)
+            output, h, c = (reaching(raw, given) for raw in results)
+            return output, h, c
         inputs = inputs.expand(count, *shape, -1)
         output, _, cell = _fused(inputs, first_h, first_c, ff_weight, rec_weight, bias)
         output, c = output.view(count, *shape, size), cell.view(*shape, size)

@@ -1,0 +1,31 @@
+"""Graphs of plain torch. What makes them is imported when the first one is made."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from rfnb.core.tracers import KEEPERS, TRACERS
+
+if TYPE_CHECKING:
+    from rfnb.core.model_graph import ModelGraph
+
+
+def trace(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, meta: bool) -> ModelGraph:
+    """Of a module of torch, or a function of its tensors."""
+    from rfnb.backend.torch.module_graph import module_graph
+
+    return module_graph(model, args, kwargs, meta=meta)
+
+
+def keep(model: torch.nn.Module, stack: ExitStack) -> None:
+    """Its state is as before when `stack` ends."""
+    from rfnb.backend.torch.module_state import keep_state
+
+    keep_state(model, stack)
+
+
+TRACERS[torch.nn.Module] = TRACERS[torch.Tensor] = trace
+KEEPERS[torch.nn.Module] = keep

@@ -1,0 +1,21 @@
+"""Loops that do no step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rfnb.loop.body import Body
+
+
+def reaching(body: Body, results: Sequence[Any]) -> list[Any]:
+    """The same results, from which a gradient of 0 reaches all that the steps would have read.
+
+    So all parameters have one: processes that train together wait for each other's gradients.
+    """
+    backend = body.backend
+    read = [*body.tape.externals, *(source._raw for source, _ in body.unstacked)]
+    sources = [raw for raw in read if backend.needs_gradient_raw(raw)]
+    if not sources:
+        return list(results)
+    return [raw if isinstance(raw, int | None) else backend.reaching_raw(raw, sources) for raw in results]
