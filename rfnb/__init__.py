@@ -1,559 +1,65 @@
-"""Sequence models in a notebook: tensors that know their dims by name, loops that can be stepped forward and back."""
+"""Sequence models in a notebook: tensors that know their dims by name, loops that can be stepped forward and back.
 
-# what registers itself when it is imported
-import rfnb.backend.numpy.backend as _numpy_backend
-import rfnb.backend.torch.backend as _torch_backend  # which is selected
-import rfnb.core.pickling as _pickling  # how tensors and dims travel
-import rfnb.ops.describe as _describe  # methods of Tensor
-import rfnb.ops.habits as _habits  # likewise
+The names of `rf` stand in the files `public.py` of the folders. Those of dims, tensors and ops are imported at once,
+those of the other folders when one of them is first asked for.
+"""
 
-# isort: split
-# namespaces
-from rfnb import errors as errors
-from rfnb.loop import check as check
-from rfnb.nn import decoder as decoder, encoder as encoder, hooks as hooks, init as init
-from rfnb.ops import audio as audio, nested as nested
-from rfnb.trace import when as when
-
-# isort: split
-# dims and tensors
-from rfnb.backend.base.backend import Backend as Backend
-from rfnb.core.default import (
-    get_default_array_index_dtype as get_default_array_index_dtype,
-    get_default_device as get_default_device,
-    get_default_float_dtype as get_default_float_dtype,
-    get_default_int_dtype as get_default_int_dtype,
-    set_default_device as set_default_device,
-    set_default_device_ctx as set_default_device_ctx,
-    set_default_float_dtype as set_default_float_dtype,
-    set_default_float_dtype_ctx as set_default_float_dtype_ctx,
-)
-from rfnb.core.dim import (
-    Dim as Dim,
-    batch_dim as batch_dim,
-    single_step_dim as single_step_dim,
-)
-from rfnb.core.dtype import is_float_dtype as is_float_dtype
-from rfnb.core.parameter import (
-    Parameter as Parameter,
-    set_parameter_copy_behavior_ctx as set_parameter_copy_behavior_ctx,
-)
-from rfnb.core.raw import (
-    get_backend_by_raw_tensor_type as get_backend_by_raw_tensor_type,
-    get_backend_by_tensor as get_backend_by_tensor,
-    get_raw_tensor_type as get_raw_tensor_type,
-    get_selected_backend as get_selected_backend,
-    is_backend_raw_tensor_dim_tag_independent as is_backend_raw_tensor_dim_tag_independent,
-    is_executing_eagerly as is_executing_eagerly,
-    register_backend_by_tensor_type as register_backend_by_tensor_type,
-    select_backend as select_backend,
-    select_backend_numpy as select_backend_numpy,
-    select_backend_returnn_layers_tf as select_backend_returnn_layers_tf,
-    select_backend_tf as select_backend_tf,
-    select_backend_torch as select_backend_torch,
-)
-from rfnb.core.run_ctx import (
-    Loss as Loss,
-    RunCtx as RunCtx,
-    get_run_ctx as get_run_ctx,
-    get_run_ctx_step as get_run_ctx_step,
-    init_forward_step_run_ctx as init_forward_step_run_ctx,
-    init_train_step_run_ctx as init_train_step_run_ctx,
-)
-from rfnb.core.state import State as State
-from rfnb.core.tensor import Tensor as Tensor
-from rfnb.core.tensor_dict import TensorDict as TensorDict
-from rfnb.core.vocab import Vocab as Vocab
-from rfnb.ops.dims import (
-    dim_match_priority_when_needed as dim_match_priority_when_needed,
-    get_default_dim_size_device as get_default_dim_size_device,
-    last_frame_position_of_dim as last_frame_position_of_dim,
-    linspace_over_dim as linspace_over_dim,
-    masked_fraction_of_shape as masked_fraction_of_shape,
-    num_elements_of_shape as num_elements_of_shape,
-    range_over_dim_strided as range_over_dim_strided,
-    range_over_merged_dims as range_over_merged_dims,
-    use_mask_default as use_mask_default,
-)
-
-# isort: split
-# from data, and new
-from rfnb.ops.choice import (
-    random_choice_with_replacement as random_choice_with_replacement,
-    random_choice_without_replacement as random_choice_without_replacement,
-)
-from rfnb.ops.collate import collate as collate
-from rfnb.ops.convert import convert_to_tensor as convert_to_tensor
-from rfnb.ops.create import (
-    constant as constant,
-    fill as fill,
-    full as full,
-    ones as ones,
-    ones_like as ones_like,
-    range_over_dim as range_over_dim,
-    zeros as zeros,
-    zeros_like as zeros_like,
-)
-from rfnb.ops.device import (
-    copy as copy,
-    copy_to_device as copy_to_device,
-)
-from rfnb.ops.mask import sequence_mask as sequence_mask
-from rfnb.ops.random import (
-    dropout as dropout,
-    get_random_state as get_random_state,
-    get_static_step_based_seed as get_static_step_based_seed,
-    random as random,
-    random_normal as random_normal,
-    random_truncated_normal as random_truncated_normal,
-    random_uniform as random_uniform,
-    reset_step_random_state as reset_step_random_state,
-    set_random_seed as set_random_seed,
-    set_random_state as set_random_state,
-)
-
-# isort: split
-# maths
-from rfnb.ops.activation import (
-    elu as elu,
-    gating as gating,
-    gelu as gelu,
-    identity as identity,
-    log_sigmoid as log_sigmoid,
-    relu as relu,
-    relu_square as relu_square,
-    selu as selu,
-    sigmoid as sigmoid,
-    silu as silu,
-    softplus as softplus,
-    softsign as softsign,
-    swish as swish,
-    tanh as tanh,
-)
-from rfnb.ops.complex import (
-    complex_as_real as complex_as_real,
-    make_complex as make_complex,
-    real_as_complex as real_as_complex,
-)
-from rfnb.ops.math import (
-    abs as abs,
-    add as add,
-    cast as cast,
-    ceil as ceil,
-    ceil_divide as ceil_divide,
-    clip_by_value as clip_by_value,
-    combine as combine,
-    combine_bc as combine_bc,
-    compare_bc as compare_bc,
-    cos as cos,
-    equal as equal,
-    exp as exp,
-    expm1 as expm1,
-    floor as floor,
-    floor_divide as floor_divide,
-    greater as greater,
-    greater_equal as greater_equal,
-    is_finite as is_finite,
-    is_infinite as is_infinite,
-    is_neg_infinite as is_neg_infinite,
-    lerp as lerp,
-    less as less,
-    less_equal as less_equal,
-    log as log,
-    log1p as log1p,
-    log_add_exp as log_add_exp,
-    logical_and as logical_and,
-    logical_not as logical_not,
-    logical_or as logical_or,
-    maximum as maximum,
-    minimum as minimum,
-    mod as mod,
-    mul as mul,
-    neg as neg,
-    not_equal as not_equal,
-    opt_logical_and as opt_logical_and,
-    opt_logical_or as opt_logical_or,
-    pow as pow,
-    reciprocal as reciprocal,
-    round as round,
-    rsqrt as rsqrt,
-    safe_log as safe_log,
-    sign as sign,
-    sin as sin,
-    sqrt as sqrt,
-    square as square,
-    squared_difference as squared_difference,
-    sub as sub,
-    true_divide as true_divide,
-    where as where,
-)
-from rfnb.ops.matmul import (
-    dot as dot,
-    matmul as matmul,
-)
-from rfnb.ops.reduce import (
-    reduce as reduce,
-    reduce_all as reduce_all,
-    reduce_any as reduce_any,
-    reduce_argmax as reduce_argmax,
-    reduce_argmin as reduce_argmin,
-    reduce_logmeanexp as reduce_logmeanexp,
-    reduce_logsumexp as reduce_logsumexp,
-    reduce_max as reduce_max,
-    reduce_mean as reduce_mean,
-    reduce_min as reduce_min,
-    reduce_out as reduce_out,
-    reduce_sum as reduce_sum,
-)
-from rfnb.ops.sequence import (
-    cumsum as cumsum,
-    reverse_sequence as reverse_sequence,
-)
-from rfnb.ops.softmax import (
-    log_softmax as log_softmax,
-    softmax as softmax,
-)
-from rfnb.ops.sort import (
-    search_sorted as search_sorted,
-    sort as sort,
-)
-from rfnb.ops.top_k import (
-    top_k as top_k,
-    top_k_mask as top_k_mask,
-    top_p_mask as top_p_mask,
-)
-
-# isort: split
-# shapes and places
-from rfnb.ops.concat import (
-    concat as concat,
-    concat_features as concat_features,
-    cum_concat_step as cum_concat_step,
-    split as split,
-    stack as stack,
-    unstack as unstack,
-)
-from rfnb.ops.index import (
-    gather as gather,
-    one_hot as one_hot,
-    smooth_one_hot as smooth_one_hot,
-    sparse_to_dense as sparse_to_dense,
-)
-from rfnb.ops.masked import (
-    is_packed as is_packed,
-    masked_scatter as masked_scatter,
-    masked_select as masked_select,
-    pack_padded as pack_padded,
-    pad_packed as pad_packed,
-    unpack as unpack,
-)
-from rfnb.ops.repeat import repeat as repeat
-from rfnb.ops.scatter import (
-    scatter as scatter,
-    scatter_argmax as scatter_argmax,
-    scatter_count as scatter_count,
-    scatter_logmeanexp as scatter_logmeanexp,
-    scatter_logsumexp as scatter_logsumexp,
-    scatter_mean as scatter_mean,
-)
-from rfnb.ops.shape import (
-    expand_dim as expand_dim,
-    expand_dims as expand_dims,
-    expand_make_non_empty as expand_make_non_empty,
-    merge_dims as merge_dims,
-    replace_dim as replace_dim,
-    replace_dim_v2 as replace_dim_v2,
-    reshape as reshape,
-    set_sparse_dim as set_sparse_dim,
-    split_dims as split_dims,
-    squeeze as squeeze,
-)
-from rfnb.ops.slice import (
-    pad as pad,
-    shift_left as shift_left,
-    shift_right as shift_right,
-    slice as slice,
-)
-
-# isort: split
-# windows and signals
-from rfnb.ops.conv import (
-    calc_conv_out_length as calc_conv_out_length,
-    calc_transposed_conv_out_length as calc_transposed_conv_out_length,
-    conv as conv,
-    make_conv_out_spatial_dims as make_conv_out_spatial_dims,
-    make_transposed_conv_out_spatial_dims as make_transposed_conv_out_spatial_dims,
-    max_pool as max_pool,
-    max_pool1d as max_pool1d,
-    pool as pool,
-    pool1d as pool1d,
-    pool2d as pool2d,
-    pool3d as pool3d,
-    transposed_conv as transposed_conv,
-)
-from rfnb.ops.signal import stft as stft
-from rfnb.ops.window import window as window
-
-# isort: split
-# what networks are made of
-from rfnb.ops.attention import (
-    dot_attention as dot_attention,
-    dropout_broadcast_default as dropout_broadcast_default,
-)
-from rfnb.ops.linear import linear as linear
-from rfnb.ops.norm import (
-    batch_norm as batch_norm,
-    group_norm as group_norm,
-    layer_norm as layer_norm,
-    moments as moments,
-    normalize as normalize,
-    rms_norm as rms_norm,
-)
-from rfnb.ops.position import (
-    relative_positional_encoding as relative_positional_encoding,
-    sinusoidal_encoding as sinusoidal_encoding,
-    sinusoidal_positional_encoding as sinusoidal_positional_encoding,
-)
-from rfnb.ops.rec import lstm as lstm
-
-# isort: split
-# losses, gradients, precision
-from rfnb.ops.amp import (
-    AmpPolicy as AmpPolicy,
-    amp_cast_compute as amp_cast_compute,
-    amp_cast_float32 as amp_cast_float32,
-    get_amp_policy as get_amp_policy,
-    set_amp_policy as set_amp_policy,
-    set_amp_policy_ctx as set_amp_policy_ctx,
-)
-from rfnb.ops.ctc import (
-    ctc_best_path as ctc_best_path,
-    ctc_durations_from_path as ctc_durations_from_path,
-    ctc_greedy_decode as ctc_greedy_decode,
-    ctc_loss as ctc_loss,
-    ctc_no_label_loop_blank_durations_from_path as ctc_no_label_loop_blank_durations_from_path,
-)
-from rfnb.ops.grad import (
-    gradient as gradient,
-    gradient_checkpoint_scope as gradient_checkpoint_scope,
-    scaled_gradient as scaled_gradient,
-    scaled_gradient_ext as scaled_gradient_ext,
-    set_requires_gradient as set_requires_gradient,
-    stop_gradient as stop_gradient,
-    stop_gradient_scope as stop_gradient_scope,
-)
-from rfnb.ops.loss import (
-    cross_entropy as cross_entropy,
-    edit_distance as edit_distance,
-    label_smoothed_log_prob_gradient as label_smoothed_log_prob_gradient,
-    label_smoothing as label_smoothing,
-)
-
-# isort: split
-# branches, loops and their runs
-from rfnb.core.model_graph import ModelGraph as ModelGraph
-from rfnb.loop.array import TensorArray as TensorArray
-from rfnb.loop.functional import (
-    scan as scan,
-    while_loop as while_loop,
-)
-from rfnb.loop.gradients import Gradients as Gradients
-from rfnb.loop.loop import Loop as Loop
-from rfnb.loop.watch import watch as watch
-from rfnb.ops.control import (
-    assert_ as assert_,
-    cond as cond,
-    control_flow_ctx as control_flow_ctx,
-    get_current_control_flow_ctx as get_current_control_flow_ctx,
-    is_static_traceable as is_static_traceable,
-    raw_call as raw_call,
-    set_static_traceable as set_static_traceable,
-    set_static_traceable_ctx as set_static_traceable_ctx,
-    static_traceable_generation as static_traceable_generation,
-)
-from rfnb.trace.capture import Captured as Captured, capture as capture
-from rfnb.trace.compare.compare import compare as compare
-from rfnb.trace.compare.comparison import Comparison as Comparison
-from rfnb.trace.dependencies import (
-    get_tensor_consumers as get_tensor_consumers,
-    get_tensor_dependencies as get_tensor_dependencies,
-    walk_tensor_consumers as walk_tensor_consumers,
-)
-from rfnb.trace.file.load import load_run as load_run
-from rfnb.trace.model_graph import model_graph as model_graph
-from rfnb.trace.options import (
-    options as options,
-    recording as recording,
-)
-from rfnb.trace.run import Run as Run
-from rfnb.trace.runs import runs as runs
-
-# isort: split
-# modules
-from rfnb.checkpoint.import_weights import import_weights as import_weights
-from rfnb.checkpoint.load import (
-    load as load,
-    load_checkpoint as load_checkpoint,
-    load_config as load_config,
-)
-from rfnb.checkpoint.report import LoadReport as LoadReport
-from rfnb.checkpoint.save import save as save, save_checkpoint as save_checkpoint
-from rfnb.nn.attention import (
-    CrossAttention as CrossAttention,
-    SelfAttention as SelfAttention,
-    SelfAttentionBase as SelfAttentionBase,
-)
-from rfnb.nn.attention_causal import (
-    CausalSelfAttention as CausalSelfAttention,
-    CausalSelfAttentionState as CausalSelfAttentionState,
-)
-from rfnb.nn.attention_rel_pos import (
-    RelPosCausalSelfAttention as RelPosCausalSelfAttention,
-    RelPosSelfAttention as RelPosSelfAttention,
-)
-from rfnb.nn.attention_rotary import (
-    RotaryPosCausalSelfAttention as RotaryPosCausalSelfAttention,
-    RotaryPosSelfAttention as RotaryPosSelfAttention,
-)
-from rfnb.nn.bridge import distributed as distributed
-from rfnb.nn.bridge.from_torch import from_torch as from_torch
-from rfnb.nn.bridge.parameters import torch_parameters as torch_parameters
-from rfnb.nn.bridge.to_torch import rf_module_to_pt_module as rf_module_to_pt_module, to_torch as to_torch
-from rfnb.nn.build import (
-    build_dict as build_dict,
-    build_from_dict as build_from_dict,
-)
-from rfnb.nn.cells.cell import (
-    RecCell as RecCell,
-    make_cell as make_cell,
-)
-from rfnb.nn.cells.layer_norm_lstm import LayerNormVariantsLSTM as LayerNormVariantsLSTM
-from rfnb.nn.cells.lstm import (
-    BasicLSTM as BasicLSTM,
-    VanillaLSTM as VanillaLSTM,
-    ZoneoutLSTM as ZoneoutLSTM,
-)
-from rfnb.nn.cells.simple import (
-    GRU as GRU,
-    RHN as RHN,
-    BasicRNN as BasicRNN,
-)
-from rfnb.nn.config import (
-    GetModelFunc as GetModelFunc,
-    StepFunc as StepFunc,
-)
-from rfnb.nn.container import (
-    ModuleList as ModuleList,
-    ParameterList as ParameterList,
-    Sequential as Sequential,
-    sequential as sequential,
-)
-from rfnb.nn.conv import (
-    Conv1d as Conv1d,
-    Conv2d as Conv2d,
-    Conv3d as Conv3d,
-    TransposedConv1d as TransposedConv1d,
-    TransposedConv2d as TransposedConv2d,
-    TransposedConv3d as TransposedConv3d,
-)
-from rfnb.nn.decoder.transformer import (
-    TransformerDecoder as TransformerDecoder,
-    TransformerDecoderLayer as TransformerDecoderLayer,
-)
-from rfnb.nn.dropout import Dropout as Dropout
-from rfnb.nn.embedding import Embedding as Embedding
-from rfnb.nn.encoder.conformer import (
-    ConformerConvBlock as ConformerConvBlock,
-    ConformerConvSubsample as ConformerConvSubsample,
-    ConformerEncoder as ConformerEncoder,
-    ConformerEncoderLayer as ConformerEncoderLayer,
-    ConformerPositionwiseFeedForward as ConformerPositionwiseFeedForward,
-)
-from rfnb.nn.encoder.e_branchformer import EBranchformerLayer as EBranchformerLayer
-from rfnb.nn.encoder.transformer import (
-    TransformerEncoder as TransformerEncoder,
-    TransformerEncoderLayer as TransformerEncoderLayer,
-)
-from rfnb.nn.feed_forward import (
-    FeedForward as FeedForward,
-    FeedForwardGated as FeedForwardGated,
-)
-from rfnb.nn.linear import Linear as Linear
-from rfnb.nn.module import (
-    Functional as Functional,
-    Module as Module,
-)
-from rfnb.nn.norm import (
-    GroupNorm as GroupNorm,
-    GroupNormSpatial as GroupNormSpatial,
-    LayerNorm as LayerNorm,
-    Normalize as Normalize,
-    RMSNorm as RMSNorm,
-)
-from rfnb.nn.param_groups import param_groups as param_groups
-from rfnb.nn.parametrize import (
-    WeightDropout as WeightDropout,
-    WeightNoise as WeightNoise,
-    is_parametrized as is_parametrized,
-    register_parametrization as register_parametrization,
-    remove_parametrization as remove_parametrization,
-    weight_dropout as weight_dropout,
-    weight_noise as weight_noise,
-)
-from rfnb.nn.positional import LearnedRelativePositionalEncoding as LearnedRelativePositionalEncoding
-from rfnb.nn.rec import (
-    LSTM as LSTM,
-    LstmState as LstmState,
-)
-from rfnb.nn.running import (
-    BatchNorm as BatchNorm,
-    RunningMean as RunningMean,
-    batch_norm_distributed_default as batch_norm_distributed_default,
-)
-from rfnb.nn.schedule import (
-    PiecewiseLinear as PiecewiseLinear,
-    PiecewiseLinearStepwiseScheduler as PiecewiseLinearStepwiseScheduler,
-)
-
-# isort: split
-# views
-from rfnb.display.show import (
-    show as show,
-    show_attention as show_attention,
-    show_dims as show_dims,
-    stepper as stepper,
-)
-from rfnb.display.train import (
-    gradient_norms as gradient_norms,
-    progress as progress,
-)
-
-# isort: split
-# in a notebook
+import importlib as _importlib
 import sys as _sys
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from rfnb.core.missing import no_name as _no_name
-from rfnb.core.source import follow_cells as _follow_cells
-from rfnb.display.register import register_views as _register_views
+from rfnb.core.garbage import not_searched as _not_searched
+
+with _not_searched():
+    import rfnb.nn.bridge.symbolic as _symbolic  # sizes where torch traces
+    from rfnb.core.missing import no_name as _no_name
+    from rfnb.core.source import follow_cells as _follow_cells
+    from rfnb.display.register import register_views as _register_views
+    from rfnb.ops.public import *
+
+if _TYPE_CHECKING:
+    from rfnb.checkpoint.public import *
+    from rfnb.display.public import *
+    from rfnb.loop.public import *
+    from rfnb.nn.public import *
+    from rfnb.trace.public import *
 
 __version__ = "0.1.0"
+
+_LATER = "nn trace loop checkpoint display".split()
+_FOLDERS = {"backend", "core", "ops", *_LATER}
 
 _register_views()
 _follow_cells()
 
 
+def _import_names(folder: str) -> None:
+    """Its names are names of `rf` from now on; one that somebody set before stays."""
+    with _not_searched():
+        public = _importlib.import_module(f"rfnb.{folder}.public")
+    for name, value in vars(public).items():
+        if name[0] != "_":
+            globals().setdefault(name, value)
+
+
 if not _TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        """Names that there are not: what is meant."""
+        """A name that is imported later; of one that there is not: what is meant."""
+        if name == "__all__":  # of `from rfnb import *`
+            return [each for each in __dir__() if each[0] != "_"]
+        for folder in () if name.startswith("_") else _LATER:
+            _import_names(folder)
+            if name in globals():
+                return globals()[name]
         raise _no_name(_sys.modules[__name__], name)
 
 
 def __dir__() -> list[str]:
     """What is offered for completion: no folders."""
-    folders = set("backend checkpoint core display loop nn ops trace".split())
-    return [name for name in globals() if name not in folders and (name[0] != "_" or name[:2] == "__")]
+    for folder in _LATER:
+        _import_names(folder)
+    return [name for name in globals() if name not in _FOLDERS and (name[0] != "_" or name[:2] == "__")]
 
 
 def _jupyter_labextension_paths() -> list[dict[str, str]]:

@@ -12,7 +12,8 @@ import hypothesis
 import pytest
 import torch
 
-hypothesis.settings.register_profile("rfnb", deadline=None)
+SLOW = [hypothesis.HealthCheck.too_slow]  # this machine may do other work beside the tests
+hypothesis.settings.register_profile("rfnb", deadline=None, suppress_health_check=SLOW)
 hypothesis.settings.load_profile("rfnb")
 
 GOLDEN = Path(__file__).parent / "golden"

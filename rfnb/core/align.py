@@ -54,15 +54,15 @@ class Sig:
         self.serial = next(_serials)
         self.serials = _Serials()  # of some of the dims: for the keys of what `Lengths` keep, which must not hold dims
         self.index = {dim: axis for axis, dim in enumerate(dims)}
-        copies = [dim for dim in dims if dim.base is not dim]
+        copies = [dim for dim in dims if dim.expr is not None and dim.base is not dim]
         self.prior = {dim.base: dim for dim in sorted(copies, key=lambda dim: dim.match_priority)}
         self._look_at_sizes()
 
     def _look_at_sizes(self) -> None:
-        dims = self.dims
-        self.batched = any(dim.is_batch_dim() for dim in dims)
-        self.roots = {serial: root for dim in dims for serial, root in dim.roots.items()}
-        self.frames = tuple(dim for dim in dims if dim.dimension is None and not dim.is_batch_dim())  # may have padding
+        dynamic = [dim for dim in self.dims if dim.dimension is None]
+        self.batched = any(dim.kind == "batch" for dim in self.dims)
+        self.roots = {serial: root for dim in dynamic for serial, root in dim.roots.items()}
+        self.frames = tuple(dim for dim in dynamic if dim.kind != "batch")  # may have padding
         self.plans: dict[Any, Any] = {}
 
     def __copy__(self) -> Sig:

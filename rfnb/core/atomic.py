@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +12,12 @@ from uuid import uuid4
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A name beside `path` to write to; the file there takes the place of `path` when the block ends well."""
+    """A name beside `path` to write to; the file there takes the place of `path` when the block ends well.
+
+    Raises FileExistsError if `path` is a device, a pipe or a folder, whose place no file may take.
+    """
+    if path.exists() and not path.is_file():
+        raise FileExistsError(errno.EEXIST, "there is something that is no file", str(path))
     unfinished = path.with_name(f".{path.name[:200]}.{uuid4().hex[:8]}.unfinished")
     try:
         yield unfinished

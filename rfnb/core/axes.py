@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rfnb.core.align import show_dims
-from rfnb.core.dim import Dim
+from rfnb.core.dim import Dim, as_dims
 from rfnb.errors import DimError
 
 if TYPE_CHECKING:
@@ -144,6 +144,6 @@ class Axes:
 
     def remaining_dims(self, remove: Dim | Sequence[Dim] | None = None) -> list[Dim]:
         """The dims without those to remove. Raises DimError if one of those is not there."""
-        removed = [] if remove is None else [remove] if isinstance(remove, Dim) else list(remove)
+        removed = () if remove is None else as_dims(remove)
         gone = [self.get_axis_from_description(dim) for dim in removed]
         return [dim for i, dim in enumerate(self.dims) if i not in gone]

@@ -21,10 +21,10 @@ def current_lengths(dims: Sequence[Dim]) -> Lengths:
     """
     joined, mixed = EMPTY, False
     for dim in dims:
-        for serial, root in dim.roots.items():
+        for root in () if dim.dimension is not None else (dim,) if dim.expr is None else dim.roots.values():
             if root.bound is None or joined is root.bound:
                 continue
-            first, joined = joined, root.bound if joined is EMPTY else _with_size(joined, serial, root.bound)
+            first, joined = joined, root.bound if joined is EMPTY else _with_size(joined, root.serial, root.bound)
             mixed = mixed or (first is not EMPTY and joined is not first)
     if mixed:
         _check_one_batch({serial: root for dim in dims for serial, root in dim.roots.items()}, joined)
@@ -78,6 +78,8 @@ def bind_shape(name: str, dims: Sequence[Dim], shape: Sequence[int]) -> Lengths:
         )
     unbound: dict[Dim, Size] = {}  # bound when all fit
     for dim, length in zip(dims, shape, strict=True):
+        if dim.dimension == length:
+            continue
         known = current_lengths([dim])
         size = (known.bind(unbound) if unbound else known).size(dim)
         if size is not None and size.max == length and (not size.dims or _fits(size, dims, shape)):

@@ -240,6 +240,8 @@ class Dim(Algebra, Shown):
         >>> rf.Dim([5, 2], name="time").get_dim_value(), rf.Dim(3, name="feat").get_dim_value()
         (5, 3)
         """
+        if self.dimension is not None:
+            return self.dimension
         changes_in = next((root.changes_in for root in self.roots.values() if root.changes_in), None)
         if changes_in is not None:
             raise TraceError(
@@ -398,6 +400,16 @@ def check_dims(dims: Any, what: str | None = None) -> None:
                 expected="Dims, which say what the axes are",
                 hint=_made_of(dim),
             )
+
+
+def as_dim(size: Dim | int, name: str) -> Dim:
+    """A size as a Dim that is called `name`; a Dim as it is."""
+    return size if isinstance(size, Dim) else Dim(size, name=name)
+
+
+def as_dims(dims: Dim | Sequence[Dim]) -> tuple[Dim, ...]:
+    """One dim or several, as a tuple. What is neither goes into it as one, for `check_dims` to refuse."""
+    return (dims,) if isinstance(dims, Dim | str | int) else tuple(dims)
 
 
 def _made_of(given: Any) -> str | None:

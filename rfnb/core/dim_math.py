@@ -37,9 +37,8 @@ class Expr(NamedTuple):
         if len(known) < len(sizes):
             return None
         dims, values = aligned(known)
-        result = Size(dims, np.maximum(_EVALUATE[self.op](values, self.numbers), 0))
-        result.made = next((size.made for size in known if size.made is not None), None)
-        return result
+        made = next((size.made for size in known if size.made is not None), None)
+        return Size(dims, np.maximum(_EVALUATE[self.op](values, self.numbers), 0), made=made)
 
     def text(self) -> str:
         """As the maths is written: "time+1", "⌈(time+2)/3⌉"."""

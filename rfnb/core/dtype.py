@@ -15,3 +15,8 @@ def is_float_dtype(dtype: str) -> bool:
 def is_int_dtype(dtype: str) -> bool:
     """Whether entries of this type are whole numbers: "int64", "uint8"; bool is another type."""
     return dtype.startswith(("int", "uint"))
+
+
+def has_fractions(dtype: str) -> bool:
+    """Whether entries of this type are floating-point numbers, real or complex."""
+    return dtype.startswith(("float", "bfloat", "complex"))

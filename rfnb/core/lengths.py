@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _serials = itertools.count()
 _JOINS = 64  # kept per Lengths; a long-lived tensor meets many batches
 _CACHED = 512
+_NUMBERS = (int, list, np.ndarray)
 
 symbolic: list[Callable[[Any], Any]] = []
 """What makes values of a size that is no number yet, because torch traces; set by the bridge to it."""
@@ -26,32 +27,39 @@ symbolic: list[Callable[[Any], Any]] = []
 class Size:
     """How long a dim is: one number, or one for each entry of `dims`.
 
-    max: the length of the padded axis. ragged: whether there is padding.
+    max: the length of the padded axis. min: the shortest. ragged: whether there is padding. traced: whether the values
+    are no numbers yet.
     """
 
-    __slots__ = ("dims", "made", "max", "ragged", "tags", "values")
+    __slots__ = ("__weakref__", "dims", "made", "max", "min", "ragged", "tags", "traced", "values")
 
-    def __init__(self, dims: Sequence[Dim], values: Any, *, tags: Sequence[str] | None = None):
+    def __init__(
+        self, dims: Sequence[Dim], values: Any, *, tags: Sequence[str] | None = None, made: Source | None = None
+    ):
         self.dims = tuple(dims)
         self.tags = None if tags is None else [str(tag) for tag in tags]
-        self.made: Source | None = here()
-        if hasattr(values, "longest") or hasattr(values, "__sym_max__"):
-            self.values = values if hasattr(values, "longest") else symbolic[0](values)
-            self.max, self.ragged = self.values.longest, bool(self.values.ndim)
+        self.made = made or here()
+        self.traced = type(values) not in _NUMBERS and (hasattr(values, "longest") or hasattr(values, "__sym_max__"))
+        if self.traced:
+            self.values = symbolic[0](values)
+            self.min, self.max, self.ragged = 0, self.values.longest, bool(self.values.ndim)
             return
         self.values = np.array(values, dtype=np.int64)  # a copy: what it was made of may change
-        self.values.flags.writeable = False
-        flat = self.values.ravel().tolist() if self.values.ndim else [int(self.values)]
-        self.max = max(0, *flat) if flat else 0
-        self.ragged = self.values.ndim > 0 and any(length != self.max for length in flat)
+        self.values.setflags(write=False)
+        flat = self.values.ravel().tolist()
+        self.min, self.max = (min(flat), max(0, *flat)) if flat else (0, 0)
+        self.ragged = self.values.ndim > 0 and self.min != self.max
 
     def agrees(self, other: Size) -> bool:
         """Whether both say the same lengths."""
+        if self is other:
+            return True
         for one, another in ((self, other), (other, self)):
-            if hasattr(one.values, "longest"):
-                return self is other or one.values.agrees(another.values)
+            if one.traced:
+                agree: bool = one.values.agrees(another.values)
+                return agree
         if self.dims == other.dims:
-            return self is other or np.array_equal(self.values, other.values)
+            return np.array_equal(self.values, other.values)
         if len(self.dims) != len(other.dims) or any(dim not in self.dims for dim in other.dims):
             return False
         order = [other.dims.index(dim) for dim in self.dims]
@@ -64,14 +72,14 @@ class Size:
 
     def frames(self, dims: Sequence[Dim]) -> np.ndarray:
         """Which positions are frames, not padding. [dims…, longest]"""
-        if hasattr(self.values, "longest"):
+        if self.traced:
             return self.over(dims).frames()  # type: ignore[attr-defined]
         mask: np.ndarray = np.arange(self.max) < self.over(dims)[..., None]
         return mask
 
     def some_empty(self) -> bool:
         """Whether one of the sequences has no frames, or may have none."""
-        return hasattr(self.values, "longest") or not (self.values > 0).all()
+        return self.min <= 0
 
     def place(self) -> str:
         """ " (bound in model.py:31)", for messages."""
@@ -79,15 +87,14 @@ class Size:
 
     def span(self) -> str:
         """ "5", or "2–5" where sequences differ."""
-        return f"{int(self.values.min())}–{self.max}" if self.ragged else str(self.max)
+        return f"{self.min}–{self.max}" if self.ragged else str(self.max)
 
     def of_one(self, owner: Dim, index: int) -> Size:
         """The size of the entry `index` of `owner` alone; itself if it does not depend on `owner`."""
         if owner not in self.dims:
             return self
-        size = Size([dim for dim in self.dims if dim is not owner], self.values.take(index, self.dims.index(owner)))
-        size.made = self.made
-        return size
+        left = [dim for dim in self.dims if dim is not owner]
+        return Size(left, self.values.take(index, self.dims.index(owner)), made=self.made)
 
     def __repr__(self) -> str:
         return str(self.values.tolist())
@@ -96,7 +103,7 @@ class Size:
 class Lengths:
     """Sizes of dims, by their serial number. Never changes; a new batch has a new one."""
 
-    __slots__ = ("__weakref__", "_derived", "_joins", "_owners", "_ragged", "cache", "serial", "sizes")
+    __slots__ = ("__weakref__", "_derived", "_joins", "_owners", "cache", "ragged", "serial", "sizes")
 
     def __init__(self, sizes: Mapping[int, Size]):
         self.sizes = dict(sizes)
@@ -105,7 +112,7 @@ class Lengths:
         self._joins: dict[tuple[int, int, int], Lengths] = {}
         self._derived: dict[int, Size] = {}
         self._owners: frozenset[Dim] | None = None
-        self._ragged: bool | None = None
+        self.ragged = any(size.ragged for size in self.sizes.values())  # whether there is padding in this batch
 
     def __copy__(self) -> Lengths:
         return self
@@ -149,13 +156,6 @@ class Lengths:
         if self._owners is None:
             self._owners = frozenset(dim for size in self.sizes.values() for dim in size.dims)
         return self._owners
-
-    @property
-    def ragged(self) -> bool:
-        """Whether there is padding anywhere in this batch."""
-        if self._ragged is None:
-            self._ragged = any(size.ragged for size in self.sizes.values())
-        return self._ragged
 
     def of_one(self, owner: Dim, index: int) -> Lengths:
         """The lengths of the entry `index` of `owner` alone."""
@@ -205,7 +205,7 @@ class Lengths:
         sizes = dict(self.sizes)
         for serial, size in other.sizes.items():
             known = sizes.get(serial)
-            if known is not None and not known.agrees(size) and serial in mine and serial in theirs:
+            if known is not None and serial in mine and serial in theirs and not known.agrees(size):
                 raise rebound(mine[serial], known, size)
             if known is None or (serial in theirs and serial not in mine):
                 sizes[serial] = size

@@ -3,7 +3,29 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterable
 from typing import Any
+
+
+def nearest(name: object, known: Iterable[str], *, most: int = 1, cutoff: float = 0.6) -> list[str]:
+    """Those of `known` that are written most alike.
+
+    >>> nearest("encodr", ["decoder", "encoder", "step"])
+    ['encoder']
+    """
+    return difflib.get_close_matches(str(name), list(known), most, cutoff)
+
+
+def did_you_mean(
+    name: object, known: Iterable[str], written: str = "{!r}", *, most: int = 1, cutoff: float = 0.6
+) -> str | None:
+    """The hint of an error about a name that there is not; None if none of `known` is near. written: how they are.
+
+    >>> did_you_mean("encodr", ["decoder", "encoder", "step"], "model.{}")
+    'did you mean model.encoder?'
+    """
+    near = nearest(name, known, most=most, cutoff=cutoff)
+    return f"did you mean {' or '.join(map(written.format, near))}?" if near else None
 
 
 class Missing(AttributeError):
@@ -15,9 +37,8 @@ class Missing(AttributeError):
 
     def __str__(self) -> str:
         known = [name for name in dir(self.owner) if not name.startswith("_")]
-        near = difflib.get_close_matches(str(self.name), known, n=2, cutoff=0.7)
-        hint = f": did you mean {' or '.join(map(repr, near))}?" if near else ""
-        return f"{self.args[0]}{hint}"
+        hint = did_you_mean(self.name, known, most=2, cutoff=0.7)
+        return f"{self.args[0]}: {hint}" if hint else self.args[0]
 
     def __reduce__(self) -> Any:
         return AttributeError, (str(self),)

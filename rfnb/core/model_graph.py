@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from rfnb.core.dim import Dim
 from rfnb.core.graph import Graph, Node, Value
 from rfnb.core.lengths import Size
-from rfnb.core.show import Shown
+from rfnb.core.show import MAKERS, Shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +119,7 @@ class ModelGraph(Shown):
 
         Raises ViewError if the package graphviz is missing.
         """
-        return DRAWERS["dot"](self, **choice)
+        return MAKERS["dot"](self, **choice)
 
     def walk(self) -> Iterator[tuple[int, Node]]:
         """All nodes with their depth, in the order they began."""
@@ -175,13 +174,3 @@ def failure(error: BaseException, node: Node | None, *, meta: bool) -> ModelFail
 
 
 META_HINT = "there are no numbers on meta: leave out meta=True where the way on depends on them, and give small inputs"
-
-DRAWERS: dict[str, Callable[..., Any]] = {}
-"""By the kind of drawing, "dot": who makes it of a graph; display registers here."""
-
-TRACERS: dict[type, Callable[..., ModelGraph]] = {}
-"""By the type of a model, or of what it is given: who makes the graph of a call of it; backends register here."""
-
-KEEPERS: dict[type, Callable[[Any, ExitStack], None]] = {}
-"""By the type of modules of another kind, which a model may hold: what puts them back as they were when the stack ends;
-backends register here."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any, Literal, Protocol, TypeVar
 
 from rfnb.core.lengths import EMPTY
@@ -109,14 +110,26 @@ def op(
     return decorate
 
 
+def _guarded(_op_fn: F, _op_row: OpRow) -> F:
+    """`fn`, by way of the door while somebody listens; told `dim=`, as in torch, it says which axis is meant.
+
+    Its code is written when it is first called: that of all ops takes longer than the rest of `import rfnb`.
+    """
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        written = _written(_op_fn, _op_row)
+        call.__defaults__, call.__kwdefaults__ = written.__defaults__, written.__kwdefaults__
+        call.__code__ = written.__code__  # the same three variables are outside of it
+        return call(*args, **kwargs)
+
+    return call  # type: ignore[return-value]
+
+
 _BY_NAME = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
 
 
-def _guarded(fn: F, row: OpRow) -> F:
-    """`fn`, by way of the door while somebody listens; told `dim=`, as in torch, it says which axis is meant.
-
-    It is written out with the very parameters of `fn`, since `*args, **kwargs` would cost as much as a small op.
-    """
+def _written(fn: Callable[..., Any], row: OpRow) -> FunctionType:
+    """The call of an op with the very parameters of `fn`: `*args, **kwargs` would cost as much as a small op."""
     parameters = inspect.signature(fn).parameters
     star: dict[Any, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
     defaults = {f"_{p.name}": p.default for p in parameters.values() if p.default is not p.empty}
@@ -140,7 +153,7 @@ def _guarded(fn: F, row: OpRow) -> F:
         declared.append("dim=None")
         teach = f"  if dim is not None or axis is _NOT_GIVEN: _which_axis(_op_row, {in_order[0]}, dim)\n"
     text = (
-        f"def make(_op_row, _op_fn, {', '.join(defaults)}):\n"
+        f"def make(_op_fn, _op_row, {', '.join(defaults)}):\n"
         f" def call({', '.join(declared)}):\n"
         f"{teach}"
         f"  try:\n"
@@ -148,14 +161,15 @@ def _guarded(fn: F, row: OpRow) -> F:
         f"dict({', '.join(by_name.values())}))\n"
         f"   return _op_fn({', '.join([*in_order, *by_name.values()])})\n"
         f"  except (AttributeError, TypeError):\n"
-        f"   error = misfit(_op_row.name, _op_row.fn, {{{', '.join(f'{p!r}: {p}' for p in parameters)}}})\n"
+        f"   error = misfit(_op_row.name, call, {{{', '.join(f'{p!r}: {p}' for p in parameters)}}})\n"
         f"   if error is None: raise\n"
         f"   raise error from None\n"
         f" return call"
     )
     made: dict[str, Any] = {}
     exec(compile(text, __file__, "exec"), globals(), made)  # our own text: names of parameters only
-    return made["make"](row, fn, **defaults)
+    written: FunctionType = made["make"](fn, row, **defaults)
+    return written
 
 
 def _has_axis(parameters: list[inspect.Parameter]) -> bool:
@@ -204,6 +218,7 @@ def unary(row: OpRow, raw_function: Callable[[Any], Callable[[Any], Any]]) -> Ca
         if function is None:
             function = functions[type(raw)] = raw_function(backend_of_raw(raw))
         result = new(Tensor)
+        result._emptied = None
         result._raw = function(raw)
         result.sig = a.sig
         result.lengths = a.lengths
@@ -236,6 +251,7 @@ def binary(
                 if not labels and s.sparse_dim is not None:
                     return row.fn(a, b)
                 result = new(Tensor)
+                result._emptied = None
                 result._raw = function(a._raw, b)
                 result.sig = s
                 result.lengths = a.lengths
@@ -250,6 +266,7 @@ def binary(
         if mine is not theirs:
             mine = mine if theirs is EMPTY else theirs if mine is EMPTY else mine.join(theirs, s, o)
         result = new(Tensor)
+        result._emptied = None
         if s is o and (labels or s.sparse_dim is None):
             result._raw = function(a._raw, b._raw)
             result.sig = s

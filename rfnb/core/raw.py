@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Any
 
 import numpy as np
 
+from rfnb.core.missing import did_you_mean
 from rfnb.errors import BackendError
 
 BACKENDS: dict[type, Any] = {}
@@ -72,12 +72,11 @@ def select_backend(name: str) -> None:
             expected=" or ".join(map(repr, known)),
             hint='rf.select_backend("torch"), which does the same ops at once',
         )
-    near = difflib.get_close_matches(str(name), known, n=2, cutoff=0.4)
     raise BackendError(
         "select_backend: there is no such backend",
         got=repr(name),
         expected=" or ".join(map(repr, known)),
-        hint=f"did you mean {' or '.join(map(repr, near))}?" if near else None,
+        hint=did_you_mean(name, known, most=2, cutoff=0.4),
     )
 
 

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TypeVar
 
+T = TypeVar("T")
 _path: ContextVar[tuple[str, ...]] = ContextVar("rfnb_path", default=())
 _describe: ContextVar[Callable[[Any], Any] | None] = ContextVar("rfnb_describe", default=None)
 _stream: ContextVar[Callable[[str], Any] | None] = ContextVar("rfnb_stream", default=None)
+
+
+@contextmanager
+def within(variable: ContextVar[T], value: T) -> Iterator[None]:
+    """Inside the block, and in this thread, the variable has this value."""
+    token = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(token)
 
 
 def module_path() -> str:
@@ -17,14 +28,9 @@ def module_path() -> str:
     return ".".join(_path.get())
 
 
-@contextmanager
-def inside_module(name: str) -> Iterator[None]:
+def inside_module(name: str) -> AbstractContextManager[None]:
     """Inside the call of a module."""
-    token = _path.set((*_path.get(), name))
-    try:
-        yield
-    finally:
-        _path.reset(token)
+    return within(_path, (*_path.get(), name))
 
 
 def module_facts(module: Any) -> Any:
@@ -33,14 +39,9 @@ def module_facts(module: Any) -> Any:
     return None if describe is None else describe(module)
 
 
-@contextmanager
-def modules_described_by(describe: Callable[[Any], Any]) -> Iterator[None]:
+def modules_described_by(describe: Callable[[Any], Any]) -> AbstractContextManager[None]:
     """Each call of a module inside asks `describe(module)` for its facts."""
-    token = _describe.set(describe)
-    try:
-        yield
-    finally:
-        _describe.reset(token)
+    return within(_describe, describe)
 
 
 def random_stream(device: str) -> Any:
@@ -49,11 +50,6 @@ def random_stream(device: str) -> Any:
     return None if stream is None else stream(device)
 
 
-@contextmanager
-def random_from(stream: Callable[[str], Any] | None) -> Iterator[None]:
+def random_from(stream: Callable[[str], Any] | None) -> AbstractContextManager[None]:
     """Random ops inside the block draw from `stream(device)`."""
-    token = _stream.set(stream)
-    try:
-        yield
-    finally:
-        _stream.reset(token)
+    return within(_stream, stream)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rfnb.core.show import Shown
+from rfnb.errors import ParameterError
 
 
 class State(Shown, dict[str, Any]):
@@ -22,3 +23,14 @@ class State(Shown, dict[str, Any]):
 
     def __setattr__(self, name: str, value: Any) -> None:
         self[name] = value
+
+
+def check_state(state: Any, what: str) -> None:
+    """Refuses what is no state, in the name of the module `what`."""
+    if not isinstance(state, State):
+        raise ParameterError(
+            f"{what}: this is no state",
+            got=type(state).__name__,
+            expected="a State",
+            hint="begin with state=module.default_initial_state(batch_dims=[…])",
+        )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 
+from rfnb.core.missing import did_you_mean
 from rfnb.errors import DimError, RfError
 
 
@@ -20,8 +20,7 @@ def number_of(
             hint=hint or "rf.convert_to_tensor(…, tags=[…]), or rf.collate(…, tag=…)",
         )
     if tag not in tags:
-        near = difflib.get_close_matches(tag, tags, n=3)
         known = ", ".join(map(repr, tags[:8])) + (f", … ({len(tags)})" if len(tags) > 8 else "")
-        hint = f"did you mean {' or '.join(map(repr, near))}?" if near else None
+        hint = did_you_mean(tag, tags, most=3)
         raise error(f"{what}: no sequence with this tag", got=repr(tag), expected=known, hint=hint)
     return list(tags).index(tag)

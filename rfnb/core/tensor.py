@@ -42,8 +42,10 @@ class Tensor(Shown, Axes, Templates, Habits):
     (True, [[5.0, 5.0, 5.0], [2.0, 2.0, 2.0]])
     """
 
-    __slots__ = ("__weakref__", "_name", "_raw", "_trace", "lengths", "sig")  # _trace is for `trace.traced` alone
+    __slots__ = ("__weakref__", "_emptied", "_name", "_raw", "_trace", "lengths", "sig")
+    # _trace is for `trace.traced` alone; _emptied: for `backend.base.mask`
 
+    _emptied: Any
     _name: str | Source
     _raw: Any
     sig: Sig
@@ -73,6 +75,7 @@ class Tensor(Shown, Axes, Templates, Habits):
         if unknown or version not in (None, 2):
             raise _unknown(name, unknown or {"version": version})
         self._name = name
+        self._emptied = None
         dims = tuple(dims or ())
         check_dims(dims, f"Tensor {name!r}")
         if feature_dim_axis is not None:
@@ -158,6 +161,7 @@ class Tensor(Shown, Axes, Templates, Habits):
 
     @raw_tensor.setter
     def raw_tensor(self, raw: Any) -> None:
+        self._emptied = None
         if raw is None:
             self._raw = NoData(self.dtype)
             return
@@ -421,6 +425,7 @@ def _unknown(name: str, unknown: dict[str, Any]) -> DimError:
 def tensor_of(raw: Any, signature: Sig, lengths: Lengths) -> Tensor:
     """The quick way to make a Tensor: nothing is checked."""
     tensor = new(Tensor)
+    tensor._emptied = None
     tensor._raw = raw
     tensor.sig = signature
     tensor.lengths = lengths

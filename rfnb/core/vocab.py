@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from rfnb.core.missing import did_you_mean
 from rfnb.core.tokenizer import Tokenizer, is_tokenizer
 from rfnb.core.vocab_file import in_order, read_labels
 from rfnb.errors import DimError
@@ -155,12 +155,11 @@ class Vocab:
         number = self._number(label)
         number = self.unk_id if number is None else number
         if number is None:
-            near = difflib.get_close_matches(label, self.labels, n=3)
             raise DimError(
                 "Vocab.encode: unknown label",
                 got=repr(label),
                 expected=_some(self.labels),
-                hint=f"did you mean {' or '.join(map(repr, near))}?" if near else None,
+                hint=did_you_mean(label, self.labels, most=3),
             )
         return number
 

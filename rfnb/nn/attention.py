@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from typing import Any
 
 from rfnb.core.dim import Dim, check_dims
 from rfnb.core.state import State
@@ -16,7 +17,27 @@ from rfnb.ops.concat import split
 from rfnb.ops.shape import merge_dims, split_dims
 
 
-class SelfAttentionBase(Module):
+class _Attention(Module):
+    """What all have: heads, each with its part of keys and values, and `proj` of what they find together."""
+
+    proj: Linear | None
+
+    def _set(self, proj_dim: Dim | None, key_dim_total: Dim, value_dim_total: Dim, num_heads: int | Dim) -> None:
+        self.out_dim = value_dim_total if proj_dim is None else proj_dim
+        self.num_heads = heads_dim(num_heads)
+        self.key_dim_total = key_dim_total
+        self.key_dim_per_head = per_head(key_dim_total, self.num_heads)
+        self.value_dim_total = value_dim_total
+        self.value_dim_per_head = per_head(value_dim_total, self.num_heads)
+
+    def project(self, found: Tensor) -> Tensor:
+        """All heads as one, and `proj`. {…, num_heads, value_dim_per_head} → {…, out_dim}"""
+        dims = [self.num_heads, self.value_dim_per_head]
+        found, _ = merge_dims(found, dims=dims, out_dim=self.value_dim_total)
+        return found if self.proj is None else self.proj(found)
+
+
+class SelfAttentionBase(_Attention):
     """What all self-attention has: queries, keys and values by one linear map `qkv`, and `proj` of the result.
 
     The features of `qkv` are, head by head: query, key, value.
@@ -48,12 +69,7 @@ class SelfAttentionBase(Module):
         att_dropout_broadcast: bool | None = None,
     ):
         self.in_dim = in_dim
-        self.out_dim = value_dim_total if proj_dim is None else proj_dim
-        self.num_heads = heads_dim(num_heads)
-        self.key_dim_total = key_dim_total
-        self.key_dim_per_head = per_head(key_dim_total, self.num_heads)
-        self.value_dim_total = value_dim_total
-        self.value_dim_per_head = per_head(value_dim_total, self.num_heads)
+        self._set(proj_dim, key_dim_total, value_dim_total, num_heads)
         self.qkv_dim_total = 2 * key_dim_total + value_dim_total
         self.qkv_dim_per_head = 2 * self.key_dim_per_head + self.value_dim_per_head
         self.qkv = Linear(in_dim, self.qkv_dim_total, with_bias=with_bias)
@@ -102,10 +118,6 @@ class SelfAttentionBase(Module):
         """Of the energy: 1 / √key_dim_per_head."""
         return 1 / math.sqrt(self.key_dim_per_head.get_dim_value())
 
-    def project(self, found: Tensor) -> Tensor:
-        """All heads as one, and `proj`. {…, num_heads, value_dim_per_head} → {…, out_dim}"""
-        return joined_heads(found, self.num_heads, self.value_dim_per_head, self.value_dim_total, self.proj)
-
 
 class SelfAttention(SelfAttentionBase):
     """Each frame sees all frames. {…, axis, in_dim} → {…, axis, out_dim}
@@ -121,7 +133,7 @@ class SelfAttention(SelfAttentionBase):
         return self.attention(*self.forward_qkv(source), kv_axis=axis)
 
 
-class CrossAttention(Module):
+class CrossAttention(_Attention):
     """Each frame of one sequence sees all frames of another. {…, query_in_dim}, {…, axis, encoder_dim} → {…, out_dim}
 
     The features of `kv` are, head by head: key, value. For options see `rf.SelfAttentionBase`.
@@ -149,12 +161,7 @@ class CrossAttention(Module):
     ):
         self.encoder_dim = encoder_dim
         self.query_in_dim = query_in_dim
-        self.out_dim = value_dim_total if proj_dim is None else proj_dim
-        self.num_heads = heads_dim(num_heads)
-        self.key_dim_total = key_dim_total
-        self.key_dim_per_head = per_head(key_dim_total, self.num_heads)
-        self.value_dim_total = value_dim_total
-        self.value_dim_per_head = per_head(value_dim_total, self.num_heads)
+        self._set(proj_dim, key_dim_total, value_dim_total, num_heads)
         self.kv_dim_total = key_dim_total + value_dim_total
         self.kv_dim_per_head = self.key_dim_per_head + self.value_dim_per_head
         self.kv = Linear(encoder_dim, self.kv_dim_total, with_bias=with_bias)
@@ -181,7 +188,7 @@ class CrossAttention(Module):
             att_dropout=self.att_dropout,
             att_dropout_broadcast=self.att_dropout_broadcast,
         )
-        return joined_heads(found, self.num_heads, self.value_dim_per_head, self.value_dim_total, self.proj)
+        return self.project(found)
 
 
 def heads_dim(heads: int | Dim) -> Dim:
@@ -206,7 +213,7 @@ def per_head(total: Dim, heads: Dim) -> Dim:
     return total // heads
 
 
-def joined_heads(found: Tensor, heads: Dim, value: Dim, total: Dim, proj: Linear | None) -> Tensor:
-    """{…, heads, value} → {…, total}, and what `proj` makes of that"""
-    found, _ = merge_dims(found, dims=[heads, value], out_dim=total)
-    return found if proj is None else proj(found)
+def attention_options(dim: Dim, num_heads: int | Dim, att_dropout: float) -> dict[str, Any]:
+    """Options of attention whose keys, values and result all have `dim`."""
+    dims = dict.fromkeys(("proj_dim", "key_dim_total", "value_dim_total"), dim)
+    return {**dims, "num_heads": num_heads, "att_dropout": att_dropout}

@@ -10,10 +10,9 @@ from rfnb.core.state import State
 from rfnb.core.tensor import Tensor
 from rfnb.nn.attention import SelfAttentionBase
 from rfnb.ops.concat import concat, cum_concat_step
-from rfnb.ops.create import range_over_dim, zeros
+from rfnb.ops.create import zeros
 from rfnb.ops.math import combine_bc, compare_bc, where
-from rfnb.ops.position import Offset
-from rfnb.ops.shape import set_sparse_dim
+from rfnb.ops.position import frame_numbers, number_of_frames
 
 
 class CausalSelfAttentionState(State):
@@ -74,10 +73,8 @@ class CausalSelfAttention(SelfAttentionBase):
 def nothing_so_far(attention: SelfAttentionBase, batch_dims: Sequence[Dim]) -> CausalSelfAttentionState:
     """The state to begin with. → {batch_dims, 0, num_heads, …}"""
     past = Dim(0, name="past")  # of this attention alone: in a loop each state carries its own size
-    keys, values = (
-        zeros([*batch_dims, past, attention.num_heads, dim], device=attention.qkv.weight.device)
-        for dim in (attention.key_dim_per_head, attention.value_dim_per_head)
-    )
+    parts, device = (attention.key_dim_per_head, attention.value_dim_per_head), attention.qkv.weight.device
+    keys, values = (zeros([*batch_dims, past, attention.num_heads, dim], device=device) for dim in parts)
     return CausalSelfAttentionState(k_accum=keys, v_accum=values, accum_axis=past)
 
 
@@ -123,17 +120,6 @@ def past_only(
         return {"bias": bias}
     if state.accum_axis.dimension == 0:
         return {"bias": bias, "causal": axis}
-    own = combine_bc(_positions(axis), "add", past_length(state))
-    seen = compare_bc(_positions(kv_axis), "less_equal", own)
+    own = combine_bc(frame_numbers(axis), "add", number_of_frames(state.accum_axis))
+    seen = compare_bc(frame_numbers(kv_axis), "less_equal", own)
     return {"bias": where(seen, 0.0 if bias is None else bias, float("-inf"))}
-
-
-def past_length(state: CausalSelfAttentionState) -> Offset:
-    """How many frames there were. → a number, or {batch}"""
-    dim: Any = state.accum_axis
-    length: Offset = dim.get_size_tensor() if dim.dimension is None else dim.dimension
-    return length
-
-
-def _positions(dim: Dim) -> Tensor:
-    return set_sparse_dim(range_over_dim(dim), None)

@@ -15,15 +15,14 @@ from rfnb.nn.attention_causal import (
     longer,
     nothing_before,
     nothing_so_far,
-    past_length,
     past_only,
 )
 from rfnb.nn.init import Glorot
 from rfnb.nn.linear import Linear
-from rfnb.nn.positional import LearnedRelativePositionalEncoding
+from rfnb.nn.position import LearnedRelativePositionalEncoding
 from rfnb.ops.attention import own_axis, relative_scores
 from rfnb.ops.math import add, mul
-from rfnb.ops.position import Offset, relative_positional_encoding
+from rfnb.ops.position import Offset, number_of_frames, relative_positional_encoding
 from rfnb.ops.random import dropout
 from rfnb.ops.shape import split_dims
 
@@ -147,7 +146,7 @@ class RelPosCausalSelfAttention(RelPosSelfAttention):
         keys, values, kv_axis = now.k_accum, now.v_accum, now.accum_axis
         if kv_axis is axis:
             keys, values, kv_axis = own_axis(query, keys, values, axis=axis)
-        bias = self.bias(query, keys, query_axis=axis, kv_axis=kv_axis, query_offset=past_length(state))
+        bias = self.bias(query, keys, query_axis=axis, kv_axis=kv_axis, query_offset=number_of_frames(state.accum_axis))
         limits = past_only(state, kv_axis, axis, bias=bias)
         return self.attention(self.biased(query, self.pos_bias_u), keys, values, kv_axis=kv_axis, **limits), now
 

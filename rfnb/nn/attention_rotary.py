@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rfnb.core.dim import Dim
 from rfnb.core.tensor import Tensor
 from rfnb.nn.attention import SelfAttentionBase
@@ -11,9 +13,8 @@ from rfnb.nn.attention_causal import (
     attend_past,
     longer,
     nothing_before,
-    past_length,
 )
-from rfnb.ops.position import Offset, rotary_encoding
+from rfnb.ops.position import Offset, number_of_frames, rotary_encoding
 
 
 class RotaryPosSelfAttention(SelfAttentionBase):
@@ -25,7 +26,14 @@ class RotaryPosSelfAttention(SelfAttentionBase):
     >>> attention = rf.RotaryPosSelfAttention(feat, feat, key_dim_total=feat, value_dim_total=feat, num_heads=2)
     >>> attention(rf.zeros([time, feat]), axis=time).dims == (time, feat)
     True
+
+    Args:
+        base: of the angles; with a larger one, positions that are further apart differ. Others: `rf.SelfAttentionBase`.
     """
+
+    def __init__(self, *args: Any, base: float = 10_000.0, **options: Any):
+        super().__init__(*args, **options)
+        self.base = base
 
     def __call__(self, source: Tensor, *, axis: Dim) -> Tensor:
         """{…, axis, in_dim} → {…, axis, out_dim}"""
@@ -42,8 +50,12 @@ class RotaryPosCausalSelfAttention(CausalSelfAttention):
     >>> y.dims == (time, feat), state.accum_axis
     (True, Dim{time:5})
 
-    One step as with `rf.CausalSelfAttention`.
+    One step as with `rf.CausalSelfAttention`. base: as of `rf.RotaryPosSelfAttention`.
     """
+
+    def __init__(self, *args: Any, base: float = 10_000.0, **options: Any):
+        super().__init__(*args, **options)
+        self.base = base
 
     def __call__(
         self, source: Tensor, axis: Dim, *, state: CausalSelfAttentionState | None = None
@@ -51,16 +63,20 @@ class RotaryPosCausalSelfAttention(CausalSelfAttention):
         """What is found, and the state with the new keys, which are turned, and values."""
         query, keys, values = self.forward_qkv(source)
         state = nothing_before(self, source, axis) if state is None else state
-        query, keys = turned(self, query, keys, axis, offset=past_length(state))
+        query, keys = turned(self, query, keys, axis, offset=number_of_frames(state.accum_axis))
         now = longer(state, keys, values, axis)
         return attend_past(self, query, state, now, axis), now
 
 
 def turned(
-    attention: SelfAttentionBase, query: Tensor, keys: Tensor, axis: Dim, *, offset: Offset = 0
+    attention: RotaryPosSelfAttention | RotaryPosCausalSelfAttention,
+    query: Tensor,
+    keys: Tensor,
+    axis: Dim,
+    *,
+    offset: Offset = 0,
 ) -> tuple[Tensor, Tensor]:
     """Queries and keys at the positions offset, offset + 1, …"""
-    query, keys = (
-        rotary_encoding(x, spatial_dim=axis, feat_dim=attention.key_dim_per_head, offset=offset) for x in (query, keys)
-    )
+    dim, base = attention.key_dim_per_head, attention.base
+    query, keys = (rotary_encoding(x, spatial_dim=axis, feat_dim=dim, offset=offset, base=base) for x in (query, keys))
     return query, keys

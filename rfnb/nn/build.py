@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from types import ModuleType
 from typing import Any
 
-from rfnb.core.tensor import Tensor
+from rfnb.core.missing import did_you_mean
 from rfnb.errors import ParameterError
 from rfnb.nn.module import Module
 
@@ -49,7 +47,7 @@ def build_from_dict(d: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
     """
     if not isinstance(d, Mapping) or "class" not in d:
         raise ParameterError("build_from_dict: a dict with a 'class' is needed", got=d, expected='{"class": "rf.…", …}')
-    options = {str(name): value for name, value in d.items() if name != "class"}
+    options = {name: value for name, value in d.items() if name != "class"}
     twice = sorted(set(options) & set(kwargs))
     if twice:
         raise ParameterError(f"build_from_dict: {twice[0]!r} is given twice", got=f"{d}, and {twice[0]}=…")
@@ -62,7 +60,7 @@ def build_from_dict(d: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
 
 def _name_of(cls: Callable[..., Any]) -> str:
     name: str = cls.__qualname__
-    return f"rf.{name}" if vars(sys.modules[ROOT]).get(name) is cls else f"{cls.__module__}.{name}"
+    return f"rf.{name}" if getattr(sys.modules[ROOT], name, None) is cls else f"{cls.__module__}.{name}"
 
 
 def _find(name: str) -> Any:
@@ -81,6 +79,8 @@ def _find(name: str) -> Any:
 def _below(found: Any, path: list[str]) -> Any:
     """By what is there already: an attribute that a module computes might import something."""
     for name in path:
+        if found is sys.modules[ROOT]:
+            getattr(found, name, None)  # of its own names, some are imported when asked for
         found = None if name.startswith("_") else getattr(found, "__dict__", {}).get(name)
     return found
 
@@ -100,19 +100,18 @@ def _check_buildable(found: Any, what: str, name: object) -> None:
 
 
 def _gives_tensor(function: Any) -> bool:
-    given = inspect.signature(function).return_annotation
-    return given is Tensor or "Tensor" in str(given)
+    return "Tensor" in str(inspect.signature(function).return_annotation)
 
 
 def _nearest(name: str) -> str | None:
     last = name.rpartition(".")[2]
-    nearest = difflib.get_close_matches(last, list(_public()), n=1)
-    if not nearest and "." in name and name.partition(".")[0] not in sys.modules:
+    near = did_you_mean(last, _public(), "'rf.{}'")
+    if near is None and "." in name and name.partition(".")[0] not in sys.modules:
         return f"import {name.rpartition('.')[0]} first"
-    return f"did you mean 'rf.{nearest[0]}'?" if nearest else None
+    return near
 
 
 def _public() -> Iterator[str]:
     for name, value in vars(sys.modules[ROOT]).items():
-        if not name.startswith("_") and not isinstance(value, ModuleType) and callable(value):
+        if not name.startswith("_") and callable(value):
             yield name

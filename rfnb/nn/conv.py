@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from rfnb.backend.base.slide import Padding, PerAxis
-from rfnb.core.dim import Dim, check_dims
+from rfnb.core.dim import Dim, as_dim, check_dims
 from rfnb.core.parameter import Parameter
 from rfnb.core.tensor import Tensor
 from rfnb.errors import ParameterError
 from rfnb.nn.module import Module
 from rfnb.nn.weights import weight
-from rfnb.ops.conv import Sizes, conv, transposed_conv
+from rfnb.ops.conv import conv, transposed_conv
+from rfnb.ops.slide import Sizes
 
 
 class _Sliding(Module):
     """What all have: a filter of a size, and a bias."""
 
     nd: ClassVar[int]
+    filter: Parameter
+    bias: Parameter | None
 
     def _set(self, in_dim: Dim, out_dim: Dim, filter_size: Sizes, padding: Padding, strides: PerAxis | None) -> None:
         check_dims([in_dim, out_dim], type(self).__name__)
@@ -33,9 +36,27 @@ class _Sliding(Module):
         if len(listed) != self.nd:
             name = type(self).__name__
             raise ParameterError(f"{name}: `filter_size` is for other dims", got=sizes, expected=f"{self.nd} sizes")
-        return [
-            size if isinstance(size, Dim) else Dim(size, name=f"filter-dim{axis}") for axis, size in enumerate(listed)
-        ]
+        return [as_dim(size, f"filter-dim{axis}") for axis, size in enumerate(listed)]
+
+    def __call__(
+        self, source: Tensor, *, in_spatial_dims: Sequence[Dim], out_spatial_dims: Sequence[Dim] | None = None
+    ) -> tuple[Tensor, Sequence[Dim]]:
+        """The result, and its spatial dims. {…, in_dim, in_spatial_dims…} → {…, out_dim, out_spatial_dims…}"""
+        return self._slide(
+            source,
+            in_dim=self.in_dim,
+            out_dim=self.out_dim,
+            in_spatial_dims=in_spatial_dims,
+            out_spatial_dims=out_spatial_dims,
+            filter=self.filter,
+            filter_size=self.filter_size,
+            padding=self.padding,
+            strides=self.strides,
+            bias=self.bias,
+        )
+
+    def _slide(self, source: Tensor, **options: Any) -> tuple[Tensor, Sequence[Dim]]:
+        raise NotImplementedError
 
     def extra_repr(self) -> str:
         """in:3 → out:4, 3×5, padding=same"""
@@ -48,7 +69,7 @@ class _OverOneDim(_Sliding):
 
     nd = 1
 
-    def __call__(
+    def __call__(  # type: ignore[override]
         self, source: Tensor, *, in_spatial_dim: Dim, out_spatial_dim: Dim | None = None
     ) -> tuple[Tensor, Dim]:
         """The result, and its time. {…, in_dim, in_spatial_dim} → {…, out_dim, out_spatial_dim}"""
@@ -81,27 +102,11 @@ class _Conv(_Sliding):
         self.with_bias = with_bias
         self.bias = Parameter([out_dim]) if with_bias else None
 
-    def __call__(
-        self, source: Tensor, *, in_spatial_dims: Sequence[Dim], out_spatial_dims: Sequence[Dim] | None = None
-    ) -> tuple[Tensor, Sequence[Dim]]:
-        """The result, and its spatial dims. {…, in_dim, in_spatial_dims…} → {…, out_dim, out_spatial_dims…}"""
-        return conv(
-            source,
-            in_dim=self.in_dim,
-            out_dim=self.out_dim,
-            in_spatial_dims=in_spatial_dims,
-            out_spatial_dims=out_spatial_dims,
-            filter=self.filter,
-            filter_size=self.filter_size,
-            padding=self.padding,
-            strides=self.strides,
-            dilation_rate=self.dilation_rate,
-            groups=self.groups,
-            bias=self.bias,
-        )
+    def _slide(self, source: Tensor, **options: Any) -> tuple[Tensor, Sequence[Dim]]:
+        return conv(source, **options, dilation_rate=self.dilation_rate, groups=self.groups)
 
 
-class Conv1d(_OverOneDim, _Conv):  # type: ignore[misc]  # called in another way than the others
+class Conv1d(_OverOneDim, _Conv):
     """Each frame and its neighbours in one dim, times a filter. {…, in_dim, time} → {…, out_dim, new time}
 
     Args:
@@ -167,27 +172,13 @@ class _TransposedConv(_Sliding):
         self.with_bias = with_bias
         self.bias = Parameter([out_dim]) if with_bias else None
 
-    def __call__(
-        self, source: Tensor, *, in_spatial_dims: Sequence[Dim], out_spatial_dims: Sequence[Dim] | None = None
-    ) -> tuple[Tensor, Sequence[Dim]]:
-        """The result, and its spatial dims. {…, in_dim, in_spatial_dims…} → {…, out_dim, out_spatial_dims…}"""
+    def _slide(self, source: Tensor, **options: Any) -> tuple[Tensor, Sequence[Dim]]:
         return transposed_conv(
-            source,
-            in_dim=self.in_dim,
-            out_dim=self.out_dim,
-            in_spatial_dims=in_spatial_dims,
-            out_spatial_dims=out_spatial_dims,
-            filter=self.filter,
-            filter_size=self.filter_size,
-            padding=self.padding,
-            remove_padding=self.remove_padding,
-            output_padding=self.output_padding,
-            strides=self.strides,
-            bias=self.bias,
+            source, **options, remove_padding=self.remove_padding, output_padding=self.output_padding
         )
 
 
-class TransposedConv1d(_OverOneDim, _TransposedConv):  # type: ignore[misc]
+class TransposedConv1d(_OverOneDim, _TransposedConv):
     """Each frame times a filter, laid `strides` apart and summed where they overlap: more frames than before.
 
     {…, in_dim, time} → {…, out_dim, new time}

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from rfnb.core.dim import Dim
+from rfnb.core.dim import Dim, as_dim
 from rfnb.core.tensor import Tensor
 from rfnb.nn.linear import Linear
-from rfnb.nn.made import made
 from rfnb.nn.module import Module
+from rfnb.nn.part import build_part
 from rfnb.ops.activation import identity, relu, silu
 from rfnb.ops.concat import split
 from rfnb.ops.random import dropout
@@ -40,10 +40,10 @@ class FeedForward(Module):
         activation: Activation = relu,
         with_bias: bool = True,
     ):
-        ff_dim = 4 * out_dim if ff_dim is None else _dim(ff_dim)
+        ff_dim = 4 * out_dim if ff_dim is None else as_dim(ff_dim, "feed-forward")
         self.out_dim = out_dim
         self.dropout = dropout
-        self.activation = made(activation)
+        self.activation = build_part(activation)
         self.linear_ff = Linear(out_dim, ff_dim, with_bias=with_bias)
         self.linear_out = Linear(ff_dim, out_dim, with_bias=with_bias)
 
@@ -77,12 +77,13 @@ class FeedForwardGated(Module):
         gate_activation: Activation = identity,
         with_bias: bool = False,
     ):
-        ff_dim = _dim(-(out_dim.get_dim_value() * 8 // 3 // -256) * 256 if ff_dim is None else ff_dim)
+        ff_dim = -(out_dim.get_dim_value() * 8 // 3 // -256) * 256 if ff_dim is None else ff_dim
+        ff_dim = as_dim(ff_dim, "feed-forward")
         self.out_dim = out_dim
         self.ff_dim = ff_dim
         self.dropout = dropout
-        self.activation = made(activation)
-        self.gate_activation = made(gate_activation)
+        self.activation = build_part(activation)
+        self.gate_activation = build_part(gate_activation)
         self.linear_ff = Linear(out_dim, 2 * ff_dim, with_bias=with_bias)
         self.linear_out = Linear(ff_dim, out_dim, with_bias=with_bias)
 
@@ -91,7 +92,3 @@ class FeedForwardGated(Module):
         halves = split(self.linear_ff(inp), axis=2 * self.ff_dim, out_dims=[self.ff_dim, self.ff_dim])
         hidden = self.activation(halves[0]) * self.gate_activation(halves[1])
         return self.linear_out(dropout(hidden, self.dropout))
-
-
-def _dim(size: Dim | int) -> Dim:
-    return size if isinstance(size, Dim) else Dim(size, name="feed-forward")

@@ -9,12 +9,7 @@ from typing import Any
 from rfnb.errors import ParameterError
 
 __all__ = ["MethodWithHooks", "RemovableHandle", "setup_post_hook_on_method"]
-
-
-def __dir__() -> list[str]:
-    """What is offered for completion: no imports."""
-    return __all__
-
+__dir__ = __all__.copy  # what is offered for completion: no imports
 
 ForwardHook = Callable[[Any, tuple[Any, ...], dict[str, Any], Any], Any]
 """`hook(module, args, kwargs, result)`; what it gives replaces the result, unless it is None."""

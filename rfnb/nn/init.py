@@ -12,11 +12,7 @@ from rfnb.errors import ParameterError
 from rfnb.ops.random import random
 
 __all__ = ["Glorot", "He", "HeNormal", "HeUniform", "Normal", "ParamInit", "VarianceScaling"]
-
-
-def __dir__() -> list[str]:
-    """What is offered for completion: no imports."""
-    return __all__
+__dir__ = __all__.copy  # what is offered for completion: no imports
 
 
 class ParamInit:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from rfnb.core import raw as raw_registry
 from rfnb.core.dim import Dim
-from rfnb.core.missing import Missing
+from rfnb.core.missing import Missing, did_you_mean
 from rfnb.core.op import listener
 from rfnb.core.parameter import Parameter
 from rfnb.core.show import Shown, view_of
@@ -190,7 +189,7 @@ class Module(Shown):
                     f"{type(self).__name__}: there is no {target!r}",
                     got=f"{type(found).__name__} without {name!r}",
                     expected=", ".join(_public_names(found)) or None,
-                    hint=_did_you_mean(name, _public_names(found)),
+                    hint=did_you_mean(name, _public_names(found)),
                 )
             found = getattr(found, name)
         return found
@@ -327,11 +326,6 @@ def _name_after(parameter: Parameter, path: str) -> None:
 
 def _public_names(owner: Any) -> list[str]:
     return [name for name in getattr(owner, "__dict__", {}) if not name.startswith("_")]
-
-
-def _did_you_mean(name: str, known: Sequence[str]) -> str | None:
-    nearest = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {nearest[0]!r}?" if nearest else None
 
 
 class Functional(Module):

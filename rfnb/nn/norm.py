@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rfnb.core.dim import Dim, check_dims
+from rfnb.core.dim import Dim, as_dims, check_dims
 from rfnb.core.parameter import Parameter
 from rfnb.core.tensor import Tensor
 from rfnb.errors import ParameterError
@@ -135,10 +135,10 @@ class Normalize(Module):
 
 
 def _scale(name: str, dims: Dim | Sequence[Dim]) -> Parameter:
-    dims = [dims] if isinstance(dims, Dim) else dims
+    dims = as_dims(dims)
     check_dims(dims, name)
     return Parameter(dims, initial=1.0)
 
 
 def _bias(dims: Dim | Sequence[Dim], wanted: bool = True) -> Parameter | None:
-    return Parameter([dims] if isinstance(dims, Dim) else dims) if wanted else None
+    return Parameter(as_dims(dims)) if wanted else None

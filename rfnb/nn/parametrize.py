@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from rfnb.core.parameter import Parameter
@@ -95,6 +96,7 @@ def is_parametrized(module: Module, param_name: str | None = None) -> bool:
     return bool(table) if param_name is None else param_name in table
 
 
+@dataclass(eq=False)
 class WeightDropout:
     """In training, each entry of a parameter is 0 with probability `drop_prob`, and the others are scaled up.
 
@@ -103,8 +105,7 @@ class WeightDropout:
     True
     """
 
-    def __init__(self, drop_prob: float):
-        self.drop_prob = drop_prob
+    drop_prob: float
 
     def __call__(self, param: Tensor) -> Tensor:
         """{…} → {…}"""
@@ -112,10 +113,8 @@ class WeightDropout:
             return param
         return dropout(param, self.drop_prob, on_forward=True)
 
-    def __repr__(self) -> str:
-        return f"WeightDropout({self.drop_prob})"
 
-
+@dataclass(eq=False)
 class WeightNoise:
     """In training, a parameter plus normally distributed noise (Graves 2011).
 
@@ -124,17 +123,13 @@ class WeightNoise:
     True
     """
 
-    def __init__(self, std: float):
-        self.std = std
+    std: float
 
     def __call__(self, param: Tensor) -> Tensor:
         """{…} → {…}"""
         if not get_run_ctx().is_train_flag_enabled(func=WeightNoise.__call__):
             return param
         return add(param, random_normal(param.dims, dtype=param.dtype, device=param.device, stddev=self.std))
-
-    def __repr__(self) -> str:
-        return f"WeightNoise({self.std})"
 
 
 def weight_dropout(module: M, param_name: str, *, drop_prob: float) -> M:

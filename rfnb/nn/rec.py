@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rfnb.core.dim import Dim
+from rfnb.core.dim import Dim, check_dims
 from rfnb.core.parameter import Parameter
-from rfnb.core.state import State
+from rfnb.core.state import State, check_state
 from rfnb.core.tensor import Tensor
 from rfnb.nn.module import Module
 from rfnb.nn.weights import to_input, weight
@@ -47,6 +47,7 @@ class LSTM(Module):
     """
 
     def __init__(self, in_dim: Dim, out_dim: Dim, *, with_bias: bool = True):
+        check_dims([in_dim, out_dim])
         self.in_dim = in_dim
         self.out_dim = out_dim
         self.ff_weight = weight([4 * out_dim, in_dim], input_axis=1)
@@ -55,6 +56,7 @@ class LSTM(Module):
 
     def __call__(self, source: Tensor, *, state: State, spatial_dim: Dim) -> tuple[Tensor, LstmState]:
         """The outputs, and the state behind the last valid frame of each sequence."""
+        check_state(state, type(self).__name__)
         return lstm_over(
             source,
             state,

@@ -134,14 +134,9 @@ def test_there_is_only_the_cpu():
         rf.copy_to_device(in_numpy(batch_of([2])).x, "cuda")
 
 
-BINARY = (
-    "add sub mul truediv floordiv ceildiv mod pow maximum minimum squared_difference logaddexp logical_and logical_or"
-).split()
-COMPARE = "equal not_equal less less_equal greater greater_equal".split()
-UNARY = (
-    "exp expm1 log log1p sqrt rsqrt square reciprocal sin cos ceil floor round sign tanh sigmoid log_sigmoid relu elu "
-    "selu silu gelu softplus softsign logical_not is_finite is_infinite is_neg_infinite abs neg"
-).split()
+BINARY = [kind for kind in torch_math.COMBINE if kind != "complex"]
+COMPARE = list(torch_math.COMPARE)
+UNARY = list(torch_math.ACTIVATION)
 FLOAT_ONLY = "logaddexp gelu elu selu silu softplus softsign log_sigmoid".split()
 NOT_OF_BOOL = "sub floordiv ceildiv mod pow squared_difference neg abs square sign relu round ceil floor".split()
 DTYPES = ["bool", "int32", "int64", "float32", "float64"]

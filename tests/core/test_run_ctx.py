@@ -58,13 +58,30 @@ def test_only_valid_frames_enter_the_total(x, time, options, expected):
 
 
 def test_a_loss_knows_its_sum_and_mean(x):
-    x.mark_as_loss("loss")
+    x.mark_as_loss("loss", use_flatten_frames=False)
     loss = rf.get_run_ctx().losses["loss"]
-    assert isinstance(loss, rf.Loss)
+    assert isinstance(loss, rf.Loss) and not loss.use_flatten_frames
     assert (loss.loss, loss.name, loss.scale, loss.as_error) == (x, "loss", 1.0, False)
     assert [float(f()) for f in (loss.get_summed_loss, loss.get_mean_loss, loss.get_inv_norm_factor)] == [15, 3.75, 4]
     scalar = rf.Loss(rf.convert_to_tensor(3.0), "scalar")
     assert [float(f()) for f in (scalar.get_summed_loss, scalar.get_mean_loss, scalar.get_inv_norm_factor)] == [3, 3, 1]
+
+
+def test_a_mean_is_of_the_type_of_the_loss(time):
+    half = rf.cast(rf.convert_to_tensor([1.0, 2.0], dims=[batch_dim]), "bfloat16")
+    mean = rf.Loss(half, "loss", custom_inv_norm_factor=rf.ones([batch_dim])).get_mean_loss()
+    assert (mean.dtype, float(mean)) == ("bfloat16", 1.5)
+
+
+def test_another_context_for_the_same_step_has_nothing_marked(x):
+    ctx = rf.get_run_ctx()
+    x.mark_as_loss("a")
+    x.mark_as_output("b")
+    with ctx.train_flag_ctx(False, func=rf.dropout):
+        other = ctx.again()
+    assert (list(other.losses), list(other.outputs), list(ctx.losses), list(ctx.outputs)) == ([], [], ["a"], ["b"])
+    assert (other.stage, other.step, other.epoch, other.train_flag) == ("train_step", 7, 2, True)
+    assert not other.is_train_flag_enabled(func=rf.dropout)
 
 
 def test_losses_are_added_but_for_measures(x):
@@ -86,6 +103,19 @@ def test_a_name_is_there_once_in_a_step(x):
     x.mark_as_loss("loss")
 
 
+def test_without_a_step_the_last_of_a_name_counts(x):
+    with entered(None):
+        x.mark_as_loss("loss")
+        (x * 2.0).mark_as_loss("loss")
+        assert float(rf.get_run_ctx().total_loss()) == 30
+
+
+def test_dims_of_a_loss_are_checked(x, time):
+    with pytest.raises(rf.errors.DimError, match="other dims"):
+        rf.get_run_ctx().mark_as_loss(x, "loss", dims=[time])
+    assert not rf.get_run_ctx().losses
+
+
 def test_flags_and_numbers_of_the_step(x):
     ctx = rf.get_run_ctx()
     assert (ctx.stage, ctx.train_flag, ctx.step, ctx.epoch, rf.get_run_ctx_step()) == ("train_step", True, 7, 2, 7)
@@ -97,9 +127,17 @@ def test_flags_and_numbers_of_the_step(x):
     assert ctx.is_train_flag_enabled(func=rf.dropout)
 
 
-def test_a_flag_may_be_for_several_functions():
+def test_a_flag_is_as_it_was_behind_an_error(x):
+    ctx = rf.get_run_ctx()
+    with pytest.raises(ValueError), ctx.train_flag_ctx(False):
+        raise ValueError
+    assert ctx.train_flag
+
+
+@pytest.mark.parametrize("several", [list, tuple])
+def test_a_flag_may_be_for_several_functions(several):
     ctx = rf.init_train_step_run_ctx()
-    with ctx.train_flag_ctx(False, func=[rf.dropout, rf.batch_norm]):
+    with ctx.train_flag_ctx(False, func=several([rf.dropout, rf.batch_norm])):
         assert [ctx.is_train_flag_enabled(func=f) for f in (rf.dropout, rf.batch_norm, rf.lstm)] == [False, False, True]
         with ctx.train_flag_ctx(True):
             assert not ctx.is_train_flag_enabled(func=rf.dropout)

@@ -6,6 +6,8 @@ import sys
 
 import torch
 from torch import distributed
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 import rfnb as rf
@@ -17,14 +19,21 @@ SHARES = [[0, 2, 3], [1]]  # which batches each process has
 
 
 class Model(rf.Module):
-    """The loss of an auto-encoder whose batch norm takes the frames of all processes together."""
+    """The loss of an auto-encoder whose batch norm takes the frames of all processes together.
+
+    An LSTM, and a cell in a loop, do no step for a batch without frames.
+    """
 
     def __init__(self):
         self.inner, self.outer = rf.Linear(feat, hidden), rf.Linear(hidden, feat)
+        self.lstm, self.gru = rf.LSTM(hidden, hidden), rf.GRU(hidden, hidden)
         self.norm = rf.BatchNorm(hidden, distributed=distributed.is_initialized())
 
     def __call__(self, x):
-        errors = (self.outer(rf.tanh(self.norm(self.inner(x)))) - x) ** 2
+        y = self.norm(self.inner(x))
+        for cell in (self.lstm, self.gru):
+            y, _ = cell(y, state=cell.default_initial_state(batch_dims=[batch_dim]), spatial_dim=time)
+        errors = (self.outer(rf.tanh(y)) - x) ** 2
         return rf.distributed.mean(rf.reduce_mean(errors, axis=feat))
 
 
@@ -52,15 +61,27 @@ def train(net, steps):
     return torch.stack(losses)
 
 
+def in_shards(net):
+    """Each part, and what is left, in shards of their own."""
+    mesh = init_device_mesh("cpu", (distributed.get_world_size(),))
+    for part in [*net.children(), net]:
+        fully_shard(part, mesh=mesh)
+    return net
+
+
 def main(folder):
-    """Trains on the share of this process, and saves what came out."""
+    """Trains on the share of this process, with whole parameters and with shards, and saves what came out."""
     torch.set_num_threads(1)
     distributed.init_process_group("gloo")
     rank, data = distributed.get_rank(), batches()
-    net = model()
     share = [data[i] for i in SHARES[rank]]
-    losses = train(DistributedDataParallel(net), rf.distributed.in_step(share, empty=EMPTY))
-    torch.save((losses, net.state_dict()), f"{folder}/{rank}.pt")
+    found = {}
+    for name, engine in {"whole": DistributedDataParallel, "in shards": in_shards}.items():
+        net = model()
+        losses = train(engine(net), rf.distributed.in_step(share, empty=EMPTY))
+        state = {key: getattr(raw, "full_tensor", lambda raw=raw: raw)() for key, raw in net.state_dict().items()}
+        found[name] = losses, state
+    torch.save(found, f"{folder}/{rank}.pt")
     distributed.destroy_process_group()
 
 

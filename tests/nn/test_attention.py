@@ -163,6 +163,26 @@ def test_nan_in_padding_gets_nowhere(case):
         torch.testing.assert_close(dirty, clean, atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.parametrize("kind", [name for name in CASES if name.endswith("Attention")])
+def test_a_bias_is_everywhere_or_nowhere(kind):
+    dims = [ENC, IN, OUT] if kind == "CrossAttention" else [IN, OUT]
+    for with_bias in True, False:
+        module = getattr(rf, kind)(*dims, **HEADS, with_bias=with_bias)
+        linears = [part for name, part in module.named_modules() if name and name != "linear_pos"]
+        assert {part.bias is not None for part in linears} == {with_bias}
+
+
+@pytest.mark.parametrize("kind", ["SelfAttention", "CrossAttention"])
+def test_without_a_projection_the_heads_are_one_after_the_other(kind):
+    (x, time), (encoded, letters) = sequences(IN), sequences(ENC, lengths=LETTERS, name="letters")
+    dims = [IN] if kind == "SelfAttention" else [ENC, IN]
+    whole, plain = (filled(getattr(rf, kind)(*dims, out, **HEADS)) for out in (OUT, None))
+    assert (whole.out_dim, plain.out_dim, plain.proj) == (OUT, VALUE, None)
+    assert whole.num_heads is plain.num_heads  # a number is the same dim everywhere
+    found, expected = (call(module, x, time, (encoded, letters)) for module in (plain, whole))
+    torch.testing.assert_close(frames(whole.proj(found), time, OUT), frames(expected, time, OUT))
+
+
 def heads_of(module, x, *names):
     """Queries, keys and values of one sequence, by hand: [heads, frames, …] each."""
     weights = {name: p.raw_tensor for name, p in module.named_parameters()}

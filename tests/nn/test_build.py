@@ -16,6 +16,14 @@ INP, OUT = rf.Dim(3, name="in"), rf.Dim(2, name="out")
 HERE = __name__
 
 
+class Linear(rf.Module):
+    """Not that of rf."""
+
+
+class _Hidden(rf.Module):
+    """Not for others."""
+
+
 class Mine(rf.Module):
     """A module of the user."""
 
@@ -60,12 +68,14 @@ def test_namespaces_below():
     assert isinstance(rf.build_from_dict(rf.build_dict(rf.init.Glorot)), rf.init.Glorot)
 
 
-@pytest.mark.parametrize("cls", [rf.Linear, rf.Conv1d, rf.BatchNorm, rf.Sequential, Mine, Mine.Inner, rf.init.He])
+ARGS = {rf.Linear: [INP, OUT], rf.Conv1d: [INP, OUT], rf.BatchNorm: [INP], Mine: [INP]}
+
+
+@pytest.mark.parametrize("cls", [*ARGS, rf.Sequential, Linear, Mine.Inner, rf.init.He])
 def test_there_and_back(cls):
     described = json.loads(json.dumps(rf.build_dict(cls)))
     options = {"padding": "same", "filter_size": 3} if cls is rf.Conv1d else {}
-    args = {Mine.Inner: [], rf.Sequential: [], rf.init.He: [], Mine: [INP], rf.BatchNorm: [INP]}.get(cls, [INP, OUT])
-    assert type(rf.build_from_dict(described, *args, **options)) is cls
+    assert type(rf.build_from_dict(described, *ARGS.get(cls, []), **options)) is cls
 
 
 def test_a_module_of_the_user():
@@ -81,6 +91,7 @@ def test_functions_are_not_called():
     found = rf.build_from_dict(rf.build_dict(clipped, limit=0.5))
     assert isinstance(found, functools.partial)
     assert found(rf.convert_to_tensor(3.0)).item() == 0.5
+    assert rf.build_from_dict({"class": clipped}, rf.convert_to_tensor(3.0))().item() == 1.0
     layers = rf.Sequential(rf.build_from_dict({"class": "rf.gelu"}))
     assert torch.isfinite(layers(rf.ones([INP])).raw_tensor).all()
 
@@ -105,18 +116,22 @@ def test_functions_are_not_called():
         "this.Module",
         "secret_of_the_test.Module",
         f"{HERE}.untold",
+        f"{HERE}._Hidden",
         f"{HERE}.torch.nn.Linear",
         "rf",
         "rf.",
         "",
         ".",
         "rf.batch_dim",
+        "rf.Tensor",
+        "rf.TensorDict",
     ],
 )
 def test_what_is_not_meant_is_neither_imported_nor_called(name, monkeypatch):
     secret = ModuleType("secret_of_the_test")
     secret.__dict__["__getattr__"] = lambda name: pytest.fail("a module was asked to compute an attribute")
     monkeypatch.setitem(sys.modules, "secret_of_the_test", secret)
+    dir(rf)  # imports what rfnb imports when its names are asked for
     before = set(sys.modules)
     with pytest.raises(rf.errors.ParameterError, match=r"can be built|is not meant"):
         rf.build_from_dict({"class": name}, "true")
@@ -128,6 +143,7 @@ def test_what_is_not_meant_is_neither_imported_nor_called(name, monkeypatch):
     [
         ({}, "a dict with a 'class'"),
         ("rf.Linear", "a dict with a 'class'"),
+        (["class"], "a dict with a 'class'"),
         ({"class": 3}, "is not meant"),
         ({"class": "rf.Lineer"}, "did you mean 'rf.Linear'"),
         ({"class": "my_models.Encoderish"}, "import my_models first"),
@@ -137,6 +153,20 @@ def test_what_is_not_meant_is_neither_imported_nor_called(name, monkeypatch):
 def test_what_is_wrong_is_told(d, message):
     with pytest.raises(rf.errors.ParameterError, match=message):
         rf.build_from_dict(d, INP, OUT, with_bias=False)
+
+
+def test_only_what_is_not_there_is_to_be_imported():
+    with pytest.raises(rf.errors.ParameterError) as error:
+        rf.build_from_dict({"class": f"{HERE}.Encoderish"})
+    assert "hint" not in str(error.value)
+
+
+def test_a_module_is_found_where_its_package_has_something_else_of_this_name(monkeypatch):
+    package, module = ModuleType("package_of_the_test"), ModuleType("package_of_the_test.models")
+    package.models, module.Mine = print, Mine
+    for made in package, module:
+        monkeypatch.setitem(sys.modules, made.__name__, made)
+    assert type(rf.build_from_dict({"class": "package_of_the_test.models.Mine"}, INP)) is Mine
 
 
 @pytest.mark.parametrize("what", ["rf.Linear", 3, torch.nn.ReLU, untold, len, rf.Linear(INP, OUT)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 
 import rfnb as rf
 from rfnb import batch_dim
+from rfnb.nn.cells.cell import CELLS as cell_classes
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 CASES = {case["name"]: case for case in json.loads((GOLDEN / "cells.json").read_text(encoding="utf-8"))}
@@ -187,19 +189,26 @@ def test_gradients_as_in_the_reference(arrays):
 
 # -- torch, numpy, finite differences
 
-IN, OUT, TIME = rf.Dim(3, name="in"), rf.Dim(4, name="out"), rf.Dim(6, name="time")
+IN, OUT, TIME, BATCH = (rf.Dim(n, name=name) for n, name in [(3, "in"), (4, "out"), (6, "time"), (2, "batch")])
 CELLS = {
     "BasicRNN": rf.BasicRNN,
+    "BasicRNN relu": lambda i, o: rf.BasicRNN(i, o, activation=rf.relu),
     "GRU": rf.GRU,
     "RHN": lambda i, o: rf.RHN(i, o, depth=2),
     "VanillaLSTM": rf.VanillaLSTM,
     "BasicLSTM": rf.BasicLSTM,
+    "BasicLSTM no bias": lambda i, o: rf.BasicLSTM(i, o, with_bias=False),
     "ZoneoutLSTM": lambda i, o: rf.ZoneoutLSTM(i, o, zoneout_factor_cell=0.2, zoneout_factor_output=0.3),
     "LayerNormVariantsLSTM": rf.LayerNormVariantsLSTM,
     "LayerNormVariantsLSTM joined": lambda i, o: rf.LayerNormVariantsLSTM(
         i, o, global_norm=False, global_norm_joined=True, hidden_norm=True
     ),
 }
+
+
+def test_every_cell_is_in_the_table():
+    ours = {cls for cls in cell_classes.values() if cls.__module__.startswith("rfnb.")}
+    assert ours == {type(make(IN, OUT)) for make in CELLS.values()}
 
 
 @pytest.fixture
@@ -330,6 +339,43 @@ def assert_gradient(loss, parameter, eps=1e-6):
     )
 
 
+@pytest.mark.parametrize("parts", [1, 2, 3, 4])
+@pytest.mark.parametrize("make", CELLS.values(), ids=CELLS)
+def test_an_input_dim_that_is_a_dim_of_the_cell_is_as_any_other(make, parts):
+    own = OUT if parts == 1 else parts * OUT
+    x, results = torch.randn(6, own.dimension), []
+    for inp in own, rf.Dim(own.dimension, name="other"):
+        y, _ = run(at_random(make(inp, OUT)), rf.convert_to_tensor(x, dims=[TIME, inp]), TIME)
+        results.append(raw(y, TIME, OUT))
+    torch.testing.assert_close(*results)
+
+
+@pytest.mark.parametrize("make", CELLS.values(), ids=CELLS)
+def test_states_and_outputs_are_of_the_type_of_the_cell(make):
+    cell = make(IN, OUT).to(dtype="float64")
+    state = cell.default_initial_state(batch_dims=[BATCH])
+    assert {(x.dims, x.feature_dim, x.dtype) for x in state.values()} == {((BATCH, OUT), OUT, "float64")}
+    y, state = cell(numbers(BATCH, TIME, IN), state=state, spatial_dim=TIME)
+    assert {value.dtype for value in (y, *state.values())} == {"float64"}
+
+
+@pytest.mark.parametrize("kind", ["BasicRNN", "GRU", "VanillaLSTM", "BasicLSTM", "ZoneoutLSTM"])
+def test_without_a_bias_it_is_as_with_zeros(kind):
+    cell = at_random(getattr(rf, kind)(IN, OUT))
+    cell.bias.raw_tensor.data.zero_()
+    plain = getattr(rf, kind)(IN, OUT, with_bias=False)
+    assert [*dict(plain.named_parameters()), "bias"] == [*dict(cell.named_parameters())]
+    for name, parameter in plain.named_parameters():
+        parameter.assign(cell.get_deep(name))
+    x = rf.random_normal([TIME, IN])
+    torch.testing.assert_close(run(plain, x, TIME)[0].raw_tensor, run(cell, x, TIME)[0].raw_tensor)
+
+
+def test_a_zoneout_lstm_without_zoneout_needs_no_loop():
+    assert rf.ZoneoutLSTM(IN, OUT).plain
+    assert not rf.ZoneoutLSTM(IN, OUT, zoneout_factor_cell=0.1).plain
+
+
 # -- training
 
 
@@ -439,6 +485,39 @@ def test_dropout_of_the_layer_norm_lstm(option):
 
 
 @pytest.mark.usefixtures("training")
+def test_a_step_of_the_layer_norm_lstm_without_its_norms():
+    options = {"global_norm": False, "cell_norm": False, "activation": rf.relu, "dropout": 0.5}
+    lstm = at_random(rf.LayerNormVariantsLSTM(IN, OUT, **options))
+    x, h, c = (rf.random_normal([MANY, dim]) for dim in (IN, OUT, OUT))
+    y, state = lstm(x, state=rf.LstmState(h=h, c=c), spatial_dim=rf.single_step_dim)
+
+    w, u, b = (p.raw_tensor.detach() for p in (lstm.ff_weight, lstm.rec_weight, lstm.bias))
+    i, j, f, o = (x.raw_tensor @ w + h.raw_tensor @ u + b).chunk(4, 1)
+    new_c = raw(state.c, MANY, OUT)
+    kept = (new_c - f.sigmoid() * c.raw_tensor) / i.sigmoid()
+    whole = torch.isclose(kept, 2 * j.relu(), atol=1e-4)[j > 0]
+    assert (whole | torch.isclose(kept, torch.tensor(0.0), atol=1e-4)[j > 0]).all()
+    assert abs(whole.float().mean().item() - 0.5) < 0.05
+    assert len({tuple(row) for row in (kept.abs() > 1e-4).tolist()}) > 8  # each frame has its own
+    torch.testing.assert_close(raw(y, MANY, OUT), o.sigmoid() * new_c.relu())
+
+
+@pytest.mark.usefixtures("training")
+@pytest.mark.parametrize("make", [partial(rf.RHN, dropout=0.5), partial(rf.LayerNormVariantsLSTM, dropout_h=0.5)])
+def test_a_state_has_a_mask_if_something_is_dropped(make):
+    cell, x = make(IN, OUT), rf.random_normal([BATCH, TIME, IN])
+    first = cell.default_initial_state(batch_dims=[BATCH])
+    _, last = cell(x, state=first, spatial_dim=TIME)
+    assert set(first) == set(last) == {*cell.state_parts, "mask"}
+    assert torch.equal(raw(first.mask, BATCH, OUT), raw(last.mask, BATCH, OUT))
+    for off in {}, {"func": rf.dropout}:
+        with rf.get_run_ctx().train_flag_ctx(False, **off):
+            first = cell.default_initial_state(batch_dims=[BATCH])
+            _, last = cell(x, state=first, spatial_dim=TIME)
+        assert set(first) == set(last) == set(cell.state_parts)
+
+
+@pytest.mark.usefixtures("training")
 def test_a_state_without_its_mask_is_told():
     rhn = rf.RHN(IN, OUT, dropout=0.5)
     with pytest.raises(rf.errors.ParameterError, match=r"default_initial_state"):
@@ -459,6 +538,7 @@ def test_a_state_without_its_mask_is_told():
         ("NativeLstm2", rf.VanillaLSTM),
         ("lstm", rf.VanillaLSTM),
         ("LSTMCell", rf.VanillaLSTM),
+        *((name, rf.VanillaLSTM) for name in ("LSTMP", "NativeLSTM", "LSTMBlock", "LSTMBlockFused", "CudnnLSTM")),
         ("standardlstm", rf.BasicLSTM),
         ("ZoneoutLSTM", rf.ZoneoutLSTM),
     ],
@@ -481,6 +561,13 @@ def test_a_new_class_is_known_by_its_name():
 def test_an_unknown_cell_is_told_with_the_nearest_name():
     with pytest.raises(rf.errors.ParameterError, match="did you mean 'gru'"):
         rf.make_cell("grux", IN, OUT)
+    with pytest.raises(rf.errors.ParameterError, match="there is no cell '_lstm'"):
+        rf.make_cell("_lstm", IN, OUT)
+
+
+def test_what_is_said_of_a_cell_by_name_counts_more_than_what_is_usual_for_it():
+    cell = rf.make_cell("ZoneoutLSTM", IN, OUT, forget_bias=0.25)
+    assert (cell.forget_bias, cell.parts_order) == (0.25, "ijfo")
 
 
 @pytest.mark.parametrize(
@@ -489,8 +576,10 @@ def test_an_unknown_cell_is_told_with_the_nearest_name():
         (lambda: rf.ZoneoutLSTM(IN, OUT, parts_order="ifc"), "parts_order"),
         (lambda: rf.ZoneoutLSTM(IN, OUT, parts_order="iffo"), "parts_order"),
         (lambda: rf.ZoneoutLSTM(IN, OUT, zoneout_factor_cell=1.5), "probability"),
+        (lambda: rf.ZoneoutLSTM(IN, OUT, zoneout_factor_output=-0.5), "probability"),
         (lambda: rf.LayerNormVariantsLSTM(IN, OUT, per_gate_norm=True), "exclude"),
         (lambda: rf.LayerNormVariantsLSTM(IN, OUT, global_norm_joined=True), "exclude"),
+        (lambda: rf.LayerNormVariantsLSTM(IN, OUT, with_concat=True), "exclude"),
         (lambda: rf.VanillaLSTM(IN, OUT, input_projection=False), "input projection"),
     ],
 )
@@ -513,6 +602,10 @@ def test_values_before_training():
     assert lstm.state_norm.bias is None and lstm.bias is None
     lstm = rf.LayerNormVariantsLSTM(IN, OUT, global_norm=False, cell_norm=False, forget_bias=1.0)
     assert values(lstm.bias) == [0] * 8 + [1] * 4 + [0] * 4
+    lstm = rf.LayerNormVariantsLSTM(IN, OUT, global_norm=False, global_norm_joined=True, **norms)
+    assert values(lstm.joined_norm.bias) == [0.5] * 8 + [1.5] * 4 + [0.5] * 4
+    lstm = rf.LayerNormVariantsLSTM(IN, OUT, global_norm=False, per_gate_norm=True, **norms)
+    assert [values(getattr(lstm, f"{gate}_norm").bias)[0] for gate in "ijfo"] == [0.5, 0.5, 1.5, 0.5]
     assert values(rf.BasicLSTM(IN, OUT).bias) == [0] * 16
 
 

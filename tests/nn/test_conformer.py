@@ -236,3 +236,12 @@ def test_a_frontend_of_options_that_do_not_fit(options):
 def test_what_makes_no_part():
     with pytest.raises(ParameterError, match="no part"):
         rf.ConformerEncoderLayer(MODEL, num_heads=2, norm="layer_norm")
+
+
+def test_a_feed_forward_without_bias():
+    ff = rf.build_dict(rf.ConformerPositionwiseFeedForward, activation=rf.build_dict(rf.relu_square), with_bias=False)
+    layer = rf.ConformerEncoderLayer(MODEL, ff=ff, num_heads=2, conv_kernel_size=3)
+    assert [name for name, _ in layer.ffn1.named_parameters()] == ["linear_ff.weight", "linear_out.weight"]
+    x, time = batch([5, 3], MODEL)
+    expected = layer.ffn1.linear_out(rf.square(rf.relu(layer.ffn1.linear_ff(x))))
+    torch.testing.assert_close(rows(layer.ffn1(x), time), rows(expected, time))

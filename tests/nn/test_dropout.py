@@ -27,6 +27,13 @@ def test_on_in_training():
     assert sorted(y.unique().tolist()) == pytest.approx([0.0, 1 / 0.75])
 
 
+def test_along_an_axis_alone():
+    rf.init_train_step_run_ctx()
+    time = rf.Dim(3, name="time")
+    y = rf.Dropout(0.5, axis=WIDE)(rf.ones([time, WIDE])).raw_tensor
+    assert (y == y[0]).all() and (y == 0).any()
+
+
 def test_on_everywhere_if_asked():
     rf.init_forward_step_run_ctx()
     assert (rf.Dropout(0.5, on_forward=True)(rf.ones([WIDE])).raw_tensor == 0).any()

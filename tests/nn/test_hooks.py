@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import weakref
 
@@ -71,13 +72,52 @@ def test_the_call_of_a_module():
     assert module(rf.ones([feat])).raw_tensor.tolist() == [2.0, 2.0]
 
 
+def test_a_copy_has_hooks_of_its_own():
+    counter = Counter()
+    setup_post_hook_on_method(counter, "add", lambda *call: "of both")
+    other = copy.copy(counter)
+    with setup_post_hook_on_method(other, "add", lambda *call: f"{call[-1]}, and of one"):
+        assert (other.add(1), counter.add(1)) == ("of both, and of one", "of both")
+    assert other.add(1) == "of both"
+
+
+def test_what_was_put_in_the_place_of_the_method_stays():
+    counter = Counter()
+    handle = setup_post_hook_on_method(counter, "add", lambda *call: "seen")
+    counter.add = abs
+    handle.remove()
+    assert counter.add is abs
+
+
+def test_a_hook_may_take_itself_away():
+    counter = Counter()
+    handle = setup_post_hook_on_method(counter, "add", lambda *call: handle.remove())
+    setup_post_hook_on_method(counter, "add", lambda *call: f"{call[-1]} seen")
+    assert (counter.add(1), counter.add(1)) == ("1 seen", "2 seen")
+
+
+def test_the_first_hook_of_the_call_of_a_module():
+    module = rf.Functional(lambda x: [x])
+    setup_post_hook_on_method(module, "__call__", lambda *call: [*call[-1], "last"])
+    setup_post_hook_on_method(module, "__call__", lambda *call: [*call[-1], "first"], prepend=True)
+    assert module(0) == [0, "first", "last"]
+
+
+@pytest.mark.parametrize("obj", [3, len, Counter()])
+@pytest.mark.parametrize("attr", ["__call__", "__str__", "bit_length"])
+def test_what_cannot_have_hooks_is_told(obj, attr):
+    with pytest.raises(rf.errors.ParameterError, match="has no method"):
+        setup_post_hook_on_method(obj, attr, print)
+
+
 @pytest.mark.parametrize("attr", ["count", "foo", "__repr__"])
 def test_what_is_no_method_is_told(attr):
     counter = Counter()
     before = dict(vars(counter))
-    with pytest.raises(rf.errors.ParameterError, match="has no method"):
+    with pytest.raises(rf.errors.ParameterError, match="has no method") as error:
         setup_post_hook_on_method(counter, attr, print)
     assert vars(counter) == before
+    assert ("on the class" in str(error.value)) == (attr == "__repr__")
 
 
 def test_removed_hooks_keep_nothing_alive():

@@ -102,6 +102,13 @@ def test_a_wrong_source_is_named(inp, out, x):
         rf.Linear(out, inp)(x)
 
 
+def test_a_wrong_bias_is_named_also_where_another_fitted(inp, out, x):
+    weight, dims = rf.ones([inp, out]), {"in_dim": inp, "out_dim": out}
+    rf.linear(x, weight, rf.ones([out]), **dims)
+    with pytest.raises(rf.errors.DimError, match="linear: `bias`"):
+        rf.linear(x, weight, rf.ones([rf.Dim(out.dimension, name="other")]), **dims)
+
+
 def test_a_training_step_is_plain_torch(inp, out, time, x):
     model = rf.Linear(inp, out)
     optimizer = torch.optim.SGD(rf.torch_parameters(model), lr=0.1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import pickle
 
 import pytest
@@ -49,19 +50,33 @@ def test_the_parameter_keeps_its_name_and_the_module_computes_with_the_function(
     linear(x).raw_tensor.sum().backward()
     torch.testing.assert_close(param.raw_tensor.grad, x.raw_tensor[:, None].expand(30, 20) * 2)
     assert rf.torch_parameters(linear)[0] is param.raw_tensor
-    assert isinstance(linear, rf.Linear) and type(linear).__name__ == "Linear"
-    assert linear.get_default_name() == "linear"
+    assert isinstance(linear, rf.Linear) and type(linear).__name__ == type(linear).__qualname__ == "Linear"
+    assert linear.get_default_name() == "linear" and linear.__doc__ == rf.Linear.__doc__
 
 
 def test_it_can_be_taken_away(linear):
     param = linear.weight
     rf.register_parametrization(linear, "weight", twice)
-    rf.weight_noise(linear, "bias", std=0.1)
+    rf.register_parametrization(linear, "bias", lambda bias: bias + 1.0)
     assert rf.is_parametrized(linear) and rf.is_parametrized(linear, "bias")
+    assert torch.equal(linear.weight.raw_tensor, 2 * param.raw_tensor)
     assert rf.remove_parametrization(linear, "weight").weight is param
     assert rf.is_parametrized(linear, "bias") and not rf.is_parametrized(linear, "weight")
+    assert (linear.bias.raw_tensor == 1).all()
     assert type(rf.remove_parametrization(linear, "bias")) is rf.Linear
     assert not rf.is_parametrized(linear) and list(vars(linear)) == list(vars(rf.Linear(INP, OUT)))
+
+
+def test_a_module_without_parameters_is_a_function_of_the_parameter(linear):
+    param = linear.weight
+    rf.register_parametrization(linear, "weight", rf.Functional(twice))
+    assert torch.equal(linear.weight.raw_tensor, 2 * param.raw_tensor)
+
+
+def test_it_is_not_taken_away_from_a_module_that_shares_its_parameters(linear):
+    rf.register_parametrization(linear, "weight", twice)
+    other = rf.remove_parametrization(copy.copy(linear), "weight")
+    assert torch.equal(linear.weight.raw_tensor, 2 * other.weight.raw_tensor)
 
 
 def test_other_modules_of_the_class_are_as_they_were(linear):
@@ -85,9 +100,10 @@ def test_what_is_assigned_goes_into_the_parameter(linear):
     rf.register_parametrization(linear, "weight", twice)
     linear.weight = 4.0
     assert (linear.weight.raw_tensor == 8).all()
-    linear.weight = rf.Parameter([INP, OUT], initial=1.0)
+    new = linear.weight = rf.Parameter([INP, OUT], initial=1.0)
     assert (linear.weight.raw_tensor == 2).all()
-    assert dict(linear.named_parameters())["weight"].name == "weight"
+    assert dict(linear.named_parameters())["weight"] is new and new.name == "weight"
+    assert rf.remove_parametrization(linear, "weight").weight is new
 
 
 @pytest.mark.parametrize(
@@ -134,6 +150,23 @@ def test_weight_noise_in_training_only(linear):
     assert noise.std().item() == pytest.approx(0.5, rel=0.1) and abs(noise.mean().item()) < 0.1
     with ctx.train_flag_ctx(False, func=rf.WeightNoise.__call__):
         assert linear.weight is param
+
+
+@pytest.mark.usefixtures("train")
+def test_noise_is_of_the_type_of_the_parameter(linear):
+    assert rf.weight_noise(linear, "weight", std=0.5).to(dtype="bfloat16").weight.dtype == "bfloat16"
+
+
+def test_each_parameter_has_a_value_of_its_own_in_a_loop():
+    time, names = rf.Dim(2, name="time"), ["ff_weight", "bias"]
+    cells = [rf.BasicRNN(INP, OUT) for _ in range(2)]
+    for value, (cell, name) in enumerate(itertools.product(cells, names)):
+        rf.register_parametrization(cell, name, lambda param, value=value: param * 0.0 + value)
+    loop, xs = rf.Loop(axis=time), rf.zeros([time])
+    with loop:
+        loop.unstack(xs)
+        found = [loop.stack(getattr(cell, name)) for cell in cells for name in names]
+    assert [values.raw_tensor.unique().tolist() for values in found] == [[0], [1], [2], [3]]
 
 
 def decoder(lstm, xs, time):
@@ -216,10 +249,18 @@ def test_a_checkpoint_has_the_parameter(linear, train, tmp_path):
 def test_views_show_the_module_and_its_parameters(linear, train):
     rf.weight_noise(linear, "weight", std=0.1)
     assert "Linear" in repr(linear) and "weight" in repr(linear)
-    assert linear.extra_repr() == "in:30 → out:20, weight: WeightNoise(0.1)"
-    assert "WeightNoise(0.1)" in repr(rf.Sequential(linear))
+    assert linear.extra_repr() == "in:30 → out:20, weight: WeightNoise(std=0.1)"
+    assert "WeightNoise(std=0.1)" in repr(rf.Sequential(linear))
     text = repr(rf.show(linear, rf.zeros([INP])))
     assert "Linear" in text and "random_normal" not in text.split("\n")[0]
+
+
+@pytest.mark.parametrize(
+    ("made", "title"), [(twice, "twice"), (rf.WeightDropout(0.1), "WeightDropout(drop_prob=0.1)"), (Scaled(), "Scaled")]
+)
+def test_views_call_a_parametrization_by_its_name(linear, made, title):
+    rf.register_parametrization(linear, "weight", made, keep_existing_param=not isinstance(made, Scaled))
+    assert linear.extra_repr() == f"in:30 → out:20, weight: {title}"
 
 
 def test_modules_are_moved_with_them(linear):

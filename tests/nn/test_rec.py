@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import rfnb as rf
+from rfnb.errors import DimError, ParameterError
 
 BATCH = rf.batch_dim
 LENGTHS = [5, 2, 3]
@@ -179,3 +180,14 @@ def test_a_backward_lstm_reads_each_sequence_from_its_end(lstm, x, time, out):
     own = rf.Dim(2, name="own")
     alone = rf.convert_to_tensor(x.raw_tensor[1, :2].flip(0), dims=[own, lstm.in_dim])
     assert torch.allclose(run(lstm, alone, own)[0].raw_tensor.flip(0), y[1, :2], atol=1e-6)
+
+
+@pytest.mark.parametrize("module", [rf.LSTM, rf.GRU, rf.BasicRNN, rf.ZoneoutLSTM])
+def test_sizes_instead_of_dims_and_a_forgotten_state_are_explained(module):
+    with pytest.raises(DimError, match=f"{module.__name__}: 20 is no Dim"):
+        module(20, 30)
+    inp, out, time = rf.Dim(3, name="in"), rf.Dim(4, name="out"), rf.Dim(5, name="time")
+    for state in (None, rf.zeros([out])):
+        with pytest.raises(ParameterError, match=f"{module.__name__}: this is no state") as error:
+            module(inp, out)(rf.zeros([time, inp]), state=state, spatial_dim=time)
+        assert "default_initial_state" in str(error.value)

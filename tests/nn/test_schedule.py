@@ -22,15 +22,24 @@ def test_it_is_that_of_numpy(points, xs):
     np.testing.assert_allclose(rf.PiecewiseLinear(points)(x).raw_tensor, expected, atol=1e-2, rtol=1e-4)
 
 
-@pytest.mark.parametrize(("x", "y"), [(-5, 1.0), (0, 1.0), (5, 2.0), (10, 3.0), (15.0, 2.5), (20, 2.0), (1e9, 2.0)])
+@pytest.mark.parametrize(
+    ("x", "y"),
+    [(-5, 1.0), (0, 1.0), (5, 2.0), (10, 3.0), (15.0, 2.5), (20, 2.0), (1e9, 2.0), (-np.inf, 1), (np.inf, 2)],
+)
 def test_numbers(x, y):
     found = rf.PiecewiseLinear(POINTS)(x)
     assert (found.item(), found.dims, found.dtype) == (y, (), "float32")
     assert rf.PiecewiseLinear(list(POINTS.items())[::-1])(x).item() == y
 
 
-def test_whole_numbers_and_one_point():
-    assert rf.PiecewiseLinear(POINTS)(rf.convert_to_tensor(5, dtype="int32")).item() == 2.0
+@pytest.mark.parametrize("dtype", ["int32", "int64", "float64"])
+def test_values_are_float32_whatever_the_numbers_are(dtype):
+    with rf.set_default_float_dtype_ctx("float64"):
+        found = rf.PiecewiseLinear(POINTS)(rf.convert_to_tensor(5, dtype=dtype))
+    assert (found.item(), found.dtype) == (2.0, "float32")
+
+
+def test_one_point():
     assert [rf.PiecewiseLinear({3: 7.0})(x).item() for x in (1, 3, 5)] == [7.0] * 3
 
 

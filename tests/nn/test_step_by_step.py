@@ -69,6 +69,7 @@ MODULES = {
     "BasicLSTM without bias": Row(lambda: rf.BasicLSTM(IN, OUT, with_bias=False)),
     "ZoneoutLSTM": Row(lambda: rf.ZoneoutLSTM(IN, OUT, zoneout_factor_cell=0.3, zoneout_factor_output=0.2)),
     "ZoneoutLSTM, other order": Row(lambda: rf.ZoneoutLSTM(IN, OUT, forget_bias=0.5, parts_order="ogif")),
+    "ZoneoutLSTM, order of the kernel": Row(lambda: rf.ZoneoutLSTM(IN, OUT, forget_bias=0.5, parts_order="ifjo")),
     "ZoneoutLSTM, other output": Row(
         lambda: rf.ZoneoutLSTM(IN, OUT, zoneout_factor_output=0.2, use_zoneout_output=False)
     ),
@@ -103,6 +104,12 @@ MODULES = {
 }
 
 every_module = pytest.mark.parametrize("row", MODULES.values(), ids=MODULES)
+
+
+def test_every_module_that_has_a_state_is_in_the_table():
+    classes = [cls for cls in vars(rf).values() if isinstance(cls, type) and issubclass(cls, rf.Module)]
+    own = {cls for cls in classes if cls.default_initial_state is not rf.Module.default_initial_state}
+    assert own - {rf.RecCell, rf.TransformerDecoderLayer} == {type(row.make()) for row in MODULES.values()}
 
 
 @pytest.fixture(autouse=True)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
-from rfnb.core.dim import Dim, single_step_dim
+from rfnb.core.dim import Dim, check_dims, single_step_dim
+from rfnb.core.missing import did_you_mean
 from rfnb.core.run_ctx import get_run_ctx
-from rfnb.core.state import State
+from rfnb.core.state import State, check_state
 from rfnb.core.tensor import Tensor
 from rfnb.errors import ParameterError
 from rfnb.loop.loop import Loop
@@ -51,6 +51,7 @@ class RecCell(Module):
             CELLS.update({_key(name): cls for name in (cls.__name__, *names)})
 
     def __init__(self, in_dim: Dim, out_dim: Dim):
+        check_dims([in_dim, out_dim])
         self.in_dim = in_dim
         self.out_dim = out_dim
 
@@ -59,6 +60,7 @@ class RecCell(Module):
 
         With `spatial_dim=rf.single_step_dim` it does one step, of a source without that dim.
         """
+        check_state(state, type(self).__name__)
         if spatial_dim is single_step_dim:
             return self.step(self.project(source), state)
         return self.over(source, state, spatial_dim)
@@ -125,11 +127,10 @@ def make_cell(unit: str, in_dim: Dim, out_dim: Dim, **options: Any) -> RecCell:
     """
     cls = CELLS.get(_key(unit))
     if cls is None:
-        near = get_close_matches(_key(unit), CELLS, 1)
         raise ParameterError(
             f"make_cell: there is no cell {unit!r}",
             expected=", ".join(sorted(CELLS)),
-            hint=f"did you mean {near[0]!r}?" if near else None,
+            hint=did_you_mean(_key(unit), CELLS),
         )
     return cls(in_dim, out_dim, **{**cls.unit_options, **options})
 

@@ -88,7 +88,6 @@ class LayerNormVariantsLSTM(RecCell):
         self.activation = activation
         self.dropout = dropout
         self.recurrent_dropout = dropout_h
-        self.with_concat = with_concat
         self.cell_norm_in_output = cell_norm_in_output
         gates = 4 * out_dim
         self.ff_weight = weight([in_dim, gates], input_axis=0)

@@ -64,7 +64,7 @@ class _Lstm(RecCell):
 
     def over(self, source: Tensor, state: State, spatial_dim: Dim) -> tuple[Tensor, State]:
         """All steps, in one kernel if that can be."""
-        if not self.plain:
+        if not self.plain or self.in_dim is self.gate_dim:  # W then has two such axes, of which one is taken apart
             return super().over(source, state, spatial_dim)
         bias: Tensor | None = self.bias
         if bias is None and self.forget_bias:

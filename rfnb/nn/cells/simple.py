@@ -53,7 +53,9 @@ class GRU(RecCell):
         c = tanh(W·x + U·(r ⊙ h) + b)
         h' = u ⊙ h + (1 − u) ⊙ c
 
-    The reset gate is applied to h before the product, as in the paper; torch.nn.GRU does it behind.
+    The reset gate is applied to h before the product, as in the paper. With `reset_after`, as in torch.nn.GRU,
+
+        c = tanh(W·x + b + r ⊙ (U·h + b'))
 
     >>> inp, out, time = rf.Dim(3, name="in"), rf.Dim(4, name="out"), rf.Dim(5, name="time")
     >>> gru = rf.GRU(inp, out)
@@ -64,12 +66,14 @@ class GRU(RecCell):
     The parts of `ff_weight` and `bias` are r, u, c; those of `rec_weight` r, u. The bias of the gates is 1 at first.
     """
 
-    def __init__(self, in_dim: Dim, out_dim: Dim, *, with_bias: bool = True):
+    def __init__(self, in_dim: Dim, out_dim: Dim, *, with_bias: bool = True, reset_after: bool = False):
         super().__init__(in_dim, out_dim)
+        self.reset_after = reset_after
         self.ff_weight = weight([in_dim, 3 * out_dim], input_axis=0)
         self.rec_weight = weight([out_dim, 2 * out_dim], input_axis=0)
         self.candidate_weight = weight([out_dim, out_dim], input_axis=0)
         self.bias = Parameter([3 * out_dim], initial=parts(out_dim, 1.0, 1.0, 0.0)) if with_bias else None
+        self.candidate_bias = Parameter([out_dim], initial=0.0) if with_bias and reset_after else None
 
     def project(self, source: Tensor) -> Tensor:
         """W·x + b of the gates and of the candidate."""
@@ -81,9 +85,14 @@ class GRU(RecCell):
         x_gates, x_candidate = split(x, axis=3 * out_dim, out_dims=[2 * out_dim, out_dim])
         gates = x_gates + linear(h, self.rec_weight, None, in_dim=out_dim, out_dim=2 * out_dim)
         r, u = split(sigmoid(gates), axis=2 * out_dim, out_dims=[out_dim, out_dim])
-        c = tanh(x_candidate + linear(r * h, self.candidate_weight, None, in_dim=out_dim, out_dim=out_dim))
+        h_candidate = self._candidate(h) * r if self.reset_after else self._candidate(r * h)
+        c = tanh(x_candidate + h_candidate)
         h = u * h + (1 - u) * c
         return h, State(h=h)
+
+    def _candidate(self, h: Tensor) -> Tensor:
+        """U·h, and its bias if it has one."""
+        return linear(h, self.candidate_weight, self.candidate_bias, in_dim=self.out_dim, out_dim=self.out_dim)
 
 
 class RHN(RecCell):

@@ -10,33 +10,28 @@ from rfnb.core.dim import Dim, single_step_dim
 from rfnb.core.state import State
 from rfnb.core.tensor import Tensor
 from rfnb.errors import ParameterError
-from rfnb.nn.attention import CrossAttention
+from rfnb.nn.attention import CrossAttention, attention_options
 from rfnb.nn.attention_causal import CausalSelfAttention
 from rfnb.nn.container import Sequential
 from rfnb.nn.embedding import Embedding
-from rfnb.nn.encoder.transformer import DEFAULT_DIM, Choice, positions
 from rfnb.nn.feed_forward import Activation, FeedForward, FeedForwardGated as FeedForwardGated
 from rfnb.nn.linear import Linear
-from rfnb.nn.made import given, made
 from rfnb.nn.module import Module
 from rfnb.nn.norm import LayerNorm
+from rfnb.nn.part import Choice, build_part, given
+from rfnb.nn.transformer import DEFAULT_DIM, Transformer, TransformerLayer
 from rfnb.ops.create import zeros
 from rfnb.ops.dims import last_frame_position_of_dim
 from rfnb.ops.index import gather
 from rfnb.ops.linear import linear
 from rfnb.ops.math import add, mul
-from rfnb.ops.position import sinusoidal_positional_encoding
-from rfnb.ops.random import dropout
+from rfnb.ops.position import number_of_frames, sinusoidal_positional_encoding
 
 __all__ = ["FeedForwardGated", "TransformerDecoder", "TransformerDecoderLayer"]
+__dir__ = __all__.copy  # what is offered for completion: no imports
 
 
-def __dir__() -> list[str]:
-    """What is offered for completion: no imports."""
-    return __all__
-
-
-class TransformerDecoderLayer(Module):
+class TransformerDecoderLayer(TransformerLayer):
     """Causal self-attention, attention to an encoder, then a feed-forward part. {…, spatial_dim, out_dim} → the same
 
     >>> time, model = rf.Dim(5, name="time"), rf.Dim(8, name="model")
@@ -52,6 +47,7 @@ class TransformerDecoderLayer(Module):
         self_att: `rf.CausalSelfAttention` if not given; self_att_opts: more options for it.
         cross_att: `rf.CrossAttention` if not given.
         dropout: of what each part adds, and in `ff`. att_dropout: of the weights.
+        norm_first: whether norms are before the parts (Xiong et al. 2020), or behind what they add to, as at first.
     """
 
     def __init__(
@@ -69,23 +65,21 @@ class TransformerDecoderLayer(Module):
         att_dropout: float = 0.1,
         cross_att: Choice | None = None,
         norm: Choice = LayerNorm,
+        norm_first: bool = True,
     ):
         self.encoder_dim = encoder_dim
         self.out_dim = out_dim
         self.dropout = dropout
-        self.ff = made(ff or FeedForward, out_dim, dropout=dropout, **given(ff_dim=ff_dim, activation=ff_activation))
-        self.ff_layer_norm = made(norm, out_dim)
-        options = {
-            "proj_dim": out_dim,
-            "key_dim_total": out_dim,
-            "value_dim_total": out_dim,
-            "num_heads": num_heads,
-            "att_dropout": att_dropout,
-        }
-        self.self_att = made(self_att or CausalSelfAttention, out_dim, **{**options, **(self_att_opts or {})})
-        self.self_att_layer_norm = made(norm, out_dim)
-        self.cross_att = made(cross_att or CrossAttention, encoder_dim, out_dim, **options) if encoder_dim else None
-        self.cross_att_layer_norm = made(norm, out_dim) if encoder_dim else None
+        self.norm_first = norm_first
+        ff_opts = given(dropout=dropout, ff_dim=ff_dim, activation=ff_activation)
+        self.ff = build_part(ff or FeedForward, out_dim, **ff_opts)
+        self.ff_layer_norm = build_part(norm, out_dim)
+        att_opts = attention_options(out_dim, num_heads, att_dropout)
+        self.self_att = build_part(self_att or CausalSelfAttention, out_dim, **(att_opts | (self_att_opts or {})))
+        self.self_att_layer_norm = build_part(norm, out_dim)
+        cross_att = cross_att or CrossAttention
+        self.cross_att = build_part(cross_att, encoder_dim, out_dim, **att_opts) if encoder_dim else None
+        self.cross_att_layer_norm = build_part(norm, out_dim) if encoder_dim else None
 
     def default_initial_state(self, *, batch_dims: Sequence[Dim]) -> State:
         """That of `self_att`."""
@@ -101,23 +95,22 @@ class TransformerDecoderLayer(Module):
         self, x: Tensor, *, spatial_dim: Dim, state: State, encoder: State | None = None
     ) -> tuple[Tensor, State]:
         """{…, spatial_dim, out_dim} → the same, and the new state. encoder: what `transform_encoder` gave."""
-        found, att_state = self.self_att(self.self_att_layer_norm(x), axis=spatial_dim, state=state.self_att)
-        x = self.added(x, found)
+        norm = self.self_att_layer_norm
+        found, att_state = self.self_att(self.into(x, norm), axis=spatial_dim, state=state.self_att)
+        x = self.added(x, found, norm)
         if self.cross_att is not None and self.cross_att_layer_norm is not None:
             if encoder is None:
                 raise ParameterError(
                     f"{type(self).__name__}: there is an encoder_dim, but no encoder in the call",
                     expected="encoder=decoder.transform_encoder(encoder_output, axis=…)",
                 )
-            x = self.added(x, self.cross_att(self.cross_att_layer_norm(x), encoder.cross_att))
-        return self.added(x, self.ff(self.ff_layer_norm(x))), State(self_att=att_state)
-
-    def added(self, x: Tensor, part: Tensor) -> Tensor:
-        """x + dropout(part)"""
-        return add(x, dropout(part, self.dropout))
+            norm = self.cross_att_layer_norm
+            x = self.added(x, self.cross_att(self.into(x, norm), encoder.cross_att), norm)
+        norm = self.ff_layer_norm
+        return self.added(x, self.ff(self.into(x, norm)), norm), State(self_att=att_state)
 
 
-class TransformerDecoder(Module):
+class TransformerDecoder(Transformer):
     """An embedding with positions, layers, a norm, and logits of the next label. {…, spatial_dim} → {…, vocab_dim}
 
     >>> phones, enc, model = rf.Dim(40, name="phone"), rf.Dim(4, name="enc"), rf.Dim(8, name="model")
@@ -181,28 +174,22 @@ class TransformerDecoder(Module):
                 expected="an input embedding in model_dim, and logits without bias",
             )
         self.encoder_dim = encoder_dim
-        self.vocab_dim = vocab_dim
-        self.model_dim = model_dim if isinstance(model_dim, Dim) else Dim(model_dim, name="model")
-        self.embed_dim = embed_dim
-        first_dim = embed_dim or self.model_dim
-        self.input_embedding = Embedding(vocab_dim, first_dim) if input_embedding else None
-        self.input_embedding_proj = Linear(embed_dim, self.model_dim, with_bias=False) if embed_dim else None
-        self.pos_enc = positions(pos_enc, first_dim)
-        self.input_embedding_scale = (
-            self.model_dim.get_dim_value() ** 0.5 if input_embedding_scale is None else input_embedding_scale
-        )
+        embedding = Embedding if input_embedding else None
+        self._set_input(vocab_dim, model_dim, embed_dim, embedding, input_embedding_scale, pos_enc)
         self.input_dropout = dropout if input_dropout is None else input_dropout
-        options = {
-            **given(ff=ff, ff_dim=ff_dim, ff_activation=ff_activation),
-            "dropout": dropout,
-            "num_heads": num_heads,
-            "att_dropout": att_dropout,
-            "norm": norm,
-            **(layer_opts or {}),
-        }
+        options = given(
+            ff=ff,
+            ff_dim=ff_dim,
+            ff_activation=ff_activation,
+            dropout=dropout,
+            num_heads=num_heads,
+            att_dropout=att_dropout,
+            norm=norm,
+        )
+        options.update(layer_opts or {})
         kind = layer or TransformerDecoderLayer
-        self.layers = sequential(made(kind, encoder_dim, self.model_dim, **options) for _ in range(num_layers))
-        self.final_layer_norm = made(norm, self.model_dim)
+        self.layers = sequential(build_part(kind, encoder_dim, self.model_dim, **options) for _ in range(num_layers))
+        self.final_layer_norm = build_part(norm, self.model_dim)
         self.logits = None if share_embedding else Linear(self.model_dim, vocab_dim, with_bias=logits_with_bias)
 
     def default_initial_state(self, *, batch_dims: Sequence[Dim]) -> State:
@@ -236,17 +223,13 @@ class TransformerDecoder(Module):
         """
         x = source if self.input_embedding is None else self.input_embedding(source)
         x = mul(x, self.input_embedding_scale)
-        if self.pos_enc is not None:
-            x = add(x, self.pos_enc(spatial_dim=spatial_dim, offset=state.pos))
-        x = dropout(x, self.input_dropout)
-        if self.input_embedding_proj is not None:
-            x = self.input_embedding_proj(x)
+        x = self._at_positions(x, spatial_dim=spatial_dim, offset=state.pos)
         new_state = State()
         for name, layer in self.layers.items():
             x, new_state[name] = layer(x, spatial_dim=spatial_dim, state=state[name], encoder=encoder and encoder[name])
             if collected_outputs is not None:
                 collected_outputs[name] = x
-        new_state.pos = add(state.pos, _count(spatial_dim))
+        new_state.pos = add(state.pos, number_of_frames(spatial_dim))
         if output_only_last_frame and spatial_dim is not single_step_dim:
             x = gather(x, indices=last_frame_position_of_dim(spatial_dim, device=x.device), axis=spatial_dim)
         return self.scores(self.final_layer_norm(x)), new_state
@@ -257,12 +240,6 @@ class TransformerDecoder(Module):
             return self.logits(x)
         assert self.input_embedding is not None
         return linear(x, self.input_embedding.weight, None, in_dim=self.model_dim, out_dim=self.vocab_dim)
-
-
-def _count(spatial_dim: Dim) -> Any:
-    """How many labels there are. → a number, or {batch}"""
-    dim: Any = spatial_dim
-    return dim.get_size_tensor() if dim.dimension is None else dim.dimension
 
 
 def _no_encoder_dim(module: Module) -> ParameterError:

@@ -8,18 +8,20 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from rfnb.core.dim import Dim
+from rfnb.core.dim import Dim, as_dim
 from rfnb.core.tensor import Tensor
+from rfnb.nn.attention import attention_options
 from rfnb.nn.attention_rel_pos import RelPosSelfAttention
+from rfnb.nn.batch_norm import BatchNorm
 from rfnb.nn.container import Sequential
 from rfnb.nn.conv import Conv1d
 from rfnb.nn.encoder.subsample import ConformerConvSubsample as ConformerConvSubsample
 from rfnb.nn.feed_forward import Activation, FeedForward
 from rfnb.nn.linear import Linear
-from rfnb.nn.made import given, made
 from rfnb.nn.module import Module
 from rfnb.nn.norm import LayerNorm
-from rfnb.nn.running import BatchNorm
+from rfnb.nn.part import Choice, build_part, given
+from rfnb.nn.position import positions
 from rfnb.ops.activation import gating, silu
 from rfnb.ops.random import dropout
 
@@ -30,17 +32,9 @@ __all__ = [
     "ConformerEncoderLayer",
     "ConformerPositionwiseFeedForward",
 ]
-
-
-def __dir__() -> list[str]:
-    """What is offered for completion: no imports."""
-    return __all__
-
+__dir__ = __all__.copy  # what is offered for completion: no imports
 
 DEFAULT_OUT_DIM = Dim(512, name="conformer")
-
-Choice = type | dict[str, Any] | Module | Callable[..., Any]
-"""What makes a part: a class, what `rf.build_dict` gives, a module that is copied, or a function."""
 
 
 class ConformerPositionwiseFeedForward(FeedForward):
@@ -53,9 +47,15 @@ class ConformerPositionwiseFeedForward(FeedForward):
     """
 
     def __init__(
-        self, out_dim: Dim, *, ff_dim: Dim | int | None = None, dropout: float = 0.1, activation: Activation = silu
+        self,
+        out_dim: Dim,
+        *,
+        ff_dim: Dim | int | None = None,
+        dropout: float = 0.1,
+        activation: Activation = silu,
+        with_bias: bool = True,
     ):
-        super().__init__(out_dim, ff_dim=ff_dim, dropout=dropout, activation=activation)
+        super().__init__(out_dim, ff_dim=ff_dim, dropout=dropout, activation=activation, with_bias=with_bias)
 
 
 class ConformerConvBlock(Module):
@@ -126,20 +126,20 @@ class ConformerEncoderLayer(Module):
         self.out_dim = out_dim
         self.dropout = dropout
         ff_opts = given(out_dim=out_dim, dropout=dropout, ff_dim=ff_dim, activation=ff_activation)
-        self.ffn1 = made(ff, **ff_opts)
-        self.ffn1_layer_norm = made(norm, out_dim)
-        self.self_att = made(
+        self.ffn1 = build_part(ff, **ff_opts)
+        self.ffn1_layer_norm = build_part(norm, out_dim)
+        self.self_att = build_part(
             self_att or RelPosSelfAttention,
-            **{**default_self_att_opts(out_dim, num_heads, att_dropout), **(self_att_opts or {})},
+            **{"in_dim": out_dim, **attention_options(out_dim, num_heads, att_dropout), **(self_att_opts or {})},
         )
-        self.self_att_layer_norm = made(norm, out_dim)
+        self.self_att_layer_norm = build_part(norm, out_dim)
         self.conv_block = ConformerConvBlock(
-            out_dim, kernel_size=conv_kernel_size, norm=made(conv_norm, out_dim, **(conv_norm_opts or {}))
+            out_dim, kernel_size=conv_kernel_size, norm=build_part(conv_norm, out_dim, **(conv_norm_opts or {}))
         )
-        self.conv_layer_norm = made(norm, out_dim)
-        self.ffn2 = made(ff, **ff_opts)
-        self.ffn2_layer_norm = made(norm, out_dim)
-        self.final_layer_norm = made(norm, out_dim)
+        self.conv_layer_norm = build_part(norm, out_dim)
+        self.ffn2 = build_part(ff, **ff_opts)
+        self.ffn2_layer_norm = build_part(norm, out_dim)
+        self.final_layer_norm = build_part(norm, out_dim)
 
     def __call__(self, inp: Tensor, *, spatial_dim: Dim) -> Tensor:
         """{…, spatial_dim, out_dim} → the same"""
@@ -198,15 +198,15 @@ class ConformerEncoder(Module):
         sequential: Callable[..., Any] = Sequential,
     ):
         self.in_dim = in_dim
-        self.out_dim = out_dim if isinstance(out_dim, Dim) else Dim(out_dim, name="conformer")
-        self.input_layer = made(input_layer, in_dim) if isinstance(input_layer, dict) else input_layer
+        self.out_dim = as_dim(out_dim, "conformer")
+        self.input_layer = build_part(input_layer, in_dim) if isinstance(input_layer, dict) else input_layer
         frontend: Any = self.input_layer
         inner = in_dim if frontend is None else frontend.out_dim
         self.input_projection = Linear(inner, self.out_dim, with_bias=False)
         if input_embedding_scale is None:
             input_embedding_scale = 1.0 if pos_enc is None else math.sqrt(self.out_dim.get_dim_value())
         self.input_embedding_scale = input_embedding_scale
-        self.pos_enc = None if pos_enc is None else _pos_enc(pos_enc, self.out_dim)
+        self.pos_enc = positions(pos_enc, self.out_dim)
         self.input_dropout = input_dropout
         options = given(
             out_dim=self.out_dim,
@@ -220,7 +220,7 @@ class ConformerEncoder(Module):
         )
         options.update(encoder_layer_opts or {})
         layer = encoder_layer or ConformerEncoderLayer
-        self.layers = sequential(made(layer, **options) for _ in range(num_layers))
+        self.layers = sequential(build_part(layer, **options) for _ in range(num_layers))
 
     def __call__(
         self, source: Tensor, *, in_spatial_dim: Dim, collected_outputs: dict[str, Tensor] | None = None
@@ -239,19 +239,6 @@ class ConformerEncoder(Module):
             x = x + self.pos_enc(spatial_dim=spatial_dim)
         x = dropout(x, self.input_dropout)
         return self.layers(x, spatial_dim=spatial_dim, collected_outputs=collected_outputs), spatial_dim
-
-
-def default_self_att_opts(out_dim: Dim, num_heads: int | Dim, att_dropout: float) -> dict[str, Any]:
-    """Options of self-attention from `out_dim` to itself."""
-    dims = ("in_dim", "proj_dim", "key_dim_total", "value_dim_total")
-    return {**dict.fromkeys(dims, out_dim), "num_heads": num_heads, "att_dropout": att_dropout}
-
-
-def _pos_enc(choice: Choice, feat_dim: Dim) -> Callable[..., Tensor]:
-    """Takes `spatial_dim` alone."""
-    if isinstance(choice, type | dict | Module):
-        return made(choice, **({} if isinstance(choice, Module) else {"feat_dim": feat_dim}))
-    return functools.partial(choice, feat_dim=feat_dim)
 
 
 @functools.lru_cache(64)

@@ -5,31 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from rfnb.core.dim import Dim
+from rfnb.core.dim import Dim, as_dim
 from rfnb.core.tensor import Tensor
+from rfnb.nn.attention import attention_options
 from rfnb.nn.attention_rel_pos import RelPosSelfAttention
 from rfnb.nn.conv import Conv1d
-from rfnb.nn.encoder.conformer import (
-    DEFAULT_OUT_DIM,
-    Choice,
-    ConformerPositionwiseFeedForward,
-    default_self_att_opts,
-)
+from rfnb.nn.encoder.conformer import DEFAULT_OUT_DIM, ConformerPositionwiseFeedForward
 from rfnb.nn.feed_forward import Activation
 from rfnb.nn.linear import Linear
-from rfnb.nn.made import given, made
 from rfnb.nn.module import Module
 from rfnb.nn.norm import LayerNorm
+from rfnb.nn.part import Choice, build_part, given
 from rfnb.ops.activation import gelu, identity
 from rfnb.ops.concat import concat, split
 from rfnb.ops.random import dropout
 
 __all__ = ["EBranchformerLayer", "FeedForwardConvGated", "Merge"]
-
-
-def __dir__() -> list[str]:
-    """What is offered for completion: no imports."""
-    return __all__
+__dir__ = __all__.copy  # what is offered for completion: no imports
 
 
 class EBranchformerLayer(Module):
@@ -71,15 +63,16 @@ class EBranchformerLayer(Module):
         self.out_dim = out_dim
         self.dropout = dropout
         ff_opts = given(out_dim=out_dim, dropout=dropout, ff_dim=ff_dim, activation=ff_activation)
-        self.ffn1, self.ffn2 = (made(ff or ConformerPositionwiseFeedForward, **ff_opts) for _ in range(2))
-        self.ffn1_layer_norm, self.ffn2_layer_norm = made(norm, out_dim), made(norm, out_dim)
-        self.self_att = made(self_att or RelPosSelfAttention, **default_self_att_opts(out_dim, num_heads, att_dropout))
-        self.self_att_layer_norm = made(norm, out_dim)
+        self.ffn1, self.ffn2 = (build_part(ff or ConformerPositionwiseFeedForward, **ff_opts) for _ in range(2))
+        self.ffn1_layer_norm, self.ffn2_layer_norm = build_part(norm, out_dim), build_part(norm, out_dim)
+        att_opts = attention_options(out_dim, num_heads, att_dropout)
+        self.self_att = build_part(self_att or RelPosSelfAttention, in_dim=out_dim, **att_opts)
+        self.self_att_layer_norm = build_part(norm, out_dim)
         cgmlp_opts = given(out_dim=out_dim, ff_dim=cgmlp_ff_dim, kernel_size=cgmlp_conv_kernel, dropout=dropout)
-        self.cgmlp = made(cgmlp or FeedForwardConvGated, **cgmlp_opts)
-        self.cgmlp_layer_norm = made(norm, out_dim)
+        self.cgmlp = build_part(cgmlp or FeedForwardConvGated, **cgmlp_opts)
+        self.cgmlp_layer_norm = build_part(norm, out_dim)
         self.merge = Merge(in_dim1=out_dim, in_dim2=out_dim, out_dim=out_dim, merge_conv_kernel=merge_conv_kernel)
-        self.final_layer_norm = made(norm, out_dim)
+        self.final_layer_norm = build_part(norm, out_dim)
 
     def __call__(self, inp: Tensor, *, spatial_dim: Dim) -> Tensor:
         """{…, spatial_dim, out_dim} → the same"""
@@ -121,14 +114,14 @@ class FeedForwardConvGated(Module):
         with_bias: bool = True,
         norm: Choice = LayerNorm,
     ):
-        ff_dim = Dim(ff_dim, name="feed-forward") if isinstance(ff_dim, int) else ff_dim or 3 * out_dim
+        ff_dim = 3 * out_dim if ff_dim is None else as_dim(ff_dim, "feed-forward")
         self.out_dim = out_dim
         self.ff_dim = ff_dim
         self.dropout = dropout
         self.activation = activation
         self.gate_activation = gate_activation
         self.linear_ff = Linear(out_dim, 2 * ff_dim, with_bias=with_bias)
-        self.norm = made(norm, ff_dim)
+        self.norm = build_part(norm, ff_dim)
         self.conv = _depthwise(ff_dim, kernel_size, with_bias=with_bias)
         self.linear_out = Linear(ff_dim, out_dim, with_bias=with_bias)
 

@@ -6,23 +6,19 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rfnb.core.dim import Dim
+from rfnb.core.dim import Dim, as_dim
 from rfnb.core.tensor import Tensor
 from rfnb.errors import ParameterError
 from rfnb.nn.container import ModuleList
 from rfnb.nn.conv import Conv2d
 from rfnb.nn.module import Module
 from rfnb.ops.activation import relu
-from rfnb.ops.conv import make_conv_out_spatial_dims, pool2d
+from rfnb.ops.pool import pool2d
 from rfnb.ops.shape import merge_dims, split_dims
+from rfnb.ops.slide import make_conv_out_spatial_dims
 
 __all__ = ["ConformerConvSubsample"]
-
-
-def __dir__() -> list[str]:
-    """What is offered for completion: no imports."""
-    return __all__
-
+__dir__ = __all__.copy  # what is offered for completion: no imports
 
 Pair = int | tuple[int, int]
 
@@ -67,8 +63,7 @@ class ConformerConvSubsample(Module):
         self.conv_layers = ModuleList()
         channels = self.one_channel = Dim(1, name="one-channel")
         for i, size in enumerate(_pairs("filter_sizes", filter_sizes, count)):
-            out = out_dims[i]
-            out = out if isinstance(out, Dim) else Dim(out, name=f"channels{i}")
+            out = as_dim(out_dims[i], f"channels{i}")
             self.conv_layers.append(Conv2d(channels, out, size, padding=padding, strides=steps[i]))
             channels = out
         self.out_dim = self._shorter(in_dim, 1) * channels

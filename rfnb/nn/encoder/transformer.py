@@ -2,40 +2,26 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
 from rfnb.core.dim import Dim
 from rfnb.core.tensor import Tensor
-from rfnb.nn.attention import SelfAttention
+from rfnb.nn.attention import SelfAttention, attention_options
 from rfnb.nn.container import Sequential
 from rfnb.nn.embedding import Embedding
 from rfnb.nn.feed_forward import Activation, FeedForward
-from rfnb.nn.linear import Linear
-from rfnb.nn.made import given, made
-from rfnb.nn.module import Module
 from rfnb.nn.norm import LayerNorm
-from rfnb.ops.math import add, mul
+from rfnb.nn.part import Choice, build_part, given
+from rfnb.nn.transformer import DEFAULT_DIM, Transformer, TransformerLayer
+from rfnb.ops.math import mul
 from rfnb.ops.position import sinusoidal_positional_encoding
-from rfnb.ops.random import dropout
 
 __all__ = ["TransformerEncoder", "TransformerEncoderLayer"]
+__dir__ = __all__.copy  # what is offered for completion: no imports
 
 
-def __dir__() -> list[str]:
-    """What is offered for completion: no imports."""
-    return __all__
-
-
-DEFAULT_DIM = Dim(512, name="model")
-DEFAULT_DIM.made = None  # by no line of the user
-
-Choice = type | dict[str, Any] | Module | Callable[..., Any]
-"""What makes a part: a class, what `rf.build_dict` gives, a module that is copied, or a function."""
-
-
-class TransformerEncoderLayer(Module):
+class TransformerEncoderLayer(TransformerLayer):
     """Self-attention, then a feed-forward part. {…, spatial_dim, out_dim} → the same
 
     >>> time, model = rf.Dim(5, name="time"), rf.Dim(8, name="model")
@@ -47,6 +33,7 @@ class TransformerEncoderLayer(Module):
         ff: `rf.FeedForward` if not given; it is called with `ff_dim` and `ff_activation`, if these are given.
         self_att: `rf.SelfAttention` if not given; self_att_opts: more options for it.
         dropout: of what each part adds, and in `ff`. att_dropout: of the weights.
+        norm_first: whether norms are before the parts (Xiong et al. 2020), or behind what they add to, as at first.
     """
 
     def __init__(
@@ -62,27 +49,26 @@ class TransformerEncoderLayer(Module):
         self_att_opts: dict[str, Any] | None = None,
         att_dropout: float = 0.1,
         norm: Choice = LayerNorm,
+        norm_first: bool = True,
     ):
         self.out_dim = out_dim
         self.dropout = dropout
-        self.ff = made(ff or FeedForward, out_dim, dropout=dropout, **given(ff_dim=ff_dim, activation=ff_activation))
-        self.ff_layer_norm = made(norm, out_dim)
-        att_dims = {"proj_dim": out_dim, "key_dim_total": out_dim, "value_dim_total": out_dim}
-        options = {**att_dims, "num_heads": num_heads, "att_dropout": att_dropout, **(self_att_opts or {})}
-        self.self_att = made(self_att or SelfAttention, out_dim, **options)
-        self.self_att_layer_norm = made(norm, out_dim)
+        self.norm_first = norm_first
+        ff_opts = given(dropout=dropout, ff_dim=ff_dim, activation=ff_activation)
+        self.ff = build_part(ff or FeedForward, out_dim, **ff_opts)
+        self.ff_layer_norm = build_part(norm, out_dim)
+        att_opts = attention_options(out_dim, num_heads, att_dropout) | (self_att_opts or {})
+        self.self_att = build_part(self_att or SelfAttention, out_dim, **att_opts)
+        self.self_att_layer_norm = build_part(norm, out_dim)
 
     def __call__(self, x: Tensor, *, spatial_dim: Dim) -> Tensor:
         """{…, spatial_dim, out_dim} → the same"""
-        x = self.added(x, self.self_att(self.self_att_layer_norm(x), axis=spatial_dim))
-        return self.added(x, self.ff(self.ff_layer_norm(x)))
-
-    def added(self, x: Tensor, part: Tensor) -> Tensor:
-        """x + dropout(part)"""
-        return add(x, dropout(part, self.dropout))
+        norm = self.self_att_layer_norm
+        x = self.added(x, self.self_att(self.into(x, norm), axis=spatial_dim), norm)
+        return self.added(x, self.ff(self.into(x, self.ff_layer_norm)), self.ff_layer_norm)
 
 
-class TransformerEncoder(Module):
+class TransformerEncoder(Transformer):
     """An embedding with positions, layers, and a norm at the end. {…, spatial_dim} → {…, spatial_dim, model_dim}
 
     >>> letters = rf.Dim(26, name="letter")
@@ -125,29 +111,22 @@ class TransformerEncoder(Module):
         input_dropout: float | None = None,
         sequential: Callable[..., Any] = Sequential,
     ):
-        self.vocab_dim = vocab_dim
-        self.model_dim = model_dim if isinstance(model_dim, Dim) else Dim(model_dim, name="model")
+        self._set_input(vocab_dim, model_dim, embed_dim, input_embedding, input_embedding_scale, pos_enc)
         self.out_dim = self.model_dim
-        self.embed_dim = embed_dim
-        first_dim = embed_dim or self.model_dim
-        self.input_embedding = None if input_embedding is None else made(input_embedding, vocab_dim, first_dim)
-        self.input_embedding_proj = Linear(embed_dim, self.model_dim, with_bias=False) if embed_dim else None
-        self.pos_enc = positions(pos_enc, first_dim)
-        self.input_embedding_scale = (
-            self.model_dim.get_dim_value() ** 0.5 if input_embedding_scale is None else input_embedding_scale
-        )
         self.input_dropout = dropout if input_dropout is None else input_dropout
-        options = {
-            **given(ff=ff, ff_dim=ff_dim, ff_activation=ff_activation),
-            "dropout": dropout,
-            "num_heads": num_heads,
-            "att_dropout": att_dropout,
-            "norm": norm,
-            **(layer_opts or {}),
-        }
+        options = given(
+            ff=ff,
+            ff_dim=ff_dim,
+            ff_activation=ff_activation,
+            dropout=dropout,
+            num_heads=num_heads,
+            att_dropout=att_dropout,
+            norm=norm,
+        )
+        options.update(layer_opts or {})
         kind = layer or TransformerEncoderLayer
-        self.layers = sequential(made(kind, self.model_dim, **options) for _ in range(num_layers))
-        self.final_layer_norm = made(norm, self.model_dim)
+        self.layers = sequential(build_part(kind, self.model_dim, **options) for _ in range(num_layers))
+        self.final_layer_norm = build_part(norm, self.model_dim)
 
     def __call__(
         self, source: Tensor, *, spatial_dim: Dim, collected_outputs: dict[str, Tensor] | None = None
@@ -156,21 +135,7 @@ class TransformerEncoder(Module):
         x = source
         if self.input_embedding is not None:
             x = mul(self.input_embedding(source), self.input_embedding_scale)
-        if self.pos_enc is not None:
-            x = add(x, self.pos_enc(spatial_dim=spatial_dim))
-        x = dropout(x, self.input_dropout)
-        if self.input_embedding_proj is not None:
-            x = self.input_embedding_proj(x)
+        x = self._at_positions(x, spatial_dim=spatial_dim)
         x = self.layers(x, spatial_dim=spatial_dim, collected_outputs=collected_outputs)
         normed: Tensor = self.final_layer_norm(x)
         return normed
-
-
-def positions(pos_enc: Choice | None, feat_dim: Dim) -> Callable[..., Tensor] | None:
-    """What gives the encodings of positions in `feat_dim`, when called with `spatial_dim`."""
-    if pos_enc is None:
-        return None
-    if isinstance(pos_enc, type | dict | Module):
-        made_of: Callable[..., Tensor] = made(pos_enc, feat_dim)
-        return made_of
-    return functools.partial(pos_enc, feat_dim=feat_dim)

@@ -1,16 +1,19 @@
-"""Positions as learned vectors."""
+"""Positions as learned vectors, and the choice of what encodes them."""
 
 from __future__ import annotations
+
+import functools
+from collections.abc import Callable
 
 from rfnb.core.dim import Dim
 from rfnb.core.parameter import Parameter
 from rfnb.core.tensor import Tensor
 from rfnb.nn.init import Glorot
 from rfnb.nn.module import Module
-from rfnb.ops.create import range_over_dim
+from rfnb.nn.part import Choice, build_part
 from rfnb.ops.index import gather
 from rfnb.ops.math import add, clip_by_value, combine_bc
-from rfnb.ops.position import Offset, relative_positions
+from rfnb.ops.position import Offset, frame_numbers, relative_positions
 from rfnb.ops.shape import set_sparse_dim
 
 
@@ -50,12 +53,20 @@ class LearnedRelativePositionalEncoding(Module):
 
     def full_matrix(self, *, query_spatial_dim: Dim, key_value_spatial_dim: Dim, query_offset: Offset = 0) -> Tensor:
         """The vector of each query and key. → {query, key_value, feat_dim}"""
-        keys, queries = (
-            set_sparse_dim(range_over_dim(dim), None) for dim in (key_value_spatial_dim, query_spatial_dim)
-        )
-        return self._of(combine_bc(keys, "sub", add(queries, query_offset)))
+        queries = add(frame_numbers(query_spatial_dim), query_offset)
+        return self._of(combine_bc(frame_numbers(key_value_spatial_dim), "sub", queries))
 
     def _of(self, distances: Tensor) -> Tensor:
         clipped = clip_by_value(distances, -self.clipping, 0 if self.causal else self.clipping)
         indices = set_sparse_dim(add(clipped, self.clipping), self.clipped_spatial_dim)
         return gather(self.pos_emb, indices=indices, axis=self.clipped_spatial_dim)
+
+
+def positions(choice: Choice | None, feat_dim: Dim) -> Callable[..., Tensor] | None:
+    """What gives the encodings of positions in `feat_dim`, when called with `spatial_dim`; None if there are none."""
+    if choice is None:
+        return None
+    if isinstance(choice, type | dict | Module):
+        encoding: Callable[..., Tensor] = build_part(choice, feat_dim)
+        return encoding
+    return functools.partial(choice, feat_dim=feat_dim)

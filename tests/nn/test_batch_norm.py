@@ -1,4 +1,4 @@
-"""Batch norm and running means against torch, on the valid frames."""
+"""Batch norm against torch, on the valid frames."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import pytest
 import torch
 
 import rfnb as rf
+from rfnb.backend.torch.backend import TorchBackend
 
 BATCH = rf.batch_dim
 FEAT = rf.Dim(4, name="feat")
 LENGTHS = [5, 1, 3]
+FIVE = rf.Dim(5, name="five")
 
 
 @pytest.fixture
@@ -41,6 +43,7 @@ def same_statistics(norm, twin):
 def test_batch_norm_is_that_of_torch_on_the_frames(x, affine, momentum):
     norm = rf.BatchNorm(FEAT, affine=affine, momentum=momentum, eps=0.01)
     twin = torch.nn.BatchNorm1d(4, affine=affine, momentum=momentum, eps=0.01)
+    assert len(rf.torch_parameters(norm)) == len(list(twin.parameters()))
     if affine:
         norm.gamma.initial, norm.beta.initial = rf.init.Normal(1.0), rf.init.Normal(1.0)
         twin.load_state_dict({"weight": norm.gamma.raw_tensor, "bias": norm.beta.raw_tensor}, strict=False)
@@ -117,42 +120,79 @@ def test_a_model_in_training_and_then_evaluated_sequence_by_sequence(x, time):
         close(norm(alone).raw_tensor, y.raw_tensor[i, :n])
 
 
-def test_a_running_mean_follows_the_frames(x):
-    mean = rf.RunningMean(FEAT, alpha=0.25)
-    rf.init_train_step_run_ctx()
-    expected = torch.zeros(4)
-    for _ in range(3):
-        expected += 0.25 * (frames(x).mean(0) - expected)
-        assert mean(x) is mean.mean
-        close(mean.mean.raw_tensor, expected)
+def trained(norm, x, up, train=True):
+    """The frames of the result, the gradients, and the running statistics."""
+    x = x.like(x.raw_tensor.detach().clone().requires_grad_())
+    rf.init_train_step_run_ctx(train_flag=train)
+    y = norm(x)
+    flat = y.copy_transpose([d for d in up.dims if d in y.dims])
+    rf.reduce_sum(flat * up, axis=y.dims).raw_tensor.backward()
     rf.init_forward_step_run_ctx()
-    close(mean(x).raw_tensor, expected)
-    always = rf.RunningMean(FEAT, alpha=0.25, update_only_in_train=False)
-    close(always(x).raw_tensor, 0.25 * frames(x).mean(0))
+    found = [x.raw_tensor.grad, *(p.raw_tensor.grad for p in norm.parameters() if p.trainable)]
+    return [y.copy_masked(0.0).raw_tensor, *found, norm.running_mean.raw_tensor, norm.running_variance.raw_tensor]
 
 
-def test_a_running_mean_of_probabilities_begins_uniform():
-    mean = rf.RunningMean(FEAT, alpha=0.5, is_prob_distribution=True, update_only_in_train=False)
-    assert mean.mean.raw_tensor.tolist() == [0.25] * 4
-    one_hot = rf.convert_to_tensor([1.0, 0.0, 0.0, 0.0], dims=[FEAT])
-    assert mean(one_hot).raw_tensor.tolist() == [0.625, 0.125, 0.125, 0.125]
-    with pytest.raises(rf.errors.DimError, match="no dim feat"):
-        mean(rf.zeros([rf.Dim(3, name="other")]))
-    assert mean.mean.raw_tensor.tolist() == [0.625, 0.125, 0.125, 0.125]
+@pytest.mark.parametrize("lengths", [[5, 1, 3], [5, 5, 5], [0, 2, 0], [1, 0, 0], [0, 0, 0]], ids=str)
+@pytest.mark.parametrize("train", [True, False])
+@pytest.mark.parametrize("features_at", [0, 1, 2])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_the_kernel_gives_what_its_parts_give(time, monkeypatch, lengths, train, features_at, dtype):
+    dims = [BATCH, time]
+    dims.insert(features_at, FEAT)
+    raw = (torch.randn(3, max(lengths), 4) * 3 + 1).to(dtype)
+    plain = rf.convert_to_tensor(raw, dims=[BATCH, time, FEAT], lengths=lengths)
+    x, up = plain.copy_masked(float("nan")).copy_transpose(dims), plain.like(torch.randn_like(raw))
+    results = []
+    for kernel in (TorchBackend.batch_norm_raw, None):
+        monkeypatch.setattr(TorchBackend, "batch_norm_raw", kernel)
+        norm = rf.BatchNorm(FEAT)
+        norm.to(dtype="float64" if dtype is torch.float64 else "float32")
+        norm.gamma.assign(torch.linspace(0.5, 2.0, 4))
+        norm.running_variance.assign(torch.linspace(1.0, 3.0, 4))
+        results.append(trained(norm, x, up, train))
+    for mine, expected in zip(*results, strict=True):
+        assert mine.dtype is expected.dtype and mine.isfinite().all()
+        close(mine, expected) if dtype is torch.float64 else torch.testing.assert_close(
+            mine, expected, atol=0.06, rtol=0.02
+        )
 
 
-def test_no_gradient_goes_into_a_running_mean():
-    raw = torch.ones(4, requires_grad=True)
-    y = rf.RunningMean(FEAT, alpha=0.5, update_only_in_train=False)(rf.convert_to_tensor(raw, dims=[FEAT]))
-    assert not y.raw_tensor.requires_grad
+def test_the_kernel_sees_the_frames_alone(x, monkeypatch):
+    seen, kernel = [], TorchBackend.batch_norm_raw
+    monkeypatch.setattr(TorchBackend, "batch_norm_raw", lambda raw, *args: (seen.append(raw), kernel(raw, *args))[1])
+    norm = rf.BatchNorm(FEAT)
+    rf.init_train_step_run_ctx()
+    norm(x)
+    torch.testing.assert_close(seen, [frames(x)])
 
 
-def test_a_running_mean_may_move_alone():
-    """Its own train flag decides, not that of the whole step."""
-    feat = rf.Dim(1, name="feat")
-    mean = rf.RunningMean(feat, alpha=0.5)
-    x = rf.convert_to_tensor([2.0], dims=[feat])
-    ctx = rf.init_forward_step_run_ctx()
-    assert mean(x).raw_tensor.tolist() == [0.0]
-    with ctx.train_flag_ctx(True, func=rf.RunningMean.__call__):
-        assert mean(x).raw_tensor.tolist() == [1.0]
+def test_the_gradient_of_running_statistics_that_are_trained(x):
+    norm = rf.BatchNorm(FEAT, affine=False, eps=0.0)
+    norm.running_mean.trainable = True
+    rf.init_forward_step_run_ctx()
+    rf.reduce_sum(norm(x), axis=x.dims).raw_tensor.backward()
+    close(norm.running_mean.raw_tensor.grad, torch.full([4], -float(sum(LENGTHS))))
+
+
+def test_two_batches_before_a_gradient(x, time):
+    norm, twin = rf.BatchNorm(FEAT, eps=1e-5), torch.nn.BatchNorm1d(4)
+    rf.init_train_step_run_ctx()
+    one, two = norm(x), norm(x * 2.0 + 1.0)
+    rf.reduce_sum(rf.square(one + two), axis=one.dims).raw_tensor.backward()
+    (twin(frames(x)) + twin(frames(x) * 2.0 + 1.0)).square().sum().backward()
+    close(norm.gamma.raw_tensor.grad, twin.weight.grad)
+    same_statistics(norm, twin)
+
+
+def test_a_loop_gives_the_type_of_its_frames():
+    step, norm = rf.Dim(3, name="step"), rf.BatchNorm(FEAT)
+    xs = rf.cast(rf.random_normal([step, FIVE, FEAT], seed=1), "bfloat16")
+    rf.init_train_step_run_ctx()
+    with rf.Loop(axis=step) as loop:
+        ys = loop.stack(norm(loop.unstack(xs)))
+    alone = rf.BatchNorm(FEAT)
+    last = [alone(rf.gather(xs, indices=i, axis=step)) for i in range(3)][-1]
+    assert ys.dtype == last.dtype == "bfloat16"
+    found = rf.gather(ys, indices=2, axis=step).copy_transpose(last.dims)
+    torch.testing.assert_close(found.raw_tensor, last.raw_tensor, atol=0.05, rtol=0.02)
+    close(norm.running_variance.raw_tensor, alone.running_variance.raw_tensor)

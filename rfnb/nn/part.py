@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import copy
 import functools
+from collections.abc import Callable
 from typing import Any
 
 from rfnb.errors import ParameterError
 from rfnb.nn.build import build_from_dict
 from rfnb.nn.module import Module
 
+Choice = type | dict[str, Any] | Module | Callable[..., Any]
+"""What makes a part: a class, what `rf.build_dict` gives, a module that is copied, or a function."""
 
-def made(choice: Any, *args: Any, **options: Any) -> Any:
+
+def build_part(choice: Choice, *args: Any, **options: Any) -> Any:
     """The part: of a class with these options, of a dict with its own ones before them, or a copy of a module.
 
     A function is the part itself.
