@@ -48,8 +48,8 @@ class RfError(Exception):
 
 
 def fact_lines(facts: Iterable[Iterable[object]]) -> list[str]:
-    """A line for each fact, behind its label."""
-    return [f"  {label:<9} {fact}" for label, fact in facts]
+    """A line for each fact, behind its label; further lines of it are below its first."""
+    return [f"  {label:<9} " + str(fact).replace("\n", "\n" + " " * 12) for label, fact in facts]
 
 
 class DimError(RfError, ValueError):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from posixpath import commonpath
+from typing import Any, TypeVar
 
 from rfnb.core.missing import did_you_mean
 from rfnb.errors import CheckpointError
@@ -20,6 +21,9 @@ def renamed(entries: Mapping[str, T], rename: Rename | None) -> dict[str, T]:
     """
     if rename is None:
         return dict(entries)
+    if not callable(rename) and not _is_table(rename):
+        way = '{"old prefix": "new prefix"}, None for entries to leave out, or a function from name to name'
+        raise CheckpointError("load: `rename` is no table of names", got=repr(rename), expected=way)
     new_name = rename if callable(rename) else _by_prefix(rename, entries)
     found: dict[str, T] = {}
     old_names: dict[str, str] = {}
@@ -33,20 +37,38 @@ def renamed(entries: Mapping[str, T], rename: Rename | None) -> dict[str, T]:
     return found
 
 
-def chooser(only: Choice | None, skip: Choice | None) -> Callable[[str], bool]:
-    """Whether a parameter with this name is to be loaded."""
-    within, without = _among(only, default=True), _among(skip, default=False)
+def chooser(only: Choice | None, skip: Choice | None, names: Collection[str]) -> Callable[[str], bool]:
+    """Whether a parameter with this name is to be loaded. names: all that there are.
+
+    Raises CheckpointError if a choice is none, or a prefix is that of no name.
+    """
+    within, without = _among("only", only, names, default=True), _among("skip", skip, names, default=False)
     return lambda name: within(name) and not without(name)
 
 
-def missing_prefix(entries: Iterable[str], parameters: Iterable[str]) -> str | None:
-    """The `rename` that would make names match which differ by what is before them."""
+def missing_prefix(entries: Iterable[str], parameters: Iterable[str], *, of_all: bool = False) -> str | None:
+    """The `rename` that would make names match which differ by what is before them. of_all: no other names match."""
     there, here = list(entries)[:200], list(parameters)[:200]
-    for longer, shorter, write in ((there, here, '{{"{}": ""}}'), (here, there, '{{"": "{}"}}')):
-        found = next((a.removesuffix(f".{b}") for a in longer for b in shorter if a.endswith(f".{b}")), None)
-        if found is not None:
-            return f"rename={write.format(found)}"
-    return None
+    if before := _before(there, here):
+        return f'rename={{"{before}": ""}}'
+    before = _before(here, there)
+    if before is None:
+        return None
+    parts = [""] if of_all else dict.fromkeys(name.partition(".")[0] for name in there if f"{before}.{name}" in here)
+    table = {part: f"{before}.{part}".rstrip(".") for part in parts}
+    written = [f'"{old}": "{new}"' for old, new in table.items()]
+    return f"rename={{{', '.join(written)}}}"
+
+
+def _before(longer: Iterable[str], shorter: Iterable[str]) -> str | None:
+    """What one of the longer names has before one of the shorter."""
+    return next((a.removesuffix(f".{b}") for a in longer for b in shorter if a.endswith(f".{b}")), None)
+
+
+def common_part(names: Iterable[str]) -> list[str]:
+    """The longest prefix of all; if they have none, the first parts of them."""
+    whole = commonpath([name.replace(".", "/") for name in names]).replace("/", ".")
+    return [whole] if whole else list(dict.fromkeys(name.partition(".")[0] for name in names))
 
 
 def _by_prefix(table: Mapping[str, str | None], names: Iterable[str]) -> Callable[[str], str | None]:
@@ -67,13 +89,43 @@ def _by_prefix(table: Mapping[str, str | None], names: Iterable[str]) -> Callabl
     return new_name
 
 
-def _among(choice: Choice | None, *, default: bool) -> Callable[[str], bool]:
+def _is_table(rename: object) -> bool:
+    """Whether it is one of names, or of None."""
+    names = [(old, "" if new is None else new) for old, new in rename.items()] if isinstance(rename, Mapping) else [()]
+    return all(pair and all(isinstance(name, str) for name in pair) for pair in names)
+
+
+def _among(argument: str, choice: Choice | None, names: Collection[str], *, default: bool) -> Callable[[str], bool]:
     if choice is None:
         return lambda _: default
     if callable(choice):
         return choice
-    prefixes = [prefix.strip(".") for prefix in ([choice] if isinstance(choice, str) else choice)]
+    prefixes = _prefixes(argument, choice)
+    idle = [prefix for prefix in prefixes if not any(_below(prefix, name) for name in names)]
+    if idle and names:
+        raise CheckpointError(
+            f"load: `{argument}`: no parameter and no entry is called {idle[0]!r}",
+            got=_heads(names),
+            expected=_CHOICE,
+            hint=did_you_mean(idle[0], names, cutoff=0.5),
+        )
     return lambda name: any(_below(prefix, name) for prefix in prefixes)
+
+
+def _prefixes(argument: str, choice: Any) -> list[str]:
+    given = [choice] if isinstance(choice, str) else list(choice) if isinstance(choice, Iterable) else [choice]
+    if not all(isinstance(prefix, str) for prefix in given):
+        raise CheckpointError(f"load: `{argument}` says no names", got=repr(choice), expected=_CHOICE)
+    return [prefix.strip(".") for prefix in given]
+
+
+_CHOICE = 'what names begin with, as "encoder" for all of it, or several such, or a function of a name'
+
+
+def _heads(names: Iterable[str]) -> str:
+    """The first parts of names, the first of them."""
+    parts = list(dict.fromkeys(name.partition(".")[0] for name in names))
+    return ", ".join(parts[:6]) + (" …" if len(parts) > 6 else "")
 
 
 def _below(prefix: str, name: str) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from rfnb.checkpoint import settings
-from rfnb.checkpoint.choice import Choice, Rename, renamed
+from rfnb.checkpoint.choice import Choice, Rename, chooser, renamed
 from rfnb.checkpoint.config import from_config
 from rfnb.checkpoint.convert import converted
 from rfnb.checkpoint.entries import opened
@@ -68,13 +68,15 @@ def import_weights(
     with opened(source.state_dict() if isinstance(source, torch.nn.Module) else source) as checkpoint:
         state = {name: checkpoint.read(entry.key) for name, entry in checkpoint.entries.items()}
     names = renamed(unfolded({name: name for name in state}), rename)
-    found = converted(
-        module, targets(module), {new: state[old] for new, old in names.items()}, [Row(*r) for r in table]
-    )
+    wanted = targets(module)
+    found = converted(module, wanted, {new: state[old] for new, old in names.items()}, [Row(*r) for r in table])
     found.rest = {name: x for name, x in found.rest.items() if not name.endswith(_NO_WEIGHTS)}
+    every = [*found.rest, *(name for target in wanted for name in target.names)]
+    chosen = chooser(only, skip, every)
+    settings.check_resets(module, list(filter(chosen, found.rest)))
     pairs = {name: names[sources[0]] for name, sources in found.sources.items()}
     others = _other_settings(source, pairs, module)
-    report = load({**found.rest, **found.values}, module, strict=strict, only=only, skip=skip)
+    report = load({**found.rest, **found.values}, module, strict=strict, only=chosen)
     for name, value in others.items():
         module.set_deep(name, value)
     return replace(

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from rfnb.checkpoint import plain, training as training_state
-from rfnb.checkpoint.choice import Choice, Rename, chooser, missing_prefix, renamed
+from rfnb.checkpoint.choice import Choice, Rename, chooser, common_part, missing_prefix, renamed
 from rfnb.checkpoint.entries import TRAINING, Checkpoint, Source, Stored, opened
 from rfnb.checkpoint.mapping import Match, Target, match, order, targets
 from rfnb.checkpoint.report import LoadReport
@@ -48,12 +48,15 @@ def load(
         training: what was saved beside the parameters and goes on: `{"optimizer": optimizer}`. Random numbers go on
             from there, too. Plain values are in the report.
 
-    Raises CheckpointError if the file cannot be read, or does not fit, or nothing of it does.
+    Raises CheckpointError if the file cannot be read, or does not fit, or nothing of it does; or if a prefix in
+    `rename`, `only` or `skip` is that of no name.
     """
     with opened(source) as checkpoint:
         entries = {name: e for name, e in checkpoint.entries.items() if not name.startswith(TRAINING)}
         entries = renamed(entries, rename)
-        matched = match(targets(module), entries, chooser(only, skip))
+        wanted = targets(module)
+        names = [*(name for target in wanted for name in target.names), *entries]
+        matched = match(wanted, entries, chooser(only, skip, names))
         _check(matched, entries, module, checkpoint, strict=strict)
         values = [(target, _value(target, stored, checkpoint)) for target, stored in matched.fitting]
         saved = training_state.saved_in(checkpoint)
@@ -109,24 +112,29 @@ def _check(
     if complaints := matched.complaints(strict=strict):
         raise CheckpointError(
             f"load: {checkpoint.name} does not fit {name}",
-            got=("\n" + " " * 12).join(complaints),
-            hint=_way_out(matched, entries),
+            got="\n".join(complaints),
+            hint=_way_out(matched),
         )
     if not matched.fitting:
         raise CheckpointError(
             f"load: nothing in {checkpoint.name} fits {name}",
             got=_some(entries),
             expected=_some(matched.missing) if matched.missing else "a choice that leaves some parameters",
-            hint=missing_prefix(entries, matched.missing)
+            hint=missing_prefix(entries, matched.missing, of_all=True)
             if matched.missing
             else '`only` and `skip` take what names begin with, as "encoder", or a function of a name',
         )
 
 
-def _way_out(matched: Match, entries: Mapping[str, Stored]) -> str | None:
-    if matched.misshaped:
-        return f'skip="{next(iter(matched.misshaped))}" leaves it as it is'
-    return missing_prefix(matched.unexpected, matched.missing) or "strict=False loads what fits"
+def _way_out(matched: Match) -> str:
+    if not matched.misshaped:
+        of_all = not matched.fitting
+        return missing_prefix(matched.unexpected, matched.missing, of_all=of_all) or "strict=False loads what fits"
+    parts = common_part(matched.misshaped)
+    if len(parts) > 3 or not matched.fitting:
+        return "is the module made with dims of the same sizes?"
+    written = ", ".join(f'"{part}"' for part in parts)
+    return f"skip={written} leaves it as it is" if len(parts) == 1 else f"skip=[{written}] leaves them as they are"
 
 
 def _some(names: Mapping[str, object]) -> str:

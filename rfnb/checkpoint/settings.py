@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from rfnb.errors import CheckpointError
 from rfnb.nn.attention_rotary import RotaryPosCausalSelfAttention, RotaryPosSelfAttention
+from rfnb.nn.cells.simple import GRU
 from rfnb.nn.module import Module
 
 
@@ -41,6 +42,20 @@ def _base(angles: torch.Tensor, name: str) -> float:
         if torch.allclose(angles, base ** (-torch.arange(count, dtype=torch.float64) / count), rtol=1e-4, atol=0):
             return base
     raise CheckpointError(f"import_weights: {name} turns by other angles", expected="angles that follow from a base")
+
+
+def check_resets(module: Module, names: Collection[str]) -> None:
+    """Raises CheckpointError if weights of a GRU, which that of torch resets behind the product, are for one that
+    resets before it. names: the weights that nothing was made of.
+    """
+    for path, part in module.named_modules():
+        if isinstance(part, GRU) and not part.reset_after and f"{path}.weight_hh".lstrip(".") in names:
+            raise CheckpointError(
+                f"import_weights: {path or 'the GRU'} resets the state before the product, that of torch behind it",
+                got="reset_after=False",
+                expected="reset_after=True",
+                hint="rf.GRU(…, reset_after=True)",
+            )
 
 
 def check(pairs: Mapping[str, str], module: Module, source: torch.nn.Module) -> None:

@@ -142,9 +142,12 @@ class Habits:
         first = args[0][0] if args and isinstance(args[0], list | tuple) and args[0] else args[0] if args else None
         module = getattr(func, "__module__", None)
         if not isinstance(first, Habits):
-            if module is None or module == "torch._tensor":
-                return NotImplemented  # an operator between a raw tensor and this: Python asks the right operand then
-            first = next(x for x in (*args, *(kwargs or {}).values()) if isinstance(x, Habits))
+            of_raw = module in (None, "torch._tensor")  # a method of a raw tensor
+            if of_raw and _is_operator(name, args, kwargs):
+                return NotImplemented  # Python asks the right operand then
+            first = next(x for x in _each([*args, *(kwargs or {}).values()]) if isinstance(x, Habits))
+            if of_raw:
+                raise _given_to_raw(first, name, args, kwargs or {})
         x: Any = first
         where = "torch.nn.functional" if str(module).endswith(("functional", "_nn")) else "torch"
         way = way_of(x, name, args[1:], kwargs or {}) if args and args[0] is x else None
@@ -152,6 +155,33 @@ class Habits:
             way = METHODS[name](*args, **(kwargs or {})) if name in ("cat", "concat", "concatenate", "stack") else None
         way = way or f"{where}.{name}({called(x)}.raw_tensor, …), or rf.raw_call, which says the dims of the result"
         raise refusal(f"{where}.{name}({called(args[0] if args else x)}{_more(args, kwargs)})", way, x)
+
+
+def _is_operator(name: str, args: Any, kwargs: Any) -> bool:
+    """Whether it may be one between a raw tensor and this. In place only a raw number can become a Tensor."""
+    if len(args) != 2 or kwargs or name in ("__getitem__", "__setitem__", "__contains__"):
+        return False
+    in_place = name.endswith("_") and not name.endswith("__")
+    return (name.rstrip("_") in _OPERATORS and not (in_place and args[0].dim())) or name.startswith("__")
+
+
+_OPERATORS = set("add sub mul div floor_divide remainder pow matmul eq ne lt le gt ge bitwise_and bitwise_or".split())
+
+
+def _given_to_raw(x: Any, name: str, args: Any, kwargs: Any) -> Exception:
+    """For `raw.copy_(x)`, `raw[0] = x`, and the like."""
+    raw, *others = args
+    if name in ("__getitem__", "__setitem__"):
+        what = f"{called(raw)}[{_key(others[0])}]" + (f" = {called(others[1])}" if len(others) > 1 else "")
+    else:
+        what = typed(raw, name, others, kwargs)
+    return refusal(what, f"{called(x)}.raw_tensor" if x.dims else f"float({called(x)}), or {called(x)}.raw_tensor", x)
+
+
+def _each(values: Any) -> Any:
+    """Those in lists and tuples, too."""
+    for value in values:
+        yield from _each(value) if isinstance(value, list | tuple) else (value,)
 
 
 def _teacher(x: Any, name: str) -> Any:

@@ -45,7 +45,7 @@ class Size:
             self.min, self.max, self.ragged = 0, self.values.longest, bool(self.values.ndim)
             return
         self.values = np.array(values, dtype=np.int64)  # a copy: what it was made of may change
-        self.values.setflags(write=False)
+        self.values.flags.writeable = False  # which torch.compile takes, unlike `setflags`
         flat = self.values.ravel().tolist()
         self.min, self.max = (min(flat), max(0, *flat)) if flat else (0, 0)
         self.ragged = self.values.ndim > 0 and self.min != self.max

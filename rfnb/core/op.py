@@ -116,11 +116,13 @@ def _guarded(_op_fn: F, _op_row: OpRow) -> F:
     Its code is written when it is first called: that of all ops takes longer than the rest of `import rfnb`.
     """
 
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def first_call(*args: Any, **kwargs: Any) -> Any:
         written = _written(_op_fn, _op_row)
         call.__defaults__, call.__kwdefaults__ = written.__defaults__, written.__kwdefaults__
         call.__code__ = written.__code__  # the same three variables are outside of it
         return call(*args, **kwargs)
+
+    call = first_call
 
     return call  # type: ignore[return-value]
 

@@ -100,14 +100,18 @@ def _lengths(sizes: dict[Dim, Size]) -> Lengths:
     return lengths
 
 
+_LEFT = {"__weakref__", "_name", "_emptied"}  # the last says which change in place of this very raw tensor it knows
+
+
 def _send_tensor(tensor: Tensor) -> Any:
-    slots = [slot for cls in type(tensor).__mro__ for slot in getattr(cls, "__slots__", ()) if slot != "__weakref__"]
-    values = {slot: getattr(tensor, slot) for slot in slots if slot != "_name" and hasattr(tensor, slot)}
+    slots = [slot for cls in type(tensor).__mro__ for slot in getattr(cls, "__slots__", ()) if slot not in _LEFT]
+    values = {slot: getattr(tensor, slot) for slot in slots if hasattr(tensor, slot)}
     return _tensor, (type(tensor), {**values, "_name": tensor.name})
 
 
 def _tensor(cls: type[Tensor], values: dict[str, Any]) -> Tensor:
     tensor = new(cls)
+    tensor._emptied = None
     for slot, value in values.items():
         setattr(tensor, slot, value)
     return tensor

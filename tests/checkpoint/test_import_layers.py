@@ -149,8 +149,19 @@ def test_layers_of_a_gru(x, time):
 
 
 def test_a_gru_that_resets_before_the_product_is_another_one():
-    with pytest.raises(CheckpointError, match="missing rec_weight"):
-        rf.import_weights(nn.GRU(6, 8), rf.GRU(IN, OUT))
+    for theirs in (nn.GRU(6, 8), nn.GRUCell(6, 8), nn.GRU(6, 8).state_dict()):
+        with pytest.raises(CheckpointError, match="before the product") as error:
+            rf.import_weights(theirs, rf.GRU(IN, OUT))
+        assert error.value.hint == "rf.GRU(…, reset_after=True)"
+
+
+def test_a_gru_of_another_kind_can_be_skipped():
+    theirs = nn.ModuleDict({"rnn": nn.GRU(6, 8), "out": nn.Linear(8, 6)})
+    ours = rf.ModuleList([])
+    ours.rnn, ours.out = rf.GRU(IN, OUT), rf.Linear(OUT, IN)
+    with pytest.raises(CheckpointError, match="rnn resets"):
+        rf.import_weights(theirs, ours)
+    assert rf.import_weights(theirs, ours, skip="rnn").loaded == ("out.weight", "out.bias")
 
 
 class Both(rf.Module):

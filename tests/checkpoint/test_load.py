@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 import struct
 from collections import OrderedDict
 
@@ -155,20 +156,88 @@ def test_only_and_skip(model, path, choice):
     assert report.skipped == ("decoder.weight", "decoder.bias")
 
 
-@pytest.mark.parametrize("choice", [{"only": "nothing"}, {"only": "encoder.*"}, {"skip": ""}])
+@pytest.mark.parametrize("choice", [{"only": []}, {"only": lambda name: False}, {"skip": ""}])
 def test_a_choice_that_leaves_nothing(path, choice):
     with pytest.raises(CheckpointError, match="nothing in") as error:
         rf.load(path, Model(), **choice)
     assert "take what names begin with" in error.value.hint
 
 
+@pytest.mark.parametrize("argument", ["only", "skip"])
+@pytest.mark.parametrize(
+    ("choice", "words"),
+    [
+        ("encoder.*", "called 'encoder.*'"),
+        (["decoder", "enc"], "called 'enc'"),
+        ("decoder.wieght", "did you mean 'decoder.weight'?"),
+        (3, "says no names"),
+        (["decoder", 3], "says no names"),
+    ],
+)
+def test_a_choice_of_nothing_is_told(path, argument, choice, words):
+    other = Model()
+    before = values(other)
+    with pytest.raises(CheckpointError, match=re.escape(words)) as error:
+        rf.load(path, other, **{argument: choice})
+    assert f"`{argument}`" in error.value.what and "a function of a name" in error.value.expected
+    assert same(values(other), before)
+
+
+def test_what_is_in_the_file_only_can_be_skipped(model):
+    there = {**values(model), "lm.weight": torch.ones(3)}
+    assert rf.load(there, Model(), skip="lm").complete
+    assert rf.load(there, Model(), skip=(name for name in ["lm"])).complete
+
+
+@pytest.mark.parametrize("rename", ["x", 3, {"encoder": 3}, {3: "encoder"}, [("encoder", "b")]])
+def test_a_rename_that_is_no_table(path, rename):
+    with pytest.raises(CheckpointError, match="`rename` is no table of names") as error:
+        rf.load(path, Model(), rename=rename)
+    assert repr(rename) == error.value.got
+
+
 def test_a_head_of_another_size_is_skipped(model, path):
     other = Model()
     other.decoder = rf.Linear(HIDDEN, rf.Dim(9, name="classes"))
-    with pytest.raises(CheckpointError, match=r'skip="decoder.weight" leaves it as it is'):
+    with pytest.raises(CheckpointError, match=r'skip="decoder" leaves it as it is'):
         rf.load(path, other, strict=False)
     rf.load(path, other, skip="decoder")
     assert same(encoder_only(other), encoder_only(model))
+
+
+def test_parts_of_other_sizes_are_named_as_parts():
+    def made(size):
+        dims = rf.Dim(3, name="a"), rf.Dim(size, name="b")
+        return [rf.Linear(*dims) for _ in range(4)]
+
+    def hint(*names):
+        ours, theirs = (dict(zip(names, made(size), strict=False)) for size in (4, 5))
+        same_size = rf.Linear(IN, OUT)
+        there = values(named(**theirs, same=same_size))
+        with pytest.raises(CheckpointError) as error:
+            rf.load(there, named(**ours, same=same_size))
+        return error.value.hint
+
+    assert hint("a") == 'skip="a" leaves it as it is'
+    assert hint("a", "b") == 'skip=["a", "b"] leaves them as they are'
+    assert hint("a", "b", "c", "d") == "is the module made with dims of the same sizes?"
+
+
+def test_a_rename_does_not_move_what_fits(model):
+    there = {name.removeprefix("decoder."): raw for name, raw in values(model).items()}
+    with pytest.raises(CheckpointError) as error:
+        rf.load(there, Model())
+    assert error.value.hint == 'rename={"weight": "decoder.weight", "bias": "decoder.bias"}'
+    assert rf.load(there, Model(), rename={"weight": "decoder.weight", "bias": "decoder.bias"}).complete
+
+
+def test_lines_of_a_fact_are_below_each_other(model):
+    with pytest.raises(CheckpointError) as error:
+        rf.load({"encoder": torch.ones(1)}, model)
+    first, second = error.value.got.splitlines()[:2]
+    assert first.startswith("missing") and second.startswith("missing")
+    lines = str(error.value).splitlines()
+    assert lines[1].index("missing") == lines[2].index("missing") == 12
 
 
 @pytest.mark.parametrize("strict", [True, False])

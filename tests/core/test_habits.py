@@ -185,3 +185,58 @@ def test_numpy_keeps_the_type(dtype):
     x = rf.zeros([rf.Dim(2, name="two")], dtype=dtype)
     assert np.asarray(x).dtype == dtype
     assert np.asarray(x, dtype="float64").dtype == "float64"
+
+
+def test_methods_of_a_raw_tensor_say_how_to_give_it():
+    feat = rf.Dim(3, name="feat")
+    x, number = rf.zeros([feat]), rf.convert_to_tensor(2.0, name="number")
+    raw, ones = torch.zeros(3), torch.ones(3)
+    of_x, of_number = " → x.raw_tensor, for x {feat:3}", " → float(number), or number.raw_tensor, for number {}"
+
+    def one_entry(key, value):
+        raw[key] = value
+
+    def in_place():
+        nonlocal raw
+        raw += x
+
+    for call, said in (
+        (lambda: raw.copy_(x), "raw.copy_(x)" + of_x),
+        (lambda: raw.expand_as(x), "raw.expand_as(x)" + of_x),
+        (lambda: raw.fill_(number), "raw.fill_(number)" + of_number),
+        (lambda: raw.add_(ones, alpha=number), "raw.add_(ones, alpha=number)" + of_number),
+        (lambda: raw.index_put_((torch.tensor([0]),), number), of_number),
+        (lambda: one_entry(0, number), "= value → float(value), or value.raw_tensor, for value {}"),
+        (lambda: one_entry(slice(1, 2), number), "[1:2] = value"),
+        (lambda: raw[x], "raw[x]" + of_x),
+        (in_place, "raw.add_(x)" + of_x),
+    ):
+        with pytest.raises(DimError) as error:
+            call()
+        assert said in str(error.value)
+    assert not raw.any()
+
+
+def test_a_raw_number_is_an_operand():
+    x, total = rf.convert_to_tensor(2.0), torch.tensor(1.0)
+    assert [float(y) for y in (total + x, total * x, total - x, total / x, total // x, total**x)] == [
+        3,
+        2,
+        -1,
+        0.5,
+        0,
+        1,
+    ]
+    total += x
+    assert isinstance(total, rf.Tensor) and float(total) == 3.0
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW])
+def test_a_rate_of_torch_is_a_number(optimizer):
+    parameter = torch.nn.Parameter(torch.ones(2))
+    parameter.grad = torch.ones(2)
+    optimizer = optimizer([parameter], lr=1.0)
+    torch.optim.lr_scheduler.LambdaLR(optimizer, rf.PiecewiseLinear({0: 0.5}))
+    with pytest.raises(DimError, match=r"→ float\(x\), or x.raw_tensor, for x {}"):
+        optimizer.step()
+    assert (parameter == 1).all()

@@ -13,6 +13,7 @@ import torch
 
 import rfnb as rf
 from rfnb import Dim, batch_dim
+from rfnb.backend.torch.backend import TorchBackend
 
 
 def travelled(what):
@@ -81,6 +82,13 @@ pickle.dump((x * 2.0, rf.Dim(7, name="new")), open({str(tmp_path / "back")!r}, "
     y, new = pickle.loads((tmp_path / "back").read_bytes())
     assert torch.equal((y - x).raw_tensor, x.raw_tensor)
     assert new.dimension == 7
+
+
+def test_what_is_known_of_padding_does_not_travel(x):
+    """It is known up to a change in place, and these are counted anew where a tensor arrives."""
+    known = TorchBackend.empty_padding(x.like(x.raw_tensor))
+    assert known._emptied is not None
+    assert travelled(known)._emptied is None
 
 
 @pytest.mark.parametrize("function", [rf.relu, rf.swish, rf.add, rf.mod, rf.reduce_max, rf.pool2d])

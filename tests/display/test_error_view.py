@@ -17,6 +17,8 @@ from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
+from rfnb.core import op as core_op
+from rfnb.core.op import OPS
 from rfnb.display.view import View
 from rfnb.display.views import error as error_view
 from rfnb.errors import DimError, RfError
@@ -165,6 +167,17 @@ def test_what_the_line_says_of_each_operand():
         "self": "x",
         "perm": "[time, hidden, batch_dim]",
     }
+
+
+def test_the_first_call_of_an_op_is_told_as_any_other():
+    """Its code is written then."""
+    time, feat, hidden = rf.Dim(None, name="time"), rf.Dim(4, name="feat"), rf.Dim(3, name="hidden")
+    x = data(time, feat)
+    row = OPS["gather"]
+    gather = core_op._guarded(row.fn, row)
+    for _ in range(2):
+        rows = card(lambda: gather(x, indices=0, axis=hidden)).data["rows"]
+        assert [row["name"] for row in rows] == ["source", "indices", "axis"]
 
 
 @given(st.lists(st.sampled_from("abcd"), unique=True), st.lists(st.sampled_from("abcd"), unique=True), st.booleans())

@@ -481,3 +481,21 @@ def test_a_model_and_its_input_may_choose_what_is_open():
     assert taken["failure"] is None and "add" in [n["name"] for n in taken["bodies"][taken["root"]]["nodes"]]
     with pytest.raises(ViewError, match="no such part to open"):
         rf.show(Stack(2), rf.zeros([batch, feat]), open="nothing")
+
+
+def test_the_failure_in_the_title_of_an_open_box_is_cut_with_dots():
+    words = "the first words of a long complaint that goes on and on until there is no room left for it"
+
+    class Broken(rf.Module):
+        def __init__(self):
+            self.inner = rf.Linear(feat, feat)
+
+        def __call__(self, x: rf.Tensor) -> rf.Tensor:
+            raise ValueError(f"{words} {self.inner(x).dims}")
+
+    model = rf.Sequential(rf.Linear(feat, feat), Broken())
+    view = describe(model, open="1")
+    picture = str(view_of_graph.to_html(view))
+    uris = re.findall(r"data:image/svg\+xml;base64,([\w+/=]+)", picture)
+    drawn = picture + "".join(base64.b64decode(uri).decode() for uri in uris)
+    assert "ValueError: the first words of a long …<" in drawn

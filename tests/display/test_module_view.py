@@ -146,6 +146,15 @@ def test_nan_and_gradients_are_seen_in_every_copy(encoder):
     json.dumps(view.data, allow_nan=False)
 
 
+def test_a_value_that_is_nan_is_told_before_gradients(encoder):
+    for parameter in encoder.parameters():
+        parameter.raw_tensor.grad = torch.full_like(parameter.raw_tensor, float("nan"))
+    encoder.out.bias.raw_tensor.data[0] = float("inf")
+    view = rf.show(encoder)
+    assert view.data["bad"][0] == "out.bias: Inf" and view.data["bad"][1].endswith("NaN in the gradient")
+    assert view.text.splitlines()[1].startswith("! out.bias: Inf, ")
+
+
 def test_the_table_has_every_parameter(encoder):
     encoder.layers[0].norm.scale.trainable = False
     table = rf.show(encoder).table()

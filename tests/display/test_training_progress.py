@@ -270,11 +270,16 @@ def test_of_few_values_there_is_no_running_mean():
 
 
 def test_one_value_is_a_dot():
-    progress = rf.progress(range(1))
+    progress = rf.progress(range(60))
     for i in progress:
-        progress.report(loss=i)
+        if i == 59:
+            progress.report(loss=3.1)
     (curve,) = rf.show(progress).data["curves"]
-    assert re.search(r'd="M(\S+)L\1"', str(plot.plot(curve, "#000000")))
+    picture = str(plot.plot(curve, "#000000"))
+    (dot,) = set(re.findall(r'd="M(\S+)L\1"', picture))
+    (tick,) = re.findall(r'<text x="(\S+)"[^>]*>59<', picture)
+    assert dot.partition(",")[0] == tick  # the step is below it
+    assert not re.search(">(58|60)<", picture)
 
 
 @pytest.mark.parametrize("plotted", [True, False])

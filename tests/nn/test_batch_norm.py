@@ -184,6 +184,51 @@ def test_two_batches_before_a_gradient(x, time):
     same_statistics(norm, twin)
 
 
+def moved_by_training(norm, x):
+    rf.init_train_step_run_ctx()
+    norm(x * 3.0 + 1.0)
+
+
+def moved_by_few_frames(norm, x):
+    rf.init_train_step_run_ctx()
+    norm(rf.ones([FEAT]))
+
+
+def moved_by_hand(norm, x):
+    norm.running_mean.assign(1.0)
+    norm.running_variance.assign(7.0)
+
+
+@pytest.mark.parametrize("move", [moved_by_training, moved_by_few_frames, moved_by_hand])
+@pytest.mark.parametrize("train", [True, False])
+def test_statistics_that_move_before_the_gradient_is_taken(x, move, train):
+    found = []
+    for moved in (False, True):
+        norm = rf.BatchNorm(FEAT)
+        given = x.like(x.raw_tensor.clone().requires_grad_())
+        rf.init_train_step_run_ctx(train_flag=train)
+        y = norm(given)
+        if moved:
+            version = norm.running_mean.raw_tensor._version
+            move(norm, x)
+            assert norm.running_mean.raw_tensor._version > version  # who reads them again sees it
+        rf.init_forward_step_run_ctx()
+        rf.reduce_sum(y * y * y, axis=y.dims).raw_tensor.backward()
+        found.append((norm.gamma.raw_tensor.grad, given.raw_tensor.grad))
+    torch.testing.assert_close(*found)
+
+
+def test_features_over_two_dims_of_another_layout():
+    pair = rf.Dim(2, name="pair")
+    norm = rf.BatchNorm([pair, FEAT])
+    turned = norm.gamma.like(torch.randn(4, 2).t())
+    x = rf.random_normal([FIVE, pair, FEAT])
+    how = {"in_dim": [pair, FEAT], "running_mean": norm.running_mean, "running_variance": norm.running_variance}
+    how |= {"beta": None, "epsilon": 1e-3, "momentum": 0.1, "affine": True, "use_mask": True, "train": False}
+    y = rf.batch_norm(x, gamma=turned, **how)
+    close(y.raw_tensor, rf.batch_norm(x, gamma=turned.like(turned.raw_tensor.contiguous()), **how).raw_tensor)
+
+
 def test_a_loop_gives_the_type_of_its_frames():
     step, norm = rf.Dim(3, name="step"), rf.BatchNorm(FEAT)
     xs = rf.cast(rf.random_normal([step, FIVE, FEAT], seed=1), "bfloat16")

@@ -9,6 +9,8 @@ from torch.testing import assert_close
 
 import rfnb as rf
 from rfnb import Dim, batch_dim
+from rfnb.core.lengths import Size
+from rfnb.core.source import here
 
 time, feat, hidden = Dim(None, name="time"), Dim(8, name="feat"), Dim(6, name="hidden")
 
@@ -173,3 +175,13 @@ def test_without_in_dims_a_model_stays_outside_of_the_graph():
     torch._dynamo.reset()
     with pytest.raises(Exception, match="in_dims"):
         torch.compile(net, fullgraph=True, backend="eager")(x)
+
+
+def test_lengths_that_a_compiled_function_gets_as_a_list():
+    torch._dynamo.reset()
+    made = here()
+
+    def padded(raw, lengths):
+        return raw.new_zeros(Size([batch_dim], lengths, made=made).max)
+
+    assert torch.compile(padded, backend="eager")(torch.ones(2), [3, 1]).shape == (3,)

@@ -141,7 +141,7 @@ class MaskOps:
 
     @classmethod
     def note_empty_padding(cls: type[Backend], result: Tensor) -> Tensor:
-        """The new tensor `result`, which has 0 in padding."""
+        """The new tensor `result`, which has 0 in padding. Writes that torch does not count (`.data`) are not seen."""
         result._emptied = result._raw, cls.version_raw(result._raw)
         return result
 

@@ -41,11 +41,23 @@ class TorchNorm:
         momentum: float,
         eps: float,
     ) -> torch.Tensor:
-        """Over all but the last `axes` axes; in training, the running statistics move in place."""
+        """Over all but the last `axes` axes; in training, the running statistics move in place.
+
+        Gradients have copies of these: they may move again before a gradient is taken.
+        """
+        running = [running_mean, running_variance]
         if axes > 1:
-            scale, bias, running_mean, running_variance = (
-                x if x is None else x.view(-1) for x in (scale, bias, running_mean, running_variance)
-            )
+            scale, bias = (x if x is None else x.reshape(-1) for x in (scale, bias))
+        mean, variance = own = [_flat_copy(x) for x in running]
         flat, cudnn = raw.flatten(0, -axes - 1).flatten(1), torch.backends.cudnn.enabled
-        result = torch.batch_norm(flat, scale, bias, running_mean, running_variance, train, momentum, eps, cudnn)
+        result = torch.batch_norm(flat, scale, bias, mean, variance, train, momentum, eps, cudnn)
+        if train:
+            with torch.no_grad():
+                for old, new in zip(running, own, strict=True):
+                    if old is not None and new is not None:
+                        old.copy_(new.view(old.shape))
         return result.view(raw.shape)
+
+
+def _flat_copy(raw: Maybe) -> Maybe:
+    return None if raw is None else raw.detach().clone(memory_format=torch.contiguous_format).view(-1)

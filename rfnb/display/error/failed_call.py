@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Sequence
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 from rfnb.core.dim import Dim
@@ -50,7 +50,7 @@ def failed_call(error: BaseException) -> FailedCall | None:
     """The call of rfnb in the user's innermost line; None if the error was raised there."""
     steps, at = steps_of(error), innermost_call(error)
     below = steps if at is None else steps[at + 1 :]
-    first = next((number for number, (_, source) in enumerate(below) if is_own(source.code)), None)
+    first = next((number for number, (_, source) in enumerate(below) if _has_arguments(source.code)), None)
     if first is None:
         return None
     below = below[first:]
@@ -66,6 +66,11 @@ def failed_call(error: BaseException) -> FailedCall | None:
         arguments += _parameters(modules[-1])
         module = type(modules[-1]).__name__
     return FailedCall(name, _path(modules) if module else "", module, _once(arguments)[:MOST])
+
+
+def _has_arguments(code: CodeType) -> bool:
+    """Whether this is a function of rfnb with parameters of its own; the one behind the first call of an op has them."""
+    return is_own(code) and code.co_name != "first_call"
 
 
 def _called(frame: FrameType) -> tuple[str, list[tuple[str, Any]]]:

@@ -176,13 +176,15 @@ def _lines(view: GraphView, node: GraphNode) -> list[Line]:
     return lines
 
 
-def _notes(view: GraphView, node: GraphNode) -> list[str]:
+def _notes(view: GraphView, node: GraphNode, lines: int = 3) -> list[str]:
     plain = any(value["shape"] is not None for value in node["outputs"])  # dims tell what the options say
     said = [svg.elided(note, 10, ROOM) for note in (*node["notes"], *([node["options"]] if plain else [])) if note]
     failure = view["failure"]
     if failure is not None and failure["node"] == node["id"]:
-        return wrap(f"{failure['error']}: {failure['text'].partition(chr(10))[0]}", 44, max_lines=3, placeholder=" …")
-    return said[:3]
+        return wrap(
+            f"{failure['error']}: {failure['text'].partition(chr(10))[0]}", 44, max_lines=lines, placeholder=" …"
+        )
+    return said[:lines]
 
 
 def _title(node: GraphNode, ink: str, quiet: str, y: float = 16) -> tuple[list[Html | None], float]:
@@ -222,7 +224,7 @@ def frame(view: GraphView, node: GraphNode, width: float, height: float) -> Card
     """Around a body of this size."""
     title, head = _title(node, FAINT, FAINT, 20)
     failed = node["status"] == "failed"
-    words = " · ".join([*filter(None, [amount(node["params"]) if node["params"] else ""]), *_notes(view, node)[:1]])
+    words = " · ".join([*filter(None, [amount(node["params"]) if node["params"] else ""]), *_notes(view, node, 1)])
     told = PAD + head + 10
     wide = max(told + svg.width(words, 10) + PAD, width + 2 * FRAME["pad"])
     high = FRAME["head"] + height + FRAME["pad"]

@@ -23,10 +23,11 @@ def plot(curve: LossCurve, colour: str) -> Html:
     """The picture of one measure."""
     steps = curve["steps"]
     low, high, log = extent(curve)
-    last = max(steps[-1], steps[0] + 1)
+    first, last = steps[0], steps[-1]
+    numbers = ticks(first, last, False) if first < last else [first]  # one alone is in the middle
 
     def place(step: float, value: float) -> Point:
-        x = LEFT + (step - steps[0]) / (last - steps[0]) * (SIZE[0] - LEFT - RIGHT)
+        x = LEFT + ((step - first) / (last - first) if first < last else 0.5) * (SIZE[0] - LEFT - RIGHT)
         part = _share(min(max(value, low), high), low, high, log)
         return x, TOP + (1 - part) * (SIZE[1] - TOP - BOTTOM)
 
@@ -35,8 +36,8 @@ def plot(curve: LossCurve, colour: str) -> Html:
     smooth = [place(step, real(v)) for step, v in zip(steps, curve["smooth"], strict=True)]
     return svg.image(
         *SIZE,
-        *(part for value in ticks(low, high, log) for part in _level(value, place(steps[0], value)[1])),
-        *(_step(step, place(step, low)[0]) for step in ticks(steps[0], last, False) if step == int(step)),
+        *(part for value in ticks(low, high, log) for part in _level(value, place(first, value)[1])),
+        *(_step(step, place(step, low)[0]) for step in numbers if step == int(step)),
         _line(raw, stroke=colour, stroke_width=1, opacity=0.4),
         _line(smooth, stroke=colour, stroke_width=2 if len(smooth) > 1 else 6),
     )

@@ -20,6 +20,7 @@ from rfnb.display.numbers import amount, real, short, size
 from rfnb.display.schema import ModuleNode, ModuleView, Number, ParamRow
 
 BAD = ("nan", "inf", "-inf")
+_GRADIENT = " in the gradient"
 
 
 def describe(module: Any) -> ModuleView:
@@ -40,7 +41,7 @@ def describe(module: Any) -> ModuleView:
         "bytes": sum(row["bytes"] for row in own),
         "dtype": _most(dtypes),
         "device": _most(devices),
-        "bad": [f"{row['path']}: {word}" for row in own for word in _flags(row)],
+        "bad": sorted((f"{row['path']}: {word}" for row in own for word in _flags(row)), key=_in_gradient),
         "note": rows.note(),
     }
 
@@ -86,8 +87,13 @@ def _shape(row: ParamRow) -> str:
 
 def _flags(row: ParamRow) -> list[str]:
     """ "NaN", "Inf in the gradient" """
-    found = ((row["norm"], ""), (row["grad"], " in the gradient"))
+    found = ((row["norm"], ""), (row["grad"], _GRADIENT))
     return [f"{'NaN' if value == 'nan' else 'Inf'}{where}" for value, where in found if value in BAD]
+
+
+def _in_gradient(flag: str) -> bool:
+    """Bad values come first: the gradients are often bad because of them."""
+    return flag.endswith(_GRADIENT)
 
 
 def _span(values: Sequence[Number | None]) -> str | None:
