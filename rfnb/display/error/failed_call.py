@@ -69,7 +69,7 @@ def failed_call(error: BaseException) -> FailedCall | None:
 
 
 def _has_arguments(code: CodeType) -> bool:
-    """Whether this is a function of rfnb with parameters of its own; the one behind the first call of an op has them."""
+    """Whether this is a function of rfnb with arguments of its own; `first_call` has those of the op that it calls."""
     return is_own(code) and code.co_name != "first_call"
 
 
