@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from rfnb.backend.base.tape import Call, Var, opaque
-from rfnb.core import align
-from rfnb.core.dim import Dim
-from rfnb.core.lengths import Size
-from rfnb.core.nested import leaves, map_leaves
-from rfnb.core.op import OpRow, listening
-from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.core.dims import align
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Size
+from rfnb.core.ground.nested import leaves, map_leaves
+from rfnb.core.tensor.op import OpRow, listening
+from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError
 from rfnb.loop.body import LAST, LENGTHS, Body, has_steps
 from rfnb.loop.close import Closed
@@ -28,9 +28,9 @@ from rfnb.loop.replay import Replay, followed, recorded
 from rfnb.loop.sized import below
 from rfnb.loop.stepless import reaching
 from rfnb.loop.told import tell
-from rfnb.trace import session
-from rfnb.trace.failure import Failure, failure
-from rfnb.trace.traced import Traced
+from rfnb.trace.record.traced import Traced
+from rfnb.trace.run import session
+from rfnb.trace.run.failure import Failure, failure
 
 
 def finish(body: Body, closed: Closed, doubts: Sequence[Doubt] = ()) -> None:

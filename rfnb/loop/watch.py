@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rfnb.backend.base.tape import Call, current_tape, untaped
-from rfnb.core.lengths import Size
-from rfnb.core.op import listening, op
-from rfnb.core.raw import backend_of_raw
-from rfnb.core.show import MAKERS
-from rfnb.core.source import here
-from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.core.dims.lengths import Size
+from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.ground.show import MAKERS
+from rfnb.core.ground.source import here
+from rfnb.core.tensor.op import listening, op
+from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError
-from rfnb.trace.entries import going_on
-from rfnb.trace.traced import Traced
+from rfnb.trace.record.traced import Traced
+from rfnb.trace.run.entries import going_on
 
 if TYPE_CHECKING:
-    from rfnb.core.dim import Dim
+    from rfnb.core.dims.dim import Dim
     from rfnb.loop.body import Body
 
 LINES = 100

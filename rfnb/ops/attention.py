@@ -9,11 +9,11 @@ from typing import Any
 
 from rfnb.backend.base.require import axis_of
 from rfnb.backend.base.sizes import size_in
-from rfnb.core.dim import Dim
-from rfnb.core.op import listener, op
-from rfnb.core.raw import backend_of_raw
-from rfnb.core.run_ctx import get_run_ctx
-from rfnb.core.tensor import Tensor
+from rfnb.core.dims.dim import Dim
+from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.run.run_ctx import get_run_ctx
+from rfnb.core.tensor.op import listener, op
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
 from rfnb.ops.create import range_over_dim
 from rfnb.ops.math import add, compare_bc, mul, where

@@ -10,13 +10,14 @@ from typing import Any, TypeVar
 
 from rfnb.backend.base.math import join
 from rfnb.backend.base.tape import opaque
-from rfnb.core import align, raw as raw_registry
-from rfnb.core.binding import current_lengths
-from rfnb.core.dim import Dim
-from rfnb.core.op import listener, op
-from rfnb.core.scope import within
-from rfnb.core.tensor import Tensor, tensor_of
-from rfnb.core.ways import called
+from rfnb.core.advice.torch_equivalents import called
+from rfnb.core.dims import align
+from rfnb.core.dims.binding import current_lengths
+from rfnb.core.dims.dim import Dim
+from rfnb.core.ground import raw as raw_registry
+from rfnb.core.ground.scope import within
+from rfnb.core.tensor.op import listener, op
+from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError
 
 T = TypeVar("T")

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rfnb.backend.base.math import COMBINE_KINDS, COMPARE_KINDS, lacks_frames
-from rfnb.core import align
-from rfnb.core.accident import check_all_in_one
-from rfnb.core.dim import Dim
-from rfnb.core.missing import did_you_mean
-from rfnb.core.op import add_row, binary, listener, method_of, op, unary
-from rfnb.core.raw import backend_of_raw
-from rfnb.core.tensor import Tensor
+from rfnb.core.advice.broadcast_errors import check_all_in_one
+from rfnb.core.dims import align
+from rfnb.core.dims.dim import Dim
+from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.core.tensor.op import add_row, binary, listener, method_of, op, unary
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import RfError
 from rfnb.ops.convert import operands, tensor
 

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from rfnb.backend.base.sizes import derived
-from rfnb.core import align
-from rfnb.core.binding import current_lengths
-from rfnb.core.default import get_default_device, get_default_float_dtype
-from rfnb.core.dim import Dim, single_step_dim
-from rfnb.core.lengths import EMPTY, Size
-from rfnb.core.op import listener, op
-from rfnb.core.raw import backend_of_raw, selected
-from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.core.dims import align
+from rfnb.core.dims.binding import current_lengths
+from rfnb.core.dims.dim import Dim, single_step_dim
+from rfnb.core.dims.lengths import EMPTY, Size
+from rfnb.core.ground.default import get_default_device, get_default_float_dtype
+from rfnb.core.ground.raw import backend_of_raw, selected
+from rfnb.core.tensor.op import listener, op
+from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
 from rfnb.ops.concat import concat
 from rfnb.ops.convert import convert_to_tensor

@@ -13,8 +13,8 @@ import rfnb as rf
 from rfnb.backend.base.sizes import size_in
 from rfnb.backend.numpy import math as numpy_math
 from rfnb.backend.torch import math as torch_math
-from rfnb.core import align
-from rfnb.core.nested import leaves
+from rfnb.core.dims import align
+from rfnb.core.ground.nested import leaves
 from rfnb.errors import BackendError, RfError
 
 FILES = sorted((Path(__file__).parents[1] / "ops").glob("cases_*.py"))

@@ -8,7 +8,7 @@ import pytest
 from lab_server import ROOT
 from playwright.sync_api import Page
 
-from rfnb.display.widgets.assets import STATIC
+from rfnb.display.kit.assets import STATIC
 from tests.display.hostile import PAYLOADS, Word, disarmed, hostile, views
 
 pytestmark = pytest.mark.browser

@@ -10,8 +10,8 @@ from notebook_page import NotebookPage
 from playwright.sync_api import Locator, Page, expect
 
 import rfnb as rf
-from rfnb.display.view import View
-from rfnb.display.widgets.assets import STATIC
+from rfnb.display.kit.assets import STATIC
+from rfnb.display.kit.view import View
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("extension")]
 

@@ -44,7 +44,7 @@ def test_a_full_disk(path, request):
     assert only_the_good_file(path, good)
 
 
-@pytest.mark.parametrize("step", ["rfnb.checkpoint.save.save_file", "rfnb.core.atomic._to_disk"])
+@pytest.mark.parametrize("step", ["rfnb.checkpoint.save.save_file", "rfnb.core.ground.atomic._to_disk"])
 @pytest.mark.parametrize("kind", [OSError, KeyboardInterrupt])
 def test_an_error_at_any_step(path, monkeypatch, step, kind):
     def half_written(*args):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import rfnb as rf
-from rfnb.core import source
-from rfnb.core.source import Cell
+from rfnb.core.ground import source
+from rfnb.core.ground.source import Cell
 from rfnb.errors import DimError
 
 feat = rf.Dim(4, name="feat")
@@ -18,7 +18,7 @@ def cells(monkeypatch: pytest.MonkeyPatch):
     """Runs texts as cells of a notebook do, in one namespace."""
     space = {"rf": rf, "np": np, "feat": feat, "__name__": "__main__"}
     monkeypatch.setattr(source, "CELLS", known := {})
-    monkeypatch.setattr("rfnb.core.accident.CELLS", known)
+    monkeypatch.setattr("rfnb.core.advice.broadcast_errors.CELLS", known)
     count = 0
 
     def run(text: str) -> None:

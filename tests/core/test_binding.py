@@ -10,7 +10,7 @@ import torch
 
 import rfnb as rf
 from rfnb import Dim, batch_dim
-from rfnb.core import align
+from rfnb.core.dims import align
 from rfnb.errors import DimError
 
 feat = Dim(4, name="feat")

@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb import Dim, batch_dim
-from rfnb.core.lengths import Size
+from rfnb.core.dims.lengths import Size
 
 
 def test_equal_size_never_makes_dims_equal():

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import rfnb as rf
-from rfnb.core import ways
+from rfnb.core.advice import torch_equivalents
 from rfnb.errors import BackendError, DimError, DtypeError, TraceError
 
 PAGE = (Path(__file__).parents[2] / "docs" / "from_pytorch.md").read_text(encoding="utf-8").partition("## Modules")[0]
@@ -63,10 +63,10 @@ def test_a_row_of_the_page(names, code, answer):
             eval(word, names)
 
 
-@pytest.mark.parametrize("name", [*ways.METHODS, *ways.PROPERTIES])
+@pytest.mark.parametrize("name", [*torch_equivalents.METHODS, *torch_equivalents.PROPERTIES])
 def test_what_is_said_exists(name):
     x = rf.ones([rf.Dim(2, name="time"), rf.Dim(3, name="feat")])
-    said = (ways.METHODS.get(name) or ways.PROPERTIES[name])(x)
+    said = (torch_equivalents.METHODS.get(name) or torch_equivalents.PROPERTIES[name])(x)
     for function in re.findall(r"rf\.(\w+)", said):
         assert hasattr(rf, function)
 

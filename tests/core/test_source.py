@@ -7,7 +7,7 @@ import gc
 import weakref
 
 from rfnb import Dim
-from rfnb.core.source import PerPlace, Source, with_block
+from rfnb.core.ground.source import PerPlace, Source, with_block
 
 
 def test_the_target_of_an_assignment_is_the_name():

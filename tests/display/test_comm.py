@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from jupyter_client.manager import KernelManager
 
-from rfnb.display import comm
+from rfnb.display.panel import comm
 from rfnb.display.schema import PROTOCOL
 
 

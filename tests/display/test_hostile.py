@@ -13,8 +13,8 @@ from xml.etree import ElementTree
 import pytest
 
 from rfnb.display import views as folder
-from rfnb.display.html import VOID
-from rfnb.display.view import View
+from rfnb.display.kit.view import View
+from rfnb.display.markup.html import VOID
 from rfnb.errors import ViewError
 from tests.display.hostile import PAYLOADS, attentions, disarmed, harmless, hostile, views
 

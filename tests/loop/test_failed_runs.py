@@ -14,8 +14,8 @@ from torch.overrides import _get_current_function_mode_stack
 import rfnb as rf
 from rfnb import batch_dim
 from rfnb.backend.base.tape import current_tape
-from rfnb.core.op import listener
-from rfnb.core.scope import module_path, random_stream
+from rfnb.core.ground.scope import module_path, random_stream
+from rfnb.core.tensor.op import listener
 from rfnb.loop.watch import entered
 
 FEW = rf.Dim(6, name="few")

@@ -16,8 +16,8 @@ from loops import Batch, Data, Results, Row, pieces
 
 import rfnb as rf
 from rfnb import Dim
-from rfnb.trace.run import Run
-from rfnb.trace.step import States
+from rfnb.trace.run.run import Run
+from rfnb.trace.run.step import States
 
 ROWS = [
     row

@@ -9,8 +9,8 @@ from torch.testing import assert_close
 
 import rfnb as rf
 from rfnb import Dim, batch_dim
-from rfnb.core.lengths import Size
-from rfnb.core.source import here
+from rfnb.core.dims.lengths import Size
+from rfnb.core.ground.source import here
 
 time, feat, hidden = Dim(None, name="time"), Dim(8, name="feat"), Dim(6, name="hidden")
 

@@ -9,7 +9,7 @@ import weakref
 import pytest
 
 import rfnb as rf
-from rfnb.nn.hooks import MethodWithHooks, RemovableHandle, setup_post_hook_on_method
+from rfnb.nn.module.hooks import MethodWithHooks, RemovableHandle, setup_post_hook_on_method
 
 
 class Counter:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import rfnb as rf
-from rfnb.core.op import listening
+from rfnb.core.tensor.op import listening
 
 
 class Counted(rf.Module):

@@ -8,7 +8,7 @@ from typing import Any
 from batches import FEAT, Batch
 
 import rfnb as rf
-from rfnb.core import align
+from rfnb.core.dims import align
 from rfnb.ops.norm import layer_norm
 
 

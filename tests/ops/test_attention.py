@@ -8,7 +8,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 import rfnb as rf
 from rfnb import batch_dim
-from rfnb.core.op import listening
+from rfnb.core.tensor.op import listening
 from rfnb.ops import attention
 
 HEADS, KEY, VALUE = rf.Dim(2, name="heads"), rf.Dim(4, name="key"), rf.Dim(3, name="value")

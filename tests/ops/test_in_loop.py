@@ -27,9 +27,9 @@ import rfnb as rf
 from rfnb import Dim, batch_dim
 from rfnb.backend.base.tape import current_tape
 from rfnb.backend.torch.math import ACTIVATION
-from rfnb.core import align
-from rfnb.core.nested import leaves
-from rfnb.core.op import listener
+from rfnb.core.dims import align
+from rfnb.core.ground.nested import leaves
+from rfnb.core.tensor.op import listener
 from rfnb.errors import DimError, DtypeError, RfError, TraceError
 
 Case = Callable[[Batch], Any]

@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 import rfnb as rf
 from rfnb import batch_dim
 from rfnb.backend.base import mask
-from rfnb.core.op import listening
+from rfnb.core.tensor.op import listening
 
 FEAT, OUT = rf.Dim(3, name="feat"), rf.Dim(2, name="out")
 LENGTHS = [4, 2]

@@ -20,10 +20,10 @@ from hypothesis import given, settings, strategies as st
 import rfnb as rf
 from rfnb import batch_dim
 from rfnb.backend.torch.math import ACTIVATION, COMBINE, COMPARE
-from rfnb.core import align
-from rfnb.core.nested import leaves
-from rfnb.core.op import OPS
-from rfnb.core.tensor import tensor_of
+from rfnb.core.dims import align
+from rfnb.core.ground.nested import leaves
+from rfnb.core.tensor.op import OPS
+from rfnb.core.tensor.tensor import tensor_of
 
 MODULES = [importlib.import_module(file.stem) for file in sorted(Path(__file__).parent.glob("cases_*.py"))]
 CASES = {name: case for module in MODULES for name, case in module.CASES.items()}

@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 
 import rfnb as rf
 from rfnb.errors import LoopError, ViewError
-from rfnb.trace import capture as module
+from rfnb.trace.capture import capture as module
 
 B = rf.batch_dim
 pytestmark = pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors", "ignore:enable_nested_tensor")
@@ -612,7 +612,7 @@ def test_an_error_in_the_model_comes_through_and_leaves_nothing_behind():
     with pytest.raises(ZeroDivisionError), rf.capture():
         rf.softmax(rf.zeros([enc]), axis=enc)
         _ = 1 / 0
-    from rfnb.core.op import listener
+    from rfnb.core.tensor.op import listener
 
     assert listener() is None
     assert not torch.nn.modules.module._global_forward_hooks

@@ -13,10 +13,10 @@ from hypothesis import example, given, settings, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
+from rfnb.core.expression.expression import Expression, functions_of_ops
+from rfnb.core.expression.reader import Names
 from rfnb.errors import DimError, ExpressionError, LoopError, RfError
-from rfnb.trace.expression.expression import Expression, functions_of_ops
-from rfnb.trace.expression.reader import Names
-from rfnb.trace.stacked import over_steps
+from rfnb.trace.run.stacked import over_steps
 
 NAMES = Names({"x": 3, "y": 0.5, "yes": True, "word": "abc", "parts": [1, (2, 5)], "none": None}, functions_of_ops())
 

@@ -12,9 +12,9 @@ from safetensors.torch import save_file
 
 import rfnb as rf
 from rfnb import batch_dim
-from rfnb.display.views.explanation import headline
+from rfnb.display.loop.view import headline
 from rfnb.errors import RunFileError
-from rfnb.trace.file import save as save_module
+from rfnb.trace.run.file import save as save_module
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfnb.errors.LoopWarning")
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import rfnb as rf
-from rfnb.core.graph import Node
+from rfnb.core.graph.graph import Node
 from rfnb.errors import DimError
 
 batch = rf.batch_dim

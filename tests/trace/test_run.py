@@ -138,7 +138,7 @@ def test_nothing_is_recorded_unless_asked():
 
 
 def test_recording_many_runs_keeps_memory_flat(monkeypatch):
-    monkeypatch.setattr("rfnb.core.align._RECENT", 64)  # the table of signatures turns over soon
+    monkeypatch.setattr("rfnb.core.dims.align._RECENT", 64)  # the table of signatures turns over soon
 
     def train(steps):
         for _ in range(steps):

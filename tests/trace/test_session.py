@@ -8,7 +8,7 @@ import torch
 import rfnb as rf
 from rfnb import batch_dim
 from rfnb.errors import OptionError
-from rfnb.trace.runs import Held
+from rfnb.trace.run.runs import Held
 
 
 @pytest.fixture(autouse=True)

@@ -13,11 +13,11 @@ import numpy as np
 
 from rfnb.backend.base.math import join, lacks_frames
 from rfnb.backend.base.sizes import size_in
-from rfnb.core import align
-from rfnb.core.dim import Dim
-from rfnb.core.lengths import Lengths, Size
-from rfnb.core.op import listener
-from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.core.dims import align
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Lengths, Size
+from rfnb.core.tensor.op import listener
+from rfnb.core.tensor.tensor import Tensor, tensor_of
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from rfnb.backend.base.mask import may_be_padded
 from rfnb.backend.base.require import axis_of
-from rfnb.core import align
-from rfnb.core.dim import Dim
-from rfnb.core.op import listener
-from rfnb.core.parameter import Parameter, parameter_assign
-from rfnb.core.run_ctx import get_run_ctx
-from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.core.dims import align
+from rfnb.core.dims.dim import Dim
+from rfnb.core.run.run_ctx import get_run_ctx
+from rfnb.core.tensor.op import listener
+from rfnb.core.tensor.parameter import Parameter, parameter_assign
+from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from rfnb.core.tracers import KEEPERS, TRACERS
+from rfnb.core.ground.tracers import KEEPERS, TRACERS
 
 if TYPE_CHECKING:
-    from rfnb.core.model_graph import ModelGraph
+    from rfnb.core.graph.model_graph import ModelGraph
 
 
 def trace(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, meta: bool) -> ModelGraph:

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from rfnb.core import lengths
-from rfnb.core.dim import DIMS, Dim
-from rfnb.core.lengths import Size
+from rfnb.core.dims import lengths
+from rfnb.core.dims.dim import DIMS, Dim
+from rfnb.core.dims.lengths import Size
 from rfnb.errors import BackendError
 
 

@@ -1,0 +1,46 @@
+"""How objects are shown. Display registers here; core knows neither it nor the classes of other folders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+KINDS: dict[str, str] = {}
+"""By the full name of a class: its kind of view. A class that is not imported yet can be named, too."""
+
+MODULES: dict[str, str] = {}
+"""By kind of view: the full name of the module that makes it."""
+
+MAKERS: dict[str, Callable[..., Any]] = {}
+"""What display makes for the folders below it: the "view" of an object, a "line" of words (name, tensor, which entries
+count), the "dot" of a model graph, a "page" (run, path, limit)."""
+
+
+def class_name(shown: type) -> str:
+    """The full name of a class, "rfnb.core.dims.dim.Dim"."""
+    return f"{shown.__module__}.{shown.__qualname__}"
+
+
+def kind_of(shown: Any) -> str | None:
+    """The kind of view of an object; None if nobody can show it."""
+    return next((KINDS[name] for name in map(class_name, type(shown).__mro__) if name in KINDS), None)
+
+
+def view_of(shown: Any) -> Any | None:
+    """The view of an object, which has `_repr_mimebundle_` and whose `repr` is the text; None if there is none."""
+    make = MAKERS.get("view")
+    return None if make is None or kind_of(shown) is None else make(shown)
+
+
+class Shown:
+    """Shown by the view for its class: text as `repr`, HTML in a notebook."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        view = view_of(self)
+        return object.__repr__(self) if view is None else repr(view)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        view = view_of(self)
+        return {"text/plain": object.__repr__(self)} if view is None else view._repr_mimebundle_(include, exclude)
