@@ -1,8 +1,7 @@
 """Runs, graphs, recording: names of `rf`, imported when one is first asked for."""
 
 from rfnb.core.graph.model_graph import ModelGraph as ModelGraph
-from rfnb.trace.capture import capture as capture
-from rfnb.trace.capture.capture import Captured as Captured
+from rfnb.trace.capture.capture import Captured as Captured, capture as capture
 from rfnb.trace.compare.compare import compare as compare
 from rfnb.trace.compare.comparison import Comparison as Comparison
 from rfnb.trace.graph.model_graph import model_graph as model_graph
