@@ -12,11 +12,9 @@ import torch
 from torch.nn.functional import pad
 from torch.testing import assert_close
 
+from tests.nn import bridge_worker
+
 WORKER = Path(__file__).with_name("bridge_worker.py")
-sys.path.insert(0, str(WORKER.parent))
-
-import bridge_worker  # noqa: E402
-
 pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="no torch.distributed")
 
 
