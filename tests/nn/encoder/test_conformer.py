@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 import rfnb as rf
 from rfnb import batch_dim
 from rfnb.errors import ParameterError
-from tests.nn import plain_conformer
+from tests.nn.encoder import plain_conformer
 
 FEAT, MODEL = rf.Dim(6, name="feat"), rf.Dim(8, name="model")
 NO_DROPOUT = {"dropout": 0.0, "att_dropout": 0.0}
