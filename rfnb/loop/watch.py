@@ -13,7 +13,8 @@ from rfnb.core.dims.lengths import Size
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.ground.show import MAKERS
 from rfnb.core.ground.source import here
-from rfnb.core.tensor.op import listening, op
+from rfnb.core.tensor.listener import listening
+from rfnb.core.tensor.op import op
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError
 from rfnb.trace.record.traced import Traced

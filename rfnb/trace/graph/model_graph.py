@@ -40,7 +40,7 @@ from rfnb.core.ground.nested import leaves, named_leaves
 from rfnb.core.ground.scope import modules_described_by
 from rfnb.core.ground.source import here
 from rfnb.core.ground.tracers import TRACERS
-from rfnb.core.tensor.op import listening
+from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import as_dicts
