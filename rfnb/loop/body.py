@@ -16,7 +16,7 @@ from rfnb.core.graph.graph import Node
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.source import PerPlace, here
 from rfnb.core.tensor.argument_errors import no_tensor
-from rfnb.core.tensor.op import listening
+from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimRebound, LoopError
 from rfnb.loop import branch, rerun

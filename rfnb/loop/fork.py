@@ -15,7 +15,7 @@ from rfnb.core.dims.lengths import rebound
 from rfnb.core.ground.nested import named_leaves
 from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.core.tensor.argument_errors import no_tensor
-from rfnb.core.tensor.op import listening
+from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError, LoopError
 from rfnb.loop.execute import execute, replaying

@@ -1,20 +1,19 @@
-"""The one door: every op is a row of `OPS`; whoever listens sees each call before it happens."""
+"""The one door: every op is a row of `OPS`, and the active listener sees each call before it is done."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import FunctionType
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
 from rfnb.core.advice.torch_equivalents import axis, called, refusal
 from rfnb.core.dims.lengths import EMPTY
 from rfnb.core.ground.raw import backend_of_raw, table_by_type
 from rfnb.core.tensor.argument_errors import misfit  # noqa: F401, for the text in `_guarded`
+from rfnb.core.tensor.listener import _listener, _listening
 from rfnb.core.tensor.tensor import Tensor, new
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -40,46 +39,10 @@ OPS: dict[str, OpRow] = {}
 """All ops, by name."""
 
 
-class Listener(Protocol):
-    """Somebody who sees every op of this thread."""
-
-    def call(self, row: OpRow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Does the op, or has it done, and gives its result."""
-
-    def call_module(
-        self, module: Any, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
-        """Likewise for the call of a module."""
-
-    def cond(self, pred: Tensor, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> Any:
-        """What one of them gives, by a tensor without dims."""
-
-
-_listener: ContextVar[Listener | None] = ContextVar("rfnb_listener", default=None)
-_listening: list[Listener | None] = []  # in any thread: the quick paths look only at whether it is empty
-
-
-def listener() -> Listener | None:
-    """Who listens in this thread."""
-    return _listener.get() if _listening else None
-
-
-@contextmanager
-def listening(who: Listener | None) -> Iterator[None]:
-    """`who` sees the ops of this thread inside the block; None: nobody does."""
-    token = _listener.set(who)
-    _listening.append(who)
-    try:
-        yield
-    finally:
-        _listening.remove(who)
-        _listener.reset(token)
-
-
 def door(row: OpRow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Does an op while somebody listens somewhere."""
-    who = _listener.get()
-    return row.fn(*args, **kwargs) if who is None else who.call(row, args, kwargs)
+    """Computes an op while a listener is active in some thread."""
+    listener = _listener.get()
+    return row.fn(*args, **kwargs) if listener is None else listener.call(row, args, kwargs)
 
 
 def add_row(
