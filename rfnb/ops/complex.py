@@ -41,7 +41,7 @@ def complex_as_real(x: Tensor, *, out_dim: Dim | None = None) -> tuple[Tensor, D
     [[1.0, 2.0], [3.0, 4.0]]
     """
     if not x.dtype.startswith("complex"):
-        raise DtypeError("complex_as_real: not complex", got=x.dtype, expected="complex64 or complex128")
+        raise DtypeError("complex_as_real: `x` is not complex", got=x.dtype, expected="complex64 or complex128")
     out_dim = REAL_IMAG if out_dim is None else _pair("complex_as_real", out_dim)
     raw = backend_of_raw(x._raw).complex_as_real_raw(x._raw)
     return x.like(raw, align.sig([*x.dims, out_dim], None, x.feature_dim)), out_dim
@@ -62,5 +62,9 @@ def real_as_complex(x: Tensor, *, pair_dim: Dim) -> Tensor:
 
 def _pair(op: str, dim: Dim) -> Dim:
     if dim.dimension != 2:
-        raise DimError(f"{op}: a real and an imaginary part", got=align.show_dims([dim]), expected="a Dim of size 2")
+        raise DimError(
+            f"{op}: the dim of real and imaginary part must have size 2",
+            got=align.show_dims([dim]),
+            expected="a Dim of size 2",
+        )
     return dim

@@ -124,7 +124,7 @@ def _plan_static(sources: Pairs, out_dim: Dim | None) -> tuple[list[align.Move] 
     if out_dim.dimension != total:
         if out_dim.dimension is None:
             return None
-        raise DimError(f"concat: {out_dim.name} has another size", got=total, expected=out_dim.dimension)
+        raise DimError(f"concat: {out_dim.name} has a different size", got=total, expected=out_dim.dimension)
     moves = [align.move(x.dims, [dim if i == axis else d for i, d in enumerate(order)]) for x, dim in sources]
     return moves if any(moves) else None, axis, _joined(sources, order, axis, out_dim)
 

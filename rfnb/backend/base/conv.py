@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rfnb.backend.base.math import join
-from rfnb.backend.base.require import axis_of, of_types
+from rfnb.backend.base.require import axis_of, explain_dtypes
 from rfnb.backend.base.slide import Padding, PerAxis, Spread, Window, spreads, windows
 from rfnb.backend.base.slide_plan import Plan, bind, fixed, one_axis, plan_of, serials_of, several_axes
 from rfnb.core.dims import align
@@ -113,7 +113,7 @@ def _convolved(
     for several in (spatial, filter_size):
         check_dims(several, op)
     if not has_fractions(source.dtype):
-        raise DtypeError(f"{op}: `source` holds no numbers to sum", got=source.dtype, expected="a float type")
+        raise DtypeError(f"{op}: `source` does not hold numbers", got=source.dtype, expected="a float type")
     serials = serials_of([inner, outer, *spatial, *filter_size, *(out_spatial or ())])
     key = (options, len(spatial), filter.sig.serial, bias is not None and bias.sig.serial, *serials)
     plan: Any = source.sig.plans.get(key)
@@ -139,7 +139,7 @@ def _convolved(
     try:
         raw = function(raw, weights, raw_bias, plan.slides, groups)
     except RuntimeError as error:
-        raise of_types(op, error, source=source, filter=filter) from None
+        raise explain_dtypes(backend, op, error, source=source, filter=filter) from None
     if plan.each:
         raw = backend.split_axis_raw(raw, 1, [*each, outer.dimension])
     result = tensor_of(backend.move_raw(several_axes(backend, raw, shape), plan.back), out, lengths)
@@ -184,7 +184,7 @@ def _in_and_out(
         inner = next((dim for dim in dims if dim is not outer and dim.dimension == part.dimension), None)
     if inner is None or outer is None:
         raise DimError(
-            f"{op}: `filter` has other dims",
+            f"{op}: `filter` has different dims",
             got=filter.describe_dims(),
             expected=f"{part.describe()} and {out_dim.describe()} besides `filter_size`",
             hint=None if in_dim is not out_dim else f"{in_dim.name}.copy(match_priority=1) is its input",
@@ -195,8 +195,8 @@ def _in_and_out(
 def _sizes(op: str, filter_size: Sequence[Dim], spatial: Sequence[Dim]) -> list[int]:
     if len(filter_size) != len(spatial) or not 1 <= len(spatial) <= 3:
         raise DimError(
-            f"{op}: the filter is for other axes",
+            f"{op}: `filter_size` does not match the spatial dims",
             got=f"`filter_size` {align.show_dims(filter_size)} for {align.show_dims(spatial)}",
-            expected="a dim of the filter for each of one to three `in_spatial_dims`",
+            expected="one filter dim for each of the one to three `in_spatial_dims`",
         )
     return [dim.get_dim_value() for dim in filter_size]

@@ -111,7 +111,7 @@ class MathOps:
     ) -> Tensor:
         """`true_` where `cond`, else `false_`; both Tensors or numbers. → {… of all}"""
         if isinstance(cond, Tensor) and cond.dtype != "bool":
-            raise DtypeError("where: the condition is no bool", got=cond.dtype, expected="bool", hint="x > 0")
+            raise DtypeError("where: the condition must be boolean", got=cond.dtype, expected="bool", hint="x > 0")
         given = (cond, true_, false_)
         (on, yes, no), out, lengths, lacking = _together(cls, "where", WHERE, given, allow_broadcast_all_sources)
         result = tensor_of(cls.where_raw(on, yes, no), out, lengths)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rfnb.backend.base.mask import may_be_padded
 from rfnb.backend.base.math import lacks_frames
-from rfnb.backend.base.require import axis_of, of_types, same_dims
+from rfnb.backend.base.require import axis_of, explain_dtypes, same_dims
 from rfnb.core.dims import align
 from rfnb.core.dims.align import Sig
 from rfnb.core.dims.dim import Dim
@@ -77,7 +77,7 @@ class MatmulOps:
                 raw_b = raw_b if how.how_b is None else cls.move_raw(raw_b, how.how_b)
                 raw = cls.matmul_raw(raw_a, raw_b)
         except RuntimeError as error:
-            raise of_types("matmul", error, a=a, b=b) from None
+            raise explain_dtypes(cls, "matmul", error, a=a, b=b) from None
         if how.einsum is None:
             for axis in how.squeeze:
                 raw = raw.squeeze(axis)
@@ -109,7 +109,7 @@ class MatmulOps:
             else:
                 raw = cls.on_frames(lambda x: cls.linear_raw(x, weight._raw, raw_bias, transpose), raw, rows)
         except RuntimeError as error:
-            raise of_types("linear", error, source=source, weight=weight) from None
+            raise explain_dtypes(cls, "linear", error, source=source, weight=weight) from None
         result = tensor_of(raw if before is None else cls.move_raw(raw, before), out, source.lengths)
         if rows is not None:
             return cls.note_empty_padding(result)

@@ -89,7 +89,7 @@ def _filled(
     missing = [dim for dim in value.dims if dim not in x.sig.index]
     if missing:
         raise DimError(
-            f"`value` has a dim {missing[0].name} that `source` has not",
+            f"`value` has a dim {missing[0].name} that `source` lacks",
             got=value.describe_dims(),
             expected=x.describe_dims(),
         )
@@ -179,7 +179,7 @@ def _amounts(x: Tensor, padding: tuple[Amount, Amount]) -> tuple[Lengths, Size, 
         missing = [dim for dim in size.dims if dim not in x.sig.index]
         if missing:
             raise DimError(
-                f"pad: {amount.name} differs along {missing[0].name}, which `source` has not",
+                f"pad: {amount.name} differs along {missing[0].name}, which `source` lacks",
                 got=x.describe_dims(),
                 hint=f"rf.expand_dim(…, {missing[0].name})",
             )
@@ -216,5 +216,5 @@ def _around(n: np.ndarray, left: np.ndarray, longest: int, mode: str) -> np.ndar
     elif mode == "reflect":
         frames = last - np.abs(frames % np.maximum(2 * last, 1) - last)
     elif mode not in ("constant", "replicate"):
-        raise DimError("pad: no such mode", got=mode, expected='"constant", "replicate", "reflect" or "circular"')
+        raise DimError("pad: unknown `mode`", got=mode, expected='"constant", "replicate", "reflect" or "circular"')
     return np.clip(frames, 0, last)

@@ -90,9 +90,9 @@ def slice_frames(n: np.ndarray, start: Any, end: Any, step: Any, count: Any) -> 
     All are numbers, or arrays that broadcast. Raises DimError if a sequence has less than `count` frames there.
     """
     if count is not None and end is not None:
-        raise DimError("slice: both `end` and `size`", expected="one of them")
+        raise DimError("slice: `end` and `size` cannot be combined", expected="one of them")
     if not np.all(step):
-        raise DimError("slice: `step` is 0", expected="1 or more, or -1 or less")
+        raise DimError("slice: `step` must not be 0", expected="1 or more, or -1 or less")
     forward = np.greater(step, 0)
     lowest, highest = np.where(forward, 0, -1), np.where(forward, n, n - 1)
 
@@ -111,10 +111,10 @@ def slice_frames(n: np.ndarray, start: Any, end: Any, step: Any, count: Any) -> 
     if missing.max(initial=0) > 0:
         have = int(np.broadcast_to(there, missing.shape).flat[missing.argmax()])
         raise DimError(
-            "slice: `size` goes behind the end",
-            got=f"{have + missing.max()} frames, where a sequence has {have}",
-            expected="no more frames than there are in each sequence",
-            hint="`end` takes what there is: rf.slice(…, start=i, end=i + size)",
+            "slice: `size` reaches past the end",
+            got=f"{have + missing.max()} frames of a sequence that has {have}",
+            expected="at most the frames of each sequence",
+            hint="`end` stops at the end of each sequence: rf.slice(…, start=i, end=i + size)",
         )
     return first, np.asarray(count)
 

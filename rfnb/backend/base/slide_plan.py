@@ -52,7 +52,9 @@ def plan_of(
     out_spatial = formulas if given is None else list(given)
     if len(out_spatial) != len(formulas):
         raise DimError(
-            f"{op}: another number of output dims", got=align.show_dims(out_spatial), expected=align.show_dims(formulas)
+            f"{op}: the number of output dims differs",
+            got=align.show_dims(out_spatial),
+            expected=align.show_dims(formulas),
         )
     olds, news = list(spatial), list(out_spatial)
     sparse_dim, feature_dim = source.sparse_dim, _swap(source.feature_dim, olds, news)

@@ -34,9 +34,9 @@ class SplitOps:
         place = axis_of("unstack", source, axis)
         if ragged(source, axis):
             raise DimError(
-                f"unstack: {axis.name} has padding, which would be among the entries",
+                f"unstack: {axis.name} has padding, which would become an entry of its own",
                 got=source.describe_dims(),
-                expected="sequences of one length",
+                expected="sequences of equal length",
                 hint=f"with rf.Loop(axis={axis.name}) as loop: x = loop.unstack(…)",
             )
         out, lengths = align.without(source.sig, [axis]), source.lengths
@@ -100,7 +100,7 @@ def _cuts(source: Tensor, axis: Dim, out_dims: Sequence[Dim]) -> tuple[list[Size
         sizes.insert(known.index(None), Size(dims, rest))
     elif len(sizes) < len(out_dims) or rest.any():
         raise DimError(
-            f"split: the pieces do not make up {axis.name}",
+            f"split: the sizes of the pieces do not sum to {axis.name}",
             got=align.show_dims(out_dims),
             expected=f"dims whose sizes sum to {axis.name}:{whole}",
         )

@@ -49,7 +49,7 @@ def no_tensor(what: str, value: Any) -> DtypeError:
         got = kind + (f" {value!r:.40}" if shape is None else f" of shape {tuple(shape)}")
         data = shape is not None or isinstance(value, list | tuple)
         hint = f"rf.convert_to_tensor({called(value)}, dims=[…])" if data else None
-    error = DtypeError(f"{what} is no Tensor of rfnb", got=got, expected="a Tensor", hint=hint)
+    error = DtypeError(f"{what} is not an rf.Tensor", got=got, expected="an rf.Tensor", hint=hint)
     error.__suppress_context__ = True  # what a quick form broke on
     return error
 
@@ -63,14 +63,14 @@ def _no_dim(name: str, parameter: str, value: Any, source: Tensor | None) -> Dim
     if found is not None:
         meant = f"[{called(found)}]" if parameter.endswith("s") and parameter != "axis" else called(found)
         way = f"({called(source)}, {called(found)})" if parameter == "sources" else f"{parameter}={meant}"
-        return refusal(f"{name}: {value!r} is no Dim", way, source)
+        return refusal(f"{name}: {value!r} is not a Dim", way, source)
     what = f"{name}: `{parameter}`"
     if isinstance(value, str | int | Dim):
         try:
             check_dims(value, what)
         except DimError as error:
             return error
-    return DimError(f"{what}: {called(value)} is no Dim", got=type(value).__name__, expected="a Dim")
+    return DimError(f"{what}: {called(value)} is not a Dim", got=type(value).__name__, expected="a Dim")
 
 
 def _misfits(value: Any, hint: Any) -> list[tuple[Any, Any]]:
