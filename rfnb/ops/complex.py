@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
@@ -11,6 +11,9 @@ from rfnb.core.tensor.op import op
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError, DtypeError
 from rfnb.ops.convert import operands
+
+if TYPE_CHECKING:
+    from rfnb.backend.base.backend import Backend
 
 REAL_IMAG = Dim(2, name="real_imag")
 
@@ -55,7 +58,7 @@ def real_as_complex(x: Tensor, *, pair_dim: Dim) -> Tensor:
     >>> rf.real_as_complex(rf.convert_to_tensor([1.0, 2.0], dims=[pair]), pair_dim=pair).raw_tensor.item()
     (1+2j)
     """
-    backend: Any = backend_of_raw(x._raw)
+    backend: type[Backend] = backend_of_raw(x._raw)
     parts = (backend.gather(x, indices=i, axis=_pair("real_as_complex", pair_dim)) for i in (0, 1))
     return backend.combine(next(parts), "complex", next(parts))
 

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rfnb.backend.base.math import join
 from rfnb.backend.base.tape import opaque
@@ -19,6 +19,9 @@ from rfnb.core.ground.scope import within
 from rfnb.core.tensor.op import listener, op
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError
+
+if TYPE_CHECKING:
+    from rfnb.backend.base.backend import Backend
 
 T = TypeVar("T")
 
@@ -212,7 +215,7 @@ class _Fresh:
     """Calls a function, at each step of a loop. What it gives is of one shape, and never the object that it got: a tape
     would take that for the same value."""
 
-    def __init__(self, fn: Callable[..., Any], backend: Any):
+    def __init__(self, fn: Callable[..., Any], backend: type[Backend]):
         self._fn, self._backend = fn, backend
         self._shape: tuple[int, ...] | None = None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from rfnb.core.ground.source import asked, here
 from rfnb.core.tensor.argument_errors import no_tensor
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError
+
+if TYPE_CHECKING:
+    from rfnb.backend.base.backend import Backend
 
 Lengths = Tensor | Sequence[int] | np.ndarray
 
@@ -125,7 +128,7 @@ def convert_to_tensor(
     return result
 
 
-def _check_labels(backend: Any, labels: Tensor, value: Any, sparse_dim: Dim) -> None:
+def _check_labels(backend: type[Backend], labels: Tensor, value: Any, sparse_dim: Dim) -> None:
     """Raises DtypeError if labels are no whole numbers; DimError if one, in a valid frame, is outside of the dim.
 
     Only data of the host is read: what is on a device would have to come back.
@@ -171,7 +174,7 @@ def _pad(value: Sequence[Any], dims: Sequence[Dim], sparse_dim: Dim | None, leng
     return padded, sizes if lengths is None else lengths
 
 
-def _bind(backend: Any, raw: Any, dims: Sequence[Dim], lengths: Any, tags: Sequence[str] | None) -> Any:
+def _bind(backend: type[Backend], raw: Any, dims: Sequence[Dim], lengths: Any, tags: Sequence[str] | None) -> Any:
     """Binds the dims to this batch; gives `raw` without frames that no sequence has."""
     shape = backend.get_shape_tuple_raw(raw)
     batch = dims[0]

@@ -98,7 +98,7 @@ class Dims(NamedTuple):
 
 
 def _convolved(
-    backend: Any,
+    backend: type[Backend],
     function: Callable[..., Any],
     source: Tensor,
     filter: Tensor,
@@ -129,8 +129,8 @@ def _convolved(
     weights = backend.move_raw(backend.fill_padding(filter, 0), plan.filter)
     if plan.each:
         each = [backend.get_shape_tuple_raw(filter._raw)[axis] for axis in plan.each]
-        shape = backend.get_shape_tuple_raw(raw)
-        raw = backend.broadcast_raw(raw, [*shape[: plan.rest], *each, *shape[plan.rest + len(each) :]])
+        axes = backend.get_shape_tuple_raw(raw)
+        raw = backend.broadcast_raw(raw, [*axes[: plan.rest], *each, *axes[plan.rest + len(each) :]])
         raw = backend.merge_axes_raw(raw, plan.rest, len(each) + 1)
         weights = backend.merge_axes_raw(weights, 0, len(each) + 1)
         groups *= math.prod(each)
@@ -141,7 +141,7 @@ def _convolved(
     except RuntimeError as error:
         raise explain_dtypes(backend, op, error, source=source, filter=filter) from None
     if plan.each:
-        raw = backend.split_axis_raw(raw, 1, [*each, outer.dimension])
+        raw = backend.split_axis_raw(raw, 1, [*each, outer.dimension or 0])
     result = tensor_of(backend.move_raw(several_axes(backend, raw, shape), plan.back), out, lengths)
     if bias is not None and not plan.bias_inside:
         result = backend.combine(result, "add", bias, allow_broadcast_all_sources=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
@@ -122,8 +123,8 @@ class DataOps:
         if not is_int_dtype(tensor.dtype):
             raise DtypeError(f"{tensor.name}: labels must be integers", got=tensor.dtype, expected="int32 or int64")
         values = cls.to_numpy_raw(cls.fill_padding(tensor, 0))
-        count = labels.size.max if labels.is_defined() else None
-        if values.size and (values.min() < 0 or (count is not None and values.max() >= count)):
+        count: float = labels.size.max if labels.is_defined() else math.inf
+        if values.size and (values.min() < 0 or values.max() >= count):
             raise DimError(
                 f"{tensor.name}: a label is outside {labels.name}",
                 got=f"{values.min()} to {values.max()}",

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import BackendError
+
+if TYPE_CHECKING:
+    from rfnb.backend.base.backend import Backend
 
 
 class EagerOps:
@@ -58,7 +61,7 @@ def lacking(name: str) -> Callable[..., Any]:
 
     op = "loops" if name == "new_tape" else name.removesuffix("_raw")
 
-    def missing(cls: Any, *_: Any, **__: Any) -> Any:
+    def missing(cls: type[Backend], *_: Any, **__: Any) -> Any:
         raise BackendError(
             f"{op}: the {cls.name} backend does not support this",
             got=f"a {cls.RawTensorType.__name__}",

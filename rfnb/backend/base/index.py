@@ -6,7 +6,8 @@ import math
 import operator
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,13 +26,14 @@ if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
 
 
-class Gather(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Gather:
     """How to gather: `axis` of the source; without shared dims by index, else along `axis` with aligned indices."""
 
     axis: int
     shared: bool
     own: int  # dims that only the indices have
-    expand: bool  # whether the source has dims that the indices have not
+    expand: bool  # whether the source has dims that the indices lack
     how: align.Move
     ragged_too: bool  # whether other dims of the source may have lengths over `axis`
     out: weakref.ref[Sig]
@@ -55,10 +57,9 @@ class IndexOps:
         if not isinstance(indices, Tensor):
             return _select(cls, source, _number(source, indices, axis), axis, clip_to_valid)
         plan: Any = source.sig.plans.get(("gather", axis, indices.sig.serial))
-        out = plan and plan[6]()
+        out = plan and plan.out()
         if not out:
             out, plan = _plan(source, indices, axis)
-        place, shared, own, expand, how, ragged_too, _ = plan
         dynamic = indices.sig.frames
         if clip_to_valid:
             indices = _clipped(cls, source, indices, axis)
@@ -68,20 +69,20 @@ class IndexOps:
             lengths = lengths.join(indices.lengths, source.sig, indices.sig)
         if dynamic and lengths.sizes:
             positions = cls.fill_padding(indices, 0, dynamic)
-        if how is not None:
-            positions = cls.move_raw(positions, how)
+        if plan.how is not None:
+            positions = cls.move_raw(positions, plan.how)
         try:
             raw = (
-                cls.gather_raw(source._raw, positions, place, own, expand)
-                if shared
-                else cls.index_raw(source._raw, positions, place)
+                cls.gather_raw(source._raw, positions, plan.axis, plan.own, plan.expand)
+                if plan.shared
+                else cls.index_raw(source._raw, positions, plan.axis)
             )
         except (IndexError, RuntimeError):
             if tried_out() and not source.size_of(axis).max:
                 return cls.gather(cls.not_empty(source, axis), indices=indices, axis=axis)
-            check_range(cls, "gather", indices, (axis,), (cls.get_shape_tuple_raw(source._raw)[place],))
+            check_range(cls, "gather", indices, (axis,), (cls.get_shape_tuple_raw(source._raw)[plan.axis],))
             raise
-        if ragged_too and lengths.sizes and axis in source.lengths.owners:
+        if plan.ragged_too and lengths.sizes and axis in source.lengths.owners:
             return _with_their_lengths(cls, tensor_of(raw, out, lengths), source, indices, axis)
         return cls.cut_gradient(tensor_of(raw, out, lengths), source) if dynamic else tensor_of(raw, out, lengths)
 

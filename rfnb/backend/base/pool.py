@@ -68,7 +68,7 @@ class PoolOps:
         return result, out_spatial_dims or [out.dims[place] for place in plan.places]
 
 
-def _mean_of_frames(backend: Any, raw: Any, source: Tensor, dim: Dim, window: Window, place: int) -> Any:
+def _mean_of_frames(backend: type[Backend], raw: Any, source: Tensor, dim: Dim, window: Window, place: int) -> Any:
     """The mean over frames, from the mean over frames and zeros."""
     if not window.left and not window.right:
         return raw

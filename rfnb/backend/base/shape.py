@@ -7,6 +7,7 @@ import math
 import operator
 import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +24,24 @@ from rfnb.errors import DimError
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
+
+
+@dataclass(frozen=True, slots=True)
+class MergePlan:
+    """How to move the axes to merge to their place, `at` which they are merged, and the signature of the result."""
+
+    how: align.Move
+    at: int
+    out: weakref.ref[align.Sig]
+
+
+@dataclass(frozen=True, slots=True)
+class SplitPlan:
+    """The axis to split, the sizes of its parts, and the signature of the result."""
+
+    place: int
+    sizes: tuple[int, ...]
+    out: weakref.ref[align.Sig]
 
 
 class ShapeOps:
@@ -115,12 +134,11 @@ class ShapeOps:
         """
         lengths = source.lengths
         plan_key = ("merge_dims", out_dim and out_dim.serial, *[dim.serial for dim in dims])
-        plan = source.sig.plans.get(plan_key)
-        signature = plan and plan[2]()
+        plan: Any = source.sig.plans.get(plan_key)
+        signature = plan and plan.out()
         if signature and lengths.owners.isdisjoint(dims):
-            how, at, _ = plan
-            raw = source._raw if how is None else cls.move_raw(source._raw, how)
-            return tensor_of(cls.merge_axes_raw(raw, at, len(dims)), signature, lengths), signature.dims[at]
+            raw = source._raw if plan.how is None else cls.move_raw(source._raw, plan.how)
+            return tensor_of(cls.merge_axes_raw(raw, plan.at, len(dims)), signature, lengths), signature.dims[plan.at]
         dims = source.sig.all_meant(dims)
         if len(dims) == 1 and out_dim is None:
             axis_of("merge_dims", source, dims[0])
@@ -146,7 +164,7 @@ class ShapeOps:
         feature = out_dim if source.feature_dim in dims else source.feature_dim
         signature = align.sig([*rest[:at], out_dim, *rest[at:]], source.sparse_dim, feature)
         if _all_static(out_dim, *dims):
-            source.sig.keep(plan_key, (how, at, weakref.ref(signature)))
+            source.sig.keep(plan_key, MergePlan(how, at, weakref.ref(signature)))
         return tensor_of(raw, signature, lengths), out_dim
 
     @classmethod
@@ -165,11 +183,10 @@ class ShapeOps:
         the signature.
         """
         plan_key = ("split_dims", axis.serial, *[dim.serial for dim in dims])
-        plan = source.sig.plans.get(plan_key)
-        signature = plan and plan[2]()
+        plan: Any = source.sig.plans.get(plan_key)
+        signature = plan and plan.out()
         if signature and axis not in source.lengths.owners:
-            place, sizes, _ = plan
-            parted = tensor_of(cls.split_axis_raw(source._raw, place, sizes), signature, source.lengths)
+            parted = tensor_of(cls.split_axis_raw(source._raw, plan.place, plan.sizes), signature, source.lengths)
             cls.as_empty_in_padding(source, parted)
             return parted
         axis = source.sig.meant(axis)
@@ -203,7 +220,7 @@ class ShapeOps:
         out = [*source.dims[:place], *dims, *source.dims[place + 1 :]]
         signature = align.sig(out, source.sparse_dim, feature)
         if whole == axis.dimension and _all_static(*dims):
-            source.sig.keep(plan_key, (place, sizes, weakref.ref(signature)))
+            source.sig.keep(plan_key, SplitPlan(place, sizes, weakref.ref(signature)))
         return tensor_of(raw, signature, lengths)
 
     @classmethod

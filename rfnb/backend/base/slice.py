@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,15 @@ if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
 
 Bound = int | Tensor | None
+
+
+@dataclass(frozen=True, slots=True)
+class SlicePlan:
+    """The axis, its (start, end, step) or None if all of it stays, and the signature of the result."""
+
+    place: int
+    cut: tuple[int, int, int] | None
+    out: weakref.ref[align.Sig]
 
 
 class SliceOps:
@@ -49,10 +59,9 @@ class SliceOps:
             axis = source.sig.meant(axis)
         key = ("slice", axis.serial, start, end, step, size, out_dim.serial)
         plan: Any = source.sig.plans.get(key)
-        out = plan and plan[2]()
+        out = plan and plan.out()
         if out and axis not in source.lengths.owners:
-            place, cut, _ = plan
-            raw = source._raw if cut is None else cls.slice_raw(source._raw, place, *cut)
+            raw = source._raw if plan.cut is None else cls.slice_raw(source._raw, plan.place, *plan.cut)
             return tensor_of(raw, out, source.lengths)
         place = axis_of("slice", source, axis)
         if any(isinstance(bound_, Tensor) for bound_ in (start, end, step, size)):
@@ -80,7 +89,7 @@ class SliceOps:
             lengths = taken(lengths, axis, out_dim, ("slice", at), lambda values, i: values.take(at, i))
             return trimmed(cls, tensor_of(raw, out, lengths))
         if axis.dimension is not None and out_dim.dimension is not None:
-            source.sig.keep(key, (place, cut, weakref.ref(out)))
+            source.sig.keep(key, SlicePlan(place, cut, weakref.ref(out)))
         return tensor_of(raw, out, lengths)
 
 
