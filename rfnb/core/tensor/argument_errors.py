@@ -49,7 +49,7 @@ def not_a_tensor(what: str, value: Any) -> DtypeError:
         got = kind + (f" {value!r:.40}" if shape is None else f" of shape {tuple(shape)}")
         data = shape is not None or isinstance(value, list | tuple)
         hint = f"rf.convert_to_tensor({called(value)}, dims=[…])" if data else None
-    error = DtypeError(f"{what} is not a Tensor", got=got, expected="an rf.Tensor", hint=hint)
+    error = DtypeError(f"{what} is not an rf.Tensor", got=got, expected="an rf.Tensor", hint=hint)
     error.__suppress_context__ = True  # the AttributeError of the fast path
     return error
 

@@ -130,10 +130,12 @@ def binary(
         if s is o and (labels or s.sparse_dim is None):
             return tensor_of(function(a._raw, b._raw), s, mine)
         plan = s.plans.get(plan_sign * o.serial)
-        out = plan and plan[2]()
-        if not out:
+        if plan is None:
             return row.fn(a, b)
-        how_a, how_b, _, a_lacks, b_lacks = plan
+        how_a, how_b, out_ref, a_lacks, b_lacks = plan
+        out = out_ref()
+        if out is None:
+            return row.fn(a, b)
         raw_a, raw_b = a._raw, b._raw
         if ((b_lacks and _trained(raw_b, o)) or (a_lacks and _trained(raw_a, s))) and mine.ragged:
             return row.fn(a, b)

@@ -370,13 +370,13 @@ class Tensor(Shown, Axes, Templates, Habits):
         >>> rf.Tensor("words", [rf.batch_dim], "float32", sparse_dim=word).sanity_check()
         Traceback (most recent call last):
             ...
-        rfnb.errors.DtypeError: words: labels are whole numbers
+        rfnb.errors.DtypeError: words: labels must be integers
         ...
         """
         if self.feature_dim is not None:
             self.axis(self.feature_dim)
         if self.sparse_dim is not None and not is_int_dtype(self.dtype):
-            raise DtypeError(f"{self.name}: labels are whole numbers", got=self.dtype, expected="int32 or int64")
+            raise DtypeError(f"{self.name}: labels must be integers", got=self.dtype, expected="int32 or int64")
         if self.raw_tensor is not None and not ignore_placeholder:
             shape = _raw_registry.backend_of_raw(self._raw).get_shape_tuple_raw(self._raw)
             expected = tuple(self.size_of(dim).max for dim in self.dims)
