@@ -64,16 +64,16 @@ def answer_the_panel() -> None:
 
 def view_of(shown: Any) -> Any:
     """Of an object."""
-    from rfnb.display.kit import dispatch
+    from rfnb.display.kit.view import view_of as made
 
-    return dispatch.view_of(shown)
+    return made(shown)
 
 
 def line(name: str, x: Any, live: Any) -> str:
     """A tensor in one line."""
-    from rfnb.display.tensor import line
+    from rfnb.display.tensor.value import one_line
 
-    return line.line(name, x, live)
+    return one_line(name, x, live)
 
 
 def dot_of(graph: ModelGraph, **choice: Any) -> Any:

@@ -53,7 +53,7 @@ SETUP = """
 import os, sys, threading, time
 sys.path.insert(0, {root!r})
 from tests.display.standins import RunList, SumRun, numbers
-from rfnb.display import comm
+from rfnb.display.panel import comm
 from rfnb.display.schema import PROTOCOL
 runs = RunList(SumRun(numbers(2, 4), [4, 3], ["a", "b"]))
 comm._links.clear()  # `import rfnb` linked the real list of runs
