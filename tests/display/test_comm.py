@@ -186,7 +186,8 @@ def test_the_inline_stepper_in_a_real_kernel(kernel: Kernel):
     kernel.heard.clear()
     kernel.run("""
     import pathlib, tempfile
-    from rfnb.display.widgets import assets, stepper
+    from rfnb.display.kit import assets
+    from rfnb.display.panel import stepper
     assets.STATIC = pathlib.Path(tempfile.mkdtemp())
     for name in ("stepper.js", "stepper.css"):
         (assets.STATIC / name).write_text("export default {}" if name.endswith("js") else "")

@@ -11,17 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from batches import FEAT, HALF, OUT, VOCAB, Batch, batch_of
-from test_promises import (
-    CASES as PROMISED,
-    NEEDS_FRAMES,
-    PER_FRAME,
-    SHARED,
-    assert_close,
-    assert_same,
-    in_dims_of,
-    valid,
-)
 
 import rfnb as rf
 from rfnb import Dim, batch_dim
@@ -31,6 +20,17 @@ from rfnb.core.dims import align
 from rfnb.core.ground.nested import leaves
 from rfnb.core.tensor.op import listener
 from rfnb.errors import DimError, DtypeError, RfError, TraceError
+from tests.ops.batches import FEAT, HALF, OUT, VOCAB, Batch, batch_of
+from tests.ops.test_promises import (
+    CASES as PROMISED,
+    NEEDS_FRAMES,
+    PER_FRAME,
+    SHARED,
+    assert_close,
+    assert_same,
+    in_dims_of,
+    valid,
+)
 
 Case = Callable[[Batch], Any]
 FACTORS = [1.0, 0.75, 0.75**2]

@@ -22,7 +22,9 @@ from rfnb.errors import ViewError
 
 
 def module_of(kind: str) -> ModuleType:
-    """The module that describes a kind of object, and makes text and HTML of the JSON."""
+    """The module that describes a kind of object, and makes text and HTML. Raises ViewError for an unknown kind."""
+    if kind not in MODULES:
+        raise ViewError(f"views of kind {kind!r} are not registered")
     return importlib.import_module(MODULES[kind])
 
 
