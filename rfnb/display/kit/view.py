@@ -21,8 +21,18 @@ from rfnb.display.markup.html import Html, el, visible, visible_in
 from rfnb.errors import ViewError
 
 
+FORMER_KINDS = {
+    "history": "run",
+    "explanation": "loop_explanation",
+    "seen": "attention_list",
+    "loaded": "load_report",
+}
+"""Kinds by the names that they had in rfnb 0.1: views in saved notebooks and JSON files still use them."""
+
+
 def module_of(kind: str) -> ModuleType:
     """The module that describes a kind of object, and makes text and HTML. Raises ViewError for an unknown kind."""
+    kind = FORMER_KINDS.get(kind, kind)
     if kind not in MODULES:
         raise ViewError(f"views of kind {kind!r} are not registered")
     return importlib.import_module(MODULES[kind])
