@@ -20,7 +20,6 @@ from rfnb.display.markup.grid import Table
 from rfnb.display.markup.html import Html, el, visible, visible_in
 from rfnb.errors import ViewError
 
-
 FORMER_KINDS = {
     "history": "run",
     "explanation": "loop_explanation",
