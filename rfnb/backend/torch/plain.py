@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from rfnb.core.ground.tracers import KEEPERS, TRACERS
+from rfnb.core.ground.raw import KEEPERS, TRACERS
 
 if TYPE_CHECKING:
     from rfnb.core.graph.model_graph import ModelGraph

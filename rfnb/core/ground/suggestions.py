@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
+
+from rfnb.errors import DimError, RfError
 
 
 def nearest(name: object, known: Iterable[str], *, most: int = 1, cutoff: float = 0.6) -> list[str]:
@@ -26,6 +28,24 @@ def did_you_mean(
     """
     near = nearest(name, known, most=most, cutoff=cutoff)
     return f"did you mean {' or '.join(map(written.format, near))}?" if near else None
+
+
+def number_of(
+    tag: str, tags: Sequence[str] | None, what: str, error: type[RfError] = DimError, hint: str | None = None
+) -> int:
+    """The number of the sequence that is called `tag`. Raises `error`, with the nearest tags, if there is none."""
+    if not tags:
+        raise error(
+            f"{what}: no sequence with this tag",
+            got=repr(tag),
+            expected="a number, as the batch has no tags",
+            hint=hint or "rf.convert_to_tensor(…, tags=[…]), or rf.collate(…, tag=…)",
+        )
+    if tag not in tags:
+        known = ", ".join(map(repr, tags[:8])) + (f", … ({len(tags)})" if len(tags) > 8 else "")
+        hint = did_you_mean(tag, tags, most=3)
+        raise error(f"{what}: no sequence with this tag", got=repr(tag), expected=known, hint=hint)
+    return list(tags).index(tag)
 
 
 class Missing(AttributeError):

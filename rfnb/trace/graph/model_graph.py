@@ -37,9 +37,9 @@ from rfnb.core.graph.graph_names import tidy
 from rfnb.core.graph.model_graph import ModelGraph, argument_names, failure, owner, title
 from rfnb.core.graph.module_table import ModuleTable
 from rfnb.core.ground.nested import leaves, named_leaves
+from rfnb.core.ground.raw import TRACERS
 from rfnb.core.ground.scope import modules_described_by
 from rfnb.core.ground.source import here
-from rfnb.core.ground.tracers import TRACERS
 from rfnb.core.tensor.op import listening
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor

@@ -13,8 +13,7 @@ import numpy as np
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.default import set_default_device_ctx
 from rfnb.core.ground.nested import leaves, map_leaves
-from rfnb.core.ground.raw import backend_of_raw
-from rfnb.core.ground.tracers import KEEPERS
+from rfnb.core.ground.raw import KEEPERS, backend_of_raw
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import TensorDict
