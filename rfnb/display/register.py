@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from rfnb.core.ground.show import KINDS, MAKERS, MODULES
+from rfnb.core.ground.show import KINDS, MODULES, make_dot, make_line, make_page, make_view
 from rfnb.display.error.card import show_in_notebooks
 
 if TYPE_CHECKING:
@@ -43,10 +43,9 @@ VIEWS = {
 
 
 def register_views() -> None:
-    """From now on, views are found; then who makes what besides."""
+    """Lets core find the views; has errors shown in notebooks, and commands of the panel answered."""
     KINDS.update({name: kind for kind, (_, names) in VIEWS.items() for name in names.split()})
     MODULES.update({kind: f"rfnb.display.{module}" for kind, (module, _) in VIEWS.items()})
-    MAKERS.update(view=view_of, line=line, dot=dot_of, page=save_page)
     show_in_notebooks()
     answer_the_panel()
 
@@ -62,6 +61,7 @@ def answer_the_panel() -> None:
         comm.install(runs, kernel)
 
 
+@make_view.register
 def view_of(shown: Any) -> Any:
     """Of an object."""
     from rfnb.display.kit import dispatch
@@ -69,6 +69,7 @@ def view_of(shown: Any) -> Any:
     return dispatch.view_of(shown)
 
 
+@make_line.register
 def line(name: str, x: Any, live: Any) -> str:
     """A tensor in one line."""
     from rfnb.display.tensor import line
@@ -76,13 +77,15 @@ def line(name: str, x: Any, live: Any) -> str:
     return line.line(name, x, live)
 
 
+@make_dot.register
 def dot_of(graph: ModelGraph, **choice: Any) -> Any:
-    """For Graphviz."""
-    from rfnb.display.graph import dot
+    """A model graph for Graphviz, folded as `rf.show(graph, **choice)` folds it."""
+    from rfnb.display.graph import view
 
-    return dot.graph_to_dot(graph, **choice)
+    return view.to_dot(view.describe(graph, **choice))
 
 
+@make_page.register
 def save_page(run: Run, path: Path, limit: int | None) -> Path:
     """A page."""
     from rfnb.display.run import page

@@ -11,7 +11,8 @@ from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
 from rfnb.core.ground.nested import leaves, map_leaves
-from rfnb.core.tensor.op import OpRow, listening
+from rfnb.core.tensor.listener import listening
+from rfnb.core.tensor.op import OpRow
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError
 from rfnb.loop.body import LAST, LENGTHS, Body, has_steps

@@ -17,7 +17,7 @@ from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.graph.graph import Node
 from rfnb.core.ground.nested import leaves, map_leaves
-from rfnb.core.tensor.op import listening
+from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.loop.explain import Done, Place, tell_step
 from rfnb.loop.frames import frames_dim

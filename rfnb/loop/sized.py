@@ -9,7 +9,7 @@ from rfnb.backend.base.tape import Call, Tape, Var
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
 from rfnb.core.ground.nested import leaves, map_leaves
-from rfnb.core.tensor.op import listening
+from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError
 from rfnb.trace.record.record import OpCall, Recorder

@@ -11,9 +11,10 @@ import numpy as np
 from rfnb.backend.base.tape import Call, current_tape, untaped
 from rfnb.core.dims.lengths import Size
 from rfnb.core.ground.raw import backend_of_raw
-from rfnb.core.ground.show import MAKERS
+from rfnb.core.ground.show import make_line
 from rfnb.core.ground.source import here
-from rfnb.core.tensor.op import listening, op
+from rfnb.core.tensor.listener import listening
+from rfnb.core.tensor.op import op
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError
 from rfnb.trace.record.traced import Traced
@@ -169,7 +170,7 @@ class Watcher:
             print(f"watch of {self.name}: {LINES} lines are shown, and no more of this run")
             return
         place = ", ".join(f"{loop} step {step}" for loop, step in zip(self.loops, steps, strict=True))
-        said = MAKERS["line"](self.name, x, self._live(x, masks))
+        said = make_line(self.name, x, self._live(x, masks))
         print(f"{place}: {said}" if place else said)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
 from rfnb.core.graph.graph import Graph, Node, Value
-from rfnb.core.ground.show import MAKERS, Shown
+from rfnb.core.ground.show import Shown, make_dot
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class ModelGraph(Shown):
 
         Raises ViewError if the package graphviz is missing.
         """
-        return MAKERS["dot"](self, **choice)
+        return make_dot(self, **choice)
 
     def walk(self) -> Iterator[tuple[int, Node]]:
         """All nodes with their depth, in the order they began."""

@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.errors import BackendError
 
-if TYPE_CHECKING:
-    from rfnb.core.graph.model_graph import ModelGraph
-
 BACKENDS: dict[type, Any] = {}
 """By type of raw tensor, as they were registered."""
-
-TRACERS: dict[type, Callable[..., ModelGraph]] = {}
-"""By the type of a model, or of what it is given: who makes the graph of a call of it."""
-
-KEEPERS: dict[type, Callable[[Any, ExitStack], None]] = {}
-"""By the type of modules of another kind, which a model may hold: what puts them back as they were when the stack ends;
-backends register here."""
 
 _found: dict[type, Any] = {}  # subclasses as well, once they were seen
 _selected: list[Any] = []

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+
+from rfnb.core.ground.hook import Hook
 
 KINDS: dict[str, str] = {}
 """By the full name of a class: its kind of view. A class that is not imported yet can be named, too."""
@@ -11,9 +13,17 @@ KINDS: dict[str, str] = {}
 MODULES: dict[str, str] = {}
 """By kind of view: the full name of the module that makes it."""
 
-MAKERS: dict[str, Callable[..., Any]] = {}
-"""What display makes for the folders below it: the "view" of an object, a "line" of words (name, tensor, which entries
-count), the "dot" of a model graph, a "page" (run, path, limit)."""
+make_view: Hook[[Any], Any] = Hook("core.ground.show.make_view", by="display.register", otherwise=lambda shown: None)
+"""The view of an object."""
+
+make_line: Hook[[str, Any, Any], str] = Hook("core.ground.show.make_line", by="display.register")
+"""A tensor as a line of text: its name, the tensor, a mask of the entries that count."""
+
+make_dot: Hook[..., Any] = Hook("core.ground.show.make_dot", by="display.register")
+"""A `graphviz.Source` of a model graph, folded by the keyword arguments of `rf.show`."""
+
+make_page: Hook[[Any, Path, int | None], Path] = Hook("core.ground.show.make_page", by="display.register")
+"""Writes the HTML page of a run to a path; limit: bytes of tensors."""
 
 
 def class_name(shown: type) -> str:
@@ -28,8 +38,7 @@ def kind_of(shown: Any) -> str | None:
 
 def view_of(shown: Any) -> Any | None:
     """The view of an object, which has `_repr_mimebundle_` and whose `repr` is the text; None if there is none."""
-    make = MAKERS.get("view")
-    return None if make is None or kind_of(shown) is None else make(shown)
+    return None if kind_of(shown) is None else make_view(shown)
 
 
 class Shown:

@@ -22,13 +22,11 @@ LONGEST = 30
 """Characters of a label."""
 
 
-def figure(view: Any) -> Any:
+def to_figure(view: AttentionView) -> Any:
     """A figure of an attention view: the chosen head, or all of them if there are several, without a global state.
 
-    Text stays text in PDF and SVG. Raises ViewError for other views, or without matplotlib.
+    Text stays text in PDF and SVG. Raises ViewError without matplotlib.
     """
-    if view["kind"] != "attention":
-        raise ViewError("figure: only attention has one so far", got=view["kind"])
     Figure = figure_class()
     from matplotlib.colors import LinearSegmentedColormap
 

@@ -42,6 +42,7 @@ from collections.abc import Iterable, Sequence
 
 from rfnb.core.graph.model_graph import ModelGraph
 from rfnb.display.graph.cards import amount
+from rfnb.display.graph.dot import to_dot as to_dot
 from rfnb.display.graph.fold import Folder
 from rfnb.display.graph.parts import to_scripts as to_scripts
 from rfnb.display.graph.picture import WIDTH, Painter

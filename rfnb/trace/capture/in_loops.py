@@ -10,7 +10,7 @@ from rfnb.core.graph.graph import Graph, Node
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.ops.shape import replace_dim_v2
-from rfnb.trace.capture.listener import SAME, SUMS, Found, Place, found_of, query_dims, variable_of
+from rfnb.trace.capture.attention_finder import SAME, SUMS, Found, Place, found_of, query_dims, variable_of
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.stacked import over_steps
 

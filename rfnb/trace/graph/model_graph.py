@@ -29,7 +29,7 @@ How to read one (the classes are in `core.graph` and `core.model_graph`):
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from rfnb.core.graph.graph import Node
@@ -37,10 +37,10 @@ from rfnb.core.graph.graph_names import tidy
 from rfnb.core.graph.model_graph import ModelGraph, argument_names, failure, owner, title
 from rfnb.core.graph.module_table import ModuleTable
 from rfnb.core.ground.nested import leaves, named_leaves
-from rfnb.core.ground.raw import TRACERS
 from rfnb.core.ground.scope import modules_described_by
 from rfnb.core.ground.source import here
-from rfnb.core.tensor.op import listening
+from rfnb.core.ground.tracers import TraceCall, trace_call
+from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import as_dicts
@@ -74,15 +74,13 @@ def model_graph(model: Any, /, *args: Any, meta: bool = False, **kwargs: Any) ->
     return _traced(model, args, kwargs, meta=meta)
 
 
-def _tracer_of(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., ModelGraph] | None:
+def _tracer_of(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TraceCall | None:
     """Of another kind of model, or of a function of other tensors."""
     given = [] if hasattr(model, "named_modules") else leaves([args, kwargs])
     for each in (model, *given):
-        for base in type(each).__mro__:
-            if base in TRACERS:
-                return TRACERS[base]
-            if base is Tensor:
-                return None
+        found = None if isinstance(each, Tensor) else next(trace_call.of(type(each)), None)
+        if found is not None or isinstance(each, Tensor):
+            return found
     return None
 
 

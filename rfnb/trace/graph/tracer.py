@@ -12,6 +12,7 @@ from rfnb.core.graph.module_table import ModuleTable
 from rfnb.core.ground.nested import leaves
 from rfnb.core.ground.scope import inside_module
 from rfnb.core.ground.source import Source, here
+from rfnb.core.tensor.listener import Listener
 from rfnb.core.tensor.op import OpRow
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
@@ -20,7 +21,7 @@ from rfnb.trace.record.draw_loop import SIDES, LoopDrawer
 from rfnb.trace.record.loop_record import LoopRecord
 
 
-class Tracer(CallGraph):
+class Tracer(CallGraph, Listener):
     """The listener. assigned: is told of a parameter before it is changed."""
 
     tensor_type = Tensor

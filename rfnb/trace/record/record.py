@@ -17,7 +17,8 @@ from rfnb.core.ground.nested import leaves, map_leaves, named_leaves
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.ground.scope import inside_module, module_facts, module_path, random_from
 from rfnb.core.ground.source import Source, here, in_code, in_file, variables
-from rfnb.core.tensor.op import OpRow, listener, listening
+from rfnb.core.tensor.listener import Listener, active_listener, listening
+from rfnb.core.tensor.op import OpRow
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.ops.grad import as_constants
 from rfnb.trace.record.traced import Traced
@@ -34,7 +35,7 @@ class OpCall:
         self.row, self.args, self.kwargs, self.given, self.result, self.node = row, args, kwargs, given, result, node
 
 
-class Recorder:
+class Recorder(Listener):
     """The listener while a body is traced. `open` while it is."""
 
     def __init__(self, name: str, tape: Tape, generator: Callable[[str, int], Any] | None, code: CodeType | None):
@@ -276,7 +277,7 @@ class Recorder:
     def cond(self, pred: Tensor, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> Any:
         """A branch: at every step anew, if `pred` is a value of a body."""
         if not isinstance(pred, Traced):
-            return backend_of_raw(pred._raw).cond(pred, true_fn, false_fn)
+            return super().cond(pred, true_fn, false_fn)
         assert self.choose is not None
         return self.choose(self, pred, true_fn, false_fn)
 
@@ -348,8 +349,8 @@ def _state_name(target: str) -> str:
 
 def current_recorder() -> Recorder | None:
     """The innermost loop body that is traced now."""
-    who = listener()
-    return who if isinstance(who, Recorder) else None
+    listener = active_listener()
+    return listener if isinstance(listener, Recorder) else None
 
 
 def unwrap(leaf: Any) -> Any:

@@ -14,9 +14,9 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.graph.model_graph import ModuleFacts
 from rfnb.core.ground.nested import leaves
 from rfnb.core.ground.raw import backend_of_raw
-from rfnb.core.ground.scope import inside_module
 from rfnb.core.ground.source import Source, here
-from rfnb.core.tensor.op import Listener, OpRow, listening
+from rfnb.core.tensor.listener import Listener, listening
+from rfnb.core.tensor.op import OpRow
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ViewError
 from rfnb.ops.attention import attention_weights
@@ -58,25 +58,24 @@ class _Mark:
     with_values: bool = False
 
 
-class Door:
-    """The listener. model: inside of which calls count, None: all do."""
+class AttentionFinder(Listener):
+    """Finds attention in the calls of `model`; in all calls if it is None. Each is given to `add`."""
 
     def __init__(self, model: Any, add: Callable[[Found], None], outer: Listener | None):
         self.calls = 0
         self.outside = 0  # softmaxes and attention that do not count, since no module of `model` was called
         self._names = {} if model is None else names_below(model)
         self._own = frozenset(self._names)
-        self._model, self._add, self._outer = model, add, outer
+        self._model, self._add, self.outer = model, add, outer
         self._inside: list[tuple[str, Source | None]] = []  # the modules that are called: path, and the line that does
         self._marks: dict[int, tuple[weakref.ref[Any], _Mark]] = {}  # by id of the raw tensor
-        # with somebody else listening, kernels are not used anyway
-        self.see_attention = self._see_attention if outer is None else None
+        self.takes_kernels = outer is None  # an outer listener sees op by op
 
     # -- what happens
 
     def call(self, row: OpRow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Does an op."""
-        result = row.fn(*args, **kwargs) if self._outer is None else self._outer.call(row, args, kwargs)
+        """Computes an op, and looks for attention in it."""
+        result = super().call(row, args, kwargs)
         if tried_out():
             return result
         self.calls += self._counts()
@@ -96,19 +95,13 @@ class Door:
         if not self._inside and self._model is None:
             self._names = names_below(module, type(module).__name__)
         if not self._inside and self._model is not None and id(module) not in self._own:
-            return self._do(module, forward, args, kwargs)
+            return super().call_module(module, forward, args, kwargs)
         self._inside.append((self.name_of(module), here()))
         self.calls += 1
         try:
-            return self._do(module, forward, args, kwargs)
+            return super().call_module(module, forward, args, kwargs)
         finally:
             self._inside.pop()
-
-    def _do(self, module: Any, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if self._outer is not None:
-            return self._outer.call_module(module, forward, args, kwargs)
-        with inside_module(type(module).__name__):
-            return forward(module, *args, **kwargs)
 
     def name_of(self, module: Any) -> str:
         """The path of a module; one that is in no other is called as its class."""
@@ -120,20 +113,14 @@ class Door:
             return None
         return ModuleFacts(type(module).__name__, self.name_of(module))
 
-    def cond(self, pred: Tensor, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> Any:
-        """The side that is taken."""
-        if self._outer is not None:
-            return self._outer.cond(pred, true_fn, false_fn)
-        return backend_of_raw(pred._raw).cond(pred, true_fn, false_fn)
-
-    def told(self, run: Run, take: Callable[[Run, str | None], None]) -> None:
+    def loop_done(self, run: Run, take: Callable[[Run, str | None], None]) -> None:
         """A loop is done: it was called by the module that is called now; if by none, modules in its body count."""
         self.calls += 1
         counts = self._counts()
         take(run, self.path if counts else None)
         self.outside += not counts and any(node.op == "softmax" for node in run.graph.walk())
 
-    def raw(self, found: RawAttention) -> None:
+    def raw_attention(self, found: RawAttention) -> None:
         """A function on raw tensors did attention."""
         self.calls += 1
         self._add(_of_raw(found))
@@ -182,7 +169,7 @@ class Door:
         queries = query_dims(weights.dims, mark.axis, of_values)
         self._add(found_of(plain, mark.axis, queries, mark.place, _kept(plain)))
 
-    def _see_attention(
+    def attention(
         self,
         query: Tensor,
         keys: Tensor,
@@ -194,7 +181,7 @@ class Door:
         scale: float,
         bias: Tensor | None,
     ) -> None:
-        """`dot_attention` was done by a kernel."""
+        """Takes attention that a kernel computed."""
         if tried_out():
             return
         if not self._counts():
