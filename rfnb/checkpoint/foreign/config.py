@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from rfnb.checkpoint.settings import called
+from rfnb.checkpoint.foreign.settings import called
 from rfnb.errors import CheckpointError
 from rfnb.nn.attention.rotary import RotaryPosCausalSelfAttention, RotaryPosSelfAttention
 from rfnb.nn.module.module import Module
