@@ -10,7 +10,7 @@ from rfnb.core.parameter import Parameter
 from rfnb.core.run_ctx import get_run_ctx
 from rfnb.core.tensor import Tensor
 from rfnb.errors import ParameterError
-from rfnb.loop.once import once
+from rfnb.loop.cached import once
 from rfnb.nn.module import Module
 from rfnb.ops.math import add
 from rfnb.ops.random import dropout, random_normal

@@ -16,7 +16,7 @@ from rfnb import batch_dim
 from rfnb.backend.base.tape import current_tape
 from rfnb.core.op import listener
 from rfnb.core.scope import module_path, random_stream
-from rfnb.loop.watch import entered
+from rfnb.loop.print_value import entered
 
 FEW = rf.Dim(6, name="few")
 KEYS = rf.Dim(0, name="keys")
