@@ -14,7 +14,7 @@ import torch
 
 import rfnb as rf
 from rfnb import batch_dim
-from rfnb.core import missing
+from rfnb.core.ground import suggestions
 from rfnb.errors import RfError
 
 MOST_LINES = 12
@@ -303,10 +303,10 @@ def test_a_misspelt_name_is_answered_with_near_ones(name, words):
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
 
-@pytest.mark.parametrize("name", missing.INSTEAD)
+@pytest.mark.parametrize("name", suggestions.INSTEAD)
 def test_what_is_said_instead_exists(name):
     assert name not in dir(rf)
-    for function in re.findall(r"rf\.(\w+)", missing.INSTEAD[name]):
+    for function in re.findall(r"rf\.(\w+)", suggestions.INSTEAD[name]):
         assert function in dir(rf)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import rfnb as rf
-from rfnb.display.view import View
+from rfnb.display.kit.view import View
 
 PAGE = (Path(__file__).parents[1] / "docs" / "views.md").read_text(encoding="utf-8")
 CALLS = re.findall(r"^\| `(rf\..*?)` \|", PAGE, re.MULTILINE)

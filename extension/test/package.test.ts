@@ -11,7 +11,7 @@ describe('the package', () => {
   });
 
   it('has the palette of the Python side', () => {
-    const style = read('../rfnb/display/style.py');
+    const style = read('../rfnb/display/markup/style.py');
     const palette = style.slice(style.indexOf('PALETTE'), style.indexOf(')', style.indexOf('PALETTE')));
     const colours = [...read('style/base.css').matchAll(/--rfnb-dim-\d: (#\w{6})/g)].map(match => match[1]);
     expect(colours).toEqual(palette.match(/#\w{6}/g));

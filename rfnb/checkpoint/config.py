@@ -7,8 +7,8 @@ from typing import Any
 
 from rfnb.checkpoint.settings import called
 from rfnb.errors import CheckpointError
-from rfnb.nn.attention_rotary import RotaryPosCausalSelfAttention, RotaryPosSelfAttention
-from rfnb.nn.module import Module
+from rfnb.nn.attention.rotary import RotaryPosCausalSelfAttention, RotaryPosSelfAttention
+from rfnb.nn.module.module import Module
 
 _AS_LLAMA = ("llama", "mistral")
 

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 
 from rfnb.errors import CheckpointError
-from rfnb.nn.attention_rotary import RotaryPosCausalSelfAttention, RotaryPosSelfAttention
+from rfnb.nn.attention.rotary import RotaryPosCausalSelfAttention, RotaryPosSelfAttention
 from rfnb.nn.cells.simple import GRU
-from rfnb.nn.module import Module
+from rfnb.nn.module.module import Module
 
 
 def taken_over(pairs: Mapping[str, str], module: Module, source: torch.nn.Module) -> dict[str, float]:

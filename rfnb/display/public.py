@@ -6,7 +6,4 @@ from rfnb.display.show import (
     show_dims as show_dims,
     stepper as stepper,
 )
-from rfnb.display.train import (
-    gradient_norms as gradient_norms,
-    progress as progress,
-)
+from rfnb.display.training.train import gradient_norms as gradient_norms, progress as progress

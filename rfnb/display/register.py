@@ -5,41 +5,47 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from rfnb.core.show import KINDS, MAKERS
+from rfnb.core.ground.show import KINDS, MODULES, make_dot, make_line, make_page, make_view
 from rfnb.display.error.card import show_in_notebooks
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rfnb.core.model_graph import ModelGraph
-    from rfnb.trace.run import Run
+    from rfnb.core.graph.model_graph import ModelGraph
+    from rfnb.trace.run.run import Run
 
 VIEWS = {
-    "tensor": "rfnb.core.tensor.Tensor",
-    "tree": "rfnb.core.tensor_dict.TensorDict rfnb.core.state.State collections.abc.Mapping"
-    " builtins.dict builtins.list builtins.tuple",
-    "dim": "rfnb.core.dim.Dim",
-    "module": "rfnb.nn.module.Module torch.nn.modules.module.Module",
-    "graph": "rfnb.core.model_graph.ModelGraph",
-    "history": "rfnb.trace.run.Run",
-    "runs": "rfnb.trace.runs.Runs",
-    "explanation": "rfnb.loop.explain.Explanation",
-    "gradients": "rfnb.loop.gradients.Gradients",
-    "comparison": "rfnb.trace.compare.comparison.Comparison",
-    "check": "rfnb.loop.batch_invariance.BatchReport rfnb.loop.finite.FiniteReport",
-    "seen": "rfnb.trace.capture.Captured rfnb.trace.capture.Seen",
-    "loaded": "rfnb.checkpoint.report.LoadReport",
-    "progress": "rfnb.display.training.progress.Progress",
-    "gradient_norms": "rfnb.display.training.gradient_norms.GradientNorms",
-    "error": "builtins.Exception",
+    "tensor": ("tensor.view", "rfnb.core.tensor.tensor.Tensor"),
+    "tree": (
+        "tree.view",
+        "rfnb.core.tensor.tensor_dict.TensorDict rfnb.core.tensor.state.State collections.abc.Mapping"
+        " builtins.dict builtins.list builtins.tuple",
+    ),
+    "dim": ("dims.dim_view", "rfnb.core.dims.dim.Dim"),
+    "dims": ("dims.table_view", ""),
+    "module": ("module.view", "rfnb.nn.module.module.Module torch.nn.modules.module.Module"),
+    "graph": ("graph.view", "rfnb.core.graph.model_graph.ModelGraph"),
+    "history": ("run.view", "rfnb.trace.run.run.Run"),
+    "runs": ("run.list_view", "rfnb.trace.run.runs.Runs"),
+    "explanation": ("loop.view", "rfnb.loop.explain.Explanation"),
+    "gradients": ("run.gradients_view", "rfnb.loop.gradients.Gradients"),
+    "comparison": ("comparison.view", "rfnb.trace.compare.comparison.Comparison"),
+    "check": ("check.view", "rfnb.loop.batch_invariance.BatchReport rfnb.loop.finite.FiniteReport"),
+    "attention": ("attention.view", ""),
+    "seen": ("attention.list_view", "rfnb.trace.capture.capture.Captured rfnb.trace.capture.capture.Seen"),
+    "loaded": ("checkpoint.view", "rfnb.checkpoint.report.LoadReport"),
+    "progress": ("training.progress_view", "rfnb.display.training.progress.Progress"),
+    "gradient_norms": ("training.gradient_norms_view", "rfnb.display.training.gradient_norms.GradientNorms"),
+    "error": ("error.view", "builtins.Exception"),
+    "note": ("kit.note", ""),
 }
-"""By kind, which is called as its file in `views`: the classes."""
+"""By kind: the module that makes the view, inside `rfnb.display`, and the full names of the classes it shows."""
 
 
 def register_views() -> None:
-    """From now on, views are found; then who makes what besides."""
-    KINDS.update({name: kind for kind, names in VIEWS.items() for name in names.split()})
-    MAKERS.update(view=view_of, line=line, dot=dot_of, page=save_page)
+    """Lets core find the views; has errors shown in notebooks, and commands of the panel answered."""
+    KINDS.update({name: kind for kind, (_, names) in VIEWS.items() for name in names.split()})
+    MODULES.update({kind: f"rfnb.display.{module}" for kind, (module, _) in VIEWS.items()})
     show_in_notebooks()
     answer_the_panel()
 
@@ -49,33 +55,37 @@ def answer_the_panel() -> None:
     ipython = sys.modules.get("IPython")
     kernel = getattr(ipython.get_ipython() if ipython is not None else None, "kernel", None)
     if kernel is not None:
-        from rfnb.display import comm
-        from rfnb.trace.runs import runs
+        from rfnb.display.panel import comm
+        from rfnb.trace.run.runs import runs
 
         comm.install(runs, kernel)
 
 
+@make_view.register
 def view_of(shown: Any) -> Any:
     """Of an object."""
-    from rfnb.display import bundle
+    from rfnb.display.kit import dispatch
 
-    return bundle.view_of(shown)
+    return dispatch.view_of(shown)
 
 
+@make_line.register
 def line(name: str, x: Any, live: Any) -> str:
     """A tensor in one line."""
-    from rfnb.display import line
+    from rfnb.display.tensor import line
 
     return line.line(name, x, live)
 
 
+@make_dot.register
 def dot_of(graph: ModelGraph, **choice: Any) -> Any:
-    """For Graphviz."""
-    from rfnb.display import dot
+    """A model graph for Graphviz, folded as `rf.show(graph, **choice)` folds it."""
+    from rfnb.display.graph import view
 
-    return dot.graph_to_dot(graph, **choice)
+    return view.to_dot(view.describe(graph, **choice))
 
 
+@make_page.register
 def save_page(run: Run, path: Path, limit: int | None) -> Path:
     """A page."""
     from rfnb.display.run import page

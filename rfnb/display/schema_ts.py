@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from rfnb.display.markup.style import PALETTE
 from rfnb.display.schema import PROTOCOL
-from rfnb.display.style import PALETTE
 
 SCHEMA = Path(__file__).with_name("schema.py")
 NAMES = {

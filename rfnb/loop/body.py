@@ -8,15 +8,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rfnb.backend.base.tape import Var, untaped
-from rfnb.core import align, raw as raw_registry
-from rfnb.core.dim import Dim
-from rfnb.core.graph import Node
-from rfnb.core.lengths import EMPTY, Size
-from rfnb.core.misfit import no_tensor
-from rfnb.core.op import listening
-from rfnb.core.source import PerPlace, here
-from rfnb.core.tensor import Tensor, tensor_of
-from rfnb.core.ways import called
+from rfnb.core.advice.torch_equivalents import called
+from rfnb.core.dims import align
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import EMPTY, Size
+from rfnb.core.graph.graph import Node
+from rfnb.core.ground import raw as raw_registry
+from rfnb.core.ground.source import PerPlace, here
+from rfnb.core.tensor.argument_errors import no_tensor
+from rfnb.core.tensor.listener import listening
+from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimRebound, LoopError
 from rfnb.loop import branch, rerun
 from rfnb.loop.draw import tell
@@ -27,10 +28,10 @@ from rfnb.ops.create import full
 from rfnb.ops.index import gather
 from rfnb.ops.math import logical_or
 from rfnb.ops.random import random
-from rfnb.trace import session
-from rfnb.trace.record import Recorder, current_recorder, unwrap
-from rfnb.trace.rerun import seed_of
-from rfnb.trace.traced import Pending, Traced
+from rfnb.trace.record.record import Recorder, current_recorder, unwrap
+from rfnb.trace.record.traced import Pending, Traced
+from rfnb.trace.run import session
+from rfnb.trace.run.rerun import seed_of
 
 if TYPE_CHECKING:
     from rfnb.loop.loop import Loop

@@ -13,18 +13,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rfnb.backend.base.tape import Call, External, Stream, Var
-from rfnb.core import align
-from rfnb.core.graph import Node
-from rfnb.core.nested import arranged, leaves, map_leaves, named_leaves, same_structure
-from rfnb.core.op import OpRow
-from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.core.dims import align
+from rfnb.core.graph.graph import Node
+from rfnb.core.ground.nested import arranged, leaves, map_leaves, named_leaves, same_structure
+from rfnb.core.tensor.op import OpRow
+from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError, LoopError
 from rfnb.loop.codegen import Compiled
 from rfnb.loop.execute import is_replaying
 from rfnb.loop.nested_runs import asked
 from rfnb.loop.program import Program
 from rfnb.ops.convert import convert_to_tensor
-from rfnb.trace.record import OpCall, Recorder, unwrap
+from rfnb.trace.record.record import OpCall, Recorder, unwrap
 
 if TYPE_CHECKING:
     from rfnb.loop.body import Body

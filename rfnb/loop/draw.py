@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rfnb.core.nested import named_leaves
+from rfnb.core.ground.nested import named_leaves
 from rfnb.loop.print_value import entered
-from rfnb.trace import session
-from rfnb.trace.loop_record import LoopRecord
-from rfnb.trace.record import Recorder
+from rfnb.trace.record.loop_record import LoopRecord
+from rfnb.trace.record.record import Recorder
+from rfnb.trace.run import session
 
 if TYPE_CHECKING:
     from rfnb.loop.body import Body

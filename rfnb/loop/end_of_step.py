@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from rfnb.backend.base.tape import Call, Var
-from rfnb.core import align
-from rfnb.core.dim import Dim
-from rfnb.core.dtype import has_fractions
-from rfnb.core.lengths import EMPTY, Size, rebound
-from rfnb.core.op import listening
-from rfnb.core.tensor import Tensor, tensor_of
-from rfnb.core.ways import called
+from rfnb.core.advice.torch_equivalents import called
+from rfnb.core.dims import align
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import EMPTY, Size, rebound
+from rfnb.core.ground.dtype import has_fractions
+from rfnb.core.tensor.listener import listening
+from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError, LoopError, TraceError
 from rfnb.loop.body import ENDED, LAST, LENGTHS, Body, has_steps
 from rfnb.loop.execute import Schedule
@@ -24,7 +24,7 @@ from rfnb.loop.print_value import leave_out_ended
 from rfnb.loop.program import Program
 from rfnb.ops.index import gather
 from rfnb.ops.math import cast, logical_and, logical_not, logical_or, where
-from rfnb.trace.traced import Traced
+from rfnb.trace.record.traced import Traced
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from rfnb.backend.base.tape import External, Var, current_tape
 from rfnb.loop.codegen import Compiled
 from rfnb.loop.program import Program
 from rfnb.loop.state_history import Kept
-from rfnb.trace.failure import Failure
+from rfnb.trace.run.failure import Failure
 
 
 @dataclass(frozen=True)

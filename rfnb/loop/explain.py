@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from rfnb.backend.base.tape import Var
-from rfnb.core.graph import Graph, Node
-from rfnb.core.op import OpRow
-from rfnb.core.show import Shown
-from rfnb.core.source import Source
+from rfnb.core.graph.graph import Graph, Node
+from rfnb.core.ground.show import Shown
+from rfnb.core.ground.source import Source
+from rfnb.core.tensor.op import OpRow
 from rfnb.errors import RfError
 
 Place = Literal["once", "frames", "steps", "behind"]

@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from rfnb.core import raw as raw_registry
-from rfnb.core.nested import leaves
-from rfnb.core.show import Shown
-from rfnb.core.tensor import Tensor
-from rfnb.core.ways import called
-from rfnb.core.words import count_of
+from rfnb.core.advice.torch_equivalents import called
+from rfnb.core.ground import raw as raw_registry
+from rfnb.core.ground.nested import leaves
+from rfnb.core.ground.show import Shown
+from rfnb.core.ground.text import count_of
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DtypeError, fact_lines
-from rfnb.trace.watch import Event, watching
+from rfnb.trace.observe import Event, watching
 
 KEPT = 4
 """Of so many findings of a kind the tensors are kept."""

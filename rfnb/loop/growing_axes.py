@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from rfnb.backend.base.tape import Call, Tape, Var
-from rfnb.core.dim import Dim
-from rfnb.core.lengths import Size
-from rfnb.core.nested import leaves, map_leaves
-from rfnb.core.op import listening
-from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Size
+from rfnb.core.ground.nested import leaves, map_leaves
+from rfnb.core.tensor.listener import listening
+from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError
-from rfnb.trace.record import OpCall, Recorder
+from rfnb.trace.record.record import OpCall, Recorder
 
 
 def grows(tree: Any, roots: set[int]) -> bool:

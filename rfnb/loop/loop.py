@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rfnb.core.binding import bind_again
-from rfnb.core.dim import Dim, check_dims
-from rfnb.core.tensor import Tensor
+from rfnb.core.dims.binding import bind_again
+from rfnb.core.dims.dim import Dim, check_dims
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DtypeError, LoopError
 from rfnb.loop.body import Body, has_steps
 from rfnb.loop.end_of_step import close
@@ -20,7 +20,7 @@ from rfnb.loop.state import StateHolder
 from rfnb.loop.warnings import of_body
 
 if TYPE_CHECKING:
-    from rfnb.trace.run import Run
+    from rfnb.trace.run.run import Run
 
 
 class Loop:

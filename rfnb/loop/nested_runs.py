@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from rfnb.backend.base.tape import Var
 
 if TYPE_CHECKING:
-    from rfnb.trace.run import Run
+    from rfnb.trace.run.run import Run
 
 
 @dataclass

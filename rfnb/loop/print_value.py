@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rfnb.backend.base.tape import Call, current_tape, untaped
-from rfnb.core.lengths import Size
-from rfnb.core.op import listening, op
-from rfnb.core.raw import backend_of_raw
-from rfnb.core.show import MAKERS
-from rfnb.core.source import here
-from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.core.dims.lengths import Size
+from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.ground.show import make_line
+from rfnb.core.ground.source import here
+from rfnb.core.tensor.listener import listening
+from rfnb.core.tensor.op import op
+from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError
-from rfnb.trace.entries import going_on
-from rfnb.trace.traced import Traced
+from rfnb.trace.record.traced import Traced
+from rfnb.trace.run.entries import going_on
 
 if TYPE_CHECKING:
-    from rfnb.core.dim import Dim
+    from rfnb.core.dims.dim import Dim
     from rfnb.loop.body import Body
 
 LINES = 100
@@ -169,7 +170,7 @@ class Watcher:
             print(f"watch of {self.name}: {LINES} lines are shown, and no more of this run")
             return
         place = ", ".join(f"{loop} step {step}" for loop, step in zip(self.loops, steps, strict=True))
-        said = MAKERS["line"](self.name, x, self._live(x, masks))
+        said = make_line(self.name, x, self._live(x, masks))
         print(f"{place}: {said}" if place else said)
 
 

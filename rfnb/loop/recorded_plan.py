@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rfnb.backend.base.tape import External, Var
-from rfnb.core.dim import Dim
-from rfnb.core.lengths import Size
-from rfnb.core.source import Block, with_block
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Size
+from rfnb.core.ground.source import Block, with_block
 from rfnb.loop.body import has_steps
 from rfnb.loop.execute import Schedule
 from rfnb.loop.explain import Told
 from rfnb.loop.program import Program
 from rfnb.loop.rerun import Call
-from rfnb.trace.record import Recorder
-from rfnb.trace.traced import Traced
+from rfnb.trace.record.record import Recorder
+from rfnb.trace.record.traced import Traced
 
 if TYPE_CHECKING:
     from rfnb.loop.body import Body

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rfnb.backend.base.tape import External, Var
-from rfnb.core import align
-from rfnb.core.dim import Dim
-from rfnb.core.graph import Value
-from rfnb.core.lengths import Lengths, Size
-from rfnb.core.op import listening
-from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.core.dims import align
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Lengths, Size
+from rfnb.core.graph.graph import Value
+from rfnb.core.tensor.listener import listening
+from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError
 from rfnb.loop.body import ENDED, LENGTHS, Body
 from rfnb.loop.ended import begun, reasons
@@ -29,8 +29,8 @@ from rfnb.loop.recorded_plan import Plan, plan_of
 from rfnb.loop.rerun import rerun
 from rfnb.loop.state_history import detached, held_bytes
 from rfnb.loop.warnings import not_ended
-from rfnb.trace.run import Run
-from rfnb.trace.step import StepValue
+from rfnb.trace.run.run import Run
+from rfnb.trace.run.step import StepValue
 
 if TYPE_CHECKING:
     from rfnb.loop.end_of_step import Closed

@@ -7,12 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from rfnb.backend.base.tape import Call, Var, opaque
-from rfnb.core import align
-from rfnb.core.dim import Dim
-from rfnb.core.lengths import Size
-from rfnb.core.nested import leaves, map_leaves
-from rfnb.core.op import OpRow, listening
-from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.core.dims import align
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Size
+from rfnb.core.ground.nested import leaves, map_leaves
+from rfnb.core.tensor.listener import listening
+from rfnb.core.tensor.op import OpRow
+from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError
 from rfnb.loop.body import LAST, LENGTHS, Body, has_steps
 from rfnb.loop.deferred_grads import Deferred
@@ -28,9 +29,9 @@ from rfnb.loop.recorded_plan import plan_of
 from rfnb.loop.replay import Replay, followed, recorded
 from rfnb.loop.warnings import Doubt, of_end, warn
 from rfnb.loop.zero_steps import reaching
-from rfnb.trace import session
-from rfnb.trace.failure import Failure, failure
-from rfnb.trace.traced import Traced
+from rfnb.trace.record.traced import Traced
+from rfnb.trace.run import session
+from rfnb.trace.run.failure import Failure, failure
 
 
 def finish(body: Body, closed: Closed, doubts: Sequence[Doubt] = ()) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rfnb.trace.options import options
+from rfnb.trace.run.options import options
 
 KEPT = 20_000
 """At most so many states of a run are kept; of a longer one every second, then every fourth, and so on."""

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from rfnb.core.dim import Dim
-from rfnb.core.lengths import Size
-from rfnb.core.nested import leaves
-from rfnb.core.source import PerPlace, in_code
-from rfnb.core.tensor import Tensor
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Size
+from rfnb.core.ground.nested import leaves
+from rfnb.core.ground.source import PerPlace, in_code
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopWarning
 from rfnb.loop.body import ENDED, Body, has_steps
-from rfnb.trace.traced import Traced
+from rfnb.trace.record.traced import Traced
 
 if TYPE_CHECKING:
     from rfnb.loop.execute import Outcome

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from rfnb.core.parameter import Parameter
-from rfnb.nn.embedding import Embedding
-from rfnb.nn.module import Module
+from rfnb.core.tensor.parameter import Parameter
+from rfnb.nn.layers.embedding import Embedding
+from rfnb.nn.module.module import Module
 
 
 def param_groups(module: Module, *, weight_decay: float) -> list[dict[str, Any]]:

@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from rfnb.core.dtype import is_float_dtype
-from rfnb.core.tensor import Tensor
+from rfnb.core.ground.dtype import is_float_dtype
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DtypeError
 from rfnb.ops.math import cast
 

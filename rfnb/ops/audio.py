@@ -9,9 +9,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from rfnb.backend.base.require import axis_of
-from rfnb.core.dim import Dim
-from rfnb.core.run_ctx import get_run_ctx, get_run_ctx_step
-from rfnb.core.tensor import Tensor
+from rfnb.core.dims.dim import Dim
+from rfnb.core.run.run_ctx import get_run_ctx, get_run_ctx_step
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.create import range_over_dim

@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rfnb.core import align, raw as raw_registry
-from rfnb.core.dim import Dim
-from rfnb.core.lengths import EMPTY, Lengths, Size
-from rfnb.core.tensor import Tensor, tensor_of
-from rfnb.core.tensor_dict import TensorDict
+from rfnb.core.dims import align
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import EMPTY, Lengths, Size
+from rfnb.core.ground import raw as raw_registry
+from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.tensor.tensor_dict import TensorDict
 from rfnb.errors import DimError, DtypeError
 
 Sample = Mapping[str, Any]

@@ -8,16 +8,17 @@ from typing import Any
 import numpy as np
 
 from rfnb.backend.base.index import check_range
-from rfnb.core import align, raw as raw_registry
-from rfnb.core.align import EMPTY_SIG
-from rfnb.core.binding import bind_shape
-from rfnb.core.default import get_default_float_dtype
-from rfnb.core.dim import Dim, check_dims
-from rfnb.core.dtype import has_fractions, is_float_dtype, is_int_dtype
-from rfnb.core.lengths import EMPTY, Size
-from rfnb.core.misfit import no_tensor
-from rfnb.core.source import asked, here
-from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.core.dims import align
+from rfnb.core.dims.align import EMPTY_SIG
+from rfnb.core.dims.binding import bind_shape
+from rfnb.core.dims.dim import Dim, check_dims
+from rfnb.core.dims.lengths import EMPTY, Size
+from rfnb.core.ground import raw as raw_registry
+from rfnb.core.ground.default import get_default_float_dtype
+from rfnb.core.ground.dtype import has_fractions, is_float_dtype, is_int_dtype
+from rfnb.core.ground.source import asked, here
+from rfnb.core.tensor.argument_errors import no_tensor
+from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError
 
 Lengths = Tensor | Sequence[int] | np.ndarray

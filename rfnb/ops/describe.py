@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rfnb.core.dim import Dim
-from rfnb.core.op import method_of, op
-from rfnb.core.tensor import Tensor
+from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.op import method_of, op
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError, DtypeError
 from rfnb.ops.shape import expand_dim
 

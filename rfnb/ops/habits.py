@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rfnb.core.op import method_of
-from rfnb.core.tensor import Tensor
+from rfnb.core.tensor.op import method_of
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DtypeError
 from rfnb.ops.device import copy, copy_to_device
 from rfnb.ops.grad import stop_gradient

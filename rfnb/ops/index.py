@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from rfnb.core.default import get_default_float_dtype
-from rfnb.core.dim import Dim
-from rfnb.core.op import method_of, op
-from rfnb.core.raw import backend_of_raw
-from rfnb.core.tensor import Tensor
+from rfnb.core.dims.dim import Dim
+from rfnb.core.ground.default import get_default_float_dtype
+from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.tensor.op import method_of, op
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
 from rfnb.ops.convert import tensor
 from rfnb.ops.create import range_over_dim

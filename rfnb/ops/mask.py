@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from rfnb.core import align, raw as raw_registry
-from rfnb.core.binding import current_lengths
-from rfnb.core.default import get_default_device
-from rfnb.core.dim import Dim, as_dims, size_from
-from rfnb.core.op import method_of, op
-from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.core.dims import align
+from rfnb.core.dims.binding import current_lengths
+from rfnb.core.dims.dim import Dim, as_dims, size_from
+from rfnb.core.ground import raw as raw_registry
+from rfnb.core.ground.default import get_default_device
+from rfnb.core.tensor.op import method_of, op
+from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
 from rfnb.ops.math import logical_and
 

@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from rfnb.core.align import apply, move
-from rfnb.core.dim import Dim
-from rfnb.core.lengths import Size
-from rfnb.core.nested import leaves, map_leaves, map_pairs
-from rfnb.core.tensor import Tensor
+from rfnb.core.dims.align import apply, move
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Size
+from rfnb.core.ground.nested import leaves, map_leaves, map_pairs
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.index import gather

@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
-from rfnb.core.dim import Dim, as_dims
-from rfnb.core.op import op
-from rfnb.core.parameter import Parameter
-from rfnb.core.raw import backend_of_raw
-from rfnb.core.run_ctx import get_run_ctx
-from rfnb.core.tensor import Tensor
+from rfnb.core.dims.dim import Dim, as_dims
+from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.run.run_ctx import get_run_ctx
+from rfnb.core.tensor.op import op
+from rfnb.core.tensor.parameter import Parameter
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
 from rfnb.ops.math import add, mul
 from rfnb.ops.shape import merge_dims, split_dims

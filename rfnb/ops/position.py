@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 
 from rfnb.backend.base.sizes import derived
-from rfnb.core import align
-from rfnb.core.binding import current_lengths
-from rfnb.core.default import get_default_device, get_default_float_dtype
-from rfnb.core.dim import Dim, single_step_dim
-from rfnb.core.lengths import EMPTY, Size
-from rfnb.core.op import listener, op
-from rfnb.core.raw import backend_of_raw, selected
-from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.core.dims import align
+from rfnb.core.dims.binding import current_lengths
+from rfnb.core.dims.dim import Dim, single_step_dim
+from rfnb.core.dims.lengths import EMPTY, Size
+from rfnb.core.ground.default import get_default_device, get_default_float_dtype
+from rfnb.core.ground.raw import backend_of_raw, selected
+from rfnb.core.tensor.listener import active_listener
+from rfnb.core.tensor.op import op
+from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
 from rfnb.ops.concat import concat
 from rfnb.ops.convert import convert_to_tensor
@@ -157,7 +158,7 @@ def _of_batch(key: tuple[Any, ...], of: Sequence[Dim], dims: Sequence[Dim], make
     Who listens sees it made.
     """
     lengths = current_lengths(of)
-    if listener() is not None or not lengths.sizes or any(size.traced for size in lengths.sizes.values()):
+    if active_listener() is not None or not lengths.sizes or any(size.traced for size in lengths.sizes.values()):
         return make()
     backend = selected()
 

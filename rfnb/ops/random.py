@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from rfnb.backend.base.tape import current_tape
-from rfnb.core import raw as raw_registry
-from rfnb.core.default import get_default_device, get_default_float_dtype, get_default_int_dtype
-from rfnb.core.dim import Dim, as_dims, check_dims
-from rfnb.core.op import op
-from rfnb.core.parameter import Parameter
-from rfnb.core.raw import backend_of_raw
-from rfnb.core.run_ctx import get_run_ctx
-from rfnb.core.tensor import Tensor
+from rfnb.core.dims.dim import Dim, as_dims, check_dims
+from rfnb.core.ground import raw as raw_registry
+from rfnb.core.ground.default import get_default_device, get_default_float_dtype, get_default_int_dtype
+from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.run.run_ctx import get_run_ctx
+from rfnb.core.tensor.op import op
+from rfnb.core.tensor.parameter import Parameter
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError, ParameterError, TraceError
 
 Number = float | Tensor

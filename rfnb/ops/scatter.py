@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rfnb.core.dim import Dim, as_dims
-from rfnb.core.op import op
-from rfnb.core.raw import backend_of_raw
-from rfnb.core.tensor import Tensor
+from rfnb.core.dims.dim import Dim, as_dims
+from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.tensor.op import op
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
 from rfnb.ops.create import ones, range_over_dim
 from rfnb.ops.grad import stop_gradient

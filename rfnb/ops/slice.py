@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from rfnb.backend.base.sizes import derived
-from rfnb.core import dim_math
-from rfnb.core.align import show_dims
-from rfnb.core.dim import Dim
-from rfnb.core.op import op
-from rfnb.core.raw import backend_of_raw
-from rfnb.core.tensor import Tensor
+from rfnb.core.dims import dim_math
+from rfnb.core.dims.align import show_dims
+from rfnb.core.dims.dim import Dim
+from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.tensor.op import op
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
 
 

@@ -16,7 +16,7 @@ import torch
 
 import rfnb as rf
 from rfnb import batch_dim
-from rfnb.core import raw as raw_registry
+from rfnb.core.ground import raw as raw_registry
 from rfnb.errors import BackendError, DimError, DtypeError
 
 CONTRACT = json.loads((Path(__file__).parent / "contract.json").read_text())

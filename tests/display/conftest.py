@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rfnb.display import style
+from rfnb.display.markup import style
 
 
 @pytest.fixture(autouse=True)

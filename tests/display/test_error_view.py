@@ -17,10 +17,10 @@ from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
-from rfnb.core import op as core_op
-from rfnb.core.op import OPS
-from rfnb.display.view import View
-from rfnb.display.views import error as error_view
+from rfnb.core.tensor import op as core_op
+from rfnb.core.tensor.op import OPS
+from rfnb.display.error import view as error_view
+from rfnb.display.kit.view import View
 from rfnb.errors import DimError, RfError
 from tests.test_mistakes import MISTAKES, SAYS, data
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import rfnb as rf
-from rfnb.display.views import explanation
+from rfnb.display.loop import view as explanation
 
 HOSTILE = "<script>alert(1)</script>"
 TEXT = """\

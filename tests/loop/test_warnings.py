@@ -9,7 +9,7 @@ import pytest
 
 import rfnb as rf
 from rfnb import batch_dim
-from rfnb.core.source import PerPlace
+from rfnb.core.ground.source import PerPlace
 from rfnb.loop import body, warnings as loop_warnings
 
 FEAT = rf.Dim(3, name="feat")

@@ -8,7 +8,7 @@ import torch
 
 import rfnb as rf
 from rfnb import batch_dim
-from rfnb.core.scope import random_from
+from rfnb.core.ground.scope import random_from
 from rfnb.errors import DimError
 
 LOW = [4.2207, 3.4111, -4.2460, -6.4664, -8.1399]  # log10 of the energy in each band

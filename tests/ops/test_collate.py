@@ -10,7 +10,7 @@ import torch
 from torch.utils.data import DataLoader
 
 import rfnb as rf
-from rfnb.core.binding import current_lengths
+from rfnb.core.dims.binding import current_lengths
 from rfnb.errors import DimError, DtypeError
 
 LETTERS = "abcdefgh"

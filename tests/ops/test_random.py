@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import rfnb as rf
-from rfnb.core.scope import random_from
+from rfnb.core.ground.scope import random_from
 from rfnb.errors import DimError, ParameterError
 
 rows, feat = rf.Dim(200, name="rows"), rf.Dim(50, name="feat")

@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
-from rfnb.core.raw import backend_of_raw
+from rfnb.core.ground.raw import backend_of_raw
 from rfnb.errors import DimError
 
 feat, beam = rf.Dim(4, name="feat"), rf.Dim(3, name="beam")

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 import rfnb as rf
-from rfnb.trace.run import Run
+from rfnb.trace.run.run import Run
 
 FOLDER = Path(__file__).parent / "saved"
 

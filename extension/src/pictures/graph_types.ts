@@ -1,4 +1,4 @@
-/** What `to_scripts` of rfnb/display/views/graph.py tells: the drawn picture as parts. */
+/** What `to_scripts` of rfnb/display/graph/view.py tells: the drawn picture as parts. */
 export interface GraphScripts {
   root: string;
   /** Of an open node: its body is at (pad, head). */

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rfnb.backend.base.math import join
-from rfnb.core import align
-from rfnb.core.align import Sig
-from rfnb.core.dim import Dim
-from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.core.dims import align
+from rfnb.core.dims.align import Sig
+from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.tensor import Tensor, tensor_of
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend

@@ -13,10 +13,10 @@ import numpy as np
 from rfnb.backend.base.math import join
 from rfnb.backend.base.require import axis_of, same_dims
 from rfnb.backend.base.sizes import bound, constant, derived, size_in
-from rfnb.core import align
-from rfnb.core.dim import Dim
-from rfnb.core.lengths import Lengths, Size
-from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.core.dims import align
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Lengths, Size
+from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
 
 if TYPE_CHECKING:

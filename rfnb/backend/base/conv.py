@@ -10,10 +10,10 @@ from rfnb.backend.base.math import join
 from rfnb.backend.base.require import axis_of, of_types
 from rfnb.backend.base.slide import Padding, PerAxis, Spread, Window, spreads, windows
 from rfnb.backend.base.slide_plan import Plan, bind, fixed, one_axis, plan_of, serials_of, several_axes
-from rfnb.core import align
-from rfnb.core.dim import Dim, check_dims
-from rfnb.core.dtype import has_fractions
-from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.core.dims import align
+from rfnb.core.dims.dim import Dim, check_dims
+from rfnb.core.ground.dtype import has_fractions
+from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError
 
 if TYPE_CHECKING:

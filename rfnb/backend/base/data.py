@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rfnb.core import align
-from rfnb.core.binding import bind_shape
-from rfnb.core.dim import Dim, check_dims
-from rfnb.core.dtype import is_int_dtype
-from rfnb.core.template import NoData
-from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.core.dims import align
+from rfnb.core.dims.binding import bind_shape
+from rfnb.core.dims.dim import Dim, check_dims
+from rfnb.core.ground.dtype import is_int_dtype
+from rfnb.core.tensor.template import NoData
+from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import BackendError, DimError, DtypeError
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
-    from rfnb.core.parameter import Parameter
+    from rfnb.core.tensor.parameter import Parameter
 
 
 class DataOps:

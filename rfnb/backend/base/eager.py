@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from rfnb.core.tensor import Tensor
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import BackendError
 
 

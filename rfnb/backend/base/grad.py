@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from rfnb.backend.base.require import axis_of
 from rfnb.backend.base.tape import current_tape
-from rfnb.core.dim import Dim
-from rfnb.core.tensor import Tensor
+from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import RfError, TraceError
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ import numpy as np
 from rfnb.backend.base.require import axis_of, whole_numbers
 from rfnb.backend.base.sizes import size_in
 from rfnb.backend.base.tape import tried_out, untaped
-from rfnb.core import align
-from rfnb.core.align import Sig
-from rfnb.core.dim import Dim
-from rfnb.core.lengths import Size
-from rfnb.core.tags import number_of
-from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.core.dims import align
+from rfnb.core.dims.align import Sig
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Size
+from rfnb.core.ground.sequence_tags import number_of
+from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError
 
 if TYPE_CHECKING:

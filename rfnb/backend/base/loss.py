@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rfnb.backend.base.require import axis_of
-from rfnb.core import align
-from rfnb.core.accident import nearest
-from rfnb.core.dim import Dim
-from rfnb.core.dtype import has_fractions
-from rfnb.core.lengths import Lengths
-from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.core.advice.broadcast_errors import nearest
+from rfnb.core.dims import align
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Lengths
+from rfnb.core.ground.dtype import has_fractions
+from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError
 
 if TYPE_CHECKING:

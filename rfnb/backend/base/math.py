@@ -6,13 +6,13 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rfnb.core import align
-from rfnb.core.accident import check_all_in_one
-from rfnb.core.align import Sig
-from rfnb.core.dim import Dim
-from rfnb.core.dtype import is_int_dtype
-from rfnb.core.lengths import Lengths
-from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.core.advice.broadcast_errors import check_all_in_one
+from rfnb.core.dims import align
+from rfnb.core.dims.align import Sig
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Lengths
+from rfnb.core.ground.dtype import is_int_dtype
+from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DtypeError
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rfnb.backend.base.mask import may_be_padded
 from rfnb.backend.base.math import lacks_frames
 from rfnb.backend.base.require import axis_of, of_types, same_dims
-from rfnb.core import align
-from rfnb.core.align import Sig
-from rfnb.core.dim import Dim
-from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.core.dims import align
+from rfnb.core.dims.align import Sig
+from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.tensor import Tensor, tensor_of
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend

@@ -12,11 +12,11 @@ import numpy as np
 from rfnb.backend.base.math import join
 from rfnb.backend.base.require import axis_of
 from rfnb.backend.base.sizes import bound, constant, renamed, same, size_in, taken, trimmed
-from rfnb.core import align
-from rfnb.core.binding import current_lengths
-from rfnb.core.dim import Dim
-from rfnb.core.lengths import Lengths, Size
-from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.core.dims import align
+from rfnb.core.dims.binding import current_lengths
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Lengths, Size
+from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
 
 if TYPE_CHECKING:

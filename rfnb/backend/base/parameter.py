@@ -9,15 +9,15 @@ import numpy as np
 
 from rfnb.backend.base.index import check_range
 from rfnb.backend.base.require import axis_of, whole_numbers
-from rfnb.core import align
-from rfnb.core.dim import Dim
-from rfnb.core.lengths import EMPTY
-from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.core.dims import align
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import EMPTY
+from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import ParameterError
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
-    from rfnb.core.parameter import Parameter
+    from rfnb.core.tensor.parameter import Parameter
 
 Key = int | slice | Tensor
 OPS = ("assign", "add")

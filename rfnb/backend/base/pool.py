@@ -10,9 +10,9 @@ import numpy as np
 from rfnb.backend.base.require import axis_of
 from rfnb.backend.base.slide import Padding, PerAxis, Window, windows
 from rfnb.backend.base.slide_plan import bind, fixed, one_axis, plan_of, serials_of, several_axes
-from rfnb.core.dim import Dim
-from rfnb.core.dtype import has_fractions
-from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.core.dims.dim import Dim
+from rfnb.core.ground.dtype import has_fractions
+from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ import numpy as np
 
 from rfnb.backend.base.create import sizes_of
 from rfnb.backend.base.require import same_dims
-from rfnb.core import align
-from rfnb.core.dim import Dim
-from rfnb.core.dtype import is_int_dtype
-from rfnb.core.scope import random_stream
-from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.core.dims import align
+from rfnb.core.dims.dim import Dim
+from rfnb.core.ground.dtype import is_int_dtype
+from rfnb.core.ground.scope import random_stream
+from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError
 
 if TYPE_CHECKING:

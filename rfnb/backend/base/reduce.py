@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rfnb.backend.base.require import axis_of, owned
-from rfnb.core import align
-from rfnb.core.align import Sig
-from rfnb.core.dim import Dim
-from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.core.dims import align
+from rfnb.core.dims.align import Sig
+from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import BackendError, DimError, RfError
 
 if TYPE_CHECKING:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rfnb.core import align
-from rfnb.core.accident import nearest
-from rfnb.core.dim import Dim, check_dims
-from rfnb.core.dtype import is_int_dtype
-from rfnb.core.tensor import Tensor
-from rfnb.core.ways import called, refusal
+from rfnb.core.advice.broadcast_errors import nearest
+from rfnb.core.advice.torch_equivalents import called, refusal
+from rfnb.core.dims import align
+from rfnb.core.dims.dim import Dim, check_dims
+from rfnb.core.ground.dtype import is_int_dtype
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError, DtypeError
 
 

@@ -10,10 +10,10 @@ from rfnb.backend.base.index import check_range
 from rfnb.backend.base.math import join
 from rfnb.backend.base.require import axis_of, whole_numbers
 from rfnb.backend.base.sizes import ragged
-from rfnb.core import align
-from rfnb.core.binding import current_lengths
-from rfnb.core.dim import Dim, as_dims
-from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.core.dims import align
+from rfnb.core.dims.binding import current_lengths
+from rfnb.core.dims.dim import Dim, as_dims
+from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ import numpy as np
 
 from rfnb.backend.base.require import axis_of
 from rfnb.backend.base.sizes import bound, derived, known_size, moved, ragged, renamed, size_in, taken
-from rfnb.core import align
-from rfnb.core.binding import current_lengths
-from rfnb.core.dim import Dim, check_dims
-from rfnb.core.dim_math import extreme
-from rfnb.core.lengths import Size
-from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.core.dims import align
+from rfnb.core.dims.binding import current_lengths
+from rfnb.core.dims.dim import Dim, check_dims
+from rfnb.core.dims.dim_math import extreme
+from rfnb.core.dims.lengths import Size
+from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
 
 if TYPE_CHECKING:

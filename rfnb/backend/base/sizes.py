@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rfnb.core import align
-from rfnb.core.align import Sig
-from rfnb.core.binding import current_lengths
-from rfnb.core.dim import Dim
-from rfnb.core.lengths import Lengths, Size
-from rfnb.core.tensor import Tensor
+from rfnb.core.dims import align
+from rfnb.core.dims.align import Sig
+from rfnb.core.dims.binding import current_lengths
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Lengths, Size
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
 
 if TYPE_CHECKING:

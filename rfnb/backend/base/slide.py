@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rfnb.core.dim import Dim
+from rfnb.core.dims.dim import Dim
 from rfnb.errors import DimError
 
 PerAxis = int | Sequence[int]

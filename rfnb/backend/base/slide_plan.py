@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 from rfnb.backend.base.sizes import bound
 from rfnb.backend.base.slide import Spread, Window
-from rfnb.core import align
-from rfnb.core.dim import Dim
-from rfnb.core.lengths import Lengths, Size
-from rfnb.core.tensor import Tensor
+from rfnb.core.dims import align
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Lengths, Size
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
 
 

@@ -16,8 +16,8 @@ from rfnb.backend.numpy.matmul import NumpyMatmul
 from rfnb.backend.numpy.reduce import NumpyReduce
 from rfnb.backend.numpy.shape import NumpyShape
 from rfnb.backend.numpy.sort import NumpySort
-from rfnb.core.raw import register_backend_by_tensor_type
-from rfnb.core.tensor import Tensor
+from rfnb.core.ground.raw import register_backend_by_tensor_type
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import BackendError
 
 

@@ -11,7 +11,7 @@ from rfnb.backend.numpy.math import Array, type_of
 from rfnb.errors import BackendError
 
 if TYPE_CHECKING:
-    from rfnb.core.parameter import Parameter
+    from rfnb.core.tensor.parameter import Parameter
 
 
 def _check_device(device: str | None) -> None:

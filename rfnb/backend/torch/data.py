@@ -13,11 +13,11 @@ import torch
 
 from rfnb.backend.base.tape import current_tape, untaped
 from rfnb.backend.torch.module_state import without_numbers
-from rfnb.core.source import asked
+from rfnb.core.ground.source import asked
 from rfnb.errors import BackendError, DtypeError
 
 if TYPE_CHECKING:
-    from rfnb.core.parameter import Parameter
+    from rfnb.core.tensor.parameter import Parameter
 
 DTYPE_NAMES: dict[torch.dtype, str] = {
     dtype: str(dtype).removeprefix("torch.") for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)

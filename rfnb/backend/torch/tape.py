@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 
 from rfnb.backend.base.tape import Stream, Tape, Var, taking
 from rfnb.backend.torch.chance import DRAWS, DROPS, Seeded, drops
-from rfnb.core.source import here
+from rfnb.core.ground.source import here
 from rfnb.errors import TraceError
 
 _READERS = {

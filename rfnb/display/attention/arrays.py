@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from rfnb.core.dim import Dim
+from rfnb.core.dims.dim import Dim
 from rfnb.display.attention.weights import ROLES, Side, Weights, split
-from rfnb.display.tensor.data import Axis, to_numpy
+from rfnb.display.kit.data import Axis, to_numpy
 from rfnb.display.tensor.select import index_of
 from rfnb.errors import ViewError
 

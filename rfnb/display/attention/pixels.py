@@ -8,7 +8,7 @@ import zlib
 
 import numpy as np
 
-from rfnb.display.png import SEQUENTIAL, ramp
+from rfnb.display.markup.png import SEQUENTIAL, ramp
 
 
 def shares(picture: str) -> np.ndarray:

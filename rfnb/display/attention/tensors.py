@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from rfnb.core.dim import Dim
-from rfnb.display.attempt import Notes
+from rfnb.core.dims.dim import Dim
 from rfnb.display.attention.weights import Side, Weights, split
-from rfnb.display.tensor.data import Data, read_as_called, to_numpy
+from rfnb.display.kit.data import Data, read_as_called, to_numpy
+from rfnb.display.kit.degrade import Notes
 from rfnb.display.tensor.select import index_of, sequence
 from rfnb.errors import ViewError
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Set
 
-from rfnb.core.graph import Node
-from rfnb.core.model_graph import ModelGraph
+from rfnb.core.graph.graph import Node
+from rfnb.core.graph.model_graph import ModelGraph
 
 
 class Flow:

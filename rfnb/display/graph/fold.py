@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
-from rfnb.core.graph import Node, Value
-from rfnb.core.model_graph import ModelGraph
+from rfnb.core.graph.graph import Node, Value
+from rfnb.core.graph.model_graph import ModelGraph
 from rfnb.display.graph.flow import Flow, results
 from rfnb.display.graph.ghosts import around_failure, ghost, ghosts_in
 from rfnb.display.graph.runs import Runs

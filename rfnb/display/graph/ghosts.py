@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from itertools import groupby
 
-from rfnb.core.graph import Node
-from rfnb.core.model_graph import ModelGraph, ModuleFacts
+from rfnb.core.graph.graph import Node
+from rfnb.core.graph.model_graph import ModelGraph, ModuleFacts
 from rfnb.display.graph.words import joined, within
 from rfnb.display.schema import GraphNode
 

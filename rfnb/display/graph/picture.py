@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rfnb.display import svg
 from rfnb.display.graph.cards import FRAME, Card, card, frame
-from rfnb.display.html import Html
 from rfnb.display.layout.drawing import Drawing
 from rfnb.display.layout.layered import draw
 from rfnb.display.layout.link import Link, Size
+from rfnb.display.markup import svg
+from rfnb.display.markup.html import Html
 from rfnb.display.schema import GraphNode, GraphView
 
 LINE, BACK = "#878c96", "#4f7ac0"

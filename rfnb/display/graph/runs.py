@@ -6,8 +6,8 @@ import math
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from rfnb.core.graph import Node
-from rfnb.core.model_graph import ModelGraph
+from rfnb.core.graph.graph import Node
+from rfnb.core.graph.model_graph import ModelGraph
 from rfnb.display.graph.flow import Flow
 from rfnb.display.graph.words import RUN, SECTION
 

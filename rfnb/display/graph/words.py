@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from rfnb.core.graph import Node
-from rfnb.core.words import count_of
+from rfnb.core.graph.graph import Node
+from rfnb.core.ground.text import count_of
 
 SIDES = {"true_fn": "if true", "false_fn": "if false"}
 RUN, SECTION = "run", "section"

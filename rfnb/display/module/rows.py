@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from rfnb.core.parameter import Parameter
-from rfnb.core.words import count_of
-from rfnb.display import options
-from rfnb.display.attempt import Notes
-from rfnb.display.dims.dims import describe_dim
-from rfnb.display.numbers import plain
+from rfnb.core.ground.text import count_of
+from rfnb.core.tensor.parameter import Parameter
+from rfnb.display.kit import options
+from rfnb.display.kit.degrade import Notes
+from rfnb.display.kit.dims import describe_dim
+from rfnb.display.markup.numbers import plain
 from rfnb.display.schema import Number, ParamRow
-from rfnb.nn.module import Module
+from rfnb.nn.module.module import Module
 
 
 def children_of(module: Any) -> list[tuple[str, Any]]:

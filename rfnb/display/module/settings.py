@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rfnb.core.words import cut
+from rfnb.core.ground.text import cut
 
 WORDS = str | int | float | bool | None
 

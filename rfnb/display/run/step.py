@@ -9,17 +9,17 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from rfnb.display import options
-from rfnb.display.attempt import Notes
-from rfnb.display.numbers import plain
-from rfnb.display.run.live import live_at
-from rfnb.display.run.watch import describe_watch
+from rfnb.display.kit import options
+from rfnb.display.kit.data import Data, to_numpy
+from rfnb.display.kit.degrade import Notes
+from rfnb.display.markup.numbers import plain
+from rfnb.display.run.ended_mask import live_at
+from rfnb.display.run.watch_row import describe_watch
 from rfnb.display.schema import LineValue, Number, StateRow, StepView, ValueView
-from rfnb.display.tensor.data import Data, to_numpy
 from rfnb.display.tensor.value import describe_value, magnitude, one_sequence, sampled
 
 if TYPE_CHECKING:
-    from rfnb.trace.run import Run
+    from rfnb.trace.run.run import Run
 
 Course = tuple[list[Number], bool]
 Tell = Callable[[str, Any, int], ValueView]

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from rfnb.core.missing import did_you_mean
-from rfnb.core.tensor import Tensor
-from rfnb.display.tensor.data import Axis, Data, to_numpy
+from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.display.kit.data import Axis, Data, to_numpy
 from rfnb.errors import ViewError
 
 

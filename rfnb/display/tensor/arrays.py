@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from rfnb.core.dim import Dim
-from rfnb.core.tensor import Tensor
-from rfnb.core.words import count_of
+from rfnb.core.dims.dim import Dim
+from rfnb.core.ground.text import count_of
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.display.kit.data import Axis, Data, numbers
 from rfnb.display.tensor.array_lengths import with_lengths
-from rfnb.display.tensor.data import Axis, Data, numbers
 from rfnb.errors import ViewError
-from rfnb.trace.traced import Pending, Traced
+from rfnb.trace.record.traced import Pending, Traced
 
 BATCH = ("batch", "b")
 FEATURE = ("feature", "features", "feat", "channel", "channels", "f", "c")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rfnb.display import options
-from rfnb.display.attempt import Notes
-from rfnb.display.dims.dims import describe_axes, describe_dim
-from rfnb.display.numbers import amount
+from rfnb.display.kit import options
+from rfnb.display.kit.data import Data, read_as_called
+from rfnb.display.kit.degrade import Notes
+from rfnb.display.kit.dims import describe_axes, describe_dim
+from rfnb.display.markup.numbers import amount
 from rfnb.display.schema import DimView, TensorView
-from rfnb.display.tensor.data import Data, read_as_called
 from rfnb.display.tensor.grad import describe_grad
 from rfnb.display.tensor.labels import describe_labels, describe_unknown
 from rfnb.display.tensor.moments import same
@@ -21,7 +21,7 @@ from rfnb.display.tensor.table import describe_values
 from rfnb.errors import ViewError
 
 if TYPE_CHECKING:
-    from rfnb.core.tensor import Tensor
+    from rfnb.core.tensor.tensor import Tensor
 
 
 def describe(tensor: Tensor, batch: int | str | None = None, **positions: int | str) -> TensorView:

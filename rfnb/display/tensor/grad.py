@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from rfnb.display import options
-from rfnb.display.numbers import plain, short
+from rfnb.display.kit import options
+from rfnb.display.markup.numbers import plain, short
 from rfnb.display.schema import GradView
 
 

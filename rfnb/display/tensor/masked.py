@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rfnb.display.tensor.data import Data
+from rfnb.display.kit.data import Data
 
 ENTRIES = 16_000_000
 """Of larger tensors only some sequences are asked."""

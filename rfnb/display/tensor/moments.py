@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from rfnb.display import options, style
-from rfnb.display.elements import quiet
-from rfnb.display.html import Html, el, join
-from rfnb.display.numbers import amount, bars, percent, real, short
+from rfnb.display.kit import options
+from rfnb.display.markup import style
+from rfnb.display.markup.html import Html, el, join
+from rfnb.display.markup.numbers import amount, bars, percent, real, short
+from rfnb.display.markup.widgets_html import quiet
 from rfnb.display.schema import BadView, TensorStats
 
 WHOLE = ";display:inline-block;margin-bottom:2px"

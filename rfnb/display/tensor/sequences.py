@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from rfnb.display import options
-from rfnb.display.numbers import plain
+from rfnb.display.kit import options
+from rfnb.display.kit.data import Data
+from rfnb.display.markup.numbers import plain
 from rfnb.display.schema import LengthsView, SequenceRow
-from rfnb.display.tensor.data import Data
 from rfnb.display.tensor.stats import Measured
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from rfnb.core.dtype import is_int_dtype
-from rfnb.display import options
-from rfnb.display.numbers import plain
+from rfnb.core.ground.dtype import is_int_dtype
+from rfnb.display.kit import options
+from rfnb.display.kit.data import Data, thin_mask, thinned, to_numpy
+from rfnb.display.markup.numbers import plain
 from rfnb.display.schema import BadView, PaddingView, StatsView, TensorStats
-from rfnb.display.tensor.data import Data, thin_mask, thinned, to_numpy
 from rfnb.display.tensor.frames import Bad, Frames, frames_of, inner_axes, located, reduced, rows_at
 from rfnb.display.tensor.masked import is_masked
 

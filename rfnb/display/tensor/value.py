@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from rfnb.core.dim import Dim
-from rfnb.core.tensor import Tensor
-from rfnb.display.attempt import Notes
-from rfnb.display.dims.dims import describe_axes
-from rfnb.display.numbers import short
-from rfnb.display.options import LABEL_TOKENS
+from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.display.kit.data import Data, read, thinned, to_numpy
+from rfnb.display.kit.degrade import Notes
+from rfnb.display.kit.dims import describe_axes
+from rfnb.display.kit.options import LABEL_TOKENS
+from rfnb.display.markup.numbers import short
 from rfnb.display.schema import StatsView, ValueView
-from rfnb.display.tensor.data import Data, read, thinned, to_numpy
 from rfnb.display.tensor.labels import label_of, line, shown, tokens
 from rfnb.display.tensor.picture import describe_picture
 from rfnb.display.tensor.stats import describe_stats

@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from rfnb.core.parameter import Parameter
+from rfnb.core.tensor.parameter import Parameter
 from rfnb.errors import ParameterError
 from rfnb.nn.bridge.twin import Twin
-from rfnb.nn.module import Module
+from rfnb.nn.module.module import Module
 
 
 def twin_of(module: Module) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from rfnb.nn.module import Module
+from rfnb.nn.module.module import Module
 
 
 def torch_parameters(module: Module) -> list[torch.nn.Parameter]:

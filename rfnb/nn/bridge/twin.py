@@ -6,7 +6,7 @@ import weakref
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from rfnb.nn.module import Module
+from rfnb.nn.module.module import Module
 
 if TYPE_CHECKING:
     from rfnb.nn.bridge.to_torch import TorchModule

@@ -8,8 +8,8 @@ from typing import Any, overload
 
 import numpy as np
 
-from rfnb.core.dim import Dim
-from rfnb.core.tensor import Tensor
+from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopError
 from rfnb.ops import math
 from rfnb.trace.compare.comparison import Compared, Comparison, Numbers
@@ -17,8 +17,8 @@ from rfnb.trace.compare.match import Sequences, match_sequences
 from rfnb.trace.compare.pairs import Pairs, Stretch
 from rfnb.trace.compare.part import Part, Select, fitted, part_of
 from rfnb.trace.compare.tolerance import Tolerance, distance
-from rfnb.trace.entries import Entries
-from rfnb.trace.run import Run
+from rfnb.trace.run.entries import Entries
+from rfnb.trace.run.run import Run
 
 
 @overload
