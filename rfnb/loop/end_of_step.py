@@ -19,9 +19,9 @@ from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError, LoopError, TraceError
 from rfnb.loop.body import ENDED, LAST, LENGTHS, Body, has_steps
 from rfnb.loop.execute import Schedule
+from rfnb.loop.growing_axes import SizeOf, grows, replace_grown
+from rfnb.loop.print_value import leave_out_ended
 from rfnb.loop.program import Program
-from rfnb.loop.sized import SizeOf, grows, replace_grown
-from rfnb.loop.watch import leave_out_ended
 from rfnb.ops.index import gather
 from rfnb.ops.math import cast, logical_and, logical_not, logical_or, where
 from rfnb.trace.record.traced import Traced

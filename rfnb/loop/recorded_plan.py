@@ -20,7 +20,7 @@ from rfnb.trace.record.traced import Traced
 
 if TYPE_CHECKING:
     from rfnb.loop.body import Body
-    from rfnb.loop.close import Closed
+    from rfnb.loop.end_of_step import Closed
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import torch
 
 import rfnb as rf
 from rfnb import Dim, batch_dim
-from rfnb.loop import plan
+from rfnb.loop import recorded_plan
 
 key = Dim(4, name="key")
 
@@ -62,7 +62,7 @@ def test_the_steps_of_an_inner_run_lead_from_the_state_before_to_the_one_behind(
     for i, length in enumerate([3, 2, 1]):
         [inner] = run[i].loops()
         assert (inner.name, inner.steps, inner.axis) == ("inner", 4, key)
-        assert inner.place.startswith("test_inner_runs.py:")
+        assert inner.place.startswith("test_nested_runs.py:")
         assert "with loop:" in inner.source.lines[0]
         assert [step.check for step in inner] == ["replay agrees"] * 4
         assert torch.equal(inner[0].before.t.raw_tensor, run[i].before.s.raw_tensor)
@@ -145,7 +145,9 @@ def test_of_a_step_that_failed_the_inner_run_up_to_there():
 
 def test_without_recording_nothing_is_kept(monkeypatch):
     made = []
-    monkeypatch.setattr("rfnb.loop.finish.plan_of", lambda *args: made.append(plan.plan_of(*args)) or made[-1])
+    monkeypatch.setattr(
+        "rfnb.loop.run_body.plan_of", lambda *args: made.append(recorded_plan.plan_of(*args)) or made[-1]
+    )
     assert outer(along_keys, debug=False).run is None
     assert not made
     outer(along_keys)

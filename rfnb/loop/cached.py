@@ -8,7 +8,7 @@ from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 from rfnb.loop.body import Body
-from rfnb.loop.watch import entered
+from rfnb.loop.print_value import entered
 
 T = TypeVar("T")
 

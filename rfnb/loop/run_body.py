@@ -16,19 +16,19 @@ from rfnb.core.tensor.op import OpRow
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError
 from rfnb.loop.body import LAST, LENGTHS, Body, has_steps
-from rfnb.loop.close import Closed
-from rfnb.loop.defer import Deferred
-from rfnb.loop.doubts import Doubt, of_end, warn
+from rfnb.loop.deferred_grads import Deferred
+from rfnb.loop.draw import tell
+from rfnb.loop.end_of_step import Closed
 from rfnb.loop.execute import Outcome, execute
 from rfnb.loop.explain import Done, Told, tell_step
+from rfnb.loop.growing_axes import below
 from rfnb.loop.hoist import Hoist
-from rfnb.loop.inner import asked, asking
-from rfnb.loop.plan import plan_of
+from rfnb.loop.nested_runs import asked, asking
 from rfnb.loop.program import Program
+from rfnb.loop.recorded_plan import plan_of
 from rfnb.loop.replay import Replay, followed, recorded
-from rfnb.loop.sized import below
-from rfnb.loop.stepless import reaching
-from rfnb.loop.told import tell
+from rfnb.loop.warnings import Doubt, of_end, warn
+from rfnb.loop.zero_steps import reaching
 from rfnb.trace.record.traced import Traced
 from rfnb.trace.run import session
 from rfnb.trace.run.failure import Failure, failure

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rfnb.core.ground.nested import named_leaves
-from rfnb.loop.watch import entered
+from rfnb.loop.print_value import entered
 from rfnb.trace.record.loop_record import LoopRecord
 from rfnb.trace.record.record import Recorder
 from rfnb.trace.run import session
