@@ -76,7 +76,7 @@ class Folder:
         node = nodes[0]
         if not opens(node, self.flow.is_told):
             return None
-        same = 0 if self._fails(node) else node.same
+        same = 0 if self._fails(node) else self.graph.form_of(node)
         for twin in nodes:
             self._twin(same, twin)
         if same in self._shared:
@@ -113,7 +113,7 @@ class Folder:
         self._ghosts(body)
 
     def _results(self, body: _Body, node: Node) -> None:
-        if node.op == "cond":
+        if node.kind == "cond":
             for number in node.outputs:
                 port = self._port(body, "output", self.graph.values[number])
                 for side in node.body:
@@ -195,7 +195,7 @@ class Folder:
         }
 
     def _fails(self, node: Node) -> bool:
-        return node.number in self.failed or (node.number < 0 and any(map(self._fails, node.body)))
+        return node.number in self.failed or (node.kind == "section" and any(map(self._fails, node.body)))
 
     def _notes(self, nodes: Sequence[Node]) -> Iterator[str]:
         node = nodes[0]

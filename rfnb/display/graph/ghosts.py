@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from itertools import groupby
 
+from rfnb.core.graph.facts import ModuleFacts
 from rfnb.core.graph.graph import Node
-from rfnb.core.graph.model_graph import ModelGraph, ModuleFacts
+from rfnb.core.graph.model_graph import ModelGraph
 from rfnb.display.graph.words import joined, within
 from rfnb.display.schema import GraphNode
 
@@ -29,7 +30,7 @@ def ghosts_in(graph: ModelGraph, around: Node | None, failed: Collection[int]) -
     if graph.failure is None or (around is not None and (around.number not in failed or around.module is None)):
         return []
     home = around.module.path if around is not None and around.module else ""
-    failing = {node.module.path for _, node in graph.walk() if node.module and node.number in failed}
+    failing = {node.module.path for node in graph.graph.all_nodes() if node.module and node.number in failed}
     homes = [max((path for path in failing if within(m.path, path)), key=len, default="") for m in graph.unused]
     here = [module for module, its in zip(graph.unused, homes, strict=True) if its == home]
     return [list(alike) for _, alike in groupby(here, _form)]
