@@ -15,7 +15,7 @@ from rfnb.core.dims.lengths import EMPTY, Size
 from rfnb.core.graph.graph import Node
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.source import PerPlace, here
-from rfnb.core.tensor.argument_errors import no_tensor
+from rfnb.core.tensor.argument_errors import not_a_tensor
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimRebound, LoopError
@@ -128,7 +128,7 @@ class Body:
             self.before.append(grown[leaf])
             return
         if not isinstance(leaf, Tensor):
-            odd = no_tensor(name, leaf)
+            odd = not_a_tensor(name, leaf)
             raise LoopError(
                 f"{self.loop.name}: the initial value of the state {name!r} is no Tensor of rfnb",
                 got=odd.got,

@@ -212,7 +212,9 @@ def _from(offset: Offset, dim: Dim, device: str | None) -> Tensor:
 def _half(what: str, feat_dim: Dim) -> Dim:
     if feat_dim.dimension is None or feat_dim.dimension % 2:
         raise DimError(
-            f"{what}: half sines, half cosines", got=align.show_dims([feat_dim]), expected="an even `feat_dim`"
+            f"{what}: `feat_dim` must split into sines and cosines",
+            got=align.show_dims([feat_dim]),
+            expected="an even `feat_dim`",
         )
     return derived(align.sig([feat_dim]), "half", lambda: feat_dim // 2)
 

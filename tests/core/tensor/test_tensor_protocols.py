@@ -16,7 +16,7 @@ import rfnb as rf
 from rfnb.core.advice import torch_equivalents
 from rfnb.errors import BackendError, DimError, DtypeError, TraceError
 
-PAGE = (Path(__file__).parents[2] / "docs" / "from_pytorch.md").read_text(encoding="utf-8").partition("## Modules")[0]
+PAGE = (Path(__file__).parents[3] / "docs" / "from_pytorch.md").read_text(encoding="utf-8").partition("## Modules")[0]
 ROWS = re.findall(r"^\| `(.*?)` \| (.*) \|$", PAGE, re.MULTILINE)
 SETUP = "\n".join(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import plain_conformer
 import pytest
 import torch
 from hypothesis import given, settings, strategies as st
@@ -10,6 +9,7 @@ from hypothesis import given, settings, strategies as st
 import rfnb as rf
 from rfnb import batch_dim
 from rfnb.errors import ParameterError
+from tests.nn.encoder import plain_conformer
 
 FEAT, MODEL = rf.Dim(6, name="feat"), rf.Dim(8, name="model")
 NO_DROPOUT = {"dropout": 0.0, "att_dropout": 0.0}

@@ -14,7 +14,7 @@ import rfnb as rf
 from rfnb import batch_dim
 from rfnb.nn.cells.cell import CELLS as cell_classes
 
-GOLDEN = Path(__file__).parents[1] / "golden"
+GOLDEN = Path(__file__).parents[2] / "golden"
 CASES = {case["name"]: case for case in json.loads((GOLDEN / "cells.json").read_text(encoding="utf-8"))}
 
 

@@ -84,7 +84,7 @@ def test_the_likely_fix_depends_on_the_two_dims(other, hint):
     with pytest.raises(DimError) as caught:
         x + y
     assert hint in caught.value.hint
-    assert "test_accident.py" in caught.value.made
+    assert "test_broadcast_errors.py" in caught.value.made
     assert (rf.combine_bc(x, "add", y)).dims_set == {time, second, feat}
 
 
@@ -92,4 +92,4 @@ def test_dims_that_rfnb_made_have_no_line():
     time = rf.Dim(3, name="time")
     with pytest.raises(DimError) as caught:
         rf.range_over_dim(time) + rf.convert_to_tensor([1, 2], dims=[rf.batch_dim])
-    assert caught.value.made.startswith("time: test_accident.py") and "batch" not in caught.value.made
+    assert caught.value.made.startswith("time: test_broadcast_errors.py") and "batch" not in caught.value.made

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -13,9 +11,7 @@ from torch import nn
 import rfnb as rf
 from rfnb import batch_dim
 from rfnb.errors import CheckpointError
-
-sys.path.insert(0, str(Path(__file__).parent))
-from llama import Llama
+from tests.checkpoint.foreign.llama import Llama
 
 MODEL, ENC, VOCAB = rf.Dim(16, name="model"), rf.Dim(6, name="enc"), rf.Dim(11, name="vocab")
 LENGTHS, ENC_LENGTHS = [5, 1, 3], [2, 4, 1]

@@ -12,11 +12,9 @@ import torch
 from torch.nn.functional import pad
 from torch.testing import assert_close
 
-WORKER = Path(__file__).with_name("bridge_worker.py")
-sys.path.insert(0, str(WORKER.parent))
+from tests.nn.bridge import ddp_worker
 
-import bridge_worker  # noqa: E402
-
+WORKER = Path(__file__).with_name("ddp_worker.py")
 pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="no torch.distributed")
 
 
@@ -42,8 +40,8 @@ def found(tmp_path_factory):
 @pytest.fixture(scope="module")
 def alone():
     """What one process with all data finds."""
-    net, data = bridge_worker.model(), bridge_worker.batches()
-    losses = bridge_worker.train(net, [whole(data[:2]), data[2], data[3]])
+    net, data = ddp_worker.model(), ddp_worker.batches()
+    losses = ddp_worker.train(net, [whole(data[:2]), data[2], data[3]])
     return losses, net.state_dict()
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import rfnb as rf
 
-FACTS = json.loads(Path(__file__).parents[1].joinpath("module_params.json").read_text(encoding="utf-8"))
+FACTS = json.loads(Path(__file__).parents[2].joinpath("module_params.json").read_text(encoding="utf-8"))
 
 IN, OUT, VOCAB, MODEL, FF = (
     rf.Dim(n, name=name) for n, name in [(4, "in"), (6, "out"), (5, "vocab"), (8, "model"), (16, "ff")]

@@ -11,7 +11,7 @@ import torch
 import rfnb as rf
 from rfnb import batch_dim
 
-KNOWN = json.loads(Path(__file__).parents[1].joinpath("golden/encoder_values.json").read_text(encoding="utf-8"))
+KNOWN = json.loads(Path(__file__).parents[2].joinpath("golden/encoder_values.json").read_text(encoding="utf-8"))
 FEAT, MODEL, LENGTHS = rf.Dim(6, name="feat"), rf.Dim(8, name="model"), [9, 6, 2]
 NO_DROPOUT = {"dropout": 0.0, "att_dropout": 0.0}
 

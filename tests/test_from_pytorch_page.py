@@ -10,7 +10,7 @@ import torch
 
 import rfnb as rf
 
-PAGE = (Path(__file__).parents[2] / "docs" / "from_pytorch.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[1] / "docs" / "from_pytorch.md").read_text(encoding="utf-8")
 MODULES = PAGE.partition("## Modules")[2]
 ROWS = re.findall(r"^\| `(.*?)` \| `(.*)` \|$", MODULES, re.MULTILINE)
 SETUP = "\n".join(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL))

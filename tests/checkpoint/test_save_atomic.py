@@ -87,7 +87,9 @@ def die(*args):
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # of fork beside threads; the child has none
-@pytest.mark.parametrize("step", ["checkpoint.save.save_file", "core.ground.atomic._to_disk", "core.ground.atomic.Path.replace"])
+@pytest.mark.parametrize(
+    "step", ["checkpoint.save.save_file", "core.ground.atomic._to_disk", "core.ground.atomic.Path.replace"]
+)
 def test_a_kill_at_any_step(path, monkeypatch, step):
     good, model = path.read_bytes(), rf.Linear(IN, OUT)
     with monkeypatch.context() as dying:

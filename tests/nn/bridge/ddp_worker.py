@@ -1,4 +1,4 @@
-"""One of the processes of `test_bridge_ddp.py`; also its model and data."""
+"""One of the processes of `test_distributed.py`; also its model and data."""
 
 from __future__ import annotations
 
