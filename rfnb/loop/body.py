@@ -188,7 +188,7 @@ class Body:
         """A state is read. If the line gives it to a variable, that is a value of the body as well."""
         name = None if _branch() else _target()
         if name is not None and isinstance(leaf, Traced) and leaf.value.node is None:
-            self.recorder.from_line(leaf, "state")
+            self.recorder.from_line(leaf, "state", "state")
             leaf.value.name = name
 
     def unstack(self, source: Tensor, axis: Dim | None) -> Traced:

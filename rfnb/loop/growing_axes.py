@@ -35,7 +35,7 @@ def replace_grown(recorder: Recorder, sizes: Sequence[tuple[Dim, Var]]) -> None:
     for op_call in recorder.op_calls:
         if not grows([op_call.args, op_call.kwargs, op_call.result], roots):
             continue
-        if op_call.row.name == "cond":
+        if op_call.node.kind == "cond":
             raise LoopError(
                 f"{recorder.name}: a branch of `cond` works on an axis that grows",
                 hint="cond with what is chosen on both sides of the same size, and the axis grows outside of it; "

@@ -121,7 +121,7 @@ def _in_steps(body: Body) -> list[Done]:
 
 def _loops_inside(calls: Sequence[Call]) -> list[Done]:
     row = OpRow("Loop", finish)
-    found = [call for call in calls if call.node is not None and call.node.op == row.name]
+    found = [call for call in calls if call.node is not None and call.node.kind == "loop"]
     return [
         Done(
             call.node, row, frozenset(map(Var, call.read_vars())),

@@ -88,7 +88,7 @@ def _unread(name: str) -> str:
 def _read(body: Body) -> set[int]:
     """The values that something in the body reads; a module reads all that it is given."""
     graph, tape = body.recorder.graph, body.tape
-    found = {number for node in graph.walk() for number in node.inputs}
+    found = {number for node in graph.all_nodes() for number in node.inputs}
     called = {read for call in tape.calls for read in call.reads()}
     found |= {x.value.number for x in body.recorder.traced() if tape.find(x.plain._raw) in called}
     found |= {x.value.number for x, _ in [*body.outputs, *body.lasts]}

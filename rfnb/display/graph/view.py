@@ -91,7 +91,7 @@ def _failure(graph: ModelGraph, folder: Folder) -> GraphFailure | None:
     failure = graph.failure
     if failure is None:
         return None
-    around = [node for _, node in graph.walk() if node.number in folder.failed and node.number in folder.ids]
+    around = [node for node in graph.graph.all_nodes() if node.number in folder.failed and node.number in folder.ids]
     return {
         "node": folder.ids[around[-1].number] if around else None,
         "path": around[-1].module.path if around and around[-1].module else around[-1].path if around else "",

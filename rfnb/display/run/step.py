@@ -111,7 +111,7 @@ def _course(run: Run, name: str, sequence: int | None) -> Course:
 
 def spark_steps(run: Run) -> list[int]:
     """Those that the sparklines of a run are of."""
-    every = getattr(run.replay, "every", 1)
+    every = run.replay.every
     ends = range(every - 1, run.steps, every) or range(run.steps - 1, run.steps)  # behind these, states are kept
     return spread(ends, options.SPARK_STEPS) if run.steps else []
 

@@ -1,4 +1,4 @@
-"""Builds the graph of a call while it goes on: what is open, and which value a tensor is. No tensor is kept."""
+"""Records a call as a `CallGraph`: which bodies are open, and which value a tensor is. No tensor is kept."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from rfnb.core.graph.graph import Graph, Kind, Node, Value
+from rfnb.core.graph.facts import Facts
+from rfnb.core.graph.graph import CallGraph, Node, NodeKind, Value, ValueKind
 from rfnb.core.graph.module_table import ModuleTable
 from rfnb.core.ground.nested import leaves, named_leaves
 from rfnb.core.ground.source import Source
 from rfnb.core.tensor.tensor_dict import as_dicts
 
 
-class CallGraph:
-    """Base of those who listen to a call. inside: the bodies that are open, with the paths of their modules."""
+class CallRecorder:
+    """Base class; subclasses observe the call. inside: the bodies that are open, with the paths of their modules."""
 
     tensor_type: type
 
     def __init__(self, model: Any, modules: ModuleTable):
-        self.graph = Graph()
+        self.graph = CallGraph()
         self.modules = modules
         self.inside: list[tuple[str, list[Node]]] = [("", self.graph.nodes)]
         self.model: Any = model  # until it is called
@@ -37,7 +38,7 @@ class CallGraph:
         """The line of the user that runs."""
         raise NotImplementedError
 
-    def number_of(self, tensor: Any, kind: Kind = "constant", name: str = "") -> int:
+    def number_of(self, tensor: Any, kind: ValueKind = "constant", name: str = "") -> int:
         """The value that a tensor is; a new one, if it was not seen before."""
         found = self._known.get(id(tensor))
         if found is not None and found[0]() is tensor:
@@ -87,11 +88,11 @@ class CallGraph:
 
     # -- nodes
 
-    def begin(self, op: str, inputs: tuple[int, ...]) -> Node:
+    def begin(self, op: str, inputs: tuple[int, ...], kind: NodeKind = "op", facts: Facts | None = None) -> Node:
         """A new node in the body that is open."""
         path, body = self.inside[-1]
         source = self.here()
-        node = Node(0, op, inputs, (), path, source, source)
+        node = Node(0, op, inputs, (), path, source, source, kind=kind, facts=facts)
         body.append(node)
         return node
 
@@ -102,8 +103,8 @@ class CallGraph:
         if module is self.model:
             self.model = None
             return None
-        node = self.begin(facts.cls, inputs)
-        node.module, node.name = facts, below(facts.path, path)
+        node = self.begin(facts.cls, inputs, "module", facts)
+        node.name = below(facts.path, path)
         return node
 
     @contextmanager
