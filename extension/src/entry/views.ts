@@ -1,0 +1,5 @@
+import widget, { enhancePage } from '../pictures/widget';
+
+enhancePage(document);
+
+export default widget;
