@@ -14,7 +14,7 @@ const script = {
 await build({ ...script, entryPoints: ['src/entry/inline.tsx'], outfile: `${target}.js`, format: 'esm' });
 await build({
   ...script,
-  entryPoints: ['src/entry/page.ts'],
+  entryPoints: ['src/entry/standalone.ts'],
   outfile: '../rfnb/display/static/page.js',
   format: 'iife'
 });

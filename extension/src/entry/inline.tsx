@@ -1,10 +1,10 @@
 import * as React from 'react';
 import { createRoot } from 'react-dom/client';
 
-import { actionsOf } from '../stepper/actions';
-import { Notes } from '../stepper/notes';
 import { Requests } from '../kernel/requests';
 import type { Reply, RunView, StepView } from '../schema';
+import { actionsOf } from '../stepper/actions';
+import { Notes } from '../stepper/notes';
 import { Stepper } from '../stepper/stepper';
 import type { Place } from '../stepper/stepper_state';
 import { StepperView } from '../views/stepper/stepper';

@@ -1,5 +1,5 @@
-import inline, { IWidgetModel } from './inline';
 import type { Message, Reply, RunView, StepView } from '../schema';
+import inline, { IWidgetModel } from './inline';
 
 /** What a page carries of a run: all of its steps, or some. */
 export interface Recording {
@@ -70,3 +70,5 @@ export function show(page: Document): void {
     page.getElementById('rfnb-history')?.removeAttribute('open');
   }
 }
+
+show(document);

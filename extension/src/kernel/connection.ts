@@ -2,9 +2,11 @@ import type { Kernel, KernelMessage, CommsOverSubshells } from '@jupyterlab/serv
 import type { IDisposable } from '@lumino/disposable';
 import { ISignal, Signal } from '@lumino/signaling';
 
-import { Hello, Requests } from './requests';
-import { Event, PROTOCOL, Reply } from '../schema';
-import { VERSION } from './version';
+import { Event, Hello, PROTOCOL, Reply } from '../schema';
+import { Requests } from './requests';
+
+/** The version of this extension: package.json says the same (a test compares them). */
+export const VERSION = '0.1.0';
 
 /** `absent`: rfnb is not imported there yet; `mismatch`: panel and kernel speak different protocols. */
 export type Link = 'absent' | 'connecting' | 'ready' | 'mismatch' | 'dead';

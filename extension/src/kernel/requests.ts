@@ -1,49 +1,18 @@
-import type {
-  ComparisonView,
-  FoundView,
-  GradientsView,
-  Message,
-  Reply,
-  RunItem,
-  RunView,
-  StepView,
-  TensorView
-} from '../schema';
+import type { Commands, Message, Reply } from '../schema';
 
-/** What the kernel says of itself when it is greeted. */
-export interface Hello {
-  protocol: number;
-  version: string;
-  session: string;
-}
+/** The name of a command. */
+export type Command = keyof Commands;
 
-/** What each command is answered with. */
-export interface Answers {
-  hello: Hello;
-  runs: RunItem[];
-  run: RunView;
-  step: StepView;
-  value: TensorView;
-  pin: RunItem[];
-  forget: RunItem[];
-  find: FoundView;
-  fork: RunView;
-  rerun: RunItem[];
-  loops: RunItem[];
-  gradients: GradientsView;
-  compare: ComparisonView;
-}
+export type Args<C extends Command> = Commands[C]['args'];
 
-/** Why an answer is not there yet: on its way, in the kernel's queue, or behind a running cell. */
+export type Answer<C extends Command> = Commands[C]['answer'];
+
+/** Why an answer is not there yet: it is on its way, in the kernel's queue, or waits for a running cell to end. */
 export type Waiting = 'asked' | 'queued' | 'busy';
 
 /** Whatever carries commands to a kernel: two comms in the panel, a widget in a cell. */
 export interface IRequests {
-  request<C extends keyof Answers>(
-    command: C,
-    args: Message['args'],
-    onWaiting?: (waiting: Waiting) => void
-  ): Promise<Answers[C]>;
+  request<C extends Command>(command: C, args: Args<C>, onWaiting?: (waiting: Waiting) => void): Promise<Answer<C>>;
 }
 
 interface Pending {
@@ -63,16 +32,12 @@ export class Requests implements IRequests {
    *
    * @param onWaiting - called when the kernel says that the answer will take a while
    */
-  request<C extends keyof Answers>(
-    command: C,
-    args: Message['args'],
-    onWaiting?: (waiting: Waiting) => void
-  ): Promise<Answers[C]> {
+  request<C extends Command>(command: C, args: Args<C>, onWaiting?: (waiting: Waiting) => void): Promise<Answer<C>> {
     const id = this._next++;
-    return new Promise<Answers[C]>((resolve, reject) => {
-      this._pending.set(id, { resolve: data => resolve(data as Answers[C]), reject, onWaiting });
+    return new Promise<Answer<C>>((resolve, reject) => {
+      this._pending.set(id, { resolve: data => resolve(data as Answer<C>), reject, onWaiting });
       try {
-        this._send({ id, command, args });
+        this._send({ id, command, args: { ...args } });
       } catch (error) {
         this._pending.delete(id);
         reject(error instanceof Error ? error : new Error(String(error)));
@@ -80,7 +45,7 @@ export class Requests implements IRequests {
     });
   }
 
-  /** Hand an answer to whoever asked; answers that nobody waits for are dropped. */
+  /** Settle the promise that waits for this answer; an answer that has no such promise is dropped. */
   receive(reply: Reply): void {
     const pending = this._pending.get(reply.id);
     if (!pending) {
@@ -98,7 +63,7 @@ export class Requests implements IRequests {
     }
   }
 
-  /** Nobody will answer any more. */
+  /** Reject all promises: no answer will come any more. */
   abandon(reason: string): void {
     const pending = [...this._pending.values()];
     this._pending.clear();
@@ -107,7 +72,7 @@ export class Requests implements IRequests {
 
   private _send: (message: Message) => void;
   private _pending = new Map<number, Pending>();
-  // Two browser tabs may share a kernel, which sends late answers to both: their numbers must not meet.
+  // Two browser tabs may share a kernel, which sends late answers to both: their numbers must differ.
   private _next = 1000 * Math.floor(Math.random() * 2 ** 31);
 }
 

@@ -6,9 +6,9 @@ import type { EditorView } from '@codemirror/view';
 import type { IDisposable } from '@lumino/disposable';
 import { Signal } from '@lumino/signaling';
 
-import { Marks, marksExtension, marksFor, setMarks, together } from './marks';
 import type { RunView } from '../schema';
 import type { StepperState } from '../stepper/stepper_state';
+import { Marks, marksExtension, marksFor, setMarks, together } from './marks';
 import type { ILoops } from './tokens';
 
 /**

@@ -1,8 +1,8 @@
 import { Extension, Prec, RangeSet, StateEffect, StateField } from '@codemirror/state';
 import { Decoration, DecorationSet, EditorView, gutter, GutterMarker, WidgetType } from '@codemirror/view';
 
-import { holds, Stop } from '../stepper/notes';
 import type { RunView, StepView } from '../schema';
+import { holds, Stop } from '../stepper/notes';
 
 /** What is written into a cell: the current line, and at lines of the body what they computed. */
 export interface Marks {

@@ -4,10 +4,10 @@ import { Panel } from '@lumino/widgets';
 import * as React from 'react';
 
 import { actionsOf } from '../stepper/actions';
-import { loopIcon } from './icon';
-import type { ILoops } from './tokens';
 import { LoopsView } from '../views/panel/loops';
 import { Words, WordsContext } from '../views/words';
+import { loopIcon } from './icon';
+import type { ILoops } from './tokens';
 
 /** The side panel "Loops". */
 export class LoopsPanel extends SidePanel {

@@ -25,17 +25,3 @@ export interface ILoops extends IDisposable {
 
 /** The loops of the active notebook: provided once, for the panel, the commands and the marks in the cells. */
 export const ILoops = new Token<ILoops>('rfnb-lab:ILoops', 'The recorded loops of the active notebook.');
-
-/** The ids of the commands. */
-export namespace CommandIDs {
-  export const openPanel = 'rfnb-lab:open-panel';
-  export const first = 'rfnb-lab:first';
-  export const previous = 'rfnb-lab:previous';
-  export const next = 'rfnb-lab:next';
-  export const last = 'rfnb-lab:last';
-  export const previousHit = 'rfnb-lab:previous-hit';
-  export const nextHit = 'rfnb-lab:next-hit';
-  export const previousOp = 'rfnb-lab:previous-op';
-  export const nextOp = 'rfnb-lab:next-op';
-  export const toggleMark = 'rfnb-lab:toggle-mark';
-}

@@ -1,5 +1,5 @@
-import { PLAIN, Words } from '../words';
 import type { AttentionScripts } from '../schema';
+import { PLAIN, Words } from '../words';
 import { enhanceAttention } from './attention/attention';
 import { enhanceDims } from './dims';
 import { enhanceGraph } from './graph/graph';

@@ -1,40 +1,29 @@
-import type { Stepper } from './stepper';
-import type { StepperActions } from '../views/stepper/stepper';
+import { Stepper } from './stepper';
+
+type Method = {
+  [M in keyof Stepper]: Stepper[M] extends (...args: never[]) => unknown ? M : never;
+}[keyof Stepper];
+
+/** Methods that only the owner of a stepper calls. */
+const OF_OWNER = ['complain', 'lose', 'dispose'] as const;
+
+/** What views may do with a stepper: all of its methods except those of its owner. */
+export type StepperActions = Pick<Stepper, Exclude<Method, (typeof OF_OWNER)[number]>>;
+
+const NO_ACTIONS: readonly string[] = ['constructor', ...OF_OWNER];
 
 const known = new WeakMap<Stepper, StepperActions>();
 
-/** What the views may ask of a stepper: always the same object, so that a view sees that nothing changed. */
+/** The actions of a stepper, always as the same object, so that views can compare it. */
 export function actionsOf(stepper: Stepper): StepperActions {
-  const actions = known.get(stepper) ?? make(stepper);
+  const actions = known.get(stepper) ?? bound(stepper);
   known.set(stepper, actions);
   return actions;
 }
 
-function make(stepper: Stepper): StepperActions {
-  return {
-    goto: step => stepper.goto(step),
-    first: () => stepper.first(),
-    previous: () => stepper.previous(),
-    next: () => stepper.next(),
-    last: () => stepper.last(),
-    choose: sequence => stepper.choose(sequence),
-    look: line => stepper.look(line),
-    lookOn: direction => stepper.lookOn(direction),
-    goToHit: direction => stepper.goToHit(direction),
-    cancelSearch: () => stepper.cancelSearch(),
-    note: change => stepper.note(change),
-    toggleStop: line => stepper.toggleStop(line),
-    changeStop: (stop, change) => stepper.changeStop(stop, change),
-    toggleOps: () => stepper.toggleOps(),
-    lookAtOp: number => stepper.lookAtOp(number),
-    stepOp: way => stepper.stepOp(way),
-    fork: states => void stepper.fork(states),
-    enter: () => void stepper.enter(),
-    enterRun: run => stepper.enterRun(run),
-    leaveTo: depth => stepper.leaveTo(depth),
-    openParent: () => stepper.openParent(),
-    gradients: loss => stepper.gradients(loss),
-    compare: other => stepper.compare(other),
-    dismiss: name => stepper.dismiss(name)
-  };
+function bound(stepper: Stepper): StepperActions {
+  const properties = Object.entries(Object.getOwnPropertyDescriptors(Stepper.prototype));
+  const methods = properties.filter(([name, { value }]) => typeof value === 'function' && !name.startsWith('_'));
+  const actions = methods.filter(([name]) => !NO_ACTIONS.includes(name));
+  return Object.fromEntries(actions.map(([name, { value }]) => [name, value.bind(stepper)])) as StepperActions;
 }

@@ -1,41 +1,34 @@
-import type { Answers, IRequests } from '../kernel/requests';
-import type { ComparisonView, GradientsView, Message, RunItem, RunView } from '../schema';
+import type { Answer, Args, Command, IRequests } from '../kernel/requests';
 
-/** What can be asked beside the steps. */
-export interface Asked {
-  fork: RunView;
-  loops: RunItem[];
-  gradients: GradientsView;
-  compare: ComparisonView;
-}
+/** Commands that are about one run. */
+export type Question = { [C in Command]: 'run' extends keyof Args<C> ? C : never }[Command];
 
-/** An answer that only one view waits for. */
+/** A question that was asked, and its answer as soon as there is one. */
 export interface Aside<T> {
   waiting: boolean;
   error: string | null;
   answer: T | null;
 }
 
-export type AsidesState = { readonly [A in keyof Asked]?: Aside<Asked[A]> };
+export type AsidesState = { readonly [Q in Question]?: Aside<Answer<Q>> };
 
-/** Asks about a run what is not part of a step; of each kind, the last answer stays until it is put away. */
+/** Asks questions about a run that are not part of a step. The last answer of each kind stays until it is dismissed. */
 export class Asides {
-  constructor(requests: IRequests, run: number, tell: () => void) {
+  constructor(requests: IRequests, run: number, onChange: () => void) {
     this._requests = requests;
     this._run = run;
-    this._tell = tell;
+    this._onChange = onChange;
   }
 
   get state(): AsidesState {
     return this._state;
   }
 
-  /** The answer; null if there is none, and then the state says why. */
-  async ask<A extends keyof Asked>(name: A, args: Message['args']): Promise<Asked[A] | null> {
+  /** The answer; null if there is none: the state then holds the error. */
+  async ask<Q extends Question>(name: Q, args: Omit<Args<Q>, 'run'>): Promise<Answer<Q> | null> {
     this._change(name, { waiting: true, error: null });
     try {
-      const asked = this._requests.request(name, { run: this._run, ...args });
-      const answer = (await asked) as Answers[A] & Asked[A];
+      const answer = await this._requests.request(name, { run: this._run, ...args } as unknown as Args<Q>);
       this._change(name, { waiting: false, answer });
       return answer;
     } catch (error) {
@@ -44,20 +37,20 @@ export class Asides {
     }
   }
 
-  /** Put an answer away. */
-  dismiss(name: keyof Asked): void {
+  /** Remove the answer to a question. */
+  dismiss(name: Question): void {
     this._state = { ...this._state, [name]: undefined };
-    this._tell();
+    this._onChange();
   }
 
-  private _change<A extends keyof Asked>(name: A, change: Partial<Aside<Asked[A]>>): void {
+  private _change<Q extends Question>(name: Q, change: Partial<Aside<Answer<Q>>>): void {
     const before = this._state[name] ?? { waiting: false, error: null, answer: null };
     this._state = { ...this._state, [name]: { ...before, ...change } };
-    this._tell();
+    this._onChange();
   }
 
   private _requests: IRequests;
   private _run: number;
-  private _tell: () => void;
+  private _onChange: () => void;
   private _state: AsidesState = {};
 }

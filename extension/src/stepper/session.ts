@@ -2,9 +2,9 @@ import type { IDisposable } from '@lumino/disposable';
 import { ISignal, Signal } from '@lumino/signaling';
 
 import type { Connection } from '../kernel/connection';
-import { Notes } from './notes';
 import { Gone } from '../kernel/requests';
 import type { Event, RunItem, RunView } from '../schema';
+import { Notes } from './notes';
 import { Stepper } from './stepper';
 import type { Place } from './stepper_state';
 

@@ -1,12 +1,12 @@
 import type { IDisposable } from '@lumino/disposable';
 import { ISignal, Signal } from '@lumino/signaling';
 
-import { Asides, Asked } from './asides';
-import { Direction, Finder } from './finder';
 import { Latest } from '../kernel/latest';
-import { conditions, LoopNotes, Notes, Stop } from './notes';
 import { Gone, IRequests } from '../kernel/requests';
 import type { OpsView, RunView, StepView } from '../schema';
+import { Asides, Question } from './asides';
+import { Direction, Finder } from './finder';
+import { conditions, LoopNotes, Notes, Stop } from './notes';
 import { firstLine, StepperContext, StepperState, stepsBegun } from './stepper_state';
 
 /** What is asked for: a step, of one sequence or of all (null), and its ops, with the values of one of them. */
@@ -227,7 +227,7 @@ export class Stepper implements IDisposable {
   }
 
   /** Put an answer away. */
-  dismiss(name: keyof Asked): void {
+  dismiss(name: Question): void {
     this._asides.dismiss(name);
   }
 

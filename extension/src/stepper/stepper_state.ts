@@ -1,8 +1,8 @@
+import type { Waiting } from '../kernel/requests';
+import type { RunView, StepView } from '../schema';
 import type { AsidesState } from './asides';
 import type { FindState } from './finder';
 import type { LoopNotes, Notes } from './notes';
-import type { Waiting } from '../kernel/requests';
-import type { RunView, StepView } from '../schema';
 
 /** A run around the one that is shown, and the step of it that one came from. */
 export interface Crumb {

@@ -3,8 +3,8 @@ import { describe, expect, it } from 'vitest';
 
 import inline from '../../src/entry/inline';
 import type { Message } from '../../src/schema';
-import { settle } from '../fake_kernel';
 import { runView, stepView } from '../examples';
+import { settle } from '../fake_kernel';
 
 describe('the stepper in a cell', () => {
   it('starts with the step that came with it, and asks over its widget for others', async () => {

@@ -1,14 +1,14 @@
 import { afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 
+import widget, { enhancePage } from '../../src/entry/views';
 import { bestPath, clearPath } from '../../src/pictures/attention/alignment';
-import { enhance } from '../../src/pictures/enhance';
-import { find } from '../../src/pictures/graph/search';
-import { pathOf, place } from '../../src/pictures/graph/layout';
-import type { GraphScripts, Point } from '../../src/pictures/graph/types';
-import { fragment, svgOf } from '../../src/pictures/graph/svg';
 import { decode, coloursOf } from '../../src/pictures/attention/weights';
+import { enhance } from '../../src/pictures/enhance';
+import { pathOf, place } from '../../src/pictures/graph/layout';
+import { find } from '../../src/pictures/graph/search';
+import { fragment, svgOf } from '../../src/pictures/graph/svg';
+import type { GraphScripts, Point } from '../../src/pictures/graph/types';
 import { settle } from '../fake_kernel';
-import widget, { enhancePage } from '../../src/pictures/widget';
 
 const press = (element: Element | null, key: string) =>
   element?.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true, cancelable: true }));

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 
-import { Finder } from '../../src/stepper/finder';
 import { Requests } from '../../src/kernel/requests';
 import type { FoundView, Message, Where } from '../../src/schema';
+import { Finder } from '../../src/stepper/finder';
 import { settle } from '../fake_kernel';
 
 const WHERE: Where = { kind: 'not finite', name: null, line: null, limit: null, text: null };

@@ -3,8 +3,8 @@ import { describe, expect, it } from 'vitest';
 import { Connection } from '../../src/kernel/connection';
 import type { Message, RunItem } from '../../src/schema';
 import { Session } from '../../src/stepper/session';
-import { FakeKernel, settle } from '../fake_kernel';
 import { item, runView, stepView } from '../examples';
+import { FakeKernel, settle } from '../fake_kernel';
 
 async function session(runs: RunItem[]): Promise<{ kernel: FakeKernel; session: Session; runs: RunItem[] }> {
   const kernel = new FakeKernel();

@@ -3,8 +3,8 @@ import { describe, expect, it } from 'vitest';
 import { Requests } from '../../src/kernel/requests';
 import type { Message, StepView } from '../../src/schema';
 import { Stepper } from '../../src/stepper/stepper';
-import { settle } from '../fake_kernel';
 import { runView, stepView } from '../examples';
+import { settle } from '../fake_kernel';
 
 /** A stepper whose questions a test answers by hand. */
 function stepping(first: StepView | null = stepView(0)) {

@@ -1,12 +1,12 @@
 import { describe, expect, it } from 'vitest';
 
-import { conditions, Notes } from '../../src/stepper/notes';
 import { Requests } from '../../src/kernel/requests';
 import type { Message, OpsView, Where } from '../../src/schema';
+import { conditions, Notes } from '../../src/stepper/notes';
 import { Stepper } from '../../src/stepper/stepper';
 import type { Place } from '../../src/stepper/stepper_state';
-import { settle } from '../fake_kernel';
 import { item, opRow, runView, stepView, watchRow } from '../examples';
+import { settle } from '../fake_kernel';
 
 type Answer = (message: Message) => unknown;
 

@@ -3,18 +3,18 @@ import { act } from 'react';
 import { createRoot, type Root } from 'react-dom/client';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 
-import { actionsOf } from '../../src/stepper/actions';
+import { Requests } from '../../src/kernel/requests';
+import { formatBytes, formatNumber } from '../../src/numbers';
+import type { ComparisonView, GradientsView, OpView, Where } from '../../src/schema';
+import { actionsOf, type StepperActions } from '../../src/stepper/actions';
 import { NOT_SEARCHED, type FindState } from '../../src/stepper/finder';
 import type { LoopNotes } from '../../src/stepper/notes';
-import { Requests } from '../../src/kernel/requests';
-import type { ComparisonView, GradientsView, OpView, Where } from '../../src/schema';
 import { Stepper } from '../../src/stepper/stepper';
 import type { StepperState } from '../../src/stepper/stepper_state';
-import { formatBytes, formatNumber } from '../../src/numbers';
-import { tokens } from '../../src/views/step/python';
-import { groupRuns } from '../../src/views/panel/run_list';
 import { LoopsView, type LoopsProps } from '../../src/views/panel/loops';
-import { StepperView, type StepperActions } from '../../src/views/stepper/stepper';
+import { groupRuns } from '../../src/views/panel/run_list';
+import { tokens } from '../../src/views/step/python';
+import { StepperView } from '../../src/views/stepper/stepper';
 import { dim, EVIL, item, opRow, runView, stateRow, stepView, value, watchRow } from '../examples';
 
 let root: Root | null = null;

@@ -17,6 +17,7 @@ from rfnb.display.run.ended_mask import live_at
 from rfnb.display.run.watch_row import describe_watch
 from rfnb.display.schema import LineValue, Number, StateRow, StepView, ValueView
 from rfnb.display.tensor.value import describe_value, magnitude, one_sequence, sampled
+from rfnb.trace.run.step import AGREES
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
@@ -50,6 +51,7 @@ def describe_step(
         "values": values,
         "ended": None if run.lengths is None else [min(step, run.steps - 1) >= int(n) for n in run.lengths],
         "check": str(at.check),
+        "agrees": at.check == AGREES,
         "watches": [describe_watch(at, text, run.sequence_dim, sequence) for text in watch],
         "ops": None,
     }

@@ -3,9 +3,9 @@ import { ICommandPalette } from '@jupyterlab/apputils';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { addStepCommands } from '../commands';
-import { CommandIDs, ILoops } from '../tokens';
+import { ILoops } from '../tokens';
 
-/** Adds the commands; their keys are in schema/commands.json, where users can change them. */
+/** Adds the commands of the stepper to JupyterLab and its palette. */
 export const commandsPlugin: JupyterFrontEndPlugin<void> = {
   id: 'rfnb-lab:commands',
   description: 'Commands that step through the run that the panel shows.',
@@ -19,8 +19,7 @@ export const commandsPlugin: JupyterFrontEndPlugin<void> = {
     translator: ITranslator | null
   ): void => {
     const words = (translator ?? nullTranslator).load('rfnb');
-    addStepCommands(app.commands, loops, words);
-    for (const command of Object.values(CommandIDs).filter(id => id !== CommandIDs.openPanel)) {
+    for (const command of addStepCommands(app.commands, loops, words)) {
       palette?.addItem({ command, category: words.__('Loops') });
     }
   }

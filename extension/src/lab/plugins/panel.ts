@@ -2,9 +2,9 @@ import { ILayoutRestorer, JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyte
 import { ICommandPalette } from '@jupyterlab/apputils';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
-import { addOpenCommand } from '../commands';
+import { addOpenCommand, OPEN_PANEL } from '../commands';
 import { LoopsPanel } from '../panel';
-import { CommandIDs, ILoops } from '../tokens';
+import { ILoops } from '../tokens';
 
 /** Adds the side panel. */
 export const panelPlugin: JupyterFrontEndPlugin<void> = {
@@ -26,6 +26,6 @@ export const panelPlugin: JupyterFrontEndPlugin<void> = {
     restorer?.add(panel, panel.id);
     addOpenCommand(app.commands, words, () => app.shell.activateById(panel.id));
     loops.opened.connect(() => app.shell.activateById(panel.id));
-    palette?.addItem({ command: CommandIDs.openPanel, category: words.__('Loops') });
+    palette?.addItem({ command: OPEN_PANEL, category: words.__('Loops') });
   }
 };

@@ -1,5 +1,5 @@
-import type { Words } from '../../words';
 import type { AttentionScripts } from '../../schema';
+import type { Words } from '../../words';
 import { clearPath } from './alignment';
 import { Head, Matrix } from './matrix';
 import { readPixels, coloursOf, Pixels } from './weights';

@@ -1,8 +1,8 @@
-import type { Words } from '../../words';
-import type { AttentionHead, AttentionScripts, Number as Weight } from '../../schema';
 import { formatNumber } from '../../numbers';
-import { columnLabels, rowLabels, Sides } from './axes';
+import type { AttentionHead, AttentionScripts, Number as Weight } from '../../schema';
+import type { Words } from '../../words';
 import { button, draw, make } from '../make';
+import { columnLabels, rowLabels, Sides } from './axes';
 import { coloursOf, paint, Pixels, rgb, shade } from './weights';
 
 /** One head, as it is drawn: `pool` entries are one pixel, of which `rows` by `cols` are no padding. */

@@ -1,10 +1,10 @@
 import type { Words } from '../../words';
+import { make } from '../make';
 import { Canvas } from './canvas';
 import { Search } from './search';
+import { svgOfImage } from './svg';
 import { BodyView, NodeView } from './tree';
 import type { GraphScripts } from './types';
-import { make } from '../make';
-import { svgOfImage } from './svg';
 
 let drawings = 0;
 

@@ -1,6 +1,6 @@
 import type { Words } from '../../words';
-import type { GraphScripts } from './types';
 import { button, make } from '../make';
+import type { GraphScripts } from './types';
 
 const MOST = 3000;
 

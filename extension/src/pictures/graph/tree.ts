@@ -1,6 +1,6 @@
 import { pathOf, place, Placed } from './layout';
-import type { Body, GraphNode, GraphScripts, Size } from './types';
 import { fragment } from './svg';
+import type { Body, GraphNode, GraphScripts, Size } from './types';
 
 /** A drawn body: its nodes and edges, each an element of the drawing. */
 export class BodyView {

@@ -1,7 +1,7 @@
 import * as React from 'react';
 
-import { useWords } from '../words';
 import { tokens } from '../step/python';
+import { useWords } from '../words';
 
 /** Why there is nothing to step through yet. */
 export type Lack = 'notebook' | 'kernel' | 'rfnb' | 'loops' | 'busy' | 'connecting';

@@ -2,11 +2,12 @@ import * as React from 'react';
 
 import type { Link } from '../../kernel/connection';
 import type { RunItem } from '../../schema';
+import type { StepperActions } from '../../stepper/actions';
 import type { StepperState } from '../../stepper/stepper_state';
+import { StepperView } from '../stepper/stepper';
 import { useWords } from '../words';
 import { Guide, Lack } from './guide';
 import { RunActions, RunList } from './run_list';
-import { StepperActions, StepperView } from '../stepper/stepper';
 
 /** All that the panel shows. */
 export interface LoopsProps {

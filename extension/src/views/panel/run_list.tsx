@@ -1,9 +1,9 @@
 import * as React from 'react';
 
 import type { RunItem } from '../../schema';
-import { useWords } from '../words';
-import { Chips } from '../value/chips';
 import { Icon } from '../icons';
+import { Chips } from '../value/chips';
+import { useWords } from '../words';
 
 /** What can be done with a run in the list. */
 export interface RunActions {

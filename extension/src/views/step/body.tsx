@@ -1,17 +1,17 @@
 import * as React from 'react';
 
-import { holds } from '../../stepper/notes';
 import type { LineValue } from '../../schema';
+import type { StepperActions } from '../../stepper/actions';
+import { holds } from '../../stepper/notes';
 import type { StepperState } from '../../stepper/stepper_state';
-import { useWords } from '../words';
-import { Chips } from '../value/chips';
 import { differing } from '../stepper/comparison';
+import { Chips } from '../value/chips';
 import { Dims } from '../value/dims';
 import { Histogram } from '../value/histogram';
+import { Picture, Stats, Value } from '../value/value';
+import { useWords } from '../words';
 import { Ops } from './ops';
 import { indentation, tokens } from './python';
-import type { StepperActions } from '../stepper/stepper';
-import { Picture, Stats, Value } from '../value/value';
 
 /** The lines of the loop as they ran, the current one marked, each with what it computed in this step. */
 export function Body({ state, actions }: { state: StepperState; actions: StepperActions }): JSX.Element {

@@ -1,9 +1,9 @@
 import * as React from 'react';
 
-import type { Aside } from '../../stepper/asides';
 import type { StateRow } from '../../schema';
-import { useWords } from '../words';
+import type { Aside } from '../../stepper/asides';
 import { Icon } from '../icons';
+import { useWords } from '../words';
 
 /** Changes a state before this step: Enter runs on from there, in a run of its own; Escape leaves it as it was. */
 export function StateEdit(props: {

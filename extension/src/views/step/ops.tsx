@@ -1,11 +1,11 @@
 import * as React from 'react';
 
 import type { OpRow, OpsView, ValueView } from '../../schema';
-import { useWords } from '../words';
+import type { StepperActions } from '../../stepper/actions';
 import { Chips } from '../value/chips';
 import { Dims } from '../value/dims';
-import type { StepperActions } from '../stepper/stepper';
 import { Picture, Stats, Value } from '../value/value';
+import { useWords } from '../words';
 
 /** The ops that a line is made of, also inside of modules; the one that is looked at with its numbers. */
 export function Ops(props: { ops: OpsView; line: number; actions: StepperActions }): JSX.Element {

@@ -1,16 +1,16 @@
 import * as React from 'react';
 
-import type { StateRow, StepView } from '../../schema';
-import type { StepperState } from '../../stepper/stepper_state';
-import { useWords } from '../words';
-import { Chips } from '../value/chips';
-import { differing } from '../stepper/comparison';
-import { Dims } from '../value/dims';
-import { StateEdit } from './edit';
 import { formatNumber } from '../../numbers';
+import type { StateRow, StepView } from '../../schema';
+import type { StepperActions } from '../../stepper/actions';
+import type { StepperState } from '../../stepper/stepper_state';
+import { differing } from '../stepper/comparison';
+import { Chips } from '../value/chips';
+import { Dims } from '../value/dims';
 import { Sparkline } from '../value/sparkline';
-import type { StepperActions } from '../stepper/stepper';
 import { Stats, Value } from '../value/value';
+import { useWords } from '../words';
+import { StateEdit } from './edit';
 
 /** The carried states: before and after the step, how much each moved, and how it went over the whole run. */
 export function States(props: { state: StepperState; step: StepView; actions: StepperActions }): JSX.Element | null {

@@ -1,13 +1,13 @@
 import * as React from 'react';
 
 import type { WatchRow } from '../../schema';
+import type { StepperActions } from '../../stepper/actions';
 import type { StepperState } from '../../stepper/stepper_state';
-import { useWords } from '../words';
-import { Dims } from '../value/dims';
-import { Entry } from '../stepper/find';
 import { Icon } from '../icons';
-import type { StepperActions } from '../stepper/stepper';
+import { Entry } from '../stepper/find';
+import { Dims } from '../value/dims';
 import { Value } from '../value/value';
+import { useWords } from '../words';
 
 /** Expressions of the user, evaluated at each step. */
 export function Watches({ state, actions }: { state: StepperState; actions: StepperActions }): JSX.Element {

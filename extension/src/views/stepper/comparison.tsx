@@ -1,10 +1,10 @@
 import * as React from 'react';
 
 import type { ComparisonView } from '../../schema';
+import type { StepperActions } from '../../stepper/actions';
 import type { StepperState } from '../../stepper/stepper_state';
-import { useWords } from '../words';
 import { Icon } from '../icons';
-import type { StepperActions } from './stepper';
+import { useWords } from '../words';
 
 const SHOWN = 6;
 

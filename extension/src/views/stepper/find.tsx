@@ -1,12 +1,12 @@
 import * as React from 'react';
 
+import type { Where } from '../../schema';
+import type { StepperActions } from '../../stepper/actions';
 import type { FindState } from '../../stepper/finder';
 import { holds, Stop } from '../../stepper/notes';
-import type { Where } from '../../schema';
 import type { StepperState } from '../../stepper/stepper_state';
-import { useWords, Words } from '../words';
 import { Icon } from '../icons';
-import type { StepperActions } from './stepper';
+import { useWords, Words } from '../words';
 
 type Kind = Where['kind'];
 

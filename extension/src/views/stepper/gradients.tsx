@@ -1,10 +1,10 @@
 import * as React from 'react';
 
+import { finite, formatNumber } from '../../numbers';
 import type { Curve, GradientsView } from '../../schema';
+import type { StepperActions } from '../../stepper/actions';
 import type { StepperState } from '../../stepper/stepper_state';
 import { useWords } from '../words';
-import { finite, formatNumber } from '../../numbers';
-import type { StepperActions } from './stepper';
 
 const WIDTH = 240;
 const HEIGHT = 44;

@@ -1,8 +1,8 @@
 import * as React from 'react';
 
+import type { StepperActions } from '../../stepper/actions';
 import type { StepperState } from '../../stepper/stepper_state';
 import { useWords } from '../words';
-import type { StepperActions } from './stepper';
 
 /** The way back: to the runs around this one, and to the one that it was forked from. */
 export function Origin({ state, actions }: { state: StepperState; actions: StepperActions }): JSX.Element | null {

@@ -1,50 +1,22 @@
 import * as React from 'react';
 
-import type { Asked } from '../../stepper/asides';
-import type { Direction } from '../../stepper/finder';
-import type { LoopNotes, Stop } from '../../stepper/notes';
+import { formatBytes } from '../../numbers';
+import type { StepView } from '../../schema';
+import type { StepperActions } from '../../stepper/actions';
+import { STEP_KEYS } from '../../stepper/commands';
 import type { StepperState } from '../../stepper/stepper_state';
-import { useWords } from '../words';
+import { Icon } from '../icons';
 import { Body } from '../step/body';
+import { States } from '../step/states';
+import { Watches } from '../step/watches';
 import { Chips } from '../value/chips';
+import { useWords } from '../words';
 import { Comparison } from './comparison';
 import { Find } from './find';
 import { Gradients } from './gradients';
-import { Icon } from '../icons';
-import { formatBytes } from '../../numbers';
 import { Origin } from './origin';
 import { Sequences } from './sequences';
-import { States } from '../step/states';
 import { Transport } from './transport';
-import { Watches } from '../step/watches';
-
-/** What a stepper is asked to do. */
-export interface StepperActions {
-  goto: (step: number) => void;
-  first: () => void;
-  previous: () => void;
-  next: () => void;
-  last: () => void;
-  choose: (sequence: number | null) => void;
-  look: (line: number) => void;
-  lookOn: (direction: 1 | -1) => void;
-  goToHit: (direction: Direction) => void;
-  cancelSearch: () => void;
-  note: (change: Partial<LoopNotes>) => void;
-  toggleStop: (line: number) => void;
-  changeStop: (stop: Stop, change: Partial<Stop>) => void;
-  toggleOps: () => void;
-  lookAtOp: (number: number) => void;
-  stepOp: (way: 1 | -1) => void;
-  fork: (states: { [name: string]: string }) => void;
-  enter: () => void;
-  enterRun: (run: number) => void;
-  leaveTo: (depth: number) => void;
-  openParent: () => void;
-  gradients: (loss: string) => void;
-  compare: (other: number) => void;
-  dismiss: (name: keyof Asked) => void;
-}
 
 /** One run, stepped: the same in the panel and in a cell's output. */
 export function StepperView({ state, actions }: { state: StepperState; actions: StepperActions }): JSX.Element {
@@ -64,7 +36,7 @@ export function StepperView({ state, actions }: { state: StepperState; actions: 
         <span className="rfnb-Stepper-name">{run.name}</span>
         <span className="rfnb-place">{run.place}</span>
         <Chips flags={run.flags} />
-        {step && <Check check={step.check} />}
+        {step && <Check step={step} />}
       </header>
       <Origin state={state} actions={actions} />
       <Transport
@@ -162,9 +134,8 @@ function Failure({ state, actions }: { state: StepperState; actions: StepperActi
   );
 }
 
-/** Whether the replay came out as the run did. */
-function Check({ check }: { check: string }): JSX.Element {
-  const agrees = check.includes('agrees');
+/** Whether the replay gave the same states as the run. */
+function Check({ step: { check, agrees } }: { step: StepView }): JSX.Element {
   return (
     <span className="rfnb-Check" data-agrees={agrees}>
       {agrees && <Icon name="check" />}
@@ -173,34 +144,17 @@ function Check({ check }: { check: string }): JSX.Element {
   );
 }
 
-/**
- * ←/→ step, Home/End, ↑/↓ another line, N the next hit, B a mark at the line, O the ops of the line, . and , op by op.
- *
- * Keys with Ctrl and the like, those in fields, and those of a list of choices are left alone.
- */
+/** Runs the action of a key. Keys with Ctrl and the like, and keys in text fields and lists of choices, are left alone. */
 export function onKey(event: React.KeyboardEvent, actions: StepperActions, line: number | null): void {
-  const keys: { [key: string]: () => void } = {
-    ArrowLeft: actions.previous,
-    ArrowRight: actions.next,
-    Home: actions.first,
-    End: actions.last,
-    ArrowUp: () => actions.lookOn(-1),
-    ArrowDown: () => actions.lookOn(1),
-    n: () => actions.goToHit('next'),
-    N: () => actions.goToHit('previous'),
-    b: () => line !== null && actions.toggleStop(line),
-    o: actions.toggleOps,
-    '.': () => actions.stepOp(1),
-    ',': () => actions.stepOp(-1)
-  };
-  const act = keys[event.key];
-  const withModifier = event.ctrlKey || event.altKey || event.metaKey || (event.shiftKey && event.key !== 'N');
-  if (act === undefined || withModifier || takesKeys(event.target as HTMLElement)) {
+  const found = STEP_KEYS.find(({ key }) => key === event.key);
+  const withShift = event.shiftKey && !/^[A-Z]$/.test(event.key);
+  const withModifier = event.ctrlKey || event.altKey || event.metaKey || withShift;
+  if (found === undefined || withModifier || takesKeys(event.target as HTMLElement)) {
     return;
   }
   event.preventDefault();
   event.stopPropagation();
-  act();
+  found.act(actions, line);
 }
 
 /** Lists of choices and text fields have their own use for keys; a slider goes with the stepper's. */

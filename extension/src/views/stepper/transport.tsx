@@ -1,9 +1,9 @@
 import * as React from 'react';
 
 import { StepperState, stepsBegun } from '../../stepper/stepper_state';
+import { Icon } from '../icons';
 import { useWords } from '../words';
 import { ignore } from './find';
-import { Icon } from '../icons';
 
 /** Marks closer than one of so many parts of the slider are one. */
 const TRACK = 200;

@@ -1,8 +1,8 @@
 import * as React from 'react';
 
+import { formatNumber } from '../../numbers';
 import type { StatsView } from '../../schema';
 import { useWords } from '../words';
-import { formatNumber } from '../../numbers';
 
 const BAR = 7;
 const HEIGHT = 16;

@@ -1,8 +1,8 @@
 import * as React from 'react';
 
+import { finite, formatNumber } from '../../numbers';
 import type { Number } from '../../schema';
 import { useWords } from '../words';
-import { finite, formatNumber } from '../../numbers';
 
 const WIDTH = 72;
 const HEIGHT = 18;

@@ -1,9 +1,9 @@
 import * as React from 'react';
 
+import { formatNumber } from '../../numbers';
 import type { StatsView, ValueView } from '../../schema';
 import { useWords, Words } from '../words';
 import { ALARMS } from './chips';
-import { formatNumber } from '../../numbers';
 
 /** One value in one line, elided where there is no room; the tooltip has it whole. */
 export function Value({ value, name }: { value: ValueView; name?: string }): JSX.Element {
