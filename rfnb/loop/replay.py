@@ -30,7 +30,7 @@ from rfnb.loop.rerun import rerun
 from rfnb.loop.state_history import detached, held_bytes
 from rfnb.loop.warnings import not_ended
 from rfnb.trace.run.run import Run
-from rfnb.trace.run.step import StepValue
+from rfnb.trace.run.step import AGREES, StepValue
 
 if TYPE_CHECKING:
     from rfnb.loop.end_of_step import Closed
@@ -202,7 +202,7 @@ class Replay:
             for a, b in zip(states, expected, strict=True)
         )
         if agrees:
-            return "replay agrees"
+            return AGREES
         changed = self._version() != self.version
         if self.plan.changes is not None:
             return f"replay differs: {self.plan.changes}"
