@@ -366,7 +366,7 @@ export interface SeenRow {
 
 /** What `rf.capture` saw: a list, and the weights of the largest group of them that have one size. */
 export interface SeenView {
-  kind: 'seen';
+  kind: 'attention_list';
   rows: SeenRow[];
   left_out: string[];
   attention: AttentionView | null;
@@ -409,7 +409,7 @@ export interface FailureView {
 
 /** What does not change while one steps through a run. */
 export interface RunView extends Origin {
-  kind: 'run';
+  kind: 'run_facts';
   run: number;
   loop: string;
   name: string;
@@ -724,7 +724,7 @@ export interface MovedOp {
 
 /** Where the ops of a loop were done: before its steps, in them, or behind them. */
 export interface ExplanationView {
-  kind: 'explanation';
+  kind: 'loop_explanation';
   name: string;
   place: string | null;
   ran: boolean;
@@ -753,7 +753,7 @@ export interface StateStrip {
 
 /** The static picture of a run: chosen steps of each state. */
 export interface HistoryView {
-  kind: 'history';
+  kind: 'run';
   run: RunView;
   /** the chosen one */
   sequence: number | null;
@@ -962,7 +962,7 @@ export interface LoadedNames {
 
 /** What became of the entries of a checkpoint. */
 export interface LoadedView {
-  kind: 'loaded';
+  kind: 'load_report';
   path: string;
   loaded: string[];
   groups: LoadedNames[];

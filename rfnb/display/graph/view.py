@@ -44,8 +44,7 @@ from rfnb.core.graph.model_graph import ModelGraph
 from rfnb.display.graph.cards import amount
 from rfnb.display.graph.dot import to_dot as to_dot
 from rfnb.display.graph.fold import Folder
-from rfnb.display.graph.parts import to_scripts as to_scripts
-from rfnb.display.graph.picture import WIDTH, Painter
+from rfnb.display.graph.picture import WIDTH, Painter, to_scripts as to_scripts
 from rfnb.display.graph.rows import to_table as to_table
 from rfnb.display.graph.unfold import opened
 from rfnb.display.markup import style, svg

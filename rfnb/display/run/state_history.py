@@ -10,9 +10,8 @@ import numpy as np
 from rfnb.display.kit import options
 from rfnb.display.kit.data import Data, thin_mask, thinned, to_numpy
 from rfnb.display.markup import png
-from rfnb.display.markup.blocks import block_for, extremes, pooled
-from rfnb.display.run.ended_mask import live_at
-from rfnb.display.run.step import spread
+from rfnb.display.markup.png import block_for, extremes, pooled
+from rfnb.display.run.step import live_at, spread
 from rfnb.display.schema import StateStrip
 from rfnb.display.tensor.value import one_sequence
 
