@@ -20,10 +20,10 @@ from rfnb.core.ground.nested import arranged, leaves, map_leaves, named_leaves, 
 from rfnb.core.tensor.op import OpRow
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError, LoopError
+from rfnb.loop.codegen import Compiled
 from rfnb.loop.execute import is_replaying
-from rfnb.loop.inner import asked
+from rfnb.loop.nested_runs import asked
 from rfnb.loop.program import Program
-from rfnb.loop.written import Compiled
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.trace.record.record import OpCall, Recorder, unwrap
 

@@ -15,6 +15,7 @@ from rfnb.display.kit.degrade import Notes, reason
 from rfnb.display.markup.numbers import plain, short
 from rfnb.display.schema import LineValue, Number, StateRow, StepView, ValueView, WatchRow
 from rfnb.display.tensor.value import describe_value, in_words, magnitude, one_sequence, sampled
+from rfnb.trace.run.step import AGREES
 
 if TYPE_CHECKING:
     from rfnb.core.dims.dim import Dim
@@ -51,6 +52,7 @@ def describe_step(
         "values": values,
         "ended": None if run.lengths is None else [min(step, run.steps - 1) >= int(n) for n in run.lengths],
         "check": str(at.check),
+        "agrees": at.check == AGREES,
         "watches": [describe_watch(at, text, run.sequence_dim, sequence) for text in watch],
         "ops": None,
     }
