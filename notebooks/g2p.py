@@ -123,7 +123,7 @@ class Decoder(rf.Module):
         return rf.State(lstm=lstm, context=rf.zeros([*batch_dims, self.memory]))
 
     def step(self, prev: Tensor, state: rf.State, encoded: Tensor, keys: Tensor) -> tuple[Tensor, rf.State]:
-        """{batch, phone_vec} of the previous phone → {batch, hidden}, and the new state with the context of this step"""
+        """{batch, phone_vec} of the previous phone → {batch, hidden}, and the new state with this step's context"""
         x, _ = rf.concat((prev, self.phone_vec), (state.context, self.memory))
         h, lstm = self.lstm(x, state=state.lstm, spatial_dim=rf.single_step_dim)
         att = self.attention(h, keys)

@@ -29,7 +29,7 @@ Part = Literal["train", "dev", "test"]
 
 
 class Split(TypedDict):
-    """Training data are pairs, so a word with two pronunciations occurs twice; dev and test map a word to all of them."""
+    """Training data are pairs: a word with two pronunciations occurs twice. Dev and test map a word to all its pronunciations."""
 
     train: list[tuple[str, Phones]]
     dev: dict[str, list[Phones]]
