@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import rfnb as rf
-from rfnb.core import run_ctx
+from rfnb.core.run import run_ctx
 
 
 @pytest.fixture(autouse=True)

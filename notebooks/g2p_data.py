@@ -29,7 +29,7 @@ Part = Literal["train", "dev", "test"]
 
 
 class Split(TypedDict):
-    """Training data are pairs: a word with two pronunciations occurs twice. Dev and test map a word to all its pronunciations."""
+    """Train has pairs, with a word twice if it has two pronunciations; dev and test map a word to all of them."""
 
     train: list[tuple[str, Phones]]
     dev: dict[str, list[Phones]]

@@ -8,12 +8,12 @@ import importlib as _importlib
 import sys as _sys
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from rfnb.core.garbage import not_searched as _not_searched
+from rfnb.core.ground.gc_pause import not_searched as _not_searched
 
 with _not_searched():
     import rfnb.nn.bridge.symbolic as _symbolic  # sizes where torch traces
-    from rfnb.core.missing import no_name as _no_name
-    from rfnb.core.source import follow_cells as _follow_cells
+    from rfnb.core.ground.source import follow_cells as _follow_cells
+    from rfnb.core.ground.suggestions import no_name as _no_name
     from rfnb.display.register import register_views as _register_views
     from rfnb.ops.public import *
 

@@ -14,7 +14,7 @@ import torch
 
 import rfnb as rf
 from rfnb import batch_dim
-from rfnb.core import missing
+from rfnb.core.ground import suggestions
 from rfnb.errors import RfError
 
 MOST_LINES = 12
@@ -183,76 +183,79 @@ def a_state_of_the_outer_loop_set_in_the_inner_one(x: rf.Tensor) -> Any:
 RAW = torch.ones(2, 4)
 width_2 = rf.Dim(2, name="width")
 SAYS: list[tuple[Callable[[rf.Tensor], Any], str]] = [
-    (lambda x: rf.Linear(4, 3), 'Linear: 4 is no Dim.*rf.Dim\\(4, name="…"\\)'),
-    (lambda x: rf.LayerNorm(4), "LayerNorm: 4 is no Dim"),
-    (lambda x: rf.Embedding(10, 4), "Embedding: 10 is no Dim"),
-    (lambda x: rf.softmax(x, axis="feat"), "softmax: 'feat' is no Dim → axis=feat"),
-    (lambda x: rf.reduce_sum(x, axis="time"), "reduce_sum: 'time' is no Dim → axis=time"),
-    (lambda x: rf.reduce_sum(x, axis=None), "reduce_sum: None is no Dim"),
-    (lambda x: rf.top_k(x, axis="feat", k=2), "top_k: 'feat' is no Dim → axis=feat"),
-    (lambda x: rf.matmul(x, x, reduce="feat"), "matmul: 'feat' is no Dim → axis=feat"),
-    (lambda x: rf.layer_norm(x, None, None, in_dim="feat"), "layer_norm: 'feat' is no Dim → axis=feat"),
-    (lambda x: rf.dropout(x, 0.5, axis=1, on_forward=True), "dropout: 1 is no Dim"),
+    (lambda x: rf.Linear(4, 3), 'Linear: 4 is not a Dim.*rf.Dim\\(4, name="…"\\)'),
+    (lambda x: rf.LayerNorm(4), "LayerNorm: 4 is not a Dim"),
+    (lambda x: rf.Embedding(10, 4), "Embedding: 10 is not a Dim"),
+    (lambda x: rf.softmax(x, axis="feat"), "softmax: 'feat' is not a Dim → axis=feat"),
+    (lambda x: rf.reduce_sum(x, axis="time"), "reduce_sum: 'time' is not a Dim → axis=time"),
+    (lambda x: rf.reduce_sum(x, axis=None), "reduce_sum: None is not a Dim"),
+    (lambda x: rf.top_k(x, axis="feat", k=2), "top_k: 'feat' is not a Dim → axis=feat"),
+    (lambda x: rf.matmul(x, x, reduce="feat"), "matmul: 'feat' is not a Dim → axis=feat"),
+    (lambda x: rf.layer_norm(x, None, None, in_dim="feat"), "layer_norm: 'feat' is not a Dim → axis=feat"),
+    (lambda x: rf.dropout(x, 0.5, axis=1, on_forward=True), "dropout: 1 is not a Dim"),
     (lambda x: rf.group_norm(x, None, None, in_dim=feat, num_groups=3), "group_norm.*feat:4 in groups:3"),
-    (lambda x: filtered(x, size=[3]), "conv: 3 is no Dim"),
+    (lambda x: filtered(x, size=[3]), "conv: 3 is not a Dim"),
     (lambda x: filtered(x, spatial=time), r"conv: one Dim.*\[time\]"),
-    (lambda x: filtered(rf.cast(x, "float64")), "conv: the types differ.*`source` float64, `filter` float32"),
-    (lambda x: rf.Linear(feat, out)(rf.cast(x, "float64")), r"linear: the types differ.*rf.cast\(source, 'float32'\)"),
-    (lambda x: rf.matmul(x, rf.zeros([feat, out], dtype="float64"), reduce=feat), "matmul: the types differ"),
-    (lambda x: rf.cast(x, torch.float64), "no such type.*torch.float64.*hint *'float64'"),
-    (lambda x: rf.zeros([feat], dtype=np.float32), "no such type.*hint *'float32'"),
-    (lambda x: rf.zeros([feat], dtype="flaot32"), "no such type.*'flaot32'"),
+    (lambda x: filtered(rf.cast(x, "float64")), "conv: the dtypes differ.*`source` float64, `filter` float32"),
+    (lambda x: rf.Linear(feat, out)(rf.cast(x, "float64")), r"linear: the dtypes differ.*rf.cast\(source, 'float32'\)"),
+    (lambda x: rf.matmul(x, rf.zeros([feat, out], dtype="float64"), reduce=feat), "matmul: the dtypes differ"),
+    (lambda x: rf.cast(x, torch.float64), "unknown dtype.*torch.float64.*hint *'float64'"),
+    (lambda x: rf.zeros([feat], dtype=np.float32), "unknown dtype.*hint *'float32'"),
+    (lambda x: rf.zeros([feat], dtype="flaot32"), "unknown dtype.*'flaot32'"),
     (lambda x: rf.set_default_float_dtype(torch.float64), "not a float type"),
     (lambda x: rf.Dim(2.5, name="half"), "half is a whole number"),
-    (lengths_of_1_and_less, r"lengths are numbers of frames.*\[1.0, 0.6\]"),
-    (a_class_that_there_is_not, "cross_entropy: a label is no class.*0 to 2"),
-    (lambda x: rf.slice(x, axis="time", start=1), r"^slice: 'time' is no Dim → axis=time, for x {batch"),
-    (lambda x: rf.slice(x, axis="speech"), "slice: `axis`: 'speech' is no Dim.*hint *speech = rf.Dim"),
-    (lambda x: rf.concat((x, "time"), (x, time)), r"^concat: 'time' is no Dim → \(x, time\)"),
-    (lambda x: rf.expand_dim(x, 3), 'expand_dim: `dim`: 3 is no Dim.*rf.Dim\\(3, name="…"\\)'),
+    (lengths_of_1_and_less, r"lengths must be integers.*\[1.0, 0.6\]"),
+    (a_class_that_there_is_not, "cross_entropy: a label is not a class.*0 to 2"),
+    (lambda x: rf.slice(x, axis="time", start=1), r"^slice: 'time' is not a Dim → axis=time, for x {batch"),
+    (lambda x: rf.slice(x, axis="speech"), "slice: `axis`: 'speech' is not a Dim.*hint *speech = rf.Dim"),
+    (lambda x: rf.concat((x, "time"), (x, time)), r"^concat: 'time' is not a Dim → \(x, time\)"),
+    (lambda x: rf.expand_dim(x, 3), 'expand_dim: `dim`: 3 is not a Dim.*rf.Dim\\(3, name="…"\\)'),
     (lambda x: rf.stft(x, in_spatial_dim="time", frame_step=1, frame_length=2), "→ in_spatial_dim=time"),
-    (lambda x: rf.pad(x, axes=["time"], padding=[(1, 1)]), r"pad: 'time' is no Dim → axes=\[time\]"),
+    (lambda x: rf.pad(x, axes=["time"], padding=[(1, 1)]), r"pad: 'time' is not a Dim → axes=\[time\]"),
     (lambda x: rf.pad(x, axes=time, padding=[(1, 1)]), r"pad: `axes`: one Dim.*\[time\]"),
     (
         lambda x: rf.Linear(feat, out)(RAW),
         r"linear: `source` is no.*torch.Tensor of shape \(2, 4\).*_tensor\(RAW, dims",
     ),
-    (lambda x: rf.softmax([1, 2], axis=feat), r"softmax: .* is no Tensor.*got *list \[1, 2\]"),
-    (lambda x: rf.relu(RAW.numpy()), r"relu: an operand is no Tensor.*numpy.ndarray of shape \(2, 4\).*_tensor\("),
-    (lambda x: x + RAW, r"add: an operand is no Tensor.*_tensor\(RAW, dims"),
-    (lambda x: rf.where(x > 0, x, "no"), "where: .* is no Tensor.*got *str 'no'"),
+    (lambda x: rf.softmax([1, 2], axis=feat), r"softmax: .* is not an rf.Tensor.*got *list \[1, 2\]"),
+    (
+        lambda x: rf.relu(RAW.numpy()),
+        r"relu: an operand is not an rf.Tensor.*numpy.ndarray of shape \(2, 4\).*_tensor\(",
+    ),
+    (lambda x: x + RAW, r"add: an operand is not an rf.Tensor.*_tensor\(RAW, dims"),
+    (lambda x: rf.where(x > 0, x, "no"), "where: .* is not an rf.Tensor.*got *str 'no'"),
     (lambda x: rf.relu(rf.slice(x, axis=time, size=width)), r"relu: .*\(x {.*, width\).*y, width = "),
     (
         lambda x: rf.reduce_sum(filtered(x), axis=out),
-        "reduce_sum: `source` is no.*conv.* give a tensor and its new dim",
+        "reduce_sum: `source` is not an rf.Tensor.*conv.* return a tensor and its new dim",
     ),
-    (lambda x: rf.stack([x, [1]]), r"stack: `sources` is no Tensor.*list \[1\]"),
-    (lambda x: rf.slice(x, axis=x, start=1), "slice: `axis`: x is no Dim"),
-    (lambda x: rf.pad(x, axes=[np.ones(2)], padding=[(1, 1)]), "pad: `axes`: .* is no Dim.*got *ndarray"),
-    (lambda x: rf.zeros([3]), "^zeros: 3 is no Dim"),
-    (lambda x: rf.cast(x, dtype="flaot32"), "^cast: no such type"),
-    (lambda x: rf.Parameter([feat], dtype="flaot32"), "^Parameter: no such type"),
-    (lambda x: rf.zeros([feat], device="cudda"), "zeros: there is no such device.*'cudda'.*'cpu'"),
-    (lambda x: rf.convert_to_tensor(1.0, device="cuda:99"), "convert_to_tensor: there is no such device.*'cuda:99'"),
-    (lambda x: rf.copy_to_device(x, "cudda"), "copy_to_device: there is no such device"),
-    (lambda x: rf.Linear(feat, out).to(device="cudda"), "to: there is no such device"),
+    (lambda x: rf.stack([x, [1]]), r"stack: `sources` is not an rf.Tensor.*list \[1\]"),
+    (lambda x: rf.slice(x, axis=x, start=1), "slice: `axis`: x is not a Dim"),
+    (lambda x: rf.pad(x, axes=[np.ones(2)], padding=[(1, 1)]), "pad: `axes`: .* is not a Dim.*got *ndarray"),
+    (lambda x: rf.zeros([3]), "^zeros: 3 is not a Dim"),
+    (lambda x: rf.cast(x, dtype="flaot32"), "^cast: unknown dtype"),
+    (lambda x: rf.Parameter([feat], dtype="flaot32"), "^Parameter: unknown dtype"),
+    (lambda x: rf.zeros([feat], device="cudda"), "zeros: unknown device.*'cudda'.*'cpu'"),
+    (lambda x: rf.convert_to_tensor(1.0, device="cuda:99"), "convert_to_tensor: unknown device.*'cuda:99'"),
+    (lambda x: rf.copy_to_device(x, "cudda"), "copy_to_device: unknown device"),
+    (lambda x: rf.Linear(feat, out).to(device="cudda"), "to: unknown device"),
     (lambda x: rf.check.finite(x), r"check.finite: x is no function.*rf.check.finite\(lambda: …\)"),
     (
         lambda x: rf.convert_to_tensor(LABELS, dims=[batch_dim, width_2], sparse_dim=out),
-        "convert_to_tensor: 7 is no label of out.*7 at batch 0, width 1.*0 to 2",
+        "convert_to_tensor: 7 is not a label of out.*7 at batch 0, width 1.*0 to 2",
     ),
     (
         lambda x: rf.convert_to_tensor([[-1]], dims=[batch_dim, rf.Dim(1)], sparse_dim=out),
-        "-1 is no label of out.*hint *padding is left out",
+        "-1 is not a label of out.*hint *padding may have any value",
     ),
-    (lambda x: rf.convert_to_tensor([1.0, 2.0], dims=[width_2], sparse_dim=out), "labels are whole numbers.*float32"),
+    (lambda x: rf.convert_to_tensor([1.0, 2.0], dims=[width_2], sparse_dim=out), "labels must be integers.*float32"),
     (
         lambda x: rf.convert_to_tensor([[1], [2]], dims=[batch_dim, rf.Dim(None, name="t")], tags=["a", "a"]),
         "a tag occurs twice.*'a'",
     ),
     (
         lambda x: rf.masked_scatter(rf.zeros([width_2]), mask=rf.ones([feat]) > 0, dims=[feat], in_dim=width_2),
-        "masked_scatter: `mask` holds more often than `source`.*`mask` {feat:4}, `source` {width:2}",
+        "masked_scatter: `mask` is true at more places than `source`.*`mask` {feat:4}, `source` {width:2}",
     ),
     (
         lambda x: rf.split_dims(x, axis=feat, dims=[out, width_2]),
@@ -261,11 +264,11 @@ SAYS: list[tuple[Callable[[rf.Tensor], Any], str]] = [
     (lambda x: rf.reshape(x, [feat], [out, width_2]), "reshape: feat:4 does not fit into {out:3, width:2}"),
     (
         lambda x: rf.random_choice_without_replacement(log_probs=x, axis=feat, num_samples_dim=rf.Dim(9, name="n")),
-        "random_choice_without_replacement: `num_samples_dim` is more than there is",
+        "random_choice_without_replacement: `num_samples_dim` is larger than the number of entries",
     ),
-    (loops_with_numpy, "loops: the numpy backend cannot do this"),
+    (loops_with_numpy, "loops: the numpy backend does not support this"),
     (a_state_of_the_outer_loop_set_in_the_inner_one, "`s` is a value of step 0.*hint *inner carries it out.*behind"),
-    (lambda x: rf.edit_distance(x, time, x, time), "edit_distance: labels are whole numbers"),
+    (lambda x: rf.edit_distance(x, time, x, time), "edit_distance: labels must be integers"),
     (lambda x: rf.audio.specaugment(x, spatial_dim=out, feature_dim=feat, only_on_train=False), "has no dim out"),
     (
         lambda x: rf.ctc_durations_from_path(path=x, path_spatial_dim=out, blank_index=0),
@@ -303,10 +306,10 @@ def test_a_misspelt_name_is_answered_with_near_ones(name, words):
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
 
-@pytest.mark.parametrize("name", missing.INSTEAD)
+@pytest.mark.parametrize("name", suggestions.INSTEAD)
 def test_what_is_said_instead_exists(name):
     assert name not in dir(rf)
-    for function in re.findall(r"rf\.(\w+)", missing.INSTEAD[name]):
+    for function in re.findall(r"rf\.(\w+)", suggestions.INSTEAD[name]):
         assert function in dir(rf)
 
 

@@ -11,6 +11,15 @@ import pytest
 
 ROOT = Path(__file__).parents[1] / "rfnb"
 ORDER = "errors core backend ops trace loop nn search checkpoint network layers display".split()
+ROOMS = {
+    "core": "ground dims advice tensor expression graph run",
+    "trace": "record run observe compare graph capture public",
+    "nn": "init module layers schedule attention cells encoder decoder bridge public",
+    "checkpoint": "folder entries mapping plain training choice report save load foreign public",
+    "display": "markup schema kit layout tensor dims tree module error graph loop run comparison check attention "
+    "checkpoint training panel schema_ts show register public",
+}
+"""The folders and files of a rank, in their order: imports point to the left here too."""
 FILES = sorted(ROOT.rglob("*.py"))
 MODULES = {file: ".".join(file.relative_to(ROOT.parent).with_suffix("").parts) for file in FILES}
 KNOWN = {name.removesuffix(".__init__") for name in MODULES.values()}
@@ -19,7 +28,8 @@ ONLY_IN_DISPLAY = {"IPython", "ipywidgets", "anywidget", "matplotlib", "graphviz
 
 
 def imported(tree: ast.AST, here: str) -> Iterator[tuple[int, str]]:
-    """Line and absolute name of each import, relative ones resolved; `from rfnb.core import dim` is `rfnb.core.dim`."""
+    """Line and absolute name of each import, relative ones resolved; `from rfnb.core.dims import dim` is
+    `rfnb.core.dims.dim`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
@@ -71,18 +81,42 @@ def test_imports_point_down(file):
         "import rfnb.loop.loop as loop",
         "from rfnb.loop.loop import Loop",
         "from rfnb import loop",
-        "from ..loop.loop import Loop",
-        "from .. import loop",
+        "from ...loop.loop import Loop",
+        "from ... import loop",
         "def f():\n    from rfnb.loop import Loop",
     ],
 )
 def test_each_way_to_reach_up_is_seen(code):
-    assert reaches_up(ast.parse(code), "rfnb.core.dim")
+    assert reaches_up(ast.parse(code), "rfnb.core.dims.dim")
 
 
-@pytest.mark.parametrize("code", ["import rfnb.errors", "from .dim import Dim", "from ..errors import RfError"])
+@pytest.mark.parametrize("code", ["import rfnb.errors", "from .dims import Dim", "from ...errors import RfError"])
 def test_reaching_down_is_allowed(code):
-    assert not reaches_up(ast.parse(code), "rfnb.core.tensor")
+    assert not reaches_up(ast.parse(code), "rfnb.core.tensor.tensor")
+
+
+def room_of(module: str) -> int:
+    """The place of a module within its rank."""
+    _, rank, *inside = module.split(".")
+    return ROOMS[rank].split().index(inside[0])
+
+
+@pytest.mark.parametrize("rank", ROOMS)
+def test_every_room_has_its_place(rank):
+    rooms = {path.stem for path in (ROOT / rank).iterdir() if path.is_dir() or path.suffix == ".py"}
+    assert rooms - {"__init__", "__pycache__", "static"} == set(ROOMS[rank].split())
+
+
+@pytest.mark.parametrize("rank", ROOMS)
+def test_imports_point_left_inside_a_rank(rank):
+    wrong = []
+    for file, here in MODULES.items():
+        if here.startswith(f"rfnb.{rank}.") and not here.endswith(f"{rank}.__init__"):
+            for name in needs(file, here):
+                inside = name.startswith(f"rfnb.{rank}.") and not name.endswith(f"{rank}.__init__")
+                if inside and room_of(name) > room_of(here):
+                    wrong.append(f"{here} → {name}")
+    assert not wrong
 
 
 def test_no_cycle_between_modules():

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import rfnb as rf
-from rfnb.display.view import View
+from rfnb.display.kit.view import View
 
 PAGE = (Path(__file__).parents[1] / "docs" / "views.md").read_text(encoding="utf-8")
 CALLS = re.findall(r"^\| `(rf\..*?)` \|", PAGE, re.MULTILINE)
@@ -19,7 +19,7 @@ def names():
     """What the page's code defines."""
     found: dict[str, object] = {}
     before = rf.options.record
-    exec(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[0], found)
+    exec("\n".join(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)), found)
     yield found
     rf.options.record = before
     rf.runs.clear()

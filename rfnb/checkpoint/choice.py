@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from posixpath import commonpath
 from typing import Any, TypeVar
 
-from rfnb.core.missing import did_you_mean
+from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.errors import CheckpointError
 
 Rename = Mapping[str, str | None] | Callable[[str], str | None]

@@ -16,7 +16,7 @@ import torch
 from safetensors import safe_open
 
 from rfnb.checkpoint.folder import beside, checkpoint_in, shards
-from rfnb.core.tensor import Tensor
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import CheckpointError
 
 TRAINING = "training:"

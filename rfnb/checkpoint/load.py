@@ -14,7 +14,7 @@ from rfnb.checkpoint.entries import TRAINING, Checkpoint, Source, Stored, opened
 from rfnb.checkpoint.mapping import Match, Target, match, order, targets
 from rfnb.checkpoint.report import LoadReport
 from rfnb.errors import CheckpointError
-from rfnb.nn.module import Module
+from rfnb.nn.module.module import Module
 
 
 def load(

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from rfnb.checkpoint.entries import Stored
-from rfnb.core.missing import nearest
-from rfnb.core.parameter import Parameter
+from rfnb.core.ground.suggestions import nearest
+from rfnb.core.tensor.parameter import Parameter
 from rfnb.errors import CheckpointError
-from rfnb.nn.module import Module
+from rfnb.nn.module.module import Module
 
 _SHOWN = 12
 

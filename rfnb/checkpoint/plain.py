@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from rfnb.core.dim import Dim
+from rfnb.core.dims.dim import Dim
 from rfnb.errors import CheckpointError, RunFileError
-from rfnb.trace.file.dims import DimReader, DimWriter
+from rfnb.trace.run.file.dims import DimReader, DimWriter
 
 Tensors = dict[str, torch.Tensor]
 

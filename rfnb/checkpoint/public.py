@@ -1,6 +1,6 @@
 """Checkpoints: names of `rf`, imported when one is first asked for."""
 
-from rfnb.checkpoint.import_weights import import_weights as import_weights
+from rfnb.checkpoint.foreign.import_weights import import_weights as import_weights
 from rfnb.checkpoint.load import (
     load as load,
     load_checkpoint as load_checkpoint,

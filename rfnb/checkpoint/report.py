@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rfnb.core.show import Shown
+from rfnb.core.ground.show import Shown
 
 
 @dataclass(frozen=True, repr=False)

@@ -16,9 +16,9 @@ from safetensors.torch import save_file
 from rfnb.checkpoint import plain, training as training_state
 from rfnb.checkpoint.entries import TRAINING
 from rfnb.checkpoint.mapping import targets
-from rfnb.core.atomic import replacing
+from rfnb.core.ground.atomic import replacing
 from rfnb.errors import CheckpointError
-from rfnb.nn.module import Module
+from rfnb.nn.module.module import Module
 
 _RESERVED = (TRAINING, "__metadata__")
 

@@ -10,7 +10,7 @@ from typing import Any
 from rfnb.checkpoint import plain
 from rfnb.checkpoint.entries import TRAINING, Checkpoint
 from rfnb.errors import CheckpointError
-from rfnb.nn.module import Module
+from rfnb.nn.module.module import Module
 from rfnb.ops.random import get_random_state, set_random_state
 
 _RANDOM = "random numbers"

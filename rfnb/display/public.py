@@ -1,12 +1,11 @@
 """Views: names of `rf`, imported when one is first asked for."""
 
+from rfnb.display.markup.html import el as el
+from rfnb.display.register import register_view as register_view
 from rfnb.display.show import (
     show as show,
     show_attention as show_attention,
     show_dims as show_dims,
     stepper as stepper,
 )
-from rfnb.display.train import (
-    gradient_norms as gradient_norms,
-    progress as progress,
-)
+from rfnb.display.training.train import gradient_norms as gradient_norms, progress as progress

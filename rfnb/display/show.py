@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import ast
-import inspect
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from rfnb.backend.base.tape import untaped
-from rfnb.core.show import KINDS
-from rfnb.core.source import here, user_frame, variables
-from rfnb.display import bundle
+from rfnb.core.ground.show import KINDS, kind_of
+from rfnb.core.ground.source import here, user_frame, variables
+from rfnb.display.kit.view import View, describe, takes
 from rfnb.display.tensor import arrays
 from rfnb.display.tensor.select import select
-from rfnb.display.view import View
 from rfnb.errors import ViewError
 
 if TYPE_CHECKING:
-    from rfnb.core.dim import Dim
-    from rfnb.core.tensor import Tensor
-    from rfnb.trace.run import Run
+    from rfnb.core.dims.dim import Dim
+    from rfnb.core.tensor.tensor import Tensor
+    from rfnb.trace.run.run import Run
 
 
 def show(
@@ -58,22 +56,17 @@ def show(
     if inputs:
         given = {"dims": dims, "lengths": lengths}
         return _graph(shown, inputs, {**choice, **{name: value for name, value in given.items() if value is not None}})
-    if dims is not None or lengths is not None or arrays.is_array(shown):
+    kind = kind_of(shown)
+    if dims is not None or lengths is not None or (kind in (None, "tree") and arrays.is_array(shown)):
         return _array(shown, dims, lengths, choice)
-    try:
-        return View(bundle.describe(shown, **choice))
-    except TypeError as error:
-        said = ", ".join(f"{name}={value!r}" for name, value in choice.items())
-        if choice and "unexpected keyword" in str(error):
-            raise ViewError(f"show: a {type(shown).__name__} has nothing to choose from", got=said) from None
-        if "no view for" not in str(error):
-            raise
-    known = ", ".join(sorted({name.rpartition(".")[2] for name in KINDS}))
-    raise ViewError("show: there is no such view", got=type(shown).__name__, expected=f"an array, {known}")
+    if kind is None:
+        known = ", ".join(sorted({name.rpartition(".")[2] for name in KINDS}))
+        raise ViewError("show: there is no such view", got=type(shown).__name__, expected=f"an array, {known}")
+    return View(describe(shown, **choice))
 
 
 def _graph(model: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> View:
-    from rfnb.trace.model_graph import model_graph
+    from rfnb.trace.graph.model_graph import model_graph
 
     if not callable(model):
         raise ViewError(
@@ -82,25 +75,16 @@ def _graph(model: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> View:
             expected="a model or a function before its inputs",
             hint="rf.show([x, y]), or rf.show(x, batch=…)",
         )
-    choice = {name: named.pop(name) for name in ("depth", "open", "hide") if name in named and not _takes(model, name)}
-    return View(bundle.describe(model_graph(model, *inputs, **named), **choice))
-
-
-def _takes(model: Any, name: str) -> bool:
-    """Whether the model has such an argument, or takes any."""
-    try:
-        parameters = inspect.signature(model).parameters.values()
-    except (TypeError, ValueError):
-        return True
-    return any(each.name == name or each.kind is each.VAR_KEYWORD for each in parameters)
+    choice = {name: named.pop(name) for name in ("depth", "open", "hide") if name in named and not takes(model, name)}
+    return View(describe(model_graph(model, *inputs, **named), **choice))
 
 
 def _array(array: Any, dims: Sequence[str | Dim] | None, lengths: Any, choice: dict[str, Any]) -> View:
-    from rfnb.display.views import tensor
+    from rfnb.display.tensor import view as tensor_view
 
     with untaped():
         data = arrays.data_of(array, dims, lengths)
-        return View(tensor.describe_data(select(data, choice.pop("batch", None), **choice)))
+        return View(tensor_view.describe_data(select(data, choice.pop("batch", None), **choice)))
 
 
 def show_dims(*objects: Any) -> View:
@@ -116,7 +100,7 @@ def show_dims(*objects: Any) -> View:
     Args:
         objects: what has dims, also in lists and dicts.
     """
-    from rfnb.display.views import dims
+    from rfnb.display.dims import table_view as dims
 
     with untaped():
         if objects:
@@ -155,7 +139,7 @@ def stepper(run: Run, batch: int | str | None = None) -> Any:
     Args:
         batch: the sequence to look at first, by number or tag.
     """
-    from rfnb.display.widgets import stepper as widget
+    from rfnb.display.panel import stepper as widget
 
     return widget.make(run, batch)
 
@@ -201,11 +185,11 @@ def show_attention(
 
     Raises ViewError if there are no two sides, or no such sequence, layer or head.
     """
-    from rfnb.display.views import attention
+    from rfnb.display.attention import view as attention_view
 
     with untaped():
         return View(
-            attention.describe(
+            attention_view.describe(
                 weights, rows=rows, cols=cols, batch=batch, layer=layer, head=head, dims=dims, lengths=lengths,
                 seconds=seconds, sort=sort,
             )

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from rfnb.backend.base.require import same_dims
-from rfnb.core import raw as raw_registry
-from rfnb.core.dim import Dim
-from rfnb.core.tensor import Tensor
+from rfnb.core.dims.dim import Dim
+from rfnb.core.ground import raw as raw_registry
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DtypeError
 
 

@@ -18,19 +18,19 @@ from typing import Any
 
 import numpy as np
 
-from rfnb.core import raw as raw_registry
-from rfnb.core.binding import bind_again, current_lengths
-from rfnb.core.dim import Dim
-from rfnb.core.dtype import has_fractions
-from rfnb.core.lengths import Size
-from rfnb.core.nested import leaves, map_leaves
-from rfnb.core.show import Shown
-from rfnb.core.tensor import Tensor, tensor_of
-from rfnb.core.tensor_dict import TensorDict
-from rfnb.core.words import count_of
+from rfnb.core.dims.binding import bind_again, current_lengths
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Size
+from rfnb.core.ground import raw as raw_registry
+from rfnb.core.ground.dtype import has_fractions
+from rfnb.core.ground.nested import leaves, map_leaves
+from rfnb.core.ground.show import Shown
+from rfnb.core.ground.text import count_of
+from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.tensor.tensor_dict import TensorDict
 from rfnb.errors import DimError, DtypeError, fact_lines
 from rfnb.loop.finite import describe_operand
-from rfnb.trace.watch import Event, watching
+from rfnb.trace.observe import Event, watching
 
 TOLERANCE = {"float16": 1e-2, "bfloat16": 5e-2, "float64": 1e-8}
 """How far results may differ, relative to the largest entry; 1e-4 for other types, as sums come in another order."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rfnb.core.lengths import Size
+from rfnb.core.dims.lengths import Size
 from rfnb.loop.body import ENDED
 
 if TYPE_CHECKING:

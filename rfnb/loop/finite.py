@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from rfnb.core import raw as raw_registry
-from rfnb.core.nested import leaves
-from rfnb.core.show import Shown
-from rfnb.core.tensor import Tensor
-from rfnb.core.ways import called
-from rfnb.core.words import count_of
+from rfnb.core.advice.torch_equivalents import called
+from rfnb.core.ground import raw as raw_registry
+from rfnb.core.ground.nested import leaves
+from rfnb.core.ground.show import Shown
+from rfnb.core.ground.text import count_of
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DtypeError, fact_lines
-from rfnb.trace.watch import Event, watching
+from rfnb.trace.observe import Event, watching
 
 KEPT = 4
 """Of so many findings of a kind the tensors are kept."""
@@ -146,7 +146,7 @@ class _Search:
         given_nan = any(bad is not None and bad[0].any() for _, bad in given)
         given_inf = any(bad is not None and bad[1].any() for _, bad in given)
         written = any(not np.isfinite(number) for number in event.numbers)
-        if self._known(output) is not None or given_nan or event.op in ("unstack", "state"):
+        if self._known(output) is not None or given_nan or event.kind in ("input", "state"):
             self._pass_on(event, output, given)
         elif nans.any():
             self._made(event, output, "NaN", nans, given)

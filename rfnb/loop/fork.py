@@ -9,24 +9,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rfnb.core import align
-from rfnb.core.dim import Dim
-from rfnb.core.lengths import rebound
-from rfnb.core.misfit import no_tensor
-from rfnb.core.missing import did_you_mean
-from rfnb.core.nested import named_leaves
-from rfnb.core.op import listening
-from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.core.dims import align
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import rebound
+from rfnb.core.ground.nested import named_leaves
+from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.core.tensor.argument_errors import not_a_tensor
+from rfnb.core.tensor.listener import listening
+from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError, LoopError
 from rfnb.loop.execute import execute, replaying
 from rfnb.loop.explain import tell_step
 from rfnb.ops.math import cast
-from rfnb.trace import session
-from rfnb.trace.failure import failure
+from rfnb.trace.run import session
+from rfnb.trace.run.failure import failure
 
 if TYPE_CHECKING:
     from rfnb.loop.replay import Replay
-    from rfnb.trace.run import Run
+    from rfnb.trace.run.run import Run
 
 
 def fork(replay: Replay, run: Run, step: int, seed: int | None, states: Mapping[str, Any]) -> Run:
@@ -117,7 +117,7 @@ def _number(state: Tensor, value: Any) -> bool | int | float:
     if isinstance(value, str):
         return _label(state, value)
     if not isinstance(value, bool | int | float):
-        raise no_tensor(f"fork: the state {state.name!r}", value)
+        raise not_a_tensor(f"fork: the state {state.name!r}", value)
     return value
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from rfnb.core import align
-from rfnb.core.dim import Dim
-from rfnb.core.lengths import EMPTY, Size
-from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.core.dims import align
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import EMPTY, Size
+from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.ops.index import gather
 from rfnb.ops.math import where
 

@@ -7,11 +7,11 @@ from functools import partial
 from typing import Any, TypeVar
 
 from rfnb.backend.base.require import same_dims
-from rfnb.core import raw as raw_registry
-from rfnb.core.dim import Dim, single_step_dim
-from rfnb.core.lengths import Size
-from rfnb.core.nested import arranged, leaves, map_leaves, same_structure
-from rfnb.core.tensor import Tensor
+from rfnb.core.dims.dim import Dim, single_step_dim
+from rfnb.core.dims.lengths import Size
+from rfnb.core.ground import raw as raw_registry
+from rfnb.core.ground.nested import arranged, leaves, map_leaves, same_structure
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopError, TraceError
 from rfnb.loop.array import TensorArray
 from rfnb.loop.loop import Loop
@@ -19,7 +19,7 @@ from rfnb.ops.create import full
 from rfnb.ops.index import gather
 from rfnb.ops.math import add, cast, less, logical_and, logical_not, where
 from rfnb.ops.reduce import reduce_any
-from rfnb.trace.record import current_recorder
+from rfnb.trace.record.record import current_recorder
 
 S = TypeVar("S")
 FOREVER = 2**31 - 1

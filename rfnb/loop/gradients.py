@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rfnb.backend.base.tape import External, Var
-from rfnb.core.dim import Dim
-from rfnb.core.dtype import is_float_dtype
-from rfnb.core.lengths import Size
-from rfnb.core.show import Shown
-from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Size
+from rfnb.core.ground.dtype import is_float_dtype
+from rfnb.core.ground.show import Shown
+from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError
 
 if TYPE_CHECKING:
     from rfnb.loop.replay import Replay
-    from rfnb.trace.run import Run
+    from rfnb.trace.run.run import Run
 
 
 class Gradients(Shown):

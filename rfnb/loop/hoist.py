@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Any
 
 from rfnb.backend.base.mask import gradients_of_all
 from rfnb.backend.base.tape import External, Var
-from rfnb.core import align
-from rfnb.core.accident import meant
-from rfnb.core.dim import Dim
-from rfnb.core.graph import Node
-from rfnb.core.nested import leaves, map_leaves
-from rfnb.core.op import listening
-from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.core.advice.broadcast_errors import meant
+from rfnb.core.dims import align
+from rfnb.core.dims.dim import Dim
+from rfnb.core.graph.graph import Node
+from rfnb.core.ground.nested import leaves, map_leaves
+from rfnb.core.tensor.listener import listening
+from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.loop.explain import Done, Place, tell_step
 from rfnb.loop.frames import frames_dim
-from rfnb.loop.sized import below, grows
-from rfnb.trace.record import OpCall
+from rfnb.loop.growing_axes import below, grows
+from rfnb.trace.record.record import OpCall
 
 if TYPE_CHECKING:
     from rfnb.loop.body import Body
-    from rfnb.loop.close import Closed
+    from rfnb.loop.end_of_step import Closed
 
 BUDGET = 2**31
 """Bytes that the results of one op may take for all steps together; what would take more stays in the steps."""

@@ -13,20 +13,20 @@ from itertools import islice
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
-from rfnb.core.binding import bind_again, current_lengths
-from rfnb.core.dim import Dim
-from rfnb.core.lengths import Lengths
-from rfnb.core.nested import leaves, map_leaves
-from rfnb.core.raw import backend_of_raw
-from rfnb.core.run_ctx import RunCtx, entered, get_run_ctx
-from rfnb.core.source import user_frame, variables
-from rfnb.core.tensor import Tensor
+from rfnb.core.dims.binding import bind_again, current_lengths
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Lengths
+from rfnb.core.ground.nested import leaves, map_leaves
+from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.ground.source import user_frame, variables
+from rfnb.core.run.run_ctx import RunCtx, entered, get_run_ctx
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopError
-from rfnb.trace.rerun import run_again
+from rfnb.trace.run.rerun import run_again
 
 if TYPE_CHECKING:
     from rfnb.loop.replay import Replay
-    from rfnb.trace.run import Run
+    from rfnb.trace.run.run import Run
 
 
 @dataclass(frozen=True)

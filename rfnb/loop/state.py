@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from rfnb.core.missing import did_you_mean
-from rfnb.core.nested import arranged, leaves, map_leaves, named_leaves, same_structure
-from rfnb.core.tensor import Tensor
+from rfnb.core.ground.nested import arranged, leaves, map_leaves, named_leaves, same_structure
+from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopError
 
 

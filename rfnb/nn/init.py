@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from rfnb.core.dim import Dim
-from rfnb.core.tensor import Tensor
+from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ParameterError
 from rfnb.ops.random import random
 

@@ -1,35 +1,27 @@
 """Modules: names of `rf`, imported when one is first asked for."""
 
-from rfnb.nn import decoder as decoder, encoder as encoder, hooks as hooks, init as init
-from rfnb.nn.attention import (
+from rfnb.nn import decoder as decoder, encoder as encoder, init as init
+from rfnb.nn.attention.base import (
     CrossAttention as CrossAttention,
     SelfAttention as SelfAttention,
     SelfAttentionBase as SelfAttentionBase,
 )
-from rfnb.nn.attention_causal import (
+from rfnb.nn.attention.causal import (
     CausalSelfAttention as CausalSelfAttention,
     CausalSelfAttentionState as CausalSelfAttentionState,
 )
-from rfnb.nn.attention_rel_pos import (
+from rfnb.nn.attention.rel_pos import (
     RelPosCausalSelfAttention as RelPosCausalSelfAttention,
     RelPosSelfAttention as RelPosSelfAttention,
 )
-from rfnb.nn.attention_rotary import (
+from rfnb.nn.attention.rotary import (
     RotaryPosCausalSelfAttention as RotaryPosCausalSelfAttention,
     RotaryPosSelfAttention as RotaryPosSelfAttention,
 )
-from rfnb.nn.batch_norm import (
-    BatchNorm as BatchNorm,
-    batch_norm_distributed_default as batch_norm_distributed_default,
-)
 from rfnb.nn.bridge import distributed as distributed
 from rfnb.nn.bridge.from_torch import from_torch as from_torch
-from rfnb.nn.bridge.parameters import torch_parameters as torch_parameters
+from rfnb.nn.bridge.parameters import param_groups as param_groups, torch_parameters as torch_parameters
 from rfnb.nn.bridge.to_torch import rf_module_to_pt_module as rf_module_to_pt_module, to_torch as to_torch
-from rfnb.nn.build import (
-    build_dict as build_dict,
-    build_from_dict as build_from_dict,
-)
 from rfnb.nn.cells.cell import (
     RecCell as RecCell,
     make_cell as make_cell,
@@ -45,30 +37,10 @@ from rfnb.nn.cells.simple import (
     RHN as RHN,
     BasicRNN as BasicRNN,
 )
-from rfnb.nn.config import (
-    GetModelFunc as GetModelFunc,
-    StepFunc as StepFunc,
-)
-from rfnb.nn.container import (
-    ModuleList as ModuleList,
-    ParameterList as ParameterList,
-    Sequential as Sequential,
-    sequential as sequential,
-)
-from rfnb.nn.conv import (
-    Conv1d as Conv1d,
-    Conv2d as Conv2d,
-    Conv3d as Conv3d,
-    TransposedConv1d as TransposedConv1d,
-    TransposedConv2d as TransposedConv2d,
-    TransposedConv3d as TransposedConv3d,
-)
 from rfnb.nn.decoder.transformer import (
     TransformerDecoder as TransformerDecoder,
     TransformerDecoderLayer as TransformerDecoderLayer,
 )
-from rfnb.nn.dropout import Dropout as Dropout
-from rfnb.nn.embedding import Embedding as Embedding
 from rfnb.nn.encoder.conformer import (
     ConformerConvBlock as ConformerConvBlock,
     ConformerConvSubsample as ConformerConvSubsample,
@@ -81,24 +53,43 @@ from rfnb.nn.encoder.transformer import (
     TransformerEncoder as TransformerEncoder,
     TransformerEncoderLayer as TransformerEncoderLayer,
 )
-from rfnb.nn.feed_forward import (
-    FeedForward as FeedForward,
-    FeedForwardGated as FeedForwardGated,
+from rfnb.nn.layers.batch_norm import (
+    BatchNorm as BatchNorm,
+    batch_norm_distributed_default as batch_norm_distributed_default,
 )
-from rfnb.nn.linear import Linear as Linear
-from rfnb.nn.module import (
-    Functional as Functional,
-    Module as Module,
+from rfnb.nn.layers.conv import (
+    Conv1d as Conv1d,
+    Conv2d as Conv2d,
+    Conv3d as Conv3d,
+    TransposedConv1d as TransposedConv1d,
+    TransposedConv2d as TransposedConv2d,
+    TransposedConv3d as TransposedConv3d,
 )
-from rfnb.nn.norm import (
+from rfnb.nn.layers.dropout import Dropout as Dropout
+from rfnb.nn.layers.embedding import Embedding as Embedding
+from rfnb.nn.layers.feed_forward import FeedForward as FeedForward, FeedForwardGated as FeedForwardGated
+from rfnb.nn.layers.linear import Linear as Linear
+from rfnb.nn.layers.norm import (
     GroupNorm as GroupNorm,
     GroupNormSpatial as GroupNormSpatial,
     LayerNorm as LayerNorm,
     Normalize as Normalize,
     RMSNorm as RMSNorm,
 )
-from rfnb.nn.param_groups import param_groups as param_groups
-from rfnb.nn.parametrize import (
+from rfnb.nn.layers.position import LearnedRelativePositionalEncoding as LearnedRelativePositionalEncoding
+from rfnb.nn.layers.rec import LSTM as LSTM, LstmState as LstmState
+from rfnb.nn.layers.running_mean import RunningMean as RunningMean
+from rfnb.nn.module import hooks as hooks
+from rfnb.nn.module.build import build_dict as build_dict, build_from_dict as build_from_dict
+from rfnb.nn.module.config import GetModelFunc as GetModelFunc, StepFunc as StepFunc
+from rfnb.nn.module.container import (
+    ModuleList as ModuleList,
+    ParameterList as ParameterList,
+    Sequential as Sequential,
+    sequential as sequential,
+)
+from rfnb.nn.module.module import Functional as Functional, Module as Module
+from rfnb.nn.module.parametrize import (
     WeightDropout as WeightDropout,
     WeightNoise as WeightNoise,
     is_parametrized as is_parametrized,
@@ -107,12 +98,6 @@ from rfnb.nn.parametrize import (
     weight_dropout as weight_dropout,
     weight_noise as weight_noise,
 )
-from rfnb.nn.position import LearnedRelativePositionalEncoding as LearnedRelativePositionalEncoding
-from rfnb.nn.rec import (
-    LSTM as LSTM,
-    LstmState as LstmState,
-)
-from rfnb.nn.running_mean import RunningMean as RunningMean
 from rfnb.nn.schedule import (
     PiecewiseLinear as PiecewiseLinear,
     PiecewiseLinearStepwiseScheduler as PiecewiseLinearStepwiseScheduler,

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from rfnb.core.dim import Dim
-from rfnb.core.parameter import Parameter
-from rfnb.core.run_ctx import get_run_ctx_step
-from rfnb.core.tensor import Tensor
+from rfnb.core.dims.dim import Dim
+from rfnb.core.run.run_ctx import get_run_ctx_step
+from rfnb.core.tensor.parameter import Parameter
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ParameterError
-from rfnb.nn.module import Module
+from rfnb.nn.module.module import Module
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.index import gather
 from rfnb.ops.math import cast, clip_by_value, equal, lerp, maximum, minimum, sub, true_divide, where

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rfnb.core import align
-from rfnb.core.dim import Dim
-from rfnb.core.tensor import Tensor
+from rfnb.core.dims import align
+from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
 from rfnb.ops.math import add, log, minimum, mul, neg
 from rfnb.ops.random import random_uniform

@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from rfnb.core import raw as raw_registry
-from rfnb.core.default import (
+from rfnb.core.dims.dim import Dim
+from rfnb.core.ground import raw as raw_registry
+from rfnb.core.ground.default import (
     get_default_array_index_dtype,
     get_default_device,
     get_default_float_dtype,
     get_default_int_dtype,
 )
-from rfnb.core.dim import Dim
-from rfnb.core.op import op
-from rfnb.core.tensor import Tensor
+from rfnb.core.tensor.op import op
+from rfnb.core.tensor.tensor import Tensor
 
 
 @op(frames="any")

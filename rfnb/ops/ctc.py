@@ -10,11 +10,11 @@ import warnings
 from rfnb.backend.base.ctc import class_dim
 from rfnb.backend.base.require import axis_of
 from rfnb.backend.base.sizes import bound
-from rfnb.core.dim import Dim
-from rfnb.core.lengths import Size
-from rfnb.core.op import op
-from rfnb.core.raw import backend_of_raw
-from rfnb.core.tensor import Tensor
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Size
+from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.tensor.op import op
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
 from rfnb.ops.create import zeros
 from rfnb.ops.math import cast, equal, logical_and, maximum, mul, not_equal, sub, where
@@ -129,7 +129,7 @@ def ctc_greedy_decode(
         wb_target_dim = class_dim("ctc_greedy_decode", logits, in_spatial_dim, None, blank_index)
     if target_dim is not None and target_dim.dimension != blank_index:
         raise DimError(
-            "ctc_greedy_decode: with a `target_dim`, blank has to be behind the labels",
+            "ctc_greedy_decode: with a `target_dim`, the blank label must come after the labels",
             got=f"{target_dim.describe()}, blank {blank_index}",
             expected=f"blank {target_dim.dimension}",
         )

@@ -9,14 +9,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rfnb.core import align, raw as raw_registry
-from rfnb.core.binding import current_lengths
-from rfnb.core.default import get_default_array_index_dtype, get_default_device, get_default_float_dtype
-from rfnb.core.dim import Dim, as_dims, check_dims
-from rfnb.core.dim_math import aligned
-from rfnb.core.lengths import Lengths, Size
-from rfnb.core.op import method_of, op
-from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.core.dims import align
+from rfnb.core.dims.binding import current_lengths
+from rfnb.core.dims.dim import Dim, as_dims, check_dims
+from rfnb.core.dims.dim_math import aligned
+from rfnb.core.dims.lengths import Lengths, Size
+from rfnb.core.ground import raw as raw_registry
+from rfnb.core.ground.default import get_default_array_index_dtype, get_default_device, get_default_float_dtype
+from rfnb.core.tensor.op import method_of, op
+from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.ops.create import range_over_dim
 from rfnb.ops.mask import get_dim_value_tensor, get_size_tensor
 from rfnb.ops.math import Value, cast, combine_bc, maximum, mul, sub

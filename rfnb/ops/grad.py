@@ -8,13 +8,13 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
 
-from rfnb.core import raw as raw_registry
-from rfnb.core.dim import Dim
-from rfnb.core.nested import map_leaves
-from rfnb.core.op import OpRow, op
-from rfnb.core.raw import backend_of_raw
-from rfnb.core.scope import within
-from rfnb.core.tensor import Tensor
+from rfnb.core.dims.dim import Dim
+from rfnb.core.ground import raw as raw_registry
+from rfnb.core.ground.nested import map_leaves
+from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.ground.scope import within
+from rfnb.core.tensor.op import OpRow, op
+from rfnb.core.tensor.tensor import Tensor
 
 
 @op(frames="any")

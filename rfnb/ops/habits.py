@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rfnb.core.op import method_of
-from rfnb.core.tensor import Tensor
+from rfnb.core.tensor.op import method_of
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DtypeError
 from rfnb.ops.device import copy, copy_to_device
 from rfnb.ops.grad import stop_gradient
@@ -49,7 +49,9 @@ def _is_type(given: Any) -> bool:
     if isinstance(given, str):
         return given.startswith(("float", "int", "uint", "bool", "bfloat", "complex"))
     if isinstance(given, bool):
-        raise DtypeError("to: neither a type nor a device", got=given, expected='"cuda", "float16", torch.float16')
+        raise DtypeError(
+            "to: the argument is neither a dtype nor a device", got=given, expected='"cuda", "float16", torch.float16'
+        )
     return str(given).startswith("torch.")
 
 

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from rfnb.core import align, raw as raw_registry
-from rfnb.core.binding import current_lengths
-from rfnb.core.default import get_default_device
-from rfnb.core.dim import Dim, as_dims, size_from
-from rfnb.core.op import method_of, op
-from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.core.dims import align
+from rfnb.core.dims.binding import current_lengths
+from rfnb.core.dims.dim import Dim, as_dims, size_from
+from rfnb.core.ground import raw as raw_registry
+from rfnb.core.ground.default import get_default_device
+from rfnb.core.tensor.op import method_of, op
+from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
 from rfnb.ops.math import logical_and
 
@@ -116,9 +117,9 @@ def _dyn_size_ext(self: Dim) -> Tensor | None:
 def _set_dyn_size_ext(self: Dim, lengths: Tensor | None) -> None:
     if self.is_static() or self.expr is not None:
         raise DimError(
-            f"dyn_size_ext: the size of {self.name} is no matter of data",
+            f"dyn_size_ext: the size of {self.name} does not depend on data",
             got=self.describe(),
-            expected='a dim of its own without a fixed size: Dim(None, name="…")',
+            expected='a separate dim without a fixed size: Dim(None, name="…")',
         )
     if lengths is None:
         self.reset_raw()

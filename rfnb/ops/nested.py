@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from rfnb.core.align import apply, move
-from rfnb.core.dim import Dim
-from rfnb.core.lengths import Size
-from rfnb.core.nested import leaves, map_leaves, map_pairs
-from rfnb.core.tensor import Tensor
+from rfnb.core.dims.align import apply, move
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Size
+from rfnb.core.ground.nested import leaves, map_leaves, map_pairs
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.index import gather
@@ -41,7 +41,7 @@ def gather_nested(s: T, *, indices: Tensor, dim_map: DimMap | None = None) -> T:
     """
     axis = indices.sparse_dim
     if axis is None:
-        raise DimError("gather_nested: the indices do not tell what they count", got=indices.describe_dims())
+        raise DimError("gather_nested: the indices need a `sparse_dim`", got=indices.describe_dims())
     return _picked(s, {axis}, lambda x: gather(x, indices=indices, axis=axis), dim_map, indices.device)
 
 

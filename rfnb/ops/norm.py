@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
-from rfnb.core.dim import Dim, as_dims
-from rfnb.core.op import op
-from rfnb.core.parameter import Parameter
-from rfnb.core.raw import backend_of_raw
-from rfnb.core.run_ctx import get_run_ctx
-from rfnb.core.tensor import Tensor
+from rfnb.core.dims.dim import Dim, as_dims
+from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.run.run_ctx import get_run_ctx
+from rfnb.core.tensor.op import op
+from rfnb.core.tensor.parameter import Parameter
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
 from rfnb.ops.math import add, mul
 from rfnb.ops.shape import merge_dims, split_dims
@@ -96,7 +96,7 @@ def group_norm(
     """
     groups = num_groups if isinstance(num_groups, Dim) else _groups(num_groups)
     if in_dim.get_dim_value() % groups.get_dim_value():
-        raise DimError("group_norm: the groups are not of one size", got=f"{in_dim.describe()} in {groups.describe()}")
+        raise DimError("group_norm: the groups differ in size", got=f"{in_dim.describe()} in {groups.describe()}")
     size = in_dim.div_left(groups.get_dim_value())
     parts = split_dims(source, axis=in_dim, dims=[groups, size])
     if others := as_dims(axis):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from rfnb.backend.base.slide import Padding, PerAxis, per_axis
-from rfnb.core import align
-from rfnb.core.dim import Dim, as_dims
-from rfnb.core.op import op
-from rfnb.core.raw import backend_of_raw
-from rfnb.core.tensor import Tensor
+from rfnb.core.dims import align
+from rfnb.core.dims.dim import Dim, as_dims
+from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.tensor.op import op
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
 from rfnb.ops.slide import masked
 
@@ -43,7 +43,9 @@ def pool(
     dims = as_dims(in_spatial_dims)
     if nd not in (None, len(dims)) or not 1 <= len(dims) <= 3:
         raise DimError(
-            "pool: the window is for other axes", got=align.show_dims(dims), expected=f"{nd or 'one to three'} dims"
+            "pool: the window does not match the spatial dims",
+            got=align.show_dims(dims),
+            expected=f"{nd or 'one to three'} dims",
         )
     sizes = per_axis("pool", "pool_size", pool_size, len(dims))
 

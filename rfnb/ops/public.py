@@ -3,7 +3,7 @@
 # what registers itself when it is imported
 import rfnb.backend.numpy.backend as _numpy_backend
 import rfnb.backend.torch.backend as _torch_backend  # which is selected
-import rfnb.core.pickling as _pickling  # how tensors and dims travel
+import rfnb.core.tensor.pickling as _pickling
 import rfnb.ops.describe as _describe  # methods of Tensor
 import rfnb.ops.habits as _habits  # likewise
 
@@ -15,7 +15,9 @@ from rfnb.ops import audio as audio, nested as nested
 # isort: split
 # dims and tensors
 from rfnb.backend.base.backend import Backend as Backend
-from rfnb.core.default import (
+from rfnb.core.dims.dim import Dim as Dim, batch_dim as batch_dim, single_step_dim as single_step_dim
+from rfnb.core.dims.vocab import Vocab as Vocab
+from rfnb.core.ground.default import (
     get_default_array_index_dtype as get_default_array_index_dtype,
     get_default_device as get_default_device,
     get_default_float_dtype as get_default_float_dtype,
@@ -25,18 +27,8 @@ from rfnb.core.default import (
     set_default_float_dtype as set_default_float_dtype,
     set_default_float_dtype_ctx as set_default_float_dtype_ctx,
 )
-from rfnb.core.dim import (
-    Dim as Dim,
-    batch_dim as batch_dim,
-    single_step_dim as single_step_dim,
-)
-from rfnb.core.dtype import is_float_dtype as is_float_dtype
-from rfnb.core.loss import Loss as Loss
-from rfnb.core.parameter import (
-    Parameter as Parameter,
-    set_parameter_copy_behavior_ctx as set_parameter_copy_behavior_ctx,
-)
-from rfnb.core.raw import (
+from rfnb.core.ground.dtype import is_float_dtype as is_float_dtype
+from rfnb.core.ground.raw import (
     get_backend_by_raw_tensor_type as get_backend_by_raw_tensor_type,
     get_backend_by_tensor as get_backend_by_tensor,
     get_raw_tensor_type as get_raw_tensor_type,
@@ -50,17 +42,22 @@ from rfnb.core.raw import (
     select_backend_tf as select_backend_tf,
     select_backend_torch as select_backend_torch,
 )
-from rfnb.core.run_ctx import (
+from rfnb.core.run.loss import Loss as Loss
+from rfnb.core.run.run_ctx import (
     RunCtx as RunCtx,
     get_run_ctx as get_run_ctx,
     get_run_ctx_step as get_run_ctx_step,
     init_forward_step_run_ctx as init_forward_step_run_ctx,
     init_train_step_run_ctx as init_train_step_run_ctx,
 )
-from rfnb.core.state import State as State
-from rfnb.core.tensor import Tensor as Tensor
-from rfnb.core.tensor_dict import TensorDict as TensorDict
-from rfnb.core.vocab import Vocab as Vocab
+from rfnb.core.tensor.op import op as op
+from rfnb.core.tensor.parameter import (
+    Parameter as Parameter,
+    set_parameter_copy_behavior_ctx as set_parameter_copy_behavior_ctx,
+)
+from rfnb.core.tensor.state import State as State
+from rfnb.core.tensor.tensor import Tensor as Tensor
+from rfnb.core.tensor.tensor_dict import TensorDict as TensorDict
 from rfnb.ops.dims import (
     dim_match_priority_when_needed as dim_match_priority_when_needed,
     get_default_dim_size_device as get_default_dim_size_device,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from rfnb.core.dim import Dim
-from rfnb.core.op import op
-from rfnb.core.raw import backend_of_raw
-from rfnb.core.tensor import Tensor
+from rfnb.core.dims.dim import Dim
+from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.tensor.op import op
+from rfnb.core.tensor.tensor import Tensor
 
 
 @op()

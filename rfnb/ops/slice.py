@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from rfnb.backend.base.sizes import derived
-from rfnb.core import dim_math
-from rfnb.core.align import show_dims
-from rfnb.core.dim import Dim
-from rfnb.core.op import op
-from rfnb.core.raw import backend_of_raw
-from rfnb.core.tensor import Tensor
+from rfnb.core.dims import dim_math
+from rfnb.core.dims.align import show_dims
+from rfnb.core.dims.dim import Dim
+from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.tensor.op import op
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
 
 
@@ -97,7 +97,11 @@ def pad(
     """
     pairs: list[Any] = list(padding) if padding and isinstance(padding[0], tuple | list) else [padding] * len(axes)
     if len(pairs) != len(axes):
-        raise DimError("pad: as many pairs as axes", got=pairs, expected=f"one pair for each of {show_dims(axes)}")
+        raise DimError(
+            "pad: the number of pairs differs from the number of axes",
+            got=pairs,
+            expected=f"one pair for each of {show_dims(axes)}",
+        )
     if out_dims is None:
         direct = handle_dynamic_dims is not False
         out_dims = [_padded(source, axis, pair, direct) for axis, pair in zip(axes, pairs, strict=True)]

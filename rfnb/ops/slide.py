@@ -7,10 +7,10 @@ from typing import Any
 
 from rfnb.backend.base.sizes import bound
 from rfnb.backend.base.slide import Padding, PerAxis, Spread, Window, per_axis, spreads, windows
-from rfnb.core import align
-from rfnb.core.dim import Dim
-from rfnb.core.lengths import Size
-from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.core.dims import align
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Size
+from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.ops.dims import use_mask_default
 from rfnb.ops.math import maximum
 

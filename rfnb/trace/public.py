@@ -1,20 +1,17 @@
 """Runs, graphs, recording: names of `rf`, imported when one is first asked for."""
 
-from rfnb.core.model_graph import ModelGraph as ModelGraph
-from rfnb.trace import when as when
-from rfnb.trace.capture import Captured as Captured, capture as capture
+from rfnb.core.graph.model_graph import ModelGraph as ModelGraph
+from rfnb.trace.capture.capture import Captured as Captured, capture as capture
 from rfnb.trace.compare.compare import compare as compare
 from rfnb.trace.compare.comparison import Comparison as Comparison
-from rfnb.trace.dependencies import (
+from rfnb.trace.graph.model_graph import model_graph as model_graph
+from rfnb.trace.record.dependencies import (
     get_tensor_consumers as get_tensor_consumers,
     get_tensor_dependencies as get_tensor_dependencies,
     walk_tensor_consumers as walk_tensor_consumers,
 )
-from rfnb.trace.file.load import load_run as load_run
-from rfnb.trace.model_graph import model_graph as model_graph
-from rfnb.trace.options import (
-    options as options,
-    recording as recording,
-)
-from rfnb.trace.run import Run as Run
-from rfnb.trace.runs import runs as runs
+from rfnb.trace.run import when as when
+from rfnb.trace.run.file.load import load_run as load_run
+from rfnb.trace.run.options import options as options, recording as recording
+from rfnb.trace.run.run import Run as Run
+from rfnb.trace.run.runs import runs as runs

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import rfnb as rf
-from rfnb.display.views import graph as view_of_graph
+from rfnb.display.graph import view as view_of_graph
 
 feat, hidden = rf.Dim(4, name="feat"), rf.Dim(6, name="hidden")
 batch = rf.Dim(3, name="batch", kind="batch")

@@ -11,7 +11,7 @@ import torch
 
 import rfnb as rf
 from rfnb import Dim, batch_dim
-from rfnb.display.view import View
+from rfnb.display.kit.view import View
 from tests.display.standins import Raw
 
 PAYLOADS = {
@@ -107,7 +107,7 @@ def tensors(word: Word) -> dict[str, View]:
 
 def _describe_strange(word: Word) -> Any:
     """A raw tensor whose class says strange things."""
-    from rfnb.display.views import tensor
+    from rfnb.display.tensor import view as tensor_view
 
     class Strange:
         shape, dtype, device = (2,), word("dtype"), word("device")
@@ -115,7 +115,7 @@ def _describe_strange(word: Word) -> Any:
         def __array__(self, *_: Any, **__: Any) -> np.ndarray:
             return np.array([word("one"), word("two")], dtype=object)
 
-    return tensor.describe(Raw((Dim(2, name=word("two")),), Strange(), name=word("strange")))
+    return tensor_view.describe(Raw((Dim(2, name=word("two")),), Strange(), name=word("strange")))
 
 
 def structures(word: Word) -> dict[str, View]:

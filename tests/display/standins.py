@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from rfnb.core.binding import current_lengths
-from rfnb.core.dim import Dim, batch_dim
-from rfnb.core.lengths import EMPTY, Lengths, Size
+from rfnb.core.dims.binding import current_lengths
+from rfnb.core.dims.dim import Dim, batch_dim
+from rfnb.core.dims.lengths import EMPTY, Lengths, Size
 
 
 @dataclass

@@ -15,13 +15,13 @@ import torch
 from hypothesis import given, strategies as st
 from hypothesis.extra.numpy import arrays
 
-from rfnb.core.dim import Dim
-from rfnb.core.lengths import EMPTY, Size
-from rfnb.display import options
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import EMPTY, Size
+from rfnb.display.attention import view as attention_view
+from rfnb.display.attention.figure import shares
 from rfnb.display.attention.measures import best_path
-from rfnb.display.attention.pixels import shares
+from rfnb.display.kit import options
 from rfnb.display.show import show_attention
-from rfnb.display.views import attention
 from rfnb.errors import ViewError
 from tests.display.standins import Raw, batch_dim
 
@@ -44,51 +44,54 @@ def words() -> Raw:
 
 
 def test_true_lengths_and_labels():
-    view = attention.describe(weights(), rows=dec, cols=words(), batch="x")
+    view = attention_view.describe(weights(), rows=dec, cols=words(), batch="x")
     assert np.shape(view["weights"]) == (2, 4)
     assert view["cols"] == ["a", "b", HOSTILE, "$d"]
     assert view["rows"] == ["0", "1"]
     assert view["tag"] == "x"
-    short = attention.describe(weights(), cols=words(), batch=1)
+    short = attention_view.describe(weights(), cols=words(), batch=1)
     assert np.shape(short["weights"]) == (3, 1)
     assert short["cols"] == ["b"]
 
 
 def test_any_order_of_the_axes_gives_the_same():
-    first = attention.describe(weights(), rows=dec, cols=enc, batch=0)
-    assert attention.describe(weights(enc, batch_dim, dec), rows=dec, cols=enc, batch=0)["weights"] == first["weights"]
-    turned = attention.describe(weights(), rows=enc, cols=dec, batch=0)
+    first = attention_view.describe(weights(), rows=dec, cols=enc, batch=0)
+    assert (
+        attention_view.describe(weights(enc, batch_dim, dec), rows=dec, cols=enc, batch=0)["weights"]
+        == first["weights"]
+    )
+    turned = attention_view.describe(weights(), rows=enc, cols=dec, batch=0)
     assert np.transpose(turned["weights"]).tolist() == first["weights"]
 
 
 def test_labels_given_as_words():
-    view = attention.describe(weights(), rows=["</s>", "K"], batch="x")
+    view = attention_view.describe(weights(), rows=["</s>", "K"], batch="x")
     assert view["rows"] == ["</s>", "K"]
-    assert attention.describe(weights(), rows=["</s>"], batch="x")["note"] == "1 labels for 2 entries"
+    assert attention_view.describe(weights(), rows=["</s>"], batch="x")["note"] == "1 labels for 2 entries"
 
 
 def test_other_axes_are_heads():
     heads = Dim(5, name="heads")
     raw = np.random.default_rng(0).random((3, 5, 4))
     tensor = Raw((dec, heads, enc), raw, EMPTY, "att")
-    view = attention.describe(tensor, rows=dec, cols=enc, head=3)
+    view = attention_view.describe(tensor, rows=dec, cols=enc, head=3)
     assert np.allclose(view["weights"], raw[:, 3], atol=1e-5)
-    assert [head["head"] for head in attention.describe(tensor)["heads"]] == [*range(5)]
-    mean = attention.describe(tensor, rows=dec, cols=enc, head="mean")
+    assert [head["head"] for head in attention_view.describe(tensor)["heads"]] == [*range(5)]
+    mean = attention_view.describe(tensor, rows=dec, cols=enc, head="mean")
     assert mean["note"] == "mean over 5 heads"
     assert np.allclose(mean["weights"], raw.mean(axis=1), atol=1e-5)
 
 
 def test_text_names_the_strongest_columns():
-    text = attention.to_text(attention.describe(weights(), rows=dec, cols=words(), batch="x"))
+    text = attention_view.to_text(attention_view.describe(weights(), rows=dec, cols=words(), batch="x"))
     assert text.splitlines()[0] == "att of 'x': {dec:2} attends to {enc:4}"
-    html = unescape(attention.to_html(attention.describe(weights(), rows=dec, cols=words(), batch="x")))
+    html = unescape(attention_view.to_html(attention_view.describe(weights(), rows=dec, cols=words(), batch="x")))
     for line in text.splitlines()[1:]:
         assert line.split(maxsplit=1)[1] in html
 
 
 def test_hostile_labels_show_as_text():
-    html = attention.to_html(attention.describe(weights(), cols=words(), rows=[HOSTILE, '"'], batch=0))
+    html = attention_view.to_html(attention_view.describe(weights(), cols=words(), rows=[HOSTILE, '"'], batch=0))
     assert "<script" not in html
 
 
@@ -160,20 +163,20 @@ FIVE = softmax(np.random.default_rng(0).standard_normal((3, 2, 4, 5, 6)))
     ],
 )
 def test_axes_of_arrays(make, given, choice, expected):
-    view = attention.describe(make(given.copy()), **choice)
+    view = attention_view.describe(make(given.copy()), **choice)
     assert np.allclose(view["weights"], expected, atol=1e-5)
     assert len(view["heads"]) == 1
 
 
 def test_a_list_has_one_for_each_layer():
-    view = attention.describe([layer.copy() for layer in FIVE], batch=1, layer=2, head=1)
+    view = attention_view.describe([layer.copy() for layer in FIVE], batch=1, layer=2, head=1)
     assert np.allclose(view["weights"], FIVE[2, 1, 1], atol=1e-5)
     assert view["tag"] == "batch 1"
-    every = attention.describe([torch.tensor(layer) for layer in FIVE], batch=1)
+    every = attention_view.describe([torch.tensor(layer) for layer in FIVE], batch=1)
     assert [(head["layer"], head["head"]) for head in every["heads"]] == [(i, j) for i in range(3) for j in range(4)]
     assert every["grid"]
     mine = [Raw((batch_dim, Dim(3, name=f"q{i}"), Dim(4, name=f"k{i}")), weights().raw_tensor) for i in range(2)]
-    assert attention.describe(mine, batch=1)["shape"] == [3, 4]
+    assert attention_view.describe(mine, batch=1)["shape"] == [3, 4]
 
 
 @pytest.mark.parametrize(
@@ -218,10 +221,10 @@ def test_what_does_not_fit_is_a_typed_error(given, choice, message):
 
 
 def test_labels_of_each_sequence():
-    view = attention.describe(FIVE[0], cols=[list("abcdef"), list("ghijkl")], batch=1, head=0)
+    view = attention_view.describe(FIVE[0], cols=[list("abcdef"), list("ghijkl")], batch=1, head=0)
     assert view["cols"] == list("ghijkl")
-    assert attention.describe(FIVE[0], cols="banana", head=0)["cols"] == list("banana")
-    assert attention.describe(FIVE[0], cols=torch.arange(6), head=0)["cols"] == list("012345")
+    assert attention_view.describe(FIVE[0], cols="banana", head=0)["cols"] == list("banana")
+    assert attention_view.describe(FIVE[0], cols=torch.arange(6), head=0)["cols"] == list("012345")
 
 
 # -- lengths, and what is wrong
@@ -230,7 +233,7 @@ def test_labels_of_each_sequence():
 def test_padding_is_cut_hatched_and_has_no_weight():
     raw = np.zeros((2, 8, 40), np.float32)
     raw[0, :5, :20] = softmax(np.random.default_rng(0).standard_normal((5, 20)))
-    view = attention.describe(raw, dims=["batch", "q", "k"], lengths=([5, 8], [20, 40]))
+    view = attention_view.describe(raw, dims=["batch", "q", "k"], lengths=([5, 8], [20, 40]))
     assert (view["shape"], view["padding"]) == ([5, 20], [1, 2])
     assert view["heads"][0]["flags"] == []
     assert shares(view["picture"]).shape == (6, 22)
@@ -267,20 +270,20 @@ def test_what_is_wrong_is_said(change, flag):
 
 def test_the_masked_half_is_quiet():
     raw = softmax(np.where(np.tril(np.ones((5, 5))) > 0, np.random.default_rng(0).standard_normal((2, 5, 5)), -np.inf))
-    view = attention.describe(raw)
+    view = attention_view.describe(raw)
     assert view["causal"]
     for picture in [view["picture"], *view["pictures"]]:
         assert np.isnan(shares(picture)[np.triu_indices(5, 1)]).all()
         assert not np.isnan(shares(picture)[np.tril_indices(5)]).any()
     raw[0, 0, 1] = 0.1
-    assert not attention.describe(raw)["causal"]
+    assert not attention_view.describe(raw)["causal"]
 
 
 # -- what is measured
 
 
 def head_of(raw: np.ndarray) -> dict:
-    return attention.describe(np.asarray(raw, np.float32))["heads"][0]
+    return attention_view.describe(np.asarray(raw, np.float32))["heads"][0]
 
 
 FLAT_CAUSAL = np.tril(np.ones((6, 6))) / np.arange(1, 7)[:, None]
@@ -340,14 +343,14 @@ def test_any_size_is_shown(shape, lengths, seed):
 def test_sorted_heads():
     raw = np.stack([np.full((4, 4), 0.25), np.eye(4), np.eye(4)[::-1]]).astype(np.float32)
     for sort, order in (("entropy", [1, 2, 0]), ("monotonicity", [0, 1, 2]), ("diagonal", [1, 0, 2])):
-        view = attention.describe(raw, sort=sort)
+        view = attention_view.describe(raw, sort=sort)
         assert [head["head"] for head in view["heads"]] == order, sort
         assert view["chosen"] == [0, order[0]]
         assert np.allclose(view["weights"], raw[order[0]])
         drawn = [shares(picture) for picture in view["pictures"]]
         assert all(np.allclose(drawn[i], raw[head] / raw[head].max(), atol=0.003) for i, head in enumerate(order))
     raw[1, 0, 0] = np.nan
-    assert [head["head"] for head in attention.describe(raw, sort="entropy")["heads"]] == [2, 0, 1]
+    assert [head["head"] for head in attention_view.describe(raw, sort="entropy")["heads"]] == [2, 0, 1]
 
 
 def test_time_in_seconds():
@@ -355,24 +358,24 @@ def test_time_in_seconds():
     sub = time.ceildiv_right(2).ceildiv_right(2)
     tensor = Raw((dec, sub), softmax(np.random.default_rng(0).standard_normal((3, 8))), EMPTY, "att")
     for hop in (0.01, 100):
-        view = attention.describe(tensor, seconds=hop)
+        view = attention_view.describe(tensor, seconds=hop)
         assert (view["row_seconds"], view["col_seconds"]) == (None, 0.04)
         assert view["cols"][:3] == ["0", "0.04", "0.08"]
         assert view["rows"] == ["0", "1", "2"]
     further = Raw((dec, (sub + 2).ceildiv_right(3)), tensor.raw_tensor, EMPTY, "att")
-    assert attention.describe(further, seconds=0.01)["col_seconds"] == 0.12
-    both = attention.describe(tensor, seconds=(0.5, None))
+    assert attention_view.describe(further, seconds=0.01)["col_seconds"] == 0.12
+    both = attention_view.describe(tensor, seconds=(0.5, None))
     assert (both["row_seconds"], both["col_seconds"]) == (0.5, None)
     keys = Dim(None, name="keys")
     square = Raw((sub, keys), softmax(np.random.default_rng(0).standard_normal((8, 8))), EMPTY, "att")
-    view = attention.describe(square, seconds=0.01)
+    view = attention_view.describe(square, seconds=0.01)
     assert (view["row_seconds"], view["col_seconds"]) == (0.04, 0.04)
 
 
 def test_a_large_one_is_pooled_and_says_so():
     raw = np.zeros((3, 1000), np.float32)
     raw[[0, 1, 2], [0, 501, 999]] = 1
-    view = attention.describe(raw, cols=[f"c{i}" for i in range(1000)])
+    view = attention_view.describe(raw, cols=[f"c{i}" for i in range(1000)])
     assert view["pool"] == [1, 3]
     assert view["note"] == "drawn at 3×334: a cell is the largest weight of 1×3"
     assert [row.index(1) for row in view["weights"]] == [0, 167, 333]
@@ -410,11 +413,11 @@ def test_bytes_of_an_overview(size, sharp, most):
 
 def test_too_many_heads_are_left_out(monkeypatch):
     monkeypatch.setattr(options, "ATTENTION_HEADS", 6)
-    view = attention.describe(np.full((4, 3, 2, 2), 0.5), dims=["layer", "head", "q", "k"])
+    view = attention_view.describe(np.full((4, 3, 2, 2), 0.5), dims=["layer", "head", "q", "k"])
     assert len(view["heads"]) == 6
     assert view["note"] == "the first 2 of 4 layers, 3 of 3 heads"
     monkeypatch.setattr(options, "FINITE_ENTRIES", 100)
-    view = attention.describe(np.full((50, 10), 0.1))
+    view = attention_view.describe(np.full((50, 10), 0.1))
     assert view["shape"] == [10, 10]
     assert view["note"] == "the first 10 of 50 rows"
 

@@ -14,9 +14,8 @@ from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
-from rfnb.display import png
-from rfnb.display.dims import dims
-from rfnb.display.tensor import window
+from rfnb.display.kit import dims, window
+from rfnb.display.markup import png
 
 HOSTILE = "<script>alert(1)</script>"
 

@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
-from rfnb.core.graph import Graph
+from rfnb.core.graph.graph import Graph
 
 
 def data(time: rf.Dim, feat: rf.Dim, lengths: list[int]) -> rf.Tensor:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from rfnb.core.dim import Dim
-from rfnb.core.lengths import Size
-from rfnb.display import style
-from rfnb.display.views import dim, tensor
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Size
+from rfnb.display.dims import dim_view as dim
+from rfnb.display.kit.dims import _seen, palette_index
+from rfnb.display.markup import style
+from rfnb.display.tensor import view as tensor_view
 from tests.display.standins import batch_dim, batch_of, numbers
 
 
 def test_a_dim_keeps_its_colour_and_another_of_the_same_name_has_another():
     time, other = Dim(None, name="time"), Dim(None, name="time")
     views = [
-        tensor.describe(batch_of(numbers(2, n), [batch_dim, d], [n, 1])) for d, n in ((time, 3), (other, 3), (time, 5))
+        tensor_view.describe(batch_of(numbers(2, n), [batch_dim, d], [n, 1]))
+        for d, n in ((time, 3), (other, 3), (time, 5))
     ]
     colours = [view["dims"][1]["colour"] for view in views]
     assert colours == [0, 1, 0]
@@ -23,14 +26,14 @@ def test_a_dim_keeps_its_colour_and_another_of_the_same_name_has_another():
 
 def test_colours_are_bounded_in_number_and_memory():
     for serial in range(10_000):
-        assert 0 <= style.colour_of(serial) < len(style.PALETTE)
-    assert len(style._seen) <= 4096
+        assert 0 <= palette_index(serial) < len(style.PALETTE)
+    assert len(_seen) <= 4096
 
 
 def test_kinds():
     time, feat, heads = Dim(None, name="time"), Dim(4, name="feat"), Dim(3, name="heads")
     x = batch_of(numbers(2, 5, 3, 4), [Dim(2, name="b"), time, heads, feat], [5, 3], feature_dim=feat)
-    assert [d["kind"] for d in tensor.describe(x)["dims"]] == ["batch", "spatial", "other", "feature"]
+    assert [d["kind"] for d in tensor_view.describe(x)["dims"]] == ["batch", "spatial", "other", "feature"]
 
 
 def test_a_dim_of_its_own():
@@ -61,7 +64,7 @@ def test_lengths_over_a_dim_that_the_tensor_does_not_have():
     time = Dim(None, name="time")
     x = batch_of(numbers(2, 5), [batch_dim, time], [5, 2])
     only = type(x)((time,), np.arange(5.0), x.lengths)
-    view = tensor.describe(only)
+    view = tensor_view.describe(only)
     assert view["stats"]["count"] == 5
     assert view["dims"][0]["length_range"] == [2, 5, 7]
 

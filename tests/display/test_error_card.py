@@ -14,8 +14,7 @@ import pytest
 from nbclient import NotebookClient
 
 import rfnb as rf
-from rfnb.display.error import card
-from rfnb.display.views import error as error_view
+from rfnb.display.error import card, view as error_view
 from rfnb.errors import DimError
 
 CELLS = {

@@ -14,8 +14,8 @@ import pytest
 import torch
 
 import rfnb as rf
+from rfnb.display.graph import view as view_of_graph
 from rfnb.display.graph.runs import _longest
-from rfnb.display.views import graph as view_of_graph
 from rfnb.errors import ViewError
 from tests.display.graph_models import Block, Model, Stack, batch, describe, failing, feat, hidden, model_graph, time
 

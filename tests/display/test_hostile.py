@@ -5,21 +5,20 @@ from __future__ import annotations
 import base64
 import io
 import json
-import pkgutil
 import re
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
 import pytest
 
-from rfnb.display import views as folder
-from rfnb.display.html import VOID
-from rfnb.display.view import View
+from rfnb.display.kit.view import View
+from rfnb.display.markup.html import VOID
+from rfnb.display.register import VIEWS
 from rfnb.errors import ViewError
 from tests.display.hostile import PAYLOADS, attentions, disarmed, harmless, hostile, views
 
 NAMES = sorted(PAYLOADS)
-KINDS = {module.name for module in pkgutil.iter_modules(folder.__path__)}
+KINDS = set(VIEWS)
 ELEMENTS = frozenset(
     "div span b i p pre code a details summary table caption thead tbody colgroup col tr th td img br hr".split()
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 
-from rfnb.display.html import Html, el, join
+from rfnb.display.markup.html import Html, el, join
 
 HOSTILE = "<script>alert(1)</script>"
 

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from rfnb.display.run import course, step
+from rfnb.display.kit.view import View
+from rfnb.display.run import list_view, state_history, step, view as history_view
 from rfnb.display.run.step import spread
-from rfnb.display.view import View
-from rfnb.display.views import history, runs
 from rfnb.errors import ViewError
 from tests.display.standins import SumRun, numbers
 
@@ -53,7 +52,7 @@ def test_the_course_of_a_state_is_asked_for_once():
 
 def test_a_long_run_is_looked_at_in_part():
     run = a_run(500)
-    view = history.describe(run)
+    view = history_view.describe(run)
     assert len(view["steps"]) == 12
     assert [view["steps"][i]["step"] for i in (0, -1)] == [0, 499]
     assert view["note"].startswith("12 of 500 steps")
@@ -80,11 +79,11 @@ def test_spread_keeps_the_ends():
 
 @pytest.mark.parametrize("batch", [1, "banana"])
 def test_one_sequence_ends_where_it_ends(batch):
-    view = history.describe(a_run(), batch)
+    view = history_view.describe(a_run(), batch)
     assert [s["step"] for s in view["steps"]] == [0, 1]
-    assert "sequence 1 ('banana')" in history.to_text(view)
+    assert "sequence 1 ('banana')" in history_view.to_text(view)
     with pytest.raises(ViewError):
-        history.describe(a_run(), "cherry")
+        history_view.describe(a_run(), "cherry")
 
 
 @pytest.mark.parametrize("steps", [0, 1, 5])
@@ -92,9 +91,9 @@ def test_one_sequence_ends_where_it_ends(batch):
 def test_text_and_html_name_the_same_facts(steps: int, batch: int | None):
     run = a_run(steps)
     run.flags = ["not finite"]
-    view = history.describe(run, batch)
-    html = "".join(unescape(re.sub(r"<[^>]*>", "", history.to_html(view))).split())
-    for word in history.to_text(view).split():
+    view = history_view.describe(run, batch)
+    html = "".join(unescape(re.sub(r"<[^>]*>", "", history_view.to_html(view))).split())
+    for word in history_view.to_text(view).split():
         if fact := word.strip("{},█"):  # the bars of sequences, and what is around dims, are drawn
             assert fact in html, fact
 
@@ -102,8 +101,8 @@ def test_text_and_html_name_the_same_facts(steps: int, batch: int | None):
 def test_hostile_names_show_as_text():
     run = a_run()
     run.name, run.flags = HOSTILE, [HOSTILE]
-    assert "<script" not in history.to_html(history.describe(run, 2))
-    assert "<script" not in runs.to_html(runs.describe([run]))
+    assert "<script" not in history_view.to_html(history_view.describe(run, 2))
+    assert "<script" not in list_view.to_html(list_view.describe([run]))
 
 
 def test_a_step_that_cannot_be_had_is_named():
@@ -113,7 +112,7 @@ def test_a_step_that_cannot_be_had_is_named():
                 raise RuntimeError("weights are gone")
             return super().__getitem__(i)
 
-    view = history.describe(Broken(numbers(1, 4), [4]))
+    view = history_view.describe(Broken(numbers(1, 4), [4]))
     assert [s["step"] for s in view["steps"]] == [0, 1, 3]
     assert "no step 2: RuntimeError: weights are gone" in view["note"]
 
@@ -121,19 +120,22 @@ def test_a_step_that_cannot_be_had_is_named():
 def test_the_list():
     run = a_run()
     run.pinned = True
-    assert runs.to_text(runs.describe([run])) == "7  sum  cell 3, line 2  5 steps  3 sequences  pinned"
-    assert runs.to_text(runs.describe([])) == runs.to_html(runs.describe([])).partition(">")[2].partition("<")[0]
+    assert list_view.to_text(list_view.describe([run])) == "7  sum  cell 3, line 2  5 steps  3 sequences  pinned"
+    assert (
+        list_view.to_text(list_view.describe([]))
+        == list_view.to_html(list_view.describe([])).partition(">")[2].partition("<")[0]
+    )
 
 
 def test_golden(golden):
-    view = history.describe(SumRun(np.array([[1.0, 2, 4], [3, np.nan, 0]], np.float32), [3, 2], ["a", "b"]))
+    view = history_view.describe(SumRun(np.array([[1.0, 2, 4], [3, np.nan, 0]], np.float32), [3, 2], ["a", "b"]))
     told = [row[k] for one in view["steps"] for row in one["states"] for k in ("before", "after")]
     told += [row["value"] for one in view["steps"] for row in one["values"]]
     for dim in [dim for value in (*told, *view["start"]) for dim in value["dims"]]:
         dim["serial"] = 0
-    golden("history.json", json.dumps(view, indent=1, ensure_ascii=False) + "\n")
-    golden("history.txt", history.to_text(view) + "\n")
-    golden("history.html", history.to_html(view) + "\n")
+    golden("run.json", json.dumps(view, indent=1, ensure_ascii=False) + "\n")
+    golden("run.txt", history_view.to_text(view) + "\n")
+    golden("run.html", history_view.to_html(view) + "\n")
 
 
 def long_run(lens=(40, 7, 20, 20), steps: int = 40, at=None) -> SumRun:
@@ -149,7 +151,7 @@ def reasons(view) -> dict[int, str]:
 
 def test_the_steps_around_events_are_shown_and_why():
     run = long_run(at={(0, 11): 9.0, (0, 30): np.nan})
-    view = history.describe(run)
+    view = history_view.describe(run)
     assert len(view["steps"]) == 12
     assert reasons(view) == {
         0: "first",
@@ -160,19 +162,19 @@ def test_the_steps_around_events_are_shown_and_why():
         39: "last",
     }
     for why in reasons(view).values():
-        assert why in history.to_text(view)
-        assert why in unescape(history.to_html(view))
+        assert why in history_view.to_text(view)
+        assert why in unescape(history_view.to_html(view))
 
 
 def test_a_larger_change_from_the_start_is_told_of():
-    view = history.describe(long_run(lens=(40,), at={(0, 0): 50.0, (0, 11): 9.0}))
+    view = history_view.describe(long_run(lens=(40,), at={(0, 0): 50.0, (0, 11): 9.0}))
     assert reasons(view) == {0: "first", 11: "total changes most, but for step 0", 39: "last"}
 
 
 def test_where_steps_are_left_out_the_reasons_say_so():
     """256 of 600 are looked at."""
     run = long_run(lens=(600,), steps=600, at={(0, 301): 9.0, (0, 401): np.nan})
-    told = reasons(history.describe(run))
+    told = reasons(history_view.describe(run))
     moved, bad = (next(step for step, why in told.items() if word in why) for word in ("most", "finite"))
     since = [int(re.search(r"from (?:step )?(\d+)", told[step])[1]) for step in (moved, bad)]
     assert since[0] <= 301 <= moved
@@ -189,22 +191,22 @@ def test_what_happens_behind_the_end_of_a_sequence_is_no_event():
             return self.tensor(raw, name)
 
     run = Garbage(np.ones((2, 30), np.float32), [30, 4], ["a", "b"])
-    view = history.describe(run)
+    view = history_view.describe(run)
     assert reasons(view) == {0: "first", 3: "'b' ends", 29: "last"}
     assert all(np.isfinite(float(n)) and float(n) < 100 for row in view["steps"][0]["states"] for n in row["spark"])
     assert not [flag for s in view["steps"] for row in s["states"] for flag in row["after"]["flags"]]
 
 
 def test_of_one_sequence_the_others_say_nothing():
-    view = history.describe(long_run(), "b")
+    view = history_view.describe(long_run(), "b")
     assert [s["step"] for s in view["steps"]] == list(range(7))
     assert [row["tag"] for row in view["sequences"]] == ["b"]
-    assert "'b': length 7 reached" in history.to_text(view)
+    assert "'b': length 7 reached" in history_view.to_text(view)
     assert all(len(row["spark"]) == 7 for one in view["steps"] for row in one["states"])
 
 
 def test_steps_between_are_in_the_widest_gaps():
-    view = history.describe(long_run([40] * 2))
+    view = history_view.describe(long_run([40] * 2))
     steps = [s["step"] for s in view["steps"]]
     assert len(steps) == 12
     assert max(np.diff(steps)) <= 5
@@ -213,42 +215,44 @@ def test_steps_between_are_in_the_widest_gaps():
 @pytest.mark.parametrize("sequences, rows", [(3, 3), (32, 32), (50, 32)])
 def test_sequences_are_bars(sequences: int, rows: int):
     run = SumRun(np.ones((sequences, 9), np.float32), [9, *[n % 9 for n in range(1, sequences)]])
-    view = history.describe(run)
+    view = history_view.describe(run)
     assert len(view["sequences"]) == sequences
-    assert len(re.findall(r"sequence \d+ +█* *length", history.to_text(view))) == rows
-    assert (f"… {sequences - 32} more" in history.to_text(view)) == (sequences > 32)
-    assert (f"… {sequences - 32} more" in history.to_html(view)) == (sequences > 32)
+    assert len(re.findall(r"sequence \d+ +█* *length", history_view.to_text(view))) == rows
+    assert (f"… {sequences - 32} more" in history_view.to_text(view)) == (sequences > 32)
+    assert (f"… {sequences - 32} more" in history_view.to_html(view)) == (sequences > 32)
 
 
 def test_sequences_that_end_alike_are_one_line():
-    assert "all 3 sequences: length 5 reached" in history.to_text(history.describe(long_run([5, 5, 5], 5)))
+    assert "all 3 sequences: length 5 reached" in history_view.to_text(history_view.describe(long_run([5, 5, 5], 5)))
 
 
 def test_the_picture_of_a_state_is_hatched_behind_the_end():
-    followed = course.follow(long_run([4, 2], 4), "total", None, 4)
-    values, live = course._matrix(followed)
+    followed = state_history.follow(long_run([4, 2], 4), "total", None, 4)
+    values, live = state_history._matrix(followed)
     assert live.tolist() == [[True] * 4, [True, True, False, False]]
     assert values.tolist() == [[1, 2, 3, 4], [1, 2, 2, 2]]
-    assert course.describe_strip(followed)["alt"] == "total: batch down, 4 steps across, hatched behind the end"
+    assert state_history.describe_strip(followed)["alt"] == "total: batch down, 4 steps across, hatched behind the end"
 
 
 @given(st.integers(1, 5), st.integers(0, 3), st.integers(1, 70))
 def test_pictures_of_states_of_any_size(batch: int, features: int, steps: int):
     live = np.arange(steps)[:, None, None] < np.array([steps, *[1] * (batch - 1)])[None, :, None]
-    one = course.Course("h", list(range(steps)), numbers(steps, batch, max(features, 1)), live, ["batch", "f"], 0)
-    strip = course.describe_strip(one)
+    one = state_history.Course(
+        "h", list(range(steps)), numbers(steps, batch, max(features, 1)), live, ["batch", "f"], 0
+    )
+    strip = state_history.describe_strip(one)
     assert strip["picture"].startswith("data:image/png")
-    alone = course.Course("h", list(range(steps)), one.values[:, 0], live[:, 0], ["f"], None)
-    assert course.describe_strip(alone)["picture"].startswith("data:image/png")
+    alone = state_history.Course("h", list(range(steps)), one.values[:, 0], live[:, 0], ["f"], None)
+    assert state_history.describe_strip(alone)["picture"].startswith("data:image/png")
     assert one.not_finite() is None
 
 
 def test_a_table_of_steps_and_states():
-    rows = list(View(history.describe(a_run(2))).table())
+    rows = list(View(history_view.describe(a_run(2))).table())
     assert [(row["step"], row["state"]) for row in rows] == [(0, "total"), (0, "offset"), (1, "total"), (1, "offset")]
     assert rows[0]["change"] == pytest.approx(float(np.abs(a_run(2).raw[:, 0]).max()))
 
 
 def test_lists_and_gradients_have_tables():
-    table = View(runs.describe([a_run()])).table()
+    table = View(list_view.describe([a_run()])).table()
     assert [row["name"] for row in table] == ["sum"]

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import rfnb as rf
-from rfnb.display import options
-from rfnb.display.view import View
+from rfnb.display.kit import options
+from rfnb.display.kit.view import View
 
 
 def text(module):

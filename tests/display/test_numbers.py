@@ -7,7 +7,7 @@ import math
 import pytest
 from hypothesis import given, strategies as st
 
-from rfnb.display.numbers import bars, plain, real, short, size
+from rfnb.display.markup.numbers import bars, plain, real, short, size
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import zlib
 
 import numpy as np
 
-from rfnb.display import png
+from rfnb.display.markup import png
 
 
 def pixels(uri: str) -> np.ndarray:

@@ -7,7 +7,7 @@ import sys
 import pytest
 import tqdm
 
-from rfnb.display.progress import bar
+from rfnb.display.kit.progress_bar import bar
 
 
 def test_short_loops_have_none(monkeypatch: pytest.MonkeyPatch):

@@ -9,7 +9,7 @@ import pytest
 
 import rfnb as rf
 from rfnb import Dim, batch_dim
-from rfnb.display.commands import Dispatcher
+from rfnb.display.panel.commands import Dispatcher
 
 HOSTILE = "<script>alert(1)</script>"
 

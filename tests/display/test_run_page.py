@@ -7,9 +7,9 @@ import re
 
 import pytest
 
+from rfnb.display.kit import assets
+from rfnb.display.markup.html import visible
 from rfnb.display.run import page as run_page
-from rfnb.display.visible import visible
-from rfnb.display.widgets import assets
 from tests.display.standins import SumRun, numbers
 
 HOSTILE = "</script><script>alert(1)</script><!--\u2028"

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from rfnb.display.view import View
-from rfnb.display.widgets import assets, stepper
+from rfnb.display.kit import assets
+from rfnb.display.kit.view import View
+from rfnb.display.panel import stepper
 from rfnb.errors import ViewError
 from tests.display.standins import SumRun, numbers
 

@@ -12,12 +12,12 @@ from hypothesis import given, settings, strategies as st
 
 import rfnb as rf
 from rfnb import Dim, batch_dim
-from rfnb.display import commands, travel
-from rfnb.display.commands import Dispatcher
-from rfnb.display.conditions import conditions_of
-from rfnb.display.edit import edited
+from rfnb.display.panel import commands, run_commands
+from rfnb.display.panel.commands import Dispatcher
+from rfnb.display.panel.conditions import conditions_of
+from rfnb.display.panel.edit import edited
 from rfnb.errors import ViewError
-from rfnb.trace.runs import Runs
+from rfnb.trace.run.runs import Runs
 
 LETTER = Dim(4, name="letter", vocab=["a", "b", "c", "the end"])
 FEAT = Dim(2, name="feat")
@@ -122,7 +122,7 @@ def test_several_conditions_are_one_search(ask):
 
 @pytest.mark.parametrize(("start", "stop", "first", "on"), [(1, 5, [1], 2), (3, -1, [3], 2)])
 def test_a_search_takes_a_moment_at_a_time(ask, monkeypatch, start, stop, first, on):
-    monkeypatch.setattr(travel, "SLICE", 0)
+    monkeypatch.setattr(run_commands, "SLICE", 0)
     all_of_them = [where("expression", text="True")]
     assert ask("find", where=all_of_them, start=start, stop=stop) == {"hits": first, "next": on}
     last = stop - 1 if stop > start else stop + 1

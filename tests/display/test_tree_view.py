@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import rfnb as rf
-from rfnb.display import options
-from rfnb.display.views import tree
+from rfnb.display.kit import options
+from rfnb.display.tree import view as tree_view
 from tests.display.standins import numbers
 
 HOSTILE = "<script>alert(1)</script>"
@@ -35,7 +35,7 @@ def example() -> dict:
 
 
 def test_text():
-    text = tree.to_text(tree.describe(example()))
+    text = tree_view.to_text(tree_view.describe(example()))
     assert text.splitlines() == [
         "dict  12 tensors, 1.39 kB  1 not finite",
         "  x {feat:2} float32  1 1",
@@ -59,7 +59,7 @@ def test_text():
 
 
 def test_html_says_the_same_and_escapes():
-    html = str(tree.to_html(tree.describe(example())))
+    html = str(tree_view.to_html(tree_view.describe(example())))
     assert "<script" not in html
     assert html.count("float32 [2, 3]") == 8
     assert html.count("<details open") < html.count("<details") == 11
@@ -67,7 +67,7 @@ def test_html_says_the_same_and_escapes():
 
 
 def test_table_has_a_row_for_each_leaf_with_its_path():
-    table = tree.to_table(tree.describe(example()))
+    table = tree_view.to_table(tree_view.describe(example()))
     rows = {row["path"]: row for row in table}
     assert rows["model.layers.2.bias"]["dtype"] == "float32 [2, 3]"
     assert rows["list.1"]["value"] == "1 nan 1 NaN"
@@ -90,14 +90,14 @@ def test_table_has_a_row_for_each_leaf_with_its_path():
     ids=str,
 )
 def test_parts_that_are_alike_are_one_line(parts, groups):
-    children = tree.describe(parts)["root"]["children"]
+    children = tree_view.describe(parts)["root"]["children"]
     assert [(child["name"], child["repeat"]) for child in children if child["repeat"]] == groups
 
 
 def test_a_nan_is_seen_from_outside_of_a_group():
     parts = [numbers(50, 2) for _ in range(6)]
     parts[4][30, 1] = np.nan
-    text = tree.to_text(tree.describe({"blocks": parts}))
+    text = tree_view.to_text(tree_view.describe({"blocks": parts}))
     assert text.splitlines()[0].endswith("1 not finite")
     assert text.splitlines()[2].endswith("1 not finite")
 
@@ -105,7 +105,7 @@ def test_a_nan_is_seen_from_outside_of_a_group():
 def test_numbers_are_those_of_all_entries():
     raw = np.zeros((300, 400), np.float32)
     raw[7, 1], raw[8, 3] = -3, 5
-    (text,) = (part["text"] for part in tree.describe({"x": raw})["root"]["children"])
+    (text,) = (part["text"] for part in tree_view.describe({"x": raw})["root"]["children"])
     assert text == "μ 1.67e-5 σ 0.0168 [-3 .. 5]"
     assert (raw.mean(), raw.std()) == (pytest.approx(1.67e-5, rel=1e-2), pytest.approx(0.0168, rel=1e-2))
 
@@ -114,14 +114,14 @@ def test_behind_a_limit_they_are_those_of_a_sample_and_say_so(monkeypatch):
     monkeypatch.setattr(options, "TREE_ENTRIES", 100_000)
     raw = np.zeros((300, 400), np.float32)
     raw[7, 1] = np.nan
-    first, second = tree.describe([raw, raw])["root"]["children"]
+    first, second = tree_view.describe([raw, raw])["root"]["children"]
     assert (first["text"], first["flags"]) == ("all 0", ["1 NaN"])
     assert (second["text"], second["flags"]) == ("≈ all 0", ["1 NaN"])
 
 
 @pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.uint16, torch.bool, torch.complex64, torch.int8])
 def test_numbers_of_every_type(dtype):
-    (part,) = tree.describe([torch.ones(20).to(dtype)])["root"]["children"]
+    (part,) = tree_view.describe([torch.ones(20).to(dtype)])["root"]["children"]
     said = {torch.bool: "true 100 %", torch.complex64: "all 1  (complex: absolute values)"}
     assert (part["text"], part["flags"]) == (said.get(dtype, "all 1"), [])
 
@@ -131,29 +131,29 @@ def test_a_nan_in_the_padding_is_no_alarm():
     raw = numbers(2, 3)
     raw[1, 2] = np.nan
     x = rf.convert_to_tensor(raw, dims=[rf.batch_dim, time], lengths=[3, 2])
-    assert tree.describe([x])["root"]["flags"] == []
+    assert tree_view.describe([x])["root"]["flags"] == []
 
 
 def test_cycles_end():
     loop: dict = {"x": numbers(2)}
     loop["again"] = [loop]
-    assert "… itself" in tree.to_text(tree.describe(loop))
+    assert "… itself" in tree_view.to_text(tree_view.describe(loop))
     shared = [numbers(2)]
-    assert "itself" not in tree.to_text(tree.describe([shared, shared]))
+    assert "itself" not in tree_view.to_text(tree_view.describe([shared, shared]))
 
 
 def test_deep_and_wide_structures_are_cut_and_say_so(monkeypatch):
     deep: list = []
     for _ in range(100):
         deep = [deep]
-    assert tree.to_text(tree.describe(deep)).count("\n") == options.TREE_DEPTH
-    wide = tree.describe([None] * 1000)
+    assert tree_view.to_text(tree_view.describe(deep)).count("\n") == options.TREE_DEPTH
+    wide = tree_view.describe([None] * 1000)
     assert wide["root"]["children"][-1]["text"] == "800 more"
     monkeypatch.setattr(options, "TREE_NODES", 50)
     monkeypatch.setattr(options, "TREE_STATS", 10)
-    many = tree.describe([[str(i)] * 3 for i in range(100)])
+    many = tree_view.describe([[str(i)] * 3 for i in range(100)])
     assert many["note"] == "the first 50 parts, numbers of the first 10 parts"
-    assert tree.describe([numbers(3)])["note"] is None
+    assert tree_view.describe([numbers(3)])["note"] is None
 
 
 @pytest.mark.parametrize(
@@ -176,11 +176,11 @@ def test_deep_and_wide_structures_are_cut_and_say_so(monkeypatch):
     ids=lambda odd: str(odd)[:24].replace("\n", " "),  # without the addresses of objects
 )
 def test_anything_has_a_tree(odd):
-    view = tree.describe(odd)
+    view = tree_view.describe(odd)
     assert json.loads(json.dumps(view, allow_nan=False)) == view
-    assert tree.to_text(view)
-    assert tree.to_html(view)
-    assert tree.to_table(view)
+    assert tree_view.to_text(view)
+    assert tree_view.to_html(view)
+    assert tree_view.to_table(view)
 
 
 def test_states_and_batches_are_shown_so():
@@ -210,10 +210,10 @@ def test_it_is_small_for_a_hundred_tensors():
 
 
 def test_golden(golden):
-    view = tree.describe({key: value for key, value in example().items() if key not in ("x", "state")})
+    view = tree_view.describe({key: value for key, value in example().items() if key not in ("x", "state")})
     golden("tree.json", json.dumps(view, indent=1, ensure_ascii=False) + "\n")
-    golden("tree.txt", tree.to_text(view) + "\n")
-    golden("tree.html", tree.to_html(view) + "\n")
+    golden("tree.txt", tree_view.to_text(view) + "\n")
+    golden("tree.html", tree_view.to_html(view) + "\n")
 
 
 def test_labels_are_told_sequence_by_sequence():

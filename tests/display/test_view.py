@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from rfnb.core import show as core_show
-from rfnb.display import page
-from rfnb.display.html import Html, el
+from rfnb.core.ground import show as core_show
+from rfnb.core.ground.show import MODULES
+from rfnb.display.kit import assets, page, pictures
+from rfnb.display.kit.assets import MIME
+from rfnb.display.kit.view import View, write_atomically
+from rfnb.display.markup.html import Html, el
 from rfnb.display.register import VIEWS
 from rfnb.display.show import show
-from rfnb.display.view import View, write_atomically
-from rfnb.display.widgets import assets, pictures
-from rfnb.display.widgets.assets import MIME
 from rfnb.errors import ViewError
 from tests.display.standins import Raw, batch_dim, batch_of, numbers
 
@@ -54,12 +54,12 @@ def test_a_view_that_breaks_is_a_note_and_no_exception(monkeypatch):
     assert "Thing (no view: AttributeError" in repr(thing) or "Tensor" in repr(thing)
     assert "text/html" in thing._repr_mimebundle_()
     monkeypatch.setitem(core_show.KINDS, core_show.class_name(Thing), "gone")
-    assert "no view: ModuleNotFoundError" in repr(thing)
+    assert "no view: views of kind 'gone' are not registered" in repr(thing)
     assert "no view" in View({"kind": "tensor"}).text
     assert "no view" in View({"kind": "?"}).html
 
 
-@pytest.mark.parametrize("name", [name for names in VIEWS.values() for name in names.split()])
+@pytest.mark.parametrize("name", [name for _, names in VIEWS.values() for name in names.split()])
 def test_the_classes_that_have_views_exist(name):
     assert core_show.class_name(pydoc.locate(name)) == name
 
@@ -93,7 +93,8 @@ class Enhanced:
 @pytest.fixture
 def enhanced(monkeypatch: pytest.MonkeyPatch) -> View:
     """A view with something for scripts, and a hostile name."""
-    monkeypatch.setitem(sys.modules, "rfnb.display.views.enhanced", Enhanced)  # type: ignore[misc]
+    monkeypatch.setitem(MODULES, "enhanced", "rfnb.display.enhanced")
+    monkeypatch.setitem(sys.modules, "rfnb.display.enhanced", Enhanced)  # type: ignore[misc]
     return View({"kind": "enhanced", "name": "</script><b>"})
 
 
@@ -176,7 +177,7 @@ def test_only_attention_has_a_figure(table):
 def test_importing_rfnb_pulls_in_no_view():
     code = (
         "import sys, rfnb\n"
-        "heavy = ('views.tensor', 'views.history', 'schema', 'comm', 'commands', 'run', 'graph', 'attention')\n"
+        "heavy = ('tensor.view', 'run.view', 'schema', 'panel', 'run', 'graph', 'attention')\n"
         "print([m for m in heavy if f'rfnb.display.{m}' in sys.modules])"
     )
     made = subprocess.run(
@@ -187,7 +188,7 @@ def test_importing_rfnb_pulls_in_no_view():
 
 def test_displaying_pulls_in_no_front_end():
     code = (
-        "import sys, rfnb.display.register, rfnb.display.commands, rfnb.display.comm, rfnb.display.widgets.stepper\n"
+        "import sys, rfnb.display.register, rfnb.display.panel.commands, rfnb.display.panel.stepper\n"
         "print([m for m in ('IPython', 'matplotlib', 'anywidget', 'ipywidgets', 'graphviz') if m in sys.modules])"
     )
     made = subprocess.run(

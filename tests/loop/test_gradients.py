@@ -12,7 +12,7 @@ from hypothesis import example, given, settings, strategies as st
 
 import rfnb as rf
 from rfnb import Dim, batch_dim
-from rfnb.display.views import gradients as view
+from rfnb.display.run import gradients_view as view
 from rfnb.errors import LoopError
 from rfnb.loop.gradients import Gradients, verdict
 

@@ -436,7 +436,7 @@ def test_an_op_that_cannot_be_done_for_all_steps_at_once_is_done_in_each(where):
         assert len(x.dims) == raw_dims, "one frame at a time"
         return x.like(x.raw_tensor * 2)
 
-    from rfnb.core.op import OPS, op
+    from rfnb.core.tensor.op import OPS, op
 
     @op(frames="any", name="fussy_test_op")
     def fussy_op(x: rf.Tensor) -> rf.Tensor:
@@ -500,7 +500,7 @@ def crash_at_one() -> Callable[..., Any]:
 
 
 def test_an_error_behind_the_steps_names_the_step():
-    from rfnb.core.op import OPS, op
+    from rfnb.core.tensor.op import OPS, op
 
     calls = []
 

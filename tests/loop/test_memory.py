@@ -12,7 +12,7 @@ import torch
 
 import rfnb as rf
 from rfnb import Dim, Tensor, batch_dim
-from rfnb.core import align
+from rfnb.core.dims import align
 from rfnb.loop import hoist
 
 hidden, wide = Dim(8, name="hidden"), Dim(4096, name="wide")

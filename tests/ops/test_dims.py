@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb import Dim
-from rfnb.core.lengths import Size
+from rfnb.core.dims.lengths import Size
 
 LENGTHS = st.lists(st.integers(0, 5), min_size=1, max_size=4)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rfnb.core import align
-from rfnb.core.binding import current_lengths
-from rfnb.core.dim import Dim, check_dims
-from rfnb.core.dtype import is_int_dtype
-from rfnb.core.lengths import Lengths
-from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.core.dims import align
+from rfnb.core.dims.binding import current_lengths
+from rfnb.core.dims.dim import Dim, check_dims
+from rfnb.core.dims.lengths import Lengths
+from rfnb.core.ground.dtype import is_int_dtype
+from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _longest(dim: Dim, lengths: Lengths, dims: Sequence[Dim]) -> int:
         raise DimError(
             f"{dim.name} has no size yet",
             got=align.show_dims(dims),
-            expected="dims whose sizes are known",
+            expected="dims of known size",
             hint=f"make a tensor from data with {dim.name} first, or give it a number: Dim(…, name={dim.name!r})",
             dims=[dim],
         )

@@ -10,9 +10,9 @@ import numpy as np
 from rfnb.backend.base.require import axis_of
 from rfnb.backend.base.slide import Padding, PerAxis, Window, windows
 from rfnb.backend.base.slide_plan import bind, fixed, one_axis, plan_of, serials_of, several_axes
-from rfnb.core.dim import Dim
-from rfnb.core.dtype import has_fractions
-from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.core.dims.dim import Dim
+from rfnb.core.ground.dtype import has_fractions
+from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError
 
 if TYPE_CHECKING:
@@ -42,9 +42,9 @@ class PoolOps:
         {…, in_spatial_dims…} → {…, out_spatial_dims…}
         """
         if mode not in ("max", "avg"):
-            raise DimError("pool: no such mode", got=mode, expected='"max" or "avg"')
+            raise DimError("pool: unknown `mode`", got=mode, expected='"max" or "avg"')
         if mode == "avg" and not has_fractions(source.dtype):
-            raise DtypeError("pool: the mean of what is no float", got=source.dtype, expected="a float type")
+            raise DtypeError("pool: the mean needs floats", got=source.dtype, expected="a float type")
         options = ("pool", *map(fixed, (pool_size, padding, dilation_rate, strides)))
         key = (options, len(in_spatial_dims), *serials_of([*in_spatial_dims, *(out_spatial_dims or ())]))
         plan: Any = source.sig.plans.get(key)
@@ -68,7 +68,7 @@ class PoolOps:
         return result, out_spatial_dims or [out.dims[place] for place in plan.places]
 
 
-def _mean_of_frames(backend: Any, raw: Any, source: Tensor, dim: Dim, window: Window, place: int) -> Any:
+def _mean_of_frames(backend: type[Backend], raw: Any, source: Tensor, dim: Dim, window: Window, place: int) -> Any:
     """The mean over frames, from the mean over frames and zeros."""
     if not window.left and not window.right:
         return raw

@@ -9,11 +9,11 @@ import numpy as np
 
 from rfnb.backend.base.create import sizes_of
 from rfnb.backend.base.require import same_dims
-from rfnb.core import align
-from rfnb.core.dim import Dim
-from rfnb.core.dtype import is_int_dtype
-from rfnb.core.scope import random_stream
-from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.core.dims import align
+from rfnb.core.dims.dim import Dim
+from rfnb.core.ground.dtype import is_int_dtype
+from rfnb.core.ground.scope import random_stream
+from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError
 
 if TYPE_CHECKING:
@@ -117,14 +117,14 @@ def one_seed(seed: int | Sequence[int] | np.ndarray | None) -> int | None:
 def _check(distribution: str, given: dict[str, Any], dtype: str) -> None:
     taken = PARAMETERS.get(distribution)
     if taken is None:
-        raise DimError("random: no such distribution", got=repr(distribution), expected=", ".join(PARAMETERS))
+        raise DimError("random: unknown `distribution`", got=repr(distribution), expected=", ".join(PARAMETERS))
     odd = [name for name in given if name not in taken]
     if odd:
         raise DimError(
-            f"random: `{odd[0]}` means nothing for {distribution!r}", got=", ".join(given), expected=", ".join(taken)
+            f"random: `{odd[0]}` has no meaning for {distribution!r}", got=", ".join(given), expected=", ".join(taken)
         )
     whole = is_int_dtype(dtype)
     if whole and distribution == "uniform" and "maxval" not in given:
-        raise DimError("random: whole numbers need a `maxval`", got=f"dtype {dtype}", hint="maxval=…, exclusive")
+        raise DimError("random: integers need a `maxval`", got=f"dtype {dtype}", hint="maxval=…, exclusive")
     if (whole or dtype == "bool") and distribution.endswith("normal"):
-        raise DtypeError(f"random: {distribution!r} gives no whole numbers", got=dtype, expected="a float type")
+        raise DtypeError(f"random: {distribution!r} does not give integers", got=dtype, expected="a float type")

@@ -10,10 +10,10 @@ import numpy as np
 from rfnb.backend.base.math import join
 from rfnb.backend.base.require import axis_of
 from rfnb.backend.base.sizes import ragged, size_in
-from rfnb.core import align
-from rfnb.core.dim import Dim
-from rfnb.core.lengths import Lengths
-from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.core.dims import align
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Lengths
+from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def _gates(ff_weight: Tensor, in_dim: Dim) -> Dim:
     axis_of("lstm", ff_weight, in_dim, "ff_weight")
     others = [dim for dim in ff_weight.dims if dim is not in_dim]
     if len(others) != 1:
-        raise DimError("lstm: `ff_weight` has other dims", got=ff_weight.describe_dims(), expected="{4*out, in}")
+        raise DimError("lstm: `ff_weight` has different dims", got=ff_weight.describe_dims(), expected="{4*out, in}")
     return others[0]
 
 

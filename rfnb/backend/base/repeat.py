@@ -9,10 +9,10 @@ import numpy as np
 from rfnb.backend.base.math import join
 from rfnb.backend.base.require import axis_of, whole_numbers
 from rfnb.backend.base.sizes import bound, size_in, taken, trimmed
-from rfnb.core import align
-from rfnb.core.dim import Dim
-from rfnb.core.lengths import Size
-from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.core.dims import align
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Size
+from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def _counts(backend: type[Backend], values: Tensor, repeats: Tensor, axis: Dim) 
     frames = size.frames(dims)
     counts = np.where(frames, counts, 0)
     if counts.min(initial=0) < 0:
-        raise DimError("repeat: a number of `repeats` is negative", got=int(counts.min()), expected="0 or more")
+        raise DimError("repeat: `repeats` contains a negative number", got=int(counts.min()), expected="0 or more")
     return dims, counts
 
 

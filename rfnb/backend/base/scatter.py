@@ -10,10 +10,10 @@ from rfnb.backend.base.index import check_range
 from rfnb.backend.base.math import join
 from rfnb.backend.base.require import axis_of, whole_numbers
 from rfnb.backend.base.sizes import ragged
-from rfnb.core import align
-from rfnb.core.binding import current_lengths
-from rfnb.core.dim import Dim, as_dims
-from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.core.dims import align
+from rfnb.core.dims.binding import current_lengths
+from rfnb.core.dims.dim import Dim, as_dims
+from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class ScatterOps:
         sizes = [lengths.size(dim) for dim in into]
         if any(size is None for size in sizes):
             raise DimError(
-                "scatter: `out_dim` has no size yet", got=align.show_dims(into), expected="dims whose sizes are known"
+                "scatter: `out_dim` has no size yet", got=align.show_dims(into), expected="dims of known size"
             )
         shape = [size.max for size in sizes if size]
         positions, values = indices._raw, source._raw

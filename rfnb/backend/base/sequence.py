@@ -10,8 +10,8 @@ import numpy as np
 
 from rfnb.backend.base.require import axis_of
 from rfnb.backend.base.sizes import constant, ragged, size_in, taken
-from rfnb.core.dim import Dim
-from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.tensor import Tensor, tensor_of
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend

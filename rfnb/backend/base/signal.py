@@ -9,10 +9,10 @@ from rfnb.backend.base.require import axis_of
 from rfnb.backend.base.sizes import bound
 from rfnb.backend.base.slide import Window
 from rfnb.backend.base.slide_plan import one_axis, several_axes
-from rfnb.core import align
-from rfnb.core.dim import Dim
-from rfnb.core.lengths import Size
-from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.core.dims import align
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Size
+from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
 
 if TYPE_CHECKING:

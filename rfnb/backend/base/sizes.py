@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rfnb.core import align
-from rfnb.core.align import Sig
-from rfnb.core.binding import current_lengths
-from rfnb.core.dim import Dim
-from rfnb.core.lengths import Lengths, Size
-from rfnb.core.tensor import Tensor
+from rfnb.core.dims import align
+from rfnb.core.dims.align import Sig
+from rfnb.core.dims.binding import current_lengths
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Lengths, Size
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def bound(lengths: Lengths, dim: Dim, size: Size, by: str) -> Lengths:
         lengths = lengths.bind({root: root.size for root in dim.roots.values() if lengths.size(root) is None})
     known = lengths.size(dim)
     if known is None or known.max != size.max or (dim.dimension is not None and size.ragged):
-        raise DimError(f"{by}: {dim.name} has another size", got=size, expected=known)
+        raise DimError(f"{by}: {dim.name} has a different size", got=size, expected=known)
     return lengths
 
 

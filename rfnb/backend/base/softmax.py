@@ -12,8 +12,8 @@ import numpy as np
 
 from rfnb.backend.base.mask import frames_of
 from rfnb.backend.base.require import axis_of, owned
-from rfnb.core.dim import Dim
-from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.tensor import Tensor, tensor_of
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from rfnb.backend.base.math import join
 from rfnb.backend.base.require import axis_of
 from rfnb.backend.base.sizes import bound, renamed, size_in
-from rfnb.core import align
-from rfnb.core.dim import Dim
-from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.core.dims import align
+from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.tensor import Tensor, tensor_of
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend

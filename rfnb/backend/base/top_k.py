@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from rfnb.backend.base.require import axis_of
 from rfnb.backend.base.sizes import bound
-from rfnb.core import align
-from rfnb.core.dim import Dim
-from rfnb.core.lengths import Size
-from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.core.dims import align
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Size
+from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class TopKOps:
             raw = cls.merge_axes_raw(align.apply(align.move(source.dims, order), raw), place, len(dims))
         if count > math.prod(sizes):
             raise DimError(
-                "top_k: `k` is more than there is",
+                "top_k: `k` is larger than the number of entries",
                 got=count,
                 expected=f"at most {math.prod(sizes)} of {align.show_dims(dims)}",
             )

@@ -11,12 +11,12 @@ from rfnb.backend.numpy.math import Array, type_of
 from rfnb.errors import BackendError
 
 if TYPE_CHECKING:
-    from rfnb.core.parameter import Parameter
+    from rfnb.core.tensor.parameter import Parameter
 
 
 def _check_device(device: str | None) -> None:
     if device not in (None, "cpu"):
-        raise BackendError("the numpy backend is on the CPU only", got=device, expected='"cpu"')
+        raise BackendError("the numpy backend runs on the CPU only", got=device, expected='"cpu"')
 
 
 class NumpyData:

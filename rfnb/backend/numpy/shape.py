@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rfnb.backend.numpy.math import Array
-from rfnb.core import align
+from rfnb.core.dims import align
 
 
 class NumpyShape:

@@ -27,7 +27,7 @@ from rfnb.backend.torch.signal import TorchSignal
 from rfnb.backend.torch.sort import TorchSort
 from rfnb.backend.torch.tape import TorchTape
 from rfnb.backend.torch.top_k import TorchTopK
-from rfnb.core.raw import register_backend_by_tensor_type, select
+from rfnb.core.ground.raw import register_backend_by_tensor_type, select
 
 
 class TorchBackend(

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from rfnb.core.nested import map_leaves
+from rfnb.core.ground.nested import map_leaves
 
 
 def keep_state(model: torch.nn.Module, stack: ExitStack) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from rfnb.core import align
+from rfnb.core.dims import align
 
 
 class TorchShape:

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from rfnb.display import options
-from rfnb.display.attempt import Notes
 from rfnb.display.attention.weights import Weights
-from rfnb.display.tensor.data import to_numpy
+from rfnb.display.kit import options
+from rfnb.display.kit.data import to_numpy
+from rfnb.display.kit.degrade import Notes
 from rfnb.errors import ViewError
 
 

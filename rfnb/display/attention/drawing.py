@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rfnb.core.words import cut
-from rfnb.display import options, png, style
-from rfnb.display.blocks import block_for
-from rfnb.display.html import Html, el, join
-from rfnb.display.numbers import short
-from rfnb.display.svg import data_uri
+from rfnb.core.ground.text import cut
+from rfnb.display.kit import options
+from rfnb.display.markup import png, style
+from rfnb.display.markup.html import Html, el, join
+from rfnb.display.markup.numbers import short
+from rfnb.display.markup.png import block_for
+from rfnb.display.markup.svg import data_uri
 from rfnb.display.tensor.labels import shown
 
 FEW = 16 - 4

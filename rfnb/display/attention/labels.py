@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from rfnb.core.dim import Dim
-from rfnb.display.attempt import Notes
-from rfnb.display.tensor.data import Axis, read
+from rfnb.core.dims.dim import Dim
+from rfnb.display.kit.data import Axis, read
+from rfnb.display.kit.degrade import Notes
 from rfnb.display.tensor.labels import tokens
 from rfnb.display.tensor.select import sequence
 from rfnb.errors import ViewError

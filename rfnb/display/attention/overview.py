@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from rfnb.display import style
 from rfnb.display.attention.labels import lines_of, name_or_number
 from rfnb.display.attention.matrix import measured, rounded
-from rfnb.display.html import Html, el
-from rfnb.display.numbers import short
+from rfnb.display.markup import style
+from rfnb.display.markup.html import Html, el
+from rfnb.display.markup.numbers import short
 from rfnb.display.schema import AttentionHead, AttentionView
 
 ROOM = 440

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from rfnb.core.dim import Dim
-from rfnb.display.attempt import Notes
-from rfnb.display.attention.arrays import of_array
-from rfnb.display.attention.tensors import of_tensor
+from rfnb.core.dims.dim import Dim
+from rfnb.display.attention.arrays import of_array, of_tensor
 from rfnb.display.attention.weights import Side, Weights
+from rfnb.display.kit.degrade import Notes
 from rfnb.errors import ViewError
-from rfnb.trace.capture import Captured, Seen
+from rfnb.trace.capture.capture import Captured, Seen
 
 
 def read_weights(

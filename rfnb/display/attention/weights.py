@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rfnb.display.tensor.data import Axis, to_numpy
+from rfnb.display.kit.data import Axis, to_numpy
 
 Side = Any
 """A Dim, labels as strings (of each sequence, or of the one), a sparse Tensor with a vocab, or None."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
-from rfnb.core.lengths import EMPTY, Lengths, Size
+from rfnb.core.dims.lengths import EMPTY, Lengths, Size
 from rfnb.display.dims.uses import Use, Uses
 
 MOST = 3

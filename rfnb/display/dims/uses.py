@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rfnb.core.dim import Dim
-from rfnb.core.graph import Graph
-from rfnb.core.lengths import Size
-from rfnb.core.parameter import Parameter
-from rfnb.core.tensor import Tensor
-from rfnb.core.tensor_dict import TensorDict
-from rfnb.nn.module import Module
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Size
+from rfnb.core.graph.graph import Graph
+from rfnb.core.tensor.parameter import Parameter
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor_dict import TensorDict
+from rfnb.nn.module.module import Module
 
 MOST = 20_000
 """Objects that are looked at."""

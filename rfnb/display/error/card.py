@@ -14,7 +14,7 @@ from rfnb.backend.base.tape import untaped
 from rfnb.errors import RfError
 
 if TYPE_CHECKING:
-    from rfnb.display.view import View
+    from rfnb.display.kit.view import View
 
 OWN_MODES = ("Verbose", "Docs", "Minimal")
 """Modes of `%xmode` in which IPython shows our errors as any other."""
@@ -47,8 +47,8 @@ def render_traceback(error: RfError) -> list[str]:
 
 def _card(error: RfError) -> View:
     """Raises what stands in the way of the card."""
-    from rfnb.display.view import View  # not before there is an error
-    from rfnb.display.views import error as error_view
+    from rfnb.display.error import view as error_view
+    from rfnb.display.kit.view import View
 
     view = error_view.describe(error)
     error_view.to_text(view), error_view.to_html(view)  # a View never raises

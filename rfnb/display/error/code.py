@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import linecache
 
-from rfnb.core.source import Source
-from rfnb.display import style
-from rfnb.display.elements import quiet
-from rfnb.display.html import Html, el, join
+from rfnb.core.ground.source import Source
+from rfnb.display.markup import style
+from rfnb.display.markup.html import Html, el, join
+from rfnb.display.markup.widgets_html import quiet
 from rfnb.display.schema import CodeView
 
 AROUND = 2

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
-from rfnb.core.dim import Dim
-from rfnb.core.source import variables
-from rfnb.core.tensor import Tensor
-from rfnb.core.traceback import Step, innermost_call, is_own, steps_of
+from rfnb.core.dims.dim import Dim
+from rfnb.core.ground.source import variables
+from rfnb.core.ground.traceback import Step, innermost_call, is_own, steps_of
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.display.error.written import written
-from rfnb.nn.module import Module
+from rfnb.nn.module.module import Module
 
 MOST = 8
 """Arguments that are told."""

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, pairwise
 
-from rfnb.core.dim import Dim
-from rfnb.core.lengths import Lengths, Size
-from rfnb.core.tensor import Tensor
-from rfnb.display.dims.names import namesakes
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Lengths, Size
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.display.error.failed_call import Argument, are_dims, shape_of
+from rfnb.display.kit.dims import namesakes
 
 
 @dataclass

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rfnb.core.source import Source
-from rfnb.core.traceback import is_own, is_users, steps_of
-from rfnb.display import style
-from rfnb.display.elements import quiet
-from rfnb.display.html import Html, el, join
+from rfnb.core.ground.source import Source
+from rfnb.core.ground.traceback import is_own, is_users, steps_of
+from rfnb.display.markup import style
+from rfnb.display.markup.html import Html, el, join
+from rfnb.display.markup.widgets_html import quiet
 from rfnb.display.schema import CauseView, FrameView
 
 FRAMES = 40

@@ -6,9 +6,9 @@ import ast
 from collections.abc import Sequence
 from types import FrameType, ModuleType
 
-from rfnb.core.source import variables
-from rfnb.core.traceback import Step
-from rfnb.core.words import cut
+from rfnb.core.ground.source import variables
+from rfnb.core.ground.text import cut
+from rfnb.core.ground.traceback import Step
 
 
 def written(step: Step, names: Sequence[str]) -> dict[str, str]:

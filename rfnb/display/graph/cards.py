@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from textwrap import wrap
 
-from rfnb.display import svg
 from rfnb.display.graph.pills import (
     ACCENT,
     BORDER,
@@ -24,7 +23,8 @@ from rfnb.display.graph.pills import (
     rows_of,
     width_of,
 )  # fmt: skip
-from rfnb.display.html import Html
+from rfnb.display.markup import svg
+from rfnb.display.markup.html import Html
 from rfnb.display.schema import GraphNode, GraphView
 
 PAD = 10.0

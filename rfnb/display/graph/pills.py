@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rfnb.core.words import cut
-from rfnb.display import svg
-from rfnb.display.dims.dims import colour_of, dim_word
-from rfnb.display.html import Html
+from rfnb.core.ground.text import cut
+from rfnb.display.kit.dims import colour_of, dim_word
+from rfnb.display.markup import svg
+from rfnb.display.markup.html import Html
 from rfnb.display.schema import DimView, GraphValue, GraphView
 
 INK, QUIET, FAINT = "#23262d", "#69707d", "#7f7f7f"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rfnb.core.graph import Value
-from rfnb.display.dims.dims import describe_axes
+from rfnb.core.graph.graph import Value
+from rfnb.display.kit.data import Axis
+from rfnb.display.kit.dims import describe_axes
 from rfnb.display.schema import DimView, GraphValue
-from rfnb.display.tensor.data import Axis
 
 
 class Values:

@@ -9,7 +9,7 @@ from itertools import groupby
 from posixpath import commonpath
 from typing import Any
 
-from rfnb.display.dims.dims import dims_text
+from rfnb.display.kit.dims import dims_text
 from rfnb.display.schema import ModuleNode, ParamRow
 
 LINES = 4

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from textwrap import dedent
 
-from rfnb.display import style
-from rfnb.display.html import Html, el
+from rfnb.display.markup import style
+from rfnb.display.markup.html import Html, el
 from rfnb.display.schema import RunView, StepView
 
 

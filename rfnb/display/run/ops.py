@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rfnb.display.attempt import reason
-from rfnb.display.dims.dims import describe_axes
-from rfnb.display.run.live import live_at
+from rfnb.display.kit.data import read
+from rfnb.display.kit.degrade import reason
+from rfnb.display.kit.dims import describe_axes
+from rfnb.display.run.step import live_at
 from rfnb.display.schema import OpRow, OpsView, OpView, ValueView
-from rfnb.display.tensor.data import read
 from rfnb.display.tensor.value import describe_value
 
 if TYPE_CHECKING:
-    from rfnb.core.dim import Dim
-    from rfnb.trace.step import RunStep
+    from rfnb.core.dims.dim import Dim
+    from rfnb.trace.run.step import RunStep
 
 
 def describe_ops(at: RunStep, chosen: int | None, sequences: Dim | None, sequence: int | None) -> OpsView:
@@ -46,5 +46,5 @@ def _row(number: int, op: Any) -> OpRow:
         "line": op.line,
         "dims": [] if data is None else describe_axes(data.axes, data.feature),
         "dtype": "" if data is None else data.dtype,
-        "is_loop": op.node.op == "Loop",
+        "is_loop": op.node.kind == "loop",
     }

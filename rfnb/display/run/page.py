@@ -7,18 +7,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rfnb.backend.base.tape import untaped
-from rfnb.display import style
-from rfnb.display.attempt import Notes
-from rfnb.display.html import Html, el
-from rfnb.display.page import LIMIT, asset_text, json_of, page
+from rfnb.display.kit.degrade import Notes
+from rfnb.display.kit.page import LIMIT, asset_text, json_of, page
+from rfnb.display.kit.view import write_atomically
+from rfnb.display.markup import style
+from rfnb.display.markup.html import Html, el
+from rfnb.display.run import view as history_view
 from rfnb.display.run.step import describe_step, spread
 from rfnb.display.schema import HistoryView, StepView
-from rfnb.display.view import write_atomically
-from rfnb.display.views import history
 from rfnb.errors import ViewError
 
 if TYPE_CHECKING:
-    from rfnb.trace.run import Run
+    from rfnb.trace.run.run import Run
 
 LOOK = "#rfnb-stepper:empty{display:none}"
 
@@ -26,7 +26,7 @@ LOOK = "#rfnb-stepper:empty{display:none}"
 def save_page(run: Run, path: Path, limit: int | None = None) -> Path:
     """Writes the page. The steps that can be looked at take up to `limit` bytes."""
     with untaped():
-        still = history.describe(run)
+        still = history_view.describe(run)
         steps, note = chosen_steps(run, LIMIT if limit is None else limit)
     return write_atomically(path, run_page(still, steps, note))
 
@@ -34,7 +34,7 @@ def save_page(run: Run, path: Path, limit: int | None = None) -> Path:
 def chosen_steps(run: Run, limit: int) -> tuple[list[StepView], str | None]:
     """All steps, with small pictures, then without, else as many as fit; then those of each sequence, if all fit."""
     notes = Notes()
-    total = history.steps_begun(run)
+    total = history_view.steps_begun(run)
 
     def view(step: int, sequence: int | None = None) -> StepView | None:
         return notes.attempt(f"step {step}", lambda: describe_step(run, step, sequence), None)
@@ -93,7 +93,13 @@ def run_page(still: HistoryView, steps: Sequence[StepView], note: str | None) ->
     body = [
         el("div", id="rfnb-stepper") if stepper else None,
         el("p", note, style=style.QUIET) if note and stepper else None,
-        el("details", el("summary", "history", style=style.FOLD), history.to_html(still), open=True, id="rfnb-history"),
+        el(
+            "details",
+            el("summary", "history", style=style.FOLD),
+            history_view.to_html(still),
+            open=True,
+            id="rfnb-history",
+        ),
         stepper,
     ]
     return page(f"{run['name']} · {run['place']}", body, [Html(LOOK), asset_text("stepper.css")] if stepper else None)

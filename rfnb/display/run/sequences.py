@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rfnb.core.words import count_of
-from rfnb.display import style
-from rfnb.display.elements import quiet
-from rfnb.display.html import Html, el
+from rfnb.core.ground.text import count_of
+from rfnb.display.markup import style
+from rfnb.display.markup.html import Html, el
+from rfnb.display.markup.widgets_html import quiet
 from rfnb.display.schema import SequenceEnd
 
 if TYPE_CHECKING:
-    from rfnb.trace.run import Run
+    from rfnb.trace.run.run import Run
 
 SHOWN = 32
 """So many sequences have a row, at most."""

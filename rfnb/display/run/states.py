@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from rfnb.display import elements, style
-from rfnb.display.dims.dims import dims_html, dims_text
-from rfnb.display.elements import chip
-from rfnb.display.grid import Table, aligned
-from rfnb.display.html import Child, Html, el
-from rfnb.display.numbers import bars, short
+from rfnb.display.kit.dims import dims_html, dims_text
+from rfnb.display.markup import style, widgets_html
+from rfnb.display.markup.grid import Table, aligned
+from rfnb.display.markup.html import Child, Html, el
+from rfnb.display.markup.numbers import bars, short
+from rfnb.display.markup.widgets_html import chip
 from rfnb.display.run.step import spread
 from rfnb.display.schema import DimView, HistoryView, Number, StateRow, ValueView
 from rfnb.display.tensor.table import PAD
@@ -147,7 +147,7 @@ def _state_html(row: StateLine) -> Html:
     middle = f"{style.LEFT_CELL};vertical-align:middle"
     course = [picture, el("div", row.course, style="opacity:0.65;white-space:nowrap")]
     odd = [chip(flag, style.WARN) for flag in row.odd]
-    return elements.row(el("b", row.name), dims_html(row.dims), course, odd, look=middle)
+    return widgets_html.row(el("b", row.name), dims_html(row.dims), course, odd, look=middle)
 
 
 def _marked(cell: str) -> list[Child]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from rfnb.display.tensor.data import to_numpy
+from rfnb.display.kit.data import to_numpy
 
 Index = tuple[int, ...]
 

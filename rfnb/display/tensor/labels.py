@@ -7,10 +7,11 @@ from typing import TypedDict
 
 import numpy as np
 
-from rfnb.display import options, style
-from rfnb.display.html import Html, el
+from rfnb.display.kit import options
+from rfnb.display.kit.data import Data, thin_mask, thinned, to_numpy
+from rfnb.display.markup import style
+from rfnb.display.markup.html import Html, el
 from rfnb.display.schema import BadView, LabelCount
-from rfnb.display.tensor.data import Data, thin_mask, thinned, to_numpy
 from rfnb.display.tensor.stats import place_of
 
 QUOTED = frozenset({"", " ", "\n", "\t"})

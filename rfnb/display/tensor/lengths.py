@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rfnb.core.words import count_of, cut
-from rfnb.display import options, style
-from rfnb.display.dims.dims import colour_of, dim_pill, origin
-from rfnb.display.elements import chip, fold
-from rfnb.display.html import Html, el, join
-from rfnb.display.numbers import bars, percent, short
+from rfnb.core.ground.text import count_of, cut
+from rfnb.display.kit import options
+from rfnb.display.kit.dims import colour_of, dim_pill, origin
+from rfnb.display.markup import style
+from rfnb.display.markup.html import Html, el, join
+from rfnb.display.markup.numbers import bars, percent, short
+from rfnb.display.markup.widgets_html import chip, fold
 from rfnb.display.schema import DimView, LengthsView
 
 WIDTH = 160

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from rfnb.display import options, png
-from rfnb.display.blocks import block_for, extremes, pooled
-from rfnb.display.tensor.data import Data, thinned, to_numpy
+from rfnb.display.kit import options
+from rfnb.display.kit.data import Data, thinned, to_numpy
+from rfnb.display.markup import png
+from rfnb.display.markup.png import block_for, extremes, pooled
 from rfnb.display.tensor.frames import reduced
 from rfnb.display.tensor.stats import Measured
 

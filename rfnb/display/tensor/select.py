@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from rfnb.core.missing import did_you_mean
-from rfnb.core.tags import number_of
+from rfnb.core.ground.suggestions import did_you_mean, number_of
 from rfnb.errors import ViewError
 
 if TYPE_CHECKING:
     pass
-from rfnb.display.tensor.data import Axis, Data
+from rfnb.display.kit.data import Axis, Data
 
 
 def select(data: Data, batch: int | str | None, **positions: int | str) -> Data:

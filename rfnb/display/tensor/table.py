@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from rfnb.core.words import cut
-from rfnb.display import png, style
-from rfnb.display.elements import quiet
-from rfnb.display.html import Html, el
-from rfnb.display.numbers import plain, real, short
+from rfnb.core.ground.text import cut
+from rfnb.display.kit.data import Data, to_numpy
+from rfnb.display.markup import png, style
+from rfnb.display.markup.html import Html, el
+from rfnb.display.markup.numbers import plain, real, short
+from rfnb.display.markup.widgets_html import quiet
 from rfnb.display.schema import DimView
-from rfnb.display.tensor.data import Data, to_numpy
 
 ROWS = 24
 COLS = 24

@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from rfnb.core.dim import Dim
-from rfnb.core.tensor import Tensor
-from rfnb.display.attempt import Notes
-from rfnb.display.dims.dims import describe_axes
-from rfnb.display.numbers import short
-from rfnb.display.options import LABEL_TOKENS
+from rfnb.backend.base.tape import untaped
+from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.display.kit.data import Data, read, thinned, to_numpy
+from rfnb.display.kit.degrade import Notes
+from rfnb.display.kit.dims import describe_axes
+from rfnb.display.kit.options import LABEL_TOKENS
+from rfnb.display.markup.numbers import short
 from rfnb.display.schema import StatsView, ValueView
-from rfnb.display.tensor.data import Data, read, thinned, to_numpy
 from rfnb.display.tensor.labels import label_of, line, shown, tokens
 from rfnb.display.tensor.picture import describe_picture
 from rfnb.display.tensor.stats import describe_stats
@@ -57,6 +58,16 @@ def describe_value(
         "stats": stats,
         "picture": drawn,
     }
+
+
+def one_line(name: str, x: Tensor, live: np.ndarray | None = None) -> str:
+    """`att {batch, enc_time} float32  0.12 -0.31 … (3×16)  min -2  max 1.5  nan`, as `rf.watch` prints it."""
+    with untaped():
+        view = describe_value(name, x, sequences=None, sequence=None, pictures=False, live=live)
+    stats = view["stats"]
+    span = f"  min {short(stats['min'])}  max {short(stats['max'])}" if stats and "…" in view["text"] else ""
+    flags = "".join(f"  {flag}" for flag in view["flags"])
+    return f"{name} {{{', '.join(dim.name for dim in x.dims)}}} {x.dtype}  {view['text']}{span}{flags}"
 
 
 def one_sequence(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rfnb.display.numbers import real
-from rfnb.display.plot import figure_class, literal
+from rfnb.display.attention.figure import figure_class, literal
+from rfnb.display.markup.numbers import real
 from rfnb.display.training.plot import colour, extent
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def figure(progress: Progress) -> Any:
     """One picture for each measure, side by side. Raises ViewError without matplotlib."""
-    from rfnb.display.views.progress import describe
+    from rfnb.display.training.progress_view import describe
 
     Figure = figure_class()
     curves = [curve for curve in describe(progress)["curves"] if curve["steps"]]

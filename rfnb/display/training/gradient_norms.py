@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from rfnb.core.parameter import Parameter
-from rfnb.core.show import Shown
+from rfnb.core.ground.show import Shown
+from rfnb.core.tensor.parameter import Parameter
 
 
 class GradientNorms(Shown):

@@ -8,9 +8,9 @@ from numbers import Real
 from typing import Any
 
 from rfnb.backend.base.tape import untaped
-from rfnb.core.loss import Loss
-from rfnb.core.tensor import Tensor
-from rfnb.display.grid import Table
+from rfnb.core.run.loss import Loss
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.display.markup.grid import Table
 from rfnb.display.training.curve import Curve
 from rfnb.errors import ViewError
 from rfnb.ops.reduce import reduce_mean

@@ -8,18 +8,18 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from weakref import ref
 
-from rfnb.core.loss import Loss
-from rfnb.core.run_ctx import get_run_ctx
-from rfnb.core.show import Shown
-from rfnb.display.attempt import reason
-from rfnb.display.numbers import short
-from rfnb.display.progress import new_bar
+from rfnb.core.ground.show import Shown
+from rfnb.core.run.loss import Loss
+from rfnb.core.run.run_ctx import get_run_ctx
+from rfnb.display.kit.degrade import reason
+from rfnb.display.kit.progress_bar import new_bar
+from rfnb.display.markup.html import visible
+from rfnb.display.markup.numbers import short
 from rfnb.display.training.history import History
-from rfnb.display.visible import visible
-from rfnb.trace.options import in_notebook
+from rfnb.trace.run.options import in_notebook
 
 if TYPE_CHECKING:
-    from rfnb.display.grid import Table
+    from rfnb.display.markup.grid import Table
 
 B = TypeVar("B")
 PAUSE = 0.4

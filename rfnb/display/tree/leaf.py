@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rfnb.core.dim import Dim
-from rfnb.core.tensor import Tensor
-from rfnb.core.words import cut
-from rfnb.display.attempt import Notes, reason
-from rfnb.display.dims.dims import describe_axes, describe_dim
-from rfnb.display.numbers import percent, short
+from rfnb.core.dims.dim import Dim
+from rfnb.core.ground.text import cut
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.display.kit.data import Data, read
+from rfnb.display.kit.degrade import Notes, reason
+from rfnb.display.kit.dims import describe_axes, describe_dim
+from rfnb.display.markup.numbers import percent, short
 from rfnb.display.schema import TreeNode
 from rfnb.display.tensor.arrays import data_of
-from rfnb.display.tensor.data import Data, read
 from rfnb.display.tensor.stats import measure, moments
 from rfnb.display.tensor.value import value_text
 from rfnb.errors import ViewError

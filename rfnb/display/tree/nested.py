@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rfnb.core.dim import Dim
-from rfnb.core.tensor import Tensor
-from rfnb.core.tensor_dict import TensorDict
-from rfnb.display import options
+from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor_dict import TensorDict
+from rfnb.display.kit import options
 from rfnb.display.schema import TreeNode
 from rfnb.display.tensor.arrays import class_of, is_array
 from rfnb.display.tree.leaf import fill

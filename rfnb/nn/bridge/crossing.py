@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch.nn.modules import module as globally
 
-from rfnb.core.nested import leaves, map_pairs
-from rfnb.core.tensor import Tensor
+from rfnb.core.ground.nested import leaves, map_pairs
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import BackendError, DimError
-from rfnb.trace.traced import Traced
+from rfnb.trace.record.traced import Traced
 
 
 class Crossing:

@@ -8,8 +8,8 @@ from typing import TypeVar
 import torch
 from torch import distributed
 
-from rfnb.core.raw import backend_of_raw
-from rfnb.core.tensor import Tensor
+from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.ops.reduce import reduce_sum
 
 Batch = TypeVar("Batch")

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import torch
 
-from rfnb.core.binding import current_lengths
-from rfnb.core.dim import Dim, check_dims
-from rfnb.core.lengths import Size
-from rfnb.core.tensor import Tensor, tensor_of
+from rfnb.core.dims.binding import current_lengths
+from rfnb.core.dims.dim import Dim, check_dims
+from rfnb.core.dims.lengths import Size
+from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import ParameterError
 from rfnb.nn.bridge.symbolic import symbolic_size
 from rfnb.ops.convert import convert_to_tensor

@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
-from rfnb.core.dim import Dim, check_dims
-from rfnb.core.lengths import Size
-from rfnb.core.nested import leaves
-from rfnb.core.tensor import Tensor
-from rfnb.core.tensor_dict import as_dicts
+from rfnb.core.dims.dim import Dim, check_dims
+from rfnb.core.dims.lengths import Size
+from rfnb.core.ground.nested import leaves
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor_dict import as_dicts
 from rfnb.errors import DimError
 from rfnb.nn.bridge.symbolic import SymbolicValues
 

@@ -8,14 +8,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from rfnb.core.dim import Dim, check_dims, single_step_dim
-from rfnb.core.missing import did_you_mean
-from rfnb.core.run_ctx import get_run_ctx
-from rfnb.core.state import State, check_state
-from rfnb.core.tensor import Tensor
+from rfnb.core.dims.dim import Dim, check_dims, single_step_dim
+from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.core.run.run_ctx import get_run_ctx
+from rfnb.core.tensor.state import State, check_state
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ParameterError
 from rfnb.loop.loop import Loop
-from rfnb.nn.module import Module
+from rfnb.nn.module.module import Module
 from rfnb.ops.create import full
 from rfnb.ops.random import dropout
 from rfnb.ops.shape import expand_dims

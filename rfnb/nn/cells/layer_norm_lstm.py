@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from rfnb.core.dim import Dim
-from rfnb.core.parameter import Parameter
-from rfnb.core.state import State
-from rfnb.core.tensor import Tensor
+from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.parameter import Parameter
+from rfnb.core.tensor.state import State
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ParameterError
 from rfnb.nn.cells.cell import RecCell, parts
-from rfnb.nn.norm import LayerNorm
-from rfnb.nn.rec import LstmState
-from rfnb.nn.weights import weight
+from rfnb.nn.layers.norm import LayerNorm
+from rfnb.nn.layers.rec import LstmState
+from rfnb.nn.layers.weights import weight
 from rfnb.ops.activation import identity, sigmoid, tanh
 from rfnb.ops.concat import split
 from rfnb.ops.linear import linear

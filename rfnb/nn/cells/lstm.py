@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from rfnb.core.dim import Dim
-from rfnb.core.parameter import Parameter
-from rfnb.core.state import State
-from rfnb.core.tensor import Tensor
+from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.parameter import Parameter
+from rfnb.core.tensor.state import State
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ParameterError
 from rfnb.nn.cells.cell import RecCell
-from rfnb.nn.rec import LstmState, lstm_over
-from rfnb.nn.weights import to_input, weight
+from rfnb.nn.layers.rec import LstmState, lstm_over
+from rfnb.nn.layers.weights import to_input, weight
 from rfnb.ops.activation import sigmoid, tanh
 from rfnb.ops.concat import concat, split
 from rfnb.ops.create import zeros

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rfnb.core.dim import Dim
-from rfnb.core.parameter import Parameter
-from rfnb.core.state import State
-from rfnb.core.tensor import Tensor
+from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.parameter import Parameter
+from rfnb.core.tensor.state import State
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.nn.cells.cell import RecCell, parts
-from rfnb.nn.container import ModuleList
-from rfnb.nn.linear import Linear
-from rfnb.nn.weights import weight
+from rfnb.nn.layers.linear import Linear
+from rfnb.nn.layers.weights import weight
+from rfnb.nn.module.container import ModuleList
 from rfnb.ops.activation import sigmoid, tanh
 from rfnb.ops.concat import split
 from rfnb.ops.linear import linear

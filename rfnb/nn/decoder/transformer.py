@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rfnb.core.default import get_default_array_index_dtype
-from rfnb.core.dim import Dim, single_step_dim
-from rfnb.core.state import State
-from rfnb.core.tensor import Tensor
+from rfnb.core.dims.dim import Dim, single_step_dim
+from rfnb.core.ground.default import get_default_array_index_dtype
+from rfnb.core.tensor.state import State
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ParameterError
-from rfnb.nn.attention import CrossAttention, attention_options
-from rfnb.nn.attention_causal import CausalSelfAttention
-from rfnb.nn.container import Sequential
-from rfnb.nn.embedding import Embedding
-from rfnb.nn.feed_forward import Activation, FeedForward, FeedForwardGated as FeedForwardGated
-from rfnb.nn.linear import Linear
-from rfnb.nn.module import Module
-from rfnb.nn.norm import LayerNorm
-from rfnb.nn.part import Choice, build_part, given
-from rfnb.nn.transformer import DEFAULT_DIM, Transformer, TransformerLayer
+from rfnb.nn.attention.base import CrossAttention, attention_options
+from rfnb.nn.attention.causal import CausalSelfAttention
+from rfnb.nn.layers.embedding import Embedding
+from rfnb.nn.layers.feed_forward import Activation, FeedForward, FeedForwardGated as FeedForwardGated
+from rfnb.nn.layers.linear import Linear
+from rfnb.nn.layers.norm import LayerNorm
+from rfnb.nn.layers.transformer import DEFAULT_DIM, Transformer, TransformerLayer
+from rfnb.nn.module.build import Choice, build_part, given
+from rfnb.nn.module.container import Sequential
+from rfnb.nn.module.module import Module
 from rfnb.ops.create import zeros
 from rfnb.ops.dims import last_frame_position_of_dim
 from rfnb.ops.index import gather

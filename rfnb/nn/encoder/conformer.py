@@ -8,20 +8,20 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from rfnb.core.dim import Dim, as_dim
-from rfnb.core.tensor import Tensor
-from rfnb.nn.attention import attention_options
-from rfnb.nn.attention_rel_pos import RelPosSelfAttention
-from rfnb.nn.batch_norm import BatchNorm
-from rfnb.nn.container import Sequential
-from rfnb.nn.conv import Conv1d
+from rfnb.core.dims.dim import Dim, as_dim
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.nn.attention.base import attention_options
+from rfnb.nn.attention.rel_pos import RelPosSelfAttention
 from rfnb.nn.encoder.subsample import ConformerConvSubsample as ConformerConvSubsample
-from rfnb.nn.feed_forward import Activation, FeedForward
-from rfnb.nn.linear import Linear
-from rfnb.nn.module import Module
-from rfnb.nn.norm import LayerNorm
-from rfnb.nn.part import Choice, build_part, given
-from rfnb.nn.position import positions
+from rfnb.nn.layers.batch_norm import BatchNorm
+from rfnb.nn.layers.conv import Conv1d
+from rfnb.nn.layers.feed_forward import Activation, FeedForward
+from rfnb.nn.layers.linear import Linear
+from rfnb.nn.layers.norm import LayerNorm
+from rfnb.nn.layers.position import positions
+from rfnb.nn.module.build import Choice, build_part, given
+from rfnb.nn.module.container import Sequential
+from rfnb.nn.module.module import Module
 from rfnb.ops.activation import gating, silu
 from rfnb.ops.random import dropout
 

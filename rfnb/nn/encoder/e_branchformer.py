@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from rfnb.core.dim import Dim, as_dim
-from rfnb.core.tensor import Tensor
-from rfnb.nn.attention import attention_options
-from rfnb.nn.attention_rel_pos import RelPosSelfAttention
-from rfnb.nn.conv import Conv1d
+from rfnb.core.dims.dim import Dim, as_dim
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.nn.attention.base import attention_options
+from rfnb.nn.attention.rel_pos import RelPosSelfAttention
 from rfnb.nn.encoder.conformer import DEFAULT_OUT_DIM, ConformerPositionwiseFeedForward
-from rfnb.nn.feed_forward import Activation
-from rfnb.nn.linear import Linear
-from rfnb.nn.module import Module
-from rfnb.nn.norm import LayerNorm
-from rfnb.nn.part import Choice, build_part, given
+from rfnb.nn.layers.conv import Conv1d
+from rfnb.nn.layers.feed_forward import Activation
+from rfnb.nn.layers.linear import Linear
+from rfnb.nn.layers.norm import LayerNorm
+from rfnb.nn.module.build import Choice, build_part, given
+from rfnb.nn.module.module import Module
 from rfnb.ops.activation import gelu, identity
 from rfnb.ops.concat import concat, split
 from rfnb.ops.random import dropout

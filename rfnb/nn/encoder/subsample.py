@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rfnb.core.dim import Dim, as_dim
-from rfnb.core.tensor import Tensor
+from rfnb.core.dims.dim import Dim, as_dim
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ParameterError
-from rfnb.nn.container import ModuleList
-from rfnb.nn.conv import Conv2d
-from rfnb.nn.module import Module
+from rfnb.nn.layers.conv import Conv2d
+from rfnb.nn.module.container import ModuleList
+from rfnb.nn.module.module import Module
 from rfnb.ops.activation import relu
 from rfnb.ops.pool import pool2d
 from rfnb.ops.shape import merge_dims, split_dims

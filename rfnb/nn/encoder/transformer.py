@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from rfnb.core.dim import Dim
-from rfnb.core.tensor import Tensor
-from rfnb.nn.attention import SelfAttention, attention_options
-from rfnb.nn.container import Sequential
-from rfnb.nn.embedding import Embedding
-from rfnb.nn.feed_forward import Activation, FeedForward
-from rfnb.nn.norm import LayerNorm
-from rfnb.nn.part import Choice, build_part, given
-from rfnb.nn.transformer import DEFAULT_DIM, Transformer, TransformerLayer
+from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.nn.attention.base import SelfAttention, attention_options
+from rfnb.nn.layers.embedding import Embedding
+from rfnb.nn.layers.feed_forward import Activation, FeedForward
+from rfnb.nn.layers.norm import LayerNorm
+from rfnb.nn.layers.transformer import DEFAULT_DIM, Transformer, TransformerLayer
+from rfnb.nn.module.build import Choice, build_part, given
+from rfnb.nn.module.container import Sequential
 from rfnb.ops.math import mul
 from rfnb.ops.position import sinusoidal_positional_encoding
 

@@ -8,8 +8,8 @@ from typing import Any, overload
 
 import numpy as np
 
-from rfnb.core.dim import Dim
-from rfnb.core.tensor import Tensor
+from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopError
 from rfnb.ops import math
 from rfnb.trace.compare.comparison import Compared, Comparison, Numbers
@@ -17,8 +17,9 @@ from rfnb.trace.compare.match import Sequences, match_sequences
 from rfnb.trace.compare.pairs import Pairs, Stretch
 from rfnb.trace.compare.part import Part, Select, fitted, part_of
 from rfnb.trace.compare.tolerance import Tolerance, distance
-from rfnb.trace.entries import Entries
-from rfnb.trace.run import Run
+from rfnb.trace.run.entries import Entries
+from rfnb.trace.run.run import Run
+from rfnb.trace.run.step import AGREES
 
 
 @overload
@@ -239,4 +240,4 @@ def _steps(run: Run, chosen: list[int] | None) -> list[int] | None:
 def _checks(a: Run, b: Run) -> list[str]:
     """What makes a comparison doubtful."""
     checks = {which: run[0].check for which, run in (("first", a), ("second", b)) if run.steps}
-    return [f"the {which}: {check}" for which, check in checks.items() if check != "replay agrees"]
+    return [f"the {which}: {check}" for which, check in checks.items() if check != AGREES]

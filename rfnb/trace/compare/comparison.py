@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from rfnb.core.show import Shown
+from rfnb.core.ground.show import Shown
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from rfnb.core.dim import Dim
+    from rfnb.core.dims.dim import Dim
 
 
 @dataclass

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, NamedTuple
 
-from rfnb.core.dim import Dim
+from rfnb.core.dims.dim import Dim
 from rfnb.errors import LoopError
-from rfnb.trace.find import sequence_number
+from rfnb.trace.run.find import sequence_number
 
 if TYPE_CHECKING:
-    from rfnb.trace.run import Run
+    from rfnb.trace.run.run import Run
 
 
 def match_values(a: Sequence[tuple[str, str]], b: Sequence[tuple[str, str]]) -> list[tuple[int, int]]:

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from rfnb.core.graph import Value
-from rfnb.core.tensor import Tensor
-from rfnb.core.words import count_of
+from rfnb.core.graph.graph import Value
+from rfnb.core.ground.text import count_of
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import RunFileError
 from rfnb.trace.compare.match import match_values
-from rfnb.trace.entries import Entries, numbers
-from rfnb.trace.file.stored import Stored
+from rfnb.trace.run.entries import Entries, numbers
+from rfnb.trace.run.file.stored import Stored
 
 if TYPE_CHECKING:
-    from rfnb.trace.run import Run
+    from rfnb.trace.run.run import Run
 
 HELD = 16 * 2**20
 """So many bytes of numbers are held until they are compared."""

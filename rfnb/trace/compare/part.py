@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rfnb.core.dim import Dim
-from rfnb.core.tensor import Tensor
+from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopError
 from rfnb.trace.compare.match import match_dims
-from rfnb.trace.entries import frames, going_on
+from rfnb.trace.run.entries import frames, going_on
 
 if TYPE_CHECKING:
-    from rfnb.trace.run import Run
+    from rfnb.trace.run.run import Run
 
 Select = Mapping[str, int]
 

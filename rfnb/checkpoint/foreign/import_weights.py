@@ -1,0 +1,100 @@
+"""Weights that were trained elsewhere."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from rfnb.checkpoint.choice import Choice, Rename, chooser, renamed
+from rfnb.checkpoint.entries import opened
+from rfnb.checkpoint.folder import config_of
+from rfnb.checkpoint.foreign import settings
+from rfnb.checkpoint.foreign.config import from_config
+from rfnb.checkpoint.foreign.convert import converted, unfolded
+from rfnb.checkpoint.foreign.tables.row import Row
+from rfnb.checkpoint.load import load
+from rfnb.checkpoint.mapping import targets
+from rfnb.checkpoint.report import LoadReport
+from rfnb.nn.module.module import Module
+
+
+def import_weights(
+    source: torch.nn.Module | Mapping[str, Any] | str | os.PathLike[str],
+    module: Module,
+    *,
+    table: Sequence[tuple[str, tuple[str, ...], str]] = (),
+    strict: bool = True,
+    rename: Rename | None = None,
+    only: Choice | None = None,
+    skip: Choice | None = None,
+) -> LoadReport:
+    """Sets the parameters of `module` to weights of torch or Hugging Face, which have other names and layouts.
+
+    >>> feat, out, time = rf.Dim(3, name="feat"), rf.Dim(4, name="out"), rf.Dim(5, name="time")
+    >>> theirs, ours = torch.nn.LSTM(3, 4), rf.LSTM(feat, out)
+    >>> print(rf.import_weights(theirs, ours))
+    3 parameters loaded from LSTM
+      renamed    weight_ih → ff_weight, weight_hh → rec_weight, bias_ih + bias_hh → bias
+    >>> x = torch.randn(5, 3)
+    >>> state = ours.default_initial_state(batch_dims=[])
+    >>> y, _ = ours(rf.convert_to_tensor(x, dims=[time, feat]), state=state, spatial_dim=time)
+    >>> torch.allclose(y.raw_tensor, theirs(x)[0], atol=1e-6)
+    True
+
+    Known are torch's Linear, Embedding, LayerNorm, RMSNorm, GroupNorm, BatchNorm, (transposed) convolutions, LSTM and
+    LSTMCell, GRU and GRUCell (for `rf.GRU` with `reset_after`), MultiheadAttention (for `rf.SelfAttention`,
+    `rf.CrossAttention` and what is made from them), Transformer layers, and Llama as in Hugging Face, for
+    `rf.TransformerDecoder`. Where modules have the same names in both models, all of a model is imported at once. The
+    layers and directions of an LSTM are called "0.forward", "0.backward", "1.forward", …; of one layer, or one
+    direction, without that part.
+
+    Args:
+        source: a module of torch; a state dict, or a file of one; or a folder of Hugging Face, also with its weights in
+            several files, where `config.json` says what is no weight.
+        table: rows `(target, sources, transform)` that come before the known ones.
+        rename, only, skip, strict: as for `rf.load`.
+
+    The eps of norms and the base of rotary positions are set to those of `source`, if this is a module or a folder, and
+    the report says so.
+    Raises CheckpointError, with `module` as it was, if something does not fit, or is computed in another way there.
+    """
+    theirs = source if isinstance(source, torch.nn.Module) else None
+    with opened(source.state_dict() if isinstance(source, torch.nn.Module) else source) as checkpoint:
+        state = {name: checkpoint.read(entry.key) for name, entry in checkpoint.entries.items()}
+    names = renamed(unfolded({name: name for name in state}), rename)
+    wanted = targets(module)
+    found = converted(module, wanted, {new: state[old] for new, old in names.items()}, [Row(*r) for r in table])
+    found.rest = {name: x for name, x in found.rest.items() if not name.endswith(_NO_WEIGHTS)}
+    every = [*found.rest, *(name for target in wanted for name in target.names)]
+    chosen = chooser(only, skip, every)
+    settings.check_resets(module, list(filter(chosen, found.rest)))
+    pairs = {name: names[sources[0]] for name, sources in found.sources.items()}
+    others = _other_settings(source, pairs, module)
+    report = load({**found.rest, **found.values}, module, strict=strict, only=chosen)
+    for name, value in others.items():
+        module.set_deep(name, value)
+    return replace(
+        report,
+        path=checkpoint.name if theirs is None else type(theirs).__name__,
+        renamed={name: " + ".join(sources) for name, sources in found.sources.items() if sources != (name,)},
+        settings=tuple(f"{name} = {value:g}" for name, value in others.items()),
+    )
+
+
+def _other_settings(source: Any, pairs: Mapping[str, str], module: Module) -> dict[str, float]:
+    """What is no weight and has to be set. Raises CheckpointError if `source` computes in another way."""
+    if isinstance(source, torch.nn.Module):
+        config: Any = getattr(source, "config", None)
+        settings.check(pairs, module, source)
+        if hasattr(config, "model_type") and hasattr(config, "to_dict"):
+            from_config(config.to_dict(), pairs, module)
+        return settings.taken_over(pairs, module, source)
+    return {} if isinstance(source, Mapping) else from_config(config_of(Path(source)), pairs, module)
+
+
+_NO_WEIGHTS = ("num_batches_tracked", "inv_freq")

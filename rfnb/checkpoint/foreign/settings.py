@@ -1,0 +1,123 @@
+"""What is no weight, but changes what a module of torch gives: compared, or taken over."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from rfnb.errors import CheckpointError
+from rfnb.nn.attention.rotary import RotaryPosCausalSelfAttention, RotaryPosSelfAttention
+from rfnb.nn.cells.simple import GRU
+from rfnb.nn.module.module import Module
+
+
+def taken_over(pairs: Mapping[str, str], module: Module, source: torch.nn.Module) -> dict[str, float]:
+    """The eps of norms, and the base of rotary positions, that are other ones in `source`, by name.
+
+    pairs: from the names of parameters to those of weights that they are made of. Raises CheckpointError if positions
+    are turned by angles that follow from no base.
+    """
+    found = {}
+    bases = [_base(x, name) for name, x in source.named_buffers() if name.rpartition(".")[2] == "inv_freq"]
+    for name, weight in pairs.items():
+        path, theirs = name.rpartition(".")[0], source.get_submodule(weight.rpartition(".")[0])
+        here = getattr(module.get_deep(path), "eps", None)
+        there = getattr(theirs, "eps", getattr(theirs, "variance_epsilon", None))
+        if here is not None and there is not None and here != there:
+            found[f"{path}.eps".lstrip(".")] = float(there)
+        outer = path.rpartition(".")[0]
+        ours = module.get_deep(outer)
+        if isinstance(ours, RotaryPosSelfAttention | RotaryPosCausalSelfAttention) and bases and ours.base != bases[0]:
+            found[f"{outer}.base".lstrip(".")] = bases[0]
+    return found
+
+
+def _base(angles: torch.Tensor, name: str) -> float:
+    """Of the angles of the first position: base to the power of 0, -1/count, -2/count, …"""
+    angles, count = angles.detach().cpu().double(), len(angles)
+    exact = float(angles[1]) ** -count if count > 1 else 10_000.0
+    for base in (float(f"{exact:.4g}"), exact):
+        if torch.allclose(angles, base ** (-torch.arange(count, dtype=torch.float64) / count), rtol=1e-4, atol=0):
+            return base
+    raise CheckpointError(f"import_weights: {name} turns by other angles", expected="angles that follow from a base")
+
+
+def check_resets(module: Module, names: Collection[str]) -> None:
+    """Raises CheckpointError if weights of a GRU, which that of torch resets behind the product, are for one that
+    resets before it. names: the weights that nothing was made of.
+    """
+    for path, part in module.named_modules():
+        if isinstance(part, GRU) and not part.reset_after and f"{path}.weight_hh".lstrip(".") in names:
+            raise CheckpointError(
+                f"import_weights: {path or 'the GRU'} resets the state before the product, that of torch behind it",
+                got="reset_after=False",
+                expected="reset_after=True",
+                hint="rf.GRU(…, reset_after=True)",
+            )
+
+
+def check(pairs: Mapping[str, str], module: Module, source: torch.nn.Module) -> None:
+    """Raises CheckpointError if `source` computes in a way that `module` does not."""
+    for name, weight in pairs.items():
+        _check_norms(_norm_first(module, name), source, weight)
+        for what, here, there in _compared(module, name, [theirs for _, theirs in _around(source, weight)][:2]):
+            if here is not None and there is not None and here != there:
+                raise CheckpointError(
+                    f"import_weights: {name} is for another {what}", got=f"{there} in {weight}", expected=here
+                )
+
+
+def _check_norms(here: bool | None, source: torch.nn.Module, weight: str) -> None:
+    for path, theirs in _around(source, weight):
+        there = getattr(theirs, "norm_first", here)
+        if here is not None and there != here:
+            raise CheckpointError(
+                f"import_weights: {path or 'the layer'} has its norms {'before' if there else 'behind'} the parts",
+                got=f"norm_first={there}",
+                expected=f"norm_first={here}",
+            )
+
+
+def _norm_first(module: Module, name: str) -> bool | None:
+    """As the innermost layer that a parameter is in has it."""
+    while name:
+        name = name.rpartition(".")[0]
+        found = getattr(module.get_deep(name), "norm_first", None)
+        if found is not None:
+            return bool(found)
+    return None
+
+
+def _around(source: torch.nn.Module, weight: str) -> Iterator[tuple[str, torch.nn.Module]]:
+    """The modules that a weight is in, the innermost first."""
+    path = weight
+    while path:
+        path = path.rpartition(".")[0]
+        yield path, source.get_submodule(path)
+
+
+def _compared(
+    module: Module, name: str, theirs: Sequence[torch.nn.Module]
+) -> Iterator[tuple[str, int | str | None, int | str | None]]:
+    """What the module of a weight, or the one that this is in, does here and there; None where nothing is known."""
+    ours = module.get_deep(".".join(name.split(".")[:-2]))
+    heads = getattr(ours, "num_heads", None)
+    if heads is not None:
+        configs = [getattr(owner, "config", None) for owner in theirs]
+        found = _first(theirs, "num_heads"), _first(configs, "num_attention_heads")
+        yield "number of heads", heads.dimension, next((n for n in found if isinstance(n, int)), None)
+    if hasattr(ours, "activation"):
+        function = _first(theirs, "activation") or _first(theirs, "act_fn")
+        yield "activation", called(ours.activation), called(function)
+
+
+def _first(owners: Sequence[Any], attribute: str) -> Any:
+    return next((getattr(owner, attribute) for owner in owners if hasattr(owner, attribute)), None)
+
+
+def called(function: Any) -> str | None:
+    """ "relu" for torch.nn.ReLU() and functions of that name; None if it has none."""
+    name = getattr(function, "__name__", type(function).__name__).lower().removesuffix("activation")
+    return None if function is None or "lambda" in name else name

@@ -1,0 +1,92 @@
+"""Attention and the layers of a Transformer, in torch, Llama of Hugging Face, and Llama of Meta.
+
+There, queries, keys and values of all heads are three blocks; here they follow each other head by head. Hugging Face
+turns the first half of a head against the second, for rotary positions; here, and with Meta, neighbours are turned.
+"""
+
+from __future__ import annotations
+
+from rfnb.checkpoint.foreign.tables.layers import LINEAR, NORM
+from rfnb.checkpoint.foreign.tables.row import Row, below
+
+
+def _three(names: str) -> tuple[str, ...]:
+    return tuple(names.format(x) for x in "qkv")
+
+
+_PROJ = (
+    *below("proj", "out_proj", LINEAR),
+    *below("proj", "o_proj", LINEAR),
+    *below("proj", "wo", LINEAR),
+)
+_FUSED = (
+    Row("qkv.weight", ("in_proj_weight",), "heads"),
+    Row("qkv.weight", _three("{}_proj_weight"), "heads"),
+    Row("qkv.bias", ("in_proj_bias",), "heads"),
+    Row("qkv.weight", _three("w{}.weight"), "heads"),
+)
+SELF_ATTENTION = (
+    *_FUSED,
+    Row("qkv.weight", _three("{}_proj.weight"), "heads"),
+    Row("qkv.bias", _three("{}_proj.bias"), "heads"),
+    *_PROJ,
+)
+ROTARY_SELF_ATTENTION = (
+    *_FUSED,
+    Row("qkv.weight", _three("{}_proj.weight"), "heads, halves"),
+    Row("qkv.bias", _three("{}_proj.bias"), "heads, halves"),
+    *_PROJ,
+)
+CROSS_ATTENTION = (
+    Row("q.weight", ("in_proj_weight",), "queries"),
+    Row("q.weight", ("q_proj_weight",), "transposed"),
+    Row("q.bias", ("in_proj_bias",), "queries"),
+    Row("kv.weight", ("in_proj_weight",), "keys and values"),
+    Row("kv.weight", ("k_proj_weight", "v_proj_weight"), "heads"),
+    Row("kv.bias", ("in_proj_bias",), "keys and values"),
+    *below("q", "q_proj", LINEAR),
+    Row("kv.weight", ("k_proj.weight", "v_proj.weight"), "heads"),
+    Row("kv.bias", ("k_proj.bias", "v_proj.bias"), "heads"),
+    *_PROJ,
+)
+FEED_FORWARD_GATED = (
+    Row("linear_ff.weight", ("gate_proj.weight", "up_proj.weight"), "joined"),
+    Row("linear_ff.weight", ("w1.weight", "w3.weight"), "joined"),
+    *below("linear_out", "down_proj", LINEAR),
+    *below("linear_out", "w2", LINEAR),
+)
+TRANSFORMER_ENCODER_LAYER = (
+    *below("self_att", "self_attn", SELF_ATTENTION),
+    *below("self_att_layer_norm", "norm1", NORM),
+    *below("ff.linear_ff", "linear1", LINEAR),
+    *below("ff.linear_out", "linear2", LINEAR),
+    *below("ff_layer_norm", "norm2", NORM),
+)
+TRANSFORMER_DECODER_LAYER = (
+    *below("self_att", "self_attn", SELF_ATTENTION),
+    *below("self_att_layer_norm", "norm1", NORM),
+    *below("cross_att", "multihead_attn", CROSS_ATTENTION),
+    *below("cross_att_layer_norm", "norm2", NORM),
+    *below("ff.linear_ff", "linear1", LINEAR),
+    *below("ff.linear_out", "linear2", LINEAR),
+    *below("ff_layer_norm", "norm3", NORM),
+)
+LLAMA = (
+    Row("input_embedding.weight", ("model.embed_tokens.weight",)),
+    *below("layers.{i}.self_att", "model.layers.{i}.self_attn", ROTARY_SELF_ATTENTION),
+    *below("layers.{i}.self_att_layer_norm", "model.layers.{i}.input_layernorm", NORM),
+    *below("layers.{i}.ff", "model.layers.{i}.mlp", FEED_FORWARD_GATED),
+    *below("layers.{i}.ff_layer_norm", "model.layers.{i}.post_attention_layernorm", NORM),
+    *below("final_layer_norm", "model.norm", NORM),
+    Row("logits.weight", ("lm_head.weight",), "transposed"),
+    Row("logits.weight", ("model.embed_tokens.weight",), "transposed"),  # tied there, and here of its own
+)
+LLAMA_OF_META = (
+    Row("input_embedding.weight", ("tok_embeddings.weight",)),
+    *below("layers.{i}.self_att", "layers.{i}.attention", ROTARY_SELF_ATTENTION),
+    *below("layers.{i}.self_att_layer_norm", "layers.{i}.attention_norm", NORM),
+    *below("layers.{i}.ff", "layers.{i}.feed_forward", FEED_FORWARD_GATED),
+    *below("layers.{i}.ff_layer_norm", "layers.{i}.ffn_norm", NORM),
+    *below("final_layer_norm", "norm", NORM),
+    Row("logits.weight", ("output.weight",), "transposed"),
+)

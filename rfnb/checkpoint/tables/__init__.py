@@ -1,1 +1,0 @@
-"""Which weights of other libraries become which parameters here: tables, one row for each parameter."""

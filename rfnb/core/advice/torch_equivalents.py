@@ -1,0 +1,302 @@
+"""What users of torch type by habit, and the way here, in the words of the very tensor: its name and its dims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rfnb.core.dims.dim import Dim, batch_dim
+from rfnb.core.ground.source import user_frame, variables
+from rfnb.errors import DimError
+
+Way = Callable[..., str]
+"""From a tensor and the arguments that were typed to what to write instead."""
+
+NOT_USERS = {"torch", "numpy", "IPython", "ipykernel"}
+"""Packages that call rfnb on behalf of the user."""
+
+
+def way_of(x: Any, method: str, args: Sequence[Any], kwargs: dict[str, Any]) -> str | None:
+    """What to write instead of `x.method(…)`; None if nothing is known of such a method."""
+    way = METHODS.get(method) or METHODS.get(method.rstrip("_"))
+    if way is None:
+        return None
+    written = way(x, *args, **kwargs)
+    return f"{called(x)} = {written}" if method.endswith("_") and " needed" not in written else written
+
+
+def typed(x: Any, method: str, args: Sequence[Any], kwargs: dict[str, Any]) -> str:
+    """ "x.mean(dim=-1)" """
+    given = [*map(called, args), *(f"{name}={called(value)}" for name, value in kwargs.items())]
+    return f"{called(x)}.{method}({', '.join(given)})"
+
+
+def refusal(what: str, way: str, x: Any) -> DimError:
+    """One line: what was typed, what to write, and the dims that decide it."""
+    return DimError(one_line(what, way, x))
+
+
+def one_line(what: str, way: str, x: Any) -> str:
+    """ "x.mean(dim=-1) → rf.reduce_mean(x, axis=feat), for x {batch:2, time:5, feat:4}" """
+    return f"{what} → {way}, for {called(x)} {x.describe_dims()}"
+
+
+def called(value: Any) -> str:
+    """What the user's code calls a tensor or Dim: a variable of the running function, else its name ("x" without)."""
+    if isinstance(value, list | tuple):
+        inside = ", ".join(map(called, value))
+        return f"[{inside}]" if isinstance(value, list) else f"({inside}{',' * (len(value) == 1)})"
+    if isinstance(value, Dim):
+        return variable_of(value) or ("rf.batch_dim" if value is batch_dim else value.name)
+    if hasattr(value, "describe_dims"):
+        name = str(value.name)
+        named = name != "tensor" and all(part.isidentifier() for part in name.split("."))
+        return variable_of(value) or (name if named else "x")
+    text = repr(value) if isinstance(value, str | int | float | None) else variable_of(value) or repr(value)
+    return text if len(text) <= 40 and "\n" not in text else "…"
+
+
+def variable_of(value: Any) -> str | None:
+    """The variable of the user's running function, or of the notebook, that holds this very object."""
+    frame = user_frame()
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in NOT_USERS:
+        frame = user_frame(frame.f_back) if frame.f_back else None
+    scopes = [] if frame is None else [variables(frame), frame.f_globals]
+    names = (name for scope in scopes for name, held in scope.items() if held is value)
+    return next((name for name in names if not name.startswith("_")), None)
+
+
+def dim_at(x: Any, number: Any) -> Dim | None:
+    """The dim of the axis with this number; a Dim is itself."""
+    if isinstance(number, Dim):
+        return number
+    fits = isinstance(number, int) and -len(x.dims) <= number < len(x.dims)
+    return x.dims[number] if fits else None
+
+
+def axis(x: Any, number: Any) -> str:
+    """How to say `dim=number`: the name of a dim, or of some, or of all for None."""
+    if isinstance(number, list | tuple):
+        return f"[{', '.join(axis(x, n) for n in number)}]"
+    if number is None:
+        return called(x.dims[0]) if len(x.dims) == 1 else f"{called(x)}.dims"
+    found = dim_at(x, number)
+    return "…" if found is None else called(found)
+
+
+def picked(x: Any, key: Any) -> str:
+    """How to say `x[key]`."""
+    keys = list(key) if isinstance(key, tuple) else [key]
+    where = next((i for i, part in enumerate(keys) if part is Ellipsis), None)
+    if where is not None:
+        keys[where : where + 1] = [slice(None)] * (len(x.dims) - sum(part is not None for part in keys) + 1)
+    text, dims = called(x), iter(x.dims)
+    for part in keys:
+        if part is None:
+            text = f"rf.expand_dim({text}, …)"
+        elif getattr(part, "dtype", None) == "bool" and hasattr(part, "dims"):
+            text = f"rf.where({called(part)}, {text}, 0)"
+        else:
+            text = _picked_along(text, next(dims, None), part)
+    return (
+        "rf.expand_dim(x, dim), if at all: ops find axes by their dims" if any(part is None for part in keys) else text
+    )
+
+
+def _picked_along(text: str, dim: Dim | None, part: Any) -> str:
+    along = "…" if dim is None else called(dim)
+    if not isinstance(part, slice):
+        return f"rf.gather({text}, indices={called(part)}, axis={along})"
+    bounds = {"start": part.start, "end": part.stop, "step": part.step}
+    given = "".join(f", {name}={called(value)}" for name, value in bounds.items() if value is not None)
+    return f"rf.slice({text}, axis={along}{given})[0]" if given else text
+
+
+def product(x: Any, y: Any = None, *args: Any, **kwargs: Any) -> str:
+    """How to say `x @ y`."""
+    mine, theirs = x.dims, getattr(y, "dims", ())
+    shared = [dim for dim in mine if dim in theirs]
+    if not shared:
+        return f"rf.matmul({called(x)}, {called(y)}, reduce=…): no dim is in both"
+    inner = [dim for dim in shared if not dim.is_batch_dim()] or shared
+    return f"rf.matmul({called(x)}, {called(y)}, reduce={called(mine[-1] if mine[-1] in inner else inner[-1])})"
+
+
+def _reduction(name: str) -> Way:
+    def way(x: Any, dim: Any = None, *args: Any, axis: Any = None, **kwargs: Any) -> str:
+        if hasattr(dim, "dims"):
+            return f"rf.{name.replace('reduce_', '')}imum({called(x)}, {called(dim)})"
+        return _along(name)(x, axis if dim is None else dim)
+
+    return way
+
+
+def _along(name: str, keyword: str = "axis", then: str = "") -> Way:
+    def way(x: Any, dim: Any = None, *args: Any, axis: Any = None, **kwargs: Any) -> str:
+        return f"rf.{name}({called(x)}, {keyword}={_axis(x, axis if dim is None else dim)}){then}"
+
+    return way
+
+
+_axis = axis  # the name is a parameter above
+
+
+def _same(name: str) -> Way:
+    return lambda x, *args, **kwargs: f"rf.{name}({', '.join(map(called, (x, *args)))})"
+
+
+def _operator(sign: str) -> Way:
+    return lambda x, other=None, *args, **kwargs: f"{called(x)} {sign} {called(other)}"
+
+
+def _not_needed(x: Any, *args: Any, **kwargs: Any) -> str:
+    return "not needed: ops find axes by their dims"
+
+
+def _turned(x: Any, *numbers: Any, **kwargs: Any) -> str:
+    order, given = list(x.dims), [dim_at(x, n) for n in numbers]
+    if len(given) == 2 and None not in given:
+        a, b = (order.index(dim) for dim in given)
+        order[a], order[b] = order[b], order[a]
+    return _in_order(x, order)
+
+
+def _permuted(x: Any, *numbers: Any, **kwargs: Any) -> str:
+    numbers = tuple(numbers[0]) if len(numbers) == 1 and isinstance(numbers[0], list | tuple) else numbers
+    given = [dim_at(x, n) for n in numbers]
+    return _in_order(x, given if set(given) == set(x.dims) else x.dims[::-1])
+
+
+def _in_order(x: Any, order: Sequence[Any]) -> str:
+    return f"not needed: ops find axes by their dims; for raw code {called(x)}.copy_transpose({called(list(order))})"
+
+
+def _reshaped(x: Any, *args: Any, **kwargs: Any) -> str:
+    first = x.dims[:2]
+    sizes = [x.lengths.size(dim) for dim in first]
+    name = "pack_padded" if any(size is not None and size.ragged for size in sizes) else "merge_dims"
+    return f"rf.{name}({called(x)}, dims={called(list(first))}), rf.split_dims or rf.reshape, with dims for the numbers"
+
+
+def _size(x: Any, dim: Any = None) -> str:
+    if dim is None:
+        return f"{called(x)}.dims; the numbers: [dim.get_dim_value() for dim in {called(x)}.dims]"
+    return f"{axis(x, dim)}.get_dim_value()"
+
+
+def _squeezed(x: Any, dim: Any = None, *args: Any, **kwargs: Any) -> str:
+    ones = [d for d in x.dims if d.dimension == 1]
+    dim = ones[0] if dim is None and ones else dim
+    return f"rf.squeeze({called(x)}, axis={'…' if dim is None else axis(x, dim)})"
+
+
+def _unsqueezed(x: Any, *args: Any, **kwargs: Any) -> str:
+    return f"not needed: ops broadcast by dims; rf.expand_dim({called(x)}, dim) if you must"
+
+
+def _expanded(x: Any, *args: Any, **kwargs: Any) -> str:
+    return f"not needed: ops broadcast by dims; rf.expand_dims({called(x)}, dims=[…]) if you must"
+
+
+def _masked_fill(x: Any, mask: Any = "mask", value: Any = "value", *args: Any) -> str:
+    return f"rf.where({called(mask)}, {called(value)}, {called(x)})"
+
+
+def _gathered(x: Any, dim: Any = None, index: Any = "…", *args: Any, **kwargs: Any) -> str:
+    return f"rf.gather({called(x)}, indices={called(index)}, axis={'…' if dim is None else axis(x, dim)})"
+
+
+def _narrowed(x: Any, dim: Any = 0, start: Any = 0, length: Any = "…") -> str:
+    return f"rf.slice({called(x)}, axis={axis(x, dim)}, start={called(start)}, size={called(length)})[0]"
+
+
+def _pieces(x: Any, size: Any = None, dim: Any = 0, *args: Any, **kwargs: Any) -> str:
+    return f"rf.split({called(x)}, axis={axis(x, dim)}, out_dims=[…])"
+
+
+def _largest(x: Any, k: Any = "…", dim: Any = -1, *args: Any, **kwargs: Any) -> str:
+    return f"rf.top_k({called(x)}, axis={axis(x, dim)}, k={called(k)})"
+
+
+def _joined(xs: Any, dim: Any = 0, *args: Any, **kwargs: Any) -> str:
+    xs = xs if isinstance(xs, list | tuple) else [xs]
+    pairs = ", ".join(f"({called(x)}, {axis(x, dim)})" for x in xs if hasattr(x, "dims"))
+    return f"rf.concat({pairs})[0]"
+
+
+def _stacked(xs: Any, *args: Any, **kwargs: Any) -> str:
+    return f"rf.stack({called(list(xs) if isinstance(xs, list | tuple) else [xs])})[0]"
+
+
+def _clipped(x: Any, min: Any = None, max: Any = None) -> str:
+    return f"rf.clip_by_value({called(x)}, {called(min)}, {called(max)})"
+
+
+def _cast(x: Any, dtype: Any = "…", *args: Any, **kwargs: Any) -> str:
+    return f'rf.cast({called(x)}, "{str(dtype).removeprefix("torch.")}")'
+
+
+def _raw(name: str) -> Way:
+    return lambda x, *args, **kwargs: f"{called(x)}.raw_tensor.{name}(…)"
+
+
+def _loss(x: Any, target: Any = "targets", *args: Any, **kwargs: Any) -> str:
+    vocab = axis(x, -1)
+    return f'rf.cross_entropy(estimated={called(x)}, target={called(target)}, axis={vocab}, estimated_type="logits")'
+
+
+METHODS: dict[str, Way] = {
+    **{name: _reduction(f"reduce_{name}") for name in "sum mean max min all any logsumexp argmax argmin".split()},
+    "amax": _reduction("reduce_max"),
+    "amin": _reduction("reduce_min"),
+    **{name: _along(name) for name in "softmax log_softmax".split()},
+    "cumsum": _along("cumsum", "spatial_dim"),
+    "flip": lambda x, dim=0, *args, **kwargs: _along("reverse_sequence")(x, dim[0] if isinstance(dim, tuple) else dim),
+    "unbind": lambda x, dim=0: _along("unstack")(x, dim),
+    **{name: _same(name) for name in "abs ceil cos exp expm1 floor log log1p neg reciprocal round rsqrt".split()},
+    **{name: _same(name) for name in "sigmoid sign sin sqrt square tanh relu gelu silu elu selu softplus".split()},
+    **{name: _same(name) for name in "where maximum minimum zeros_like ones_like logical_and logical_or".split()},
+    "add": _operator("+"),
+    "sub": _operator("-"),
+    "mul": _operator("*"),
+    "div": _operator("/"),
+    "pow": _operator("**"),
+    **dict(zip("eq ne lt le gt ge".split(), map(_operator, "== != < <= > >=".split()), strict=True)),
+    **dict.fromkeys("matmul bmm mm mv dot inner".split(), product),
+    **dict.fromkeys("transpose swapaxes swapdims t".split(), _turned),
+    "permute": _permuted,
+    "contiguous": _not_needed,
+    **dict.fromkeys("view reshape flatten unflatten view_as reshape_as".split(), _reshaped),
+    "size": _size,
+    "dim": lambda x: f"len({called(x)}.dims)",
+    "ndimension": lambda x: f"len({called(x)}.dims)",
+    "numel": lambda x: f"{called(x)}.raw_tensor.numel(), padding too",
+    "unsqueeze": _unsqueezed,
+    "squeeze": _squeezed,
+    **dict.fromkeys("expand expand_as repeat tile broadcast_to".split(), _expanded),
+    "masked_fill": _masked_fill,
+    **dict.fromkeys("gather index_select take_along_dim select".split(), _gathered),
+    "narrow": _narrowed,
+    **dict.fromkeys("chunk split tensor_split".split(), _pieces),
+    "topk": _largest,
+    **dict.fromkeys("cat concat concatenate".split(), _joined),
+    "stack": _stacked,
+    **dict.fromkeys("clamp clip".split(), _clipped),
+    **dict.fromkeys("type astype".split(), _cast),
+    "copy": lambda x, *args: f"rf.copy({called(x)}), or {called(x)}.assign(…) for a parameter",
+    "dropout": lambda x, *args, **kwargs: f"rf.dropout({called(x)}, 0.1), or rf.Dropout",
+    "cross_entropy": _loss,
+    "linear": lambda x, *args, **kwargs: f"rf.Linear(in_dim, out_dim); torch's takes {called(x)}.raw_tensor",
+    **{name: _raw(name) for name in "register_hook new_zeros new_ones new_tensor to_sparse pin_memory".split()},
+}
+"""Methods, and functions of `torch` and `torch.nn.functional`; also with "_" behind the name."""
+
+PROPERTIES: dict[str, Way] = {
+    "shape": lambda x: f"{called(x)}.dims; one size: {called(x.dims[0]) if x.dims else 'dim'}.get_dim_value()",
+    "ndim": lambda x: f"len({called(x)}.dims)",
+    "data": lambda x: f"{called(x)}.raw_tensor",
+    "is_cuda": lambda x: f'{called(x)}.device.startswith("cuda")',
+    **dict.fromkeys(["T", "mT", "H"], lambda x: _in_order(x, x.dims[::-1])),
+    **{name: (lambda x, name=name: f"{called(x)}.raw_tensor.{name}") for name in ("grad_fn", "is_leaf", "real")},
+}
+"""What is asked for without brackets."""

@@ -1,0 +1,192 @@
+"""The planner: from the dims of operands to how their axes are permuted and expanded. It never sees data."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rfnb.errors import DimError
+
+if TYPE_CHECKING:
+    from rfnb.core.dims.dim import Dim
+
+_serials = itertools.count(1)
+_interned: weakref.WeakValueDictionary[tuple[int, ...], Sig] = weakref.WeakValueDictionary()
+_RECENT = 1024  # signatures kept alive, so that plans outlive the tensors of a step
+_PLANS = 256  # plans kept per signature
+_recent: list[Any] = [None] * _RECENT
+_position = itertools.count()
+
+Move = tuple[tuple[int, ...] | None, tuple[Any, ...] | None] | None
+"""How to bring one operand into place: a permutation, then an index that inserts axes; None: as it is."""
+
+
+class _Serials(dict[tuple["Dim", ...], tuple[int, ...]]):
+    def __missing__(self, dims: tuple[Dim, ...]) -> tuple[int, ...]:
+        found = self[dims] = tuple(dim.serial for dim in dims)
+        return found
+
+
+class Sig:
+    """The dims of a tensor and their roles. There is one for each combination, so that "same dims" is one `is`."""
+
+    __slots__ = (
+        "__weakref__",
+        "batched",
+        "dims",
+        "feature_dim",
+        "frames",
+        "index",
+        "plans",
+        "prior",
+        "roots",
+        "serial",
+        "serials",
+        "sparse_dim",
+    )
+
+    def __init__(self, dims: tuple[Dim, ...], sparse_dim: Dim | None, feature_dim: Dim | None):
+        self.dims = dims
+        self.sparse_dim = sparse_dim
+        self.feature_dim = feature_dim
+        self.serial = next(_serials)
+        self.serials = _Serials()  # of some of the dims: for the keys of what `Lengths` keep, which must not hold dims
+        self.index = {dim: axis for axis, dim in enumerate(dims)}
+        copies = [dim for dim in dims if dim.expr is not None and dim.base is not dim]
+        self.prior = {dim.base: dim for dim in sorted(copies, key=lambda dim: dim.match_priority)}
+        self._look_at_sizes()
+
+    def _look_at_sizes(self) -> None:
+        dynamic = [dim for dim in self.dims if dim.dimension is None]
+        self.batched = any(dim.kind == "batch" for dim in self.dims)
+        self.roots = {serial: root for dim in dynamic for serial, root in dim.roots.items()}
+        self.frames = tuple(dim for dim in dynamic if dim.kind != "batch")  # may have padding
+        self.plans: dict[Any, Any] = {}
+
+    def __copy__(self) -> Sig:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Sig:
+        return self
+
+    def meant(self, dim: Dim, among: Sequence[Dim] = ()) -> Dim:
+        """The dim that is meant with `dim`: of the axes of a square matrix, the one with the higher priority.
+
+        among: dims that are named together; if that one is among them, `dim` is the other.
+        """
+        if dim in self.index and dim not in self.prior:
+            return dim
+        base = getattr(dim, "base", dim)
+        found = self.prior.get(base, base)
+        return dim if found in among else found
+
+    def all_meant(self, dims: Sequence[Dim]) -> tuple[Dim, ...]:
+        """Likewise for several dims, named together."""
+        return tuple(self.meant(dim, dims) for dim in dims)
+
+    def keep(self, key: Any, plan: Any) -> Any:
+        """Stores a plan; the table is bounded."""
+        if len(self.plans) >= _PLANS:
+            self.plans.clear()
+        self.plans[key] = plan
+        return plan
+
+
+def sig(dims: Sequence[Dim], sparse_dim: Dim | None = None, feature_dim: Dim | None = None) -> Sig:
+    """The signature of these dims. Raises DimError if a dim occurs twice."""
+    key = (
+        *[d.serial for d in dims],
+        -1,
+        sparse_dim.serial if sparse_dim else -1,
+        feature_dim.serial if feature_dim else -1,
+    )
+    found = _interned.get(key)
+    if found is None:
+        dims = tuple(dims)
+        if len(set(dims)) < len(dims):
+            twice = next(dim for dim in dims if dims.count(dim) > 1)
+            raise DimError(
+                f"{twice.name} occurs twice in the dims of one tensor",
+                got=f"{{{', '.join(dim.name for dim in dims)}}}",
+                hint="give one of the axes a Dim of its own",
+            )
+        found = _interned.setdefault(key, Sig(dims, sparse_dim, feature_dim))  # another thread may have been quicker
+        _recent[next(_position) % _RECENT] = found
+    return found
+
+
+EMPTY_SIG = sig(())
+
+
+def forget(dims: Sequence[Dim]) -> None:
+    """Plans with these dims are made anew: their sizes come from elsewhere now."""
+    for signature in list(_interned.values()):
+        if not signature.index.keys().isdisjoint(dims):
+            signature._look_at_sizes()
+
+
+def without(signature: Sig, removed: Sequence[Dim]) -> Sig:
+    """The signature of a tensor that lost the dims `removed`."""
+    feature = signature.feature_dim
+    return sig(
+        [dim for dim in signature.dims if dim not in removed],
+        signature.sparse_dim,
+        None if feature in removed else feature,
+    )
+
+
+def broadcast(
+    dims_of: Sequence[Sequence[Dim]], order: Sequence[Dim] | None = None
+) -> tuple[tuple[Dim, ...], list[Move]]:
+    """The dims of a result that has all dims of the operands, and how to bring each operand there.
+
+    The longest operand comes first in the result's order, the first of equals.
+    """
+    if order is None:
+        longest = max(dims_of, key=len)
+        out = list(longest)
+        for dims in dims_of:
+            out += [dim for dim in dims if dim not in out]
+    else:
+        out = list(order)
+    return tuple(out), [move(dims, out) for dims in dims_of]
+
+
+def move(dims: Sequence[Dim], out: Sequence[Dim], *, trailing: bool = True) -> Move:
+    """How to bring a tensor with `dims` into the order `out`, with axes of size 1 for what it does not have.
+
+    trailing: leading axes of size 1 are left away, as broadcasting inserts them.
+    """
+    axis = {dim: i for i, dim in enumerate(dims)}
+    perm = tuple(axis[dim] for dim in out if dim in axis)
+    present = [dim in axis for dim in out]
+    if trailing:
+        while present and not present[0]:
+            present.pop(0)
+    index = None if all(present) else tuple(slice(None) if p else None for p in present)
+    in_order = perm == tuple(range(len(perm)))
+    if in_order and index is None:
+        return None
+    return (None if in_order else perm, index)
+
+
+def apply(how: Move, raw: Any) -> Any:
+    """`raw`, brought into place."""
+    if how is None:
+        return raw
+    perm, index = how
+    if perm is not None:
+        raw = permute(raw, perm)
+    return raw if index is None else raw[index]
+
+
+def permute(raw: Any, perm: tuple[int, ...]) -> Any:
+    """`raw` with its axes in another order. Arrays on the host, which have no backend, come here too."""
+    return raw.permute(perm) if hasattr(raw, "permute") else raw.transpose(perm)
+
+
+def show_dims(dims: Sequence[Dim]) -> str:
+    """ "{batch:2, time:5}" """
+    return "{" + ", ".join(dim.describe() for dim in dims) + "}"

@@ -1,0 +1,117 @@
+"""The sizes that dims have in the batch of now: what was bound to them last, for all of them in one."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rfnb.core.dims.align import show_dims
+from rfnb.core.dims.lengths import EMPTY, Lengths, Size
+from rfnb.errors import DimError, DimRebound
+
+if TYPE_CHECKING:
+    from rfnb.core.dims.dim import Dim
+
+
+def current_lengths(dims: Sequence[Dim]) -> Lengths:
+    """The lengths that `dims` are bound to now, in one.
+
+    Raises DimRebound if one of them was bound with another number of sequences than there are now.
+    """
+    joined, mixed = EMPTY, False
+    for dim in dims:
+        for root in () if dim.dimension is not None else (dim,) if dim.expr is None else dim.roots.values():
+            if root.bound is None or joined is root.bound:
+                continue
+            first, joined = joined, root.bound if joined is EMPTY else _with_size(joined, root.serial, root.bound)
+            mixed = mixed or (first is not EMPTY and joined is not first)
+    if mixed:
+        _check_one_batch({serial: root for dim in dims for serial, root in dim.roots.items()}, joined)
+    return joined
+
+
+def _with_size(lengths: Lengths, serial: int, other: Lengths) -> Lengths:
+    if lengths.sizes.get(serial) is other.sizes[serial]:
+        return lengths
+
+    def make() -> Lengths:
+        sizes = {**other.sizes, **lengths.sizes, serial: other.sizes[serial]}
+        return other if sizes == other.sizes else Lengths(sizes)
+
+    return lengths.cached(("with", serial, other.serial), make)
+
+
+def _check_one_batch(roots: dict[int, Dim], lengths: Lengths) -> None:
+    for serial, root in roots.items():
+        size = lengths.sizes.get(serial)
+        for axis, owner in enumerate(size.dims if size else ()):
+            count = lengths.size(owner)
+            if size and count and owner.serial in roots and count.max != size.values.shape[axis]:
+                raise DimRebound(
+                    f"{root.name} has the lengths of another batch than {owner.name}",
+                    got=f"{size}{size.place()} for {count}{count.place()} entries of {owner.name}",
+                    expected="dims of the same batch",
+                    hint=f"give {root.name} its new lengths: rf.convert_to_tensor(…, lengths=…)",
+                    dims=[root],
+                )
+
+
+def bind_again(dims: Sequence[Dim], lengths: Lengths) -> None:
+    """Back to an earlier batch: `dims` have the sizes that they have in `lengths`."""
+    for dim in dims:
+        for serial, root in dim.roots.items():
+            if serial in lengths.sizes:
+                root.bound = lengths
+
+
+def bind_shape(name: str, dims: Sequence[Dim], shape: Sequence[int]) -> Lengths:
+    """The lengths of a tensor made from outside, whose raw tensor has `shape`; binds dims that have no size yet.
+
+    Raises DimError if the shape does not fit the dims.
+    """
+    if len(dims) != len(shape):
+        raise DimError(
+            f"{name}: the raw tensor has {len(shape)} axes, but {len(dims)} dims were given",
+            got=f"shape {tuple(shape)}",
+            expected=show_dims(dims),
+        )
+    unbound: dict[Dim, Size] = {}  # bound when all fit
+    for dim, length in zip(dims, shape, strict=True):
+        if dim.dimension == length:
+            continue
+        known = current_lengths([dim])
+        size = (known.bind(unbound) if unbound else known).size(dim)
+        if size is not None and size.max == length and (not size.dims or _fits(size, dims, shape)):
+            continue
+        if dim.is_static() or dim.expr is not None or (size is not None and size.dims):
+            raise DimError(
+                f"{name}: the raw tensor does not fit {dim.name}",
+                got=f"{length} in shape {tuple(shape)}",
+                expected=f"{dim.name}:{'?' if size is None else size}",
+                hint=_fitting(dims, shape) or (None if dim.is_static() else _NEW_BATCH),
+                dims=[dim],
+            )
+        unbound[dim] = Size([], length)
+    for dim, new_size in unbound.items():
+        dim.bind(new_size)
+    return current_lengths(dims)
+
+
+_NEW_BATCH = "for a new batch, give its lengths: rf.convert_to_tensor(…, lengths=…)"
+
+
+def _fits(size: Size, dims: Sequence[Dim], shape: Sequence[int]) -> bool:
+    expected = tuple(
+        shape[dims.index(dim)] if dim in dims else n for dim, n in zip(size.dims, size.values.shape, strict=True)
+    )
+    return size.values.shape == expected
+
+
+def _fitting(dims: Sequence[Dim], shape: Sequence[int]) -> str | None:
+    """A hint about another order of the dims in which they fit."""
+    sizes = [size.max if (size := current_lengths([dim]).size(dim)) is not None else None for dim in dims]
+    for order in itertools.permutations(range(len(dims))) if len(dims) <= 5 else ():
+        if all(sizes[i] in (None, length) for i, length in zip(order, shape, strict=True)):
+            return f"they fit in another order: dims=[{', '.join(dims[i].name for i in order)}]"
+    return None

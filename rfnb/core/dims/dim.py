@@ -1,0 +1,448 @@
+"""A Dim: an axis with a name and an identity. Two dims are the same if they are the same object."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rfnb.core.dims import dim_alias, dim_math
+from rfnb.core.dims.binding import current_lengths
+from rfnb.core.dims.dim_algebra import Algebra
+from rfnb.core.dims.dim_math import Expr
+from rfnb.core.dims.lengths import EMPTY, Lengths, Size
+from rfnb.core.dims.vocab import Vocab, vocab_of
+from rfnb.core.ground.show import Shown
+from rfnb.core.ground.source import Source, asked, here
+from rfnb.errors import DimError, TraceError
+
+if TYPE_CHECKING:
+    from rfnb.core.tensor.tensor import Tensor
+
+_serials = itertools.count()
+DIMS: weakref.WeakValueDictionary[int, Dim] = weakref.WeakValueDictionary()
+"""All dims there are, by serial number."""
+
+
+class Dim(Algebra, Shown):
+    """An axis of tensors: `feat = Dim(40, name="feat")`, `time = Dim(None, name="time")`.
+
+    Args:
+        dimension: the size; None if it comes with the data or with `vocab`; or the lengths of the sequences
+            (a Tensor {batch}, or numbers, for `batch_dim`).
+        name: shown everywhere.
+        vocab: what the entries of a tensor that is sparse in this dim are called: a list of labels, a file with a
+            label per line, a tokenizer, or whatever else `rf.Vocab` takes.
+        kind: one of `Dim.Types`: "batch", "spatial" or "feature".
+        description: the same as `name`.
+        capacity: how many entries there is room for, if that is more than there are.
+        dyn_size_ext: the lengths, as a Tensor.
+        bounded_by: a dim that this one is never longer than.
+
+    Dims can be added, multiplied and divided: `time + 1`, `4 * feat`, `time.ceildiv_right(2)`; the same
+    expression of the same dims is the same Dim, so `time + 1 - 1` is `time`.
+
+    >>> feat, time = rf.Dim(3, name="feat"), rf.Dim(None, name="time")
+    >>> x = rf.convert_to_tensor(np.ones((2, 5, 3)), dims=[rf.batch_dim, time, feat], lengths=[5, 2])
+    >>> feat, time, time + 1
+    (Dim{feat:3}, Dim{time:2–5}, Dim{time+1:3–6})
+    """
+
+    class Types:
+        """What a dim counts."""
+
+        Unspecified = None
+        Batch = "batch"
+        Spatial = "spatial"
+        Time = "spatial"
+        Feature = "feature"
+
+    def __init__(
+        self,
+        dimension: int | Tensor | Sequence[int] | np.ndarray | None = None,
+        *,
+        name: str | None = None,
+        vocab: Vocab | Sequence[str] | object | None = None,
+        kind: str | None = None,
+        description: str | None = None,
+        capacity: int | None = None,
+        dyn_size_ext: Tensor | None = None,
+        bounded_by: Dim | None = None,
+        **unknown: object,
+    ):
+        if unknown:
+            raise DimError(
+                f"Dim: unknown {', '.join(unknown)}",
+                expected="name, vocab, kind, description, capacity, dyn_size_ext, bounded_by",
+                hint="dim.copy(match_priority=1)" if "match_priority" in unknown else None,
+            )
+        self.serial = next(_serials)
+        DIMS[self.serial] = self
+        self.name: str = name or description or f"dim{self.serial}"
+        self.kind = kind
+        self.description = self.name
+        self.capacity = capacity
+        self.bounded_by = bounded_by
+        self.vocab = vocab_of(vocab)
+        self.expr: Expr | None = None
+        self.made: Source | None = here()
+        self.defined_by: str | None = None
+        self.bound: Lengths | None = None
+        self.changes_in: str | None = None  # the loop in which its size differs at every step
+        self.dimension: int | None = None
+        lengths = dyn_size_ext if dimension is None else dimension
+        if lengths is None and self.vocab is not None:
+            lengths = len(self.vocab)
+        if isinstance(lengths, str):
+            raise DimError("Dim: the size comes first", got=repr(lengths), hint=f'rf.Dim(None, name="{lengths}")')
+        if isinstance(lengths, float):
+            raise DimError(f"Dim: the size of {self.name} is a whole number", got=lengths)
+        if isinstance(lengths, int | np.integer):
+            self.dimension = self._checked_size(int(lengths))
+        elif lengths is not None:
+            self.bind(size_from(lengths))
+
+    def _checked_size(self, size: int) -> int:
+        if size < 0:
+            raise DimError(f"Dim: {self.name} cannot have a negative size", got=size, expected="0 or more")
+        if self.vocab is not None and len(self.vocab) and not self.vocab.fits(size):
+            raise DimError(
+                f"Dim: the vocab of {self.name} has another size", got=f"{len(self.vocab)} labels", expected=size
+            )
+        return size
+
+    def __copy__(self) -> Dim:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Dim:
+        return self  # identity is what a Dim is: the copy of a module has the same dims
+
+    # -- what it is
+
+    def is_static(self) -> bool:
+        """Whether the size is a fixed number.
+
+        >>> rf.Dim(3, name="feat").is_static(), rf.Dim(None, name="time").is_static()
+        (True, False)
+        """
+        return self.dimension is not None
+
+    def is_dynamic(self) -> bool:
+        """Whether the size comes with the data.
+
+        >>> rf.Dim([5, 2], name="time").is_dynamic(), rf.Dim(3, name="feat").is_dynamic()
+        (True, False)
+        """
+        return self.dimension is None
+
+    def is_batch_dim(self) -> bool:
+        """Whether this counts sequences.
+
+        >>> rf.batch_dim.is_batch_dim(), rf.Dim(None, name="time").is_batch_dim()
+        (True, False)
+        """
+        return self.kind == "batch"
+
+    def is_spatial_dim(self) -> bool:
+        """Whether this counts frames, or other places.
+
+        >>> rf.Dim(None, name="time", kind=rf.Dim.Types.Spatial).is_spatial_dim(), rf.batch_dim.is_spatial_dim()
+        (True, False)
+        """
+        return self.kind == "spatial"
+
+    def is_feature_dim(self) -> bool:
+        """Whether this counts features.
+
+        >>> rf.Dim(3, name="feat", kind=rf.Dim.Types.Feature).is_feature_dim(), rf.Dim(3, name="feat").is_feature_dim()
+        (True, False)
+        """
+        return self.kind == "feature"
+
+    @property
+    def match_priority(self) -> int:
+        """More than 0: a copy of a dim for the other axis of a square matrix, which is meant before it."""
+        return self.expr.numbers[0] if self.expr is not None and self.expr.op == "copy" else 0
+
+    @property
+    def base(self) -> Dim:
+        """What this is a copy of, with another priority; itself if it is none."""
+        return self.expr.dims[0] if self.expr is not None and self.expr.op == "copy" else self
+
+    @property
+    def formula(self) -> str | None:
+        """How it is made of other dims: "time+1"; None for a dim of its own."""
+        return None if self.expr is None else self.expr.text()
+
+    @property
+    def roots(self) -> dict[int, Dim]:
+        """By serial: the dims whose size decides the size of this one."""
+        if self.dimension is not None:
+            return {}
+        return {self.serial: self} if self.expr is None else self._derived_roots  # kept, the first would be a cycle
+
+    @cached_property
+    def _derived_roots(self) -> dict[int, Dim]:
+        assert self.expr is not None
+        return {serial: root for dim in self.expr.dims for serial, root in dim.roots.items()}
+
+    @cached_property
+    def static_size(self) -> Size:
+        """The size of a static dim.
+
+        >>> rf.Dim(3, name="feat").static_size.max
+        3
+        """
+        return Size((), self.dimension)
+
+    # -- the current batch
+
+    @property
+    def lengths(self) -> Lengths:
+        """The sizes that this dim was bound to last; EMPTY before."""
+        for root in self.roots.values():
+            if root.bound is not None:
+                return root.bound
+        return EMPTY
+
+    @property
+    def size(self) -> Size:
+        """The size in the batch that is bound now."""
+        size = current_lengths([self]).size(self)
+        if size is None:
+            raise DimError(
+                f"{self.name} has no size yet",
+                expected="a Dim whose size is known",
+                hint=f"make a tensor with it first: rf.convert_to_tensor(raw, dims=[…, {self.name}, …], lengths=…)",
+                dims=[self],
+            )
+        return size
+
+    def bind(self, size: Size) -> Lengths:
+        """Gives the dim its size for a new batch. Tensors that exist keep theirs.
+
+        >>> time, frames = rf.Dim([5, 2], name="time"), rf.Dim(None, name="frames")
+        >>> _ = frames.bind(time.size)
+        >>> frames
+        Dim{frames:2–5}
+        """
+        context = current_lengths(size.dims)
+        self.bound = context.bind({self: size})
+        return self.bound
+
+    def get_dim_value(self) -> int:
+        """The size of the padded axis, for the batch bound now.
+
+        >>> rf.Dim([5, 2], name="time").get_dim_value(), rf.Dim(3, name="feat").get_dim_value()
+        (5, 3)
+        """
+        if self.dimension is not None:
+            return self.dimension
+        changes_in = next((root.changes_in for root in self.roots.values() if root.changes_in), None)
+        if changes_in is not None:
+            raise TraceError(
+                f"{changes_in}: the size of {self.name} is asked for in the body, but differs at every step",
+                hint="use an op: rf.reduce_mean, or a state that counts",
+            )
+        return self.size.max
+
+    def is_defined(self) -> bool:
+        """Whether the size is known now.
+
+        >>> time = rf.Dim(None, name="time")
+        >>> before = time.is_defined()
+        >>> x = rf.convert_to_tensor([[1, 2], [3]], dims=[rf.batch_dim, time])
+        >>> before, time.is_defined()
+        (False, True)
+        """
+        return current_lengths([self]).size(self) is not None
+
+    is_dim_known = is_defined
+
+    def need_masking(self) -> bool:
+        """Whether there may be padding: sequences have lengths of their own.
+
+        >>> rf.Dim([5, 2], name="time").need_masking(), rf.Dim(5, name="time").need_masking()
+        (True, False)
+        """
+        return self.is_dynamic() and not (self.is_defined() and not self.size.dims)
+
+    def reset_raw(self, *, only_self: bool = False, include_parents: bool = False) -> None:
+        """Forgets the size of the last batch, for dims made of this one too; tensors that exist keep theirs.
+
+        include_parents: also for the dims that this one is made of.
+
+        >>> time = rf.Dim([5, 2], name="time")
+        >>> time.reset_raw()
+        >>> time, time + 1
+        (Dim{time:?}, Dim{time+1:?})
+        """
+        for dim in self.roots.values() if include_parents and not only_self else (self,):
+            dim.bound, dim.defined_by = None, None
+
+    reset_eager = reset_batch_ctx = reset_batch_and_raw = reset_raw
+
+    # -- other dims of this size
+
+    def copy(
+        self,
+        same_as_self: bool = True,
+        description: str | None = None,
+        kind: str | None = None,
+        match_priority: int | None = None,
+    ) -> Dim:
+        """This dim with another `match_priority`; or, if not `same_as_self`, another Dim of the same size.
+
+        >>> feat = rf.Dim(4, name="feat")
+        >>> feat.copy(match_priority=1), feat.copy() is feat, feat.copy(same_as_self=False) is feat
+        (Dim{feat(1):4}, True, False)
+
+        A square matrix has both: {feat(1), feat}. What an op calls `feat` is then the first of them. One dim has
+        one name and one kind, so that `description` and `kind` are for another Dim only.
+        """
+        if same_as_self:
+            priority = self.match_priority if match_priority is None else match_priority
+            return self.base if priority == 0 else dim_math.with_priority(self.base, priority)
+        other = Dim(
+            self.dimension,
+            name=description or self.name,
+            kind=kind or self.kind,
+            vocab=self.vocab,
+            capacity=self.capacity,
+            bounded_by=self.bounded_by,
+        )
+        if self.is_dynamic() and self.is_defined():
+            other.bind(self.size)
+        return other
+
+    def copy_from(self, other: Dim) -> None:
+        """From now on this dim has the size, the vocab and the kind of `other`; it must have had no size yet.
+
+        >>> word = rf.Dim(None, name="word", vocab=["the", "cat", "sat"])
+        >>> out = rf.Dim(None, name="out")
+        >>> out.copy_from(word)
+        >>> out, out.vocab.decode(1)
+        (Dim{out:3}, 'cat')
+        """
+        self.declare_same_as(other)
+        self.vocab, self.kind = self.vocab or other.vocab, self.kind or other.kind
+
+    def declare_same_as(self, other: Dim) -> None:
+        """From now on both have one size: that of the one which has a size, or will get one.
+
+        The other one must have none yet, and be in no tensor with data. They stay two dims: no axis of one is
+        an axis of the other. Raises DimError if both are in use.
+
+        >>> time, frames = rf.Dim([5, 2], name="time"), rf.Dim(None, name="frames")
+        >>> frames.declare_same_as(time)
+        >>> frames, frames == time
+        (Dim{frames:2–5}, False)
+        """
+        dim_alias.declare(self, other)
+
+    def is_free(self) -> bool:
+        """Whether no size was given, and none follows from other dims.
+
+        >>> time = rf.Dim(None, name="time")
+        >>> time.is_free(), (time + 1).is_free(), rf.Dim([5, 2], name="words").is_free()
+        (True, False, False)
+        """
+        return self.dimension is None and self.expr is None and self.bound is None and self.defined_by is None
+
+    def define(self, size: Size, by: str) -> None:
+        """Gives an output dim its size; for the op `by` only, which may do it again for a new batch.
+
+        >>> pooled = rf.Dim(None, name="pooled")
+        >>> pooled.define(rf.Dim([3, 1], name="time").size, by="my_pool")
+        >>> pooled
+        Dim{pooled:1–3}
+        """
+        if self.is_static() or self.expr is not None:
+            known = current_lengths([self]).size(self)
+            if known is not None and known.max != size.max:
+                raise DimError(f"{by}: {self.name} has another size", got=size, expected=known)
+            return
+        if self.defined_by not in (None, by) or (self.defined_by is None and self.bound is not None):
+            raise DimError(
+                f"{by}: {self.name} is in use already",
+                got=f"a dim defined by {self.defined_by or 'data'}",
+                expected="a new Dim(None), or one that this op defined",
+            )
+        self.defined_by = by
+        self.bind(size)
+
+    def __repr__(self) -> str:
+        return f"Dim{{{self.describe()}}}"
+
+    def describe(self) -> str:
+        """One word for messages: "time:5", "time:2–5", "feat:4", "time:?".
+
+        >>> rf.Dim([5, 2], name="time").describe(), rf.Dim(None, name="words").describe()
+        ('time:2–5', 'words:?')
+        """
+        return current_lengths([self]).describe(self)
+
+
+def check_dims(dims: Any, what: str | None = None) -> None:
+    """Refuses what is no list of Dims, in the name of `what`, or of the function that the user called."""
+    if isinstance(dims, Dim):
+        what = f"{what or asked()}: one Dim, where a list of them is expected"
+        raise DimError(what, got=dims.name, expected=f"[{dims.name}]")
+    for dim in [dims] if isinstance(dims, int | str) else dims:
+        if not isinstance(dim, Dim):
+            raise DimError(
+                f"{what or asked()}: {dim!r} is not a Dim",
+                got=type(dim).__name__,
+                expected="Dims, which say what the axes are",
+                hint=_made_of(dim),
+            )
+
+
+def as_dim(size: Dim | int, name: str) -> Dim:
+    """A size as a Dim that is called `name`; a Dim as it is."""
+    return size if isinstance(size, Dim) else Dim(size, name=name)
+
+
+def as_dims(dims: Dim | Sequence[Dim]) -> tuple[Dim, ...]:
+    """One dim or several, as a tuple. What is neither goes into it as one, for `check_dims` to refuse."""
+    return (dims,) if isinstance(dims, Dim | str | int) else tuple(dims)
+
+
+def _made_of(given: Any) -> str | None:
+    """How a Dim is made of what was given in its place."""
+    if isinstance(given, str):
+        return f'{given} = rf.Dim(None, name="{given}")'
+    return f'rf.Dim({given}, name="…")' if isinstance(given, int) else None
+
+
+@dim_math.derived_dim.register
+def _derived(expr: Expr) -> Dim:
+    dim = Dim(None, name=expr.text())
+    dim.expr = expr
+    dim_alias.settle(dim)
+    kinds = {part.kind for part in expr.dims}
+    dim.kind = kinds.pop() if len(kinds) == 1 else None
+    return dim
+
+
+batch_dim = Dim(None, name="batch", kind="batch")
+"""The dim that counts the sequences of a batch."""
+batch_dim.made = None  # by no line of the user
+
+single_step_dim = Dim(1, name="single_step")
+"""What to give as `spatial_dim` to do one step of a recurrent module."""
+single_step_dim.made = None
+
+
+def size_from(lengths: Any) -> Size:
+    """The lengths that are given as numbers, an array, or a Tensor of any dims."""
+    if hasattr(lengths, "dims"):
+        return Size(lengths.dims, lengths.numpy())
+    values = np.asarray(lengths)
+    if values.ndim:
+        batch_dim.bind(Size([], len(values)))
+    return Size([batch_dim] if values.ndim else [], values)

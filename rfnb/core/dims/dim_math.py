@@ -1,0 +1,309 @@
+"""Sums, products and quotients of dims, in one canonical form: `time + 1 - 1` is `time`, `2 * feat // 2` is `feat`."""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from rfnb.core.dims.lengths import Size
+from rfnb.core.ground.hook import Hook
+from rfnb.errors import DimError
+
+if TYPE_CHECKING:
+    from rfnb.core.dims.dim import Dim
+
+SizeOf = Callable[["Dim"], Size | None]
+
+
+class Expr(NamedTuple):
+    """How a dim is made of others.
+
+    "sum": the dims times the numbers, plus the last number. "product": of the dims. "floordiv", "ceildiv", "mod":
+    of the first dim by the number or the second dim; "floordiv_left", "ceildiv_left": where that is the outer part.
+    "max", "min": of the dims. "copy": the dim itself, with the number as its priority.
+    """
+
+    op: str
+    dims: tuple[Dim, ...]
+    numbers: tuple[int, ...] = ()
+
+    def evaluate(self, size_of: SizeOf) -> Size | None:
+        """The size, from the sizes of the parts; None if one of them is not known."""
+        sizes = [size_of(dim) for dim in self.dims]
+        known = [size for size in sizes if size is not None]
+        if len(known) < len(sizes):
+            return None
+        dims, values = aligned(known)
+        made = next((size.made for size in known if size.made is not None), None)
+        return Size(dims, np.maximum(_EVALUATE[self.op](values, self.numbers), 0), made=made)
+
+    def text(self) -> str:
+        """As the maths is written: "time+1", "⌈(time+2)/3⌉"."""
+        return _TEXT[self.op](self)
+
+
+def aligned(sizes: Sequence[Size]) -> tuple[tuple[Dim, ...], list[np.ndarray]]:
+    """The dims that the sizes are of, and their values, with an axis for each of these dims."""
+    dims: list[Dim] = []
+    for size in sizes:
+        dims += [dim for dim in size.dims if dim not in dims]
+    return tuple(dims), [size.over(dims) for size in sizes]
+
+
+def _sum(values: list[np.ndarray], numbers: tuple[int, ...]) -> np.ndarray:
+    total = np.asarray(numbers[-1])
+    for value, factor in zip(values, numbers, strict=False):
+        total = total + value * factor
+    return total
+
+
+def _extreme(pick: Any, values: list[np.ndarray], numbers: tuple[int, ...]) -> np.ndarray:
+    found: Any = values[0]
+    for value in (*values[1:], *numbers):
+        found = pick(found, value)
+    return found
+
+
+def _by_what(values: list[np.ndarray], numbers: tuple[int, ...]) -> np.ndarray:
+    return np.maximum(values[1] if len(values) > 1 else numbers[0], 1)  # a dim may be empty
+
+
+def _floordiv(values: list[np.ndarray], numbers: tuple[int, ...]) -> np.ndarray:
+    return values[0] // _by_what(values, numbers)
+
+
+def _ceildiv(values: list[np.ndarray], numbers: tuple[int, ...]) -> np.ndarray:
+    return -(-values[0] // _by_what(values, numbers))
+
+
+_EVALUATE: dict[str, Callable[[list[np.ndarray], tuple[int, ...]], np.ndarray]] = {
+    "sum": _sum,
+    "product": lambda values, numbers: math.prod(values, start=np.asarray(1)),
+    "floordiv": _floordiv,
+    "floordiv_left": _floordiv,
+    "ceildiv": _ceildiv,
+    "ceildiv_left": _ceildiv,
+    "mod": lambda values, numbers: values[0] % _by_what(values, numbers),
+    "copy": lambda values, numbers: values[0],
+    "max": lambda values, numbers: _extreme(np.maximum, values, numbers),
+    "min": lambda values, numbers: _extreme(np.minimum, values, numbers),
+}
+
+OPS = frozenset(_EVALUATE)
+
+
+def _sum_text(expr: Expr) -> str:
+    text = ""
+    for dim, factor in zip(expr.dims, expr.numbers, strict=False):
+        sign = "-" if factor < 0 else "+" if text else ""
+        text += sign + ("" if abs(factor) == 1 else f"{abs(factor)}*") + _in_brackets(dim, "max min".split())
+    constant = expr.numbers[-1]
+    return text + (f"{constant:+d}" if constant and text else str(constant) if not text else "")
+
+
+def _in_brackets(dim: Dim, ops: Sequence[str]) -> str:
+    bracket = dim.expr is not None and dim.expr.op in ops and dim.expr.dims
+    return f"({dim.name})" if bracket else dim.name
+
+
+def _by(expr: Expr) -> str:
+    return str(expr.numbers[0]) if expr.numbers else _in_brackets(expr.dims[1], ("sum", "product"))
+
+
+_TEXT: dict[str, Callable[[Expr], str]] = {
+    "sum": _sum_text,
+    "product": lambda e: "*".join(_in_brackets(dim, ("sum",)) for dim in e.dims),
+    "floordiv": lambda e: f"⌊{_in_brackets(e.dims[0], ('sum',))}/{_by(e)}⌋",
+    "ceildiv": lambda e: f"⌈{_in_brackets(e.dims[0], ('sum',))}/{_by(e)}⌉",
+    "floordiv_left": lambda e: f"⌊{_by(e)}\\{_in_brackets(e.dims[0], ('sum',))}⌋",
+    "ceildiv_left": lambda e: f"⌈{_by(e)}\\{_in_brackets(e.dims[0], ('sum',))}⌉",
+    "copy": lambda e: f"{e.dims[0].name}({e.numbers[0]})",
+    "mod": lambda e: f"{_in_brackets(e.dims[0], ('sum', 'product'))}%{_by(e)}",
+    "max": lambda e: f"max({', '.join([*(d.name for d in e.dims), *map(str, e.numbers)])})",
+    "min": lambda e: f"min({', '.join([*(d.name for d in e.dims), *map(str, e.numbers)])})",
+}
+
+_interned: weakref.WeakValueDictionary[tuple, Dim] = weakref.WeakValueDictionary()
+
+
+def make(op: str, dims: Sequence[Dim], numbers: Sequence[int] = ()) -> Dim:
+    """The dim of an expression in its canonical form; there is one for each."""
+    key = (op, tuple(dim.serial for dim in dims), tuple(numbers))
+    dim = _interned.get(key)
+    if dim is None:
+        made = derived_dim(Expr(op, tuple(dims), tuple(numbers)))
+        dim = _interned.setdefault(key, made)  # another thread may have been quicker
+    return dim
+
+
+derived_dim: Hook[[Expr], Dim] = Hook("core.dims.dim_math.derived_dim", by="core.dims.dim")
+"""A new Dim for an expression."""
+
+Terms = list[tuple["Dim", int]]
+"""Dims and their factors, in order: `a + b` and `b + a` are two layouts of the same size, hence two dims."""
+
+
+def _linear(dim: Dim | int) -> tuple[Terms, int]:
+    """A dim as a sum of dims with factors, and a constant."""
+    if isinstance(dim, int | np.integer):
+        return [], int(dim)
+    if dim.expr is not None and dim.expr.op == "sum":
+        return list(zip(dim.expr.dims, dim.expr.numbers, strict=False)), dim.expr.numbers[-1]
+    return [(dim, 1)], 0
+
+
+def _from_linear(terms: Terms, constant: int) -> Dim:
+    if constant == 0 and len(terms) == 1 and terms[0][1] == 1:
+        return terms[0][0]
+    return make("sum", [dim for dim, _ in terms], [*(factor for _, factor in terms), constant])
+
+
+def _joined(terms: Terms, more: Terms) -> Terms:
+    """Behind one another. A term goes into one of the same dim if that is next to it, or if it takes away from it."""
+    joined = list(terms)
+    for dim, factor in more:
+        same = [i for i, (known, _) in enumerate(joined) if known is dim]
+        if same and (factor < 0 or same[-1] == len(joined) - 1):
+            joined[same[-1]] = (dim, joined[same[-1]][1] + factor)
+        else:
+            joined.append((dim, factor))
+        joined = [term for term in joined if term[1]]
+    return joined
+
+
+def add(a: Dim | int, b: Dim | int, *, sign: int = 1) -> Dim:
+    """a + sign * b"""
+    terms, constant = _linear(a)
+    more, more_constant = _linear(b)
+    return _from_linear(_joined(terms, [(dim, sign * factor) for dim, factor in more]), constant + sign * more_constant)
+
+
+def mul(a: Dim | int, b: Dim | int) -> Dim:
+    """a * b"""
+    terms_a, constant_a = _linear(a)
+    terms_b, constant_b = _linear(b)
+    if not terms_b:
+        scaled = [(dim, factor * constant_b) for dim, factor in terms_a if factor * constant_b]
+        return _from_linear(scaled, constant_a * constant_b)
+    if not terms_a:
+        return mul(b, a)
+    scale, parts = 1, list[Any]()
+    for whole, terms, constant in ((a, terms_a, constant_a), (b, terms_b, constant_b)):
+        if len(terms) == 1 and constant == 0:
+            [(dim, factor)] = terms
+            scale, parts = scale * factor, [*parts, *_product_parts(dim)]
+        else:
+            parts.append(whole)
+    return _from_product(parts, scale)
+
+
+def _from_product(parts: Sequence[Dim], scale: int) -> Dim:
+    if not parts:
+        return _from_linear([], scale)
+    return mul(parts[0] if len(parts) == 1 else make("product", parts), scale)
+
+
+def _product_parts(dim: Dim) -> tuple[Dim, ...]:
+    return dim.expr.dims if dim.expr is not None and dim.expr.op == "product" else (dim,)
+
+
+def div(a: Dim | int, b: Dim | int, *, rounding: str = "floordiv") -> Dim:
+    """a / b, rounded down ("floordiv") or up ("ceildiv")."""
+    terms, constant = _linear(a)
+    if isinstance(b, int | np.integer):
+        b = _divisor(a, b)
+        if all(number % b == 0 for number in [*(factor for _, factor in terms), constant]):
+            return _from_linear([(dim, factor // b) for dim, factor in terms], constant // b)
+        inner = a.expr if not isinstance(a, int | np.integer) else None
+        if inner is not None and inner.op == rounding and inner.numbers:
+            return make(rounding, inner.dims, [inner.numbers[0] * b])
+        return make(rounding, [_from_linear(terms, constant)], [b])
+    if a is b:
+        return _from_linear([], 1)
+    if len(terms) == 1 and constant == 0:
+        [(only, scale)] = terms
+        rest = _without(_product_parts(only), _product_parts(b))
+        if rest is not None:
+            return _from_product(rest, scale)
+    return make(rounding, [_from_linear(terms, constant), b])
+
+
+def div_side(a: Dim, b: Dim | int, side: str, *, rounding: str = "floordiv") -> Dim:
+    """a / b, where `b` is the "left", outer, or the "right", inner part. A number is both."""
+    if isinstance(b, int | np.integer) or a is b:
+        return div(a, b, rounding=rounding)
+    terms, constant = _linear(a)
+    if len(terms) == 1 and constant == 0:
+        [(only, scale)] = terms
+        parts, taken = _product_parts(only), _product_parts(b)
+        cut = len(taken) if side == "left" else len(parts) - len(taken)
+        head, tail = parts[:cut], parts[cut:]
+        rest = (tail if head == taken else None) if side == "left" else (head if tail == taken else None)
+        if rest is not None:
+            return _from_product(rest, scale)
+    return make(rounding + ("_left" if side == "left" else ""), [_from_linear(terms, constant), b])
+
+
+def sub_side(a: Dim, b: Dim | int, side: str) -> Dim:
+    """a - b, where `b` is taken from the "left" or the "right" end only. A number is at both."""
+    terms, constant = _linear(a)
+    taken, taken_constant = _linear(b)
+    for dim, factor in taken if side == "left" else reversed(taken):
+        at = 0 if side == "left" else len(terms) - 1
+        if terms and terms[at][0] is dim:
+            terms[at] = (dim, terms[at][1] - factor)
+        else:
+            terms.insert(at if side == "left" else at + 1, (dim, -factor))
+        terms = [term for term in terms if term[1]]
+    return _from_linear(terms, constant - taken_constant)
+
+
+def with_priority(dim: Dim, priority: int) -> Dim:
+    """`dim`, to be meant before it where a tensor has both."""
+    return make("copy", [dim], [priority])
+
+
+def free_term(dim: Dim) -> tuple[Dim | None, int]:
+    """The dim without a size that, with the number added, is `dim`; None if there is not just one."""
+    terms, constant = _linear(dim)
+    if len(terms) == 1 and terms[0][1] == 1 and terms[0][0].is_free():
+        return terms[0][0], constant
+    return None, 0
+
+
+def derived() -> list[Dim]:
+    """All dims that are made of others now."""
+    return list(_interned.values())
+
+
+def _divisor(a: Dim | int, b: int | np.integer) -> int:
+    if int(b) == 0:
+        raise DimError("division by 0", got=f"{getattr(a, 'name', a)} by 0", expected="1 or more")
+    return int(b)
+
+
+def _without(parts: Sequence[Dim], taken: Sequence[Dim]) -> list[Dim] | None:
+    """The factors that are left; None if one of `taken` is not among them."""
+    rest = list(parts)
+    for dim in taken:
+        if dim not in rest:
+            return None
+        rest.remove(dim)
+    return rest
+
+
+def mod(a: Dim, b: Dim | int) -> Dim:
+    """a % b"""
+    return make("mod", [a], [_divisor(a, b)]) if isinstance(b, int | np.integer) else make("mod", [a, b])
+
+
+def extreme(op: str, dims: Sequence[Dim | int]) -> Dim:
+    """The "max" or "min" of dims and numbers."""
+    parts = sorted({dim for dim in dims if not isinstance(dim, int | np.integer)}, key=lambda dim: dim.serial)
+    given = [int(dim) for dim in dims if isinstance(dim, int | np.integer)]
+    numbers = [max(given) if op == "max" else min(given)] if given else []
+    return parts[0] if len(parts) == 1 and not numbers else make(op, parts, numbers)

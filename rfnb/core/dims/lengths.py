@@ -1,0 +1,228 @@
+"""The sizes of one batch: how long each sequence is, apart from the dims, which stay the same for all batches."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rfnb.core.dims import align
+from rfnb.core.ground.hook import Hook
+from rfnb.core.ground.source import Source, here
+from rfnb.errors import DimError, DimRebound
+
+if TYPE_CHECKING:
+    from rfnb.core.dims.dim import Dim
+
+_serials = itertools.count()
+_JOINS = 64  # kept per Lengths; a long-lived tensor meets many batches
+_CACHED = 512
+_NUMBERS = (int, list, np.ndarray)
+
+symbolic_values: Hook[[Any], Any] = Hook("core.dims.lengths.symbolic_values", by="nn.bridge.symbolic")
+"""The values of a size which is not a number yet, because torch traces."""
+
+
+class Size:
+    """How long a dim is: one number, or one for each entry of `dims`.
+
+    max: the length of the padded axis. min: the shortest. ragged: whether there is padding. traced: whether the values
+    are no numbers yet.
+    """
+
+    __slots__ = ("__weakref__", "dims", "made", "max", "min", "ragged", "tags", "traced", "values")
+
+    def __init__(
+        self, dims: Sequence[Dim], values: Any, *, tags: Sequence[str] | None = None, made: Source | None = None
+    ):
+        self.dims = tuple(dims)
+        self.tags = None if tags is None else [str(tag) for tag in tags]
+        self.made = made or here()
+        self.traced = type(values) not in _NUMBERS and (hasattr(values, "longest") or hasattr(values, "__sym_max__"))
+        if self.traced:
+            self.values = symbolic_values(values)
+            self.min, self.max, self.ragged = 0, self.values.longest, bool(self.values.ndim)
+            return
+        self.values = np.array(values, dtype=np.int64)  # a copy: what it was made of may change
+        self.values.flags.writeable = False  # which torch.compile takes, unlike `setflags`
+        flat = self.values.ravel().tolist()
+        self.min, self.max = (min(flat), max(0, *flat)) if flat else (0, 0)
+        self.ragged = self.values.ndim > 0 and self.min != self.max
+
+    def agrees(self, other: Size) -> bool:
+        """Whether both say the same lengths."""
+        if self is other:
+            return True
+        for one, another in ((self, other), (other, self)):
+            if one.traced:
+                agree: bool = one.values.agrees(another.values)
+                return agree
+        if self.dims == other.dims:
+            return np.array_equal(self.values, other.values)
+        if len(self.dims) != len(other.dims) or any(dim not in self.dims for dim in other.dims):
+            return False
+        order = [other.dims.index(dim) for dim in self.dims]
+        return np.array_equal(self.values, other.values.transpose(order))
+
+    def over(self, dims: Sequence[Dim]) -> np.ndarray:
+        """The lengths with an axis for each of `dims`, of size 1 where they do not differ."""
+        values: np.ndarray = align.apply(align.move(self.dims, dims, trailing=False), self.values)
+        return values
+
+    def frames(self, dims: Sequence[Dim]) -> np.ndarray:
+        """Which positions are frames, not padding. [dims…, longest]"""
+        if self.traced:
+            return self.over(dims).frames()  # type: ignore[attr-defined]
+        mask: np.ndarray = np.arange(self.max) < self.over(dims)[..., None]
+        return mask
+
+    def some_empty(self) -> bool:
+        """Whether one of the sequences has no frames, or may have none."""
+        return self.min <= 0
+
+    def place(self) -> str:
+        """ " (bound in model.py:31)", for messages."""
+        return f" (bound in {self.made.place()})" if self.made else ""
+
+    def span(self) -> str:
+        """ "5", or "2–5" where sequences differ."""
+        return f"{self.min}–{self.max}" if self.ragged else str(self.max)
+
+    def of_one(self, owner: Dim, index: int) -> Size:
+        """The size of the entry `index` of `owner` alone; itself if it does not depend on `owner`."""
+        if owner not in self.dims:
+            return self
+        left = [dim for dim in self.dims if dim is not owner]
+        return Size(left, self.values.take(index, self.dims.index(owner)), made=self.made)
+
+    def __repr__(self) -> str:
+        return str(self.values.tolist())
+
+
+class Lengths:
+    """Sizes of dims, by their serial number. Never changes; a new batch has a new one."""
+
+    __slots__ = ("__weakref__", "_derived", "_joins", "_owners", "cache", "ragged", "serial", "sizes")
+
+    def __init__(self, sizes: Mapping[int, Size]):
+        self.sizes = dict(sizes)
+        self.serial = next(_serials)
+        self.cache: dict[Any, Any] = {}  # raw masks and sizes, by what and where
+        self._joins: dict[tuple[int, int, int], Lengths] = {}
+        self._derived: dict[int, Size] = {}
+        self._owners: frozenset[Dim] | None = None
+        self.ragged = any(size.ragged for size in self.sizes.values())  # whether there is padding in this batch
+
+    def __copy__(self) -> Lengths:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Lengths:
+        return self
+
+    def size(self, dim: Dim) -> Size | None:
+        """The size of `dim` in this batch; None if it is not known here."""
+        found = self.sizes.get(dim.serial)
+        if found is not None:
+            return found
+        if dim.dimension is not None:
+            return dim.static_size
+        if dim.expr is None:
+            return None
+        found = self._derived.get(dim.serial)
+        if found is None and (found := dim.expr.evaluate(self.size)) is not None:
+            if len(self._derived) >= _CACHED:
+                self._derived.clear()
+            self._derived[dim.serial] = found
+        return found
+
+    def __getitem__(self, dim: Dim) -> Size:
+        """Likewise, where it must be known."""
+        size = self.size(dim)
+        if size is None:
+            raise DimError(f"{dim.name} has no size here", expected="a Dim whose size is known")
+        return size
+
+    def describe(self, dim: Dim) -> str:
+        """One word for a dim in this batch: "time:5", "time:2–5", "feat:4", "time:?"."""
+        size = self.size(dim)
+        if size is None:
+            return f"{dim.name}:?"
+        return f"{dim.name}:{size.span()}"
+
+    @property
+    def owners(self) -> frozenset[Dim]:
+        """The dims whose entries have lengths of their own: batch, most often."""
+        if self._owners is None:
+            self._owners = frozenset(dim for size in self.sizes.values() for dim in size.dims)
+        return self._owners
+
+    def of_one(self, owner: Dim, index: int) -> Lengths:
+        """The lengths of the entry `index` of `owner` alone."""
+
+        def make() -> Lengths:
+            return Lengths({serial: size.of_one(owner, index) for serial, size in self.sizes.items()})
+
+        return self.cached(("of_one", owner.serial, index), make)
+
+    def bind(self, sizes: Mapping[Dim, Size]) -> Lengths:
+        """These sizes and those in `sizes`, which win."""
+        return Lengths({**self.sizes, **{dim.serial: size for dim, size in sizes.items()}})
+
+    def cached(self, key: Any, make: Callable[[], Any]) -> Any:
+        """What `make` gives, made once for this batch."""
+        found = self.cache.get(key)
+        if found is None:
+            found = self.keep(key, make())
+        return found
+
+    def keep(self, key: Any, value: Any) -> Any:
+        """Stores something made for this batch; the table is bounded."""
+        if len(self.cache) >= _CACHED:
+            self.cache.clear()
+        self.cache[key] = value
+        return value
+
+    def join(self, other: Lengths, mine: Any, theirs: Any) -> Lengths:
+        """The lengths of a result of two tensors with signatures `mine` and `theirs`.
+
+        Raises DimRebound if a dim that both tensors have differs in length.
+        """
+        if self is other or not other.sizes:
+            return self
+        if not self.sizes:
+            return other
+        key = (other.serial, mine.serial, theirs.serial)
+        joined = self._joins.get(key)
+        if joined is None:
+            if len(self._joins) >= _JOINS:
+                self._joins.clear()
+            joined = self._join(other, mine.roots, theirs.roots)
+            self._joins[key] = EMPTY if joined is self else joined  # to hold itself would be a cycle
+        return self if joined is EMPTY else joined
+
+    def _join(self, other: Lengths, mine: Mapping[int, Dim], theirs: Mapping[int, Dim]) -> Lengths:
+        sizes = dict(self.sizes)
+        for serial, size in other.sizes.items():
+            known = sizes.get(serial)
+            if known is not None and serial in mine and serial in theirs and not known.agrees(size):
+                raise rebound(mine[serial], known, size)
+            if known is None or (serial in theirs and serial not in mine):
+                sizes[serial] = size
+        return self if sizes == self.sizes else other if sizes == other.sizes else Lengths(sizes)
+
+
+EMPTY = Lengths({})
+
+
+def rebound(dim: Dim, first: Size, second: Size) -> DimRebound:
+    """The error about two tensors whose `dim` was bound to different lengths."""
+    return DimRebound(
+        f"{dim.name} has other lengths in the two tensors",
+        got=f"{first}{first.place()} and {second}{second.place()}",
+        expected="tensors of the same batch",
+        hint=f"the newest data with {dim.name} counts for what is new: run the cell again that makes the older tensor, "
+        f"or start from it (rf.zeros_like); or give each its own Dim",
+        dims=[dim],
+    )

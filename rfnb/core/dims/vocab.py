@@ -1,0 +1,285 @@
+"""A vocabulary: what the entries of a sparse tensor are called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from rfnb.core.dims.tokenizer import Tokenizer, is_tokenizer
+from rfnb.core.dims.vocab_file import in_order, read_labels
+from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.errors import DimError
+
+SPECIAL = {
+    "bos": ("<s>", "<bos>", "<sos>", "[BOS]", "<sos/eos>", "<s/>", "<|startoftext|>", "[CLS]"),
+    "eos": ("</s>", "<eos>", "[EOS]", "<sos/eos>", "<|endoftext|>", "[SEP]"),
+    "unk": ("<unk>", "[UNK]", "<UNK>", "[unk]", "UNK"),
+    "blank": ("<blank>", "<blk>", "[BLANK]", "<ctc_blank>", "<b>"),
+    "pad": ("<pad>", "[PAD]", "<PAD>"),
+}
+"""By role: what such a label is usually called."""
+
+SPACES = ("<space>", "▁", "|")
+"""What a space is called where labels are letters."""
+
+
+class Vocab:
+    """Labels by number, and numbers by label.
+
+    >>> phones = rf.Vocab(["</s>", "AH", "K"])
+    >>> phones.encode("K AH"), phones.decode(2), phones.decode([2, 1]), phones.eos_id
+    ([2, 1], 'K', ['K', 'AH'], 0)
+    >>> rf.Vocab(["<unk>", "▁hel", "lo", "▁world"]).join([1, 2, 3])
+    'hello world'
+
+    Args:
+        source: labels in order; a dict from label to number or back; a file with a label on each line (also those of
+            ESPnet, Kaldi, fairseq and sentencepiece, with numbers, counts or scores behind), or with a dict or list;
+            a tokenizer of Hugging Face, `tokenizers` or sentencepiece, or anything with `decode`.
+
+    Raises DimError if a label occurs twice, or a number has none.
+    """
+
+    def __init__(self, source: Iterable[str] | Mapping[Any, Any] | str | Path | Any):
+        self._tokenizer: Tokenizer | None = None
+        if isinstance(source, Vocab):
+            self._tokenizer = source._tokenizer
+            source = () if source._tokenizer else source.labels
+        elif isinstance(source, str | Path):
+            source = read_labels(source)
+        elif is_tokenizer(source):
+            self._tokenizer, source = Tokenizer(source), ()
+        elif isinstance(source, Mapping):
+            source = in_order(source)
+        elif not isinstance(source, Iterable):
+            raise DimError(
+                "Vocab: there are no labels in it", got=type(source).__name__, expected="labels, a file, or a tokenizer"
+            )
+        if self._tokenizer is None:
+            self.labels = tuple(str(label) for label in source)
+            self._numbers = _numbered(self.labels)
+
+    @classmethod
+    def of_labels(cls, labels: Sequence[str]) -> Vocab:
+        """Of labels in order, also where a tokenizer has called two numbers the same: then the first is meant.
+
+        >>> vocab = rf.Vocab.of_labels(["a", "b", "a"])
+        >>> vocab.decode([0, 1, 2]), vocab.encode(["a", "b"])
+        (['a', 'b', 'a'], [0, 1])
+        """
+        vocab = cls(())
+        vocab.labels = tuple(labels)
+        vocab._numbers = {label: number for number, label in reversed(list(enumerate(labels)))}
+        return vocab
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """All labels, in the order of their numbers.
+
+        >>> rf.Vocab({"K": 1, "AH": 0}).labels
+        ('AH', 'K')
+        """
+        return tuple(self.decode(number) for number in range(len(self)))
+
+    def __repr__(self) -> str:
+        shown = [self.decode(number) for number in range(min(len(self), 5))]
+        return f"Vocab({len(self)} labels: {' '.join(shown)}{' …' * (len(self) > 5)})"
+
+    def __len__(self) -> int:
+        return len(self.labels) if self._tokenizer is None else len(self._tokenizer)
+
+    def __contains__(self, label: str) -> bool:
+        return self._number(label) is not None
+
+    def fits(self, size: int) -> bool:
+        """Whether a Dim may have this size: the number of labels; of a tokenizer also more, as models pad theirs.
+
+        >>> rf.Vocab(["</s>", "AH", "K"]).fits(3), rf.Vocab(["</s>", "AH", "K"]).fits(4)
+        (True, False)
+        """
+        if self._tokenizer is not None:
+            return size >= self._tokenizer.size_of_model
+        return size == len(self.labels)
+
+    # -- labels and numbers
+
+    def decode(self, numbers: Any) -> Any:
+        """The label of a number ("⟨17?⟩" if it has none); a list of labels for a sequence of numbers.
+
+        >>> phones = rf.Vocab(["</s>", "AH", "K"])
+        >>> phones.decode(1), phones.decode(torch.tensor([[2, 1], [1, 0]])), phones.decode(17)
+        ('AH', [['K', 'AH'], ['AH', '</s>']], '⟨17?⟩')
+        """
+        if hasattr(numbers, "tolist"):
+            numbers = numbers.tolist()
+        if isinstance(numbers, list | tuple):
+            return [self.decode(number) for number in numbers]
+        if not 0 <= numbers < len(self):
+            return f"⟨{numbers}?⟩"
+        return self.labels[numbers] if self._tokenizer is None else self._tokenizer.label(numbers)
+
+    def encode(self, labels: Iterable[str]) -> list[int]:
+        """The numbers of labels. A string is cut first: by the tokenizer, into letters, or at spaces.
+
+        >>> rf.Vocab(["</s>", "AH", "K"]).encode("K AH"), rf.Vocab(list("abc")).encode("cab")
+        ([2, 1], [2, 0, 1])
+        >>> rf.Vocab(["<unk>", "the", "cat"]).encode(["the", "dog"])
+        [1, 0]
+
+        Raises DimError if a label is unknown and there is none for such, like "<unk>".
+        """
+        if isinstance(labels, str):
+            if self._tokenizer is not None:
+                return self._tokenizer.encode(labels)
+            labels = self._cut(labels)
+        return [self._known(label) for label in labels]
+
+    def join(self, labels: Iterable[str | int]) -> str:
+        """The text of labels, or of their numbers: pieces of words joined; "<s>" and its like left out.
+
+        >>> rf.Vocab(["</s>", "▁hel", "lo", "▁world"]).join([1, 2, 3, 0])
+        'hello world'
+        >>> rf.Vocab(["</s>", "AH", "K"]).join(["K", "AH"])
+        'K AH'
+        """
+        numbers = [label if isinstance(label, int) else self._known(label) for label in _listed(labels)]
+        left_out = {self.bos_id, self.eos_id, self.blank_id, self.pad_id}
+        numbers = [number for number in numbers if number not in left_out]
+        if self._tokenizer is not None:
+            return self._tokenizer.decode(numbers)
+        return self._joined([self.decode(number) for number in numbers])
+
+    def _known(self, label: str) -> int:
+        number = self._number(label)
+        number = self.unk_id if number is None else number
+        if number is None:
+            raise DimError(
+                "Vocab.encode: unknown label",
+                got=repr(label),
+                expected=_some(self.labels),
+                hint=did_you_mean(label, self.labels, most=3),
+            )
+        return number
+
+    def _number(self, label: str) -> int | None:
+        return self._numbers.get(label) if self._tokenizer is None else self._tokenizer.number(label)
+
+    # -- labels with a meaning
+
+    @cached_property
+    def bos_id(self) -> int | None:
+        """The number of the label before the first one: "<s>", "<sos/eos>", …; None if there is none.
+
+        >>> rf.Vocab(["<s>", "</s>", "a"]).bos_id, rf.Vocab(["</s>", "a"]).bos_id
+        (0, None)
+        """
+        return self._special("bos")
+
+    @cached_property
+    def eos_id(self) -> int | None:
+        """The number of the label behind the last one: "</s>", "<sos/eos>", …
+
+        >>> rf.Vocab(["<s>", "</s>", "a"]).eos_id, rf.Vocab(["a", "b"]).eos_id
+        (1, None)
+        """
+        return self._special("eos")
+
+    @cached_property
+    def unk_id(self) -> int | None:
+        """The number of the label for what is unknown: "<unk>", …
+
+        >>> rf.Vocab(["</s>", "<unk>", "a"]).unk_id
+        1
+        """
+        return self._special("unk")
+
+    @cached_property
+    def blank_id(self) -> int | None:
+        """The number of the blank of CTC: "<blank>", …
+
+        >>> rf.Vocab(["<blank>", "AH", "K"]).blank_id
+        0
+        """
+        return self._special("blank")
+
+    @cached_property
+    def pad_id(self) -> int | None:
+        """The number of the label for padding: "<pad>", …
+
+        >>> rf.Vocab(["<pad>", "</s>", "a"]).pad_id
+        0
+        """
+        return self._special("pad")
+
+    def _special(self, role: str) -> int | None:
+        if self._tokenizer is not None:
+            return self._tokenizer.special(role, SPECIAL[role])
+        return next((self._numbers[label] for label in SPECIAL[role] if label in self._numbers), None)
+
+    # -- text
+
+    @cached_property
+    def _by_letter(self) -> bool:
+        """Whether each label is one letter, besides those like "<unk>"."""
+        plain = [label for label in self.labels if not _in_brackets(label)]
+        return bool(plain) and all(len(label) == 1 for label in plain)
+
+    @cached_property
+    def _space(self) -> str | None:
+        return next((space for space in (" ", *SPACES) if space in self._numbers), None)
+
+    def _cut(self, text: str) -> list[str]:
+        words = text.split()
+        if not self._by_letter or (self._space is None and len(words) > 1):
+            return words
+        return [self._space if letter == " " and self._space else letter for letter in text]
+
+    def _joined(self, labels: list[str]) -> str:
+        if self._by_letter:
+            return "".join(" " if label == self._space else label for label in labels)
+        for mark, join in _JOIN.items():
+            if any(label.startswith(mark) or label.endswith(mark) for label in self.labels):
+                return join(labels)
+        return " ".join(labels)
+
+
+_JOIN: dict[str, Any] = {
+    "▁": lambda pieces: "".join(pieces).replace("▁", " ").strip(),
+    "Ġ": lambda pieces: "".join(pieces).replace("Ġ", " ").strip(),
+    "##": lambda pieces: " ".join(pieces).replace(" ##", ""),
+    "@@": lambda pieces: (" ".join(pieces) + " ").replace("@@ ", "").strip(),
+    "</w>": lambda pieces: "".join(pieces).replace("</w>", " ").strip(),
+}
+"""By the mark in labels: how pieces of words become text."""
+
+
+def vocab_of(source: Any) -> Vocab | None:
+    """A Vocab from all that `Vocab` takes; itself, or None."""
+    return source if source is None or isinstance(source, Vocab) else Vocab(source)
+
+
+def _numbered(labels: Sequence[str]) -> dict[str, int]:
+    numbers = {label: number for number, label in enumerate(labels)}
+    if len(numbers) < len(labels):
+        twice = next(label for number, label in enumerate(labels) if numbers[label] != number)
+        raise DimError(
+            "Vocab: a label occurs twice",
+            got=f"{twice!r} as number {labels.index(twice)} and {numbers[twice]}",
+            expected="labels that differ",
+        )
+    return numbers
+
+
+def _listed(labels: Any) -> list[Any]:
+    return labels.tolist() if hasattr(labels, "tolist") else list(labels)
+
+
+def _in_brackets(label: str) -> bool:
+    return len(label) > 2 and (label[0], label[-1]) in (("<", ">"), ("[", "]"))
+
+
+def _some(labels: Sequence[str]) -> str:
+    shown = ", ".join(repr(label) for label in labels[:8])
+    return shown + (f", … ({len(labels)})" if len(labels) > 8 else "")

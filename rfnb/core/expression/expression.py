@@ -1,0 +1,94 @@
+"""A small language of expressions: `rf.reduce_max(att, axis=enc_time) > 0.9`. Parsed and computed here, never run.
+
+It knows numbers, strings, lists, the operators of Python, the names that whoever asks gives it, a few attributes,
+and calls of the functions that it is given, written `rf.name(…)`. There is no way to anything else.
+"""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from rfnb.core.expression.reader import READ, WORDS, Names, Reader
+from rfnb.core.tensor.op import OPS
+from rfnb.errors import ExpressionError
+
+LONGEST = 2000
+"""Characters."""
+DEEPEST = 100
+"""Brackets in brackets."""
+
+
+class Expression:
+    """An expression that was read and found to be one. Raises ExpressionError if it is none.
+
+    >>> from rfnb.core.expression.expression import Expression
+    >>> from rfnb.core.expression.reader import Names
+    >>> Expression("2 * x + 1").value(Names({"x": 3}, {}))
+    7
+    """
+
+    def __init__(self, text: str):
+        if not isinstance(text, str):
+            raise ExpressionError("an expression is a string", got=type(text).__name__)
+        self.text = text.strip().replace("\n", " ")
+        if len(self.text) > LONGEST:
+            raise ExpressionError("the expression is too long", got=f"{len(text)} characters", expected=f"≤ {LONGEST}")
+        self._tree = _parsed(self.text)
+        self._check(self._tree, 0)
+
+    def value(self, names: Names) -> Any:
+        """What it is with these names. Raises ExpressionError, or what an op raises."""
+        return Reader(names, self._refusal).read(self._tree)
+
+    def _refusal(self, node: ast.AST, what: str, **facts: Any) -> ExpressionError:
+        """An error about a part of the expression."""
+        start = len(self.text.encode()[: getattr(node, "col_offset", 0)].decode(errors="ignore"))
+        return ExpressionError(f"{what}, at column {start + 1} of `{self._short()}`", **facts)
+
+    def _short(self) -> str:
+        return self.text if len(self.text) <= 80 else f"{self.text[:79]}…"
+
+    def _check(self, node: ast.AST, depth: int) -> None:
+        if depth > DEEPEST:
+            raise self._refusal(node, "the expression is nested too deeply")
+        if isinstance(node, ast.expr) and type(node) not in READ:
+            raise self._refusal(node, f"an expression has no {WORDS.get(type(node), type(node).__name__.lower())}")
+        for child in ast.iter_child_nodes(node):
+            self._check(child, depth + 1)
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def _parsed(text: str) -> ast.expr:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of escapes in strings, and the like
+            return ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+        at = getattr(error, "offset", None)
+        where = f", at column {at}" if at else ""
+        shown = text if len(text) <= 80 else f"{text[:79]}…"
+        raise ExpressionError(
+            f"`{shown}` is no expression{where}",
+            got=getattr(error, "msg", None) or str(error) or "nothing",
+            expected="names, numbers, operators, rf.…(…)",
+        ) from None
+
+
+MAKES_ROOM = frozenset(
+    {"conv", "copy_to_device", "linspace_over_dim", "pad", "pool", "stft", "transposed_conv", "window"}
+)
+"""Ops that need as much memory as a number says, be it for padding, or that move data."""
+
+
+def functions_of_ops() -> dict[str, Callable[..., Any]]:
+    """The ops that only compute something: they draw no numbers, change nothing and call nobody back."""
+    return {
+        name: row.fn
+        for name, row in OPS.items()
+        if row.frames == "any" and not (row.random or row.effect or name in MAKES_ROOM)
+    }

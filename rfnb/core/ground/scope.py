@@ -1,0 +1,55 @@
+"""The context of the code that is running: the path of modules, and the source of random numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+_path: ContextVar[tuple[str, ...]] = ContextVar("rfnb_path", default=())
+_describe: ContextVar[Callable[[Any], Any] | None] = ContextVar("rfnb_describe", default=None)
+_stream: ContextVar[Callable[[str], Any] | None] = ContextVar("rfnb_stream", default=None)
+
+
+@contextmanager
+def within(variable: ContextVar[T], value: T) -> Iterator[None]:
+    """Sets the context variable inside the block, for this thread only."""
+    token = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(token)
+
+
+def module_path() -> str:
+    """The modules that are being called, outermost first: "decoder.att"."""
+    return ".".join(_path.get())
+
+
+def inside_module(name: str) -> AbstractContextManager[None]:
+    """Adds `name` to the module path inside the block."""
+    return within(_path, (*_path.get(), name))
+
+
+def module_facts(module: Any) -> Any:
+    """The facts that `modules_described_by` gives for a module; None outside of such a block."""
+    describe = _describe.get()
+    return None if describe is None else describe(module)
+
+
+def modules_described_by(describe: Callable[[Any], Any]) -> AbstractContextManager[None]:
+    """Inside the block, `module_facts(module)` is `describe(module)`."""
+    return within(_describe, describe)
+
+
+def random_stream(device: str) -> Any:
+    """The generator that random ops draw from; None: the global one of the backend."""
+    stream = _stream.get()
+    return None if stream is None else stream(device)
+
+
+def random_from(stream: Callable[[str], Any] | None) -> AbstractContextManager[None]:
+    """Makes random ops inside the block draw from `stream(device)`."""
+    return within(_stream, stream)

@@ -1,0 +1,302 @@
+"""Places in the user's code: a code object and an instruction, resolved to cell, line and name only when needed."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import linecache
+import os
+import sys
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any, Generic, NamedTuple, TypeVar
+
+T = TypeVar("T")
+PACKAGE = str(Path(__file__).parents[2]) + "/"
+
+
+class Span(NamedTuple):
+    """A range of source text. Lines are 1-based, columns 0-based, as in `ast`."""
+
+    line: int
+    end_line: int
+    col: int
+    end_col: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A notebook cell, with the text that was run."""
+
+    number: int
+    cell_id: str | None
+    text: str
+
+    @property
+    def skipped_lines(self) -> int:
+        """Leading blank lines, which IPython drops before it compiles a cell."""
+        return len(self.text) - len(self.text.lstrip("\n"))
+
+
+CELLS: dict[str, Cell] = {}
+"""The notebook cells that ran, by the file name under which IPython compiled them."""
+
+
+class Source(NamedTuple):
+    """A place in the user's code. Cheap to take; line and text are resolved only when they are read."""
+
+    code: CodeType
+    lasti: int
+
+    @property
+    def file(self) -> str:
+        """The file name under which the code was compiled."""
+        return self.code.co_filename
+
+    @property
+    def cell(self) -> Cell | None:
+        """The notebook cell of this place; None if it is not in one."""
+        return CELLS.get(self.code.co_filename)
+
+    @property
+    def span(self) -> Span:
+        """The range of the expression, in lines of the compiled text."""
+        return _spans[self]
+
+    @property
+    def line(self) -> int:
+        """The line number in the file, or in the cell as the user sees it."""
+        return self.span.line + (self.cell.skipped_lines if self.cell else 0)
+
+    def place(self) -> str:
+        """The place as text: "cell 4, line 2" or "model.py:31"."""
+        if self.cell is not None:
+            return f"cell {self.cell.number}, line {self.line}"
+        return f"{os.path.basename(self.file)}:{self.line}"  # noqa: PTH119
+
+    def text(self) -> str:
+        """The source text of the expression, shortened; its first line, if it spans several."""
+        line, span = linecache.getline(self.file, self.span.line), self.span
+        if span.end_line == span.line and span.end_col > span.col:
+            line = line.encode()[span.col : span.end_col].decode()  # columns count bytes
+        text = line.strip()
+        return text if len(text) <= 80 else text[:79] + "…"
+
+    def syntax(self) -> ast.AST | None:
+        """The parsed expression or statement; None if the source text is no longer available."""
+        first, last, col, end_col = self.span
+        lines = [linecache.getline(self.file, number).encode() for number in range(first, last + 1)]
+        lines[-1] = lines[-1][:end_col] if end_col else lines[-1]
+        text = b"".join([lines[0][col:], *lines[1:]]).decode(errors="replace").strip()
+        for form in (f"({text})", text):
+            try:
+                statement = ast.parse(form).body[0]
+            except (SyntaxError, ValueError, IndexError):
+                continue
+            return statement.value if isinstance(statement, ast.Expr) else statement
+        return None
+
+    def targets(self) -> tuple[str, ...]:
+        """The names that the expression here is assigned to: `a, b = f(x)` gives ("a", "b")."""
+        return _targets_at[self]
+
+
+class PerPlace(Generic[T]):
+    """A cache with one entry for each place in the user's code, made on first use and kept while the code exists.
+
+    Keyed by the identity of the code, not by equality: a cell that is run again is a different place.
+    """
+
+    def __init__(self, make: Callable[[Source], T]):
+        self._make = make
+        self._made: dict[int, tuple[weakref.ref[CodeType], dict[int, T]]] = {}  # by id of the code, and `lasti`
+
+    def __getitem__(self, source: Source) -> T:
+        key = id(source.code)
+        if key not in self._made:
+            self._made[key] = weakref.ref(source.code, lambda _: self._made.pop(key, None)), {}
+        made = self._made[key][1]
+        if source.lasti not in made:
+            made[source.lasti] = self._make(source)
+        return made[source.lasti]
+
+
+def user_frame(start: FrameType | None = None) -> FrameType | None:
+    """The innermost frame outside rfnb."""
+    frame: FrameType | None = start or sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
+        frame = frame.f_back
+    return frame
+
+
+def here() -> Source | None:
+    """The place in the user's code that is running now."""
+    frame = user_frame(sys._getframe(1))
+    return None if frame is None else Source(frame.f_code, frame.f_lasti)
+
+
+def asked() -> str:
+    """The name of the rfnb function that the user's code called. For messages only: it walks the stack."""
+    frame, outermost = sys._getframe(1), sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
+        frame, outermost = frame.f_back, frame  # type: ignore[assignment]
+    names = variables(outermost)
+    row = names.get("_op_row") or names.get("row")
+    made = type(names["self"]).__name__ if outermost.f_code.co_name == "__init__" else outermost.f_code.co_name
+    return str(getattr(row, "name", made)).replace("<lambda>", "operator")
+
+
+def in_code(code: CodeType) -> FrameType | None:
+    """The innermost frame that runs `code`."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code is not code:
+        frame = frame.f_back
+    return frame
+
+
+def in_file(file: str) -> Source | None:
+    """The innermost place in `file` that is running."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename != file:
+        frame = frame.f_back
+    return None if frame is None else Source(frame.f_code, frame.f_lasti)
+
+
+def variables(frame: FrameType) -> dict[str, Any]:
+    """The local variables of a frame by name."""
+    snapshot = frame.f_locals
+    found = dict(snapshot)
+    if type(snapshot) is dict and frame.f_code.co_flags & inspect.CO_NEWLOCALS:
+        snapshot.clear()  # until Python 3.12 the frame keeps this copy, and with it everything the variables held
+    return found
+
+
+def _span_at(source: Source) -> Span:
+    line, end_line, col, end_col = next(islice(source.code.co_positions(), source.lasti // 2, None))
+    first = source.code.co_firstlineno
+    return Span(line or first, end_line or line or first, col or 0, end_col or 0)
+
+
+_spans = PerPlace(_span_at)
+_targets_at = PerPlace(lambda source: _assignments(source.file).get(source.span, ()))
+_parsed: dict[str, tuple[list[str], dict[Span, tuple[str, ...]]]] = {}
+
+
+def _assignments(file: str) -> dict[Span, tuple[str, ...]]:
+    """The assigned names, by the place of the assigned expression. A file whose lines have changed is parsed again."""
+    lines = linecache.getlines(file)
+    known = _parsed.get(file)
+    if known is None or known[0] is not lines:
+        if len(_parsed) >= 64:
+            _parsed.clear()
+        known = _parsed[file] = (lines, _targets("".join(lines)))
+    return known[1]
+
+
+def _targets(text: str) -> dict[Span, tuple[str, ...]]:
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return {}
+    found: dict[Span, tuple[str, ...]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign):
+            found |= _named(node.targets[0], node.value)
+        elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and node.value is not None:
+            found |= _named(node.target, node.value)
+        elif isinstance(node, ast.AugAssign):
+            found[_span(node)] = _names(node.target)
+    return found
+
+
+def _named(target: ast.expr, value: ast.expr) -> dict[Span, tuple[str, ...]]:
+    """The names of an assigned value; `a, b = f(x), g(x)` names the parts as well."""
+    found = {_span(value): _names(target)}
+    targets, values = (part.elts if isinstance(part, _SEVERAL) else [] for part in (target, value))
+    starred = any(isinstance(part, ast.Starred) for part in (*targets, *values))
+    if len(targets) == len(values) and not starred:
+        for pair in zip(targets, values, strict=True):
+            found |= _named(*pair)
+    return found
+
+
+_SEVERAL = (ast.Tuple, ast.List)
+
+
+def _span(node: Any) -> Span:
+    return Span(node.lineno, node.end_lineno, node.col_offset, node.end_col_offset)
+
+
+def _names(target: ast.expr) -> tuple[str, ...]:
+    if isinstance(target, _SEVERAL):
+        return tuple(ast.unparse(part) for part in target.elts)
+    return (ast.unparse(target),)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The source lines of a `with` block, in a file or a cell."""
+
+    file: str | None
+    cell_id: str | None
+    cell_text: str | None
+    first_line: int
+    lines: tuple[str, ...]
+
+
+def with_block(source: Source | None) -> Block:
+    """The `with` statement around `source`, including its header; without lines if the text is no longer available."""
+    return Block(None, None, None, 1, ()) if source is None else _blocks[source]
+
+
+def _block(source: Source) -> Block:
+    text = linecache.getlines(source.file)
+    first, last = _with_lines("".join(text), source.span.line)
+    cell = source.cell
+    shift = cell.skipped_lines if cell else 0
+    lines = tuple(line.rstrip("\n") for line in text[first - 1 : last])
+    return Block(
+        file=None if cell else source.file,
+        cell_id=cell.cell_id if cell else None,
+        cell_text=cell.text if cell else None,
+        first_line=first + shift,
+        lines=lines,
+    )
+
+
+_blocks = PerPlace(_block)
+
+
+def _with_lines(text: str, line: int) -> tuple[int, int]:
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return line, line
+    around = [n for n in ast.walk(tree) if isinstance(n, ast.With) and n.lineno <= line <= (n.end_lineno or n.lineno)]
+    innermost = max(around, key=lambda n: n.lineno, default=None)
+    return (line, line) if innermost is None else (innermost.lineno, innermost.end_lineno or line)
+
+
+def follow_cells() -> None:
+    """Starts recording the cells that IPython runs, including the current one. Does nothing outside of IPython."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    if shell is None or getattr(shell, "_rfnb_follows", False):
+        return
+    shell._rfnb_follows = True
+    past = shell.history_manager.input_hist_raw  # by the numbers of cells; begins with an empty entry
+    shell.events.register("pre_run_cell", lambda info: _remember(shell, info.raw_cell, info.cell_id, len(past)))
+    if past[-1]:
+        parent = shell.get_parent() if hasattr(shell, "get_parent") else {}
+        _remember(shell, past[-1], (parent or {}).get("metadata", {}).get("cellId"), len(past) - 1)
+
+
+def _remember(shell: Any, text: str, cell_id: str | None, number: int) -> None:
+    for form in (text, text.lstrip("\n")):
+        CELLS[shell.compile.get_code_name(form, shell.transform_cell(form), number)] = Cell(number, cell_id, text)
+    while len(CELLS) > 4000:
+        CELLS.pop(next(iter(CELLS)))

@@ -1,0 +1,325 @@
+"""What a forward call is for: training or not, which step, and what it gave back."""
+
+from __future__ import annotations
+
+import functools
+import operator
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rfnb.core.dims.dim import Dim
+from rfnb.core.run.loss import Loss
+from rfnb.core.tensor.op import method_of
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor_dict import TensorDict
+from rfnb.errors import DimError, DtypeError, RfError
+
+
+class RunCtx:
+    """The context of a forward call; modules ask it whether they train, and mark losses and outputs in it.
+
+    Args:
+        stage: "train_step", "forward_step", or "init" if none was begun.
+        expected_outputs: templates by name; only these may be marked as outputs, with these dims and types.
+
+    >>> ctx = rf.init_train_step_run_ctx(step=7)
+    >>> ctx.stage, ctx.step, ctx.train_flag, rf.get_run_ctx() is ctx
+    ('train_step', 7, True, True)
+    """
+
+    def __init__(
+        self,
+        *,
+        stage: str,
+        train_flag: bool = False,
+        step: int = 0,
+        epoch: int = 1,
+        expected_outputs: TensorDict | None = None,
+    ):
+        self.stage = stage
+        self.step = step
+        self.epoch = epoch
+        self.expected_outputs = expected_outputs
+        self.losses: dict[str, Loss] = {}
+        self.outputs = TensorDict()
+        self._train_flags: dict[object, bool] = {None: train_flag}  # by function; None: all others
+
+    def again(self) -> RunCtx:
+        """Another one for the same, in which nothing is marked yet.
+
+        >>> ctx = rf.init_train_step_run_ctx(step=7)
+        >>> ctx.mark_as_loss(rf.ones([]), "ce")
+        >>> list(ctx.losses), list(ctx.again().losses), ctx.again().step
+        (['ce'], [], 7)
+        """
+        other = object.__new__(type(self))
+        vars(other).update(vars(self), losses={}, outputs=TensorDict())
+        return other
+
+    @property
+    def train_flag(self) -> bool:
+        """Whether this is training: dropout is on, statistics are updated."""
+        return self._train_flags[None]
+
+    def is_train_flag_enabled(self, *, func: object = None) -> bool:
+        """Whether this is training, for one function: `train_flag`, unless a `train_flag_ctx` says otherwise of it.
+
+        >>> ctx = rf.init_train_step_run_ctx()
+        >>> with ctx.train_flag_ctx(False, func=rf.dropout):
+        ...     ctx.is_train_flag_enabled(func=rf.dropout), ctx.is_train_flag_enabled()
+        (False, True)
+        """
+        return self._train_flags.get(func, self._train_flags[None])
+
+    @contextmanager
+    def train_flag_ctx(self, train_flag: bool, *, func: object | Sequence[object] = None) -> Iterator[None]:
+        """Another train flag inside the block: for all functions, or for `func`, one or several, alone.
+
+        >>> ctx = rf.init_train_step_run_ctx()
+        >>> with ctx.train_flag_ctx(False, func=rf.dropout):
+        ...     ctx.is_train_flag_enabled(func=rf.dropout), ctx.train_flag
+        (False, True)
+        """
+        functions = func if isinstance(func, list | tuple) else [func]
+        before, self._train_flags = self._train_flags, {**self._train_flags, **dict.fromkeys(functions, train_flag)}
+        try:
+            yield
+        finally:
+            self._train_flags = before
+
+    def mark_as_loss(
+        self,
+        loss: Tensor | Any,
+        name: str,
+        *,
+        dims: Sequence[Dim] | None = None,
+        scale: float = 1.0,
+        as_error: bool = False,
+        use_normalized_loss: bool = False,
+        use_flatten_frames: bool = True,
+        custom_inv_norm_factor: Tensor | None = None,
+    ) -> None:
+        """Adds a loss, which `total_loss` sums up unless it is `as_error`; see `rf.Loss`. dims: of a raw tensor.
+
+        >>> ctx = rf.init_train_step_run_ctx()
+        >>> ctx.mark_as_loss(rf.ones([rf.Dim(3, name="words")]), "ce", scale=0.1)
+        >>> ctx.mark_as_loss(rf.ones([]), "wrong", as_error=True)
+        >>> list(ctx.losses), round(ctx.total_loss().item(), 2)
+        (['ce', 'wrong'], 0.3)
+        """
+        self._check_new(name, self.losses, "loss")
+        loss = _tensor(loss, name, dims)
+        self.losses[name] = Loss(
+            loss, name, scale, as_error, use_normalized_loss, use_flatten_frames, custom_inv_norm_factor
+        )
+
+    def total_loss(self) -> Tensor | float:
+        """What to call `.raw_tensor.backward()` on: the sum of the losses, as they were marked. → {}
+
+        >>> ctx = rf.init_train_step_run_ctx()
+        >>> w = rf.Parameter([], initial=3.0)
+        >>> (w * w).mark_as_loss("square")
+        >>> ctx.total_loss().raw_tensor.backward()
+        >>> w.raw_tensor.grad.item()
+        6.0
+        """
+        parts = [loss.get_scaled_reduced_loss() for loss in self.losses.values() if not loss.as_error]
+        return functools.reduce(operator.add, parts) if parts else 0.0
+
+    def mark_as_output(self, tensor: Tensor | Any, name: str, *, dims: Sequence[Dim] | None = None) -> None:
+        """Keeps a tensor as an output, with its axes in the order `dims`, or that of the expected output.
+
+        >>> ctx = rf.init_forward_step_run_ctx()
+        >>> time, feat = rf.Dim(5, name="time"), rf.Dim(3, name="feat")
+        >>> ctx.mark_as_output(rf.ones([feat, time]), "logits", dims=[time, feat])
+        >>> ctx.outputs["logits"].raw_tensor.shape
+        torch.Size([5, 3])
+
+        Raises DimError or DtypeError if it is not what was expected.
+        """
+        self._check_new(name, self.outputs.data, "output")
+        tensor = _tensor(tensor, name, dims)
+        if self.expected_outputs is not None:
+            if name not in self.expected_outputs:
+                raise DimError(
+                    f"mark_as_output: {name!r} is not expected", got=name, expected=", ".join(self.expected_outputs)
+                )
+            expected = self.expected_outputs.data[name]
+            dims = expected.dims if dims is None else dims
+            tensor.verify_out_shape(expected.dims)
+            if tensor.dtype != expected.dtype:
+                raise DtypeError(
+                    f"mark_as_output: {name!r} has another dtype", got=tensor.dtype, expected=expected.dtype
+                )
+        self.outputs[name] = (tensor if dims is None else tensor.copy_transpose(dims)).with_name(name)
+
+    def mark_as_default_output(self, tensor: Tensor | Any, *, shape: Sequence[Dim] | None = None) -> None:
+        """Keeps a tensor as the output called "output".
+
+        >>> ctx = rf.init_forward_step_run_ctx()
+        >>> ctx.mark_as_default_output(rf.ones([rf.Dim(3, name="feat")]))
+        >>> list(ctx.outputs)
+        ['output']
+        """
+        self.mark_as_output(tensor, "output", dims=shape)
+
+    def check_outputs_complete(self) -> None:
+        """Raises DimError if an expected output was not marked.
+
+        >>> out = rf.Dim(3, name="out")
+        >>> expected = rf.TensorDict([rf.Tensor("logits", [out], "float32"), rf.Tensor("best", [], "int64")])
+        >>> ctx = rf.init_forward_step_run_ctx(expected_outputs=expected)
+        >>> rf.ones([out]).mark_as_output("logits")
+        >>> ctx.check_outputs_complete()
+        Traceback (most recent call last):
+            ...
+        rfnb.errors.DimError: the output 'best' was not marked
+        ...
+        """
+        missing = [name for name in self.expected_outputs or () if name not in self.outputs]
+        if missing:
+            raise DimError(
+                f"the output {missing[0]!r} was not marked",
+                got=", ".join(self.outputs) or "none",
+                expected=", ".join(self.expected_outputs or ()),
+                hint=f"tensor.mark_as_output({missing[0]!r})",
+            )
+
+    def _check_new(self, name: str, known: Mapping[str, object], what: str) -> None:
+        if name in known and self.stage != "init":  # a cell may be run again without a new step
+            raise RfError(
+                f"mark_as_{what}: there is a {what} called {name!r} already",
+                got=", ".join(known),
+                expected="a name for each, once in a step",
+                hint="rf.init_train_step_run_ctx() or rf.init_forward_step_run_ctx() begins the next step",
+            )
+
+
+def _tensor(value: Any, name: str, dims: Sequence[Dim] | None) -> Tensor:
+    if not isinstance(value, Tensor):
+        return Tensor(name, dims, raw_tensor=value)
+    if dims is not None:
+        value.verify_out_shape(dims)
+    return value
+
+
+@method_of(Tensor)
+def mark_as_loss(
+    self: Tensor,
+    name: str,
+    *,
+    scale: float = 1.0,
+    as_error: bool = False,
+    use_normalized_loss: bool = False,
+    use_flatten_frames: bool = True,
+    custom_inv_norm_factor: Tensor | None = None,
+) -> None:
+    """Makes this a loss of the current step; see `rf.Loss`.
+
+    >>> ctx = rf.init_train_step_run_ctx()
+    >>> rf.ones([rf.batch_dim, rf.Dim([4, 1], name="time")]).mark_as_loss("ce", use_normalized_loss=True)
+    >>> ctx.total_loss().item()  # the mean over five frames: padding does not count
+    1.0
+    """
+    get_run_ctx().mark_as_loss(
+        self,
+        name,
+        scale=scale,
+        as_error=as_error,
+        use_normalized_loss=use_normalized_loss,
+        use_flatten_frames=use_flatten_frames,
+        custom_inv_norm_factor=custom_inv_norm_factor,
+    )
+
+
+@method_of(Tensor)
+def mark_as_output(self: Tensor, name: str, *, shape: Sequence[Dim] | None = None) -> None:
+    """Makes this an output of the current step. shape: the order of its axes.
+
+    >>> ctx = rf.init_forward_step_run_ctx()
+    >>> time, feat = rf.Dim(5, name="time"), rf.Dim(3, name="feat")
+    >>> rf.ones([feat, time]).mark_as_output("logits", shape=[time, feat])
+    >>> ctx.outputs["logits"].dims == (time, feat)
+    True
+    """
+    get_run_ctx().mark_as_output(self, name, dims=shape)
+
+
+@method_of(Tensor)
+def mark_as_default_output(self: Tensor, *, shape: Sequence[Dim] | None = None) -> None:
+    """Makes this the output called "output" of the current step. shape: the order of its axes.
+
+    >>> ctx = rf.init_forward_step_run_ctx()
+    >>> rf.ones([rf.Dim(3, name="feat")]).mark_as_default_output()
+    >>> list(ctx.outputs)
+    ['output']
+    """
+    get_run_ctx().mark_as_default_output(self, shape=shape)
+
+
+class _Current(threading.local):
+    """One for each thread, as torch has its modes. (What a cell with `await` puts into a ContextVar ends with it.)"""
+
+    ctx: RunCtx | None = None
+
+
+_current = _Current()
+
+
+def get_run_ctx() -> RunCtx:
+    """The current context of this thread; one for forward calls without training if none was begun.
+
+    >>> _ = rf.init_forward_step_run_ctx()
+    >>> rf.get_run_ctx().stage, rf.get_run_ctx().train_flag
+    ('forward_step', False)
+    """
+    ctx = _current.ctx
+    if ctx is None:
+        ctx = _current.ctx = RunCtx(stage="init")
+    return ctx
+
+
+@contextmanager
+def entered(ctx: RunCtx | None) -> Iterator[None]:
+    """Inside, `ctx` is the current context; None: there is none yet."""
+    before, _current.ctx = _current.ctx, ctx
+    try:
+        yield
+    finally:
+        _current.ctx = before
+
+
+def init_train_step_run_ctx(*, train_flag: bool = True, step: int = 0, epoch: int = 1) -> RunCtx:
+    """Begins a training step.
+
+    >>> ctx = rf.init_train_step_run_ctx(step=3)
+    >>> rf.ones([rf.Dim(2, name="feat")]).mark_as_loss("ones", scale=0.5)
+    >>> float(ctx.total_loss()), rf.get_run_ctx_step()
+    (1.0, 3)
+    """
+    ctx = _current.ctx = RunCtx(stage="train_step", train_flag=train_flag, step=step, epoch=epoch)
+    return ctx
+
+
+def init_forward_step_run_ctx(*, expected_outputs: TensorDict | None = None, step: int = 0, epoch: int = 1) -> RunCtx:
+    """Begins a forward step, without training.
+
+    >>> ctx = rf.init_forward_step_run_ctx()
+    >>> rf.ones([rf.Dim(2, name="feat")]).mark_as_output("ones")
+    >>> list(ctx.outputs)
+    ['ones']
+    """
+    ctx = _current.ctx = RunCtx(stage="forward_step", step=step, epoch=epoch, expected_outputs=expected_outputs)
+    return ctx
+
+
+def get_run_ctx_step() -> int:
+    """The number of the training step.
+
+    >>> ctx = rf.init_train_step_run_ctx(step=3)
+    >>> rf.get_run_ctx_step()
+    3
+    """
+    return get_run_ctx().step

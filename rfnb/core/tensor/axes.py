@@ -1,0 +1,149 @@
+"""Which axis of a tensor is which: by Dim, by name, or by what it counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rfnb.core.dims.align import show_dims
+from rfnb.core.dims.dim import Dim, as_dims
+from rfnb.errors import DimError
+
+if TYPE_CHECKING:
+    from rfnb.core.dims.align import Sig
+
+
+class Axes:
+    """The part of Tensor that knows axes."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        sig: Sig
+        feature_dim: Dim | None
+        sparse_dim: Dim | None
+
+        @property
+        def name(self) -> str:
+            """What it is called."""
+
+        @property
+        def dims(self) -> tuple[Dim, ...]:
+            """The axes, in the order of the raw tensor."""
+
+    def axis(self, dim: Dim) -> int:
+        """The position of `dim`. Raises DimError if there is no such dim."""
+        raise NotImplementedError
+
+    def has_axis(self, axis: Dim | str) -> bool:
+        """Whether there is such an axis."""
+        return self._find(axis) is not None
+
+    def get_axis_from_description(self, axis: Dim | str | int, allow_int: bool = False) -> int:
+        """The position of an axis: a Dim, its name, or "B" (batch), "T" (time), "F" (features).
+
+        >>> time, feat = rf.Dim(None, name="time"), rf.Dim(4, name="feat")
+        >>> x = rf.Tensor("x", [rf.batch_dim, time, feat], "float32", feature_dim=feat)
+        >>> [x.get_axis_from_description(axis) for axis in (time, "feat", "B", "T", "F")]
+        [1, 2, 0, 1, 2]
+
+        A number is one only if `allow_int`. Raises DimError if there is no such axis, or more than one.
+        """
+        if isinstance(axis, int) and allow_int and -len(self.dims) <= axis < len(self.dims):
+            return axis % len(self.dims)
+        found = self._find(axis) if isinstance(axis, str) else None
+        if isinstance(axis, Dim):
+            return self.axis(self.sig.meant(axis))
+        if found is None:
+            raise DimError(
+                f"{self.name} has no axis {axis!r}",
+                got=show_dims(self.dims),
+                expected='a Dim of it, its name, "B", "T" or "F"' + (", or a position" if allow_int else ""),
+                hint=f"{self.dims[axis].name}, instead of its position"
+                if isinstance(axis, int) and -len(self.dims) <= axis < len(self.dims)
+                else None,
+            )
+        return found
+
+    def get_dim_tag_from_description(self, axis: Dim | str) -> Dim:
+        """Likewise, the dim at this position."""
+        return self.dims[self.get_axis_from_description(axis)]
+
+    def _find(self, axis: Any) -> int | None:
+        if isinstance(axis, Dim):
+            return self.sig.index.get(self.sig.meant(axis))
+        name = str(axis).removeprefix("stag:").removeprefix("dim:")
+        named = [i for i, dim in enumerate(self.dims) if name in (dim.name, str(dim.dimension))]
+        if len(named) > 1:
+            raise DimError(
+                f"{self.name} has more than one axis {axis!r}", got=show_dims(self.dims), hint="give the Dim"
+            )
+        if named:
+            return named[0]
+        roles = {"b": self.batch_dim_axis, "t": self.time_dim_axis, "f": self.feature_dim_axis}
+        return roles.get({"batch": "b", "time": "t", "spatial": "t", "feature": "f"}.get(name.lower(), name.lower()))
+
+    # -- by what they count
+
+    @property
+    def batch_dim_axis(self) -> int | None:
+        """The position of the dim that counts sequences."""
+        return next((i for i, dim in enumerate(self.dims) if dim.is_batch_dim()), None)
+
+    @property
+    def time_dim_axis(self) -> int | None:
+        """The position of the first dim that counts frames: one of kind "spatial", or without a fixed size."""
+        return next(
+            (
+                i
+                for i, dim in enumerate(self.dims)
+                if dim is not self.feature_dim and (dim.is_spatial_dim() or (dim.is_dynamic() and dim.kind is None))
+            ),
+            None,
+        )
+
+    @property
+    def feature_dim_axis(self) -> int | None:
+        """The position of the feature dim."""
+        return None if self.feature_dim is None else self.sig.index.get(self.feature_dim)
+
+    @feature_dim_axis.setter
+    def feature_dim_axis(self, axis: int | None) -> None:
+        at = None if axis is None else self.get_axis_from_description(axis, allow_int=True)
+        self.feature_dim = None if at is None else self.dims[at]  # type: ignore[misc]
+
+    def have_batch_axis(self) -> bool:
+        """Whether there is a dim that counts sequences."""
+        return self.batch_dim_axis is not None
+
+    def have_time_axis(self) -> bool:
+        """Whether there is a dim that counts frames."""
+        return self.time_dim_axis is not None
+
+    def have_feature_axis(self) -> bool:
+        """Whether there is a feature dim."""
+        return self.feature_dim_axis is not None
+
+    def get_batch_dim_tag(self) -> Dim:
+        """The dim that counts sequences. Raises DimError if there is none."""
+        return self._dim_at(self.batch_dim_axis, "batch dim")
+
+    def get_time_dim_tag(self) -> Dim:
+        """The first dim that counts frames. Raises DimError if there is none."""
+        return self._dim_at(self.time_dim_axis, "time dim")
+
+    def _dim_at(self, axis: int | None, what: str) -> Dim:
+        if axis is None:
+            raise DimError(f"{self.name} has no {what}", got=show_dims(self.dims))
+        return self.dims[axis]
+
+    @property
+    def feature_dim_or_sparse_dim(self) -> Dim | None:
+        """What a frame is made of: features, or one of the labels."""
+        return self.feature_dim or self.sparse_dim
+
+    def remaining_dims(self, remove: Dim | Sequence[Dim] | None = None) -> list[Dim]:
+        """The dims without those to remove. Raises DimError if one of those is not there."""
+        removed = () if remove is None else as_dims(remove)
+        gone = [self.get_axis_from_description(dim) for dim in removed]
+        return [dim for i, dim in enumerate(self.dims) if i not in gone]

@@ -1,0 +1,196 @@
+"""Ops: every op is a row of `OPS`, and calls of it go through `op_call.door` while a listener is active."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+from rfnb.core.dims.lengths import EMPTY
+from rfnb.core.ground.raw import backend_of_raw, table_by_type
+from rfnb.core.tensor.listener import _listening
+from rfnb.core.tensor.op_call import call_of, door
+from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.errors import RfError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class OpRow:
+    """An op, and how a loop may move it.
+
+    frames: "any" if an extra dim in the operands never changes a result; the op may then run for all steps of a
+        loop at once. The default is to stay where it is.
+    random: whether it draws numbers. effect: whether it changes something besides its result.
+    """
+
+    name: str
+    fn: Callable[..., Any]
+    frames: Literal["any"] | None = None
+    random: bool = False
+    effect: bool = False
+
+
+OPS: dict[str, OpRow] = {}
+"""All ops, by name."""
+
+
+def add_row(
+    fn: Callable[..., Any],
+    *,
+    name: str | None = None,
+    frames: Literal["any"] | None = None,
+    random: bool = False,
+    effect: bool = False,
+) -> OpRow:
+    """A new row of `OPS`; an op that is defined again, as by a notebook cell that runs again, replaces its row.
+
+    Raises RfError if another op has this name.
+    """
+    row = OpRow(name or fn.__name__, fn, frames, random, effect)
+    before = OPS.get(row.name)
+    if before is not None and _place(before.fn) != _place(fn):
+        raise RfError(
+            f"op: there is already an op called {row.name}",
+            got=f"{fn.__module__}.{fn.__qualname__}",
+            expected="a name of its own",
+            hint=f'rf.op(name="my_{row.name}")',
+        )
+    OPS[row.name] = row
+    return row
+
+
+def _place(fn: Callable[..., Any]) -> tuple[str, str]:
+    """Where a function is defined."""
+    return fn.__module__, fn.__qualname__
+
+
+def op(
+    *, frames: Literal["any"] | None = None, random: bool = False, effect: bool = False, name: str | None = None
+) -> Callable[[F], F]:
+    """Makes a function an op: one node in loops, graphs and recorded runs, whatever it does inside.
+
+    In a loop it runs at every step, on the tensors of that step, so it may use torch on `raw_tensor`.
+
+    >>> @rf.op(frames="any")
+    ... def softcap(x: rf.Tensor, cap: float) -> rf.Tensor:
+    ...     out = x.copy_template()
+    ...     out.raw_tensor = torch.tanh(x.raw_tensor / cap) * cap
+    ...     return out
+    >>> softcap(rf.convert_to_tensor([0.0, 100.0], dims=[rf.Dim(2, name="feat")]), cap=2.0).tolist()
+    [0.0, 2.0]
+
+    Args:
+        frames: "any" if an extra dim in the operands never changes a result, as for elementwise functions; a loop may
+            then run the op for all steps at once.
+        random: whether it draws random numbers.
+        effect: whether it changes something besides its result; such an op is never moved or left out.
+        name: the name of the op, if not that of the function.
+
+    Raises RfError if another op has this name.
+    """
+
+    def decorate(fn: F) -> F:
+        row = add_row(fn, name=name, frames=frames, random=random, effect=effect)
+        call = call_of(fn, row)
+        functools.update_wrapper(call, fn)
+        return call
+
+    return decorate
+
+
+def method_of(owner: type, name: str | None = None) -> Callable[[F], F]:
+    """Makes a function a method of a class of `core`, which cannot import ops."""
+
+    def decorate(fn: F) -> F:
+        setattr(owner, name or fn.__name__, fn)
+        return fn
+
+    return decorate
+
+
+def unary(row: OpRow, raw_function: Callable[[Any], Callable[[Any], Any]]) -> Callable[[Tensor], Tensor]:
+    """The fast path of an elementwise op: `raw_function(backend)` is its function on raw tensors."""
+    functions = table_by_type()
+
+    @functools.wraps(row.fn)
+    def call(a: Tensor) -> Tensor:
+        if _listening:
+            return door(row, (a,), {})
+        if not isinstance(a, Tensor):
+            return row.fn(a)
+        raw = a._raw
+        function = functions.get(type(raw))
+        if function is None:
+            function = functions[type(raw)] = raw_function(backend_of_raw(raw))
+        return tensor_of(function(raw), a.sig, a.lengths)
+
+    return call
+
+
+def binary(
+    row: OpRow, raw_function: Callable[[Any], Callable[[Any, Any], Any]], *, plan_sign: int
+) -> Callable[[Any, Any], Tensor]:
+    """The fast path of an elementwise op with two operands.
+
+    The plan for two signatures is kept in the first one, under `plan_sign` times the serial of the second.
+    `row.fn` makes it (`backend.base.math`) and computes all that no plan covers. It also keeps padding out of the
+    gradient of an operand that is trained and lacks frames of the other.
+    """
+    functions = table_by_type()
+    labels = plan_sign > 0  # whether the result of labels are labels
+
+    @functools.wraps(row.fn)
+    def call(a: Any, b: Any) -> Tensor:
+        if _listening:
+            return door(row, (a, b), {})
+        try:
+            s = a.sig
+            function = functions[type(a._raw)]
+            kind = b.__class__
+            if kind is float or kind is int:
+                if not labels and s.sparse_dim is not None:
+                    return row.fn(a, b)
+                return tensor_of(function(a._raw, b), s, a.lengths)
+            o = b.sig
+        except (AttributeError, KeyError):
+            o = None
+        if o is None:  # outside of `except`, so that errors of the op are not chained to this one
+            _learn(functions, raw_function, a)
+            return row.fn(a, b)
+        mine, theirs = a.lengths, b.lengths
+        if mine is not theirs:
+            mine = mine if theirs is EMPTY else theirs if mine is EMPTY else mine.join(theirs, s, o)
+        if s is o and (labels or s.sparse_dim is None):
+            return tensor_of(function(a._raw, b._raw), s, mine)
+        plan = s.plans.get(plan_sign * o.serial)
+        if plan is None:
+            return row.fn(a, b)
+        how_a, how_b, out_ref, a_lacks, b_lacks = plan
+        out = out_ref()
+        if out is None:
+            return row.fn(a, b)
+        raw_a, raw_b = a._raw, b._raw
+        if ((b_lacks and _trained(raw_b, o)) or (a_lacks and _trained(raw_a, s))) and mine.ragged:
+            return row.fn(a, b)
+        if how_a is not None:
+            raw_a = backend_of_raw(raw_a).move_raw(raw_a, how_a)
+        if how_b is not None:
+            raw_b = backend_of_raw(raw_b).move_raw(raw_b, how_b)
+        return tensor_of(function(raw_a, raw_b), out, mine)
+
+    return call
+
+
+def _trained(raw: Any, sig: Any) -> bool:
+    """Whether `backend.base.mask` may keep padding out of its gradient."""
+    return getattr(raw, "requires_grad", False) and (raw.is_leaf or not sig.batched)
+
+
+def _learn(
+    functions: dict[type, Callable[..., Any]], raw_function: Callable[[Any], Callable[..., Any]], a: Any
+) -> None:
+    if isinstance(a, Tensor):
+        functions[type(a._raw)] = raw_function(backend_of_raw(a._raw))

@@ -1,0 +1,249 @@
+"""A Parameter: a Tensor that a module owns and training changes."""
+
+from __future__ import annotations
+
+import copy
+import copyreg
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from rfnb.core.dims import align
+from rfnb.core.dims.dim import Dim, check_dims
+from rfnb.core.dims.lengths import EMPTY
+from rfnb.core.ground import raw as raw_registry
+from rfnb.core.ground.default import get_default_device, get_default_float_dtype
+from rfnb.core.ground.dtype import is_float_dtype
+from rfnb.core.tensor.op import op
+from rfnb.core.tensor.template import NoData
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import ParameterError
+
+
+class Parameter(Tensor):
+    """A trainable tensor: `self.weight = rf.Parameter([in_dim, out_dim])`.
+
+    Args:
+        dims: all static.
+        dtype: the default float type if not given.
+        trainable: whether an optimizer may change it; default: float and not auxiliary.
+        auxiliary: part of the checkpoint, but not of the model proper: running statistics, for example.
+        non_critical_for_restore: a checkpoint may lack it.
+        weight_decay: a factor of its own for optimizers that ask for it; None: as all others.
+        initial: a number, an array, a Tensor, or an initializer that is called with dims and dtype.
+        raw_tensor: of the backend, taken as it is.
+
+    >>> feat, out = rf.Dim(3, name="feat"), rf.Dim(2, name="out")
+    >>> weight = rf.Parameter([feat, out], initial=0.5)
+    >>> rf.matmul(rf.ones([feat]), weight, reduce=feat).raw_tensor.tolist(), weight.trainable
+    ([1.5, 1.5], True)
+
+    Raises ParameterError if a dim has no fixed size.
+    """
+
+    __slots__ = ("_initial", "_trainable", "auxiliary", "non_critical_for_restore", "weight_decay")
+
+    def __init__(
+        self,
+        dims_or_tensor: Sequence[Dim] | Tensor | None = None,
+        dtype: str | None = None,
+        *,
+        dims: Sequence[Dim] | None = None,
+        sparse_dim: Dim | None = None,
+        trainable: bool | None = None,
+        auxiliary: bool = False,
+        non_critical_for_restore: bool = False,
+        weight_decay: float | None = 0.0,
+        initial: Any = None,
+        raw_tensor: Any = None,
+        device: str | None = None,
+    ):
+        source = dims_or_tensor if isinstance(dims_or_tensor, Tensor) else None
+        dims = tuple(source.dims if source is not None else dims_or_tensor or dims or ())
+        check_dims(dims, "Parameter")
+        loose = [dim for dim in dims if dim.dimension is None]
+        if loose:
+            raise ParameterError(
+                "Parameter: all dims need a fixed size",
+                got=", ".join(dim.name for dim in loose),
+                expected="Dim(number, name=…)",
+                hint=f"a parameter is the same for all batches: give {loose[0].name} a largest size, and take what a "
+                "batch needs by rf.gather or rf.slice",
+                dims=loose,
+            )
+        self._name = "parameter"
+        if source is not None:
+            sparse_dim = sparse_dim or source.sparse_dim
+        self.sig = align.sig(dims, sparse_dim, source.feature_dim if source is not None else None)
+        self.lengths = EMPTY
+        self.auxiliary = auxiliary
+        self.non_critical_for_restore = non_critical_for_restore
+        self.weight_decay = weight_decay
+        if raw_tensor is not None:
+            _check(raw_tensor, dims, dtype)
+        backend = raw_registry.selected()
+        dtype = dtype or (source.dtype if source is not None else get_default_float_dtype())
+        self._raw = NoData(dtype) if raw_tensor is None else raw_tensor
+        if raw_tensor is None:
+            self._raw = backend.create_parameter_raw(self, device=device or get_default_device())
+        self._initial: Any = None
+        self.trainable = is_float_dtype(self.dtype) and not auxiliary if trainable is None else trainable
+        if raw_tensor is None:
+            self.initial = source if source is not None else 0.0 if initial is None else initial
+
+    @property
+    def trainable(self) -> bool:
+        """Whether it takes part in training; `requires_grad_(False)` of the raw tensor counts as well."""
+        return bool(getattr(self._raw, "requires_grad", self._trainable))
+
+    @trainable.setter
+    def trainable(self, trainable: bool) -> None:
+        if trainable and not is_float_dtype(self.dtype) and not self.dtype.startswith("complex"):
+            raise ParameterError("Parameter: only float numbers can be trained", got=self.dtype, expected="float32")
+        self._trainable = trainable
+        raw_registry.backend_of_raw(self._raw).set_parameter_trainable(self, trainable)
+
+    @property
+    def initial(self) -> Any:
+        """What it was set to when it was made: a number, a Tensor or an initializer. Setting it sets the values."""
+        return self._initial
+
+    @initial.setter
+    def initial(self, value: Any) -> None:
+        self._initial = value
+        if callable(value) and not isinstance(value, Tensor):
+            value = value(self.dims, self.dtype)
+        self.assign(0 if value is None else value)
+
+    def assign(self, value: Any) -> None:
+        """Sets the values: a number, an array of this shape, or a Tensor with (some of) these dims in any order.
+
+        >>> feat, out = rf.Dim(3, name="feat"), rf.Dim(2, name="out")
+        >>> weight = rf.Parameter([feat, out])
+        >>> weight.assign(rf.convert_to_tensor([1.0, 2.0], dims=[out]))  # the same for each entry of feat
+        >>> weight.raw_tensor.tolist()
+        [[1.0, 2.0], [1.0, 2.0], [1.0, 2.0]]
+        """
+        parameter_assign(self, value, how="assign")
+
+    def assign_add(self, value: Any) -> None:
+        """Adds to the values.
+
+        >>> bias = rf.Parameter([rf.Dim(2, name="out")], initial=1.0)
+        >>> bias.assign_add([0.0, 0.5])
+        >>> bias.raw_tensor.tolist()
+        [1.0, 1.5]
+        """
+        parameter_assign(self, value, how="add")
+
+    def assign_key(
+        self,
+        axis: Dim | Sequence[Dim | None] | None,
+        key: Any,
+        key_dim: Dim | Sequence[Dim | None] | None,
+        value: Any,
+        *,
+        op: str = "assign",
+    ) -> None:
+        """Sets the values at `key` along `axis`, or adds to them (`op="add"`).
+
+        Args:
+            axis: for indices with `sparse_dim` it may be None.
+            key: a number, a slice, a Tensor of indices, or a list of those, one for each of a list of axes.
+            key_dim: the dim of a slice in `value`.
+
+        >>> word, feat = rf.Dim(3, name="word"), rf.Dim(2, name="feat")
+        >>> table = rf.Parameter([word, feat])
+        >>> table.assign_key(word, 1, None, [5.0, 6.0])
+        >>> table.raw_tensor.tolist()
+        [[0.0, 0.0], [5.0, 6.0], [0.0, 0.0]]
+        """
+        parameter_assign_key(self, key, value, how=op, axis=axis, key_dim=key_dim)
+
+    def to(self, device: str | None = None, dtype: str | None = None) -> None:
+        """Moves the values to a device, or casts them, in place.
+
+        >>> bias = rf.Parameter([rf.Dim(2, name="out")])
+        >>> bias.to(dtype="bfloat16")
+        >>> bias.dtype
+        'bfloat16'
+        """
+        raw_registry.backend_of_raw(self._raw).parameter_move_to(self, device=device, dtype=dtype)
+
+    def num_elements(self) -> int:
+        """How many numbers it holds.
+
+        >>> rf.Parameter([rf.Dim(3, name="in"), rf.Dim(2, name="out")]).num_elements()
+        6
+        """
+        return math.prod(dim.dimension or 0 for dim in self.dims)
+
+    def __copy__(self) -> Parameter:
+        return self.__deepcopy__({})
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
+        mode = _copying.get()
+        if mode == "share":
+            return self
+        reduced: Any = copyreg.dispatch_table[Parameter](self)  # `core.pickling` knows what it is made of
+        make, (cls, values) = reduced
+        other: Parameter = make(cls, copy.deepcopy(values, memo))
+        if mode == "initial":
+            other.initial = other.initial
+        return other
+
+
+_copying: ContextVar[str] = ContextVar("rfnb_parameter_copy", default="copy")
+
+
+@contextmanager
+def set_parameter_copy_behavior_ctx(mode: str) -> Iterator[None]:
+    """What `copy.deepcopy` of a module makes of its parameters inside the block.
+
+    mode: "copy": others with the same values, as if nothing was said; "share": they are the very same; "initial":
+        others that begin as these once began, each drawn anew.
+
+    >>> import copy
+    >>> layer = rf.Linear(rf.Dim(3, name="in"), rf.Dim(2, name="out"))
+    >>> with rf.set_parameter_copy_behavior_ctx("share"):
+    ...     twin = copy.deepcopy(layer)
+    >>> twin.weight is layer.weight
+    True
+
+    Raises ParameterError for another mode.
+    """
+    if mode not in ("copy", "share", "initial"):
+        raise ParameterError(
+            "set_parameter_copy_behavior_ctx: unknown `mode`", got=repr(mode), expected="'copy', 'share', 'initial'"
+        )
+    token = _copying.set(mode)
+    try:
+        yield
+    finally:
+        _copying.reset(token)
+
+
+def _check(raw: Any, dims: Sequence[Dim], dtype: str | None) -> None:
+    backend = raw_registry.backend_of_raw(raw)
+    shape, expected = backend.get_shape_tuple_raw(raw), tuple(dim.dimension for dim in dims)
+    if shape != expected:
+        raise ParameterError("Parameter: `raw_tensor` does not fit the dims", got=shape, expected=align.show_dims(dims))
+    if dtype is not None and backend.get_dtype_name_raw(raw) != dtype:
+        raise ParameterError(
+            "Parameter: `raw_tensor` has another dtype", got=backend.get_dtype_name_raw(raw), expected=dtype
+        )
+
+
+@op(effect=True)
+def parameter_assign(param: Parameter, value: Any, *, how: str) -> None:
+    """Sets the values ("assign"), or adds to them ("add")."""
+    raw_registry.backend_of_raw(param._raw).parameter_assign(param, value, op=how)
+
+
+@op(effect=True)
+def parameter_assign_key(param: Parameter, key: Any, value: Any, *, how: str, axis: Any, key_dim: Any) -> None:
+    """Likewise at some places only."""
+    backend = raw_registry.backend_of_raw(param._raw)
+    backend.parameter_assign_key(param, key, value, op=how, axis=axis, key_dim=key_dim)

@@ -1,0 +1,124 @@
+"""Tensors and dims in pickles. A Dim stays what it is: the same Dim in the process that made it, one new Dim elsewhere.
+
+Places in the code do not travel, nor does what was cached.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import os
+import weakref
+from typing import Any
+
+from rfnb.core.dims import align, dim_math
+from rfnb.core.dims.dim import DIMS, Dim, batch_dim, single_step_dim
+from rfnb.core.dims.lengths import EMPTY, Lengths, Size
+from rfnb.core.dims.vocab import Vocab
+from rfnb.core.tensor.parameter import Parameter
+from rfnb.core.tensor.tensor import Tensor
+
+_processes: list[tuple[int, str]] = [(0, os.urandom(8).hex())]
+"""Who gave serial numbers from which one on: after a fork, both processes go on counting from the same number."""
+
+_guests: weakref.WeakValueDictionary[tuple[str, int], Dim] = weakref.WeakValueDictionary()
+"""Dims of other processes."""
+
+
+def _forked() -> None:
+    _processes.append((Dim(None).serial, os.urandom(8).hex()))
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+SHARED = [batch_dim, single_step_dim]
+"""Those that each process has."""
+
+
+def _shared(number: int) -> Dim:
+    return SHARED[number]
+
+
+def _maker(serial: int) -> str:
+    return next(name for first, name in reversed(_processes) if first <= serial)
+
+
+def key_of(dim: Dim) -> tuple[str, int]:
+    """Who made a dim, and its number there: the same in all processes that it went through."""
+    guest = next((key for key, known in _guests.items() if known is dim), None)
+    return guest or (_maker(dim.serial), dim.serial)
+
+
+def dim_by_key(key: tuple[str, int]) -> Dim | None:
+    """The dim with this key, if it is alive in this process."""
+    maker, serial = key
+    mine = DIMS.get(serial) if maker == _maker(serial) else None
+    return mine or _guests.get(key)
+
+
+def remember(key: tuple[str, int], dim: Dim) -> Dim:
+    """From now on, a dim that comes with this key is this one."""
+    _guests[key] = dim
+    return dim
+
+
+def _send_dim(dim: Dim) -> Any:
+    if dim in SHARED:
+        return _shared, (SHARED.index(dim),)
+    if dim.expr is not None and dim_math.make(*dim.expr) is dim:
+        return dim_math.make, tuple(dim.expr)
+    return _dim, (*key_of(dim), dim.dimension, dim.name, dim.kind, dim.capacity, dim.vocab)
+
+
+def _dim(
+    maker: str, serial: int, size: int | None, name: str, kind: str | None, capacity: int | None, vocab: Vocab | None
+) -> Dim:
+    found = dim_by_key((maker, serial))
+    if found is None:
+        found = remember((maker, serial), Dim(size, name=name, kind=kind, capacity=capacity, vocab=vocab))
+    return found
+
+
+def _send_size(size: Size) -> Any:
+    return _size, (size.dims, size.values, size.tags)
+
+
+def _size(dims: tuple[Dim, ...], values: Any, tags: list[str] | None) -> Size:
+    return Size(dims, values, tags=tags)
+
+
+def _send_lengths(lengths: Lengths) -> Any:
+    return _lengths, ({DIMS[serial]: size for serial, size in lengths.sizes.items() if serial in DIMS},)
+
+
+def _lengths(sizes: dict[Dim, Size]) -> Lengths:
+    """The lengths of a batch; dims that have none yet are bound to it."""
+    lengths = EMPTY.bind(sizes) if sizes else EMPTY
+    for dim in sizes:
+        if dim.bound is None and dim.is_dynamic():
+            dim.bound = lengths
+    return lengths
+
+
+_LEFT = {"__weakref__", "_name", "_emptied"}  # `_emptied` holds for one raw tensor of this process
+
+
+def _send_tensor(tensor: Tensor) -> Any:
+    slots = [slot for cls in type(tensor).__mro__ for slot in getattr(cls, "__slots__", ()) if slot not in _LEFT]
+    values = {slot: getattr(tensor, slot) for slot in slots if hasattr(tensor, slot)}
+    return _tensor, (type(tensor), {**values, "_name": tensor.name})
+
+
+def _tensor(cls: type[Tensor], values: dict[str, Any]) -> Tensor:
+    tensor = object.__new__(cls)
+    for slot, value in {"_emptied": None, **values}.items():
+        setattr(tensor, slot, value)
+    return tensor
+
+
+copyreg.pickle(Dim, _send_dim)
+copyreg.pickle(Size, _send_size)
+copyreg.pickle(Lengths, _send_lengths)
+copyreg.pickle(align.Sig, lambda sig: (align.sig, (sig.dims, sig.sparse_dim, sig.feature_dim)))
+copyreg.pickle(Tensor, _send_tensor)
+copyreg.pickle(Parameter, _send_tensor)

@@ -1,0 +1,435 @@
+"""A Tensor: a raw tensor of some backend whose axes are Dims, with the true lengths of its batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rfnb.core.advice.broadcast_errors import nearest
+from rfnb.core.dims import align
+from rfnb.core.dims.align import Sig, show_dims
+from rfnb.core.dims.binding import bind_shape, current_lengths
+from rfnb.core.dims.dim import Dim, check_dims
+from rfnb.core.dims.lengths import Lengths, Size
+from rfnb.core.dims.vocab import Vocab
+from rfnb.core.ground import raw as _raw_registry
+from rfnb.core.ground.dtype import is_int_dtype
+from rfnb.core.ground.show import Shown
+from rfnb.core.ground.source import Source
+from rfnb.core.tensor.axes import Axes
+from rfnb.core.tensor.template import NoData, Templates
+from rfnb.core.tensor.tensor_protocols import Habits
+from rfnb.errors import DimError, DtypeError
+
+_new = object.__new__
+
+
+class Tensor(Shown, Axes, Templates, Habits):
+    """A raw tensor with dims. Mostly made by `rf.convert_to_tensor` and by ops.
+
+    Args:
+        name: shown in views.
+        dims: one for each axis of `raw_tensor`, in its order.
+        dtype: checked against `raw_tensor`; needed without one (a template).
+        sparse_dim: what the entries count: `Tensor("words", [batch_dim, time], "int64", sparse_dim=vocab)`.
+        feature_dim: the axis that features lie along, if any; or `feature_dim_axis`, its position.
+        raw_tensor: of any backend.
+        version: 2, where nothing is guessed, is all there is.
+
+    >>> time, feat = rf.Dim(None, name="time"), rf.Dim(3, name="feat")
+    >>> x = rf.convert_to_tensor(np.ones((2, 5, 3)), dims=[rf.batch_dim, time, feat], lengths=[5, 2])
+    >>> y = rf.reduce_sum(x, axis=time)  # over 5 frames, and over 2
+    >>> y.dims == (rf.batch_dim, feat), y.raw_tensor.tolist()
+    (True, [[5.0, 5.0, 5.0], [2.0, 2.0, 2.0]])
+    """
+
+    __slots__ = ("__weakref__", "_emptied", "_name", "_raw", "_trace", "lengths", "sig")
+    # _trace: the value of a loop's body that this is
+    # _emptied: the raw tensor and its version of which the padding is known to be 0
+
+    _emptied: Any
+    _name: str | Source
+    _raw: Any
+    sig: Sig
+    lengths: Lengths
+
+    if TYPE_CHECKING:  # the rows of `ops.math` make them
+
+        def __add__(self, other: Any) -> Tensor: ...
+
+        def __neg__(self) -> Tensor: ...
+
+        __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __pow__ = __add__
+
+    def __init__(
+        self,
+        name: str,
+        dims: Sequence[Dim] | None = None,
+        dtype: str | None = None,
+        *,
+        sparse_dim: Dim | None = None,
+        feature_dim: Dim | None = None,
+        feature_dim_axis: int | None = None,
+        raw_tensor: Any = None,
+        version: int | None = None,
+        **unknown: Any,
+    ):
+        if unknown or version not in (None, 2):
+            raise _unknown(name, unknown or {"version": version})
+        self._name = name
+        self._emptied = None
+        dims = tuple(dims or ())
+        check_dims(dims, f"Tensor {name!r}")
+        if feature_dim_axis is not None:
+            feature_dim = feature_dim or dims[feature_dim_axis]
+        self.sig = align.sig(dims, sparse_dim, feature_dim)
+        if raw_tensor is None:
+            self._raw = NoData(dtype or "float32")
+            self.lengths = current_lengths(dims)
+        else:
+            backend = _raw_registry.backend_of_raw(raw_tensor)
+            self.lengths = bind_shape(name, dims, backend.get_shape_tuple_raw(raw_tensor))
+            self._raw = raw_tensor
+            if dtype is not None and self.dtype != dtype:
+                raise DtypeError(f"Tensor {name!r}: the raw tensor has another dtype", got=self.dtype, expected=dtype)
+
+    # -- what it is
+
+    @property
+    def name(self) -> str:
+        """What it was called, or what the line that made it from data calls it; else "tensor"."""
+        name = getattr(self, "_name", "tensor")
+        if isinstance(name, Source):
+            names = name.targets()
+            name = names[0] if len(names) == 1 else "tensor"
+        return name
+
+    @name.setter
+    def name(self, name: str) -> None:
+        self._name = name
+        self._emptied = None
+
+    @property
+    def dims(self) -> tuple[Dim, ...]:
+        """The axes, in the order of the raw tensor."""
+        return self.sig.dims
+
+    @property
+    def dims_set(self) -> frozenset[Dim]:
+        """The dims without their order."""
+        return frozenset(self.sig.dims)
+
+    @property
+    def sparse_dim(self) -> Dim | None:
+        """What integer entries count, if they are labels."""
+        return self.sig.sparse_dim
+
+    @sparse_dim.setter
+    def sparse_dim(self, dim: Dim | None) -> None:
+        self._describe(align.sig(self.dims, dim, self.feature_dim))
+
+    @property
+    def feature_dim(self) -> Dim | None:
+        """The axis that features lie along, if it was named."""
+        return self.sig.feature_dim
+
+    @feature_dim.setter
+    def feature_dim(self, dim: Dim | None) -> None:
+        if dim is not None:
+            self.axis(dim)
+        self._describe(align.sig(self.dims, self.sparse_dim, dim))
+
+    def _describe(self, signature: Sig) -> None:
+        self.sig = signature
+
+    @property
+    def vocab(self) -> Vocab | None:
+        """What the labels are called, if the entries are labels."""
+        return None if self.sparse_dim is None else self.sparse_dim.vocab
+
+    @property
+    def version(self) -> int:
+        """2: no axis has a role that was guessed."""
+        return 2
+
+    @property
+    def control_flow_ctx(self) -> None:
+        """None: a tensor with data belongs to no loop."""
+        return None
+
+    @property
+    def raw_tensor(self) -> Any:
+        """The tensor of the backend; None in a template."""
+        return None if isinstance(self._raw, NoData) else self._raw
+
+    @raw_tensor.setter
+    def raw_tensor(self, raw: Any) -> None:
+        self._emptied = None
+        if raw is None:
+            self._raw = NoData(self.dtype)
+            return
+        shape = _raw_registry.backend_of_raw(raw).get_shape_tuple_raw(raw)
+        self.lengths = bind_shape(self.name, self.dims, shape)
+        self._raw = raw
+
+    @property
+    def dtype(self) -> str:
+        """The type of the entries: "float32", "int64", "bool"."""
+        if isinstance(self._raw, NoData):
+            return self._raw.dtype
+        return _raw_registry.backend_of_raw(self._raw).get_dtype_name_raw(self._raw)
+
+    @property
+    def device(self) -> str | None:
+        """Where the data is: "cpu", "cuda:0"."""
+        return _raw_registry.backend_of_raw(self._raw).get_device_raw(self._raw)
+
+    @property
+    def batch_ndim(self) -> int:
+        """The number of axes."""
+        return len(self.sig.dims)
+
+    def reset(self) -> None:
+        """Forgets the data; the description stays.
+
+        >>> x = rf.ones([rf.Dim(3, name="feat")])
+        >>> x.reset()
+        >>> x.raw_tensor is None, x.describe_dims(), x.dtype
+        (True, '{feat:3}', 'float32')
+        """
+        self.raw_tensor = None
+
+    def size_of(self, dim: Dim) -> Size:
+        """The lengths of `dim` in the batch of this tensor.
+
+        >>> time = rf.Dim(None, name="time")
+        >>> x = rf.convert_to_tensor([[1, 2, 3], [4]], dims=[rf.batch_dim, time])
+        >>> x.size_of(time).values.tolist(), x.size_of(time).max
+        ([3, 1], 3)
+        """
+        size = self.lengths.size(dim)
+        if size is None:
+            raise DimError(f"{self.name}: nothing is known of {dim.name}", got=show_dims(self.dims))
+        return size
+
+    def axis(self, dim: Dim) -> int:
+        """The position of `dim`. Raises DimError if there is no such dim.
+
+        >>> time, feat = rf.Dim(5, name="time"), rf.Dim(3, name="feat")
+        >>> x = rf.ones([time, feat])
+        >>> x.axis(feat), x.raw_tensor.shape[x.axis(feat)]
+        (1, 3)
+        """
+        found = self.sig.index.get(dim)
+        if found is None:
+            check_dims([dim], self.name)
+            raise DimError(
+                f"{self.name} has no dim {dim.name}",
+                got=show_dims(self.dims),
+                expected=f"{dim.name} among the dims",
+                hint=nearest(dim, self.dims),
+                dims=[dim],
+            )
+        return found
+
+    def describe_dims(self) -> str:
+        """ "{batch:3, time:2–5, feat:4}", with the lengths of this tensor's batch.
+
+        >>> x = rf.convert_to_tensor([[1, 2, 3], [4]], dims=[rf.batch_dim, rf.Dim(None, name="time")])
+        >>> x.describe_dims()
+        '{batch:2, time:1–3}'
+        """
+        return "{" + ", ".join(self.lengths.describe(dim) for dim in self.dims) + "}"
+
+    # -- the same data under another description
+
+    def like(self, raw: Any, signature: Sig | None = None) -> Tensor:
+        """A tensor of the same batch with other data.
+
+        >>> x = rf.convert_to_tensor([1.0, 4.0], dims=[rf.Dim(2, name="feat")])
+        >>> y = x.like(torch.sqrt(x.raw_tensor))
+        >>> y.dims == x.dims, y.raw_tensor.tolist()
+        (True, [1.0, 2.0])
+        """
+        return tensor_of(raw, signature or self.sig, self.lengths)
+
+    def copy_transpose(self, perm: Sequence[Dim | int], *, allow_int: bool = True) -> Tensor:
+        """The same tensor with its axes in the order `perm`."""
+        if allow_int and all(isinstance(axis, int) for axis in perm) and len(perm) == len(self.dims):
+            perm = [self.dims[axis] for axis in perm]  # type: ignore[index]
+        check_dims(perm, "copy_transpose")
+        order: Sequence[Dim] = perm  # type: ignore[assignment]
+        if set(order) != set(self.dims):
+            raise DimError("copy_transpose: other dims", got=show_dims(order), expected=show_dims(self.dims))
+        how = align.move(self.dims, order)
+        return self.like(align.apply(how, self._raw), align.sig(order, self.sparse_dim, self.feature_dim))
+
+    def copy_compatible_to_dims_raw(
+        self, dims: Sequence[Dim], *, add_dims: bool = True, unbroadcast: bool = False
+    ) -> Any:
+        """The raw tensor with its axes in the order `dims`.
+
+        Where it has no such dim, there is an axis of size 1; of its full size if `unbroadcast`; an error if not
+        `add_dims`.
+
+        >>> time, feat = rf.Dim(5, name="time"), rf.Dim(3, name="feat")
+        >>> x = rf.ones([feat])
+        >>> x.copy_compatible_to_dims_raw([time, feat]).shape
+        torch.Size([1, 3])
+        >>> x.copy_compatible_to_dims_raw([feat, time], unbroadcast=True).shape
+        torch.Size([3, 5])
+        """
+        self.check_place(dims, add_dims=add_dims)
+        raw = align.apply(align.move(self.dims, dims, trailing=False), self._raw)
+        if not unbroadcast:
+            return raw
+        shape = [(self.lengths.size(dim) or dim.size).max for dim in dims]
+        return _raw_registry.backend_of_raw(raw).broadcast_raw(raw, shape)
+
+    def check_place(self, dims: Sequence[Dim], *, add_dims: bool = True) -> None:
+        """Raises DimError if a dim is not among `dims`, or one of `dims` is not here and must not be added.
+
+        >>> time, feat = rf.Dim(5, name="time"), rf.Dim(3, name="feat")
+        >>> rf.ones([feat]).check_place([time, feat])
+        >>> rf.ones([feat]).check_place([time])
+        Traceback (most recent call last):
+            ...
+        rfnb.errors.DimError: tensor: feat has no place
+        ...
+        """
+        lost = [dim for dim in self.dims if dim not in dims]
+        new_dims = [] if add_dims else [dim for dim in dims if dim not in self.sig.index]
+        if lost or new_dims:
+            raise DimError(
+                f"{self.name}: {lost[0].name} has no place" if lost else f"{self.name} has no {new_dims[0].name}",
+                got=show_dims(self.dims),
+                expected=show_dims(dims),
+                hint=nearest(lost[0], dims) if lost else "add_dims=True",
+            )
+
+    def copy(self, name: str | None = None) -> Tensor:
+        """The same tensor, with the same data, as another object.
+
+        >>> x = rf.ones([rf.Dim(3, name="feat")])
+        >>> y = x.copy("y")
+        >>> y.name, y is x, y.raw_tensor is x.raw_tensor
+        ('y', False, True)
+        """
+        return self.with_name(name or self.name)
+
+    def with_name(self, name: str) -> Tensor:
+        """The same tensor under another name.
+
+        >>> rf.ones([rf.Dim(3, name="feat")]).with_name("bias").name
+        'bias'
+        """
+        same = self.like(self._raw)
+        same._name = name
+        return same
+
+    # -- whether it is what it should be
+
+    def verify_out_shape(
+        self, out_shape: Sequence[Dim] | set[Dim], allow_missing_implicit_dims: bool = False
+    ) -> Tensor:
+        """Itself, if its dims are `out_shape`, in any order. Raises DimError if not.
+
+        allow_missing_implicit_dims: `out_shape` may also have dims that only lengths of this tensor are of.
+
+        >>> time, feat = rf.Dim(5, name="time"), rf.Dim(3, name="feat")
+        >>> x = rf.ones([time, feat])
+        >>> x.verify_out_shape({feat, time}) is x
+        True
+        >>> x.verify_out_shape({time})
+        Traceback (most recent call last):
+            ...
+        rfnb.errors.DimError: tensor has other dims
+        ...
+        """
+        expected = set(out_shape)
+        if allow_missing_implicit_dims:
+            sizes = [self.lengths.size(dim) for dim in self.dims]
+            expected -= {dim for size in sizes if size for dim in size.dims} - self.dims_set
+        if expected != self.dims_set:
+            odd = [dim for dim in self.dims if dim not in expected]
+            raise DimError(
+                f"{self.name} has other dims",
+                got=show_dims(self.dims),
+                expected=show_dims(tuple(out_shape)),
+                hint=nearest(odd[0], tuple(expected)) if odd else None,
+            )
+        return self
+
+    def sanity_check(self, ignore_placeholder: bool = False, assume_complete: bool = True) -> None:
+        """Raises DimError or DtypeError if the parts do not fit: feature dim, labels, and the shape of the raw tensor.
+
+        ignore_placeholder: the raw tensor is not looked at.
+
+        >>> word = rf.Dim(3, name="word")
+        >>> rf.Tensor("words", [rf.batch_dim], "int64", sparse_dim=word).sanity_check()
+        >>> rf.Tensor("words", [rf.batch_dim], "float32", sparse_dim=word).sanity_check()
+        Traceback (most recent call last):
+            ...
+        rfnb.errors.DtypeError: words: labels must be integers
+        ...
+        """
+        if self.feature_dim is not None:
+            self.axis(self.feature_dim)
+        if self.sparse_dim is not None and not is_int_dtype(self.dtype):
+            raise DtypeError(f"{self.name}: labels must be integers", got=self.dtype, expected="int32 or int64")
+        if self.raw_tensor is not None and not ignore_placeholder:
+            shape = _raw_registry.backend_of_raw(self._raw).get_shape_tuple_raw(self._raw)
+            expected = tuple(self.size_of(dim).max for dim in self.dims)
+            if tuple(shape) != expected:
+                raise DimError(f"{self.name}: the raw tensor does not fit its dims", got=shape, expected=expected)
+
+    def runtime_sanity_checks(self) -> None:
+        """As `sanity_check`, and reads the entries: DimError if a label in a valid frame is outside of the sparse dim.
+
+        >>> word = rf.Dim(3, name="word")
+        >>> words = rf.Tensor("words", [rf.batch_dim], sparse_dim=word, raw_tensor=torch.tensor([0, 3]))
+        >>> words.runtime_sanity_checks()
+        Traceback (most recent call last):
+            ...
+        rfnb.errors.DimError: words: a label is outside word
+        ...
+        """
+        self.sanity_check()
+        _raw_registry.backend_of_raw(self._raw).runtime_sanity_checks(self)
+
+    __hash__ = object.__hash__
+
+
+_RENAMED = {
+    "shape": "dims=[…], a Dim for each axis",
+    "dim_tags": "dims=[…]",
+    "batch_dim_axis": "dims=[…] with rf.batch_dim in its place",
+    "time_dim_axis": "dims=[…]",
+    "size_placeholder": "dims=[…], whose lengths are those of the time dim",
+    "placeholder": "raw_tensor=…",
+    "sparse": "sparse_dim=Dim(…)",
+    "dim": "sparse_dim=Dim(…) for labels, or the last of dims=[…]",
+    "vocab": "sparse_dim=Dim(…, vocab=…)",
+    "auto_create_placeholders": "rf.zeros, or data",
+    "version": "version=2",
+}
+"""Arguments of older tensors, and what to write now."""
+
+
+def _unknown(name: str, unknown: dict[str, Any]) -> DimError:
+    return DimError(
+        f"Tensor {name!r}: no such argument",
+        got=", ".join(f"{key}={value!r:.40}" for key, value in unknown.items()),
+        expected="dims, dtype, sparse_dim, feature_dim, feature_dim_axis, raw_tensor",
+        hint=_RENAMED.get(next(iter(unknown))),
+    )
+
+
+def tensor_of(raw: Any, signature: Sig, lengths: Lengths) -> Tensor:
+    """A Tensor made without checks; all ops make their results by this."""
+    tensor = _new(Tensor)
+    tensor._emptied = None
+    tensor._raw = raw
+    tensor.sig = signature
+    tensor.lengths = lengths
+    return tensor

@@ -1,0 +1,168 @@
+"""A batch: tensors by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rfnb.core.dims.binding import bind_again
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Size
+from rfnb.core.ground import raw as raw_registry
+from rfnb.core.ground.nested import map_leaves
+from rfnb.core.ground.show import Shown
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import DimError
+
+
+class TensorDict(Shown):
+    """Tensors by name: what a data loader gives, and what a model is fed with.
+
+    >>> feat = rf.Dim(2, name="feat")
+    >>> batch = rf.TensorDict({"x": rf.ones([feat])})
+    >>> batch.update([rf.Tensor("y", [feat], "int64")])
+    >>> list(batch), list(batch.as_raw_tensor_dict())
+    (['x', 'y'], ['x'])
+
+    Args:
+        data: by name; or a list of tensors, each under its own name.
+    """
+
+    def __init__(self, data: Mapping[str, Tensor] | Sequence[Tensor] | TensorDict | None = None):
+        self.data: dict[str, Tensor] = {}
+        self.update(data or {})
+
+    def update(self, data: Mapping[str, Tensor] | Sequence[Tensor] | TensorDict) -> None:
+        """Adds tensors; of two with one name the new one stays.
+
+        >>> feat = rf.Dim(2, name="feat")
+        >>> batch = rf.TensorDict({"x": rf.zeros([feat])})
+        >>> batch.update({"x": rf.ones([feat]), "y": rf.ones([])})
+        >>> list(batch), batch["x"].raw_tensor.tolist()
+        (['x', 'y'], [1.0, 1.0])
+        """
+        if isinstance(data, TensorDict):
+            data = data.data
+        for name, tensor in data.items() if isinstance(data, Mapping) else [(x.name, x) for x in data]:
+            if not isinstance(tensor, Tensor):
+                raise DimError(
+                    f"TensorDict: {name!r} is no Tensor",
+                    got=type(tensor).__name__,
+                    expected="a Tensor, which knows its dims",
+                    hint="rf.convert_to_tensor(raw, dims=[…])",
+                )
+            self.data[name] = tensor
+
+    def __getitem__(self, name: str) -> Tensor:
+        """A tensor. Its dims have the lengths of this batch from now on, whichever batch came last."""
+        try:
+            tensor = self.data[name]
+        except KeyError:
+            raise DimError(f"the batch has no {name!r}", expected=", ".join(self.data)) from None
+        bind_again(tensor.dims, tensor.lengths)
+        return tensor
+
+    def __setitem__(self, name: str, tensor: Tensor) -> None:
+        self.data[name] = tensor
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.data
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.data)
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def all_dims(self) -> list[Dim]:
+        """The dims of all tensors.
+
+        >>> time, feat = rf.Dim([5, 2], name="time"), rf.Dim(3, name="feat")
+        >>> batch = rf.TensorDict({"x": rf.ones([rf.batch_dim, time, feat]), "y": rf.ones([rf.batch_dim])})
+        >>> batch.all_dims()
+        [Dim{batch:2}, Dim{time:2–5}, Dim{feat:3}]
+        """
+        return list(dict.fromkeys(dim for tensor in self.data.values() for dim in tensor.dims))
+
+    @property
+    def tags(self) -> list[str] | None:
+        """The names of the sequences, in batch order, if they have any."""
+        sizes = (x.lengths.size(dim) for x in self.data.values() for dim in x.dims)
+        return next((list(size.tags) for size in sizes if size is not None and size.tags is not None), None)
+
+    def copy_template(self) -> TensorDict:
+        """The same descriptions without data.
+
+        >>> batch = rf.TensorDict({"x": rf.ones([rf.Dim(2, name="feat")])})
+        >>> template = batch.copy_template()
+        >>> template["x"].raw_tensor is None, template["x"].describe_dims()
+        (True, '{feat:2}')
+        """
+        return TensorDict({name: tensor.copy_template() for name, tensor in self.data.items()})
+
+    def reset_content(self) -> None:
+        """Forgets the data, and the sizes of the dims; the descriptions stay. Other tensors keep what they have.
+
+        >>> time = rf.Dim(None, name="time")
+        >>> batch = rf.TensorDict({"x": rf.convert_to_tensor([[1, 2], [3]], dims=[rf.batch_dim, time])})
+        >>> batch.reset_content()
+        >>> batch.data["x"].raw_tensor is None, time
+        (True, Dim{time:?})
+        """
+        self.data = self.copy_template().data
+        for dim in self.all_dims():
+            dim.reset_raw(include_parents=True)
+
+    # -- for those who know raw tensors only
+
+    def as_raw_tensor_dict(self) -> dict[str, Any]:
+        """The raw tensors by name, and their lengths: "x:size1" are those of the axis 1 of "x".
+
+        >>> time = rf.Dim(None, name="time")
+        >>> batch = rf.TensorDict({"x": rf.convert_to_tensor([[1, 2], [3]], dims=[rf.batch_dim, time])})
+        >>> {name: raw.tolist() for name, raw in batch.as_raw_tensor_dict().items()}
+        {'x': [[1, 2], [3, 0]], 'x:size0': 2, 'x:size1': [2, 1]}
+        """
+        raws: dict[str, Any] = {}
+        for name, tensor in self.data.items():
+            if tensor.raw_tensor is None:
+                continue
+            raws[name] = tensor.raw_tensor
+            backend = raw_registry.backend_of_raw(tensor.raw_tensor)
+            for axis, dim in enumerate(tensor.dims):
+                if dim.is_dynamic():
+                    raws[f"{name}:size{axis}"] = backend.from_numpy_raw(tensor.size_of(dim).values, None)
+        return raws
+
+    def assign_from_raw_tensor_dict_(self, raws: Mapping[str, Any]) -> None:
+        """Takes the data, and a new batch of lengths, from what `as_raw_tensor_dict` gives.
+
+        Lengths of the axis of one tensor are lengths of its dim, in all tensors.
+
+        >>> time = rf.Dim(None, name="time")
+        >>> batch = rf.TensorDict([rf.Tensor("x", [rf.batch_dim, time], "int64")])
+        >>> batch.assign_from_raw_tensor_dict_({"x": torch.tensor([[1, 2], [3, 0]]), "x:size1": torch.tensor([2, 1])})
+        >>> batch["x"].describe_dims()
+        '{batch:2, time:1–2}'
+        """
+        for name, tensor in self.data.items():
+            for axis, dim in enumerate(tensor.dims):
+                given = raws.get(f"{name}:size{axis}")
+                if given is not None and dim.is_dynamic() and dim.expr is None:
+                    self._bind(name, tensor, dim, given)
+        for name, tensor in self.data.items():
+            if name in raws:
+                tensor.raw_tensor = raws[name]
+
+    def _bind(self, name: str, tensor: Tensor, dim: Dim, given: Any) -> None:
+        values = raw_registry.backend_of_raw(given).to_numpy_raw(given)
+        known = tensor.lengths.size(dim)
+        owners = known.dims if known is not None and known.dims else tensor.dims[: values.ndim]
+        if values.ndim != len(owners):
+            raise DimError(f"the lengths of {dim.name} in {name!r} have other axes", got=values.shape, expected=owners)
+        dim.bind(Size(owners, values))
+
+
+def as_dicts(tree: Any) -> Any:
+    """The structure with a dict for each TensorDict. It is only looked at: no dim is bound."""
+    return map_leaves(lambda leaf: leaf.data if isinstance(leaf, TensorDict) else leaf, tree)

@@ -1,0 +1,224 @@
+"""What Python, numpy and users of torch ask of a tensor: it works if it has one meaning, else a line says the way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rfnb.core.advice.torch_equivalents import (
+    METHODS,
+    PROPERTIES,
+    axis,
+    called,
+    one_line,
+    picked,
+    product,
+    refusal,
+    typed,
+    way_of,
+)
+from rfnb.core.dims import align
+from rfnb.core.ground import raw as raw_registry
+from rfnb.core.ground.dtype import is_int_dtype
+from rfnb.core.ground.suggestions import Missing
+from rfnb.errors import BackendError, DtypeError
+
+
+class Habits:
+    """Of `Tensor`: numbers, gradients, and what it refuses. What makes new tensors is in `ops.habits`."""
+
+    __slots__ = ()
+
+    # -- the number of a scalar, and arrays
+
+    def _scalar(self: Any, what: str, way: str = "rf.reduce_sum") -> Any:
+        if self.dims:
+            raise refusal(what.format(called(self)), f"{way}({called(self)}, axis={axis(self, None)}) first", self)
+        return self._raw
+
+    def __bool__(self) -> bool:
+        return bool(self._scalar("bool({})", "rf.reduce_all or rf.reduce_any").item())
+
+    def __int__(self) -> int:
+        return int(self._scalar("int({})").item())
+
+    def __float__(self) -> float:
+        return float(self._scalar("float({})").item())
+
+    def __index__(self: Any) -> int:
+        if not is_int_dtype(self.dtype):
+            raise DtypeError(f"{called(self)} as an index", got=self.dtype, expected="an integer")
+        return int(self._scalar("{} as an index", "rf.gather").item())
+
+    def item(self) -> Any:
+        """The number of a scalar, as a Python number."""
+        return self._scalar("{}.item()").item()
+
+    def numpy(self: Any) -> Any:
+        """A copy of the numbers as a numpy array, axes in the order of `dims`."""
+        return raw_registry.backend_of_raw(self._raw).to_numpy_raw(self._raw)
+
+    def tolist(self) -> Any:
+        """The numbers as nested lists, axes in the order of `dims`; padding too."""
+        return self.numpy().tolist()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return self.numpy() if dtype is None else self.numpy().astype(dtype)
+
+    __array_ufunc__ = None  # numpy leaves operators to Tensor, which knows dims
+
+    # -- gradients
+
+    def backward(self: Any, gradient: Any = None, *, retain_graph: bool | None = None, **options: Any) -> None:
+        """Adds the gradients of this scalar to the `grad` of all that it was computed from and that is trained.
+
+        gradient: that of the result, with the same dims; then this need not be a scalar. Options are torch's.
+        """
+        if self.dims and gradient is None:
+            way = f"rf.reduce_mean({called(self)}, axis={axis(self, None)}).backward()"
+            raise refusal(f"{called(self)}.backward()", way, self)
+        if not getattr(self._raw, "requires_grad", False):
+            raise BackendError(
+                f"{called(self)}.backward(): nothing in it is trained",
+                got=f"{called(self)} {self.describe_dims()}, a constant",
+                expected="something computed from parameters, outside of torch.no_grad() and x.detach()",
+            )
+        given = gradient.copy_compatible_to_dims_raw(self.dims) if hasattr(gradient, "dims") else gradient
+        if options.get("inputs") is not None:
+            options["inputs"] = [getattr(x, "raw_tensor", x) for x in options["inputs"]]
+        self._raw.backward(given, retain_graph=retain_graph, **options)
+
+    @property
+    def requires_grad(self: Any) -> bool:
+        """Whether gradients go through it."""
+        return bool(getattr(self._raw, "requires_grad", False))
+
+    @requires_grad.setter
+    def requires_grad(self: Any, value: bool) -> None:
+        self._raw.requires_grad = value
+
+    @property
+    def grad(self: Any) -> Any:
+        """Its gradient after `loss.backward()`, with the same dims; None if there is none."""
+        raw = getattr(self._raw, "grad", None)
+        return None if raw is None else self.like(raw, align.sig(self.dims, None, self.feature_dim))
+
+    @grad.setter
+    def grad(self: Any, value: Any) -> None:
+        self._raw.grad = None if value is None else value.copy_compatible_to_dims_raw(self.dims)
+
+    def retain_grad(self: Any) -> None:
+        """`loss.backward()` gives this one a `grad` too, although it is no parameter."""
+        self._raw.retain_grad()
+
+    # -- what needs a dim
+
+    def __len__(self: Any) -> int:
+        way = f"{called(self.dims[0])}.get_dim_value()" if self.dims else "a scalar has no length"
+        raise refusal(f"len({called(self)})", way, self)
+
+    def __iter__(self: Any) -> Any:
+        over = axis(self, 0)
+        way = f"loop.unstack({called(self)}) in a rf.Loop(axis={over}), or rf.unstack({called(self)}, axis={over})"
+        raise refusal(f"for … in {called(self)}", way, self)
+
+    def __contains__(self: Any, value: Any) -> bool:
+        way = f"rf.reduce_any({called(self)} == {called(value)}, axis={axis(self, None)})"
+        raise refusal(f"{called(value)} in {called(self)}", way, self)
+
+    def __getitem__(self: Any, key: Any) -> Any:
+        raise refusal(f"{called(self)}[{_key(key)}]", picked(self, key), self)
+
+    def __setitem__(self: Any, key: Any, value: Any) -> None:
+        dim = axis(self, 0)
+        way = f"{called(self)} = rf.where(rf.range_over_dim({dim}) == …, {called(value)}, {called(self)})"
+        raise refusal(f"{called(self)}[{_key(key)}] = …", way, self)
+
+    def __matmul__(self: Any, other: Any) -> Any:
+        raise refusal(f"{called(self)} @ {called(other)}", product(self, other), self)
+
+    def __rmatmul__(self: Any, other: Any) -> Any:
+        raise refusal(f"{called(other)} @ {called(self)}", f"rf.matmul(…, {called(self)}, reduce=…)", self)
+
+    def __getattr__(self: Any, name: str) -> Any:
+        if name in PROPERTIES:
+            raise AttributeError(one_line(f"{called(self)}.{name}", PROPERTIES[name](self), self), name=name, obj=self)
+        if name in METHODS or (name.endswith("_") and name.rstrip("_") in METHODS):
+            return _teacher(self, name)
+        if name == "__qualname__":  # torch names what is no tensor of its own by this: the only place for a hint
+            return f"{type(self).__name__}: torch takes rf.torch_parameters(model), or x.raw_tensor"
+        raise Missing(f"a Tensor of rfnb has no {name!r}", name, type(self))
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(func, "__name__", "?")
+        first = args[0][0] if args and isinstance(args[0], list | tuple) and args[0] else args[0] if args else None
+        module = getattr(func, "__module__", None)
+        if not isinstance(first, Habits):
+            of_raw = module in (None, "torch._tensor")  # a method of a raw tensor
+            if of_raw and _is_operator(name, args, kwargs):
+                return NotImplemented  # Python asks the right operand then
+            first = next(x for x in _each([*args, *(kwargs or {}).values()]) if isinstance(x, Habits))
+            if of_raw:
+                raise _given_to_raw(first, name, args, kwargs or {})
+        x: Any = first
+        where = "torch.nn.functional" if str(module).endswith(("functional", "_nn")) else "torch"
+        way = way_of(x, name, args[1:], kwargs or {}) if args and args[0] is x else None
+        if args and isinstance(args[0], list | tuple):
+            way = METHODS[name](*args, **(kwargs or {})) if name in ("cat", "concat", "concatenate", "stack") else None
+        way = way or f"{where}.{name}({called(x)}.raw_tensor, …), or rf.raw_call, which says the dims of the result"
+        raise refusal(f"{where}.{name}({called(args[0] if args else x)}{_more(args, kwargs)})", way, x)
+
+
+def _is_operator(name: str, args: Any, kwargs: Any) -> bool:
+    """Whether it may be one between a raw tensor and this. In place only a raw number can become a Tensor."""
+    if len(args) != 2 or kwargs or name in ("__getitem__", "__setitem__", "__contains__"):
+        return False
+    in_place = name.endswith("_") and not name.endswith("__")
+    return (name.rstrip("_") in _OPERATORS and not (in_place and args[0].dim())) or name.startswith("__")
+
+
+_OPERATORS = set("add sub mul div floor_divide remainder pow matmul eq ne lt le gt ge bitwise_and bitwise_or".split())
+
+
+def _given_to_raw(x: Any, name: str, args: Any, kwargs: Any) -> Exception:
+    """For `raw.copy_(x)`, `raw[0] = x`, and the like."""
+    raw, *others = args
+    if name in ("__getitem__", "__setitem__"):
+        what = f"{called(raw)}[{_key(others[0])}]" + (f" = {called(others[1])}" if len(others) > 1 else "")
+    else:
+        what = typed(raw, name, others, kwargs)
+    return refusal(what, f"{called(x)}.raw_tensor" if x.dims else f"float({called(x)}), or {called(x)}.raw_tensor", x)
+
+
+def _each(values: Any) -> Any:
+    """Those in lists and tuples, too."""
+    for value in values:
+        yield from _each(value) if isinstance(value, list | tuple) else (value,)
+
+
+def _teacher(x: Any, name: str) -> Any:
+    """What `x.mean` is: to be called, as the arguments decide the way."""
+
+    def teach(*args: Any, **kwargs: Any) -> Any:
+        try:
+            way = way_of(x, name, args, kwargs) or "…"
+        except TypeError:  # arguments that torch does not know either
+            way = METHODS[name.rstrip("_") if name not in METHODS else name](x)
+        raise refusal(typed(x, name, args, kwargs), way, x)
+
+    return teach
+
+
+def _key(key: Any) -> str:
+    """As it was typed between the brackets."""
+    if isinstance(key, tuple):
+        return ", ".join(map(_key, key))
+    if not isinstance(key, slice):
+        return "..." if key is Ellipsis else called(key)
+    ends = [("" if end is None else called(end)) for end in (key.start, key.stop)]
+    return ":".join(ends if key.step is None else [*ends, called(key.step)])
+
+
+def _more(args: Any, kwargs: Any) -> str:
+    dim = (kwargs or {}).get("dim")
+    return f", dim={called(dim)}" if dim is not None else ", …" if len(args) > 1 else ""

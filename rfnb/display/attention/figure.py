@@ -1,0 +1,132 @@
+"""Matplotlib figures of views, for papers and slides."""
+
+from __future__ import annotations
+
+import base64
+import io
+import struct
+import zlib
+from typing import Any
+
+import numpy as np
+
+from rfnb.core.ground.text import cut
+from rfnb.display.markup.html import visible
+from rfnb.display.markup.numbers import real, short
+from rfnb.display.markup.png import SEQUENTIAL, ramp
+from rfnb.display.schema import AttentionHead, AttentionView
+from rfnb.errors import ViewError
+
+LABELS = 40
+"""Entries up to which each has its label; of more, every n-th."""
+FONT = 8
+LONGEST = 30
+"""Characters of a label."""
+
+
+def to_figure(view: AttentionView) -> Any:
+    """A figure of an attention view: the chosen head, or all of them if there are several, without a global state.
+
+    Text stays text in PDF and SVG. Raises ViewError without matplotlib.
+    """
+    Figure = figure_class()
+    from matplotlib.colors import LinearSegmentedColormap
+
+    colours = LinearSegmentedColormap.from_list("rfnb", SEQUENTIAL).with_extremes(bad="#d627b7")
+    return _grid(view, Figure, colours) if len(view["heads"]) > 1 else _single(view, Figure, colours)
+
+
+def figure_class() -> Any:
+    """That of matplotlib; also where pyplot was never imported, a notebook shows it as a picture."""
+    try:
+        from matplotlib.figure import Figure as Base
+    except ImportError:
+        raise ViewError("figure: matplotlib is not installed", hint="pip install matplotlib") from None
+
+    class Figure(Base):
+        def _repr_png_(self) -> bytes:
+            file = io.BytesIO()
+            self.savefig(file, format="png")
+            return file.getvalue()
+
+    return Figure
+
+
+def _single(view: AttentionView, make: Any, colours: Any) -> Any:
+    """One matrix with labels, its path and a colour bar."""
+    weights = np.array([[real(w) for w in row] for row in view["weights"]]).reshape(len(view["rows"]), -1)
+    size = [min(12.0, 1.5 + 0.3 * n) for n in (len(view["cols"]), len(view["rows"]))]
+    made = make(figsize=(max(2.5, size[0]), max(2.0, size[1])), layout="constrained")
+    axes = made.subplots()
+    image = axes.imshow(weights, cmap=colours, aspect="auto", vmin=0, interpolation="nearest")
+    for axis, labels, name, seconds in (
+        (axes.xaxis, view["cols"], view["col_dim"]["name"], view["col_seconds"]),
+        (axes.yaxis, view["rows"], view["row_dim"]["name"], view["row_seconds"]),
+    ):
+        every = -(-len(labels) // LABELS)
+        axis.set_ticks(range(0, len(labels), every), [literal(label) for label in labels[::every]], fontsize=FONT)
+        axis.set_label_text(literal(f"{name} (s)" if seconds is not None else name), fontsize=FONT + 1)
+    if max((len(label) for label in view["cols"]), default=0) > 3 and len(view["cols"]) > 4:
+        axes.tick_params(axis="x", labelrotation=90)
+    if view["path"]:
+        axes.plot(view["path"], range(len(view["path"])), color="#d55e00", linewidth=1)
+    axes.set_title(literal(view["tag"] or view["name"]), fontsize=FONT + 2)
+    if weights.size:
+        made.colorbar(image, ax=axes, shrink=0.8).ax.tick_params(labelsize=FONT)
+    return made
+
+
+def _grid(view: AttentionView, make: Any, colours: Any) -> Any:
+    """A small matrix for each head, in the order of the view."""
+    heads = view["heads"]
+    layers = len({head["layer"] for head in heads})
+    across = len(heads) // layers if view["grid"] else min(len(heads), 8)
+    down = -(-len(heads) // across)
+    made = make(figsize=(min(14.0, 0.9 * across + 0.4), min(18.0, 1.0 * down + 0.4)), layout="constrained")
+    places = made.subplots(down, across, squeeze=False).flat
+    for axes in places:
+        axes.set_axis_off()
+    for axes, head, picture in zip(made.axes, heads, view["pictures"], strict=False):
+        axes.imshow(shares(picture), cmap=colours, aspect="auto", vmin=0, vmax=1, interpolation="nearest")
+        axes.set_title(literal(_word(head, layers > 1)), fontsize=FONT - 2, pad=2)
+    made.suptitle(literal(view["tag"] or view["name"]), fontsize=FONT + 2)
+    return made
+
+
+def _word(head: AttentionHead, several: bool) -> str:
+    """`3.5  0.42`: layer, head, entropy."""
+    number = "mean" if head["head"] < 0 else str(head["head"])
+    return f"{head['layer']}.{number}  {short(round(real(head['entropy']), 2))}" if several else number
+
+
+def literal(label: str) -> str:
+    """As it is written, on one line, as much as there is room for: `$` does not start maths."""
+    label = visible(label).replace("\n", "␤")
+    return cut(label, LONGEST).replace("$", r"\$")
+
+
+def shares(picture: str) -> np.ndarray:
+    """Each pixel as a share of the darkest colour, 0 to 1; NaN for what is no number, masked or padding."""
+    data = base64.b64decode(picture.partition(",")[2])
+    chunks = dict(_chunks(data))
+    width, height, bits = struct.unpack(">IIB", chunks[b"IHDR"][:9])
+    lines = np.frombuffer(zlib.decompress(chunks[b"IDAT"]), np.uint8).reshape(height, -1)[:, 1:]
+    each = 8 // bits
+    spread = [(lines >> (8 - bits * (place + 1))) & (2**bits - 1) for place in range(each)]
+    indices = np.stack(spread, axis=-1).reshape(height, -1)[:, :width]
+    return _values(chunks[b"PLTE"])[indices]
+
+
+def _values(palette: bytes) -> np.ndarray:
+    known = {colour.tobytes(): i for i, colour in enumerate(ramp(SEQUENTIAL))}
+    colours = [palette[i : i + 3] for i in range(0, len(palette), 3)]
+    return np.array([known.get(colour, np.nan) for colour in colours]) / (len(ramp(SEQUENTIAL)) - 1)
+
+
+def _chunks(data: bytes) -> list[tuple[bytes, bytes]]:
+    at, found = 8, []
+    while at < len(data):
+        (size,) = struct.unpack(">I", data[at : at + 4])
+        found.append((data[at + 4 : at + 8], data[at + 8 : at + 8 + size]))
+        at += 12 + size
+    return found

@@ -1,0 +1,211 @@
+"""Attention: the overview of layers and heads as small pictures, and one head large, with labels and its path.
+
+What scripts read (`to_scripts`) is `AttentionScripts` of the schema. The pictures stay in the HTML: in the overview
+`<img data-rfnb-head="layer,head">`, one pixel for `head_pool` rows by columns. The large one is an `<img>` of an SVG,
+in which `<image data-rfnb-head="layer,head" data-rfnb-large="">` is the picture, one pixel for `pool` rows by columns,
+and `<polyline>` the path. Behind the `shape` true rows and columns there are `padding` pixels of padding, hatched.
+`-1` for a layer or head is the mean of them. Scripts hide what has `data-rfnb-still`: it tells of the chosen head.
+
+    {"kind": "attention", "row_name": "dec", "col_name": "enc", "shape": [7, 6], "padding": [0, 1], "pool": [1, 1],
+     "head_pool": [1, 1], "rows": ["b", …] or null, "cols": […], "row_seconds": null, "col_seconds": 0.04,
+     "causal": false, "colours": "f4f1ecf3f1eb…", "special": {"nan": "d627b7", "inf": "ff8c00", "-inf": "6a3cd2"},
+     "heads": [{"layer": 0, "head": 3, "scale": 0.93, "entropy": 0.4, …}, …], "chosen": [0, 3], "path": [0, 0, 1, 3, …]}
+
+The weight of a pixel is its place in `colours` / (their number - 1) · `scale` of its head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from rfnb.display.attention import drawing
+from rfnb.display.attention.choose import choose
+from rfnb.display.attention.figure import to_figure as to_figure
+from rfnb.display.attention.heads import describe_heads
+from rfnb.display.attention.labels import cell_labels, labels_of, name_or_number, seconds_of
+from rfnb.display.attention.matrix import MEASURES, large, rounded, strongest, strongest_html, which_head
+from rfnb.display.attention.measures import best_path
+from rfnb.display.attention.overview import overview
+from rfnb.display.attention.read import read_weights
+from rfnb.display.attention.weights import Side
+from rfnb.display.kit import options
+from rfnb.display.kit.degrade import Notes
+from rfnb.display.kit.dims import describe_axes, dim_word
+from rfnb.display.markup import png, style
+from rfnb.display.markup.grid import Table, table_html
+from rfnb.display.markup.html import Html, el
+from rfnb.display.markup.numbers import plain, real
+from rfnb.display.markup.png import block_for, pooled
+from rfnb.display.markup.widgets_html import fold, note_html, note_text, quiet
+from rfnb.display.schema import AttentionScripts, AttentionShape, AttentionView
+from rfnb.display.tensor.labels import shown
+from rfnb.errors import ViewError
+
+Sort = Literal["entropy", "monotonicity", "coverage", "diagonal"] | None
+FLAT = 0.8
+"""Above this entropy there is no path to be seen."""
+
+
+def describe(
+    weights: Any,
+    *,
+    rows: Side = None,
+    cols: Side = None,
+    batch: int | str | None = None,
+    layer: int | str | None = None,
+    head: int | str | None = None,
+    dims: Sequence[str] | None = None,
+    lengths: Any = None,
+    seconds: Any = None,
+    sort: Sort = None,
+) -> AttentionView:
+    """The weights with which `rows` attend to `cols`. Raises ViewError if there are no such two sides."""
+    if sort not in (None, *MEASURES):
+        raise ViewError("show_attention: cannot sort by this", got=repr(sort), expected=", ".join(MEASURES))
+    notes = Notes()
+    read = read_weights(weights, rows=rows, cols=cols, batch=batch, dims=dims, lengths=lengths, notes=notes)
+    every = choose(read, layer, head, notes)
+    sides = zip((rows, cols), every.shape, every.full, strict=True)
+    labels = [labels_of(side, size, full, every.index, notes) for side, size, full in sides]
+    found = describe_heads(every, labels[1], notes)
+    if sort is not None:
+        found = found.sorted_by(sort, largest_first=sort != "entropy")
+    chosen = found.heads[0] if found.heads else None
+    pool = block_for(every.shape, drawing.CELLS)
+    padding = drawing.margin(every.shape, every.full, pool)
+    matrix = np.zeros((0, 0), np.float32)
+    if chosen is not None:
+        one = every.matrix(every.layers.index(chosen["layer"]), every.heads.index(chosen["head"]))
+        matrix = pooled(one[: every.shape[0], : every.shape[1]], pool)
+    if max(pool) > 1:
+        notes.add(f"drawn at {matrix.shape[0]}×{matrix.shape[1]}: a cell is the largest weight of {pool[0]}×{pool[1]}")
+    hops = seconds_of(seconds, every.rows, every.cols)
+    names = [cell_labels(*side) for side in zip(labels, every.shape, pool, hops, strict=True)]
+    frame: Any = {"pool": pool, "causal": found.causal, "padding": padding}
+    row_dim, col_dim = describe_axes([every.rows, every.cols])
+    return {
+        "kind": "attention",
+        "name": every.name,
+        "row_dim": row_dim,
+        "col_dim": col_dim,
+        "rows": names[0][: len(matrix)],
+        "cols": names[1],
+        "weights": _plain(matrix),
+        "tag": every.tag,
+        "picture": drawing.sprite(matrix, real(chosen["scale"]), **frame) if chosen and matrix.size else "",
+        "path": _path(matrix) if chosen and real(chosen["entropy"]) <= FLAT else [],
+        "heads": found.heads,
+        "pictures": found.pictures,
+        "chosen": [chosen["layer"], chosen["head"]] if chosen else [0, 0],
+        "sort": sort,
+        "grid": sort is None and len(every.layers) > 1 and len(every.heads) > 1,
+        "shape": [*every.shape],
+        "padding": [*padding],
+        "pool": [*pool],
+        "head_pool": [*found.pool],
+        "row_labels": labels[0],
+        "col_labels": labels[1],
+        "row_seconds": hops[0],
+        "col_seconds": hops[1],
+        "causal": found.causal,
+        "note": notes.text(),
+    }
+
+
+def to_text(view: AttentionView) -> str:
+    """A line a row: its label, and the three columns that it attends to most; the heads, if there are several."""
+    lines = [" ".join(head_words(view))]
+    lines += [f"  {flag}" for head in view["heads"] if len(view["heads"]) == 1 for flag in head["flags"]]
+    lines += [f"{which}:"] if (which := which_head(view)) else []
+    width = max((len(shown(label)) for label in view["rows"]), default=0)
+    best = strongest(view)
+    lines += [f"  {label:<{width}}  {words}" for label, words in best[: options.ATTENTION_LINES]]
+    if len(best) > options.ATTENTION_LINES:
+        lines.append(f"  … {len(best) - options.ATTENTION_LINES} more rows")
+    if len(view["heads"]) > 1:
+        lines += ["", *repr(to_table(view, most=options.ATTENTION_LINES)).splitlines()]
+    if len(view["heads"]) > options.ATTENTION_LINES:
+        lines.append(f"… {len(view['heads']) - options.ATTENTION_LINES} more heads")
+    return "\n".join(lines + note_text(view["note"]))
+
+
+def to_table(view: AttentionView, most: int | None = None) -> Table:
+    """A row for each head, in the order of the overview: what is measured of it, and the columns with most weight."""
+    rows = [
+        [
+            name_or_number(head["name"], head["layer"]),
+            "mean" if head["head"] < 0 else head["head"],
+            *(rounded(head[name]) for name in MEASURES),  # type: ignore[literal-required]
+            head["role"],
+            "  ".join(shown(label) for label in head["top"]),
+            "; ".join(head["flags"]),
+        ]
+        for head in view["heads"][:most]
+    ]
+    columns = ["layer", "head", *MEASURES, "role", "top columns", "flags"]
+    kept = len(columns) if any(row[-1] for row in rows) else len(columns) - 1
+    return Table(columns[:kept], [row[:kept] for row in rows])
+
+
+def to_scripts(view: AttentionView) -> AttentionScripts:
+    """What scripts need besides the pictures of the HTML."""
+    special = dict(zip(("nan", "inf", "-inf"), (bytes(rgb).hex() for rgb in png.SPECIAL), strict=False))
+    shared: Any = {key: view[key] for key in AttentionShape.__annotations__}  # type: ignore[literal-required]
+    own: Any = {
+        "row_name": view["row_dim"]["name"],
+        "col_name": view["col_dim"]["name"],
+        "rows": view["row_labels"],
+        "cols": view["col_labels"],
+        "colours": png.ramp(png.SEQUENTIAL).tobytes().hex(),
+        "special": special,
+    }
+    return shared | own
+
+
+def to_html(view: AttentionView) -> Html:
+    """The overview, the chosen head between its labels, and what is measured and strongest folded away."""
+    name, *rest = head_words(view)
+    several = len(view["heads"]) > 1
+    return el(
+        "div",
+        el("div", el("span", name, style=style.NAME), quiet(" ", " ".join(rest)), style=style.HEAD),
+        overview(view) if several else None,
+        large(view, view["heads"][0]) if view["heads"] else quiet("(no heads)", tag="div"),
+        note_html(view["note"]),
+        fold("all heads", table_html(to_table(view))) if several else None,
+        strongest_html(view),
+        style=style.BOX,
+    )
+
+
+def head_words(view: AttentionView) -> list[str]:
+    """`weights of 'banana': {dec:6} attends to {enc:6}`"""
+    name = view["name"] if view["tag"] is not None else f"{view['name']}:"
+    words = [name, f"of {view['tag']!r}:"] if view["tag"] is not None else [name]
+    words += [f"{{{dim_word(view['row_dim'])}}}", "attends to", f"{{{dim_word(view['col_dim'])}}}"]
+    heads = len(view["heads"])
+    if heads > 1:
+        layers = len({head["layer"] for head in view["heads"]})
+        words.append(f"· {layers} layers × {heads // layers} heads" if layers > 1 else f"· {heads} heads")
+        words += [f"· by {view['sort']}"] if view["sort"] else []
+    return words
+
+
+def _plain(matrix: np.ndarray) -> list[list[Any]]:
+    """As JSON takes it."""
+    rounded_ = np.round(matrix.astype(np.float64), 5)
+    if np.isfinite(rounded_).all():
+        return rounded_.tolist()
+    return [[plain(w) for w in row] for row in rounded_.tolist()]
+
+
+def _path(matrix: np.ndarray) -> list[int]:
+    """Empty if the weights have no way that only goes on: it would catch less than half of what the peaks have."""
+    if len(matrix) < 3 or matrix.shape[1] < 2 or not np.isfinite(matrix).all():
+        return []
+    path = best_path(matrix)
+    caught = matrix[np.arange(len(path)), path].sum()
+    return path if caught >= 0.5 * matrix.max(axis=1).sum() and path[-1] > path[0] else []

@@ -1,0 +1,199 @@
+"""What `rf.check` found: the first finding with its value, then all others as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rfnb.display.kit import window
+from rfnb.display.kit.data import Data, read, to_numpy
+from rfnb.display.kit.degrade import Notes
+from rfnb.display.kit.dims import describe_axes, dims_html, dims_text
+from rfnb.display.markup import style
+from rfnb.display.markup.grid import Table, facts_html, table_html
+from rfnb.display.markup.html import Child, Html, el
+from rfnb.display.markup.numbers import short
+from rfnb.display.markup.widgets_html import chip, fold, note_html, note_text
+from rfnb.display.schema import CheckView, Finding, MarkedPicture
+from rfnb.errors import fact_lines
+from rfnb.loop.batch_invariance import BatchReport, Difference
+from rfnb.loop.finite import FiniteReport, NotFinite
+
+if TYPE_CHECKING:
+    from rfnb.trace.observe import Event
+
+ROWS = 20
+"""So many findings are listed, at most."""
+COLUMNS = ["op", "value", "what", "at", "where", "module", "loop", "operands", "came from"]
+
+
+def describe(report: BatchReport | FiniteReport) -> CheckView:
+    """The findings of either check."""
+    notes = Notes()
+    finite = isinstance(report, FiniteReport)
+    findings = _findings(report)
+    first = report.first
+    tensor = None if first is None else first.tensor
+    data = None if tensor is None else notes.attempt("value", lambda: read(tensor), None)
+    if len(findings) > ROWS:
+        notes.add(f"the first {ROWS} of {len(findings)} findings")
+    return {
+        "kind": "check",
+        "name": "finite" if finite else "batch invariance",
+        "passed": bool(report),
+        "text": repr(report).partition("\n")[0],
+        "facts": [list(fact) for fact in report.facts()],
+        "dims": [] if data is None else describe_axes(data.axes, data.feature),
+        "pictures": notes.attempt("picture", lambda: _pictures(first), []) if first is not None else [],
+        "findings": findings[:ROWS],
+        "note": notes.text(),
+    }
+
+
+def to_text(view: CheckView) -> str:
+    """A line if all is well; else what is known of the first finding, and a line for each other."""
+    lines = [view["text"], *fact_lines(view["facts"])]
+    if view["dims"]:
+        lines += fact_lines([("dims", dims_text(view["dims"]))])
+    if len(view["findings"]) > 1:
+        lines += ["", *(f"  {line}" for line in repr(_short_table(view)).splitlines())]
+    return "\n".join(lines + note_text(view["note"]))
+
+
+def to_html(view: CheckView) -> Html:
+    """The same, with pictures of the value in which the place is marked."""
+    word, colour = ("passed", style.GREY) if view["passed"] else ("found", style.ALARM)
+    facts: list[tuple[str, Child]] = [(label, words) for label, words in view["facts"]]
+    facts += [("dims", dims_html(view["dims"]))] if view["dims"] else []
+    return el(
+        "div",
+        el("div", chip(word, colour), view["text"], style=style.HEAD),
+        facts_html(facts),
+        window.pictures_html(view["pictures"]),
+        _others(view),
+        note_html(view["note"]),
+        style=style.BOX,
+    )
+
+
+def to_table(view: CheckView) -> Table:
+    """A row for each finding."""
+    return Table(COLUMNS, [_row(found) for found in view["findings"]])
+
+
+def _row(found: Finding) -> list[str]:
+    loop = "" if found["step"] is None else f"step {found['step']} of {found['loop']}"
+    return [
+        found["op"],
+        found["name"],
+        found["what"],
+        found["at"],
+        found["place"],
+        found["path"],
+        loop,
+        "; ".join(found["operands"]),
+        found["came_from"] or "",
+    ]
+
+
+def _short_table(view: CheckView) -> Table:
+    """Without columns that say nothing, and without what the first finding tells at length."""
+    keep = [i for i, name in enumerate(COLUMNS) if name not in ("operands", "came from")]
+    rows = [_row(found) for found in view["findings"]]
+    keep = [i for i in keep if any(row[i] for row in rows)]
+    return Table([COLUMNS[i] for i in keep], [[row[i] for i in keep] for row in rows])
+
+
+def _others(view: CheckView) -> Html | None:
+    if len(view["findings"]) < 2:
+        return None
+    table = el("div", table_html(_short_table(view)), style="overflow-x:auto")
+    return fold(f"all findings ({len(view['findings'])})", table)
+
+
+def _findings(report: BatchReport | FiniteReport) -> list[Finding]:
+    if isinstance(report, FiniteReport):
+        return [_not_finite(found) for found in report.made]
+    return [] if report.first is None else [_difference(report.first)]
+
+
+def _not_finite(found: NotFinite) -> Finding:
+    made = f"{'gradient' if found.gradient else f'{found.count:,}'} {found.kind}"
+    source = found.came_from
+    came_from = None if source is None else f"{source.kind} of {source.event.place()}"
+    return _finding(found.event, made, found.at, found.operands, came_from)
+
+
+def _difference(found: Difference) -> Finding:
+    what = found.lengths or f"{short(found.together)} together, {short(found.alone)} alone"
+    at = [found.sequence, *([found.at] if found.at else [])]
+    return _finding(found.event, what, ", ".join(at), found.operands, None)
+
+
+def _finding(event: Event, what: str, at: str, operands: Sequence[str], came_from: str | None) -> Finding:
+    source = event.source
+    return {
+        "op": event.op,
+        "name": event.name,
+        "what": what,
+        "at": at,
+        "place": "" if source is None else f"{source.place()}: {source.text()}",
+        "path": event.path,
+        "loop": event.loop,
+        "step": event.step,
+        "operands": list(operands),
+        "came_from": came_from,
+    }
+
+
+def _pictures(first: Difference | NotFinite) -> list[MarkedPicture]:
+    """The value around the place; of a difference, of the sequence in the batch, alone, and what lies between."""
+    if first.tensor is None or first.place is None:
+        return []
+    data = read(first.tensor)
+    if isinstance(first, Difference):
+        return _both(first, data)
+    values, valid = _numbers(data, first.counts)
+    cut = _window(data, data.shape, first.place, data.sequence_axis())
+    if cut is None:
+        return []
+    part, inside = cut.cut(values), cut.cut(valid)
+    top, scale = window.scale_of(part[inside])
+    return [window.draw(part, inside, cut, first.event.name, short(values[first.place]), top, scale)]
+
+
+def _both(first: Difference, data: Data) -> list[MarkedPicture]:
+    """One sequence: together, alone, the difference, on one scale."""
+    assert first.tensor_alone is not None and first.place is not None
+    owner = data.sequence_axis()
+    here = tuple(slice(place, place + 1) if i == owner else slice(None) for i, place in enumerate(first.place))
+    at = tuple(0 if i == owner else place for i, place in enumerate(first.place))
+    values, valid = (each[here] for each in _numbers(data, None))
+    alone, known = np.full(values.shape, np.nan), np.zeros(values.shape, bool)
+    other = _numbers(read(first.tensor_alone), None)[0]
+    both = tuple(slice(0, min(sizes)) for sizes in zip(values.shape, other.shape, strict=True))
+    alone[both], known[both] = other[both], True
+    cut = _window(data, values.shape, at, None)
+    if cut is None:
+        return []
+    inside = cut.cut(valid & known)
+    with np.errstate(all="ignore"):
+        apart = np.abs(values - alone)
+    return window.draw_both(cut, inside, {f"{first.event.name} in the batch": values, "alone": alone}, apart)
+
+
+def _window(data: Data, shape: tuple[int, ...], at: tuple[int, ...], rows: int | None) -> window.Window | None:
+    owner = data.sequence_axis()
+    moves = [i != owner and (axis.lengths is not None or axis.dim.is_dynamic()) for i, axis in enumerate(data.axes)]
+    names = ["" if i == owner and rows is None else axis.dim.name for i, axis in enumerate(data.axes)]
+    return window.around(shape, names, at, rows, moves)
+
+
+def _numbers(data: Data, counts: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """The entries, and which of them count."""
+    values = to_numpy(data.raw).astype(np.float64)
+    mask = data.mask()
+    valid = np.ones([1] * values.ndim, bool) if mask is None else mask
+    return values, np.broadcast_to(valid if counts is None else valid & counts, values.shape)

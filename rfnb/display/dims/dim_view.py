@@ -1,0 +1,89 @@
+"""The view of a dim: its size or lengths, where it was made, what its entries are called."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rfnb.core.ground.text import count_of
+from rfnb.display.kit import options
+from rfnb.display.kit.dims import describe_dim, dim_pill, dim_word, origin
+from rfnb.display.markup import style
+from rfnb.display.markup.grid import Table
+from rfnb.display.markup.html import Html, el
+from rfnb.display.markup.widgets_html import quiet
+from rfnb.display.schema import DimPage
+from rfnb.display.tensor.labels import shown
+from rfnb.display.tensor.lengths import bars_html
+
+if TYPE_CHECKING:
+    from rfnb.core.dims.dim import Dim
+
+
+def describe(dim: Dim) -> DimPage:
+    """The dim as it is bound now."""
+    size = dim.lengths.size(dim)
+    vocab = dim.vocab
+    return {
+        "kind": "dim",
+        "dim": describe_dim(dim, dim.lengths),
+        "tags": None if size is None or size.tags is None else list(size.tags[: options.TAGS]),
+        "vocab": None if vocab is None else [str(vocab.decode(i)) for i in range(min(40, len(vocab)))],
+        "vocab_size": None if vocab is None else len(vocab),
+        "note": "no size yet: it comes with the data" if size is None else None,
+    }
+
+
+def to_text(page: DimPage) -> str:
+    """A line, then lengths and labels."""
+    return "\n".join([f"Dim {_word(page)}", *(f"  {line}" for line in [*_facts(page), *_lengths(page)])])
+
+
+def to_repr(page: DimPage) -> str:
+    """One line."""
+    return f"Dim{{{_word(page)}}}"
+
+
+def to_html(page: DimPage) -> Html:
+    """The same, with the colour that the dim has everywhere, and a bar for each length."""
+    lengths = page["dim"]["lengths"] or []
+    few = 0 < len(lengths) <= options.BARS
+    return el(
+        "div",
+        el("div", quiet("Dim "), dim_pill(page["dim"]), style=style.HEAD),
+        [quiet(fact, tag="div") for fact in [*_facts(page), *([] if few else _lengths(page))]],
+        bars_html(lengths, page["dim"], page["tags"]) if few else None,
+        style=style.BOX,
+    )
+
+
+def _word(page: DimPage) -> str:
+    return f"{page['dim']['name']}:?" if page["note"] else dim_word(page["dim"])
+
+
+def to_table(page: DimPage) -> Table:
+    """The length of each sequence; of a dim of one size a single row."""
+    dim, tags = page["dim"], page["tags"] or []
+    if dim["lengths"] is None:
+        return Table(["dim", "size"], [[dim["name"], None if page["note"] else dim["size"]]])
+    rows = [[tags[i] if i < len(tags) else i, n] for i, n in enumerate(dim["lengths"])]
+    return Table(["sequence", dim["name"]], rows)
+
+
+def _facts(page: DimPage) -> list[str]:
+    dim, facts = page["dim"], []
+    if page["note"]:
+        facts.append(page["note"])
+    if origin(dim):
+        facts.append(str(origin(dim)))
+    if page["vocab"] is not None:
+        more = " …" if len(page["vocab"]) < (page["vocab_size"] or 0) else ""
+        facts.append(f"{count_of(page['vocab_size'] or 0, 'label')}: {' '.join(shown(v) for v in page['vocab'])}{more}")
+    return facts
+
+
+def _lengths(page: DimPage) -> list[str]:
+    lengths, tags = page["dim"]["lengths"], page["tags"] or []
+    if lengths is None:
+        return []
+    named = [f"{tags[i]}: {n}" if i < len(tags) else str(n) for i, n in enumerate(lengths)]
+    return ["lengths " + ", ".join(named)]

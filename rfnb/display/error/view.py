@@ -1,0 +1,155 @@
+"""The card of an error: the user's line first, then the call in it with its operands, and the way out."""
+
+from __future__ import annotations
+
+import re
+
+from rfnb.core.ground.source import Source
+from rfnb.core.ground.traceback import innermost_call, steps_of
+from rfnb.display.error.code import code_html, code_text, describe_code
+from rfnb.display.error.failed_call import failed_call
+from rfnb.display.error.strips import describe_strips, origins_html, origins_text, strips_html, strips_text
+from rfnb.display.error.traceback import cause_html, cause_text, describe_causes, describe_frames, frames_html
+from rfnb.display.kit.degrade import Notes
+from rfnb.display.kit.dims import dim_word
+from rfnb.display.markup import style
+from rfnb.display.markup.html import Html, el
+from rfnb.display.markup.widgets_html import fold, note_html, note_text, quiet
+from rfnb.display.schema import DimOrigin, ErrorView, FrameView, StripRow
+from rfnb.errors import fact_lines
+
+WORDS = 4000
+"""Characters of a fact."""
+
+
+def describe(error: BaseException) -> ErrorView:
+    """What is known of an error, each part if it can be had. Holds no tensor and no frame."""
+    notes = Notes()
+    call = notes.attempt("call", lambda: failed_call(error), None)
+    place = notes.attempt("place", lambda: _place(error), None)
+    odd = getattr(error, "dims", ())
+    nothing: tuple[list[StripRow], list[DimOrigin]] = [], []
+    strips = notes.attempt("operands", lambda: describe_strips(call.arguments, odd) if call else nothing, nothing)
+    view: ErrorView = {
+        "kind": "error",
+        "name": type(error).__name__,
+        "what": str(getattr(error, "what", error))[:WORDS],
+        "facts": _facts(error),
+        "notes": [str(note) for note in getattr(error, "__notes__", [])],
+        "code": notes.attempt("line", lambda: None if place is None else describe_code(place), None),
+        "call": call.title if call else None,
+        "rows": strips[0],
+        "origins": strips[1],
+        "frames": notes.attempt("traceback", lambda: describe_frames(error), []),
+        "causes": notes.attempt("cause", lambda: list(describe_causes(error)), []),
+        "note": None,
+    }
+    view["note"] = notes.text()
+    return view
+
+
+def _facts(error: BaseException) -> list[list[str]]:
+    told = [(name, getattr(error, name, None)) for name in ("got", "expected", "made", "hint")]
+    return [[name, str(fact)[:WORDS]] for name, fact in told if fact is not None]
+
+
+# -- the user's line
+
+
+def _place(error: BaseException) -> Source | None:
+    at = getattr(error, "at", None)
+    if isinstance(at, Source):
+        return at
+    number = innermost_call(error)
+    return None if number is None else steps_of(error)[number][1]
+
+
+# -- what is told
+
+
+def _told(view: ErrorView) -> list[list[str]]:
+    """The facts that the strips and origins do not show already."""
+    return [
+        [name, fact]
+        for name, fact in view["facts"]
+        if not (name == "made" and view["origins"]) and not (name == "got" and _is_shown(fact, view))
+    ]
+
+
+def _is_shown(fact: str, view: ErrorView) -> bool:
+    """Whether a fact tells nothing but dims that the strips have: "`a` {batch:2, time:3–5} and `b` {feat:4}"."""
+    shown = [dim_word(cell["dim"]) for row in view["rows"] for cell in row["cells"] if cell and cell["dim"]]
+    dims = [dim for group in re.findall(r"{(.*?)}", fact) for dim in group.split(", ") if dim]
+    return bool(dims) and all(any(word.startswith(dim) for word in shown) for dim in dims)
+
+
+def _callers(view: ErrorView) -> list[FrameView]:
+    """The user's lines that led to the one that is shown."""
+    place = view["code"]["place"] if view["code"] else None
+    users = [frame for frame in view["frames"] if frame["whose"] == "user"]
+    return users[:-1] if users and users[-1]["place"] == place else users
+
+
+# -- text
+
+
+def to_text(view: ErrorView) -> str:
+    """The sentence, the line, the operands, the way out; then who called it."""
+    parts = [
+        [f"{view['name']}: {view['what']}"],
+        code_text(view["code"]) if view["code"] else [],
+        [str(view["call"]), *(f"  {line}" for line in strips_text(view["rows"]))] if view["rows"] else [],
+        [f"  {line}" for line in origins_text([told for told in view["origins"] if told["odd"]])],
+        fact_lines(_told(view)),
+        view["notes"],
+        [f"called in {frame['place']}: {frame['text']}".removesuffix(": ") for frame in _callers(view)],
+        [cause_text(cause) for cause in view["causes"]],
+        note_text(view["note"], ""),
+    ]
+    return "\n\n".join("\n".join(lines) for lines in parts if lines)
+
+
+# -- HTML
+
+
+def to_html(view: ErrorView) -> Html:
+    """The same; the traceback and what came before are folded away."""
+    odd = [told for told in view["origins"] if told["odd"]]
+    rest = [told for told in view["origins"] if not told["odd"]]
+    look = f"{style.BOX};border-left:4px solid {style.ALARM};padding:2px 0 2px 12px"
+    return el(
+        "div",
+        el("div", el("b", view["name"], style=f"color:{style.ALARM}"), " ", view["what"], style="margin-bottom:4px"),
+        code_html(view["code"]) if view["code"] else None,
+        _operands_html(view) if view["rows"] else None,
+        origins_html(odd) if odd else None,
+        _facts_html(_told(view)),
+        [quiet(note, tag="div") for note in view["notes"]],
+        fold("where the other dims come from", origins_html(rest)) if rest else None,
+        fold("traceback", frames_html(view["frames"])) if view["frames"] else None,
+        [fold(cause_text(cause).splitlines()[0], cause_html(cause)) for cause in view["causes"]],
+        note_html(view["note"]),
+        style=look,
+    )
+
+
+def _operands_html(view: ErrorView) -> Html:
+    return el("div", el("div", view["call"], style=style.NAME), strips_html(view["rows"]), style="margin-top:6px")
+
+
+def _facts_html(facts: list[list[str]]) -> Html | None:
+    if not facts:
+        return None
+    rows = [
+        el(
+            "tr",
+            el("td", name, style=f"{style.LABEL_CELL};vertical-align:top"),
+            el("td", el("b", fact) if name == "hint" else fact, style=_FACT),
+            style=style.PLAIN_ROW,
+        )
+        for name, fact in facts
+    ]
+    return el("table", rows, style=f"{style.TABLE};font-family:sans-serif;font-size:13px")
+
+
+_FACT = "padding:1px 0;text-align:left;border:none;background:none;white-space:pre-wrap;overflow-wrap:anywhere"

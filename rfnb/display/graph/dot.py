@@ -1,0 +1,170 @@
+"""The graph of a model for Graphviz: what else draws, exports and rearranges graphs can take it from there."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from functools import cache
+from typing import Any
+
+from rfnb.display.graph.cards import amount
+from rfnb.display.graph.pills import ACCENT, BORDER, FAILED, FAILED_PAPER, OP, PAPER, PORT
+from rfnb.display.graph.rows import name, value_text
+from rfnb.display.markup.html import visible
+from rfnb.display.schema import GraphNode, GraphView
+from rfnb.errors import ViewError
+
+SECONDS = 20.0
+"""For the program `dot`."""
+FORMATS = ("svg", "png", "pdf")
+
+
+def to_dot(view: GraphView) -> Any:
+    """A `graphviz.Source`: open nodes as clusters, carried states as dashed edges. Raises ViewError without graphviz.
+
+    No program is needed for the text: `source.source`, `source.save("model.dot")`.
+    """
+    try:
+        import graphviz
+    except ImportError:
+        raise ViewError(
+            "to_dot: the Python package graphviz is not installed", hint="pip install graphviz; or view.text, view.html"
+        ) from None
+    return _source_class(graphviz.Source)(dot_text(view), filename="model.dot")
+
+
+@cache
+def _source_class(base: Any) -> Any:
+    """A `graphviz.Source` that never waits longer than `SECONDS` for its program, and shows its text without it."""
+
+    class Source(base):
+        def pipe(self, format: str | None = None, **options: Any) -> bytes:
+            return rendered(self, format or "svg") if not options else super().pipe(format=format, **options)
+
+        def _repr_mimebundle_(self, include: Any = None, exclude: Any = None, **_: Any) -> dict[str, str]:
+            try:
+                return {"text/plain": self.source, "image/svg+xml": self.pipe("svg").decode()}
+            except ViewError as error:
+                return {"text/plain": f"({error.what})\n{self.source}"}
+
+    return Source
+
+
+def rendered(source: Any, form: str = "svg", *, seconds: float = SECONDS) -> bytes:
+    """What the program `dot` makes of it: "svg", "png", "pdf".
+
+    Raises ViewError if there is no such program, if it fails, or if it takes too long.
+    """
+    if form not in FORMATS:
+        raise ViewError("rendered: no such format", got=repr(form), expected=", ".join(FORMATS))
+    program = shutil.which("dot")
+    if program is None:
+        raise ViewError(
+            "rendered: the program `dot` is not installed",
+            hint="apt install graphviz; without it: view.save('model.html') draws the graph",
+        )
+    try:
+        done = subprocess.run(
+            [program, f"-T{form}"], input=source.source.encode(), capture_output=True, timeout=seconds, check=True
+        )
+    except subprocess.TimeoutExpired:
+        raise ViewError(
+            f"rendered: dot took longer than {seconds:g} s", hint="seconds=…, or a smaller picture: depth=0"
+        ) from None
+    except subprocess.CalledProcessError as error:
+        said = error.stderr.decode(errors="replace").strip().splitlines()
+        raise ViewError("rendered: dot failed", got=said[0] if said else f"exit status {error.returncode}") from None
+    return done.stdout
+
+
+# -- the text
+
+
+def dot_text(view: GraphView) -> str:
+    """In the language of Graphviz."""
+    look = [
+        "compound=true; rankdir=TB; fontname=Helvetica; fontsize=11; bgcolor=transparent;",
+        f'node [shape=box, style="rounded,filled", fillcolor="{PAPER}", color="{BORDER}"];',
+        "node [fontname=Helvetica, fontsize=10];",
+        'edge [color="#878c96", arrowsize=0.6, fontname=Helvetica, fontsize=9];',
+    ]
+    return "\n".join(["digraph {", *_indented([*look, *_body(view, view["root"], "")]), "}"]) + "\n"
+
+
+def _body(view: GraphView, key: str, around: str) -> list[str]:
+    """Nodes and edges. A body that is drawn twice has its nodes twice: `around` is the way to it."""
+    body, is_open = view["bodies"][key], set(view["open"])
+    nodes = {node["id"]: node for node in body["nodes"]}
+    lines = [line for node in body["nodes"] for line in _node(view, node, around, is_open=node["id"] in is_open)]
+    for edge in body["edges"]:
+        tail, tail_box = _end(view, nodes[edge["source"]], around, first=False)
+        head, head_box = _end(view, nodes[edge["target"]], around, first=True)
+        look = {key: box for key, box in (("ltail", tail_box), ("lhead", head_box)) if box}
+        if edge["back"]:
+            look |= {"style": "dashed", "constraint": "false", "color": ACCENT, "label": "t−1 → t"}
+        elif edge["value"] < 0:
+            look |= {"style": "dashed"}
+        lines.append(f"{quoted(tail)} -> {quoted(head)}{_attributes(look)};")
+    return lines
+
+
+def _node(view: GraphView, node: GraphNode, around: str, *, is_open: bool) -> list[str]:
+    key = around + node["id"]
+    if not is_open or not node["body"]:
+        return [f"{quoted(key)}{_attributes(_look(view, node))};"]
+    title = " ".join(filter(None, [name(node), node["cls"] if node["cls"] != node["name"] else "", *node["notes"][:1]]))
+    rim = {
+        "label": title,
+        "labeljust": "l",
+        "style": "rounded",
+        "color": FAILED if node["status"] == "failed" else BORDER,
+    }
+    if node["kind"] == "loop":
+        rim["peripheries"] = "2"
+    inside = [f"{k}={quoted(v)};" for k, v in rim.items()] + _body(view, node["body"], f"{key}.")
+    return [f"subgraph {quoted('cluster_' + key)} {{", *_indented(inside), "}"]
+
+
+def _look(view: GraphView, node: GraphNode) -> dict[str, str]:
+    outputs = [value_text(view, value) for value in node["outputs"][:3]]
+    cls = node["cls"] if node["cls"] != node["name"] else ""
+    count = amount(node["params"]) if node["params"] else ""
+    if node["kind"] == "op" and not any(value["changed"] for value in node["outputs"]):
+        outputs = []
+    look = {"label": "\n".join(filter(None, [f"{name(node)} {cls}".strip(), *outputs, count, *node["notes"]]))}
+    if node["status"] == "ghost":
+        return look | {"style": "rounded,dashed"}
+    if node["status"] == "failed":
+        return look | {"color": FAILED, "fillcolor": FAILED_PAPER}
+    if node["kind"] == "loop":
+        return look | {"peripheries": "2"}
+    fill = {"op": OP, "input": PORT, "output": PORT, "frame": PORT}.get(node["kind"])
+    return look | ({"fillcolor": fill} if fill else {})
+
+
+def _end(view: GraphView, node: GraphNode, around: str, *, first: bool) -> tuple[str, str | None]:
+    """A node that an edge can be tied to; of an open one, a node inside, and the box around it."""
+    key = around + node["id"]
+    box = f"cluster_{key}" if node["body"] and node["id"] in view["open"] else None
+    while node["body"] and node["id"] in view["open"] and view["bodies"][node["body"]]["nodes"]:
+        node = view["bodies"][node["body"]]["nodes"][0 if first else -1]
+        key = f"{key}.{node['id']}"
+    return key, box
+
+
+def _attributes(look: dict[str, str]) -> str:
+    return " [" + ", ".join(f"{key}={quoted(value)}" for key, value in look.items()) + "]" if look else ""
+
+
+def quoted(text: str) -> str:
+    r"""As a string of Graphviz: nothing in it is a command.
+
+    >>> print(quoted('say "a\\n"'))
+    "say \"a\\n\""
+    """
+    escaped = visible(text).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
+def _indented(lines: list[str]) -> list[str]:
+    return [f"  {line}" for line in lines]

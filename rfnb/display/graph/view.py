@@ -1,0 +1,167 @@
+"""The graph of a model: modules, ops and loops of one call, folded by module.
+
+**The picture.** Data flows down; a long graph continues in a next column. Each body (of a module, a loop, a side of a
+branch) is laid out on its own, and a node that is open is as large as its body. In the SVG each node is
+`<g data-node="n12" transform="translate(x,y)">`, with `data-body="b3"` if there is something inside, and `data-open`
+if it is open; each edge is `<g data-edge="7">` with one `<path>`, whose arrow is a marker. What is written below a node
+(the dims that it gives) is part of the node: edges have no words. Ids of nodes are unique within the view; a body that
+several nodes share is drawn once for each of them that is open.
+
+**For scripts** (`to_scripts`) the same picture as parts:
+
+    {"kind": "graph", "root": "b0", "open": ["n3"],          # open: ids of the nodes that the picture draws open
+     "frame": {"pad": 14, "head": 30},                       # of an open node: its body is at (pad, head)
+     "bodies": {"b0": {
+         "width": 640, "height": 420,
+         "columns": [[0, 310], [310, 640]],                  # left and right end; a column is as good as a row of text
+         "svg": "<g>…</g>",                                  # all of it, its open nodes open
+         "nodes": [{"id": "n3", "name": "encoder", "path": "encoder", "text": "encoder Encoder …",  # text: searched
+                    "x": 20, "y": 60, "w": 300, "h": 200,    # as drawn in `svg`, from the corner of this body
+                    "rank": 2, "column": 0,
+                    "tail": 18,                              # lines leave at y + h - tail: words are below; 0 mostly
+                    "body": "b1",                            # None if there is nothing inside
+                    "open": True,
+                    "other": {"w": 180, "h": 56, "tail": 0, "svg": "<g>…</g>"} | None}],
+                                                             # the node in its other state, at (0, 0): the closed card
+                                                             # of an open one; of a closed one its frame and title
+                                                             # without the body, which is bodies[body]; None without
+         "edges": [{"id": 7, "from": "n1", "to": "n3", "back": False, "shape": "smooth",
+                    "points": [[90, 40], [90, 60]]}]}}}
+
+The size of an open node is `max(other.w, body.width + 2 * pad)` by `head + body.height + pad`; its tail is 0.
+
+*Edges* are drawn again from their points. shape "smooth": between two points (x, y) and (u, v) a straight line if
+x = u, else the curve `C x,(y+v)/2 u,(y+v)/2 u,v`; "round": upright and level lines with corners of radius 8. The last
+point is the tip of the arrow. `back` edges are dashed. The first point of an edge moves with the lower end of its node,
+the last one with the upper end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rfnb.core.graph.model_graph import ModelGraph
+from rfnb.display.graph.cards import amount
+from rfnb.display.graph.dot import to_dot as to_dot
+from rfnb.display.graph.fold import Folder
+from rfnb.display.graph.picture import WIDTH, Painter, to_scripts as to_scripts
+from rfnb.display.graph.rows import to_table as to_table
+from rfnb.display.graph.unfold import opened
+from rfnb.display.markup import style, svg
+from rfnb.display.markup.grid import table_html
+from rfnb.display.markup.html import Html, el
+from rfnb.display.markup.widgets_html import fold, note_text, quiet
+from rfnb.display.schema import GraphFailure, GraphView
+
+LEGIBLE = 0.75
+"""In a narrow cell the picture shrinks down to this; then it is moved sideways."""
+HIDE = ("parameters", "constants")
+
+
+def describe(
+    graph: ModelGraph, *, depth: int | None = None, open: str | Sequence[str] = (), hide: Iterable[str] = HIDE
+) -> GraphView:
+    """The graph as boxes in boxes.
+
+    Args:
+        depth: so many levels are open: 0 shows the outermost boxes only; if it is not given, what can be taken in at a
+            glance.
+        open: paths of modules which are open, with all around them: `open="encoder.layers.3"`.
+        hide: what is left out: "parameters", "constants" (tensors that are no inputs, and that nothing made).
+
+    Raises ViewError if there is no module with such a path.
+    """
+    folder = Folder(graph, hide)
+    view: GraphView = {
+        "kind": "graph",
+        "name": graph.name,
+        "root": folder.root(),
+        "dims": folder.described.dims,
+        "bodies": folder.bodies,
+        "open": [],
+        "params": graph.count,
+        "failure": _failure(graph, folder),
+        "note": _note(graph),
+    }
+    paths = [open] if isinstance(open, str) else open
+    return view | {"open": opened(view, depth, paths, folder.twins)}
+
+
+def _failure(graph: ModelGraph, folder: Folder) -> GraphFailure | None:
+    failure = graph.failure
+    if failure is None:
+        return None
+    around = [node for node in graph.graph.all_nodes() if node.number in folder.failed and node.number in folder.ids]
+    return {
+        "node": folder.ids[around[-1].number] if around else None,
+        "path": around[-1].module.path if around and around[-1].module else around[-1].path if around else "",
+        "error": failure.error,
+        "text": failure.text,
+        "place": failure.place,
+        "hint": failure.hint,
+    }
+
+
+def _note(graph: ModelGraph) -> str | None:
+    unused = [] if graph.failure else [module.path for module in graph.unused]
+    more = f" and {len(unused) - 8} more" if len(unused) > 8 else ""
+    notes = [f"not called: {', '.join(unused[:8])}{more}"] if unused else []
+    return "; ".join([*(["without numbers (meta)"] if graph.meta else []), *graph.notes, *notes]) or None
+
+
+# -- text
+
+
+def to_text(view: GraphView) -> str:
+    """Its facts in one line; then a row for each box that is shown."""
+    lines = [f"{view['name']}  {_facts(view)}", *(f"  {line}" for line in repr(to_table(view)).splitlines())]
+    return "\n".join([*lines, *_told(view)])
+
+
+def _facts(view: GraphView) -> str:
+    params = f"{amount(view['params'])} parameters" if view["params"] else "no parameters"
+    return f"{params} · failed" if view["failure"] else params
+
+
+def _told(view: GraphView) -> list[str]:
+    """The failure in full, and what was left out."""
+    failure = view["failure"]
+    lines = note_text(view["note"], "")
+    if failure is None:
+        return lines
+    where = " in ".join(filter(None, ["failed", failure["path"]]))
+    place = f" ({failure['place']})" if failure["place"] else ""
+    hint = [f"  hint      {failure['hint']}"] if failure["hint"] and failure["hint"] not in failure["text"] else []
+    return [f"{where}{place}: {failure['error']}: {failure['text']}", *hint, *lines]
+
+
+# -- HTML
+
+
+def to_svg(view: GraphView, width: float = WIDTH) -> str:
+    """The picture; long graphs go on in a next column, as long as that is not wider than `width`."""
+    return Painter(view, width).image()[0]
+
+
+def to_html(view: GraphView) -> Html:
+    """The picture, the failure, and the table, which is folded away."""
+    drawn, width, _ = Painter(view).image()
+    rows = to_table(view)
+    look = (
+        f"width:{svg.number(width)}px;max-width:100%;min-width:{svg.number(min(width, LEGIBLE * width))}px;height:auto"
+    )
+    image = el(
+        "img", src=svg.data_uri(drawn), alt=f"graph of {view['name']}: {len(rows)} boxes, listed below", style=look
+    )
+    told = [el("pre", line, style=_PRE) for line in _told(view)]
+    return el(
+        "div",
+        el("div", el("span", view["name"], style=style.NAME), quiet(f" · {_facts(view)}"), style=style.HEAD),
+        el("div", image, style="overflow-x:auto;max-width:100%"),
+        told,
+        fold(f"as a table: {len(rows)} rows", table_html(rows)),
+        style=style.BOX,
+    )  # fmt: skip
+
+
+_PRE = "font-family:monospace;font-size:12px;white-space:pre-wrap;margin:4px 0;background:none"

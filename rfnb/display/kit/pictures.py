@@ -1,0 +1,38 @@
+"""`view.widget()`: a view in the output of a cell with its scripts, where JupyterLab's extension is not."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from rfnb.display.kit.assets import asset
+from rfnb.errors import ViewError
+
+
+@lru_cache(maxsize=1)
+def widget_class() -> type:
+    """The widget class, made when first needed. Raises ViewError if anywidget or the built files are missing."""
+    try:
+        import anywidget
+        import traitlets
+    except ImportError:
+        raise ViewError("widget: anywidget is not installed", hint="pip install 'rfnb[lab]'") from None
+
+    class Picture(anywidget.AnyWidget):
+        """The HTML of a view, and what scripts need to enhance it."""
+
+        _esm = asset("views.js")
+        _css = asset("views.css")
+        html = traitlets.Unicode().tag(sync=True)
+        scripts = traitlets.Dict().tag(sync=True)
+
+        def __init__(self, html: str, scripts: dict[str, Any], static: dict[str, Any]):
+            super().__init__(html=html, scripts=scripts)
+            self.static = static
+
+        def _repr_mimebundle_(self, **choice: Any) -> Any:
+            made = super()._repr_mimebundle_(**choice)
+            bundle, metadata = made if isinstance(made, tuple) else (made or {}, {})
+            return {**bundle, **self.static}, metadata
+
+    return Picture

@@ -1,0 +1,56 @@
+"""A bar for loops that take long."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from rfnb.display.markup.html import visible
+
+PATIENCE = 2.0
+"""Seconds before a bar is worth its place."""
+
+
+def bar(name: str, steps: int, clock: Callable[[], float] = time.monotonic) -> Callable[[int], None]:
+    """Gives a function that is told how many steps are done; after a while it draws them, until the end."""
+    began = clock()
+    drawn: list[Any] = []
+
+    def told(done: int) -> None:
+        if not drawn and clock() - began > PATIENCE and done < steps:
+            drawn.append(_draw(name, steps))
+        if drawn and drawn[0] is not None:
+            drawn[0].update(done - drawn[0].n)
+            if done >= steps:
+                drawn[0].close()
+
+    return told
+
+
+def _draw(name: str, steps: int) -> Any:
+    try:
+        return new_bar(name, total=steps, unit="step", leave=False)
+    except Exception:
+        return None
+
+
+def new_bar(name: str, *, disable: bool = False, **options: Any) -> Any:
+    """That of tqdm. In a notebook, words or nothing take its place at the end: a saved one has no widgets."""
+    from tqdm.auto import tqdm
+
+    options["desc"] = " ".join(visible(name).split())
+    if disable or "tqdm_notebook" not in [base.__name__ for base in tqdm.__mro__]:
+        return tqdm(disable=disable, **options)
+    from IPython.display import display
+
+    bar = tqdm(display=False, **options)
+    place, close = display(bar.container, display_id=True), bar.close
+
+    def close_and_replace() -> None:
+        if not bar.disable:  # it was not closed before
+            close()
+            place.update({"text/plain": str(bar)} if bar.leave else {}, raw=True)
+
+    bar.close = close_and_replace
+    return bar

@@ -1,0 +1,147 @@
+"""A part of an array as a picture, with one place marked: what a check or a comparison found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from rfnb.display.markup import png, style
+from rfnb.display.markup.html import Html, el
+from rfnb.display.markup.numbers import short
+from rfnb.display.markup.widgets_html import quiet
+from rfnb.display.schema import MarkedPicture
+
+CELLS = (16, 48)
+"""Rows and columns around the place, at most."""
+LIGHT = {"diverging": png.LEVELS // 2, "sequential": 0}
+
+
+class Window(NamedTuple):
+    """Which part is shown: two axes, or one, around a place; of the other axes the place's position.
+
+    names: of the axes, "" for one that is not spoken of. rows, cols: which go down and across. at: the place, by axis.
+    """
+
+    names: Sequence[str]
+    rows: int | None
+    cols: int
+    down: range
+    across: range
+    at: tuple[int, ...]
+
+    def cut(self, array: np.ndarray) -> np.ndarray:
+        """The part of an array as a matrix."""
+        index: list[int | slice] = list(self.at)
+        index[self.cols] = slice(self.across.start, self.across.stop)
+        if self.rows is not None:
+            index[self.rows] = slice(self.down.start, self.down.stop)
+        part = array[tuple(index)]
+        if self.rows is None:
+            return part.reshape(1, -1)
+        return part if self.rows < self.cols else part.T
+
+    def words(self) -> str:
+        """What is down, across and chosen."""
+        words = f"{self.names[self.cols]} {_span(self.across)} across"
+        if self.rows is not None:
+            words = f"{self.names[self.rows]} {_span(self.down)} down, {words}"
+        rest = [
+            f"{name} {at}"
+            for i, (name, at) in enumerate(zip(self.names, self.at, strict=True))
+            if name and i not in (self.rows, self.cols)
+        ]
+        return words + (f", at {', '.join(rest)}" if rest else "")
+
+
+def around(
+    shape: Sequence[int], names: Sequence[str], at: Sequence[int], rows: int | None, moves: Sequence[bool]
+) -> Window | None:
+    """The part around a place; None for a single number.
+
+    rows: the axis that counts sequences, if there is one. moves: which axes are like time.
+    """
+    if not shape:
+        return None
+    axes = range(len(shape))
+    cols = max((i for i in axes if i != rows or len(shape) == 1), key=lambda i: (moves[i], shape[i] > 1, i))
+    rest = [i for i in axes if i != cols]
+    rows = rows if rows in rest else max(rest, key=lambda i: (moves[i], shape[i] > 1, i), default=None)
+    down = range(1) if rows is None else _near(at[rows], shape[rows], CELLS[0])
+    return Window(names, rows, cols, down, _near(at[cols], shape[cols], CELLS[1]), tuple(at))
+
+
+def draw(
+    values: np.ndarray, valid: np.ndarray, window: Window, title: str, text: str, top: float, scale: png.Scale
+) -> MarkedPicture:
+    """values, valid: of the window. top: the value of the strongest colour. text: what is at the place."""
+    cell = max(5, min(14, 280 // values.shape[1]))
+    row = 0 if window.rows is None else window.at[window.rows] - window.down.start
+    col = window.at[window.cols] - window.across.start
+    pixels = png.pixels(values / (top or 1.0), valid, scale, (cell, cell))
+    _frame(pixels, row * cell, col * cell, cell, png.MARK, LIGHT[scale])
+    picture = png.data_uri(png.encode(pixels, png.PALETTES[scale]))
+    axes = window.words()
+    return {"title": title, "text": text, "axes": axes, "picture": picture, "alt": f"{title}: {axes}; marked: {text}"}
+
+
+def draw_both(
+    window: Window, valid: np.ndarray, values: dict[str, np.ndarray], apart: np.ndarray
+) -> list[MarkedPicture]:
+    """Two arrays on one scale, and how far they are apart, on its own.
+
+    valid: of the window. values: by title. apart: |difference|.
+    """
+    parts = {title: window.cut(array) for title, array in values.items()}
+    top, scale = scale_of(*(part[valid] for part in parts.values()))
+    drawn = [draw(parts[t], valid, window, t, short(values[t][window.at]), top, scale) for t in values]
+    most, _ = scale_of(window.cut(apart)[valid])
+    title, text = f"|Δ| up to {short(most)}", short(apart[window.at])
+    return [*drawn, draw(window.cut(apart), valid, window, title, text, most, "sequential")]
+
+
+def scale_of(*parts: np.ndarray) -> tuple[float, png.Scale]:
+    """The strongest colour that several pictures share, and whether there are two hues."""
+    known = np.concatenate([part[np.isfinite(part)].reshape(-1) for part in parts])
+    return float(np.abs(known).max(initial=0)), "diverging" if (known < 0).any() else "sequential"
+
+
+def pictures_html(pictures: Sequence[MarkedPicture]) -> Html | None:
+    """One beside the other, with what is at the place below."""
+    if not pictures:
+        return None
+    boxes = [
+        el(
+            "div",
+            quiet(each["title"], tag="div"),
+            _image(each),
+            el("div", each["text"], style=style.NUMBERS),
+            style="display:inline-block;vertical-align:top;margin:4px 16px 4px 0",
+        )
+        for each in pictures
+    ]
+    return el("div", boxes, el("div", pictures[0]["axes"], style=f"{style.QUIET};font-size:11px"))
+
+
+def _image(each: MarkedPicture) -> Html | None:
+    src, alt = each["picture"], each["alt"]
+    return el("img", src=src, alt=alt, title=alt, style=style.PICTURE) if src else None
+
+
+def _frame(pixels: np.ndarray, top: int, left: int, cell: int, *colours: int) -> None:
+    """Lines just inside of a cell, one in the other."""
+    for inset, colour in enumerate(colours):
+        first_row, last_row = top + inset, top + cell - 1 - inset
+        first_col, last_col = left + inset, left + cell - 1 - inset
+        pixels[[first_row, last_row], first_col : last_col + 1] = colour
+        pixels[first_row : last_row + 1, [first_col, last_col]] = colour
+
+
+def _near(at: int, size: int, most: int) -> range:
+    start = max(0, min(at - most // 2, size - most))
+    return range(start, min(size, start + most))
+
+
+def _span(part: range) -> str:
+    return f"{part.start}–{part.stop - 1}" if len(part) > 1 else str(part.start)

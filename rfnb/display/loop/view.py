@@ -1,0 +1,202 @@
+"""Where the ops of a loop were done: its source, and beside each line what became of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from textwrap import dedent
+from typing import TYPE_CHECKING
+
+from rfnb.core.ground.source import with_block
+from rfnb.core.ground.text import count_of
+from rfnb.display.markup import style
+from rfnb.display.markup.grid import Table
+from rfnb.display.markup.html import Html, el
+from rfnb.display.markup.widgets_html import quiet
+from rfnb.display.schema import ExplanationView, MovedOp
+
+if TYPE_CHECKING:
+    from rfnb.loop.explain import Explanation, Moved
+
+PLACES = {"once": "once", "all steps": "for all steps together", "step": "in each step", "behind": "behind the steps"}
+HUES = {"once": 2, "all steps": 0, "step": 1, "behind": 3}
+"""By place: which colour of the palette."""
+WIDTH = 80
+"""So many columns of the source are shown in a terminal."""
+
+
+def describe(explanation: Explanation) -> ExplanationView:
+    """The source of the `with` block, and its ops."""
+    source = explanation.source
+    block = with_block(source)
+    return {
+        "kind": "loop_explanation",
+        "name": explanation.name,
+        "place": None if source is None else source.place(),
+        "ran": explanation.ran,
+        "first_line": block.first_line,
+        "body": dedent("\n".join(block.lines)).split("\n") if block.lines else [],
+        "ops": [_op(row) for row in explanation.rows],
+    }
+
+
+def _op(row: Moved) -> MovedOp:
+    source = row.node.source
+    return {
+        "line": row.node.line,
+        "place": None if source is None or source == row.node.at else source.place(),
+        "op": row.node.op,
+        "text": row.text,
+        "where": row.where,  # type: ignore[typeddict-item]
+        "why": row.why,
+        "states": list(row.states),
+    }
+
+
+# -- by lines
+
+
+def lines(view: ExplanationView) -> Iterator[tuple[int, str, list[MovedOp]]]:
+    """Each line of the source, and the ops that it led to. Ops of no such line have their expression for a line."""
+    by_line: dict[int, list[MovedOp]] = {}
+    for op in view["ops"]:
+        by_line.setdefault(op["line"] or 0, []).append(op)
+    for number, text in enumerate(view["body"], view["first_line"]):
+        yield number, text, by_line.pop(number, [])
+    for number, ops in by_line.items():
+        for op in ops:
+            yield number, op["text"], [op]
+
+
+def together(ops: Iterable[MovedOp]) -> list[list[MovedOp]]:
+    """Neighbours with the same place and reason."""
+    return [list(group) for _, group in groupby(ops, key=lambda op: (op["where"], op["why"]))]
+
+
+def names(ops: list[MovedOp]) -> str:
+    """`add, tanh`, `mul ×3`"""
+    runs = [(name, len(list(group))) for name, group in groupby(ops, key=lambda op: op["op"])]
+    return ", ".join(name if count == 1 else f"{name} ×{count}" for name, count in runs)
+
+
+def counts(view: ExplanationView) -> dict[str, int]:
+    """By place, how many ops, if there are any."""
+    found = Counter[str](op["where"] for op in view["ops"])
+    return {where: found[where] for where in PLACES if found[where]}
+
+
+# -- text
+
+
+def to_text(view: ExplanationView) -> str:
+    """The totals; then the source, and behind each line where its ops were done, and why."""
+    if not view["ran"]:
+        return f"{view['name']} has not run yet"
+    told = list(lines(view))
+    width = min(WIDTH, max((len(text) for _, text, _ in told), default=0))
+    rows = [row for number, text, ops in told for row in _text_rows(number, text, ops, width)]
+    return "\n".join([f"{view['name']}: {headline(view)}", *rows])
+
+
+def headline(view: ExplanationView) -> str:
+    """`1 op once, 2 in each step`"""
+    totals = [f"{count} {PLACES[where]}" for where, count in counts(view).items()]
+    if totals:
+        where, count = next(iter(counts(view).items()))
+        totals[0] = f"{count_of(count, 'op')} {PLACES[where]}"
+    return ", ".join(totals) or "no ops"
+
+
+def _text_rows(number: int, text: str, ops: list[MovedOp], width: int) -> Iterator[str]:
+    groups = together(ops)
+    words = [
+        f"{group[0]['where']:<9}  {names(group)}" + (f"  # {group[0]['why']}" if group[0]["why"] else "")
+        for group in groups
+    ]
+    beside = words.pop(0) if words and len(text) <= width else ""
+    yield f"  {number:>4}  {text:<{width}}  {beside}".rstrip()
+    for more in words:
+        yield f"  {'':>4}  {'':<{width}}  {more}"
+
+
+def to_table(view: ExplanationView) -> Table:
+    """A row an op."""
+    columns = ["line", "op", "where", "why", "states", "text"]
+    rows = [[op["line"], op["op"], op["where"], op["why"], ", ".join(op["states"]), op["text"]] for op in view["ops"]]
+    return Table(columns, rows)
+
+
+# -- HTML
+
+
+def to_html(view: ExplanationView) -> Html:
+    """The same; the expressions of a line with several ops are folded away."""
+    if not view["ran"]:
+        return el("div", f"{view['name']} has not run yet", style=f"{style.BOX};{style.QUIET}")
+    rows = [_rows(number, text, ops) for number, text, ops in lines(view)]
+    return el("div", _head(view), el("table", rows, style=f"{style.TABLE};width:100%"), style=style.BOX)
+
+
+def _head(view: ExplanationView) -> Html:
+    total = count_of(len(view["ops"]), "op")
+    place = f" · {view['place']} · {total}: " if view["place"] else f" · {total}: "
+    totals = counts(view).items()
+    chips = [el("span", el("b", str(count)), f" {PLACES[where]}", style=_chip(where)) for where, count in totals]
+    return el("div", el("span", view["name"], style=style.NAME), quiet(place), chips)
+
+
+def _rows(number: int, text: str, ops: list[MovedOp]) -> list[Html]:
+    """A line of the source, and beside it a row for each place and reason."""
+    groups = together(ops)
+    spans = len(groups) if len(groups) > 1 else None
+    mark = style.PALETTE[HUES[_slowest(ops)]] if ops else "transparent"
+    code = text.lstrip(" ")
+    indent = 8 + 7 * (len(text) - len(code))  # as padding, for lines that are wrapped
+    line = [
+        el("td", str(number), rowspan=spans, style=f"{style.LABEL_CELL};text-align:right;vertical-align:top"),
+        el("td", code, rowspan=spans, style=f"{_LINE};{_CODE};border-left:3px solid {mark};padding-left:{indent}px"),
+    ]
+    told = [_told(group, folds=len(ops) > 1) for group in groups] or [[]]
+    return [
+        el("tr", line if first else None, cells, style=style.PLAIN_ROW)
+        for first, cells in zip([True] + [False] * len(told), told, strict=False)
+    ]
+
+
+_LINE = "padding:1px 12px 1px 0;text-align:left;border:none;background:none;vertical-align:top"
+_CODE = "white-space:pre-wrap;overflow-wrap:anywhere"
+
+
+def _slowest(ops: list[MovedOp]) -> str:
+    """Where a line spends its time."""
+    return max((op["where"] for op in ops), key=["once", "behind", "all steps", "step"].index)
+
+
+def _told(ops: list[MovedOp], *, folds: bool) -> list[Html]:
+    first, reason = ops[0], _reason(ops[0])
+    words = [
+        names(ops),
+        quiet(f" {reason} ") if reason else None,
+        [el("span", state, style=style.pill(None)) for state in _kept_by(first)],
+    ]
+    listed = el("div", [_expression(op) for op in ops], style=f"margin:2px 0 4px 14px;{_CODE}")
+    told = el("details", el("summary", words, style="cursor:pointer"), listed) if folds or first["place"] else words
+    return [el("td", el("span", first["where"], style=_chip(first["where"])), style=_LINE), el("td", told, style=_LINE)]
+
+
+def _expression(op: MovedOp) -> Html:
+    return el("div", op["text"], quiet(f"  {op['place']}") if op["place"] else None)
+
+
+def _reason(op: MovedOp) -> str:
+    return "needs" if _kept_by(op) else op["why"]
+
+
+def _kept_by(op: MovedOp) -> list[str]:
+    """The states that keep it in the steps."""
+    return op["states"] if op["why"].startswith("needs ") else []
+
+
+def _chip(where: str) -> str:
+    return f"{style.chip(style.PALETTE[HUES[where]])};white-space:nowrap"

@@ -1,0 +1,77 @@
+"""A table of plain data: what `view.table()` gives, to be read by a person, a screen reader or a data frame."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any
+
+from rfnb.display.markup import style
+from rfnb.display.markup.html import Child, Html, el, visible
+from rfnb.display.markup.numbers import short
+from rfnb.display.markup.widgets_html import row
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns with names, and rows. `pandas.DataFrame(list(table))` is the same as a data frame.
+
+    >>> Table(["state", "norm"], [["h", 0.123456], ["c", None]])
+    state  norm
+    h      0.123
+    c
+    """
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Each row as a dict."""
+        return (dict(zip(self.columns, row, strict=True)) for row in self.rows)
+
+    def __repr__(self) -> str:
+        grid = [[visible(_word(cell)).replace("\n", "␤") for cell in row] for row in (self.columns, *self.rows)]
+        return "\n".join(aligned(grid))
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        return {"text/plain": repr(self), "text/html": str(table_html(self))}
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """A line a row, in columns; a short row has empty cells at its end.
+
+    >>> aligned([["state", "norm"], ["h", "0.12"], ["cell"]])
+    ['state  norm', 'h      0.12', 'cell']
+    """
+    widths = [max(map(len, column)) for column in zip_longest(*rows, fillvalue="")]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+
+
+def table_html(table: Table) -> Html:
+    """Rows below a line of column names."""
+    rows = [row(*map(_word, cells)) for cells in table.rows]
+    return el("table", el("thead", row(*table.columns, tag="th")), el("tbody", rows), style=style.TABLE)
+
+
+def facts_html(facts: Sequence[tuple[str, Child]]) -> Html | None:
+    """A line for each fact, behind its label."""
+    rows = [
+        el(
+            "tr",
+            el("td", label, style=f"{style.LABEL_CELL};vertical-align:top;padding-top:2px"),
+            el("td", words, style=style.LEFT_CELL),
+            style=style.PLAIN_ROW,
+        )
+        for label, words in facts
+    ]
+    return el("table", rows, style=style.TABLE) if rows else None
+
+
+def _word(cell: Any) -> str:
+    if cell is None:
+        return ""
+    return short(cell) if isinstance(cell, int | float) and not isinstance(cell, bool) else str(cell)

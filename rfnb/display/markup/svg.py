@@ -1,0 +1,117 @@
+"""SVG as nested calls, and how wide words are. All text is escaped by `html.el`."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from itertools import pairwise
+
+from rfnb.display.markup.html import Html, el
+
+FONT = "system-ui,-apple-system,'Segoe UI','DejaVu Sans',Verdana,sans-serif"
+NARROW = frozenset("ijlI.,:;'|!ft()[]{} -/\\·")
+WIDE = frozenset("mwMW@%—")
+Point = tuple[float, float]
+
+
+def width(text: str, size: float, *, bold: bool = False) -> float:
+    """How wide a word is at most, in the fonts that are common.
+
+    >>> width("time", 10) < width("batch", 10) < width("MMMMM", 10)
+    True
+    """
+    ems = sum(map(_em, text))
+    return ems * size * (1.1 if bold else 1.0)
+
+
+def _em(char: str) -> float:
+    if char in NARROW:
+        return 0.4
+    if char in WIDE:
+        return 1.0
+    if char > "\u2e7f":
+        return 1.05
+    return 0.72 if char.isupper() else 0.64
+
+
+def elided(text: str, size: float, room: float, *, bold: bool = False) -> str:
+    """The text, or as much of its start and end as there is room for.
+
+    >>> elided("encoder.layers.0.self_attention", 10, 100)
+    'encoder.…ttention'
+    """
+    if width(text, size, bold=bold) <= room:
+        return text
+    kept = max(2, int(len(text) * room / width(text, size, bold=bold)) - 1)
+    while kept > 2 and width(text[: kept // 2] + "…" + text[-(kept // 2) :], size, bold=bold) > room:
+        kept -= 1
+    return f"{text[: kept - kept // 2]}…{text[len(text) - kept // 2 :]}"
+
+
+def number(x: float) -> str:
+    """Short.
+
+    >>> number(12.04), number(3.25)
+    ('12', '3.3')
+    """
+    return f"{round(x + 1e-9, 1):g}"
+
+
+def group(*children: object, at: Point | None = None, **attrs: object) -> Html:
+    """Parts that are moved together."""
+    moved = None if at is None else f"translate({number(at[0])},{number(at[1])})"
+    return el("g", *children, **attrs, transform=moved)  # type: ignore[arg-type]
+
+
+def rect(x: float, y: float, w: float, h: float, **attrs: object) -> Html:
+    """A rectangle; `rx` rounds its corners."""
+    return el("rect", x=number(x), y=number(y), width=number(w), height=number(h), **attrs)
+
+
+def words(x: float, y: float, text: str, **attrs: object) -> Html:
+    """A line of text from `x` on, standing on `y`."""
+    return el("text", text, x=number(x), y=number(y), **attrs)
+
+
+def path(points: Sequence[Point], *, smooth: bool, **attrs: object) -> Html:
+    """A line. smooth: where it is not upright it is a curve; else its corners are round."""
+    return el("path", d=_curves(points) if smooth else _corners(points), **attrs)
+
+
+def _curves(points: Sequence[Point]) -> str:
+    made = "M" + _at(*points[0])
+    for (x, y), (u, v) in pairwise(points):
+        middle = (y + v) / 2
+        made += "L" + _at(u, v) if x == u else f"C{_at(x, middle)} {_at(u, middle)} {_at(u, v)}"
+    return made
+
+
+def _corners(points: Sequence[Point], radius: float = 8.0) -> str:
+    made = "M" + _at(*points[0])
+    for before, at, after in zip(points, points[1:], points[2:], strict=False):
+        made += f"L{_at(*_towards(at, before, radius))}Q{_at(*at)} {_at(*_towards(at, after, radius))}"
+    return made + "L" + _at(*points[-1])
+
+
+def _towards(at: Point, to: Point, most: float) -> Point:
+    far = abs(to[0] - at[0]) + abs(to[1] - at[1])
+    part = min(most, far / 2) / far if far else 0.0
+    return at[0] + (to[0] - at[0]) * part, at[1] + (to[1] - at[1]) * part
+
+
+def _at(x: float, y: float) -> str:
+    return f"{number(x)},{number(y)}"
+
+
+def image(width: float, height: float, *children: Html) -> Html:
+    """A whole SVG of this size."""
+    w, h = number(width), number(height)
+    return el(
+        "svg", *children, xmlns="http://www.w3.org/2000/svg", width=w, height=h, viewBox=f"0 0 {w} {h}",
+        font_family=FONT, font_size=11,
+    )  # fmt: skip
+
+
+def data_uri(svg: str) -> str:
+    """As the `src` of an image."""
+    return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()

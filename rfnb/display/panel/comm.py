@@ -1,0 +1,167 @@
+"""The two comms of the panel: commands come in on one and are answered there, events go out on the other.
+
+They are apart because a kernel sends what comes in on a comm to the thread that last sent on it: a cell that sent
+events on the command comm would make the front end wait for that cell.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from threading import current_thread, main_thread
+from typing import Any, Literal
+
+from rfnb.display.kit.progress_bar import bar
+from rfnb.display.panel.commands import Dispatcher, Later, Runs
+from rfnb.display.run import list_view as runs_view
+from rfnb.display.schema import Event
+from rfnb.trace.run.run import Run, open_in_panel
+from rfnb.trace.run.runs import runs
+from rfnb.trace.run.session import make_progress
+
+COMMANDS_TARGET = "rfnb.commands"
+EVENTS_TARGET = "rfnb.events"
+PAUSE = 0.25
+"""Seconds between two events about the list of runs."""
+
+_links: list[Link] = []
+
+
+def install(runs: Runs, kernel: Any) -> Link | None:
+    """Listens to the panel of the notebook whose kernel this process is; never raises."""
+    if _links:
+        return _links[0]
+    try:
+        link = Link(runs, kernel)
+        link.listen()
+    except Exception:
+        return None
+    _links.append(link)
+    return link
+
+
+def open_run(run: Run) -> bool:
+    """Shows a run in the panel; whether there is one."""
+    if not _links:
+        return False
+    if run not in _links[0].runs:  # one from a file
+        runs.add(run)
+    return _links[0].emit({"event": "open", "data": {"run": run.serial}})
+
+
+def main_thread_later() -> Later | None:
+    """How to have something done by the main thread; None outside of a kernel."""
+    return _links[0].later if _links else None
+
+
+def stay_on_own_thread(comm: Any) -> None:
+    """Messages go to the thread that the front end named, not to the one that last sent on this comm."""
+    if hasattr(comm, "_reply_subshell_for"):
+        comm._reply_subshell_for = lambda data, default: default
+
+
+class Link:
+    """Between the runs of this process and the panels that look at them."""
+
+    def __init__(self, runs: Runs, kernel: Any):
+        self.runs = runs
+        self.kernel = kernel
+        self.panels: list[Any] = []
+        self.cell_runs = False
+        self.news = News(self.tell_runs, self.call_later)
+        self.dispatcher = Dispatcher(runs, later=self.later, emit=self.emit)
+
+    def listen(self) -> None:
+        """Registers the comm targets, follows the cells and the list of runs, and shows the progress of long loops."""
+        self.kernel.comm_manager.register_target(COMMANDS_TARGET, self.on_commands)
+        self.kernel.comm_manager.register_target(EVENTS_TARGET, self.on_events)
+        self.cell_runs = True  # the cell that imports rfnb
+        self.kernel.shell.events.register("pre_run_cell", self.on_cell)
+        self.kernel.shell.events.register("post_run_cell", self.on_cell_end)
+        self.runs.on_change(self.news.changed)
+        open_in_panel.register(open_run)
+        make_progress.register(bar)
+
+    def on_commands(self, comm: Any, message: Any) -> None:
+        """A panel opened the command comm."""
+        stay_on_own_thread(comm)
+
+        def answer(message: Any) -> None:
+            reply = self.dispatcher.handle(message["content"]["data"])
+            if reply["status"] != "queued":  # the answer is as quick as word of it
+                comm.send(reply)
+
+        comm.on_msg(answer)
+
+    def on_events(self, comm: Any, message: Any) -> None:
+        """A panel opened the event comm."""
+        self.panels.append(comm)
+        comm.on_close(lambda _: self.panels.remove(comm) if comm in self.panels else None)
+
+    def on_cell(self, *_: Any) -> None:
+        """A cell starts."""
+        self.cell_runs = True
+
+    def on_cell_end(self, *_: Any) -> None:
+        """A cell is over."""
+        self.cell_runs = False
+        self.news.flush()
+
+    def later(self, work: Callable[[], None]) -> Literal["queued", "busy"]:
+        """Has `work` done by the main thread: its event loop turns only while no cell runs."""
+        status: Literal["queued", "busy"] = "busy" if self.cell_runs else "queued"
+        self.kernel.io_loop.add_callback(work)
+        return status
+
+    def call_later(self, work: Callable[[], None]) -> None:
+        """Has `work` done by the main thread in a moment, or after the running cell."""
+        self.kernel.io_loop.add_callback(lambda: self.kernel.io_loop.call_later(PAUSE, work))
+
+    def emit(self, event: Event) -> bool:
+        """Sends to all panels; whether there is one."""
+        for comm in list(self.panels):
+            try:
+                comm.send(event)
+            except Exception:
+                self.panels.remove(comm)
+        return bool(self.panels)
+
+    def tell_runs(self) -> None:
+        """Sends the list."""
+        if self.panels:
+            self.emit({"event": "runs", "data": runs_view.describe(self.runs)["runs"]})
+
+
+class News:
+    """Says that the list changed, but not more often than a reader can follow.
+
+    Args:
+        tell: sends the list.
+        call_later: calls a function after a pause.
+        clock: seconds.
+    """
+
+    def __init__(
+        self,
+        tell: Callable[[], None],
+        call_later: Callable[[Callable[[], None]], None],
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        self.tell, self.call_later, self.clock = tell, call_later, clock
+        self.told = -PAUSE
+        self.due = False
+
+    def changed(self) -> None:
+        """Tells at once, or once after a pause."""
+        waiting, self.due = self.due, True
+        if current_thread() is main_thread() and self.clock() - self.told >= PAUSE:
+            self.flush()
+        elif not waiting:
+            self.call_later(self.flush)
+
+    def flush(self) -> None:
+        """Tells what was not told yet."""
+        if not self.due:
+            return
+        self.due, self.told = False, self.clock()
+        self.tell()

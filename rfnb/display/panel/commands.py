@@ -1,0 +1,210 @@
+"""What the kernel answers to the front end's messages. No kernel is needed here: `Dispatcher.handle` maps data to data.
+
+Messages arrive in another thread while a cell runs. What is known already is told at once; what has to touch tensors
+is given to the main thread by `later`, which says "queued" or "busy", and its answer goes out as an event.
+"""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from threading import current_thread, main_thread
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from rfnb.display.kit.degrade import reason
+from rfnb.display.panel.run_commands import TRAVEL
+from rfnb.display.run import list_view as runs_view, step as step_view, view as history_view
+from rfnb.display.run.ops import describe_ops
+from rfnb.display.schema import PROTOCOL, Event, Hello, Reply, RunItem, RunView, StepView, TensorView
+from rfnb.display.tensor import view as tensor_view
+from rfnb.display.tensor.select import index_of
+from rfnb.display.tensor.value import one_sequence
+from rfnb.errors import ViewError
+
+if TYPE_CHECKING:
+    from rfnb.trace.run.run import Run
+
+SESSION = uuid.uuid4().hex
+"""Of this process: a restarted kernel has another one, though its kernel id is the same."""
+
+INNER = 64 * 2**20
+"""Bytes of runs that are in no list, like those of loops inside of loops, that stay open to questions."""
+
+Later = Callable[[Callable[[], None]], Literal["queued", "busy"]]
+
+
+class Runs(Protocol):
+    """What is asked of `rf.runs`."""
+
+    def __iter__(self) -> Iterator[Run]:
+        """Newest first."""
+
+    def by_serial(self, serial: int) -> Run:
+        """The run with this number."""
+
+    def pin(self, serial: int, pinned: bool = True) -> None:
+        """Keeps it, or no longer."""
+
+    def forget(self, serial: int) -> None:
+        """Drops it."""
+
+    def on_change(self, callback: Callable[[], None]) -> None:
+        """Has `callback` called when the list changes."""
+
+
+class Dispatcher:
+    """Answers messages about `runs`.
+
+    Args:
+        runs: the list of runs.
+        later: has something done by the main thread, soon ("queued") or when the running cell is over ("busy").
+        emit: sends an event to all front ends.
+    """
+
+    def __init__(
+        self,
+        runs: Runs,
+        *,
+        later: Later | None = None,
+        emit: Callable[[Event], object] | None = None,
+    ):
+        self.runs = runs
+        self.later = later
+        self.emit = emit or (lambda event: None)
+        self.inner: dict[int, Run] = {}
+
+    def handle(self, message: Any, answer: Callable[[Reply], None] | None = None) -> Reply:
+        """The answer to a message; never raises. `answer` takes a late one, instead of the event."""
+        number = message.get("id") if isinstance(message, dict) else None
+        if not isinstance(number, int):
+            return _error(-1, "a message is {id, command, args}")
+        command, args = message.get("command"), message.get("args") or {}
+        if not isinstance(command, str) or command not in COMMANDS or not isinstance(args, dict):
+            return _error(
+                number, f"unknown command {str(command)[:40]!r}; the kernel's rfnb may be older than the panel"
+            )
+        if command in TOUCHES_TENSORS and current_thread() is not main_thread() and self.later is not None:
+            return self._hand_over(number, command, args, answer or self._emit_reply)
+        return self._do(number, command, args)
+
+    def _hand_over(self, number: int, command: str, args: dict[str, Any], answer: Callable[[Reply], None]) -> Reply:
+        try:
+            status = self.later(lambda: answer(self._do(number, command, args)))  # type: ignore[misc]
+        except Exception as error:
+            return _error(number, reason(error))
+        return {"id": number, "status": status, "data": None, "error": None}
+
+    def _do(self, number: int, command: str, args: dict[str, Any]) -> Reply:
+        try:
+            return {"id": number, "status": "ok", "data": COMMANDS[command](self, **args), "error": None}
+        except TypeError as error:
+            return _error(number, f"{command}: {reason(error)}")
+        except Exception as error:
+            return _error(number, reason(error))
+
+    def _emit_reply(self, reply: Reply) -> None:
+        self.emit({"event": "reply", "data": reply})
+
+    def run_of(self, serial: int) -> Run:
+        """The run with this number. Raises what `runs` raises if it is gone."""
+        inner = self.inner.get(int(serial))
+        return self.runs.by_serial(int(serial)) if inner is None else inner
+
+    def remember(self, runs: Iterable[Run]) -> None:
+        """Answers about these as well, though they may be in no list, until many others were asked for."""
+        listed = {run.serial for run in self.runs}
+        new = {run.serial: run for run in runs if run.serial not in listed}
+        room = INNER - sum(run.bytes for run in new.values())
+        while self.inner and sum(run.bytes for run in self.inner.values()) > room:
+            del self.inner[next(iter(self.inner))]
+        self.inner |= new
+
+
+def hello(dispatcher: Dispatcher, protocol: int = 0, version: str = "?") -> Hello:
+    """Who the kernel is; the front end compares `protocol` with its own."""
+    return {"protocol": PROTOCOL, "version": _version(), "session": SESSION}
+
+
+def list_runs(dispatcher: Dispatcher) -> list[RunItem]:
+    """All runs, newest first."""
+    return runs_view.describe(dispatcher.runs)["runs"]
+
+
+def run_view(dispatcher: Dispatcher, run: int) -> RunView:
+    """What does not change while one steps; the run that it was forked from can be opened as well."""
+    found = dispatcher.run_of(run)
+    if found.parent is not None:
+        dispatcher.remember([found.parent])
+    return history_view.describe_run(found)
+
+
+def step_of(
+    dispatcher: Dispatcher,
+    run: int,
+    step: int,
+    sequence: int | None = None,
+    watch: Sequence[str] = (),
+    ops: bool = False,
+    op: int | None = None,
+) -> StepView:
+    """One step, by replay, with the values of the expressions in `watch`; with its `ops`, and the values of one."""
+    found = dispatcher.run_of(run)
+    if not 0 <= int(step) < history_view.steps_begun(found):
+        raise ViewError(f"run {run} has no step {step}: it has {found.steps}")
+    chosen = _sequence(found, sequence)
+    view = step_view.describe_step(found, int(step), chosen, watch=watch)
+    if ops:
+        view["ops"] = describe_ops(found[int(step)], op, found.sequence_dim, chosen)
+    return view
+
+
+def value_of(dispatcher: Dispatcher, run: int, step: int, name: str, sequence: int | None = None) -> TensorView:
+    """One value of one step, as large as a tensor is shown."""
+    found = dispatcher.run_of(run)
+    for known, _op, _line, value in reversed(list(found[int(step)].values())):
+        if known == name:
+            data = one_sequence(value, found.sequence_dim, _sequence(found, sequence))
+            return tensor_view.describe_data(data)
+    if name in found.states:
+        data = one_sequence(found[int(step)].after[name], found.sequence_dim, _sequence(found, sequence))
+        return tensor_view.describe_data(data)
+    raise ViewError(f"step {step} of run {run} has no value {str(name)[:40]!r}")
+
+
+def pin(dispatcher: Dispatcher, run: int, pinned: bool) -> list[RunItem]:
+    """Keeps a run, or lets it go when newer ones come."""
+    dispatcher.runs.pin(dispatcher.run_of(run).serial, bool(pinned))
+    return list_runs(dispatcher)
+
+
+def forget(dispatcher: Dispatcher, run: int) -> list[RunItem]:
+    """Drops a run and what it holds."""
+    dispatcher.runs.forget(dispatcher.run_of(run).serial)
+    return list_runs(dispatcher)
+
+
+COMMANDS: dict[str, Callable[..., Any]] = {
+    "hello": hello,
+    "runs": list_runs,
+    "run": run_view,
+    "step": step_of,
+    "value": value_of,
+    "pin": pin,
+    "forget": forget,
+    **TRAVEL,
+}
+
+TOUCHES_TENSORS = frozenset({"step", "value", *TRAVEL})
+
+
+def _sequence(run: Run, sequence: int | None) -> int | None:
+    return None if sequence is None or not run.batch else index_of(int(sequence), run.batch, run.tags)
+
+
+def _error(number: int, words: str) -> Reply:
+    return {"id": number, "status": "error", "data": None, "error": words}
+
+
+def _version() -> str:
+    return str(getattr(sys.modules.get("rfnb"), "__version__", "0"))

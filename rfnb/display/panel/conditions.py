@@ -1,0 +1,64 @@
+"""What the panel searches for, as functions of a step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from rfnb.display.kit.data import to_numpy
+from rfnb.display.schema import Where
+from rfnb.display.tensor.value import one_sequence
+from rfnb.errors import ViewError
+from rfnb.trace.run import when
+
+if TYPE_CHECKING:
+    from rfnb.trace.run.run import Run
+    from rfnb.trace.run.step import RunStep
+
+Test = Callable[["RunStep"], bool]
+
+
+def conditions_of(where: Where, run: Run, sequence: int | None) -> list[Test]:
+    """A step is meant if one of these holds. Raises ViewError if there is no such condition, or no such value."""
+    kind = where.get("kind")
+    if kind == "expression":
+        return [_holds(str(where["text"]), run, sequence)]
+    if kind not in READY:
+        raise ViewError(f"find: no condition {str(kind)[:40]!r}", expected=", ".join(READY))
+    return [READY[kind](where, name, sequence) for name in _names(where, run)]
+
+
+READY: dict[str, Callable[[Where, Any, int | None], Test]] = {
+    "not finite": lambda where, name, sequence: when.not_finite(name, batch=sequence),
+    "over": lambda where, name, sequence: when.over(float(where["limit"] or 0), name, batch=sequence),
+    "changes": lambda where, name, sequence: when.changes(name, batch=sequence),
+    "repeats": lambda where, name, sequence: when.repeats(name, batch=sequence),
+    "ends": lambda where, name, sequence: when.ends(batch=sequence),
+}
+
+
+def _names(where: Where, run: Run) -> list[str | None]:
+    """The value that is meant; if a line is meant, what it calls by name, else all that it computes."""
+    line = where.get("line")
+    if line is None:
+        return [where.get("name")]
+    values = [value for value in run[0].values() if value.line == line] if run.steps else []
+    if not values:
+        raise ViewError(f"find: line {line} computes nothing in this loop")
+    named = [value.name for value in values if value.name != value.op]
+    return list(dict.fromkeys(named or [value.name for value in values]))
+
+
+def _holds(text: str, run: Run, sequence: int | None) -> Test:
+    """Whether an expression is true anywhere, or anywhere in a sequence; of a number, whether it is not 0."""
+
+    def test(at: RunStep) -> bool:
+        value = at.eval(text)
+        if not hasattr(value, "dims"):
+            return bool(value)
+        data = one_sequence(value, run.sequence_dim, sequence)
+        mask = data.mask()
+        true = to_numpy(data.raw) != 0
+        return bool((true if mask is None else true & mask).any())
+
+    return test

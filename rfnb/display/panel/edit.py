@@ -1,0 +1,66 @@
+"""A state as the user typed it: labels as text, numbers as numbers."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.display.kit.data import read, to_numpy
+from rfnb.display.tensor.table import PAD
+from rfnb.errors import ViewError
+
+if TYPE_CHECKING:
+    from rfnb.core.dims.dim import Dim
+    from rfnb.core.tensor.tensor import Tensor
+
+BETWEEN = re.compile(r"[\s,;\[\]()]+")
+TRUTH = {"true": 1.0, "false": 0.0}
+
+
+def edited(state: Tensor | int, text: str, sequences: Dim | None, sequence: int | None) -> Any:
+    """`state` with what `text` says in it, or in one sequence of it: one entry for all, or one for each.
+
+    Raises ViewError if it is no number or label, or if there are too many or too few of them.
+    """
+    if isinstance(state, int):
+        return int(_number(text.strip()))
+    values = to_numpy(state.raw_tensor).copy()
+    at = read(state).position(sequences) if sequences is not None and sequence is not None else None
+    part = values if at is None else values[(slice(None),) * at + (sequence, ...)]
+    entries = _entries(text, state.sparse_dim)
+    if len(entries) not in (1, part.size):
+        raise ViewError(
+            f"{state.name}: {len(entries)} entries for {part.size}",
+            got=text[:40],
+            hint=f"write one for all of them, or {part.size}",
+        )
+    new = np.asarray([np.nan if entry is None else entry for entry in entries])
+    keep = np.asarray([entry is None for entry in entries])
+    shape = part.shape if len(entries) == part.size else ()
+    part[...] = np.where(keep.reshape(shape), part, new.reshape(shape))
+    raw = state.raw_tensor
+    return state.like(backend_of_raw(raw).convert_raw(values, state.dtype, state.device))
+
+
+def _entries(text: str, sparse: Dim | None) -> list[float | None]:
+    """None for a `·`, which stands for what is left as it is."""
+    vocab = sparse.vocab if sparse is not None else None
+    if sparse is None or vocab is None:
+        return [None if word == PAD else _number(word) for word in BETWEEN.split(text) if word]
+    labels = [text] if text in vocab else text.split()
+    unknown = [label for label in labels if label not in vocab and label != PAD]
+    if unknown:
+        hint = did_you_mean(text, vocab.labels, "{}") or did_you_mean(unknown[0], vocab.labels, "{}")
+        raise ViewError(f"{sparse.name} has no label {unknown[0][:40]!r}", hint=hint)
+    return [None if label not in vocab else float(vocab.encode([label])[0]) for label in labels]
+
+
+def _number(word: str) -> float:
+    try:
+        return TRUTH[word.lower()] if word.lower() in TRUTH else float(word.replace("−", "-"))
+    except ValueError:
+        raise ViewError(f"{word[:40]!r} is no number") from None

@@ -1,0 +1,104 @@
+"""What the panel asks of a recorded run besides its steps: search, edits, gradients, comparisons."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rfnb.display.comparison import view as comparison_view
+from rfnb.display.markup.numbers import plain
+from rfnb.display.panel.conditions import conditions_of
+from rfnb.display.panel.edit import edited
+from rfnb.display.run import gradients_view as gradients_view, list_view as runs_view, view as history_view
+from rfnb.display.schema import (
+    ComparisonView,
+    Curve,
+    FoundView,
+    GradientsView,
+    RunItem,
+    RunView,
+    Where,
+)
+from rfnb.errors import ViewError
+from rfnb.trace.compare.compare import compare as compare_runs
+
+if TYPE_CHECKING:
+    from rfnb.display.panel.commands import Dispatcher
+
+SLICE = 0.05
+"""Seconds that one part of a search may take: between two of them the kernel does other work."""
+
+
+def find(
+    dispatcher: Dispatcher, run: int, where: Sequence[Where], start: int, stop: int, sequence: int | None = None
+) -> FoundView:
+    """The steps from `start` up to before `stop`, or down to behind it, where a condition holds: as far as it comes."""
+    found = dispatcher.run_of(run)
+    tests = [test for each in where for test in conditions_of(each, found, sequence)]
+    way = 1 if stop >= start else -1
+    steps = range(start, stop, way)
+    hits: list[int] = []
+    end = time.monotonic() + SLICE
+    for done, step in enumerate(steps, 1):
+        at = found[step]
+        hits += [step] * any(test(at) for test in tests)
+        if time.monotonic() >= end and done < len(steps):
+            return {"hits": hits, "next": step + way}
+    return {"hits": hits, "next": None}
+
+
+def fork(dispatcher: Dispatcher, run: int, step: int, states: dict[str, str], sequence: int | None = None) -> RunView:
+    """The new run that goes on from edited states."""
+    found = dispatcher.run_of(run)
+    unknown = set(states) - set(found.states)
+    if unknown:
+        raise ViewError(f"fork: no state {min(unknown)!r}", expected=", ".join(found.states))
+    before = found[int(step)].before
+    new = {name: edited(before[name], text, found.sequence_dim, sequence) for name, text in states.items()}
+    forked = found.fork(int(step), **new)
+    dispatcher.remember([forked])
+    return history_view.describe_run(forked)
+
+
+def rerun(dispatcher: Dispatcher, run: int) -> list[RunItem]:
+    """All runs, with that of the same call, made again with the code as it is now."""
+    dispatcher.run_of(run).rerun()
+    return runs_view.describe(dispatcher.runs)["runs"]
+
+
+def loops(dispatcher: Dispatcher, run: int, step: int) -> list[RunItem]:
+    """The runs of the loops inside of a step; they can be opened like others, for a while."""
+    inner = list(dispatcher.run_of(run)[int(step)].loops())
+    dispatcher.remember(inner)
+    return [runs_view.describe_item(each) for each in inner]
+
+
+def gradients(dispatcher: Dispatcher, run: int, loss: str, sequence: int | None = None) -> GradientsView:
+    """The norm of the gradient of the sum of `loss` by each state, step by step; of one sequence if one was chosen."""
+    found = dispatcher.run_of(run).gradients(loss)
+    view = gradients_view.describe(found)
+    if sequence is not None:
+        view["curves"] = [_curve(name, norms[:, sequence]) for name, norms in found.per_sequence.items()]
+    return view
+
+
+def compare(dispatcher: Dispatcher, run: int, other: int, sequence: int | None = None) -> ComparisonView:
+    """What differs between two runs, in all sequences or in one."""
+    a, b = dispatcher.run_of(run), dispatcher.run_of(other)
+    one = sequence is not None and None not in (a.sequence_dim, b.sequence_dim)
+    return comparison_view.describe(compare_runs(a, b, sequence=sequence if one else None))
+
+
+def _curve(state: str, norms: Any) -> Curve:
+    return {"state": state, "norms": [plain(float(norm)) for norm in norms]}
+
+
+TRAVEL: dict[str, Any] = {
+    "find": find,
+    "fork": fork,
+    "rerun": rerun,
+    "loops": loops,
+    "gradients": gradients,
+    "compare": compare,
+}

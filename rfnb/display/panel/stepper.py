@@ -1,0 +1,94 @@
+"""`rf.stepper(run)`: the stepper in the output of a cell; without scripts, the history of the run."""
+
+from __future__ import annotations
+
+import sys
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from rfnb.display.kit.assets import MIME, asset
+from rfnb.display.kit.degrade import reason
+from rfnb.display.kit.view import View
+from rfnb.display.panel.comm import main_thread_later, stay_on_own_thread
+from rfnb.display.panel.commands import SESSION, Dispatcher
+from rfnb.display.run import step, view as history
+from rfnb.errors import ViewError
+from rfnb.trace.run.runs import Runs
+
+if TYPE_CHECKING:
+    from rfnb.trace.run.run import Run
+
+
+def make(run: Run, batch: int | str | None) -> Any:
+    """The widget, or the history with a note."""
+    sequence = None if batch is None else history.chosen(run, batch)
+    try:
+        return widget_class()(run, sequence)
+    except ViewError as error:
+        words = f"{error.what}: {error.hint}" if error.hint else error.what
+    except Exception as error:
+        words = f"no stepper: {reason(error)}"
+    still = history.describe(run, batch)
+    return View({**still, "note": "; ".join(note for note in (still["note"], words) if note)})
+
+
+@lru_cache(maxsize=1)
+def widget_class() -> type:
+    """The widget class, made when first needed. Raises ViewError if anywidget or the built files are missing."""
+    try:
+        import anywidget
+        import traitlets
+    except ImportError:
+        raise ViewError("stepper: anywidget is not installed", hint="pip install 'rfnb[lab]'") from None
+
+    class Stepper(anywidget.AnyWidget):
+        """One run and its steps; commands arrive as custom messages and are answered by custom messages."""
+
+        _esm = asset("stepper.js")
+        _css = asset("stepper.css")
+        run = traitlets.Dict().tag(sync=True)
+        first = traitlets.Dict(allow_none=True).tag(sync=True)
+        session = traitlets.Unicode(SESSION).tag(sync=True)
+
+        def __init__(self, run: Run, sequence: int | None = None):
+            first = dict(step.describe_step(run, 0, sequence)) if run.steps else None
+            super().__init__(run=dict(history.describe_run(run)), first=first)
+            self.history = View(history.describe(run, sequence))
+            self.dispatcher = Dispatcher(OneRun(run), later=main_thread_later())
+            stay_on_own_thread(self.comm)
+            self.on_msg(self._on_message)
+
+        def _on_message(self, _: Any, message: Any, buffers: Any) -> None:
+            self.send(self.dispatcher.handle(message, answer=self.send))
+
+        def _repr_mimebundle_(self, **choice: Any) -> Any:
+            return with_static_view(super()._repr_mimebundle_(**choice), self.history, self.model_id)
+
+    return Stepper
+
+
+class OneRun(Runs):
+    """A list of runs with one run in it, which goes when the widget goes."""
+
+    def __init__(self, run: Run):
+        super().__init__()
+        self._runs = [run]
+
+
+def with_static_view(made: Any, history: View, model_id: str) -> Any:
+    """The mime bundle of a widget, together with the static view of the same thing."""
+    if made is None:
+        return history._repr_mimebundle_()
+    bundle, metadata = made if isinstance(made, tuple) else (made, {})
+    mark = {"session": SESSION, "model_id": model_id, "kernel_id": kernel_id()}
+    static = history._repr_mimebundle_()
+    return {**bundle, **static, MIME: {**static[MIME], **mark}}, metadata
+
+
+def kernel_id() -> str | None:
+    """As the server calls this kernel; None outside of one."""
+    kernelapp = sys.modules.get("ipykernel.kernelapp")
+    if kernelapp is None or not kernelapp.IPKernelApp.initialized():
+        return None
+    name = str(kernelapp.IPKernelApp.instance().connection_file)
+    return name.rsplit("/", 1)[-1].removeprefix("kernel-").removesuffix(".json")

@@ -1,0 +1,95 @@
+"""Gradients through time: of each state a line, how large the gradient is from the first step to the last."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
+
+from rfnb.core.ground.text import count_of
+from rfnb.display.markup import style
+from rfnb.display.markup.grid import Table, aligned
+from rfnb.display.markup.html import Html, el
+from rfnb.display.markup.numbers import BLOCKS, plain, real, short
+from rfnb.display.markup.widgets_html import chip, note_html, row
+from rfnb.display.run.step import spread
+from rfnb.display.schema import Curve, GradientsView, Number
+from rfnb.loop.gradients import verdict
+
+if TYPE_CHECKING:
+    from rfnb.loop.gradients import Gradients
+
+WIDTH = 64
+HEAD = ("state", "step by step", "first", "last", "first/last", "")
+
+
+def describe(gradients: Gradients) -> GradientsView:
+    """All norms of all states."""
+    run = gradients.run
+    norms = {name: cast("list[Number]", [plain(float(n)) for n in norm]) for name, norm in gradients.norm.items()}
+    return {
+        "kind": "gradients",
+        "run": run.serial,
+        "loss": gradients.loss,
+        "curves": [{"state": name, "norms": values} for name, values in norms.items()],
+        "note": f"{run.name}, {count_of(run.steps, 'step')}; a block higher is a factor of 10",
+    }
+
+
+def to_text(view: GradientsView) -> str:
+    """A line for each state."""
+    lines = aligned([HEAD, *map(_cells, view["curves"])])
+    return "\n".join([f"‖d {view['loss']} / d state‖  ({view['note']})", *(f"  {line}" for line in lines)])
+
+
+def to_html(view: GradientsView) -> Html:
+    """The same as a table, what is wrong marked."""
+    return el(
+        "div",
+        el("div", el("span", f"‖d {view['loss']} / d state‖ ", style=style.NAME), style=style.HEAD),
+        el("table", row(*HEAD, tag="th"), [_row(curve) for curve in view["curves"]], style=style.TABLE),
+        note_html(view["note"]),
+        style=style.BOX,
+    )
+
+
+def to_table(view: GradientsView) -> Table:
+    """A row a step, a column a state."""
+    curves = view["curves"]
+    steps = range(max((len(curve["norms"]) for curve in curves), default=0))
+    rows = [[step, *(curve["norms"][step] for curve in curves)] for step in steps]
+    return Table(["step", *(curve["state"] for curve in curves)], rows)
+
+
+def _row(curve: Curve) -> Html:
+    *cells, said = _cells(curve)
+    looks = [style.LEFT_CELL, f"{style.LEFT_CELL};opacity:0.65", *[style.LEFT_CELL] * 3]
+    shown = [el("td", cell, style=look) for cell, look in zip(cells, looks, strict=True)]
+    mark = chip(said, style.WARN) if said else None
+    return el("tr", shown, el("td", mark, style=style.LEFT_CELL), style=style.PLAIN_ROW)
+
+
+def _cells(curve: Curve) -> tuple[str, ...]:
+    norms = [real(n) for n in curve["norms"]]
+    if not norms:
+        return (curve["state"], "", "", "", "", "no steps")
+    first, last = norms[0], norms[-1]
+    ratio = short(first / last) if last and math.isfinite(first) and math.isfinite(last) else ""
+    return (curve["state"], levels(curve["norms"]), short(first), short(last), ratio, verdict(norms))
+
+
+def levels(norms: Sequence[Number]) -> str:
+    """A line of blocks, of some of the steps if there are many: each block lower is a tenth.
+
+    >>> levels([1e-9, 0.01, 0.1, 1.0, 0, "nan"])
+    '▁▆▇█·×'
+    """
+    values = [real(norms[i]) for i in spread(range(len(norms)), WIDTH)]
+    top = max([n for n in values if math.isfinite(n)], default=0.0)
+    return "".join(_level(n, top) for n in values)
+
+
+def _level(norm: float, top: float) -> str:
+    if not math.isfinite(norm):
+        return "×"
+    return "·" if norm == 0 else BLOCKS[max(0, 7 + math.floor(math.log10(norm / top) + 1e-9))]

@@ -1,0 +1,94 @@
+"""The list of runs: a line for each, newest first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from rfnb.core.ground.text import count_of
+from rfnb.display.markup import style
+from rfnb.display.markup.grid import Table
+from rfnb.display.markup.html import Child, Html, el
+from rfnb.display.markup.widgets_html import chip, row
+from rfnb.display.schema import Origin, RunItem, RunsView
+
+if TYPE_CHECKING:
+    from rfnb.trace.run.run import Run
+
+
+def describe(runs: Iterable[Run]) -> RunsView:
+    """All of them."""
+    return {"kind": "runs", "runs": [describe_item(run) for run in list(runs)]}
+
+
+def describe_item(run: Run) -> RunItem:
+    """What the list says of a run; touches no tensor."""
+    return {
+        "run": run.serial,
+        "loop": run.loop,
+        "name": run.name,
+        "place": run.place,
+        "steps": run.steps,
+        "batch": run.batch,
+        "flags": list(run.flags),
+        "pinned": bool(run.pinned),
+        **describe_origin(run),
+    }
+
+
+def describe_origin(run: Run) -> Origin:
+    """Of a fork, where it comes from."""
+    return {"parent": None if run.parent is None else run.parent.serial, "forked_at": run.forked_at}
+
+
+def to_text(view: RunsView) -> str:
+    """A line each."""
+    if not view["runs"]:
+        return "no runs yet"
+    return "\n".join(item_text(item) for item in view["runs"])
+
+
+def to_table(view: RunsView) -> Table:
+    """A row each."""
+    columns = ["run", "name", "place", "steps", "sequences", "fork of", "forked at", "flags", "pinned"]
+    keys = ["run", "name", "place", "steps", "batch", "parent", "forked_at", "flags", "pinned"]
+    rows = [
+        [item[key] if key != "flags" else ", ".join(item["flags"]) for key in keys]  # type: ignore[literal-required]
+        for item in view["runs"]
+    ]
+    return Table(columns, rows)
+
+
+def item_text(item: RunItem) -> str:
+    """`3  decoder  cell 4, line 2  9 steps  3 sequences  not finite`"""
+    parts = [str(item["run"]), item["name"], item["place"], count_of(item["steps"], "step")]
+    if item["batch"] is not None:
+        parts.append(count_of(item["batch"], "sequence"))
+    return "  ".join([*parts, *marks_of(item)])
+
+
+def marks_of(item: RunItem) -> list[str]:
+    """`["fork of 3 at 5", "not finite", "pinned"]`"""
+    fork = [] if item["parent"] is None else [f"fork of {item['parent']} at {item['forked_at']}"]
+    return [*fork, *item["flags"], *(["pinned"] if item["pinned"] else [])]
+
+
+def to_html(view: RunsView) -> Html:
+    """A row each."""
+    if not view["runs"]:
+        return el("div", "no runs yet", style=f"{style.BOX};{style.QUIET}")
+    return el("table", [_row(item) for item in view["runs"]], style=style.TABLE)
+
+
+def _row(item: RunItem) -> Html:
+    sequences = "" if item["batch"] is None else count_of(item["batch"], "sequence")
+    cells: list[Child] = [
+        str(item["run"]),
+        el("b", item["name"]),
+        item["place"],
+        count_of(item["steps"], "step"),
+        sequences,
+    ]
+    calm = [mark for mark in marks_of(item) if mark not in item["flags"]]
+    words = [chip(flag, style.ALARM) for flag in item["flags"]] + [chip(mark, style.GREY) for mark in calm]
+    return row(*cells, words)

@@ -1,0 +1,148 @@
+"""The states of a run over its steps: what happens to them, and a small picture of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rfnb.display.kit import options
+from rfnb.display.kit.data import Data, thin_mask, thinned, to_numpy
+from rfnb.display.markup import png
+from rfnb.display.markup.png import block_for, extremes, pooled
+from rfnb.display.run.step import live_at, spread
+from rfnb.display.schema import StateStrip
+from rfnb.display.tensor.value import one_sequence
+
+if TYPE_CHECKING:
+    from rfnb.trace.run.run import Run
+
+
+@dataclass
+class Course:
+    """A state after some of the steps, all of the same size.
+
+    values: [steps, …], thinned if there are many. live: the entries that count, with axes of size 1. axes: names of
+    the others. sequences: which of them counts sequences. jump: the largest change of the first step, from the start.
+    """
+
+    name: str
+    steps: list[int]
+    values: np.ndarray
+    live: np.ndarray
+    axes: list[str]
+    sequences: int | None
+    jump: float = 0.0
+
+    def since(self, place: int) -> int:
+        """The first of the steps that the one at this place tells of: those between were not looked at."""
+        return self.steps[place - 1] + 1 if place else 0
+
+    def not_finite(self) -> int | None:
+        """The place of the first step that left NaN or an infinity in it."""
+        bad = ~np.isfinite(self.values) & self.live
+        found = np.flatnonzero(bad.reshape(len(self.steps), -1).any(axis=1))
+        return int(found[0]) if len(found) else None
+
+    def largest_change(self) -> tuple[int, bool] | None:
+        """The place of the step that changed an entry most, and whether the first one changed it more.
+
+        That one is left out, as states mostly jump from the start. Between steps that are not next to each other the
+        change is per step. None if none changed it, or all alike.
+        """
+        if len(self.steps) < 3:
+            return None
+        moved = _moved(self.values[1:], self.values[:-1], self.live[1:])
+        largest = moved.reshape(len(moved), -1).max(axis=1, initial=0) / np.diff(self.steps)
+        return (int(largest.argmax()) + 1, self.jump > largest.max()) if largest.max() > largest.min() else None
+
+
+def _moved(now: np.ndarray, before: np.ndarray, live: np.ndarray) -> np.ndarray:
+    """How far each entry that counts went."""
+    with np.errstate(all="ignore"):
+        moved = np.abs(now - before)
+    made: np.ndarray = np.where(live & np.isfinite(moved), moved, 0)
+    return made
+
+
+def follow(run: Run, name: str, sequence: int | None, steps: int) -> Course | None:
+    """The state after up to 256 of the first `steps`; None for labels, sizes, and states whose size changes."""
+    if not steps:
+        return None
+    every = run.replay.every
+    kept = range(every - 1, steps, every) or range(steps - 1, steps)  # behind these, states are kept
+    chosen = spread(kept, options.PICTURE_CELLS[1])
+    found: list[Data] = []
+    masks: list[np.ndarray] = []
+    for step in chosen:
+        value = run.replay.state(name, step + 1)
+        if value is None or isinstance(value, int):
+            return None
+        data = one_sequence(value, run.sequence_dim, sequence, live_at(run, value, step))
+        if data.sparse is not None or (found and data.shape != found[0].shape):
+            return None
+        found.append(data)
+        mask = data.mask()
+        masks.append(np.ones([1] * len(data.axes), bool) if mask is None else mask)
+    if not found or not found[0].entries:
+        return None
+    where = thinned(found[0].shape, max(1, options.EXACT_ENTRIES // len(found)))
+    wide = np.broadcast_shapes(*map(np.shape, masks))
+    whole = np.stack([np.broadcast_to(mask, wide) for mask in masks])
+    thin = thin_mask(whole, (slice(None), *where))
+    owner = found[0].position(run.sequence_dim) if run.sequence_dim is not None else None
+    values = np.stack([to_numpy(data.raw[where]).astype(np.float32) for data in found])
+    live = whole if thin is None else thin
+    jump = 0.0
+    start = one_sequence(run.replay.state(name, 0), run.sequence_dim, sequence) if chosen[0] == 0 else None
+    if start is not None and start.shape == found[0].shape:
+        jump = float(_moved(values[0], to_numpy(start.raw[where]).astype(np.float32), live[0]).max(initial=0))
+    return Course(name, chosen, values, live, [axis.dim.name for axis in found[0].axes], owner, jump)
+
+
+ROWS = 32
+PIXELS = 240
+
+
+def describe_strip(course: Course) -> StateStrip:
+    """Steps across; sequences down, or the entries of one; hatched where a sequence has ended."""
+    values, live = _matrix(course)
+    rows, steps = values.shape
+    block = block_for(values.shape, (ROWS, steps))
+    values, live = extremes(values, live, block), pooled(live, block)
+    counted = values[live & np.isfinite(values)]
+    top = float(np.abs(counted).max(initial=0)) or 1.0
+    scale: png.Scale = "diverging" if (counted < 0).any() else "sequential"
+    cell = (max(2, min(8, 64 // len(values))), max(1, min(10, PIXELS // steps)))
+    return {
+        "state": course.name,
+        "picture": png.picture(values / top, valid=None if live.all() else live, scale=scale, cell=cell),
+        "alt": _words(course, rows, len(values)),
+    }
+
+
+def _matrix(course: Course) -> tuple[np.ndarray, np.ndarray]:
+    """[rows, steps]: of each row the entry of largest size, and whether there is one that counts."""
+    values, live = course.values, np.broadcast_to(course.live, course.values.shape)
+    if course.sequences is not None:
+        values, live = (np.moveaxis(each, course.sequences + 1, 1) for each in (values, live))
+        values, live = (each.reshape(*each.shape[:2], -1) for each in (values, live))
+    else:
+        values, live = (each.reshape(len(each), -1, 1) for each in (values, live))
+    sizes = np.where(live, np.abs(values), -1)
+    at = np.argmax(sizes, axis=2)[..., None]  # of several, NaN counts as the largest
+    some: np.ndarray = np.asarray(live.any(axis=2)).T
+    return np.take_along_axis(values, at, 2)[..., 0].T, some
+
+
+def _words(course: Course, rows: int, drawn: int) -> str:
+    owner = course.sequences
+    others = [name for i, name in enumerate(course.axes) if i != owner]
+    down = course.axes[owner] if owner is not None else " and ".join(others) or "one number"
+    words = f"{course.name}: {down} down, {len(course.steps)} steps across"
+    if owner is not None and others:
+        words += f", the largest over {', '.join(others)}"
+    if drawn < rows:
+        words += f", {-(-rows // ROWS)} rows in one"
+    return words + (", hatched behind the end" if not course.live.all() else "")

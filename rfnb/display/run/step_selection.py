@@ -1,0 +1,93 @@
+"""Which steps of a run the static picture shows, and why each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rfnb.core.ground.text import count_of
+from rfnb.display.kit import options
+from rfnb.display.kit.data import read, to_numpy
+from rfnb.display.run.state_history import Course
+from rfnb.display.run.step import spread
+
+if TYPE_CHECKING:
+    from rfnb.trace.run.run import Run
+
+ENDS = 4
+"""So many steps at which sequences end are shown, at most."""
+
+
+def chosen_steps(run: Run, sequence: int | None, steps: int, courses: Sequence[Course]) -> dict[int, str]:
+    """By step, why it is shown, "" if only as one of many. All steps, if they are few.
+
+    steps: how many there are, of the sequence if one was chosen; one that failed is among them.
+    """
+    told: dict[int, list[str]] = {}
+    for step, why in _events(run, sequence, steps, courses):
+        if step in told or len(told) < options.HISTORY_STEPS or steps <= options.HISTORY_STEPS:
+            told.setdefault(step, []).append(why)
+    if steps <= options.HISTORY_STEPS:
+        return {step: ", ".join(told.get(step, [])) for step in range(steps)}
+    while len(told) < options.HISTORY_STEPS:
+        told[_middle(sorted(told))] = []
+    return {step: ", ".join(told[step]) for step in sorted(told)}
+
+
+def _middle(steps: list[int]) -> int:
+    """In the middle of the widest gap."""
+    _, before, after = max((b - a, a, b) for a, b in pairwise(steps))
+    return (before + after) // 2
+
+
+def _events(run: Run, sequence: int | None, steps: int, courses: Sequence[Course]) -> Iterator[tuple[int, str]]:
+    """What happens, the most important first."""
+    if steps > options.HISTORY_STEPS:
+        yield from [(0, "first"), (steps - 1, "last")]
+    if run.failed is not None and run.failed.step < steps:
+        yield run.failed.step, "failed"
+    yield from ((step, why) for step, why in _fork(run) if step < steps)
+    for course in courses:
+        if (place := course.not_finite()) is not None:
+            step, since = course.steps[place], course.since(place)
+            yield step, f"{course.name} is not finite" + (f", since a step from {since} on" if since < step else "")
+    if sequence is None:
+        yield from _ends(run)
+    for course in courses:
+        if (found := course.largest_change()) is not None:
+            place, jumped = found
+            step, since = course.steps[place], course.since(place)
+            among = f" from step {since} to here" if since < step else ", but for step 0" if jumped else ""
+            yield step, f"{course.name} changes most{among}"
+
+
+def _fork(run: Run) -> Iterator[tuple[int, str]]:
+    """Where a fork begins, and which states were edited there: no step computed those."""
+    step, parent = run.forked_at, run.parent
+    if step is None or parent is None:
+        return
+    edited = [name for name in run.states if _differs(*(each.replay.state(name, step) for each in (run, parent)))]
+    words = ", ".join(edited)
+    if edited and step:
+        yield step - 1, f"{words} edited after it"
+    yield step, "the fork begins" + (f", {words} edited before it" if edited and not step else "")
+
+
+def _differs(a: Any, b: Any) -> bool:
+    if not (hasattr(a, "dims") and hasattr(b, "dims")):
+        return bool(a != b)
+    first, second = (to_numpy(read(each).raw) for each in (a, b))
+    return not np.array_equal(first, second, equal_nan=True)
+
+
+def _ends(run: Run) -> Iterator[tuple[int, str]]:
+    """The steps at which sequences end that others outlive."""
+    begun = run.begun.values.reshape(-1).tolist() if run.begun.dims else []
+    at = {n: [i for i, other in enumerate(begun) if other == n] for n in sorted({*begun}) if 0 < n < max(begun)}
+    for n in spread([*at], ENDS):
+        which = at[n]
+        name = repr(run.tags[which[0]]) if run.tags else f"sequence {which[0]}"
+        yield n - 1, f"{name} ends" if len(which) == 1 else f"{count_of(len(which), 'sequence')} end"

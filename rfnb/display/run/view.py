@@ -1,0 +1,252 @@
+"""The static picture of a run: some of its steps, the states after each, the body with its values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from rfnb.core.ground.text import count_of
+from rfnb.display.kit.degrade import Notes, reason
+from rfnb.display.loop import view as explanation_view
+from rfnb.display.markup import style
+from rfnb.display.markup.html import Html, el, join
+from rfnb.display.markup.numbers import size
+from rfnb.display.markup.widgets_html import fold, note_html, note_text, quiet
+from rfnb.display.run.body import body_html, body_text
+from rfnb.display.run.list_view import describe_origin
+from rfnb.display.run.sequences import describe_sequences, sequences_html, sequences_text
+from rfnb.display.run.state_history import describe_strip, follow
+from rfnb.display.run.states import states_html, states_text, steps_html, steps_text, to_table as to_table
+from rfnb.display.run.step import describe_step, spark_steps
+from rfnb.display.run.step_selection import chosen_steps
+from rfnb.display.schema import ExplanationView, FailureView, HistoryView, Number, RunView, StepView, ValueView
+from rfnb.display.tensor.select import index_of
+from rfnb.display.tensor.value import describe_value
+from rfnb.errors import ViewError
+
+if TYPE_CHECKING:
+    from rfnb.trace.run.run import Run
+
+
+def describe(run: Run, batch: int | str | None = None) -> HistoryView:
+    """At most a dozen steps; of one sequence, by number or tag, if `batch` is given."""
+    sequence = None if batch is None else chosen(run, batch)
+    steps = steps_begun(run) if sequence is None else _steps_of(run, sequence)
+    notes = Notes()
+    found = [
+        notes.attempt(f"picture of {name}", partial(follow, run, name, sequence, min(steps, run.steps)), None)
+        for name in run.states
+    ]
+    courses = [course for course in found if course is not None]
+    shown = chosen_steps(run, sequence, steps, courses)
+    if len(shown) < steps:
+        notes.add(f"{len(shown)} of {steps} steps; all of them in the panel, or by run[i]")
+    views = _steps(notes, run, shown, sequence)
+    return {
+        "kind": "run",
+        "run": describe_run(run),
+        "sequence": sequence,
+        "start": [_start(run, name, sequence) for name in run.states],
+        "steps": list(views.values()),
+        "reasons": [shown[i] for i in views],
+        "sequences": describe_sequences(run, sequence),
+        "strips": [describe_strip(course) for course in courses],
+        "explanation": _explanation(run),
+        "note": notes.text(),
+    }
+
+
+def _steps_of(run: Run, sequence: int) -> int:
+    """How many steps a sequence began."""
+    begun = run.begun
+    return min(steps_begun(run), int(begun.values[sequence] if begun.dims else begun.max))
+
+
+def _start(run: Run, name: str, sequence: int | None) -> ValueView:
+    """A state before the first step."""
+    value = run.replay.state(name, 0)
+    return describe_value(name, value, sequences=run.sequence_dim, sequence=sequence, pictures=False)
+
+
+def _explanation(run: Run) -> ExplanationView | None:
+    """Where the ops of the body were done, if that is known."""
+    try:
+        found = run.explain()
+    except Exception:  # of a run from a file
+        return None
+    return explanation_view.describe(found) if found.ran else None
+
+
+def _steps(notes: Notes, run: Run, shown: Iterable[int], sequence: int | None) -> dict[int, StepView]:
+    """Those that can be had; what is wrong with the others is said once."""
+    views: dict[int, StepView] = {}
+    missing: dict[str, list[int]] = {}
+    for i in shown:
+        try:
+            views[i] = describe_step(run, i, sequence, pictures=False)
+        except Exception as error:
+            missing.setdefault(reason(error), []).append(i)
+    if sequence is not None:
+        for row in (row for view in views.values() for row in view["states"]):
+            row["spark"] = _until(run, row["spark"], _steps_of(run, sequence))
+    for why, steps in missing.items():
+        notes.add(f"no step{'s' * (len(steps) > 1)} {', '.join(map(str, steps))}: {why}")
+    return views
+
+
+def _until(run: Run, spark: list[Number], end: int) -> list[Number]:
+    """Without the steps behind the end of the sequence."""
+    return [number for step, number in zip(spark_steps(run), spark, strict=False) if step < end]
+
+
+def describe_run(run: Run) -> RunView:
+    """What does not change while one steps; touches no tensor."""
+    source = run.source
+    return {
+        "kind": "run_facts",
+        "run": run.serial,
+        "loop": run.loop,
+        "name": run.name,
+        "place": run.place,
+        "file": source.file,
+        "cell_id": source.cell_id,
+        "cell_text": source.cell_text,
+        "first_line": source.first_line,
+        "body": list(source.lines),
+        "steps": run.steps,
+        "axis": run.axis.name,
+        "lengths": None if run.lengths is None else [int(n) for n in run.lengths],
+        "tags": None if run.tags is None else list(run.tags),
+        "states": list(run.states),
+        "flags": list(run.flags),
+        "bytes": int(run.bytes),
+        **describe_origin(run),
+        "failure": _failure(run),
+    }
+
+
+def steps_begun(run: Run) -> int:
+    """Those that were done, and one that failed."""
+    return run.steps + (run.failed is not None and run.failed.step == run.steps)
+
+
+def _failure(run: Run) -> FailureView | None:
+    failed = run.failed
+    return None if failed is None else {"step": failed.step, "line": failed.line, "error": failed.error}
+
+
+def chosen(run: Run, batch: int | str) -> int:
+    """The number of a sequence of a run. Raises ViewError if there is none."""
+    count = run.batch
+    if not count:
+        raise ViewError("show: this run does not tell sequences apart", got=f"batch={batch!r}")
+    return index_of(batch, count, run.tags)
+
+
+def to_text(view: HistoryView) -> str:
+    """The sequences, a line a step, a line a state; then the body with the values of the last step shown."""
+    lines = [" · ".join([*facts(view), *view["run"]["flags"]])]
+    told = [*failure_lines(view["run"]), *sequences_text(view["sequences"]), *no_steps(view)]
+    told += [*steps_text(view), *states_text(view)]
+    lines += [f"  {line}" for line in told]
+    if view["explanation"] is not None:
+        lines.append(f"  {explanation_view.headline(view['explanation'])}")
+    if view["steps"]:
+        lines += ["", f"  {at_step(view['run'], view['steps'][-1])}", *body_text(view["run"], view["steps"][-1])]
+    return "\n".join(lines + note_text(view["note"]))
+
+
+def to_repr(view: HistoryView) -> str:
+    """One line."""
+    return "Run{" + " · ".join([*facts(view), *view["run"]["flags"]]) + "}"
+
+
+def to_html(view: HistoryView) -> Html:
+    """The same, with the body of every step shown folded away."""
+    return el(
+        "div",
+        _head(view),
+        [el("div", line, style=_ERROR) for line in failure_lines(view["run"])],
+        sequences_html(view["sequences"]),
+        [el("div", line) for line in no_steps(view)],
+        steps_html(view),
+        states_html(view),
+        _explained(view),
+        _bodies(view),
+        note_html(view["note"]),
+        style=style.BOX,
+    )
+
+
+def facts(view: HistoryView) -> list[str]:
+    """Name, place, steps, sequences, what the recording holds."""
+    run = view["run"]
+    words = [run["name"], run["place"], f"{count_of(run['steps'], 'step')} over {run['axis']}"]
+    if run["lengths"] is not None:
+        lengths = run["lengths"]
+        span = "–".join(str(n) for n in sorted({min(lengths, default=0), max(lengths, default=0)}))
+        words.append(f"{count_of(len(lengths), 'sequence')} of {span}")
+    if view["sequence"] is not None:
+        words.append(_chosen_name(view))
+    if run["parent"] is not None:
+        words.insert(1, f"fork of {run['parent']} at step {run['forked_at']}")
+    return [*words, size(run["bytes"])]
+
+
+def no_steps(view: HistoryView) -> list[str]:
+    """Said of a run, or a sequence, that has none."""
+    if view["steps"] or view["note"]:
+        return []
+    who = "the loop" if view["sequence"] is None else _chosen_name(view)
+    return [f"{who} has no steps: the states are those of the start"]
+
+
+def _chosen_name(view: HistoryView) -> str:
+    which, tags = view["sequence"] or 0, view["run"]["tags"]
+    return f"sequence {which}" + (f" ({tags[which]!r})" if tags else "")
+
+
+_ERROR = f"{style.NUMBERS};color:{style.ALARM};white-space:pre-wrap"
+
+
+def failure_lines(run: RunView) -> list[str]:
+    """`failed in step 2, line 14: ValueError: no`, and what else the error says."""
+    failure = run["failure"]
+    if failure is None:
+        return []
+    place = "" if failure["line"] is None else f", line {failure['line']}"
+    first, *rest = failure["error"].splitlines()
+    return [f"failed in step {failure['step']}{place}: {first}", *rest]
+
+
+def at_step(run: RunView, step: StepView) -> str:
+    """`at step 3`"""
+    return f"at step {step['step']}" + (", which failed" if step["step"] >= run["steps"] else "")
+
+
+def _head(view: HistoryView) -> Html:
+    name, *rest = facts(view)
+    return el(
+        "div",
+        el("span", name, style=style.NAME),
+        quiet(" · " + " · ".join(rest) + " "),
+        [el("span", flag, style=style.chip(style.ALARM) + ";white-space:nowrap") for flag in view["run"]["flags"]],
+        style=style.HEAD,
+    )
+
+
+def _explained(view: HistoryView) -> Html | None:
+    """Where the ops of the body were done, folded away."""
+    found = view["explanation"]
+    return None if found is None else fold(explanation_view.headline(found), explanation_view.to_html(found))
+
+
+def _bodies(view: HistoryView) -> Html | None:
+    """The body with its values at each step shown, folded away."""
+    if not view["steps"]:
+        return None
+    bodies = [
+        join(quiet(at_step(view["run"], step), tag="div"), body_html(view["run"], step)) for step in view["steps"]
+    ]
+    return fold("the body, step by step", bodies)

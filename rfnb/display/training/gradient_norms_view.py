@@ -1,0 +1,179 @@
+"""The view of gradient norms: a bar for each module and parameter, what is odd first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from rfnb.core.ground.text import count_of
+from rfnb.display.markup import style
+from rfnb.display.markup.grid import Table, aligned
+from rfnb.display.markup.html import Html, el
+from rfnb.display.markup.numbers import plain, real, short
+from rfnb.display.markup.widgets_html import chip, note_html, note_text, quiet
+from rfnb.display.schema import GradientNorm, GradientNormsView
+
+if TYPE_CHECKING:
+    from rfnb.display.training.gradient_norms import GradientNorms
+
+ROOM = 60
+"""Rows of a view; of a larger model modules and what is odd, then only the upper modules."""
+DECADES = 6
+"""A bar is full for the largest norm, and gone for one that is so many times ten smaller."""
+BLOCKS = 12
+PIXELS = 120
+
+
+def describe(norms: GradientNorms) -> GradientNormsView:
+    """A row for each module with trained parameters, and for each of these."""
+    rows = list(_rows(norms))
+    shown = _with_room(rows)
+    left = len(rows) - len(shown)
+    return {
+        "kind": "gradient_norms",
+        "cls": type(norms.model).__name__,
+        "total": plain(norms.total),
+        "rows": rows,
+        "shown": shown,
+        "bad": _bad(norms.bad),
+        "note": f"{count_of(left, 'more row')}: .table(); a bar is logarithmic, over {DECADES} powers of ten"
+        if left
+        else f"a bar is logarithmic, over {DECADES} powers of ten",
+    }
+
+
+def _rows(norms: GradientNorms) -> Iterator[GradientNorm]:
+    from rfnb.display.training.gradient_norms import verdict
+
+    own: dict[str, list[str]] = {}
+    for path in norms.parameters:
+        own.setdefault(path.rpartition(".")[0], []).append(path)
+    for path, module in norms.model.named_modules():
+        depth = path.count(".") + 1 if path else 0
+        if path and any(name.startswith(f"{path}.") for name in norms.parameters):
+            whole, weight = (norms.below(path, each) for each in (norms.parameters, norms.weights))
+            yield _row(path, depth, type(module).__name__, whole, weight, "")
+        for name in own.get(path, ()):
+            norm = norms.parameters[name]
+            yield _row(name, depth + 1, "", norm, norms.weights[name], verdict(norm))
+
+
+def _row(path: str, depth: int, cls: str, norm: float | None, weight: float, flag: str) -> GradientNorm:
+    return {
+        "path": path,
+        "depth": depth,
+        "cls": cls,
+        "norm": None if norm is None else plain(norm),
+        "weight": plain(weight),
+        "flag": flag,
+    }
+
+
+def _with_room(rows: list[GradientNorm]) -> list[int]:
+    shown = list(range(len(rows)))
+    if len(shown) > ROOM:
+        shown = [i for i in shown if rows[i]["cls"] or rows[i]["flag"]]
+    depth = max((row["depth"] for row in rows), default=0)
+    while len(shown) > ROOM and depth > 1:
+        depth -= 1
+        shown = [i for i in shown if rows[i]["depth"] <= depth]
+    return shown[: 2 * ROOM]
+
+
+def _bad(bad: dict[str, str]) -> list[str]:
+    """ "no gradient: out.weight, out.bias" """
+    words: dict[str, list[str]] = {}
+    for path, word in bad.items():
+        words.setdefault(word, []).append(path)
+    return [
+        f"{word}: {', '.join(paths[:3])}{f' and {len(paths) - 3} more' if len(paths) > 3 else ''}"
+        for word, paths in words.items()
+    ]
+
+
+# -- words
+
+
+def _title(view: GradientNormsView) -> tuple[str, str]:
+    count = sum(not row["cls"] for row in view["rows"])
+    return view["cls"], f"‖grad‖ {short(view['total'])} of {count_of(count, 'parameter')}"
+
+
+def _name(row: GradientNorm) -> str:
+    name = row["path"].rpartition(".")[2]
+    return f"{name}: {row['cls']}" if row["cls"] else name
+
+
+def _part(row: GradientNorm, top: float) -> float:
+    """How much of the bar, from 0 to 1."""
+    norm = real(row["norm"] or 0.0)
+    if not math.isfinite(norm) or not norm or not top:
+        return 0.0
+    return min(1.0, max(0.0, 1 + math.log10(norm / top) / DECADES))
+
+
+def _top(view: GradientNormsView) -> float:
+    """The largest of a parameter or module."""
+    norms = [real(row["norm"]) for row in view["rows"] if row["norm"] is not None]
+    return max(filter(math.isfinite, norms), default=0.0)
+
+
+def to_text(view: GradientNormsView) -> str:
+    """A line for each row."""
+    top = _top(view)
+    head = "  ".join(_title(view))
+    lines = [["", "‖grad‖", "", "‖·‖", ""], *(_cells(view["rows"][i], top) for i in view["shown"])]
+    bad = [f"! {words}" for words in view["bad"]]
+    return "\n".join([head, *bad, *(f"  {line}" for line in aligned(lines)), *note_text(view["note"])])
+
+
+def _cells(row: GradientNorm, top: float) -> list[str]:
+    norm = "" if row["norm"] is None else short(row["norm"])
+    bar = "█" * math.ceil(_part(row, top) * BLOCKS)
+    return [
+        "  " * (row["depth"] - 1) + _name(row),
+        norm,
+        bar,
+        short(row["weight"]),
+        f"! {row['flag']}" if row["flag"] else "",
+    ]
+
+
+def to_table(view: GradientNormsView) -> Table:
+    """All modules and parameters."""
+    columns = ["name", "class", "grad norm", "norm", "odd"]
+    return Table(columns, [[r["path"], r["cls"], r["norm"], r["weight"], r["flag"]] for r in view["rows"]])
+
+
+# -- HTML
+
+
+def to_html(view: GradientNormsView) -> Html:
+    """The same as a table with bars."""
+    name, words = _title(view)
+    top = _top(view)
+    heads = [el("th", word, style=style.LABEL_CELL) for word in ("", "‖grad‖", "", "‖·‖", "")]
+    return el(
+        "div",
+        el("div", el("span", name, style=style.NAME), quiet(f"  {words}"), style=style.HEAD),
+        [el("div", chip(words, style.ALARM)) for words in view["bad"]],
+        el("table", el("tr", heads), [_line(view["rows"][i], top) for i in view["shown"]], style=style.TABLE),
+        note_html(view["note"]),
+        style=f"{style.BOX};overflow-x:auto",
+    )
+
+
+def _line(row: GradientNorm, top: float) -> Html:
+    width = round(_part(row, top) * PIXELS)
+    colour = style.GREY if row["cls"] else style.PALETTE[0]
+    bar = el("div", style=f"width:{width}px;height:9px;background:{style.tint(colour, 0.75)}")
+    return el(
+        "tr",
+        el("td", _name(row), style=f"{style.LEFT_CELL};padding-left:{14 * (row['depth'] - 1)}px"),
+        el("td", "" if row["norm"] is None else short(row["norm"]), style=style.CELL),
+        el("td", bar, style=f"{style.LEFT_CELL};vertical-align:middle;min-width:{PIXELS}px"),
+        el("td", short(row["weight"]), style=f"{style.CELL};opacity:0.65"),
+        el("td", chip(row["flag"], style.ALARM) if row["flag"] else None, style=style.LEFT_CELL),
+        style=style.PLAIN_ROW,
+    )

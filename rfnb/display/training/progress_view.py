@@ -1,0 +1,139 @@
+"""The view of a training loop: a curve for each measure, its last and its lowest value."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rfnb.display.markup import style
+from rfnb.display.markup.grid import Table, aligned
+from rfnb.display.markup.html import Html, el
+from rfnb.display.markup.numbers import bars, plain, short
+from rfnb.display.markup.svg import data_uri
+from rfnb.display.markup.widgets_html import chip, note_html, note_text, quiet
+from rfnb.display.schema import LossCurve, Number, ProgressView
+from rfnb.display.training.curve import Curve
+
+if TYPE_CHECKING:
+    from rfnb.display.training.progress import Progress
+
+WIDTH = 32
+"""Blocks of a curve in text."""
+SHARE = 0.03
+"""The running mean is over this part of the values."""
+
+
+def describe(progress: Progress) -> ProgressView:
+    """The measures that are to be drawn."""
+    try:
+        total = len(progress)
+    except TypeError:
+        total = None
+    return {
+        "kind": "progress",
+        "name": progress.name or "",
+        "steps": progress.step + 1,
+        "total": total,
+        "epoch": progress.epoch,
+        "stopped": progress.stopped and not progress.running,
+        "curves": [_curve(name, curve, progress.smooth) for name, curve in progress.curves.items()],
+        "note": progress.note,
+    }
+
+
+def _curve(name: str, curve: Curve, smooth: float | None) -> LossCurve:
+    def numbers(values: list[float]) -> list[Number]:
+        return [plain(float(f"{value:.5g}")) for value in values]
+
+    at_start = curve.lowest is not None and curve.lowest[0] <= curve.bins[len(curve.bins) // 20].step
+    rising = at_start and curve.highest != curve.lowest
+    peak = curve.highest if rising else curve.lowest
+    over = SHARE * sum(part.count for part in curve.bins) if smooth is None else smooth
+    return {
+        "name": name,
+        "steps": [part.step for part in curve.bins],
+        "low": numbers([part.low for part in curve.bins]),
+        "high": numbers([part.high for part in curve.bins]),
+        "smooth": numbers(curve.smoothed(over)),
+        "last": plain(curve.last[1]) if curve.last else None,
+        "peak": "highest" if rising else "lowest",
+        "peak_value": plain(peak[1]) if peak else None,
+        "peak_at": peak[0] if peak else None,
+        "bad": curve.bad,
+        "first_bad": curve.first_bad if curve.bad else None,
+    }
+
+
+# -- words
+
+
+def _place(view: ProgressView) -> str:
+    """ "step 120 of 400, epoch 3" """
+    steps, total, epoch = view["steps"], view["total"], view["epoch"]
+    if epoch > 1 or total is None:
+        words = f"{steps} steps" + (f", epoch {epoch}" if epoch > 1 else "")
+    else:
+        words = f"step {steps} of {total}"
+    return f"{words}, stopped" if view["stopped"] else words
+
+
+def _peak(curve: LossCurve) -> str:
+    return f"{curve['peak']} {short(curve['peak_value'])} at step {curve['peak_at']}" if curve["steps"] else ""
+
+
+def _bad(curve: LossCurve) -> str:
+    if not curve["bad"]:
+        return ""
+    return f"not finite at step {curve['first_bad']}" + (f" and {curve['bad'] - 1} more" if curve["bad"] > 1 else "")
+
+
+def to_text(view: ProgressView) -> str:
+    """A line for each measure."""
+    lines = [[c["name"], short(c["last"]), _blocks(c), _peak(c), f"! {_bad(c)}" if c["bad"] else ""]
+             for c in view["curves"]]  # fmt: skip
+    head = "  ".join(filter(None, [view["name"], _place(view)]))
+    return "\n".join([head, *(f"  {line}" for line in aligned(lines)), *note_text(view["note"])])
+
+
+def _blocks(curve: LossCurve) -> str:
+    values = curve["smooth"]
+    return bars([values[round(i * (len(values) - 1) / (WIDTH - 1))] for i in range(WIDTH)] if values else [])
+
+
+def to_table(view: ProgressView) -> Table:
+    """A row for each measure; `progress.table()` has all steps."""
+    columns = ["measure", "last", "running mean", "lowest or highest", "at step", "not finite"]
+    rows = [
+        [c["name"], c["last"], c["smooth"][-1] if c["smooth"] else None, c["peak_value"], c["peak_at"], c["bad"]]
+        for c in view["curves"]
+    ]
+    return Table(columns, rows)
+
+
+# -- HTML
+
+
+def to_html(view: ProgressView) -> Html:
+    """A picture for each measure, as many in a row as there is room for."""
+    name = el("span", f"{view['name']}  ", style=style.NAME) if view["name"] else None
+    return el(
+        "div",
+        el("div", name, quiet(_place(view)), style=style.HEAD),
+        el("div", [_picture(curve, number) for number, curve in enumerate(view["curves"])]),
+        note_html(view["note"]),
+        style=style.BOX,
+    )
+
+
+def _picture(curve: LossCurve, number: int) -> Html:
+    from rfnb.display.training.plot import SIZE, colour, plot
+
+    look = f"color:{colour(number)};font-weight:bold"
+    words = f"{curve['name']} {short(curve['last'])}, {_peak(curve)}"
+    source = data_uri(str(plot(curve, colour(number)))) if curve["steps"] else None
+    return el(
+        "div",
+        el("div", el("span", curve["name"], style=look), f" {short(curve['last'])} ", quiet(_peak(curve)), " ",
+           chip(_bad(curve), style.ALARM) if curve["bad"] else None),
+        el("img", src=source, alt=words, width=int(SIZE[0]), style="max-width:100%") if source else None,
+        style="display:inline-block;vertical-align:top;max-width:100%;margin-right:12px",
+    )  # fmt: skip

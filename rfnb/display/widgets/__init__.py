@@ -1,1 +1,0 @@
-"""Widgets: the static view first, and scripts that add stepping to it."""

@@ -1,0 +1,76 @@
+"""Self-attention with rotary positions (Su et al. 2021, "RoFormer")."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.nn.attention.base import SelfAttentionBase
+from rfnb.nn.attention.causal import CausalSelfAttention, CausalSelfAttentionState, attend_past, longer, nothing_before
+from rfnb.ops.position import Offset, number_of_frames, rotary_encoding
+
+
+class RotaryPosSelfAttention(SelfAttentionBase):
+    """Each frame sees all frames; queries and keys are turned by their positions.
+
+    {…, axis, in_dim} → {…, axis, out_dim}
+
+    >>> time, feat = rf.Dim(5, name="time"), rf.Dim(8, name="feat")
+    >>> attention = rf.RotaryPosSelfAttention(feat, feat, key_dim_total=feat, value_dim_total=feat, num_heads=2)
+    >>> attention(rf.zeros([time, feat]), axis=time).dims == (time, feat)
+    True
+
+    Args:
+        base: of the angles; with a larger one, positions that are further apart differ. Others: `rf.SelfAttentionBase`.
+    """
+
+    def __init__(self, *args: Any, base: float = 10_000.0, **options: Any):
+        super().__init__(*args, **options)
+        self.base = base
+
+    def __call__(self, source: Tensor, *, axis: Dim) -> Tensor:
+        """{…, axis, in_dim} → {…, axis, out_dim}"""
+        query, keys, values = self.forward_qkv(source)
+        return self.attention(*turned(self, query, keys, axis), values, kv_axis=axis)
+
+
+class RotaryPosCausalSelfAttention(CausalSelfAttention):
+    """Each frame sees those up to itself, turned by their positions. {…, axis, in_dim} → {…, axis, out_dim}
+
+    >>> time, feat = rf.Dim(5, name="time"), rf.Dim(8, name="feat")
+    >>> attention = rf.RotaryPosCausalSelfAttention(feat, feat, key_dim_total=feat, value_dim_total=feat, num_heads=2)
+    >>> y, state = attention(rf.zeros([time, feat]), axis=time)
+    >>> y.dims == (time, feat), state.accum_axis
+    (True, Dim{time:5})
+
+    One step as with `rf.CausalSelfAttention`. base: as of `rf.RotaryPosSelfAttention`.
+    """
+
+    def __init__(self, *args: Any, base: float = 10_000.0, **options: Any):
+        super().__init__(*args, **options)
+        self.base = base
+
+    def __call__(
+        self, source: Tensor, axis: Dim, *, state: CausalSelfAttentionState | None = None
+    ) -> tuple[Tensor, CausalSelfAttentionState]:
+        """What is found, and the state with the new keys, which are turned, and values."""
+        query, keys, values = self.forward_qkv(source)
+        state = nothing_before(self, source, axis) if state is None else state
+        query, keys = turned(self, query, keys, axis, offset=number_of_frames(state.accum_axis))
+        now = longer(state, keys, values, axis)
+        return attend_past(self, query, state, now, axis), now
+
+
+def turned(
+    attention: RotaryPosSelfAttention | RotaryPosCausalSelfAttention,
+    query: Tensor,
+    keys: Tensor,
+    axis: Dim,
+    *,
+    offset: Offset = 0,
+) -> tuple[Tensor, Tensor]:
+    """Queries and keys at the positions offset, offset + 1, …"""
+    dim, base = attention.key_dim_per_head, attention.base
+    query, keys = (rotary_encoding(x, spatial_dim=axis, feat_dim=dim, offset=offset, base=base) for x in (query, keys))
+    return query, keys

@@ -1,0 +1,86 @@
+"""Normalization of each feature over a batch, with running statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rfnb.core.dims.dim import Dim, as_dims, check_dims
+from rfnb.core.run.run_ctx import get_run_ctx
+from rfnb.core.tensor.parameter import Parameter
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.nn.module.module import Module
+from rfnb.ops.dims import use_mask_default
+from rfnb.ops.norm import batch_norm
+
+
+class BatchNorm(Module):
+    """Mean 0 and variance 1 of each feature over all frames, then gamma and beta (Ioffe & Szegedy 2015).
+
+    {…, in_dim} → {…, in_dim}. In training, mean and variance are those of the valid frames of the batch, and the
+    running ones move towards them; else the running ones are taken.
+
+    Args:
+        affine: whether there are gamma and beta.
+        momentum: how far the running statistics move in a step. The running variance is without bias, as in torch.
+        eps: added to the variance.
+        track_running_stats: if False, there are none, and it is always the batch that counts.
+        use_mask: if False, padding counts as frames.
+        distributed: with the frames of all processes; not if nothing is said.
+
+    >>> time, feat = rf.Dim(2, name="time"), rf.Dim(1, name="feat")
+    >>> x = rf.convert_to_tensor([[1.0], [3.0]], dims=[time, feat])
+    >>> norm = rf.BatchNorm(feat, eps=0.0, momentum=0.5)
+    >>> _ = rf.init_train_step_run_ctx()
+    >>> norm(x).raw_tensor.tolist(), norm.running_mean.raw_tensor.tolist()
+    ([[-1.0], [1.0]], [1.0])
+    """
+
+    def __init__(
+        self,
+        in_dim: Dim | Sequence[Dim],
+        *,
+        affine: bool = True,
+        momentum: float = 0.1,
+        eps: float = 1e-3,
+        track_running_stats: bool = True,
+        use_mask: bool | None = None,
+        distributed: bool | None = None,
+    ):
+        dims = as_dims(in_dim)
+        check_dims(dims, "BatchNorm")
+        self.in_dim = in_dim
+        self.affine = affine
+        self.momentum = momentum
+        self.eps = eps
+        self.use_mask = use_mask
+        self.distributed = distributed
+        self.running_mean = Parameter(dims, auxiliary=True) if track_running_stats else None
+        self.running_variance = Parameter(dims, auxiliary=True, initial=1.0) if track_running_stats else None
+        self.gamma = Parameter(dims, initial=1.0) if affine else None
+        self.beta = Parameter(dims) if affine else None
+
+    def __call__(self, source: Tensor) -> Tensor:
+        """{…, in_dim} → {…, in_dim}"""
+        return batch_norm(
+            source,
+            in_dim=self.in_dim,
+            running_mean=self.running_mean,
+            running_variance=self.running_variance,
+            gamma=self.gamma,
+            beta=self.beta,
+            epsilon=self.eps,
+            momentum=self.momentum,
+            affine=self.affine,
+            use_mask=use_mask_default(default=self.use_mask),
+            distributed=batch_norm_distributed_default() if self.distributed is None else self.distributed,
+            train=get_run_ctx().is_train_flag_enabled(func=BatchNorm.__call__),
+        )
+
+
+def batch_norm_distributed_default() -> bool:
+    """Whether `rf.BatchNorm` takes the frames of all processes together if it was not told: it does not.
+
+    >>> rf.batch_norm_distributed_default()
+    False
+    """
+    return False

@@ -1,0 +1,231 @@
+"""Convolutions: filters that slide over one to three dims."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from rfnb.backend.base.slide import Padding, PerAxis
+from rfnb.core.dims.dim import Dim, as_dim, check_dims
+from rfnb.core.tensor.parameter import Parameter
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import ParameterError
+from rfnb.nn.layers.weights import weight
+from rfnb.nn.module.module import Module
+from rfnb.ops.conv import conv, transposed_conv
+from rfnb.ops.slide import Sizes
+
+
+class _Sliding(Module):
+    """What all have: a filter of a size, and a bias."""
+
+    nd: ClassVar[int]
+    filter: Parameter
+    bias: Parameter | None
+
+    def _set(self, in_dim: Dim, out_dim: Dim, filter_size: Sizes, padding: Padding, strides: PerAxis | None) -> None:
+        check_dims([in_dim, out_dim], type(self).__name__)
+        self.in_dim = in_dim
+        self.out_dim = out_dim
+        self.filter_size = self._filter_dims(filter_size)
+        self.padding = padding
+        self.strides = strides
+
+    def _filter_dims(self, sizes: Sizes) -> list[Dim]:
+        listed = [sizes] * self.nd if isinstance(sizes, int | Dim) else list(sizes)
+        if len(listed) != self.nd:
+            name = type(self).__name__
+            raise ParameterError(f"{name}: `filter_size` is for other dims", got=sizes, expected=f"{self.nd} sizes")
+        return [as_dim(size, f"filter-dim{axis}") for axis, size in enumerate(listed)]
+
+    def __call__(
+        self, source: Tensor, *, in_spatial_dims: Sequence[Dim], out_spatial_dims: Sequence[Dim] | None = None
+    ) -> tuple[Tensor, Sequence[Dim]]:
+        """The result, and its spatial dims. {…, in_dim, in_spatial_dims…} → {…, out_dim, out_spatial_dims…}"""
+        return self._slide(
+            source,
+            in_dim=self.in_dim,
+            out_dim=self.out_dim,
+            in_spatial_dims=in_spatial_dims,
+            out_spatial_dims=out_spatial_dims,
+            filter=self.filter,
+            filter_size=self.filter_size,
+            padding=self.padding,
+            strides=self.strides,
+            bias=self.bias,
+        )
+
+    def _slide(self, source: Tensor, **options: Any) -> tuple[Tensor, Sequence[Dim]]:
+        raise NotImplementedError
+
+    def extra_repr(self) -> str:
+        """in:3 → out:4, 3×5, padding=same"""
+        size = "×".join(str(dim.dimension) for dim in self.filter_size)
+        return f"{super().extra_repr()}, {size}, padding={self.padding}"
+
+
+class _OverOneDim(_Sliding):
+    """Is called with one dim, not with a list."""
+
+    nd = 1
+
+    def __call__(  # type: ignore[override]
+        self, source: Tensor, *, in_spatial_dim: Dim, out_spatial_dim: Dim | None = None
+    ) -> tuple[Tensor, Dim]:
+        """The result, and its time. {…, in_dim, in_spatial_dim} → {…, out_dim, out_spatial_dim}"""
+        outs = None if out_spatial_dim is None else [out_spatial_dim]
+        result, [time] = super().__call__(source, in_spatial_dims=[in_spatial_dim], out_spatial_dims=outs)
+        return result, time
+
+
+class _Conv(_Sliding):
+    """Slides over `nd` dims. {…, in_dim, in_spatial_dims…} → {…, out_dim, out_spatial_dims…}"""
+
+    def __init__(
+        self,
+        in_dim: Dim,
+        out_dim: Dim,
+        filter_size: Sizes,
+        *,
+        padding: Padding,
+        strides: PerAxis | None = None,
+        dilation_rate: PerAxis | None = None,
+        groups: int | None = None,
+        with_bias: bool = True,
+    ):
+        self._set(in_dim, out_dim, filter_size, padding, strides)
+        self.dilation_rate = dilation_rate
+        self.groups = groups
+        if groups is not None:
+            _check_groups(self, groups)
+        self.filter = weight([out_dim, in_dim // (groups or 1), *self.filter_size], input_axis=1)
+        self.with_bias = with_bias
+        self.bias = Parameter([out_dim]) if with_bias else None
+
+    def _slide(self, source: Tensor, **options: Any) -> tuple[Tensor, Sequence[Dim]]:
+        return conv(source, **options, dilation_rate=self.dilation_rate, groups=self.groups)
+
+
+class Conv1d(_OverOneDim, _Conv):
+    """Each frame and its neighbours in one dim, times a filter. {…, in_dim, time} → {…, out_dim, new time}
+
+    Args:
+        filter_size: how many frames it sees at once.
+        padding: "valid": only where the filter fits in; "same": as many positions as frames (divided by the stride);
+            a number: that many zeros at each end.
+        strides: how far it moves; 1 if not given.
+        groups: parts of `in_dim` and `out_dim` that are apart; as many as `in_dim` is long: depthwise.
+
+    >>> time, feat, out = rf.Dim(5, name="time"), rf.Dim(3, name="feat"), rf.Dim(4, name="out")
+    >>> y, new_time = rf.Conv1d(feat, out, 3, padding="valid")(rf.zeros([time, feat]), in_spatial_dim=time)
+    >>> y.dims == (new_time, out), new_time is time - 2
+    (True, True)
+
+    The result never sees padding. Raises ParameterError if the groups are not of one size.
+    """
+
+
+class Conv2d(_Conv):
+    """`rf.Conv1d` over two dims: `in_spatial_dims`. {…, in_dim, a, b} → {…, out_dim, new a, new b}
+
+    >>> time, freq, one, out = (rf.Dim(n, name=name) for n, name in [(5, "time"), (4, "freq"), (1, "one"), (2, "out")])
+    >>> conv = rf.Conv2d(one, out, 3, padding="same", strides=(2, 1))
+    >>> y, [new_time, new_freq] = conv(rf.zeros([time, freq, one]), in_spatial_dims=[time, freq])
+    >>> new_time.dimension, new_freq is freq
+    (3, True)
+    """
+
+    nd = 2
+
+
+class Conv3d(_Conv):
+    """`rf.Conv1d` over three dims: `in_spatial_dims`. {…, in_dim, a, b, c} → {…, out_dim, new a, new b, new c}
+
+    >>> inp, out, *dims = (rf.Dim(n, name=name) for n, name in zip((1, 2, 5, 5, 5), ("in", "out", "x", "y", "z")))
+    >>> y, new_dims = rf.Conv3d(inp, out, 2, padding="valid")(rf.zeros([*dims, inp]), in_spatial_dims=dims)
+    >>> new_dims == [dim - 1 for dim in dims]
+    True
+    """
+
+    nd = 3
+
+
+class _TransposedConv(_Sliding):
+    """Lays filters over `nd` dims. {…, in_dim, in_spatial_dims…} → {…, out_dim, out_spatial_dims…}"""
+
+    def __init__(
+        self,
+        in_dim: Dim,
+        out_dim: Dim,
+        filter_size: Sizes,
+        *,
+        padding: Padding,
+        remove_padding: PerAxis = 0,
+        output_padding: int | Sequence[int | None] | None = None,
+        strides: PerAxis | None = None,
+        with_bias: bool = True,
+    ):
+        self._set(in_dim, out_dim, filter_size, padding, strides)
+        self.remove_padding = remove_padding
+        self.output_padding = output_padding
+        self.filter = weight([in_dim, out_dim, *self.filter_size], input_axis=0)
+        self.with_bias = with_bias
+        self.bias = Parameter([out_dim]) if with_bias else None
+
+    def _slide(self, source: Tensor, **options: Any) -> tuple[Tensor, Sequence[Dim]]:
+        return transposed_conv(
+            source, **options, remove_padding=self.remove_padding, output_padding=self.output_padding
+        )
+
+
+class TransposedConv1d(_OverOneDim, _TransposedConv):
+    """Each frame times a filter, laid `strides` apart and summed where they overlap: more frames than before.
+
+    {…, in_dim, time} → {…, out_dim, new time}
+
+    Args:
+        filter_size: over how many frames each frame reaches.
+        padding: "valid": all frames that the filter reaches, `strides` for each at least; "same": `strides` for each.
+        remove_padding: how many frames are cut off at both ends.
+        output_padding: how many more there are at the end.
+        strides: as far as the filter is long if not given.
+
+    >>> time, feat, out = rf.Dim(5, name="time"), rf.Dim(3, name="feat"), rf.Dim(4, name="out")
+    >>> y, new_time = rf.TransposedConv1d(feat, out, 2, padding="valid")(rf.zeros([time, feat]), in_spatial_dim=time)
+    >>> y.dims == (new_time, out), new_time is 2 * time
+    (True, True)
+    """
+
+
+class TransposedConv2d(_TransposedConv):
+    """`rf.TransposedConv1d` over two dims: `in_spatial_dims`. {…, in_dim, a, b} → {…, out_dim, new a, new b}
+
+    >>> time, freq, one, out = (rf.Dim(n, name=name) for n, name in [(5, "time"), (4, "freq"), (1, "one"), (2, "out")])
+    >>> grow = rf.TransposedConv2d(one, out, (2, 3), padding="same")
+    >>> _, new_dims = grow(rf.zeros([time, freq, one]), in_spatial_dims=[time, freq])
+    >>> [dim.dimension for dim in new_dims]
+    [10, 12]
+    """
+
+    nd = 2
+
+
+class TransposedConv3d(_TransposedConv):
+    """`rf.TransposedConv1d` over three dims: `in_spatial_dims`. {…, in_dim, a, b, c} → {…, out_dim, new a, …}
+
+    >>> inp, out, *dims = (rf.Dim(n, name=name) for n, name in zip((1, 2, 2, 2, 2), ("in", "out", "x", "y", "z")))
+    >>> _, new_dims = rf.TransposedConv3d(inp, out, 2, padding="valid")(rf.zeros([*dims, inp]), in_spatial_dims=dims)
+    >>> new_dims == [2 * dim for dim in dims]
+    True
+    """
+
+    nd = 3
+
+
+def _check_groups(conv: _Conv, groups: int) -> None:
+    for dim in (conv.in_dim, conv.out_dim):
+        if groups < 1 or dim.get_dim_value() % groups:
+            raise ParameterError(
+                f"{type(conv).__name__}: `groups` must divide {dim.name} into parts of one size",
+                got=f"{groups} groups of {dim.describe()}",
+            )

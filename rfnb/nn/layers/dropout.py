@@ -1,0 +1,31 @@
+"""Dropout as a module."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.nn.module.module import Module
+from rfnb.ops.random import dropout
+
+
+class Dropout(Module):
+    """In training, each entry is 0 with probability `drop_prob`, and the others are scaled up. {…} → {…}
+
+    axis: dims along which entries are dropped each on their own; all dims if not given.
+    on_forward: also when there is no training.
+
+    >>> feat = rf.Dim(3, name="feat")
+    >>> rf.Dropout(0.5)(rf.ones([feat])).raw_tensor.tolist()  # there is no training
+    [1.0, 1.0, 1.0]
+    """
+
+    def __init__(self, drop_prob: float, *, axis: Dim | Sequence[Dim] | None = None, on_forward: bool = False):
+        self.drop_prob = drop_prob
+        self.axis = axis
+        self.on_forward = on_forward
+
+    def __call__(self, source: Tensor) -> Tensor:
+        """`rf.dropout`"""
+        return dropout(source, self.drop_prob, axis=self.axis, on_forward=self.on_forward)

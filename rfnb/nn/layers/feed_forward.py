@@ -1,0 +1,94 @@
+"""What each frame goes through on its own, between the attention of two layers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from rfnb.core.dims.dim import Dim, as_dim
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.nn.layers.linear import Linear
+from rfnb.nn.module.build import build_part
+from rfnb.nn.module.module import Module
+from rfnb.ops.activation import identity, relu, silu
+from rfnb.ops.concat import split
+from rfnb.ops.random import dropout
+
+Activation = Callable[[Tensor], Tensor] | dict[str, Any] | Module
+"""A function, a module that is copied, or what `rf.build_dict` gives."""
+
+
+class FeedForward(Module):
+    """Two linear maps with an activation in between (Vaswani et al. 2017). {…, out_dim} → {…, out_dim}
+
+    >>> model = rf.Dim(4, name="model")
+    >>> feed_forward = rf.FeedForward(model)
+    >>> feed_forward.linear_ff.out_dim is 4 * model, feed_forward(rf.zeros([model])).dims == (model,)
+    (True, True)
+
+    Args:
+        ff_dim: between the two; four times `out_dim` if not given.
+        dropout: of what the activation gives, in training.
+    """
+
+    def __init__(
+        self,
+        out_dim: Dim,
+        *,
+        ff_dim: Dim | int | None = None,
+        dropout: float = 0.1,
+        activation: Activation = relu,
+        with_bias: bool = True,
+    ):
+        ff_dim = 4 * out_dim if ff_dim is None else as_dim(ff_dim, "feed-forward")
+        self.out_dim = out_dim
+        self.dropout = dropout
+        self.activation = build_part(activation)
+        self.linear_ff = Linear(out_dim, ff_dim, with_bias=with_bias)
+        self.linear_out = Linear(ff_dim, out_dim, with_bias=with_bias)
+
+    def __call__(self, inp: Tensor) -> Tensor:
+        """{…, out_dim} → {…, out_dim}"""
+        hidden = self.activation(self.linear_ff(inp))
+        return self.linear_out(dropout(hidden, self.dropout))
+
+
+class FeedForwardGated(Module):
+    """`rf.FeedForward` where one half decides how much of the other passes (Shazeer 2020). {…, out_dim} → {…, out_dim}
+
+    The first half of `linear_ff` goes through `activation`, the second through `gate_activation`: as in Llama, if these
+    are left as they are.
+
+    >>> model = rf.Dim(4, name="model")
+    >>> feed_forward = rf.FeedForwardGated(model, ff_dim=6)
+    >>> feed_forward.linear_ff.out_dim.dimension, feed_forward(rf.zeros([model])).dims == (model,)
+    (12, True)
+
+    ff_dim: of each half; 8/3 of `out_dim` if not given, up to the next multiple of 256.
+    """
+
+    def __init__(
+        self,
+        out_dim: Dim,
+        *,
+        ff_dim: Dim | int | None = None,
+        dropout: float = 0.1,
+        activation: Activation = silu,
+        gate_activation: Activation = identity,
+        with_bias: bool = False,
+    ):
+        ff_dim = -(out_dim.get_dim_value() * 8 // 3 // -256) * 256 if ff_dim is None else ff_dim
+        ff_dim = as_dim(ff_dim, "feed-forward")
+        self.out_dim = out_dim
+        self.ff_dim = ff_dim
+        self.dropout = dropout
+        self.activation = build_part(activation)
+        self.gate_activation = build_part(gate_activation)
+        self.linear_ff = Linear(out_dim, 2 * ff_dim, with_bias=with_bias)
+        self.linear_out = Linear(ff_dim, out_dim, with_bias=with_bias)
+
+    def __call__(self, inp: Tensor) -> Tensor:
+        """{…, out_dim} → {…, out_dim}"""
+        halves = split(self.linear_ff(inp), axis=2 * self.ff_dim, out_dims=[self.ff_dim, self.ff_dim])
+        hidden = self.activation(halves[0]) * self.gate_activation(halves[1])
+        return self.linear_out(dropout(hidden, self.dropout))

@@ -1,0 +1,72 @@
+"""Positions as learned vectors, and the choice of what encodes them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.parameter import Parameter
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.nn.init import Glorot
+from rfnb.nn.module.build import Choice, build_part
+from rfnb.nn.module.module import Module
+from rfnb.ops.index import gather
+from rfnb.ops.math import add, clip_by_value, combine_bc
+from rfnb.ops.position import Offset, frame_numbers, relative_positions
+from rfnb.ops.shape import set_sparse_dim
+
+
+class LearnedRelativePositionalEncoding(Module):
+    """A vector for each distance of a key to a query (Shaw et al. 2018); those too far away share one.
+
+    clipping: how far. causal: no key is behind a query, so that there are vectors for one side only.
+
+    >>> time, feat = rf.Dim(5, name="time"), rf.Dim(4, name="feat")
+    >>> encoding = rf.LearnedRelativePositionalEncoding(feat, clipping=3)
+    >>> vectors, distances = encoding(query_spatial_dim=time, key_value_spatial_dim=time)
+    >>> vectors.dims == (distances, feat), distances, encoding.pos_emb.dims[0].dimension
+    (True, Dim{2*time-1:9}, 7)
+    """
+
+    def __init__(self, feat_dim: Dim, *, clipping: int = 16, dtype: str | None = None, causal: bool = False):
+        self.feat_dim = feat_dim
+        self.clipping = clipping
+        self.causal = causal
+        self.clipped_spatial_dim = Dim(clipping + 1 if causal else 2 * clipping + 1, name="learned-rel-pos")
+        self.pos_emb = Parameter([self.clipped_spatial_dim, feat_dim], dtype, initial=Glorot())
+
+    def __call__(
+        self, *, query_spatial_dim: Dim, key_value_spatial_dim: Dim, query_offset: Offset = 0
+    ) -> tuple[Tensor, Dim]:
+        """The vectors from the last query and first key on, and the dim of the distances.
+
+        → {query + key_value - 1, feat_dim}. `query_offset`: of the first query, behind the first key.
+        """
+        distances, out_dim = relative_positions(
+            query_spatial_dim=query_spatial_dim,
+            key_value_spatial_dim=key_value_spatial_dim,
+            query_offset=query_offset,
+            device=self.pos_emb.device,
+        )
+        return self._of(distances), out_dim
+
+    def full_matrix(self, *, query_spatial_dim: Dim, key_value_spatial_dim: Dim, query_offset: Offset = 0) -> Tensor:
+        """The vector of each query and key. → {query, key_value, feat_dim}"""
+        queries = add(frame_numbers(query_spatial_dim), query_offset)
+        return self._of(combine_bc(frame_numbers(key_value_spatial_dim), "sub", queries))
+
+    def _of(self, distances: Tensor) -> Tensor:
+        clipped = clip_by_value(distances, -self.clipping, 0 if self.causal else self.clipping)
+        indices = set_sparse_dim(add(clipped, self.clipping), self.clipped_spatial_dim)
+        return gather(self.pos_emb, indices=indices, axis=self.clipped_spatial_dim)
+
+
+def positions(choice: Choice | None, feat_dim: Dim) -> Callable[..., Tensor] | None:
+    """What gives the encodings of positions in `feat_dim`, when called with `spatial_dim`; None if there are none."""
+    if choice is None:
+        return None
+    if isinstance(choice, type | dict | Module):
+        encoding: Callable[..., Tensor] = build_part(choice, feat_dim)
+        return encoding
+    return functools.partial(choice, feat_dim=feat_dim)

@@ -1,0 +1,103 @@
+"""Recurrent modules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rfnb.core.dims.dim import Dim, check_dims
+from rfnb.core.tensor.parameter import Parameter
+from rfnb.core.tensor.state import State, check_state
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.nn.layers.weights import to_input, weight
+from rfnb.nn.module.module import Module
+from rfnb.ops.create import zeros
+from rfnb.ops.index import one_hot
+from rfnb.ops.rec import lstm
+
+
+class LstmState(State):
+    """The state of an LSTM: output `h` and cell `c`, both {…, out_dim}.
+
+    >>> out = rf.Dim(4, name="out")
+    >>> state = rf.LstmState(h=rf.zeros([rf.batch_dim, out]), c=rf.zeros([rf.batch_dim, out]))
+    >>> list(state), state.h is state["h"]
+    (['h', 'c'], True)
+    """
+
+    def __init__(self, *_args: Any, h: Tensor | None = None, c: Tensor | None = None):
+        super().__init__(*_args)
+        if not _args:
+            self.h = h
+            self.c = c
+
+
+class LSTM(Module):
+    """Long short-term memory (Hochreiter & Schmidhuber 1997). {…, spatial_dim, in_dim} → {…, spatial_dim, out_dim}
+
+    >>> inp, out, time = rf.Dim(3, name="in"), rf.Dim(4, name="out"), rf.Dim(5, name="time")
+    >>> lstm = rf.LSTM(inp, out)
+    >>> state = lstm.default_initial_state(batch_dims=[])
+    >>> y, state = lstm(rf.zeros([time, inp]), state=state, spatial_dim=time)
+    >>> y.dims == (time, out), state.h.dims == (out,)
+    (True, True)
+
+    One step, as in the body of a loop: `spatial_dim=rf.single_step_dim`, and a source without it.
+    The parts of the weights are, in this order: input gate, forget gate, cell, output gate.
+    """
+
+    def __init__(self, in_dim: Dim, out_dim: Dim, *, with_bias: bool = True):
+        check_dims([in_dim, out_dim])
+        self.in_dim = in_dim
+        self.out_dim = out_dim
+        self.ff_weight = weight([4 * out_dim, in_dim], input_axis=1)
+        self.rec_weight = weight([4 * out_dim, out_dim], input_axis=1)
+        self.bias = Parameter([4 * out_dim]) if with_bias else None
+
+    def __call__(self, source: Tensor, *, state: State, spatial_dim: Dim) -> tuple[Tensor, LstmState]:
+        """The outputs, and the state behind the last valid frame of each sequence."""
+        check_state(state, type(self).__name__)
+        return lstm_over(
+            source,
+            state,
+            ff_weight=self.ff_weight,
+            rec_weight=self.rec_weight,
+            bias=self.bias,
+            spatial_dim=spatial_dim,
+            in_dim=self.in_dim,
+            out_dim=self.out_dim,
+        )
+
+    def default_initial_state(self, *, batch_dims: Sequence[Dim]) -> LstmState:
+        """Zeros. → {batch_dims, out_dim} each"""
+        dims, like = [*batch_dims, self.out_dim], self.rec_weight
+        h, c = (zeros(dims, dtype=like.dtype, device=like.device, feature_dim=self.out_dim) for _ in "hc")
+        return LstmState(h=h, c=c)
+
+
+def lstm_over(
+    source: Tensor,
+    state: State,
+    *,
+    ff_weight: Tensor,
+    rec_weight: Tensor,
+    bias: Tensor | None,
+    spatial_dim: Dim,
+    in_dim: Dim,
+    out_dim: Dim,
+) -> tuple[Tensor, LstmState]:
+    """`rf.lstm` of modules: `in_dim` may be `out_dim`, and a source that is sparse in it counts as one-hot."""
+    source = one_hot(source) if source.sparse_dim is in_dim else source
+    weight_dim = ff_weight.dims[1]
+    out, (h, c) = lstm(
+        to_input(source, in_dim, weight_dim),
+        state_h=state.h,
+        state_c=state.c,
+        ff_weight=ff_weight,
+        rec_weight=rec_weight,
+        bias=bias,
+        spatial_dim=spatial_dim,
+        in_dim=weight_dim,
+        out_dim=out_dim,
+    )
+    return out, LstmState(h=h, c=c)

@@ -1,0 +1,146 @@
+"""Modules, or parameters, in a row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Generic, TypeVar, overload
+
+from rfnb.core.tensor.parameter import Parameter
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import ParameterError
+from rfnb.nn.module.module import Functional, Module
+
+Part = Module | Callable[..., Any]
+P = TypeVar("P", bound=Module | Parameter)
+L = TypeVar("L", bound="_Listed[Any]")
+
+
+class _Listed(Module, Generic[P]):
+    """A list whose entries are attributes, called "0", "1", …, or as the keys of a dict."""
+
+    _kind: type
+
+    def __init__(self, *parts: Any):
+        only = parts[0] if len(parts) == 1 else None
+        if isinstance(only, Mapping | _Listed):
+            self._add(only.items())
+        else:
+            listed = isinstance(only, Iterable) and not isinstance(only, Tensor)
+            self._add(enumerate(only if listed else parts))  # type: ignore[arg-type]
+
+    def _part(self, given: Any) -> Any:
+        return given
+
+    def _add(self, parts: Iterable[tuple[Any, Any]]) -> None:
+        for name, part in parts:
+            setattr(self, str(name), self._part(part))
+
+    def items(self) -> list[tuple[str, P]]:
+        """Names and entries; one that occurs twice is here twice."""
+        found: list[Any] = [(name, part) for name, part in vars(self).items() if isinstance(part, self._kind)]
+        return found
+
+    def append(self, part: Any) -> None:
+        """Adds one behind the others."""
+        self._add([(len(self), part)])
+
+    def extend(self, parts: Iterable[Any]) -> None:
+        """Adds them behind the others."""
+        self._add(list(enumerate(parts, len(self))))
+
+    def __len__(self) -> int:
+        return len(self.items())
+
+    def __iter__(self) -> Iterator[P]:
+        return iter([part for _, part in self.items()])
+
+    @overload
+    def __getitem__(self: L, index: slice) -> L: ...
+    @overload
+    def __getitem__(self, index: int | str) -> P: ...
+    def __getitem__(self, index: int | str | slice) -> Any:
+        if isinstance(index, str):
+            return dict(self.items())[index]
+        return type(self)(list(self)[index]) if isinstance(index, slice) else list(self)[index]
+
+    def __setitem__(self, index: int, part: Any) -> None:
+        name = [name for name, _ in self.items()][index]
+        self._add([(name, part)])
+
+    def __delitem__(self, index: int | slice) -> None:
+        """Those behind it move up; keys of a dict stay what they are."""
+        kept = self.items()
+        del kept[index]
+        for name, _ in self.items():
+            delattr(self, name)
+        self._add((i if name.isdecimal() else name, part) for i, (name, part) in enumerate(kept))
+
+
+class ModuleList(_Listed[Module]):
+    """A list of modules; functions among them become modules. Their names are "0", "1", …, or the keys of a dict.
+
+    >>> dims = [rf.Dim(n, name=f"hidden{n}") for n in (3, 4, 5)]
+    >>> layers = rf.ModuleList(rf.Linear(a, b) for a, b in zip(dims, dims[1:]))
+    >>> [name for name, _ in layers.named_parameters()]
+    ['0.weight', '0.bias', '1.weight', '1.bias']
+    """
+
+    _kind = Module
+
+    def __init__(self, *modules: Part | Iterable[Part] | Mapping[str, Part]):
+        super().__init__(*modules)
+
+    def _part(self, given: Part) -> Module:
+        return given if isinstance(given, Module) else Functional(given)
+
+
+class ParameterList(_Listed[Parameter]):
+    """A list of parameters, called "0", "1", …, or as the keys of a dict.
+
+    >>> feat = rf.Dim(3, name="feat")
+    >>> scales = rf.ParameterList(rf.Parameter([feat]) for _ in range(2))
+    >>> [name for name, _ in scales.named_parameters()]
+    ['0', '1']
+
+    Raises ParameterError for what is no Parameter.
+    """
+
+    _kind = Parameter
+
+    def __init__(self, *parameters: Parameter | Iterable[Parameter] | Mapping[str, Parameter]):
+        super().__init__(*parameters)
+
+    def _part(self, given: Any) -> Parameter:
+        if not isinstance(given, Parameter):
+            raise ParameterError("ParameterList: this is no Parameter", got=type(given).__name__, expected="Parameter")
+        return given
+
+
+class Sequential(ModuleList):
+    """Modules one after the other: each gets what the one before gave.
+
+    >>> hidden, out = rf.Dim(3, name="hidden"), rf.Dim(2, name="out")
+    >>> rf.Sequential(rf.Linear(hidden, out), rf.relu)(rf.zeros([hidden])).dims == (out,)
+    True
+    """
+
+    def __call__(self, inp: Tensor, *, collected_outputs: dict[str, Tensor] | None = None, **kwargs: Any) -> Tensor:
+        """What the last one gives; `collected_outputs` takes what each gave. `kwargs` go to all."""
+        for name, part in self.items():
+            inp = part(inp, **kwargs)
+            if collected_outputs is not None:
+                collected_outputs[name] = inp
+        return inp
+
+
+def sequential(source: Tensor, *modules: Part) -> Tensor:
+    """What the last of `modules` gives, each called with what the one before gave: `rf.Sequential(*modules)(source)`.
+
+    >>> feat = rf.Dim(3, name="feat")
+    >>> x = rf.convert_to_tensor([-4.0, 1.0, 9.0], dims=[feat])
+    >>> rf.sequential(x, rf.relu, rf.sqrt).raw_tensor.tolist()
+    [0.0, 1.0, 3.0]
+    """
+    for module in modules:
+        source = module(source)
+    return source

@@ -1,0 +1,355 @@
+"""A Module: parameters and other modules under names, and a call."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from rfnb.core.dims.dim import Dim
+from rfnb.core.ground import raw as raw_registry
+from rfnb.core.ground.show import Shown, view_of
+from rfnb.core.ground.suggestions import Missing, did_you_mean
+from rfnb.core.tensor.listener import active_listener
+from rfnb.core.tensor.parameter import Parameter
+from rfnb.core.tensor.state import State
+from rfnb.errors import ParameterError
+from rfnb.nn.module.hooks import ForwardHook, RemovableHandle, add_hook, after
+
+M = TypeVar("M", bound="Module")
+
+
+class Module(Shown):
+    """Base of all modules. What is an attribute and is a Parameter or Module belongs to it.
+
+    >>> class Residual(rf.Module):
+    ...     def __init__(self, dim):
+    ...         self.linear = rf.Linear(dim, dim)
+    ...
+    ...     def __call__(self, x):
+    ...         return x + rf.relu(self.linear(x))
+    >>> [name for name, _ in Residual(rf.Dim(3, name="feat")).named_parameters()]
+    ['linear.weight', 'linear.bias']
+
+    Options go to `__init__`, inputs and dims that differ between calls to `__call__`; all calls share the parameters.
+    """
+
+    _forward_hooks: dict[int, ForwardHook] | None = None
+    _twin: Any = None  # the torch module that mirrors it, if there is one: `nn.bridge`
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "__call__" in vars(cls):
+            cls.__call__ = _observed(vars(cls)["__call__"])  # type: ignore[method-assign]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """What the module is for."""
+        hint = ": rename its `forward` to `__call__`" if hasattr(type(self), "forward") else ""
+        raise NotImplementedError(f"{type(self).__name__} has no __call__{hint}")
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if hasattr(type(self), name):  # a property that asked for something that there is not: its own words
+                return object.__getattribute__(self, name)
+            raise Missing(f"{type(self).__name__!r} object has no attribute {name!r}", name, self)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+        if isinstance(value, Parameter):
+            _name_after(value, name)
+        parts = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+        if any(isinstance(part, Module | Parameter) for part in parts):
+            warnings.warn(
+                f"{type(self).__name__}.{name} is a plain {type(value).__name__}: its parameters are neither trained "
+                f"nor saved with the module. Use rf.ModuleList",
+                stacklevel=2,
+            )
+
+    # -- state
+
+    def default_initial_state(self, *, batch_dims: Sequence[Dim]) -> State | None:
+        """The state to begin with: that of the children, by name; None if no child has one.
+
+        >>> feat, out = rf.Dim(3, name="feat"), rf.Dim(4, name="out")
+        >>> model = rf.ModuleList(rf.LSTM(feat, out), rf.LSTM(out, out))
+        >>> state = model.default_initial_state(batch_dims=[rf.batch_dim])
+        >>> list(state), state["0"].h.dims == (rf.batch_dim, out)
+        (['0', '1'], True)
+        >>> rf.Linear(feat, out).default_initial_state(batch_dims=[]) is None
+        True
+        """
+        states = {name: child.default_initial_state(batch_dims=batch_dims) for name, child in self.named_children()}
+        known = {name: state for name, state in states.items() if state is not None}
+        return State(known) if known else None
+
+    # -- parts
+
+    def children(self) -> Iterator[Module]:
+        """The modules right below.
+
+        >>> feat, out = rf.Dim(3, name="feat"), rf.Dim(4, name="out")
+        >>> model = rf.Sequential(rf.Sequential(rf.Linear(feat, out), rf.relu), rf.LayerNorm(out))
+        >>> [type(child).__name__ for child in model.children()]
+        ['Sequential', 'LayerNorm']
+        """
+        return (child for _, child in self.named_children())
+
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        """The modules right below with their names; a shared one once.
+
+        >>> model = rf.Sequential(rf.Linear(rf.Dim(3, name="feat"), rf.Dim(4, name="out")), rf.relu)
+        >>> [(name, type(child).__name__) for name, child in model.named_children()]
+        [('0', 'Linear'), ('1', 'Functional')]
+        """
+        return self.named_modules(recurse=False, include_self=False)
+
+    def modules(self, *, recurse: bool = True, include_self: bool = True) -> Iterator[Module]:
+        """The modules below, and itself; a shared one once.
+
+        >>> feat, out = rf.Dim(3, name="feat"), rf.Dim(4, name="out")
+        >>> model = rf.Sequential(rf.Sequential(rf.Linear(feat, out), rf.relu), rf.LayerNorm(out))
+        >>> [type(module).__name__ for module in model.modules()]
+        ['Sequential', 'Sequential', 'Linear', 'Functional', 'LayerNorm']
+        """
+        return (module for _, module in self.named_modules(recurse=recurse, include_self=include_self))
+
+    def named_modules(
+        self, *, recurse: bool = True, include_self: bool = True, memo: set[int] | None = None, prefix: str = ""
+    ) -> Iterator[tuple[str, Module]]:
+        """The modules below, and itself, with names such as "encoder.layers.0"; a shared one once.
+
+        >>> feat, out = rf.Dim(3, name="feat"), rf.Dim(4, name="out")
+        >>> model = rf.Sequential(rf.Sequential(rf.Linear(feat, out), rf.relu), rf.LayerNorm(out))
+        >>> [name for name, _ in model.named_modules()]
+        ['', '0', '0.0', '0.1', '1']
+
+        Args:
+            recurse: False: only those right below.
+            include_self: whether the module itself is the first, under the name `prefix`.
+            memo: the ids of modules that are left out; it grows by those that were given.
+            prefix: what all names begin with.
+        """
+        memo = set() if memo is None else memo
+        if include_self and id(self) not in memo:
+            yield prefix, self
+        memo.add(id(self))
+        for name, child in list(vars(self).items()):
+            if not isinstance(child, Module) or id(child) in memo:
+                continue
+            path = f"{prefix}.{name}" if prefix else name
+            if recurse:
+                yield from child.named_modules(memo=memo, prefix=path)
+            else:
+                memo.add(id(child))
+                yield path, child
+
+    def parameters(self, *, recurse: bool = True) -> Iterator[Parameter]:
+        """The parameters of this module and all below; a shared one once.
+
+        >>> feat, out = rf.Dim(3, name="feat"), rf.Dim(4, name="out")
+        >>> sum(parameter.num_elements() for parameter in rf.Linear(feat, out).parameters())  # 3 · 4 + 4
+        16
+        """
+        return (parameter for _, parameter in self.named_parameters(recurse=recurse))
+
+    def named_parameters(self, *, recurse: bool = True) -> Iterator[tuple[str, Parameter]]:
+        """The parameters with names such as "encoder.lstm.ff_weight"; each is called so from then on.
+
+        >>> model = rf.Sequential(rf.Linear(rf.Dim(3, name="feat"), rf.Dim(4, name="out")), rf.relu)
+        >>> [(name, parameter.describe_dims()) for name, parameter in model.named_parameters()]
+        [('0.weight', '{feat:3, out:4}'), ('0.bias', '{out:4}')]
+        """
+        seen: set[int] = set()
+        for path, module in self.named_modules() if recurse else [("", self)]:
+            for name, parameter in list(vars(module).items()):
+                if isinstance(parameter, Parameter) and id(parameter) not in seen:
+                    seen.add(id(parameter))
+                    full_name = f"{path}.{name}" if path else name
+                    _name_after(parameter, full_name)
+                    yield full_name, parameter
+
+    @property
+    def has_parameters(self) -> bool:
+        """Whether there is a parameter, here or below."""
+        return any(True for _ in self.parameters())
+
+    def get_deep(self, target: str) -> Any:
+        """The attribute with this dotted name: "encoder.layers.0". Raises ParameterError if there is none.
+
+        >>> model = rf.Sequential(rf.Linear(rf.Dim(3, name="feat"), rf.Dim(4, name="out")), rf.relu)
+        >>> model.get_deep("0.bias") is model[0].bias
+        True
+        """
+        found: Any = self
+        for name in filter(None, target.split(".")):
+            if not hasattr(found, name):
+                raise ParameterError(
+                    f"{type(self).__name__}: there is no {target!r}",
+                    got=f"{type(found).__name__} without {name!r}",
+                    expected=", ".join(_public_names(found)) or None,
+                    hint=did_you_mean(name, _public_names(found)),
+                )
+            found = getattr(found, name)
+        return found
+
+    def set_deep(self, target: str, value: Any) -> None:
+        """Sets the attribute with this dotted name.
+
+        >>> feat, out = rf.Dim(3, name="feat"), rf.Dim(4, name="out")
+        >>> first, second = rf.Linear(feat, out), rf.Linear(feat, out)
+        >>> model = rf.Sequential(first, second)
+        >>> model.set_deep("1.weight", first.weight)  # now both share it
+        >>> [name for name, _ in model.named_parameters()]
+        ['0.weight', '0.bias', '1.bias']
+        """
+        path, _, name = target.rpartition(".")
+        setattr(self.get_deep(path), name, value)
+
+    # -- all at once
+
+    def apply(self: M, fn: Callable[[Module], Any]) -> M:
+        """Calls `fn` with each module below, those further down first, and then with itself; with a shared one once.
+
+        >>> model = rf.Sequential(rf.Linear(rf.Dim(3), rf.Dim(2)), rf.relu)
+        >>> _ = model.apply(lambda module: print(module.get_default_name()))
+        linear
+        relu
+        sequential
+        """
+        _apply(self, fn, {id(self)})
+        return self
+
+    def to(self: M, *, device: str | None = None, dtype: str | None = None) -> M:
+        """Moves all parameters; they stay the same objects, so that an optimizer keeps them. `dtype` is for floats.
+
+        >>> linear = rf.Linear(rf.Dim(3, name="feat"), rf.Dim(4, name="out"))
+        >>> weight = linear.weight
+        >>> _ = linear.to(dtype="bfloat16")
+        >>> linear.weight is weight, weight.dtype
+        (True, 'bfloat16')
+        """
+        for parameter in self.parameters():
+            raw, is_float = parameter.raw_tensor, parameter.dtype.startswith(("float", "bfloat"))
+            raw_registry.backend_of_raw(raw).parameter_move_raw(raw, device, dtype if is_float else None)
+        return self
+
+    def register_forward_hook(self, hook: ForwardHook, *, prepend: bool = False) -> RemovableHandle:
+        """After each call, `hook(module, args, kwargs, result)` may look at the result, or give another.
+
+        >>> feat, out = rf.Dim(3, name="feat"), rf.Dim(4, name="out")
+        >>> linear = rf.Linear(feat, out)
+        >>> handle = linear.register_forward_hook(lambda module, args, kwargs, result: rf.zeros_like(result))
+        >>> linear(rf.ones([feat])).raw_tensor.tolist()
+        [0.0, 0.0, 0.0, 0.0]
+        >>> handle.remove()
+        """
+        if self._forward_hooks is None:
+            self._forward_hooks = {}
+        return add_hook(self._forward_hooks, hook, first=prepend)
+
+    # -- how it is called
+
+    def get_default_name(self) -> str:
+        """What it is called where no attribute names it: "layer_norm" for LayerNorm.
+
+        >>> rf.LayerNorm(rf.Dim(3, name="feat")).get_default_name()
+        'layer_norm'
+        """
+        cls = type(self).__name__
+        words = [("_" if i and c.isupper() and not cls[i - 1].isupper() else "") + c.lower() for i, c in enumerate(cls)]
+        return "".join(words)
+
+    def name_of(self, module: Module) -> str | None:
+        """The dotted name of a module below, as called from here; None if it is not below.
+
+        >>> linear = rf.Linear(rf.Dim(3, name="feat"), rf.Dim(4, name="out"))
+        >>> model = rf.Sequential(rf.Sequential(linear, rf.relu), rf.tanh)
+        >>> model.name_of(linear), linear.name_of(model)
+        ('0.0', None)
+        """
+        return next((name for name, below in self.named_modules(include_self=False) if below is module), None)
+
+    def extra_repr(self) -> str:
+        """What views say of it beside its class: "in:26 → out:128". To be overridden, as in torch.
+
+        >>> rf.Linear(rf.Dim(26, name="in"), rf.Dim(128, name="out")).extra_repr()
+        'in:26 → out:128'
+        """
+        dims = [getattr(self, name, None) for name in ("in_dim", "out_dim")]
+        shown = [f"{dim.name}:{'?' if dim.dimension is None else dim.dimension}" for dim in dims if type(dim) is Dim]
+        return " → ".join(shown)
+
+    def __repr__(self) -> str:
+        view = view_of(self)
+        if view is not None:
+            return repr(view)
+        parts = [
+            *(name for name, _ in self.named_children()),
+            *(name for name, _ in self.named_parameters(recurse=False)),
+        ]
+        return f"{type(self).__name__}({', '.join(parts)})"
+
+
+def _observed(forward: Callable[..., Any]) -> Callable[..., Any]:
+    """`forward`, seen by listeners and followed by the hooks."""
+
+    @functools.wraps(forward)
+    def call(self: Module, *args: Any, **kwargs: Any) -> Any:
+        if type(self).__call__ is not call:  # super().__call__(…): the call of the subclass is the one to see
+            return forward(self, *args, **kwargs)
+        if self._twin is not None and (twin := self._twin.takes(self)) is not None:
+            return twin.call_inside(args, kwargs)
+        listener = active_listener()
+        if listener is None:
+            result = forward(self, *args, **kwargs)
+        else:
+            result = listener.call_module(self, forward, args, kwargs)
+        if self._forward_hooks:
+            result = after(self._forward_hooks, self, args, kwargs, result)
+        return result
+
+    return call
+
+
+def _apply(module: Module, fn: Callable[[Module], Any], seen: set[int]) -> None:
+    for child in module.children():
+        if id(child) not in seen:
+            seen.add(id(child))
+            _apply(child, fn, seen)
+    fn(module)
+
+
+def _name_after(parameter: Parameter, path: str) -> None:
+    """A parameter has the longest path that was seen of it: "weight" first, later "encoder.linear.weight"."""
+    if parameter.name == "parameter" or path.endswith(f".{parameter.name}"):
+        parameter.name = path
+
+
+def _public_names(owner: Any) -> list[str]:
+    return [name for name in getattr(owner, "__dict__", {}) if not name.startswith("_")]
+
+
+class Functional(Module):
+    """A function as a module: where a list of modules wants one.
+
+    attribs: set as attributes; parameters and modules among them belong to it.
+
+    >>> twice = rf.Functional(lambda x: 2 * x)
+    >>> twice(rf.ones([rf.Dim(3, name="feat")])).raw_tensor.tolist()
+    [2.0, 2.0, 2.0]
+    """
+
+    def __init__(self, func: Callable[..., Any], *, attribs: dict[str, Any] | None = None):
+        self.func = func
+        for name, value in (attribs or {}).items():
+            setattr(self, name, value)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """func(…)"""
+        return self.func(*args, **kwargs)
+
+    def get_default_name(self) -> str:
+        """The name of the function."""
+        return getattr(self.func, "__name__", type(self.func).__name__).replace("<lambda>", "lambda")

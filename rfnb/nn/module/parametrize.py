@@ -1,0 +1,222 @@
+"""Parameters that a function of them stands for: weight dropout, weight noise, and own ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from rfnb.core.run.run_ctx import get_run_ctx
+from rfnb.core.tensor.parameter import Parameter
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import ParameterError
+from rfnb.loop.cached import once
+from rfnb.nn.module.module import Module
+from rfnb.ops.math import add
+from rfnb.ops.random import dropout, random_normal
+
+M = TypeVar("M", bound=Module)
+_TABLE = "_parametrizations"
+
+
+def register_parametrization(
+    module: M, param_name: str, parametrization: Callable[..., Tensor], *, keep_existing_param: bool = True
+) -> M:
+    """From now on, `module.weight` is `parametrization(weight)`. Gives `module`.
+
+    The Parameter is still what `module.parameters()` gives, under its name: what is trained, and in checkpoints. In a
+    loop, it is computed once, and all steps see one value.
+
+    Args:
+        param_name: "weight", for example.
+        keep_existing_param: if False, the parametrization is a Module with parameters of its own, which takes the
+            place of the Parameter and is called without it.
+
+    >>> linear = rf.Linear(rf.Dim(3, name="in"), rf.Dim(2, name="out"))
+    >>> _ = rf.register_parametrization(linear, "weight", lambda weight: weight * 0.0)
+    >>> linear.weight.raw_tensor.abs().sum().item(), [name for name, _ in linear.named_parameters()]
+    (0.0, ['weight', 'bias'])
+
+    Raises ParameterError if there is no such parameter, or it has a parametrization already.
+    """
+    table = vars(module).get(_TABLE, {})
+    param = vars(module).get(param_name)
+    what = f"register_parametrization: {type(module).__name__}.{param_name}"
+    if param_name in table:
+        raise ParameterError(f"{what} has a parametrization already", hint="rf.remove_parametrization")
+    if not isinstance(param, Parameter):
+        raise ParameterError(
+            f"{what} is no Parameter",
+            got=type(param).__name__,
+            expected=" or ".join(name for name, _ in module.named_parameters(recurse=False)) or None,
+        )
+    own = isinstance(parametrization, Module) and parametrization.has_parameters
+    if own is keep_existing_param:
+        raise ParameterError(
+            f"{what}: the parametrization has {'' if own else 'no '}parameters of its own",
+            expected=f"{'none' if own else 'a Module with some'} for keep_existing_param={keep_existing_param}",
+        )
+    vars(module)[_TABLE] = {**table, param_name: (parametrization, param)}
+    if not keep_existing_param:
+        vars(module)[param_name] = parametrization
+    _become(module, [*table, param_name])
+    return module
+
+
+def remove_parametrization(module: M, param_name: str) -> M:
+    """`module.weight` is the Parameter again. Gives `module`.
+
+    >>> linear = rf.weight_noise(rf.Linear(rf.Dim(3), rf.Dim(2)), "weight", std=0.1)
+    >>> rf.is_parametrized(rf.remove_parametrization(linear, "weight"))
+    False
+
+    Raises ParameterError if it has no parametrization.
+    """
+    table = dict(vars(module).get(_TABLE, {}))
+    if param_name not in table:
+        raise ParameterError(
+            f"remove_parametrization: {type(module).__name__}.{param_name} has none", got=", ".join(table) or "none"
+        )
+    _, param = table.pop(param_name)
+    vars(module)[_TABLE] = table
+    if not isinstance(vars(module)[param_name], Parameter):
+        vars(module)[param_name] = param
+    _become(module, list(table))
+    return module
+
+
+def is_parametrized(module: Module, param_name: str | None = None) -> bool:
+    """Whether this parameter of the module, or any, has a parametrization.
+
+    >>> linear = rf.weight_dropout(rf.Linear(rf.Dim(3), rf.Dim(2)), "weight", drop_prob=0.1)
+    >>> rf.is_parametrized(linear), rf.is_parametrized(linear, "bias")
+    (True, False)
+    """
+    table = vars(module).get(_TABLE, {})
+    return bool(table) if param_name is None else param_name in table
+
+
+@dataclass(eq=False)
+class WeightDropout:
+    """In training, each entry of a parameter is 0 with probability `drop_prob`, and the others are scaled up.
+
+    >>> weight = rf.Parameter([rf.Dim(3, name="feat")])
+    >>> rf.WeightDropout(0.5)(weight) is weight  # there is no training
+    True
+    """
+
+    drop_prob: float
+
+    def __call__(self, param: Tensor) -> Tensor:
+        """{…} → {…}"""
+        if not get_run_ctx().is_train_flag_enabled(func=WeightDropout.__call__):
+            return param
+        return dropout(param, self.drop_prob, on_forward=True)
+
+
+@dataclass(eq=False)
+class WeightNoise:
+    """In training, a parameter plus normally distributed noise (Graves 2011).
+
+    >>> weight = rf.Parameter([rf.Dim(3, name="feat")])
+    >>> rf.WeightNoise(0.1)(weight) is weight  # there is no training
+    True
+    """
+
+    std: float
+
+    def __call__(self, param: Tensor) -> Tensor:
+        """{…} → {…}"""
+        if not get_run_ctx().is_train_flag_enabled(func=WeightNoise.__call__):
+            return param
+        return add(param, random_normal(param.dims, dtype=param.dtype, device=param.device, stddev=self.std))
+
+
+def weight_dropout(module: M, param_name: str, *, drop_prob: float) -> M:
+    """Dropout on a weight, in training: `rf.weight_dropout(lstm, "rec_weight", drop_prob=0.3)`. Gives `module`.
+
+    >>> linear = rf.weight_dropout(rf.Linear(rf.Dim(3, name="in"), rf.Dim(2, name="out")), "weight", drop_prob=1.0)
+    >>> _ = rf.init_train_step_run_ctx()
+    >>> linear.weight.raw_tensor.abs().sum().item()
+    0.0
+    """
+    return register_parametrization(module, param_name, WeightDropout(drop_prob))
+
+
+def weight_noise(module: M, param_name: str, *, std: float) -> M:
+    """Noise on a weight, in training: `rf.weight_noise(linear, "weight", std=0.01)`. Gives `module`.
+
+    >>> linear = rf.weight_noise(rf.Linear(rf.Dim(3, name="in"), rf.Dim(2, name="out")), "bias", std=1.0)
+    >>> _ = rf.init_train_step_run_ctx()
+    >>> bool((linear.bias.raw_tensor == 0).any())
+    False
+    """
+    return register_parametrization(module, param_name, WeightNoise(std))
+
+
+class _Parametrized:
+    """What `module.weight` does."""
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def __get__(self, module: Module | None, owner: type) -> Any:
+        if module is None:
+            return self
+        held = vars(module)
+        parametrization, _ = held[_TABLE][self.name]
+        given = (held[self.name],) if isinstance(held[self.name], Parameter) else ()
+        value, _ = once((id(module), self.name), lambda: (parametrization(*given), module))
+        return value
+
+    def __set__(self, module: Module, value: Any) -> None:
+        held = vars(module)
+        if isinstance(value, Parameter):
+            held[self.name] = value
+        elif isinstance(held[self.name], Parameter):
+            held[self.name].assign(value)
+        else:
+            raise ParameterError(
+                f"{type(module).__name__}.{self.name} is computed by {type(held[self.name]).__name__}",
+                hint="set the parameters of that, or rf.remove_parametrization",
+            )
+
+
+def _become(module: Module, names: list[str]) -> None:
+    """A subclass of its class, of the same name, in which these are computed."""
+    base = _base(module)
+    if not names:
+        module.__class__ = base
+        del vars(module)[_TABLE]
+        return
+    members = {name: _Parametrized(name) for name in names}
+    same = {"__doc__": base.__doc__, "__module__": base.__module__, "__qualname__": base.__qualname__}
+    own = {"_parametrized_names": names, "__reduce_ex__": _reduce, "extra_repr": _extra_repr}
+    make: Any = type(base)
+    module.__class__ = make(base.__name__, (base,), {**same, **own, **members})
+
+
+def _base(module: Module) -> type[Module]:
+    return next(cls for cls in type(module).__mro__ if "_parametrized_names" not in vars(cls))
+
+
+def _extra_repr(module: Module) -> str:
+    parts = [f"{name}: {_title(made)}" for name, (made, _) in vars(module)[_TABLE].items()]
+    return ", ".join(filter(None, [_base(module).extra_repr(module), *parts]))
+
+
+def _title(parametrization: Any) -> str:
+    if isinstance(parametrization, WeightDropout | WeightNoise):
+        return repr(parametrization)
+    return getattr(parametrization, "__name__", type(parametrization).__name__)
+
+
+def _reduce(module: Module, _protocol: object) -> Any:
+    """A class that was made here is no name in a pickle."""
+    return _again, (_base(module), list(type(module)._parametrized_names)), vars(module)  # type: ignore[attr-defined]
+
+
+def _again(base: type[Module], names: list[str]) -> Module:
+    module = base.__new__(base)
+    _become(module, names)
+    return module

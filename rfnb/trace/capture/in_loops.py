@@ -1,0 +1,127 @@
+"""Attention in the steps of a recorded loop: found in its graph, computed by a replay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rfnb.core.dims.dim import Dim
+from rfnb.core.graph.graph import BodyGraph, Node
+from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.ops.shape import replace_dim_v2
+from rfnb.trace.capture.attention_finder import SAME, SUMS, Found, Place, found_of, query_dims, variable_of
+from rfnb.trace.run.run import Run
+from rfnb.trace.run.stacked import over_steps
+
+
+@dataclass(frozen=True)
+class _InStep:
+    """A value that is weights, and over what."""
+
+    number: int
+    axis: Dim
+    queries: list[Dim]
+    place: Place
+
+
+def attention_of(run: Run, path: str | None, room: int) -> tuple[list[Found], list[str]]:
+    """Over all steps. {axis, …}; and the names of what needs more than `room` bytes.
+
+    path: of the module that the loop is in; None: only what is in modules that the body calls.
+    """
+    found: list[Found] = []
+    left_out: list[str] = []
+    for place in _loops_inside(run.graph.nodes, path):
+        left_out.append(f"{place}, a loop inside of {run.name}")
+    wanted = list(_in_graph(run.graph, path))
+    count = min(run.steps, run.size.max)  # where the end is not included, the last step made no frame
+    if not wanted or not count:
+        return found, left_out
+    last = run.replay.computed(count - 1, {each.number for each in wanted})  # the largest, if they grow
+    sizes = {value.number: backend_of_raw(x._raw).nbytes_raw(x._raw) * count for value, x in last}
+    for each in wanted:
+        if each.number not in sizes:
+            continue
+        room -= sizes[each.number]
+        if room < 0:
+            left_out.append(each.place.path or each.place.variable or run.name)
+            continue
+        steps = [_at(run, step, each.number) for step in range(count)]
+        if len({x.dims for x in steps}) > 1 or run.axis in steps[0].dims:
+            left_out.append(f"{each.place.variable or run.name}: its dims differ from step to step")
+            continue
+        steps, cols = _as_wide(steps, each.axis)
+        weights = over_steps(steps, run.axis, run.size)
+        dynamic = [dim for dim in each.queries if dim.is_dynamic()]
+        found.append(found_of(weights, cols, dynamic or [run.axis], each.place))
+    return found, left_out
+
+
+def _as_wide(steps: list[Tensor], axis: Dim) -> tuple[list[Tensor], Dim]:
+    """Where there is more to attend to at each step, as in causal self-attention, 0 for what was not there yet."""
+    sizes = {x.size_of(axis).max for x in steps}
+    if len(sizes) == 1:
+        return steps, axis
+    widest = Dim(max(sizes), name=axis.name)
+    return [replace_dim_v2(x, in_dim=axis, out_dim=widest) for x in steps], widest
+
+
+def _at(run: Run, step: int, number: int) -> Tensor:
+    ((_, tensor),) = run.replay.computed(step, {number})
+    return tensor
+
+
+def _in_graph(graph: BodyGraph, path: str | None) -> Iterator[_InStep]:
+    """A softmax, and what is still its weights, until it is summed over."""
+    marks: dict[int, tuple[int, Node, str, bool]] = {}  # by value: of the softmax; whether values were multiplied to it
+    for node, inside in _walk(graph.nodes, path):
+        dims = [set(graph.values[n].dims) for n in node.inputs]
+        out = set(graph.values[node.outputs[0]].dims) if node.outputs else set()
+        if node.op == "softmax" and node.outputs:
+            if inside is not None:
+                marks[node.outputs[0]] = node.outputs[0], node, inside, False
+            continue
+        at = next((i for i, n in enumerate(node.inputs) if n in marks), None)
+        if at is None or not node.outputs:
+            continue
+        number, made, module, with_values = marks[node.inputs[at]]
+        weights = graph.values[number].dims
+        gone = [dim for dim in weights if dim in dims[at] and dim not in out]
+        others = set().union(*(each for i, each in enumerate(dims) if i != at))
+        sums = node.op == "matmul" or (node.op in SUMS and with_values)
+        if sums and len(gone) == 1:
+            of_values = others if node.op == "matmul" else dims[at] - (set(weights) - {gone[0]})
+            yield _InStep(number, gone[0], query_dims(weights, gone[0], of_values), _place(made, module))
+            marks = {n: mark for n, mark in marks.items() if mark[0] != number}
+        elif node.op in SAME and not gone:
+            values = node.op == "mul" and bool(others - set(weights))
+            marks[node.outputs[0]] = number, made, module, with_values or values
+
+
+def _place(node: Node, module: str) -> Place:
+    variable = variable_of(node.source)
+    if not variable and not module:  # a function returned it: as the body calls it
+        variable = variable_of(node.at)
+    return Place(module, variable, node.source)
+
+
+def _walk(nodes: list[Node], path: str | None) -> Iterator[tuple[Node, str | None]]:
+    """All that is no module, with the path of the module it is in; of loops inside nothing."""
+    for node in nodes:
+        if node.kind != "loop":
+            if node.module is None:
+                yield node, path
+            yield from _walk(node.body, _inside(node, path))
+
+
+def _inside(node: Node, path: str | None) -> str | None:
+    return path if node.module is None else node.module.path
+
+
+def _loops_inside(nodes: list[Node], path: str | None) -> Iterator[str]:
+    for node in nodes:
+        if node.kind != "loop":
+            yield from _loops_inside(node.body, _inside(node, path))
+        elif any(inner.op == "softmax" and at is not None for inner, at in _walk(node.body, path)):
+            yield node.source.place() if node.source is not None else "a loop"

@@ -1,0 +1,127 @@
+"""`rf.model_graph`: what one real call of a model does, as a graph without tensors.
+
+>>> feat, out = rf.Dim(4, name="feat"), rf.Dim(3, name="out")
+>>> model = rf.Sequential(rf.Linear(feat, out), rf.relu)
+>>> graph = rf.model_graph(model, rf.zeros([rf.Dim(2, name="batch"), feat]))
+>>> for depth, node in graph.walk():
+...     print("  " * depth, node.number, node.op, node.name, node.inputs, node.outputs)
+ 0 Linear 0 (0,) (3,)
+   1 linear  (0, 1, 2) (3,)
+ 2 Functional 1 (3,) (4,)
+   3 relu  (3,) (4,)
+>>> [(value.number, value.kind, value.name or value.path, value.describe_dims()) for value in graph.values[:2]]
+[(0, 'input', 'inp', '{batch:2, feat:4}'), (1, 'parameter', '0.weight', '{feat:4, out:3}')]
+>>> graph.outputs, graph.nodes[0].module.path, graph.failure
+((('output', 4),), '0', None)
+
+How to read one (the classes are in `core.graph.graph` and `core.graph.facts`):
+
+* `graph.values[number]` is a Value. `value.node` is the innermost node that made it: in a folded picture it comes from
+  the outermost folded box around that. Numbers are the same in all bodies, also in those of loops, so that a
+  node in a body reads outer values directly. A node may have no outputs, or one that it was given (a module that does
+  nothing); what a box reads is `inputs` of all nodes in it which are made outside of it.
+* `node.kind` says what a node is, `node.facts` what else is known of it. A "module" has `node.module` (ModuleFacts); a
+  "loop" has `node.loop` (LoopFacts), with the step as its body; a "cond" has two nodes of kind "side" as its body
+  (SideFacts), a `ghost` where it was not taken.
+* Nodes with one `graph.form_of(node)` (not 0) do the same with other parameters: repeated blocks.
+* A failed call has `graph.failure`, whose `node` is the number of the node that failed; that node and those around it
+  have no outputs. `graph.unused` are modules that were not called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from rfnb.core.graph.graph import Node
+from rfnb.core.graph.graph_names import tidy
+from rfnb.core.graph.model_graph import ModelGraph, argument_names, failure, owner, title
+from rfnb.core.graph.module_table import ModuleTable
+from rfnb.core.ground.nested import leaves, named_leaves
+from rfnb.core.ground.scope import modules_described_by
+from rfnb.core.ground.source import here
+from rfnb.core.ground.tracers import TraceCall, trace_call
+from rfnb.core.tensor.listener import listening
+from rfnb.core.tensor.parameter import Parameter
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor_dict import as_dicts
+from rfnb.trace.graph.tracer import Tracer
+from rfnb.trace.graph.unchanged import Unchanged
+from rfnb.trace.run.session import drawn_by
+
+
+def model_graph(model: Any, /, *args: Any, meta: bool = False, **kwargs: Any) -> ModelGraph:
+    """The graph of the call `model(*args, **kwargs)`, which is made once.
+
+    Nothing else changes: the generators of random numbers, and running statistics, are as before. No tensor and no run
+    is kept. The mode is as it is: gradients, and whether dropout drops.
+
+    >>> feat = rf.Dim(4, name="feat")
+    >>> graph = rf.model_graph(lambda x: rf.exp(x) + x, rf.zeros([feat]))
+    >>> [node.op for node in graph.nodes]
+    ['exp', 'add']
+
+    Args:
+        model: a Module, a function, or a `torch.nn.Module` (then all of it is about plain tensors).
+        meta: without numbers, so that a huge model takes no memory and no time: parameters and inputs are tensors of
+            torch's device "meta" for the call. What needs numbers to go on, like the `end` of a loop, fails.
+
+    A call that fails gives the graph up to there; `graph.failure` says why. Nothing is raised.
+    """
+    tracer = _tracer_of(model, args, kwargs)
+    if tracer is not None:
+        with Unchanged():
+            return tracer(model, args, kwargs, meta=meta)
+    return _traced(model, args, kwargs, meta=meta)
+
+
+def _tracer_of(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TraceCall | None:
+    """Of another kind of model, or of a function of other tensors."""
+    given = [] if hasattr(model, "named_modules") else leaves([args, kwargs])
+    for each in (model, *given):
+        found = None if isinstance(each, Tensor) else next(trace_call.of(type(each)), None)
+        if found is not None or isinstance(each, Tensor):
+            return found
+    return None
+
+
+def _traced(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, meta: bool) -> ModelGraph:
+    modules, its = ModuleTable(_own_parameters, _counted), owner(model)
+    if its is not None:
+        modules.add(its)
+    before, asked = Unchanged(), here()
+    tracer = Tracer(its, modules, before.keep)
+    graph = ModelGraph(title(model), tracer.graph)
+    failed: tuple[BaseException, Node | None] | None = None
+    with before:
+        try:
+            before.keep_held([its, *leaves([args, kwargs])])
+            if meta:
+                args, kwargs = before.without_numbers(its, (args, kwargs))
+            given = leaves(as_dicts([args, kwargs]))
+            graph.meta = any(isinstance(leaf, Tensor) and leaf.device == "meta" for leaf in given)
+            graph.inputs = tracer.given(argument_names(model, args, kwargs))
+            with listening(tracer), drawn_by(tracer.loop), modules_described_by(modules.call):
+                result = model(*args, **kwargs)
+            named = [(name, leaf) for name, leaf in named_leaves(as_dicts(result)) if isinstance(leaf, Tensor)]
+            graph.outputs = tuple((_output_name(name, len(named)), tracer.number_of(leaf, "")) for name, leaf in named)
+        except Exception as error:
+            failed = error, tracer.fail(error, None)
+    graph.count, graph.unused = modules.count, modules.unused()
+    tidy(tracer.graph, asked)
+    if failed is not None:
+        graph.failure = failure(*failed, meta=graph.meta)
+    return graph
+
+
+def _output_name(name: str, count: int) -> str:
+    """Parts of a tuple have numbers only; Tensors alone count."""
+    return (f"output {name}" if count > 1 else "output") if name[:1].isdigit() else name or "output"
+
+
+def _own_parameters(module: Any) -> Iterator[tuple[str, Parameter]]:
+    return ((name, value) for name, value in vars(module).items() if isinstance(value, Parameter))
+
+
+def _counted(parameter: Parameter) -> tuple[int, bool]:
+    return (0, False) if parameter.auxiliary else (parameter.num_elements(), bool(parameter.trainable))

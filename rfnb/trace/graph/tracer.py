@@ -1,0 +1,124 @@
+"""The listener that records a call of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from rfnb.core.graph.call_recorder import CallRecorder
+from rfnb.core.graph.facts import SideFacts
+from rfnb.core.graph.graph import Node, Value, ValueKind
+from rfnb.core.graph.model_graph import title
+from rfnb.core.graph.module_table import ModuleTable
+from rfnb.core.ground.nested import leaves
+from rfnb.core.ground.scope import inside_module
+from rfnb.core.ground.source import Source, here
+from rfnb.core.tensor.listener import Listener
+from rfnb.core.tensor.op import OpRow
+from rfnb.core.tensor.parameter import Parameter
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor_dict import as_dicts
+from rfnb.trace.record.draw_loop import LoopDrawer
+from rfnb.trace.record.loop_record import LoopRecord
+
+
+class Tracer(CallRecorder, Listener):
+    """Records the ops, modules and loops of a call. assigned: called with a parameter before it is changed."""
+
+    tensor_type = Tensor
+
+    def __init__(self, model: Any, modules: ModuleTable, assigned: Callable[[Parameter], None]):
+        super().__init__(model, modules)
+        self._assigned = assigned
+        self._loops = LoopDrawer(self)
+
+    def add_value(self, tensor: Tensor) -> Value:
+        """Its dims, with their sizes."""
+        value = self.graph.add_value("", tensor.dims, tensor.sparse_dim)
+        value.dtype = tensor.dtype
+        value.sizes = tuple([tensor.lengths.size(dim) for dim in tensor.dims])
+        return value
+
+    def number_of(self, tensor: Tensor, kind: ValueKind = "constant", name: str = "") -> int:
+        """A constant is called as the number that it is, or as the tensor is; a parameter by its path."""
+        if kind == "constant" and not isinstance(tensor, Parameter):
+            name = _number(tensor) or tensor.name
+        return super().number_of(tensor, kind, name)
+
+    def here(self) -> Source | None:
+        """The line outside of rfnb."""
+        return here()
+
+    def fail(self, error: BaseException, node: Node | None) -> Node | None:
+        """If it came out of a loop, the loop knows better."""
+        at, self._loops.failed_at = self._loops.failed_at, None
+        return super().fail(error, at or node)
+
+    def call(self, row: OpRow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """An op, and those that it is made of."""
+        node = self.begin(row.name, self.numbers(args, kwargs))
+        node.name = _name_of_call(row, args, kwargs)
+        if row.effect and args and isinstance(args[0], Parameter):
+            self._assigned(args[0])
+        with self.open(node):
+            result = row.fn(*args, **kwargs)
+        self.made(node, leaves(result))
+        return result
+
+    def call_module(
+        self, module: Any, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """A module, and what it does."""
+        node = self.begin_module(module, self.numbers(as_dicts([args, kwargs])))
+        if node is None:
+            return forward(module, *args, **kwargs)
+        with self.open(node), inside_module(node.op):
+            result = forward(module, *args, **kwargs)
+        self.made(node, leaves(as_dicts(result)))
+        return result
+
+    def cond(self, pred: Tensor, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> Any:
+        """A branch: the side that is taken, and the other one as a ghost; without numbers, both."""
+        node = self.begin("cond", self.numbers(pred), "cond")
+        with self.open(node):
+            both = pred.device == "meta"
+            holds = both or bool(pred)
+            results = [
+                self._side(SideFacts(when=True, taken=holds), true_fn),
+                self._side(SideFacts(when=False, taken=both or not holds), false_fn),
+            ]
+        result = results[0 if holds else 1]
+        self.made(node, leaves(result))
+        return result
+
+    def _side(self, facts: SideFacts, fn: Callable[[], Any]) -> Any:
+        side = self.begin(facts.name, (), "side", facts)
+        if not facts.taken:
+            return None
+        first = len(self.graph.values)
+        with self.open(side):
+            result = fn()
+        self.made(side, leaves(result))
+        side.inputs = tuple(number for number in side.outputs if number < first)
+        return result
+
+    def loop(self, record: LoopRecord) -> None:
+        """A loop that is done, or failed, is a node with its step as the body."""
+        self._loops.draw(record)
+
+
+FULL: dict[int | float, str] = {0: "zeros", 1: "ones"}
+"""What `full` is called, by what it fills in."""
+
+
+def _name_of_call(row: OpRow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    """What tells more than the op: `zeros`, and the function that `raw_call` calls."""
+    fill = kwargs.get("fill_value")
+    if row.name == "full" and isinstance(fill, int | float):
+        return FULL.get(fill, "")
+    return title(args[0]) if row.name == "raw_call" and args else ""
+
+
+def _number(tensor: Tensor) -> str:
+    """A scalar that need not be fetched from a device."""
+    return f"{tensor.raw_tensor.item():g}" if not tensor.dims and tensor.device == "cpu" else ""

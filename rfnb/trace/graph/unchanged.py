@@ -1,0 +1,76 @@
+"""A call that is made to look at leaves no traces: generators, running statistics and parameters are as before."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from rfnb.core.ground import raw as raw_registry
+from rfnb.core.ground.default import set_default_device_ctx
+from rfnb.core.ground.nested import leaves, map_leaves
+from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.ground.tracers import keep_state
+from rfnb.core.tensor.parameter import Parameter
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor_dict import TensorDict
+
+
+class Unchanged(ExitStack):
+    """A block behind which all is as before."""
+
+    def __enter__(self) -> Unchanged:
+        backend = raw_registry.selected()
+        self.callback(backend.set_random_state, backend.get_random_state())
+        self.callback(random.setstate, random.getstate())
+        self.callback(np.random.set_state, np.random.get_state())
+        self._kept: set[int] = set()
+        super().__enter__()
+        return self
+
+    def keep(self, parameter: Parameter) -> None:
+        """A parameter that is going to be changed in place."""
+        backend, raw = backend_of_raw(parameter._raw), parameter._raw
+        if id(parameter) not in self._kept:
+            self._kept.add(id(parameter))
+            self.callback(backend.overwrite_raw, raw, backend.snapshot_raw(raw))
+
+    def keep_held(self, models: Iterable[Any]) -> None:
+        """Modules of another kind that these hold, like those of torch."""
+        for module in chain.from_iterable(model.modules() for model in models if hasattr(model, "named_modules")):
+            for held in leaves(dict(vars(module))):
+                for keep in keep_state.of(type(held)):
+                    keep(held, self)
+
+    def without_numbers(self, model: Any, given: Any) -> Any:
+        """The given structure without numbers; so are the tensors of the model, and of modules that are given, until
+        the end of the block. model: None for a function.
+        """
+        self.enter_context(set_default_device_ctx("meta"))
+        for tensor in _tensors_of([model, *leaves(given)]):
+            self.callback(setattr, tensor, "_raw", tensor._raw)
+            tensor._raw = backend_of_raw(tensor._raw).without_numbers_raw(tensor._raw)
+        return map_leaves(_without_numbers, given)
+
+
+def _without_numbers(leaf: Any) -> Any:
+    if isinstance(leaf, TensorDict):
+        return TensorDict(map_leaves(_without_numbers, leaf.data))
+    if not isinstance(leaf, Tensor):
+        return leaf
+    twin = leaf.like(backend_of_raw(leaf._raw).without_numbers_raw(leaf._raw))
+    return twin.with_name(leaf.name)
+
+
+def _tensors_of(models: Iterable[Any]) -> Iterator[Tensor]:
+    """All parameters of modules and all below them, and other tensors that are attributes."""
+    seen: set[int] = set()
+    for module in chain.from_iterable(model.modules() for model in models if hasattr(model, "named_modules")):
+        for leaf in leaves(dict(vars(module))):
+            if isinstance(leaf, Tensor) and leaf.raw_tensor is not None and id(leaf) not in seen:
+                seen.add(id(leaf))
+                yield leaf

@@ -1,0 +1,203 @@
+"""From the body of a loop to a node of the model graph, with the values of all bodies under one count."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from rfnb.core.dims.dim import Dim
+from rfnb.core.graph.call_recorder import below
+from rfnb.core.graph.facts import LoopFacts, LoopState
+from rfnb.core.graph.graph import BodyGraph, Node, all_nodes
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.trace.record.loop_record import LoopRecord
+from rfnb.trace.record.record import OpCall
+from rfnb.trace.record.traced import Traced
+
+if TYPE_CHECKING:
+    from rfnb.trace.graph.tracer import Tracer
+
+WITH_BODY = ("module", "cond", "side")
+"""Kinds of nodes whose body is drawn: not what an op is made of."""
+
+
+class LoopDrawer:
+    """Draws the loops of a call. Inner ones are kept until the body around them comes."""
+
+    def __init__(self, tracer: Tracer):
+        self.tracer = tracer
+        self.inner: dict[int, Node] = {}  # loops that no body has taken yet, by the id of their own body
+        self.failed: list[Node] = []  # inner loops that failed: the body around them knows nothing of them
+        self.failed_at: Node | None = None
+        self.nodes: dict[int, Node] = {}  # by id of those of recorders
+        self.numbers: dict[tuple[int, int], int] = {}  # by the ids of graphs, and numbers in them
+        self._alive: list[BodyGraph] = []  # so that no id is given twice
+
+    def draw(self, record: LoopRecord) -> None:
+        """A node for the loop, in the body that is open or in that of the loop around it."""
+        self._alive.append(record.recorder.graph)
+        at = record.source
+        node = Node(0, "Loop", (), (), self.tracer.inside[-1][0], at, at, kind="loop", name=record.name)
+        if not record.around:
+            self.tracer.inside[-1][1].append(node)
+        elif not record.error:
+            self.inner[id(record.recorder.graph.nodes)] = node
+        body = _Body(self, record)
+        node.body[:] = body.nodes()
+        facts = node.facts = body.facts(node)
+        outside = [state.initial for state in facts.states] + [source for source, _ in facts.unstacked]
+        node.inputs = tuple(dict.fromkeys(number for number in (*outside, *body.read) if number is not None))
+        node.outputs = tuple(dict.fromkeys(body.out))
+        if record.error:
+            if record.around:
+                self.failed.append(node)
+            self.failed_at = self.failed_at or self.nodes.get(id(record.failed)) or body.unfinished() or node
+
+    def number(self, traced: Traced) -> int:
+        """The value of a body."""
+        key = id(traced.recorder.graph), traced.value.number
+        found = self.numbers.get(key)
+        if found is None:
+            value = self.tracer.add_value(traced)
+            value.name = traced.value.name
+            found = self.numbers[key] = value.number
+        return found
+
+
+class _Body:
+    """The body of one loop. read: values from outside of it. out: what comes out of the loop."""
+
+    def __init__(self, drawer: LoopDrawer, record: LoopRecord):
+        self._drawer, self._tracer, self._record = drawer, drawer.tracer, record
+        recorder = record.recorder
+        self.read: list[int] = []
+        self.out: list[int] = []
+        self._own = id(recorder.graph)
+        self._calls: dict[int, OpCall] = {id(call.node): call for call in recorder.all_op_calls()}
+        self._loops_own = {id(call.node) for call in recorder.op_calls[record.own_ops :]}
+        self._traced = {each.value.number: each for each in (*recorder.traced(), *recorder.traced_in_branches())}
+
+    # -- nodes
+
+    def nodes(self) -> list[Node]:
+        """Those that the user's code made."""
+        top = self._tracer.inside[-1][0]
+        made = list(self._copies(self._record.recorder.graph.nodes, top))
+        if self._record.error:
+            _last_open(made).extend(self._drawer.failed)
+            self._drawer.failed.clear()
+        for each in self._traced.values():
+            number = self._drawer.numbers.get((self._own, each.value.number))
+            if number is not None and each.value.node is not None:
+                value = self._tracer.graph.values[number]
+                value.node = self._drawer.nodes.get(id(each.value.node))
+                value.output = max(each.value.output, 0)
+        return made
+
+    def _copies(self, nodes: Iterable[Node], path: str) -> Iterator[Node]:
+        for node in nodes:
+            if id(node) not in self._loops_own and node.kind != "state":
+                yield self._copy(node, path)
+
+    def _copy(self, node: Node, path: str) -> Node:
+        copy = self._drawer.inner.pop(id(node.body), None)
+        if copy is None:
+            inputs, facts = self._inputs(node), node.facts
+            copy = Node(0, node.op, inputs, source=node.source, at=node.at, kind=node.kind, facts=facts)
+        copy.path = path
+        self._drawer.nodes[id(node)] = copy
+        if node.module is not None:
+            copy.name = below(node.module.path, path)
+        if node.kind in WITH_BODY:
+            copy.body[:] = self._copies(node.body, path if node.module is None else node.module.path)
+        else:
+            self._drawer.nodes |= dict.fromkeys(map(id, all_nodes(node.body)), copy)
+        copy.outputs = tuple(self._drawer.number(self._traced[number]) for number in node.outputs)
+        return copy
+
+    def _inputs(self, node: Node) -> tuple[int, ...]:
+        call = self._calls.get(id(node))
+        if call is not None:
+            return tuple(dict.fromkeys(self.value(tensor) for tensor in call.given))
+        return tuple(self._drawer.number(self._traced[number]) for number in node.inputs)
+
+    def unfinished(self) -> Node | None:
+        """Where the body broke off: the op, or what is around it if that op was done."""
+        nodes, around = self._record.recorder.graph.nodes, None
+        while nodes:
+            last = nodes[-1]
+            if last.kind not in WITH_BODY:
+                return around if id(last) in self._calls or last.outputs else self._drawer.nodes.get(id(last))
+            if last.outputs:
+                break
+            nodes, around = last.body, self._drawer.nodes.get(id(last))
+        return around
+
+    # -- values
+
+    def value(self, tensor: Tensor) -> int:
+        """A value of this body, of one around it, or from outside of all loops."""
+        recorders = (self._record.recorder, *self._record.around)
+        found = (recorder.of_plain(tensor) for recorder in recorders)
+        traced = tensor if isinstance(tensor, Traced) else next((each for each in found if each is not None), None)
+        number = self._tracer.number_of(tensor) if traced is None else self._drawer.number(traced)
+        if traced is None or id(traced.recorder.graph) != self._own:
+            self.read.append(number)
+        return number
+
+    def _result(self, tensor: Tensor, node: Node, name: str) -> int:
+        number = self._drawer.number(tensor) if isinstance(tensor, Traced) else self._tracer.number_of(tensor, "", name)
+        value = self._tracer.graph.values[number]
+        if value.node is None and not value.kind:
+            value.node, value.output, value.name = node, len(self.out), value.name or name
+        self.out.append(number)
+        return number
+
+    def facts(self, node: Node) -> LoopFacts:
+        """What the loop is."""
+        record = self._record
+        size = record.size or (record.axis.size if record.axis is not None and record.axis.is_defined() else None)
+        states = tuple(self._state(name, node) for name in record.before)
+        for source, frame in record.unstacked:
+            self._frame(source, frame)
+        return LoopFacts(
+            record.name,
+            record.axis,
+            size,
+            states,
+            unstacked=tuple((self.value(source), self.value(frame)) for source, frame in record.unstacked),
+            stacked=tuple((self.value(inside), self._result(out, node, out.name)) for inside, out in record.stacked),
+            lasts=tuple((self.value(inside), self._result(out, node, out.name)) for inside, out in record.lasts),
+            end=None if record.end is None else self.value(record.end),
+            include_eos=record.include_eos,
+        )
+
+    def _frame(self, source: Tensor, frame: Tensor) -> None:
+        value = self._tracer.graph.values[self.value(frame)]
+        value.kind = "frame"
+        if value.node is not None:
+            value.node.inputs = (self.value(source),)
+
+    def _state(self, name: str, node: Node) -> LoopState:
+        record = self._record
+        before, final = record.before[name], record.final.get(name)
+        if isinstance(before, Dim):
+            return LoopState(name, dim=before)
+        number = self.value(before)
+        value = self._tracer.graph.values[number]
+        value.kind, value.name = "state", name
+        after, initial = record.after.get(name), record.initial.get(name)
+        return LoopState(
+            name,
+            self.value(initial) if isinstance(initial, Tensor) else None,
+            number,
+            self.value(after) if isinstance(after, Tensor) and after is not before else None,
+            self._result(final, node, name) if isinstance(final, Tensor) else None,
+        )
+
+
+def _last_open(nodes: list[Node]) -> list[Node]:
+    """The body in which it went on when something failed."""
+    while nodes and nodes[-1].body and not nodes[-1].outputs and nodes[-1].kind in WITH_BODY:
+        nodes = nodes[-1].body
+    return nodes

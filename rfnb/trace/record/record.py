@@ -1,0 +1,362 @@
+"""Listens to the ops of a loop body on its traced frame: a graph with dims and places, and a tape of raw calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from types import CodeType
+from typing import Any
+
+from rfnb.backend.base.tape import Tape, Var
+from rfnb.core.dims.align import Sig
+from rfnb.core.dims.lengths import Lengths
+from rfnb.core.graph.facts import SideFacts
+from rfnb.core.graph.graph import BodyGraph, Node, NodeKind, Value
+from rfnb.core.ground.nested import leaves, map_leaves, named_leaves
+from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.ground.scope import inside_module, module_facts, module_path, random_from
+from rfnb.core.ground.source import Source, here, in_code, in_file, variables
+from rfnb.core.tensor.listener import Listener, active_listener, listening
+from rfnb.core.tensor.op import OpRow
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.ops.grad import as_constants
+from rfnb.trace.record.traced import Traced
+
+
+class OpCall:
+    """An op as the body called it; to call it again where its raw calls depend on a size that grows."""
+
+    __slots__ = ("args", "given", "kwargs", "node", "result", "row")
+
+    def __init__(
+        self, row: OpRow, args: tuple[Any, ...], kwargs: dict[str, Any], given: list[Tensor], result: Any, node: Node
+    ):
+        self.row, self.args, self.kwargs, self.given, self.result, self.node = row, args, kwargs, given, result, node
+
+
+class Recorder(Listener):
+    """The listener while a body is traced. `open` while it is."""
+
+    def __init__(self, name: str, tape: Tape, generator: Callable[[str, int], Any] | None, code: CodeType | None):
+        self.name = name
+        self.tape = tape
+        self.code = code  # that of the body
+        self.file: str | None = None  # of rfnb, if a line there wrote the body: its variables name values
+        self.graph = BodyGraph()
+        self.open = True
+        self.grown: set[int] = set()  # serials of the dims whose size differs per step
+        self.op_calls: list[OpCall] = []
+        self.templates: dict[int, tuple[Sig, Lengths]] = {}  # by value, for a recorded run
+        self.recorded = False  # whether its steps, or those of the loop around it, become a Run
+        self.within: Recorder | None = None  # for a side of a branch: that of the body
+        self.choose: Callable[[Recorder, Tensor, Callable[[], Any], Callable[[], Any]], Any] | None = None
+        self._generator = generator
+        self._sides: list[Recorder] = []  # of branches
+        self._bodies: list[list[Node]] = [self.graph.nodes]
+        self._last_op: dict[Source, str] = {}  # by place in the user's code
+        self._named: dict[Source, tuple[Value, ...]] = {}  # by place in `file`
+        self._traced: dict[int, Traced] = {}  # by id of the plain tensor, which the Traced keeps alive
+        self._results: set[int] = set()  # values that the body itself has: not what is only inside of its modules
+
+    # -- values
+
+    def input(self, name: str, plain: Tensor) -> Traced:
+        """A value that the step is given: a state, a frame, the step number."""
+        self.tape.input(plain._raw)
+        return self._wrap(plain, name)
+
+    def from_line(self, traced: Traced, op: str, kind: NodeKind = "input") -> Traced:
+        """An input that a line of the body asks for: a node without operands."""
+        node = self._begin(op, [], kind)
+        self._gives(node, [traced.value])
+        traced.value.node = node
+        self._last_op_is(node)
+        return traced
+
+    def hide(self, traced: Any) -> None:
+        """A value that the loop asked for itself, just now: no value of the body."""
+        self._bodies[-1].pop()
+        traced.value.node = None
+
+    def inner_loop(self, inner: Recorder, results: dict[str, Tensor], position: int) -> dict[str, Any]:
+        """A loop inside of this body is a node; its results are values of this body."""
+        node = self._begin("Loop", [], "loop")
+        node.body = inner.graph.nodes
+        self.tape.calls[position].node = node
+        wrapped: dict[str, Any] = self.wrap_results(results, node)
+        for name, leaf in wrapped.items():
+            leaf.value.name = name
+        return wrapped
+
+    def _wrap(self, plain: Tensor, name: str = "") -> Traced:
+        found = self._traced.get(id(plain))
+        if found is None:
+            self.tape.refer(plain._raw)  # it may be from outside: a mask that is kept, the same data under other dims
+            value = self.graph.add_value(name, plain.dims, plain.sparse_dim)
+            found = self._traced[id(plain)] = Traced(plain, self, value)
+        return found
+
+    def wrap_results(self, result: Any, node: Node) -> Any:
+        """The results of an op or a module as values of the body."""
+        if type(result) is Tensor:
+            wrapped: Any = self._wrap(result)
+        else:
+            wrapped = map_leaves(lambda leaf: self._wrap(leaf) if type(leaf) is Tensor else leaf, result)
+        outputs = list(_positions(wrapped))
+        for value, position in outputs:
+            if value.node is None and value.name == "":
+                value.node, value.output = node, position
+        self._gives(node, [value for value, _ in outputs])
+        self._last_op_is(node)
+        if self.file is not None:
+            self._name([value for value, _ in outputs], in_file(self.file))
+        return wrapped
+
+    def _gives(self, node: Node, values: Sequence[Value]) -> None:
+        node.outputs = tuple(value.number for value in values)
+        if len(self._bodies) == 1:
+            self._results.update(node.outputs)
+
+    def _name(self, values: list[Value], place: Source | None) -> None:
+        """As the line there does. If it runs several times, the last is meant."""
+        names = place.targets() if place is not None else ()
+        if place is None or len(names) != len(values):
+            return
+        for before in self._named.get(place, ()):
+            before.name = ""
+        self._named[place] = tuple(values)
+        for value, name in zip(values, names, strict=True):
+            value.name = name
+
+    def _last_op_is(self, node: Node) -> None:
+        if node.source is not None:
+            self._last_op[node.source] = node.op
+
+    def name_of(self, value: Value) -> str:
+        """The name in the line of the body, else the op's; inside of modules with their path: "Decoder.energy"."""
+        if value.name or value.node is None:
+            return value.name
+        node = value.node
+        here, line_of_body = self.in_body(value), node.source is not None and node.source.code is self.code
+        called = here or not line_of_body  # what a line of the body calls is its result, not what is inside of that
+        name = (self._target(node, value.output) if called else None) or node.op
+        return name if here or not node.path else f"{node.path}.{name}"
+
+    def _target(self, node: Node, output: int) -> str | None:
+        """What the line of the user calls it. A function of rfnb may do several ops in a line: the last is meant."""
+        if node.source is None or self._last_op.get(node.source) != node.op:
+            return None
+        names = [_state_name(target) for target in node.source.targets()]
+        return names[output] if 0 <= output < len(names) and (len(names) > 1 or len(node.outputs) == 1) else None
+
+    def in_body(self, value: Value) -> bool:
+        """Whether a line of the body made it, or keeps it; not what happens inside of functions and modules."""
+        node = value.node
+        if node is None or value.name:
+            return node is not None
+        return value.number in self._results and node.source is not None and node.source.code is self.code
+
+    def forget(self) -> None:
+        """Lets go of the traced frame. What the graph tells stays."""
+        self.tape.forget()
+        for side in self._sides:
+            side.forget()
+        self._sides.clear()
+        self.op_calls.clear()
+        self._traced.clear()
+        self._generator = self.choose = None
+
+    def of_plain(self, plain: Tensor) -> Traced | None:
+        """The value of the body, or of a side of its branches, that a tensor of the traced frame is."""
+        found = (recorder._traced.get(id(plain)) for recorder in (self, *self._sides_below()))
+        return next((traced for traced in found if traced is not None), None)
+
+    def all_op_calls(self) -> list[OpCall]:
+        """Those of the sides of branches as well."""
+        return [call for recorder in (self, *self._sides_below()) for call in recorder.op_calls]
+
+    def _sides_below(self) -> list[Recorder]:
+        return [each for side in self._sides for each in (side, *side._sides_below())]
+
+    def traced(self) -> list[Traced]:
+        """All values of the body, in the order they were made."""
+        return list(self._traced.values())
+
+    def traced_in_branches(self) -> list[Traced]:
+        """Likewise of the sides of its branches, also of branches inside of these."""
+        return [each for side in self._sides_below() for each in side.traced()]
+
+    def take_names(self) -> None:
+        """Calls values as the variables of the body are called which hold them now, where no line says it."""
+        frame = in_code(self.code) if self.code is not None else None
+        for name, held in variables(frame).items() if frame is not None else ():
+            small = isinstance(held, tuple | list | dict) and len(held) <= 16
+            for path, leaf in named_leaves(held, name) if small else [(name, held)]:
+                if isinstance(leaf, Traced) and leaf.recorder is self:
+                    value, node = leaf.value, leaf.value.node
+                    if node and not (self.in_body(value) and self._target(node, value.output)):
+                        value.name = path
+
+    # -- what the body does
+
+    def call(self, row: OpRow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """An op: done on the traced frame, and noted."""
+        row = as_constants(row)
+        given: list[Tensor] = []
+        inputs: list[int] = []
+        plain = partial(self._plain, given, inputs)
+        plain_args, plain_kwargs = map_leaves(plain, args), map_leaves(plain, kwargs) if kwargs else {}
+        node = self._begin(row.name, inputs)
+        start = len(self.tape.values)
+        if not self.tape.ops:
+            self.tape.under = self.tape.settings()
+        self.tape.ops.append(row.name)
+        self._bodies.append(node.body)
+        try:
+            if row.random:
+                with random_from(self.new_stream):
+                    result = row.fn(*plain_args, **plain_kwargs)
+            else:
+                result = row.fn(*plain_args, **plain_kwargs)
+            if self.grown:
+                result = map_leaves(partial(self._own, start), result)
+        finally:
+            self.tape.ops.pop()
+            self._bodies.pop()
+        self._close(node)
+        if self.tape.ops:
+            return result
+        if self.tape.under is not None:
+            row = replace(row, fn=self.tape.under(row.fn))
+        wrapped = self.wrap_results(result, node)
+        self.op_calls.append(OpCall(row, plain_args, plain_kwargs, given, result, node))
+        return wrapped
+
+    def _plain(self, given: list[Tensor], inputs: list[int], leaf: Any) -> Any:
+        """An operand on the traced frame; noted as a tensor, and as a value of this body."""
+        kind = type(leaf)
+        if kind is Traced:
+            plain, recorder, value = leaf._trace
+            if recorder.graph is self.graph:
+                inputs.append(value.number)
+            plain = plain if recorder.open else leaf._raw  # which raises, with the reason
+        elif isinstance(leaf, Tensor):
+            plain = leaf
+        else:
+            return leaf
+        given.append(plain)
+        return plain
+
+    def _own(self, start: int, leaf: Any) -> Any:
+        """A result that is what the op was given, as nothing was to be done at this size, as a value of its own."""
+        known = self.tape.find(leaf._raw) if type(leaf) is Tensor else None
+        if known is None or (isinstance(known, Var) and known.number >= start):
+            return leaf
+        return leaf.like(backend_of_raw(leaf._raw).identity_raw(leaf._raw))
+
+    def call_module(
+        self, module: Any, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """The call of a module: a node whose body is what it does."""
+        node = self._begin(type(module).__name__, self.numbers([args, kwargs]), "module")
+        node.facts = module_facts(module)
+        self._bodies.append(node.body)
+        try:
+            with inside_module(type(module).__name__):
+                result = forward(module, *args, **kwargs)
+        finally:
+            self._bodies.pop()
+        self._close(node)
+        self._gives(node, [leaf.value for leaf in leaves(result) if isinstance(leaf, Traced)])
+        for value, position in _positions(result):
+            if value.node is not None and value.node.source == node.source:
+                value.output = position
+        return result
+
+    def cond(self, pred: Tensor, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> Any:
+        """A branch: at every step anew, if `pred` is a value of a body."""
+        if not isinstance(pred, Traced):
+            return super().cond(pred, true_fn, false_fn)
+        assert self.choose is not None
+        return self.choose(self, pred, true_fn, false_fn)
+
+    @contextmanager
+    def branch(self, node: Node, facts: SideFacts) -> Iterator[Recorder]:
+        """Ops inside are those of a side of `node`: on the same tape, in the same graph, with values of their own."""
+        side = Recorder(self.name, self.tape, self._generator, self.code)
+        self._sides.append(side)
+        side.recorded = self.recorded
+        side.graph, side.grown, side.choose, side.within = self.graph, self.grown, self.choose, self
+        part = Node(node.number, facts.name, (), (), node.path, node.source, node.at, kind="side", facts=facts)
+        node.body.append(part)
+        side._bodies = [part.body]
+        try:
+            with listening(side):
+                yield side
+        finally:
+            side.open, side.choose = False, None
+
+    def numbers(self, operands: Any) -> list[int]:
+        """The values of this body among the leaves of a structure."""
+        graph = self.graph
+        return [leaf.value.number for leaf in leaves(operands) if type(leaf) is Traced and leaf.recorder.graph is graph]
+
+    def _begin(self, op: str, inputs: Sequence[int], kind: NodeKind = "op") -> Node:
+        start = len(self.tape.calls)
+        source = here()
+        at = source
+        if source is not None and self.code is not None and source.code is not self.code:
+            frame = in_code(self.code)
+            at = None if frame is None else Source(frame.f_code, frame.f_lasti)
+        number, path = len(self.op_calls), module_path()
+        node = Node(number, op, tuple(inputs), (), path, source, at, tape=(start, start), kind=kind)
+        self._bodies[-1].append(node)
+        return node
+
+    def _close(self, node: Node) -> None:
+        start, end = node.tape[0], len(self.tape.calls)
+        node.tape = (start, end)
+        for call in self.tape.calls[start:end]:
+            call.node = call.node or node
+
+    def new_stream(self, device: str) -> Any:
+        """A generator, which is seeded anew for each step."""
+        assert self._generator is not None, "the recorder is closed"
+        generator = self._generator(device, len(self.tape.streams))
+        self.tape.stream(generator)
+        return generator
+
+    @contextmanager
+    def recording(self, take: Callable[[Tape], Any]) -> Iterator[None]:
+        """Ops and raw calls inside are noted."""
+        with listening(self), take(self.tape):
+            yield
+
+
+def _positions(result: Any) -> Iterator[tuple[Value, int]]:
+    """The values in a result, and which part of it each is; -1 in a part that holds several."""
+    parts = result if isinstance(result, tuple | list) else [result]
+    for position, part in enumerate(parts):
+        for leaf in leaves(part):
+            if isinstance(leaf, Traced):
+                yield leaf.value, position if leaf is part else -1
+
+
+def _state_name(target: str) -> str:
+    """`loop.state.h` is called h."""
+    return target.partition(".state.")[2] or target
+
+
+def current_recorder() -> Recorder | None:
+    """The innermost loop body that is traced now."""
+    listener = active_listener()
+    return listener if isinstance(listener, Recorder) else None
+
+
+def unwrap(leaf: Any) -> Any:
+    """The tensor of the traced frame, for a value of a body; of one around this one as well. Others as they are."""
+    if not isinstance(leaf, Traced):
+        return leaf
+    return leaf.plain if leaf.recorder.open else leaf._raw  # raises, with the reason

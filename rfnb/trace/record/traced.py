@@ -1,0 +1,149 @@
+"""Values of a loop body while it is traced, and results that are there when the loop is done."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rfnb.core.graph.graph import Value
+from rfnb.core.ground.source import here
+from rfnb.core.tensor.listener import active_listener
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import LoopError, TraceError
+
+if TYPE_CHECKING:
+    from rfnb.core.dims.align import Sig
+    from rfnb.trace.record.record import Recorder
+
+
+class Traced(Tensor):
+    """What a tensor of a loop body is at step 0. Ops work on it; Python may print it, but not use its numbers."""
+
+    __slots__ = ()
+
+    _trace: tuple[Tensor, Recorder, Value]
+
+    def __init__(self, plain: Tensor, recorder: Recorder, value: Value):
+        self._trace = (plain, recorder, value)
+        self.sig, self.lengths = plain.sig, plain.lengths
+
+    @property
+    def plain(self) -> Tensor:
+        """The tensor of the traced frame."""
+        return self._trace[0]
+
+    @property
+    def recorder(self) -> Recorder:
+        """That of the body."""
+        return self._trace[1]
+
+    @property
+    def value(self) -> Value:
+        """What it is in the graph."""
+        return self._trace[2]
+
+    @property  # type: ignore[misc]
+    def name(self) -> str:
+        """What the user's line calls it."""
+        return self.recorder.name_of(self.value)
+
+    def with_name(self, name: str) -> Tensor:
+        """The same value under another name."""
+        self.value.name = name
+        return self
+
+    def backward(self, *args: Any, **kwargs: Any) -> None:
+        """Refused: of all steps together, it is called behind the loop."""
+        raise TraceError(
+            f"{self.recorder.name}: backward() in the body would be called once, at step 0",
+            got=f"{self.name}.backward()",
+            hint=f"loss = loop.stack({self.name}); behind the loop: rf.reduce_sum(loss, axis=loss.dims).backward()",
+        )
+
+    def _describe(self, signature: Sig) -> None:
+        raise TraceError(
+            f"{self.recorder.name}: `{self.name}` gets other roles in the body, which no later step would see",
+            expected="an op",
+            hint=f"rf.set_sparse_dim({self.name}, dim)",
+        )
+
+    @property
+    def dtype(self) -> str:
+        """The type of the entries."""
+        return self.plain.dtype
+
+    @property
+    def device(self) -> str | None:
+        """Where the data is."""
+        return self.plain.device
+
+    @property
+    def _raw(self) -> Any:
+        where = here()
+        place = f" ({where.place()})" if where else ""
+        loop = self.recorder.name
+        if self.recorder.open:
+            instead = "rf.where chooses" if self.dtype == "bool" else "use an op"
+            raise TraceError(
+                f"{loop}: the numbers of `{self.name}` are asked for in the body{place}, but they differ at every step",
+                got=f"{self.name} {self.describe_dims()} at step 0",
+                expected="ops on it",
+                hint=f"{instead}; or rf.raw_call(fn, *tensors, out_dims=[…]), which calls fn at every step",
+            )
+        if self.recorder.within is not None:
+            raise LoopError(
+                f"{loop}: `{self.name}` is a value of one side of a `cond`, used outside of it{place}",
+                hint=f"let both sides return it: {self.name} = rf.cond(pred, …, …)",
+            )
+        raise LoopError(
+            f"{loop}: `{self.name}` is a value of step 0, used after the loop{place}",
+            expected="a value that left the loop",
+            hint=self._way_out(),
+        )
+
+    def _way_out(self) -> str:
+        if isinstance(active_listener(), type(self.recorder)):
+            return (
+                f"{self.recorder.name} carries it out by its own stack, last or state; "
+                f"a state of the outer loop is set behind the inner `with` block"
+            )
+        return f"inside the loop: out = loop.stack({self.name}), or loop.last({self.name}); after it: loop.state"
+
+    @property  # type: ignore[misc]
+    def raw_tensor(self) -> Any:
+        """Refused: it would be the same at every step."""
+        return self._raw
+
+
+class Pending(Tensor):
+    """What `stack` and `last` give inside the loop: a Tensor whose numbers come when the block ends."""
+
+    __slots__ = ()
+
+    @property
+    def _raw(self) -> Any:
+        raise LoopError(
+            f"`{self.name}` is there when the `with` block of the loop ends",
+            hint="use it after the block; inside, use the value that was given to stack or last",
+        )
+
+    @property
+    def dtype(self) -> str:
+        """Known when the block ends."""
+        return str(self._raw)
+
+    def settle(self, result: Tensor) -> None:
+        """From now on it is an ordinary Tensor; in the body of a loop around its own, a value of that."""
+        if isinstance(result, Traced):
+            self.__class__ = Traced  # type: ignore[assignment]
+            self._trace = result._trace
+            self.sig, self.lengths = result.sig, result.lengths
+            return
+        self.__class__ = Tensor  # type: ignore[assignment]
+        self._raw = result._raw  # type: ignore[misc]
+        self.sig, self.lengths = result.sig, result.lengths
+
+    def __repr__(self) -> str:
+        return f"Tensor {{{', '.join(dim.name for dim in self.dims)}}}, there when the loop is done"
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        return {"text/plain": repr(self)}

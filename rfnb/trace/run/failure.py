@@ -1,0 +1,42 @@
+"""What ended a run before its last step."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from rfnb.core.graph.graph import Node
+
+
+class Failure(NamedTuple):
+    """The error of a step, in words; the error itself would keep the variables of all functions on its way.
+
+    step: which one it was. place, op: the user's line, and what failed there; None if it was between two ops.
+    position: of the raw call that failed, among those of the step.
+    """
+
+    step: int
+    error: str
+    place: str | None = None
+    line: int | None = None
+    op: str | None = None
+    position: int | None = None
+
+    @property
+    def kind(self) -> str:
+        """The name of its class."""
+        return self.error.partition(":")[0]
+
+    @property
+    def text(self) -> str:
+        """ "failed in step 3, cell 4, line 2 (log): ValueError: no", in one line."""
+        where = "" if self.place is None else f", {self.place} ({self.op})"
+        return f"failed in step {self.step}{where}: {self.error.partition(chr(10))[0]}"
+
+
+def failure(error: BaseException, step: int, node: Node | None, position: int | None) -> Failure:
+    """What is kept of an error."""
+    said = f"{type(error).__name__}: {error}".removesuffix(": ")
+    if node is None:
+        return Failure(step, said, position=position)
+    place = node.source.place() if node.source is not None else None
+    return Failure(step, said, place, node.line, node.op, position)

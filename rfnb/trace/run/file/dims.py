@@ -1,0 +1,181 @@
+"""Dims, sizes and lengths as tables: what is the same object here is the same entry there, and the other way round."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rfnb.core.dims import dim_math
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import EMPTY, Lengths, Size
+from rfnb.core.dims.vocab import Vocab
+from rfnb.core.tensor import pickling
+from rfnb.errors import RunFileError
+from rfnb.trace.run.file.fields import MOST, chosen, count, get, list_of, of_type, optional, raw_strings
+
+LONGEST_NAME = 1000
+"""Of a dim made of others, whose name is written out: it could double with each."""
+
+LARGEST_MASK = 2**28
+"""Entries, for {time} of sequences with lengths of their own: as a mask it is {batch, time}."""
+
+
+class DimWriter:
+    """Gives numbers to dims, sizes and lengths, and lists what they are."""
+
+    def __init__(self) -> None:
+        self.dims: list[Any] = []
+        self.sizes: list[Any] = []
+        self.lengths: list[Any] = []
+        self._dims: dict[Dim, int] = {}
+        self._sizes: dict[Any, int] = {}
+        self._lengths: dict[Any, int] = {}
+
+    def json(self) -> dict[str, Any]:
+        """The tables."""
+        return {"dims": self.dims, "sizes": self.sizes, "lengths": self.lengths}
+
+    def dim(self, dim: Dim | None) -> int | None:
+        """The number of a dim."""
+        if dim is None:
+            return None
+        if dim not in self._dims:
+            entry = self._describe(dim)  # first what it is made of
+            self._dims[dim] = len(self.dims)
+            self.dims.append(entry)
+        return self._dims[dim]
+
+    def _describe(self, dim: Dim) -> Any:
+        if dim in pickling.SHARED:
+            return {"shared": pickling.SHARED.index(dim)}
+        if dim.expr is not None and dim_math.make(*dim.expr) is dim:
+            op, parts, numbers = dim.expr
+            return {"op": op, "of": [self.dim(part) for part in parts], "numbers": [int(n) for n in numbers]}
+        labels = None if dim.vocab is None else list(dim.vocab.labels)
+        key = list(pickling.key_of(dim))
+        return {"key": key, "name": dim.name, "size": dim.dimension, "kind": dim.kind, "labels": labels}
+
+    def size(self, size: Size | None) -> int | None:
+        """The number of a size."""
+        if size is None:
+            return None
+        dims = [self.dim(dim) for dim in size.dims]
+        key = (tuple(dims), size.values.shape, size.values.tobytes(), None if size.tags is None else tuple(size.tags))
+        if key not in self._sizes:
+            self._sizes[key] = len(self.sizes)
+            self.sizes.append({"dims": dims, "values": size.values.tolist(), "tags": size.tags})
+        return self._sizes[key]
+
+    def of(self, dims: Sequence[Dim], lengths: Lengths) -> int:
+        """The number of what `lengths` say about `dims`."""
+        entry: dict[int, int] = {}
+        open_ = [root for dim in dims for root in dim.roots.values()]
+        while open_:
+            dim = open_.pop()
+            size = lengths.size(dim)
+            number = self.dim(dim)
+            if size is None or number is None or number in entry:
+                continue
+            entry[number] = self.size(size)  # type: ignore[assignment]
+            open_ += [root for owner in size.dims for root in owner.roots.values()]
+        pairs = tuple(sorted(entry.items()))
+        if pairs not in self._lengths:
+            self._lengths[pairs] = len(self.lengths)
+            self.lengths.append([list(pair) for pair in pairs])
+        return self._lengths[pairs]
+
+
+class DimReader:
+    """The dims, sizes and lengths of a file. A dim of this process is the one that it was."""
+
+    def __init__(self, data: Any):
+        self.dims: list[Dim] = []
+        self._new: list[Dim] = []
+        for entry in get(data, "dims", list):
+            self.dims.append(self._dim(entry))
+        self.sizes = [self._size(entry) for entry in get(data, "sizes", list)]
+        self.lengths = [self._of(entry) for entry in get(data, "lengths", list)]
+
+    def dim(self, number: Any) -> Dim:
+        """By its number."""
+        found: Dim = chosen(self.dims, number, "dims")
+        return found
+
+    def dim_or_none(self, number: Any) -> Dim | None:
+        """Likewise."""
+        return None if number is None else self.dim(number)
+
+    def size_or_none(self, number: Any) -> Size | None:
+        """By its number."""
+        return None if number is None else chosen(self.sizes, number, "sizes")
+
+    def _dim(self, data: Any) -> Dim:
+        if "shared" in data:
+            shared: Dim = chosen(pickling.SHARED, get(data, "shared", int), "shared")
+            return shared
+        if "op" in data:
+            return self._derived(data)
+        size, kind = optional(data, "size", int), optional(data, "kind", str)
+        name, labels = get(data, "name", str), data.get("labels")
+        if size is not None:
+            count(data, "size", 2**62)
+        vocab = None if labels is None else Vocab.of_labels(raw_strings(data, "labels"))
+        maker, serial = get(data, "key", list)
+        key = (of_type(maker, str, "key"), of_type(serial, int, "key"))
+        known = pickling.dim_by_key(key)
+        if known is not None and (known.name, known.dimension, known.kind) == (name, size, kind):
+            return known
+        made = Dim(size, name=name, kind=kind)
+        made.vocab, made.made = vocab, None  # of a tokenizer it may have fewer labels
+        self._new.append(made)
+        return made if known is not None else pickling.remember(key, made)
+
+    def _derived(self, data: Any) -> Dim:
+        op, numbers = get(data, "op", str), list_of(data, "numbers", int)
+        parts = [self.dim(part) for part in get(data, "of", list)]
+        if op not in dim_math.OPS or sum(len(part.name) for part in parts) > LONGEST_NAME:
+            raise RunFileError("a dim in the file is made in no known way", got=op)
+        return dim_math.make(op, parts, numbers)
+
+    def _size(self, data: Any) -> Size:
+        dims = [self.dim(number) for number in get(data, "dims", list)]
+        values = np.array(get(data, "values", (int, list)))
+        tags = None if data.get("tags") is None else raw_strings(data, "tags")
+        if values.ndim != len(dims) or (values.size and (values.dtype.kind != "i" or values.min() < 0)):
+            raise RunFileError("the lengths in the file are no lengths")
+        size = Size(dims, values, tags=tags)
+        size.made = None
+        if tags is not None and len(tags) != size.max:
+            raise RunFileError("the file does not have a tag for each sequence", got=len(tags), expected=size.max)
+        return size
+
+    def _of(self, data: Any) -> Lengths:
+        sizes = {self.dim(dim): chosen(self.sizes, size, "sizes") for dim, size in data}
+        return EMPTY.bind(sizes) if sizes else EMPTY
+
+    def bind(self, axis: Dim, size: Size) -> None:
+        """Gives the dims that are new in this process the sizes of the file; others keep those that they have."""
+        for lengths in [*self.lengths, EMPTY.bind({axis: size})]:
+            for dim in self._new:
+                if dim.bound is None and dim.is_dynamic() and dim.serial in lengths.sizes:
+                    dim.bound = lengths
+
+    def _small(self, size: Size, dims: Sequence[Dim], shape: Sequence[int]) -> bool:
+        """Whether a mask by these lengths is small, also where the tensor has no axis for their sequences."""
+        return all(owner in dims for owner in size.dims) or size.values.size * math.prod(shape) <= LARGEST_MASK
+
+    def check(self, dims: Sequence[Dim], lengths: Lengths, shape: Sequence[int]) -> None:
+        """Refuses a tensor whose dims say another shape: what is made of lengths may be large."""
+        fits = len(dims) == len(shape) and (0 not in shape or max(shape) <= MOST)
+        for dim, n in zip(dims, shape, strict=False):
+            size = lengths.size(dim)
+            fits = fits and size is not None and size.max <= n and self._small(size, dims, shape)
+        if not fits:
+            raise RunFileError(
+                "the shape of a tensor in the file does not fit its dims",
+                got=tuple(shape),
+                expected="{" + ", ".join(lengths.describe(dim) for dim in dims) + "}",
+            )

@@ -1,0 +1,162 @@
+"""`rf.load_run("x.rfrun")`: a run from a file. The file may be of a stranger: it is data, and all of it is checked."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from rfnb.core.dims.lengths import Size
+from rfnb.core.ground.source import Block
+from rfnb.errors import RfError, RunFileError
+from rfnb.trace.run.failure import Failure
+from rfnb.trace.run.file.dims import DimReader
+from rfnb.trace.run.file.fields import MOST, chosen, count, get, list_of, of_type, optional, printable
+from rfnb.trace.run.file.graph import read_graph
+from rfnb.trace.run.file.raws import RawReader
+from rfnb.trace.run.file.save import FORMAT, KEY
+from rfnb.trace.run.file.series import Series
+from rfnb.trace.run.file.stored import Stored, StoredState
+from rfnb.trace.run.run import Run
+
+
+def load_run(path: str | os.PathLike[str]) -> Run:
+    """The run in a file of `run.save("x.rfrun")`, with its states and values, but without model, code or data.
+
+    >>> time = rf.Dim(None, name="time")
+    >>> x = rf.convert_to_tensor([[1.0, 2.0, 3.0]], dims=[rf.batch_dim, time])
+    >>> loop = rf.Loop(axis=time, name="sum", debug=True)
+    >>> loop.state.s = rf.zeros([rf.batch_dim])
+    >>> with loop:
+    ...     loop.state.s = loop.state.s + loop.unstack(x)
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     again = rf.load_run(loop.run.save(pathlib.Path(folder) / "sum.rfrun"))
+    >>> again.name, again[1].after.s.raw_tensor.tolist()
+    ('sum', [3.0])
+
+    It is looked at like any run; what would have to be computed raises RunFileError, and `loaded.rerun(fn)` computes
+    it with the model. Dims that live in this process are the same Dims again, others are new.
+
+    Raises RunFileError if there is no such file, or it is no run that can be read.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise RunFileError(f"load_run: there is no file {path}", hint=_beside(path))
+    try:
+        return _read(RawReader(path))
+    except RunFileError as error:
+        raise _unreadable(path, error.what, error.got, error.expected) from error
+    except RfError as error:
+        raise _unreadable(path, error.what) from error
+    except Exception as error:  # whatever a stranger's numbers lead to
+        raise _unreadable(path, f"{type(error).__name__}: {error}"[:200]) from error
+
+
+def _unreadable(path: Path, why: str, got: object = None, expected: object = None) -> RunFileError:
+    why = why if got is None else f"{why}: {got}" + ("" if expected is None else f", expected {expected}")
+    return RunFileError(
+        f"load_run: {path} cannot be read", got=printable(why), expected='a complete file of run.save("x.rfrun")'
+    )
+
+
+def _beside(path: Path) -> str | None:
+    """What is there instead."""
+    if not path.parent.is_dir():
+        return f"there is no folder {path.parent}"
+    found = sorted(file.name for file in path.parent.glob("*.rfrun"))[:5]
+    return f"in that folder: {', '.join(found)}" if found else None
+
+
+def _read(raws: RawReader) -> Run:
+    if KEY not in raws.metadata:
+        raise RunFileError("it holds tensors, but no run")
+    data = json.loads(raws.metadata[KEY])
+    form = data.get("format")
+    if type(form) is not int or form != FORMAT:
+        raise RunFileError("another version of rfnb wrote it", got=f"format {form!r}"[:40], expected=FORMAT)
+    dims = DimReader(data)
+    versions = {name: get(data["versions"], name, str) for name in ("rfnb", "torch", "python")}
+    runs = [_run(entry, dims, raws, versions) for entry in get(data, "runs", list)]
+    if not 0 < len(runs) <= 1000:
+        raise RunFileError("there is no run in it")
+    for entry, run, parent in zip(data["runs"], runs, [*runs[1:], None], strict=True):
+        run.parent, run.forked_at = parent, optional(entry, "forked_at", int)
+    return runs[0]
+
+
+def _run(data: Any, dims: DimReader, raws: RawReader, versions: dict[str, str]) -> Run:
+    failed = _failure(optional(data, "failed", dict))
+    words = list_of(data, "words", str)
+    checks = [chosen(words, int(number), "checks") for number in raws.numbers(data["checks"], lambda n=0.0: n)]
+    steps = len(checks) - (failed is not None)  # a number alone would cost a stranger nothing
+    size = dims.size_or_none(get(data, "size", int))
+    if steps != get(data, "steps", int) or size is None or size.max > steps or (failed and failed.step != steps):
+        raise RunFileError("the number of steps in the file does not fit the rest")
+    graph, axis = read_graph(get(data, "graph", dict), dims), dims.dim(data["axis"])
+    dims.bind(axis, size)
+    stored = Stored(
+        axis=axis,
+        size=size,
+        steps=steps,
+        seed=get(data, "seed", int),
+        every=max(count(data, "every"), 1),
+        states=[_state(entry, dims, raws, steps) for entry in get(data, "states", list)],
+        series=[Series.read(entry, dims, raws, steps) for entry in get(data, "values", list)],
+        checks=checks,
+        graph=graph,
+        versions=versions,
+        flags=list_of(data, "flags", str),
+        sequences=(
+            dims.dim_or_none(data.get("sequence_dim")),
+            _sequences(dims.size_or_none(data.get("sequences"))),
+        ),
+        note=optional(data, "note", str),
+        steps_begun=_begun(dims.size_or_none(data.get("begun")), size, len(checks)),
+        why=list_of(data, "ends", str) if data.get("ends") is not None else None,
+    )
+    return Run(
+        name=get(data, "name", str),
+        place=get(data, "place", str),
+        source=_source(get(data, "source", list)),
+        replay=stored,
+        steps=steps,
+        axis=axis,
+        size=size,
+        graph=graph,
+        failed=failed,
+    )
+
+
+def _begun(begun: Size | None, size: Size, steps: int) -> Size:
+    if begun is not None and begun.max > steps:
+        raise RunFileError("the number of steps in the file does not fit the rest")
+    return begun or size
+
+
+def _sequences(size: Size | None) -> Size | None:
+    if size is not None and size.max > MOST:
+        raise RunFileError("the number of sequences in the file is huge")
+    return size
+
+
+def _state(data: Any, dims: DimReader, raws: RawReader, steps: int) -> StoredState:
+    series = None if data.get("series") is None else Series.read(data["series"], dims, raws, steps + 1)
+    sizes = {of_type(step, int, "sizes"): of_type(size, int, "sizes") for step, size in get(data, "sizes", list)}
+    return StoredState(get(data, "name", str), series, sizes, set(list_of(data, "empty", int)))
+
+
+def _source(data: list[Any]) -> Block:
+    names = ("file", "cell_id", "cell_text", "first_line", "lines")
+    entry = dict(zip(names, data, strict=True))
+    texts = {name: optional(entry, name, str) for name in names[:3]}
+    return Block(**texts, first_line=count(entry, "first_line"), lines=tuple(list_of(entry, "lines", str)))
+
+
+def _failure(data: Any) -> Failure | None:
+    if data is None:
+        return None
+    numbers = {name: optional(data, name, int) for name in ("line", "position")}
+    texts = {name: optional(data, name, str) for name in ("place", "op")}
+    return Failure(count(data, "step"), get(data, "error", str), **numbers, **texts)

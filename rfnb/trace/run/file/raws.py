@@ -1,0 +1,100 @@
+"""The tensors of a file by key: those of one series are stacked, or one behind the other if their shapes differ."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from rfnb.errors import RunFileError
+from rfnb.trace.run.file.fields import count, get, list_of
+
+
+class RawWriter:
+    """Collects what goes to the file."""
+
+    def __init__(self) -> None:
+        self.tensors: dict[str, Any] = {}
+
+    def add(self, raws: Sequence[Any]) -> dict[str, Any]:
+        """Tensors of one dtype; gives where they are."""
+        import torch
+
+        parts = [torch.view_as_real(raw.resolve_conj()) if raw.is_complex() else raw for raw in raws]
+        parts = [part.detach().resolve_neg().cpu() for part in parts]
+        shapes = [list(raw.shape) for raw in raws]
+        if all(shape == shapes[0] for shape in shapes):
+            joined = torch.stack(parts) if parts else torch.zeros(0)
+            return {"key": self._keep(joined), "shape": shapes[0] if parts else [], "count": len(parts)}
+        joined = torch.cat([part.reshape(-1) for part in parts])
+        return {"key": self._keep(joined), "shapes": shapes}
+
+    def numbers(self, rows: Sequence[Sequence[float]]) -> str:
+        """A table of numbers."""
+        import torch
+
+        return self._keep(torch.tensor(rows, dtype=torch.float64).reshape(len(rows), -1 if rows else 0))
+
+    def _keep(self, joined: Any) -> str:
+        key = str(len(self.tensors))
+        self.tensors[key] = joined.contiguous()
+        return key
+
+    def write(self, path: Path, metadata: dict[str, str]) -> None:
+        """The file."""
+        from safetensors.torch import save_file
+
+        save_file(self.tensors, path, metadata)
+
+
+class RawReader:
+    """What is in the file; read whole, so that the file may go."""
+
+    def __init__(self, path: Path):
+        from safetensors import safe_open
+
+        with safe_open(path, framework="pt") as file:
+            self.metadata: dict[str, str] = file.metadata() or {}
+            self.tensors = {key: file.get_tensor(key).clone() for key in file.keys()}  # noqa: SIM118
+
+    def tensor(self, key: Any) -> Any:
+        """By its key."""
+        if not isinstance(key, str) or key not in self.tensors:
+            raise RunFileError("the file lacks a tensor that it speaks of", got=repr(key)[:40])
+        return self.tensors[key]
+
+    def numbers(self, key: Any, row: Callable[..., Any]) -> list[Any]:
+        """A table of numbers."""
+        import torch
+
+        table = self.tensor(key)
+        if table.dtype != torch.float64 or table.ndim != 2:
+            raise RunFileError("a table of numbers in the file has another form")
+        return [row(*entries) for entries in table.tolist()]
+
+    def parts(self, where: Any, dtype: str) -> list[Any]:
+        """The tensors that were joined."""
+        import torch
+
+        joined = self.tensor(get(where, "key", str))
+        if dtype.startswith("complex"):
+            joined = torch.view_as_complex(joined if "shapes" not in where else joined.reshape(-1, 2))
+        if str(joined.dtype) != f"torch.{dtype}":
+            raise RunFileError("a tensor in the file has another dtype", got=joined.dtype, expected=dtype)
+        if "shapes" not in where:
+            shape = list_of(where, "shape", int)
+            if list(joined.shape) != [count(where, "count"), *shape]:
+                raise RunFileError("a tensor in the file has another shape", got=list(joined.shape), expected=shape)
+            return list(joined.unbind(0))
+        shapes = get(where, "shapes", list)
+        sizes = [_entries(shape) for shape in shapes]
+        if sum(sizes) != joined.numel():
+            raise RunFileError("tensors in the file have other shapes", got=joined.numel(), expected=sum(sizes))
+        return [part.reshape(shape) for part, shape in zip(joined.reshape(-1).split(sizes), shapes, strict=True)]
+
+
+def _entries(shape: Any) -> int:
+    if not isinstance(shape, list) or not all(type(n) is int and n >= 0 for n in shape):
+        raise RunFileError("a shape in the file is no shape")
+    return math.prod(shape)

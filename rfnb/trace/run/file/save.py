@@ -1,0 +1,169 @@
+"""`run.save("x.rfrun")`: what a run knows, as one file."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rfnb.core.ground.atomic import replacing
+from rfnb.core.ground.show import make_page
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import RunFileError
+from rfnb.trace.run.file.dims import DimWriter
+from rfnb.trace.run.file.graph import write_graph
+from rfnb.trace.run.file.raws import RawWriter
+from rfnb.trace.run.file.series import Series
+
+if TYPE_CHECKING:
+    from rfnb.trace.run.run import Run
+
+FORMAT = 1
+"""Raised when an older rfnb would misread a file."""
+
+KEY = "rfnb.run"
+"""Of the JSON among the metadata of the file."""
+
+LIMIT = 64 * 2**20
+
+
+def write_run_file(run: Run, path: Path, limit: int | None) -> Path:
+    """The run, and those that it was forked from."""
+    dims, raws = DimWriter(), RawWriter()
+    family = [run]
+    while (parent := family[-1].parent) is not None:
+        family.append(parent)
+    most = (LIMIT if limit is None else limit) // len(family)
+    runs = [_describe(each, dims, raws, most) for each in family]
+    data = {"format": FORMAT, "versions": versions(), **dims.json(), "runs": runs}
+    with replacing(path) as unfinished:
+        raws.write(unfinished, {KEY: json.dumps(data)})
+    return path
+
+
+def write_page(run: Run, path: Path, limit: int | None) -> Path:
+    """A page to step through."""
+    return make_page(run, path, limit)
+
+
+WRITERS = {".rfrun": write_run_file, ".html": write_page}
+"""By the ending of the name."""
+
+
+def write(run: Run, path: str | os.PathLike[str], limit: int | None) -> Path:
+    """The file. Raises RunFileError if nobody writes such files, or the folder is not there."""
+    path = Path(path)
+    writer = WRITERS.get(path.suffix)
+    if writer is None:
+        known = " or ".join(f'"x{ending}"' for ending in sorted(WRITERS, reverse=True))
+        raise RunFileError("save: the ending of the name says what is written", got=repr(path.name), expected=known)
+    if limit is not None and (not isinstance(limit, int) or limit < 0):
+        raise RunFileError("save: the limit is a number of bytes", got=repr(limit))
+    if not path.parent.is_dir():
+        raise RunFileError(f"save: there is no folder {path.parent}")
+    return writer(run, path, limit)
+
+
+def versions() -> dict[str, str]:
+    """Of what computed it."""
+    return {
+        "rfnb": str(getattr(sys.modules.get("rfnb"), "__version__", "0")),
+        "torch": str(getattr(sys.modules.get("torch"), "__version__", "0")),
+        "python": platform.python_version(),
+    }
+
+
+def _describe(run: Run, dims: DimWriter, raws: RawWriter, limit: int) -> dict[str, Any]:
+    source, replay, failed = run.source, run.replay, run.failed
+    values = Values(limit)
+    checks = values.collect(run)
+    return {
+        "name": run.name,
+        "place": run.place,
+        "source": [source.file, source.cell_id, source.cell_text, source.first_line, list(source.lines)],
+        "steps": run.steps,
+        "flags": list(run.flags),
+        "failed": None if failed is None else failed._asdict(),
+        "seed": replay.seed,
+        "every": replay.every,
+        "axis": dims.dim(run.axis),
+        "size": dims.size(run.size),
+        "begun": dims.size(run.begun),
+        "ends": run.ends,
+        "sequence_dim": dims.dim(run.sequence_dim),
+        "sequences": dims.size(run.sequences),
+        "forked_at": run.forked_at,
+        "checks": raws.numbers([[values.words.index(check)] for check in checks]),
+        "words": values.words,
+        "note": values.note(),
+        "states": [_state(run, name, dims, raws) for name in run.states],
+        "values": [series.write(dims, raws, run.steps) for series in values.series.values()],
+        "graph": write_graph(run.graph, replay.name_of, dims),
+    }
+
+
+def _state(run: Run, name: str, dims: DimWriter, raws: RawWriter) -> dict[str, Any]:
+    steps = sorted({*range(0, run.steps, run.replay.every), run.steps})
+    series, sizes, empty = None, [], []
+    for step in steps:
+        state = run.replay.state(name, step)
+        if isinstance(state, Tensor):
+            series = series or Series.like(state, name)
+            series.add(step, state)
+        elif state is None:
+            empty.append(step)
+        else:
+            sizes.append([step, int(state)])
+    written = None if series is None else series.write(dims, raws, run.steps + 1)
+    return {"name": name, "series": written, "sizes": sizes, "empty": empty}
+
+
+class Values:
+    """The values of the body, step by step. When they are more than `limit` bytes, the largest are let go."""
+
+    def __init__(self, limit: int):
+        self.series: dict[tuple[Any, ...], Series] = {}
+        self.words: list[str] = []
+        self._limit, self._bytes = limit, 0
+        self._failed: str | None = None
+
+    def collect(self, run: Run) -> list[str]:
+        """All steps, also the one that failed. Gives what the check said of each."""
+        checks = []
+        for step in range(run.steps + (run.failed is not None)):
+            checks.append(self._step(run, step))
+            if checks[-1] not in self.words:
+                self.words.append(checks[-1])
+        return checks
+
+    def _step(self, run: Run, step: int) -> str:
+        try:
+            found, check = run.replay.values(step)
+        except Exception as error:
+            self._failed = self._failed or f"step {step} could not be computed again: {type(error).__name__}"
+            return "not in the file"
+        seen: Counter[tuple[Any, ...]] = Counter()
+        for name, op, line, tensor in found:
+            key = (name, op, line, tensor.sig, tensor.dtype)
+            seen[key] += 1
+            series = self.series.setdefault((*key, seen[key]), Series.like(tensor, name, op, line))
+            n_bytes = series.add(step, tensor)
+            self._bytes += n_bytes if series.raws is not None else 0
+        self._fit()
+        return check
+
+    def _fit(self) -> None:
+        while self._bytes > self._limit:
+            largest = max((each for each in self.series.values() if each.raws), key=lambda each: each.bytes)
+            self._bytes -= largest.bytes
+            largest.raws = None
+
+    def note(self) -> str | None:
+        """What is not in the file."""
+        gone = [f"{each.name} ({each.bytes / 2**20:.1f} MiB)" for each in self.series.values() if each.raws is None]
+        parts = [f"only statistics of {', '.join(gone)}"] if gone else []
+        return "; ".join([*parts, *([self._failed] if self._failed else [])]) or None

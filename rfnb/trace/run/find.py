@@ -1,0 +1,60 @@
+"""Where in a run something happens. The recording is searched, not made again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rfnb.core.expression.expression import Expression
+from rfnb.core.ground.suggestions import number_of
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import LoopError
+from rfnb.trace.run.entries import numbers
+from rfnb.trace.run.names import evaluate
+
+if TYPE_CHECKING:
+    from rfnb.trace.run.run import Run
+    from rfnb.trace.run.step import RunStep
+
+Where = Callable[["RunStep"], Any] | str
+
+
+def search(run: Run, where: Where, steps: Iterable[int]) -> Iterator[int]:
+    """Those of the steps where `where` holds. Each is computed again once at most."""
+    test = _test(where)
+    for step in steps:
+        in_use = [run[i] for i in (step - 1, step) if i >= 0]  # as long as somebody holds a step, it keeps its values
+        if _truth(test(in_use[-1]), where, step):
+            yield step
+
+
+def sequence_number(run: Run, batch: int | str) -> int:
+    """The number of a sequence, given by number or tag. Raises LoopError if there is none."""
+    if isinstance(batch, str):
+        return number_of(batch, run.tags, run.name, LoopError)
+    if not run.batch or not -run.batch <= batch < run.batch:
+        expected = f"0 … {run.batch - 1}" if run.batch else "a run that tells sequences apart"
+        raise LoopError(f"{run.name}: there is no sequence {batch!r}", expected=expected)
+    return batch % run.batch
+
+
+def _test(where: Where) -> Callable[[RunStep], Any]:
+    if callable(where):
+        return where
+    expression = Expression(where)
+    return lambda at: evaluate(expression, at)
+
+
+def _truth(found: Any, where: Where, step: int) -> bool:
+    if isinstance(found, bool | np.bool_):
+        return bool(found)
+    if isinstance(found, Tensor) and not found.dims and found.dtype == "bool":
+        return bool(numbers(found))
+    raise LoopError(
+        f"find: {getattr(where, '__name__', where)} gives no answer at step {step}",
+        got=f"{found.dtype} {found.describe_dims()}" if isinstance(found, Tensor) else type(found).__name__,
+        expected="True or False, or a Tensor {} bool",
+        hint="rf.reduce_any(…, axis=x.dims)" if isinstance(found, Tensor) and found.dtype == "bool" else None,
+    )

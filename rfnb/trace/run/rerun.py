@@ -1,0 +1,55 @@
+"""The same again: a call is made once more for the run of a loop in it, with the seed of an earlier run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
+
+from rfnb.core.ground.raw import selected
+from rfnb.errors import LoopError
+from rfnb.trace.run import session
+from rfnb.trace.run.run import Run
+
+_seed: ContextVar[tuple[str, int] | None] = ContextVar("rfnb_seed", default=None)
+
+
+def run_again(run: Run, again: Callable[[], Any]) -> Run:
+    """The run of the loop of the same name in `again()`, where it draws the same numbers. Raises LoopError if there is
+    none, or several.
+    """
+    found: list[Run] = []
+    backend, seed = selected(), run.replay.seed
+    state, token = backend.get_random_state(), _seed.set((run.name, seed))
+    backend.set_random_seed(seed)
+    try:
+        with session.handing_runs_to(found.append):
+            again()
+    except BaseException:
+        for each in found:
+            session.keep(each)
+        raise
+    finally:
+        _seed.reset(token)
+        backend.set_random_state(state)
+    return session.keep(_the_same(run, found))
+
+
+def seed_of(loop: str) -> int | None:
+    """The seed of a loop that runs again; None if it draws its own."""
+    forced = _seed.get()
+    return forced[1] if forced is not None and forced[0] == loop else None
+
+
+def _the_same(run: Run, found: list[Run]) -> Run:
+    named = [each for each in found if each.name == run.name]
+    here = [each for each in named if each.loop == run.loop] or named
+    if len(here) == 1:
+        return here[0]
+    names = ", ".join(dict.fromkeys(each.name for each in found))
+    raise LoopError(
+        f"{run.name}: the call ran {len(here) or 'no'} loop{'s' * (len(here) > 1)} of this name",
+        got=names or "no loop at all",
+        expected="one",
+        hint='a name for each loop: rf.Loop(…, name="…")' if here else None,
+    )

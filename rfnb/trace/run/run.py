@@ -1,0 +1,365 @@
+"""A Run: the recorded steps of a loop, to be looked at forward and back."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from weakref import WeakValueDictionary
+
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Size
+from rfnb.core.graph.graph import BodyGraph
+from rfnb.core.ground.hook import Hook
+from rfnb.core.ground.show import Shown
+from rfnb.core.ground.source import Block
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import LoopError
+from rfnb.trace.run.failure import Failure
+from rfnb.trace.run.file.save import write
+from rfnb.trace.run.find import Where, search
+from rfnb.trace.run.stacked import stacked
+from rfnb.trace.run.step import Replayable, RunStep
+
+_serials = itertools.count(1)
+
+
+class Run(Shown):
+    """What one execution of a loop left: `run[i].att` is the body's variable `att` at step i.
+
+    `run[i].before.h` and `run[i].after.h` are states; `run.stack("att")` is a variable over all steps.
+
+    Args:
+        name, place, source: which loop, and where it is written.
+        replay: gives states, and computes values again.
+        steps: how many were done.
+        axis, size: the Dim of the steps, and how many each sequence took.
+        parent, forked_at: of a fork, the run that it is one of, and its first step of its own.
+        failed: the error that ended it. `run[run.failed.step]` has what was computed before that.
+
+    >>> time = rf.Dim(None, name="time")
+    >>> x = rf.convert_to_tensor([[1, 2, 3], [4]], dims=[rf.batch_dim, time])
+    >>> loop = rf.Loop(axis=time, debug=True)
+    >>> loop.state.s = rf.zeros([rf.batch_dim], dtype="int64")
+    >>> with loop:
+    ...     frame = loop.unstack(x)
+    ...     loop.state.s = loop.state.s + frame
+    >>> run = loop.run
+    >>> run.steps, run.lengths, run[1].frame.raw_tensor.tolist(), run[1].after.s.raw_tensor.tolist()
+    (3, [3, 1], [2, 4], [3, 4])
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        place: str,
+        source: Block,
+        replay: Replayable,
+        steps: int,
+        axis: Dim,
+        size: Size,
+        graph: BodyGraph,
+        failed: Failure | None = None,
+        parent: Run | None = None,
+        forked_at: int | None = None,
+    ):
+        self.serial = next(_serials)
+        self.name = name
+        self.place = place
+        self.source = source
+        self.replay = replay
+        self.steps = steps
+        self.axis = axis
+        self.size = size
+        self.graph = graph
+        self.failed = failed
+        self.parent, self.forked_at = parent, forked_at
+        self.pinned = False
+        self._in_use: WeakValueDictionary[int, RunStep] = WeakValueDictionary()  # whose values need not be made again
+        self.states = replay.state_names()
+        self.storages = replay.storages()
+        self.bytes = sum(self.storages.values())
+        self.lengths = size.values.tolist() if size.values.ndim == 1 else None
+
+    @cached_property
+    def flags(self) -> list[str]:
+        """ "failed: …", "not finite", "never ended".
+
+        >>> loop = rf.Loop(max_seq_len=2, debug=True)
+        >>> loop.state.x = rf.convert_to_tensor(0.0)
+        >>> with loop:
+        ...     loop.state.x = rf.log(loop.state.x)
+        >>> loop.run.flags
+        ['not finite']
+        """
+        return self.replay.flags
+
+    @cached_property
+    def _sequences(self) -> tuple[Dim | None, Size | None]:
+        return self.replay.sequences
+
+    @property
+    def sequence_dim(self) -> Dim | None:
+        """What counts the sequences."""
+        return self._sequences[0]
+
+    @property
+    def sequences(self) -> Size | None:
+        """How many there are, with their tags."""
+        return self._sequences[1]
+
+    @property
+    def batch(self) -> int | None:
+        """How many there are."""
+        return None if self.sequences is None else self.sequences.max
+
+    @property
+    def tags(self) -> Sequence[str] | None:
+        """What they are called, if they have names."""
+        return None if self.sequences is None else self.sequences.tags
+
+    @cached_property
+    def begun(self) -> Size:
+        """How many steps each sequence began: behind them, what is computed for it is of no sequence. {} or {batch}
+
+        With `include_eos=False`, the step at whose `end` a sequence leaves is one of them.
+
+        >>> loop = rf.Loop(max_seq_len=9, debug=True)
+        >>> loop.state.n = rf.convert_to_tensor([1, 5], dims=[rf.batch_dim])
+        >>> with loop:
+        ...     loop.end(loop.state.n > 5, include_eos=False)
+        ...     loop.state.n = loop.state.n + 1
+        >>> loop.run.lengths, loop.run.begun.values.tolist()
+        ([5, 1], [6, 2])
+        """
+        return self.replay.begun
+
+    @cached_property
+    def ends(self) -> list[str] | None:
+        """Of each sequence, or of all together, why it ended: "length 5 reached", "ended at 3: end was true".
+
+        >>> loop = rf.Loop(max_seq_len=3, debug=True)
+        >>> loop.state.n = rf.convert_to_tensor([1, 5], dims=[rf.batch_dim])
+        >>> with loop:
+        ...     loop.state.n = loop.state.n + 1
+        ...     loop.end(loop.state.n > 5, include_eos=True)
+        >>> loop.run.ends
+        ['max steps (3)', 'ended at 0: end was true']
+        """
+        return self.replay.ends()
+
+    @cached_property
+    def loop(self) -> str:
+        """The same for all runs of one loop: its name and where it is written.
+
+        >>> def count(limit):
+        ...     loop = rf.Loop(max_seq_len=limit, debug=True, name="count")
+        ...     loop.state.n = rf.convert_to_tensor(0)
+        ...     with loop:
+        ...         loop.state.n = loop.state.n + 1
+        ...     return loop.run
+        >>> count(3).loop == count(5).loop, count(3).loop.split(":")[-1]
+        (True, 'count')
+        """
+        return f"{self.source.cell_id or self.source.file}:{self.source.first_line}:{self.name}"
+
+    def __len__(self) -> int:
+        return self.steps
+
+    def __iter__(self) -> Iterator[RunStep]:
+        return (self[step] for step in range(self.steps))
+
+    def find(self, where: Where, *, start: int = 0, stop: int | None = None) -> list[int]:
+        """The steps where `where` holds: a function of the step, `rf.when.…`, or an expression as for `run[i].eval`.
+
+        Padding, and sequences that have ended, are left out by `rf.when.…`. Raises LoopError if `where` gives
+        something else than True, False or a Tensor {} bool.
+
+        >>> time = rf.Dim(None, name="time")
+        >>> x = rf.convert_to_tensor([[1.0, -3.0, 2.0]], dims=[rf.batch_dim, time])
+        >>> loop = rf.Loop(axis=time, debug=True)
+        >>> loop.state.s = rf.zeros([rf.batch_dim])
+        >>> with loop:
+        ...     loop.state.s = loop.state.s + loop.unstack(x)
+        >>> loop.run.find(rf.when.over(1.5, "s")), loop.run.find("rf.reduce_all(s < 0, axis=s.dims)")
+        ([1], [1])
+        """
+        return list(search(self, where, range(*slice(start, stop).indices(self.steps))))
+
+    def next(self, where: Where, after: int = -1) -> int | None:
+        """The first step behind `after` where `where` holds.
+
+        >>> loop = rf.Loop(max_seq_len=5, debug=True)
+        >>> loop.state.n = rf.convert_to_tensor(1)
+        >>> with loop:
+        ...     loop.state.n = loop.state.n * 2
+        >>> [step.after.n.item() for step in loop.run]
+        [2, 4, 8, 16, 32]
+        >>> loop.run.next("after.n > 3"), loop.run.next("after.n > 3", after=1), loop.run.next("after.n > 99")
+        (1, 2, None)
+        """
+        return next(search(self, where, range(max(after, -1) + 1, self.steps)), None)
+
+    def previous(self, where: Where, before: int | None = None) -> int | None:
+        """The last step in front of `before` where `where` holds.
+
+        >>> loop = rf.Loop(max_seq_len=5, debug=True)
+        >>> loop.state.n = rf.convert_to_tensor(1)
+        >>> with loop:
+        ...     loop.state.n = loop.state.n * 2
+        >>> loop.run.previous(rf.when.changes("n")), loop.run.previous(rf.when.changes("n"), before=2)
+        (4, 1)
+        """
+        last = self.steps if before is None else min(before, self.steps)
+        return next(search(self, where, reversed(range(last))), None)
+
+    def __getitem__(self, step: int) -> RunStep:
+        if self.failed is None or step != self.failed.step:
+            if not -self.steps <= step < self.steps:
+                expected = f"0 … {self.steps - 1}" if self.steps else "none: the run has no steps"
+                raise LoopError(f"{self.name}: there is no step {step}", expected=expected)
+            step %= self.steps
+        found = self._in_use.get(step)
+        if found is None:
+            found = self._in_use[step] = RunStep(self, step)
+        return found
+
+    def stack(self, name: str) -> Tensor:
+        """A variable of the body, or an expression as for `run[i].eval`, over all steps. → {axis, …}
+
+        >>> loop = rf.Loop(max_seq_len=3, debug=True)
+        >>> loop.state.n = rf.convert_to_tensor(1)
+        >>> with loop:
+        ...     double = loop.state.n * 2
+        ...     loop.state.n = double + 1
+        >>> loop.run.stack("double").raw_tensor.tolist(), loop.run.stack("double - 1").raw_tensor.tolist()
+        ([2, 6, 14], [1, 5, 13])
+        """
+        return stacked(self, name)
+
+    def fork(self, step: int, /, *, seed: int | None = None, **states: Any) -> Run:
+        """The run that goes on from the states before `step`, some of them edited: `run.fork(4, h=0.0, label="AH")`.
+
+        A state may be given as a Tensor (dims in any order; missing ones, like the batch, get the same everywhere), a
+        number, or the text of a label; a list has one for each sequence. `**{"lstm.h": …}` is a nested one.
+
+        >>> loop = rf.Loop(max_seq_len=4, debug=True)
+        >>> loop.state.n = rf.convert_to_tensor(1)
+        >>> with loop:
+        ...     loop.state.n = loop.state.n * 2
+        >>> fork = loop.run.fork(2, n=10)
+        >>> fork[1].before.n.item(), fork[2].before.n.item(), fork[3].after.n.item()
+        (2, 10, 40)
+
+        The same parameters, frames and draws (those of `seed`, if given) as the run had; without gradients, and
+        without what steps do besides computing: no `rf.assert_`, no prints, nothing outside is written. Sequences that
+        ended before `step` stay so. The new run is kept in `rf.runs` beside this one, which does not change.
+
+        Raises LoopError for an unknown state, a step that there is not, or a loop that reads what it writes; DimError
+        for wrong dims and unknown labels; DtypeError for values that the state cannot hold.
+        """
+        return self.replay.fork(self, step, seed, states)
+
+    def rerun(self, fn: Callable[[], Any] | None = None) -> Run:
+        """The run of the same call, made again with the code as it is now.
+
+        Without `fn`, the function in which the loop ran is looked up by its name, so that an edited cell or
+        `importlib.reload` counts, and called with the arguments that it had. Parameters are those of today. The loop
+        draws the same random numbers; other ops of the function draw what the seed of the run gives, the same at each
+        rerun. What the function does besides (training, printing, writing) it does again.
+
+        Args:
+            fn: makes the call: `run.rerun(lambda: decode(x))`.
+
+        >>> def count(limit):
+        ...     loop = rf.Loop(max_seq_len=limit, debug=True, name="count")
+        ...     loop.state.n = rf.convert_to_tensor(0)
+        ...     with loop:
+        ...         loop.state.n = loop.state.n + 1
+        ...     return loop.run
+        >>> count(3).rerun(lambda: count(5)).steps
+        5
+
+        Raises LoopError if the loop did not run in a function that can be found, if its arguments were set anew before
+        the loop, or if the call runs no loop of this name; and what the function raises.
+        """
+        return self.replay.rerun(self, fn)
+
+    def gradients(self, loss: Any) -> Any:
+        """How the gradient of a loss goes back through the steps: `.norm["h"][i]` is ‖d loss / d h‖ at step i, for the
+        value that this step gave the state `h`; `.per_sequence["h"][i, b]` that of one sequence. A table when shown.
+
+        Args:
+            loss: a Tensor that depends on what the loop gave, asked for before its `backward()` (or after one with
+                `retain_graph=True`); of one with dims, the sum. Or the name of a value of the body: its sum over all
+                steps and entries, without padding.
+
+        >>> loop = rf.Loop(max_seq_len=3, debug=True)
+        >>> loop.state.h = rf.convert_to_tensor(1.0)
+        >>> with loop:
+        ...     loop.state.h = loop.state.h * 0.5
+        >>> loop.run.gradients("h").norm["h"].tolist()
+        [1.75, 1.5, 1.0]
+
+        Raises LoopError if the loss does not depend on what this run gave, or its graph is gone.
+        """
+        return self.replay.gradients(self, loss)
+
+    def explain(self) -> Any:
+        """Where each op of the body was done: before the steps, in them, or behind them; as `loop.explain()`.
+
+        >>> loop = rf.Loop(max_seq_len=2, debug=True, name="doubling")
+        >>> loop.state.x = rf.convert_to_tensor(1.0)
+        >>> with loop:
+        ...     loop.state.x = loop.state.x * 2
+        >>> rf.show(loop.run.explain()).text.splitlines()[0]
+        'doubling: 1 op in each step'
+
+        Raises RunFileError for a run from a file.
+        """
+        return self.replay.explain()
+
+    def save(self, path: str | os.PathLike[str], limit: int | None = None) -> Path:
+        """Writes a file for later or for others. Gives its path.
+
+            run.save("x.rfrun")  # states, values, source, statistics: rf.load_run("x.rfrun") needs no model
+            run.save("x.html")   # a page to step through, for somebody without rfnb
+
+        A file that is there already is replaced only when the new one is complete.
+
+        Args:
+            limit: bytes that the values of the body may take. In ".rfrun", 64 MiB if not given: of the largest values
+                beyond that there are only statistics, and the file says so. In ".html", 2 MB: some of the steps then.
+
+        >>> loop = rf.Loop(max_seq_len=3, debug=True)
+        >>> loop.state.n = rf.convert_to_tensor(1)
+        >>> with loop:
+        ...     loop.state.n = loop.state.n * 2
+        >>> path = loop.run.save(folder / "doubling.rfrun")
+        >>> path.name, rf.load_run(path)[2].after.n.item()
+        ('doubling.rfrun', 8)
+
+        Raises RunFileError if the ending is another one, or there is no such folder.
+        """
+        return write(self, path, limit)
+
+    def open(self) -> None:
+        """Shows this run in the panel.
+
+        >>> loop = rf.Loop(max_seq_len=3, debug=True)
+        >>> loop.state.n = rf.convert_to_tensor(1)
+        >>> with loop:
+        ...     loop.state.n = loop.state.n * 2
+        >>> loop.run.open()
+        """
+        open_in_panel(self)
+
+
+open_in_panel: Hook[[Run], bool] = Hook(
+    "trace.run.run.open_in_panel", by="display.panel.comm", otherwise=lambda run: False
+)
+"""Shows a run in the panel of JupyterLab; whether there is one."""

@@ -1,0 +1,78 @@
+"""What becomes of a loop that runs now: whether it is recorded, who gets its run, who is told how far it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+
+from rfnb.core.ground.hook import Hook
+from rfnb.core.ground.scope import within
+from rfnb.trace.record.loop_record import LoopRecord
+from rfnb.trace.run.options import in_notebook, recording_mode
+from rfnb.trace.run.run import Run
+from rfnb.trace.run.runs import runs
+
+_taker: ContextVar[Callable[[Run], None] | None] = ContextVar("rfnb_taker", default=None)
+Draw = Callable[[LoopRecord], None]
+_draw: ContextVar[Draw | None] = ContextVar("rfnb_draw", default=None)
+_told: ContextVar[Callable[[Run], None] | None] = ContextVar("rfnb_told", default=None)
+
+
+def wants(debug: bool | None) -> bool:
+    """Whether a loop that begins now is recorded."""
+    if _draw.get() is not None:
+        return bool(debug)
+    if _taker.get() is not None or _told.get() is not None:
+        return True
+    return bool(recording_mode()) if debug is None else debug
+
+
+def keep(run: Run) -> Run:
+    """Adds a run to the session, or hands it to who wants it now."""
+    taker, told = _taker.get(), _told.get()
+    if told is not None:
+        told(run)
+    if taker is not None or told is None or recording_mode():
+        (taker or runs.add)(run)
+    return run
+
+
+def handing_runs_to(taker: Callable[[Run], None]) -> AbstractContextManager[None]:
+    """Loops inside the block are recorded, and their runs given to `taker` instead of kept."""
+    return within(_taker, taker)
+
+
+def telling_runs_to(told: Callable[[Run], None]) -> AbstractContextManager[None]:
+    """Loops inside the block are recorded, and their runs shown to `told`; they are kept if they would be anyway."""
+    outer = _told.get()
+
+    def both(run: Run) -> None:
+        told(run)
+        if outer is not None:
+            outer(run)
+
+    return within(_told, both)
+
+
+def drawing() -> Draw | None:
+    """Who draws the loops that run now; None, most often."""
+    return _draw.get()
+
+
+@contextmanager
+def drawn_by(draw: Draw) -> Iterator[None]:
+    """Loops inside the block tell `draw` what they are, inner ones first. No run is kept."""
+    with within(_draw, draw), handing_runs_to(lambda run: None):
+        yield
+
+
+make_progress: Hook[[str, int], Callable[[int], None] | None] = Hook(
+    "trace.run.session.make_progress", by="display.panel.comm", otherwise=lambda name, steps: None
+)
+"""A function that is called with the number of each step, for the name of a loop and how many steps it has."""
+
+
+def progress(name: str, steps: int) -> Callable[[int], None] | None:
+    """What a loop tells its steps to, if anything."""
+    return make_progress(name, steps) if in_notebook() else None

@@ -1,0 +1,160 @@
+"""Conditions on a step of a run, for `run.find`: `rf.when.not_finite("h")`. Padding does not count.
+
+What is called by name is a state after the step, which costs nothing, or a value of the body, computed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rfnb.core.ground.dtype import is_int_dtype
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.trace.run.entries import frames, going_on, numbers, of_sequence
+from rfnb.trace.run.find import sequence_number
+
+if TYPE_CHECKING:
+    from rfnb.trace.run.step import RunStep
+
+__all__ = ["Condition", "changes", "ends", "not_finite", "over", "repeats"]
+__dir__ = __all__.copy  # what is offered for completion: no imports
+
+Holds = Callable[["RunStep", "int | None"], bool]
+
+
+class Condition:
+    """What may be so at a step of a run; its `repr` says it in words.
+
+    >>> loop = rf.Loop(max_seq_len=4, debug=True)
+    >>> loop.state.n = rf.convert_to_tensor(1)
+    >>> with loop:
+    ...     loop.state.n = loop.state.n * 2
+    >>> even = rf.when.Condition("n is 4 or 8", lambda at, _: at.after.n.item() in (4, 8))
+    >>> even, even(loop.run[0]), loop.run.find(even)
+    (n is 4 or 8, False, [1, 2])
+    """
+
+    def __init__(self, words: str, holds: Holds, batch: int | str | None = None):
+        self.words = words if batch is None else f"{words} in sequence {batch!r}"
+        self._holds = holds
+        self._batch = batch
+
+    def __call__(self, at: RunStep) -> bool:
+        """Whether it is so at this step."""
+        sequence = None if self._batch is None else sequence_number(at.run, self._batch)
+        return self._holds(at, sequence)
+
+    def __repr__(self) -> str:
+        return self.words
+
+
+def not_finite(name: str | None = None, *, batch: int | str | None = None) -> Condition:
+    """NaN or infinite entries: in a state after the step, or in a value of the body; in any, without a name.
+
+    >>> rf.when.not_finite("h")
+    h is not finite
+    """
+
+    def holds(at: RunStep, sequence: int | None) -> bool:
+        return any(_any(at, value, ~np.isfinite(numbers(value)), sequence) for value in _values(at, name))
+
+    return Condition(f"{name or 'a value'} is not finite", holds, batch)
+
+
+def over(limit: float, name: str | None = None, *, batch: int | str | None = None) -> Condition:
+    """Entries of more than `limit`, or less than its negative.
+
+    >>> rf.when.over(100, "h", batch="banana")
+    |h| is over 100 in sequence 'banana'
+    """
+
+    def holds(at: RunStep, sequence: int | None) -> bool:
+        return any(_any(at, value, np.abs(numbers(value)) > limit, sequence) for value in _values(at, name))
+
+    return Condition(f"|{name or 'a value'}| is over {limit:g}", holds, batch)
+
+
+def changes(name: str, *, batch: int | str | None = None) -> Condition:
+    """A state is another one after the step than before, or a value another one than at the step before.
+
+    >>> rf.when.changes("label")
+    label changes
+    """
+
+    def holds(at: RunStep, sequence: int | None) -> bool:
+        pair = _before_and_now(at, name)
+        return pair is not None and _any(at, pair[1], ~_same(*pair), sequence)
+
+    return Condition(f"{name} changes", holds, batch)
+
+
+def repeats(name: str, *, batch: int | str | None = None) -> Condition:
+    """A label is the one of the step before, in any sequence or hypothesis; of other numbers, all of a sequence.
+
+    >>> rf.when.repeats("label")
+    label repeats
+    """
+
+    def holds(at: RunStep, sequence: int | None) -> bool:
+        pair = _before_and_now(at, name)
+        if pair is None:
+            return False
+        same, now = _same(*pair), pair[1]
+        if isinstance(now, Tensor) and not is_int_dtype(now.dtype):
+            sequences = (*at.run.size.dims, at.run.sequence_dim)
+            own = tuple(axis for axis, dim in enumerate(now.dims) if dim not in sequences)
+            same = np.all(same | ~frames(now), axis=own, keepdims=True)
+        return _any(at, now, same, sequence)
+
+    return Condition(f"{name} repeats", holds, batch)
+
+
+def ends(*, batch: int | str | None = None) -> Condition:
+    """The last step that a sequence takes.
+
+    >>> rf.when.ends()
+    a sequence ends
+    """
+
+    def holds(at: RunStep, sequence: int | None) -> bool:
+        last = at.run.size.values == at.step + 1
+        if sequence is not None and at.run.sequence_dim in at.run.size.dims:
+            last = last.take(sequence, at.run.size.dims.index(at.run.sequence_dim))
+        return bool(last.any())
+
+    return Condition("a sequence ends", holds, batch)
+
+
+def _values(at: RunStep, name: str | None) -> list[Any]:
+    """What is called so: a state after the step, with all that is nested in it, or a value; all, without a name."""
+    if name is None:
+        return [*(value.tensor for value in at.values()), *(at.after[state] for state in at.run.states)]
+    states = [state for state in at.run.states if state == name or state.startswith(f"{name}.")]
+    return [at.after[state] for state in states] or [at[name]]
+
+
+def _before_and_now(at: RunStep, name: str) -> tuple[Any, Any] | None:
+    if name in at.run.states:
+        return at.before[name], at.after[name]
+    return (at.run[at.step - 1][name], at[name]) if at.step else None
+
+
+def _same(before: Any, now: Any) -> np.ndarray:
+    """Entry by entry; NaN is NaN. Nothing is the same where the size differs."""
+    a, b = numbers(before), numbers(now)
+    if a.shape != b.shape:
+        return np.zeros(b.shape, dtype=bool)
+    same: np.ndarray = np.asarray((a == b) | ((a != a) & (b != b)))
+    return same
+
+
+def _any(at: RunStep, value: Any, found: np.ndarray, sequence: int | None) -> bool:
+    """Whether it is so for an entry that counts."""
+    if not found.any():
+        return False
+    counts = frames(value) & going_on(value, at.run.size, at.step)
+    if sequence is not None:
+        counts = counts & of_sequence(value, at.run.sequence_dim, sequence)
+    return bool((found & counts).any())

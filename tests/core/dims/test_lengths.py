@@ -1,0 +1,72 @@
+"""The lengths of a batch never change, and do not mix with those of another."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+import rfnb as rf
+from rfnb import Dim, batch_dim
+from rfnb.core.dims import lengths as core_lengths
+from rfnb.core.dims.lengths import Size
+from rfnb.core.ground.raw import backend_of_raw
+
+
+@pytest.mark.parametrize("make", [torch.tensor, np.array], ids=["torch", "numpy"])
+@pytest.mark.parametrize("as_tensor", [True, False])
+def test_lengths_are_a_copy(make, as_tensor):
+    time, lens = Dim(None, name="time"), make([3, 1])
+    given = rf.convert_to_tensor(lens, dims=[batch_dim]) if as_tensor else lens
+    x = rf.convert_to_tensor(torch.ones(2, 3), dims=[batch_dim, time], lengths=given)
+    lens[1] = 3
+    assert rf.reduce_sum(x, axis=time).raw_tensor.tolist() == [3.0, 1.0]
+    with pytest.raises(ValueError, match="read-only"):
+        x.size_of(time).values[1] = 3
+
+
+def test_numpy_is_a_copy():
+    raw = torch.zeros(2)
+    rf.convert_to_tensor(raw, dims=[Dim(2)]).numpy()[0] = 1.0
+    assert raw.tolist() == [0.0, 0.0]
+
+
+def test_read_only_arrays_become_raw_tensors_without_a_warning():
+    values = np.arange(3)
+    values.flags.writeable = False
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        raw = backend_of_raw(torch.zeros(1)).from_numpy_raw(values)
+        assert raw.tolist() == [0, 1, 2]
+
+
+def test_two_batches_in_one_tensor():
+    time = Dim(None, name="time")
+    rf.convert_to_tensor(torch.ones(2, 3), dims=[batch_dim, time], lengths=[3, 1])
+    rf.convert_to_tensor(torch.ones(3), dims=[batch_dim])
+    for dims in ([batch_dim, time], [time, batch_dim]):
+        with pytest.raises(rf.errors.DimRebound, match="time has the lengths of another batch"):
+            rf.zeros(dims)
+    assert rf.zeros([time]).dims == (time,)
+    assert rf.zeros([batch_dim]).raw_tensor.shape == (3,)
+
+
+def test_lengths_agree_in_any_order_of_their_dims():
+    a, b, values = Dim(2, name="a"), Dim(3, name="b"), np.arange(6).reshape(2, 3)
+    assert Size([a, b], values).agrees(Size([b, a], values.T))
+    assert not Size([a, b], values).agrees(Size([b, a], values.reshape(3, 2)))
+
+
+def test_what_is_kept_with_lengths_is_bounded():
+    lengths = rf.convert_to_tensor(torch.ones(2), dims=[batch_dim]).lengths
+    for i in range(3 * core_lengths._CACHED):
+        assert lengths.cached(i, lambda i=i: i) == i
+    assert len(lengths.cache) <= core_lengths._CACHED
+    time = Dim(None, name="time")
+    x = rf.convert_to_tensor(torch.ones(2, 3), dims=[batch_dim, time], lengths=[3, 1])
+    kept = [Dim(1, name="extra") for _ in range(2 * core_lengths._CACHED)]
+    for dim in kept:
+        rf.reduce_sum(rf.expand_dim(x, dim), axis=time)
+    assert len(x.lengths.cache) <= core_lengths._CACHED
