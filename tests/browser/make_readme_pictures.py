@@ -122,12 +122,12 @@ def main() -> None:
     graph, array, model = gallery("graph-torch", "numpy", "graph")
     views = {
         "graph": (graph, 440, 500),
-        "attention": (attention(), 440, 500),
+        "attention": (attention(), 440, 600),
         "array": (array, 440, 500),
         "compare": (compared, 480, 400),
         "model": (model, 720, 760),
         "error": (error(), 720, 400),
-        "training": (training(), 480, 250),
+        "training": (training(), 480, 222),
     }
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=find_browser(), args=FLAGS)
