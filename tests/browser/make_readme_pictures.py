@@ -61,7 +61,7 @@ def attention() -> Any:
         phones = model.pronounce(["hummingbird"])["hummingbird"]
     steps, _, letters = (weights := seen["decoder.attention"].weights).dims
     array = weights.copy_transpose([rf.batch_dim, steps, letters]).raw_tensor[0]
-    return rf.show_attention(array, rows=[*phones, g2p.END], cols="hummingbird")
+    return rf.show_attention(array, rows=phones, cols="hummingbird")
 
 
 def comparison() -> Any:
