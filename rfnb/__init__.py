@@ -16,6 +16,7 @@ with _not_searched():
     from rfnb.core.ground.suggestions import no_name as _no_name
     from rfnb.display.register import register_views as _register_views
     from rfnb.ops.public import *
+    from rfnb.public_names import FOLDERS as _FOLDERS
 
 if _TYPE_CHECKING:
     from rfnb.checkpoint.public import *
@@ -26,15 +27,12 @@ if _TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_LATER = "nn trace loop checkpoint display".split()
-_FOLDERS = {"backend", "core", "ops", *_LATER}
-
 _register_views()
 _follow_cells()
 
 
 def _import_names(folder: str) -> None:
-    """Its names are names of `rf` from now on; one that somebody set before stays."""
+    """Makes the public names of a folder names of `rf`; one that the user has set before is kept."""
     with _not_searched():
         public = _importlib.import_module(f"rfnb.{folder}.public")
     for name, value in vars(public).items():
@@ -45,21 +43,20 @@ def _import_names(folder: str) -> None:
 if not _TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        """A name that is imported later; of one that there is not: what is meant."""
+        """A public name that is imported when first asked for. Raises AttributeError, which names ours, for others."""
         if name == "__all__":  # of `from rfnb import *`
             return [each for each in __dir__() if each[0] != "_"]
-        for folder in () if name.startswith("_") else _LATER:
-            _import_names(folder)
-            if name in globals():
-                return globals()[name]
+        if name in _FOLDERS:
+            _import_names(_FOLDERS[name])
+        if name in globals():
+            return globals()[name]
         raise _no_name(_sys.modules[__name__], name)
 
 
 def __dir__() -> list[str]:
-    """What is offered for completion: no folders."""
-    for folder in _LATER:
-        _import_names(folder)
-    return [name for name in globals() if name not in _FOLDERS and (name[0] != "_" or name[:2] == "__")]
+    """The names offered for completion: all public names, and those that the user has set; no folders."""
+    own = [name for name in globals() if f"rfnb.{name}" not in _sys.modules and (name[0] != "_" or name[:2] == "__")]
+    return list(dict.fromkeys([*_FOLDERS, *own]))
 
 
 def _jupyter_labextension_paths() -> list[dict[str, str]]:

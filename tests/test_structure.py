@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1] / "rfnb"
-ORDER = "errors core backend ops trace loop nn search checkpoint network layers display".split()
+ORDER = "errors core backend ops trace loop nn search checkpoint network layers display public_names".split()
 ROOMS = {
     "core": "ground dims advice tensor expression graph run",
     "trace": "record run observe compare graph capture public",
