@@ -109,8 +109,8 @@ for name in "Run Linear show load".split():
     assert in_new_process(code).splitlines() == [
         "[]",
         "Run trace.run.run",
-        "Linear nn.module.module trace.run.run",
-        "show nn.module.module trace.run.run display.show",
+        "Linear nn.module.module trace.run.run loop.loop",
+        "show nn.module.module trace.run.run loop.loop display.show",
         "load nn.module.module trace.run.run loop.loop checkpoint.load display.show",
     ]
 
