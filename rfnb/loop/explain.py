@@ -73,7 +73,7 @@ class Explanation(Shown):
 
 
 def _moved(told: Told) -> list[Moved]:
-    needs = {var: frozenset([name.lstrip("#")]) for var, name in zip(told.states, told.names, strict=True)}
+    needs = {var: frozenset([name]) for var, name in zip(told.states, told.names, strict=True)}
     shown = set(map(id, told.graph.walk()))  # not what the loop asked for itself
     rows = []
     for each in sorted(told.done, key=lambda each: each.node.number):

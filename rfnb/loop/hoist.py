@@ -21,17 +21,16 @@ from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.loop.explain import Done, Place, tell_step
 from rfnb.loop.frames import frames_dim
-from rfnb.loop.growing_axes import below, grows
-from rfnb.trace.record.record import OpCall
+from rfnb.loop.growing_axes import grows
+from rfnb.trace.record.record import OpCall, nodes_of
 
 if TYPE_CHECKING:
-    from rfnb.loop.body import Body
-    from rfnb.loop.end_of_step import Closed
+    from rfnb.loop.traced_step import TracedStep
 
 BUDGET = 2**31
 """Bytes that the results of one op may take for all steps together; what would take more stays in the steps."""
 LARGE = 2**20
-"""Bytes of a value that is worth looking whether somebody needs it any longer."""
+"""Values larger than this, in bytes, are freed as soon as no later op reads them."""
 
 
 class _Op:
@@ -51,21 +50,21 @@ class Hoist:
     step_outputs: what the steps have to give in place of the outputs; known when `before` is done.
     """
 
-    def __init__(self, body: Body, closed: Closed):
-        self.body, self.program, self.backend, self.tape = body, closed.program, body.backend, body.tape
-        schedule = closed.schedule
+    def __init__(self, step: TracedStep):
+        self.traced_step, self.program, self.backend, self.tape = step, step.program, step.backend, step.tape
+        schedule = step.schedule
         self.outputs = schedule.outputs
         self.step_outputs: list[Var] = []
         self.failed: tuple[int, Node] | None = None  # the step and the op of an error behind the steps
         self.wanted = {*schedule.new, *schedule.kept, *([schedule.ended] if schedule.ended else [])}
-        self.frames = {var: stacked for var, _, stacked in body.frames}
+        self.frames = {var: stacked for var, _, stacked in step.frames}
         self.traced: dict[Var, Tensor] = {}  # what is computed, on the traced frame
         self.done: dict[Var, Tensor] = {}  # what is computed outside of the steps, with the dim `frames` or without
-        known = body.size is not None and body.condition is None and schedule.max_steps > 0
+        known = step.size is not None and step.condition is None and schedule.max_steps > 0
         self.dim = frames_dim(schedule.max_steps) if known else None  # with an end, steps may be fewer
-        self.ops = [self._op(call) for call in body.recorder.op_calls]
-        self.owners = {id(node): op for op in self.ops for node in below(op.call.node)}
-        for var, (output, _) in zip(self.outputs, body.outputs, strict=True):
+        self.ops = [self._op(call) for call in step.recorder.op_calls]
+        self.owners = {id(node): op for op in self.ops for node in nodes_of(op.call.node)}
+        for var, (output, _) in zip(self.outputs, step.outputs, strict=True):
             self.traced.setdefault(var, output.plain)
         self.done |= {var: x for var, x in self.traced.items() if var.number in self.program.constants}
         staying = self._staying()
@@ -82,7 +81,7 @@ class Hoist:
 
     def _staying(self) -> set[_Op]:
         """Ops that each step does in their turn: they draw numbers, change something, or read what changes."""
-        grown = self.body.recorder.grown
+        grown = self.traced_step.recorder.grown
         staying = {op for op in self.ops if op.call.row.random or op.call.row.effect}
         if grown:
             first, roots, made = min(grown), set(grown), set[Var]()
@@ -274,7 +273,7 @@ class Hoist:
             try:
                 made = self._again(op, {var: self._at_step(var, step) for var in op.reads})
             except Exception as error:
-                tell_step(error, step, self.body.loop.name, op.call.node)
+                tell_step(error, step, self.traced_step.name, op.call.node)
                 self.failed = step, op.call.node
                 raise
             rows.append(_tensors(made))
@@ -301,7 +300,7 @@ class Hoist:
 
     def told(self) -> list[Done]:
         """Where each op of the body's lines was done, and what it depends on. To be asked for after `before`."""
-        own = self.ops[: self.body.own_ops]
+        own = self.ops[: self.traced_step.own_ops]
         return [Done(op.call.node, op.call.row, op.reads, op.makes, op.place, op.why) for op in own]
 
     # -- tensors of the traced frame, and with the dim `frames`
