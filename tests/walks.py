@@ -1,33 +1,29 @@
-"""Which files of rfnb something passes through: a walk is short where few of them are needed to understand it."""
+"""How many files a call goes through: the length of a reader's walk."""
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import rfnb as rf
 
-ROOT = Path(rf.__file__).parent
+ROOT = Path(__file__).parents[1] / "rfnb"
 
 
-def files_of(walk: Callable[[], Any]) -> list[str]:
-    """The files of rfnb that have a Python function called during `walk()`, as "loop/body.py", sorted."""
-    seen: set[str] = set()
-
-    def look(frame: FrameType, event: str, argument: Any) -> None:
-        if event == "call" and frame.f_code.co_name != "<module>":
-            seen.add(frame.f_code.co_filename)
-
+def files_visited(call: Callable[[], Any]) -> set[str]:
+    """The files of rfnb in which a function runs during `call`; the bodies of modules and classes do not count."""
+    seen = set()
     before = sys.getprofile()
-    sys.setprofile(look)
+    sys.setprofile(lambda frame, event, _: seen.add(frame.f_code) if event == "call" else None)
     try:
-        walk()
+        call()
     finally:
         sys.setprofile(before)
-    return sorted(str(Path(name).relative_to(ROOT)) for name in seen if name.startswith(f"{ROOT}/") and ":" not in name)
+    files = {Path(code.co_filename) for code in seen if code.co_flags & inspect.CO_OPTIMIZED}
+    return {file.relative_to(ROOT).as_posix() for file in files if file.is_relative_to(ROOT)}
 
 
 def recorded_loop() -> Callable[[], Any]:

@@ -14,7 +14,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY, Size
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.source import here
-from rfnb.core.tensor.argument_errors import no_tensor
+from rfnb.core.tensor.argument_errors import not_a_tensor
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimRebound, LoopError
@@ -110,7 +110,7 @@ class Body:
             self.carried.append(Carried(name, "state", grown[leaf], self.tape.number_input(size), size))
             return
         if not isinstance(leaf, Tensor):
-            odd = no_tensor(name, leaf)
+            odd = not_a_tensor(name, leaf)
             raise LoopError(
                 f"{self.loop.name}: the initial value of the state {name!r} is no Tensor of rfnb",
                 got=odd.got,
@@ -168,7 +168,7 @@ class Body:
         """A state is read. If the line gives it to a variable, that is a value of the body as well."""
         name = None if _branch() else _target()
         if name is not None and isinstance(leaf, Traced) and leaf.value.node is None:
-            self.recorder.from_line(leaf, "state")
+            self.recorder.from_line(leaf, "state", "state")
             leaf.value.name = name
 
     def unstack(self, source: Tensor, axis: Dim | None) -> Traced:

@@ -98,7 +98,7 @@ def _reads(body: Body) -> frozenset[int] | None:
     if tuple(body.loop.state) in judged(body.source):
         return None
     graph, tape = body.recorder.graph, body.tape
-    found = {number for node in graph.walk() for number in node.inputs}
+    found = {number for node in graph.all_nodes() for number in node.inputs}
     called = {read for call in tape.calls for read in call.reads()}
     found |= {x.value.number for x in body.recorder.traced() if tape.find(x.plain._raw) in called}
     found |= {x.value.number for x, _ in [*body.outputs, *body.lasts]}

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from rfnb.backend.base.tape import Var
-from rfnb.core.graph.graph import Graph, Node
+from rfnb.core.graph.graph import BodyGraph, Node
 from rfnb.core.ground.show import Shown
 from rfnb.core.ground.source import Source
 from rfnb.core.tensor.op import OpRow
 from rfnb.errors import RfError
 
-Place = Literal["once", "frames", "steps", "behind"]
-WHERE = {"once": "once", "frames": "all steps", "steps": "step", "behind": "behind"}
+Place = Literal["once", "frames", "steps", "after"]
+WHERE = {"once": "once", "frames": "all steps", "steps": "each step", "after": "after the loop"}
 
 
 class Done(NamedTuple):
@@ -40,7 +40,7 @@ class Moved(NamedTuple):
 
     @property
     def where(self) -> str:
-        """ "once", "all steps", "step" or "behind"."""
+        """ "once", "all steps", "each step" or "after the loop"."""
         return WHERE[self.place]
 
     @property
@@ -53,14 +53,14 @@ class Told(NamedTuple):
     """What a loop keeps for its explanation: its ops, its graph, its states in a step, the line of its `with`."""
 
     done: Sequence[Done]
-    graph: Graph
+    graph: BodyGraph
     states: Sequence[Var]
     names: Sequence[str]
     source: Source | None
 
 
 class Explanation(Shown):
-    """Where the ops of a loop were done: before its steps, in them, or behind them.
+    """Where the ops of a loop were done: before its steps, in them, or after them.
 
     rows: the ops, in order. ran: whether the loop has run.
     """
@@ -74,7 +74,7 @@ class Explanation(Shown):
 
 def _moved(told: Told) -> list[Moved]:
     needs = {var: frozenset([name]) for var, name in zip(told.states, told.names, strict=True)}
-    shown = set(map(id, told.graph.walk()))  # not what the loop asked for itself
+    shown = set(map(id, told.graph.all_nodes()))  # not what the loop asked for itself
     rows = []
     for each in sorted(told.done, key=lambda each: each.node.number):
         if id(each.node) not in shown:
@@ -87,7 +87,7 @@ def _moved(told: Told) -> list[Moved]:
 
 def _reason(done: Done, needed: frozenset[str]) -> str:
     if done.place != "steps":
-        return "only outputs need it" if done.place == "behind" else ""
+        return "only outputs need it" if done.place == "after" else ""
     if needed:
         return f"needs {', '.join(sorted(needed))}"
     if done.row.random or done.row.effect:

@@ -8,11 +8,12 @@ from typing import Any
 from rfnb.backend.base.tape import Call, Tape, Var
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
+from rfnb.core.graph.graph import all_nodes
 from rfnb.core.ground.nested import leaves, map_leaves
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError
-from rfnb.trace.record.record import OpCall, Recorder, nodes_of
+from rfnb.trace.record.record import OpCall, Recorder
 
 
 def grows(tree: Any, roots: set[int]) -> bool:
@@ -35,7 +36,7 @@ def replace_grown(recorder: Recorder, sizes: Sequence[tuple[Dim, Var]]) -> None:
     for op_call in recorder.op_calls:
         if not grows([op_call.args, op_call.kwargs, op_call.result], roots):
             continue
-        if op_call.row.name == "cond":
+        if op_call.node.kind == "cond":
             raise LoopError(
                 f"{recorder.name}: a branch of `cond` works on an axis that grows",
                 hint="cond with what is chosen on both sides of the same size, and the axis grows outside of it; "
@@ -70,7 +71,7 @@ def _new_dims(op_call: OpCall, first: int, known: set[int]) -> list[Dim]:
 
 
 def _replace(tape: Tape, op_call: OpCall, new: Call) -> None:
-    own = set(map(id, nodes_of(op_call.node)))
+    own = set(map(id, all_nodes([op_call.node])))
     first = next((i for i, call in enumerate(tape.calls) if id(call.node) in own), None)
     rest = [call for call in tape.calls if id(call.node) not in own]
     if first is not None and (new.parts or new.effect):

@@ -209,7 +209,7 @@ class Loop:
         return self._open_body("iter_idx").iter_idx()
 
     def explain(self) -> Explanation:
-        """Where each op of the body was done when the loop ran last: before the steps, in them, or behind them; and
+        """Where each op of the body was done when the loop ran last: before the steps, in them, or after them; and
         which state keeps it inside.
 
         >>> time = rf.Dim(4, name="time")

@@ -22,7 +22,7 @@ from rfnb.loop.recorded_steps import RecordedSteps
 from rfnb.loop.traced_step import place_of
 from rfnb.loop.warnings import not_ended
 from rfnb.trace.run.run import Run
-from rfnb.trace.run.step import StepValue
+from rfnb.trace.run.step import AGREES, StepValue
 
 
 class Replay(RecordedSteps):
@@ -124,7 +124,7 @@ class Replay(RecordedSteps):
             for a, b in zip(states, expected, strict=True)
         )
         if agrees:
-            return "replay agrees"
+            return AGREES
         changed = self.version_now() != self.version
         if self.plan.changes is not None:
             return f"replay differs: {self.plan.changes}"

@@ -10,7 +10,7 @@ from rfnb.backend.base.tape import Call, Var, opaque, untaped
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
-from rfnb.core.graph.graph import Node
+from rfnb.core.graph.graph import Node, all_nodes
 from rfnb.core.ground.nested import leaves, map_leaves
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.op import OpRow
@@ -27,7 +27,6 @@ from rfnb.loop.replay import Replay, followed, recorded
 from rfnb.loop.traced_step import Carried, TracedStep, place_of
 from rfnb.loop.warnings import judge, warn_of_end
 from rfnb.loop.zero_steps import reaching
-from rfnb.trace.record.record import nodes_of
 from rfnb.trace.record.traced import Traced
 from rfnb.trace.run import session
 from rfnb.trace.run.failure import Failure, failure
@@ -127,7 +126,7 @@ class BodyRun:
         if outcome.error is not None:
             raise self._located(outcome)
         if hoist is not None and outcome.steps:
-            stacked = hoist.behind([step.backend.stack_raw(taken) for taken in outcome.outputs], outcome.steps)
+            stacked = hoist.after([step.backend.stack_raw(taken) for taken in outcome.outputs], outcome.steps)
         else:
             stacked = _stacked(step, outcome.outputs if outcome.steps else [[] for _ in step.outputs])
         if not outcome.steps:
@@ -199,7 +198,7 @@ def _failure_after(error: BaseException, hoist: Hoist | None, step: TracedStep, 
     if hoist is None or hoist.failed is None:
         return failure(error, max(outcome.steps - 1, 0), None, None)
     number, node = hoist.failed
-    own = set(map(id, nodes_of(node)))
+    own = set(map(id, all_nodes([node])))
     position = next((i for i, call in enumerate(step.program.calls) if id(call.node) in own), None)
     return failure(error, number, node, position)
 
@@ -221,7 +220,7 @@ def _in_steps(step: TracedStep) -> list[Done]:
 
 def _loops_inside(calls: Sequence[Call]) -> list[Done]:
     row = OpRow("Loop", BodyRun)
-    found = [call for call in calls if call.node is not None and call.node.op == row.name]
+    found = [call for call in calls if call.node is not None and call.node.kind == "loop"]
     return [
         Done(
             call.node, row, frozenset(map(Var, call.read_vars())),

@@ -70,10 +70,10 @@ def dot_attention(
         axis_of("dot_attention", x, dim, name)
     if axis in query.dims and causal_query_spatial_dim is None:
         raise DimError(
-            f"dot_attention: `query` has {axis.name} too, so each query would see the key of its own frame alone",
+            f"dot_attention: `query` has {axis.name} too, so each query would only see the key of its own frame",
             got=query.describe_dims(),
             expected=f"no {axis.name} in `query`",
-            hint=f"for self-attention give the keys and values a dim of their own: "
+            hint=f"for self-attention, give the keys and values a separate dim: "
             f"keys, key_axis = rf.replace_dim(keys, in_dim={axis.name})",
         )
     scale = 1 / math.sqrt(key_dim.get_dim_value()) if scale is None else scale
@@ -197,9 +197,9 @@ def _in_order(found: Sequence[Dim], query: Sequence[Dim], key_dim: Dim) -> list[
 def _check_lengths(query: Tensor, keys: Tensor, dim: Dim, axis: Dim) -> None:
     if not size_in(query, dim).agrees(size_in(keys, axis)):
         raise DimError(
-            "dot_attention: causal, but there are not as many queries as keys",
+            "dot_attention: `causal` needs the same number of queries and keys",
             got=f"{query.lengths.describe(dim)} and {keys.lengths.describe(axis)}",
-            expected="two dims of the same lengths, or one",
+            expected="two dims of equal lengths, or one dim",
         )
 
 

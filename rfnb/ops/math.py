@@ -104,7 +104,7 @@ def _unknown(op: str, kind: str, kinds: Sequence[str]) -> RfError:
     other = "compare" if op == "combine" else "combine"
     known = kind in (COMPARE_KINDS if other == "compare" else COMBINE_KINDS)
     hint = f'rf.{other}(a, "{kind}", b), or rf.{other}_bc' if known else did_you_mean(kind, kinds)
-    return RfError(f"{op}: there is no such kind", got=repr(kind), expected=", ".join(kinds), hint=hint)
+    return RfError(f"{op}: unknown `kind`", got=repr(kind), expected=", ".join(kinds), hint=hint)
 
 
 def _binary(name: str, doc: str, example: str, *, kind: str | None = None, quick: bool = True) -> Any:

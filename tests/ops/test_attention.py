@@ -150,7 +150,7 @@ def test_dims_that_do_not_fit():
     y, other = sequences([3, 2], KEY)
     with pytest.raises(rf.errors.DimError, match="`keys` has no dim time"):
         rf.dot_attention(x, y, y, key_dim=KEY, axis=time)
-    with pytest.raises(rf.errors.DimError, match="not as many queries as keys"):
+    with pytest.raises(rf.errors.DimError, match="the same number of queries and keys"):
         rf.dot_attention(x, y, y, key_dim=KEY, axis=other, causal_query_spatial_dim=time)
     with pytest.raises(rf.errors.DimError, match="`query` has no dim heads"):
         rf.dot_attention(x, y, y, key_dim=KEY, axis=other, causal_query_spatial_dim=HEADS)

@@ -157,7 +157,7 @@ def test_frames_of_whom(op):
     time = rf.Dim(None, name="time")
     rf.convert_to_tensor([[1.0, 2.0, 3.0], [4.0]], dims=[rf.batch_dim, time])
     positions = rf.cast(rf.range_over_dim(time), "float32")
-    with pytest.raises(rf.errors.DimError, match="depends on batch, which `source` lacks") as caught:
+    with pytest.raises(rf.errors.DimError, match="depend on batch, which `source` lacks") as caught:
         op(positions, axis=time)
     assert "rf.expand_dim(source, batch_dim)" in caught.value.hint
     assert op(positions, axis=time, use_mask=False).raw_tensor.isfinite().all()

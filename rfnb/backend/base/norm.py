@@ -249,7 +249,7 @@ def _plan(op: str, source: Tensor, dims: Sequence[Dim], scale: Tensor | None, bi
         axis_of(op, source, dim)
     sizes = [dim.dimension for dim in dims if dim.dimension is not None]
     if len(sizes) < len(dims):
-        raise DimError(f"{op}: `in_dim` needs a fixed size", got=align.show_dims(dims), expected="Dim(number)")
+        raise DimError(f"{op}: `in_dim` must have a fixed size", got=align.show_dims(dims), expected="Dim(number)")
     order = [*(dim for dim in source.dims if dim not in dims), *dims]
     own = [dims if x is None else x.dims for x in (scale, bias)]
     moves = [align.move(x, dims) for x in own] if all(set(x) == set(dims) for x in own) else None

@@ -395,7 +395,7 @@ def check_dims(dims: Any, what: str | None = None) -> None:
     for dim in [dims] if isinstance(dims, int | str) else dims:
         if not isinstance(dim, Dim):
             raise DimError(
-                f"{what or asked()}: {dim!r} is no Dim",
+                f"{what or asked()}: {dim!r} is not a Dim",
                 got=type(dim).__name__,
                 expected="Dims, which say what the axes are",
                 hint=_made_of(dim),

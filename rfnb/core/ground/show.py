@@ -1,4 +1,4 @@
-"""How objects are shown. Display registers here; core knows neither it nor the classes of other folders."""
+"""How objects are shown. Display registers its views here, by class name; core imports neither."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 from rfnb.core.ground.hook import Hook
 
 KINDS: dict[str, str] = {}
-"""By the full name of a class: its kind of view. A class that is not imported yet can be named, too."""
+"""The kind of view of a class, by its full name, so that the class need not be imported."""
 
 MODULES: dict[str, str] = {}
-"""By kind of view: the full name of the module that makes it."""
+"""The full name of the module that makes a view, by kind of view."""
 
 make_view: Hook[[Any], Any] = Hook("core.ground.show.make_view", by="display.register", otherwise=lambda shown: None)
 """The view of an object."""
@@ -32,17 +32,17 @@ def class_name(shown: type) -> str:
 
 
 def kind_of(shown: Any) -> str | None:
-    """The kind of view of an object; None if nobody can show it."""
+    """The kind of view of an object; None if no view is registered for it."""
     return next((KINDS[name] for name in map(class_name, type(shown).__mro__) if name in KINDS), None)
 
 
 def view_of(shown: Any) -> Any | None:
-    """The view of an object, which has `_repr_mimebundle_` and whose `repr` is the text; None if there is none."""
+    """The view of an object: its `repr` is the text, `_repr_mimebundle_` the HTML. None if no view is registered."""
     return None if kind_of(shown) is None else make_view(shown)
 
 
 class Shown:
-    """Shown by the view for its class: text as `repr`, HTML in a notebook."""
+    """Base of classes that are shown by their registered view: as text by `repr`, as HTML in a notebook."""
 
     __slots__ = ()
 

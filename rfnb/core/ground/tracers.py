@@ -1,4 +1,4 @@
-"""Models of other kinds, such as modules of torch: backends register how a call of one is traced, and put back."""
+"""Models of other libraries, such as torch: backends register how to trace a call, and how to restore their state."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 
 class TraceCall(Protocol):
-    """The type of functions that trace a call."""
+    """A function that traces a call of a model."""
 
     def __call__(self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, meta: bool) -> ModelGraph:
-        """Calls the model once and returns the graph of the call. meta: without numbers."""
+        """Calls the model once and returns the graph of the call. meta: on the meta device, without numbers."""
 
 
 trace_call: ClassHook[TraceCall] = ClassHook("core.ground.tracers.trace_call", by="backend.torch.plain")
-"""By the class of a model, or of what it is given."""
+"""Traces a call; registered by the class of a model, or of one of its arguments."""
 
 keep_state: ClassHook[Callable[[Any, ExitStack], None]] = ClassHook(
     "core.ground.tracers.keep_state", by="backend.torch.plain"
 )
-"""By the class of modules which a model may hold: has their state put back when the stack ends."""
+"""Restores the state of modules when the stack closes; registered by the class of modules that a model may hold."""

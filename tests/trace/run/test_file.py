@@ -15,6 +15,7 @@ from rfnb import batch_dim
 from rfnb.display.loop.view import headline
 from rfnb.errors import RunFileError
 from rfnb.trace.run.file import save as save_module
+from rfnb.trace.run.file.save import FORMAT
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfnb.errors.LoopWarning")
 
@@ -186,8 +187,8 @@ def test_what_comes_back_is_what_was_recorded(make, tmp_path):
             assert ours[:3] == theirs[:3]
             assert same(ours.tensor, theirs.tensor)
         assert again[i].check == run[i].check
-    assert [node.op for node in again.graph.walk()] == [node.op for node in run.graph.walk()]
-    assert [node.line for node in again.graph.walk()] == [node.line for node in run.graph.walk()]
+    assert [node.op for node in again.graph.all_nodes()] == [node.op for node in run.graph.all_nodes()]
+    assert [node.line for node in again.graph.all_nodes()] == [node.line for node in run.graph.all_nodes()]
     if make is not fails:  # whose message is made harmless
         explanation = rf.show(run).data["explanation"]
         left_out = f"  {headline(explanation)}" if explanation else None  # a file does not hold it
@@ -426,7 +427,7 @@ def test_lengths_that_a_tensor_does_not_have_are_refused(tmp_path):
         rf.load_run(path)
 
 
-@pytest.mark.parametrize("form", [2, 0, "1", None, True])
+@pytest.mark.parametrize("form", [FORMAT + 1, 0, "1", None, True])
 def test_another_format_is_refused(form, parts):
     with pytest.raises(RunFileError, match="another version"):
         rf.load_run(written(parts, put("format", value=form)))
