@@ -19,7 +19,7 @@ from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimRebound, LoopError
 from rfnb.loop import branch, rerun
-from rfnb.loop.draw import draw
+from rfnb.loop.draw import loop_record
 from rfnb.loop.execute import mixed
 from rfnb.loop.frames import StepNumbers, all_frames, first_frame, stacked_frames, step_numbers
 from rfnb.loop.global_rng import GlobalGenerators
@@ -32,7 +32,6 @@ from rfnb.ops.random import random
 from rfnb.trace.record.record import Recorder, current_recorder, unwrap
 from rfnb.trace.record.traced import Pending, Traced
 from rfnb.trace.run import session
-from rfnb.trace.run.rerun import seed_of
 
 if TYPE_CHECKING:
     from rfnb.loop.loop import Loop
@@ -47,7 +46,7 @@ class Body:
         self.backend = raw_registry.selected()
         self.source = here()
         self.outer = current_recorder()
-        self.seed: Any = seed_of(loop.name)
+        self.seed: Any = session.seed_of(loop.name)
         records = session.wants(loop.debug) if self.outer is None else self.outer.recorded
         self.call = rerun.called() if self.outer is None and records else None
         if self.outer is not None:
@@ -373,7 +372,7 @@ class Body:
 
     def abort(self, lines: TracedLines | None = None) -> None:
         """The body raised: the loop is as it was before. lines: what was there before the loop added ops of its own."""
-        draw(self.loop, self.lines() if lines is None else lines, error=True)
+        session.draw(partial(loop_record, self.loop, self.lines() if lines is None else lines, error=True))
         self.leave()
         self.loop.state._values = self.originals
         self.recorder.forget()

@@ -1,4 +1,4 @@
-"""Reports a loop to the active drawer of graphs, if there is one."""
+"""What a loop is to a drawer of graphs."""
 
 from __future__ import annotations
 
@@ -10,44 +10,38 @@ from rfnb.core.ground.nested import named_leaves
 from rfnb.loop.entered import entered
 from rfnb.trace.record.loop_record import LoopRecord
 from rfnb.trace.record.record import Recorder
-from rfnb.trace.run import session
 
 if TYPE_CHECKING:
     from rfnb.loop.loop import Loop
     from rfnb.loop.traced_step import TracedLines
 
 
-def draw(
+def loop_record(
     loop: Loop, lines: TracedLines, *, size: Size | None = None, error: bool = False, failed: Node | None = None
-) -> None:
-    """Reports a loop that is done, or has failed, as long as its traced frame is there.
+) -> LoopRecord:
+    """A loop that is done, or has failed; to be made while its traced frame is there.
 
     size: how many steps each sequence took. failed: the node that raised in a step.
     """
-    drawer = session.drawing()
-    if drawer is None:
-        return
-    drawer(
-        LoopRecord(
-            name=lines.name,
-            recorder=lines.recorder,
-            around=_around(lines),
-            source=lines.source,
-            axis=loop.axis,
-            size=size or lines.size,
-            own_ops=lines.own_ops,
-            initial={name: leaf for name, leaf in named_leaves(lines.originals) if leaf is not None},
-            before={each.name: each.before for each in lines.carried if each.kind == "state"},
-            after=dict(lines.assigned),
-            final={} if error else dict(loop.state._leaves()),
-            unstacked=list(lines.unstacked),
-            stacked=[] if error else list(lines.outputs),
-            lasts=[] if error else list(lines.lasts),
-            end=lines.condition,
-            include_eos=lines.include_eos,
-            error=error,
-            failed=failed,
-        )
+    return LoopRecord(
+        name=lines.name,
+        recorder=lines.recorder,
+        around=_around(lines),
+        source=lines.source,
+        axis=loop.axis,
+        size=size or lines.size,
+        own_ops=lines.own_ops,
+        initial={name: leaf for name, leaf in named_leaves(lines.originals) if leaf is not None},
+        before={each.name: each.before for each in lines.carried if each.kind == "state"},
+        after=dict(lines.assigned),
+        final={} if error else dict(loop.state._leaves()),
+        unstacked=list(lines.unstacked),
+        stacked=[] if error else list(lines.outputs),
+        lasts=[] if error else list(lines.lasts),
+        end=lines.condition,
+        include_eos=lines.include_eos,
+        error=error,
+        failed=failed,
     )
 
 

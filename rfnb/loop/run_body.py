@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rfnb.backend.base.tape import Call, Var, opaque, untaped
@@ -17,7 +18,7 @@ from rfnb.core.tensor.op import OpRow
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError
 from rfnb.loop.deferred_grads import Deferred
-from rfnb.loop.draw import draw
+from rfnb.loop.draw import loop_record
 from rfnb.loop.execute import Outcome, execute
 from rfnb.loop.explain import Done, Told, tell_step
 from rfnb.loop.hoist import Hoist
@@ -66,7 +67,7 @@ class BodyRun:
                 frames = [each.frames() for each in step.frames]
             results = self._run_outside(frames) if step.outer is None else self._run_inside(frames)
             size = settle(loop, step, results)
-            draw(loop, step, size=size)
+            session.draw(partial(loop_record, loop, step, size=size))
         except BaseException:
             self._take_back()
             raise
@@ -74,7 +75,7 @@ class BodyRun:
 
     def _take_back(self) -> None:
         """The loop, and what its steps have changed outside, are as they were before."""
-        draw(self.loop, self.step, error=True, failed=self.failed)
+        session.draw(partial(loop_record, self.loop, self.step, error=True, failed=self.failed))
         with untaped():
             self.step.tape.restore(self.step.backend.overwrite_raw)
         self.loop.state._values = self.step.originals
