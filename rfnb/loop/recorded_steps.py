@@ -37,7 +37,7 @@ class RecordedSteps:
     ):
         backend = self.backend = plan.backend
         self.plan, self.program, self.schedule, self.recorder = plan, plan.program, plan.schedule, plan.recorder
-        self.axis = plan.axis
+        self.axis, self.name_of = plan.axis, plan.recorder.name_of
         self.templates = [each.before for each in plan.carried]
         self.places = {each.name: place for place, each in enumerate(plan.carried) if each.kind == "state"}
         self.seed = seed

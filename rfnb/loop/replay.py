@@ -62,7 +62,7 @@ class Replay(RecordedSteps):
         for value, raw in zip(named, results, strict=False):
             node = value.node
             signature, lengths = self.recorder.templates[value.number]
-            tensor = self._tensor(self.recorder.name_of(value), raw, signature, lengths, step)
+            tensor = self._tensor(self.name_of(value), raw, signature, lengths, step)
             assert node is not None
             found.append(StepValue(tensor.name, node.op, node.line or 0, tensor))
         return found, self._check(results[len(named) :], step)
@@ -85,7 +85,7 @@ class Replay(RecordedSteps):
         found = {value.number: raw for value, raw in zip(known, raws, strict=True)}
         found |= {n: inner.values[var] for n, var in plan.in_branches.items() if var in inner.values}
         return [
-            (value, self._tensor(recorder.name_of(value), found[number], *recorder.templates[number], step))
+            (value, self._tensor(self.name_of(value), found[number], *recorder.templates[number], step))
             for value in values
             if (number := value.number) in found
         ]
@@ -130,16 +130,12 @@ class Replay(RecordedSteps):
             return f"replay differs: {self.plan.changes}"
         return "with today's weights" if changed else "replay differs"
 
-    def name_of(self, value: Value) -> str:
-        """What the user's line calls a value."""
-        return self.recorder.name_of(value)
-
     def value(self, name: str) -> tuple[Var | External, tuple[align.Sig, Lengths]]:
         """The last value of the body that is called so, and its dims."""
         values = (v for v in reversed(self.recorder.graph.values) if v.number in self.plan.vars)
-        value = next((v for v in values if self.recorder.name_of(v) == name), None)
+        value = next((v for v in values if self.name_of(v) == name), None)
         if value is None:
-            known = list(dict.fromkeys(self.recorder.name_of(v) for v in self._named()))
+            known = list(dict.fromkeys(self.name_of(v) for v in self._named()))
             raise LoopError(f"{self.recorder.name}: the body has no value {name!r}", expected=", ".join(known))
         return self.plan.vars[value.number], self.recorder.templates[value.number]
 
