@@ -219,7 +219,7 @@ def set_random_state(state: dict[str, bytes]) -> None:
     raw_registry.selected().set_random_state(state)
 
 
-_static_seeds: np.random.Generator | None = None  # numpy imports `random` when it is first asked for
+_static_seeds: np.random.Generator | None = None  # made on first use: numpy imports `random` lazily
 
 
 def reset_step_random_state() -> None:
@@ -263,7 +263,7 @@ def dropout(
 
     Args:
         axis: dims along which entries are dropped each on their own; all dims if not given.
-        on_forward: also when there is no training.
+        on_forward: also drop outside of training.
     """
     if not 0.0 <= drop_prob <= 1.0:
         raise DimError("dropout: `drop_prob` must be a probability", got=drop_prob, expected="0 to 1")

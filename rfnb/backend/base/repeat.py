@@ -1,4 +1,4 @@
-"""Each frame several times."""
+"""Repeating frames."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class RepeatOps:
-    """No raw part of its own."""
+    """Repeating of frames. There is no raw part."""
 
     @classmethod
     def repeat(
@@ -61,7 +61,7 @@ def _all_alike(backend: type[Backend], values: Tensor, axis: Dim, count: int, ou
 
 
 def _counts(backend: type[Backend], values: Tensor, repeats: Tensor, axis: Dim) -> tuple[list[Dim], np.ndarray]:
-    """How often each frame, as an array of the dims and the axis; padding never."""
+    """How often each frame is repeated, as an array over the dims and the axis; 0 for padding."""
     whole_numbers("repeat", repeats, "repeats")
     size = size_in(values, axis)
     dims = [dim for dim in repeats.dims if dim is not axis]
@@ -76,7 +76,7 @@ def _counts(backend: type[Backend], values: Tensor, repeats: Tensor, axis: Dim) 
 
 
 def _positions(counts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Each position as often as it is to be taken: [… , frames] → [… , longest]"""
+    """Each position repeated as often as its count: [… , frames] → [… , longest]"""
     frames = np.broadcast_to(np.arange(counts.shape[-1]), counts.shape)
     positions = np.zeros((*sizes.shape, int(sizes.max(initial=0))), np.int64)
     positions[np.arange(positions.shape[-1]) < sizes[..., None]] = np.repeat(frames.reshape(-1), counts.reshape(-1))
