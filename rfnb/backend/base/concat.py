@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rfnb.backend.base.math import join
-from rfnb.backend.base.require import axis_of, same_dims
+from rfnb.backend.base.require import axis_of, require_same_dims
 from rfnb.backend.base.sizes import bound, constant, derived, size_in
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
@@ -97,7 +97,7 @@ class ConcatOps:
         for i, x in enumerate(sources):
             raw = x._raw
             if x.sig is not signature:
-                same_dims("stack", x, first.dims, f"sources[{i}]")
+                require_same_dims("stack", x, first.dims, f"sources[{i}]")
                 raw = align.apply(align.move(x.dims, first.dims), raw)
             raws.append(raw)
             if x.lengths is not lengths:
@@ -183,7 +183,7 @@ def _order(sources: Pairs, allow_broadcast: bool) -> tuple[list[Dim], int]:
         new_dims = [d for d in x.dims if d is not dim and d not in order]
         gone = [d for d in order if d is not first_dim and d not in x.sig.index]
         if (new_dims or gone) and not allow_broadcast:
-            same_dims("concat", x, [dim if d is first_dim else d for d in order], f"sources[{i}]")
+            require_same_dims("concat", x, [dim if d is first_dim else d for d in order], f"sources[{i}]")
         order = [*new_dims, *order]
     return order, order.index(first_dim)
 

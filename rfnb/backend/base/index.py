@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rfnb.backend.base.require import axis_of, whole_numbers
+from rfnb.backend.base.require import axis_of, require_ints
 from rfnb.backend.base.sizes import size_in
-from rfnb.backend.base.tape import tried_out, untaped
+from rfnb.backend.base.tape import is_trial, untaped
 from rfnb.core.dims import align
 from rfnb.core.dims.align import Sig
 from rfnb.core.dims.dim import Dim
@@ -78,7 +78,7 @@ class IndexOps:
                 else cls.index_raw(source._raw, positions, plan.axis)
             )
         except (IndexError, RuntimeError):
-            if tried_out() and not source.size_of(axis).max:
+            if is_trial() and not source.size_of(axis).max:
                 return cls.gather(cls.not_empty(source, axis), indices=indices, axis=axis)
             check_range(cls, "gather", indices, (axis,), (cls.get_shape_tuple_raw(source._raw)[plan.axis],))
             raise
@@ -108,7 +108,7 @@ class IndexOps:
 
 def _plan(source: Tensor, indices: Tensor, axis: Dim) -> tuple[Sig, Gather]:
     place = axis_of("gather", source, axis)
-    whole_numbers("gather", indices, "indices")
+    require_ints("gather", indices, "indices")
     if indices.sparse_dim is not None and indices.sparse_dim is not axis and axis.dimension is not None:
         fits = indices.sparse_dim.dimension == axis.dimension or indices.sparse_dim.dimension is None
         if not fits:

@@ -27,20 +27,20 @@ _of_size: weakref.WeakKeyDictionary[Size, dict[Any, Any]] = weakref.WeakKeyDicti
 """Raw masks of padding, by their place in a tensor, shared by all Lengths that have this size.
 
 They are weakly keyed by the size, since graphs hold sizes but must not keep masks alive."""
-_of_all: ContextVar[bool] = ContextVar("rfnb_gradients_of_all", default=False)
+_mask_all: ContextVar[bool] = ContextVar("rfnb_mask_all_gradients", default=False)
 
 
 @contextmanager
-def gradients_of_all() -> Iterator[None]:
+def mask_all_gradients() -> Iterator[None]:
     """Inside, padding is masked in all tensors that require a gradient, not only in those computed from parameters.
 
     This costs more, so it is off by default.
     """
-    token = _of_all.set(True)
+    token = _mask_all.set(True)
     try:
         yield
     finally:
-        _of_all.reset(token)
+        _mask_all.reset(token)
 
 
 class Rows(NamedTuple):
@@ -210,7 +210,7 @@ class MaskOps:
     def is_trained(cls: type[Backend], *weights: Tensor | None) -> bool:
         """Whether a tensor requires a gradient and is a parameter or computed from parameters, without a batch dim."""
         given = (x for x in weights if x is not None)
-        return any(cls.is_trained_raw(x._raw, not x.sig.batched or _of_all.get()) for x in given)
+        return any(cls.is_trained_raw(x._raw, not x.sig.batched or _mask_all.get()) for x in given)
 
     @classmethod
     def fill_for_gradient(cls: type[Backend], tensor: Tensor, weight: Tensor) -> Any:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rfnb.backend.base.mask import may_be_padded
 from rfnb.backend.base.math import lacks_frames
-from rfnb.backend.base.require import axis_of, explain_dtypes, same_dims
+from rfnb.backend.base.require import axis_of, explain_dtypes, require_same_dims
 from rfnb.core.dims import align
 from rfnb.core.dims.align import Sig
 from rfnb.core.dims.dim import Dim
@@ -142,9 +142,9 @@ def _linear_in_parts(
 def _plan_linear(source: Tensor, weight: Tensor, bias: Tensor | None, in_dim: Dim, out_dim: Dim) -> tuple[Sig, Linear]:
     here, rows = source.sig.meant(in_dim), weight.sig.meant(in_dim)
     place = axis_of("linear", source, here)
-    same_dims("linear", weight, (rows, out_dim), "weight")
+    require_same_dims("linear", weight, (rows, out_dim), "weight")
     if bias is not None:
-        same_dims("linear", bias, (out_dim,), "bias")
+        require_same_dims("linear", bias, (out_dim,), "bias")
     rest = [dim for dim in source.dims if dim is not here]
     out = align.sig([*rest[:place], out_dim, *rest[place:]], None, out_dim)
     there, back = align.move(source.dims, [*rest, here]), align.move([*rest, out_dim], out.dims)

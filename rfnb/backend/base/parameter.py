@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rfnb.backend.base.index import check_range
-from rfnb.backend.base.require import axis_of, whole_numbers
+from rfnb.backend.base.require import axis_of, require_ints
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY
@@ -134,7 +134,7 @@ def _indices(backend: type[Backend], param: Parameter, axis: Dim, key: Key, key_
     """A key as indices along `axis`."""
     size = param.dims[axis_of("assign_key", param, axis, param.name)].dimension or 0
     if isinstance(key, Tensor):
-        whole_numbers("assign_key", key, "key")
+        require_ints("assign_key", key, "key")
         return key.like(backend.cast_raw(key._raw, "int64"))
     if isinstance(key, slice):
         positions = range(size)[key]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rfnb.backend.base.create import sizes_of
-from rfnb.backend.base.require import same_dims
+from rfnb.backend.base.require import require_same_dims
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.dtype import is_int_dtype
@@ -75,7 +75,7 @@ class RandomOps:
             shape, lengths = sizes_of(dims)
             out = tensor_of(cls.empty_raw(shape, dtype, device), align.sig(dims, sparse_dim, feature_dim), lengths)
         else:
-            same_dims("random", out, dims, "out")
+            require_same_dims("random", out, dims, "out")
         if bound is not None:
             minval, maxval = -bound, bound
         given = {"mean": mean, "stddev": stddev, "minval": minval, "maxval": maxval}

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rfnb.backend.base.require import axis_of, owned
+from rfnb.backend.base.require import axis_of, require_owner_dims
 from rfnb.core.dims import align
 from rfnb.core.dims.align import Sig
 from rfnb.core.dims.dim import Dim
@@ -53,7 +53,7 @@ class ReduceOps:
                 else:
                     raw = cls.reduce_raw(source._raw, mode, axes, padding)
                 return tensor_of(raw, out, source.lengths)
-            owned(f"reduce_{mode}", source, dynamic)
+            require_owner_dims(f"reduce_{mode}", source, dynamic)
         return tensor_of(function(source._raw, axes), out, source.lengths)
 
     @classmethod

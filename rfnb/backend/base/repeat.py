@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rfnb.backend.base.math import join
-from rfnb.backend.base.require import axis_of, whole_numbers
+from rfnb.backend.base.require import axis_of, require_ints
 from rfnb.backend.base.sizes import bound, size_in, taken, trimmed
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
@@ -62,7 +62,7 @@ def _all_alike(backend: type[Backend], values: Tensor, axis: Dim, count: int, ou
 
 def _counts(backend: type[Backend], values: Tensor, repeats: Tensor, axis: Dim) -> tuple[list[Dim], np.ndarray]:
     """How often each frame is repeated, as an array over the dims and the axis; 0 for padding."""
-    whole_numbers("repeat", repeats, "repeats")
+    require_ints("repeat", repeats, "repeats")
     size = size_in(values, axis)
     dims = [dim for dim in repeats.dims if dim is not axis]
     dims += [dim for dim in size.dims if dim not in dims]

@@ -39,10 +39,10 @@ def axis_of(op: str, x: Tensor, dim: Dim, name: str = "source") -> int:
     return found
 
 
-def owned(op: str, x: Tensor, dims: tuple[Dim, ...]) -> None:
+def require_owner_dims(op: str, x: Tensor, dims: tuple[Dim, ...]) -> None:
     """Raises DimError if the lengths of one of `dims` depend on a dim that `x` lacks."""
     lengths = x.lengths
-    key = ("owned", x.sig.serial, x.sig.serials[dims])
+    key = ("owner_dims", x.sig.serial, x.sig.serials[dims])
     if key in lengths.cache:
         return
     for dim in dims:
@@ -82,13 +82,13 @@ def explain_dtypes(backend: type[Backend], op: str, error: Exception, **tensors:
     )
 
 
-def whole_numbers(op: str, x: Tensor, name: str) -> None:
+def require_ints(op: str, x: Tensor, name: str) -> None:
     """Raises DtypeError if `x` does not have an integer dtype."""
     if not is_int_dtype(x.dtype):
         raise DtypeError(f"{op}: `{name}` must be integers", got=x.dtype, expected="int32 or int64")
 
 
-def same_dims(op: str, x: Tensor, dims: Sequence[Dim], name: str) -> None:
+def require_same_dims(op: str, x: Tensor, dims: Sequence[Dim], name: str) -> None:
     """Raises DimError if `x` has other dims than `dims`, in any order."""
     if set(x.dims) != set(dims):
         odd = [dim for dim in x.dims if dim not in dims]

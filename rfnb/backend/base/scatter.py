@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rfnb.backend.base.index import check_range
 from rfnb.backend.base.math import join
-from rfnb.backend.base.require import axis_of, whole_numbers
+from rfnb.backend.base.require import axis_of, require_ints
 from rfnb.backend.base.sizes import ragged
 from rfnb.core.dims import align
 from rfnb.core.dims.binding import current_lengths
@@ -49,7 +49,7 @@ class ScatterOps:
             raise DimError("scatter: unknown `mode`", got=repr(mode), expected=", ".join(MODES))
         for dim in over:
             axis_of("scatter", indices, dim, "indices")
-        whole_numbers("scatter", indices, "indices")
+        require_ints("scatter", indices, "indices")
         batch = [d for d in indices.dims if d not in over]
         features = [d for d in source.dims if d not in indices.sig.index]
         lengths = join(source, indices).join(current_lengths(into), source.sig, align.sig(into))

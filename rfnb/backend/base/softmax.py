@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rfnb.backend.base.mask import frames_of
-from rfnb.backend.base.require import axis_of, owned
+from rfnb.backend.base.require import axis_of, require_owner_dims
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 
@@ -58,7 +58,7 @@ def _padding(backend: type[Backend], tensor: Tensor, axis: Dim, place: int) -> t
         return None, False
     padding = backend.padding_for(tensor, dims)
     if padding is None:
-        owned("softmax", tensor, dims)
+        require_owner_dims("softmax", tensor, dims)
         return None, False
     key = ("empty", tensor.sig.serial, place)
     empty = lengths.cache.get(key)

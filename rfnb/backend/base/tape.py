@@ -113,9 +113,9 @@ class Tape:
         self.streams: list[Any] = []
         self.paused = 0
         self.settings: Callable[[], Callable[[Any], Any] | None] = lambda: None
-        self.under: Callable[[Any], Any] | None = None  # the result of `settings` for the running op
+        self.wrap: Callable[[Any], Any] | None = None  # the result of `settings` for the running op
         self.new_stream: Callable[[str], Any] | None = None  # gives a generator that is seeded for each step
-        self.scratch = False  # whether ops are only being tried out, and are not part of step 0
+        self.trial = False  # whether ops are only being tried out, and are not part of step 0
         self.ops: list[str] = []  # the running ops, the outermost first; empty while lines of the body itself run
         self._before: list[tuple[Any, Any]] = []  # tensors that were written into, and copies of their former values
         self._known: dict[int, Var | External | Stream] = {}  # by id of objects that this tape keeps alive
@@ -139,14 +139,14 @@ class Tape:
     @contextmanager
     def trying(self, overwrite: Callable[[Any, Any], None]) -> Iterator[None]:
         """Undoes all changes made inside the block at its end, also of values of the tape."""
-        kept, was = self._before, self.scratch
-        self._before, self.scratch = [], True
+        kept, was = self._before, self.trial
+        self._before, self.trial = [], True
         try:
             yield
         finally:
             with self.pause():
                 self.restore(overwrite)
-            tried, self._before, self.scratch = self._before, kept, was
+            tried, self._before, self.trial = self._before, kept, was
             for raw, copy in tried:
                 self.keep(raw, copy)
 
@@ -219,9 +219,9 @@ class Tape:
             return
         template = self._template
         given = tuple([template(arg) for arg in args])
-        under = self.under if self.ops else self.settings()
-        if under is not None:
-            fn = under(fn)
+        wrap = self.wrap if self.ops else self.settings()
+        if wrap is not None:
+            fn = wrap(fn)
         call = Call(fn, given, template(kwargs) if kwargs else {}, None, effect=always)
         if changed is not None:
             call.changes = (changed.number,) if isinstance(changed, Var) else ()
@@ -291,10 +291,10 @@ def untaped() -> Iterator[None]:
             yield
 
 
-def tried_out() -> bool:
+def is_trial() -> bool:
     """Whether ops are only being tried out: results are discarded, and side effects undone."""
     tape = _current.get()
-    return tape is not None and tape.scratch
+    return tape is not None and tape.trial
 
 
 def opaque(fn: Callable[..., Any], *args: Any, gives: bool = True) -> Any:
@@ -306,6 +306,6 @@ def opaque(fn: Callable[..., Any], *args: Any, gives: bool = True) -> Any:
     if tape is None or tape.paused:
         return fn(*args)
     with tape.pause():
-        result = fn(*args) if gives or not tape.scratch else None
+        result = fn(*args) if gives or not tape.trial else None
     tape.record(fn, args, {}, result, always=True)
     return result

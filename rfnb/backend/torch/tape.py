@@ -11,7 +11,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from rfnb.backend.base.tape import Stream, Tape, Var, taking
-from rfnb.backend.torch.chance import DRAWS, DROPS, Seeded, drops
+from rfnb.backend.torch.global_rng import DRAWS, DROPS, Seeded, drops
 from rfnb.core.ground.source import here
 from rfnb.errors import TraceError
 
@@ -62,7 +62,7 @@ class _Mode(TorchFunctionMode):
         writes = kind.writes or "out" in kwargs or bool(kwargs.get("inplace"))
         if writes:
             target = kwargs.get("out", args[0] if args else None)
-            if isinstance(target, torch.Tensor) and (tape.scratch or not isinstance(tape.find(target), Var)):
+            if isinstance(target, torch.Tensor) and (tape.trial or not isinstance(tape.find(target), Var)):
                 tape.keep(target, target.detach().clone())
         if kind.random and not isinstance(tape.find(kwargs.get("generator")), Stream):
             raise _drawn(name)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rfnb.backend.base.attention import RawAttention
-from rfnb.backend.base.tape import tried_out, untaped
+from rfnb.backend.base.tape import is_trial, untaped
 from rfnb.core.dims.dim import Dim
 from rfnb.core.graph.model_graph import ModuleFacts
 from rfnb.core.ground.nested import leaves
@@ -77,7 +77,7 @@ class Door:
     def call(self, row: OpRow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Does an op."""
         result = row.fn(*args, **kwargs) if self._outer is None else self._outer.call(row, args, kwargs)
-        if tried_out():
+        if is_trial():
             return result
         self.calls += self._counts()
         with suppress(Exception):  # whatever it is: the model goes on
@@ -195,7 +195,7 @@ class Door:
         bias: Tensor | None,
     ) -> None:
         """`dot_attention` was done by a kernel."""
-        if tried_out():
+        if is_trial():
             return
         if not self._counts():
             self.outside += 1
