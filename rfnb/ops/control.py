@@ -16,7 +16,8 @@ from rfnb.core.dims.binding import current_lengths
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.scope import within
-from rfnb.core.tensor.op import listener, op
+from rfnb.core.tensor.listener import active_listener
+from rfnb.core.tensor.op import op
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError
 
@@ -91,8 +92,8 @@ def cond(pred: Tensor | bool, true_fn: Callable[[], T], false_fn: Callable[[], T
             expected="a scalar, which decides for all entries",
             hint="rf.where(pred, a, b) chooses entry by entry; or rf.reduce_any(pred, axis=…)",
         )
-    who = listener()
-    choose = raw_registry.backend_of_raw(pred._raw).cond if who is None else who.cond
+    listener = active_listener()
+    choose = raw_registry.backend_of_raw(pred._raw).cond if listener is None else listener.cond
     result: T = choose(pred, true_fn, false_fn)
     return result
 

@@ -12,7 +12,8 @@ from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.ground.suggestions import did_you_mean
-from rfnb.core.tensor.op import add_row, binary, listener, method_of, op, unary
+from rfnb.core.tensor.listener import active_listener
+from rfnb.core.tensor.op import add_row, binary, method_of, op, unary
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import RfError
 from rfnb.ops.convert import operands, tensor
@@ -375,7 +376,8 @@ def _reflected(function: Callable[[Any, Any], Tensor], commutes: bool) -> Callab
     """The operator `other ∘ self`. The quick path takes a number only as the second operand."""
 
     def call(self: Tensor, other: Any) -> Tensor:
-        swap = commutes and other.__class__ in (int, float) and listener() is None  # listeners see the source order
+        # a listener sees the operands in the order in which they were written
+        swap = commutes and other.__class__ in (int, float) and active_listener() is None
         return function(self, other) if swap else function(other, self)
 
     return call

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from batches import Batch, batch_of
 
 import rfnb as rf
 from rfnb.backend.base.sizes import size_in
@@ -16,9 +15,10 @@ from rfnb.backend.torch import math as torch_math
 from rfnb.core.dims import align
 from rfnb.core.ground.nested import leaves
 from rfnb.errors import BackendError, RfError
+from tests.ops.batches import Batch, batch_of
 
 FILES = sorted((Path(__file__).parents[1] / "ops").glob("cases_*.py"))
-CASES = {name: case for file in FILES for name, case in importlib.import_module(file.stem).CASES.items()}
+CASES = {name: case for file in FILES for name, case in importlib.import_module(f"tests.ops.{file.stem}").CASES.items()}
 LACKS = {
     **dict.fromkeys(["lstm", "edit_distance", "ctc_loss", "ctc_best_path"], "a kernel over time"),
     **dict.fromkeys(["conv", "transposed_conv", "pool"], "a kernel over places"),

@@ -9,16 +9,15 @@ import sys
 import tempfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "browser"))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
-import chromium
-import lab_server
-from clicks import CLICKS
-from notebook_page import NotebookPage
-from panel import Panel
 from playwright.sync_api import Page, sync_playwright
 
-from conftest import copy_notebook
+from tests.browser import chromium, lab_server
+from tests.browser.clicks import CLICKS
+from tests.browser.conftest import copy_notebook
+from tests.browser.notebook_page import NotebookPage
+from tests.browser.panel import Panel
 
 SIZE = {"width": 1600, "height": 1000}
 WATCHES = ["rf.reduce_max(att, axis=spelling)", "after.prev", "h"]

@@ -20,10 +20,9 @@ from torch.nn import functional as F
 import rfnb as rf
 from rfnb import batch_dim
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "nn"))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
-import plain_conformer
-import plain_transformer
+from tests.nn.encoder import plain_conformer, plain_transformer
 
 Ways = tuple[Callable[[], torch.Tensor], Callable[[], torch.Tensor]]
 """Torch's and ours: a tensor, or its sum."""

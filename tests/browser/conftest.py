@@ -8,10 +8,11 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from chromium import BROWSERS, FLAGS, find_browser
-from lab_server import EXTENSION, ROOT, LabServer, running
-from notebook_page import NotebookPage, made_of
 from playwright.sync_api import Page
+
+from tests.browser.chromium import BROWSERS, FLAGS, find_browser
+from tests.browser.lab_server import EXTENSION, ROOT, LabServer, running
+from tests.browser.notebook_page import NotebookPage, made_of
 
 report = pytest.StashKey[pytest.TestReport]()
 

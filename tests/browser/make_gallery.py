@@ -1,4 +1,4 @@
-"""Makes docs/views/*.webp: the gallery notebook as it is read. `python tests/browser/make_gallery.py [folder]`.
+"""Makes docs/views/*.webp: the gallery notebook as it is read. `python -m tests.browser.make_gallery [folder]`.
 
 It is run, then opened in JupyterLab without being trusted, so that scripts and style sheets are taken out of its
 outputs, and exported as HTML; both in light and dark, wide and narrow. A folder gets all of them, docs/views those of
@@ -17,12 +17,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import nbformat
-from chromium import FLAGS, find_browser
-from lab_server import ROOT, running
 from nbclient import NotebookClient
-from notebook_page import NotebookPage
 from PIL import Image
 from playwright.sync_api import Browser, Locator, Page, sync_playwright
+
+from tests.browser.chromium import FLAGS, find_browser
+from tests.browser.lab_server import ROOT, running
+from tests.browser.notebook_page import NotebookPage
 
 GALLERY = ROOT / "notebooks" / "03_views.ipynb"
 WIDTHS = (1400, 600)

@@ -1,4 +1,4 @@
-"""Makes docs/models.png: the graph of the page's first model. `python tests/browser/make_models_picture.py`."""
+"""Makes docs/models.png: the graph of the page's first model. `python -m tests.browser.make_models_picture`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import re
 import tempfile
 from pathlib import Path
 
-from chromium import FLAGS, find_browser
 from playwright.sync_api import sync_playwright
 
 import rfnb as rf
+from tests.browser.chromium import FLAGS, find_browser
 
 PAGE = Path(__file__).parents[2] / "docs" / "models.md"
 

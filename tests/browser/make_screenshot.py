@@ -1,4 +1,4 @@
-"""Makes docs/stepper.png: JupyterLab with the README's example, stepped. `python tests/browser/make_screenshot.py`."""
+"""Makes docs/stepper.png: JupyterLab with the README's example, stepped. `python -m tests.browser.make_screenshot`."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import tempfile
 from pathlib import Path
 
 import nbformat
-from chromium import FLAGS, find_browser
-from lab_server import ROOT, LabServer, running
-from notebook_page import NotebookPage, made_of
-from panel import Panel
 from playwright.sync_api import Page, sync_playwright
+
+from tests.browser.chromium import FLAGS, find_browser
+from tests.browser.lab_server import ROOT, LabServer, running
+from tests.browser.notebook_page import NotebookPage, made_of
+from tests.browser.panel import Panel
 
 FILE = ROOT / "docs" / "stepper.png"
 SIZE = {"width": 1400, "height": 840}
@@ -19,10 +20,10 @@ PANEL = 460
 
 
 def example() -> list[str]:
-    """The README's first Python block; its last paragraph is the loop."""
-    code = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert code is not None
-    before, _, loop = code[1].strip().rpartition("\n\n")
+    """The README's block with the loop, which is its last paragraph."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    [code] = [block for block in blocks if "rf.Loop(" in block]
+    before, _, loop = code.strip().rpartition("\n\n")
     return [before, loop]
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-from panel import Stepper
 from playwright.sync_api import Locator, Page
+
+from tests.browser.panel import Stepper
 
 ARTIFACTS = Path(__file__).parent / "artifacts"
 

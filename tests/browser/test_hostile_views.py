@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 
 import pytest
-from lab_server import ROOT
 from playwright.sync_api import Page
 
 from rfnb.display.kit.assets import STATIC
+from tests.browser.lab_server import ROOT
 from tests.display.hostile import PAYLOADS, Word, disarmed, hostile, views
 
 pytestmark = pytest.mark.browser

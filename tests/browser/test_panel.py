@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from panel import Panel
+
+from tests.browser.panel import Panel
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("extension")]
 

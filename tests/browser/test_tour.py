@@ -6,8 +6,9 @@ from itertools import accumulate
 from time import monotonic
 
 import pytest
-from clicks import CLICKS
-from panel import Panel, numbers
+
+from tests.browser.clicks import CLICKS
+from tests.browser.panel import Panel, numbers
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.usefixtures("extension")]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 import pytest
-from panel import Panel
+
+from tests.browser.panel import Panel
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("extension")]
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from notebook_page import NotebookPage
 from playwright.sync_api import Locator, Page, expect
 
 import rfnb as rf
 from rfnb.display.kit.assets import STATIC
 from rfnb.display.kit.view import View
+from tests.browser.notebook_page import NotebookPage
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("extension")]
 

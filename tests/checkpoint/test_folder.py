@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -13,9 +11,7 @@ from safetensors.torch import save_file
 import rfnb as rf
 from rfnb import batch_dim
 from rfnb.errors import CheckpointError
-
-sys.path.insert(0, str(Path(__file__).parent))
-from llama import Llama
+from tests.checkpoint.foreign.llama import Llama
 
 MODEL, VOCAB, FF = rf.Dim(16, name="model"), rf.Dim(11, name="vocab"), rf.Dim(24, name="ff")
 CONFIG = {

@@ -53,7 +53,7 @@ SETUP = """
 import os, sys, threading, time
 sys.path.insert(0, {root!r})
 from tests.display.standins import RunList, SumRun, numbers
-from rfnb.display import comm
+from rfnb.display.panel import comm
 from rfnb.display.schema import PROTOCOL
 runs = RunList(SumRun(numbers(2, 4), [4, 3], ["a", "b"]))
 comm._links.clear()  # `import rfnb` linked the real list of runs
@@ -186,7 +186,8 @@ def test_the_inline_stepper_in_a_real_kernel(kernel: Kernel):
     kernel.heard.clear()
     kernel.run("""
     import pathlib, tempfile
-    from rfnb.display.widgets import assets, stepper
+    from rfnb.display.kit import assets
+    from rfnb.display.panel import stepper
     assets.STATIC = pathlib.Path(tempfile.mkdtemp())
     for name in ("stepper.js", "stepper.css"):
         (assets.STATIC / name).write_text("export default {}" if name.endswith("js") else "")

@@ -54,7 +54,7 @@ def test_a_view_that_breaks_is_a_note_and_no_exception(monkeypatch):
     assert "Thing (no view: AttributeError" in repr(thing) or "Tensor" in repr(thing)
     assert "text/html" in thing._repr_mimebundle_()
     monkeypatch.setitem(core_show.KINDS, core_show.class_name(Thing), "gone")
-    assert "no view: ModuleNotFoundError" in repr(thing)
+    assert "no view: views of kind 'gone' are not registered" in repr(thing)
     assert "no view" in View({"kind": "tensor"}).text
     assert "no view" in View({"kind": "?"}).html
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import torch
-from loops import Batch, Data, Results, Row, feat, hidden, hidden_out, key, recur, vocab
 
 import rfnb as rf
 from rfnb import Dim, batch_dim
+from tests.loop.loops import Batch, Data, Results, Row, feat, hidden, hidden_out, key, recur, vocab
 
 window, one = Dim(3, name="window"), Dim(1, name="one")
 slots = Dim(4, name="slots")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from loops import Batch, Data, Results, Row, feat, hidden, hidden_out, recur, tags, vocab
 
 import rfnb as rf
 from rfnb import Dim, Tensor, batch_dim
+from tests.loop.loops import Batch, Data, Results, Row, feat, hidden, hidden_out, recur, tags, vocab
 
 tags_before = Dim(4, name="tags before")
 NONE = float("-inf")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import torch
-from loops import Batch, Data, Results, Row, feat, hidden, hidden_out, recur
 
 import rfnb as rf
 from rfnb import Dim, batch_dim
+from tests.loop.loops import Batch, Data, Results, Row, feat, hidden, hidden_out, recur
 
 
 class InnerOverMemory(Row):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import torch
-from loops import Batch, Data, Results, Row, feat, hidden, hidden_out, key, recur
 
 import rfnb as rf
 from rfnb import Dim, Tensor, batch_dim
+from tests.loop.loops import Batch, Data, Results, Row, feat, hidden, hidden_out, key, recur
 
 key_out, between = Dim(5, name="key_out"), Dim(5, name="between")
 

@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import loops_attention
-import loops_labels
-import loops_nested
-import loops_recurrent
 import pytest
 import torch
 from hypothesis import example, given, settings, strategies as st
-from loops import Batch, Data, Results, Row, pieces
 
 import rfnb as rf
 from rfnb import Dim
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.step import States
+from tests.loop import loops_attention, loops_labels, loops_nested, loops_recurrent
+from tests.loop.loops import Batch, Data, Results, Row, pieces
 
 ROWS = [
     row
@@ -231,7 +228,7 @@ def test_a_replay_gives_the_states_bit_for_bit(kind, hoisted, monkeypatch):
     data = data_for(row)
     options = {"debug": True, "optimize_move_layers_out": None if hoisted else False}
     batch, results = run(row, data, **options)
-    monkeypatch.setattr("rfnb.loop.kept.KEPT", 2)
+    monkeypatch.setattr("rfnb.loop.state_history.KEPT", 2)
     thinned, _ = run(row, data, **options)
     for loop, other in zip(batch.loops, thinned.loops, strict=True):
         record, few = loop.run, other.run

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from batches import FEAT, Batch
-
 import rfnb as rf
 from rfnb.ops.attention import relative_scores
 from rfnb.ops.position import turn_pairs
+from tests.ops.batches import FEAT, Batch
 
 
 def _relative_scores(b: Batch) -> rf.Tensor:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from batches import FEAT, HALF, VOCAB, Batch
-
 import rfnb as rf
+from tests.ops.batches import FEAT, HALF, VOCAB, Batch
 
 CASES: dict[str, Callable[[Batch], Any]] = {
     "concat time": lambda b: rf.concat((b.x, b.time), (b.z, b.other))[0],

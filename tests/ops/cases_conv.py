@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from batches import FEAT, HALF, OUT, VOCAB, Batch
-
 import rfnb as rf
+from tests.ops.batches import FEAT, HALF, OUT, VOCAB, Batch
 
 
 def conv(b: Batch, filter: str = "kernel", **options: Any) -> rf.Tensor:

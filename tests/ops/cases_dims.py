@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from batches import FEAT, Batch
-
 import rfnb as rf
 from rfnb import batch_dim
+from tests.ops.batches import FEAT, Batch
 
 CASES: dict[str, Callable[[Batch], Any]] = {
     "get_mask": lambda b: b.other.get_mask(),

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from batches import FEAT, Batch
-
 import rfnb as rf
+from tests.ops.batches import FEAT, Batch
 
 CASES: dict[str, Callable[[Batch], Any]] = {
     "stop_gradient": lambda b: rf.stop_gradient(b.x),

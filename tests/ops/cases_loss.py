@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from batches import VOCAB, Batch
-
 import rfnb as rf
+from tests.ops.batches import VOCAB, Batch
 
 CASES: dict[str, Callable[[Batch], Any]] = {
     "cross_entropy": lambda b: rf.cross_entropy(

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from batches import Batch
-
 import rfnb as rf
 from rfnb import batch_dim
+from tests.ops.batches import Batch
 
 
 def mask_of(b: Batch) -> rf.Tensor:

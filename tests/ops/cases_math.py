@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from batches import FEAT, HALF, Batch
-
 import rfnb as rf
+from tests.ops.batches import FEAT, HALF, Batch
 
 PAIR = rf.Dim(2, name="pair")
 CASES: dict[str, Callable[[Batch], Any]] = {

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from batches import FEAT, OUT, Batch
-
 import rfnb as rf
 from rfnb.ops.linear import linear
+from tests.ops.batches import FEAT, OUT, Batch
 
 CASES: dict[str, Callable[[Batch], Any]] = {
     "matmul feat": lambda b: rf.matmul(b.x, b.w, reduce=FEAT),

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from batches import FEAT, Batch
-
 import rfnb as rf
 from rfnb.core.dims import align
 from rfnb.ops.norm import layer_norm
+from tests.ops.batches import FEAT, Batch
 
 
 def with_feature(x: rf.Tensor) -> align.Sig:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from batches import Batch
-
 import rfnb as rf
+from tests.ops.batches import Batch
 
 
 def scattered(mode: str, fill: float | None = -7.0) -> Callable[[Batch], Any]:

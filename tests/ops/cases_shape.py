@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from batches import FEAT, FEAT2, HALF, ONE, OUT, Batch
-
 import rfnb as rf
 from rfnb import batch_dim
+from tests.ops.batches import FEAT, FEAT2, HALF, ONE, OUT, Batch
 
 CASES: dict[str, Callable[[Batch], Any]] = {
     "expand_dim": lambda b: rf.expand_dim(b.x, OUT),

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from batches import FEAT, OUT, Batch
-
 import rfnb as rf
+from tests.ops.batches import FEAT, OUT, Batch
 
 CASES: dict[str, Callable[[Batch], Any]] = {
     "slice start": lambda b: rf.slice(b.x, axis=b.time, start=2)[0],

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from batches import FEAT, HALF, OUT, VOCAB, Batch
-
 import rfnb as rf
+from tests.ops.batches import FEAT, HALF, OUT, VOCAB, Batch
 
 
 def search(b: Batch) -> Any:

@@ -6,10 +6,10 @@ The operands are on torch's "meta" device, which every machine has, and which ho
 from __future__ import annotations
 
 import pytest
-from batches import batch_of
-from test_promises import CASES, results
 
 import rfnb as rf
+from tests.ops.batches import batch_of
+from tests.ops.test_promises import CASES, results
 
 ON_THE_HOST = {"get_size_tensor", "last_frame_position_of_dim", "count_entries", "fraction_of_entries"}  # lengths are
 READERS = {"ctc_loss", "ctc_loss normalized", "ctc_greedy_decode", "ctc_durations", "ctc_blanks", "masked_select",

@@ -11,8 +11,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from batches import FEAT, HALF, OUT, VOCAB, Batch, batch_of
-from test_promises import (
+
+import rfnb as rf
+from rfnb import Dim, batch_dim
+from rfnb.backend.base.tape import current_tape
+from rfnb.backend.torch.math import ACTIVATION
+from rfnb.core.dims import align
+from rfnb.core.ground.nested import leaves
+from rfnb.core.tensor.listener import active_listener
+from rfnb.errors import DimError, DtypeError, RfError, TraceError
+from tests.ops.batches import FEAT, HALF, OUT, VOCAB, Batch, batch_of
+from tests.ops.test_promises import (
     CASES as PROMISED,
     NEEDS_FRAMES,
     PER_FRAME,
@@ -22,15 +31,6 @@ from test_promises import (
     in_dims_of,
     valid,
 )
-
-import rfnb as rf
-from rfnb import Dim, batch_dim
-from rfnb.backend.base.tape import current_tape
-from rfnb.backend.torch.math import ACTIVATION
-from rfnb.core.dims import align
-from rfnb.core.ground.nested import leaves
-from rfnb.core.tensor.op import listener
-from rfnb.errors import DimError, DtypeError, RfError, TraceError
 
 Case = Callable[[Batch], Any]
 FACTORS = [1.0, 0.75, 0.75**2]
@@ -424,7 +424,7 @@ def test_random_numbers_in_a_loop_of_a_loop(name):
 
 def assert_idle() -> None:
     """No loop is open, nobody listens, and a new loop runs."""
-    assert (listener(), current_tape(), torch.is_grad_enabled()) == (None, None, True)
+    assert (active_listener(), current_tape(), torch.is_grad_enabled()) == (None, None, True)
     steps, _ = steps_of("add", batch_of([2, 1]))
     assert len(steps) == len(FACTORS)
 

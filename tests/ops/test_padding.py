@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 import rfnb as rf
 from rfnb import batch_dim
 from rfnb.backend.base import mask
-from rfnb.core.tensor.op import listening
+from rfnb.core.tensor.listener import Listener, listening
 
 FEAT, OUT = rf.Dim(3, name="feat"), rf.Dim(2, name="out")
 LENGTHS = [4, 2]
@@ -238,7 +238,7 @@ def test_padding_that_was_empty_and_is_changed(change):
 def test_who_listens_sees_empty_padding_filled():
     """What it sees may be made again where that padding is not empty."""
     h, _, _ = hidden()
-    with listening(object()):
+    with listening(Listener()):
         assert filled(h) is not h.raw_tensor
 
 

@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from batches import FRAMES, WEIGHTS, Batch, batch_of, lengths_lists, one_of
 from hypothesis import given, settings, strategies as st
 
 import rfnb as rf
@@ -24,8 +23,11 @@ from rfnb.core.dims import align
 from rfnb.core.ground.nested import leaves
 from rfnb.core.tensor.op import OPS
 from rfnb.core.tensor.tensor import tensor_of
+from tests.ops.batches import FRAMES, WEIGHTS, Batch, batch_of, lengths_lists, one_of
 
-MODULES = [importlib.import_module(file.stem) for file in sorted(Path(__file__).parent.glob("cases_*.py"))]
+MODULES = [
+    importlib.import_module(f"tests.ops.{file.stem}") for file in sorted(Path(__file__).parent.glob("cases_*.py"))
+]
 CASES = {name: case for module in MODULES for name, case in module.CASES.items()}
 STAY, NEEDS_FRAMES, PER_FRAME = (
     {name for module in MODULES for name in getattr(module, kind, ())} for kind in ("STAY", "NEEDS_FRAMES", "PER_FRAME")

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings, strategies as st
-from test_slice import as_lists, lengths_lists, sequences
 
 import rfnb as rf
 from rfnb import batch_dim
 from rfnb.errors import DimError, DtypeError
+from tests.ops.test_slice import as_lists, lengths_lists, sequences
 
 
 @settings(deadline=None)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings, strategies as st
-from test_slice import lengths_lists, sequences
 
 import rfnb as rf
 from rfnb import batch_dim
 from rfnb.errors import DimError
+from tests.ops.test_slice import lengths_lists, sequences
 
 
 def windows(row, width, left, stride, valid):
