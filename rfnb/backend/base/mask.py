@@ -13,7 +13,7 @@ import numpy as np
 
 from rfnb.backend.base.math import join, lacks_frames
 from rfnb.backend.base.sizes import size_in
-from rfnb.core.dims import align
+from rfnb.core.dims import align, entries
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths, Size
 from rfnb.core.tensor.listener import active_listener
@@ -320,13 +320,7 @@ def _count(backend: type[Backend], tensor: Tensor, dims: tuple[Dim, ...], axes: 
 
 def frames_of(tensor: Tensor, dims: Sequence[Dim]) -> np.ndarray | None:
     """The mask of the frames of `dims` on the CPU, shaped to broadcast against `tensor`; None without padding."""
-    mask: np.ndarray | None = None
-    for dim in sized(tensor, dims):
-        size = size_in(tensor, dim)
-        there = align.move((*size.dims, dim), tensor.dims, trailing=False)
-        own: np.ndarray = align.apply(there, size.frames(size.dims))
-        mask = own if mask is None else mask & own
-    return mask
+    return entries.frames(tensor.dims, [(dim, size_in(tensor, dim)) for dim in sized(tensor, dims)])
 
 
 def sized(tensor: Tensor, dims: Sequence[Dim]) -> list[Dim]:

@@ -12,6 +12,7 @@ from rfnb.core.dims import align
 from rfnb.core.dims.align import Sig
 from rfnb.core.dims.binding import current_lengths
 from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.entries import within
 from rfnb.core.dims.lengths import Lengths, Size
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
@@ -37,10 +38,7 @@ def known_size(lengths: Lengths, dim: Dim) -> Size | None:
 
 
 def _size_in(x: Tensor, size: Size) -> Size:
-    lost = tuple(i for i, d in enumerate(size.dims) if d not in x.sig.index)
-    if lost:
-        left = [d for d in size.dims if d in x.sig.index]
-        size = Size(left, size.values.max(axis=lost, initial=0), made=size.made)
+    size = within(size, x.dims)
     return Size((), size.max, made=size.made) if size.dims and not size.ragged else size
 
 
