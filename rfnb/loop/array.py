@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rfnb.backend.base.require import same_dims
+from rfnb.backend.base.require import require_same_dims
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.tensor.tensor import Tensor
@@ -45,7 +45,7 @@ class TensorArray:
 
     def push_back(self, tensor: Tensor) -> TensorArray:
         """An array with `tensor` at the end; this one stays as it is. Raises DimError or DtypeError if it differs."""
-        same_dims("push_back", tensor, self.tensor_template.dims, "tensor")
+        require_same_dims("push_back", tensor, self.tensor_template.dims, "tensor")
         if tensor.dtype != self.tensor_template.dtype:
             raise DtypeError("push_back: another dtype", got=tensor.dtype, expected=self.tensor_template.dtype)
         return self._with(self._backend.tensor_array_push_back(self._tensors, tensor))

@@ -219,7 +219,7 @@ class Body:
                 hint="rf.pad or rf.slice makes them equally long; what has another axis is no frame of this loop",
             )
         self.size = size
-        self.tape.scratch = self.tape.scratch or size.max == 0  # there will be no step
+        self.tape.trial = self.tape.trial or size.max == 0  # there will be no step
 
     def iter_idx(self) -> Traced:
         """The number of this step. {} int64"""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rfnb.backend.base.mask import gradients_of_all
+from rfnb.backend.base.mask import mask_all_gradients
 from rfnb.backend.base.tape import External, Var
 from rfnb.core.advice.broadcast_errors import meant
 from rfnb.core.dims import align
@@ -145,7 +145,7 @@ class Hoist:
 
         record: outputs as well, for a replay to show what was computed.
         """
-        with listening(None), meant(), gradients_of_all():
+        with listening(None), meant(), mask_all_gradients():
             live = self._live()
             for done, op in enumerate(live, 1):
                 self._run(op)
@@ -257,7 +257,7 @@ class Hoist:
             if not op.makes.isdisjoint(needed):
                 live.append(op)
                 needed |= op.reads
-        with listening(None), meant(), gradients_of_all():
+        with listening(None), meant(), mask_all_gradients():
             while live:
                 op = live.pop()
                 if not self._done_at_once(op):

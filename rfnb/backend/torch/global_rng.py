@@ -1,4 +1,4 @@
-"""Random numbers of torch itself in the body of a loop: drawn anew at every step, or refused."""
+"""Random functions of torch in the body of a loop: seeded anew at every step, or refused."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ DROPS = {
     "dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout", "feature_dropout",
     "dropout_", "alpha_dropout_", "feature_dropout_", "rrelu", "scaled_dot_product_attention",
 }  # fmt: skip
-"""Functions that draw from the global generator, if they draw."""
+"""Functions that may draw from the global generator."""
 
 
 def drops(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether one of DROPS does, as it is called."""
+    """Whether this call of one of DROPS draws random numbers."""
     if name == "scaled_dot_product_attention":
         return bool(kwargs.get("dropout_p", args[4] if len(args) > 4 else 0.0))
     place = 4 if name == "rrelu" else 2
@@ -29,13 +29,13 @@ def drops(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 
 
 class Seeded:
-    """f(…, seeded_by=generator) → fn(…), where the global generator is as that one, and afterwards as it was."""
+    """f(…, seeded_by=generator) → fn(…), with the global generator in the state of `generator`, restored afterwards."""
 
     def __init__(self, fn: Any):
         self._fn = fn
 
     def __call__(self, *args: Any, seeded_by: torch.Generator, **kwargs: Any) -> Any:
-        """What `fn` gives."""
+        """The result of `fn`."""
         own = _global(seeded_by.device)
         state = own.get_state()
         own.set_state(seeded_by.get_state())
