@@ -165,7 +165,7 @@ describe('StepperView', () => {
 
   it('says what is being waited for, and what went wrong', () => {
     const busy = show(<StepperView state={state({ waiting: 'busy', target: 4 })} actions={actions()} />);
-    expect(busy.querySelector('.rfnb-Note')?.textContent).toContain('step 4 comes when the cell is done');
+    expect(busy.querySelector('.rfnb-Note')?.textContent).toContain('Step 4 will be shown when the cell has finished');
     act(() => root?.render(<StepperView state={state({ error: 'no memory' })} actions={actions()} />));
     expect(busy.querySelector('[role="alert"]')?.textContent).toBe('no memory');
     expect(busy.querySelector('[data-state="h"]')).not.toBeNull();
@@ -229,14 +229,14 @@ describe('Find', () => {
     const host = show(<StepperView state={state({ notes, find })} actions={actions()} />);
     const marks = [...host.querySelectorAll<HTMLElement>('[data-hit-step]')].map(mark => mark.dataset.hitStep);
     expect(marks).toEqual(['2', '7']);
-    expect(host.querySelector('.rfnb-Find-progress')?.textContent).toBe('2 steps');
+    expect(host.querySelector('.rfnb-Find-progress')?.textContent).toBe('2 matches');
   });
 
   it.each([
-    [{ hits: [], searched: 12, none: 'next' }, 'in no step'],
-    [{ hits: [1], searched: 12, none: 'next' }, 'no such step after this one'],
-    [{ hits: [9], searched: 12, none: 'previous' }, 'no such step before this one'],
-    [{ hits: [], searched: 3, running: true }, 'searching …stop at 25 %'],
+    [{ hits: [], searched: 12, none: 'next' }, 'no match'],
+    [{ hits: [1], searched: 12, none: 'next' }, 'no match after this step'],
+    [{ hits: [9], searched: 12, none: 'previous' }, 'no match before this step'],
+    [{ hits: [], searched: 3, running: true }, 'Searching …Stop (25 % done)'],
     [{}, '']
   ] as [Partial<FindState>, string][])('%j: %s', (change, text) => {
     const notes = noted({ where: WHERE });
@@ -461,7 +461,7 @@ describe('LoopsView', () => {
   it('makes a call again, but not that of a fork', () => {
     const given = props({ runs: [item(3, { parent: 2, forked_at: 4 }), item(2)] });
     const host = show(<LoopsView {...given} />);
-    const again = [...host.querySelectorAll<HTMLElement>('[aria-label^="Make the call"]')];
+    const again = [...host.querySelectorAll<HTMLElement>('[aria-label^="Run "]')];
     expect(again.length).toBe(1);
     act(() => again[0].click());
     expect(given.runActions.rerun).toHaveBeenCalledWith(2);
