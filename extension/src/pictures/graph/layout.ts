@@ -50,7 +50,8 @@ type Sizes = (node: GraphNode) => Size;
 /**
  * Moves everything in a body to fit the new sizes of its nodes.
  *
- * Rows keep their middle and push what is below; a column is as wide as its widest row and pushes the next column. *
+ * Rows keep their middle and push what is below; a column is as wide as its widest row and pushes the next column.
+ *
  * Rows and sizes are those that Python draws: tests/golden/unfold.json holds both to it.
  */
 export function place(body: Body, sizes: Sizes): Placed {
