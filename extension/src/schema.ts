@@ -246,7 +246,7 @@ export interface FailureView {
 
 /** What does not change while one steps through a run. */
 export interface RunView extends Origin {
-  kind: 'run';
+  kind: 'run_facts';
   run: number;
   loop: string;
   name: string;

@@ -311,7 +311,7 @@ class SeenRow(TypedDict):
 class SeenView(TypedDict):
     """What `rf.capture` saw: a list, and the weights of the largest group of them that have one size."""
 
-    kind: Literal["seen"]
+    kind: Literal["attention_list"]
     rows: list[SeenRow]
     left_out: list[str]
     attention: AttentionView | None
@@ -356,7 +356,7 @@ class FailureView(TypedDict):
 class RunView(Origin):
     """What does not change while one steps through a run."""
 
-    kind: Literal["run"]
+    kind: Literal["run_facts"]
     run: int
     loop: str
     name: str
@@ -638,7 +638,7 @@ class MovedOp(TypedDict):
 class ExplanationView(TypedDict):
     """Where the ops of a loop were done: before its steps, in them, or behind them."""
 
-    kind: Literal["explanation"]
+    kind: Literal["loop_explanation"]
     name: str
     place: str | None
     ran: bool
@@ -667,7 +667,7 @@ class StateStrip(TypedDict):
 class HistoryView(TypedDict):
     """The static picture of a run: chosen steps of each state."""
 
-    kind: Literal["history"]
+    kind: Literal["run"]
     run: RunView
     sequence: int | None  # the chosen one
     start: list[ValueView]  # the states before the first step
@@ -856,7 +856,7 @@ class LoadedNames(TypedDict):
 class LoadedView(TypedDict):
     """What became of the entries of a checkpoint."""
 
-    kind: Literal["loaded"]
+    kind: Literal["load_report"]
     path: str
     loaded: list[str]
     groups: list[LoadedNames]

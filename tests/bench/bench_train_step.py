@@ -22,7 +22,7 @@ from rfnb import batch_dim
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.nn import plain_conformer, plain_transformer
+from tests.nn.encoder import plain_conformer, plain_transformer
 
 Ways = tuple[Callable[[], torch.Tensor], Callable[[], torch.Tensor]]
 """Torch's and ours: a tensor, or its sum."""

@@ -1,7 +1,7 @@
-"""Where boxes go when a node opens: Python lays the graph out again, scripts move what is drawn. One golden for both.
+"""Where boxes go when a node opens: Python lays out again, scripts move what is drawn. One golden holds both to it.
 
-`extension/test/pictures/unfold.test.ts` reads the same file. Rows and sizes are the same in both. Sideways, scripts keep
-the middle of a node, and Python keeps the line that runs through it: the same place only if that line is in the middle.
+`extension/test/pictures/unfold.test.ts` reads the same file. Rows and sizes are the same in both. Sideways, scripts
+keep the middle of a node and Python keeps the line that runs through it, so x agrees where that line is in the middle.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ import numpy as np
 
 from rfnb.display.attention import drawing
 from rfnb.display.attention.choose import choose
+from rfnb.display.attention.figure import to_figure as to_figure
 from rfnb.display.attention.heads import describe_heads
 from rfnb.display.attention.labels import cell_labels, labels_of, name_or_number, seconds_of
 from rfnb.display.attention.matrix import MEASURES, large, rounded, strongest, strongest_html, which_head
@@ -34,10 +35,10 @@ from rfnb.display.kit import options
 from rfnb.display.kit.degrade import Notes
 from rfnb.display.kit.dims import describe_axes, dim_word
 from rfnb.display.markup import png, style
-from rfnb.display.markup.blocks import block_for, pooled
 from rfnb.display.markup.grid import Table, table_html
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import plain, real
+from rfnb.display.markup.png import block_for, pooled
 from rfnb.display.markup.widgets_html import fold, note_html, note_text, quiet
 from rfnb.display.schema import AttentionScripts, AttentionShape, AttentionView
 from rfnb.display.tensor.labels import shown

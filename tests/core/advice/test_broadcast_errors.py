@@ -1,0 +1,95 @@
+"""Dims that meet by accident are told apart, with the cells to run again."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import rfnb as rf
+from rfnb.core.ground import source
+from rfnb.core.ground.source import Cell
+from rfnb.errors import DimError
+
+feat = rf.Dim(4, name="feat")
+
+
+@pytest.fixture
+def cells(monkeypatch: pytest.MonkeyPatch):
+    """Runs texts as cells of a notebook do, in one namespace."""
+    space = {"rf": rf, "np": np, "feat": feat, "__name__": "__main__"}
+    monkeypatch.setattr(source, "CELLS", known := {})
+    monkeypatch.setattr("rfnb.core.advice.broadcast_errors.CELLS", known)
+    count = 0
+
+    def run(text: str) -> None:
+        nonlocal count
+        count += 1
+        file = f"<cell {hash(text)}>"
+        known[file] = Cell(count, None, text)
+        exec(compile(text, file, "exec"), space)
+
+    return run
+
+
+DIM = 'time = rf.Dim(None, name="time")'
+DATA = "x = rf.convert_to_tensor(np.ones((5, 4)), dims=[time, feat])"
+
+
+def test_a_line_that_was_run_twice_is_named_with_the_cells_to_run_again(cells):
+    for text in (DIM, DATA, DIM, DATA.replace("x =", "y =")):
+        cells(text)
+    with pytest.raises(DimError) as caught:
+        cells("x + y")
+    assert caught.value.hint == "time was made twice, by cell 3, line 1. x still has the first one: run cell 2 again"
+    with pytest.raises(DimError) as caught:
+        cells("rf.reduce_sum(x, axis=time)")
+    assert "run cell 2 again" in str(caught.value)
+
+
+def test_modules_that_hold_the_older_dim_are_named_too(cells):
+    vocab = 'vocab = rf.Dim(4, name="vocab")'
+    model = "model = rf.Linear(feat, vocab)"
+    for text in (vocab, model, "h = rf.zeros([feat])", vocab, "target = rf.zeros([vocab])"):
+        cells(text)
+    with pytest.raises(DimError, match="cell 2 again") as caught:
+        cells("model(h) - target")
+    assert "model" in caught.value.hint
+
+
+def test_after_the_older_tensors_are_gone_there_is_nothing_to_run(cells):
+    for text in (DIM, DATA, "z = [x]", DIM, DATA):
+        cells(text)
+    with pytest.raises(DimError, match="make what was made before the second time anew"):
+        cells("z.pop() + x")
+
+
+@pytest.mark.parametrize(
+    ("other", "hint"),
+    [
+        (lambda time: rf.Dim(None, name="time"), "two dims called time"),
+        (lambda time: time + 1, "of the same frames"),
+        (lambda time: rf.Dim(5, name="steps"), "have the same size: rf.replace_dim"),
+        (lambda time: rf.Dim(7, name="steps"), "if it is meant: rf.combine_bc"),
+    ],
+)
+def test_the_likely_fix_depends_on_the_two_dims(other, hint):
+    time = rf.Dim(5, name="time")
+    x = rf.zeros([time, feat])
+    if "same frames" in hint:
+        time = rf.Dim(None, name="time")
+        x = rf.convert_to_tensor(np.zeros((5, 4), "float32"), dims=[time, feat])
+    second = other(time)
+    n = 6 if "same frames" in hint else 5 if second.dimension is None else second.dimension
+    y = rf.convert_to_tensor(np.zeros((n, 4), "float32"), dims=[second, feat])
+    with pytest.raises(DimError) as caught:
+        x + y
+    assert hint in caught.value.hint
+    assert "test_broadcast_errors.py" in caught.value.made
+    assert (rf.combine_bc(x, "add", y)).dims_set == {time, second, feat}
+
+
+def test_dims_that_rfnb_made_have_no_line():
+    time = rf.Dim(3, name="time")
+    with pytest.raises(DimError) as caught:
+        rf.range_over_dim(time) + rf.convert_to_tensor([1, 2], dims=[rf.batch_dim])
+    assert caught.value.made.startswith("time: test_broadcast_errors.py") and "batch" not in caught.value.made

@@ -1,0 +1,89 @@
+"""One of the processes of `test_distributed.py`; also its model and data."""
+
+from __future__ import annotations
+
+import sys
+
+import torch
+from torch import distributed
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel
+
+import rfnb as rf
+from rfnb import Dim, batch_dim
+
+time, feat, hidden = Dim(None, name="time"), Dim(4, name="feat"), Dim(3, name="hidden")
+EMPTY = (torch.zeros(1, 1, 4), torch.zeros(1, dtype=torch.int64))
+SHARES = [[0, 2, 3], [1]]  # which batches each process has
+
+
+class Model(rf.Module):
+    """The loss of an auto-encoder whose batch norm takes the frames of all processes together.
+
+    An LSTM, and a cell in a loop, do no step for a batch without frames.
+    """
+
+    def __init__(self):
+        self.inner, self.outer = rf.Linear(feat, hidden), rf.Linear(hidden, feat)
+        self.lstm, self.gru = rf.LSTM(hidden, hidden), rf.GRU(hidden, hidden)
+        self.norm = rf.BatchNorm(hidden, distributed=distributed.is_initialized())
+
+    def __call__(self, x):
+        y = self.norm(self.inner(x))
+        for cell in (self.lstm, self.gru):
+            y, _ = cell(y, state=cell.default_initial_state(batch_dims=[batch_dim]), spatial_dim=time)
+        errors = (self.outer(rf.tanh(y)) - x) ** 2
+        return rf.distributed.mean(rf.reduce_mean(errors, axis=feat))
+
+
+def model():
+    torch.manual_seed(0)
+    return rf.to_torch(Model(), in_dims=[[batch_dim, time, feat]])
+
+
+def batches():
+    draw = torch.Generator().manual_seed(1)
+    all_lengths = [[5, 3], [2, 7, 4], [6], [1, 1]]
+    return [(torch.randn(len(n), max(n), 4, generator=draw), torch.tensor(n)) for n in all_lengths]
+
+
+def train(net, steps):
+    """The losses of the steps."""
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    losses = []
+    for x, lengths in steps:
+        optimizer.zero_grad()
+        loss = net(x, lengths)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach())
+    return torch.stack(losses)
+
+
+def in_shards(net):
+    """Each part, and what is left, in shards of their own."""
+    mesh = init_device_mesh("cpu", (distributed.get_world_size(),))
+    for part in [*net.children(), net]:
+        fully_shard(part, mesh=mesh)
+    return net
+
+
+def main(folder):
+    """Trains on the share of this process, with whole parameters and with shards, and saves what came out."""
+    torch.set_num_threads(1)
+    distributed.init_process_group("gloo")
+    rank, data = distributed.get_rank(), batches()
+    share = [data[i] for i in SHARES[rank]]
+    found = {}
+    for name, engine in {"whole": DistributedDataParallel, "in shards": in_shards}.items():
+        net = model()
+        losses = train(engine(net), rf.distributed.in_step(share, empty=EMPTY))
+        state = {key: getattr(raw, "full_tensor", lambda raw=raw: raw)() for key, raw in net.state_dict().items()}
+        found[name] = losses, state
+    torch.save(found, f"{folder}/{rank}.pt")
+    distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

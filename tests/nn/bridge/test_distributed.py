@@ -1,0 +1,57 @@
+"""Two processes under torchrun, with other lengths and another number of batches each, train as one with all data."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch.nn.functional import pad
+from torch.testing import assert_close
+
+from tests.nn.bridge import ddp_worker
+
+WORKER = Path(__file__).with_name("ddp_worker.py")
+pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="no torch.distributed")
+
+
+def whole(batches):
+    """Several batches as one."""
+    longest = max(x.shape[1] for x, _ in batches)
+    xs = [pad(x, (0, 0, 0, longest - x.shape[1])) for x, _ in batches]
+    return torch.cat(xs), torch.cat([lengths for _, lengths in batches])
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """What both processes found."""
+    folder = tmp_path_factory.mktemp("ranks")
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    root = str(WORKER.parents[2])
+    path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
+    subprocess.run([*command, str(WORKER), str(folder)], check=True, env=env, timeout=120, capture_output=True)
+    return [torch.load(folder / f"{rank}.pt") for rank in (0, 1)]
+
+
+@pytest.fixture(scope="module")
+def alone():
+    """What one process with all data finds."""
+    net, data = ddp_worker.model(), ddp_worker.batches()
+    losses = ddp_worker.train(net, [whole(data[:2]), data[2], data[3]])
+    return losses, net.state_dict()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["whole", "in shards"])
+def test_two_processes_train_as_one(found, alone, engine):
+    (first, state), (second, other) = (each[engine] for each in found)
+    losses, expected = alone
+    assert_close((first + second) / 2, losses)
+    assert second[1:].eq(0).all()  # a batch without frames
+    for name, raw in expected.items():
+        assert_close(state[name], raw, msg=name)
+        assert state[name].equal(other[name]), name
