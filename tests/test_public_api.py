@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import json
+import operator
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import rfnb
+from rfnb import public_names as public_names_table
 
 ROOT = Path(__file__).parents[1]
 
@@ -24,6 +30,66 @@ def test_defaults_change_only_on_purpose(golden):
     """Of what is called: `tests/golden/public_defaults.txt`; `--update-golden` writes it."""
     found = {name: defaults(getattr(rfnb, name)) for name in public_names()}
     golden("public_defaults.txt", "".join(f"{name}: {given}\n" for name, given in found.items() if given))
+
+
+TABLE = """
+NAMES: dict[str, str] = {{
+{rows}
+}}
+"""
+ROW = """    "{folder}": \"\"\"
+{names}
+    \"\"\","""
+
+
+def test_the_table_of_names_agrees_with_the_folders(request):
+    """The table is in `rfnb/public_names.py`; `--update-golden` writes it."""
+    names = {folder: sorted(exported(folder)) for folder in "nn trace loop checkpoint display".split()}
+    if request.config.getoption("--update-golden"):
+        filled = {folder: textwrap.fill(" ".join(found), 112) for folder, found in names.items()}
+        rows = [ROW.format(folder=folder, names=textwrap.indent(text, " " * 8)) for folder, text in filled.items()]
+        file = ROOT / "rfnb" / "public_names.py"
+        before, _, rest = file.read_text(encoding="utf-8").partition("\nNAMES: ")
+        file.write_text(before + TABLE.format(rows="\n".join(rows)) + "\nFOLDER_OF" + rest.partition("\nFOLDER_OF")[2])
+    else:
+        assert {folder: found.split() for folder, found in public_names_table.NAMES.items()} == names
+
+
+def exported(folder: str) -> list[str]:
+    """The names that the `public.py` of a folder lists."""
+    return [name for name in vars(importlib.import_module(f"rfnb.{folder}.public")) if name[0] != "_"]
+
+
+def test_an_unknown_name_and_completion_import_nothing():
+    code = """
+import sys, rfnb as rf
+before = set(sys.modules)
+assert not hasattr(rf, "lienar") and not hasattr(rf, "beam_search") and "Linear" in dir(rf)
+print({name for name in set(sys.modules) - before if name.startswith("rfnb")})
+"""
+    assert in_new_process(code) == "set()"
+
+
+def test_a_name_imports_its_folder_only():
+    code = "import sys, rfnb as rf; rf.save; print(*(f'rfnb.{name}.public' in sys.modules for name in ('nn', 'loop')))"
+    assert in_new_process(code) == "False False"
+
+
+def test_a_bare_rf_and_help_list_calls_that_exist_with_their_pages():
+    calls = re.findall(r"^  rf\.([\w.]+)\S* .*  (docs/\w+\.md)$", rfnb.__doc__, re.MULTILINE)
+    assert len(calls) == 20
+    for name, page in calls:
+        assert operator.attrgetter(name)(rfnb) is not None and (ROOT / page).exists()
+    shown = rfnb._repr_mimebundle_()
+    assert shown["text/plain"] == rfnb.__doc__ and shown["text/html"].count("<tr") == 20
+
+
+@pytest.mark.parametrize("name", "beam_search generate visualize breakpoint plot cat no_grad DataLoader".split())
+def test_names_of_other_libraries_are_answered_with_ours(name):
+    with pytest.raises(AttributeError, match=f"rf.{name} → ") as caught:
+        getattr(rfnb, name)
+    for ours in re.findall(r"(?<!\w)rf\.([\w.]+)\(", str(caught.value)):
+        assert operator.attrgetter(ours)(rfnb) is not None
 
 
 def public_names() -> list[str]:
@@ -66,7 +132,7 @@ def in_new_process(code: str) -> str:
 def test_models_loops_checkpoints_and_views_are_imported_when_first_asked_for():
     folders = "nn.module trace loop.loop checkpoint.load display.show backend.torch.module_graph".split()
     ask = f"print([name for name in {folders} if f'rfnb.{{name}}' in sys.modules])"
-    code = f"import sys, rfnb as rf; {ask}; rf.Linear; {ask}; dir(rf); {ask}"
+    code = f"import sys, rfnb as rf; {ask}; rf.Linear; {ask}; from rfnb import *; {ask}"
     first, model, last = in_new_process(code).splitlines()
     assert first == "[]" and "nn.module" in model and "display.show" not in model
     assert all(name in last for name in folders[:-1])

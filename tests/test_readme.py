@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import rfnb as rf
-from rfnb.display.view import View
+from rfnb.display.kit.view import View
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 PYTORCH, EXAMPLE, TRAVEL, CHECKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)

@@ -48,7 +48,7 @@ class AxisOrder:
     names: Callable[[Dim], Sequence[str]] = _own_name
 
     def find(self, name: str) -> tuple[int, ...]:
-        """The positions of all axes with this name; none, if there are none. Raises DimError if it is not such a name."""
+        """The positions of all axes with this name, maybe none. Raises DimError if it is not a name of axes."""
         text = name.lower()
         kind, _, rest = text.partition(":")
         if text in _GROUPS:
@@ -75,10 +75,8 @@ class AxisOrder:
         """The position of the only axis with this name. Raises DimError if there is none, or more than one."""
         found = self.find(name)
         if len(found) != 1:
-            what = "more than one axis" if found else "no axis"
-            raise DimError(
-                f"there is {what} {name!r}", got=show_dims(self.dims), hint="give the Dim" if found else None
-            )
+            what, hint = ("more than one axis", "give the Dim") if found else ("no axis", None)
+            raise DimError(f"there is {what} {name!r}", got=show_dims(self.dims), hint=hint)
         return found[0]
 
     def _numbered(self, name: str, found: Sequence[int], number: str) -> tuple[int, ...]:

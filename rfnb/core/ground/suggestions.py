@@ -100,6 +100,18 @@ INSTEAD = {
     "randn": "rf.random_normal(dims)",
     "rand": "rf.random_uniform(dims)",
     "manual_seed": "rf.set_random_seed(seed)",
+    **dict.fromkeys(
+        ["generate", "beam_search"],
+        "a loop with rf.top_k over the beam, loop.reorder and loop.end: docs/from_returnn.md has a whole search",
+    ),
+    **dict.fromkeys("plot visualize draw display imshow".split(), "rf.show(x), or rf.show(model, x) for a graph"),
+    **dict.fromkeys(["breakpoint", "set_trace"], "rf.watch(x) inside a loop; then rf.stepper(run), or the panel Loops"),
+    **dict.fromkeys(["print", "summary"], "rf.show(x), or rf.show(model)"),
+    "DataLoader": "torch.utils.data.DataLoader, with rf.collate(…) as its collate_fn",
+    "compile": "rf.to_torch(model, in_dims=…), then torch.compile",
+    "cuda": 'rf.set_default_device("cuda")',
+    "device": 'a string: rf.set_default_device("cuda")',
+    "from_pretrained": "rf.import_weights(folder, model)",
     **{name: f'a string: dtype="{name}"' for name in "float16 float32 float64 bfloat16 int32 int64 uint8".split()},
 }
 """What to write instead of names from torch and numpy."""

@@ -41,7 +41,7 @@ class Axes:
         return self._find(axis) is not None
 
     def get_axis_from_description(self, axis: Dim | str | int, allow_int: bool = False) -> int:
-        """The position of an axis: a Dim, its name, "B" (batch), "T" (time), "F" (features), or another of `axis_names`.
+        """The position of an axis: a Dim, its name, "B" (batch), "T" (time), "F" (features), "static:0" …
 
         >>> time, feat = rf.Dim(None, name="time"), rf.Dim(4, name="feat")
         >>> x = rf.Tensor("x", [rf.batch_dim, time, feat], "float32", feature_dim=feat)
