@@ -1,50 +1,13 @@
 import * as React from 'react';
 import { act } from 'react';
-import { createRoot, type Root } from 'react-dom/client';
-import { afterEach, describe, expect, it, vi } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 
-import { Requests } from '../../src/kernel/requests';
-import { formatBytes, formatNumber } from '../../src/numbers';
-import type { ComparisonView, GradientsView, OpView, Where } from '../../src/schema';
-import { actionsOf, type StepperActions } from '../../src/stepper/actions';
+import type { ComparisonView, GradientsView, Where } from '../../src/schema';
 import { NOT_SEARCHED, type FindState } from '../../src/stepper/finder';
 import type { LoopNotes } from '../../src/stepper/notes';
-import { Stepper } from '../../src/stepper/stepper';
-import type { StepperState } from '../../src/stepper/stepper_state';
-import { LoopsView, type LoopsProps } from '../../src/views/panel/loops';
-import { groupRuns } from '../../src/views/panel/run_list';
-import { tokens } from '../../src/views/step/python';
 import { StepperView } from '../../src/views/stepper/stepper';
-import { dim, EVIL, item, opRow, runView, stateRow, stepView, value, watchRow } from '../examples';
-
-let root: Root | null = null;
-
-function show(element: JSX.Element): HTMLElement {
-  const host = document.body.appendChild(document.createElement('div'));
-  root = createRoot(host);
-  act(() => root?.render(element));
-  return host;
-}
-
-afterEach(() => {
-  act(() => root?.unmount());
-  document.body.textContent = '';
-});
-
-function actions(): StepperActions {
-  const stepper = new Stepper(new Requests(() => undefined), runView());
-  return Object.fromEntries(Object.keys(actionsOf(stepper)).map(name => [name, vi.fn()])) as unknown as StepperActions;
-}
-
-function state(change: Partial<StepperState> = {}): StepperState {
-  return { ...new Stepper(new Requests(() => undefined), runView(), stepView(3)).state, ...change };
-}
-
-function press(host: HTMLElement, key: string, selector = '.rfnb-Stepper', modifiers: KeyboardEventInit = {}): Event {
-  const event = new KeyboardEvent('keydown', { key, bubbles: true, cancelable: true, ...modifiers });
-  act(() => void host.querySelector(selector)?.dispatchEvent(event));
-  return event;
-}
+import { dim, EVIL, runView, stateRow, stepView, value } from '../examples';
+import { show, redraw, actions, state, press, type, select, click } from '../rendering';
 
 describe('StepperView', () => {
   it('shows step, states, and the values beside their lines', () => {
@@ -58,6 +21,18 @@ describe('StepperView', () => {
     expect(host.querySelector('.rfnb-Dim')?.textContent).toBe('letters3–9');
   });
 
+  it.each([
+    [true, 'true', 1],
+    [false, 'false', 0],
+    [undefined, null, 0]
+  ])('marks a replay that agrees: %s, and marks nothing for kernels that do not say', (agrees, marked, icons) => {
+    const check = show(
+      <StepperView state={state({ step: stepView(3, { agrees }) })} actions={actions()} />
+    ).querySelector('.rfnb-Check')!;
+    expect([check.getAttribute('data-agrees'), check.querySelectorAll('.rfnb-Icon').length]).toEqual([marked, icons]);
+    expect(check.textContent).toBe('replay agrees');
+  });
+
   it('tells values that are not finite from others', () => {
     const wrong = { line: 5, op: 'log', value: value('h', 'nan 1', { flags: ['nan'] }) };
     const step = stepView(3, { values: [{ line: 3, op: 'x', value: value('x', '1') }, wrong] });
@@ -69,13 +44,12 @@ describe('StepperView', () => {
   it('brings the current line into view when the user goes there, not at the first sight of it', () => {
     const scroll = (Element.prototype.scrollIntoView = vi.fn());
     const host = show(<StepperView state={state({ step: null, line: null })} actions={actions()} />);
-    const redraw = (line: number) =>
-      act(() => root?.render(<StepperView state={state({ line })} actions={actions()} />));
-    redraw(3);
+    const goTo = (line: number) => redraw(<StepperView state={state({ line })} actions={actions()} />);
+    goTo(3);
     expect(scroll).not.toHaveBeenCalled();
-    redraw(5);
+    goTo(5);
     expect(scroll.mock.contexts).toEqual([host.querySelector('[data-line="5"]')]);
-    redraw(3);
+    goTo(3);
     expect(scroll).toHaveBeenCalledTimes(2);
   });
 
@@ -109,7 +83,7 @@ describe('StepperView', () => {
     const host = show(<StepperView state={state()} actions={actions()} />);
     const button = host.querySelector<HTMLButtonElement>('[data-step="next"]')!;
     button.focus();
-    act(() => root?.render(<StepperView state={state({ step: stepView(11) })} actions={actions()} />));
+    redraw(<StepperView state={state({ step: stepView(11) })} actions={actions()} />);
     expect(document.activeElement).toBe(button);
     expect(button.getAttribute('aria-disabled')).toBe('true');
   });
@@ -165,8 +139,8 @@ describe('StepperView', () => {
 
   it('says what is being waited for, and what went wrong', () => {
     const busy = show(<StepperView state={state({ waiting: 'busy', target: 4 })} actions={actions()} />);
-    expect(busy.querySelector('.rfnb-Note')?.textContent).toContain('step 4 comes when the cell is done');
-    act(() => root?.render(<StepperView state={state({ error: 'no memory' })} actions={actions()} />));
+    expect(busy.querySelector('.rfnb-Note')?.textContent).toContain('Step 4 will be shown when the cell has finished');
+    redraw(<StepperView state={state({ error: 'no memory' })} actions={actions()} />);
     expect(busy.querySelector('[role="alert"]')?.textContent).toBe('no memory');
     expect(busy.querySelector('[data-state="h"]')).not.toBeNull();
   });
@@ -177,27 +151,6 @@ describe('StepperView', () => {
     expect(host.querySelector('.rfnb-Transport-where')?.textContent).toBe('no steps');
   });
 });
-
-function type(host: HTMLElement, selector: string, text: string, key = 'Enter'): void {
-  const field = host.querySelector<HTMLInputElement>(selector)!;
-  const { set } = Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, 'value')!;
-  act(() => {
-    set!.call(field, text);
-    field.dispatchEvent(new Event('input', { bubbles: true }));
-  });
-  act(() => void field.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true, cancelable: true })));
-}
-
-function select(host: HTMLElement, selector: string, value: string): void {
-  const list = host.querySelector<HTMLSelectElement>(selector)!;
-  act(() => {
-    list.value = value;
-    list.dispatchEvent(new Event('change', { bubbles: true }));
-  });
-}
-
-const click = (host: HTMLElement, selector: string) =>
-  act(() => void host.querySelector<HTMLElement>(selector)?.click());
 
 const WHERE: Where = { kind: 'over', name: null, line: null, limit: 2, text: null };
 
@@ -229,14 +182,14 @@ describe('Find', () => {
     const host = show(<StepperView state={state({ notes, find })} actions={actions()} />);
     const marks = [...host.querySelectorAll<HTMLElement>('[data-hit-step]')].map(mark => mark.dataset.hitStep);
     expect(marks).toEqual(['2', '7']);
-    expect(host.querySelector('.rfnb-Find-progress')?.textContent).toBe('2 steps');
+    expect(host.querySelector('.rfnb-Find-progress')?.textContent).toBe('2 matches');
   });
 
   it.each([
-    [{ hits: [], searched: 12, none: 'next' }, 'in no step'],
-    [{ hits: [1], searched: 12, none: 'next' }, 'no such step after this one'],
-    [{ hits: [9], searched: 12, none: 'previous' }, 'no such step before this one'],
-    [{ hits: [], searched: 3, running: true }, 'searching …stop at 25 %'],
+    [{ hits: [], searched: 12, none: 'next' }, 'no match'],
+    [{ hits: [1], searched: 12, none: 'next' }, 'no match after this step'],
+    [{ hits: [9], searched: 12, none: 'previous' }, 'no match before this step'],
+    [{ hits: [], searched: 3, running: true }, 'Searching …Stop (25 % done)'],
     [{}, '']
   ] as [Partial<FindState>, string][])('%j: %s', (change, text) => {
     const notes = noted({ where: WHERE });
@@ -286,61 +239,6 @@ describe('Find', () => {
     expect([asked.goToHit, asked.previous, asked.first].map(call => vi.mocked(call).mock.calls.length)).toEqual([
       0, 0, 0
     ]);
-  });
-});
-
-describe('Watches', () => {
-  it('shows values and errors, and adds and removes expressions', () => {
-    const asked = actions();
-    const notes = { watches: ['max(h)', 'hh'], where: null, stops: [] };
-    const step = stepView(3, { watches: [watchRow('max(h)'), watchRow('hh', `no hh; did you mean h? ${EVIL}`)] });
-    const host = show(<StepperView state={state({ step, notes })} actions={asked} />);
-    expect(host.querySelector('[data-watch="max(h)"] .rfnb-Watch-value')?.textContent).toContain('max(h)!');
-    expect(host.querySelector('[data-watch="hh"] [role="alert"]')?.textContent).toContain('did you mean h?');
-    expect(host.querySelector('script')).toBeNull();
-    type(host, '.rfnb-Watches-add', ' after.h ');
-    expect(asked.note).toHaveBeenCalledWith({ watches: ['max(h)', 'hh', 'after.h'] });
-    type(host, '.rfnb-Watches-add', 'hh');
-    expect(asked.note).toHaveBeenCalledTimes(1);
-    click(host, '[data-watch="hh"] button');
-    expect(asked.note).toHaveBeenLastCalledWith({ watches: ['max(h)'] });
-  });
-});
-
-describe('editing a state', () => {
-  it('runs on from what was typed, and says why it was refused', () => {
-    const asked = actions();
-    const host = show(<StepperView state={state()} actions={asked} />);
-    click(host, '[data-state="h"] .rfnb-State-edit');
-    const field = host.querySelector<HTMLInputElement>('.rfnb-Edit input');
-    expect([document.activeElement, field?.value]).toEqual([field, '2.5']);
-    type(host, '.rfnb-Edit input', 'AH');
-    expect(asked.fork).toHaveBeenCalledWith({ h: 'AH' });
-    const asides = { fork: { waiting: false, error: 'no label AH', answer: null } };
-    act(() => root?.render(<StepperView state={state({ asides })} actions={asked} />));
-    expect(host.querySelector('.rfnb-Edit [role="alert"]')?.textContent).toBe('no label AH');
-    type(host, '.rfnb-Edit input', 'B', 'Escape');
-    expect(host.querySelector('.rfnb-Edit')).toBeNull();
-    expect(asked.fork).toHaveBeenCalledOnce();
-  });
-});
-
-describe('ops of a line', () => {
-  const op: OpView = { number: 1, inputs: [value('a', '1')], outputs: [value('b', '2')] };
-  const rows = [opRow(0), opRow(1, { op: 'Loop', is_loop: true, path: 'Decoder' }), opRow(2, { line: 5 })];
-  const step = stepView(3, { ops: { rows, op, error: null } });
-
-  it('shows those of the line, with the numbers of the one that is looked at', () => {
-    const asked = actions();
-    const host = show(<StepperView state={state({ step })} actions={asked} />);
-    const shown = [...host.querySelectorAll<HTMLElement>('[data-line="3"] .rfnb-Op')];
-    expect(shown.map(row => row.dataset.op)).toEqual(['0', '1']);
-    expect([...shown[1].querySelectorAll('.rfnb-Operand .rfnb-Value')].map(v => v.textContent)).toEqual(['a1', 'b2']);
-    click(host, '[data-op="0"] .rfnb-Op-head');
-    expect(asked.lookAtOp).toHaveBeenCalledWith(0);
-    click(host, '[data-op="1"] .rfnb-Button');
-    expect(asked.enter).toHaveBeenCalledOnce();
-    expect(asked.look).not.toHaveBeenCalled();
   });
 });
 
@@ -408,120 +306,5 @@ describe('around a run', () => {
     expect(
       host.querySelectorAll('.rfnb-Find, .rfnb-Watches, .rfnb-State-edit, .rfnb-Gradients, .rfnb-Line-acts')
     ).toHaveLength(0);
-  });
-});
-
-describe('LoopsView', () => {
-  const props = (change: Partial<LoopsProps>): LoopsProps => ({
-    notebook: 'tour.ipynb',
-    link: 'ready',
-    busy: false,
-    complaint: null,
-    error: null,
-    runs: [],
-    filter: '',
-    stepper: null,
-    stepperActions: null,
-    runActions: { open: vi.fn(), pin: vi.fn(), forget: vi.fn(), compare: vi.fn(), rerun: vi.fn() },
-    onFilter: vi.fn(),
-    onRefresh: vi.fn(),
-    ...change
-  });
-
-  it.each([
-    [{ notebook: null }, 'No notebook'],
-    [{ link: null }, 'No kernel'],
-    [{ link: 'absent' }, 'rfnb is not imported'],
-    [{}, 'No loops yet'],
-    [{ link: 'connecting', busy: true }, 'The kernel is busy']
-  ] as [Partial<LoopsProps>, string][])('teaches: %j → %s', (change, title) => {
-    const host = show(<LoopsView {...props(change)} />);
-    expect(host.querySelector('.rfnb-Guide h3')?.textContent).toBe(title);
-  });
-
-  it('says which side to update, instead of a guide', () => {
-    const host = show(<LoopsView {...props({ link: 'mismatch', complaint: 'Update rfnb' })} />);
-    expect(host.querySelector('[role="alert"]')?.textContent).toBe('Update rfnb');
-    expect(host.querySelector('.rfnb-Guide')).toBeNull();
-  });
-
-  it('compares with other runs of the same loop, and tells forks', () => {
-    const runs = [item(3, { parent: 2, forked_at: 4 }), item(2), item(1, { loop: 'c2:1' })];
-    const given = props({ runs, stepper: state({ run: runView({ run: 2 }) }), stepperActions: actions() });
-    const host = show(<LoopsView {...given} />);
-    const compare = [...host.querySelectorAll<HTMLElement>('[aria-label^="Compare with"]')];
-    expect(compare.map(button => button.ariaLabel ?? button.getAttribute('aria-label'))).toEqual([
-      'Compare with run 3'
-    ]);
-    act(() => compare[0].click());
-    expect(given.runActions.compare).toHaveBeenCalledWith(3);
-    expect(host.querySelector('[data-run="3"] .rfnb-Run-parent')?.textContent).toBe('fork of #2 at 4');
-  });
-
-  it('makes a call again, but not that of a fork', () => {
-    const given = props({ runs: [item(3, { parent: 2, forked_at: 4 }), item(2)] });
-    const host = show(<LoopsView {...given} />);
-    const again = [...host.querySelectorAll<HTMLElement>('[aria-label^="Make the call"]')];
-    expect(again.length).toBe(1);
-    act(() => again[0].click());
-    expect(given.runActions.rerun).toHaveBeenCalledWith(2);
-  });
-
-  it('opens the run that is clicked', () => {
-    const given = props({ runs: [item(2), item(1)] });
-    const host = show(<LoopsView {...given} />);
-    act(() => host.querySelector<HTMLElement>('[data-run="1"] .rfnb-Run-open')?.click());
-    expect(given.runActions.open).toHaveBeenCalledWith(1);
-  });
-});
-
-describe('groupRuns', () => {
-  it('groups by loop, newest first, and lets the filter choose', () => {
-    const runs = [
-      item(1),
-      item(3, { place: 'cell 9, line 2' }),
-      item(2, { loop: 'c2:1', name: 'encoder', flags: ['not finite'] })
-    ];
-    expect(groupRuns(runs, '').map(group => [group.name, group.runs.map(run => run.run)])).toEqual([
-      ['decoder', [3, 1]],
-      ['encoder', [2]]
-    ]);
-    expect(groupRuns(runs, 'FINITE enc').map(group => group.name)).toEqual(['encoder']);
-  });
-});
-
-describe('formatNumber', () => {
-  it.each([
-    [0, '0'],
-    [-0.31234, '−0.312'],
-    [12, '12'],
-    [1234.5, '1230'],
-    [0.00001234, '1.2e−5'],
-    [-2.5e9, '−2.5e+9'],
-    ['nan', 'NaN'],
-    ['-inf', '−∞']
-  ] as const)('%s → %s', (number, text) => expect(formatNumber(number)).toBe(text));
-});
-
-describe('formatBytes', () => {
-  it.each([
-    [0, '0 B'],
-    [999, '999 B'],
-    [4200, '4.2 kB'],
-    [48_000_000, '48 MB']
-  ])('%d → %s', (bytes, text) => expect(formatBytes(bytes)).toBe(text));
-});
-
-describe('tokens', () => {
-  it.each(['    h = rf.where(x > 0.5, "a # b", y)  # é <x>', "f'{a}' if not b else '''open", ''])('keeps %s', line => {
-    const joined = tokens(line)
-      .map(token => token.text)
-      .join('');
-    expect(joined).toBe(line);
-  });
-
-  it('knows comments from strings', () => {
-    const kinds = tokens('with "#": # c').map(token => token.kind);
-    expect(kinds).toEqual(['keyword', 'plain', 'string', 'plain', 'comment']);
   });
 });
