@@ -227,7 +227,7 @@ SAYS: list[tuple[Callable[[rf.Tensor], Any], str]] = [
     (lambda x: rf.relu(rf.slice(x, axis=time, size=width)), r"relu: .*\(x {.*, width\).*y, width = "),
     (
         lambda x: rf.reduce_sum(filtered(x), axis=out),
-        "reduce_sum: `source` is no.*conv.* give a tensor and its new dim",
+        "reduce_sum: `source` is not an rf.Tensor.*conv.* return a tensor and its new dim",
     ),
     (lambda x: rf.stack([x, [1]]), r"stack: `sources` is not an rf.Tensor.*list \[1\]"),
     (lambda x: rf.slice(x, axis=x, start=1), "slice: `axis`: x is not a Dim"),

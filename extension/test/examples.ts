@@ -52,7 +52,7 @@ const CELL = 'import rfnb as rf\nwith loop:\n    x = embed(loop.state.y)\n\n    
 
 export function runView(change: Partial<RunView> = {}): RunView {
   return {
-    kind: 'run',
+    kind: 'run_facts',
     run: 1,
     name: 'decoder',
     loop: 'c1:2',
@@ -97,6 +97,7 @@ export function stepView(step: number, change: Partial<StepView> = {}): StepView
     ],
     ended: [false, step >= 5],
     check: 'replay agrees',
+    agrees: true,
     watches: [],
     ops: null,
     ...change

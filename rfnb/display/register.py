@@ -25,15 +25,15 @@ VIEWS = {
     "dims": ("dims.table_view", ""),
     "module": ("module.view", "rfnb.nn.module.module.Module torch.nn.modules.module.Module"),
     "graph": ("graph.view", "rfnb.core.graph.model_graph.ModelGraph"),
-    "history": ("run.view", "rfnb.trace.run.run.Run"),
+    "run": ("run.view", "rfnb.trace.run.run.Run"),
     "runs": ("run.list_view", "rfnb.trace.run.runs.Runs"),
-    "explanation": ("loop.view", "rfnb.loop.explain.Explanation"),
+    "loop_explanation": ("loop.view", "rfnb.loop.explain.Explanation"),
     "gradients": ("run.gradients_view", "rfnb.loop.gradients.Gradients"),
     "comparison": ("comparison.view", "rfnb.trace.compare.comparison.Comparison"),
     "check": ("check.view", "rfnb.loop.batch_invariance.BatchReport rfnb.loop.finite.FiniteReport"),
     "attention": ("attention.view", ""),
-    "seen": ("attention.list_view", "rfnb.trace.capture.capture.Captured rfnb.trace.capture.capture.Seen"),
-    "loaded": ("checkpoint.view", "rfnb.checkpoint.report.LoadReport"),
+    "attention_list": ("attention.list_view", "rfnb.trace.capture.capture.Captured rfnb.trace.capture.capture.Seen"),
+    "load_report": ("checkpoint.view", "rfnb.checkpoint.report.LoadReport"),
     "progress": ("training.progress_view", "rfnb.display.training.progress.Progress"),
     "gradient_norms": ("training.gradient_norms_view", "rfnb.display.training.gradient_norms.GradientNorms"),
     "error": ("error.view", "builtins.Exception"),
@@ -64,17 +64,17 @@ def answer_the_panel() -> None:
 @make_view.register
 def view_of(shown: Any) -> Any:
     """Of an object."""
-    from rfnb.display.kit import dispatch
+    from rfnb.display.kit.view import view_of as made
 
-    return dispatch.view_of(shown)
+    return made(shown)
 
 
 @make_line.register
 def line(name: str, x: Any, live: Any) -> str:
     """A tensor in one line."""
-    from rfnb.display.tensor import line
+    from rfnb.display.tensor.value import one_line
 
-    return line.line(name, x, live)
+    return one_line(name, x, live)
 
 
 @make_dot.register

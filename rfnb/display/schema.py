@@ -1,4 +1,4 @@
-"""The JSON that views, the panel and the inline stepper share. `extension/src/schema.ts` is generated from this file.
+"""The JSON that views, the panel and the inline stepper share. `rfnb/display/schema_ts.py` writes it as TypeScript.
 
 Every view has a `kind`. A view holds only plain data: no tensor, no object, no HTML. `NaN` and infinities are
 sent as the strings "nan", "inf", "-inf", because JSON has no word for them.
@@ -6,7 +6,7 @@ sent as the strings "nan", "inf", "-inf", because JSON has no word for them.
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from typing import Literal, NotRequired, TypedDict
 
 PROTOCOL = 3
 """Raised when a message changes in a way that an older panel or kernel would misread."""
@@ -311,7 +311,7 @@ class SeenRow(TypedDict):
 class SeenView(TypedDict):
     """What `rf.capture` saw: a list, and the weights of the largest group of them that have one size."""
 
-    kind: Literal["seen"]
+    kind: Literal["attention_list"]
     rows: list[SeenRow]
     left_out: list[str]
     attention: AttentionView | None
@@ -356,7 +356,7 @@ class FailureView(TypedDict):
 class RunView(Origin):
     """What does not change while one steps through a run."""
 
-    kind: Literal["run"]
+    kind: Literal["run_facts"]
     run: int
     loop: str
     name: str
@@ -425,7 +425,8 @@ class StepView(TypedDict):
     states: list[StateRow]
     values: list[LineValue]
     ended: list[bool] | None  # per sequence: whether this step is behind its end
-    check: str  # "replay agrees", "with today's weights", ...
+    check: str  # "replay agrees", "with today's weights", …
+    agrees: NotRequired[bool]  # whether the replay gave the states of the run; older kernels do not send it
     watches: list[WatchRow]
     ops: OpsView | None  # if they were asked for
 
@@ -637,7 +638,7 @@ class MovedOp(TypedDict):
 class ExplanationView(TypedDict):
     """Where the ops of a loop were done: before its steps, in them, or behind them."""
 
-    kind: Literal["explanation"]
+    kind: Literal["loop_explanation"]
     name: str
     place: str | None
     ran: bool
@@ -666,7 +667,7 @@ class StateStrip(TypedDict):
 class HistoryView(TypedDict):
     """The static picture of a run: chosen steps of each state."""
 
-    kind: Literal["history"]
+    kind: Literal["run"]
     run: RunView
     sequence: int | None  # the chosen one
     start: list[ValueView]  # the states before the first step
@@ -855,20 +856,25 @@ class LoadedNames(TypedDict):
 class LoadedView(TypedDict):
     """What became of the entries of a checkpoint."""
 
-    kind: Literal["loaded"]
+    kind: Literal["load_report"]
     path: str
     loaded: list[str]
     groups: list[LoadedNames]
+
+
+class Hello(TypedDict):
+    """What the kernel says of itself when it is greeted."""
+
+    protocol: int
+    version: str
+    session: str  # of the kernel process
 
 
 class Message(TypedDict):
     """Front end to kernel, on the command comm."""
 
     id: int
-    command: Literal[
-        "hello", "runs", "run", "step", "value", "pin", "forget",
-        "find", "fork", "rerun", "loops", "gradients", "compare",
-    ]  # fmt: skip
+    command: str  # a row of `COMMANDS` in rfnb/display/panel/commands.py
     args: dict[str, object]
 
 

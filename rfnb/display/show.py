@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import ast
-import inspect
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from rfnb.backend.base.tape import untaped
-from rfnb.core.ground.show import KINDS
+from rfnb.core.ground.show import KINDS, kind_of
 from rfnb.core.ground.source import here, user_frame, variables
-from rfnb.display.kit import dispatch
-from rfnb.display.kit.view import View
+from rfnb.display.kit.view import View, describe, takes
 from rfnb.display.tensor import arrays
 from rfnb.display.tensor.select import select
 from rfnb.errors import ViewError
@@ -58,18 +56,13 @@ def show(
     if inputs:
         given = {"dims": dims, "lengths": lengths}
         return _graph(shown, inputs, {**choice, **{name: value for name, value in given.items() if value is not None}})
-    if dims is not None or lengths is not None or arrays.is_array(shown):
+    kind = kind_of(shown)
+    if dims is not None or lengths is not None or (kind != "tensor" and arrays.is_array(shown)):
         return _array(shown, dims, lengths, choice)
-    try:
-        return View(dispatch.describe(shown, **choice))
-    except TypeError as error:
-        said = ", ".join(f"{name}={value!r}" for name, value in choice.items())
-        if choice and "unexpected keyword" in str(error):
-            raise ViewError(f"show: a {type(shown).__name__} has nothing to choose from", got=said) from None
-        if "no view for" not in str(error):
-            raise
-    known = ", ".join(sorted({name.rpartition(".")[2] for name in KINDS}))
-    raise ViewError("show: there is no such view", got=type(shown).__name__, expected=f"an array, {known}")
+    if kind is None:
+        known = ", ".join(sorted({name.rpartition(".")[2] for name in KINDS}))
+        raise ViewError("show: there is no such view", got=type(shown).__name__, expected=f"an array, {known}")
+    return View(describe(shown, **choice))
 
 
 def _graph(model: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> View:
@@ -82,17 +75,8 @@ def _graph(model: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> View:
             expected="a model or a function before its inputs",
             hint="rf.show([x, y]), or rf.show(x, batch=…)",
         )
-    choice = {name: named.pop(name) for name in ("depth", "open", "hide") if name in named and not _takes(model, name)}
-    return View(dispatch.describe(model_graph(model, *inputs, **named), **choice))
-
-
-def _takes(model: Any, name: str) -> bool:
-    """Whether the model has such an argument, or takes any."""
-    try:
-        parameters = inspect.signature(model).parameters.values()
-    except (TypeError, ValueError):
-        return True
-    return any(each.name == name or each.kind is each.VAR_KEYWORD for each in parameters)
+    choice = {name: named.pop(name) for name in ("depth", "open", "hide") if name in named and not takes(model, name)}
+    return View(describe(model_graph(model, *inputs, **named), **choice))
 
 
 def _array(array: Any, dims: Sequence[str | Dim] | None, lengths: Any, choice: dict[str, Any]) -> View:

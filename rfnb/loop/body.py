@@ -20,10 +20,10 @@ from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimRebound, LoopError
 from rfnb.loop import branch, rerun
-from rfnb.loop.chance import Chance
+from rfnb.loop.draw import tell
 from rfnb.loop.execute import mixed
 from rfnb.loop.frames import StepNumbers, all_frames, first_frame, stacked_frames, step_numbers
-from rfnb.loop.told import tell
+from rfnb.loop.global_rng import Chance
 from rfnb.ops.create import full
 from rfnb.ops.index import gather
 from rfnb.ops.math import logical_or
@@ -35,7 +35,7 @@ from rfnb.trace.run.rerun import seed_of
 
 if TYPE_CHECKING:
     from rfnb.loop.loop import Loop
-    from rfnb.loop.watch import Watcher
+    from rfnb.loop.print_value import Watcher
 
 ENDED, LENGTHS = "#ended", "#lengths"
 """Reserved states: which sequences have ended, and how many steps each took."""
@@ -188,7 +188,7 @@ class Body:
         """A state is read. If the line gives it to a variable, that is a value of the body as well."""
         name = None if _branch() else _target()
         if name is not None and isinstance(leaf, Traced) and leaf.value.node is None:
-            self.recorder.from_line(leaf, "state")
+            self.recorder.from_line(leaf, "state", "state")
             leaf.value.name = name
 
     def unstack(self, source: Tensor, axis: Dim | None) -> Traced:

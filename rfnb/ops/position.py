@@ -155,7 +155,7 @@ def turn_pairs(x: Tensor, cosines: Tensor, sines: Tensor, *, feat_dim: Dim) -> T
 def _of_batch(key: tuple[Any, ...], of: Sequence[Dim], dims: Sequence[Dim], make: Callable[[], Tensor]) -> Tensor:
     """What `make` gives for the lengths that `of` have now, made once for a batch. → {dims}
 
-    Who listens sees it made.
+    While a listener is active, it is made anew, so that the listener sees it.
     """
     lengths = current_lengths(of)
     if active_listener() is not None or not lengths.sizes or any(size.traced for size in lengths.sizes.values()):

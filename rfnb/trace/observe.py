@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from rfnb.core.dims.lengths import Size
-from rfnb.core.graph.graph import Node
+from rfnb.core.graph.graph import Node, NodeKind
 from rfnb.core.ground.nested import leaves
 from rfnb.core.ground.scope import module_path
 from rfnb.core.ground.source import Source, here
@@ -27,7 +27,7 @@ class Event:
     """An op that was done. Those that it is made of come before it.
 
     numbers: Python's floats among its arguments. loop, step: of the loop's body that it belongs to. steps: how many
-    each sequence takes there.
+    each sequence takes there. kind: of its node.
     """
 
     op: str
@@ -39,6 +39,7 @@ class Event:
     loop: str | None = None
     step: int | None = None
     steps: Size | None = None
+    kind: NodeKind = "op"
 
     def counts(self, x: Tensor) -> np.ndarray | None:
         """Which entries of an input or output are of sequences that take this step; None if there are no steps."""
@@ -97,7 +98,8 @@ class Watch(Listener):
 
 def _event(node: Node, found: dict[int, Tensor], made: Tensor, run: Run, step: int) -> Event:
     inputs = tuple(found[number] for number in node.inputs if number in found)
-    return Event(node.op, inputs, (made,), node.source, node.path, loop=run.name, step=step, steps=run.size)
+    where: Any = {"loop": run.name, "step": step, "steps": run.size}
+    return Event(node.op, inputs, (made,), node.source, node.path, kind=node.kind, **where)
 
 
 @contextmanager

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rfnb.display.markup import style
+from rfnb.display.kit import dims
 
 
 @pytest.fixture(autouse=True)
 def _colours_from_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(style, "_seen", {})
+    monkeypatch.setattr(dims, "_seen", {})

@@ -7,6 +7,7 @@ import numpy as np
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
 from rfnb.display.dims import dim_view as dim
+from rfnb.display.kit.dims import _seen, palette_index
 from rfnb.display.markup import style
 from rfnb.display.tensor import view as tensor_view
 from tests.display.standins import batch_dim, batch_of, numbers
@@ -25,8 +26,8 @@ def test_a_dim_keeps_its_colour_and_another_of_the_same_name_has_another():
 
 def test_colours_are_bounded_in_number_and_memory():
     for serial in range(10_000):
-        assert 0 <= style.colour_of(serial) < len(style.PALETTE)
-    assert len(style._seen) <= 4096
+        assert 0 <= palette_index(serial) < len(style.PALETTE)
+    assert len(_seen) <= 4096
 
 
 def test_kinds():

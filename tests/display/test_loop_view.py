@@ -133,9 +133,9 @@ def test_golden(golden):
     told += [row["value"] for one in view["steps"] for row in one["values"]]
     for dim in [dim for value in (*told, *view["start"]) for dim in value["dims"]]:
         dim["serial"] = 0
-    golden("history.json", json.dumps(view, indent=1, ensure_ascii=False) + "\n")
-    golden("history.txt", history_view.to_text(view) + "\n")
-    golden("history.html", history_view.to_html(view) + "\n")
+    golden("run.json", json.dumps(view, indent=1, ensure_ascii=False) + "\n")
+    golden("run.txt", history_view.to_text(view) + "\n")
+    golden("run.html", history_view.to_html(view) + "\n")
 
 
 def long_run(lens=(40, 7, 20, 20), steps: int = 40, at=None) -> SumRun:

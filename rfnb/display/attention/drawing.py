@@ -9,9 +9,9 @@ import numpy as np
 from rfnb.core.ground.text import cut
 from rfnb.display.kit import options
 from rfnb.display.markup import png, style
-from rfnb.display.markup.blocks import block_for
 from rfnb.display.markup.html import Html, el, join
 from rfnb.display.markup.numbers import short
+from rfnb.display.markup.png import block_for
 from rfnb.display.markup.svg import data_uri
 from rfnb.display.tensor.labels import shown
 

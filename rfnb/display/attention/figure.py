@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import io
+import struct
+import zlib
 from typing import Any
 
 import numpy as np
 
 from rfnb.core.ground.text import cut
-from rfnb.display.attention import pixels
+from rfnb.display.markup.html import visible
 from rfnb.display.markup.numbers import real, short
-from rfnb.display.markup.png import SEQUENTIAL
-from rfnb.display.markup.visible import visible
+from rfnb.display.markup.png import SEQUENTIAL, ramp
 from rfnb.display.schema import AttentionHead, AttentionView
 from rfnb.errors import ViewError
 
@@ -85,7 +87,7 @@ def _grid(view: AttentionView, make: Any, colours: Any) -> Any:
     for axes in places:
         axes.set_axis_off()
     for axes, head, picture in zip(made.axes, heads, view["pictures"], strict=False):
-        axes.imshow(pixels.shares(picture), cmap=colours, aspect="auto", vmin=0, vmax=1, interpolation="nearest")
+        axes.imshow(shares(picture), cmap=colours, aspect="auto", vmin=0, vmax=1, interpolation="nearest")
         axes.set_title(literal(_word(head, layers > 1)), fontsize=FONT - 2, pad=2)
     made.suptitle(literal(view["tag"] or view["name"]), fontsize=FONT + 2)
     return made
@@ -101,3 +103,30 @@ def literal(label: str) -> str:
     """As it is written, on one line, as much as there is room for: `$` does not start maths."""
     label = visible(label).replace("\n", "␤")
     return cut(label, LONGEST).replace("$", r"\$")
+
+
+def shares(picture: str) -> np.ndarray:
+    """Each pixel as a share of the darkest colour, 0 to 1; NaN for what is no number, masked or padding."""
+    data = base64.b64decode(picture.partition(",")[2])
+    chunks = dict(_chunks(data))
+    width, height, bits = struct.unpack(">IIB", chunks[b"IHDR"][:9])
+    lines = np.frombuffer(zlib.decompress(chunks[b"IDAT"]), np.uint8).reshape(height, -1)[:, 1:]
+    each = 8 // bits
+    spread = [(lines >> (8 - bits * (place + 1))) & (2**bits - 1) for place in range(each)]
+    indices = np.stack(spread, axis=-1).reshape(height, -1)[:, :width]
+    return _values(chunks[b"PLTE"])[indices]
+
+
+def _values(palette: bytes) -> np.ndarray:
+    known = {colour.tobytes(): i for i, colour in enumerate(ramp(SEQUENTIAL))}
+    colours = [palette[i : i + 3] for i in range(0, len(palette), 3)]
+    return np.array([known.get(colour, np.nan) for colour in colours]) / (len(ramp(SEQUENTIAL)) - 1)
+
+
+def _chunks(data: bytes) -> list[tuple[bytes, bytes]]:
+    at, found = 8, []
+    while at < len(data):
+        (size,) = struct.unpack(">I", data[at : at + 4])
+        found.append((data[at + 4 : at + 8], data[at + 8 : at + 8 + size]))
+        at += 12 + size
+    return found

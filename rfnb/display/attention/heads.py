@@ -14,8 +14,8 @@ from rfnb.display.attention.measures import Measures, is_causal, measure, sums
 from rfnb.display.attention.weights import Weights
 from rfnb.display.kit import options
 from rfnb.display.kit.degrade import Notes
-from rfnb.display.markup.blocks import pooled
 from rfnb.display.markup.numbers import plain, real, short
+from rfnb.display.markup.png import pooled
 from rfnb.display.schema import AttentionHead
 
 TOLERANCE = 0.01

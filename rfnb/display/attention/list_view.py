@@ -27,7 +27,7 @@ def describe(seen: Captured | Seen, **choice: Any) -> SeenView | AttentionView:
     if seen.left_out and len(seen):
         notes.add(f"left out: {', '.join(dict.fromkeys(seen.left_out))}")
     return {
-        "kind": "seen",
+        "kind": "attention_list",
         "rows": [_row(each) for each in seen],
         "left_out": list(seen.left_out),
         "attention": shown,

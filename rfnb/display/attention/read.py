@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from rfnb.core.dims.dim import Dim
-from rfnb.display.attention.arrays import of_array
-from rfnb.display.attention.tensors import of_tensor
+from rfnb.display.attention.arrays import of_array, of_tensor
 from rfnb.display.attention.weights import Side, Weights
 from rfnb.display.kit.degrade import Notes
 from rfnb.errors import ViewError

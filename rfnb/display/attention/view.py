@@ -35,10 +35,10 @@ from rfnb.display.kit import options
 from rfnb.display.kit.degrade import Notes
 from rfnb.display.kit.dims import describe_axes, dim_word
 from rfnb.display.markup import png, style
-from rfnb.display.markup.blocks import block_for, pooled
 from rfnb.display.markup.grid import Table, table_html
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import plain, real
+from rfnb.display.markup.png import block_for, pooled
 from rfnb.display.markup.widgets_html import fold, note_html, note_text, quiet
 from rfnb.display.schema import AttentionScripts, AttentionShape, AttentionView
 from rfnb.display.tensor.labels import shown

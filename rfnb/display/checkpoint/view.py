@@ -18,7 +18,7 @@ SHOWN = 5
 def describe(report: LoadReport) -> LoadedView:
     """The number of what was loaded, and the names of all else."""
     return {
-        "kind": "loaded",
+        "kind": "load_report",
         "path": report.path,
         "loaded": list(report.loaded),
         "groups": [{"what": what, "names": names} for what, names in report.groups() if names],

@@ -8,9 +8,8 @@ from typing import Any
 from rfnb.core.dims import dim_alias
 from rfnb.core.ground.text import count_of
 from rfnb.display.dims.conflicts import by_chance, by_name, lengths_of, namesakes, rebound, size_of
-from rfnb.display.dims.names import names_of
 from rfnb.display.dims.uses import Use, Uses
-from rfnb.display.kit.dims import colour_of, describe_dim, named_pill, origin, size_word
+from rfnb.display.kit.dims import colour_of, describe_dim, named_pill, names_of, origin, size_word
 from rfnb.display.markup import style, widgets_html
 from rfnb.display.markup.grid import Table, aligned
 from rfnb.display.markup.html import Html, el, join

@@ -9,8 +9,8 @@ from itertools import combinations, pairwise
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths, Size
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.display.dims.names import namesakes
 from rfnb.display.error.failed_call import Argument, are_dims, shape_of
+from rfnb.display.kit.dims import namesakes
 
 
 @dataclass

@@ -7,10 +7,9 @@ from typing import Any
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths
-from rfnb.display.dims.names import names_of
 from rfnb.display.error.failed_call import Argument
 from rfnb.display.error.operands import Cell, aligned, dims_in
-from rfnb.display.kit.dims import describe_dim, named_pill, size_word
+from rfnb.display.kit.dims import describe_dim, named_pill, names_of, size_word
 from rfnb.display.markup import grid, style
 from rfnb.display.markup.html import Html, el
 from rfnb.display.schema import DimOrigin, StripCell, StripRow

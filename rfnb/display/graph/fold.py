@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, TypeGuard
 
+from rfnb.core.graph.facts import ModuleFacts
 from rfnb.core.graph.graph import Node, Value
 from rfnb.core.graph.model_graph import ModelGraph
 from rfnb.display.graph.flow import Flow, results
-from rfnb.display.graph.ghosts import around_failure, ghost, ghosts_in
 from rfnb.display.graph.runs import Runs
 from rfnb.display.graph.values import Values, maker_of, name_of, signature
 from rfnb.display.graph.words import (
@@ -76,7 +77,7 @@ class Folder:
         node = nodes[0]
         if not opens(node, self.flow.is_told):
             return None
-        same = 0 if self._fails(node) else node.same
+        same = 0 if self._fails(node) else self.graph.form_of(node)
         for twin in nodes:
             self._twin(same, twin)
         if same in self._shared:
@@ -113,7 +114,7 @@ class Folder:
         self._ghosts(body)
 
     def _results(self, body: _Body, node: Node) -> None:
-        if node.op == "cond":
+        if node.kind == "cond":
             for number in node.outputs:
                 port = self._port(body, "output", self.graph.values[number])
                 for side in node.body:
@@ -195,7 +196,7 @@ class Folder:
         }
 
     def _fails(self, node: Node) -> bool:
-        return node.number in self.failed or (node.number < 0 and any(map(self._fails, node.body)))
+        return node.number in self.failed or (node.kind == "section" and any(map(self._fails, node.body)))
 
     def _notes(self, nodes: Sequence[Node]) -> Iterator[str]:
         node = nodes[0]
@@ -268,3 +269,42 @@ class Folder:
 
     def _edge(self, body: _Body, source: str, target: str, number: int, *, back: bool = False) -> None:
         body.data["edges"].append({"source": source, "target": target, "value": number, "back": back})
+
+
+def around_failure(graph: ModelGraph) -> set[int]:
+    """The numbers of the node that failed, and of those that it is in."""
+    failure = graph.failure
+    if failure is None or failure.node is None:
+        return set()
+    way: list[Node] = []
+    for depth, node in graph.walk():
+        way[depth:] = [node]
+        if node.number == failure.node:
+            return {each.number for each in way}
+    return set()
+
+
+def ghosts_in(graph: ModelGraph, around: Node | None, failed: Collection[int]) -> list[list[ModuleFacts]]:
+    """Those of the body of a node, None for the whole; what is alike together."""
+    if graph.failure is None or (around is not None and (around.number not in failed or around.module is None)):
+        return []
+    home = around.module.path if around is not None and around.module else ""
+    failing = {node.module.path for node in graph.graph.all_nodes() if node.module and node.number in failed}
+    homes = [max((path for path in failing if within(m.path, path)), key=len, default="") for m in graph.unused]
+    here = [module for module, its in zip(graph.unused, homes, strict=True) if its == home]
+    return [list(alike) for _, alike in groupby(here, _form)]
+
+
+def _form(module: ModuleFacts) -> tuple[str, int, str]:
+    return module.cls, module.count, module.path.rpartition(".")[0]
+
+
+def ghost(key: str, several: Sequence[ModuleFacts], home: str) -> GraphNode:
+    """The box of several that are alike."""
+    first = several[0]
+    names = [m.path.removeprefix(f"{home}.") for m in several]
+    return {
+        "id": key, "kind": "module", "name": joined(names[0], names[-1]), "cls": first.cls, "path": first.path,
+        "outputs": [], "params": sum(m.count for m in several), "times": len(several), "options": first.note,
+        "notes": ["not reached"], "status": "ghost", "body": None,
+    }  # fmt: skip

@@ -132,7 +132,7 @@ def read(tensor: Tensor) -> Data:
     found = [_axis(tensor, dim, int(size)) for dim, size in zip(tensor.dims, raw.shape, strict=True)]
     return Data(
         name=str(tensor.name or "tensor"),
-        dtype=str(tensor.dtype),
+        dtype=dtype_of(source),
         device=str(getattr(raw, "device", "cpu")),
         raw=raw,
         axes=tuple(axis for axis, _ in found),
@@ -147,6 +147,11 @@ def read_as_called(tensor: Tensor) -> Data:
     """Likewise; a tensor without a name is called like the user's variable that holds it."""
     data = read(tensor)
     return data if data.name != "tensor" else replace(data, name=variable_of(tensor) or data.name)
+
+
+def dtype_of(raw: Any) -> str:
+    """The type of the entries of a raw tensor, "float32"."""
+    return str(raw.dtype).removeprefix("torch.")
 
 
 def to_numpy(raw: Any) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from threading import Lock
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from rfnb.core.dims.lengths import Lengths
 
 Kind = Literal["batch", "spatial", "feature", "other"]
+
+_seen: dict[int, int] = {}
+_seen_lock = Lock()
 
 
 def describe_axes(axes: Sequence[Axis], feature: Dim | None = None) -> list[DimView]:
@@ -37,7 +41,7 @@ def describe_axis(axis: Axis, kind: Kind) -> DimView:
         "kind": kind,
         "lengths": [int(n) for n in lengths] if lengths is not None and few else None,
         "length_range": _range(lengths),
-        "colour": None if kind in ("batch", "feature") else style.colour_of(axis.dim.serial),
+        "colour": None if kind in ("batch", "feature") else palette_index(axis.dim.serial),
         "formula": axis.dim.formula,
         "made": made_in(axis.dim),
     }
@@ -94,6 +98,14 @@ def named_pill(dim: DimView, words: Child, look: str = "") -> Html:
     )
 
 
+def palette_index(serial: int, most: int = 4096) -> int:
+    """A number for the palette: the first Dim that is shown gets the first hue, and keeps it."""
+    with _seen_lock:
+        if serial not in _seen and len(_seen) >= most:
+            _seen.pop(next(iter(_seen)))
+        return _seen.setdefault(serial, len(_seen) % len(style.PALETTE))
+
+
 def colour_of(dim: DimView) -> str | None:
     """Its hue; None for those that have none."""
     return None if dim["colour"] is None else style.PALETTE[dim["colour"] % len(style.PALETTE)]
@@ -125,3 +137,26 @@ def _range(lengths: np.ndarray | None) -> list[int] | None:
     if lengths is None or lengths.size == 0:
         return None
     return [int(lengths.min()), int(lengths.max()), int(lengths.sum())]
+
+
+HIGH = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def namesakes(dims: Iterable[Dim]) -> dict[int, int]:
+    """Dims of one name that are not the same: by serial, which of them it is, from 1."""
+    by_name: dict[str, dict[int, None]] = {}
+    for dim in dims:
+        by_name.setdefault(dim.name, {})[dim.serial] = None
+    return {serial: i for serials in by_name.values() if len(serials) > 1 for i, serial in enumerate(serials, 1)}
+
+
+def names_of(dims: Iterable[Dim]) -> dict[int, str]:
+    """By serial, names that tell them apart.
+
+    >>> names = names_of([rf.Dim(3, name="time"), rf.Dim(4, name="time"), rf.Dim(2, name="feat")])
+    >>> list(names.values())
+    ['time¹', 'time²', 'feat']
+    """
+    every = list(dims)
+    which = namesakes(every)
+    return {dim.serial: dim.name + str(which.get(dim.serial, "")).translate(HIGH) for dim in every}

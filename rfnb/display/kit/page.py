@@ -7,9 +7,8 @@ from typing import Any
 
 from rfnb.display.kit.assets import asset
 from rfnb.display.markup import style
-from rfnb.display.markup.html import Child, Html, el, join
+from rfnb.display.markup.html import Child, Html, el, join, visible
 from rfnb.display.markup.numbers import size
-from rfnb.display.markup.visible import visible
 from rfnb.errors import ViewError
 
 LIMIT = 2_000_000

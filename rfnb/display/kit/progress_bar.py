@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from rfnb.display.markup.visible import visible
+from rfnb.display.markup.html import visible
 
 PATIENCE = 2.0
 """Seconds before a bar is worth its place."""

@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from rfnb.backend.base.tape import untaped
 from rfnb.core.ground.atomic import replacing
-from rfnb.core.ground.show import MODULES
-from rfnb.display.kit import pictures
+from rfnb.core.ground.show import MODULES, kind_of
+from rfnb.display.kit import note, pictures
 from rfnb.display.kit.assets import MIME
 from rfnb.display.kit.degrade import reason
 from rfnb.display.kit.page import view_page
 from rfnb.display.markup.grid import Table
-from rfnb.display.markup.html import Html, el
-from rfnb.display.markup.visible import visible, visible_in
+from rfnb.display.markup.html import Html, el, visible, visible_in
 from rfnb.errors import ViewError
+
+FORMER_KINDS = {
+    "history": "run",
+    "explanation": "loop_explanation",
+    "seen": "attention_list",
+    "loaded": "load_report",
+}
+"""Kinds by the names that they had in rfnb 0.1: views in saved notebooks and JSON files still use them."""
 
 
 def module_of(kind: str) -> ModuleType:
-    """The module that describes a kind of object, and makes text and HTML of the JSON.
-
-    Raises ViewError for an unknown kind.
-    """
+    """The module that describes a kind of object, and makes text and HTML. Raises ViewError for an unknown kind."""
+    kind = FORMER_KINDS.get(kind, kind)
     if kind not in MODULES:
         raise ViewError(f"views of kind {kind!r} are not registered")
     return importlib.import_module(MODULES[kind])
@@ -120,3 +127,36 @@ def write_atomically(path: Path, text: str) -> Path:
     with replacing(path) as unfinished:
         unfinished.write_text(text, encoding="utf-8")
     return path
+
+
+def describe(shown: Any, **choice: Any) -> Any:
+    """The JSON of an object. What a loop's body shows is not recorded as part of the loop.
+
+    Raises ViewError if no view is registered for its class, or the view does not take such a choice.
+    """
+    kind = kind_of(shown)
+    if kind is None:
+        raise ViewError(f"no view for {type(shown).__name__}")
+    make = module_of(kind).describe
+    if not all(takes(make, name) for name in choice):
+        given = ", ".join(f"{name}={value!r}" for name, value in choice.items())
+        raise ViewError(f"show: a {type(shown).__name__} has nothing to choose from", got=given)
+    with untaped():
+        return make(shown, **choice)
+
+
+def takes(call: Callable[..., Any], name: str) -> bool:
+    """Whether a call has an argument of this name, or takes any; True if its signature is not known."""
+    try:
+        parameters = inspect.signature(call).parameters.values()
+    except (TypeError, ValueError):
+        return True
+    return any(each.name == name or each.kind is each.VAR_KEYWORD for each in parameters)
+
+
+def view_of(shown: Any) -> View:
+    """The view of an object; a note if it cannot be made."""
+    try:
+        return ReprView(describe(shown))
+    except Exception as error:
+        return ReprView(note.describe(type(shown).__name__, f"no view: {reason(error)}"))

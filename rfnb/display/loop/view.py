@@ -31,7 +31,7 @@ def describe(explanation: Explanation) -> ExplanationView:
     source = explanation.source
     block = with_block(source)
     return {
-        "kind": "explanation",
+        "kind": "loop_explanation",
         "name": explanation.name,
         "place": None if source is None else source.place(),
         "ran": explanation.ran,

@@ -8,9 +8,8 @@ from itertools import zip_longest
 from typing import Any
 
 from rfnb.display.markup import style
-from rfnb.display.markup.html import Child, Html, el
+from rfnb.display.markup.html import Child, Html, el, visible
 from rfnb.display.markup.numbers import short
-from rfnb.display.markup.visible import visible
 from rfnb.display.markup.widgets_html import row
 
 

@@ -6,10 +6,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from html import escape
-
-from rfnb.display.markup.visible import visible
+from typing import Any
 
 VOID = frozenset({"br", "hr", "img", "meta", "col"})
 
@@ -51,3 +51,32 @@ def _attribute(name: str, value: object) -> str:
         return ""
     name = name.rstrip("_").replace("_", "-")
     return f" {name}" if value is True else f' {name}="{escape(visible(str(value)))}"'
+
+
+UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
+"""All but the tabulator and the end of a line."""
+
+
+def visible(text: str) -> str:
+    """The text with a sign for each such character.
+
+    >>> visible("a\\x1b[31mb\\u202e\\ud800")
+    'a␛[31mb��'
+    """
+    return text if text.isprintable() else UNSEEN.sub(_sign, text)
+
+
+def visible_in(data: Any) -> Any:
+    """Plain data with all of its strings visible."""
+    if isinstance(data, str):
+        return visible(data)
+    if isinstance(data, dict):
+        return {visible_in(key): visible_in(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [visible_in(entry) for entry in data]
+    return data
+
+
+def _sign(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return chr(0x2400 + code) if code < 0x20 else "␡" if code == 0x7F else "\ufffd"

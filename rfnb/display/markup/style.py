@@ -6,8 +6,6 @@ Only properties and forms that the sanitizer of JupyterLab lets through are used
 
 from __future__ import annotations
 
-from threading import Lock
-
 PALETTE = (
     "#0072b2",  # blue
     "#d55e00",  # vermilion
@@ -39,17 +37,6 @@ LEFT_CELL = "padding:2px 12px 2px 0;text-align:left;border:none;background:none;
 PLAIN_ROW = "background:none"
 FOLD = "cursor:pointer;opacity:0.8"
 CODE = "font-family:monospace;font-size:12px;line-height:1.45;white-space:pre"
-
-_seen: dict[int, int] = {}
-_seen_lock = Lock()
-
-
-def colour_of(serial: int, most: int = 4096) -> int:
-    """A number for the palette: the first Dim that is shown gets the first hue, and keeps it."""
-    with _seen_lock:
-        if serial not in _seen and len(_seen) >= most:
-            _seen.pop(next(iter(_seen)))
-        return _seen.setdefault(serial, len(_seen) % len(PALETTE))
 
 
 def tint(colour: str, alpha: float) -> str:

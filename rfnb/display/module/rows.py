@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rfnb.core.ground.text import count_of
+from rfnb.core.ground.text import count_of, cut
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.display.kit import options
 from rfnb.display.kit.degrade import Notes
@@ -124,3 +124,21 @@ def _moments(norm: float, mean: float, count: int) -> Moments:
 def _has_no_shape(raw: Any) -> bool:
     """Of a lazy module, before its first call."""
     return hasattr(raw, "materialize") or not hasattr(raw, "shape")
+
+
+WORDS = str | int | float | bool | None
+
+
+def settings_of(module: Any) -> list[str]:
+    """ "activation=silu", "heads=4"; attributes that are neither modules nor tensors, and fit in a word."""
+    return [
+        f"{name}={word}"
+        for name, value in vars(module).items()
+        if not name.startswith("_") and name != "training" and (word := _word(value)) is not None
+    ]
+
+
+def _word(value: Any) -> str | None:
+    if isinstance(value, WORDS):
+        return cut(str(value), 40)
+    return getattr(value, "__name__", None) if callable(value) else None

@@ -16,8 +16,7 @@ from rfnb.display.markup.html import Html, el, join
 from rfnb.display.markup.numbers import amount, real, short, size
 from rfnb.display.markup.widgets_html import chip, note_text, quiet
 from rfnb.display.module.alike import grouped
-from rfnb.display.module.rows import Rows, children_of, parameters_of
-from rfnb.display.module.settings import settings_of
+from rfnb.display.module.rows import Rows, children_of, parameters_of, settings_of
 from rfnb.display.schema import ModuleNode, ModuleView, Number, ParamRow
 
 BAD = ("nan", "inf", "-inf")

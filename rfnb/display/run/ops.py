@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from rfnb.display.kit.data import read
 from rfnb.display.kit.degrade import reason
 from rfnb.display.kit.dims import describe_axes
-from rfnb.display.run.ended_mask import live_at
+from rfnb.display.run.step import live_at
 from rfnb.display.schema import OpRow, OpsView, OpView, ValueView
 from rfnb.display.tensor.value import describe_value
 
@@ -46,5 +46,5 @@ def _row(number: int, op: Any) -> OpRow:
         "line": op.line,
         "dims": [] if data is None else describe_axes(data.axes, data.feature),
         "dtype": "" if data is None else data.dtype,
-        "is_loop": op.node.op == "Loop",
+        "is_loop": op.node.kind == "loop",
     }

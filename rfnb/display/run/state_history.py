@@ -10,9 +10,8 @@ import numpy as np
 from rfnb.display.kit import options
 from rfnb.display.kit.data import Data, thin_mask, thinned, to_numpy
 from rfnb.display.markup import png
-from rfnb.display.markup.blocks import block_for, extremes, pooled
-from rfnb.display.run.ended_mask import live_at
-from rfnb.display.run.step import spread
+from rfnb.display.markup.png import block_for, extremes, pooled
+from rfnb.display.run.step import live_at, spread
 from rfnb.display.schema import StateStrip
 from rfnb.display.tensor.value import one_sequence
 
@@ -71,7 +70,7 @@ def follow(run: Run, name: str, sequence: int | None, steps: int) -> Course | No
     """The state after up to 256 of the first `steps`; None for labels, sizes, and states whose size changes."""
     if not steps:
         return None
-    every = getattr(run.replay, "every", 1)
+    every = run.replay.every
     kept = range(every - 1, steps, every) or range(steps - 1, steps)  # behind these, states are kept
     chosen = spread(kept, options.PICTURE_CELLS[1])
     found: list[Data] = []

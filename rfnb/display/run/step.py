@@ -11,15 +11,17 @@ import numpy as np
 
 from rfnb.display.kit import options
 from rfnb.display.kit.data import Data, to_numpy
-from rfnb.display.kit.degrade import Notes
-from rfnb.display.markup.numbers import plain
-from rfnb.display.run.ended_mask import live_at
-from rfnb.display.run.watch_row import describe_watch
-from rfnb.display.schema import LineValue, Number, StateRow, StepView, ValueView
-from rfnb.display.tensor.value import describe_value, magnitude, one_sequence, sampled
+from rfnb.display.kit.degrade import Notes, reason
+from rfnb.display.markup.numbers import plain, short
+from rfnb.display.schema import LineValue, Number, StateRow, StepView, ValueView, WatchRow
+from rfnb.display.tensor.value import describe_value, in_words, magnitude, one_sequence, sampled
+from rfnb.trace.run.step import AGREES
 
 if TYPE_CHECKING:
+    from rfnb.core.dims.dim import Dim
     from rfnb.trace.run.run import Run
+    from rfnb.trace.run.step import RunStep
+
 
 Course = tuple[list[Number], bool]
 Tell = Callable[[str, Any, int], ValueView]
@@ -50,6 +52,7 @@ def describe_step(
         "values": values,
         "ended": None if run.lengths is None else [min(step, run.steps - 1) >= int(n) for n in run.lengths],
         "check": str(at.check),
+        "agrees": at.check == AGREES,
         "watches": [describe_watch(at, text, run.sequence_dim, sequence) for text in watch],
         "ops": None,
     }
@@ -110,7 +113,7 @@ def _course(run: Run, name: str, sequence: int | None) -> Course:
 
 def spark_steps(run: Run) -> list[int]:
     """Those that the sparklines of a run are of."""
-    every = getattr(run.replay, "every", 1)
+    every = run.replay.every
     ends = range(every - 1, run.steps, every) or range(run.steps - 1, run.steps)  # behind these, states are kept
     return spread(ends, options.SPARK_STEPS) if run.steps else []
 
@@ -146,3 +149,32 @@ def spread(steps: Sequence[int], most: int) -> list[int]:
     if len(steps) <= most:
         return list(steps)
     return [steps[round(i * (len(steps) - 1) / (most - 1))] for i in range(most)]
+
+
+def describe_watch(at: RunStep, text: str, sequences: Dim | None, sequence: int | None) -> WatchRow:
+    """Its value, or in one line why it has none."""
+    try:
+        found = at.eval(text)
+        value = _described(text, found, sequences, sequence, live_at(at.run, found, at.step))
+    except Exception as error:
+        return {"text": text, "value": None, "error": reason(error)}
+    return {"text": text, "value": value, "error": None}
+
+
+def _described(
+    text: str, value: Any, sequences: Dim | None, sequence: int | None, live: np.ndarray | None
+) -> ValueView:
+    if isinstance(value, bool | float | str):
+        return in_words(text, short(value), type(value).__name__)
+    return describe_value(text, value, sequences=sequences, sequence=sequence, pictures=True, live=live)
+
+
+def live_at(run: Run, value: Any, step: int) -> np.ndarray | None:
+    """True for entries of sequences that begin the step; None for a number, or for what is no value of a run."""
+    if value is None or not hasattr(value, "dims"):
+        return None
+    begun, dims = run.begun, list(value.dims)
+    if not begun.dims or begun.dims[0] not in dims:
+        return np.full([1] * len(dims), begun.max > step)
+    live: np.ndarray = (begun.values > step).reshape([-1 if dim is begun.dims[0] else 1 for dim in dims])
+    return live

@@ -44,7 +44,7 @@ def describe(run: Run, batch: int | str | None = None) -> HistoryView:
         notes.add(f"{len(shown)} of {steps} steps; all of them in the panel, or by run[i]")
     views = _steps(notes, run, shown, sequence)
     return {
-        "kind": "history",
+        "kind": "run",
         "run": describe_run(run),
         "sequence": sequence,
         "start": [_start(run, name, sequence) for name in run.states],
@@ -104,7 +104,7 @@ def describe_run(run: Run) -> RunView:
     """What does not change while one steps; touches no tensor."""
     source = run.source
     return {
-        "kind": "run",
+        "kind": "run_facts",
         "run": run.serial,
         "loop": run.loop,
         "name": run.name,

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from rfnb.display.kit import options
 from rfnb.display.kit.data import Data, read_as_called
 from rfnb.display.kit.degrade import Notes
 from rfnb.display.kit.dims import describe_axes, describe_dim
-from rfnb.display.markup.numbers import amount
-from rfnb.display.schema import DimView, TensorView
-from rfnb.display.tensor.grad import describe_grad
+from rfnb.display.markup.numbers import amount, plain
+from rfnb.display.schema import DimView, GradView, LengthsView, SequenceRow, TensorView
 from rfnb.display.tensor.labels import describe_labels, describe_unknown
-from rfnb.display.tensor.moments import same
 from rfnb.display.tensor.picture import describe_picture
 from rfnb.display.tensor.select import select
-from rfnb.display.tensor.sequences import describe_lengths, describe_sequences
-from rfnb.display.tensor.stats import Measured, measure, tensor_stats
+from rfnb.display.tensor.stats import Measured, measure, same, tensor_stats
 from rfnb.display.tensor.table import describe_values
 from rfnb.errors import ViewError
 
@@ -30,7 +31,7 @@ def describe(tensor: Tensor, batch: int | str | None = None, **positions: int | 
         data = read_as_called(tensor)
     except ViewError as error:
         return _bare(tensor, error.what)
-    return describe_data(select(data, batch, **positions))
+    return describe_data(data if batch is None and not positions else select(data, batch, **positions))
 
 
 def describe_data(data: Data) -> TensorView:
@@ -135,3 +136,89 @@ def _itemsize(data: Data) -> int:
 
 def _tags(data: Data) -> list[str] | None:
     return next((list(axis.tags) for axis in data.axes if axis.tags is not None), None)
+
+
+def describe_grad(raw: Any) -> GradView | None:
+    """None if no gradient is asked for."""
+    if not getattr(raw, "requires_grad", False):
+        return None
+    leaf = raw.is_leaf or raw.retains_grad  # of others, asking for the gradient warns
+    grad = raw.grad if leaf else None
+    if grad is None or math.prod(grad.shape) > options.FINITE_ENTRIES:
+        return {"leaf": bool(leaf), "norm": None}
+    return {"leaf": True, "norm": plain(float(grad.detach().norm().item()))}
+
+
+def describe_sequences(data: Data, found: Measured | None) -> list[SequenceRow] | None:
+    """A row for each sequence; None if no axis counts them, or they are too many."""
+    at = data.sequence_axis()
+    if at is None or data.axes[at].size > options.LENGTHS:
+        return None
+    count = data.axes[at].size
+    empty: SequenceRow = {
+        "tag": None, "length": None, "mean": None, "min": None, "max": None, "nan": None, "inf": None
+    }  # fmt: skip
+    rows: list[SequenceRow] = [{**empty} for _ in range(count)]
+    _put(rows, "tag", data.axes[at].tags)
+    _put(rows, "length", _lengths(data, at))
+    if found is not None and found.frames.mean.shape[at] == count:
+        for key, values in _numbers(found, at).items():
+            _put(rows, key, values)
+    return rows
+
+
+def describe_lengths(data: Data) -> list[LengthsView]:
+    """In short, of each axis whose sequences differ or may differ."""
+    return [_in_short(i, axis.lengths, axis.size) for i, axis in enumerate(data.axes) if axis.lengths is not None]
+
+
+def _in_short(axis: int, lengths: np.ndarray, size: int) -> LengthsView:
+    low, high = (int(lengths.min()), int(lengths.max())) if lengths.size else (0, 0)
+    many = lengths.size > options.BARS and low < high
+    counts = np.histogram(lengths, bins=options.HISTOGRAM_BINS, range=(low, high))[0] if many else None
+    return {
+        "axis": axis,
+        "median": float(np.median(lengths)) if lengths.size else 0.0,
+        "padding": 1 - float(lengths.sum()) / max(1, size * lengths.size) if size else 0.0,
+        "empty": int((lengths == 0).sum()),
+        "histogram": None if counts is None else [int(n) for n in counts],
+    }
+
+
+def _lengths(data: Data, at: int) -> list[int] | None:
+    """Of the first axis that has some for each sequence."""
+    dim = data.axes[at].dim
+    found = next((axis.lengths for axis in data.axes if axis.lengths is not None and axis.over == (dim,)), None)
+    return None if found is None else [int(n) for n in found]
+
+
+def _numbers(found: Measured, at: int) -> dict[str, Sequence[Any]]:
+    frames = found.frames
+    others = tuple(i for i in range(frames.mean.ndim) if i != at)
+    seen = frames.weights > 0
+    total = frames.weights.sum(axis=others)
+    with np.errstate(all="ignore"):
+        mean = (np.where(seen, frames.mean, 0) * frames.weights).sum(axis=others) / total
+    low = np.where(seen, frames.low, np.inf).min(axis=others, initial=np.inf)
+    high = np.where(seen, frames.high, -np.inf).max(axis=others, initial=-np.inf)
+    moments = {"mean": mean, "min": low, "max": high}
+    some: dict[str, Sequence[Any]] = {key: _where(total > 0, values) for key, values in moments.items()}
+    return some if found.where is not None else {**some, **_wrong(found, at, others)}
+
+
+def _wrong(found: Measured, at: int, others: tuple[int, ...]) -> dict[str, Sequence[Any]]:
+    def count(*words: str) -> list[int]:
+        none = np.zeros(found.data.axes[at].size, np.int64)
+        parts = [found.frames.wrong[word].sum(axis=others) for word in words if word in found.bad]
+        return sum(parts, none).tolist()
+
+    return {"nan": count("NaN"), "inf": count("+Inf", "−Inf")}
+
+
+def _where(some: np.ndarray, values: np.ndarray) -> list[Any]:
+    return [plain(float(value)) if there else None for there, value in zip(some, values, strict=True)]
+
+
+def _put(rows: list[SequenceRow], key: Any, values: Sequence[Any] | None) -> None:
+    for row, value in zip(rows, values or (), strict=False):
+        row[key] = value  # type: ignore[literal-required]

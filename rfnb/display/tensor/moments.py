@@ -8,6 +8,7 @@ from rfnb.display.markup.html import Html, el, join
 from rfnb.display.markup.numbers import amount, bars, percent, real, short
 from rfnb.display.markup.widgets_html import quiet
 from rfnb.display.schema import BadView, TensorStats
+from rfnb.display.tensor.stats import same
 
 WHOLE = ";display:inline-block;margin-bottom:2px"
 """Of a chip: not broken between two lines."""
@@ -36,11 +37,6 @@ def spread(stats: TensorStats) -> list[str]:
         return [f"all {short(stats['min'])}"]
     between = bars(stats["histogram"]) if stats["histogram"] else ".."
     return [f"[{short(stats['min'])} {between} {short(stats['max'])}]"]
-
-
-def same(stats: TensorStats) -> bool:
-    """Whether all finite entries are equal."""
-    return stats["min"] == stats["max"]
 
 
 def alarms(stats: TensorStats) -> list[str]:

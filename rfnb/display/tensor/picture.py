@@ -9,7 +9,7 @@ import numpy as np
 from rfnb.display.kit import options
 from rfnb.display.kit.data import Data, thinned, to_numpy
 from rfnb.display.markup import png
-from rfnb.display.markup.blocks import block_for, extremes, pooled
+from rfnb.display.markup.png import block_for, extremes, pooled
 from rfnb.display.tensor.frames import reduced
 from rfnb.display.tensor.stats import Measured
 

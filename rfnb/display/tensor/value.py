@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from rfnb.backend.base.tape import untaped
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.display.kit.data import Data, read, thinned, to_numpy
@@ -57,6 +58,16 @@ def describe_value(
         "stats": stats,
         "picture": drawn,
     }
+
+
+def one_line(name: str, x: Tensor, live: np.ndarray | None = None) -> str:
+    """`att {batch, enc_time} float32  0.12 -0.31 … (3×16)  min -2  max 1.5  nan`, as `rf.watch` prints it."""
+    with untaped():
+        view = describe_value(name, x, sequences=None, sequence=None, pictures=False, live=live)
+    stats = view["stats"]
+    span = f"  min {short(stats['min'])}  max {short(stats['max'])}" if stats and "…" in view["text"] else ""
+    flags = "".join(f"  {flag}" for flag in view["flags"])
+    return f"{name} {{{', '.join(dim.name for dim in x.dims)}}} {x.dtype}  {view['text']}{span}{flags}"
 
 
 def one_sequence(

@@ -8,11 +8,10 @@ from rfnb.display.kit.dims import dim_word, dims_html, dims_text
 from rfnb.display.markup import style
 from rfnb.display.markup.grid import Table
 from rfnb.display.markup.html import Html, el, join
-from rfnb.display.markup.numbers import percent, real, size as size_text
+from rfnb.display.markup.numbers import percent, real, short, size as size_text
 from rfnb.display.markup.widgets_html import chip, note_html, note_text, quiet
-from rfnb.display.schema import TensorStats, TensorView
+from rfnb.display.schema import GradView, TensorStats, TensorView
 from rfnb.display.tensor.describe import describe as describe, describe_data as describe_data
-from rfnb.display.tensor.grad import grad_text
 from rfnb.display.tensor.labels import counts_text, labels_html, labels_text
 from rfnb.display.tensor.lengths import lengths_html, lengths_text
 from rfnb.display.tensor.moments import alarms, bad_text, stats_html, stats_text
@@ -95,10 +94,17 @@ def _extras(view: TensorView) -> str:
         parts.append(view["device"])
     if view["bytes"] >= 10_000:
         parts.append(size_text(view["bytes"]))
-    grad = grad_text(view["grad"])
+    grad = _grad_text(view["grad"])
     if grad is not None:
         parts.append(grad)
     return "".join(f" {part}" for part in parts)
+
+
+def _grad_text(grad: GradView | None) -> str | None:
+    """`‖grad‖ 0.12`, `no grad yet`; nothing to say of a tensor that gradients only pass."""
+    if grad is None or not grad["leaf"]:
+        return None
+    return "no grad yet" if grad["norm"] is None else f"‖grad‖ {short(grad['norm'])}"
 
 
 def _head(view: TensorView) -> Html:

@@ -13,8 +13,8 @@ from rfnb.core.run.loss import Loss
 from rfnb.core.run.run_ctx import get_run_ctx
 from rfnb.display.kit.degrade import reason
 from rfnb.display.kit.progress_bar import new_bar
+from rfnb.display.markup.html import visible
 from rfnb.display.markup.numbers import short
-from rfnb.display.markup.visible import visible
 from rfnb.display.training.history import History
 from rfnb.trace.run.options import in_notebook
 

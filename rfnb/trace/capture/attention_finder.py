@@ -11,7 +11,7 @@ from typing import Any
 from rfnb.backend.base.attention import RawAttention
 from rfnb.backend.base.tape import tried_out, untaped
 from rfnb.core.dims.dim import Dim
-from rfnb.core.graph.model_graph import ModuleFacts
+from rfnb.core.graph.facts import ModuleFacts
 from rfnb.core.ground.nested import leaves
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.ground.source import Source, here
@@ -118,7 +118,7 @@ class AttentionFinder(Listener):
         self.calls += 1
         counts = self._counts()
         take(run, self.path if counts else None)
-        self.outside += not counts and any(node.op == "softmax" for node in run.graph.walk())
+        self.outside += not counts and any(node.op == "softmax" for node in run.graph.all_nodes())
 
     def raw_attention(self, found: RawAttention) -> None:
         """A function on raw tensors did attention."""

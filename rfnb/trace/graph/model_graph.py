@@ -14,15 +14,16 @@
 >>> graph.outputs, graph.nodes[0].module.path, graph.failure
 ((('output', 4),), '0', None)
 
-How to read one (the classes are in `core.graph` and `core.model_graph`):
+How to read one (the classes are in `core.graph.graph` and `core.graph.facts`):
 
 * `graph.values[number]` is a Value. `value.node` is the innermost node that made it: in a folded picture it comes from
   the outermost folded box around that. Numbers are the same in all bodies, also in those of loops, so that a
   node in a body reads outer values directly. A node may have no outputs, or one that it was given (a module that does
   nothing); what a box reads is `inputs` of all nodes in it which are made outside of it.
-* A module is a node with `module` (ModuleFacts); a loop has op "Loop" and `loop` (LoopFacts), with the step as its
-  body; a branch has op "cond" and two nodes "true_fn" and "false_fn" as its body, a `ghost` where it was not taken.
-* Nodes with one `same` (not 0) do the same with other parameters: repeated blocks.
+* `node.kind` says what a node is, `node.facts` what else is known of it. A "module" has `node.module` (ModuleFacts); a
+  "loop" has `node.loop` (LoopFacts), with the step as its body; a "cond" has two nodes of kind "side" as its body
+  (SideFacts), a `ghost` where it was not taken.
+* Nodes with one `graph.form_of(node)` (not 0) do the same with other parameters: repeated blocks.
 * A failed call has `graph.failure`, whose `node` is the number of the node that failed; that node and those around it
   have no outputs. `graph.unused` are modules that were not called.
 """

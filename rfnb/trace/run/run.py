@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
-from rfnb.core.graph.graph import Graph
+from rfnb.core.graph.graph import BodyGraph
 from rfnb.core.ground.hook import Hook
 from rfnb.core.ground.show import Shown
 from rfnb.core.ground.source import Block
@@ -62,7 +62,7 @@ class Run(Shown):
         steps: int,
         axis: Dim,
         size: Size,
-        graph: Graph,
+        graph: BodyGraph,
         failed: Failure | None = None,
         parent: Run | None = None,
         forked_at: int | None = None,
