@@ -96,7 +96,7 @@ def test_roles_stay_in_the_body_of_a_loop(x, time):
         ({"placeholder": 1}, "raw_tensor"),
         ({"dims": [FEAT], "version": 1}, "version=2"),
         ({"dims": [FEAT], "colour": 1}, "expected  dims"),
-        ({"dims": [4]}, "4 is no Dim"),
+        ({"dims": [4]}, "4 is not a Dim"),
     ],
 )
 def test_arguments_of_older_tensors_are_answered(arguments, hint):
