@@ -19,7 +19,7 @@ def names():
     """What the page's code defines."""
     found: dict[str, object] = {}
     before = rf.options.record
-    exec(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[0], found)
+    exec("\n".join(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)), found)
     yield found
     rf.options.record = before
     rf.runs.clear()

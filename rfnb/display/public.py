@@ -1,5 +1,7 @@
 """Views: names of `rf`, imported when one is first asked for."""
 
+from rfnb.display.markup.html import el as el
+from rfnb.display.register import register_view as register_view
 from rfnb.display.show import (
     show as show,
     show_attention as show_attention,

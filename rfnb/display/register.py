@@ -1,11 +1,15 @@
-"""Which view shows which class. Called when rfnb is imported; classes and views are imported when first needed."""
+"""Which view shows which class. Called when rfnb is imported; classes and views are imported when first needed.
+
+Users add views of their own classes by `rf.register_view`.
+"""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from rfnb.core.ground.show import KINDS, MODULES, make_dot, make_line, make_page, make_view
+from rfnb.core.ground.show import KINDS, MODULES, class_name, make_dot, make_line, make_page, make_view
 from rfnb.display.error.card import show_in_notebooks
 
 if TYPE_CHECKING:
@@ -51,14 +55,69 @@ def register_views() -> None:
 
 
 def answer_the_panel() -> None:
-    """In the kernel of a notebook; scripts and terminals need nothing of it."""
-    ipython = sys.modules.get("IPython")
-    kernel = getattr(ipython.get_ipython() if ipython is not None else None, "kernel", None)
+    """Opens the line to the panel in the kernel of a notebook; scripts and terminals do not need it."""
+    kernel = getattr(_shell(), "kernel", None)
     if kernel is not None:
         from rfnb.display.panel import comm
         from rfnb.trace.run.runs import runs
 
         comm.install(runs, kernel)
+
+
+def register_view(
+    cls: type | str,
+    *,
+    describe: Callable[..., Mapping[str, Any]],
+    to_text: Callable[[Any], str],
+    to_html: Callable[[Any], str] | None = None,
+) -> None:
+    """Shows objects of your own class: by `rf.show`, and as the result of a notebook's cell.
+
+    >>> class Lexicon:
+    ...     def __init__(self, words):
+    ...         self.words = words
+    >>> rf.register_view(
+    ...     Lexicon,
+    ...     describe=lambda lexicon, first=3: {"words": lexicon.words[:first]},
+    ...     to_text=lambda view: "lexicon: " + ", ".join(view["words"]),
+    ...     to_html=lambda view: rf.el("ul", [rf.el("li", word) for word in view["words"]]),
+    ... )
+    >>> rf.show(Lexicon(["kiwi", "<fig>"]))
+    lexicon: kiwi, <fig>
+    >>> rf.show(Lexicon(["kiwi", "<fig>"])).html
+    '<ul><li>kiwi</li><li>&lt;fig&gt;</li></ul>'
+    >>> rf.show(Lexicon(["kiwi", "<fig>"]), first=1)
+    lexicon: kiwi
+
+    A class that is registered again gets the new view. A view that raises is replaced by a note that says why.
+
+    Args:
+        cls: the class, or its full name ("package.module.Class") if it should not be imported for this. Subclasses are
+            shown like it.
+        describe: the object as plain JSON: a dict. Its further arguments are those that `rf.show` takes for this class.
+        to_text: from that dict, the text for a terminal.
+        to_html: from that dict, HTML made by `rf.el`, which escapes text; without it, the text. A plain string counts
+            as text.
+    """
+    from rfnb.display.kit.view import OWN_VIEWS, own_view
+
+    kind = cls if isinstance(cls, str) else class_name(cls)
+    KINDS[kind] = kind
+    OWN_VIEWS[kind] = own_view(kind, describe, to_text, to_html)
+    _format_in_notebooks(cls)
+
+
+def _format_in_notebooks(cls: type | str) -> None:
+    """From now on, objects of this class are shown by their view where they are the result of a cell."""
+    shell = _shell()
+    if shell is not None:
+        shell.display_formatter.mimebundle_formatter.for_type(cls, lambda shown: view_of(shown)._repr_mimebundle_())
+
+
+def _shell() -> Any:
+    """The running IPython shell; None outside of IPython."""
+    ipython = sys.modules.get("IPython")
+    return None if ipython is None else ipython.get_ipython()
 
 
 @make_view.register

@@ -87,8 +87,8 @@ def declarations(file: Path) -> Iterator[tuple[str, Declared]]:
 def assigned(name: str, value: ast.expr, following: ast.stmt | None) -> Iterator[str]:
     """A constant, or an alias of a type; the string that follows it is its comment."""
     if isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant):
-        yield f"/** {following.value.value} */"
-    if isinstance(value, ast.Constant):
+        yield f"/** {ast.literal_eval(following.value)} */"
+    if isinstance(value, ast.Constant) and not isinstance(value.value, bytes):
         yield f"export const {name} = {value.value!r};"
     else:
         yield f"export type {name} = {of_type(value)};"

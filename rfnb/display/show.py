@@ -57,7 +57,7 @@ def show(
         given = {"dims": dims, "lengths": lengths}
         return _graph(shown, inputs, {**choice, **{name: value for name, value in given.items() if value is not None}})
     kind = kind_of(shown)
-    if dims is not None or lengths is not None or (kind != "tensor" and arrays.is_array(shown)):
+    if dims is not None or lengths is not None or (kind in (None, "tree") and arrays.is_array(shown)):
         return _array(shown, dims, lengths, choice)
     if kind is None:
         known = ", ".join(sorted({name.rpartition(".")[2] for name in KINDS}))

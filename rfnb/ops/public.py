@@ -50,6 +50,7 @@ from rfnb.core.run.run_ctx import (
     init_forward_step_run_ctx as init_forward_step_run_ctx,
     init_train_step_run_ctx as init_train_step_run_ctx,
 )
+from rfnb.core.tensor.op import op as op
 from rfnb.core.tensor.parameter import (
     Parameter as Parameter,
     set_parameter_copy_behavior_ctx as set_parameter_copy_behavior_ctx,

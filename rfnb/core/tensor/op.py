@@ -12,6 +12,7 @@ from rfnb.core.ground.raw import backend_of_raw, table_by_type
 from rfnb.core.tensor.listener import _listening
 from rfnb.core.tensor.op_call import call_of, door
 from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.errors import RfError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -44,17 +45,52 @@ def add_row(
     random: bool = False,
     effect: bool = False,
 ) -> OpRow:
-    """A new row of `OPS`."""
+    """A new row of `OPS`; an op that is defined again, as by a notebook cell that runs again, replaces its row.
+
+    Raises RfError if another op has this name.
+    """
     row = OpRow(name or fn.__name__, fn, frames, random, effect)
-    assert row.name not in OPS, f"two ops called {row.name}"
+    before = OPS.get(row.name)
+    if before is not None and _place(before.fn) != _place(fn):
+        raise RfError(
+            f"op: there is already an op called {row.name}",
+            got=f"{fn.__module__}.{fn.__qualname__}",
+            expected="a name of its own",
+            hint=f'rf.op(name="my_{row.name}")',
+        )
     OPS[row.name] = row
     return row
+
+
+def _place(fn: Callable[..., Any]) -> tuple[str, str]:
+    """Where a function is defined."""
+    return fn.__module__, fn.__qualname__
 
 
 def op(
     *, frames: Literal["any"] | None = None, random: bool = False, effect: bool = False, name: str | None = None
 ) -> Callable[[F], F]:
-    """Makes a function an op: a row of `OPS`, seen by listeners."""
+    """Makes a function an op: one node in loops, graphs and recorded runs, whatever it does inside.
+
+    In a loop it runs at every step, on the tensors of that step, so it may use torch on `raw_tensor`.
+
+    >>> @rf.op(frames="any")
+    ... def softcap(x: rf.Tensor, cap: float) -> rf.Tensor:
+    ...     out = x.copy_template()
+    ...     out.raw_tensor = torch.tanh(x.raw_tensor / cap) * cap
+    ...     return out
+    >>> softcap(rf.convert_to_tensor([0.0, 100.0], dims=[rf.Dim(2, name="feat")]), cap=2.0).tolist()
+    [0.0, 2.0]
+
+    Args:
+        frames: "any" if an extra dim in the operands never changes a result, as for elementwise functions; a loop may
+            then run the op for all steps at once.
+        random: whether it draws random numbers.
+        effect: whether it changes something besides its result; such an op is never moved or left out.
+        name: the name of the op, if not that of the function.
+
+    Raises RfError if another op has this name.
+    """
 
     def decorate(fn: F) -> F:
         row = add_row(fn, name=name, frames=frames, random=random, effect=effect)

@@ -391,7 +391,7 @@ class Tensor(Shown, Axes, Templates, Habits):
         >>> words.runtime_sanity_checks()
         Traceback (most recent call last):
             ...
-        rfnb.errors.DimError: words: a label is outside of word
+        rfnb.errors.DimError: words: a label is outside word
         ...
         """
         self.sanity_check()

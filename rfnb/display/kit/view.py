@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import wraps
 from pathlib import Path
-from types import ModuleType
+from types import SimpleNamespace
 from typing import Any
 
 from rfnb.backend.base.tape import untaped
@@ -29,8 +30,14 @@ FORMER_KINDS = {
 """Kinds by the names that they had in rfnb 0.1: views in saved notebooks and JSON files still use them."""
 
 
-def module_of(kind: str) -> ModuleType:
+OWN_VIEWS: dict[str, Any] = {}
+"""By kind, the views that users registered: objects with the functions `describe`, `to_text` and `to_html`."""
+
+
+def module_of(kind: str) -> Any:
     """The module that describes a kind of object, and makes text and HTML. Raises ViewError for an unknown kind."""
+    if kind in OWN_VIEWS:
+        return OWN_VIEWS[kind]
     kind = FORMER_KINDS.get(kind, kind)
     if kind not in MODULES:
         raise ViewError(f"views of kind {kind!r} are not registered")
@@ -160,3 +167,25 @@ def view_of(shown: Any) -> View:
         return ReprView(describe(shown))
     except Exception as error:
         return ReprView(note.describe(type(shown).__name__, f"no view: {reason(error)}"))
+
+
+def own_view(
+    kind: str,
+    describe: Callable[..., Mapping[str, Any]],
+    to_text: Callable[[Any], str],
+    to_html: Callable[[Any], str] | None,
+) -> SimpleNamespace:
+    """A view made of a user's functions: what they raise becomes a note, and HTML is only what `el` made."""
+
+    @wraps(describe)
+    def described(shown: Any, **choice: Any) -> dict[str, Any]:
+        try:
+            return {**describe(shown, **choice), "kind": kind}
+        except Exception as error:
+            return dict(note.describe(type(shown).__name__, f"no view: {reason(error)}"))
+
+    def html(view: Any) -> Html:
+        made = (to_html or to_text)(view)
+        return made if isinstance(made, Html) else el("pre", str(made))
+
+    return SimpleNamespace(describe=described, to_text=to_text, to_html=html)

@@ -24,7 +24,15 @@ Child = str | int | float | None | Iterable["Child"]
 
 
 def el(tag: str, *children: Child, **attrs: object) -> Html:
-    """An element. Strings are text, None is nothing; `class_` means `class`; True gives a bare attribute."""
+    """An HTML element, for a view of your own. Text and attributes are escaped; a nested `rf.el` is not.
+
+    >>> rf.el("p", "1 < 2, ", rf.el("b", "kiwi"), class_="note", hidden=True)
+    '<p class="note" hidden>1 &lt; 2, <b>kiwi</b></p>'
+
+    Args:
+        children: text, numbers, elements, and lists of these; None adds nothing.
+        attrs: `class_` gives the attribute `class`, True a bare attribute; None and False leave it out.
+    """
     opened = f"<{tag}{''.join(_attribute(name, value) for name, value in attrs.items())}>"
     return Html(opened if tag in VOID else f"{opened}{join(*children)}</{tag}>")
 
