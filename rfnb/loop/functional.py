@@ -13,7 +13,7 @@ from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.nested import arranged, leaves, map_leaves, same_structure
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopError, TraceError
-from rfnb.loop.array import TensorArray
+from rfnb.loop.body.array import TensorArray
 from rfnb.loop.loop import Loop
 from rfnb.ops.create import full
 from rfnb.ops.index import gather

@@ -10,17 +10,17 @@ from rfnb.backend.base.tape import External, Var
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
 from rfnb.core.ground.source import Block, with_block
-from rfnb.loop.execute import Schedule
-from rfnb.loop.explain import Told
-from rfnb.loop.frames import has_steps
-from rfnb.loop.program import Program
-from rfnb.loop.rerun import Call
-from rfnb.loop.traced_step import Carried
+from rfnb.loop.body.rerun import Call
+from rfnb.loop.body.traced_step import Carried
+from rfnb.loop.steps.execute import Schedule
+from rfnb.loop.steps.explain import Told
+from rfnb.loop.steps.frames import has_steps
+from rfnb.loop.steps.program import Program
 from rfnb.trace.record.record import Recorder
 from rfnb.trace.record.traced import Traced
 
 if TYPE_CHECKING:
-    from rfnb.loop.traced_step import TracedStep
+    from rfnb.loop.body.traced_step import TracedStep
 
 
 @dataclass(frozen=True)

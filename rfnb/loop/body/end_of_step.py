@@ -16,14 +16,14 @@ from rfnb.core.ground.dtype import has_fractions
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError, LoopError, TraceError
-from rfnb.loop.body import Body
-from rfnb.loop.execute import Schedule
-from rfnb.loop.frames import has_steps
-from rfnb.loop.growing_axes import SizeOf, grows, replace_grown
-from rfnb.loop.print_value import leave_out_ended
-from rfnb.loop.program import Program
-from rfnb.loop.traced_step import Carried, Frames, Kind, TracedStep, place_of
-from rfnb.loop.warnings import judged
+from rfnb.loop.body.body import Body
+from rfnb.loop.body.print_value import leave_out_ended
+from rfnb.loop.body.traced_step import Carried, Frames, Kind, TracedStep, place_of
+from rfnb.loop.body.warnings import judged
+from rfnb.loop.steps.execute import Schedule
+from rfnb.loop.steps.frames import has_steps
+from rfnb.loop.steps.growing_axes import SizeOf, grows, replace_grown
+from rfnb.loop.steps.program import Program
 from rfnb.ops.index import gather
 from rfnb.ops.math import cast, logical_and, logical_not, logical_or, where
 from rfnb.trace.record.traced import Traced

@@ -17,7 +17,7 @@ from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError
 
 if TYPE_CHECKING:
-    from rfnb.loop.replay import Replay
+    from rfnb.loop.replay.replay import Replay
     from rfnb.trace.run.run import Run
 
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from rfnb.backend.base.fuse import Product
 from rfnb.backend.base.tape import Call, Var
-from rfnb.loop.execute import Outcome, Schedule
-from rfnb.loop.program import Program
+from rfnb.loop.steps.execute import Outcome, Schedule
+from rfnb.loop.steps.program import Program
 
 FEW = 4
 """With so few steps there is nothing to gain."""

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from rfnb.core.dims.lengths import Size
 from rfnb.core.graph.graph import Node
 from rfnb.core.ground.nested import named_leaves
-from rfnb.loop.entered import entered
+from rfnb.loop.body.entered import entered
 from rfnb.trace.record.loop_record import LoopRecord
 from rfnb.trace.record.record import Recorder
 
 if TYPE_CHECKING:
+    from rfnb.loop.body.traced_step import TracedLines
     from rfnb.loop.loop import Loop
-    from rfnb.loop.traced_step import TracedLines
 
 
 def loop_record(

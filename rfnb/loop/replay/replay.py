@@ -13,14 +13,15 @@ from rfnb.core.dims.lengths import Lengths, Size
 from rfnb.core.graph.graph import Value
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError
-from rfnb.loop import ended, fork, gradients, rerun
-from rfnb.loop.execute import Outcome
-from rfnb.loop.explain import Explanation
-from rfnb.loop.nested_runs import Inner, asking
-from rfnb.loop.recorded_plan import Plan
-from rfnb.loop.recorded_steps import RecordedSteps
-from rfnb.loop.traced_step import place_of
-from rfnb.loop.warnings import not_ended
+from rfnb.loop.body import ended, rerun
+from rfnb.loop.body.traced_step import place_of
+from rfnb.loop.body.warnings import not_ended
+from rfnb.loop.replay import fork, gradients
+from rfnb.loop.replay.recorded_plan import Plan
+from rfnb.loop.replay.recorded_steps import RecordedSteps
+from rfnb.loop.steps.execute import Outcome
+from rfnb.loop.steps.explain import Explanation
+from rfnb.loop.steps.nested_runs import Inner, asking
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.step import AGREES, StepValue
 

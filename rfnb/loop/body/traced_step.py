@@ -11,14 +11,14 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
 from rfnb.core.ground.source import Source
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.loop.execute import Schedule
-from rfnb.loop.program import Program
+from rfnb.loop.steps.execute import Schedule
+from rfnb.loop.steps.program import Program
 from rfnb.trace.record.record import Recorder
 from rfnb.trace.record.traced import Pending, Traced
 
 if TYPE_CHECKING:
-    from rfnb.loop.print_value import Watcher
-    from rfnb.loop.rerun import Call
+    from rfnb.loop.body.print_value import Watcher
+    from rfnb.loop.body.rerun import Call
 
 Kind = Literal["state", "ended", "lengths", "last"]
 

@@ -18,14 +18,14 @@ from rfnb.core.tensor.argument_errors import not_a_tensor
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError, LoopError
-from rfnb.loop.execute import execute, replaying
-from rfnb.loop.explain import tell_step
+from rfnb.loop.steps.execute import execute, replaying
+from rfnb.loop.steps.explain import tell_step
 from rfnb.ops.math import cast
 from rfnb.trace.run import session
 from rfnb.trace.run.failure import failure
 
 if TYPE_CHECKING:
-    from rfnb.loop.replay import Replay
+    from rfnb.loop.replay.replay import Replay
     from rfnb.trace.run.run import Run
 
 

@@ -25,7 +25,7 @@ from rfnb.errors import LoopError
 from rfnb.trace.run.rerun import run_again
 
 if TYPE_CHECKING:
-    from rfnb.loop.replay import Replay
+    from rfnb.loop.replay.replay import Replay
     from rfnb.trace.run.run import Run
 
 

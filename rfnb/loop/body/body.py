@@ -18,13 +18,13 @@ from rfnb.core.tensor.argument_errors import not_a_tensor
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimRebound, LoopError
-from rfnb.loop import branch, rerun
-from rfnb.loop.draw import loop_record
-from rfnb.loop.execute import mixed
-from rfnb.loop.frames import StepNumbers, all_frames, first_frame, stacked_frames, step_numbers
-from rfnb.loop.global_rng import GlobalGenerators
-from rfnb.loop.traced_step import Carried, Frames, Kind, TracedLines
-from rfnb.loop.warnings import judged
+from rfnb.loop.body import branch, rerun
+from rfnb.loop.body.draw import loop_record
+from rfnb.loop.body.traced_step import Carried, Frames, Kind, TracedLines
+from rfnb.loop.body.warnings import judged
+from rfnb.loop.steps.execute import mixed
+from rfnb.loop.steps.frames import StepNumbers, all_frames, first_frame, stacked_frames, step_numbers
+from rfnb.loop.steps.global_rng import GlobalGenerators
 from rfnb.ops.create import full
 from rfnb.ops.index import gather
 from rfnb.ops.math import logical_or
@@ -34,8 +34,8 @@ from rfnb.trace.record.traced import Pending, Traced
 from rfnb.trace.run import session
 
 if TYPE_CHECKING:
+    from rfnb.loop.body.print_value import Watcher
     from rfnb.loop.loop import Loop
-    from rfnb.loop.print_value import Watcher
 
 
 class Body:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from rfnb.loop.entered import entered, outside_of_bodies
+from rfnb.loop.body.entered import entered, outside_of_bodies
 
 T = TypeVar("T")
 

@@ -13,10 +13,10 @@ from rfnb.backend.base.tape import External, Var
 from rfnb.core.dims.lengths import Size
 from rfnb.core.tensor.listener import listening
 from rfnb.errors import LoopError
-from rfnb.loop.execute import Outcome, stepped
-from rfnb.loop.recorded_plan import Plan
-from rfnb.loop.state_history import detached, held_bytes
-from rfnb.loop.traced_step import place_of
+from rfnb.loop.body.traced_step import place_of
+from rfnb.loop.replay.recorded_plan import Plan
+from rfnb.loop.steps.execute import Outcome, stepped
+from rfnb.loop.steps.state_history import detached, held_bytes
 
 SNAPSHOT_BUDGET = 64 * 2**20
 """Bytes of parameters that a run copies, so that later training does not change what it shows."""

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rfnb.core.dims.lengths import Size
-from rfnb.loop.traced_step import place_of
+from rfnb.loop.body.traced_step import place_of
 
 if TYPE_CHECKING:
-    from rfnb.loop.replay import Replay
+    from rfnb.loop.replay.replay import Replay
 
 
 def begun(replay: Replay) -> Size:

@@ -12,11 +12,11 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.source import PerPlace, Source, in_code
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopWarning
-from rfnb.loop.frames import has_steps
-from rfnb.loop.traced_step import TracedStep, place_of
+from rfnb.loop.body.traced_step import TracedStep, place_of
+from rfnb.loop.steps.frames import has_steps
 
 if TYPE_CHECKING:
-    from rfnb.loop.execute import Outcome
+    from rfnb.loop.steps.execute import Outcome
 
 
 class Notice(NamedTuple):

@@ -16,7 +16,7 @@ from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.op import op
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError
-from rfnb.loop.entered import entered
+from rfnb.loop.body.entered import entered
 from rfnb.trace.record.traced import Traced
 from rfnb.trace.run.entries import going_on
 

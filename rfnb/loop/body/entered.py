@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rfnb.loop.body import Body
+    from rfnb.loop.body.body import Body
 
 entered: ContextVar[tuple[Body, ...]] = ContextVar("rfnb_entered", default=())
 """The bodies of the loops that are being traced, the outermost first."""

@@ -19,13 +19,13 @@ from rfnb.core.graph.graph import Node, all_nodes
 from rfnb.core.ground.nested import leaves, map_leaves
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of
-from rfnb.loop.explain import Done, Place, tell_step
-from rfnb.loop.frames import frames_dim
-from rfnb.loop.growing_axes import grows
+from rfnb.loop.steps.explain import Done, Place, tell_step
+from rfnb.loop.steps.frames import frames_dim
+from rfnb.loop.steps.growing_axes import grows
 from rfnb.trace.record.record import OpCall
 
 if TYPE_CHECKING:
-    from rfnb.loop.traced_step import TracedStep
+    from rfnb.loop.body.traced_step import TracedStep
 
 BUDGET = 2**31
 """Bytes that the results of one op may take for all steps together; what would take more stays in the steps."""
