@@ -34,7 +34,7 @@ VIEWS = {
     "loop_explanation": ("loop.view", "rfnb.loop.steps.explain.Explanation"),
     "gradients": ("run.gradients_view", "rfnb.loop.replay.gradients.Gradients"),
     "comparison": ("comparison.view", "rfnb.trace.compare.comparison.Comparison"),
-    "check": ("check.view", "rfnb.loop.check.batch_invariance.BatchReport rfnb.loop.check.finite.FiniteReport"),
+    "check": ("check.view", "rfnb.loop.check.invariance.BatchReport rfnb.loop.check.finiteness.FiniteReport"),
     "attention": ("attention.view", ""),
     "attention_list": ("attention.list_view", "rfnb.trace.capture.capture.Captured rfnb.trace.capture.capture.Seen"),
     "load_report": ("checkpoint.view", "rfnb.checkpoint.report.LoadReport"),
