@@ -47,7 +47,7 @@ VIEWS = {
 
 
 def register_views() -> None:
-    """From now on, views are found; then who makes what besides."""
+    """Registers the views of rfnb's classes, and what display makes for the folders below it."""
     KINDS.update({name: kind for kind, (_, names) in VIEWS.items() for name in names.split()})
     MODULES.update({kind: f"rfnb.display.{module}" for kind, (module, _) in VIEWS.items()})
     MAKERS.update(view=view_of, line=line, dot=dot_of, page=save_page)
@@ -122,7 +122,7 @@ def _shell() -> Any:
 
 
 def view_of(shown: Any) -> Any:
-    """Of an object."""
+    """The view of an object."""
     from rfnb.display.kit.view import view_of as made
 
     return made(shown)
@@ -136,14 +136,14 @@ def line(name: str, x: Any, live: Any) -> str:
 
 
 def dot_of(graph: ModelGraph, **choice: Any) -> Any:
-    """For Graphviz."""
+    """The graph as a `graphviz.Source`."""
     from rfnb.display.graph import dot
 
     return dot.graph_to_dot(graph, **choice)
 
 
 def save_page(run: Run, path: Path, limit: int | None) -> Path:
-    """A page."""
+    """Writes a run as a page."""
     from rfnb.display.run import page
 
     return page.save_page(run, path, limit)

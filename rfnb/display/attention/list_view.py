@@ -1,4 +1,4 @@
-"""What `rf.capture` saw: which attention there was, and the overview of it."""
+"""The view of `rf.capture`: a list of attention weights, and an overview of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rfnb.trace.capture.capture import Captured, Seen
 
 
 def describe(seen: Captured | Seen, **choice: Any) -> SeenView | AttentionView:
-    """All of them; of a single one its weights."""
+    """The JSON of a list of weights; for a single entry, that of its weights."""
     if isinstance(seen, Seen):
         return attention_view.describe(seen, **choice)
     notes = Notes()
@@ -36,25 +36,25 @@ def describe(seen: Captured | Seen, **choice: Any) -> SeenView | AttentionView:
 
 
 def to_text(view: SeenView) -> str:
-    """A line for each: its name, dims and place."""
+    """A line for each attention: its name, dims and place."""
     lines = [f"attention: {len(view['rows'])} seen"]
     lines += [f"  {line}" for line in repr(to_table(view)).splitlines()[1:]] if view["rows"] else []
     return "\n".join(lines + note_text(view["note"]))
 
 
 def to_table(view: SeenView) -> Table:
-    """A row for each."""
+    """A row for each attention."""
     rows = [[row["name"], dims_text(row["dims"]), row["place"], size(row["bytes"])] for row in view["rows"]]
     return Table(["name", "dims", "place", "held"], rows)
 
 
 def to_scripts(view: SeenView) -> AttentionScripts | None:
-    """Those of the picture."""
+    """The scripts of the overview."""
     return None if view["attention"] is None else attention_view.to_scripts(view["attention"])
 
 
 def to_html(view: SeenView) -> Html:
-    """The list, and the overview below."""
+    """The list, with the overview below."""
     head = el("div", el("span", "attention", style=style.NAME), quiet(f" {len(view['rows'])} seen"))
     table = table_html(to_table(view)) if view["rows"] else None
     listed = table if len(view["rows"]) <= 8 else fold("all", table)

@@ -1,4 +1,4 @@
-"""The view of what was loaded into a module: what is missing, left over or renamed, by name."""
+"""The view of a load report: names of parameters that are missing, unexpected, skipped or renamed."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from rfnb.display.schema import LoadedView
 
 ODD = ("missing", "unexpected")
 SHOWN = 5
-"""So many names in a line, at most."""
+"""Largest number of names on a line."""
 
 
 def describe(report: LoadReport) -> LoadedView:
-    """The number of what was loaded, and the names of all else."""
+    """The loaded names, and the other names in groups."""
     return {
         "kind": "load_report",
         "path": report.path,
@@ -26,7 +26,7 @@ def describe(report: LoadReport) -> LoadedView:
 
 
 def to_text(view: LoadedView) -> str:
-    """A line for each kind."""
+    """A line for each group of names."""
     lines = [f"  {group['what']:<10} {_some(group['names'])}" for group in view["groups"]]
     return "\n".join([f"{_count(view)} loaded from {view['path']}", *lines])
 
@@ -40,7 +40,7 @@ def to_table(view: LoadedView) -> Table:
 
 
 def to_html(view: LoadedView) -> Html:
-    """The same, with what may be a mistake marked, and long lists folded."""
+    """The report with possible mistakes marked and long lists folded."""
     rows = [
         el(
             "tr",
@@ -68,6 +68,6 @@ def _names(names: list[str]) -> Html:
 
 
 def _some(names: list[str]) -> str:
-    """The first of them, and how many more."""
+    """The first names, and the number of others."""
     rest = f", … and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return ", ".join(names[:SHOWN]) + rest

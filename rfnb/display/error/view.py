@@ -1,4 +1,4 @@
-"""The card of an error: the user's line first, then the call in it with its operands, and the way out."""
+"""The card of an error: the user's line, the call with its operands, and a hint."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from rfnb.display.schema import DimOrigin, ErrorView, FrameView, StripRow
 from rfnb.errors import fact_lines
 
 WORDS = 4000
-"""Characters of a fact."""
+"""Longest fact, in characters."""
 
 
 def describe(error: BaseException) -> ErrorView:
-    """What is known of an error, each part if it can be had. Holds no tensor and no frame."""
+    """An error as JSON, without tensors and frames. Parts that cannot be computed are left out."""
     notes = Notes()
     call = notes.attempt("call", lambda: failed_call(error), None)
     place = notes.attempt("place", lambda: _place(error), None)
@@ -68,7 +68,7 @@ def _place(error: BaseException) -> Source | None:
 
 
 def _told(view: ErrorView) -> list[list[str]]:
-    """The facts that the strips and origins do not show already."""
+    """The facts that strips and origins do not already show."""
     return [
         [name, fact]
         for name, fact in view["facts"]
@@ -77,14 +77,14 @@ def _told(view: ErrorView) -> list[list[str]]:
 
 
 def _is_shown(fact: str, view: ErrorView) -> bool:
-    """Whether a fact tells nothing but dims that the strips have: "`a` {batch:2, time:3–5} and `b` {feat:4}"."""
+    """Whether a fact only repeats dims of the strips: "`a` {batch:2, time:3–5} and `b` {feat:4}"."""
     shown = [dim_word(cell["dim"]) for row in view["rows"] for cell in row["cells"] if cell and cell["dim"]]
     dims = [dim for group in re.findall(r"{(.*?)}", fact) for dim in group.split(", ") if dim]
     return bool(dims) and all(any(word.startswith(dim) for word in shown) for dim in dims)
 
 
 def _callers(view: ErrorView) -> list[FrameView]:
-    """The user's lines that led to the one that is shown."""
+    """The user's lines that called the one shown."""
     place = view["code"]["place"] if view["code"] else None
     users = [frame for frame in view["frames"] if frame["whose"] == "user"]
     return users[:-1] if users and users[-1]["place"] == place else users
@@ -94,7 +94,7 @@ def _callers(view: ErrorView) -> list[FrameView]:
 
 
 def to_text(view: ErrorView) -> str:
-    """The sentence, the line, the operands, the way out; then who called it."""
+    """The message, the line, the operands and the hint; then the callers."""
     parts = [
         [f"{view['name']}: {view['what']}"],
         code_text(view["code"]) if view["code"] else [],
@@ -113,7 +113,7 @@ def to_text(view: ErrorView) -> str:
 
 
 def to_html(view: ErrorView) -> Html:
-    """The same; the traceback and what came before are folded away."""
+    """The card as HTML; traceback and causes are folded."""
     odd = [told for told in view["origins"] if told["odd"]]
     rest = [told for told in view["origins"] if not told["odd"]]
     look = f"{style.BOX};border-left:4px solid {style.ALARM};padding:2px 0 2px 12px"

@@ -1,4 +1,4 @@
-"""The graph as rows of words: what the picture shows, from top to bottom."""
+"""The graph as rows of text: the boxes of the picture from top to bottom."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from rfnb.display.schema import GraphNode, GraphValue, GraphView
 
 COLUMNS = ("node", "class", "output", "parameters", "notes")
 MOST = 400
-"""Rows."""
+"""Largest number of rows."""
 SIGNS = {"input": "→ ", "output": "← ", "frame": "→ ", "state": "↻ "}
 
 
 def to_table(view: GraphView) -> Table:
-    """A row for each box; what is inside of another one is indented."""
+    """A row for each box; inner boxes are indented."""
     rows = [[f"{'  ' * depth}{name(node)}", *_cells(view, node)] for depth, node in shown(view)]
     if len(rows) > MOST:
         rows = [*rows[:MOST], [f"… {len(rows) - MOST:,} more", "", "", "", ""]]

@@ -53,14 +53,14 @@ from rfnb.display.markup.widgets_html import fold, note_text, quiet
 from rfnb.display.schema import GraphFailure, GraphView
 
 LEGIBLE = 0.75
-"""In a narrow cell the picture shrinks down to this; then it is moved sideways."""
+"""Smallest scale of the picture in a narrow cell; beyond, it scrolls sideways."""
 HIDE = ("parameters", "constants")
 
 
 def describe(
     graph: ModelGraph, *, depth: int | None = None, open: str | Sequence[str] = (), hide: Iterable[str] = HIDE
 ) -> GraphView:
-    """The graph as boxes in boxes.
+    """The graph as nested boxes.
 
     Args:
         depth: so many levels are open: 0 shows the outermost boxes only; if it is not given, what can be taken in at a
@@ -112,7 +112,7 @@ def _note(graph: ModelGraph) -> str | None:
 
 
 def to_text(view: GraphView) -> str:
-    """Its facts in one line; then a row for each box that is shown."""
+    """A line of facts, then a row for each visible box."""
     lines = [f"{view['name']}  {_facts(view)}", *(f"  {line}" for line in repr(to_table(view)).splitlines())]
     return "\n".join([*lines, *_told(view)])
 
@@ -123,7 +123,7 @@ def _facts(view: GraphView) -> str:
 
 
 def _told(view: GraphView) -> list[str]:
-    """The failure in full, and what was left out."""
+    """The failure in full, and notes on what was left out."""
     failure = view["failure"]
     lines = note_text(view["note"], "")
     if failure is None:
@@ -138,12 +138,12 @@ def _told(view: GraphView) -> list[str]:
 
 
 def to_svg(view: GraphView, width: float = WIDTH) -> str:
-    """The picture; long graphs go on in a next column, as long as that is not wider than `width`."""
+    """The picture as SVG; long graphs continue in further columns within `width`."""
     return Painter(view, width).image()[0]
 
 
 def to_html(view: GraphView) -> Html:
-    """The picture, the failure, and the table, which is folded away."""
+    """The picture, the failure, and the table, folded."""
     drawn, width, _ = Painter(view).image()
     rows = to_table(view)
     look = (

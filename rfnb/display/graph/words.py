@@ -1,4 +1,4 @@
-"""What a node of a graph is called, and what there is to say of it."""
+"""Names, classes and other words for the nodes of a graph."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from rfnb.core.ground.text import count_of
 
 SIDES = {"true_fn": "if true", "false_fn": "if false"}
 RUN, SECTION = "run", "section"
-"""Nodes that are made of several: their numbers are negative."""
+"""Kinds of nodes that stand for several nodes; their numbers are negative."""
 
 
 def joined(first: str, last: str, count: int = 0) -> str:
-    """Of two names, one for all `count` from the one to the other.
+    """One name for `count` nodes, made from the names of the first and the last.
 
     >>> joined("layers.0", "layers.11"), joined("conv", "norm"), joined("conv", "norm", 2)
     ('layers.0–11', 'conv–norm', 'conv, norm')
@@ -28,7 +28,7 @@ def joined(first: str, last: str, count: int = 0) -> str:
 
 
 def kind_of(node: Node) -> Any:
-    """As the views say it."""
+    """The kind of a node as views name it."""
     if node.module is not None:
         return "module"
     if node.op in (RUN, SECTION):
@@ -39,7 +39,7 @@ def kind_of(node: Node) -> Any:
 
 
 def opens(node: Node, is_told: Callable[[Node], bool]) -> bool:
-    """Whether there is something to see inside; not the ops that an op is made of, nor what is told elsewhere."""
+    """Whether a node has a body to show; ops inside of an op, and nodes shown elsewhere, do not count."""
     body = [child for child in node.body if not is_told(child)]
     if not body:
         return False
@@ -49,27 +49,27 @@ def opens(node: Node, is_told: Callable[[Node], bool]) -> bool:
 
 
 def first_name(node: Node) -> str:
-    """Of several, that of the first module."""
+    """The name of a node; for a group, that of its first module."""
     return first_name(_named(node)[0]) if node.number < 0 else node.name or SIDES.get(node.op, node.op)
 
 
 def last_name(node: Node) -> str:
-    """Of several, that of the last module."""
+    """The name of a node; for a group, that of its last module."""
     return last_name(_named(node)[-1]) if node.number < 0 else node.name or SIDES.get(node.op, node.op)
 
 
 def _named(node: Node) -> list[Node]:
-    """The modules of several nodes; all, if there is none."""
+    """The modules of a group; all of its nodes, if there is no module."""
     return [child for child in node.body if child.module or child.number < 0] or node.body
 
 
 def giver_name(node: Node) -> str:
-    """Of several, that of the one that the results come from."""
+    """The name of a node; for a group, that of the node that gives its results."""
     return giver_name(node.body[-1]) if node.number < 0 else node.name or node.op
 
 
 def class_of(node: Node) -> str:
-    """Of a module; those in a section; the op."""
+    """The class of a module, the classes in a section, or the op."""
     if node.number < 0:
         classes = list(dict.fromkeys(map(class_of, node.body)))
         return ", ".join(classes[:3]) + (" …" if len(classes) > 3 else "")
@@ -80,14 +80,14 @@ def class_of(node: Node) -> str:
 
 
 def path_of(node: Node) -> str:
-    """Of a module; of others, that of the module around, and their name."""
+    """The path of a module; for other nodes, the path of the module around and their name."""
     if node.number < 0:
         return f"{path_of(node.body[0])}…"
     return node.module.path if node.module else ".".join(filter(None, [node.path, node.name or node.op]))
 
 
 def parameters_of(node: Node) -> int:
-    """How many it has; those of a module that was called before count there."""
+    """The number of parameters of a node; a module counts at its first call only."""
     if node.number < 0:
         return sum(map(parameters_of, node.body))
     return node.module.count if node.module is not None and not node.module.call else 0
@@ -103,12 +103,12 @@ def steps(node: Node) -> Iterator[str]:
 
 
 def inputs_below(node: Node) -> Iterator[int]:
-    """What it and all in it read."""
+    """Values read by a node and all nodes inside."""
     yield from node.inputs
     for child in node.body:
         yield from inputs_below(child)
 
 
 def within(path: str, home: str) -> bool:
-    """Whether a path is that of a module, or of something in it."""
+    """Whether a path is that of a module or of something inside."""
     return not home or path == home or path.startswith(f"{home}.")

@@ -1,4 +1,4 @@
-"""What is left of a view that could not be made: one line."""
+"""The view of an object whose own view could not be made: one line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def describe(name: str, note: str) -> NoteView:
-    """What it was, and why it is not shown."""
+    """The JSON: the name of the object, and why it is not shown."""
     return {"kind": "note", "name": name, "note": note}
 
 
@@ -23,5 +23,5 @@ def to_text(view: NoteView) -> str:
 
 
 def to_html(view: NoteView) -> Html:
-    """The same."""
+    """The note as a quiet line."""
     return el("div", view["name"], quiet(f" ({view['note']})"), style=style.BOX)

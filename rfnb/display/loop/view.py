@@ -1,4 +1,4 @@
-"""Where the ops of a loop were done: its source, and beside each line what became of it."""
+"""The view of `loop.explain()`: the source of a loop, and next to each line when and where its ops ran."""
 
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ from rfnb.display.schema import ExplanationView, MovedOp
 if TYPE_CHECKING:
     from rfnb.loop.explain import Explanation, Moved
 
-PLACES = {"once": "once", "all steps": "for all steps together", "step": "in each step", "behind": "behind the steps"}
+PLACES = {"once": "once", "all steps": "for all steps together", "step": "in each step", "behind": "after the loop"}
+"""How a sentence names the places, which are called as in the JSON."""
+SHORT = PLACES | {"all steps": "all steps", "step": "each step"}
+"""How a table names the places."""
 HUES = {"once": 2, "all steps": 0, "step": 1, "behind": 3}
-"""By place: which colour of the palette."""
+"""Index of the colour in the palette, by place."""
 WIDTH = 80
-"""So many columns of the source are shown in a terminal."""
+"""Longest source line shown in a terminal, in characters."""
 
 
 def describe(explanation: Explanation) -> ExplanationView:
@@ -58,7 +61,7 @@ def _op(row: Moved) -> MovedOp:
 
 
 def lines(view: ExplanationView) -> Iterator[tuple[int, str, list[MovedOp]]]:
-    """Each line of the source, and the ops that it led to. Ops of no such line have their expression for a line."""
+    """Each source line with its ops. Ops from elsewhere get their expression as a line."""
     by_line: dict[int, list[MovedOp]] = {}
     for op in view["ops"]:
         by_line.setdefault(op["line"] or 0, []).append(op)
@@ -70,7 +73,7 @@ def lines(view: ExplanationView) -> Iterator[tuple[int, str, list[MovedOp]]]:
 
 
 def together(ops: Iterable[MovedOp]) -> list[list[MovedOp]]:
-    """Neighbours with the same place and reason."""
+    """Groups of neighbouring ops with the same place and reason."""
     return [list(group) for _, group in groupby(ops, key=lambda op: (op["where"], op["why"]))]
 
 
@@ -81,7 +84,7 @@ def names(ops: list[MovedOp]) -> str:
 
 
 def counts(view: ExplanationView) -> dict[str, int]:
-    """By place, how many ops, if there are any."""
+    """Number of ops by place, without zeros."""
     found = Counter[str](op["where"] for op in view["ops"])
     return {where: found[where] for where in PLACES if found[where]}
 
@@ -90,7 +93,7 @@ def counts(view: ExplanationView) -> dict[str, int]:
 
 
 def to_text(view: ExplanationView) -> str:
-    """The totals; then the source, and behind each line where its ops were done, and why."""
+    """The totals; then the source, and after each line where its ops ran, and why."""
     if not view["ran"]:
         return f"{view['name']} has not run yet"
     told = list(lines(view))
@@ -111,7 +114,7 @@ def headline(view: ExplanationView) -> str:
 def _text_rows(number: int, text: str, ops: list[MovedOp], width: int) -> Iterator[str]:
     groups = together(ops)
     words = [
-        f"{group[0]['where']:<9}  {names(group)}" + (f"  # {group[0]['why']}" if group[0]["why"] else "")
+        f"{SHORT[group[0]['where']]:<14}  {names(group)}" + (f"  # {group[0]['why']}" if group[0]["why"] else "")
         for group in groups
     ]
     beside = words.pop(0) if words and len(text) <= width else ""
@@ -121,9 +124,9 @@ def _text_rows(number: int, text: str, ops: list[MovedOp], width: int) -> Iterat
 
 
 def to_table(view: ExplanationView) -> Table:
-    """A row an op."""
+    """A row for each op."""
     columns = ["line", "op", "where", "why", "states", "text"]
-    rows = [[op["line"], op["op"], op["where"], op["why"], ", ".join(op["states"]), op["text"]] for op in view["ops"]]
+    rows = [[op["line"], op["op"], SHORT[op["where"]], op["why"], ", ".join(op["states"]), op["text"]] for op in view["ops"]]
     return Table(columns, rows)
 
 
@@ -131,7 +134,7 @@ def to_table(view: ExplanationView) -> Table:
 
 
 def to_html(view: ExplanationView) -> Html:
-    """The same; the expressions of a line with several ops are folded away."""
+    """The view as HTML; expressions of lines with several ops are folded."""
     if not view["ran"]:
         return el("div", f"{view['name']} has not run yet", style=f"{style.BOX};{style.QUIET}")
     rows = [_rows(number, text, ops) for number, text, ops in lines(view)]
@@ -147,7 +150,7 @@ def _head(view: ExplanationView) -> Html:
 
 
 def _rows(number: int, text: str, ops: list[MovedOp]) -> list[Html]:
-    """A line of the source, and beside it a row for each place and reason."""
+    """A source line, with a row for each place and reason next to it."""
     groups = together(ops)
     spans = len(groups) if len(groups) > 1 else None
     mark = style.PALETTE[HUES[_slowest(ops)]] if ops else "transparent"
@@ -169,7 +172,7 @@ _CODE = "white-space:pre-wrap;overflow-wrap:anywhere"
 
 
 def _slowest(ops: list[MovedOp]) -> str:
-    """Where a line spends its time."""
+    """The slowest place of the ops of a line."""
     return max((op["where"] for op in ops), key=["once", "behind", "all steps", "step"].index)
 
 
@@ -182,7 +185,7 @@ def _told(ops: list[MovedOp], *, folds: bool) -> list[Html]:
     ]
     listed = el("div", [_expression(op) for op in ops], style=f"margin:2px 0 4px 14px;{_CODE}")
     told = el("details", el("summary", words, style="cursor:pointer"), listed) if folds or first["place"] else words
-    return [el("td", el("span", first["where"], style=_chip(first["where"])), style=_LINE), el("td", told, style=_LINE)]
+    return [el("td", el("span", SHORT[first["where"]], style=_chip(first["where"])), style=_LINE), el("td", told, style=_LINE)]
 
 
 def _expression(op: MovedOp) -> Html:
@@ -194,7 +197,7 @@ def _reason(op: MovedOp) -> str:
 
 
 def _kept_by(op: MovedOp) -> list[str]:
-    """The states that keep it in the steps."""
+    """The states that keep an op in the steps."""
     return op["states"] if op["why"].startswith("needs ") else []
 
 

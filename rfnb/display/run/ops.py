@@ -1,4 +1,4 @@
-"""The ops of one step, one by one, also those inside of modules."""
+"""The ops of one step, including those inside of modules."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def describe_ops(at: RunStep, chosen: int | None, sequences: Dim | None, sequence: int | None) -> OpsView:
-    """In the order in which they were done, with the numbers of the chosen one; -1 is the last."""
+    """The ops in their order, with the values of the chosen one; -1 is the last."""
     try:
         ops = at.ops()
         number = None if chosen is None or not ops else min(chosen % len(ops) if chosen < 0 else chosen, len(ops) - 1)

@@ -1,4 +1,4 @@
-"""The states of a run over its steps: what happens to them, and a small picture of each."""
+"""The history of states over the steps of a run: events, and a small picture of each."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass
 class Course:
-    """A state after some of the steps, all of the same size.
+    """A state after several steps, always of the same size.
 
-    values: [steps, …], thinned if there are many. live: the entries that count, with axes of size 1. axes: names of
-    the others. sequences: which of them counts sequences. jump: the largest change of the first step, from the start.
+    values: [steps, …], thinned if large. live: entries that count, with axes of size 1. axes: names of the axes after
+    the steps. sequences: which of them counts sequences. jump: the largest change in the first step.
     """
 
     name: str
@@ -36,20 +36,20 @@ class Course:
     jump: float = 0.0
 
     def since(self, place: int) -> int:
-        """The first of the steps that the one at this place tells of: those between were not looked at."""
+        """The first step of the interval that ends with the sample at `place`; the steps between were skipped."""
         return self.steps[place - 1] + 1 if place else 0
 
     def not_finite(self) -> int | None:
-        """The place of the first step that left NaN or an infinity in it."""
+        """The place of the first step after which the state holds NaN or an infinity."""
         bad = ~np.isfinite(self.values) & self.live
         found = np.flatnonzero(bad.reshape(len(self.steps), -1).any(axis=1))
         return int(found[0]) if len(found) else None
 
     def largest_change(self) -> tuple[int, bool] | None:
-        """The place of the step that changed an entry most, and whether the first one changed it more.
+        """The place of the step with the largest change of an entry, and whether the first step changed more.
 
-        That one is left out, as states mostly jump from the start. Between steps that are not next to each other the
-        change is per step. None if none changed it, or all alike.
+        The first step is left out, as states usually jump from their initial value. Between sampled steps the change
+        is per step. None if there is no change, or all changes are equal.
         """
         if len(self.steps) < 3:
             return None
@@ -59,7 +59,7 @@ class Course:
 
 
 def _moved(now: np.ndarray, before: np.ndarray, live: np.ndarray) -> np.ndarray:
-    """How far each entry that counts went."""
+    """The change of each entry that counts."""
     with np.errstate(all="ignore"):
         moved = np.abs(now - before)
     made: np.ndarray = np.where(live & np.isfinite(moved), moved, 0)
@@ -67,7 +67,7 @@ def _moved(now: np.ndarray, before: np.ndarray, live: np.ndarray) -> np.ndarray:
 
 
 def follow(run: Run, name: str, sequence: int | None, steps: int) -> Course | None:
-    """The state after up to 256 of the first `steps`; None for labels, sizes, and states whose size changes."""
+    """The state after at most 256 of the first `steps`; None for labels, sizes, and states whose size changes."""
     if not steps:
         return None
     every = getattr(run.replay, "every", 1)
@@ -106,7 +106,7 @@ PIXELS = 240
 
 
 def describe_strip(course: Course) -> StateStrip:
-    """Steps across; sequences down, or the entries of one; hatched where a sequence has ended."""
+    """A picture: steps across, sequences or entries down, hatched where a sequence has ended."""
     values, live = _matrix(course)
     rows, steps = values.shape
     block = block_for(values.shape, (ROWS, steps))
@@ -123,7 +123,7 @@ def describe_strip(course: Course) -> StateStrip:
 
 
 def _matrix(course: Course) -> tuple[np.ndarray, np.ndarray]:
-    """[rows, steps]: of each row the entry of largest size, and whether there is one that counts."""
+    """[rows, steps]: the largest entry of each row, and whether any entry counts."""
     values, live = course.values, np.broadcast_to(course.live, course.values.shape)
     if course.sequences is not None:
         values, live = (np.moveaxis(each, course.sequences + 1, 1) for each in (values, live))
@@ -145,4 +145,4 @@ def _words(course: Course, rows: int, drawn: int) -> str:
         words += f", the largest over {', '.join(others)}"
     if drawn < rows:
         words += f", {-(-rows // ROWS)} rows in one"
-    return words + (", hatched behind the end" if not course.live.all() else "")
+    return words + (", hatched after the end" if not course.live.all() else "")

@@ -31,11 +31,11 @@ _courses: WeakKeyDictionary[Any, dict[tuple[str, int | None], Course]] = WeakKey
 def describe_step(
     run: Run, step: int, sequence: int | None = None, *, pictures: bool = True, watch: Sequence[str] = ()
 ) -> StepView:
-    """Computed again by replay; must run on the thread that owns the tensors."""
+    """The JSON of a step, computed again by replay; must run on the thread that owns the tensors."""
     at = run[step]
 
     def tell(name: str, value: Any, begun: int) -> ValueView:
-        """begun: the step that a sequence has to begin for its entries to count."""
+        """The JSON of a value; entries count for sequences that reach the step `begun`."""
         live = live_at(run, value, begun)
         return describe_value(name, value, sequences=run.sequence_dim, sequence=sequence, pictures=pictures, live=live)
 
@@ -57,7 +57,7 @@ def describe_step(
 
 
 def _state(run: Run, at: Any, step: int, name: str, sequence: int | None, tell: Tell) -> StateRow:
-    """A step that failed has no states after it."""
+    """The JSON of a state before and after a step; a step that failed has no state after it."""
     notes, done = Notes(), step < run.steps
     before = at.before[name]
     after = at.after[name] if done else None
@@ -102,7 +102,7 @@ def _aligned(data: Data, like: Data) -> np.ndarray:
 
 
 def _course(run: Run, name: str, sequence: int | None) -> Course:
-    """How large the state is after each of some steps, and whether it ever changes. Labels have no size."""
+    """The magnitude of the state after sampled steps, and whether it ever changes; empty for labels."""
     known = _courses.setdefault(run, {})
     if (name, sequence) not in known:
         known[name, sequence] = _follow(run, name, sequence)
@@ -110,7 +110,7 @@ def _course(run: Run, name: str, sequence: int | None) -> Course:
 
 
 def spark_steps(run: Run) -> list[int]:
-    """Those that the sparklines of a run are of."""
+    """The steps sampled for the sparklines of a run."""
     every = getattr(run.replay, "every", 1)
     ends = range(every - 1, run.steps, every) or range(run.steps - 1, run.steps)  # behind these, states are kept
     return spread(ends, options.SPARK_STEPS) if run.steps else []
@@ -133,13 +133,13 @@ def _follow(run: Run, name: str, sequence: int | None) -> Course:
 
 
 def _moved(start: Data, now: Data) -> bool:
-    """Whether an entry that counts now was another one at the start."""
+    """Whether an entry that counts differs from its initial value."""
     live = now.live if len(now.axes) == len(start.axes) else None
     return not np.array_equal(sampled(replace(start, live=live)), sampled(now), equal_nan=True)
 
 
 def spread(steps: Sequence[int], most: int) -> list[int]:
-    """At most so many of the steps, evenly, the first and the last among them.
+    """At most `most` of the steps, evenly spaced, with the first and the last.
 
     >>> spread(range(10), 4)
     [0, 3, 6, 9]
@@ -150,7 +150,7 @@ def spread(steps: Sequence[int], most: int) -> list[int]:
 
 
 def describe_watch(at: RunStep, text: str, sequences: Dim | None, sequence: int | None) -> WatchRow:
-    """Its value, or in one line why it has none."""
+    """The JSON of a watched expression: its value, or one line that says why it has none."""
     try:
         found = at.eval(text)
         value = _described(text, found, sequences, sequence, live_at(at.run, found, at.step))
@@ -168,7 +168,7 @@ def _described(
 
 
 def live_at(run: Run, value: Any, step: int) -> np.ndarray | None:
-    """True for entries of sequences that begin the step; None for a number, or for what is no value of a run."""
+    """Which entries belong to sequences that reach the step; None for numbers and other values without dims."""
     if value is None or not hasattr(value, "dims"):
         return None
     begun, dims = run.begun, list(value.dims)

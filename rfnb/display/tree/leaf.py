@@ -21,11 +21,11 @@ from rfnb.errors import ViewError
 PLAIN = (bool, int, float, complex, str, bytes, type(None))
 FEW = 8
 TEXT = 60
-"""So much of a string is shown."""
+"""Longest string shown, in characters."""
 
 
 def fill(node: TreeNode, value: Any, *, look: bool, closely: bool = True) -> int:
-    """Says what the value is; `look`: also what is in a tensor. How many entries it has."""
+    """Fills in facts about a value, with `look` also about a tensor's entries. Returns its number of entries."""
     if isinstance(value, PLAIN):
         node["text"] = _clipped(value)
     elif isinstance(value, Dim):
@@ -43,7 +43,7 @@ def fill(node: TreeNode, value: Any, *, look: bool, closely: bool = True) -> int
 
 
 def _add(node: TreeNode, data: Data, *, look: bool, closely: bool) -> None:
-    """What is in a tensor, as far as it can be had."""
+    """Adds facts about a tensor's entries, if they can be read."""
     notes = Notes(*data.notes)
     notes.attempt("numbers", lambda: _tensor(node, data, look, closely), None)
     node["text"] += f"{'  ' if node['text'] else ''}({notes.text()})" if notes.lines else ""
@@ -62,7 +62,7 @@ def _tensor(node: TreeNode, data: Data, look: bool, closely: bool) -> None:
 
 
 def in_short(data: Data, *, closely: bool = True) -> tuple[str, list[str]]:
-    """The numbers if they are few, else `μ 0.1 σ 1 [-3 .. 3]`, "≈ μ 0.1 …" of a sample; and what is not finite."""
+    """The numbers if there are few, else `μ 0.1 σ 1 [-3 .. 3]`, or `≈ μ 0.1 …` for a sample; and NaN and Inf."""
     found = measure(data, closely=closely)
     flags = [] if found is None else [f"{bad.count:,} {word}" for word, bad in found.bad.items()]
     if data.entries <= FEW or data.sparse is not None:
@@ -71,7 +71,7 @@ def in_short(data: Data, *, closely: bool = True) -> tuple[str, list[str]]:
         return "only padding", flags
     told = moments(found.frames)
     if told["min"] == "nan":
-        return "nothing finite", flags
+        return "no finite entries", flags
     return ("≈ " if found.where else "") + _told(told, data.dtype == "bool"), flags
 
 

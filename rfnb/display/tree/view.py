@@ -1,4 +1,4 @@
-"""The view of a nested structure: a foldable tree with a line for each tensor; parts that are alike in one line."""
+"""The view of a nested structure: a foldable tree with a line per tensor; equal parts share a line."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from rfnb.display.tree.nested import Walk
 
 OPEN_DEPTH = 2
 OPEN_NODES = 40
-"""More parts than this are folded at first."""
+"""Number of parts above which a part is folded at first."""
 
 
 def describe(structure: Any) -> TreeView:
-    """The structure and all in it, as far as the limits go."""
+    """The JSON of the structure and its parts, within the limits."""
     walk = Walk()
     root = walk.node("", structure)
     notes = []
@@ -35,19 +35,19 @@ def describe(structure: Any) -> TreeView:
 
 
 def to_text(view: TreeView) -> str:
-    """A line for each part; of parts that are alike the first."""
+    """One line per part; the first of equal parts stands for all."""
     lines = [f"{'  ' * depth}{node_text(node)}" for depth, node in _told(view["root"], 0)]
     return "\n".join(lines + note_text(view["note"]))
 
 
 def to_html(view: TreeView) -> Html:
-    """The same, folding."""
+    """The tree with folds."""
     few = sum(1 for _ in _told(view["root"], 0)) <= OPEN_NODES
     return el("div", _fold(view["root"], 0, OPEN_DEPTH if few else 1), note_html(view["note"]), style=style.BOX)
 
 
 def to_table(view: TreeView) -> Table:
-    """A row for each part that has nothing in it."""
+    """A row for each leaf."""
     rows = [[".".join(path), *_cells(node)] for path, node in _leaves(view["root"], ())]
     return Table(["path", "type", "dims", "dtype", "value"], rows)
 
@@ -60,7 +60,7 @@ def node_text(node: TreeNode) -> str:
 
 
 def total(node: TreeNode) -> str:
-    """`4 tensors, 12 kB`, of what has parts."""
+    """`4 tensors, 12 kB`: the totals of a node with parts."""
     if not node["children"] or not node["tensors"]:
         return ""
     if not node["repeat"]:
@@ -79,7 +79,7 @@ def _name(node: TreeNode) -> str:
 
 
 def _what(node: TreeNode) -> str:
-    """The class, where the rest does not tell it."""
+    """The class, unless the rest of the line implies it."""
     return "" if node["what"] in ("Tensor", "Dim", "int", "float", "bool", "str", "NoneType") else node["what"]
 
 
