@@ -11,12 +11,17 @@ const script = {
   alias: { react: 'preact/compat', 'react-dom/client': 'preact/compat/client', 'react-dom': 'preact/compat' }
 };
 
-await build({ ...script, entryPoints: ['src/inline.tsx'], outfile: `${target}.js`, format: 'esm' });
-await build({ ...script, entryPoints: ['src/page.ts'], outfile: '../rfnb/display/static/page.js', format: 'iife' });
+await build({ ...script, entryPoints: ['src/entry/inline.tsx'], outfile: `${target}.js`, format: 'esm' });
+await build({
+  ...script,
+  entryPoints: ['src/entry/standalone.ts'],
+  outfile: '../rfnb/display/static/page.js',
+  format: 'iife'
+});
 
 await build({
   ...script,
-  entryPoints: ['src/pictures/main.ts'],
+  entryPoints: ['src/entry/views.ts'],
   outfile: '../rfnb/display/static/views.js',
   format: 'esm'
 });

@@ -1,14 +1,13 @@
-"""Trains the model of the tour and saves `data/g2p.safetensors`: the code is that of the notebook's own cells.
+"""Trains the model of the tour with the code of the notebook's cells, and saves `data/g2p.safetensors`.
 
-    python notebooks/make_checkpoint.py [CPU seconds, 480 if not given]
+    python notebooks/make_checkpoint.py [CPU seconds, 480 by default]
 
-Seeds are fixed, and the notebook gives torch one thread. Time is CPU time, so that what else runs on the machine
-changes little.
+Seeds are fixed, and the notebook gives torch one thread. Time is CPU time, so other programs on the machine have
+little influence.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Collection
@@ -19,31 +18,23 @@ from typing import Any
 import torch
 
 import rfnb as rf
+from tour_cells import HERE, NOTEBOOK, cells, run
 
-HERE = Path(__file__).parent
-NOTEBOOK = HERE / "01_tour.ipynb"
 CHECKPOINT = HERE / "data" / "g2p.safetensors"
-PARTS = ("data", "model", "training", "decoding")
-"""The tags of the cells that are needed, in the order of the notebook."""
+TAGS = ("imports", "data", "model", "training", "decoding")
+"""The tags of the cells that training needs, in the order of the notebook."""
 
 
-def cells(parts: Collection[str] = PARTS, file: Path = NOTEBOOK) -> list[dict[str, Any]]:
-    """The code cells of the tour that have one of these tags."""
-    notebook = json.loads(file.read_text(encoding="utf-8"))
-    tagged = [(cell, cell["metadata"].get("tags", ())) for cell in notebook["cells"] if cell["cell_type"] == "code"]
-    return [cell for cell, tags in tagged if set(tags) & set(parts)]
-
-
-def namespace(parts: Collection[str] = PARTS, file: Path = NOTEBOOK) -> dict[str, Any]:
-    """What these cells define, run in order."""
+def namespace(tags: Collection[str] = TAGS, file: Path = NOTEBOOK) -> dict[str, Any]:
+    """The names that these cells define, run in order."""
     names: dict[str, Any] = {"__name__": "tour"}
-    for cell in cells(parts, file):
-        exec(compile("".join(cell["source"]), f"{file.name}, cell {cell['id']}", "exec"), names)
+    for cell in cells(tags, file):
+        run("".join(cell["source"]), name=f"{file.name}, cell {cell['id']}", into=names)
     return names
 
 
 def error_rates(tour: dict[str, Any], references: dict[str, list[list[str]]]) -> str:
-    """Of greedy decoding, a few hundred words at a time."""
+    """The error rates of greedy decoding, as text. Decodes a few hundred words at a time."""
     words = sorted(references, key=len)
     answers: dict[str, list[str]] = {}
     for start in range(0, len(words), 500):
@@ -53,7 +44,7 @@ def error_rates(tour: dict[str, Any], references: dict[str, list[list[str]]]) ->
 
 
 def main(seconds: float = 480) -> None:
-    """Trains, tells the error rates, saves."""
+    """Trains the model, saves it, and prints its error rates."""
     tour = namespace()
     rf.set_random_seed(1)
     torch.manual_seed(1)

@@ -5,10 +5,29 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 import rfnb as rf
+from rfnb.display.kit.view import View
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
-EXAMPLE, CHECKS, TRAVEL, *_ = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+PYTORCH, EXAMPLE, TRAVEL, CHECKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
+def test_the_first_example_needs_no_dim():
+    assert "rf.Dim" not in PYTORCH and "batch_dim" not in PYTORCH
+
+
+def test_the_calls_for_a_pytorch_model_give_views():
+    names: dict[str, object] = {}
+    exec(PYTORCH, names)
+    calls = re.findall(r"^rf\.show.*?(?=  #|$)", PYTORCH, re.MULTILINE)
+    graph, array, seen, weights = views = [eval(call, names) for call in calls]
+    assert all(isinstance(view, View) and view.html for view in views)
+    assert "MultiheadAttention" in graph.text
+    assert "time:4–7" in array.text
+    assert "2 layers × 4 heads" in seen.text
+    assert "4 heads" in weights.text
 
 
 def test_the_example_sums_up():
@@ -41,3 +60,14 @@ def test_the_run_of_the_example_is_searched_forked_and_saved(tmp_path, monkeypat
     assert eval(compare, names).first.step == 0
     exec(save, names)
     assert rf.load_run("sum.rfrun").steps == 4
+
+
+@pytest.mark.parametrize("fact", ["make lab ", "make test ", "Apache-2.0"])
+def test_the_readme_says_how_to_start_and_its_licence(fact):
+    assert fact in README
+
+
+def test_the_documentation_table_has_every_page():
+    pages = {path.name for path in (Path(__file__).parents[1] / "docs").glob("*.md")}
+    table = README.partition("## Documentation")[2].partition("\n## ")[0]
+    assert set(re.findall(r"\]\(docs/(\w+\.md)\)", table)) == pages

@@ -14,10 +14,10 @@ ORDER = "errors core backend ops trace loop nn search checkpoint network layers 
 ROOMS = {
     "core": "ground dims advice tensor expression graph run",
     "trace": "record run observe compare graph capture public",
-    "nn": "init module layers param_groups schedule attention cells encoder decoder bridge public",
-    "checkpoint": "folder entries mapping plain training settings config choice report save load foreign public",
+    "nn": "init module layers schedule attention cells encoder decoder bridge public",
+    "checkpoint": "folder entries mapping plain training choice report save load foreign public",
     "display": "markup schema kit layout tensor dims tree module error graph loop run comparison check attention "
-    "checkpoint training schema_ts panel show register public",
+    "checkpoint training panel schema_ts show register public",
 }
 """The folders and files of a rank, in their order: imports point to the left here too."""
 FILES = sorted(ROOT.rglob("*.py"))

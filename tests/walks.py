@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import rfnb as rf
+
 ROOT = Path(__file__).parents[1] / "rfnb"
 
 
@@ -22,3 +24,20 @@ def files_visited(call: Callable[[], Any]) -> set[str]:
         sys.setprofile(before)
     files = {Path(code.co_filename) for code in seen if code.co_flags & inspect.CO_OPTIMIZED}
     return {file.relative_to(ROOT).as_posix() for file in files if file.is_relative_to(ROOT)}
+
+
+def recorded_loop() -> Callable[[], Any]:
+    """A loop of three lines over five steps, to be run and recorded."""
+    time, feat = rf.Dim(None, name="time"), rf.Dim(2, name="feat")
+    x = rf.convert_to_tensor([[[1.0, 2.0]] * 5, [[3.0, 4.0]] * 3], dims=[rf.batch_dim, time, feat])
+
+    def walk() -> Any:
+        loop = rf.Loop(axis=time, debug=True)
+        loop.state.total = rf.zeros([rf.batch_dim, feat])
+        with loop:
+            frame = loop.unstack(x)
+            loop.state.total = loop.state.total + rf.tanh(frame)
+            totals = loop.stack(loop.state.total)
+        return totals
+
+    return walk

@@ -1,12 +1,15 @@
-import * as React from 'react';
+/** The part of a translation bundle that the views need. */
+export interface Words {
+  __(text: string, ...args: (string | number)[]): string;
+  _n(one: string, many: string, n: number, ...args: (string | number)[]): string;
+}
 
-import { PLAIN, Words } from './plain_words';
+/** Words as they are written here, with %1, %2, … filled in. */
+export const PLAIN: Words = {
+  __: fill,
+  _n: (one, many, n, ...args) => fill(n === 1 ? one : many, n, ...args)
+};
 
-export { PLAIN, Words };
-
-export const WordsContext = React.createContext<Words>(PLAIN);
-
-/** The words of the user's language, inside a view. */
-export function useWords(): Words {
-  return React.useContext(WordsContext);
+function fill(text: string, ...args: (string | number)[]): string {
+  return text.replace(/%(\d)/g, (whole, n) => String(args[Number(n) - 1] ?? whole));
 }

@@ -97,6 +97,7 @@ export function stepView(step: number, change: Partial<StepView> = {}): StepView
     ],
     ended: [false, step >= 5],
     check: 'replay agrees',
+    agrees: true,
     watches: [],
     ops: null,
     ...change

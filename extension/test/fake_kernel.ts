@@ -1,7 +1,7 @@
 import type { Kernel, KernelMessage } from '@jupyterlab/services';
 import { Signal } from '@lumino/signaling';
 
-import type { IKernel } from '../src/connection';
+import type { IKernel } from '../src/kernel/connection';
 import type { Event, Message, Reply } from '../src/schema';
 import { PROTOCOL } from '../src/schema';
 

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 
-import { VERSION } from '../src/version';
+import { VERSION } from '../src/kernel/connection';
 
 const read = (path: string) => readFileSync(path, 'utf8'); // tests run in the folder of the package
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from rfnb.core.ground.show import KINDS, MAKERS, MODULES, class_name
+from rfnb.core.ground.show import KINDS, MODULES, class_name, make_dot, make_line, make_page, make_view
 from rfnb.display.error.card import show_in_notebooks
 
 if TYPE_CHECKING:
@@ -47,10 +47,9 @@ VIEWS = {
 
 
 def register_views() -> None:
-    """Registers the views of rfnb's classes, and what display makes for the folders below it."""
+    """Registers the views of rfnb's classes, shows errors in notebooks, and answers the panel."""
     KINDS.update({name: kind for kind, (_, names) in VIEWS.items() for name in names.split()})
     MODULES.update({kind: f"rfnb.display.{module}" for kind, (module, _) in VIEWS.items()})
-    MAKERS.update(view=view_of, line=line, dot=dot_of, page=save_page)
     show_in_notebooks()
     answer_the_panel()
 
@@ -121,6 +120,7 @@ def _shell() -> Any:
     return None if ipython is None else ipython.get_ipython()
 
 
+@make_view.register
 def view_of(shown: Any) -> Any:
     """The view of an object."""
     from rfnb.display.kit.view import view_of as made
@@ -128,6 +128,7 @@ def view_of(shown: Any) -> Any:
     return made(shown)
 
 
+@make_line.register
 def line(name: str, x: Any, live: Any) -> str:
     """A tensor in one line."""
     from rfnb.display.tensor.value import one_line
@@ -135,13 +136,15 @@ def line(name: str, x: Any, live: Any) -> str:
     return one_line(name, x, live)
 
 
+@make_dot.register
 def dot_of(graph: ModelGraph, **choice: Any) -> Any:
-    """The graph as a `graphviz.Source`."""
-    from rfnb.display.graph import dot
+    """The Graphviz source of a model graph, folded like `rf.show(graph, **choice)`."""
+    from rfnb.display.graph import view
 
-    return dot.graph_to_dot(graph, **choice)
+    return view.to_dot(view.describe(graph, **choice))
 
 
+@make_page.register
 def save_page(run: Run, path: Path, limit: int | None) -> Path:
     """Writes a run as a page."""
     from rfnb.display.run import page

@@ -1,4 +1,4 @@
-"""The JSON that views, the panel and the inline stepper share. `extension/src/schema.ts` is generated from this file.
+"""The JSON that views, the panel and the inline stepper share. `rfnb/display/schema_ts.py` writes it as TypeScript.
 
 Every view has a `kind`. A view holds only plain data: no tensor, no object, no HTML. `NaN` and infinities are
 sent as the strings "nan", "inf", "-inf", because JSON has no word for them.
@@ -6,7 +6,7 @@ sent as the strings "nan", "inf", "-inf", because JSON has no word for them.
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from typing import Literal, NotRequired, TypedDict
 
 PROTOCOL = 3
 """Raised when a message changes in a way that an older panel or kernel would misread."""
@@ -425,7 +425,8 @@ class StepView(TypedDict):
     states: list[StateRow]
     values: list[LineValue]
     ended: list[bool] | None  # per sequence: whether this step is behind its end
-    check: str  # "replay agrees", "with today's weights", ...
+    check: str  # "replay agrees", "with today's weights", …
+    agrees: NotRequired[bool]  # whether the replay gave the states of the run; older kernels do not send it
     watches: list[WatchRow]
     ops: OpsView | None  # if they were asked for
 
@@ -861,14 +862,19 @@ class LoadedView(TypedDict):
     groups: list[LoadedNames]
 
 
+class Hello(TypedDict):
+    """What the kernel says of itself when it is greeted."""
+
+    protocol: int
+    version: str
+    session: str  # of the kernel process
+
+
 class Message(TypedDict):
     """Front end to kernel, on the command comm."""
 
     id: int
-    command: Literal[
-        "hello", "runs", "run", "step", "value", "pin", "forget",
-        "find", "fork", "rerun", "loops", "gradients", "compare",
-    ]  # fmt: skip
+    command: str  # a row of `COMMANDS` in rfnb/display/panel/commands.py
     args: dict[str, object]
 
 

@@ -15,15 +15,15 @@ from rfnb.core.dims.lengths import EMPTY, Size
 from rfnb.core.graph.graph import Node
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.source import PerPlace, here
-from rfnb.core.tensor.argument_errors import no_tensor
-from rfnb.core.tensor.op import listening
+from rfnb.core.tensor.argument_errors import not_a_tensor
+from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimRebound, LoopError
 from rfnb.loop import branch, rerun
-from rfnb.loop.chance import Chance
+from rfnb.loop.draw import tell
 from rfnb.loop.execute import mixed
 from rfnb.loop.frames import StepNumbers, all_frames, first_frame, stacked_frames, step_numbers
-from rfnb.loop.told import tell
+from rfnb.loop.global_rng import Chance
 from rfnb.ops.create import full
 from rfnb.ops.index import gather
 from rfnb.ops.math import logical_or
@@ -35,7 +35,7 @@ from rfnb.trace.run.rerun import seed_of
 
 if TYPE_CHECKING:
     from rfnb.loop.loop import Loop
-    from rfnb.loop.watch import Watcher
+    from rfnb.loop.print_value import Watcher
 
 ENDED, LENGTHS = "#ended", "#lengths"
 """Reserved states: which sequences have ended, and how many steps each took."""
@@ -128,7 +128,7 @@ class Body:
             self.before.append(grown[leaf])
             return
         if not isinstance(leaf, Tensor):
-            odd = no_tensor(name, leaf)
+            odd = not_a_tensor(name, leaf)
             raise LoopError(
                 f"{self.loop.name}: the initial value of the state {name!r} is no Tensor of rfnb",
                 got=odd.got,
@@ -188,7 +188,7 @@ class Body:
         """A state is read. If the line gives it to a variable, that is a value of the body as well."""
         name = None if _branch() else _target()
         if name is not None and isinstance(leaf, Traced) and leaf.value.node is None:
-            self.recorder.from_line(leaf, "state")
+            self.recorder.from_line(leaf, "state", "state")
             leaf.value.name = name
 
     def unstack(self, source: Tensor, axis: Dim | None) -> Traced:

@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rfnb.backend.base.tape import Call, External, Stream, Var
 from rfnb.core.dims import align
+from rfnb.core.graph.facts import SideFacts
 from rfnb.core.graph.graph import Node
 from rfnb.core.ground.nested import arranged, leaves, map_leaves, named_leaves, same_structure
 from rfnb.core.tensor.op import OpRow
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError, LoopError
+from rfnb.loop.codegen import Compiled
 from rfnb.loop.execute import is_replaying
-from rfnb.loop.inner import asked
+from rfnb.loop.nested_runs import asked
 from rfnb.loop.program import Program
-from rfnb.loop.written import Compiled
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.trace.record.record import OpCall, Recorder, unwrap
 
@@ -45,10 +46,10 @@ def cond(body: Body, recorder: Recorder, pred: Tensor, true_fn: Callable[[], Any
     tape, plain = body.tape, body.plain(pred)
     with body.aside():
         holds = body.backend.all_true_raw(plain._raw)
-    node = recorder._begin("cond", recorder.numbers([pred]))
-    yes = _side(body, recorder, node, "true_fn", true_fn, taken=holds)
+    node = recorder._begin("cond", recorder.numbers([pred]), "cond")
+    yes = _side(body, recorder, node, SideFacts(when=True), true_fn, taken=holds)
     agree = partial(_agreeing, body, yes.result)
-    no = _side(body, recorder, node, "false_fn", false_fn, taken=not holds, finish=agree)
+    no = _side(body, recorder, node, SideFacts(when=False), false_fn, taken=not holds, finish=agree)
     pairs = [pair for pair in no.result if isinstance(pair[0], Tensor)]
     wanted = [[tape.refer(x._raw) for x in column] for column in zip(*pairs, strict=True)] or [[], []]
     given = _given([yes.calls, no.calls], wanted)
@@ -80,7 +81,7 @@ def _side(
     body: Body,
     recorder: Recorder,
     node: Node,
-    name: str,
+    facts: SideFacts,
     fn: Callable[[], Any],
     *,
     taken: bool,
@@ -90,9 +91,9 @@ def _side(
     tape = body.tape
     start = len(tape.calls)
     try:
-        with nullcontext() if taken else tape.trying(body.backend.overwrite_raw), recorder.branch(node, name) as side:
+        with nullcontext() if taken else tape.trying(body.backend.overwrite_raw), recorder.branch(node, facts) as side:
             first = len(recorder.graph.values)
-            given = fn() if taken else _tried(name, fn)
+            given = fn() if taken else _tried(facts.name, fn)
             part = node.body[-1]
             part.outputs = tuple(recorder.numbers(given))
             part.inputs = tuple(number for number in part.outputs if number < first)

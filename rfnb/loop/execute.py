@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from rfnb.backend.base.tape import External, Var, current_tape
-from rfnb.loop.kept import Kept
+from rfnb.loop.codegen import Compiled
 from rfnb.loop.program import Program
-from rfnb.loop.written import Compiled
+from rfnb.loop.state_history import Kept
 from rfnb.trace.run.failure import Failure
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from rfnb.backend.base.tape import Var
-from rfnb.core.graph.graph import Graph, Node
+from rfnb.core.graph.graph import BodyGraph, Node
 from rfnb.core.ground.show import Shown
 from rfnb.core.ground.source import Source
 from rfnb.core.tensor.op import OpRow
@@ -53,7 +53,7 @@ class Told(NamedTuple):
     """What a loop keeps for its explanation: its ops, its graph, its states in a step, the line of its `with`."""
 
     done: Sequence[Done]
-    graph: Graph
+    graph: BodyGraph
     states: Sequence[Var]
     names: Sequence[str]
     source: Source | None
@@ -74,7 +74,7 @@ class Explanation(Shown):
 
 def _moved(told: Told) -> list[Moved]:
     needs = {var: frozenset([name.lstrip("#")]) for var, name in zip(told.states, told.names, strict=True)}
-    shown = set(map(id, told.graph.walk()))  # not what the loop asked for itself
+    shown = set(map(id, told.graph.all_nodes()))  # not what the loop asked for itself
     rows = []
     for each in sorted(told.done, key=lambda each: each.node.number):
         if id(each.node) not in shown:

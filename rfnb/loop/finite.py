@@ -146,7 +146,7 @@ class _Search:
         given_nan = any(bad is not None and bad[0].any() for _, bad in given)
         given_inf = any(bad is not None and bad[1].any() for _, bad in given)
         written = any(not np.isfinite(number) for number in event.numbers)
-        if self._known(output) is not None or given_nan or event.op in ("unstack", "state"):
+        if self._known(output) is not None or given_nan or event.kind in ("input", "state"):
             self._pass_on(event, output, given)
         elif nans.any():
             self._made(event, output, "NaN", nans, given)

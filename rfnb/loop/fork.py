@@ -14,8 +14,8 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import rebound
 from rfnb.core.ground.nested import named_leaves
 from rfnb.core.ground.suggestions import did_you_mean
-from rfnb.core.tensor.argument_errors import no_tensor
-from rfnb.core.tensor.op import listening
+from rfnb.core.tensor.argument_errors import not_a_tensor
+from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError, LoopError
 from rfnb.loop.execute import execute, replaying
@@ -117,7 +117,7 @@ def _number(state: Tensor, value: Any) -> bool | int | float:
     if isinstance(value, str):
         return _label(state, value)
     if not isinstance(value, bool | int | float):
-        raise no_tensor(f"fork: the state {state.name!r}", value)
+        raise not_a_tensor(f"fork: the state {state.name!r}", value)
     return value
 
 

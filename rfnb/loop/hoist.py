@@ -17,16 +17,16 @@ from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.graph.graph import Node
 from rfnb.core.ground.nested import leaves, map_leaves
-from rfnb.core.tensor.op import listening
+from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.loop.explain import Done, Place, tell_step
 from rfnb.loop.frames import frames_dim
-from rfnb.loop.sized import below, grows
+from rfnb.loop.growing_axes import below, grows
 from rfnb.trace.record.record import OpCall
 
 if TYPE_CHECKING:
     from rfnb.loop.body import Body
-    from rfnb.loop.close import Closed
+    from rfnb.loop.end_of_step import Closed
 
 BUDGET = 2**31
 """Bytes that the results of one op may take for all steps together; what would take more stays in the steps."""

@@ -12,12 +12,12 @@ from rfnb.core.dims.dim import Dim, check_dims
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DtypeError, LoopError
 from rfnb.loop.body import Body, has_steps
-from rfnb.loop.close import close
-from rfnb.loop.doubts import of_body
+from rfnb.loop.end_of_step import close
 from rfnb.loop.explain import Explanation, Told
-from rfnb.loop.finish import finish
+from rfnb.loop.print_value import entered
+from rfnb.loop.run_body import finish
 from rfnb.loop.state import StateHolder
-from rfnb.loop.watch import entered
+from rfnb.loop.warnings import of_body
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run

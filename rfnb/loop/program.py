@@ -7,7 +7,7 @@ from copy import copy
 from typing import Any
 
 from rfnb.backend.base.tape import Call, External, Stream, Tape, Var
-from rfnb.loop.written import Compiled, Lines, Written
+from rfnb.loop.codegen import Compiled, Lines, Written
 
 
 class Program:

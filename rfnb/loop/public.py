@@ -8,4 +8,4 @@ from rfnb.loop.functional import (
 )
 from rfnb.loop.gradients import Gradients as Gradients
 from rfnb.loop.loop import Loop as Loop
-from rfnb.loop.watch import watch as watch
+from rfnb.loop.print_value import watch as watch

@@ -15,25 +15,25 @@ from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths, Size
 from rfnb.core.graph.graph import Value
-from rfnb.core.tensor.op import listening
+from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError
 from rfnb.loop.body import ENDED, LENGTHS, Body
-from rfnb.loop.doubts import not_ended
 from rfnb.loop.ended import begun, reasons
 from rfnb.loop.execute import Outcome, stepped
 from rfnb.loop.explain import Explanation
 from rfnb.loop.fork import fork
 from rfnb.loop.gradients import Gradients, gradients
-from rfnb.loop.inner import Inner, asking
-from rfnb.loop.kept import detached, held_bytes
-from rfnb.loop.plan import Plan, plan_of
+from rfnb.loop.nested_runs import Inner, asking
+from rfnb.loop.recorded_plan import Plan, plan_of
 from rfnb.loop.rerun import rerun
+from rfnb.loop.state_history import detached, held_bytes
+from rfnb.loop.warnings import not_ended
 from rfnb.trace.run.run import Run
-from rfnb.trace.run.step import StepValue
+from rfnb.trace.run.step import AGREES, StepValue
 
 if TYPE_CHECKING:
-    from rfnb.loop.close import Closed
+    from rfnb.loop.end_of_step import Closed
 
 SNAPSHOT_BUDGET = 64 * 2**20
 """Bytes of parameters that a run copies, so that later training does not change what it shows."""
@@ -202,7 +202,7 @@ class Replay:
             for a, b in zip(states, expected, strict=True)
         )
         if agrees:
-            return "replay agrees"
+            return AGREES
         changed = self._version() != self.version
         if self.plan.changes is not None:
             return f"replay differs: {self.plan.changes}"

@@ -20,7 +20,7 @@ from rfnb.nn.attention.rotary import (
 )
 from rfnb.nn.bridge import distributed as distributed
 from rfnb.nn.bridge.from_torch import from_torch as from_torch
-from rfnb.nn.bridge.parameters import torch_parameters as torch_parameters
+from rfnb.nn.bridge.parameters import param_groups as param_groups, torch_parameters as torch_parameters
 from rfnb.nn.bridge.to_torch import rf_module_to_pt_module as rf_module_to_pt_module, to_torch as to_torch
 from rfnb.nn.cells.cell import (
     RecCell as RecCell,
@@ -98,7 +98,6 @@ from rfnb.nn.module.parametrize import (
     weight_dropout as weight_dropout,
     weight_noise as weight_noise,
 )
-from rfnb.nn.param_groups import param_groups as param_groups
 from rfnb.nn.schedule import (
     PiecewiseLinear as PiecewiseLinear,
     PiecewiseLinearStepwiseScheduler as PiecewiseLinearStepwiseScheduler,

@@ -67,7 +67,9 @@ def gating(
     axis = axis or x.feature_dim
     if axis is None or axis.dimension is None or axis.dimension % 2:
         got = "no feature dim" if axis is None else align.show_dims([axis])
-        raise DimError("gating: needs two halves", got=got, expected="an even number of features")
+        raise DimError(
+            "gating: the features must split into two halves", got=got, expected="an even number of features"
+        )
     out_dim = out_dim or axis // 2
     values, gate = split(x, axis=axis, out_dims=[out_dim, out_dim])
     return mul(act_func(values), gate_func(gate)), out_dim

@@ -33,7 +33,9 @@ class AmpPolicy:
 
     def __post_init__(self) -> None:
         if not is_float_dtype(self.compute_dtype):
-            raise DtypeError("AmpPolicy: not a float type", got=repr(self.compute_dtype), expected='"bfloat16"')
+            raise DtypeError(
+                "AmpPolicy: `compute_dtype` must be a float type", got=repr(self.compute_dtype), expected='"bfloat16"'
+            )
 
 
 _policy: AmpPolicy | None = None
@@ -63,7 +65,9 @@ def set_amp_policy(policy: AmpPolicy | None) -> None:
     """
     global _policy
     if policy is not None and not isinstance(policy, AmpPolicy):
-        raise DtypeError("set_amp_policy: not a policy", got=repr(policy), hint=f"rf.AmpPolicy({policy!r})")
+        raise DtypeError(
+            "set_amp_policy: `policy` is not an rf.AmpPolicy", got=repr(policy), hint=f"rf.AmpPolicy({policy!r})"
+        )
     _policy = policy
 
 

@@ -12,7 +12,8 @@ from rfnb.backend.base.sizes import size_in
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.run.run_ctx import get_run_ctx
-from rfnb.core.tensor.op import listener, op
+from rfnb.core.tensor.listener import active_listener
+from rfnb.core.tensor.op import op
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
 from rfnb.ops.create import range_over_dim
@@ -69,10 +70,10 @@ def dot_attention(
         axis_of("dot_attention", x, dim, name)
     if axis in query.dims and causal_query_spatial_dim is None:
         raise DimError(
-            f"dot_attention: `query` has {axis.name} too, so each query would see the key of its own frame alone",
+            f"dot_attention: `query` has {axis.name} too, so each query would only see the key of its own frame",
             got=query.describe_dims(),
             expected=f"no {axis.name} in `query`",
-            hint=f"for self-attention give the keys and values a dim of their own: "
+            hint=f"for self-attention, give the keys and values a separate dim: "
             f"keys, key_axis = rf.replace_dim(keys, in_dim={axis.name})",
         )
     scale = 1 / math.sqrt(key_dim.get_dim_value()) if scale is None else scale
@@ -109,15 +110,14 @@ def attend(
 
     If `query` has `axis`, its frames are those of the keys. There must be no NaN in the padding of `bias`.
     """
-    who = listener()
-    if who is not None or any(x.lengths.ragged for x in (query, keys, values)):
+    listener = active_listener()
+    if listener is not None or any(x.lengths.ragged for x in (query, keys, values)):
         # what is in padding would get into gradients, as 0 · NaN
         query, keys, values = (x.copy_masked(0.0) for x in (query, keys, values))
-    see = getattr(who, "see_attention", None)  # somebody who wants to know what was done, and no change of it
     found: Tensor | None = None
     broadcast = dropout_broadcast_default() if att_dropout_broadcast is None else att_dropout_broadcast
     dropped = att_dropout if att_dropout and get_run_ctx().is_train_flag_enabled(func=dropout) else 0.0
-    if (who is None or see) and not (dropped and broadcast) and 0.0 <= dropped <= 1.0:
+    if (listener is None or listener.takes_kernels) and not (dropped and broadcast) and 0.0 <= dropped <= 1.0:
         backend = backend_of_raw(query._raw)
         found = backend.fused_attention(
             query,
@@ -130,13 +130,13 @@ def attend(
             bias=bias,
             dropout=dropped,
         )
-        if found is not None and not see:
+        if found is not None and listener is None:
             return found
     if axis in query.sig.index:
         keys, values, axis = own_axis(query, keys, values, axis=axis)
     how: dict[str, Any] = {"key_dim": key_dim, "axis": axis, "causal": causal, "scale": scale, "bias": bias}
-    if found is not None and see:
-        see(query, keys, values, **how)
+    if found is not None and listener is not None:
+        listener.attention(query, keys, values, **how)
         return found
     weights = attention_weights(query, keys, **how)
     weights = dropout(weights, att_dropout, axis=axis if broadcast else None)
@@ -150,10 +150,10 @@ _keys_axes: weakref.WeakKeyDictionary[Dim, Dim] = weakref.WeakKeyDictionary()
 def own_axis(query: Tensor, keys: Tensor, values: Tensor, *, axis: Dim) -> tuple[Tensor, Tensor, Dim]:
     """Keys and values of self-attention with a dim of their own in place of `axis`, and that dim.
 
-    It is the same one for all layers and batches, so that their plans and masks are; a new one where somebody listens,
-    or if it is taken already.
+    It is the same one for all layers and batches, so that their plans and masks are; a new one while a listener is
+    active, or if it is taken already.
     """
-    shared = listener() is None and not any(_keys_axes.get(axis) in x.sig.index for x in (query, keys, values))
+    shared = active_listener() is None and not any(_keys_axes.get(axis) in x.sig.index for x in (query, keys, values))
     keys, keys_axis = replace_dim(keys, in_dim=axis, out_dim=_keys_axes.get(axis) if shared else None)
     values, _ = replace_dim(values, in_dim=axis, out_dim=keys_axis)
     if shared:
@@ -197,9 +197,9 @@ def _in_order(found: Sequence[Dim], query: Sequence[Dim], key_dim: Dim) -> list[
 def _check_lengths(query: Tensor, keys: Tensor, dim: Dim, axis: Dim) -> None:
     if not size_in(query, dim).agrees(size_in(keys, axis)):
         raise DimError(
-            "dot_attention: causal, but there are not as many queries as keys",
+            "dot_attention: `causal` needs the same number of queries and keys",
             got=f"{query.lengths.describe(dim)} and {keys.lengths.describe(axis)}",
-            expected="two dims of the same lengths, or one",
+            expected="two dims of equal lengths, or one dim",
         )
 
 

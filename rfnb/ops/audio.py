@@ -84,7 +84,7 @@ def mel_filterbank(
     fft_length = fft_length or 2 * (in_dim.get_dim_value() - 1)
     if in_dim.get_dim_value() != fft_length // 2 + 1:
         raise DimError(
-            f"mel_filterbank: {in_dim.name} has not the frequencies of this transform",
+            f"mel_filterbank: the size of {in_dim.name} is not the number of frequencies of this transform",
             got=in_dim.describe(),
             expected=f"{fft_length // 2 + 1} for fft_length {fft_length}",
         )
@@ -146,7 +146,10 @@ def random_mask(
     each = [dim for dim in x.dims if dim not in same]
     most = max_num if isinstance(max_num, int) else max_num_bound
     if most is None:
-        raise DimError("random_mask: `max_num` is a Tensor", expected="`max_num_bound`, the most that it can be")
+        raise DimError(
+            "random_mask: with a Tensor as `max_num`, `max_num_bound` is needed",
+            expected="`max_num_bound`, the largest possible value",
+        )
     masks = Dim(min(most, x.size_of(mask_axis).max), name="masks")
     if not masks.dimension:
         return x
@@ -193,7 +196,9 @@ def specaugment(
         return x
     feature_dim = feature_dim or x.feature_dim
     if feature_dim is None:
-        raise DimError("specaugment: which dim are the features?", got=x.describe_dims(), expected="`feature_dim`")
+        raise DimError(
+            "specaugment: it is not clear which dim holds the features", got=x.describe_dims(), expected="`feature_dim`"
+        )
     step = get_run_ctx_step() if global_train_step_dependent else steps[-1]
     stage = sum(step >= begin for begin in steps[:3]) - 1
     if stage < 0:

@@ -49,11 +49,11 @@ def collate(
     """
     templates = {name: _template(name, entry, (sparse or {}).get(name)) for name, entry in spec.items()}
     for name in set(sparse or {}) - set(templates):
-        raise DimError(f"collate: `sparse` has {name!r}, but `spec` has not", expected=", ".join(templates))
+        raise DimError(f"collate: `sparse` has {name!r}, which `spec` lacks", expected=", ".join(templates))
     batch_dims = {template.dims[0]: name for name, template in templates.items()}
     if len(batch_dims) > 1:
         got = ", ".join(f"{dim.name} in {name!r}" for dim, name in batch_dims.items())
-        raise DimError("collate: all entries need the same first dim, which counts sequences", got=got)
+        raise DimError("collate: all entries need the same batch dim first", got=got)
     return Collate(templates, tag, device)
 
 
@@ -126,7 +126,7 @@ class Collate:
                 sizes.setdefault(batch_dim, Size([], len(shapes), tags=padded.tags))
             elif batch_dim.dimension != len(shapes):
                 raise DimError(
-                    f"collate: {batch_dim.name} has another size", got=len(shapes), expected=batch_dim.dimension
+                    f"collate: {batch_dim.name} has a different size", got=len(shapes), expected=batch_dim.dimension
                 )
             for dim, values in zip(entry.dims[1:], shapes.T, strict=True):
                 if dim.is_static() or dim.expr is not None:
@@ -136,7 +136,7 @@ class Collate:
                     raise DimError(
                         f"collate: {name!r} and {first[dim]!r} differ in the length of {dim.name}",
                         got=f"{size} and {sizes[dim]}",
-                        hint=f"give {name!r} a Dim of its own",
+                        hint=f"give {name!r} a separate Dim",
                     )
                 first.setdefault(dim, name)
         return sizes
@@ -189,7 +189,7 @@ def _encode(name: str, value: Any, entry: Entry) -> Any:
     vocab = entry.sparse_dim.vocab if entry.sparse_dim is not None else None
     if vocab is None:
         raise DtypeError(
-            f"collate: {name!r} has labels, but no vocab to read them with",
+            f"collate: {name!r} has text labels, but no vocab to read them with",
             got=repr(value)[:60],
             hint=f'rf.collate(…, sparse={{"{name}": Dim(…, vocab=…)}})',
         )
@@ -220,12 +220,12 @@ def _check(name: str, row: np.ndarray, entry: Entry, which: str) -> None:
     if labels is None or not row.size:
         return
     if row.dtype.kind == "f" and entry.dtype is None:
-        raise DtypeError(f"collate: {name!r} of sequence {which}: labels are whole numbers", got=row.dtype)
+        raise DtypeError(f"collate: {name!r} of sequence {which}: labels must be integers", got=row.dtype)
     if labels.dimension is not None and not 0 <= row.min() <= row.max() < labels.dimension:
         place = tuple(np.argwhere((row < 0) | (row >= labels.dimension))[0].tolist())
         at = ", ".join(f"{dim.name} {i}" for dim, i in zip(dims, place, strict=True))
         raise DimError(
-            f"collate: {name!r} of sequence {which}: {row[place]} is no label of {labels.name}",
+            f"collate: {name!r} of sequence {which}: {row[place]} is not a label of {labels.name}",
             got=f"{row[place]}" + (f" at {at}" if at else ""),
             expected=f"0 to {labels.dimension - 1}",
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
@@ -11,6 +11,9 @@ from rfnb.core.tensor.op import op
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError, DtypeError
 from rfnb.ops.convert import operands
+
+if TYPE_CHECKING:
+    from rfnb.backend.base.backend import Backend
 
 REAL_IMAG = Dim(2, name="real_imag")
 
@@ -41,7 +44,7 @@ def complex_as_real(x: Tensor, *, out_dim: Dim | None = None) -> tuple[Tensor, D
     [[1.0, 2.0], [3.0, 4.0]]
     """
     if not x.dtype.startswith("complex"):
-        raise DtypeError("complex_as_real: not complex", got=x.dtype, expected="complex64 or complex128")
+        raise DtypeError("complex_as_real: `x` is not complex", got=x.dtype, expected="complex64 or complex128")
     out_dim = REAL_IMAG if out_dim is None else _pair("complex_as_real", out_dim)
     raw = backend_of_raw(x._raw).complex_as_real_raw(x._raw)
     return x.like(raw, align.sig([*x.dims, out_dim], None, x.feature_dim)), out_dim
@@ -55,12 +58,16 @@ def real_as_complex(x: Tensor, *, pair_dim: Dim) -> Tensor:
     >>> rf.real_as_complex(rf.convert_to_tensor([1.0, 2.0], dims=[pair]), pair_dim=pair).raw_tensor.item()
     (1+2j)
     """
-    backend: Any = backend_of_raw(x._raw)
+    backend: type[Backend] = backend_of_raw(x._raw)
     parts = (backend.gather(x, indices=i, axis=_pair("real_as_complex", pair_dim)) for i in (0, 1))
     return backend.combine(next(parts), "complex", next(parts))
 
 
 def _pair(op: str, dim: Dim) -> Dim:
     if dim.dimension != 2:
-        raise DimError(f"{op}: a real and an imaginary part", got=align.show_dims([dim]), expected="a Dim of size 2")
+        raise DimError(
+            f"{op}: the dim of real and imaginary part must have size 2",
+            got=align.show_dims([dim]),
+            expected="a Dim of size 2",
+        )
     return dim

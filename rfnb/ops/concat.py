@@ -32,10 +32,15 @@ def concat(
         handle_dynamic_dims: if False, padding stays between the sources, and counts as frames.
     """
     if not sources:
-        raise DimError("concat: nothing to join", expected="(tensor, dim), …")
+        raise DimError("concat: there is nothing to join", expected="(tensor, dim), …")
     if not isinstance(sources[0], tuple) or not isinstance(sources[0][0], Tensor):
         got = type(sources[0]).__name__
-        raise DimError("concat: along which dims?", got=got, expected="pairs", hint="rf.concat((x, time), (y, time))")
+        raise DimError(
+            "concat: each source needs the dim to join along",
+            got=got,
+            expected="pairs",
+            hint="rf.concat((x, time), (y, time))",
+        )
     close_gaps = handle_dynamic_dims is not False
     result: tuple[Tensor, Dim] = backend_of_raw(sources[0][0]._raw).concat_to(
         sources, allow_broadcast, out_dim, close_gaps
@@ -72,7 +77,7 @@ def stack(sources: Sequence[Tensor], *, out_dim: Dim | None = None) -> tuple[Ten
     ([[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]], True)
     """
     if not sources:
-        raise DimError("stack: nothing to join", expected="a list of Tensors")
+        raise DimError("stack: there is nothing to join", expected="a list of Tensors")
     out_dim = Dim(len(sources), name="stack") if out_dim is None else out_dim
     return backend_of_raw(sources[0]._raw).stack(sources, out_dim=out_dim), out_dim
 

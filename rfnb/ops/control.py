@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rfnb.backend.base.math import join
 from rfnb.backend.base.tape import opaque
@@ -16,9 +16,13 @@ from rfnb.core.dims.binding import current_lengths
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.scope import within
-from rfnb.core.tensor.op import listener, op
+from rfnb.core.tensor.listener import active_listener
+from rfnb.core.tensor.op import op
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError
+
+if TYPE_CHECKING:
+    from rfnb.backend.base.backend import Backend
 
 T = TypeVar("T")
 
@@ -37,11 +41,11 @@ def raw_call(fn: Callable[..., Any], *tensors: Tensor, out_dims: Sequence[Dim]) 
     backend = raw_registry.backend_of_raw(tensors[0]._raw) if tensors else raw_registry.selected()
     for position, tensor in enumerate(tensors):
         if not isinstance(tensor, Tensor):
-            raise DimError(f"raw_call: argument {position} is no Tensor", got=type(tensor).__name__)
+            raise DimError(f"raw_call: argument {position} is not an rf.Tensor", got=type(tensor).__name__)
     raw = opaque(_Fresh(fn, backend), *[tensor._raw for tensor in tensors])
     shape = tuple(raw.shape)
     if len(shape) != len(out_dims) or any(d.dimension not in (None, n) for d, n in zip(out_dims, shape, strict=True)):
-        raise DimError("raw_call: fn gave other axes", got=shape, expected=align.show_dims(out_dims))
+        raise DimError("raw_call: the result of `fn` has different axes", got=shape, expected=align.show_dims(out_dims))
     lengths = join(*tensors) if tensors else current_lengths(out_dims)
     return tensor_of(raw, align.sig(out_dims), lengths)
 
@@ -74,9 +78,9 @@ def cond(pred: Tensor | bool, true_fn: Callable[[], T], false_fn: Callable[[], T
     for which, fn in (("true_fn", true_fn), ("false_fn", false_fn)):
         if not callable(fn):
             raise DtypeError(
-                f"cond: `{which}` is no function",
+                f"cond: `{which}` is not a function",
                 got=type(fn).__name__ if not isinstance(fn, Tensor) else f"the Tensor {called(fn)}",
-                expected="a function that computes it: only the side that is taken is computed",
+                expected="a function that computes the value: only the chosen side is computed",
                 hint=f"lambda: {called(fn)}; or rf.where(pred, a, b), which chooses between values",
             )
     if not isinstance(pred, Tensor):
@@ -85,11 +89,11 @@ def cond(pred: Tensor | bool, true_fn: Callable[[], T], false_fn: Callable[[], T
         raise DimError(
             "cond: `pred` has dims",
             got=pred.describe_dims(),
-            expected="a scalar, which decides for all",
+            expected="a scalar, which decides for all entries",
             hint="rf.where(pred, a, b) chooses entry by entry; or rf.reduce_any(pred, axis=…)",
         )
-    who = listener()
-    choose = raw_registry.backend_of_raw(pred._raw).cond if who is None else who.cond
+    listener = active_listener()
+    choose = raw_registry.backend_of_raw(pred._raw).cond if listener is None else listener.cond
     result: T = choose(pred, true_fn, false_fn)
     return result
 
@@ -212,7 +216,7 @@ class _Fresh:
     """Calls a function, at each step of a loop. What it gives is of one shape, and never the object that it got: a tape
     would take that for the same value."""
 
-    def __init__(self, fn: Callable[..., Any], backend: Any):
+    def __init__(self, fn: Callable[..., Any], backend: type[Backend]):
         self._fn, self._backend = fn, backend
         self._shape: tuple[int, ...] | None = None
 
@@ -220,6 +224,8 @@ class _Fresh:
         result = self._fn(*raws)
         shape = tuple(result.shape)
         if self._shape not in (None, shape):
-            raise DimError("raw_call: fn gave another shape at another step", got=shape, expected=self._shape)
+            raise DimError(
+                "raw_call: the shape of the result of `fn` changes between steps", got=shape, expected=self._shape
+            )
         self._shape = shape
         return self._backend.identity_raw(result) if any(result is raw for raw in raws) else result

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,9 +17,12 @@ from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.default import get_default_float_dtype
 from rfnb.core.ground.dtype import has_fractions, is_float_dtype, is_int_dtype
 from rfnb.core.ground.source import asked, here
-from rfnb.core.tensor.argument_errors import no_tensor
+from rfnb.core.tensor.argument_errors import not_a_tensor
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError
+
+if TYPE_CHECKING:
+    from rfnb.backend.base.backend import Backend
 
 Lengths = Tensor | Sequence[int] | np.ndarray
 
@@ -29,7 +32,7 @@ def tensor(value: Any, like: Tensor | None = None) -> Tensor:
     if isinstance(value, Tensor):
         return value
     if not isinstance(value, bool | int | float | complex | np.generic) and not hasattr(value, "dtype"):
-        raise no_tensor(f"{asked()}: an operand", value)
+        raise not_a_tensor(f"{asked()}: an operand", value)
     if like is not None and isinstance(value, np.generic):
         value = value.item()  # as the Python number
     backend = raw_registry.selected() if like is None else raw_registry.backend_of_raw(like._raw)
@@ -37,7 +40,7 @@ def tensor(value: Any, like: Tensor | None = None) -> Tensor:
     device = None if like is None else like.device
     raw = backend.convert_raw(value, dtype, device)
     if backend.get_ndim_raw(raw):
-        raise no_tensor(f"{asked()}: an operand", value)
+        raise not_a_tensor(f"{asked()}: an operand", value)
     return tensor_of(raw, EMPTY_SIG, EMPTY)
 
 
@@ -110,7 +113,7 @@ def convert_to_tensor(
         raise DimError(
             f"convert_to_tensor: the data has {len(sizes)} axes",
             got=f"shape {sizes}",
-            expected=f"an axis for each of {align.show_dims(dims)}",
+            expected=f"one axis for each of {align.show_dims(dims)}",
             hint="give one Dim for each axis: dims=[batch_dim, time, …]" if len(sizes) > len(dims) else None,
         )
     if lengths is not None or tags is not None:
@@ -125,25 +128,21 @@ def convert_to_tensor(
     return result
 
 
-def _check_labels(backend: Any, labels: Tensor, value: Any, sparse_dim: Dim) -> None:
+def _check_labels(backend: type[Backend], labels: Tensor, value: Any, sparse_dim: Dim) -> None:
     """Raises DtypeError if labels are no whole numbers; DimError if one, in a valid frame, is outside of the dim.
 
     Only data of the host is read: what is on a device would have to come back.
     """
     if not is_int_dtype(labels.dtype):
-        raise DtypeError("convert_to_tensor: labels are whole numbers", got=labels.dtype, expected="int32 or int64")
+        raise DtypeError("convert_to_tensor: labels must be integers", got=labels.dtype, expected="int32 or int64")
     size = sparse_dim.dimension
     parts = value if isinstance(value, list | tuple) else [value]
     if size is None or any(hasattr(part, "detach") for part in parts):
         return
     numbers = np.asarray(value)
     if numbers.size and not 0 <= numbers.min() <= numbers.max() < size:
-        try:
-            check_range(backend, "convert_to_tensor", labels, (sparse_dim,), (size,))
-        except DimError as error:
-            error.what = error.what.replace("index", "label")
-            error.hint = "padding is left out if `lengths` say so" if numbers.min() < 0 else None
-            raise
+        hint = "padding may have any value if `lengths` are given"
+        check_range(backend, "convert_to_tensor", labels, (sparse_dim,), (size,), noun="a label", hint=hint)
 
 
 def _unequal(value: Sequence[Any], dims: Sequence[Dim], sparse_dim: Dim | None) -> bool:
@@ -175,18 +174,16 @@ def _pad(value: Sequence[Any], dims: Sequence[Dim], sparse_dim: Dim | None, leng
     return padded, sizes if lengths is None else lengths
 
 
-def _bind(backend: Any, raw: Any, dims: Sequence[Dim], lengths: Any, tags: Sequence[str] | None) -> Any:
+def _bind(backend: type[Backend], raw: Any, dims: Sequence[Dim], lengths: Any, tags: Sequence[str] | None) -> Any:
     """Binds the dims to this batch; gives `raw` without frames that no sequence has."""
     shape = backend.get_shape_tuple_raw(raw)
     batch = dims[0]
     if batch.dimension is None and batch.expr is None:
         if tags is not None and len(tags) != shape[0]:
-            raise DimError(
-                "convert_to_tensor: a tag for each sequence is needed", got=f"{len(tags)} tags", expected=shape[0]
-            )
+            raise DimError("convert_to_tensor: each sequence needs a tag", got=f"{len(tags)} tags", expected=shape[0])
         if tags is not None and len(set(tags)) < len(tags):
             twice = next(tag for tag in tags if list(tags).count(tag) > 1)
-            raise DimError("convert_to_tensor: a tag occurs twice", got=repr(twice), expected="tags that differ")
+            raise DimError("convert_to_tensor: a tag occurs twice", got=repr(twice), expected="distinct tags")
         batch.bind(Size([], shape[0], tags=tags))
     elif tags is not None:
         raise DimError(
@@ -205,7 +202,7 @@ def _bind(backend: Any, raw: Any, dims: Sequence[Dim], lengths: Any, tags: Seque
             )
         if size.dims == (batch,) and size.values.shape != (shape[0],):
             raise DimError(
-                "convert_to_tensor: a length for each sequence is needed",
+                "convert_to_tensor: each sequence needs a length",
                 got=f"lengths of shape {size.values.shape}",
                 expected=f"({shape[0]},), as {batch.name} has in the data",
             )
@@ -225,7 +222,7 @@ def _lengths_by_dim(dims: Sequence[Dim], lengths: Any) -> dict[Dim, Any]:
         raise DimError(
             "convert_to_tensor: no dim can take the lengths",
             got=align.show_dims(dims),
-            expected="a dim without a fixed size behind the first",
+            expected="a dim without a fixed size after the first",
             hint='Dim(None, name="time")',
         )
     return {free[0]: lengths}
@@ -238,5 +235,5 @@ def _size(batch: Dim, values: Any) -> Size:
         values = values.tolist()  # not .numpy(), which torch.func does not allow
     array = np.asarray(values)
     if array.dtype.kind == "f" and array.size:
-        raise DimError("convert_to_tensor: lengths are numbers of frames", got=array.tolist(), expected="whole numbers")
+        raise DimError("convert_to_tensor: lengths must be integers", got=array.tolist(), expected="integers")
     return Size([batch] if array.ndim else [], array)

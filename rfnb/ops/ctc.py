@@ -129,7 +129,7 @@ def ctc_greedy_decode(
         wb_target_dim = class_dim("ctc_greedy_decode", logits, in_spatial_dim, None, blank_index)
     if target_dim is not None and target_dim.dimension != blank_index:
         raise DimError(
-            "ctc_greedy_decode: with a `target_dim`, blank has to be behind the labels",
+            "ctc_greedy_decode: with a `target_dim`, the blank label must come after the labels",
             got=f"{target_dim.describe()}, blank {blank_index}",
             expected=f"blank {target_dim.dimension}",
         )

@@ -49,7 +49,9 @@ def _is_type(given: Any) -> bool:
     if isinstance(given, str):
         return given.startswith(("float", "int", "uint", "bool", "bfloat", "complex"))
     if isinstance(given, bool):
-        raise DtypeError("to: neither a type nor a device", got=given, expected='"cuda", "float16", torch.float16')
+        raise DtypeError(
+            "to: the argument is neither a dtype nor a device", got=given, expected='"cuda", "float16", torch.float16'
+        )
     return str(given).startswith("torch.")
 
 

@@ -36,7 +36,9 @@ def gather(
         axis = indices.sparse_dim if isinstance(indices, Tensor) else None
         if axis is None:
             raise DimError(
-                "gather: no `axis`, and the indices do not tell", got=_told(indices), hint="gather(…, axis=dim)"
+                "gather: `axis` is missing, and the indices do not imply it",
+                got=_told(indices),
+                hint="gather(…, axis=dim)",
             )
     return backend_of_raw(source._raw).gather(source, indices=indices, axis=axis, clip_to_valid=clip_to_valid)
 
@@ -105,7 +107,9 @@ def labels(self: Tensor) -> Any:
     """
     vocab = self.sparse_dim.vocab if self.sparse_dim is not None else None
     if vocab is None:
-        raise DimError("labels: there is no vocab", got=self.describe_dims(), hint="rf.Dim(n, vocab=[…]) as sparse_dim")
+        raise DimError(
+            "labels: the sparse dim has no vocab", got=self.describe_dims(), hint="rf.Dim(n, vocab=[…]) as sparse_dim"
+        )
     sizes = {dim: self.size_of(dim) for dim in self.dims}
 
     def is_frame(at: dict[Dim, int]) -> bool:

@@ -44,7 +44,9 @@ def label_smoothing(prob: Tensor, smoothing: Tensor | float, *, axis: Dim | None
     axis = axis or prob.feature_dim or prob.sparse_dim
     if axis is None or axis.dimension is None:
         raise DimError(
-            "label_smoothing: which dim are the classes?", got=prob.describe_dims(), hint="label_smoothing(…, axis=dim)"
+            "label_smoothing: it is not clear which dim holds the classes",
+            got=prob.describe_dims(),
+            hint="label_smoothing(…, axis=dim)",
         )
     if prob.sparse_dim is axis:
         prob = one_hot(prob)
@@ -78,7 +80,7 @@ def label_smoothed_log_prob_gradient(
     excluded = set(exclude_labels or ())
     if axis is None or axis.dimension is None or axis.dimension - len(excluded) < 2:
         raise DimError(
-            "label_smoothed_log_prob_gradient: needs a fixed dim with two labels at least",
+            "label_smoothed_log_prob_gradient: needs a fixed dim with at least two labels",
             got=log_prob.describe_dims() if axis is None else axis.describe(),
             hint="label_smoothed_log_prob_gradient(…, axis=dim)",
         )

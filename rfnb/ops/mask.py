@@ -117,9 +117,9 @@ def _dyn_size_ext(self: Dim) -> Tensor | None:
 def _set_dyn_size_ext(self: Dim, lengths: Tensor | None) -> None:
     if self.is_static() or self.expr is not None:
         raise DimError(
-            f"dyn_size_ext: the size of {self.name} is no matter of data",
+            f"dyn_size_ext: the size of {self.name} does not depend on data",
             got=self.describe(),
-            expected='a dim of its own without a fixed size: Dim(None, name="…")',
+            expected='a separate dim without a fixed size: Dim(None, name="…")',
         )
     if lengths is None:
         self.reset_raw()

@@ -67,7 +67,9 @@ def pack_padded(
         for dim in dims:
             size = source.size_of(dim)
             if size.dims and (np.diff(size.values, axis=0) > 0).any():
-                raise DimError("pack_padded: the sequences are not sorted, the longest first", got=size, expected=dim)
+                raise DimError(
+                    "pack_padded: the sequences are not sorted by length, longest first", got=size, expected=dim
+                )
     return backend_of_raw(source._raw).pack_padded(source, dims=dims, out_dim=out_dim)
 
 

@@ -12,7 +12,8 @@ from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.ground.suggestions import did_you_mean
-from rfnb.core.tensor.op import add_row, binary, listener, method_of, op, unary
+from rfnb.core.tensor.listener import active_listener
+from rfnb.core.tensor.op import add_row, binary, method_of, op, unary
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import RfError
 from rfnb.ops.convert import operands, tensor
@@ -103,7 +104,7 @@ def _unknown(op: str, kind: str, kinds: Sequence[str]) -> RfError:
     other = "compare" if op == "combine" else "combine"
     known = kind in (COMPARE_KINDS if other == "compare" else COMBINE_KINDS)
     hint = f'rf.{other}(a, "{kind}", b), or rf.{other}_bc' if known else did_you_mean(kind, kinds)
-    return RfError(f"{op}: there is no such kind", got=repr(kind), expected=", ".join(kinds), hint=hint)
+    return RfError(f"{op}: unknown `kind`", got=repr(kind), expected=", ".join(kinds), hint=hint)
 
 
 def _binary(name: str, doc: str, example: str, *, kind: str | None = None, quick: bool = True) -> Any:
@@ -375,7 +376,8 @@ def _reflected(function: Callable[[Any, Any], Tensor], commutes: bool) -> Callab
     """`other ∘ self`; the quick path takes numbers as the second operand."""
 
     def call(self: Tensor, other: Any) -> Tensor:
-        swap = commutes and other.__class__ in (int, float) and listener() is None  # who listens sees what was written
+        # a listener sees the operands in the order in which they were written
+        swap = commutes and other.__class__ in (int, float) and active_listener() is None
         return function(self, other) if swap else function(other, self)
 
     return call

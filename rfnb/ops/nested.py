@@ -41,7 +41,7 @@ def gather_nested(s: T, *, indices: Tensor, dim_map: DimMap | None = None) -> T:
     """
     axis = indices.sparse_dim
     if axis is None:
-        raise DimError("gather_nested: the indices do not tell what they count", got=indices.describe_dims())
+        raise DimError("gather_nested: the indices need a `sparse_dim`", got=indices.describe_dims())
     return _picked(s, {axis}, lambda x: gather(x, indices=indices, axis=axis), dim_map, indices.device)
 
 

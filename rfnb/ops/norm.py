@@ -96,7 +96,7 @@ def group_norm(
     """
     groups = num_groups if isinstance(num_groups, Dim) else _groups(num_groups)
     if in_dim.get_dim_value() % groups.get_dim_value():
-        raise DimError("group_norm: the groups are not of one size", got=f"{in_dim.describe()} in {groups.describe()}")
+        raise DimError("group_norm: the groups differ in size", got=f"{in_dim.describe()} in {groups.describe()}")
     size = in_dim.div_left(groups.get_dim_value())
     parts = split_dims(source, axis=in_dim, dims=[groups, size])
     if others := as_dims(axis):

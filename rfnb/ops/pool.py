@@ -43,7 +43,9 @@ def pool(
     dims = as_dims(in_spatial_dims)
     if nd not in (None, len(dims)) or not 1 <= len(dims) <= 3:
         raise DimError(
-            "pool: the window is for other axes", got=align.show_dims(dims), expected=f"{nd or 'one to three'} dims"
+            "pool: the window does not match the spatial dims",
+            got=align.show_dims(dims),
+            expected=f"{nd or 'one to three'} dims",
         )
     sizes = per_axis("pool", "pool_size", pool_size, len(dims))
 

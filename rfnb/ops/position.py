@@ -16,7 +16,8 @@ from rfnb.core.dims.dim import Dim, single_step_dim
 from rfnb.core.dims.lengths import EMPTY, Size
 from rfnb.core.ground.default import get_default_device, get_default_float_dtype
 from rfnb.core.ground.raw import backend_of_raw, selected
-from rfnb.core.tensor.op import listener, op
+from rfnb.core.tensor.listener import active_listener
+from rfnb.core.tensor.op import op
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
 from rfnb.ops.concat import concat
@@ -154,10 +155,10 @@ def turn_pairs(x: Tensor, cosines: Tensor, sines: Tensor, *, feat_dim: Dim) -> T
 def _of_batch(key: tuple[Any, ...], of: Sequence[Dim], dims: Sequence[Dim], make: Callable[[], Tensor]) -> Tensor:
     """What `make` gives for the lengths that `of` have now, made once for a batch. → {dims}
 
-    Who listens sees it made.
+    While a listener is active, it is made anew, so that the listener sees it.
     """
     lengths = current_lengths(of)
-    if listener() is not None or not lengths.sizes or any(size.traced for size in lengths.sizes.values()):
+    if active_listener() is not None or not lengths.sizes or any(size.traced for size in lengths.sizes.values()):
         return make()
     backend = selected()
 
@@ -211,7 +212,9 @@ def _from(offset: Offset, dim: Dim, device: str | None) -> Tensor:
 def _half(what: str, feat_dim: Dim) -> Dim:
     if feat_dim.dimension is None or feat_dim.dimension % 2:
         raise DimError(
-            f"{what}: half sines, half cosines", got=align.show_dims([feat_dim]), expected="an even `feat_dim`"
+            f"{what}: `feat_dim` must split into sines and cosines",
+            got=align.show_dims([feat_dim]),
+            expected="an even `feat_dim`",
         )
     return derived(align.sig([feat_dim]), "half", lambda: feat_dim // 2)
 

@@ -86,7 +86,9 @@ def random(
     if explicit_state is not None and auto_update_state:
         if not isinstance(explicit_state, Parameter):
             raise ParameterError(
-                "random: only a Parameter can be updated", got=explicit_state.describe_dims(), hint="rf.Parameter(…)"
+                "random: `explicit_state` must be a Parameter to be updated",
+                got=explicit_state.describe_dims(),
+                hint="rf.Parameter(…)",
             )
         explicit_state.assign_add(1)
     return result
@@ -184,8 +186,8 @@ def set_random_seed(seed: int) -> None:
     """
     if (tape := current_tape()) is not None and not tape.paused:
         raise TraceError(
-            "set_random_seed in the body of a loop, which is run once",
-            hint="before the loop: each step draws its own numbers, the same ones for the same seed",
+            "set_random_seed is called in the body of a loop, which runs only once",
+            hint="call it before the loop: each step draws different numbers, and the same seed gives the same numbers",
         )
     raw_registry.selected().set_random_seed(seed)
 
@@ -264,7 +266,7 @@ def dropout(
         on_forward: also when there is no training.
     """
     if not 0.0 <= drop_prob <= 1.0:
-        raise DimError("dropout: `drop_prob` is no probability", got=drop_prob, expected="0 to 1")
+        raise DimError("dropout: `drop_prob` must be a probability", got=drop_prob, expected="0 to 1")
     if drop_prob == 0 or not (on_forward or get_run_ctx().is_train_flag_enabled(func=dropout)):
         return source
     return _dropout(source, drop_prob, axis=axis)

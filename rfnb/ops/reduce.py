@@ -111,7 +111,11 @@ def reduce_out(source: Tensor, *, mode: str, num_pieces: int, out_dim: Dim | Non
     feature = source.feature_dim
     if feature is None or feature.dimension is None or feature.dimension % num_pieces:
         got = "no feature dim" if feature is None else align.show_dims([feature])
-        raise DimError("reduce_out: features come in pieces", got=got, expected=f"a multiple of {num_pieces} features")
+        raise DimError(
+            "reduce_out: the features do not split into equal pieces",
+            got=got,
+            expected=f"a multiple of {num_pieces} features",
+        )
     backend = backend_of_raw(source._raw)
     out_dim = feature // num_pieces if out_dim is None else out_dim
     pieces = _pieces(num_pieces)

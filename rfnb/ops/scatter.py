@@ -87,7 +87,7 @@ def _counted(indices: Tensor, out_dim: Dims | None) -> Dims:
         return out_dim
     if indices.sparse_dim is None:
         raise DimError(
-            "scatter: no `out_dim`, and the indices do not tell",
+            "scatter: `out_dim` is missing, and the indices do not imply it",
             got=f"{indices.describe_dims()} without sparse_dim",
             hint="scatter(…, out_dim=dim)",
         )
@@ -177,7 +177,7 @@ def scatter_argmax(
     """
     dims = as_dims(indices_dim)
     if len(dims) != 1:
-        raise DimError("scatter_argmax: a position in one dim is given", got=dims, expected="one `indices_dim`")
+        raise DimError("scatter_argmax: only one `indices_dim` is supported", got=dims, expected="one `indices_dim`")
     places: Any = {"indices": indices, "indices_dim": dims[0], "out_dim": out_dim}
     highest = scatter(source, mode="max", **places)
     position = range_over_dim(dims[0], dtype="int64", device=source.device)

@@ -97,7 +97,11 @@ def pad(
     """
     pairs: list[Any] = list(padding) if padding and isinstance(padding[0], tuple | list) else [padding] * len(axes)
     if len(pairs) != len(axes):
-        raise DimError("pad: as many pairs as axes", got=pairs, expected=f"one pair for each of {show_dims(axes)}")
+        raise DimError(
+            "pad: the number of pairs differs from the number of axes",
+            got=pairs,
+            expected=f"one pair for each of {show_dims(axes)}",
+        )
     if out_dims is None:
         direct = handle_dynamic_dims is not False
         out_dims = [_padded(source, axis, pair, direct) for axis, pair in zip(axes, pairs, strict=True)]

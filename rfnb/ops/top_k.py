@@ -39,14 +39,16 @@ def top_k(
     """
     if k is None:
         if k_dim is None or not k_dim.is_defined():
-            raise DimError("top_k: how many?", expected="`k`, or a `k_dim` of known size", got=k_dim)
+            raise DimError("top_k: `k` is missing", expected="`k`, or a `k_dim` of known size", got=k_dim)
         k = k_dim.size.max
     if isinstance(k, Tensor) and k.dtype.startswith(("int", "uint")):
         strange = [dim for dim in k.dims if dim not in source.sig.index]
         if strange:
-            raise DimError("top_k: `k` has dims of its own", got=k.describe_dims(), expected=source.describe_dims())
+            raise DimError(
+                "top_k: `k` has dims that `source` lacks", got=k.describe_dims(), expected=source.describe_dims()
+            )
     elif not isinstance(k, int):
-        raise DimError("top_k: `k` is no number", got=type(k).__name__, expected="int")
+        raise DimError("top_k: `k` must be an int", got=type(k).__name__, expected="int")
     return backend_of_raw(source._raw).top_k(source, axis=axis, k=k, k_dim=k_dim, sorted=sorted)
 
 

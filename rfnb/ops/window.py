@@ -40,13 +40,13 @@ def window(
     width = window_dim.dimension
     if not width or stride < 1:
         raise DimError(
-            "window: the window and the stride have to be numbers of frames",
+            "window: `window_dim` and `stride` must be positive numbers of frames",
             got=f"{window_dim.describe()}, stride {stride}",
             expected="1 or more",
         )
     before = _before(width, window_left, window_right) if padding == "same" else None
     if padding not in ("same", "valid"):
-        raise DimError("window: no such `padding`", got=repr(padding), expected='"same" or "valid"')
+        raise DimError("window: unknown `padding`", got=repr(padding), expected='"same" or "valid"')
     spatial_dim = source.sig.meant(spatial_dim)
     frames = 0 if padding == "same" else width - 1
     key = ("window_dim", spatial_dim.serial, frames, stride)
@@ -68,8 +68,8 @@ def _before(width: int, left: int | None, right: int | None) -> int:
         left = (width - 1) // 2 if right is None else width - 1 - right
     if not 0 <= left < width or (right is not None and left + 1 + right != width):
         raise DimError(
-            "window: the frames before and behind do not make up the window",
+            "window: `window_left` and `window_right` do not sum to the window size minus 1",
             got=f"window_left={left}, window_right={right}",
-            expected=f"{width - 1} together",
+            expected=f"{width - 1} in total",
         )
     return left

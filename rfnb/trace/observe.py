@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from rfnb.core.dims.lengths import Size
-from rfnb.core.graph.graph import Node
+from rfnb.core.graph.graph import Node, NodeKind
 from rfnb.core.ground.nested import leaves
-from rfnb.core.ground.raw import backend_of_raw
-from rfnb.core.ground.scope import inside_module, module_path
+from rfnb.core.ground.scope import module_path
 from rfnb.core.ground.source import Source, here
-from rfnb.core.tensor.op import OPS, OpRow, listening
+from rfnb.core.tensor.listener import Listener, listening
+from rfnb.core.tensor.op import OPS, OpRow
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.trace.run import session
 from rfnb.trace.run.entries import going_on
@@ -27,7 +27,7 @@ class Event:
     """An op that was done. Those that it is made of come before it.
 
     numbers: Python's floats among its arguments. loop, step: of the loop's body that it belongs to. steps: how many
-    each sequence takes there.
+    each sequence takes there. kind: of its node.
     """
 
     op: str
@@ -39,6 +39,7 @@ class Event:
     loop: str | None = None
     step: int | None = None
     steps: Size | None = None
+    kind: NodeKind = "op"
 
     def counts(self, x: Tensor) -> np.ndarray | None:
         """Which entries of an input or output are of sequences that take this step; None if there are no steps."""
@@ -63,15 +64,15 @@ class Event:
         return ", ".join(parts) or "rfnb"
 
 
-class Watch:
-    """A listener that tells `see` of each op when it is done."""
+class Watch(Listener):
+    """Reports each op to `see` when it is done."""
 
     def __init__(self, see: Callable[[Event], None]):
         self._see = see
 
     def call(self, row: OpRow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Does an op, and tells of it."""
-        result = row.fn(*args, **kwargs)
+        """Computes an op and reports it."""
+        result = super().call(row, args, kwargs)
         given, made = leaves([args, kwargs]), leaves(result)
         self._see(
             Event(
@@ -85,17 +86,6 @@ class Watch:
         )
         return result
 
-    def call_module(
-        self, module: Any, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
-        """Calls a module; what is inside has its name in the path."""
-        with inside_module(type(module).__name__):
-            return forward(module, *args, **kwargs)
-
-    def cond(self, pred: Tensor, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> Any:
-        """The side that is taken is watched."""
-        return backend_of_raw(pred._raw).cond(pred, true_fn, false_fn)
-
     def loop(self, run: Run) -> None:
         """Tells of the ops of all steps of a loop that is done."""
         for step in range(run.steps):
@@ -108,7 +98,8 @@ class Watch:
 
 def _event(node: Node, found: dict[int, Tensor], made: Tensor, run: Run, step: int) -> Event:
     inputs = tuple(found[number] for number in node.inputs if number in found)
-    return Event(node.op, inputs, (made,), node.source, node.path, loop=run.name, step=step, steps=run.size)
+    where: Any = {"loop": run.name, "step": step, "steps": run.size}
+    return Event(node.op, inputs, (made,), node.source, node.path, kind=node.kind, **where)
 
 
 @contextmanager

@@ -20,10 +20,10 @@ PANEL = 460
 
 
 def example() -> list[str]:
-    """The README's first Python block; its last paragraph is the loop."""
-    code = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert code is not None
-    before, _, loop = code[1].strip().rpartition("\n\n")
+    """The README's block with the loop, which is its last paragraph."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    [code] = [block for block in blocks if "rf.Loop(" in block]
+    before, _, loop = code.strip().rpartition("\n\n")
     return [before, loop]
 
 

@@ -143,6 +143,6 @@ def test_tags_need_a_batch_of_any_size():
     three = Dim(3, name="three")
     with pytest.raises(DimError, match="three has a fixed size"):
         rf.convert_to_tensor([1, 2, 3], dims=[three], tags=TAGS)
-    with pytest.raises(DimError, match="a tag for each sequence"):
+    with pytest.raises(DimError, match="each sequence needs a tag"):
         rf.convert_to_tensor([1, 2], dims=[batch_dim], tags=TAGS)
     assert kept(rf.convert_to_tensor([1, 2], dims=[batch_dim], tags=[17, 4])) == ["17", "4"]

@@ -196,7 +196,7 @@ def unstacks_lengths_that_differ():
 
 MISTAKES = {
     reorders_what_no_state_has: (LoopError, ["no state has the dim other", "score {beam:2}"]),
-    chooses_between_values: (DtypeError, ["`true_fn` is no function", "rf.where(pred, a, b)"]),
+    chooses_between_values: (DtypeError, ["`true_fn` is not a function", "rf.where(pred, a, b)"]),
     goes_back_in_the_body: (TraceError, ["would be called once, at step 0", "loss = loop.stack(h)"]),
     begins_with_a_torch_tensor: (LoopError, ["torch.Tensor of shape (2,)", "dims=[…]"]),
     begins_with_a_number: (LoopError, ["float 0.0", "rf.convert_to_tensor(0.0)"]),

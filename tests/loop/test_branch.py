@@ -549,8 +549,8 @@ def test_a_state_read_in_a_side_is_no_value_of_the_body():
 def test_a_branch_is_a_node_with_two_bodies():
     s = Setting((3, 3))
     _, _, loop = by_loop(s, both, debug=True)
-    (node,) = [node for node in loop.run.graph.walk() if node.op == "cond"]
-    assert [side.op for side in node.body] == ["true_fn", "false_fn"]
+    (node,) = [node for node in loop.run.graph.all_nodes() if node.kind == "cond"]
+    assert [(side.kind, side.op) for side in node.body] == [("side", "true_fn"), ("side", "false_fn")]
     assert {"tanh"} <= {inner.op for inner in node.body[0].body} and node.inputs and len(node.outputs) == 1
     assert "cond" in repr(loop.explain())
 

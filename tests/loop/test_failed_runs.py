@@ -15,8 +15,8 @@ import rfnb as rf
 from rfnb import batch_dim
 from rfnb.backend.base.tape import current_tape
 from rfnb.core.ground.scope import module_path, random_stream
-from rfnb.core.tensor.op import listener
-from rfnb.loop.watch import entered
+from rfnb.core.tensor.listener import active_listener
+from rfnb.loop.print_value import entered
 
 FEW = rf.Dim(6, name="few")
 KEYS = rf.Dim(0, name="keys")
@@ -125,7 +125,7 @@ def failing(way, **options):
 
 
 def assert_nothing_is_left():
-    assert (listener(), current_tape(), entered.get()) == (None, None, ())
+    assert (active_listener(), current_tape(), entered.get()) == (None, None, ())
     assert (module_path(), random_stream("cpu")) == ("", None)
     assert _get_current_function_mode_stack() == []
     assert torch.is_grad_enabled()

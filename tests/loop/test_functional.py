@@ -127,8 +127,8 @@ def test_scan_gives_gradients():
     ("arguments", "error", "text"),
     [
         ({"body": lambda x, s: (x, s)}, LoopError, "how many steps"),
-        ({"ys": rf.Tensor("y", [feat], "float32")}, DimError, "`ys` has other dims"),
-        ({"cond": lambda x, s: x > 0.0, "cond_dims": [batch_dim]}, DimError, "`cond` has other dims"),
+        ({"ys": rf.Tensor("y", [feat], "float32")}, DimError, "`ys` has different dims"),
+        ({"cond": lambda x, s: x > 0.0, "cond_dims": [batch_dim]}, DimError, "`cond` has different dims"),
     ],
 )
 def test_scan_refuses_what_does_not_fit(arguments, error, text):
@@ -208,7 +208,7 @@ def test_what_is_behind_the_longest_sequence_is_not_stacked():
     out = rf.Dim(rf.convert_to_tensor([3, 1], dims=[batch], dtype="int32"), name="out")
     stacked = array.stack(axis=out)
     assert stacked.raw_tensor.tolist() == [[0, 0], [1, 1], [2, 2]] and stacked.dims == (out, batch)
-    with pytest.raises(DimError, match="stack: long has another size"):
+    with pytest.raises(DimError, match="stack: long has a different size"):
         array.stack(axis=rf.Dim(rf.convert_to_tensor([5, 1], dims=[batch], dtype="int32"), name="long"))
 
 

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 
 import make_checkpoint
 import pytest
 import torch
 
 import rfnb as rf
+import tour_cells
 from rfnb import batch_dim
 
+CELLS = json.loads(tour_cells.NOTEBOOK.read_text(encoding="utf-8"))["cells"]
 PER_BAR = 8.0
 """Percent of the phonemes of 300 dev words that may be wrong."""
 
@@ -26,7 +29,7 @@ Weights = dict[str, torch.Tensor]
 
 @pytest.fixture(scope="module")
 def tour():
-    """What the cells define, with the weights of the checkpoint."""
+    """The names that the cells define, with the weights of the checkpoint."""
     names = make_checkpoint.namespace()
     rf.load_checkpoint(names["model"], make_checkpoint.CHECKPOINT)
     return names
@@ -40,17 +43,71 @@ def batch_of(tour, pairs):
 
 
 def test_the_notebook_is_committed_without_outputs():
-    notebook = json.loads(make_checkpoint.NOTEBOOK.read_text(encoding="utf-8"))
+    notebook = json.loads(tour_cells.NOTEBOOK.read_text(encoding="utf-8"))
     code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
     assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in code)
     assert notebook["metadata"]["kernelspec"]["name"] == "python3"
 
 
 def test_cells_have_speaking_ids():
-    notebook = json.loads(make_checkpoint.NOTEBOOK.read_text(encoding="utf-8"))
-    ids = [cell["id"] for cell in notebook["cells"]]
+    ids = [cell["id"] for cell in CELLS]
     assert len(set(ids)) == len(ids)
     assert {"running-sum-loop", "training-loop", "decode", "attention"} <= set(ids)
+
+
+# -- its parts
+
+
+def parts() -> dict[str, list[str]]:
+    """The code of the cells of each part, by the part's title."""
+    found: dict[str, list[str]] = {}
+    for cell in CELLS:
+        text = "".join(cell["source"])
+        if cell["cell_type"] == "code":
+            found[next(reversed(found))].append(text)
+        elif text.startswith("## "):
+            found[text.splitlines()[0].removeprefix("## ")] = []
+    return {title: code for title, code in found.items() if code}
+
+
+def test_the_table_of_contents_lists_the_parts_with_minutes():
+    rows = re.findall(r"^\| \[(.*)\]\(#(.*)\) \| (\d+) \|", "".join(CELLS[0]["source"]), re.MULTILINE)
+    assert [title for title, _, _ in rows] == list(parts())
+    assert all(anchor == title.replace(" ", "-") for title, anchor, _ in rows)
+
+
+@pytest.mark.parametrize("title", parts())
+def test_a_part_runs_alone(title, tmp_path, monkeypatch, capsys):
+    (tmp_path / "data").symlink_to(tour_cells.HERE / "data")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {"__name__": "__main__"}
+    rf.runs.clear()
+    with rf.recording("last"):
+        for number, code in enumerate(parts()[title]):
+            tour_cells.run(code, name=f"{title}, cell {number}", into=names)
+    rf.runs.clear()
+    assert ("Ran these cells" in capsys.readouterr().out) == (title != "A loop")
+
+
+def test_a_part_keeps_what_was_changed_above_it(capsys):
+    names = {name: None for cell in tour_cells.cells(["imports", "data"]) for name in defined(cell)}
+    expected = dict(names)
+    tour_cells.run_missing("imports", "data", into=names)
+    assert names == expected
+    assert capsys.readouterr().out == ""
+
+
+def test_the_code_of_cells_that_were_run_for_a_part_is_shown(tour):
+    with rf.recording("last"):
+        tour["pronounce"](tour["model"], ["laugh"])
+    source = rf.runs["decoder"].source
+    assert source.file == "01_tour.ipynb, cell decode"
+    assert "with loop:" in source.lines[0]
+    rf.runs.clear()
+
+
+def defined(cell) -> set[str]:
+    return set(tour_cells.defined_names("".join(cell["source"])))
 
 
 # -- the checkpoint

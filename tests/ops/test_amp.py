@@ -24,7 +24,7 @@ def test_the_policy_counts_inside_the_block():
     rf.set_amp_policy(None)
     with pytest.raises(rf.errors.DtypeError, match="AmpPolicy"):
         rf.set_amp_policy("bfloat16")
-    with pytest.raises(rf.errors.DtypeError, match="not a float type"):
+    with pytest.raises(rf.errors.DtypeError, match="must be a float type"):
         rf.AmpPolicy("int8")
 
 

@@ -52,7 +52,7 @@ def test_bands_are_triangles():
     np.testing.assert_allclose(weights[15:70].sum(1), 1.0, atol=1e-6)
     low = rf.audio.mel_filterbank(each, in_dim=bins, out_dim=bands, sampling_rate=16000, f_min=100, f_max=4000).numpy()
     assert not low[:2].any() and low[65:].max() < 1e-9
-    with pytest.raises(DimError, match="has not the frequencies"):
+    with pytest.raises(DimError, match="is not the number of frequencies"):
         rf.audio.mel_filterbank(each, in_dim=bins, out_dim=bands, sampling_rate=16000, fft_length=512)
 
 
@@ -153,7 +153,7 @@ def test_specaugment_only_in_training():
     rf.init_train_step_run_ctx(step=5000)
     y = rf.audio.specaugment(x, spatial_dim=time)
     assert y.dims == x.dims and y.feature_dim is FEAT
-    with pytest.raises(DimError, match="which dim are the features"):
+    with pytest.raises(DimError, match="which dim holds the features"):
         rf.audio.specaugment(rf.ones([time, FEAT]), spatial_dim=time)
 
 

@@ -49,7 +49,7 @@ def test_a_new_out_dim_is_defined_again_for_each_batch():
 
 def test_other_dims_are_told_and_may_be_broadcast():
     x, y = rf.ones([batch_of(2), feat]), rf.zeros([more])
-    with pytest.raises(DimError, match=r"concat: `sources\[1\]` has other dims"):
+    with pytest.raises(DimError, match=r"concat: `sources\[1\]` has different dims"):
         rf.concat((x, feat), (y, more))
     z, dim = rf.concat((x, feat), (y, more), allow_broadcast=True)
     assert dim is feat + more and z.raw_tensor.tolist() == [[1, 1, 1, 0, 0]] * 2
@@ -81,7 +81,7 @@ def test_split():
     x = rf.convert_to_tensor(torch.arange(5), dims=[feat + more])
     a, b = rf.split(x, axis=feat + more, out_dims=[feat, more])
     assert a.raw_tensor.tolist() == [0, 1, 2] and b.dims == (more,)
-    with pytest.raises(DimError, match="do not make up"):
+    with pytest.raises(DimError, match="do not sum to"):
         rf.split(x, axis=feat + more, out_dims=[feat, feat + 1])
 
 
@@ -125,9 +125,9 @@ def test_pieces_of_one_size_and_numbers():
     x, time, lists = numbered([5, 3], "time")
     head, rest = rf.split(x, axis=time, out_dims=[2, rf.Dim(None, name="rest")])
     assert head.dims[1].dimension == 2 and as_lists(rest, rest.dims[1]) == [row[2:] for row in lists]
-    with pytest.raises(DimError, match="do not make up time"):
+    with pytest.raises(DimError, match="do not sum to time"):
         rf.split(x, axis=time, out_dims=[4, rf.Dim(None, name="rest")])
-    with pytest.raises(DimError, match="do not make up time"):
+    with pytest.raises(DimError, match="do not sum to time"):
         rf.split(x, axis=time, out_dims=[rf.Dim(None), rf.Dim(None)])
 
 
@@ -174,15 +174,15 @@ def test_entries_with_padding_are_refused():
 
 
 def test_what_does_not_fit_is_told():
-    with pytest.raises(DimError, match="concat: nothing to join"):
+    with pytest.raises(DimError, match="concat: there is nothing to join"):
         rf.concat()
     x = rf.ones([feat])
     for sources in [(x, x), ([(x, feat), (x, feat)],)]:
-        with pytest.raises(DimError, match="concat: along which dims"):
+        with pytest.raises(DimError, match="concat: each source needs the dim"):
             rf.concat(*sources)
-    with pytest.raises(DimError, match=r"stack: `sources\[1\]` has other dims"):
+    with pytest.raises(DimError, match=r"stack: `sources\[1\]` has different dims"):
         rf.stack([rf.ones([feat]), rf.ones([])])
-    with pytest.raises(DimError, match="concat: more has another size"):
+    with pytest.raises(DimError, match="concat: more has a different size"):
         rf.concat((rf.ones([feat]), feat), (rf.ones([feat]), feat), out_dim=more)
 
 

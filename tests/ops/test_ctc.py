@@ -216,20 +216,20 @@ def test_greedy_decoding_without_blank_among_the_labels():
     frames = rf.one_hot(rf.convert_to_tensor([0, 2, 0, 1], dims=[time], sparse_dim=VOCAB))
     labels, out = rf.ctc_greedy_decode(frames, in_spatial_dim=time, blank_index=2, target_dim=letters)
     assert labels.raw_tensor.tolist() == [0, 0, 1] and labels.sparse_dim is letters and labels.dims == (out,)
-    with pytest.raises(DimError, match="blank has to be behind the labels"):
+    with pytest.raises(DimError, match="blank label must come after the labels"):
         rf.ctc_greedy_decode(frames, in_spatial_dim=time, blank_index=0, target_dim=letters)
 
 
 def test_errors():
     x = Inputs([(4, [0, 1])], 2)
-    with pytest.raises(DimError, match="blank is no class"):
+    with pytest.raises(DimError, match="the blank label is not a class"):
         rf.ctc_loss(**{**x.given, "blank_index": 3})
     with pytest.raises(DimError, match="`logits` has no dim word"):
         rf.ctc_loss(**{**x.given, "input_spatial_dim": x.word})
-    with pytest.raises(DimError, match="counted by other dims"):
+    with pytest.raises(DimError, match="labels and classes have different dims"):
         letters = rf.Dim(3, name="letters")
         rf.ctc_loss(**{**x.given, "targets": rf.set_sparse_dim(x.targets, letters)})
-    with pytest.raises(DimError, match="a label is no class"):
+    with pytest.raises(DimError, match="a label is not a class"):
         rf.ctc_loss(**{**x.given, "targets": x.targets + 5})
 
 

@@ -18,7 +18,7 @@ from rfnb.backend.base.tape import current_tape
 from rfnb.backend.torch.math import ACTIVATION
 from rfnb.core.dims import align
 from rfnb.core.ground.nested import leaves
-from rfnb.core.tensor.op import listener
+from rfnb.core.tensor.listener import active_listener
 from rfnb.errors import DimError, DtypeError, RfError, TraceError
 from tests.ops.batches import FEAT, HALF, OUT, VOCAB, Batch, batch_of
 from tests.ops.test_promises import (
@@ -69,7 +69,7 @@ FURTHER: dict[str, Case] = {
     "gradient_checkpoint_scope": lambda b: checkpointed(b),
 }
 CASES = {**PROMISED, **FURTHER}
-SIZES = "the size of its result depends on numbers"
+SIZES = "the size of the result depends on values"
 REFUSED = {
     "masked_select": SIZES,
     "masked_scatter selected": SIZES,
@@ -424,7 +424,7 @@ def test_random_numbers_in_a_loop_of_a_loop(name):
 
 def assert_idle() -> None:
     """No loop is open, nobody listens, and a new loop runs."""
-    assert (listener(), current_tape(), torch.is_grad_enabled()) == (None, None, True)
+    assert (active_listener(), current_tape(), torch.is_grad_enabled()) == (None, None, True)
     steps, _ = steps_of("add", batch_of([2, 1]))
     assert len(steps) == len(FACTORS)
 
@@ -466,7 +466,7 @@ def test_a_mistake_is_told_as_outside_of_loops(kind):
 
 
 LATER: dict[str, tuple[str, Callable[[Batch, rf.Tensor], Any]]] = {
-    "gather": ("4 is no index of feat", lambda b, n: rf.gather(b.v, indices=n + 2, axis=FEAT)),
+    "gather": ("4 is not an index of feat", lambda b, n: rf.gather(b.v, indices=n + 2, axis=FEAT)),
     "assert": ("^n is large", lambda b, n: rf.assert_(n < 2, "n is large")),
     "raw_call": ("^2 is large", lambda b, n: rf.raw_call(lambda raw: check_small(raw), n, out_dims=[])),
 }
@@ -497,10 +497,10 @@ def test_a_mistake_at_a_later_step_names_line_and_step(kind):
 
 def test_a_raw_call_gives_one_shape():
     loop = rf.Loop(max_seq_len=3, name="decoder")
-    with pytest.raises(DimError, match="another shape at another step") as raised, loop:
+    with pytest.raises(DimError, match="changes between steps") as raised, loop:
         loop.stack(rf.raw_call(lambda n: torch.zeros(int(n) + 1), loop.iter_idx, out_dims=[Dim(None, name="k")]))
     assert "in step 1 of decoder" in raised.value.__notes__[0]
-    with pytest.raises(DimError, match="other axes"):
+    with pytest.raises(DimError, match="different axes"):
         rf.raw_call(lambda: torch.zeros(3), out_dims=[FEAT])
 
 

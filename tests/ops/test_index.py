@@ -66,13 +66,13 @@ def test_clip_to_valid_knows_the_lengths(x, time):
 
 
 def test_what_does_not_fit_is_told(x, time):
-    with pytest.raises(DimError, match=r"gather: there is no entry 7 of time"):
+    with pytest.raises(DimError, match=r"gather: time has no entry 7"):
         rf.gather(x, indices=7, axis=time)
-    with pytest.raises(DtypeError, match="no whole numbers"):
+    with pytest.raises(DtypeError, match="must be integers"):
         rf.gather(x, indices=rf.zeros([batch_dim]), axis=time)
-    with pytest.raises(DtypeError, match=r"(?s)gather: `indices` is no Tensor.*list \[0, 1\]"):
+    with pytest.raises(DtypeError, match=r"(?s)gather: `indices` is not an rf.Tensor.*list \[0, 1\]"):
         rf.gather(x, indices=[0, 1], axis=time)
-    with pytest.raises(DimError, match="the indices do not tell"):
+    with pytest.raises(DimError, match="the indices do not imply it"):
         rf.gather(x, indices=1)
     with pytest.raises(DimError, match="`source` has no dim vocab"):
         rf.gather(x, indices=1, axis=vocab)
@@ -105,14 +105,14 @@ def test_an_index_that_is_none_is_told_with_its_place(x, time, wrong):
     raw = torch.tensor([[1, 4, 0, 2], [2, wrong, 0, 0]])  # of a device, whose labels are not read
     labels = rf.convert_to_tensor(raw, dims=[batch_dim, time], sparse_dim=vocab, lengths=[4, 2])
     for source in (rf.zeros([vocab, feat]), rf.zeros([feat, vocab]), rf.zeros([vocab]), rf.zeros([batch_dim, vocab])):
-        with pytest.raises(DimError, match=f"gather: {wrong} is no index of vocab") as caught:
+        with pytest.raises(DimError, match=f"gather: {wrong} is not an index of vocab") as caught:
             rf.gather(source, indices=labels)
         assert caught.value.got == f"{wrong} at batch 1, {time.name} 1" and caught.value.expected == "0 to 4"
-    with pytest.raises(DimError, match=f"{wrong} is no index of vocab"):
+    with pytest.raises(DimError, match=f"{wrong} is not an index of vocab"):
         rf.Embedding(vocab, feat)(labels)
-    with pytest.raises(DimError, match=f"scatter: {wrong} is no index of vocab"):
+    with pytest.raises(DimError, match=f"scatter: {wrong} is not an index of vocab"):
         rf.scatter(x, indices=labels, indices_dim=time)
-    with pytest.raises(DimError, match="1 more like it"):
+    with pytest.raises(DimError, match="and 1 more"):
         rf.gather(rf.zeros([vocab]), indices=rf.convert_to_tensor([7, 8], dims=[rf.Dim(2)]), axis=vocab)
 
 

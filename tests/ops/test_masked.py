@@ -141,15 +141,15 @@ def test_a_new_batch_may_define_the_same_dim_again():
 
 def test_what_does_not_fit_is_told():
     time, x, mask = batch_of([2, 3])
-    with pytest.raises(DtypeError, match="`mask` is no mask"):
+    with pytest.raises(DtypeError, match="`mask` must be boolean"):
         rf.masked_select(x, mask=rf.cast(mask, "int32"), dims=[time])
     with pytest.raises(DimError, match="`mask` has no dim feat"):
         rf.masked_select(x, mask=mask, dims=[feat])
     with pytest.raises(DimError, match="not sorted"):
         rf.pack_padded(x, dims=[batch_dim, time], enforce_sorted=True)
-    with pytest.raises(DimError, match="lengths of time are over other dims"):
+    with pytest.raises(DimError, match="lengths of time have dims that are not packed"):
         rf.pack_padded(x, dims=[time])
-    with pytest.raises(DimError, match="another number of frames"):
+    with pytest.raises(DimError, match="different number of frames"):
         rf.pad_packed(rf.zeros([feat]), in_dim=feat, dims=[batch_dim, time])
 
 
@@ -165,7 +165,7 @@ def test_in_a_loop_entries_are_put_back_but_their_number_may_not_differ():
         out = loop.stack(put(loop.unstack(x)))
     expected = put(x).copy_transpose(out.dims).copy_masked(0.0)
     torch.testing.assert_close(out.copy_masked(0.0).raw_tensor, expected.raw_tensor)
-    with pytest.raises(TraceError, match="depends on numbers"), rf.Loop(axis=time) as loop:
+    with pytest.raises(TraceError, match="depends on values"), rf.Loop(axis=time) as loop:
         row = loop.unstack(x)
         rf.masked_select(row, mask=row > 0.0, dims=[batch_dim, feat])
 

@@ -118,10 +118,10 @@ def test_a_division_by_0_in_padding_is_none(op):
 
 
 def test_a_kind_of_the_other_family_is_told():
-    with pytest.raises(rf.errors.RfError, match="combine: there is no such kind") as error:
+    with pytest.raises(rf.errors.RfError, match="combine: unknown `kind`") as error:
         rf.combine_bc(rf.ones([TWO]), "equal", 1.0)
     assert 'rf.compare(a, "equal", b)' in error.value.hint
-    with pytest.raises(rf.errors.RfError, match="compare: there is no such kind") as error:
+    with pytest.raises(rf.errors.RfError, match="compare: unknown `kind`") as error:
         rf.compare(rf.ones([TWO]), "add", 1.0)
     assert 'rf.combine(a, "add", b)' in error.value.hint
 
@@ -219,11 +219,11 @@ def test_complex_there_and_back():
     for x in (pairs, pairs.copy_transpose([dim, TWO])):
         assert rf.real_as_complex(x, pair_dim=dim).raw_tensor.tolist() == z.raw_tensor.tolist()
     assert rf.make_complex(halves(1.0, 2.0, dtype=torch.float64), 1).dtype == "complex128"
-    with pytest.raises(rf.errors.DtypeError, match="not complex"):
+    with pytest.raises(rf.errors.DtypeError, match="is not complex"):
         rf.complex_as_real(pairs)
     with pytest.raises(rf.errors.DtypeError, match="`real` is complex already"):
         rf.make_complex(z, z)
-    with pytest.raises(rf.errors.DimError, match="a real and an imaginary part"):
+    with pytest.raises(rf.errors.DimError, match="dim of real and imaginary part"):
         rf.real_as_complex(rf.ones([THREE]), pair_dim=THREE)
 
 
@@ -232,7 +232,7 @@ def test_kinds_that_there_are_not():
         rf.combine(FLOAT, "trudiv", FLOAT)
     with pytest.raises(rf.errors.RfError, match="did you mean 'less_equal'"):
         rf.compare(FLOAT, "lessequal", FLOAT)
-    with pytest.raises(rf.errors.DtypeError, match="truth values have no difference"):
+    with pytest.raises(rf.errors.DtypeError, match="booleans cannot be subtracted"):
         TRUTH - TRUTH
 
 

@@ -135,7 +135,7 @@ def test_what_does_not_fit_is_told():
         rf.nested.mask_nested(a, mask=mask, mask_value=b, allow_dim_extension=False)
     with pytest.raises(DimError, match="two structures differ"):
         rf.nested.where_nested(a, {"x": a.x}, condition=mask)
-    with pytest.raises(DimError, match="do not tell what they count"):
+    with pytest.raises(DimError, match="need a `sparse_dim`"):
         rf.nested.gather_nested(a, indices=rf.convert_to_tensor([0], dims=[rf.Dim(1)]))
 
 

@@ -58,7 +58,7 @@ def test_rms_norm_is_that_of_torch():
     turned = x.copy_transpose([FEAT, *x.dims[:2]])
     y = rf.rms_norm(turned, scale, bias, in_dim=FEAT, eps=1e-3)
     torch.testing.assert_close(y.copy_transpose(x.dims).raw_tensor, raw + bias.raw_tensor)
-    with pytest.raises(rf.errors.DimError, match="rms_norm: `in_dim` needs a fixed size"):
+    with pytest.raises(rf.errors.DimError, match="rms_norm: `in_dim` must have a fixed size"):
         rf.rms_norm(x, None, in_dim=x.dims[1])
 
 

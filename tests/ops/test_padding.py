@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 import rfnb as rf
 from rfnb import batch_dim
 from rfnb.backend.base import mask
-from rfnb.core.tensor.op import listening
+from rfnb.core.tensor.listener import Listener, listening
 
 FEAT, OUT = rf.Dim(3, name="feat"), rf.Dim(2, name="out")
 LENGTHS = [4, 2]
@@ -157,7 +157,7 @@ def test_frames_of_whom(op):
     time = rf.Dim(None, name="time")
     rf.convert_to_tensor([[1.0, 2.0, 3.0], [4.0]], dims=[rf.batch_dim, time])
     positions = rf.cast(rf.range_over_dim(time), "float32")
-    with pytest.raises(rf.errors.DimError, match="depends on batch, which `source` lacks") as caught:
+    with pytest.raises(rf.errors.DimError, match="depend on batch, which `source` lacks") as caught:
         op(positions, axis=time)
     assert "rf.expand_dim(source, batch_dim)" in caught.value.hint
     assert op(positions, axis=time, use_mask=False).raw_tensor.isfinite().all()
@@ -238,7 +238,7 @@ def test_padding_that_was_empty_and_is_changed(change):
 def test_who_listens_sees_empty_padding_filled():
     """What it sees may be made again where that padding is not empty."""
     h, _, _ = hidden()
-    with listening(object()):
+    with listening(Listener()):
         assert filled(h) is not h.raw_tensor
 
 

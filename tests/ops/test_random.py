@@ -150,7 +150,7 @@ def test_a_state_of_ones_own():
     assert first != second and state.raw_tensor.tolist() == [3, 3, 3]
     state.assign(1)
     assert draw(explicit_state=state, algorithm="philox") == first
-    with pytest.raises(ParameterError, match="only a Parameter"):
+    with pytest.raises(ParameterError, match="must be a Parameter"):
         draw(explicit_state=rf.zeros([], dtype="int64"), auto_update_state=True)
 
 
@@ -159,15 +159,15 @@ def test_into_a_tensor_that_is_there():
     mean = rf.range_over_dim(few, dtype="float64") * 100.0
     assert rf.random_normal([few, feat], mean=mean, out=there) is there
     assert there.raw_tensor.mean(0).tolist() == pytest.approx([0, 100, 200], abs=1)
-    with pytest.raises(DimError, match="`out` has other dims"):
+    with pytest.raises(DimError, match="`out` has different dims"):
         rf.random_normal([few], out=there)
 
 
 @pytest.mark.parametrize(
     ("how", "says"),
     [
-        ({"distribution": "gauss"}, "no such distribution"),
-        ({"distribution": "normal", "minval": 0}, "`minval` means nothing"),
+        ({"distribution": "gauss"}, "unknown `distribution`"),
+        ({"distribution": "normal", "minval": 0}, "`minval` has no meaning"),
         ({"distribution": "uniform", "dtype": "int32"}, "need a `maxval`"),
         ({"distribution": "normal", "mean": rf.zeros([feat])}, "feat has no place"),
     ],

@@ -153,11 +153,11 @@ def test_what_does_not_fit_is_told():
     time, x, labels = batch_of([2])
     with pytest.raises(DimError, match="unknown `mode`"):
         rf.scatter(x, indices=labels, indices_dim=time, mode="prod")
-    with pytest.raises(DimError, match="the indices do not tell"):
+    with pytest.raises(DimError, match="the indices do not imply it"):
         rf.scatter(x, indices=rf.set_sparse_dim(labels, None), indices_dim=time)
     with pytest.raises(DimError, match="`indices` has no dim feat"):
         rf.scatter(x, indices=labels, indices_dim=feat)
-    with pytest.raises(DtypeError, match="no whole numbers"):
+    with pytest.raises(DtypeError, match="must be integers"):
         rf.scatter(x, indices=x, indices_dim=time, out_dim=vocab)
-    with pytest.raises(DimError, match="a position in one dim"):
+    with pytest.raises(DimError, match="only one `indices_dim`"):
         rf.scatter_argmax(x, indices=labels, indices_dim=[batch_dim, time])

@@ -118,13 +118,13 @@ def test_the_same_slice_has_the_same_dim():
 
 def test_a_size_that_goes_too_far_is_told():
     x, time, _ = sequences([5, 3])
-    with pytest.raises(DimError, match="goes behind the end"):
+    with pytest.raises(DimError, match="reaches past the end"):
         rf.slice(x, axis=time, start=3, size=3)
-    with pytest.raises(DimError, match="4 frames, where a sequence has 3"):
+    with pytest.raises(DimError, match="4 frames of a sequence that has 3"):
         rf.slice(x, axis=time, size=4)
-    with pytest.raises(DimError, match="both `end` and `size`"):
+    with pytest.raises(DimError, match="`end` and `size` cannot be combined"):
         rf.slice(x, axis=time, end=1, size=1)
-    with pytest.raises(DimError, match="`step` is 0"):
+    with pytest.raises(DimError, match="`step` must not be 0"):
         rf.slice(x, axis=time, step=0)
 
 
@@ -226,11 +226,11 @@ def test_pad_carries_gradients_roles_and_dtypes():
     assert raw.grad.tolist() == [[2, 2], [2, 2]]
     labels = rf.convert_to_tensor([True, False], dims=[feat], sparse_dim=None)
     assert rf.pad(labels, axes=[feat], padding=[(1, 0)], value=True)[0].raw_tensor.tolist() == [True, True, False]
-    with pytest.raises(DimError, match="no such mode"):
+    with pytest.raises(DimError, match="unknown `mode`"):
         rf.pad(x, axes=[feat], padding=[(1, 1)], mode="mirror")
-    with pytest.raises(DimError, match="as many pairs as axes"):
+    with pytest.raises(DimError, match="number of pairs differs"):
         rf.pad(x, axes=[feat], padding=[(1, 1), (0, 0)])
-    with pytest.raises(DimError, match="which `source` has not"):
+    with pytest.raises(DimError, match="which `source` lacks"):
         amount = rf.Dim(rf.convert_to_tensor([2, 1], dims=[batch_dim]), name="amount")
         rf.pad(rf.ones([feat]), axes=[feat], padding=[(amount, 0)])
 

@@ -43,9 +43,9 @@ def test_sides_of_the_window():
     left, dim = rf.window(x, spatial_dim=time, window_dim=three, window_left=2)
     right, _ = rf.window(x, spatial_dim=time, window_dim=three, window_right=0)
     assert dim is time and torch.equal(left.raw_tensor, right.raw_tensor)
-    with pytest.raises(DimError, match="do not make up the window"):
+    with pytest.raises(DimError, match="do not sum to the window size"):
         rf.window(x, spatial_dim=time, window_dim=three, window_left=2, window_right=1)
-    with pytest.raises(DimError, match="no such `padding`"):
+    with pytest.raises(DimError, match="unknown `padding`"):
         rf.window(x, spatial_dim=time, window_dim=three, padding="full")
     with pytest.raises(DimError, match="numbers of frames"):
         rf.window(x, spatial_dim=time, window_dim=three, stride=0)

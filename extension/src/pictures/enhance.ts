@@ -1,9 +1,9 @@
-import { PLAIN, Words } from '../plain_words';
 import type { AttentionScripts } from '../schema';
-import { enhanceAttention } from './attention';
+import { PLAIN, Words } from '../words';
+import { enhanceAttention } from './attention/attention';
 import { enhanceDims } from './dims';
-import { enhanceGraph } from './graph';
-import type { GraphScripts } from './graph_types';
+import { enhanceGraph } from './graph/graph';
+import type { GraphScripts } from './graph/types';
 
 /** What an output carries beside its HTML; old outputs carry nothing, or no kind. */
 export interface Scripts {

@@ -33,6 +33,20 @@ class RawAttention:
     bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How to move the operands to where the kernel needs them, and its result back into the order of the queries."""
+
+    query: align.Move
+    keys: align.Move
+    values: align.Move
+    bias: align.Move
+    mask: align.Move  # of the mask of the keys, in which `key_dim` has size 1
+    rows: bool  # whether the queries have an axis that the keys lack
+    back: align.Move
+    out: weakref.ref[Sig]
+
+
 class AttentionOps:
     """Raw part: `attention_raw(query, keys, values, mask, causal, scale, bias, dropout)` on […, frames, features];
     `relative_shift_raw(scores, keys)` on […, queries, distances]; `turn_pairs_raw(x, cosines, sines)`.
@@ -75,21 +89,21 @@ class AttentionOps:
         plan = _plan(query.sig, keys.sig, values.sig, key_dim, axis, None if bias is None else bias.sig)
         if plan is None:
             return None
-        how_query, how_keys, how_values, how_bias, how_mask, rows, back, out = plan
+        how, out = plan
         mask = None if causal else cls.mask_for(keys, (axis,))  # no valid query sees padding behind itself
-        raw_bias = None if bias is None else cls.move_raw(bias._raw, how_bias)
-        raw_query = cls.move_raw(query._raw, how_query)
+        raw_bias = None if bias is None else cls.move_raw(bias._raw, how.bias)
+        raw_query = cls.move_raw(query._raw, how.query)
         raw = cls.attention_raw(
-            raw_query if rows else raw_query[..., None, :],
-            cls.move_raw(keys._raw, how_keys),
-            cls.move_raw(values._raw, how_values),
-            None if mask is None else align.apply(how_mask, mask),
+            raw_query if how.rows else raw_query[..., None, :],
+            cls.move_raw(keys._raw, how.keys),
+            cls.move_raw(values._raw, how.values),
+            None if mask is None else align.apply(how.mask, mask),
             causal,
             scale,
-            raw_bias if rows or raw_bias is None else raw_bias[..., None, :],
+            raw_bias if how.rows or raw_bias is None else raw_bias[..., None, :],
             dropout,
         )
-        return tensor_of(cls.move_raw(raw if rows else raw[..., 0, :], back), out, join(query, keys, values))
+        return tensor_of(cls.move_raw(raw if how.rows else raw[..., 0, :], how.back), out, join(query, keys, values))
 
     @classmethod
     def relative_scores(
@@ -132,23 +146,23 @@ class AttentionOps:
         return tensor_of(found, align.sig([*order, feat_dim], None, x.feature_dim), join(x, cosines))
 
 
-def _plan(query: Sig, keys: Sig, values: Sig, key_dim: Dim, axis: Dim, bias: Sig | None) -> tuple[Any, ...] | None:
-    """Where the axes go for the kernel, and from there into the order of `query`; None if it cannot do it.
+def _plan(query: Sig, keys: Sig, values: Sig, key_dim: Dim, axis: Dim, bias: Sig | None) -> tuple[Plan, Sig] | None:
+    """How to call the kernel, and the signature of the result; None if the kernel cannot do it.
 
-    Kept at the signature of the queries.
+    The plan is kept at the signature of the queries.
     """
     key = ("attention", keys.serial, values.serial, key_dim.serial, axis.serial, bias and bias.serial)
     plan: Any = query.plans.get(key)
-    out = plan and plan[-1]()
+    out = plan and plan.out()
     if out:
-        return *plan[:-1], out
+        return plan, out
     made = _planned(query, keys, values, key_dim, axis, bias)
     if made is not None:
-        query.keep(key, (*made[:-1], weakref.ref(made[-1])))
+        query.keep(key, made[0])
     return made
 
 
-def _planned(query: Sig, keys: Sig, values: Sig, key_dim: Dim, axis: Dim, bias: Sig | None) -> tuple[Any, ...] | None:
+def _planned(query: Sig, keys: Sig, values: Sig, key_dim: Dim, axis: Dim, bias: Sig | None) -> tuple[Plan, Sig] | None:
     shared = [dim for dim in query.dims if dim in keys.index and dim is not key_dim and dim is not axis]
     rows = [dim for dim in query.dims if dim not in keys.index or dim is axis]
     features = [dim for dim in values.dims if dim not in shared and dim is not axis]
@@ -158,13 +172,15 @@ def _planned(query: Sig, keys: Sig, values: Sig, key_dim: Dim, axis: Dim, bias: 
     if bias is not None and (axis in rows or set(bias.dims) != {*shared, *rows, axis}):
         return None
     order = [features[0] if dim is key_dim else dim for dim in query.dims]
-    return (
-        align.move(query.dims, [*shared, *rows, key_dim]),
-        align.move(keys.dims, [*shared, axis, key_dim]),
-        align.move(values.dims, [*shared, axis, *features]),
-        None if bias is None else align.move(bias.dims, [*shared, *rows, axis]),
-        align.move(keys.dims, [*shared, key_dim, axis]),  # of the mask, where key_dim has size 1
-        bool(rows),
-        align.move([*shared, *rows, *features], order),
-        align.sig(order, None, values.feature_dim),
+    out = align.sig(order, None, values.feature_dim)
+    plan = Plan(
+        query=align.move(query.dims, [*shared, *rows, key_dim]),
+        keys=align.move(keys.dims, [*shared, axis, key_dim]),
+        values=align.move(values.dims, [*shared, axis, *features]),
+        bias=None if bias is None else align.move(bias.dims, [*shared, *rows, axis]),
+        mask=align.move(keys.dims, [*shared, key_dim, axis]),
+        rows=bool(rows),
+        back=align.move([*shared, *rows, *features], order),
+        out=weakref.ref(out),
     )
+    return plan, out

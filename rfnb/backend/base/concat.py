@@ -6,6 +6,7 @@ import functools
 import operator
 import weakref
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +25,15 @@ if TYPE_CHECKING:
 
 Pairs = Sequence[tuple[Tensor, Dim]]
 ONE = Dim(1, name="one")
+
+
+@dataclass(frozen=True, slots=True)
+class ConcatPlan:
+    """A move for each source (None if all are in place), the axis to join, and the signature of the result."""
+
+    moves: list[align.Move] | None
+    place: int
+    out: weakref.ref[align.Sig]
 
 
 class ConcatOps:
@@ -67,18 +77,17 @@ class ConcatOps:
             if x.lengths is not lengths:
                 lengths = lengths.join(x.lengths, signature, own)
         plan: Any = signature.plans.get(tuple(key))
-        out = plan and plan[2]()
+        out = plan and plan.out()
         if not out:
             sources = [(x, x.sig.meant(dim)) for x, dim in sources]
             found = _plan_static(sources, out_dim)
             if found is None:
                 return _concat(cls, sources, allow_broadcast, out_dim, close_gaps)
             moves, place, out = found
-            plan = signature.keep(tuple(key), (moves, place, weakref.ref(out)))
-        moves, place, _ = plan
-        if moves is not None:
-            raws = [raw if how is None else cls.move_raw(raw, how) for raw, how in zip(raws, moves, strict=True)]
-        return tensor_of(cls.concat_raw(raws, place), out, lengths), out.dims[place]
+            plan = signature.keep(tuple(key), ConcatPlan(moves, place, weakref.ref(out)))
+        if plan.moves is not None:
+            raws = [raw if how is None else cls.move_raw(raw, how) for raw, how in zip(raws, plan.moves, strict=True)]
+        return tensor_of(cls.concat_raw(raws, plan.place), out, lengths), out.dims[plan.place]
 
     @classmethod
     def stack(cls: type[Backend], sources: Sequence[Tensor], *, out_dim: Dim) -> Tensor:
@@ -124,7 +133,7 @@ def _plan_static(sources: Pairs, out_dim: Dim | None) -> tuple[list[align.Move] 
     if out_dim.dimension != total:
         if out_dim.dimension is None:
             return None
-        raise DimError(f"concat: {out_dim.name} has another size", got=total, expected=out_dim.dimension)
+        raise DimError(f"concat: {out_dim.name} has a different size", got=total, expected=out_dim.dimension)
     moves = [align.move(x.dims, [dim if i == axis else d for i, d in enumerate(order)]) for x, dim in sources]
     return moves if any(moves) else None, axis, _joined(sources, order, axis, out_dim)
 

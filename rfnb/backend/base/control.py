@@ -68,7 +68,9 @@ class ControlOps:
         if size is not None and size.dims:
             tensor_array = tensor_array[: size.max]
         if size is not None and size.max != len(tensor_array):
-            raise DimError(f"stack: {axis.name} has another size", got=f"{len(tensor_array)} tensors", expected=size)
+            raise DimError(
+                f"stack: {axis.name} has a different size", got=f"{len(tensor_array)} tensors", expected=size
+            )
         if size is None:
             axis.define(Size((), len(tensor_array)), "stack")
         dims, lengths = tensor_template.dims, join(*(tensor_array or [tensor_template]))
@@ -90,14 +92,14 @@ class ControlOps:
         """The tensor at a position. Raises DimError if there is none."""
         at = int(index)
         if not -len(tensor_array) <= at < len(tensor_array):
-            raise DimError(f"there is no tensor {at} in the array", got=f"{len(tensor_array)} tensors")
+            raise DimError(f"the array has no tensor {at}", got=f"{len(tensor_array)} tensors")
         return tensor_array[at]
 
 
 def _no_graph(what: str, x: Tensor) -> BackendError:
     return BackendError(
-        f"{what}: ops are done at once, and nothing is recorded",
+        f"{what}: ops run at once here, so no graph records them",
         got=f"{x.name} {x.describe_dims()}",
         expected="a value of a loop body",
-        hint="inside of `with rf.Loop(…)`, where a graph is recorded",
+        hint="inside `with rf.Loop(…)`, where a graph is recorded",
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rfnb.backend.base.math import join
-from rfnb.backend.base.require import axis_of, of_types
+from rfnb.backend.base.require import axis_of, explain_dtypes
 from rfnb.backend.base.slide import Padding, PerAxis, Spread, Window, spreads, windows
 from rfnb.backend.base.slide_plan import Plan, bind, fixed, one_axis, plan_of, serials_of, several_axes
 from rfnb.core.dims import align
@@ -98,7 +98,7 @@ class Dims(NamedTuple):
 
 
 def _convolved(
-    backend: Any,
+    backend: type[Backend],
     function: Callable[..., Any],
     source: Tensor,
     filter: Tensor,
@@ -113,7 +113,7 @@ def _convolved(
     for several in (spatial, filter_size):
         check_dims(several, op)
     if not has_fractions(source.dtype):
-        raise DtypeError(f"{op}: `source` holds no numbers to sum", got=source.dtype, expected="a float type")
+        raise DtypeError(f"{op}: `source` does not hold numbers", got=source.dtype, expected="a float type")
     serials = serials_of([inner, outer, *spatial, *filter_size, *(out_spatial or ())])
     key = (options, len(spatial), filter.sig.serial, bias is not None and bias.sig.serial, *serials)
     plan: Any = source.sig.plans.get(key)
@@ -129,8 +129,8 @@ def _convolved(
     weights = backend.move_raw(backend.fill_padding(filter, 0), plan.filter)
     if plan.each:
         each = [backend.get_shape_tuple_raw(filter._raw)[axis] for axis in plan.each]
-        shape = backend.get_shape_tuple_raw(raw)
-        raw = backend.broadcast_raw(raw, [*shape[: plan.rest], *each, *shape[plan.rest + len(each) :]])
+        axes = backend.get_shape_tuple_raw(raw)
+        raw = backend.broadcast_raw(raw, [*axes[: plan.rest], *each, *axes[plan.rest + len(each) :]])
         raw = backend.merge_axes_raw(raw, plan.rest, len(each) + 1)
         weights = backend.merge_axes_raw(weights, 0, len(each) + 1)
         groups *= math.prod(each)
@@ -139,9 +139,9 @@ def _convolved(
     try:
         raw = function(raw, weights, raw_bias, plan.slides, groups)
     except RuntimeError as error:
-        raise of_types(op, error, source=source, filter=filter) from None
+        raise explain_dtypes(backend, op, error, source=source, filter=filter) from None
     if plan.each:
-        raw = backend.split_axis_raw(raw, 1, [*each, outer.dimension])
+        raw = backend.split_axis_raw(raw, 1, [*each, outer.dimension or 0])
     result = tensor_of(backend.move_raw(several_axes(backend, raw, shape), plan.back), out, lengths)
     if bias is not None and not plan.bias_inside:
         result = backend.combine(result, "add", bias, allow_broadcast_all_sources=True)
@@ -184,7 +184,7 @@ def _in_and_out(
         inner = next((dim for dim in dims if dim is not outer and dim.dimension == part.dimension), None)
     if inner is None or outer is None:
         raise DimError(
-            f"{op}: `filter` has other dims",
+            f"{op}: `filter` has different dims",
             got=filter.describe_dims(),
             expected=f"{part.describe()} and {out_dim.describe()} besides `filter_size`",
             hint=None if in_dim is not out_dim else f"{in_dim.name}.copy(match_priority=1) is its input",
@@ -195,8 +195,8 @@ def _in_and_out(
 def _sizes(op: str, filter_size: Sequence[Dim], spatial: Sequence[Dim]) -> list[int]:
     if len(filter_size) != len(spatial) or not 1 <= len(spatial) <= 3:
         raise DimError(
-            f"{op}: the filter is for other axes",
+            f"{op}: `filter_size` does not match the spatial dims",
             got=f"`filter_size` {align.show_dims(filter_size)} for {align.show_dims(spatial)}",
-            expected="a dim of the filter for each of one to three `in_spatial_dims`",
+            expected="one filter dim for each of the one to three `in_spatial_dims`",
         )
     return [dim.get_dim_value() for dim in filter_size]

@@ -66,7 +66,7 @@ def _longest(dim: Dim, lengths: Lengths, dims: Sequence[Dim]) -> int:
         raise DimError(
             f"{dim.name} has no size yet",
             got=align.show_dims(dims),
-            expected="dims whose sizes are known",
+            expected="dims of known size",
             hint=f"make a tensor from data with {dim.name} first, or give it a number: Dim(…, name={dim.name!r})",
             dims=[dim],
         )

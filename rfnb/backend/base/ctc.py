@@ -95,7 +95,9 @@ def _problem(
     classes = class_dim(op, logits, input_dim, targets.sparse_dim, blank)
     if input_dim in targets.sig.index or classes in targets.sig.index:
         raise DimError(
-            f"{op}: `targets` are labels", got=targets.describe_dims(), expected=f"{{…, {targets_dim.name}}}"
+            f"{op}: `targets` must be labels, one dim with lengths",
+            got=targets.describe_dims(),
+            expected=f"{{…, {targets_dim.name}}}",
         )
     rest = [dim for dim in logits.dims if dim is not input_dim and dim is not classes]
     rest += [dim for dim in targets.dims if dim is not targets_dim and dim not in rest]
@@ -125,18 +127,18 @@ def class_dim(op: str, logits: Tensor, spatial_dim: Dim, labels: Dim | None, bla
     classes = given[0] if given else fixed[-1] if len(fixed) == 1 else None
     if classes is None:
         raise DimError(
-            f"{op}: which dim of `logits` are the classes?",
+            f"{op}: it is not clear which dim of `logits` holds the classes",
             got=logits.describe_dims(),
             hint="labels that are sparse in it, or logits with it as their feature dim",
         )
     if not 0 <= blank < classes.size.max:
-        raise DimError(f"{op}: blank is no class", got=blank, expected=f"an entry of {classes.describe()}")
+        raise DimError(f"{op}: the blank label is not a class", got=blank, expected=f"an entry of {classes.describe()}")
     if labels is not None and labels is not classes and not labels.size.max <= blank:
         raise DimError(
-            f"{op}: labels and classes are counted by other dims, and blank is a label",
+            f"{op}: labels and classes have different dims, and the blank label is one of the labels",
             got=f"labels of {labels.describe()}, classes of {classes.describe()}, blank {blank}",
-            expected="blank behind all labels, or labels that count the classes",
-            hint=f"rf.set_sparse_dim(…, {classes.name}), if they do",
+            expected="blank after all labels, or labels with the dim of the classes as `sparse_dim`",
+            hint=f"rf.set_sparse_dim(…, {classes.name}), if the labels are indices of {classes.name}",
         )
     return classes
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
@@ -46,10 +47,15 @@ class DataOps:
         """Inside, what is made for a batch may be used in any mode: for training, though it is made in inference."""
         return nullcontext()
 
+    @staticmethod
+    def mixes_dtypes() -> bool:
+        """Whether kernels accept operands of different dtypes at the moment, as under `torch.autocast`."""
+        return False
+
     @classmethod
     def without_numbers_raw(cls: type[Backend], raw_tensor: Any) -> Any:
         """A tensor of the same shape and type that takes no memory. Raises BackendError where there are none."""
-        raise BackendError("meta: this backend has no tensors without numbers", got=cls.name, expected="torch")
+        raise BackendError("meta: this backend has no tensors without data", got=cls.name, expected="torch")
 
     @classmethod
     def get_shape_raw(cls: type[Backend], raw_tensor: Any) -> tuple[int, ...]:
@@ -66,7 +72,7 @@ class DataOps:
         """Checks the shape; None stands for any size. Raises DimError if it is another one."""
         own = cls.get_shape_tuple_raw(raw_tensor)
         if len(own) != len(shape) or any(n not in (None, size) for n, size in zip(shape, own, strict=True)):
-            raise DimError("the raw tensor has another shape", got=own, expected=shape)
+            raise DimError("the raw tensor has a different shape", got=own, expected=shape)
 
     @classmethod
     def get_new_dim_raw(cls: type[Backend], raw_tensor: Any, axis: int, *, name: str) -> Dim:
@@ -115,12 +121,12 @@ class DataOps:
         if labels is None:
             return
         if not is_int_dtype(tensor.dtype):
-            raise DtypeError(f"{tensor.name}: labels are whole numbers", got=tensor.dtype, expected="int32 or int64")
+            raise DtypeError(f"{tensor.name}: labels must be integers", got=tensor.dtype, expected="int32 or int64")
         values = cls.to_numpy_raw(cls.fill_padding(tensor, 0))
-        count = labels.size.max if labels.is_defined() else None
-        if values.size and (values.min() < 0 or (count is not None and values.max() >= count)):
+        count: float = labels.size.max if labels.is_defined() else math.inf
+        if values.size and (values.min() < 0 or values.max() >= count):
             raise DimError(
-                f"{tensor.name}: a label is outside of {labels.name}",
+                f"{tensor.name}: a label is outside {labels.name}",
                 got=f"{values.min()} to {values.max()}",
-                expected=f"less than {count}, and 0 at least",
+                expected=f"0 to {count - 1}",
             )

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import BackendError
+
+if TYPE_CHECKING:
+    from rfnb.backend.base.backend import Backend
 
 
 class EagerOps:
@@ -37,7 +40,7 @@ class EagerOps:
     def create_placeholder_raw(tensor: Tensor) -> Any:
         """Raises BackendError: a tensor has data as soon as there is one."""
         raise BackendError(
-            "create_placeholder: there are no placeholders, as ops are done at once",
+            "create_placeholder: placeholders do not exist here, since ops run at once",
             got=tensor.describe_dims(),
             hint="rf.convert_to_tensor(data, dims=[…]); tensor.copy_template() for a description without data",
         )
@@ -56,9 +59,11 @@ class EagerOps:
 def lacking(name: str) -> Callable[..., Any]:
     """Stands for a raw function that a backend has not."""
 
-    def missing(cls: Any, *_: Any, **__: Any) -> Any:
+    op = "loops" if name == "new_tape" else name.removesuffix("_raw")
+
+    def missing(cls: type[Backend], *_: Any, **__: Any) -> Any:
         raise BackendError(
-            f"{'loops' if name == 'new_tape' else name.removesuffix('_raw')}: the {cls.name} backend cannot do this",
+            f"{op}: the {cls.name} backend does not support this",
             got=f"a {cls.RawTensorType.__name__}",
             expected=f"a backend with {name}",
             hint='rf.select_backend("torch") before the tensors are made',

@@ -69,13 +69,13 @@ class GradOps:
         if (tape := current_tape()) is not None and not tape.paused:
             raise TraceError(
                 "gradient: the body of a loop is traced without gradients",
-                hint="take it after the loop, of what the loop gives; or rf.raw_call(torch.func.grad(fn), …)",
+                hint="compute it after the loop, from the result of the loop; or rf.raw_call(torch.func.grad(fn), …)",
             )
         if not cls.needs_gradient_raw(x._raw):
             raise RfError(
-                "gradient: no gradient with respect to `x` is kept",
+                "gradient: y was computed without recording gradients for `x`",
                 got=f"{x.name} {x.describe_dims()}",
-                hint="before y is computed: rf.set_requires_gradient(x), of a tensor that is no constant",
+                hint="call rf.set_requires_gradient(x) before y is computed; x must not be a constant",
             )
         return x.like(cls.gradient_raw(cls.fill_padding(y, 0), x._raw))
 

@@ -6,7 +6,8 @@ import math
 import operator
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from rfnb.core.dims import align
 from rfnb.core.dims.align import Sig
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
-from rfnb.core.ground.sequence_tags import number_of
+from rfnb.core.ground.suggestions import number_of
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError
 
@@ -25,13 +26,14 @@ if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
 
 
-class Gather(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Gather:
     """How to gather: `axis` of the source; without shared dims by index, else along `axis` with aligned indices."""
 
     axis: int
     shared: bool
     own: int  # dims that only the indices have
-    expand: bool  # whether the source has dims that the indices have not
+    expand: bool  # whether the source has dims that the indices lack
     how: align.Move
     ragged_too: bool  # whether other dims of the source may have lengths over `axis`
     out: weakref.ref[Sig]
@@ -55,10 +57,9 @@ class IndexOps:
         if not isinstance(indices, Tensor):
             return _select(cls, source, _number(source, indices, axis), axis, clip_to_valid)
         plan: Any = source.sig.plans.get(("gather", axis, indices.sig.serial))
-        out = plan and plan[6]()
+        out = plan and plan.out()
         if not out:
             out, plan = _plan(source, indices, axis)
-        place, shared, own, expand, how, ragged_too, _ = plan
         dynamic = indices.sig.frames
         if clip_to_valid:
             indices = _clipped(cls, source, indices, axis)
@@ -68,20 +69,20 @@ class IndexOps:
             lengths = lengths.join(indices.lengths, source.sig, indices.sig)
         if dynamic and lengths.sizes:
             positions = cls.fill_padding(indices, 0, dynamic)
-        if how is not None:
-            positions = cls.move_raw(positions, how)
+        if plan.how is not None:
+            positions = cls.move_raw(positions, plan.how)
         try:
             raw = (
-                cls.gather_raw(source._raw, positions, place, own, expand)
-                if shared
-                else cls.index_raw(source._raw, positions, place)
+                cls.gather_raw(source._raw, positions, plan.axis, plan.own, plan.expand)
+                if plan.shared
+                else cls.index_raw(source._raw, positions, plan.axis)
             )
         except (IndexError, RuntimeError):
             if tried_out() and not source.size_of(axis).max:
                 return cls.gather(cls.not_empty(source, axis), indices=indices, axis=axis)
-            check_range(cls, "gather", indices, (axis,), (cls.get_shape_tuple_raw(source._raw)[place],))
+            check_range(cls, "gather", indices, (axis,), (cls.get_shape_tuple_raw(source._raw)[plan.axis],))
             raise
-        if ragged_too and lengths.sizes and axis in source.lengths.owners:
+        if plan.ragged_too and lengths.sizes and axis in source.lengths.owners:
             return _with_their_lengths(cls, tensor_of(raw, out, lengths), source, indices, axis)
         return cls.cut_gradient(tensor_of(raw, out, lengths), source) if dynamic else tensor_of(raw, out, lengths)
 
@@ -112,10 +113,10 @@ def _plan(source: Tensor, indices: Tensor, axis: Dim) -> tuple[Sig, Gather]:
         fits = indices.sparse_dim.dimension == axis.dimension or indices.sparse_dim.dimension is None
         if not fits:
             raise DimError(
-                "gather: `indices` count another dim",
+                "gather: `indices` are indices of another dim",
                 got=f"indices of {indices.sparse_dim.describe()}",
                 expected=f"indices of {axis.describe()}",
-                hint="rf.set_sparse_dim(indices, axis), if it is meant",
+                hint="rf.set_sparse_dim(indices, axis), if this is intended",
             )
     before, after = source.dims[:place], source.dims[place + 1 :]
     own = [d for d in indices.dims if d is axis or d not in source.sig.index]
@@ -138,9 +139,9 @@ def _number(source: Tensor, index: Any, axis: Dim) -> int:
             return operator.index(index)
         except TypeError:
             raise DtypeError(
-                f"gather: {index!r:.60} is no index",
+                f"gather: {index!r:.60} is not an index",
                 got=type(index).__name__,
-                expected="a Tensor, a number or a word",
+                expected="a Tensor, an int or a str",
                 hint="rf.convert_to_tensor([…], dims=[…])",
             ) from None
     if axis.vocab is not None:
@@ -201,29 +202,48 @@ def _select_valid(
 def _no_entry(source: Tensor, index: int, axis: Dim) -> DimError:
     size = source.size_of(axis).max
     return DimError(
-        f"gather: there is no entry {index} of {axis.name}", got=source.describe_dims(), expected=f"less than {size}"
+        f"gather: {axis.name} has no entry {index}", got=source.describe_dims(), expected=f"less than {size}"
     )
 
 
-def check_range(backend: type[Backend], what: str, indices: Tensor, dims: Sequence[Dim], shape: Sequence[int]) -> None:
-    """Raises DimError if one of the indices, in valid frames, is none of `dims`. Called when something went wrong:
-    it looks at the values.
+def check_range(
+    backend: type[Backend],
+    what: str,
+    indices: Tensor,
+    dims: Sequence[Dim],
+    shape: Sequence[int],
+    *,
+    noun: str = "an index",
+    hint: str | None = "negative indices in a Tensor do not count from the end",
+) -> None:
+    """Raises DimError if one of the `indices`, in valid frames, is out of range for `dims` of this `shape`.
+
+    It reads the values, so it is called only after an op has failed.
+
+    Args:
+        noun: what one of the `indices` is called in the message.
+        hint: shown if the index is negative.
     """
     size = math.prod(shape)
-    with untaped():
-        values = backend.to_numpy_raw(backend.fill_padding(indices, 0))
-    bad = np.argwhere((values < 0) | (values >= size))
+    values, bad = out_of_range(backend, indices, size)
     if not len(bad):
         return
     place = tuple(bad[0].tolist())
     at = ", ".join(f"{dim.name} {i}" for dim, i in zip(indices.dims, place, strict=True))
     found = values[place]
     raise DimError(
-        f"{what}: {found} is no index of {align.show_dims(dims) if len(dims) > 1 else dims[0].name}",
-        got=f"{found}" + (f" at {at}" if at else "") + (f", and {len(bad) - 1} more like it" if len(bad) > 1 else ""),
-        expected=f"0 to {size - 1}" if size else "nothing: it is of size 0",
-        hint="a Tensor of indices counts from the start only" if found < 0 else None,
+        f"{what}: {found} is not {noun} of {align.show_dims(dims) if len(dims) > 1 else dims[0].name}",
+        got=f"{found}" + (f" at {at}" if at else "") + (f", and {len(bad) - 1} more" if len(bad) > 1 else ""),
+        expected=f"0 to {size - 1}" if size else "none: the size is 0",
+        hint=hint if found < 0 else None,
     ) from None
+
+
+def out_of_range(backend: type[Backend], indices: Tensor, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """The values of `indices`, and the places of those in valid frames that are not in 0 to `size` - 1."""
+    with untaped():
+        values = backend.to_numpy_raw(backend.fill_padding(indices, 0))
+    return values, np.argwhere((values < 0) | (values >= size))
 
 
 def _with_their_lengths(backend: type[Backend], found: Tensor, source: Tensor, indices: Tensor, axis: Dim) -> Tensor:

@@ -43,16 +43,16 @@ class LossOps:
         axis_of("cross_entropy", estimated, axis, "estimated")
         log_probs = LOG_PROBS.get(estimated_type)
         if log_probs is None:
-            raise DimError("cross_entropy: no such type", got=estimated_type, expected=", ".join(LOG_PROBS))
+            raise DimError("cross_entropy: unknown `estimated_type`", got=estimated_type, expected=", ".join(LOG_PROBS))
         _check_frames(estimated, target, axis)
         if axis in target.sig.index:
             return _dense(cls, target, log_probs(cls, estimated, axis), axis)
         if target.sparse_dim is not axis:
             raise DimError(
-                "cross_entropy: `target` does not count the classes of `estimated`",
+                "cross_entropy: the labels of `target` are not the classes of `estimated`",
                 got=f"labels of {target.sparse_dim.describe()}" if target.sparse_dim else target.describe_dims(),
                 expected=f"labels of {axis.describe()}, or probabilities with this dim",
-                hint=f"rf.set_sparse_dim(target, {axis.name}), if it is meant",
+                hint=f"rf.set_sparse_dim(target, {axis.name}), if this is intended",
             )
         rest = [dim for dim in estimated.dims if dim is not axis]
         if estimated_type == "logits" and axis.dimension is not None and set(rest) == set(target.dims):
@@ -74,7 +74,7 @@ class LossOps:
         axis_of("edit_distance", b, b_dim, "b")
         for x in (a, b):
             if has_fractions(x.dtype):
-                raise DtypeError("edit_distance: labels are whole numbers", got=x.dtype, expected="int64, int32, …")
+                raise DtypeError("edit_distance: labels must be integers", got=x.dtype, expected="int64, int32, …")
         rest = [d for d in a.dims if d is not a_dim] + [d for d in b.dims if d is not b_dim and d not in a.sig.index]
         lengths = a.lengths.join(b.lengths, a.sig, b.sig)
         distance = cls.edit_distance_raw(
@@ -92,12 +92,12 @@ def _check_frames(estimated: Tensor, target: Tensor, axis: Dim) -> None:
     lacking = [dim for dim in estimated.dims if dim is not axis and dim not in target.sig.index]
     if odd and lacking:
         raise DimError(
-            "cross_entropy: each side has a dim that the other lacks",
+            "cross_entropy: `estimated` and `target` each have a dim that the other lacks",
             got=f"estimated {estimated.describe_dims()}, target {target.describe_dims()}",
-            expected="a target for each entry of `estimated`",
+            expected="one target for each entry of `estimated`",
             hint=nearest(odd[0], lacking)
             or f"bring one side to the frames of the other (rf.slice, rf.pad, rf.replace_dim); "
-            f"if all pairs are meant: rf.expand_dim(target, {lacking[0].name})",
+            f"if all pairs are intended: rf.expand_dim(target, {lacking[0].name})",
             dims=[*odd, *lacking],
         )
 

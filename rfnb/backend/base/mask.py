@@ -16,7 +16,7 @@ from rfnb.backend.base.sizes import size_in
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths, Size
-from rfnb.core.tensor.op import listener
+from rfnb.core.tensor.listener import active_listener
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 
 if TYPE_CHECKING:
@@ -119,7 +119,8 @@ class MaskOps:
         if not may_be_padded(lengths) or (value == 0 and cls.is_empty_in_padding(tensor)):
             return tensor._raw
         dims = tensor.sig.dims if dims is None else dims
-        key = ("fill", tensor.sig.serial, tensor.sig.serials[dims], cls.device_key_raw(tensor._raw), listener() is None)
+        serials, device = tensor.sig.serials[dims], cls.device_key_raw(tensor._raw)
+        key = ("fill", tensor.sig.serial, serials, device, active_listener() is None)
         try:
             where = lengths.cache[key]
         except KeyError:
@@ -154,9 +155,9 @@ class MaskOps:
 
     @classmethod
     def is_empty_in_padding(cls: type[Backend], tensor: Tensor) -> bool:
-        """Whether it is known to have 0 in padding; who listens may have it made again where that does not hold."""
+        """Whether it is known to have 0 in padding; a listener may repeat the op where that does not hold."""
         known = getattr(tensor, "_emptied", None)
-        if known is None or not tensor.lengths.ragged or listener() is not None:
+        if known is None or not tensor.lengths.ragged or active_listener() is not None:
             return False
         return known[0] is tensor._raw and known[1] == cls.version_raw(tensor._raw)
 
@@ -175,7 +176,7 @@ class MaskOps:
         few: also for so few or so short rows that a mask takes less time.
         """
         lengths = tensor.lengths
-        if not lengths.ragged or cls.fill_rows_raw is None or listener() is not None:
+        if not lengths.ragged or cls.fill_rows_raw is None or active_listener() is not None:
             return None
         sig = tensor.sig
         device = cls.device_key_raw(tensor._raw)
@@ -260,7 +261,7 @@ class MaskOps:
 
 def may_be_padded(lengths: Lengths) -> bool:
     """Whether ops look at padding: there is some, or what they do may be done again for a batch that has some."""
-    return lengths.ragged or (listener() is not None and bool(lengths.sizes))
+    return lengths.ragged or (active_listener() is not None and bool(lengths.sizes))
 
 
 def _padding(backend: type[Backend], tensor: Tensor, uneven: Sequence[Dim], device: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rfnb.backend.base.index import out_of_range
 from rfnb.backend.base.math import join
 from rfnb.backend.base.require import axis_of
 from rfnb.backend.base.sizes import bound, size_in
@@ -59,15 +60,16 @@ class MaskedOps:
         raw = cls.cumsum_raw(cls.cast_raw(cls.merge_axes_raw(raw, len(order) - len(dims), len(dims)), "int64"), -1)
         number = cls.split_axis_raw(raw, len(order) - len(dims), shape[len(order) - len(dims) :])
         indices = tensor_of(cls.clip_raw(number - 1, 0, None), align.sig(order), mask.lengths)
+        source_frames = cls.not_empty(source, in_dim)
         try:
-            found = cls.gather(cls.not_empty(source, in_dim), indices=indices, axis=in_dim)
+            found = cls.gather(source_frames, indices=indices, axis=in_dim)
         except DimError as error:
-            if "is no index" not in error.what:
+            if not len(out_of_range(cls, indices, source_frames.size_of(in_dim).max)[1]):
                 raise
             raise DimError(
-                f"masked_scatter: `mask` holds more often than `source` has entries of {in_dim.name}",
+                f"masked_scatter: `mask` is true at more places than `source` has entries of {in_dim.name}",
                 got=f"`mask` {mask.describe_dims()}, `source` {source.describe_dims()}",
-                expected=f"an entry of {in_dim.name} for each place where the mask holds",
+                expected=f"one entry of {in_dim.name} for each place where the mask is true",
             ) from error
         found, backup = _same_lengths(cls, found, backup, source, holds, in_dim)
         return cls.where(holds, found, 0 if backup is None else backup, allow_broadcast_all_sources=True)
@@ -90,7 +92,7 @@ class MaskedOps:
         count = cls.get_shape_tuple_raw(source._raw)[place]
         if int(holds.sum()) != count:
             raise DimError(
-                f"pad_packed: {in_dim.name} has another number of frames than {align.show_dims(dims)}",
+                f"pad_packed: {in_dim.name} has a different number of frames than {align.show_dims(dims)}",
                 got=count,
                 expected=int(holds.sum()),
             )
@@ -112,7 +114,7 @@ class MaskedOps:
 
 def _check_mask(what: str, mask: Tensor, dims: Sequence[Dim]) -> None:
     if mask.dtype != "bool":
-        raise DtypeError(f"{what}: `mask` is no mask", got=mask.dtype, expected="bool")
+        raise DtypeError(f"{what}: `mask` must be boolean", got=mask.dtype, expected="bool")
     for dim in dims:
         axis_of(what, mask, dim, "mask")
 
@@ -123,9 +125,9 @@ def _frames(lengths: Lengths, dims: Sequence[Dim]) -> np.ndarray:
     for dim, size in zip(dims, sizes, strict=True):
         if size is None or any(d not in dims for d in size.dims):
             raise DimError(
-                f"the lengths of {dim.name} are over other dims than those that are packed",
+                f"the lengths of {dim.name} have dims that are not packed",
                 got=align.show_dims(dims),
-                expected=f"{align.show_dims(size.dims)} as well" if size else "a Dim whose size is known",
+                expected=f"{align.show_dims(size.dims)} as well" if size else "a Dim of known size",
             )
     found = np.ones([size.max for size in sizes if size], dtype=bool)
     for dim, size in zip(dims, sizes, strict=True):

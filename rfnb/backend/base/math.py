@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rfnb.core.advice.broadcast_errors import check_all_in_one
@@ -111,7 +112,7 @@ class MathOps:
     ) -> Tensor:
         """`true_` where `cond`, else `false_`; both Tensors or numbers. → {… of all}"""
         if isinstance(cond, Tensor) and cond.dtype != "bool":
-            raise DtypeError("where: the condition is no bool", got=cond.dtype, expected="bool", hint="x > 0")
+            raise DtypeError("where: the condition must be boolean", got=cond.dtype, expected="bool", hint="x > 0")
         given = (cond, true_, false_)
         (on, yes, no), out, lengths, lacking = _together(cls, "where", WHERE, given, allow_broadcast_all_sources)
         result = tensor_of(cls.where_raw(on, yes, no), out, lengths)
@@ -155,6 +156,15 @@ WHERE = ("`cond`", "`true_`", "`false_`")
 CLIP = ("`x`", "`clip_value_min`", "`clip_value_max`")
 
 
+@dataclass(frozen=True, slots=True)
+class Together:
+    """How to bring three operands into the dims of the result, whose signature is `out`."""
+
+    moves: tuple[align.Move, align.Move, align.Move]
+    out: weakref.ref[Sig]
+    lacking: bool  # whether an operand lacks frames of the result
+
+
 def _together(
     backend: type[Backend], op: str, names: tuple[str, str, str], given: tuple[Any, Any, Any], allow: bool
 ) -> tuple[tuple[Any, Any, Any], Sig, Lengths, bool]:
@@ -166,12 +176,12 @@ def _together(
     first: Sig = x.sig
     second, third = getattr(y, "sig", None), getattr(z, "sig", None)
     key = (op, second and second.serial, third and third.serial, allow)
-    found: Any = first.plans.get(key)
-    out = found and found[3]()
+    plan: Any = first.plans.get(key)
+    out = plan and plan.out()
     if not out:
-        out, found = _plan_together(op, names, (first, second, third), allow)
-        first.keep(key, found)
-    how_x, how_y, how_z, _, lacking = found
+        out, plan = _plan_together(op, names, (first, second, third), allow)
+        first.keep(key, plan)
+    how_x, how_y, how_z = plan.moves
     lengths = x.lengths
     if second is not None:
         if lengths is not y.lengths:
@@ -181,12 +191,10 @@ def _together(
         if lengths is not z.lengths:
             lengths = lengths.join(z.lengths, first if second is None else out, third)
         z = z._raw if how_z is None else backend.move_raw(z._raw, how_z)
-    return (x._raw if how_x is None else backend.move_raw(x._raw, how_x), y, z), out, lengths, lacking
+    return (x._raw if how_x is None else backend.move_raw(x._raw, how_x), y, z), out, lengths, plan.lacking
 
 
-def _plan_together(
-    op: str, names: Sequence[str], sigs: Sequence[Sig | None], allow: bool
-) -> tuple[Sig, tuple[Any, ...]]:
+def _plan_together(op: str, names: Sequence[str], sigs: Sequence[Sig | None], allow: bool) -> tuple[Sig, Together]:
     given = [s for s in sigs if s is not None]
     dims, _ = align.broadcast([s.dims for s in given])
     if not allow:
@@ -196,26 +204,37 @@ def _plan_together(
     sparse = next((s.sparse_dim for s in values if s.sparse_dim is not None), None)
     out = align.sig(dims, sparse, next((s.feature_dim for s in values if s.feature_dim is not None), None))
     lacking = bool(out.frames) and any(lacks_frames(s, out) for s in values)
-    return out, (*[None if s is None else align.move(s.dims, dims) for s in sigs], weakref.ref(out), lacking)
+    how_x, how_y, how_z = (None if s is None else align.move(s.dims, dims) for s in sigs)
+    return out, Together((how_x, how_y, how_z), weakref.ref(out), lacking)
 
 
 def _tensors(*values: Any) -> list[Tensor]:
     return [x for x in values if isinstance(x, Tensor)]
 
 
+Broadcast = tuple[align.Move, align.Move, weakref.ref[Sig], bool, bool]
+"""How to bring two operands together: a move for each, the signature of the result, and whether each operand lacks
+frames of the other. A plain tuple, since unpacking one is the fastest way to read a plan (see `core.tensor.op.binary`).
+"""
+
+
 def plan(
     a: Sig, b: Sig, sign: int, kind: str, allow: bool | None = None, order: Sequence[Dim] | None = None
 ) -> tuple[align.Move, align.Move, Sig]:
-    """How to bring two operands together; kept at the first signature, where the quick operators look.
+    """How to bring two operands into the dims of the result, and its signature.
 
-    sign: 1 for arithmetic, -1 for comparisons, whose results are no labels.
-    order: which dims come first. With all dims of the result in it, they are meant, as with `allow`.
+    The plan is kept at the first signature, where the quick operators look it up.
+
+    Args:
+        sign: 1 for arithmetic, -1 for comparisons, whose results are not labels.
+        order: the dims that come first. If it names all dims of the result, broadcasting is allowed, as with `allow`.
     """
     key: Any = ("broadcast", sign * b.serial) if allow else sign * b.serial
-    found = a.plans.get(key) if order is None else None
-    out = found and found[2]()
-    if found is not None and out:
-        return found[0], found[1], out
+    known: Broadcast | None = a.plans.get(key) if order is None else None
+    if known is not None:
+        how_a, how_b, out_ref, _, _ = known
+        if out := out_ref():
+            return how_a, how_b, out
     dims, (how_a, how_b) = align.broadcast([a.dims, b.dims])
     if order is not None:
         dims = (*[dim for dim in order if dim in dims], *[dim for dim in dims if dim not in order])
@@ -225,8 +244,9 @@ def plan(
     sparse = a.sparse_dim or b.sparse_dim if sign > 0 else None
     out = align.sig(dims, sparse, _feature(a, b))
     if order is None:
-        lacking = (lacks_frames(a, b), lacks_frames(b, a)) if out.frames else (False, False)
-        a.keep(key, (how_a, how_b, weakref.ref(out), *lacking))
+        a_lacks, b_lacks = (lacks_frames(a, b), lacks_frames(b, a)) if out.frames else (False, False)
+        made: Broadcast = (how_a, how_b, weakref.ref(out), a_lacks, b_lacks)
+        a.keep(key, made)
     return how_a, how_b, out
 
 

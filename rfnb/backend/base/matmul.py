@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from rfnb.backend.base.mask import may_be_padded
 from rfnb.backend.base.math import lacks_frames
-from rfnb.backend.base.require import axis_of, of_types, same_dims
+from rfnb.backend.base.require import axis_of, explain_dtypes, same_dims
 from rfnb.core.dims import align
 from rfnb.core.dims.align import Sig
 from rfnb.core.dims.dim import Dim
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
 
 
-class Product(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Product:
     """How to multiply two raw tensors. `einsum`: by this formula; else `matmul` after the moves."""
 
     how_a: align.Move
@@ -29,6 +31,16 @@ class Product(NamedTuple):
     dynamic: tuple[tuple[Dim, ...], tuple[Dim, ...]] | None  # dims of each that are summed over and may have padding
     reduce: tuple[Dim, ...]
     lacking: tuple[bool, bool] | None  # whether each lacks frames of the other; None if there are no frames
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """How to apply a weight matrix: moves of the source and of the result, and the signature of the result."""
+
+    there: align.Move
+    transpose: bool
+    back: align.Move
+    out: weakref.ref[Sig]
 
 
 class MatmulOps:
@@ -77,7 +89,7 @@ class MatmulOps:
                 raw_b = raw_b if how.how_b is None else cls.move_raw(raw_b, how.how_b)
                 raw = cls.matmul_raw(raw_a, raw_b)
         except RuntimeError as error:
-            raise of_types("matmul", error, a=a, b=b) from None
+            raise explain_dtypes(cls, "matmul", error, a=a, b=b) from None
         if how.einsum is None:
             for axis in how.squeeze:
                 raw = raw.squeeze(axis)
@@ -92,25 +104,24 @@ class MatmulOps:
         raw_bias, sig_bias = (None, None) if bias is None else (bias._raw, bias.sig.serial)
         key = ("linear", weight.sig.serial, sig_bias, in_dim.serial, out_dim.serial)
         plan: Any = source.sig.plans.get(key)
-        out = plan and plan[3]()
+        out = plan and plan.out()
         if not out:
             if source.sparse_dim is in_dim or len(weight.dims) > 2 or (bias is not None and len(bias.dims) > 1):
                 return _linear_in_parts(cls, source, weight, bias, in_dim, out_dim)
             out, plan = _plan_linear(source, weight, bias, in_dim, out_dim)
             source.sig.keep(key, plan)
-        there, transpose, before, _ = plan
         trained = out.frames and may_be_padded(source.lengths) and cls.is_trained(weight, bias)
         rows = cls.rows_for(source, source.sig.dims, (source.sig.meant(in_dim),)) if trained else None
         raw = cls.fill_padding(source, 0) if trained and rows is None else source._raw
-        raw = raw if there is None else cls.move_raw(raw, there)
+        raw = raw if plan.there is None else cls.move_raw(raw, plan.there)
         try:
             if rows is None:
-                raw = cls.linear_raw(raw, weight._raw, raw_bias, transpose)
+                raw = cls.linear_raw(raw, weight._raw, raw_bias, plan.transpose)
             else:
-                raw = cls.on_frames(lambda x: cls.linear_raw(x, weight._raw, raw_bias, transpose), raw, rows)
+                raw = cls.on_frames(lambda x: cls.linear_raw(x, weight._raw, raw_bias, plan.transpose), raw, rows)
         except RuntimeError as error:
-            raise of_types("linear", error, source=source, weight=weight) from None
-        result = tensor_of(raw if before is None else cls.move_raw(raw, before), out, source.lengths)
+            raise explain_dtypes(cls, "linear", error, source=source, weight=weight) from None
+        result = tensor_of(raw if plan.back is None else cls.move_raw(raw, plan.back), out, source.lengths)
         if rows is not None:
             return cls.note_empty_padding(result)
         return cls.empty_padding(result) if trained else result
@@ -128,9 +139,7 @@ def _linear_in_parts(
     return product if bias is None else backend.combine(product, "add", bias, allow_broadcast_all_sources=True)
 
 
-def _plan_linear(
-    source: Tensor, weight: Tensor, bias: Tensor | None, in_dim: Dim, out_dim: Dim
-) -> tuple[Sig, tuple[align.Move, bool, align.Move, weakref.ref[Sig]]]:
+def _plan_linear(source: Tensor, weight: Tensor, bias: Tensor | None, in_dim: Dim, out_dim: Dim) -> tuple[Sig, Linear]:
     here, rows = source.sig.meant(in_dim), weight.sig.meant(in_dim)
     place = axis_of("linear", source, here)
     same_dims("linear", weight, (rows, out_dim), "weight")
@@ -139,7 +148,7 @@ def _plan_linear(
     rest = [dim for dim in source.dims if dim is not here]
     out = align.sig([*rest[:place], out_dim, *rest[place:]], None, out_dim)
     there, back = align.move(source.dims, [*rest, here]), align.move([*rest, out_dim], out.dims)
-    return out, (there, weight.dims == (rows, out_dim), back, weakref.ref(out))
+    return out, Linear(there, weight.dims == (rows, out_dim), back, weakref.ref(out))
 
 
 def _plan(a: Tensor, b: Tensor, reduce: tuple[Dim, ...]) -> tuple[Sig, Product]:

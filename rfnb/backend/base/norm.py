@@ -11,7 +11,7 @@ from rfnb.backend.base.require import axis_of
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.run.run_ctx import get_run_ctx
-from rfnb.core.tensor.op import listener
+from rfnb.core.tensor.listener import active_listener
 from rfnb.core.tensor.parameter import Parameter, parameter_assign
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
@@ -147,7 +147,7 @@ def _by_kernel(
     how: tuple[bool, float, float],
 ) -> Tensor | None:
     """Batch norm of the frames alone; None if there is no kernel for it, or too few frames to train with."""
-    if listener() is not None or not _kernel_takes(backend, source, features, weights):  # it sees each part
+    if active_listener() is not None or not _kernel_takes(backend, source, features, weights):  # it sees each part
         return None
     rows = backend.rows_for(source, source.sig.dims, features, few=True) if use_mask else None
     if rows is None and backend.padding_for(source, source.sig.dims) is not None:
@@ -249,7 +249,7 @@ def _plan(op: str, source: Tensor, dims: Sequence[Dim], scale: Tensor | None, bi
         axis_of(op, source, dim)
     sizes = [dim.dimension for dim in dims if dim.dimension is not None]
     if len(sizes) < len(dims):
-        raise DimError(f"{op}: `in_dim` needs a fixed size", got=align.show_dims(dims), expected="Dim(number)")
+        raise DimError(f"{op}: `in_dim` must have a fixed size", got=align.show_dims(dims), expected="Dim(number)")
     order = [*(dim for dim in source.dims if dim not in dims), *dims]
     own = [dims if x is None else x.dims for x in (scale, bias)]
     moves = [align.move(x, dims) for x in own] if all(set(x) == set(dims) for x in own) else None

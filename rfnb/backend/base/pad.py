@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,14 @@ if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
 
 Amount = Dim | int
+
+
+@dataclass(frozen=True, slots=True)
+class PadPlan:
+    """How much to add before and after each axis (by its position), and the signature of the result."""
+
+    amounts: dict[int, tuple[int, int]]
+    out: weakref.ref[align.Sig]
 
 
 class PadOps:
@@ -52,12 +61,12 @@ class PadOps:
         if mode == "constant" and not isinstance(value, Tensor) and source.lengths.owners.isdisjoint(axes):
             key = ("pad", *axes, *[n for pair in padding for n in pair], *out_dims)
             plan: Any = source.sig.plans.get(key)
-            out = plan and plan[1]()
+            out = plan and plan.out()
             if not out and (found := _plan_pad(source, axes, padding, out_dims)):
                 amounts, out = found
-                plan = source.sig.keep(key, (amounts, weakref.ref(out)))
+                plan = source.sig.keep(key, PadPlan(amounts, weakref.ref(out)))
             if out:
-                return tensor_of(cls.pad_raw(source._raw, plan[0], value or 0), out, source.lengths)
+                return tensor_of(cls.pad_raw(source._raw, plan.amounts, value or 0), out, source.lengths)
         for axis, (left, right), out_dim in zip(axes, padding, out_dims, strict=True):
             source = _pad_one(cls, source, axis, (left, right), out_dim, handle_dynamic_dims, mode, value)
         return source
@@ -89,7 +98,7 @@ def _filled(
     missing = [dim for dim in value.dims if dim not in x.sig.index]
     if missing:
         raise DimError(
-            f"`value` has a dim {missing[0].name} that `source` has not",
+            f"`value` has a dim {missing[0].name} that `source` lacks",
             got=value.describe_dims(),
             expected=x.describe_dims(),
         )
@@ -179,7 +188,7 @@ def _amounts(x: Tensor, padding: tuple[Amount, Amount]) -> tuple[Lengths, Size, 
         missing = [dim for dim in size.dims if dim not in x.sig.index]
         if missing:
             raise DimError(
-                f"pad: {amount.name} differs along {missing[0].name}, which `source` has not",
+                f"pad: {amount.name} differs along {missing[0].name}, which `source` lacks",
                 got=x.describe_dims(),
                 hint=f"rf.expand_dim(…, {missing[0].name})",
             )
@@ -216,5 +225,5 @@ def _around(n: np.ndarray, left: np.ndarray, longest: int, mode: str) -> np.ndar
     elif mode == "reflect":
         frames = last - np.abs(frames % np.maximum(2 * last, 1) - last)
     elif mode not in ("constant", "replicate"):
-        raise DimError("pad: no such mode", got=mode, expected='"constant", "replicate", "reflect" or "circular"')
+        raise DimError("pad: unknown `mode`", got=mode, expected='"constant", "replicate", "reflect" or "circular"')
     return np.clip(frames, 0, last)

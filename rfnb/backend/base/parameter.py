@@ -110,21 +110,23 @@ def _aligned(backend: type[Backend], param: Parameter, value: Any, dims: Sequenc
     raw = backend.convert_raw(value, param.dtype, param.device)
     shape, expected = backend.get_shape_tuple_raw(raw), tuple(dim.size.max for dim in dims)
     if shape not in ((), expected):
-        raise ParameterError(f"assign: an array of another shape than {param.name}", got=shape, expected=expected)
+        raise ParameterError(f"assign: the array has a different shape than {param.name}", got=shape, expected=expected)
     return raw
 
 
 def _each(given: Any, count: int, name: str) -> list[Any]:
     found = list(given) if isinstance(given, list | tuple) else [given] * count
     if len(found) != count:
-        raise ParameterError(f"assign_key: one `{name}` for each key", got=len(found), expected=count)
+        raise ParameterError(
+            f"assign_key: the number of `{name}` differs from the number of keys", got=len(found), expected=count
+        )
     return found
 
 
 def _axis(key: Key, axis: Dim | None) -> Dim:
     axis = key.sparse_dim if axis is None and isinstance(key, Tensor) else axis
     if axis is None:
-        raise ParameterError("assign_key: no `axis`, and the key does not tell", got=key, hint="axis=dim")
+        raise ParameterError("assign_key: `axis` is missing, and the key does not imply it", got=key, hint="axis=dim")
     return axis
 
 
@@ -139,13 +141,11 @@ def _indices(backend: type[Backend], param: Parameter, axis: Dim, key: Key, key_
         dim = Dim(len(positions), name=f"{axis.name}_slice") if key_dim is None else key_dim
         if dim.size.max != len(positions):
             raise ParameterError(
-                "assign_key: the slice has another size than `key_dim`", got=len(positions), expected=dim
+                "assign_key: the slice has a different size than `key_dim`", got=len(positions), expected=dim
             )
         return _along(backend, param, dim, positions)
     if not -size <= int(key) < size:
-        raise ParameterError(
-            f"assign_key: there is no entry {key} of {axis.name}", got=key, expected=f"less than {size}"
-        )
+        raise ParameterError(f"assign_key: {axis.name} has no entry {key}", got=key, expected=f"less than {size}")
     return _along(backend, param, None, [int(key) % size])
 
 

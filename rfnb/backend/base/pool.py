@@ -42,9 +42,9 @@ class PoolOps:
         {…, in_spatial_dims…} → {…, out_spatial_dims…}
         """
         if mode not in ("max", "avg"):
-            raise DimError("pool: no such mode", got=mode, expected='"max" or "avg"')
+            raise DimError("pool: unknown `mode`", got=mode, expected='"max" or "avg"')
         if mode == "avg" and not has_fractions(source.dtype):
-            raise DtypeError("pool: the mean of what is no float", got=source.dtype, expected="a float type")
+            raise DtypeError("pool: the mean needs floats", got=source.dtype, expected="a float type")
         options = ("pool", *map(fixed, (pool_size, padding, dilation_rate, strides)))
         key = (options, len(in_spatial_dims), *serials_of([*in_spatial_dims, *(out_spatial_dims or ())]))
         plan: Any = source.sig.plans.get(key)
@@ -68,7 +68,7 @@ class PoolOps:
         return result, out_spatial_dims or [out.dims[place] for place in plan.places]
 
 
-def _mean_of_frames(backend: Any, raw: Any, source: Tensor, dim: Dim, window: Window, place: int) -> Any:
+def _mean_of_frames(backend: type[Backend], raw: Any, source: Tensor, dim: Dim, window: Window, place: int) -> Any:
     """The mean over frames, from the mean over frames and zeros."""
     if not window.left and not window.right:
         return raw

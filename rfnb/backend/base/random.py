@@ -117,14 +117,14 @@ def one_seed(seed: int | Sequence[int] | np.ndarray | None) -> int | None:
 def _check(distribution: str, given: dict[str, Any], dtype: str) -> None:
     taken = PARAMETERS.get(distribution)
     if taken is None:
-        raise DimError("random: no such distribution", got=repr(distribution), expected=", ".join(PARAMETERS))
+        raise DimError("random: unknown `distribution`", got=repr(distribution), expected=", ".join(PARAMETERS))
     odd = [name for name in given if name not in taken]
     if odd:
         raise DimError(
-            f"random: `{odd[0]}` means nothing for {distribution!r}", got=", ".join(given), expected=", ".join(taken)
+            f"random: `{odd[0]}` has no meaning for {distribution!r}", got=", ".join(given), expected=", ".join(taken)
         )
     whole = is_int_dtype(dtype)
     if whole and distribution == "uniform" and "maxval" not in given:
-        raise DimError("random: whole numbers need a `maxval`", got=f"dtype {dtype}", hint="maxval=…, exclusive")
+        raise DimError("random: integers need a `maxval`", got=f"dtype {dtype}", hint="maxval=…, exclusive")
     if (whole or dtype == "bool") and distribution.endswith("normal"):
-        raise DtypeError(f"random: {distribution!r} gives no whole numbers", got=dtype, expected="a float type")
+        raise DtypeError(f"random: {distribution!r} does not give integers", got=dtype, expected="a float type")

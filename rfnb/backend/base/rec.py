@@ -106,7 +106,7 @@ def _gates(ff_weight: Tensor, in_dim: Dim) -> Dim:
     axis_of("lstm", ff_weight, in_dim, "ff_weight")
     others = [dim for dim in ff_weight.dims if dim is not in_dim]
     if len(others) != 1:
-        raise DimError("lstm: `ff_weight` has other dims", got=ff_weight.describe_dims(), expected="{4*out, in}")
+        raise DimError("lstm: `ff_weight` has different dims", got=ff_weight.describe_dims(), expected="{4*out, in}")
     return others[0]
 
 

@@ -62,7 +62,7 @@ class ReduceOps:
     ) -> Tensor:
         """The "sum" or "mean" over `axis` of all processes together. {…, axis} → {…}"""
         if mode not in ("sum", "mean"):
-            raise BackendError(f"reduce_{mode}: `distributed` is for sums and means", got=mode)
+            raise BackendError(f"reduce_{mode}: `distributed` works for sums and means only", got=mode)
         total = cls.reduce(source, mode="sum", axis=axis, use_mask=use_mask)
         raw = cls.all_reduce_raw(total._raw)
         if mode == "mean":
@@ -100,10 +100,10 @@ def _plan(backend: type[Backend], source: Tensor, mode: str, axis: Dim | Sequenc
     """
     dims = (axis,) if axis is None or isinstance(axis, Dim | int | str) else tuple(axis)
     if mode not in MODES:
-        raise RfError("reduce: there is no such mode", got=repr(mode), expected=", ".join(MODES))
+        raise RfError("reduce: unknown `mode`", got=repr(mode), expected=", ".join(MODES))
     if mode in ARG_MODES and len(dims) != 1:
-        raise DimError(f"reduce_{mode}: needs one axis", got=align.show_dims(dims), expected="one Dim",
-                       hint="rf.merge_dims first, for a position in all of them")  # fmt: skip
+        raise DimError(f"reduce_{mode}: this mode needs a single axis", got=align.show_dims(dims), expected="one Dim",
+                       hint="rf.merge_dims first, for one position in all dims together")  # fmt: skip
     dims = source.sig.all_meant(dims)
     axes = tuple(axis_of(f"reduce_{mode}", source, dim) for dim in dims)
     out = align.without(source.sig, dims)

@@ -71,7 +71,7 @@ def _counts(backend: type[Backend], values: Tensor, repeats: Tensor, axis: Dim) 
     frames = size.frames(dims)
     counts = np.where(frames, counts, 0)
     if counts.min(initial=0) < 0:
-        raise DimError("repeat: a number of `repeats` is negative", got=int(counts.min()), expected="0 or more")
+        raise DimError("repeat: `repeats` contains a negative number", got=int(counts.min()), expected="0 or more")
     return dims, counts
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rfnb.core.advice.broadcast_errors import nearest
 from rfnb.core.advice.torch_equivalents import called, refusal
@@ -13,16 +13,21 @@ from rfnb.core.ground.dtype import is_int_dtype
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError, DtypeError
 
+if TYPE_CHECKING:
+    from rfnb.backend.base.backend import Backend
+
 
 def axis_of(op: str, x: Tensor, dim: Dim, name: str = "source") -> int:
     """The position of `dim` in `x`. Raises DimError in the name of `op` if there is none."""
     if isinstance(dim, list | tuple):
-        raise DimError(f"{op}: several dims", got=align.show_dims(dim), expected="one Dim", hint="rf.merge_dims")
+        raise DimError(
+            f"{op}: one Dim is needed, not several", got=align.show_dims(dim), expected="one Dim", hint="rf.merge_dims"
+        )
     found = x.sig.index.get(dim)
     if found is None:
         meant = _meant(dim, x.dims)
         if meant is not None:
-            raise refusal(f"{op}: {dim!r} is no Dim", f"axis={called(meant)}", x)
+            raise refusal(f"{op}: {dim!r} is not a Dim", f"axis={called(meant)}", x)
         check_dims([dim], op)
         raise DimError(
             f"{op}: `{name}` has no dim {dim.name}",
@@ -45,10 +50,10 @@ def owned(op: str, x: Tensor, dims: tuple[Dim, ...]) -> None:
         lost = [d for d in size.dims if d not in x.sig.index] if size is not None and size.ragged else []
         if lost:
             raise DimError(
-                f"{op}: how long {dim.name} is depends on {lost[0].name}, which `source` lacks",
+                f"{op}: the lengths of {dim.name} depend on {lost[0].name}, which `source` lacks",
                 got=x.describe_dims(),
                 expected=f"{lost[0].name} among the dims",
-                hint=f"rf.expand_dim(source, {called(lost[0])}); or use_mask=False, which takes the longest",
+                hint=f"rf.expand_dim(source, {called(lost[0])}); or use_mask=False, which uses the full length",
             )
     lengths.keep(key, True)
 
@@ -60,15 +65,19 @@ def _meant(dim: Any, dims: Sequence[Dim]) -> Dim | None:
     return next((other for other in dims if other.name == dim), None)
 
 
-def of_types(op: str, error: Exception, **tensors: Tensor) -> Exception:
-    """What to raise for an `error` of a kernel: a DtypeError, if it is that the types of `tensors` differ."""
-    if "type" not in str(error) or len({x.dtype for x in tensors.values()}) == 1:
+def explain_dtypes(backend: type[Backend], op: str, error: Exception, **tensors: Tensor) -> Exception:
+    """A DtypeError if a kernel raised `error` because the dtypes of `tensors` differ, else `error` itself.
+
+    Only a plain RuntimeError can be about dtypes: a lack of memory, and the errors of rfnb, have their own classes.
+    """
+    same = len({x.dtype for x in tensors.values()}) == 1
+    if same or type(error) is not RuntimeError or backend.mixes_dtypes():
         return error
     first, second = list(tensors)[:2]
     return DtypeError(
-        f"{op}: the types differ",
+        f"{op}: the dtypes differ",
         got=", ".join(f"`{name}` {x.dtype}" for name, x in tensors.items()),
-        expected="one type",
+        expected="one dtype",
         hint=f"rf.cast({first}, {tensors[second].dtype!r})",
     )
 
@@ -76,7 +85,7 @@ def of_types(op: str, error: Exception, **tensors: Tensor) -> Exception:
 def whole_numbers(op: str, x: Tensor, name: str) -> None:
     """Raises DtypeError if the entries of `x` are of another type."""
     if not is_int_dtype(x.dtype):
-        raise DtypeError(f"{op}: `{name}` are no whole numbers", got=x.dtype, expected="int32 or int64")
+        raise DtypeError(f"{op}: `{name}` must be integers", got=x.dtype, expected="int32 or int64")
 
 
 def same_dims(op: str, x: Tensor, dims: Sequence[Dim], name: str) -> None:
@@ -84,7 +93,7 @@ def same_dims(op: str, x: Tensor, dims: Sequence[Dim], name: str) -> None:
     if set(x.dims) != set(dims):
         odd = [dim for dim in x.dims if dim not in dims]
         raise DimError(
-            f"{op}: `{name}` has other dims",
+            f"{op}: `{name}` has different dims",
             got=x.describe_dims(),
             expected=align.show_dims(dims),
             hint=nearest(odd[0], dims) if odd else None,

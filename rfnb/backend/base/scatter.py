@@ -56,7 +56,7 @@ class ScatterOps:
         sizes = [lengths.size(dim) for dim in into]
         if any(size is None for size in sizes):
             raise DimError(
-                "scatter: `out_dim` has no size yet", got=align.show_dims(into), expected="dims whose sizes are known"
+                "scatter: `out_dim` has no size yet", got=align.show_dims(into), expected="dims of known size"
             )
         shape = [size.max for size in sizes if size]
         positions, values = indices._raw, source._raw

@@ -7,6 +7,7 @@ import math
 import operator
 import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +24,24 @@ from rfnb.errors import DimError
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
+
+
+@dataclass(frozen=True, slots=True)
+class MergePlan:
+    """How to move the axes to merge to their place, `at` which they are merged, and the signature of the result."""
+
+    how: align.Move
+    at: int
+    out: weakref.ref[align.Sig]
+
+
+@dataclass(frozen=True, slots=True)
+class SplitPlan:
+    """The axis to split, the sizes of its parts, and the signature of the result."""
+
+    place: int
+    sizes: tuple[int, ...]
+    out: weakref.ref[align.Sig]
 
 
 class ShapeOps:
@@ -59,7 +78,7 @@ class ShapeOps:
             size = lengths.size(dim) or current.size(dim)
             if size is None:
                 raise DimError(
-                    f"expand_dim: {dim.name} has no size yet", got=dim.describe(), expected="a Dim whose size is known"
+                    f"expand_dim: {dim.name} has no size yet", got=dim.describe(), expected="a Dim of known size"
                 )
             count, lengths = size.max, lengths.join(current, source.sig, out)
         return tensor_of(cls.broadcast_raw(source._raw, (count, *cls.get_shape_tuple_raw(source._raw))), out, lengths)
@@ -115,12 +134,11 @@ class ShapeOps:
         """
         lengths = source.lengths
         plan_key = ("merge_dims", out_dim and out_dim.serial, *[dim.serial for dim in dims])
-        plan = source.sig.plans.get(plan_key)
-        signature = plan and plan[2]()
+        plan: Any = source.sig.plans.get(plan_key)
+        signature = plan and plan.out()
         if signature and lengths.owners.isdisjoint(dims):
-            how, at, _ = plan
-            raw = source._raw if how is None else cls.move_raw(source._raw, how)
-            return tensor_of(cls.merge_axes_raw(raw, at, len(dims)), signature, lengths), signature.dims[at]
+            raw = source._raw if plan.how is None else cls.move_raw(source._raw, plan.how)
+            return tensor_of(cls.merge_axes_raw(raw, plan.at, len(dims)), signature, lengths), signature.dims[plan.at]
         dims = source.sig.all_meant(dims)
         if len(dims) == 1 and out_dim is None:
             axis_of("merge_dims", source, dims[0])
@@ -146,7 +164,7 @@ class ShapeOps:
         feature = out_dim if source.feature_dim in dims else source.feature_dim
         signature = align.sig([*rest[:at], out_dim, *rest[at:]], source.sparse_dim, feature)
         if _all_static(out_dim, *dims):
-            source.sig.keep(plan_key, (how, at, weakref.ref(signature)))
+            source.sig.keep(plan_key, MergePlan(how, at, weakref.ref(signature)))
         return tensor_of(raw, signature, lengths), out_dim
 
     @classmethod
@@ -165,11 +183,10 @@ class ShapeOps:
         the signature.
         """
         plan_key = ("split_dims", axis.serial, *[dim.serial for dim in dims])
-        plan = source.sig.plans.get(plan_key)
-        signature = plan and plan[2]()
+        plan: Any = source.sig.plans.get(plan_key)
+        signature = plan and plan.out()
         if signature and axis not in source.lengths.owners:
-            place, sizes, _ = plan
-            parted = tensor_of(cls.split_axis_raw(source._raw, place, sizes), signature, source.lengths)
+            parted = tensor_of(cls.split_axis_raw(source._raw, plan.place, plan.sizes), signature, source.lengths)
             cls.as_empty_in_padding(source, parted)
             return parted
         axis = source.sig.meant(axis)
@@ -177,7 +194,10 @@ class ShapeOps:
         size = size_in(source, axis)
         open_dim, shape = _shape("split_dims", source, dims)
         if size.dims and open_dim is not dims[0]:
-            raise DimError(f"split_dims: {axis.name} has padding, so the first dim takes it", got=align.show_dims(dims))
+            raise DimError(
+                f"split_dims: {axis.name} has padding, which only the first of `dims` can take",
+                got=align.show_dims(dims),
+            )
         step = math.prod(shape.values())
         counts = _counts(source, axis, size, step, open_dim, pad_to_multiples)
         uneven = bool((size.values < counts * step).any())
@@ -200,7 +220,7 @@ class ShapeOps:
         out = [*source.dims[:place], *dims, *source.dims[place + 1 :]]
         signature = align.sig(out, source.sparse_dim, feature)
         if whole == axis.dimension and _all_static(*dims):
-            source.sig.keep(plan_key, (place, sizes, weakref.ref(signature)))
+            source.sig.keep(plan_key, SplitPlan(place, sizes, weakref.ref(signature)))
         return tensor_of(raw, signature, lengths)
 
     @classmethod
@@ -227,9 +247,9 @@ class ShapeOps:
         step = math.prod(shape.values())
         if count % step if step else count:
             raise DimError(
-                "reshape: the entries do not fit",
+                "reshape: the number of entries differs",
                 got=align.show_dims(in_dims),
-                expected=f"as many as there are in {align.show_dims(out_dims)}",
+                expected=f"the number of entries of {align.show_dims(out_dims)}",
             )
         merged, axis = cls.merge_dims(source, dims=in_dims)
         try:
@@ -261,10 +281,10 @@ def _resized(
     longer, shorter = bool((new > old).any()), bool((new < old).any())
     if (longer and not expand) or (shorter and not shrink):
         raise DimError(
-            "replace_dim: `out_dim` has another size",
+            "replace_dim: `out_dim` has a different size",
             got=f"{wanted} for {dim.name}:{here}",
             expected="the same size, or less" if shrink else "the same size, or more" if expand else "the same size",
-            hint="rf.replace_dim_v2 adds zeros, or cuts frames off",
+            hint="rf.replace_dim_v2 pads with zeros or cuts off frames",
         )
     raw = backend.fill_padding(source, 0, (dim,)) if longer else source._raw
     if wanted.max != here.max:
@@ -286,14 +306,14 @@ def _check_merge(source: Tensor, dims: Sequence[Dim], what: str = "merge_dims") 
     """The positions of the dims. Frames stay together only if the padding is at the end: in the first of the dims."""
     places = [axis_of(what, source, dim) for dim in dims]
     if not places or len(set(places)) < len(places):
-        raise DimError(f"{what}: one dim at least, and each once", got=align.show_dims(dims))
+        raise DimError(f"{what}: the dims must be at least one, without repeats", got=align.show_dims(dims))
     for i, dim in enumerate(dims):
         if ragged(source, dim) and (i or any(d in dims for d in size_in(source, dim).dims)):
             raise DimError(
                 f"{what}: {dim.name} has padding, which would end up between the frames",
                 got=source.describe_dims(),
-                expected="padding in the first of the merged dims at most, by lengths over other dims",
-                hint="rf.pack_padded, or rf.masked_select, takes the frames alone, one behind the other",
+                expected="padding only in the first of the merged dims, with lengths over other dims",
+                hint="rf.pack_padded or rf.masked_select joins the valid frames without padding",
             )
     return places
 
@@ -309,13 +329,13 @@ def _merged(size: Size, dims: Sequence[Dim], out_dim: Dim, shape: Sequence[int])
 def _shape(what: str, source: Tensor, dims: Sequence[Dim]) -> tuple[Dim, dict[Dim, int]]:
     """The dim that takes what is left, and the sizes of the others."""
     if not dims:
-        raise DimError(f"{what}: no dims to split into", expected="one Dim at least")
+        raise DimError(f"{what}: no dims are given to split into", expected="at least one Dim")
     check_dims(dims, what)
     known = {dim: known_size(source.lengths, dim) for dim in dims}
     free = [dim for dim, size in known.items() if size is None]
     if len(free) > 1:
         raise DimError(
-            f"{what}: more than one size is not known", got=align.show_dims(dims), expected="one new Dim at most"
+            f"{what}: more than one size is unknown", got=align.show_dims(dims), expected="at most one new Dim"
         )
     open_dim = free[0] if free else dims[0]
     return open_dim, {dim: size.max for dim, size in known.items() if size is not None and dim is not open_dim}
@@ -331,7 +351,7 @@ def _counts(source: Tensor, axis: Dim, size: Size, step: int, open_dim: Dim, pad
     counts: np.ndarray = -(-size.values // step)
     if (counts * step > size.values).any() and not (axis.dimension is None if pad is None else pad):
         raise DimError(
-            f"split_dims: {axis.name} is no multiple of {step}",
+            f"split_dims: {axis.name} is not a multiple of {step}",
             got=source.describe_dims(),
             hint="pad_to_multiples=True",
         )

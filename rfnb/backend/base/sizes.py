@@ -66,7 +66,7 @@ def bound(lengths: Lengths, dim: Dim, size: Size, by: str) -> Lengths:
         lengths = lengths.bind({root: root.size for root in dim.roots.values() if lengths.size(root) is None})
     known = lengths.size(dim)
     if known is None or known.max != size.max or (dim.dimension is not None and size.ragged):
-        raise DimError(f"{by}: {dim.name} has another size", got=size, expected=known)
+        raise DimError(f"{by}: {dim.name} has a different size", got=size, expected=known)
     return lengths
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,15 @@ if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
 
 Bound = int | Tensor | None
+
+
+@dataclass(frozen=True, slots=True)
+class SlicePlan:
+    """The axis, its (start, end, step) or None if all of it stays, and the signature of the result."""
+
+    place: int
+    cut: tuple[int, int, int] | None
+    out: weakref.ref[align.Sig]
 
 
 class SliceOps:
@@ -49,10 +59,9 @@ class SliceOps:
             axis = source.sig.meant(axis)
         key = ("slice", axis.serial, start, end, step, size, out_dim.serial)
         plan: Any = source.sig.plans.get(key)
-        out = plan and plan[2]()
+        out = plan and plan.out()
         if out and axis not in source.lengths.owners:
-            place, cut, _ = plan
-            raw = source._raw if cut is None else cls.slice_raw(source._raw, place, *cut)
+            raw = source._raw if plan.cut is None else cls.slice_raw(source._raw, plan.place, *plan.cut)
             return tensor_of(raw, out, source.lengths)
         place = axis_of("slice", source, axis)
         if any(isinstance(bound_, Tensor) for bound_ in (start, end, step, size)):
@@ -80,7 +89,7 @@ class SliceOps:
             lengths = taken(lengths, axis, out_dim, ("slice", at), lambda values, i: values.take(at, i))
             return trimmed(cls, tensor_of(raw, out, lengths))
         if axis.dimension is not None and out_dim.dimension is not None:
-            source.sig.keep(key, (place, cut, weakref.ref(out)))
+            source.sig.keep(key, SlicePlan(place, cut, weakref.ref(out)))
         return tensor_of(raw, out, lengths)
 
 
@@ -90,9 +99,9 @@ def slice_frames(n: np.ndarray, start: Any, end: Any, step: Any, count: Any) -> 
     All are numbers, or arrays that broadcast. Raises DimError if a sequence has less than `count` frames there.
     """
     if count is not None and end is not None:
-        raise DimError("slice: both `end` and `size`", expected="one of them")
+        raise DimError("slice: `end` and `size` cannot be combined", expected="one of them")
     if not np.all(step):
-        raise DimError("slice: `step` is 0", expected="1 or more, or -1 or less")
+        raise DimError("slice: `step` must not be 0", expected="1 or more, or -1 or less")
     forward = np.greater(step, 0)
     lowest, highest = np.where(forward, 0, -1), np.where(forward, n, n - 1)
 
@@ -111,10 +120,10 @@ def slice_frames(n: np.ndarray, start: Any, end: Any, step: Any, count: Any) -> 
     if missing.max(initial=0) > 0:
         have = int(np.broadcast_to(there, missing.shape).flat[missing.argmax()])
         raise DimError(
-            "slice: `size` goes behind the end",
-            got=f"{have + missing.max()} frames, where a sequence has {have}",
-            expected="no more frames than there are in each sequence",
-            hint="`end` takes what there is: rf.slice(…, start=i, end=i + size)",
+            "slice: `size` reaches past the end",
+            got=f"{have + missing.max()} frames of a sequence that has {have}",
+            expected="at most the frames of each sequence",
+            hint="`end` stops at the end of each sequence: rf.slice(…, start=i, end=i + size)",
         )
     return first, np.asarray(count)
 

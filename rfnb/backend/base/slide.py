@@ -105,7 +105,7 @@ def windows(
         elif isinstance(how, int):
             found.append(Window(size, stride, dilation, how, how))
         else:
-            raise DimError(f"{op}: no such padding", got=how, expected='"valid", "same", or how many zeros')
+            raise DimError(f"{op}: unknown `padding`", got=how, expected='"valid", "same" or a number of zeros')
     return tuple(found)
 
 
@@ -126,7 +126,7 @@ def spreads(
     found = []
     for size, stride, how, cut, extra in zip(sizes, steps, paddings, cuts, extras, strict=True):
         if not isinstance(how, str) or how.lower() not in ("same", "valid"):
-            raise DimError(f"{op}: no such padding", got=how, expected='"valid" or "same"')
+            raise DimError(f"{op}: unknown `padding`", got=how, expected='"valid" or "same"')
         found.append(Spread(size, stride, how.lower() == "same", cut, extra))
     return tuple(found)
 
@@ -138,5 +138,7 @@ def per_axis(op: str, name: str, value: Any, count: int) -> list[Any]:
     if isinstance(value, str | int):
         return [value] * count
     if len(value) != count:
-        raise DimError(f"{op}: `{name}` is not for these axes", got=list(value), expected=f"a number, or {count}")
+        raise DimError(
+            f"{op}: `{name}` does not match the number of axes", got=list(value), expected=f"a number, or {count}"
+        )
     return list(value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rfnb.backend.base.sizes import bound
 from rfnb.backend.base.slide import Spread, Window
@@ -13,6 +13,9 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths, Size
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
+
+if TYPE_CHECKING:
+    from rfnb.backend.base.backend import Backend
 
 
 class Plan(NamedTuple):
@@ -52,7 +55,9 @@ def plan_of(
     out_spatial = formulas if given is None else list(given)
     if len(out_spatial) != len(formulas):
         raise DimError(
-            f"{op}: another number of output dims", got=align.show_dims(out_spatial), expected=align.show_dims(formulas)
+            f"{op}: the number of output dims differs",
+            got=align.show_dims(out_spatial),
+            expected=align.show_dims(formulas),
         )
     olds, news = list(spatial), list(out_spatial)
     sparse_dim, feature_dim = source.sparse_dim, _swap(source.feature_dim, olds, news)
@@ -81,7 +86,7 @@ def bind(op: str, plan: Plan, out: align.Sig, lengths: Lengths, spatial: Sequenc
     return lengths
 
 
-def one_axis(backend: Any, raw: Any, count: int) -> tuple[Any, tuple[int, ...] | None]:
+def one_axis(backend: type[Backend], raw: Any, count: int) -> tuple[Any, tuple[int, ...] | None]:
     """The first `count` axes as one, and what they were; None if it was one."""
     if count == 1:
         return raw, None
@@ -89,7 +94,7 @@ def one_axis(backend: Any, raw: Any, count: int) -> tuple[Any, tuple[int, ...] |
     return backend.merge_axes_raw(raw, 0, count) if count else raw[None], shape
 
 
-def several_axes(backend: Any, raw: Any, shape: tuple[int, ...] | None) -> Any:
+def several_axes(backend: type[Backend], raw: Any, shape: tuple[int, ...] | None) -> Any:
     """The first axis as those it was made of."""
     if shape is None:
         return raw

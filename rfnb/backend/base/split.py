@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +22,15 @@ if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
 
 
+@dataclass(frozen=True, slots=True)
+class SplitPlan:
+    """The axis, the sizes of the pieces, and the signature of each piece."""
+
+    place: int
+    sizes: Sequence[Any]
+    outs: Sequence[weakref.ref[align.Sig]]
+
+
 class SplitOps:
     """Raw part: `unstack_raw(raw, axis)`, `split_raw(raw, sizes, axis)`."""
 
@@ -34,9 +44,9 @@ class SplitOps:
         place = axis_of("unstack", source, axis)
         if ragged(source, axis):
             raise DimError(
-                f"unstack: {axis.name} has padding, which would be among the entries",
+                f"unstack: {axis.name} has padding, which would become an entry of its own",
                 got=source.describe_dims(),
-                expected="sequences of one length",
+                expected="sequences of equal length",
                 hint=f"with rf.Loop(axis={axis.name}) as loop: x = loop.unstack(…)",
             )
         out, lengths = align.without(source.sig, [axis]), source.lengths
@@ -51,18 +61,19 @@ class SplitOps:
         if source.sig.prior:
             axis = source.sig.meant(axis)
         key = ("split", axis.serial, *[dim.serial for dim in out_dims])
-        plan, lengths = source.sig.plans.get(key), source.lengths
-        sigs = [ref() for ref in plan[2]] if plan else []
+        plan: SplitPlan | None = source.sig.plans.get(key)
+        lengths = source.lengths
+        sigs: list[Any] = [ref() for ref in plan.outs] if plan else []
         if not plan or None in sigs:
             place = axis_of("split", source, axis)
             sizes = [dim.dimension for dim in out_dims]
             if axis.dimension is None or None in sizes or sum(filter(None, sizes)) != axis.dimension:
                 return _split_each(cls, source, axis, out_dims)
             sigs = [renamed(source, axis, dim) for dim in out_dims]
-            plan = source.sig.keep(key, (place, sizes, [weakref.ref(signature) for signature in sigs]))
+            plan = source.sig.keep(key, SplitPlan(place, sizes, [weakref.ref(signature) for signature in sigs]))
         if axis in lengths.owners:
             return _split_each(cls, source, axis, out_dims)
-        raws = cls.split_raw(source._raw, plan[1], plan[0])
+        raws = cls.split_raw(source._raw, plan.sizes, plan.place)
         parts = tuple([tensor_of(raw, signature, lengths) for raw, signature in zip(raws, sigs, strict=True)])
         cls.as_empty_in_padding(source, *parts)
         return parts
@@ -100,7 +111,7 @@ def _cuts(source: Tensor, axis: Dim, out_dims: Sequence[Dim]) -> tuple[list[Size
         sizes.insert(known.index(None), Size(dims, rest))
     elif len(sizes) < len(out_dims) or rest.any():
         raise DimError(
-            f"split: the pieces do not make up {axis.name}",
+            f"split: the sizes of the pieces do not sum to {axis.name}",
             got=align.show_dims(out_dims),
             expected=f"dims whose sizes sum to {axis.name}:{whole}",
         )

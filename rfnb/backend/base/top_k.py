@@ -59,7 +59,7 @@ class TopKOps:
             raw = cls.merge_axes_raw(align.apply(align.move(source.dims, order), raw), place, len(dims))
         if count > math.prod(sizes):
             raise DimError(
-                "top_k: `k` is more than there is",
+                "top_k: `k` is larger than the number of entries",
                 got=count,
                 expected=f"at most {math.prod(sizes)} of {align.show_dims(dims)}",
             )

@@ -44,7 +44,7 @@ class WindowOps:
         place, size = axis_of("window", source, spatial_dim), size_in(source, spatial_dim)
         if spatial_dim in source.lengths.owners:
             raise DimError(
-                f"window: entries of {spatial_dim.name} have lengths of their own", got=source.describe_dims()
+                f"window: the lengths of another dim depend on {spatial_dim.name}", got=source.describe_dims()
             )
         width = window_dim.dimension or 0
         frames = size.values if before is not None else np.maximum(size.values - width + 1, 0)

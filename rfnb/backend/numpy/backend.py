@@ -43,12 +43,12 @@ class NumpyBackend(
     @classmethod
     def gradient(cls, y: Tensor, x: Tensor) -> NoReturn:
         """Raises BackendError."""
-        raise BackendError("gradient: the numpy backend computes no gradients", hint=WAY_OUT)
+        raise BackendError("gradient: the numpy backend does not compute gradients", hint=WAY_OUT)
 
     @classmethod
     def set_requires_gradient(cls, tensor: Tensor) -> NoReturn:
         """Raises BackendError."""
-        raise BackendError("set_requires_gradient: the numpy backend computes no gradients", hint=WAY_OUT)
+        raise BackendError("set_requires_gradient: the numpy backend does not compute gradients", hint=WAY_OUT)
 
 
 WAY_OUT = 'use torch: rf.select_backend("torch") before the tensors are made'

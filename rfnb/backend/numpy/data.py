@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def _check_device(device: str | None) -> None:
     if device not in (None, "cpu"):
-        raise BackendError("the numpy backend is on the CPU only", got=device, expected='"cpu"')
+        raise BackendError("the numpy backend runs on the CPU only", got=device, expected='"cpu"')
 
 
 class NumpyData:

@@ -39,7 +39,7 @@ def _rank(x: Any) -> tuple[tuple[int, int], np.dtype[Any]]:
         return (KINDS[x.dtype.kind], 2 if x.ndim else 1), x.dtype
     if type(x) not in NUMBERS:
         raise BackendError(
-            "tensors of several backends meet",
+            "tensors of different backends are mixed",
             got=f"a numpy array and a {type(x).__name__}",
             hint="rf.convert_to_tensor(x.numpy(), dims=x.dims) makes it a tensor of the selected backend",
         )
@@ -52,7 +52,7 @@ def type_of(name: str) -> np.dtype[Any]:
     try:
         return np.dtype(name)
     except TypeError:
-        raise BackendError(f"numpy has no type {name}", got=name, expected="float32, int64, bool, …") from None
+        raise BackendError(f"numpy has no dtype {name}", got=name, expected="float32, int64, bool, …") from None
 
 
 def floats(raw: Array) -> Array:

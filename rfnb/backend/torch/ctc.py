@@ -125,7 +125,7 @@ def _check_labels(targets: torch.Tensor, classes: int) -> None:
     """On the CPU only, where it costs nothing: kernels read beyond the end."""
     if targets.device.type == "cpu" and targets.numel() and not 0 <= int(targets.min()) <= int(targets.max()) < classes:
         raise DimError(
-            "ctc: a label is no class",
+            "ctc: a label is not a class",
             got=f"{int(targets.min())} to {int(targets.max())}",
             expected=f"0 to {classes - 1}",
         )

@@ -42,7 +42,7 @@ def dtype_of(name: str) -> torch.dtype:
         return found
     meant = str(getattr(name, "__name__", name)).removeprefix("torch.")
     hint = repr(meant) if meant != name and hasattr(torch, meant) else None
-    raise DtypeError(f"{asked()}: no such type", got=repr(name), expected='"float32", "int64", "bool", …', hint=hint)
+    raise DtypeError(f"{asked()}: unknown dtype", got=repr(name), expected='"float32", "int64", "bool", …', hint=hint)
 
 
 @cache
@@ -56,9 +56,7 @@ def device_of(name: str | torch.device) -> torch.device:
     except (RuntimeError, TypeError):
         pass
     there = [f"{kind}:{i}" for kind in ("cuda", "xpu", "mps") for i in range(getattr(torch, kind).device_count())]
-    raise BackendError(
-        f"{asked()}: there is no such device", got=repr(name), expected=" or ".join(map(repr, ["cpu", *there]))
-    )
+    raise BackendError(f"{asked()}: unknown device", got=repr(name), expected=" or ".join(map(repr, ["cpu", *there])))
 
 
 def placed(device: str | torch.device | None) -> torch.device | None:
@@ -81,6 +79,11 @@ class TorchData:
 
     without_numbers_raw = staticmethod(without_numbers)
     outside_modes = staticmethod(outside)
+
+    @staticmethod
+    def mixes_dtypes() -> bool:
+        """Whether autocast is on, which casts the operands of kernels."""
+        return any(map(torch.is_autocast_enabled, ("cpu", "cuda")))
 
     @staticmethod
     def get_ndim_raw(raw_tensor: torch.Tensor) -> int:

@@ -95,7 +95,7 @@ class _Deferred(torch.autograd.Function):
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
         if torch.is_grad_enabled():  # what it is multiplied with is known here without its graph
             raise BackendError(
-                "gradients of gradients through a loop that does parts of it outside of its steps",
+                "second-order gradients do not work through a loop with parts moved out of its steps",
                 got="create_graph=True",
                 hint="rf.Loop(optimize_move_layers_out=False)",
             )

@@ -23,7 +23,7 @@ class TorchLoss:
         try:
             loss = functional.cross_entropy(rows, flat, reduction="none", ignore_index=NO_LABEL)
         except IndexError:
-            raise DimError("cross_entropy: a label is no class", expected=f"0 to {logits.shape[-1] - 1}") from None
+            raise DimError("cross_entropy: a label is not a class", expected=f"0 to {logits.shape[-1] - 1}") from None
         return loss.view_as(labels) if several else loss
 
     @staticmethod

@@ -20,7 +20,7 @@ def _sub(a: Any, b: Any) -> torch.Tensor:
     except RuntimeError:
         kind = torch.result_type(a, b)
         if kind is torch.bool:
-            raise DtypeError("sub: truth values have no difference", got="bool and bool", hint="a != b") from None
+            raise DtypeError("sub: booleans cannot be subtracted", got="bool and bool", hint="a != b") from None
         return torch.sub(*[x.to(kind) if isinstance(x, torch.Tensor) else x for x in (a, b)])
 
 

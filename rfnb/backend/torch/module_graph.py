@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 
 from rfnb.backend.torch.data import DTYPE_NAMES
 from rfnb.backend.torch.module_state import keep_numbers, keep_state, on_meta
-from rfnb.core.graph.call_graph import CallGraph
+from rfnb.core.graph.call_recorder import CallRecorder
 from rfnb.core.graph.graph import Node, Value
 from rfnb.core.graph.graph_names import tidy
 from rfnb.core.graph.model_graph import ModelGraph, argument_names, failure, owner, title
@@ -59,7 +59,7 @@ def module_graph(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, m
     return graph
 
 
-class _Seen(CallGraph):
+class _Seen(CallRecorder):
     """What hooks and the mode tell. kept: puts back, when it ends, what the call changes."""
 
     tensor_type = torch.Tensor

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from rfnb.core.ground.tracers import KEEPERS, TRACERS
+from rfnb.core.ground.tracers import keep_state, trace_call
 
 if TYPE_CHECKING:
     from rfnb.core.graph.model_graph import ModelGraph
 
 
+@trace_call.register(torch.nn.Module, torch.Tensor)
 def trace(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, meta: bool) -> ModelGraph:
     """Of a module of torch, or a function of its tensors."""
     from rfnb.backend.torch.module_graph import module_graph
@@ -20,12 +21,9 @@ def trace(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, meta: bo
     return module_graph(model, args, kwargs, meta=meta)
 
 
+@keep_state.register(torch.nn.Module)
 def keep(model: torch.nn.Module, stack: ExitStack) -> None:
     """Its state is as before when `stack` ends."""
-    from rfnb.backend.torch.module_state import keep_state
+    from rfnb.backend.torch import module_state
 
-    keep_state(model, stack)
-
-
-TRACERS[torch.nn.Module] = TRACERS[torch.Tensor] = trace
-KEEPERS[torch.nn.Module] = keep
+    module_state.keep_state(model, stack)

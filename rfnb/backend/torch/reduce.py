@@ -138,9 +138,9 @@ class TorchReduce:
         """The sum over all processes, through which gradients flow."""
         if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
             raise BackendError(
-                "`distributed`: there is one process only",
-                expected="several processes that know of each other",
-                hint="torch.distributed.init_process_group(…) first",
+                "`distributed`: only one process is running",
+                expected="an initialised process group",
+                hint="call torch.distributed.init_process_group(…) first",
             )
         return SumOfAll.apply(raw)
 

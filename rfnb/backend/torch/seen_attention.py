@@ -196,8 +196,8 @@ def _kept(*raws: torch.Tensor) -> Callable[[], tuple[torch.Tensor, ...]]:
     def give() -> tuple[torch.Tensor, ...]:
         if any((raw := alive()) is not None and _version(raw) != version for alive, version in known):
             raise ViewError(
-                "capture: what the weights are computed from was changed in place since",
-                hint="look at them before the weights of the model change: seen[…].weights",
+                "capture: the tensors that the weights are computed from were changed in place later",
+                hint="read seen[…].weights before the weights of the model change",
             )
         return plain
 

@@ -56,7 +56,7 @@ class _Mode(TorchFunctionMode):
             raise _read(name, tape)
         if not tape.ops and (name == "_set_grad_enabled" or torch.is_inference_mode_enabled() is not self.inference):
             raise TraceError(
-                "gradients are switched on or off in the body of a loop, which has no effect on its steps",
+                "switching gradients on or off in the body of a loop has no effect on its steps",
                 hint="rf.stop_gradient(x); or torch.no_grad() around the whole loop",
             )
         writes = kind.writes or "out" in kwargs or bool(kwargs.get("inplace"))
@@ -68,8 +68,8 @@ class _Mode(TorchFunctionMode):
             raise _drawn(name)
         if kind.gradient:
             raise TraceError(
-                f"torch: `{name}` in the body of a loop, which is traced without gradients",
-                hint="take it after the loop, of what the loop gives; or rf.raw_call(torch.func.grad(fn), …)",
+                f"torch: `{name}` is called in the body of a loop, which is traced without gradients",
+                hint="compute it after the loop, from the result of the loop; or rf.raw_call(torch.func.grad(fn), …)",
             )
         if kind.drops and tape.new_stream is not None and drops(name, args, kwargs):
             func = Seeded(func)
@@ -82,21 +82,21 @@ class _Mode(TorchFunctionMode):
 def _drawn(name: str) -> TraceError:
     return TraceError(
         f"torch.{name} in the body of a loop would draw the same numbers at every step",
-        hint="rf.random_uniform, rf.random_normal, rf.random draw anew at every step, and can be replayed",
+        hint="rf.random_uniform, rf.random_normal, rf.random draw new numbers at every step and can be replayed",
     )
 
 
 def _read(name: str, tape: Tape) -> TraceError:
     if not tape.ops:
         return TraceError(
-            f"a value is read by `{name}` in the body of a loop, where it is another one at every step",
+            f"`{name}` reads a value in the body of a loop, where it is different at every step",
             hint="use an op instead, or rf.raw_call(fn, *tensors, out_dims=…) for a function that needs values",
         )
     where = here()
     place = f" ({where.place()})" if where else ""
     return TraceError(
-        f"{tape.ops[0]}: the size of its result depends on numbers, but in the body{place} they differ at every step",
-        hint="do it before the loop, or after it with what loop.stack gives; inside, rf.where keeps the size",
+        f"{tape.ops[0]}: the size of the result depends on values, which differ at every step of the body{place}",
+        hint="do this before the loop, or after it with the result of loop.stack; rf.where keeps the size",
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import torch
 
@@ -16,6 +17,7 @@ from rfnb.errors import CheckpointError
 from rfnb.nn.module.module import Module
 
 State = Mapping[str, torch.Tensor]
+T = TypeVar("T")
 
 
 @dataclass
@@ -84,3 +86,20 @@ def _transformed(row: Row, module: Module, state: State) -> torch.Tensor:
 def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Whether both are the very same weight, under two names."""
     return a.data_ptr() == b.data_ptr() and a.shape == b.shape and a.stride() == b.stride() and a.numel() > 0
+
+
+_NAME = re.compile(r"(.*?)((?:weight|bias)_(?:ih|hh))_l(\d+)(_reverse)?")
+
+
+def unfolded(state: Mapping[str, T]) -> dict[str, T]:
+    """ "weight_ih_l1_reverse" → "1.backward.weight_ih". One layer has no number, and one direction is not named."""
+    parts = {name: found for name in state if (found := _NAME.fullmatch(name))}
+    several = {found[1] for found in parts.values() if found[3] != "0"}
+    both = {found[1] for found in parts.values() if found[4]}
+
+    def new_name(prefix: str, weight: str, layer: str, reverse: str | None) -> str:
+        number = f"{layer}." if prefix in several else ""
+        direction = ("backward." if reverse else "forward.") if prefix in both else ""
+        return f"{prefix}{number}{direction}{weight}"
+
+    return {new_name(*parts[name].groups()) if name in parts else name: value for name, value in state.items()}

@@ -10,14 +10,13 @@ from typing import Any
 
 import torch
 
-from rfnb.checkpoint import settings
 from rfnb.checkpoint.choice import Choice, Rename, chooser, renamed
-from rfnb.checkpoint.config import from_config
 from rfnb.checkpoint.entries import opened
 from rfnb.checkpoint.folder import config_of
-from rfnb.checkpoint.foreign.convert import converted
+from rfnb.checkpoint.foreign import settings
+from rfnb.checkpoint.foreign.config import from_config
+from rfnb.checkpoint.foreign.convert import converted, unfolded
 from rfnb.checkpoint.foreign.tables.row import Row
-from rfnb.checkpoint.foreign.unfold import unfolded
 from rfnb.checkpoint.load import load
 from rfnb.checkpoint.mapping import targets
 from rfnb.checkpoint.report import LoadReport

@@ -395,7 +395,7 @@ def check_dims(dims: Any, what: str | None = None) -> None:
     for dim in [dims] if isinstance(dims, int | str) else dims:
         if not isinstance(dim, Dim):
             raise DimError(
-                f"{what or asked()}: {dim!r} is no Dim",
+                f"{what or asked()}: {dim!r} is not a Dim",
                 got=type(dim).__name__,
                 expected="Dims, which say what the axes are",
                 hint=_made_of(dim),
@@ -419,6 +419,7 @@ def _made_of(given: Any) -> str | None:
     return f'rf.Dim({given}, name="…")' if isinstance(given, int) else None
 
 
+@dim_math.derived_dim.register
 def _derived(expr: Expr) -> Dim:
     dim = Dim(None, name=expr.text())
     dim.expr = expr
@@ -427,8 +428,6 @@ def _derived(expr: Expr) -> Dim:
     dim.kind = kinds.pop() if len(kinds) == 1 else None
     return dim
 
-
-dim_math._new_dim.append(_derived)
 
 batch_dim = Dim(None, name="batch", kind="batch")
 """The dim that counts the sequences of a batch."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from rfnb.core.dims.lengths import Size
+from rfnb.core.ground.hook import Hook
 from rfnb.errors import DimError
 
 if TYPE_CHECKING:
@@ -134,13 +135,13 @@ def make(op: str, dims: Sequence[Dim], numbers: Sequence[int] = ()) -> Dim:
     key = (op, tuple(dim.serial for dim in dims), tuple(numbers))
     dim = _interned.get(key)
     if dim is None:
-        made = _new_dim[0](Expr(op, tuple(dims), tuple(numbers)))
+        made = derived_dim(Expr(op, tuple(dims), tuple(numbers)))
         dim = _interned.setdefault(key, made)  # another thread may have been quicker
     return dim
 
 
-_new_dim: list[Callable[[Expr], Dim]] = []  # set by core.dim, which knows the class
-
+derived_dim: Hook[[Expr], Dim] = Hook("core.dims.dim_math.derived_dim", by="core.dims.dim")
+"""A new Dim for an expression."""
 
 Terms = list[tuple["Dim", int]]
 """Dims and their factors, in order: `a + b` and `b + a` are two layouts of the same size, hence two dims."""

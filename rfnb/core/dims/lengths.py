@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rfnb.core.dims import align
+from rfnb.core.ground.hook import Hook
 from rfnb.core.ground.source import Source, here
 from rfnb.errors import DimError, DimRebound
 
@@ -20,8 +21,8 @@ _JOINS = 64  # kept per Lengths; a long-lived tensor meets many batches
 _CACHED = 512
 _NUMBERS = (int, list, np.ndarray)
 
-symbolic: list[Callable[[Any], Any]] = []
-"""What makes values of a size that is no number yet, because torch traces; set by the bridge to it."""
+symbolic_values: Hook[[Any], Any] = Hook("core.dims.lengths.symbolic_values", by="nn.bridge.symbolic")
+"""The values of a size which is not a number yet, because torch traces."""
 
 
 class Size:
@@ -41,7 +42,7 @@ class Size:
         self.made = made or here()
         self.traced = type(values) not in _NUMBERS and (hasattr(values, "longest") or hasattr(values, "__sym_max__"))
         if self.traced:
-            self.values = symbolic[0](values)
+            self.values = symbolic_values(values)
             self.min, self.max, self.ragged = 0, self.values.longest, bool(self.values.ndim)
             return
         self.values = np.array(values, dtype=np.int64)  # a copy: what it was made of may change

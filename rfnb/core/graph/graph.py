@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
+from rfnb.core.graph.facts import Facts, LoopFacts, ModuleFacts, SideFacts
 from rfnb.core.ground.source import Source
 
-if TYPE_CHECKING:
-    from rfnb.core.graph.model_graph import LoopFacts, ModuleFacts
-
-Kind = Literal["", "input", "parameter", "constant", "state", "frame"]
+ValueKind = Literal["", "input", "parameter", "constant", "state", "frame"]
 """Where a value comes from, if not from its node; a "frame" of what a loop unstacks has one as well."""
+
+NodeKind = Literal["op", "module", "loop", "cond", "side", "state", "input", "section"]
+"""What a node is: the call of an op, a module or a loop; a branch, whose body is its two sides; in the body of a loop a
+state that is read, or another input that a line asks for (a frame, the step number); a section of a picture, which
+stands for several nodes."""
 
 
 @dataclass(slots=True)
 class Value:
     """Something a node made, or the graph got from outside (`node` is None).
 
-    From `dtype` on it is for model graphs, which are looked at when the tensors are gone. sizes: of the dims.
-    shape: of a plain tensor, which has no dims. path: of a parameter.
+    The fields from `dtype` on are filled in call graphs, which are read when the tensors are gone. sizes: of the dims.
+    shape: of a plain tensor, which has no dims. kind: where it comes from. path: of a parameter.
     """
 
     number: int
@@ -33,7 +37,7 @@ class Value:
     dtype: str = ""
     sizes: tuple[Size | None, ...] = ()
     shape: tuple[int, ...] | None = None
-    kind: Kind = ""
+    kind: ValueKind = ""
     path: str = ""
 
     def describe_dims(self) -> str:
@@ -46,10 +50,10 @@ class Value:
 
 @dataclass(slots=True)
 class Node:
-    """One call of an op, a module or a loop; the ops that it is made of are its body.
+    """One call. The calls that it is made of are its body.
 
-    From `name` on it is for model graphs. name: of a module in its parent. ghost: it was not called. same: two nodes
-    with one number do the same, with other parameters; 0 if that is not known.
+    op: the name of the op, the class of a module. name: what it is called where `op` does not say it, as a module in
+    its parent. facts: what is known of a node of this kind.
     """
 
     number: int
@@ -61,16 +65,39 @@ class Node:
     at: Source | None = None  # the line of the loop's body that led there; the same, unless it calls a function
     body: list[Node] = field(default_factory=list)
     tape: tuple[int, int] = (0, 0)  # the raw calls that it made, in the tape of the graph
+    kind: NodeKind = "op"
     name: str = ""
-    module: ModuleFacts | None = None
-    loop: LoopFacts | None = None
-    ghost: bool = False
-    same: int = 0
+    facts: Facts | None = None
 
     @property
     def line(self) -> int | None:
         """The line of the body that led here."""
         return None if self.at is None else self.at.line
+
+    @property
+    def module(self) -> ModuleFacts | None:
+        """The facts of a module."""
+        return self.facts if isinstance(self.facts, ModuleFacts) else None
+
+    @property
+    def loop(self) -> LoopFacts | None:
+        """The facts of a loop."""
+        return self.facts if isinstance(self.facts, LoopFacts) else None
+
+    @property
+    def ghost(self) -> bool:
+        """Whether it is a side of a branch that was not taken."""
+        return isinstance(self.facts, SideFacts) and not self.facts.taken
+
+
+def all_nodes(nodes: Iterable[Node]) -> list[Node]:
+    """Nodes and all in their bodies, in the order they began."""
+    found, open_ = [], list(nodes)[::-1]
+    while open_:
+        node = open_.pop()
+        found.append(node)
+        open_ += reversed(node.body)
+    return found
 
 
 @dataclass(slots=True)
@@ -79,7 +106,6 @@ class Graph:
 
     nodes: list[Node] = field(default_factory=list)
     values: list[Value] = field(default_factory=list)
-    body_values: int = 0  # how many of them the user's code made; the rest is what the loop does itself
 
     def add_value(self, name: str, dims: tuple[Dim, ...], sparse_dim: Dim | None = None) -> Value:
         """A new value, from outside until a node claims it."""
@@ -87,15 +113,30 @@ class Graph:
         self.values.append(value)
         return value
 
-    def walk(self) -> list[Node]:
+    def all_nodes(self) -> list[Node]:
         """All nodes, bodies included, in the order they began."""
-        found, open_ = [], list(reversed(self.nodes))
-        while open_:
-            node = open_.pop()
-            found.append(node)
-            open_ += reversed(node.body)
-        return found
+        return all_nodes(self.nodes)
+
+
+@dataclass(slots=True)
+class BodyGraph(Graph):
+    """The body of a loop, traced once for all steps. Values are named when they are asked for, by `Recorder.name_of`.
+
+    body_values: how many of the values the user's code made; the others are computed by the loop itself.
+    """
+
+    body_values: int = 0
 
     def consumers(self, number: int) -> list[Node]:
         """The nodes that read a value."""
-        return [node for node in self.walk() if number in node.inputs]
+        return [node for node in self.all_nodes() if number in node.inputs]
+
+
+@dataclass(slots=True)
+class CallGraph(Graph):
+    """One call of a model, loops included. Nodes and values are numbered and named by `core.graph.graph_names`.
+
+    forms: by number of a module or loop, what it does: nodes of one form do the same with other parameters.
+    """
+
+    forms: dict[int, int] = field(default_factory=dict)

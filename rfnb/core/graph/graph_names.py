@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from rfnb.core.graph.graph import Graph, Node
+from rfnb.core.graph.graph import CallGraph, Node
 from rfnb.core.ground.source import Source
 
 
-def tidy(graph: Graph, asked: Source | None = None) -> None:
+def tidy(graph: CallGraph, asked: Source | None = None) -> None:
     """Nodes are numbered in the order they began, values called as the user's lines call them.
 
     asked: the line that asked for the graph; what it assigns is the graph.
     """
-    for number, node in enumerate(graph.walk()):
+    for number, node in enumerate(graph.all_nodes()):
         node.number = number
     _name(graph, graph.nodes, asked)
     likeness = _Likeness(graph)
@@ -21,7 +21,7 @@ def tidy(graph: Graph, asked: Source | None = None) -> None:
         likeness.form(node)
 
 
-def _name(graph: Graph, nodes: list[Node], around: Source | None) -> None:
+def _name(graph: CallGraph, nodes: list[Node], around: Source | None) -> None:
     """What a line assigns is the last that it makes. Lines of rfnb count as the user's line that led there."""
     last = {node.source: node for node in nodes if node.source is not None and node.source != around and node.outputs}
     for source, node in last.items():
@@ -38,13 +38,13 @@ def _name(graph: Graph, nodes: list[Node], around: Source | None) -> None:
 class _Likeness:
     """Gives one number to nodes of one form: the same ops between values of the same dims."""
 
-    def __init__(self, graph: Graph):
+    def __init__(self, graph: CallGraph):
         self._graph = graph
         self._forms: dict[Any, int] = {}
         self._kinds: dict[int, Any] = {}  # of values
 
     def form(self, node: Node) -> int:
-        """The number of its form; that of modules and loops is kept in the node."""
+        """The number of its form; the graph keeps that of modules and loops."""
         local: dict[int, int] = {}  # values in the order in which the body meets them
         body = []
         for inner in node.body:
@@ -55,8 +55,8 @@ class _Likeness:
         note = node.module.note if node.module is not None else ""
         key = (node.op, note, node.ghost, tuple(body))
         found = self._forms.setdefault(key, len(self._forms) + 1)
-        if node.module is not None or node.loop is not None:
-            node.same = found
+        if node.kind in ("module", "loop"):
+            self._graph.forms[node.number] = found
         return found
 
     def _seen(self, local: dict[int, int], number: int) -> tuple[int, Any]:

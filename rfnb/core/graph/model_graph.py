@@ -1,4 +1,4 @@
-"""The graph of one call of a model, and what it tells of modules and loops. It holds no tensor."""
+"""What `rf.model_graph` returns: the graph of one call of a model, which holds no tensor."""
 
 from __future__ import annotations
 
@@ -7,63 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from rfnb.core.dims.dim import Dim
-from rfnb.core.dims.lengths import Size
-from rfnb.core.graph.graph import Graph, Node, Value
-from rfnb.core.ground.show import MAKERS, Shown
-
-
-@dataclass(frozen=True, slots=True)
-class ModuleFacts:
-    """A module. path: "encoder.layers.0", "" for the model itself. count, trainable: parameters, and how many of them
-    are trained, here and below. note: its options, "in:26 → out:128". call: how often it was called before.
-    """
-
-    cls: str
-    path: str
-    count: int = 0
-    trainable: int = 0
-    note: str = ""
-    call: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class LoopState:
-    """What a loop carries, by numbers of values: `initial` and `final` are outside, `before` and `after` in the step.
-
-    `after` is None if the body never sets it; `final` if nobody reads it. dim: an axis that grows; it is no value.
-    """
-
-    name: str
-    initial: int | None = None
-    before: int | None = None
-    after: int | None = None
-    final: int | None = None
-    dim: Dim | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class LoopFacts:
-    """A loop. axis, size: the Dim of its steps, and how many each sequence takes; None if that is not known.
-
-    unstacked: (what is outside, its frame in the body). stacked, lasts: (in the body, what comes out).
-    end: the condition in the body that ends a sequence, if there is one.
-    """
-
-    name: str
-    axis: Dim | None
-    size: Size | None
-    states: tuple[LoopState, ...] = ()
-    unstacked: tuple[tuple[int, int], ...] = ()
-    stacked: tuple[tuple[int, int], ...] = ()
-    lasts: tuple[tuple[int, int], ...] = ()
-    end: int | None = None
-    include_eos: bool = True
-
-    @property
-    def steps(self) -> int | None:
-        """The most that a sequence takes."""
-        return None if self.size is None else self.size.max
+from rfnb.core.graph.facts import ModuleFacts
+from rfnb.core.graph.graph import CallGraph, Node, Value
+from rfnb.core.ground.show import Shown, make_dot
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +41,7 @@ class ModelGraph(Shown):
     """
 
     name: str
-    graph: Graph
+    graph: CallGraph
     inputs: tuple[int, ...] = ()
     outputs: tuple[tuple[str, int], ...] = ()
     failure: ModelFailure | None = None
@@ -119,7 +65,11 @@ class ModelGraph(Shown):
 
         Raises ViewError if the package graphviz is missing.
         """
-        return MAKERS["dot"](self, **choice)
+        return make_dot(self, **choice)
+
+    def form_of(self, node: Node) -> int:
+        """What a module or loop does: nodes of one form do the same with other parameters. 0 for other nodes."""
+        return self.graph.forms.get(node.number, 0)
 
     def walk(self) -> Iterator[tuple[int, Node]]:
         """All nodes with their depth, in the order they began."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from rfnb.core.graph.model_graph import ModuleFacts
+from rfnb.core.graph.facts import ModuleFacts
 from rfnb.core.ground.text import cut
 
 Own = Callable[[Any], Iterable[tuple[str, Any]]]

@@ -1,4 +1,4 @@
-"""Files that are either all there or as they were before."""
+"""Atomic writes: a file is either replaced completely or left as it was."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from uuid import uuid4
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A name beside `path` to write to; the file there takes the place of `path` when the block ends well.
+    """A temporary path beside `path` to write to; that file replaces `path` if the block ends without an error.
 
-    Raises FileExistsError if `path` is a device, a pipe or a folder, whose place no file may take.
+    Raises FileExistsError if `path` is a device, a pipe or a folder, which must not be replaced.
     """
     if path.exists() and not path.is_file():
-        raise FileExistsError(errno.EEXIST, "there is something that is no file", str(path))
+        raise FileExistsError(errno.EEXIST, "the path exists and is not a regular file", str(path))
     unfinished = path.with_name(f".{path.name[:200]}.{uuid4().hex[:8]}.unfinished")
     try:
         yield unfinished
@@ -29,7 +29,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def _mode(path: Path) -> int:
-    """That of the file which is replaced, else what new files get."""
+    """The permissions of the file that is replaced, or the default of new files."""
     if path.exists():
         return path.stat().st_mode & 0o777
     mask = os.umask(0)
@@ -38,6 +38,6 @@ def _mode(path: Path) -> int:
 
 
 def _to_disk(path: Path) -> None:
-    """Waits until the content is on disk, so that a power cut does not leave an empty file under the final name."""
+    """Waits until the content is on disk, so that a power failure does not leave an empty file under the final name."""
     with path.open("rb") as file:
         os.fsync(file.fileno())

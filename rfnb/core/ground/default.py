@@ -1,4 +1,4 @@
-"""The type and the place of new tensors, where none is given."""
+"""The dtype and the device of new tensors, where none is given."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _device: str | None = None
 
 
 def get_default_float_dtype() -> str:
-    """The type of new float tensors, parameters among them.
+    """The dtype of new float tensors, including parameters.
 
     >>> rf.get_default_float_dtype(), rf.zeros([rf.Dim(2, name="feat")]).dtype
     ('float32', 'float32')
@@ -22,26 +22,26 @@ def get_default_float_dtype() -> str:
 
 
 def set_default_float_dtype(dtype: str) -> None:
-    """New float tensors have this type from now on.
+    """Sets the dtype of new float tensors.
 
     >>> rf.set_default_float_dtype("bfloat16")
     >>> rf.zeros([rf.Dim(2, name="feat")]).dtype
     'bfloat16'
     >>> rf.set_default_float_dtype("float32")
 
-    Raises DtypeError for a type without fractions. For a while only: `rf.set_default_float_dtype_ctx`.
+    To change it temporarily, use `rf.set_default_float_dtype_ctx`. Raises DtypeError if `dtype` is not a float type.
     """
     global _float
     if not isinstance(dtype, str) or not is_float_dtype(dtype):
         raise DtypeError(
-            "set_default_float_dtype: not a float type", got=repr(dtype), expected='"float32", "bfloat16", …'
+            "set_default_float_dtype: `dtype` is not a float type", got=repr(dtype), expected='"float32", "bfloat16", …'
         )
     _float = dtype
 
 
 @contextmanager
 def set_default_float_dtype_ctx(dtype: str) -> Iterator[None]:
-    """New float tensors have this type inside the block.
+    """Sets the dtype of new float tensors inside the block.
 
     >>> feat = rf.Dim(2, name="feat")
     >>> with rf.set_default_float_dtype_ctx("float64"):
@@ -58,7 +58,7 @@ def set_default_float_dtype_ctx(dtype: str) -> Iterator[None]:
 
 
 def get_default_int_dtype() -> str:
-    """The type of new integer tensors.
+    """The dtype of new integer tensors.
 
     >>> rf.get_default_int_dtype(), rf.convert_to_tensor([1, 2], dims=[rf.Dim(2, name="feat")]).dtype
     ('int64', 'int64')
@@ -67,7 +67,7 @@ def get_default_int_dtype() -> str:
 
 
 def get_default_array_index_dtype() -> str:
-    """The type of new indices: the one that all backends take without a cast.
+    """The dtype of new indices, which all backends accept without a cast.
 
     >>> time = rf.Dim(3, name="time")
     >>> rf.get_default_array_index_dtype(), rf.reduce_argmax(rf.ones([time]), axis=time).dtype
@@ -77,7 +77,7 @@ def get_default_array_index_dtype() -> str:
 
 
 def get_default_device() -> str | None:
-    """Where new tensors are made; None: where the backend makes them.
+    """The device of new tensors; None: the default of the backend.
 
     >>> with rf.set_default_device_ctx("cpu"):
     ...     rf.get_default_device()
@@ -87,7 +87,7 @@ def get_default_device() -> str | None:
 
 
 def set_default_device(device: str | None) -> None:
-    """New tensors are made on `device` from now on.
+    """Sets the device of new tensors.
 
     >>> before = rf.get_default_device()
     >>> rf.set_default_device("cpu")
@@ -96,7 +96,7 @@ def set_default_device(device: str | None) -> None:
     >>> rf.set_default_device(before)
 
     Args:
-        device: "cuda", "cuda:1", "cpu"; None: where the backend makes them.
+        device: "cuda", "cuda:1", "cpu"; None: the default of the backend.
     """
     global _device
     _device = device
@@ -104,7 +104,7 @@ def set_default_device(device: str | None) -> None:
 
 @contextmanager
 def set_default_device_ctx(device: str | None) -> Iterator[None]:
-    """New tensors are made on `device` inside the block.
+    """Sets the device of new tensors inside the block.
 
     >>> with rf.set_default_device_ctx("cpu"):
     ...     rf.zeros([rf.Dim(2, name="feat")]).device

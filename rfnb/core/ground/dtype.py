@@ -1,10 +1,10 @@
-"""Types of entries, by their names."""
+"""Kinds of dtypes, which are given by name."""
 
 from __future__ import annotations
 
 
 def is_float_dtype(dtype: str) -> bool:
-    """Whether entries of this type are real floating-point numbers: "float32", "bfloat16".
+    """Whether this dtype is one of real floating-point numbers: "float32", "bfloat16".
 
     >>> rf.is_float_dtype("bfloat16"), rf.is_float_dtype("complex64")
     (True, False)
@@ -13,10 +13,10 @@ def is_float_dtype(dtype: str) -> bool:
 
 
 def is_int_dtype(dtype: str) -> bool:
-    """Whether entries of this type are whole numbers: "int64", "uint8"; bool is another type."""
+    """Whether this dtype is one of integers: "int64", "uint8". It is False for "bool"."""
     return dtype.startswith(("int", "uint"))
 
 
 def has_fractions(dtype: str) -> bool:
-    """Whether entries of this type are floating-point numbers, real or complex."""
+    """Whether this dtype is one of floating-point numbers, real or complex."""
     return dtype.startswith(("float", "bfloat", "complex"))

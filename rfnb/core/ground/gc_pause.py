@@ -1,4 +1,4 @@
-"""Imports make much that stays, and nothing that could be freed."""
+"""Pauses the garbage collector during imports, which allocate only long-lived objects."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def not_searched() -> Iterator[None]:
-    """Inside, Python does not search for garbage, which takes longer than the imports."""
+    """Garbage collection is off inside the block: it would take longer than the imports themselves."""
     searches = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""Structures of tensors: dicts, lists, tuples, named tuples and States, walked in one order."""
+"""Nested structures of tensors: dicts, lists, tuples, named tuples and States, always walked in the same order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _CONTAINERS = (dict, list, tuple)
 
 
 def map_leaves(fn: Callable[[Any], Any], tree: Any) -> Any:
-    """The same structure with `fn(leaf)` for each leaf; all that is no container is a leaf."""
+    """Applies `fn` to each leaf, every value that is not a container; returns the results in the same structure."""
     if not isinstance(tree, _CONTAINERS):
         return fn(tree)
     if isinstance(tree, dict):
@@ -20,7 +20,7 @@ def map_leaves(fn: Callable[[Any], Any], tree: Any) -> Any:
 
 
 def _each(fn: Callable[[Any], Any], tree: Any) -> Any:
-    """A list or tuple like this one, with `fn(part)` for each part."""
+    """A list or tuple of the same type, with `fn(part)` for each part."""
     parts = [fn(part) for part in tree]
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
         return type(tree)(*parts)
@@ -28,7 +28,7 @@ def _each(fn: Callable[[Any], Any], tree: Any) -> Any:
 
 
 def arranged(tree: Any, like: Any) -> Any:
-    """`tree` with the keys of its dicts in the order of `like`; where they are others, it stays as it is."""
+    """`tree` with the keys of its dicts in the order of `like`; a dict with different keys is left unchanged."""
     if isinstance(tree, dict) and isinstance(like, dict) and tree.keys() == like.keys():
         return type(tree)([(key, arranged(tree[key], value)) for key, value in like.items()])
     if isinstance(tree, list | tuple) and isinstance(like, list | tuple) and len(tree) == len(like):
@@ -38,7 +38,7 @@ def arranged(tree: Any, like: Any) -> Any:
 
 
 def map_pairs(fn: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
-    """The structure of `a` with `fn(leaf of a, leaf of b)`. Raises DimError if `b` is another structure."""
+    """Applies `fn(leaf of a, leaf of b)`, in the structure of `a`. Raises DimError if `b` has a different structure."""
     b = arranged(b, a)
     if not same_structure(a, b):
         raise DimError(
@@ -51,7 +51,7 @@ def map_pairs(fn: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
 
 
 def leaves(tree: Any) -> list[Any]:
-    """The leaves, in the order of `map_leaves`."""
+    """All leaves, in the order in which `map_leaves` visits them."""
     if not isinstance(tree, _CONTAINERS):
         return [tree]
     found: list[Any] = []
@@ -68,7 +68,7 @@ def _collect(tree: Any, found: list[Any]) -> None:
 
 
 def named_leaves(tree: Any, prefix: str = "") -> list[tuple[str, Any]]:
-    """Leaves with their paths: "lstm.h", "layers.0"."""
+    """All leaves with their paths: "lstm.h", "layers.0"."""
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
         items = list(zip(tree._fields, tree, strict=True))
     elif isinstance(tree, dict):

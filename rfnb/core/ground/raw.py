@@ -1,4 +1,7 @@
-"""Which backend a raw tensor belongs to, and which makes new ones. Backends register here; core imports none."""
+"""Registry of backends: which one handles a raw tensor, and which one makes new tensors.
+
+Backends register here; core imports none of them.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,15 @@ from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.errors import BackendError
 
 BACKENDS: dict[type, Any] = {}
-"""By type of raw tensor, as they were registered."""
+"""The registered backends, by type of raw tensor."""
 
-_found: dict[type, Any] = {}  # subclasses as well, once they were seen
+_found: dict[type, Any] = {}  # also for subclasses, once looked up
 _selected: list[Any] = []
 _tables: list[dict[type, Any]] = [_found]
 
 
 def register_backend_by_tensor_type(tensor_type: type, backend: Any) -> None:
-    """Raw tensors of `tensor_type`, and of its subclasses, are handled by `backend` from now on; None: by none.
+    """Registers `backend` for raw tensors of `tensor_type` and its subclasses; None removes the registration.
 
     >>> class Special(torch.Tensor): ...
     >>> rf.register_backend_by_tensor_type(Special, rf.get_backend_by_raw_tensor_type(torch.Tensor))
@@ -34,14 +37,14 @@ def register_backend_by_tensor_type(tensor_type: type, backend: Any) -> None:
 
 
 def table_by_type() -> dict[type, Any]:
-    """An empty table of what belongs to a type of raw tensors. It is emptied when a backend is registered."""
+    """A new cache keyed by type of raw tensor. It is cleared whenever a backend is registered."""
     table: dict[type, Any] = {}
     _tables.append(table)
     return table
 
 
 def select(backend: Any) -> None:
-    """`backend` makes the tensors that are not made from other tensors."""
+    """Makes `backend` the one that makes new tensors."""
     _selected[:] = [backend]
 
 
@@ -53,9 +56,9 @@ def selected() -> Any:
 
 
 def select_backend(name: str) -> None:
-    """New tensors are made by the backend `name`: "torch", "numpy", or one that was registered.
+    """Selects the backend that makes new tensors: "torch", "numpy", or one that was registered.
 
-    Ops on tensors that exist are done by the backend of these tensors, whatever is selected.
+    Ops on existing tensors run in the backend of these tensors, whichever is selected.
 
     >>> rf.select_backend("numpy")
     >>> type(rf.zeros([rf.Dim(3, name="feat")]).raw_tensor).__name__
@@ -67,13 +70,13 @@ def select_backend(name: str) -> None:
         return select(known[name])
     if name in _GRAPHS:
         raise BackendError(
-            f"select_backend: {name!r} builds graphs of TensorFlow, and there is no such backend here",
+            f"select_backend: {name!r} builds TensorFlow graphs, which rfnb does not support",
             got=name,
             expected=" or ".join(map(repr, known)),
-            hint='rf.select_backend("torch"), which does the same ops at once',
+            hint='rf.select_backend("torch"), which runs the same ops eagerly',
         )
     raise BackendError(
-        "select_backend: there is no such backend",
+        "select_backend: unknown backend",
         got=repr(name),
         expected=" or ".join(map(repr, known)),
         hint=did_you_mean(name, known, most=2, cutoff=0.4),
@@ -84,7 +87,7 @@ _GRAPHS = ("tf", "tensorflow", "returnn_layers_tf")
 
 
 def select_backend_torch() -> None:
-    """New tensors are torch tensors.
+    """Makes new tensors torch tensors.
 
     >>> rf.select_backend_torch()
     >>> rf.ones([rf.Dim(2, name="feat")]).raw_tensor
@@ -94,7 +97,7 @@ def select_backend_torch() -> None:
 
 
 def select_backend_numpy() -> None:
-    """New tensors are numpy arrays.
+    """Makes new tensors numpy arrays.
 
     >>> rf.select_backend_numpy()
     >>> rf.ones([rf.Dim(2, name="feat")]).raw_tensor
@@ -105,27 +108,27 @@ def select_backend_numpy() -> None:
 
 
 def select_backend_tf() -> None:
-    """Raises BackendError: there is no backend of TensorFlow.
+    """Raises BackendError: rfnb has no TensorFlow backend.
 
     >>> rf.select_backend_tf()
     Traceback (most recent call last):
-    rfnb.errors.BackendError: select_backend: 'tf' builds graphs of TensorFlow...
+    rfnb.errors.BackendError: select_backend: 'tf' builds TensorFlow graphs...
     """
     select_backend("tf")
 
 
 def select_backend_returnn_layers_tf() -> None:
-    """Raises BackendError: there is no backend of TensorFlow.
+    """Raises BackendError: rfnb has no TensorFlow backend.
 
     >>> rf.select_backend_returnn_layers_tf()
     Traceback (most recent call last):
-    rfnb.errors.BackendError: select_backend: 'returnn_layers_tf' builds graphs of TensorFlow...
+    rfnb.errors.BackendError: select_backend: 'returnn_layers_tf' builds TensorFlow graphs...
     """
     select_backend("returnn_layers_tf")
 
 
 def get_selected_backend() -> str | None:
-    """The name of the backend that makes new tensors; None if there is none.
+    """The name of the backend that makes new tensors; None if none is selected.
 
     >>> rf.get_selected_backend()
     'torch'
@@ -134,7 +137,7 @@ def get_selected_backend() -> str | None:
 
 
 def is_executing_eagerly() -> bool:
-    """Whether the selected backend does ops at once.
+    """Whether the selected backend runs ops immediately.
 
     >>> rf.is_executing_eagerly()
     True
@@ -153,7 +156,7 @@ def get_raw_tensor_type() -> type:
 
 
 def is_backend_raw_tensor_dim_tag_independent() -> bool:
-    """Whether raw tensors of the selected backend know nothing of Dims.
+    """Whether raw tensors of the selected backend carry no Dims.
 
     >>> rf.is_backend_raw_tensor_dim_tag_independent()
     True
@@ -162,7 +165,7 @@ def is_backend_raw_tensor_dim_tag_independent() -> bool:
 
 
 def get_backend_by_tensor(tensor: Any, *, fallback: Any = None) -> Any:
-    """The backend of a Tensor; `fallback`, if given, where there is none: for a template, which has no data.
+    """The backend of a Tensor; for one without data (a template), `fallback` if it is given.
 
     >>> feat = rf.Dim(2, name="feat")
     >>> rf.get_backend_by_tensor(rf.ones([feat])).name
@@ -184,7 +187,7 @@ def get_backend_by_raw_tensor_type(tensor_type: type) -> Any:
     >>> rf.get_backend_by_raw_tensor_type(torch.nn.Parameter).name, rf.get_backend_by_raw_tensor_type(np.ndarray).name
     ('torch', 'numpy')
 
-    Raises BackendError if there is none.
+    Raises BackendError if no backend is registered for it.
     """
     for base in tensor_type.__mro__:
         if base in BACKENDS:
@@ -194,12 +197,15 @@ def get_backend_by_raw_tensor_type(tensor_type: type) -> Any:
         "there is no backend for this raw tensor",
         got=tensor_type.__name__,
         expected=" or ".join(t.__name__ for t in BACKENDS),
-        hint="rf.register_backend_by_tensor_type(type, backend) for raw tensors of your own",
+        hint="rf.register_backend_by_tensor_type(type, backend) adds raw tensors of your own type",
     )
 
 
 def backend_of_data(value: Any) -> Any:
-    """What makes a tensor of `value`: its own backend if it is a raw tensor, but numpy arrays are data for any."""
+    """The backend that makes a tensor from `value`: that of a raw tensor, or the selected one for all other data.
+
+    Numpy arrays are data for any backend.
+    """
     registered = next((base for base in type(value).__mro__ if base in BACKENDS), np.ndarray)
     return selected() if registered is np.ndarray else BACKENDS[registered]
 

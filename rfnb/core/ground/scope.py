@@ -1,4 +1,4 @@
-"""What surrounds the code that runs now: the path of modules, and where random numbers come from."""
+"""The context of the code that is running: the path of modules, and the source of random numbers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _stream: ContextVar[Callable[[str], Any] | None] = ContextVar("rfnb_stream", def
 
 @contextmanager
 def within(variable: ContextVar[T], value: T) -> Iterator[None]:
-    """Inside the block, and in this thread, the variable has this value."""
+    """Sets the context variable inside the block, for this thread only."""
     token = variable.set(value)
     try:
         yield
@@ -29,18 +29,18 @@ def module_path() -> str:
 
 
 def inside_module(name: str) -> AbstractContextManager[None]:
-    """Inside the call of a module."""
+    """Adds `name` to the module path inside the block."""
     return within(_path, (*_path.get(), name))
 
 
 def module_facts(module: Any) -> Any:
-    """What is known of a module while somebody draws the calls of modules; None, most often."""
+    """The facts that `modules_described_by` gives for a module; None outside of such a block."""
     describe = _describe.get()
     return None if describe is None else describe(module)
 
 
 def modules_described_by(describe: Callable[[Any], Any]) -> AbstractContextManager[None]:
-    """Each call of a module inside asks `describe(module)` for its facts."""
+    """Inside the block, `module_facts(module)` is `describe(module)`."""
     return within(_describe, describe)
 
 
@@ -51,5 +51,5 @@ def random_stream(device: str) -> Any:
 
 
 def random_from(stream: Callable[[str], Any] | None) -> AbstractContextManager[None]:
-    """Random ops inside the block draw from `stream(device)`."""
+    """Makes random ops inside the block draw from `stream(device)`."""
     return within(_stream, stream)

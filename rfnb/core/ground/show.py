@@ -1,19 +1,29 @@
-"""How objects are shown. Display registers here; core knows neither it nor the classes of other folders."""
+"""How objects are shown. Display registers its views here, by class name; core imports neither."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+from rfnb.core.ground.hook import Hook
+
 KINDS: dict[str, str] = {}
-"""By the full name of a class: its kind of view. A class that is not imported yet can be named, too."""
+"""The kind of view of a class, by its full name, so that the class need not be imported."""
 
 MODULES: dict[str, str] = {}
-"""By kind of view: the full name of the module that makes it."""
+"""The full name of the module that makes a view, by kind of view."""
 
-MAKERS: dict[str, Callable[..., Any]] = {}
-"""What display makes for the folders below it: the "view" of an object, a "line" of words (name, tensor, which entries
-count), the "dot" of a model graph, a "page" (run, path, limit)."""
+make_view: Hook[[Any], Any] = Hook("core.ground.show.make_view", by="display.register", otherwise=lambda shown: None)
+"""The view of an object."""
+
+make_line: Hook[[str, Any, Any], str] = Hook("core.ground.show.make_line", by="display.register")
+"""A tensor as a line of text: its name, the tensor, a mask of the entries that count."""
+
+make_dot: Hook[..., Any] = Hook("core.ground.show.make_dot", by="display.register")
+"""A `graphviz.Source` of a model graph, folded by the keyword arguments of `rf.show`."""
+
+make_page: Hook[[Any, Path, int | None], Path] = Hook("core.ground.show.make_page", by="display.register")
+"""Writes the HTML page of a run to a path; limit: bytes of tensors."""
 
 
 def class_name(shown: type) -> str:
@@ -22,18 +32,17 @@ def class_name(shown: type) -> str:
 
 
 def kind_of(shown: Any) -> str | None:
-    """The kind of view of an object; None if nobody can show it."""
+    """The kind of view of an object; None if no view is registered for it."""
     return next((KINDS[name] for name in map(class_name, type(shown).__mro__) if name in KINDS), None)
 
 
 def view_of(shown: Any) -> Any | None:
-    """The view of an object, which has `_repr_mimebundle_` and whose `repr` is the text; None if there is none."""
-    make = MAKERS.get("view")
-    return None if make is None or kind_of(shown) is None else make(shown)
+    """The view of an object: its `repr` is the text, `_repr_mimebundle_` the HTML. None if no view is registered."""
+    return None if kind_of(shown) is None else make_view(shown)
 
 
 class Shown:
-    """Shown by the view for its class: text as `repr`, HTML in a notebook."""
+    """Base of classes that are shown by their registered view: as text by `repr`, as HTML in a notebook."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""Places in the user's code: a code object and an instruction, resolved to cell, line and name when shown."""
+"""Places in the user's code: a code object and an instruction, resolved to cell, line and name only when needed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PACKAGE = str(Path(__file__).parents[2]) + "/"
 
 
 class Span(NamedTuple):
-    """Lines are 1-based, columns 0-based, as in `ast`."""
+    """A range of source text. Lines are 1-based, columns 0-based, as in `ast`."""
 
     line: int
     end_line: int
@@ -30,7 +30,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A notebook cell as it ran."""
+    """A notebook cell, with the text that was run."""
 
     number: int
     cell_id: str | None
@@ -43,43 +43,43 @@ class Cell:
 
 
 CELLS: dict[str, Cell] = {}
-"""File names under which IPython compiled cells, and what they were."""
+"""The notebook cells that ran, by the file name under which IPython compiled them."""
 
 
 class Source(NamedTuple):
-    """A place in the user's code. Cheap to take, resolved only when somebody looks."""
+    """A place in the user's code. Cheap to take; line and text are resolved only when they are read."""
 
     code: CodeType
     lasti: int
 
     @property
     def file(self) -> str:
-        """The name that the text was compiled under."""
+        """The file name under which the code was compiled."""
         return self.code.co_filename
 
     @property
     def cell(self) -> Cell | None:
-        """The cell, if it is in one."""
+        """The notebook cell of this place; None if it is not in one."""
         return CELLS.get(self.code.co_filename)
 
     @property
     def span(self) -> Span:
-        """The expression, in lines of the compiled text."""
+        """The range of the expression, in lines of the compiled text."""
         return _spans[self]
 
     @property
     def line(self) -> int:
-        """The line in the file, or in the cell as the user sees it."""
+        """The line number in the file, or in the cell as the user sees it."""
         return self.span.line + (self.cell.skipped_lines if self.cell else 0)
 
     def place(self) -> str:
-        """ "cell 4, line 2" or "model.py:31"."""
+        """The place as text: "cell 4, line 2" or "model.py:31"."""
         if self.cell is not None:
             return f"cell {self.cell.number}, line {self.line}"
         return f"{os.path.basename(self.file)}:{self.line}"  # noqa: PTH119
 
     def text(self) -> str:
-        """The expression as it is written, in short; the line, if it goes on in others."""
+        """The source text of the expression, shortened; its first line, if it spans several."""
         line, span = linecache.getline(self.file, self.span.line), self.span
         if span.end_line == span.line and span.end_col > span.col:
             line = line.encode()[span.col : span.end_col].decode()  # columns count bytes
@@ -87,7 +87,7 @@ class Source(NamedTuple):
         return text if len(text) <= 80 else text[:79] + "…"
 
     def syntax(self) -> ast.AST | None:
-        """The expression, or the statement, as Python reads it; None if its text is gone."""
+        """The parsed expression or statement; None if the source text is no longer available."""
         first, last, col, end_col = self.span
         lines = [linecache.getline(self.file, number).encode() for number in range(first, last + 1)]
         lines[-1] = lines[-1][:end_col] if end_col else lines[-1]
@@ -101,14 +101,14 @@ class Source(NamedTuple):
         return None
 
     def targets(self) -> tuple[str, ...]:
-        """The names which the statement here assigns the expression to: `a, b = f(x)` gives ("a", "b")."""
+        """The names that the expression here is assigned to: `a, b = f(x)` gives ("a", "b")."""
         return _targets_at[self]
 
 
 class PerPlace(Generic[T]):
-    """Something for each place in the user's code, made when first asked for, and kept as long as the code is there.
+    """A cache with one entry for each place in the user's code, made on first use and kept while the code exists.
 
-    By the code itself, not by what it is equal to: a cell that is run again is another place.
+    Keyed by the identity of the code, not by equality: a cell that is run again is a different place.
     """
 
     def __init__(self, make: Callable[[Source], T]):
@@ -126,7 +126,7 @@ class PerPlace(Generic[T]):
 
 
 def user_frame(start: FrameType | None = None) -> FrameType | None:
-    """The innermost frame that is not rfnb's own."""
+    """The innermost frame outside rfnb."""
     frame: FrameType | None = start or sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
         frame = frame.f_back
@@ -134,13 +134,13 @@ def user_frame(start: FrameType | None = None) -> FrameType | None:
 
 
 def here() -> Source | None:
-    """The place in the user's code which is running now."""
+    """The place in the user's code that is running now."""
     frame = user_frame(sys._getframe(1))
     return None if frame is None else Source(frame.f_code, frame.f_lasti)
 
 
 def asked() -> str:
-    """The name of the function of rfnb that the user's code called. For words only: it walks the stack."""
+    """The name of the rfnb function that the user's code called. For messages only: it walks the stack."""
     frame, outermost = sys._getframe(1), sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
         frame, outermost = frame.f_back, frame  # type: ignore[assignment]
@@ -159,7 +159,7 @@ def in_code(code: CodeType) -> FrameType | None:
 
 
 def in_file(file: str) -> Source | None:
-    """The innermost place that is running in `file`."""
+    """The innermost place in `file` that is running."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename != file:
         frame = frame.f_back
@@ -171,7 +171,7 @@ def variables(frame: FrameType) -> dict[str, Any]:
     snapshot = frame.f_locals
     found = dict(snapshot)
     if type(snapshot) is dict and frame.f_code.co_flags & inspect.CO_NEWLOCALS:
-        snapshot.clear()  # until Python 3.12 the frame keeps this copy, and with it all that the variables ever held
+        snapshot.clear()  # until Python 3.12 the frame keeps this copy, and with it everything the variables held
     return found
 
 
@@ -187,7 +187,7 @@ _parsed: dict[str, tuple[list[str], dict[Span, tuple[str, ...]]]] = {}
 
 
 def _assignments(file: str) -> dict[Span, tuple[str, ...]]:
-    """By the place of what is assigned. A file is parsed again if its lines are others than those known."""
+    """The assigned names, by the place of the assigned expression. A file whose lines have changed is parsed again."""
     lines = linecache.getlines(file)
     known = _parsed.get(file)
     if known is None or known[0] is not lines:
@@ -214,7 +214,7 @@ def _targets(text: str) -> dict[Span, tuple[str, ...]]:
 
 
 def _named(target: ast.expr, value: ast.expr) -> dict[Span, tuple[str, ...]]:
-    """`a, b = f(x), g(x)` names the parts as well."""
+    """The names of an assigned value; `a, b = f(x), g(x)` names the parts as well."""
     found = {_span(value): _names(target)}
     targets, values = (part.elts if isinstance(part, _SEVERAL) else [] for part in (target, value))
     starred = any(isinstance(part, ast.Starred) for part in (*targets, *values))
@@ -249,7 +249,7 @@ class Block:
 
 
 def with_block(source: Source | None) -> Block:
-    """The `with` statement around `source`, its header included; nothing but the place if the text is gone."""
+    """The `with` statement around `source`, including its header; without lines if the text is no longer available."""
     return Block(None, None, None, 1, ()) if source is None else _blocks[source]
 
 
@@ -282,7 +282,7 @@ def _with_lines(text: str, line: int) -> tuple[int, int]:
 
 
 def follow_cells() -> None:
-    """From now on, remembers each cell that IPython runs, the one that runs now as well. Does nothing elsewhere."""
+    """Starts recording the cells that IPython runs, including the current one. Does nothing outside of IPython."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     if shell is None or getattr(shell, "_rfnb_follows", False):

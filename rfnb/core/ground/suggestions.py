@@ -1,14 +1,16 @@
-"""A name that there is not: what is near to it."""
+"""Suggestions for unknown names."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
+
+from rfnb.errors import DimError, RfError
 
 
 def nearest(name: object, known: Iterable[str], *, most: int = 1, cutoff: float = 0.6) -> list[str]:
-    """Those of `known` that are written most alike.
+    """The names among `known` with the most similar spelling.
 
     >>> nearest("encodr", ["decoder", "encoder", "step"])
     ['encoder']
@@ -19,7 +21,9 @@ def nearest(name: object, known: Iterable[str], *, most: int = 1, cutoff: float 
 def did_you_mean(
     name: object, known: Iterable[str], written: str = "{!r}", *, most: int = 1, cutoff: float = 0.6
 ) -> str | None:
-    """The hint of an error about a name that there is not; None if none of `known` is near. written: how they are.
+    """A hint for an error about an unknown name; None if no name in `known` is similar.
+
+    written: the format in which a suggested name is shown.
 
     >>> did_you_mean("encodr", ["decoder", "encoder", "step"], "model.{}")
     'did you mean model.encoder?'
@@ -28,8 +32,29 @@ def did_you_mean(
     return f"did you mean {' or '.join(map(written.format, near))}?" if near else None
 
 
+def number_of(
+    tag: str, tags: Sequence[str] | None, what: str, error: type[RfError] = DimError, hint: str | None = None
+) -> int:
+    """The number of the sequence with this tag. Raises `error`, which suggests similar tags, if there is none."""
+    if not tags:
+        raise error(
+            f"{what}: no sequence with this tag",
+            got=repr(tag),
+            expected="a number, as the batch has no tags",
+            hint=hint or "rf.convert_to_tensor(…, tags=[…]), or rf.collate(…, tag=…)",
+        )
+    if tag not in tags:
+        known = ", ".join(map(repr, tags[:8])) + (f", … ({len(tags)})" if len(tags) > 8 else "")
+        hint = did_you_mean(tag, tags, most=3)
+        raise error(f"{what}: no sequence with this tag", got=repr(tag), expected=known, hint=hint)
+    return list(tags).index(tag)
+
+
 class Missing(AttributeError):
-    """Looks for near names only when it is shown: tools ask for many names, and expect not to find them."""
+    """An AttributeError that searches for similar names only when it is shown.
+
+    Tools probe for many attributes that do not exist, and discard these errors.
+    """
 
     def __init__(self, what: str, name: str, owner: object):
         super().__init__(what, name=name)
@@ -45,7 +70,7 @@ class Missing(AttributeError):
 
 
 def no_name(module: object, name: str) -> AttributeError:
-    """The error for `rf.name`."""
+    """The error for `rf.name`, if there is no such name."""
     if name in INSTEAD:
         return AttributeError(f"rf.{name} → {INSTEAD[name]}", name=name)
     return Missing(f"module 'rfnb' has no attribute {name!r}", name, module)
@@ -75,6 +100,6 @@ INSTEAD = {
     "randn": "rf.random_normal(dims)",
     "rand": "rf.random_uniform(dims)",
     "manual_seed": "rf.set_random_seed(seed)",
-    **{name: f'words: dtype="{name}"' for name in "float16 float32 float64 bfloat16 int32 int64 uint8".split()},
+    **{name: f'a string: dtype="{name}"' for name in "float16 float32 float64 bfloat16 int32 int64 uint8".split()},
 }
-"""Names in torch and numpy, and what to write here."""
+"""What to write instead of names from torch and numpy."""

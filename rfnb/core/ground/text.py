@@ -1,10 +1,10 @@
-"""Counts and names as they stand in sentences."""
+"""Counts and names, formatted for sentences."""
 
 from __future__ import annotations
 
 
 def count_of(number: int, word: str) -> str:
-    """With its plural.
+    """The number with its noun, in the plural where needed.
 
     >>> count_of(1, "step"), count_of(1200, "step")
     ('1 step', '1,200 steps')
@@ -13,7 +13,7 @@ def count_of(number: int, word: str) -> str:
 
 
 def cut(word: str, most: int) -> str:
-    """The word, or its beginning.
+    """The word, shortened to at most `most` characters.
 
     >>> cut("banana", 6), cut("bananas", 6)
     ('banana', 'banan…')

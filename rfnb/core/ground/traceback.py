@@ -1,4 +1,4 @@
-"""The frames of an error: which of them are the user's, which are rfnb's, and which belong to neither."""
+"""The frames of an error: which are the user's, which are rfnb's, and which belong to neither."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from rfnb.core.ground.source import PACKAGE, Source
 _PYTHON = (sysconfig.get_path("stdlib") + "/", "<frozen")
 
 Step = tuple[FrameType, Source]
-"""A frame, and where in it the error came through."""
+"""A frame, and the place in it where the error passed."""
 
 
 def steps_of(error: BaseException) -> list[Step]:
-    """From the outermost to where the error was raised."""
+    """The frames from the outermost to the one that raised the error."""
     found, at = [], error.__traceback__
     while at is not None:
         found.append((at.tb_frame, Source(at.tb_frame.f_code, at.tb_lasti)))
@@ -28,14 +28,14 @@ def is_own(code: CodeType) -> bool:
 
 
 def is_users(code: CodeType) -> bool:
-    """Whether this is neither rfnb's own code, nor Python's, nor that of an installed package."""
+    """Whether this is the user's code: not rfnb's, not Python's, and not an installed package's."""
     return not (is_own(code) or code.co_filename.startswith(_PYTHON) or "-packages/" in code.co_filename)
 
 
 def innermost_call(error: BaseException) -> int | None:
-    """The number of the step where the user's code called what raised the error; None if there is no such code.
+    """The index of the innermost step in the user's code; None if the error passed through none.
 
-    An installed package counts as the user's if nothing else does.
+    If there is no code of the user, installed packages count as such.
     """
     steps = steps_of(error)
     for whose in (is_users, lambda code: not is_own(code)):

@@ -1,17 +1,28 @@
-"""Models of other kinds: who makes the graph of a call of one, and who puts it back. Backends register here."""
+"""Models of other libraries, such as torch: backends register how to trace a call, and how to restore their state."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
+
+from rfnb.core.ground.hook import ClassHook
 
 if TYPE_CHECKING:
     from rfnb.core.graph.model_graph import ModelGraph
 
-TRACERS: dict[type, Callable[..., ModelGraph]] = {}
-"""By the type of a model, or of what it is given: who makes the graph of a call of it."""
 
-KEEPERS: dict[type, Callable[[Any, ExitStack], None]] = {}
-"""By the type of modules of another kind, which a model may hold: what puts them back as they were when the stack ends;
-backends register here."""
+class TraceCall(Protocol):
+    """A function that traces a call of a model."""
+
+    def __call__(self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, meta: bool) -> ModelGraph:
+        """Calls the model once and returns the graph of the call. meta: on the meta device, without numbers."""
+
+
+trace_call: ClassHook[TraceCall] = ClassHook("core.ground.tracers.trace_call", by="backend.torch.plain")
+"""Traces a call; registered by the class of a model, or of one of its arguments."""
+
+keep_state: ClassHook[Callable[[Any, ExitStack], None]] = ClassHook(
+    "core.ground.tracers.keep_state", by="backend.torch.plain"
+)
+"""Restores the state of modules when the stack closes; registered by the class of modules that a model may hold."""

@@ -15,7 +15,7 @@ from rfnb.core.dims.dim import DIMS, Dim, batch_dim, single_step_dim
 from rfnb.core.dims.lengths import EMPTY, Lengths, Size
 from rfnb.core.dims.vocab import Vocab
 from rfnb.core.tensor.parameter import Parameter
-from rfnb.core.tensor.tensor import Tensor, new
+from rfnb.core.tensor.tensor import Tensor
 
 _processes: list[tuple[int, str]] = [(0, os.urandom(8).hex())]
 """Who gave serial numbers from which one on: after a fork, both processes go on counting from the same number."""
@@ -100,7 +100,7 @@ def _lengths(sizes: dict[Dim, Size]) -> Lengths:
     return lengths
 
 
-_LEFT = {"__weakref__", "_name", "_emptied"}  # the last says which change in place of this very raw tensor it knows
+_LEFT = {"__weakref__", "_name", "_emptied"}  # `_emptied` holds for one raw tensor of this process
 
 
 def _send_tensor(tensor: Tensor) -> Any:
@@ -110,9 +110,8 @@ def _send_tensor(tensor: Tensor) -> Any:
 
 
 def _tensor(cls: type[Tensor], values: dict[str, Any]) -> Tensor:
-    tensor = new(cls)
-    tensor._emptied = None
-    for slot, value in values.items():
+    tensor = object.__new__(cls)
+    for slot, value in {"_emptied": None, **values}.items():
         setattr(tensor, slot, value)
     return tensor
 

@@ -21,7 +21,7 @@ from rfnb.core.tensor.template import NoData, Templates
 from rfnb.core.tensor.tensor_protocols import Habits
 from rfnb.errors import DimError, DtypeError
 
-new = object.__new__
+_new = object.__new__
 
 
 class Tensor(Shown, Axes, Templates, Habits):
@@ -44,7 +44,8 @@ class Tensor(Shown, Axes, Templates, Habits):
     """
 
     __slots__ = ("__weakref__", "_emptied", "_name", "_raw", "_trace", "lengths", "sig")
-    # _trace is for `trace.traced` alone; _emptied: for `backend.base.mask`
+    # _trace: the value of a loop's body that this is
+    # _emptied: the raw tensor and its version of which the padding is known to be 0
 
     _emptied: Any
     _name: str | Source
@@ -106,6 +107,7 @@ class Tensor(Shown, Axes, Templates, Habits):
     @name.setter
     def name(self, name: str) -> None:
         self._name = name
+        self._emptied = None
 
     @property
     def dims(self) -> tuple[Dim, ...]:
@@ -368,13 +370,13 @@ class Tensor(Shown, Axes, Templates, Habits):
         >>> rf.Tensor("words", [rf.batch_dim], "float32", sparse_dim=word).sanity_check()
         Traceback (most recent call last):
             ...
-        rfnb.errors.DtypeError: words: labels are whole numbers
+        rfnb.errors.DtypeError: words: labels must be integers
         ...
         """
         if self.feature_dim is not None:
             self.axis(self.feature_dim)
         if self.sparse_dim is not None and not is_int_dtype(self.dtype):
-            raise DtypeError(f"{self.name}: labels are whole numbers", got=self.dtype, expected="int32 or int64")
+            raise DtypeError(f"{self.name}: labels must be integers", got=self.dtype, expected="int32 or int64")
         if self.raw_tensor is not None and not ignore_placeholder:
             shape = _raw_registry.backend_of_raw(self._raw).get_shape_tuple_raw(self._raw)
             expected = tuple(self.size_of(dim).max for dim in self.dims)
@@ -389,7 +391,7 @@ class Tensor(Shown, Axes, Templates, Habits):
         >>> words.runtime_sanity_checks()
         Traceback (most recent call last):
             ...
-        rfnb.errors.DimError: words: a label is outside of word
+        rfnb.errors.DimError: words: a label is outside word
         ...
         """
         self.sanity_check()
@@ -424,8 +426,8 @@ def _unknown(name: str, unknown: dict[str, Any]) -> DimError:
 
 
 def tensor_of(raw: Any, signature: Sig, lengths: Lengths) -> Tensor:
-    """The quick way to make a Tensor: nothing is checked."""
-    tensor = new(Tensor)
+    """A Tensor made without checks; all ops make their results by this."""
+    tensor = _new(Tensor)
     tensor._emptied = None
     tensor._raw = raw
     tensor.sig = signature

@@ -24,13 +24,11 @@ LONGEST = 30
 """Longest label, in characters."""
 
 
-def figure(view: Any) -> Any:
+def to_figure(view: AttentionView) -> Any:
     """A matplotlib figure of an attention view, made without pyplot's global state: the chosen head, or all heads.
 
-    Text stays text in PDF and SVG. Raises ViewError for other views, or without matplotlib.
+    Text stays text in PDF and SVG. Raises ViewError without matplotlib.
     """
-    if view["kind"] != "attention":
-        raise ViewError("figure: only attention has one so far", got=view["kind"])
     Figure = figure_class()
     from matplotlib.colors import LinearSegmentedColormap
 

@@ -23,6 +23,7 @@ import numpy as np
 
 from rfnb.display.attention import drawing
 from rfnb.display.attention.choose import choose
+from rfnb.display.attention.figure import to_figure as to_figure
 from rfnb.display.attention.heads import describe_heads
 from rfnb.display.attention.labels import cell_labels, labels_of, name_or_number, seconds_of
 from rfnb.display.attention.matrix import MEASURES, large, rounded, strongest, strongest_html, which_head

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rfnb.display.graph.cards import amount
 from rfnb.display.graph.pills import ACCENT, BORDER, FAILED, FAILED_PAPER, OP, PAPER, PORT
@@ -13,9 +13,6 @@ from rfnb.display.graph.rows import name, value_text
 from rfnb.display.markup.html import visible
 from rfnb.display.schema import GraphNode, GraphView
 from rfnb.errors import ViewError
-
-if TYPE_CHECKING:
-    from rfnb.core.graph.model_graph import ModelGraph
 
 SECONDS = 20.0
 """Longest time to wait for the program `dot`, in seconds."""
@@ -78,13 +75,6 @@ def rendered(source: Any, form: str = "svg", *, seconds: float = SECONDS) -> byt
         said = error.stderr.decode(errors="replace").strip().splitlines()
         raise ViewError("rendered: dot failed", got=said[0] if said else f"exit status {error.returncode}") from None
     return done.stdout
-
-
-def graph_to_dot(graph: ModelGraph, **choice: Any) -> Any:
-    """The Graphviz source of a graph, folded like `rf.show(graph, **choice)`."""
-    from rfnb.display.graph.view import describe
-
-    return to_dot(describe(graph, **choice))
 
 
 # -- the text

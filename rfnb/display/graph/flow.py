@@ -23,7 +23,7 @@ class Flow:
 
     def _starts(self, graph: ModelGraph) -> set[int]:
         """Values computed only to start a loop from, and zeros that modules start with besides their input."""
-        nodes = [node for _, node in graph.walk()]
+        nodes = graph.graph.all_nodes()
         free = {node.outputs[0]: node for node in nodes if not node.inputs and len(node.outputs) == 1 and not node.body}
         zeros = {n for n, node in free.items() if node.name == "zeros"}
         starts = zeros | {state.initial for node in nodes if node.loop for state in node.loop.states}
@@ -34,7 +34,7 @@ class Flow:
         """Numbers of ops that only update something, such as a counter of calls: they depend on parameters and buffers
         alone, and their results are not used.
         """
-        nodes = [node for _, node in graph.walk()]
+        nodes = graph.graph.all_nodes()
         used = {n for node in nodes for n in node.inputs} | {n for _, n in graph.outputs}
         of_parameters = {value.number for value in graph.values if value.kind == "parameter"}
         ops = [node for node in nodes if node.module is None and node.loop is None and not node.body and node.outputs]

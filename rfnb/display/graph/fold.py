@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, TypeGuard
 
+from rfnb.core.graph.facts import ModuleFacts
 from rfnb.core.graph.graph import Node, Value
-from rfnb.core.graph.model_graph import ModelGraph, ModuleFacts
+from rfnb.core.graph.model_graph import ModelGraph
 from rfnb.display.graph.flow import Flow, results
 from rfnb.display.graph.runs import Runs
 from rfnb.display.graph.values import Values, maker_of, name_of, signature
@@ -76,7 +77,7 @@ class Folder:
         node = nodes[0]
         if not opens(node, self.flow.is_told):
             return None
-        same = 0 if self._fails(node) else node.same
+        same = 0 if self._fails(node) else self.graph.form_of(node)
         for twin in nodes:
             self._twin(same, twin)
         if same in self._shared:
@@ -113,7 +114,7 @@ class Folder:
         self._ghosts(body)
 
     def _results(self, body: _Body, node: Node) -> None:
-        if node.op == "cond":
+        if node.kind == "cond":
             for number in node.outputs:
                 port = self._port(body, "output", self.graph.values[number])
                 for side in node.body:
@@ -195,7 +196,7 @@ class Folder:
         }
 
     def _fails(self, node: Node) -> bool:
-        return node.number in self.failed or (node.number < 0 and any(map(self._fails, node.body)))
+        return node.number in self.failed or (node.kind == "section" and any(map(self._fails, node.body)))
 
     def _notes(self, nodes: Sequence[Node]) -> Iterator[str]:
         node = nodes[0]
@@ -288,7 +289,7 @@ def ghosts_in(graph: ModelGraph, around: Node | None, failed: Collection[int]) -
     if graph.failure is None or (around is not None and (around.number not in failed or around.module is None)):
         return []
     home = around.module.path if around is not None and around.module else ""
-    failing = {node.module.path for _, node in graph.walk() if node.module and node.number in failed}
+    failing = {node.module.path for node in graph.graph.all_nodes() if node.module and node.number in failed}
     homes = [max((path for path in failing if within(m.path, path)), key=len, default="") for m in graph.unused]
     here = [module for module, its in zip(graph.unused, homes, strict=True) if its == home]
     return [list(alike) for _, alike in groupby(here, _form)]

@@ -9,7 +9,6 @@ from typing import Any
 from rfnb.core.graph.graph import Node
 from rfnb.core.graph.model_graph import ModelGraph
 from rfnb.display.graph.flow import Flow
-from rfnb.display.graph.words import RUN, SECTION
 
 PERIOD = 8
 """Longest sequence of different boxes that counts as the unit of a repetition."""
@@ -25,7 +24,7 @@ class Runs:
     """Groups repeated nodes, or sections of many nodes, under new nodes with negative numbers."""
 
     def __init__(self, graph: ModelGraph, flow: Flow, failed: Collection[int]):
-        self.values, self.flow, self.failed = graph.values, flow, failed
+        self.graph, self.flow, self.failed = graph, flow, failed
         self._count = 0
 
     def groups(self, nodes: Sequence[Node]) -> list[list[Node]]:
@@ -35,7 +34,7 @@ class Runs:
             return made
         size = math.isqrt(len(made) - 1) + 1
         parts = [made[i : i + size] for i in range(0, len(made), size)]
-        return [[self._node(SECTION, [node for group in part for node in group])] for part in parts]
+        return [[self._section([node for group in part for node in group])] for part in parts]
 
     def _repeated(self, nodes: Sequence[Node]) -> list[list[Node]]:
         keys = [self._key(node) for node in nodes]
@@ -49,7 +48,7 @@ class Runs:
             if period == 1:
                 made.append(list(nodes[start:end]))
             else:
-                made.append([self._node(RUN, nodes[i : i + period]) for i in range(start, end, period)])
+                made.append([self._section(nodes[i : i + period]) for i in range(start, end, period)])
             start = end
         return made
 
@@ -64,13 +63,13 @@ class Runs:
         """A key that is equal for equal nodes: modules of one parent, or ops, which have a string."""
         if node.number in self.failed or node.ghost:
             return "alone", node.number
-        if node.same:
-            return node.same, node.module.path.rpartition(".")[0] if node.module else node.path
-        return " ".join([node.op, *(self.values[number].describe_dims() for number in node.outputs)])
+        if form := self.graph.form_of(node):
+            return form, node.module.path.rpartition(".")[0] if node.module else node.path
+        return " ".join([node.op, *(self.graph.values[number].describe_dims() for number in node.outputs)])
 
-    def _node(self, op: str, nodes: Sequence[Node]) -> Node:
+    def _section(self, nodes: Sequence[Node]) -> Node:
         self._count += 1
-        return Node(-self._count, op, (), nodes[-1].outputs, nodes[0].path, body=list(nodes))
+        return Node(-self._count, "", (), nodes[-1].outputs, nodes[0].path, body=list(nodes), kind="section")
 
 
 def _keys(reads: Sequence[dict[int, None]]) -> set[int]:

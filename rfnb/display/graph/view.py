@@ -42,6 +42,7 @@ from collections.abc import Iterable, Sequence
 
 from rfnb.core.graph.model_graph import ModelGraph
 from rfnb.display.graph.cards import amount
+from rfnb.display.graph.dot import to_dot as to_dot
 from rfnb.display.graph.fold import Folder
 from rfnb.display.graph.picture import WIDTH, Painter, to_scripts as to_scripts
 from rfnb.display.graph.rows import to_table as to_table
@@ -90,7 +91,7 @@ def _failure(graph: ModelGraph, folder: Folder) -> GraphFailure | None:
     failure = graph.failure
     if failure is None:
         return None
-    around = [node for _, node in graph.walk() if node.number in folder.failed and node.number in folder.ids]
+    around = [node for node in graph.graph.all_nodes() if node.number in folder.failed and node.number in folder.ids]
     return {
         "node": folder.ids[around[-1].number] if around else None,
         "path": around[-1].module.path if around and around[-1].module else around[-1].path if around else "",

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from rfnb.core.graph.facts import SideFacts
 from rfnb.core.graph.graph import Node
 from rfnb.core.ground.text import count_of
-
-SIDES = {"true_fn": "if true", "false_fn": "if false"}
-RUN, SECTION = "run", "section"
-"""Kinds of nodes that stand for several nodes; their numbers are negative."""
 
 
 def joined(first: str, last: str, count: int = 0) -> str:
@@ -28,14 +25,8 @@ def joined(first: str, last: str, count: int = 0) -> str:
 
 
 def kind_of(node: Node) -> Any:
-    """The kind of a node as views name it."""
-    if node.module is not None:
-        return "module"
-    if node.op in (RUN, SECTION):
-        return "section"
-    if node.loop is not None:
-        return "loop"
-    return "cond" if node.op == "cond" else "side" if node.op in SIDES else "op"
+    """The kind of a node's box in a view; inputs and states of a loop look like ops."""
+    return "op" if node.kind in ("input", "state") else node.kind
 
 
 def opens(node: Node, is_told: Callable[[Node], bool]) -> bool:
@@ -44,51 +35,57 @@ def opens(node: Node, is_told: Callable[[Node], bool]) -> bool:
     if not body:
         return False
     if kind_of(node) == "op":
-        return any(child.module or child.loop or child.op == "cond" or opens(child, is_told) for child in body)
+        return any(child.kind in ("module", "loop", "cond") or opens(child, is_told) for child in body)
     return node.module is None or len(body) > 1 or kind_of(body[0]) != "op"
 
 
 def first_name(node: Node) -> str:
     """The name of a node; for a group, that of its first module."""
-    return first_name(_named(node)[0]) if node.number < 0 else node.name or SIDES.get(node.op, node.op)
+    return first_name(_named(node)[0]) if node.kind == "section" else _own_name(node)
 
 
 def last_name(node: Node) -> str:
     """The name of a node; for a group, that of its last module."""
-    return last_name(_named(node)[-1]) if node.number < 0 else node.name or SIDES.get(node.op, node.op)
+    return last_name(_named(node)[-1]) if node.kind == "section" else _own_name(node)
+
+
+def _own_name(node: Node) -> str:
+    if isinstance(node.facts, SideFacts):
+        return "if true" if node.facts.when else "if false"
+    return node.name or node.op
 
 
 def _named(node: Node) -> list[Node]:
     """The modules of a group; all of its nodes, if there is no module."""
-    return [child for child in node.body if child.module or child.number < 0] or node.body
+    return [child for child in node.body if child.kind in ("module", "section")] or node.body
 
 
 def giver_name(node: Node) -> str:
     """The name of a node; for a group, that of the node that gives its results."""
-    return giver_name(node.body[-1]) if node.number < 0 else node.name or node.op
+    return giver_name(node.body[-1]) if node.kind == "section" else node.name or node.op
 
 
 def class_of(node: Node) -> str:
     """The class of a module, the classes in a section, or the op."""
-    if node.number < 0:
+    if node.kind == "section":
         classes = list(dict.fromkeys(map(class_of, node.body)))
         return ", ".join(classes[:3]) + (" …" if len(classes) > 3 else "")
     if node.module is None:
-        return "" if node.op in SIDES else node.op
+        return "" if node.kind == "side" else node.op
     is_plain = node.module.cls == "Functional" and len(node.body) == 1
     return node.body[0].op if is_plain else node.module.cls
 
 
 def path_of(node: Node) -> str:
     """The path of a module; for other nodes, the path of the module around and their name."""
-    if node.number < 0:
+    if node.kind == "section":
         return f"{path_of(node.body[0])}…"
     return node.module.path if node.module else ".".join(filter(None, [node.path, node.name or node.op]))
 
 
 def parameters_of(node: Node) -> int:
     """The number of parameters of a node; a module counts at its first call only."""
-    if node.number < 0:
+    if node.kind == "section":
         return sum(map(parameters_of, node.body))
     return node.module.count if node.module is not None and not node.module.call else 0
 

@@ -65,18 +65,18 @@ class View:
         """Data with which scripts enhance the HTML; only the kind, if the view has no scripts."""
         kind = {"kind": self.data["kind"]}
         try:
-            module = module_of(self.data["kind"])
-            made = module.to_scripts(self.data) if hasattr(module, "to_scripts") else None
-            return kind | visible_in(made or {})
+            to_scripts = self._optional("to_scripts")
+            return kind if to_scripts is None else kind | visible_in(to_scripts(self.data) or {})
         except Exception:  # the HTML is complete without
             return kind
 
     def table(self) -> Table:
         """The view as columns and rows. Raises ViewError if it has no table."""
-        module = module_of(self.data["kind"])
-        if not hasattr(module, "to_table"):
+        to_table = self._optional("to_table")
+        if to_table is None:
             raise ViewError(f"table: a view of kind {self.data['kind']!r} has no rows")
-        return module.to_table(self.data)
+        made: Table = to_table(self.data)
+        return made
 
     def save(self, path: str | Path) -> Path:
         """Writes the view as a page. The file is replaced as a whole or not at all."""
@@ -92,17 +92,22 @@ class View:
 
     def to_dot(self) -> Any:
         """A `graphviz.Source` of a model graph. Raises ViewError for others, or without the package graphviz."""
-        from rfnb.display.graph import dot
-
-        if self.data["kind"] != "graph":
+        to_dot = self._optional("to_dot")
+        if to_dot is None:
             raise ViewError("to_dot: only model graphs are drawn by Graphviz", got=self.data["kind"])
-        return dot.to_dot(self.data)
+        return to_dot(self.data)
 
     def figure(self) -> Any:
         """A matplotlib figure of an attention view. Raises ViewError for others."""
-        from rfnb.display.attention.figure import figure
+        to_figure = self._optional("to_figure")
+        if to_figure is None:
+            raise ViewError("figure: only attention has one so far", got=self.data["kind"])
+        return to_figure(self.data)
 
-        return figure(self.data)
+    def _optional(self, name: str) -> Callable[[Any], Any] | None:
+        """A function that only some view modules have: `to_scripts`, `to_table`, `to_dot`, `to_figure`, `to_repr`."""
+        found: Callable[[Any], Any] | None = getattr(module_of(self.data["kind"]), name, None)
+        return found
 
     def _made(self, how: str, otherwise: Callable[[str], Any]) -> Any:
         try:
@@ -121,8 +126,7 @@ class ReprView(View):
     """The view of an object that is the result of a cell; it has a short `repr`."""
 
     def __repr__(self) -> str:
-        module = module_of(self.data["kind"])
-        return visible(self._made("to_repr", str)) if hasattr(module, "to_repr") else self.text
+        return self.text if self._optional("to_repr") is None else visible(self._made("to_repr", str))
 
 
 def write_atomically(path: Path, text: str) -> Path:

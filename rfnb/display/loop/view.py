@@ -126,7 +126,9 @@ def _text_rows(number: int, text: str, ops: list[MovedOp], width: int) -> Iterat
 def to_table(view: ExplanationView) -> Table:
     """A row for each op."""
     columns = ["line", "op", "where", "why", "states", "text"]
-    rows = [[op["line"], op["op"], SHORT[op["where"]], op["why"], ", ".join(op["states"]), op["text"]] for op in view["ops"]]
+    rows = [
+        [op["line"], op["op"], SHORT[op["where"]], op["why"], ", ".join(op["states"]), op["text"]] for op in view["ops"]
+    ]
     return Table(columns, rows)
 
 
@@ -185,7 +187,10 @@ def _told(ops: list[MovedOp], *, folds: bool) -> list[Html]:
     ]
     listed = el("div", [_expression(op) for op in ops], style=f"margin:2px 0 4px 14px;{_CODE}")
     told = el("details", el("summary", words, style="cursor:pointer"), listed) if folds or first["place"] else words
-    return [el("td", el("span", SHORT[first["where"]], style=_chip(first["where"])), style=_LINE), el("td", told, style=_LINE)]
+    return [
+        el("td", el("span", SHORT[first["where"]], style=_chip(first["where"])), style=_LINE),
+        el("td", told, style=_LINE),
+    ]
 
 
 def _expression(op: MovedOp) -> Html:

@@ -15,9 +15,9 @@ from rfnb.display.kit.progress_bar import bar
 from rfnb.display.panel.commands import Dispatcher, Later, Runs
 from rfnb.display.run import list_view as runs_view
 from rfnb.display.schema import Event
-from rfnb.trace.run.run import Run, on_open
+from rfnb.trace.run.run import Run, open_in_panel
 from rfnb.trace.run.runs import runs
-from rfnb.trace.run.session import show_progress_by
+from rfnb.trace.run.session import make_progress
 
 COMMANDS_TARGET = "rfnb.commands"
 EVENTS_TARGET = "rfnb.events"
@@ -79,8 +79,8 @@ class Link:
         self.kernel.shell.events.register("pre_run_cell", self.on_cell)
         self.kernel.shell.events.register("post_run_cell", self.on_cell_end)
         self.runs.on_change(self.news.changed)
-        on_open.append(open_run)
-        show_progress_by(bar)
+        open_in_panel.register(open_run)
+        make_progress.register(bar)
 
     def on_commands(self, comm: Any, message: Any) -> None:
         """A panel opened the command comm."""

@@ -16,7 +16,7 @@ from rfnb.display.kit.degrade import reason
 from rfnb.display.panel.run_commands import TRAVEL
 from rfnb.display.run import list_view as runs_view, step as step_view, view as history_view
 from rfnb.display.run.ops import describe_ops
-from rfnb.display.schema import PROTOCOL, Event, Reply, RunItem, TensorView
+from rfnb.display.schema import PROTOCOL, Event, Hello, Reply, RunItem, RunView, StepView, TensorView
 from rfnb.display.tensor import view as tensor_view
 from rfnb.display.tensor.select import index_of
 from rfnb.display.tensor.value import one_sequence
@@ -121,7 +121,7 @@ class Dispatcher:
         self.inner |= new
 
 
-def hello(dispatcher: Dispatcher, protocol: int = 0, version: str = "?") -> dict[str, Any]:
+def hello(dispatcher: Dispatcher, protocol: int = 0, version: str = "?") -> Hello:
     """Who the kernel is; the front end compares `protocol` with its own."""
     return {"protocol": PROTOCOL, "version": _version(), "session": SESSION}
 
@@ -131,7 +131,7 @@ def list_runs(dispatcher: Dispatcher) -> list[RunItem]:
     return runs_view.describe(dispatcher.runs)["runs"]
 
 
-def run_view(dispatcher: Dispatcher, run: int) -> Any:
+def run_view(dispatcher: Dispatcher, run: int) -> RunView:
     """What does not change while one steps; the run that it was forked from can be opened as well."""
     found = dispatcher.run_of(run)
     if found.parent is not None:
@@ -147,7 +147,7 @@ def step_of(
     watch: Sequence[str] = (),
     ops: bool = False,
     op: int | None = None,
-) -> Any:
+) -> StepView:
     """One step, by replay, with the values of the expressions in `watch`; with its `ops`, and the values of one."""
     found = dispatcher.run_of(run)
     if not 0 <= int(step) < history_view.steps_begun(found):

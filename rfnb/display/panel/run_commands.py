@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rfnb.display.comparison import view as comparison_view
@@ -30,7 +31,7 @@ SLICE = 0.05
 
 
 def find(
-    dispatcher: Dispatcher, run: int, where: list[Where], start: int, stop: int, sequence: int | None = None
+    dispatcher: Dispatcher, run: int, where: Sequence[Where], start: int, stop: int, sequence: int | None = None
 ) -> FoundView:
     """The steps from `start` up to before `stop`, or down to behind it, where a condition holds: as far as it comes."""
     found = dispatcher.run_of(run)

@@ -46,5 +46,5 @@ def _row(number: int, op: Any) -> OpRow:
         "line": op.line,
         "dims": [] if data is None else describe_axes(data.axes, data.feature),
         "dtype": "" if data is None else data.dtype,
-        "is_loop": op.node.op == "Loop",
+        "is_loop": op.node.kind == "loop",
     }

@@ -70,7 +70,7 @@ def follow(run: Run, name: str, sequence: int | None, steps: int) -> Course | No
     """The state after at most 256 of the first `steps`; None for labels, sizes, and states whose size changes."""
     if not steps:
         return None
-    every = getattr(run.replay, "every", 1)
+    every = run.replay.every
     kept = range(every - 1, steps, every) or range(steps - 1, steps)  # behind these, states are kept
     chosen = spread(kept, options.PICTURE_CELLS[1])
     found: list[Data] = []

@@ -15,6 +15,7 @@ from rfnb.display.kit.degrade import Notes, reason
 from rfnb.display.markup.numbers import plain, short
 from rfnb.display.schema import LineValue, Number, StateRow, StepView, ValueView, WatchRow
 from rfnb.display.tensor.value import describe_value, in_words, magnitude, one_sequence, sampled
+from rfnb.trace.run.step import AGREES
 
 if TYPE_CHECKING:
     from rfnb.core.dims.dim import Dim
@@ -51,6 +52,7 @@ def describe_step(
         "values": values,
         "ended": None if run.lengths is None else [min(step, run.steps - 1) >= int(n) for n in run.lengths],
         "check": str(at.check),
+        "agrees": at.check == AGREES,
         "watches": [describe_watch(at, text, run.sequence_dim, sequence) for text in watch],
         "ops": None,
     }
@@ -111,7 +113,7 @@ def _course(run: Run, name: str, sequence: int | None) -> Course:
 
 def spark_steps(run: Run) -> list[int]:
     """The steps sampled for the sparklines of a run."""
-    every = getattr(run.replay, "every", 1)
+    every = run.replay.every
     ends = range(every - 1, run.steps, every) or range(run.steps - 1, run.steps)  # behind these, states are kept
     return spread(ends, options.SPARK_STEPS) if run.steps else []
 

@@ -108,7 +108,9 @@ def _named(dims: Any, shape: tuple[int, ...]) -> Sequence[str | Dim | None]:
     given = [dims] if isinstance(dims, str | Dim) or not isinstance(dims, Iterable) else list(dims)
     wrong = next((dim for dim in given if not isinstance(dim, str | Dim)), None)
     if wrong is not None:
-        raise ViewError(f"show: {wrong!r} is not the name of a dim", got=type(wrong).__name__, expected='"time", or a Dim')
+        raise ViewError(
+            f"show: {wrong!r} is not the name of a dim", got=type(wrong).__name__, expected='"time", or a Dim'
+        )
     if len(given) != len(shape):
         several = isinstance(dims, str) and len(dims.split()) == len(shape)
         raise ViewError(

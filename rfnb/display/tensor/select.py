@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from rfnb.core.ground.sequence_tags import number_of
-from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.core.ground.suggestions import did_you_mean, number_of
 from rfnb.errors import ViewError
 
 if TYPE_CHECKING:
@@ -81,7 +80,9 @@ def _position(axis: Axis, position: int | str) -> int:
         position = vocab.encode([position])[0]
     if axis.lengths is not None and isinstance(position, int) and position < 0:
         raise ViewError(
-            f"show: {axis.dim.name} ends at a different position in each sequence", got=position, expected="one sequence: batch=…"
+            f"show: {axis.dim.name} ends at a different position in each sequence",
+            got=position,
+            expected="one sequence: batch=…",
         )
     return _within(position, axis.size, f"show: no such position of {axis.dim.name}")
 

@@ -14,13 +14,13 @@ from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim, check_dims
 from rfnb.core.dims.lengths import Size
 from rfnb.core.run.run_ctx import get_run_ctx
-from rfnb.core.tensor.argument_errors import no_tensor
+from rfnb.core.tensor.argument_errors import not_a_tensor
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, ParameterError
+from rfnb.nn.bridge.mirror import running
 from rfnb.nn.bridge.outputs import lengths_raw
 from rfnb.nn.bridge.to_torch import TorchModule
-from rfnb.nn.bridge.twin import running
 from rfnb.nn.module.module import Module
 from rfnb.ops.control import raw_call
 from rfnb.ops.math import copy_masked
@@ -118,7 +118,7 @@ class TorchNet(TorchPart):
             )
         for name in names:
             if not isinstance(given[name], Tensor):
-                raise no_tensor(f"{self.kind}: argument {name!r}", given[name])
+                raise not_a_tensor(f"{self.kind}: argument {name!r}", given[name])
         first = given[names[0]]
         rest = [dim for dim in first.dims if dim not in self.in_dims[names[0]]]
         tensors = [_in_order(given[name], self.in_dims[name], rest, self.padding) for name in names]

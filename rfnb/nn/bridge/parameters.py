@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
+from rfnb.core.tensor.parameter import Parameter
+from rfnb.nn.layers.embedding import Embedding
 from rfnb.nn.module.module import Module
 
 
@@ -21,3 +25,31 @@ def torch_parameters(module: Module) -> list[torch.nn.Parameter]:
         optimizer.step()
     """
     return [parameter.raw_tensor for parameter in module.parameters() if parameter.trainable]
+
+
+def param_groups(module: Module, *, weight_decay: float) -> list[dict[str, Any]]:
+    """`torch.optim.AdamW(rf.param_groups(model, weight_decay=0.01))`: matrices decay, biases and scales do not.
+
+    A parameter decays by `Parameter.weight_decay` if that is set, else by `weight_decay` if it has two dims or more
+    and is no embedding; the others, those of norms for example, do not.
+
+    >>> feat, out = rf.Dim(2, name="feat"), rf.Dim(3, name="out")
+    >>> model = rf.Sequential(rf.Linear(feat, out), rf.LayerNorm(out))
+    >>> groups = rf.param_groups(model, weight_decay=0.01)
+    >>> [(group["weight_decay"], len(group["params"])) for group in groups]
+    [(0.01, 1), (0.0, 3)]
+    """
+    groups: dict[float, list[Any]] = {}
+    seen: set[int] = set()
+    for owner in module.modules():
+        for parameter in owner.parameters(recurse=False):
+            if parameter.trainable and id(parameter) not in seen:
+                seen.add(id(parameter))
+                groups.setdefault(_decay(parameter, owner, weight_decay), []).append(parameter.raw_tensor)
+    return [{"params": raws, "weight_decay": decay} for decay, raws in groups.items()]
+
+
+def _decay(parameter: Parameter, owner: Module, usual: float) -> float:
+    if parameter.weight_decay:
+        return parameter.weight_decay
+    return 0.0 if len(parameter.dims) < 2 or isinstance(owner, Embedding) else usual

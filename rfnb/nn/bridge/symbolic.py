@@ -11,9 +11,8 @@ import numpy as np
 import torch
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from rfnb.core.dims import lengths
 from rfnb.core.dims.dim import DIMS, Dim
-from rfnb.core.dims.lengths import Size
+from rfnb.core.dims.lengths import Size, symbolic_values
 from rfnb.errors import BackendError
 
 
@@ -105,7 +104,9 @@ def not_traced(what: str) -> BackendError:
     )
 
 
-lengths.symbolic.append(lambda size: size if isinstance(size, SymbolicValues) else SymbolicValues(size, size))
+@symbolic_values.register
+def _values_of(size: Any) -> SymbolicValues:
+    return size if isinstance(size, SymbolicValues) else SymbolicValues(size, size)
 
 
 def symbolic_size(batch: Dim | None, values: torch.Tensor | None, longest: Any) -> Size:

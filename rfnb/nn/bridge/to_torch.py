@@ -11,10 +11,9 @@ import torch
 from rfnb.core.run.run_ctx import entered, get_run_ctx
 from rfnb.nn.bridge.crossing import Crossing, crossing_to
 from rfnb.nn.bridge.inputs import Inputs
-from rfnb.nn.bridge.mirror import Mirror, inside_of, twin_of
+from rfnb.nn.bridge.mirror import Mirror, inside_of, running, twin_of
 from rfnb.nn.bridge.outputs import Outputs, raws_of
 from rfnb.nn.bridge.symbolic import sizes_restored
-from rfnb.nn.bridge.twin import running
 from rfnb.nn.module.module import Module
 
 

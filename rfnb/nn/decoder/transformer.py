@@ -16,8 +16,8 @@ from rfnb.nn.layers.embedding import Embedding
 from rfnb.nn.layers.feed_forward import Activation, FeedForward, FeedForwardGated as FeedForwardGated
 from rfnb.nn.layers.linear import Linear
 from rfnb.nn.layers.norm import LayerNorm
-from rfnb.nn.layers.part import Choice, build_part, given
 from rfnb.nn.layers.transformer import DEFAULT_DIM, Transformer, TransformerLayer
+from rfnb.nn.module.build import Choice, build_part, given
 from rfnb.nn.module.container import Sequential
 from rfnb.nn.module.module import Module
 from rfnb.ops.create import zeros

@@ -18,8 +18,8 @@ from rfnb.nn.layers.conv import Conv1d
 from rfnb.nn.layers.feed_forward import Activation, FeedForward
 from rfnb.nn.layers.linear import Linear
 from rfnb.nn.layers.norm import LayerNorm
-from rfnb.nn.layers.part import Choice, build_part, given
 from rfnb.nn.layers.position import positions
+from rfnb.nn.module.build import Choice, build_part, given
 from rfnb.nn.module.container import Sequential
 from rfnb.nn.module.module import Module
 from rfnb.ops.activation import gating, silu

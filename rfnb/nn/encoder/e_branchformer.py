@@ -14,7 +14,7 @@ from rfnb.nn.layers.conv import Conv1d
 from rfnb.nn.layers.feed_forward import Activation
 from rfnb.nn.layers.linear import Linear
 from rfnb.nn.layers.norm import LayerNorm
-from rfnb.nn.layers.part import Choice, build_part, given
+from rfnb.nn.module.build import Choice, build_part, given
 from rfnb.nn.module.module import Module
 from rfnb.ops.activation import gelu, identity
 from rfnb.ops.concat import concat, split

@@ -11,8 +11,8 @@ from rfnb.nn.attention.base import SelfAttention, attention_options
 from rfnb.nn.layers.embedding import Embedding
 from rfnb.nn.layers.feed_forward import Activation, FeedForward
 from rfnb.nn.layers.norm import LayerNorm
-from rfnb.nn.layers.part import Choice, build_part, given
 from rfnb.nn.layers.transformer import DEFAULT_DIM, Transformer, TransformerLayer
+from rfnb.nn.module.build import Choice, build_part, given
 from rfnb.nn.module.container import Sequential
 from rfnb.ops.math import mul
 from rfnb.ops.position import sinusoidal_positional_encoding

@@ -8,7 +8,7 @@ from typing import Any
 from rfnb.core.dims.dim import Dim, as_dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.nn.layers.linear import Linear
-from rfnb.nn.layers.part import build_part
+from rfnb.nn.module.build import build_part
 from rfnb.nn.module.module import Module
 from rfnb.ops.activation import identity, relu, silu
 from rfnb.ops.concat import split

@@ -9,7 +9,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.nn.init import Glorot
-from rfnb.nn.layers.part import Choice, build_part
+from rfnb.nn.module.build import Choice, build_part
 from rfnb.nn.module.module import Module
 from rfnb.ops.index import gather
 from rfnb.ops.math import add, clip_by_value, combine_bc

@@ -7,8 +7,8 @@ from typing import Any
 from rfnb.core.dims.dim import Dim, as_dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.nn.layers.linear import Linear
-from rfnb.nn.layers.part import Choice, build_part
 from rfnb.nn.layers.position import positions
+from rfnb.nn.module.build import Choice, build_part
 from rfnb.nn.module.module import Module
 from rfnb.ops.math import add
 from rfnb.ops.random import dropout

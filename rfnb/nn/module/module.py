@@ -11,7 +11,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.show import Shown, view_of
 from rfnb.core.ground.suggestions import Missing, did_you_mean
-from rfnb.core.tensor.op import listener
+from rfnb.core.tensor.listener import active_listener
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.state import State
 from rfnb.errors import ParameterError
@@ -301,8 +301,11 @@ def _observed(forward: Callable[..., Any]) -> Callable[..., Any]:
             return forward(self, *args, **kwargs)
         if self._twin is not None and (twin := self._twin.takes(self)) is not None:
             return twin.call_inside(args, kwargs)
-        who = listener()
-        result = forward(self, *args, **kwargs) if who is None else who.call_module(self, forward, args, kwargs)
+        listener = active_listener()
+        if listener is None:
+            result = forward(self, *args, **kwargs)
+        else:
+            result = listener.call_module(self, forward, args, kwargs)
         if self._forward_hooks:
             result = after(self._forward_hooks, self, args, kwargs, result)
         return result

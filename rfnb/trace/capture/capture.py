@@ -20,11 +20,11 @@ from rfnb.core.ground.raw import BACKENDS
 from rfnb.core.ground.scope import modules_described_by
 from rfnb.core.ground.show import Shown
 from rfnb.core.ground.source import Source
-from rfnb.core.tensor.op import listener, listening
+from rfnb.core.tensor.listener import active_listener, listening
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopError, ViewError
+from rfnb.trace.capture.attention_finder import AttentionFinder, Found
 from rfnb.trace.capture.in_loops import attention_of
-from rfnb.trace.capture.listener import Door, Found
 from rfnb.trace.record.record import current_recorder
 from rfnb.trace.run import session
 from rfnb.trace.run.run import Run
@@ -240,15 +240,15 @@ def capture(model: Any = None, *, attention: bool = True) -> Iterator[Captured]:
     if current_recorder() is not None:
         raise LoopError("capture: in the body of a loop", hint="put `with rf.capture(…)` around the loop")
     seen = Captured()
-    door = Door(model, seen._add, listener())
+    finder = AttentionFinder(model, seen._add, active_listener())
     with ExitStack() as stack:
         stack.callback(seen._finish)
-        stack.enter_context(session.telling_runs_to(lambda run: door.told(run, seen._add_run)))
-        stack.enter_context(modules_described_by(door.facts_of))
+        stack.enter_context(session.telling_runs_to(lambda run: finder.loop_done(run, seen._add_run)))
+        stack.enter_context(modules_described_by(finder.facts_of))
         for backend in dict.fromkeys(BACKENDS.values()):
-            stack.enter_context(backend.watching_attention(door.raw, model))
-        stack.enter_context(listening(door))
+            stack.enter_context(backend.watching_attention(finder.raw_attention, model))
+        stack.enter_context(listening(finder))
         try:
             yield seen
         finally:
-            seen.calls, seen.outside = door.calls, door.outside
+            seen.calls, seen.outside = finder.calls, finder.outside

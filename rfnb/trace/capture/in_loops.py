@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.graph.graph import Graph, Node
+from rfnb.core.graph.graph import BodyGraph, Node
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.ops.shape import replace_dim_v2
-from rfnb.trace.capture.listener import SAME, SUMS, Found, Place, found_of, query_dims, variable_of
+from rfnb.trace.capture.attention_finder import SAME, SUMS, Found, Place, found_of, query_dims, variable_of
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.stacked import over_steps
 
@@ -72,7 +72,7 @@ def _at(run: Run, step: int, number: int) -> Tensor:
     return tensor
 
 
-def _in_graph(graph: Graph, path: str | None) -> Iterator[_InStep]:
+def _in_graph(graph: BodyGraph, path: str | None) -> Iterator[_InStep]:
     """A softmax, and what is still its weights, until it is summed over."""
     marks: dict[int, tuple[int, Node, str, bool]] = {}  # by value: of the softmax; whether values were multiplied to it
     for node, inside in _walk(graph.nodes, path):
@@ -109,7 +109,7 @@ def _place(node: Node, module: str) -> Place:
 def _walk(nodes: list[Node], path: str | None) -> Iterator[tuple[Node, str | None]]:
     """All that is no module, with the path of the module it is in; of loops inside nothing."""
     for node in nodes:
-        if node.op != "Loop":
+        if node.kind != "loop":
             if node.module is None:
                 yield node, path
             yield from _walk(node.body, _inside(node, path))
@@ -121,7 +121,7 @@ def _inside(node: Node, path: str | None) -> str | None:
 
 def _loops_inside(nodes: list[Node], path: str | None) -> Iterator[str]:
     for node in nodes:
-        if node.op != "Loop":
+        if node.kind != "loop":
             yield from _loops_inside(node.body, _inside(node, path))
         elif any(inner.op == "softmax" and at is not None for inner, at in _walk(node.body, path)):
             yield node.source.place() if node.source is not None else "a loop"

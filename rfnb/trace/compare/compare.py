@@ -19,6 +19,7 @@ from rfnb.trace.compare.part import Part, Select, fitted, part_of
 from rfnb.trace.compare.tolerance import Tolerance, distance
 from rfnb.trace.run.entries import Entries
 from rfnb.trace.run.run import Run
+from rfnb.trace.run.step import AGREES
 
 
 @overload
@@ -239,4 +240,4 @@ def _steps(run: Run, chosen: list[int] | None) -> list[int] | None:
 def _checks(a: Run, b: Run) -> list[str]:
     """What makes a comparison doubtful."""
     checks = {which: run[0].check for which, run in (("first", a), ("second", b)) if run.steps}
-    return [f"the {which}: {check}" for which, check in checks.items() if check != "replay agrees"]
+    return [f"the {which}: {check}" for which, check in checks.items() if check != AGREES]

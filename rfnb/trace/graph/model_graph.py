@@ -14,22 +14,23 @@
 >>> graph.outputs, graph.nodes[0].module.path, graph.failure
 ((('output', 4),), '0', None)
 
-How to read one (the classes are in `core.graph` and `core.model_graph`):
+How to read one (the classes are in `core.graph.graph` and `core.graph.facts`):
 
 * `graph.values[number]` is a Value. `value.node` is the innermost node that made it: in a folded picture it comes from
   the outermost folded box around that. Numbers are the same in all bodies, also in those of loops, so that a
   node in a body reads outer values directly. A node may have no outputs, or one that it was given (a module that does
   nothing); what a box reads is `inputs` of all nodes in it which are made outside of it.
-* A module is a node with `module` (ModuleFacts); a loop has op "Loop" and `loop` (LoopFacts), with the step as its
-  body; a branch has op "cond" and two nodes "true_fn" and "false_fn" as its body, a `ghost` where it was not taken.
-* Nodes with one `same` (not 0) do the same with other parameters: repeated blocks.
+* `node.kind` says what a node is, `node.facts` what else is known of it. A "module" has `node.module` (ModuleFacts); a
+  "loop" has `node.loop` (LoopFacts), with the step as its body; a "cond" has two nodes of kind "side" as its body
+  (SideFacts), a `ghost` where it was not taken.
+* Nodes with one `graph.form_of(node)` (not 0) do the same with other parameters: repeated blocks.
 * A failed call has `graph.failure`, whose `node` is the number of the node that failed; that node and those around it
   have no outputs. `graph.unused` are modules that were not called.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from rfnb.core.graph.graph import Node
@@ -39,8 +40,8 @@ from rfnb.core.graph.module_table import ModuleTable
 from rfnb.core.ground.nested import leaves, named_leaves
 from rfnb.core.ground.scope import modules_described_by
 from rfnb.core.ground.source import here
-from rfnb.core.ground.tracers import TRACERS
-from rfnb.core.tensor.op import listening
+from rfnb.core.ground.tracers import TraceCall, trace_call
+from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import as_dicts
@@ -74,15 +75,13 @@ def model_graph(model: Any, /, *args: Any, meta: bool = False, **kwargs: Any) ->
     return _traced(model, args, kwargs, meta=meta)
 
 
-def _tracer_of(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., ModelGraph] | None:
+def _tracer_of(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TraceCall | None:
     """Of another kind of model, or of a function of other tensors."""
     given = [] if hasattr(model, "named_modules") else leaves([args, kwargs])
     for each in (model, *given):
-        for base in type(each).__mro__:
-            if base in TRACERS:
-                return TRACERS[base]
-            if base is Tensor:
-                return None
+        found = None if isinstance(each, Tensor) else next(trace_call.of(type(each)), None)
+        if found is not None or isinstance(each, Tensor):
+            return found
     return None
 
 

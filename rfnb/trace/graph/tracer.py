@@ -1,27 +1,29 @@
-"""Listens to the ops, modules and loops of a call."""
+"""The listener that records a call of a model."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from rfnb.core.graph.call_graph import CallGraph
-from rfnb.core.graph.graph import Kind, Node, Value
+from rfnb.core.graph.call_recorder import CallRecorder
+from rfnb.core.graph.facts import SideFacts
+from rfnb.core.graph.graph import Node, Value, ValueKind
 from rfnb.core.graph.model_graph import title
 from rfnb.core.graph.module_table import ModuleTable
 from rfnb.core.ground.nested import leaves
 from rfnb.core.ground.scope import inside_module
 from rfnb.core.ground.source import Source, here
+from rfnb.core.tensor.listener import Listener
 from rfnb.core.tensor.op import OpRow
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import as_dicts
-from rfnb.trace.record.draw_loop import SIDES, LoopDrawer
+from rfnb.trace.record.draw_loop import LoopDrawer
 from rfnb.trace.record.loop_record import LoopRecord
 
 
-class Tracer(CallGraph):
-    """The listener. assigned: is told of a parameter before it is changed."""
+class Tracer(CallRecorder, Listener):
+    """Records the ops, modules and loops of a call. assigned: called with a parameter before it is changed."""
 
     tensor_type = Tensor
 
@@ -37,7 +39,7 @@ class Tracer(CallGraph):
         value.sizes = tuple([tensor.lengths.size(dim) for dim in tensor.dims])
         return value
 
-    def number_of(self, tensor: Tensor, kind: Kind = "constant", name: str = "") -> int:
+    def number_of(self, tensor: Tensor, kind: ValueKind = "constant", name: str = "") -> int:
         """A constant is called as the number that it is, or as the tensor is; a parameter by its path."""
         if kind == "constant" and not isinstance(tensor, Parameter):
             name = _number(tensor) or tensor.name
@@ -77,20 +79,21 @@ class Tracer(CallGraph):
 
     def cond(self, pred: Tensor, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> Any:
         """A branch: the side that is taken, and the other one as a ghost; without numbers, both."""
-        node = self.begin("cond", self.numbers(pred))
+        node = self.begin("cond", self.numbers(pred), "cond")
         with self.open(node):
             both = pred.device == "meta"
             holds = both or bool(pred)
-            sides = zip(SIDES, (true_fn, false_fn), (holds, both or not holds), strict=True)
-            results = [self._side(name, fn, called=called) for name, fn, called in sides]
+            results = [
+                self._side(SideFacts(when=True, taken=holds), true_fn),
+                self._side(SideFacts(when=False, taken=both or not holds), false_fn),
+            ]
         result = results[0 if holds else 1]
         self.made(node, leaves(result))
         return result
 
-    def _side(self, name: str, fn: Callable[[], Any], *, called: bool) -> Any:
-        side = self.begin(name, ())
-        side.ghost = not called
-        if not called:
+    def _side(self, facts: SideFacts, fn: Callable[[], Any]) -> Any:
+        side = self.begin(facts.name, (), "side", facts)
+        if not facts.taken:
             return None
         first = len(self.graph.values)
         with self.open(side):

@@ -14,7 +14,7 @@ from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.default import set_default_device_ctx
 from rfnb.core.ground.nested import leaves, map_leaves
 from rfnb.core.ground.raw import backend_of_raw
-from rfnb.core.ground.tracers import KEEPERS
+from rfnb.core.ground.tracers import keep_state
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import TensorDict
@@ -43,7 +43,7 @@ class Unchanged(ExitStack):
         """Modules of another kind that these hold, like those of torch."""
         for module in chain.from_iterable(model.modules() for model in models if hasattr(model, "named_modules")):
             for held in leaves(dict(vars(module))):
-                for keep in [KEEPERS[base] for base in type(held).__mro__ if base in KEEPERS]:
+                for keep in keep_state.of(type(held)):
                     keep(held, self)
 
     def without_numbers(self, model: Any, given: Any) -> Any:

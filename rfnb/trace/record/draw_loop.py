@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.graph.call_graph import below
-from rfnb.core.graph.graph import Graph, Node
-from rfnb.core.graph.model_graph import LoopFacts, LoopState
+from rfnb.core.graph.call_recorder import below
+from rfnb.core.graph.facts import LoopFacts, LoopState
+from rfnb.core.graph.graph import BodyGraph, Node, all_nodes
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.trace.record.loop_record import LoopRecord
 from rfnb.trace.record.record import OpCall
@@ -17,7 +17,8 @@ from rfnb.trace.record.traced import Traced
 if TYPE_CHECKING:
     from rfnb.trace.graph.tracer import Tracer
 
-SIDES = ("true_fn", "false_fn")
+WITH_BODY = ("module", "cond", "side")
+"""Kinds of nodes whose body is drawn: not what an op is made of."""
 
 
 class LoopDrawer:
@@ -30,21 +31,21 @@ class LoopDrawer:
         self.failed_at: Node | None = None
         self.nodes: dict[int, Node] = {}  # by id of those of recorders
         self.numbers: dict[tuple[int, int], int] = {}  # by the ids of graphs, and numbers in them
-        self._alive: list[Graph] = []  # so that no id is given twice
+        self._alive: list[BodyGraph] = []  # so that no id is given twice
 
     def draw(self, record: LoopRecord) -> None:
         """A node for the loop, in the body that is open or in that of the loop around it."""
         self._alive.append(record.recorder.graph)
-        node = Node(0, "Loop", (), (), self.tracer.inside[-1][0])
-        node.name, node.source, node.at = record.name, record.source, record.source
+        at = record.source
+        node = Node(0, "Loop", (), (), self.tracer.inside[-1][0], at, at, kind="loop", name=record.name)
         if not record.around:
             self.tracer.inside[-1][1].append(node)
         elif not record.error:
             self.inner[id(record.recorder.graph.nodes)] = node
         body = _Body(self, record)
         node.body[:] = body.nodes()
-        node.loop = body.facts(node)
-        outside = [state.initial for state in node.loop.states] + [source for source, _ in node.loop.unstacked]
+        facts = node.facts = body.facts(node)
+        outside = [state.initial for state in facts.states] + [source for source, _ in facts.unstacked]
         node.inputs = tuple(dict.fromkeys(number for number in (*outside, *body.read) if number is not None))
         node.outputs = tuple(dict.fromkeys(body.out))
         if record.error:
@@ -95,22 +96,22 @@ class _Body:
 
     def _copies(self, nodes: Iterable[Node], path: str) -> Iterator[Node]:
         for node in nodes:
-            if id(node) not in self._loops_own and node.op != "state":
+            if id(node) not in self._loops_own and node.kind != "state":
                 yield self._copy(node, path)
 
     def _copy(self, node: Node, path: str) -> Node:
         copy = self._drawer.inner.pop(id(node.body), None)
         if copy is None:
-            copy = Node(0, node.op, self._inputs(node), (), path, node.source, node.at, module=node.module)
+            inputs, facts = self._inputs(node), node.facts
+            copy = Node(0, node.op, inputs, source=node.source, at=node.at, kind=node.kind, facts=facts)
         copy.path = path
         self._drawer.nodes[id(node)] = copy
         if node.module is not None:
             copy.name = below(node.module.path, path)
-            copy.body[:] = self._copies(node.body, node.module.path)
-        elif node.op == "cond" or node.op in SIDES:
-            copy.body[:] = self._copies(node.body, path)
+        if node.kind in WITH_BODY:
+            copy.body[:] = self._copies(node.body, path if node.module is None else node.module.path)
         else:
-            self._drawer.nodes |= dict.fromkeys(map(id, _below(node)), copy)
+            self._drawer.nodes |= dict.fromkeys(map(id, all_nodes(node.body)), copy)
         copy.outputs = tuple(self._drawer.number(self._traced[number]) for number in node.outputs)
         return copy
 
@@ -125,7 +126,7 @@ class _Body:
         nodes, around = self._record.recorder.graph.nodes, None
         while nodes:
             last = nodes[-1]
-            if last.module is None and last.op != "cond" and last.op not in SIDES:
+            if last.kind not in WITH_BODY:
                 return around if id(last) in self._calls or last.outputs else self._drawer.nodes.get(id(last))
             if last.outputs:
                 break
@@ -197,12 +198,6 @@ class _Body:
 
 def _last_open(nodes: list[Node]) -> list[Node]:
     """The body in which it went on when something failed."""
-    while nodes and nodes[-1].body and not nodes[-1].outputs and (nodes[-1].module or nodes[-1].op in ("cond", *SIDES)):
+    while nodes and nodes[-1].body and not nodes[-1].outputs and nodes[-1].kind in WITH_BODY:
         nodes = nodes[-1].body
     return nodes
-
-
-def _below(node: Node) -> Iterator[Node]:
-    for inner in node.body:
-        yield inner
-        yield from _below(inner)

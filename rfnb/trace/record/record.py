@@ -12,12 +12,14 @@ from typing import Any
 from rfnb.backend.base.tape import Tape, Var
 from rfnb.core.dims.align import Sig
 from rfnb.core.dims.lengths import Lengths
-from rfnb.core.graph.graph import Graph, Node, Value
+from rfnb.core.graph.facts import SideFacts
+from rfnb.core.graph.graph import BodyGraph, Node, NodeKind, Value
 from rfnb.core.ground.nested import leaves, map_leaves, named_leaves
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.ground.scope import inside_module, module_facts, module_path, random_from
 from rfnb.core.ground.source import Source, here, in_code, in_file, variables
-from rfnb.core.tensor.op import OpRow, listener, listening
+from rfnb.core.tensor.listener import Listener, active_listener, listening
+from rfnb.core.tensor.op import OpRow
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.ops.grad import as_constants
 from rfnb.trace.record.traced import Traced
@@ -34,7 +36,7 @@ class OpCall:
         self.row, self.args, self.kwargs, self.given, self.result, self.node = row, args, kwargs, given, result, node
 
 
-class Recorder:
+class Recorder(Listener):
     """The listener while a body is traced. `open` while it is."""
 
     def __init__(self, name: str, tape: Tape, generator: Callable[[str, int], Any] | None, code: CodeType | None):
@@ -42,7 +44,7 @@ class Recorder:
         self.tape = tape
         self.code = code  # that of the body
         self.file: str | None = None  # of rfnb, if a line there wrote the body: its variables name values
-        self.graph = Graph()
+        self.graph = BodyGraph()
         self.open = True
         self.grown: set[int] = set()  # serials of the dims whose size differs per step
         self.op_calls: list[OpCall] = []
@@ -65,9 +67,9 @@ class Recorder:
         self.tape.input(plain._raw)
         return self._wrap(plain, name)
 
-    def from_line(self, traced: Traced, op: str) -> Traced:
+    def from_line(self, traced: Traced, op: str, kind: NodeKind = "input") -> Traced:
         """An input that a line of the body asks for: a node without operands."""
-        node = self._begin(op, [])
+        node = self._begin(op, [], kind)
         self._gives(node, [traced.value])
         traced.value.node = node
         self._last_op_is(node)
@@ -80,7 +82,7 @@ class Recorder:
 
     def inner_loop(self, inner: Recorder, results: dict[str, Tensor], position: int) -> dict[str, Any]:
         """A loop inside of this body is a node; its results are values of this body."""
-        node = self._begin("Loop", [])
+        node = self._begin("Loop", [], "loop")
         node.body = inner.graph.nodes
         self.tape.calls[position].node = node
         wrapped: dict[str, Any] = self.wrap_results(results, node)
@@ -258,8 +260,8 @@ class Recorder:
         self, module: Any, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """The call of a module: a node whose body is what it does."""
-        node = self._begin(type(module).__name__, self.numbers([args, kwargs]))
-        node.module = module_facts(module)
+        node = self._begin(type(module).__name__, self.numbers([args, kwargs]), "module")
+        node.facts = module_facts(module)
         self._bodies.append(node.body)
         try:
             with inside_module(type(module).__name__):
@@ -276,18 +278,18 @@ class Recorder:
     def cond(self, pred: Tensor, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> Any:
         """A branch: at every step anew, if `pred` is a value of a body."""
         if not isinstance(pred, Traced):
-            return backend_of_raw(pred._raw).cond(pred, true_fn, false_fn)
+            return super().cond(pred, true_fn, false_fn)
         assert self.choose is not None
         return self.choose(self, pred, true_fn, false_fn)
 
     @contextmanager
-    def branch(self, node: Node, op: str) -> Iterator[Recorder]:
+    def branch(self, node: Node, facts: SideFacts) -> Iterator[Recorder]:
         """Ops inside are those of a side of `node`: on the same tape, in the same graph, with values of their own."""
         side = Recorder(self.name, self.tape, self._generator, self.code)
         self._sides.append(side)
         side.recorded = self.recorded
         side.graph, side.grown, side.choose, side.within = self.graph, self.grown, self.choose, self
-        part = Node(node.number, op, (), (), node.path, node.source, node.at)
+        part = Node(node.number, facts.name, (), (), node.path, node.source, node.at, kind="side", facts=facts)
         node.body.append(part)
         side._bodies = [part.body]
         try:
@@ -301,14 +303,15 @@ class Recorder:
         graph = self.graph
         return [leaf.value.number for leaf in leaves(operands) if type(leaf) is Traced and leaf.recorder.graph is graph]
 
-    def _begin(self, op: str, inputs: Sequence[int]) -> Node:
+    def _begin(self, op: str, inputs: Sequence[int], kind: NodeKind = "op") -> Node:
         start = len(self.tape.calls)
         source = here()
         at = source
         if source is not None and self.code is not None and source.code is not self.code:
             frame = in_code(self.code)
             at = None if frame is None else Source(frame.f_code, frame.f_lasti)
-        node = Node(len(self.op_calls), op, tuple(inputs), (), module_path(), source, at, tape=(start, start))
+        number, path = len(self.op_calls), module_path()
+        node = Node(number, op, tuple(inputs), (), path, source, at, tape=(start, start), kind=kind)
         self._bodies[-1].append(node)
         return node
 
@@ -348,8 +351,8 @@ def _state_name(target: str) -> str:
 
 def current_recorder() -> Recorder | None:
     """The innermost loop body that is traced now."""
-    who = listener()
-    return who if isinstance(who, Recorder) else None
+    listener = active_listener()
+    return listener if isinstance(listener, Recorder) else None
 
 
 def unwrap(leaf: Any) -> Any:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from rfnb.core.graph.graph import Value
 from rfnb.core.ground.source import here
-from rfnb.core.tensor.op import listener
+from rfnb.core.tensor.listener import active_listener
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopError, TraceError
 
@@ -101,7 +101,7 @@ class Traced(Tensor):
         )
 
     def _way_out(self) -> str:
-        if isinstance(listener(), type(self.recorder)):
+        if isinstance(active_listener(), type(self.recorder)):
             return (
                 f"{self.recorder.name} carries it out by its own stack, last or state; "
                 f"a state of the outer loop is set behind the inner `with` block"

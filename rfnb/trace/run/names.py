@@ -10,7 +10,7 @@ from rfnb.backend.base.tape import untaped
 from rfnb.core.dims.dim import Dim
 from rfnb.core.expression.expression import Expression, functions_of_ops
 from rfnb.core.expression.reader import Names
-from rfnb.core.tensor.op import listening
+from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ExpressionError
 

@@ -12,7 +12,8 @@ from weakref import WeakValueDictionary
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
-from rfnb.core.graph.graph import Graph
+from rfnb.core.graph.graph import BodyGraph
+from rfnb.core.ground.hook import Hook
 from rfnb.core.ground.show import Shown
 from rfnb.core.ground.source import Block
 from rfnb.core.tensor.tensor import Tensor
@@ -61,7 +62,7 @@ class Run(Shown):
         steps: int,
         axis: Dim,
         size: Size,
-        graph: Graph,
+        graph: BodyGraph,
         failed: Failure | None = None,
         parent: Run | None = None,
         forked_at: int | None = None,
@@ -355,9 +356,10 @@ class Run(Shown):
         ...     loop.state.n = loop.state.n * 2
         >>> loop.run.open()
         """
-        for listener in on_open:
-            listener(self)
+        open_in_panel(self)
 
 
-on_open: list[Any] = []
-"""Called with a run that somebody wants to see; display registers here."""
+open_in_panel: Hook[[Run], bool] = Hook(
+    "trace.run.run.open_in_panel", by="display.panel.comm", otherwise=lambda run: False
+)
+"""Shows a run in the panel of JupyterLab; whether there is one."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 
+from rfnb.core.ground.hook import Hook
 from rfnb.core.ground.scope import within
 from rfnb.trace.record.loop_record import LoopRecord
 from rfnb.trace.run.options import in_notebook, recording_mode
@@ -66,16 +67,12 @@ def drawn_by(draw: Draw) -> Iterator[None]:
         yield
 
 
-Progress = Callable[[str, int], Callable[[int], None]]
-_progress: Progress | None = None
-
-
-def show_progress_by(make: Progress) -> None:
-    """`make(name, steps)` gives a function that is told each step; display registers a bar here."""
-    global _progress
-    _progress = make
+make_progress: Hook[[str, int], Callable[[int], None] | None] = Hook(
+    "trace.run.session.make_progress", by="display.panel.comm", otherwise=lambda name, steps: None
+)
+"""A function that is called with the number of each step, for the name of a loop and how many steps it has."""
 
 
 def progress(name: str, steps: int) -> Callable[[int], None] | None:
     """What a loop tells its steps to, if anything."""
-    return _progress(name, steps) if _progress is not None and in_notebook() else None
+    return make_progress(name, steps) if in_notebook() else None

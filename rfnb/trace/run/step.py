@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from rfnb.core.dims.lengths import Size
     from rfnb.trace.run.run import Run
 
+AGREES = "replay agrees"
+"""`RunStep.check` where the replay gave the states of the run; other texts say how it differs."""
+
 
 class StepValue(NamedTuple):
     """A value that the body computed: its name in the user's code, the op, the line."""

@@ -59,5 +59,5 @@ def test_dims_and_masks_of_a_batch_go_with_it(no_collector):
 )
 def test_a_dim_of_fixed_size_takes_no_sequences_of_different_length(op):
     time, x = new_batch()
-    with pytest.raises(DimError, match="another size"):
+    with pytest.raises(DimError, match="a different size"):
         op(x, time, Dim(3, name="three"))

@@ -290,7 +290,7 @@ def test_lengths_may_be_set():
         assert time.size.values.tolist() == values
     time.dyn_size_ext = None
     assert not time.is_dim_known()
-    with pytest.raises(rf.errors.DimError, match="no matter of data"):
+    with pytest.raises(rf.errors.DimError, match="does not depend on data"):
         Dim(3).dyn_size_ext = rf.convert_to_tensor(3)
 
 

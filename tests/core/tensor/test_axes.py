@@ -96,7 +96,7 @@ def test_roles_stay_in_the_body_of_a_loop(x, time):
         ({"placeholder": 1}, "raw_tensor"),
         ({"dims": [FEAT], "version": 1}, "version=2"),
         ({"dims": [FEAT], "colour": 1}, "expected  dims"),
-        ({"dims": [4]}, "4 is no Dim"),
+        ({"dims": [4]}, "4 is not a Dim"),
     ],
 )
 def test_arguments_of_older_tensors_are_answered(arguments, hint):
@@ -151,7 +151,7 @@ def test_as_the_axes_of_another(x, v, time):
         lambda: v.copy_compatible_to_dims_raw([batch_dim]): "feat has no place",
         lambda: v.copy_compatible_to_dims([batch_dim, FEAT], add_dims=False): "has no batch",
         lambda: other.copy_compatible_to(x): "out has no place",
-        lambda: rf.set_sparse_dim(v, OUT).copy_compatible_to(x): "other labels",
+        lambda: rf.set_sparse_dim(v, OUT).copy_compatible_to(x): "different labels",
     }.items():
         with pytest.raises(rf.errors.DimError, match=match):
             call()
@@ -192,11 +192,11 @@ def test_parts_that_do_not_fit(x, time):
     labels.runtime_sanity_checks()  # 9 is padding
     labels.raw_tensor[0, 2] = 2
     labels.sanity_check()
-    with pytest.raises(rf.errors.DimError, match="outside of out"):
+    with pytest.raises(rf.errors.DimError, match="outside out"):
         labels.runtime_sanity_checks()
     x.raw_tensor.resize_(2, 2, 4)
     with pytest.raises(rf.errors.DimError, match="does not fit"):
         x.sanity_check()
     x.sanity_check(ignore_placeholder=True)
-    with pytest.raises(rf.errors.DtypeError, match="whole numbers"):
+    with pytest.raises(rf.errors.DtypeError, match="must be integers"):
         Tensor("labels", [batch_dim], "float32", sparse_dim=OUT).sanity_check()

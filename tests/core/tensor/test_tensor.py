@@ -43,7 +43,7 @@ def test_frames_that_no_sequence_has_are_cut():
         ((2, 3), None, "2 axes"),
         ((2, 3, 5), [3, 1], "does not fit feat"),
         ((2, 3, 4), [3, 4], "do not fit"),
-        ((2, 3, 4), [3], "a length for each sequence"),
+        ((2, 3, 4), [3], "each sequence needs a length"),
         ((2, 3, 4), [3, -1], "do not fit"),
     ],
 )
@@ -118,7 +118,7 @@ def test_what_is_no_dim_is_named(wrong):
 def test_an_axis_that_is_no_dim():
     x = rf.ones([Dim(3, name="feat")])
     for call in (lambda: rf.softmax(x, axis=-1), lambda: rf.reduce_sum(x, axis="feat"), lambda: rf.Loop(axis="time")):
-        with pytest.raises(rf.errors.DimError, match="is no Dim"):
+        with pytest.raises(rf.errors.DimError, match="is not a Dim"):
             call()
     with pytest.raises(rf.errors.DimError, match="name="):
         Dim("time")

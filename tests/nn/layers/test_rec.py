@@ -184,7 +184,7 @@ def test_a_backward_lstm_reads_each_sequence_from_its_end(lstm, x, time, out):
 
 @pytest.mark.parametrize("module", [rf.LSTM, rf.GRU, rf.BasicRNN, rf.ZoneoutLSTM])
 def test_sizes_instead_of_dims_and_a_forgotten_state_are_explained(module):
-    with pytest.raises(DimError, match=f"{module.__name__}: 20 is no Dim"):
+    with pytest.raises(DimError, match=f"{module.__name__}: 20 is not a Dim"):
         module(20, 30)
     inp, out, time = rf.Dim(3, name="in"), rf.Dim(4, name="out"), rf.Dim(5, name="time")
     for state in (None, rf.zeros([out])):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import rfnb as rf
-from rfnb.core.tensor.op import listening
+from rfnb.core.tensor.listener import Listener, listening
 
 
 class Counted(rf.Module):
@@ -190,18 +190,15 @@ def test_a_hook_for_a_while(feat, x):
     assert len(seen) == 1
 
 
-class Calls:
-    """Listens to modules, not to ops."""
+class Calls(Listener):
+    """Observes calls of modules, not of ops."""
 
     def __init__(self):
         self.modules = []
 
-    def call(self, row, args, kwargs):
-        return row.fn(*args, **kwargs)
-
     def call_module(self, module, forward, args, kwargs):
         self.modules.append(module)
-        return forward(module, *args, **kwargs)
+        return super().call_module(module, forward, args, kwargs)
 
 
 def test_listeners_see_the_calls_of_modules(feat, x):

@@ -612,9 +612,9 @@ def test_an_error_in_the_model_comes_through_and_leaves_nothing_behind():
     with pytest.raises(ZeroDivisionError), rf.capture():
         rf.softmax(rf.zeros([enc]), axis=enc)
         _ = 1 / 0
-    from rfnb.core.tensor.op import listener
+    from rfnb.core.tensor.listener import active_listener
 
-    assert listener() is None
+    assert active_listener() is None
     assert not torch.nn.modules.module._global_forward_hooks
     assert not torch.nn.modules.module._global_forward_pre_hooks
 

@@ -21,7 +21,7 @@ def sketch(nodes, depth=0):
     for node in nodes:
         word = node.name or node.op
         out.append(f"({word})" if node.ghost else word)
-        if node.module is not None or node.loop is not None or node.op in ("cond", "true_fn", "false_fn"):
+        if node.kind in ("module", "loop", "cond", "side"):
             out.append(sketch(node.body))
     return out
 
@@ -203,15 +203,16 @@ def test_repeated_blocks_are_alike_and_others_are_not(dims, x):
     graph = rf.model_graph(model, x)
     first, second, linear, other = graph.nodes
     assert graph.failure is None
-    assert first.same == second.same != 0
-    assert len({first.same, linear.same, other.same}) == 3  # the same ops, otherwise wired
+    assert graph.form_of(first) == graph.form_of(second) != 0
+    assert len(set(map(graph.form_of, (first, linear, other)))) == 3  # the same ops, otherwise wired
 
 
 def test_blocks_with_their_own_dims_of_one_size_are_alike(dims, x):
     feat, *_ = dims
     blocks = [rf.Sequential(rf.Linear(feat, d := rf.Dim(n, name="ff")), rf.Linear(d, feat)) for n in (6, 6, 7)]
-    first, second, wider = rf.model_graph(rf.Sequential(*blocks), x).nodes
-    assert first.same == second.same != wider.same
+    graph = rf.model_graph(rf.Sequential(*blocks), x)
+    first, second, wider = graph.nodes
+    assert graph.form_of(first) == graph.form_of(second) != graph.form_of(wider)
 
 
 def test_a_shared_module_has_one_path(dims, x):
@@ -693,7 +694,7 @@ def test_a_module_of_torch():
     assert find(graph, "att").inputs == (find(graph, "lstm", "LSTM").outputs[0],) * 3  # one of them is given by name
     first, second = (node for node in graph.nodes if node.name == "box")
     assert (first.module.path, first.module.call, second.module.call) == ("box", 0, 1)
-    assert (first.same, first.body[0].module.path) == (second.same, "box.0")
+    assert (graph.form_of(first), first.body[0].module.path) == (graph.form_of(second), "box.0")
     assert first.outputs[0] in second.inputs
     assert first.body[0].module.note == "in_features=6, out_features=6, bias=True"
     assert [facts.path for facts in graph.unused] == ["idle"]
@@ -782,7 +783,7 @@ def test_the_fast_path_of_torch_shows_what_is_inside():
         graph = rf.model_graph(model, torch.randn(2, 3, 8))
     layers = [node for _, node in graph.walk() if node.op == "TransformerEncoderLayer"]
     assert [node.module.path for node in layers] == ["layers.0", "layers.1", "layers.2"]
-    assert len({node.same for node in layers}) == 1
+    assert len({graph.form_of(node) for node in layers}) == 1
     assert any(node.op == "MultiheadAttention" for node in layers[0].body)
 
 

@@ -186,8 +186,8 @@ def test_what_comes_back_is_what_was_recorded(make, tmp_path):
             assert ours[:3] == theirs[:3]
             assert same(ours.tensor, theirs.tensor)
         assert again[i].check == run[i].check
-    assert [node.op for node in again.graph.walk()] == [node.op for node in run.graph.walk()]
-    assert [node.line for node in again.graph.walk()] == [node.line for node in run.graph.walk()]
+    assert [node.op for node in again.graph.all_nodes()] == [node.op for node in run.graph.all_nodes()]
+    assert [node.line for node in again.graph.all_nodes()] == [node.line for node in run.graph.all_nodes()]
     if make is not fails:  # whose message is made harmless
         explanation = rf.show(run).data["explanation"]
         left_out = f"  {headline(explanation)}" if explanation else None  # a file does not hold it
@@ -266,7 +266,7 @@ def test_statistics_leave_padding_out(tmp_path):
 
 
 def test_states_of_a_long_run_are_those_that_were_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr("rfnb.loop.kept.KEPT", 3)
+    monkeypatch.setattr("rfnb.loop.state_history.KEPT", 3)
     time, x = ragged([[1.0] * 10])
     loop = rf.Loop(axis=time)
     loop.state.s = rf.zeros([batch_dim])

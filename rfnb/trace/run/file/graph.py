@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
-from rfnb.core.graph.graph import Graph, Node, Value
+from rfnb.core.graph.graph import BodyGraph, Node, NodeKind, Value
 from rfnb.core.ground.source import Source
+from rfnb.core.tensor.op import OPS
 from rfnb.errors import RunFileError
 from rfnb.trace.run.file.dims import DimReader, DimWriter
 from rfnb.trace.run.file.fields import chosen, count, get, list_of, optional
@@ -36,16 +37,16 @@ class Place(NamedTuple):
         return self.names
 
 
-def write_graph(graph: Graph, name_of: Callable[[Value], str], dims: DimWriter) -> dict[str, Any]:
+def write_graph(graph: BodyGraph, name_of: Callable[[Value], str], dims: DimWriter) -> dict[str, Any]:
     """As JSON."""
     places: dict[Any, int] = {}
-    numbers = {id(node): number for number, node in enumerate(graph.walk())}
+    numbers = {id(node): number for number, node in enumerate(graph.all_nodes())}
 
     def place(source: Source | Place | None) -> int | None:
         return None if source is None else places.setdefault(_words(source), len(places))
 
     def node(given: Node) -> dict[str, Any]:
-        plain = {"number": given.number, "op": given.op, "path": given.path}
+        plain = {"number": given.number, "op": given.op, "kind": given.kind, "path": given.path}
         ends = {"inputs": list(given.inputs), "outputs": list(given.outputs)}
         where = {"source": place(given.source), "at": place(given.at)}
         return {**plain, **ends, **where, "body": [node(inner) for inner in given.body]}
@@ -63,7 +64,7 @@ def _words(source: Any) -> tuple[Any, ...]:
     return source.file, source.line, source.place(), source.text(), tuple(source.targets())
 
 
-def read_graph(data: Any, dims: DimReader) -> Graph:
+def read_graph(data: Any, dims: DimReader) -> BodyGraph:
     """From JSON."""
     places = [_place(entry) for entry in get(data, "places", list)]
 
@@ -75,10 +76,10 @@ def read_graph(data: Any, dims: DimReader) -> Graph:
         source, at = place(optional(entry, "source", int)), place(optional(entry, "at", int))
         body = [node(inner) for inner in get(entry, "body", list)]
         return Node(get(entry, "number", int), get(entry, "op", str), inputs, outputs, get(entry, "path", str),
-                    source, at, body)  # fmt: skip
+                    source, at, body, kind=_kind(entry))  # fmt: skip
 
-    graph = Graph([node(entry) for entry in get(data, "nodes", list)])
-    nodes = graph.walk()
+    graph = BodyGraph([node(entry) for entry in get(data, "nodes", list)])
+    nodes = graph.all_nodes()
     for entry in get(data, "values", list):
         own = tuple(dims.dim(number) for number in get(entry, "dims", list))
         value = graph.add_value(get(entry, "name", str), own, dims.dim_or_none(entry["sparse"]))
@@ -88,6 +89,24 @@ def read_graph(data: Any, dims: DimReader) -> Graph:
     if not all(0 <= n < len(graph.values) for node in nodes for n in (*node.inputs, *node.outputs)):
         raise RunFileError("the graph in the file points to values that are not there")
     return graph
+
+
+def _kind(entry: Any) -> NodeKind:
+    """The kind of a node; one that this version does not know is shown as an op."""
+    kind = get(entry, "kind", str) if "kind" in entry else _kind_by_op(entry)
+    return next((known for known in get_args(NodeKind) if known == kind), "op")
+
+
+def _kind_by_op(entry: Any) -> str:
+    """For files of rfnb 0.1.0 and before, which do not hold the kinds of nodes."""
+    op: str = entry["op"]
+    return KIND_BY_OP.get(op) or ("module" if entry["body"] and op not in OPS else "op")
+
+
+KIND_BY_OP: dict[str, NodeKind] = {
+    "Loop": "loop", "cond": "cond", "true_fn": "side", "false_fn": "side",
+    "state": "state", "unstack": "input", "iter_idx": "input",
+}  # fmt: skip
 
 
 def _place(data: Any) -> Place:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rfnb.core.ground.atomic import replacing
-from rfnb.core.ground.show import MAKERS
+from rfnb.core.ground.show import make_page
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import RunFileError
 from rfnb.trace.run.file.dims import DimWriter
@@ -47,8 +47,7 @@ def write_run_file(run: Run, path: Path, limit: int | None) -> Path:
 
 def write_page(run: Run, path: Path, limit: int | None) -> Path:
     """A page to step through."""
-    page: Path = MAKERS["page"](run, path, limit)
-    return page
+    return make_page(run, path, limit)
 
 
 WRITERS = {".rfrun": write_run_file, ".html": write_page}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
-from rfnb.core.graph.graph import Graph, Node, Value
+from rfnb.core.graph.graph import BodyGraph, Node, Value
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopError, RunFileError
@@ -64,7 +64,7 @@ class Stored:
     states: list[StoredState]
     series: list[Series]
     checks: list[str]
-    graph: Graph
+    graph: BodyGraph
     versions: dict[str, str]
     flags: list[str]
     sequences: tuple[Dim | None, Size | None]

@@ -1,0 +1,74 @@
+import type { Message, Reply, RunView, StepView } from '../schema';
+import inline, { IWidgetModel } from './inline';
+
+/** What a page carries of a run: all of its steps, or some. */
+export interface Recording {
+  run: RunView;
+  steps: StepView[];
+}
+
+/** Answers what the stepper asks from what the page carries, in the place of a kernel. */
+export class Recorded implements IWidgetModel {
+  constructor(recording: Recording) {
+    this._recording = recording;
+  }
+
+  readonly still = true;
+
+  get(name: 'run'): RunView;
+  get(name: 'first'): StepView | null;
+  get(name: 'run' | 'first'): RunView | StepView | null {
+    return name === 'run' ? this._recording.run : (this._recording.steps[0] ?? null);
+  }
+
+  send(content: unknown): void {
+    const reply = this.answer(content as Message);
+    queueMicrotask(() => this._listeners.forEach(listener => listener(reply)));
+  }
+
+  on(_: 'msg:custom', callback: (content: unknown) => void): void {
+    this._listeners.add(callback);
+  }
+
+  off(_: 'msg:custom', callback: (content: unknown) => void): void {
+    this._listeners.delete(callback);
+  }
+
+  /** The step that was asked for, or the next one in that direction that the page has. */
+  answer({ id, command, args }: Message): Reply {
+    const found = command === 'step' ? this._find(args.step as number, (args.sequence ?? null) as number | null) : null;
+    if (found) {
+      this._at = found.step;
+      return { id, status: 'ok', data: found, error: null };
+    }
+    const error =
+      command === 'step'
+        ? 'This page has the steps of all sequences together only.'
+        : 'This page only has the steps: nothing can be computed here.';
+    return { id, status: 'error', data: null, error };
+  }
+
+  private _find(step: number, sequence: number | null): StepView | null {
+    const steps = this._recording.steps.filter(view => view.sequence === sequence);
+    const ahead = steps.filter(view => view.step >= step);
+    const behind = steps.filter(view => view.step <= step).reverse();
+    const [first, second] = step >= this._at ? [ahead, behind] : [behind, ahead];
+    return first[0] ?? second[0] ?? null;
+  }
+
+  private _recording: Recording;
+  private _at = 0;
+  private _listeners = new Set<(content: unknown) => void>();
+}
+
+/** Show the stepper above the history, which folds. */
+export function show(page: Document): void {
+  const data = page.getElementById('rfnb-recording');
+  const place = page.getElementById('rfnb-stepper');
+  if (data && place) {
+    inline.render({ model: new Recorded(JSON.parse(data.textContent ?? '') as Recording), el: place });
+    page.getElementById('rfnb-history')?.removeAttribute('open');
+  }
+}
+
+show(document);

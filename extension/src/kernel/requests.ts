@@ -1,0 +1,80 @@
+import type { Commands, Message, Reply } from '../schema';
+
+/** The name of a command. */
+export type Command = keyof Commands;
+
+export type Args<C extends Command> = Commands[C]['args'];
+
+export type Answer<C extends Command> = Commands[C]['answer'];
+
+/** Why an answer is not there yet: it is on its way, in the kernel's queue, or waits for a running cell to end. */
+export type Waiting = 'asked' | 'queued' | 'busy';
+
+/** Whatever carries commands to a kernel: two comms in the panel, a widget in a cell. */
+export interface IRequests {
+  request<C extends Command>(command: C, args: Args<C>, onWaiting?: (waiting: Waiting) => void): Promise<Answer<C>>;
+}
+
+interface Pending {
+  resolve: (data: unknown) => void;
+  reject: (error: Error) => void;
+  onWaiting?: (waiting: Waiting) => void;
+}
+
+/** Commands and their answers, matched by number; an answer may come in two parts ("busy", later the data). */
+export class Requests implements IRequests {
+  constructor(send: (message: Message) => void) {
+    this._send = send;
+  }
+
+  /**
+   * Send a command.
+   *
+   * @param onWaiting - called when the kernel says that the answer will take a while
+   */
+  request<C extends Command>(command: C, args: Args<C>, onWaiting?: (waiting: Waiting) => void): Promise<Answer<C>> {
+    const id = this._next++;
+    return new Promise<Answer<C>>((resolve, reject) => {
+      this._pending.set(id, { resolve: data => resolve(data as Answer<C>), reject, onWaiting });
+      try {
+        this._send({ id, command, args: { ...args } });
+      } catch (error) {
+        this._pending.delete(id);
+        reject(error instanceof Error ? error : new Error(String(error)));
+      }
+    });
+  }
+
+  /** Settle the promise that waits for this answer; an answer that has no such promise is dropped. */
+  receive(reply: Reply): void {
+    const pending = this._pending.get(reply.id);
+    if (!pending) {
+      return;
+    }
+    if (reply.status === 'queued' || reply.status === 'busy') {
+      pending.onWaiting?.(reply.status);
+      return;
+    }
+    this._pending.delete(reply.id);
+    if (reply.status === 'ok') {
+      pending.resolve(reply.data);
+    } else {
+      pending.reject(new Error(reply.error ?? 'The kernel could not answer.'));
+    }
+  }
+
+  /** Reject all promises: no answer will come any more. */
+  abandon(reason: string): void {
+    const pending = [...this._pending.values()];
+    this._pending.clear();
+    pending.forEach(({ reject }) => reject(new Gone(reason)));
+  }
+
+  private _send: (message: Message) => void;
+  private _pending = new Map<number, Pending>();
+  // Two browser tabs may share a kernel, which sends late answers to both: their numbers must differ.
+  private _next = 1000 * Math.floor(Math.random() * 2 ** 31);
+}
+
+/** The kernel that should answer is gone. */
+export class Gone extends Error {}

@@ -1,0 +1,214 @@
+import { Extension, Prec, RangeSet, StateEffect, StateField } from '@codemirror/state';
+import { Decoration, DecorationSet, EditorView, gutter, GutterMarker, WidgetType } from '@codemirror/view';
+
+import type { RunView, StepView } from '../schema';
+import { holds, Stop } from '../stepper/notes';
+
+/** What is written into a cell: the current line, and at lines of the body what they computed. */
+export interface Marks {
+  line: number | null;
+  /** Where the run broke off, at its last step. */
+  failed: number | null;
+  /** By line, 1-based in the cell. */
+  texts: ReadonlyMap<number, string>;
+  /** By line: whether next and previous stop there. Only these lines can be marked. */
+  stops: ReadonlyMap<number, boolean>;
+}
+
+const LONGEST = 44;
+const MOST = 3;
+
+/** The marks for a run's cell; null if its text is no longer what ran. */
+export function marksFor(
+  run: RunView,
+  step: StepView | null,
+  line: number | null,
+  cellText: string,
+  stops: readonly Stop[] = []
+): Marks | null {
+  if (run.cell_text === null || run.cell_text !== cellText) {
+    return null;
+  }
+  const parts = new Map<number, string[]>();
+  for (const { line: at, value } of step?.values ?? []) {
+    parts.set(at, [...(parts.get(at) ?? []), `${value.name} = ${elide(value.text)}`]);
+  }
+  const marked = new Set(stops.filter(stop => holds(stop, run)).map(stop => stop.line));
+  return {
+    line,
+    failed: step !== null && run.failure?.step === step.step ? run.failure.line : null,
+    texts: new Map([...parts].map(([at, texts]) => [at, few(texts)])),
+    stops: new Map(stopLines(run).map(at => [at, marked.has(at)]))
+  };
+}
+
+/** All marks of the loops in one cell. */
+export function together(all: readonly Marks[]): Marks {
+  return {
+    line: all.find(marks => marks.line !== null)?.line ?? null,
+    failed: all.find(marks => marks.failed !== null)?.failed ?? null,
+    texts: new Map(all.flatMap(marks => [...marks.texts])),
+    stops: new Map(all.flatMap(marks => [...marks.stops]))
+  };
+}
+
+/** The lines of the body, without the `with` line and those that compute nothing. */
+function stopLines({ body, first_line }: RunView): number[] {
+  return body.flatMap((text, i) => (i > 0 && /^\s*[^\s#]/.test(text) ? [first_line + i] : []));
+}
+
+/** Show marks in an editor that has the extension; null takes them away. */
+export function setMarks(view: EditorView, marks: Marks | null): void {
+  view.dispatch({ effects: marksEffect.of(marks) });
+}
+
+const marksEffect = StateEffect.define<Marks | null>();
+
+const failedLine = Decoration.line({ class: 'rfnb-cm-failed' });
+const currentLine = Decoration.line({ class: 'rfnb-cm-current', attributes: { 'aria-current': 'step' } });
+
+const field = StateField.define<DecorationSet>({
+  create: () => Decoration.none,
+  update(decorations, transaction) {
+    let result = transaction.docChanged ? Decoration.none : decorations; // what was changed is not what ran
+    for (const effect of transaction.effects) {
+      if (effect.is(marksEffect)) {
+        result = effect.value === null ? Decoration.none : decorate(transaction.state.doc, effect.value);
+      }
+    }
+    return result;
+  },
+  provide: self => EditorView.decorations.from(self)
+});
+
+class StopMarker extends GutterMarker {
+  constructor(marked: boolean) {
+    super();
+    this._marked = marked;
+  }
+
+  eq(other: StopMarker): boolean {
+    return other._marked === this._marked;
+  }
+
+  toDOM(): HTMLElement {
+    const node = document.createElement('div');
+    node.className = 'rfnb-cm-stop';
+    node.dataset.marked = String(this._marked);
+    node.title = this._marked ? 'Remove the mark' : 'Mark: next and previous in the panel stop at this line';
+    node.textContent = '◆';
+    return node;
+  }
+
+  private _marked: boolean;
+}
+
+const MARKED = new StopMarker(true);
+const FREE = new StopMarker(false);
+
+const stopsField = StateField.define<RangeSet<GutterMarker>>({
+  create: () => RangeSet.empty,
+  update(markers, transaction) {
+    let result = transaction.docChanged ? RangeSet.empty : markers;
+    for (const effect of transaction.effects) {
+      if (effect.is(marksEffect)) {
+        result = effect.value === null ? RangeSet.empty : markersFor(transaction.state.doc, effect.value.stops);
+      }
+    }
+    return result;
+  }
+});
+
+/** Lets an editor show marks; `toggle` is told of clicks beside lines that can be marked. */
+export function marksExtension(toggle: (line: number) => void): Extension {
+  const strip = gutter({
+    class: 'rfnb-cm-gutter',
+    markers: view => view.state.field(stopsField),
+    domEventHandlers: {
+      mousedown: (view, block) => {
+        let can = false;
+        view.state.field(stopsField).between(block.from, block.from, () => void (can = true));
+        if (can) {
+          toggle(view.state.doc.lineAt(block.from).number);
+        }
+        return can;
+      }
+    }
+  });
+  return [field, stopsField, Prec.lowest(strip)];
+}
+
+function markersFor(doc: Lines, stops: Marks['stops']): RangeSet<GutterMarker> {
+  const lines = [...stops].filter(([n]) => n >= 1 && n <= doc.lines).sort(([a], [b]) => a - b);
+  return RangeSet.of(lines.map(([n, marked]) => (marked ? MARKED : FREE).range(doc.line(n).from)));
+}
+
+interface Lines {
+  readonly lines: number;
+  line(n: number): { from: number; to: number };
+}
+
+function decorate(doc: Lines, marks: Marks): DecorationSet {
+  const ranges = [];
+  const numbers = new Set([...marks.texts.keys(), ...[marks.line, marks.failed].filter(n => n !== null)]);
+  for (const n of [...numbers].sort((a, b) => a - b)) {
+    if (n < 1 || n > doc.lines) {
+      continue;
+    }
+    const { from, to } = doc.line(n);
+    const text = marks.texts.get(n);
+    if (n === marks.failed) {
+      ranges.push(failedLine.range(from));
+    }
+    if (n === marks.line) {
+      ranges.push(currentLine.range(from));
+    }
+    if (text !== undefined) {
+      ranges.push(Decoration.widget({ widget: new LineText(text, n === marks.line), side: 1 }).range(to));
+    }
+  }
+  return Decoration.set(ranges, true);
+}
+
+class LineText extends WidgetType {
+  constructor(text: string, current: boolean) {
+    super();
+    this._text = text;
+    this._current = current;
+  }
+
+  eq(other: LineText): boolean {
+    return other._text === this._text && other._current === this._current;
+  }
+
+  toDOM(): HTMLElement {
+    const node = document.createElement('span');
+    node.className = 'rfnb-cm-value';
+    node.dataset.current = String(this._current);
+    node.textContent = this._text;
+    return node;
+  }
+
+  ignoreEvent(): boolean {
+    return false;
+  }
+
+  private _text: string;
+  private _current: boolean;
+}
+
+/** The last few: a line of an inner Python loop has many. */
+function few(texts: string[]): string {
+  return `${texts.length > MOST ? '…   ' : ''}${texts.slice(-MOST).join('   ')}`;
+}
+
+/** As many of the numbers as there is room for; how many there are in all stays. */
+function elide(text: string): string {
+  if (text.length <= LONGEST) {
+    return text;
+  }
+  const size = / … (\([^)]*\))$/.exec(text)?.[1];
+  const room = LONGEST - 1 - (size ? size.length + 2 : 0);
+  const start = text.slice(0, room);
+  return size ? `${start.slice(0, start.lastIndexOf(' '))} … ${size}` : `${start}…`;
+}

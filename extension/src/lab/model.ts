@@ -1,0 +1,97 @@
+import type { NotebookPanel } from '@jupyterlab/notebook';
+import { ISignal, Signal } from '@lumino/signaling';
+
+import type { Session } from '../stepper/session';
+import type { ILoops } from './tokens';
+
+/** What tells which notebook and kernel are looked at. */
+export interface ITracker {
+  readonly notebook: NotebookPanel | null;
+  readonly session: Session | null;
+  sessionOf(notebook: NotebookPanel): Session | null;
+  readonly changed: ISignal<ITracker, void>;
+  readonly linkChanged: ISignal<ITracker, void>;
+}
+
+/** The state of the panel: the session of the active notebook, and the filter. */
+export class LoopsModel implements ILoops {
+  constructor(tracker: ITracker) {
+    this._tracker = tracker;
+    tracker.changed.connect(this._onTracker, this);
+    this._onTracker();
+  }
+
+  get notebook(): NotebookPanel | null {
+    return this._tracker.notebook;
+  }
+
+  get session(): Session | null {
+    return this._session;
+  }
+
+  sessionOf(notebook: NotebookPanel): Session | null {
+    return this._tracker.sessionOf(notebook);
+  }
+
+  get linkChanged(): ISignal<unknown, void> {
+    return this._tracker.linkChanged;
+  }
+
+  get filter(): string {
+    return this._filter;
+  }
+
+  set filter(filter: string) {
+    if (filter !== this._filter) {
+      this._filter = filter;
+      this._changed.emit();
+    }
+  }
+
+  get changed(): ISignal<this, void> {
+    return this._changed;
+  }
+
+  get opened(): ISignal<this, void> {
+    return this._opened;
+  }
+
+  get isDisposed(): boolean {
+    return this._isDisposed;
+  }
+
+  dispose(): void {
+    this._isDisposed = true;
+    this._tracker.changed.disconnect(this._onTracker, this);
+    this._listen(null);
+    Signal.clearData(this);
+  }
+
+  private _onTracker(): void {
+    this._listen(this._tracker.session);
+    this._changed.emit();
+  }
+
+  private _listen(session: Session | null): void {
+    this._session?.changed.disconnect(this._onSession, this);
+    this._session?.opened.disconnect(this._onOpened, this);
+    this._session = session;
+    session?.changed.connect(this._onSession, this);
+    session?.opened.connect(this._onOpened, this);
+  }
+
+  private _onSession(): void {
+    this._changed.emit();
+  }
+
+  private _onOpened(): void {
+    this._opened.emit();
+  }
+
+  private _tracker: ITracker;
+  private _session: Session | null = null;
+  private _filter = '';
+  private _isDisposed = false;
+  private _changed = new Signal<this, void>(this);
+  private _opened = new Signal<this, void>(this);
+}

@@ -1,0 +1,79 @@
+import type { ITranslator } from '@jupyterlab/translation';
+import { ReactWidget, SidePanel } from '@jupyterlab/ui-components';
+import { Panel } from '@lumino/widgets';
+import * as React from 'react';
+
+import { actionsOf } from '../stepper/actions';
+import { LoopsView } from '../views/panel/loops';
+import { Words, WordsContext } from '../views/words';
+import { loopIcon } from './icon';
+import type { ILoops } from './tokens';
+
+/** The side panel "Loops". */
+export class LoopsPanel extends SidePanel {
+  constructor(loops: ILoops, translator: ITranslator) {
+    super({ content: new Panel(), translator });
+    const words = translator.load('rfnb');
+    this.id = 'rfnb-loops';
+    this.addClass('rfnb-Panel');
+    this.title.icon = loopIcon;
+    this.title.caption = words.__('Loops: step through recorded runs');
+    this.node.setAttribute('role', 'region');
+    this.node.setAttribute('aria-label', words.__('Loops'));
+    this.content.addClass('rfnb-Panel-content');
+    this.content.addWidget(new LoopsBody(loops, words));
+  }
+}
+
+/** Draws the model whenever it changes, while it can be seen. */
+class LoopsBody extends ReactWidget {
+  constructor(loops: ILoops, words: Words) {
+    super();
+    this._loops = loops;
+    this._words = words;
+    this.addClass('rfnb-Panel-body');
+    loops.changed.connect(this._onChanged, this);
+  }
+
+  dispose(): void {
+    this._loops.changed.disconnect(this._onChanged, this);
+    super.dispose();
+  }
+
+  protected render(): JSX.Element {
+    const { notebook, session, filter } = this._loops;
+    const stepper = session?.stepper ?? null;
+    const connection = session?.connection ?? null;
+    return (
+      <WordsContext.Provider value={this._words}>
+        <LoopsView
+          notebook={notebook?.title.label ?? null}
+          link={connection?.link ?? null}
+          busy={connection?.busy ?? false}
+          complaint={connection?.complaint ?? null}
+          error={session?.error ?? null}
+          runs={session?.runs ?? []}
+          filter={filter}
+          stepper={stepper?.state ?? null}
+          stepperActions={stepper && actionsOf(stepper)}
+          runActions={{
+            open: run => void session?.open(run),
+            pin: (run, pinned) => session?.pin(run, pinned),
+            forget: run => session?.forget(run),
+            compare: run => stepper?.compare(run),
+            rerun: run => session?.rerun(run)
+          }}
+          onFilter={text => (this._loops.filter = text)}
+          onRefresh={() => session?.refresh()}
+        />
+      </WordsContext.Provider>
+    );
+  }
+
+  private _onChanged(): void {
+    this.update();
+  }
+
+  private _loops: ILoops;
+  private _words: Words;
+}

@@ -1,0 +1,26 @@
+import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { ICommandPalette } from '@jupyterlab/apputils';
+import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+
+import { addStepCommands } from '../commands';
+import { ILoops } from '../tokens';
+
+/** Adds the commands of the stepper to JupyterLab and its palette. */
+export const commandsPlugin: JupyterFrontEndPlugin<void> = {
+  id: 'rfnb-lab:commands',
+  description: 'Commands that step through the run that the panel shows.',
+  autoStart: true,
+  requires: [ILoops],
+  optional: [ICommandPalette, ITranslator],
+  activate: (
+    app: JupyterFrontEnd,
+    loops: ILoops,
+    palette: ICommandPalette | null,
+    translator: ITranslator | null
+  ): void => {
+    const words = (translator ?? nullTranslator).load('rfnb');
+    for (const command of addStepCommands(app.commands, loops, words)) {
+      palette?.addItem({ command, category: words.__('Loops') });
+    }
+  }
+};

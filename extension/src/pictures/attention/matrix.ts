@@ -1,0 +1,338 @@
+import { formatNumber } from '../../numbers';
+import type { AttentionHead, AttentionScripts, Number as Weight } from '../../schema';
+import type { Words } from '../../words';
+import { button, draw, make } from '../make';
+import { columnLabels, rowLabels, Sides } from './axes';
+import { coloursOf, paint, Pixels, rgb, shade } from './weights';
+
+/** One head, as it is drawn: `pool` entries are one pixel, of which `rows` by `cols` are no padding. */
+export interface Head {
+  facts: AttentionHead;
+  pixels: Pixels;
+  pool: number[];
+  rows: number;
+  cols: number;
+  path: number[];
+}
+
+type Scale = 'head' | 'row' | 'all' | 'root';
+
+const [WIDTH, HEIGHT, CELL] = [760, 560, 36];
+const TOP = 6;
+const STRIP = 512;
+
+/** The weights of one head, large: point at a weight to read it, click a row to colour the columns by it. */
+export class Matrix {
+  constructor(
+    private _scripts: AttentionScripts,
+    private _words: Words
+  ) {
+    this._colours = coloursOf(_scripts.colours);
+    this._sides = new Sides(_scripts);
+    this._title = make('div', { class: 'rfnb-Facts' });
+    this._said = make('div', { class: 'rfnb-Facts', role: 'status' });
+    this._strip = make('div', { class: 'rfnb-Strip' });
+    this._place = make('div', { class: 'rfnb-Matrix-place' });
+    this._pathButton = button(_words.__('path'), _words.__('The path that never goes back'), () => {
+      this._hasPath = !this._hasPath;
+      this._draw();
+    });
+    this._legend = make('span', { class: 'rfnb-Legend' });
+    const tools = make(
+      'div',
+      { class: 'rfnb-Tools' },
+      this._title,
+      this._scaleSelect(),
+      this._legend,
+      this._pathButton
+    );
+    const look = { class: 'rfnb-Matrix rfnb-Look', 'data-lm-suppress-shortcuts': 'true' };
+    this.element = make('div', look, tools, this._place, this._said, this._strip);
+  }
+
+  readonly element: HTMLElement;
+
+  show(head: Head): void {
+    this._head = head;
+    this._row = clamp(this._row, head.rows);
+    this._col = clamp(this._col, head.cols);
+    this._draw();
+    this._tell(this._locked === null ? null : this._row);
+  }
+
+  private _scaleSelect(): HTMLElement {
+    const words = this._words;
+    const choices: [Scale, string][] = [
+      ['head', words.__('of the head')],
+      ['row', words.__('of each row')],
+      ['all', words.__('of all heads')],
+      ['root', words.__('of the head, √')]
+    ];
+    const options = choices.map(([value, name]) => make('option', { value }, name));
+    const title = words.__('What the darkest colour is');
+    const select = make('select', { title, 'aria-label': title }, ...options);
+    select.addEventListener('change', () => {
+      this._scale = select.value as Scale;
+      this._draw();
+    });
+    return make('label', {}, words.__('colours: 0 to the largest'), ' ', select);
+  }
+
+  private _draw(): void {
+    const { pixels, rows, cols, pool, path, facts } = this._head!;
+    const labels = this._sides.labels(pool, rows, cols);
+    const cell = this._cellSize(labels.cols);
+    const [width, height] = [pixels.width * cell.w, pixels.height * cell.h];
+    const down = rowLabels(labels.rows, cell.h);
+    const across = columnLabels(labels.cols, cell.w);
+    this._cell = { ...cell, left: down.room };
+    const points = path.map((col, row) => [(col + 0.5) * cell.w, (row + 0.5) * cell.h].join());
+    this._rowBand = draw('rect', { class: 'rfnb-Matrix-band', width, height: cell.h });
+    this._colBand = draw('rect', { class: 'rfnb-Matrix-band', width: cell.w, height });
+    const picture = draw('image', { width, height, preserveAspectRatio: 'none', href: this._painted() });
+    const plot = draw(
+      'g',
+      { transform: `translate(${down.room},${TOP})` },
+      picture,
+      hatching(cols * cell.w, 0, (pixels.width - cols) * cell.w, height),
+      hatching(0, rows * cell.h, cols * cell.w, (pixels.height - rows) * cell.h),
+      draw('rect', { class: 'rfnb-Matrix-frame', width, height }),
+      this._hasPath && path.length ? draw('polyline', { class: 'rfnb-Matrix-path', points: points.join(' ') }) : null,
+      this._rowBand,
+      this._colBand,
+      draw('g', { transform: 'translate(-5,0)' }, ...down.drawn),
+      draw('g', { transform: `translate(0,${height})` }, ...across.drawn)
+    );
+    const { row_name, col_name } = this._scripts;
+    const size = { width: down.room + width + 24, height: height + across.room + TOP + 4 };
+    const name = this._words.__('weights: rows are %1, columns are %2', row_name, col_name);
+    const hadFocus = this._svg !== null && this._svg === this._svg.ownerDocument.activeElement;
+    this._svg = draw(
+      'svg',
+      { ...size, class: 'rfnb-Matrix-plot', tabindex: 0, role: 'application', 'aria-label': name },
+      plot
+    );
+    this._listen(this._svg);
+    this._place.replaceChildren(this._svg);
+    if (hadFocus) {
+      this._svg.focus({ preventScroll: true });
+    }
+    this._title.replaceChildren(...titleOf(facts, this._scripts.heads, this._words));
+    this._pathButton.hidden = path.length === 0;
+    this._pathButton.setAttribute('aria-pressed', String(this._hasPath));
+    this._drawLegend();
+    this._markCell(false);
+  }
+
+  private _cellSize(labels: string[]): { w: number; h: number } {
+    const { pixels } = this._head!;
+    const longest = Math.max(1, ...labels.map(label => Math.min(6, label.length)));
+    const room = Math.min(WIDTH, (this.element.parentElement?.clientWidth || WIDTH) - 160);
+    const w = Math.max(1, Math.min(room / pixels.width, Math.max(CELL, longest * 6.7 + 8)));
+    const h = Math.max(1, Math.min(HEIGHT / pixels.height, CELL));
+    const isSquare = pixels.width === pixels.height;
+    return isSquare ? { w: Math.min(w, h), h: Math.min(w, h) } : { w, h };
+  }
+
+  private _painted(): string {
+    const { pixels, facts } = this._head!;
+    const { shares, width } = pixels;
+    const scaled: { [scale in Scale]: (share: number, i: number) => number } = {
+      head: share => share,
+      root: share => Math.sqrt(share),
+      all: share => (share * weightOf(facts.scale)) / this._most(),
+      row: (share, i) => share / Math.max(this._largest(Math.floor(i / width)), 1e-9)
+    };
+    return paint(pixels, shares.map(scaled[this._scale]), this._colours);
+  }
+
+  /** Which colour is which weight. */
+  private _drawLegend(): void {
+    const stops = [0, 0.25, 0.5, 0.75, 1].map(share => `rgb(${rgb(shade(share, this._colours))})`);
+    const bar = make('i', {});
+    bar.style.background = `linear-gradient(to right, ${stops.join()})`;
+    const top = this._scale === 'all' ? this._most() : weightOf(this._head!.facts.scale);
+    this._legend.hidden = this._scale === 'row' || this._scale === 'root';
+    this._legend.replaceChildren('0 ', bar, ` ${formatNumber(top)}`);
+  }
+
+  /** The largest weight of all heads. */
+  private _most(): number {
+    return Math.max(...this._scripts.heads.map(head => weightOf(head.scale)), 1e-9);
+  }
+
+  private _largest(row: number): number {
+    const { pixels } = this._head!;
+    const line = pixels.shares.subarray(row * pixels.width, (row + 1) * pixels.width);
+    return line.reduce((most, share) => Math.max(most, share || 0), 0);
+  }
+
+  private _listen(svg: SVGSVGElement): void {
+    svg.addEventListener('pointermove', event => {
+      const at = this._cellAt(event);
+      if (at && (at.row !== this._row || at.col !== this._col || !this._isPointing)) {
+        [this._row, this._col] = [at.row, at.col];
+        this._markCell(true);
+      }
+    });
+    svg.addEventListener('pointerleave', () => this._markCell(svg === svg.ownerDocument.activeElement));
+    svg.addEventListener('focus', () => this._markCell(true));
+    svg.addEventListener('blur', () => this._markCell(false));
+    svg.addEventListener('click', event => this._cellAt(event) && this._toggleLock());
+    svg.addEventListener('keydown', event => this._onKey(event));
+  }
+
+  private _cellAt(event: MouseEvent): { row: number; col: number } | null {
+    const { rows, cols } = this._head!;
+    const box = this._svg!.getBoundingClientRect();
+    const col = Math.floor((event.clientX - box.left - this._cell.left) / this._cell.w);
+    const row = Math.floor((event.clientY - box.top - TOP) / this._cell.h);
+    return row >= 0 && row < rows && col >= 0 && col < cols ? { row, col } : null;
+  }
+
+  private _onKey(event: KeyboardEvent): void {
+    const { rows, cols } = this._head!;
+    const moves: { [key: string]: [number, number] } = {
+      ArrowUp: [-1, 0],
+      ArrowDown: [1, 0],
+      ArrowLeft: [0, -1],
+      ArrowRight: [0, 1],
+      PageUp: [-10, 0],
+      PageDown: [10, 0],
+      Home: [0, -cols],
+      End: [0, cols]
+    };
+    const move = moves[event.key];
+    if (move) {
+      [this._row, this._col] = [clamp(this._row + move[0], rows), clamp(this._col + move[1], cols)];
+      this._markCell(true);
+    } else if (event.key === 'Enter' || event.key === ' ') {
+      this._toggleLock();
+    } else if (event.key === 'Escape') {
+      this._locked = null;
+      this._markCell(true);
+    } else {
+      return;
+    }
+    event.preventDefault();
+  }
+
+  private _toggleLock(): void {
+    this._locked = this._locked === this._row ? null : this._row;
+    this._markCell(true);
+  }
+
+  /** Shows which weight is meant: with the pointer, else by keyboard. */
+  private _markCell(isPointing: boolean): void {
+    this._isPointing = isPointing;
+    const row = this._locked ?? (isPointing ? this._row : null);
+    this._rowBand?.setAttribute('y', String((row ?? 0) * this._cell.h));
+    this._rowBand?.setAttribute('visibility', row === null ? 'hidden' : 'visible');
+    this._rowBand?.setAttribute('data-locked', String(this._locked !== null));
+    this._colBand?.setAttribute('x', String(this._col * this._cell.w));
+    this._colBand?.setAttribute('visibility', isPointing ? 'visible' : 'hidden');
+    this._tell(row);
+  }
+
+  private _tell(row: number | null): void {
+    const words = this._words;
+    const { rows, cols, pool } = this._head!;
+    if (row === null) {
+      const hint = words.__('Point at a weight, or walk with the arrow keys; a click or Enter keeps the row.');
+      this._said.replaceChildren(hint);
+      this._strip.replaceChildren();
+      return;
+    }
+    const labels = this._sides.labels(pool, rows, cols);
+    const [from, to] = [make('b', {}, labels.rows[row]), make('b', {}, labels.cols[this._col])];
+    const isBlock = pool[0] * pool[1] > 1;
+    const read = formatNumber(this._weight(row, this._col)); // from a colour
+    const weight = isBlock ? words.__('at most ≈ %1', read) : `≈ ${read}`;
+    const lock = this._locked === null ? '' : words.__('(row kept; Escape lets it go)');
+    const { row_name, col_name } = this._scripts;
+    this._said.replaceChildren(`${row_name} `, from, ` → ${col_name} `, to, `: ${weight} ${lock}`);
+    this._tellStrip(row, labels.cols);
+  }
+
+  /** The columns as a text, each in the colour of its weight in this row. */
+  private _tellStrip(row: number, labels: string[]): void {
+    if (this._scripts.cols === null || labels.length > STRIP) {
+      return;
+    }
+    const { pixels } = this._head!;
+    const largest = Math.max(this._largest(row), 1e-9);
+    const tokens = labels.map((label, col) => {
+      const share = pixels.shares[row * pixels.width + col] / largest || 0;
+      const [red, green, blue] = rgb(shade(share, this._colours));
+      const token = make('span', { title: formatNumber(this._weight(row, col)) }, label);
+      token.style.backgroundColor = `rgb(${red},${green},${blue})`;
+      token.style.color = red + green + blue > 380 ? '#111' : '#fff';
+      token.toggleAttribute('data-at', col === this._col);
+      return token;
+    });
+    this._strip.replaceChildren(...tokens);
+  }
+
+  private _weight(row: number, col: number): Weight {
+    const { pixels, facts } = this._head!;
+    const i = row * pixels.width + col;
+    const share = pixels.shares[i];
+    const isMasked = Number.isNaN(share) && !pixels.words.has(i);
+    return pixels.words.get(i) ?? (isMasked ? 0 : share * weightOf(facts.scale));
+  }
+
+  private _colours: number[];
+  private _sides: Sides;
+  private _pathButton: HTMLButtonElement;
+  private _title: HTMLElement;
+  private _legend: HTMLElement;
+  private _said: HTMLElement;
+  private _strip: HTMLElement;
+  private _place: HTMLElement;
+  private _svg: SVGSVGElement | null = null;
+  private _rowBand: SVGRectElement | null = null;
+  private _colBand: SVGRectElement | null = null;
+  private _cell = { w: 1, h: 1, left: 0 };
+  private _head: Head | null = null;
+  private _row = 0;
+  private _col = 0;
+  private _locked: number | null = null;
+  private _isPointing = false;
+  private _hasPath = true;
+  private _scale: Scale = 'head';
+}
+
+/** Slanted lines in a box: padding. */
+function hatching(x: number, y: number, width: number, height: number): SVGElement | null {
+  if (width <= 0 || height <= 0) {
+    return null;
+  }
+  const count = Math.ceil((width + height) / 6);
+  const lines = Array.from({ length: count }, (_, i) => `M${6 * i} 0L${6 * i - height} ${height}`);
+  return draw('svg', { x, y, width, height, class: 'rfnb-Matrix-padding' }, draw('path', { d: lines.join('') }));
+}
+
+function titleOf(facts: AttentionHead, heads: AttentionHead[], words: Words): Node[] {
+  const measured = `${words.__('entropy')} ${formatNumber(facts.entropy)}`;
+  const flags = facts.flags.map(flag => make('strong', { class: 'rfnb-Flag' }, flag));
+  const told = [facts.role, measured].filter(Boolean).join(' · ');
+  return [make('b', {}, nameOf(facts, heads, words)), make('span', {}, ` ${told} `), ...flags];
+}
+
+/** What tells a head from the others. */
+function nameOf(facts: AttentionHead, heads: AttentionHead[], words: Words): string {
+  const layer = facts.layer < 0 ? words.__('mean of the layers') : facts.name || words.__('layer %1', facts.layer);
+  const head = facts.head < 0 ? words.__('mean of the heads') : words.__('head %1', facts.head);
+  const hasOthers = (key: 'layer' | 'head') => heads.some(other => other[key] !== facts[key]);
+  return [hasOthers('layer') || facts.layer < 0 ? layer : '', hasOthers('head') || facts.head < 0 ? head : '']
+    .filter(Boolean)
+    .join(', ');
+}
+
+function weightOf(scale: Weight): number {
+  return typeof scale === 'number' ? scale : 0;
+}
+
+function clamp(at: number, size: number): number {
+  return Math.max(0, Math.min(size - 1, at));
+}

@@ -1,5 +1,0 @@
-import widget, { enhancePage } from './widget';
-
-enhancePage(document);
-
-export default widget;

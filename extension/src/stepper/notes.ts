@@ -1,0 +1,85 @@
+import { ISignal, Signal } from '@lumino/signaling';
+
+import type { RunView, Where } from '../schema';
+
+/** A line of the body that next and previous stop at. */
+export interface Stop {
+  /** 1-based, in the file or cell. */
+  line: number;
+  /** The text of the line when it was marked: the mark holds for this text only. */
+  code: string;
+  kind: Where['kind'];
+  limit: number | null;
+}
+
+/** What the user asks about one loop. */
+export interface LoopNotes {
+  /** Expressions that are evaluated at each step. */
+  watches: readonly string[];
+  /** What the search row asks for. */
+  where: Where | null;
+  stops: readonly Stop[];
+}
+
+const NOTHING: LoopNotes = { watches: [], where: null, stops: [] };
+
+/** What the user asks about each loop; it stays while runs come and go. */
+export class Notes {
+  of(loop: string): LoopNotes {
+    return this._notes.get(loop) ?? NOTHING;
+  }
+
+  /** Emits the loop whose notes have changed. */
+  get changed(): ISignal<this, string> {
+    return this._changed;
+  }
+
+  change(loop: string, change: Partial<LoopNotes>): void {
+    this._notes.set(loop, { ...this.of(loop), ...change });
+    this._changed.emit(loop);
+  }
+
+  /** Mark a line, or take its mark away. */
+  toggleStop(run: RunView, line: number): void {
+    const stops = this.of(run.loop).stops.filter(stop => holds(stop, run));
+    const others = stops.filter(stop => stop.line !== line);
+    const code = run.body[line - run.first_line];
+    const made = code === undefined || others.length < stops.length ? [] : [stopAt(line, code)];
+    this.change(run.loop, { stops: [...others, ...made].sort((a, b) => a.line - b.line) });
+  }
+
+  private _notes = new Map<string, LoopNotes>();
+  private _changed = new Signal<this, string>(this);
+}
+
+/** Whether the line still says what it said when it was marked. */
+export function holds(stop: Stop, run: RunView): boolean {
+  return run.body[stop.line - run.first_line] === stop.code;
+}
+
+/** All that next and previous look for in a run. */
+export function conditions(notes: LoopNotes, run: RunView): Where[] {
+  const stops = notes.stops.filter(stop => holds(stop, run));
+  return [
+    ...(notes.where && isComplete(notes.where) ? [notes.where] : []),
+    ...stops.map(({ line, kind, limit }) => ({ kind, line, limit, name: null, text: null }))
+  ];
+}
+
+function stopAt(line: number, code: string): Stop {
+  return { line, code, kind: 'changes', limit: null };
+}
+
+function isComplete(where: Where): boolean {
+  switch (where.kind) {
+    case 'expression':
+      return (where.text ?? '').trim() !== '';
+    case 'over':
+      return where.limit !== null;
+    case 'changes':
+    case 'repeats':
+      return where.name !== null;
+    default:
+      return true;
+  }
+}

@@ -1,0 +1,275 @@
+import type { IDisposable } from '@lumino/disposable';
+import { ISignal, Signal } from '@lumino/signaling';
+
+import type { Connection } from '../kernel/connection';
+import { Gone } from '../kernel/requests';
+import type { Event, RunItem, RunView } from '../schema';
+import { Notes } from './notes';
+import { Stepper } from './stepper';
+import type { Place } from './stepper_state';
+
+/** So many loops of a notebook get marks in their cells before they are opened. */
+const KNOWN_LOOPS = 24;
+
+/** What one kernel has recorded, and the run of it that is looked at. */
+export class Session implements IDisposable {
+  constructor(connection: Connection) {
+    this.connection = connection;
+    connection.linkChanged.connect(this._onLink, this);
+    connection.event.connect(this._onEvent, this);
+    connection.cellBegan.connect(this._onCellBegan, this);
+    connection.cellEnded.connect(this._onCellEnded, this);
+    this.notes.changed.connect(() => this._changed.emit());
+    this._onLink();
+  }
+
+  readonly connection: Connection;
+
+  /** What the user asks about each loop. */
+  readonly notes = new Notes();
+
+  /** Newest first. */
+  get runs(): readonly RunItem[] {
+    return this._runs;
+  }
+
+  get stepper(): Stepper | null {
+    return this._stepper;
+  }
+
+  /** One run of each loop that the front end knows the text of: the one that is shown, or the newest. */
+  get bodies(): RunView[] {
+    const shown = this._stepper?.state.run;
+    const others = [...this._bodies.values()].filter(run => run.loop !== shown?.loop);
+    return shown && !this._stepper?.state.gone ? [shown, ...others] : others;
+  }
+
+  /** Mark a line of a loop, or take its mark away, and look at that loop. */
+  toggleStop(run: RunView, line: number): void {
+    this.notes.toggleStop(run, line);
+    if (this._stepper?.state.run.loop !== run.loop) {
+      void this.open(run.run);
+    }
+  }
+
+  get error(): string | null {
+    return this._error;
+  }
+
+  get isDisposed(): boolean {
+    return this._isDisposed;
+  }
+
+  get changed(): ISignal<this, void> {
+    return this._changed;
+  }
+
+  /** The kernel asked to show a run. */
+  get opened(): ISignal<this, number> {
+    return this._opened;
+  }
+
+  /** Look at a run; at a step and sequence, if it has them. Unasked: where the user is in the one that is shown. */
+  async open(run: number, at: Place | null = null, unasked = false): Promise<void> {
+    const asked = ++this._asked;
+    const shown = this._stepper?.state;
+    if (!unasked && at === null && shown?.run.run === run && !shown.gone) {
+      this._stepper?.first();
+      return;
+    }
+    try {
+      const view = await this.connection.requests.request('run', { run });
+      if (asked !== this._asked || this._isDisposed) {
+        return;
+      }
+      const now = this._stepper?.state;
+      if (unasked && now && !now.gone && now.run.run === run) {
+        return; // the user was quicker, and may be at another step by now
+      }
+      this._error = null;
+      this._setStepper(view, unasked ? this._place() : at);
+    } catch (error) {
+      this._complain(error);
+    }
+  }
+
+  pin(run: number, pinned: boolean): void {
+    void this._change(this.connection.requests.request('pin', { run, pinned }));
+  }
+
+  forget(run: number): void {
+    void this._change(this.connection.requests.request('forget', { run }));
+  }
+
+  /** Make the call of a run again, with the code as it is now; the list then has one run more. */
+  rerun(run: number): void {
+    void this._change(this.connection.requests.request('rerun', { run }));
+  }
+
+  /** Ask the kernel for its runs again, or look again whether rfnb is there. */
+  refresh(): void {
+    if (this.connection.link === 'ready') {
+      void this._change(this.connection.requests.request('runs', {}));
+    } else {
+      void this.connection.connect();
+    }
+  }
+
+  dispose(): void {
+    if (this._isDisposed) {
+      return;
+    }
+    this._isDisposed = true;
+    this._stepper?.dispose();
+    this.connection.linkChanged.disconnect(this._onLink, this);
+    this.connection.event.disconnect(this._onEvent, this);
+    this.connection.cellBegan.disconnect(this._onCellBegan, this);
+    this.connection.cellEnded.disconnect(this._onCellEnded, this);
+    Signal.clearData(this);
+  }
+
+  private _onLink(): void {
+    if (this.connection.link === 'ready') {
+      this.refresh();
+    } else if (this.connection.link !== 'connecting') {
+      this._runs = [];
+      this._bodies.clear();
+      this._stepper?.lose();
+    }
+    this._changed.emit();
+  }
+
+  private _onEvent(_: Connection, event: Event): void {
+    if (event.event === 'runs') {
+      this._setRuns(event.data as RunItem[]);
+    } else if (event.event === 'open') {
+      const { run } = event.data as { run: number };
+      this._opened.emit(run);
+      void this.open(run);
+    }
+  }
+
+  private _onCellBegan(): void {
+    this._changed.emit();
+  }
+
+  /** While a cell makes runs by the thousand, the panel stays where it is; then it goes to the newest of the loop. */
+  private _onCellEnded(): void {
+    this._follow();
+    void this._learnBodies();
+    this._changed.emit();
+  }
+
+  /** Ask for the text of each loop, so that its lines can be marked before it is opened. */
+  private async _learnBodies(): Promise<void> {
+    const newest = new Map([...this._runs].reverse().map(item => [item.loop, item.run]));
+    const unknown = [...newest].filter(([loop, run]) => this._bodies.get(loop)?.run !== run);
+    for (const [loop, run] of unknown.slice(0, KNOWN_LOOPS)) {
+      try {
+        this._bodies.set(loop, await this.connection.requests.request('run', { run }));
+      } catch {
+        return; // it went meanwhile; the next list of runs says what there is
+      }
+    }
+    [...this._bodies.keys()].filter(loop => !newest.has(loop)).forEach(loop => this._bodies.delete(loop));
+    this._changed.emit();
+  }
+
+  private async _change(answer: Promise<RunItem[]>): Promise<void> {
+    try {
+      this._setRuns(await answer);
+    } catch (error) {
+      this._complain(error);
+    }
+  }
+
+  private _setRuns(runs: RunItem[]): void {
+    this._runs = runs;
+    if (this._stepper === null || !this.connection.busy) {
+      this._follow();
+      void this._learnBodies();
+    }
+    this._changed.emit();
+  }
+
+  /** Go on to the newest run of the loop that is looked at, if its newest was looked at before. */
+  private _follow(): void {
+    const chosen = this._stepper?.state.run ?? null;
+    if (this._runs.length === 0) {
+      this._stepper?.lose();
+      return;
+    }
+    if (chosen === null || this._stepper?.state.gone) {
+      void this._openOnce(this._runs[0].run);
+      return;
+    }
+    const family = this._family(chosen);
+    const outermost = this._stepper?.state.trail[0]?.run ?? chosen.run;
+    const isThere = this._runs.some(item => item.run === outermost);
+    if (!isThere) {
+      void this._openOnce((family[0] ?? this._runs[0]).run);
+    } else if (this._wasNewest && outermost === chosen.run && family[0].run !== chosen.run) {
+      void this._openOnce(family[0].run);
+    }
+  }
+
+  /** Where the user is, or wants to be as soon as it has come. */
+  private _place(): Place | null {
+    const { step, target } = this._stepper?.state ?? {};
+    return step ? { step: target ?? step.step, sequence: step.sequence, trail: [] } : null;
+  }
+
+  private _family(run: RunView): RunItem[] {
+    return this._runs.filter(item => item.loop === run.loop);
+  }
+
+  private async _openOnce(run: number): Promise<void> {
+    if (this._opening !== run) {
+      this._opening = run;
+      await this.open(run, null, true);
+      this._opening = null;
+    }
+  }
+
+  private _setStepper(run: RunView, at: Place | null): void {
+    this._stepper?.changed.disconnect(this._onStepper, this);
+    this._stepper?.dispose();
+    const open = (other: number, place: Place) => void this.open(other, place);
+    const stepper = new Stepper(this.connection.requests, run, null, {
+      notes: this.notes,
+      trail: at?.trail ?? [],
+      open
+    });
+    this._stepper = stepper;
+    const family = this._family(run);
+    this._wasNewest = family.length === 0 || family[0].run <= run.run;
+    stepper.changed.connect(this._onStepper, this);
+    stepper.goto(at?.step ?? 0);
+    if (at && at.sequence !== null && at.sequence < (run.lengths?.length ?? run.tags?.length ?? 0)) {
+      stepper.choose(at.sequence);
+    }
+    this._changed.emit();
+  }
+
+  private _onStepper(): void {
+    this._changed.emit();
+  }
+
+  private _complain(error: unknown): void {
+    if (!(error instanceof Gone)) {
+      this._error = error instanceof Error ? error.message : String(error);
+      this._changed.emit();
+    }
+  }
+
+  private _runs: RunItem[] = [];
+  private _bodies = new Map<string, RunView>();
+  private _stepper: Stepper | null = null;
+  private _error: string | null = null;
+  private _asked = 0;
+  private _opening: number | null = null;
+  private _wasNewest = true;
+  private _isDisposed = false;
+  private _changed = new Signal<this, void>(this);
+  private _opened = new Signal<this, number>(this);
+}

@@ -1,0 +1,363 @@
+import type { IDisposable } from '@lumino/disposable';
+import { ISignal, Signal } from '@lumino/signaling';
+
+import { Latest } from '../kernel/latest';
+import { Gone, IRequests } from '../kernel/requests';
+import type { OpsView, RunView, StepView } from '../schema';
+import { Asides, Question } from './asides';
+import { Direction, Finder } from './finder';
+import { conditions, LoopNotes, Notes, Stop } from './notes';
+import { firstLine, StepperContext, StepperState, stepsBegun } from './stepper_state';
+
+/** What is asked for: a step, of one sequence or of all (null), and its ops, with the values of one of them. */
+interface Wish {
+  step: number;
+  sequence: number | null;
+  ops: boolean;
+  op: number | null;
+}
+
+/**
+ * Walks through one run.
+ *
+ * It never decides where the run is: it asks, and shows what it is answered.
+ */
+export class Stepper implements IDisposable {
+  constructor(
+    requests: IRequests,
+    run: RunView,
+    first: StepView | null = null,
+    context: StepperContext = { notes: new Notes(), trail: [], open: () => undefined }
+  ) {
+    this._requests = requests;
+    this._context = context;
+    this._finder = new Finder(
+      requests,
+      run,
+      () => this._update({ find: this._finder.state }),
+      step => this.goto(step)
+    );
+    this._asides = new Asides(requests, run.run, () => this._update({ asides: this._asides.state }));
+    this._state = {
+      run,
+      step: first,
+      line: firstLine(run, first),
+      target: null,
+      waiting: null,
+      error: null,
+      gone: false,
+      notes: context.notes.of(run.loop),
+      find: this._finder.state,
+      still: context.still ?? false,
+      trail: context.trail,
+      asides: {}
+    };
+    this._search(false);
+    context.notes.changed.connect(this._onNotes, this);
+  }
+
+  get state(): StepperState {
+    return this._state;
+  }
+
+  get changed(): ISignal<this, StepperState> {
+    return this._changed;
+  }
+
+  get isDisposed(): boolean {
+    return this._isDisposed;
+  }
+
+  get canMove(): boolean {
+    return !this._state.gone && stepsBegun(this._state.run) > 0;
+  }
+
+  /** Whether more can be asked than steps. */
+  get canAsk(): boolean {
+    return this.canMove && !this._state.still;
+  }
+
+  /** Ask for a step; steps outside of the run mean its ends. */
+  goto(step: number): void {
+    this._wish({ step });
+  }
+
+  first(): void {
+    this.goto(0);
+  }
+
+  previous(): void {
+    this.goto(this._wanted.step - 1);
+  }
+
+  next(): void {
+    this.goto(this._wanted.step + 1);
+  }
+
+  last(): void {
+    this.goto(stepsBegun(this._state.run) - 1);
+  }
+
+  /** Ask for the same step of one sequence, or of all (null). */
+  choose(sequence: number | null): void {
+    this._wish({ sequence });
+  }
+
+  /** Look at a line of the body. */
+  look(line: number): void {
+    const { first_line, body } = this._state.run;
+    this._update({ line: Math.min(Math.max(line, first_line), first_line + body.length - 1) });
+  }
+
+  /** Look at the next line below (+1) or above (-1) that has something on it. */
+  lookOn(direction: 1 | -1): void {
+    const { first_line, body } = this._state.run;
+    let at = (this._state.line ?? first_line) - first_line + direction;
+    while (at > 0 && at < body.length - 1 && body[at].trim() === '') {
+      at += direction;
+    }
+    this.look(first_line + at);
+  }
+
+  /** Go to the nearest step, from here on, where something holds that the user looks for. */
+  goToHit(direction: Direction): void {
+    if (this.canAsk) {
+      this._finder.go(direction, this._wanted.step);
+    }
+  }
+
+  cancelSearch(): void {
+    this._finder.cancel();
+  }
+
+  /** Ask something else of this loop: its watches, what is searched for. */
+  note(change: Partial<LoopNotes>): void {
+    this._context.notes.change(this._state.run.loop, change);
+  }
+
+  toggleStop(line: number): void {
+    if (this.canAsk) {
+      this._context.notes.toggleStop(this._state.run, line);
+    }
+  }
+
+  changeStop(stop: Stop, change: Partial<Stop>): void {
+    const stops = this._state.notes.stops.map(other => (other === stop ? { ...stop, ...change } : other));
+    this.note({ stops });
+  }
+
+  /** Show the ops that the lines are made of, or hide them. */
+  toggleOps(): void {
+    const { step } = this._state;
+    if (step?.ops) {
+      this._update({ step: { ...step, ops: null } });
+    } else if (this.canAsk) {
+      this._wish({ ops: true, op: null });
+    }
+  }
+
+  /** Look at one op of this step; -1 is the last. */
+  lookAtOp(op: number): void {
+    if (this.canAsk) {
+      this._wish({ ops: true, op });
+    }
+  }
+
+  /** Go on by one op, into the next step behind the last; the first time to the line that is looked at. */
+  stepOp(way: 1 | -1): void {
+    const { step, run } = this._state;
+    if (!this.canAsk || !step || step.step !== this._wanted.step) {
+      return;
+    }
+    const at = this._wanted.op;
+    if (!step.ops || at === null) {
+      this._atLine = true;
+      this.lookAtOp(0);
+    } else if (at + way >= 0 && at + way < step.ops.rows.length) {
+      this.lookAtOp(at + way);
+    } else if (step.step + way >= 0 && step.step + way < stepsBegun(run)) {
+      this._wish({ step: step.step + way, op: way > 0 ? 0 : -1 });
+    }
+  }
+
+  /** Go on from this step with other states, in a run of its own. */
+  async fork(states: { [name: string]: string }): Promise<void> {
+    const { step, trail } = this._state;
+    const made = step && (await this._asides.ask('fork', { step: step.step, states, sequence: step.sequence }));
+    if (step && made) {
+      this._context.open(made.run, { step: step.step, sequence: step.sequence, trail });
+    }
+  }
+
+  /** Open the run of a loop inside of this step. */
+  async enter(): Promise<void> {
+    const { step } = this._state;
+    const found = step && (await this._asides.ask('loops', { step: step.step }));
+    if (found?.length === 1) {
+      this.enterRun(found[0].run);
+    }
+  }
+
+  enterRun(inner: number): void {
+    const { run, step, trail } = this._state;
+    const here = { run: run.run, name: run.name, step: step?.step ?? 0, sequence: step?.sequence ?? null };
+    this._context.open(inner, { step: 0, sequence: null, trail: [...trail, here] });
+  }
+
+  /** Back to a run around this one. */
+  leaveTo(depth: number): void {
+    const { run, step, sequence } = this._state.trail[depth];
+    this._context.open(run, { step, sequence, trail: this._state.trail.slice(0, depth) });
+  }
+
+  /** To the run that this one was forked from. */
+  openParent(): void {
+    const { run, trail, step } = this._state;
+    if (run.parent !== null) {
+      this._context.open(run.parent, { step: run.forked_at ?? 0, sequence: step?.sequence ?? null, trail });
+    }
+  }
+
+  gradients(loss: string): void {
+    void this._asides.ask('gradients', { loss, sequence: this._state.step?.sequence ?? null });
+  }
+
+  compare(other: number): void {
+    void this._asides.ask('compare', { other, sequence: this._state.step?.sequence ?? null });
+  }
+
+  /** Put an answer away. */
+  dismiss(name: Question): void {
+    this._asides.dismiss(name);
+  }
+
+  /** Say what went wrong. */
+  complain(error: unknown): void {
+    if (error instanceof Gone) {
+      this.lose();
+    } else {
+      this._update({ error: error instanceof Error ? error.message : String(error) });
+    }
+  }
+
+  /** The kernel has forgotten the run. */
+  lose(): void {
+    this._finder.cancel();
+    this._questions.drop();
+    this._update({ gone: true, target: null, waiting: null });
+  }
+
+  dispose(): void {
+    this._isDisposed = true;
+    this._questions.drop();
+    this._finder.cancel();
+    Signal.clearData(this);
+  }
+
+  /** What was asked for last, or what is shown. */
+  private get _wanted(): Wish {
+    const { step } = this._state;
+    const ops = step?.ops ?? null;
+    const shown = { step: step?.step ?? 0, sequence: step?.sequence ?? null, ops: ops !== null };
+    return this._questions.wanted ?? { ...shown, op: ops?.op?.number ?? null };
+  }
+
+  private _wish(change: Partial<Wish>): void {
+    if (!this.canMove) {
+      return;
+    }
+    const wish = { ...this._wanted, ...change };
+    wish.step = Math.min(Math.max(Math.round(wish.step), 0), stepsBegun(this._state.run) - 1);
+    if (this._questions.wanted !== null || !this._isShown(wish) || this._state.error !== null) {
+      this._update({ target: wish.step });
+      this._questions.want(wish);
+    }
+  }
+
+  private async _ask(wish: Wish): Promise<void> {
+    this._update({ target: wish.step, waiting: 'asked' });
+    const { run, notes } = this._state;
+    const args = { run: run.run, ...wish, watch: notes.watches };
+    try {
+      this._accept(await this._requests.request('step', args, waiting => this._update({ waiting })));
+    } catch (error) {
+      this.complain(error);
+    }
+    const { next } = this._questions;
+    if (next === null || this._isShown(next)) {
+      this._update({ target: null, waiting: null });
+    }
+  }
+
+  /** Show an answer, unless another sequence was asked for meanwhile. */
+  private _accept(step: StepView): void {
+    const { next } = this._questions;
+    if (step.run === this._state.run.run && (next === null || next.sequence === step.sequence)) {
+      const before = this._state.step;
+      const line = before ? this._state.line : firstLine(this._state.run, step);
+      this._update({ step, line, error: null });
+      if (step.ops && (this._atLine || step.ops.op?.number !== before?.ops?.op?.number)) {
+        this._followOp(step.ops);
+      }
+      this._search(this._finder.state.searched > 0);
+    }
+  }
+
+  /** The line of the op that is looked at becomes the line that is looked at; or first the other way round. */
+  private _followOp({ rows, op }: OpsView): void {
+    const entry = this._atLine ? rows.find(row => row.line === this._state.line) : undefined;
+    this._atLine = false;
+    const row = entry ?? (op ? rows[op.number] : undefined);
+    if (row && row.number !== op?.number) {
+      this.lookAtOp(row.number);
+    } else if (row && row.line !== null && row.line !== this._state.line) {
+      this.look(row.line);
+    }
+  }
+
+  /** Whether the answer is there already, with the values of all watches, and the ops. */
+  private _isShown(wish: Wish): boolean {
+    const { step, notes } = this._state;
+    const { ops, watches } = step ?? { ops: null, watches: [] };
+    const isThere = step !== null && wish.step === step.step && wish.sequence === step.sequence;
+    const isOp = wish.ops === (ops !== null) && (wish.op === null || wish.op === ops?.op?.number);
+    return isThere && isOp && String(watches.map(row => row.text)) === String(notes.watches);
+  }
+
+  private _search(start: boolean): void {
+    const { notes, run, step } = this._state;
+    this._finder.set(conditions(notes, run), step?.sequence ?? null, start);
+  }
+
+  private _onNotes(_: Notes, loop: string): void {
+    if (loop !== this._state.run.loop || this._state.gone) {
+      return;
+    }
+    this._update({ notes: this._context.notes.of(loop) });
+    this._search(true);
+    if (this._state.step) {
+      this._wish({});
+    }
+  }
+
+  private _update(change: Partial<StepperState>): void {
+    if (!this._isDisposed) {
+      this._state = { ...this._state, ...change };
+      this._changed.emit(this._state);
+    }
+  }
+
+  private _requests: IRequests;
+  private _context: StepperContext;
+  private _finder: Finder;
+  private _asides: Asides;
+  private _questions = new Latest<Wish>(
+    wish => this._ask(wish),
+    wish => this._isShown(wish)
+  );
+  /** Whether the op to look at is the first of the line that is looked at. */
+  private _atLine = false;
+  private _state: StepperState;
+  private _isDisposed = false;
+  private _changed = new Signal<this, StepperState>(this);
+}

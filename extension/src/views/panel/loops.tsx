@@ -1,0 +1,100 @@
+import * as React from 'react';
+
+import type { Link } from '../../kernel/connection';
+import type { RunItem } from '../../schema';
+import type { StepperActions } from '../../stepper/actions';
+import type { StepperState } from '../../stepper/stepper_state';
+import { StepperView } from '../stepper/stepper';
+import { useWords } from '../words';
+import { Guide, Lack } from './guide';
+import { RunActions, RunList } from './run_list';
+
+/** All that the panel shows. */
+export interface LoopsProps {
+  /** The name of the notebook; null if none is open. */
+  notebook: string | null;
+  /** null without a kernel. */
+  link: Link | null;
+  busy: boolean;
+  complaint: string | null;
+  error: string | null;
+  runs: readonly RunItem[];
+  filter: string;
+  stepper: StepperState | null;
+  stepperActions: StepperActions | null;
+  runActions: RunActions;
+  onFilter: (filter: string) => void;
+  onRefresh: () => void;
+}
+
+/** The list of runs and, below or beside it, the one that is stepped. */
+export function LoopsView(props: LoopsProps): JSX.Element {
+  const { stepper, stepperActions, runs } = props;
+  const lack = lackOf(props);
+  return (
+    <div className="rfnb-Loops rfnb-Look">
+      <Status {...props} />
+      {props.complaint !== null && (
+        <div className="rfnb-Note" data-kind="error" role="alert">
+          {props.complaint}
+        </div>
+      )}
+      {props.error !== null && (
+        <div className="rfnb-Note" data-kind="error" role="alert">
+          {props.error}
+        </div>
+      )}
+      <div className="rfnb-Loops-parts">
+        {runs.length > 0 && (
+          <RunList
+            runs={runs}
+            filter={props.filter}
+            chosen={stepper?.trail[0]?.run ?? stepper?.run.run ?? null}
+            comparable={stepper !== null && stepper.trail.length === 0}
+            actions={props.runActions}
+            onFilter={props.onFilter}
+          />
+        )}
+        {stepper && stepperActions && <StepperView key={stepper.run.run} state={stepper} actions={stepperActions} />}
+        {lack !== null && props.complaint === null && <Guide lack={lack} onRefresh={props.onRefresh} />}
+      </div>
+    </div>
+  );
+}
+
+function Status({ notebook, busy }: LoopsProps): JSX.Element {
+  const words = useWords();
+  return (
+    <div className="rfnb-Status">
+      <h2>{words.__('Loops')}</h2>
+      <span className="rfnb-Status-notebook" title={notebook ?? ''}>
+        {notebook}
+      </span>
+      {busy && (
+        <span className="rfnb-Status-busy" role="status">
+          {words.__('a cell is running')}
+        </span>
+      )}
+    </div>
+  );
+}
+
+function lackOf({ notebook, link, busy, runs, stepper }: LoopsProps): Lack | null {
+  if (stepper !== null) {
+    return null;
+  }
+  if (notebook === null) {
+    return 'notebook';
+  }
+  switch (link) {
+    case null:
+    case 'dead':
+      return 'kernel';
+    case 'connecting':
+      return busy ? 'busy' : 'connecting';
+    case 'absent':
+      return 'rfnb';
+    default:
+      return runs.length === 0 ? 'loops' : null;
+  }
+}

@@ -1,0 +1,224 @@
+import * as React from 'react';
+
+import type { LineValue } from '../../schema';
+import type { StepperActions } from '../../stepper/actions';
+import { holds } from '../../stepper/notes';
+import type { StepperState } from '../../stepper/stepper_state';
+import { differing } from '../stepper/comparison';
+import { Chips } from '../value/chips';
+import { Dims } from '../value/dims';
+import { Histogram } from '../value/histogram';
+import { Picture, Stats, Value } from '../value/value';
+import { useWords } from '../words';
+import { Ops } from './ops';
+import { indentation, tokens } from './python';
+
+/** The lines of the loop as they ran, the current one marked, each with what it computed in this step. */
+export function Body({ state, actions }: { state: StepperState; actions: StepperActions }): JSX.Element {
+  const words = useWords();
+  const { run, step, line } = state;
+  const indent = indentation(run.body);
+  const values = byLine(step?.values ?? []);
+  const moved = useMoved(line);
+  const stops = new Set(state.notes.stops.filter(stop => holds(stop, run)).map(stop => stop.line));
+  const other = differing(state);
+  const outside = [...values.keys()].filter(at => at < run.first_line || at >= run.first_line + run.body.length);
+  return (
+    <section className="rfnb-Body" aria-label={words.__('Body of the loop')}>
+      <h3>
+        {words.__('Body')} <span className="rfnb-place">{run.place}</span>
+      </h3>
+      <ol className="rfnb-Body-lines">
+        {run.body.map((text, i) => {
+          const number = run.first_line + i;
+          return (
+            <Line
+              key={number}
+              number={number}
+              text={text.slice(indent)}
+              values={values.get(number) ?? []}
+              current={number === line}
+              follow={moved}
+              stop={stops.has(number)}
+              failed={run.failure?.line === number && run.failure.step === step?.step}
+              differing={other}
+              state={state}
+              actions={actions}
+            />
+          );
+        })}
+      </ol>
+      {outside.length > 0 && (
+        <details className="rfnb-Body-outside">
+          <summary>{words.__('Computed elsewhere for this loop')}</summary>
+          {outside.map(at => (
+            <div key={at}>
+              <Values values={values.get(at) ?? []} differing={other} />
+            </div>
+          ))}
+        </details>
+      )}
+    </section>
+  );
+}
+
+function Line(props: {
+  number: number;
+  text: string;
+  values: LineValue[];
+  current: boolean;
+  /** Whether to bring the current line into view. */
+  follow: boolean;
+  /** Whether next and previous stop here. */
+  stop: boolean;
+  /** Whether the run broke off here, in this step. */
+  failed: boolean;
+  differing: ReadonlySet<string>;
+  state: StepperState;
+  actions: StepperActions;
+}): JSX.Element {
+  const words = useWords();
+  const { number, text, values, current, follow, stop, state, actions } = props;
+  const element = React.useRef<HTMLLIElement>(null);
+  React.useEffect(() => {
+    if (current && follow) {
+      element.current?.scrollIntoView?.({ block: 'nearest' });
+    }
+  }, [current, follow]);
+  return (
+    <li
+      ref={element}
+      className="rfnb-Line"
+      data-line={number}
+      aria-current={current ? 'step' : undefined}
+      data-failed={props.failed}
+      style={{ '--rfnb-columns': text.length - text.trimStart().length } as React.CSSProperties}
+      onClick={() => actions.look(number)}
+    >
+      <button
+        className="rfnb-Line-number"
+        type="button"
+        tabIndex={-1}
+        disabled={state.still}
+        aria-pressed={stop}
+        aria-label={words.__('Mark line %1', number)}
+        title={stop ? words.__('Remove the mark (B)') : words.__('Mark: next and previous stop at this line (B)')}
+        onClick={event => {
+          event.stopPropagation();
+          actions.toggleStop(number);
+        }}
+      >
+        {number}
+      </button>
+      <code className="rfnb-Line-code">
+        {tokens(text.trimStart()).map((token, i) => (
+          <span key={i} data-token={token.kind}>
+            {token.text}
+          </span>
+        ))}
+      </code>
+      <Values values={values} differing={props.differing} />
+      {current && <Details line={number} values={values} state={state} actions={actions} />}
+    </li>
+  );
+}
+
+function Values(props: { values: LineValue[]; differing: ReadonlySet<string> }): JSX.Element | null {
+  const { values, differing } = props;
+  if (values.length === 0) {
+    return null;
+  }
+  return (
+    <span className="rfnb-Line-values">
+      {values.map((item, i) => (
+        <span key={i} className="rfnb-Line-value" data-differs={differing.has(item.value.name)}>
+          <Value value={item.value} name={item.value.name} />
+        </span>
+      ))}
+    </span>
+  );
+}
+
+/** Whether the user went to another line: the first one is chosen for him, and nothing should move for that. */
+function useMoved(line: number | null): boolean {
+  const first = React.useRef(line);
+  const moved = React.useRef(false);
+  first.current ??= line;
+  moved.current ||= line !== first.current;
+  return moved.current;
+}
+
+/** All that is known of the values of the current line, and the ops that it is made of. */
+function Details(props: {
+  line: number;
+  values: LineValue[];
+  state: StepperState;
+  actions: StepperActions;
+}): JSX.Element {
+  const words = useWords();
+  const { line, values, state, actions } = props;
+  const ops = state.step?.ops ?? null;
+  return (
+    <div className="rfnb-Line-details" onClick={event => event.stopPropagation()}>
+      {(ops ? [] : values).map(({ op, value }, i) => (
+        <span className="rfnb-Detail" key={i}>
+          <span className="rfnb-Detail-head">
+            <span className="rfnb-Value-name">{value.name}</span>
+            <Dims dims={value.dims} />
+            <span className="rfnb-Detail-op">
+              {op} · {value.dtype}
+            </span>
+            <Chips flags={value.flags} />
+          </span>
+          {value.stats && (
+            <span className="rfnb-Detail-stats">
+              <Histogram stats={value.stats} />
+              <Stats stats={value.stats} />
+            </span>
+          )}
+          <Picture value={value} />
+        </span>
+      ))}
+      {!state.still && (
+        <span className="rfnb-Line-acts">
+          <button className="rfnb-Link" type="button" aria-expanded={ops !== null} onClick={actions.toggleOps}>
+            {ops ? '▾' : '▸'} {words.__('ops (O)')}
+          </button>
+          {values.some(item => item.op === 'Loop') && (
+            <button className="rfnb-Link" type="button" onClick={actions.enter}>
+              {words.__('step into the loop')}
+            </button>
+          )}
+        </span>
+      )}
+      <Inner state={state} actions={actions} />
+      {ops && <Ops ops={ops} line={line} actions={actions} />}
+    </div>
+  );
+}
+
+/** The loops inside of this step, if there are several to choose from. */
+function Inner({ state, actions }: { state: StepperState; actions: StepperActions }): JSX.Element | null {
+  const words = useWords();
+  const { loops } = state.asides;
+  if (!loops || (!loops.error && (loops.answer?.length ?? 1) === 1)) {
+    return null;
+  }
+  return (
+    <span className="rfnb-Line-acts">
+      {loops.error && <span className="rfnb-Watch-error">{loops.error}</span>}
+      {loops.answer?.length === 0 && <span className="rfnb-quiet">{words.__('there is no loop in this step')}</span>}
+      {loops.answer?.map(item => (
+        <button key={item.run} className="rfnb-Link" type="button" onClick={() => actions.enterRun(item.run)}>
+          {item.name} <span className="rfnb-quiet">{words._n('%1 step', '%1 steps', item.steps)}</span>
+        </button>
+      ))}
+    </span>
+  );
+}
+
+function byLine(values: LineValue[]): Map<number, LineValue[]> {
+  const found = new Map<number, LineValue[]>();
+  values.forEach(item => found.set(item.line, [...(found.get(item.line) ?? []), item]));
+  return found;
+}

@@ -1,0 +1,88 @@
+import * as React from 'react';
+
+import { formatNumber } from '../../numbers';
+import type { StateRow, StepView } from '../../schema';
+import type { StepperActions } from '../../stepper/actions';
+import type { StepperState } from '../../stepper/stepper_state';
+import { differing } from '../stepper/comparison';
+import { Chips } from '../value/chips';
+import { Dims } from '../value/dims';
+import { Sparkline } from '../value/sparkline';
+import { Stats, Value } from '../value/value';
+import { useWords } from '../words';
+import { StateEdit } from './edit';
+
+/** The carried states: before and after the step, how much each moved, and how it went over the whole run. */
+export function States(props: { state: StepperState; step: StepView; actions: StepperActions }): JSX.Element | null {
+  const words = useWords();
+  const { state, step, actions } = props;
+  const { run } = state;
+  if (step.states.length === 0) {
+    return null;
+  }
+  const other = differing(state);
+  const at = run.steps > 1 ? step.step / (run.steps - 1) : 0;
+  return (
+    <section className="rfnb-States" aria-label={words.__('States')}>
+      <h3>{words.__('States')}</h3>
+      <div role="table" aria-label={words.__('States before and after this step')}>
+        {step.states.map(row => (
+          <State key={row.name} row={row} at={at} differs={other.has(row.name)}>
+            {!state.gone && !state.still && (
+              <StateEdit row={row} fork={state.asides.fork} onFork={text => actions.fork({ [row.name]: text })} />
+            )}
+          </State>
+        ))}
+      </div>
+    </section>
+  );
+}
+
+function State(props: {
+  row: StateRow;
+  at: number;
+  /** In another run it is not the same. */
+  differs: boolean;
+  children: React.ReactNode;
+}): JSX.Element {
+  const words = useWords();
+  const { row, at, differs } = props;
+  return (
+    <div className="rfnb-State" role="row" data-state={row.name} data-differs={differs}>
+      <div className="rfnb-State-head">
+        <span className="rfnb-State-name" role="rowheader">
+          {row.name}
+        </span>
+        <span role="cell">
+          <Dims dims={row.after.dims} />
+        </span>
+        <Chips flags={[...new Set([...row.flags, ...row.after.flags])]} />
+        <span role="cell" className="rfnb-State-spark">
+          <Sparkline values={row.spark} at={at} />
+        </span>
+      </div>
+      <div className="rfnb-State-values">
+        <span role="cell" className="rfnb-State-before" aria-label={words.__('before: %1', row.before.text)}>
+          <Value value={row.before} />
+          {props.children}
+        </span>
+        <span role="cell" className="rfnb-State-after" aria-label={words.__('after: %1', row.after.text)}>
+          <span className="rfnb-State-arrow" aria-hidden="true">
+            →
+          </span>
+          <Value value={row.after} />
+        </span>
+      </div>
+      <div className="rfnb-State-facts">
+        {row.change !== null && (
+          <span role="cell" className="rfnb-State-change" title={words.__('largest absolute change in this step')}>
+            Δ {formatNumber(row.change)}
+          </span>
+        )}
+        <span role="cell">
+          <Stats stats={row.after.stats} />
+        </span>
+      </div>
+    </div>
+  );
+}

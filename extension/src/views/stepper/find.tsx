@@ -1,0 +1,259 @@
+import * as React from 'react';
+
+import type { Where } from '../../schema';
+import type { StepperActions } from '../../stepper/actions';
+import type { FindState } from '../../stepper/finder';
+import { holds, Stop } from '../../stepper/notes';
+import type { StepperState } from '../../stepper/stepper_state';
+import { Icon } from '../icons';
+import { useWords, Words } from '../words';
+
+type Kind = Where['kind'];
+
+const KINDS: Kind[] = ['not finite', 'over', 'changes', 'repeats', 'ends', 'expression'];
+const OF_LINES: Kind[] = ['changes', 'not finite', 'over', 'repeats'];
+const NEEDS_NAME: Kind[] = ['changes', 'repeats'];
+const MAY_HAVE_NAME: Kind[] = ['not finite', 'over', ...NEEDS_NAME];
+
+/** What is searched for in the run, the marked lines, and the way to the next and the last step where it holds. */
+export function Find({ state, actions }: { state: StepperState; actions: StepperActions }): JSX.Element {
+  const words = useWords();
+  const { notes, run, find } = state;
+  const stops = notes.stops.filter(stop => holds(stop, run));
+  const idle = (notes.where === null && stops.length === 0) || state.gone || run.steps === 0;
+  const button = (name: 'previous' | 'next', label: string) => (
+    <button
+      className="rfnb-Transport-button"
+      type="button"
+      data-hit={name}
+      title={label}
+      aria-label={label}
+      aria-disabled={idle}
+      onClick={() => actions.goToHit(name)}
+    >
+      <Icon name={name === 'next' ? 'nextHit' : 'previousHit'} />
+    </button>
+  );
+  return (
+    <section className="rfnb-Find" role="search" aria-label={words.__('Find steps')}>
+      <div className="rfnb-Find-row">
+        <WhereEdit state={state} actions={actions} />
+        <span className="rfnb-Find-buttons">
+          {button('previous', words.__('Back to the last step found (Shift+N)'))}
+          {button('next', words.__('On to the next step found (N)'))}
+        </span>
+        <Progress find={find} steps={run.steps} idle={idle} onCancel={actions.cancelSearch} />
+      </div>
+      {stops.map(stop => (
+        <StopRow key={stop.line} stop={stop} actions={actions} />
+      ))}
+      {find.error !== null && (
+        <div className="rfnb-Find-error" role="alert">
+          {find.error}
+        </div>
+      )}
+    </section>
+  );
+}
+
+/** Chooses a condition, and of which value. */
+function WhereEdit({ state, actions }: { state: StepperState; actions: StepperActions }): JSX.Element {
+  const words = useWords();
+  const { where } = state.notes;
+  const names = namesOf(state);
+  const change = (kind: Kind, more: Partial<Where> = {}) => {
+    const name = MAY_HAVE_NAME.includes(kind) ? (where?.name ?? null) : null;
+    const whose = NEEDS_NAME.includes(kind) ? (name ?? names[0] ?? null) : name;
+    actions.note({
+      where: { kind, line: null, limit: where?.limit ?? null, text: where?.text ?? null, name: whose, ...more }
+    });
+  };
+  return (
+    <>
+      <select
+        className="rfnb-Find-kind"
+        aria-label={words.__('Find steps where')}
+        value={where?.kind ?? ''}
+        onChange={event => {
+          const kind = event.currentTarget.value;
+          if (kind === '') {
+            actions.note({ where: null });
+          } else {
+            change(kind as Kind);
+          }
+        }}
+      >
+        <option value="">{words.__('find a step …')}</option>
+        {KINDS.map(kind => (
+          <option key={kind} value={kind}>
+            {wordsFor(kind, words)}
+          </option>
+        ))}
+      </select>
+      {where && MAY_HAVE_NAME.includes(where.kind) && (
+        <select
+          className="rfnb-Find-name"
+          aria-label={words.__('of which value')}
+          value={where.name ?? ''}
+          onChange={event => change(where.kind, { name: event.currentTarget.value || null })}
+        >
+          {!NEEDS_NAME.includes(where.kind) && <option value="">{words.__('any value')}</option>}
+          {names.map(name => (
+            <option key={name} value={name}>
+              {name}
+            </option>
+          ))}
+        </select>
+      )}
+      {where?.kind === 'over' && <Limit value={where.limit} onChange={limit => change('over', { limit })} />}
+      {where?.kind === 'expression' && (
+        <Entry
+          className="rfnb-Find-text"
+          label={words.__('Expression')}
+          placeholder="after.h > 1"
+          value={where.text ?? ''}
+          onEnter={text => change('expression', { text })}
+        />
+      )}
+    </>
+  );
+}
+
+/** A marked line and what is waited for there. */
+function StopRow({ stop, actions }: { stop: Stop; actions: StepperActions }): JSX.Element {
+  const words = useWords();
+  return (
+    <div className="rfnb-Stop" data-line={stop.line}>
+      <button
+        className="rfnb-Stop-line"
+        type="button"
+        title={stop.code.trim()}
+        aria-label={words.__('Look at line %1', stop.line)}
+        onClick={() => actions.look(stop.line)}
+      >
+        <i aria-hidden="true">◆</i> {words.__('line %1', stop.line)}
+      </button>
+      <code>{stop.code.trim()}</code>
+      <select
+        aria-label={words.__('Stop at line %1 where', stop.line)}
+        value={stop.kind}
+        onChange={event => actions.changeStop(stop, { kind: event.currentTarget.value as Kind })}
+      >
+        {OF_LINES.map(kind => (
+          <option key={kind} value={kind}>
+            {wordsFor(kind, words)}
+          </option>
+        ))}
+      </select>
+      {stop.kind === 'over' && <Limit value={stop.limit} onChange={limit => actions.changeStop(stop, { limit })} />}
+      <button
+        className="rfnb-Small-button"
+        type="button"
+        aria-label={words.__('Remove the mark of line %1', stop.line)}
+        title={words.__('Remove this mark')}
+        onClick={() => actions.toggleStop(stop.line)}
+      >
+        <Icon name="forget" />
+      </button>
+    </div>
+  );
+}
+
+/** How far the search is and what it found. */
+function Progress(props: { find: FindState; steps: number; idle: boolean; onCancel: () => void }): JSX.Element {
+  const words = useWords();
+  const { find, steps, idle, onCancel } = props;
+  const searched = find.searched === steps;
+  const none = {
+    next: words.__('no such step after this one'),
+    previous: words.__('no such step before this one')
+  };
+  return (
+    <span className="rfnb-Find-progress" role="status">
+      {idle || (find.searched === 0 && !find.running)
+        ? ''
+        : find.none !== null
+          ? searched && find.hits.length === 0
+            ? words.__('in no step')
+            : none[find.none]
+          : searched || find.hits.length > 0
+            ? words._n('%1 step', '%1 steps', find.hits.length)
+            : words.__('searching …')}
+      {find.running && (
+        <button className="rfnb-Find-cancel" type="button" onClick={onCancel}>
+          {words.__('stop at %1 %', Math.floor((100 * find.searched) / Math.max(steps, 1)))}
+        </button>
+      )}
+    </span>
+  );
+}
+
+function Limit({ value, onChange }: { value: number | null; onChange: (limit: number | null) => void }): JSX.Element {
+  const words = useWords();
+  const read = (text: string) => (text.trim() === '' || !Number.isFinite(Number(text)) ? null : Number(text));
+  return (
+    <Entry
+      className="rfnb-Find-limit"
+      label={words.__('Limit')}
+      placeholder="10"
+      value={value === null ? '' : String(value)}
+      onEnter={text => onChange(read(text))}
+    />
+  );
+}
+
+/** A field whose text counts when it is entered: by Enter, or by leaving it. */
+export function Entry(props: {
+  className: string;
+  label: string;
+  placeholder: string;
+  value: string;
+  /** Whether the field is for the next text after that. */
+  clears?: boolean;
+  onEnter: (text: string) => void;
+}): JSX.Element {
+  const [text, setText] = React.useState(props.value);
+  React.useEffect(() => setText(props.value), [props.value]);
+  const enter = () => {
+    if (text !== props.value) {
+      props.onEnter(text);
+      setText(props.clears ? props.value : text);
+    }
+  };
+  return (
+    <input
+      className={props.className}
+      type="text"
+      spellCheck={false}
+      autoComplete="off"
+      aria-label={props.label}
+      placeholder={props.placeholder}
+      value={text}
+      onInput={event => setText(event.currentTarget.value)}
+      onChange={ignore}
+      onKeyDown={event => event.key === 'Enter' && enter()}
+      onBlur={enter}
+    />
+  );
+}
+
+/** React wants to hear of every change of a controlled input; `onInput` has told already. */
+export function ignore(): void {
+  return;
+}
+
+function wordsFor(kind: Kind, words: Words): string {
+  return {
+    'not finite': words.__('is not finite'),
+    over: words.__('is larger than'),
+    changes: words.__('changes'),
+    repeats: words.__('repeats its label'),
+    ends: words.__('a sequence ends'),
+    expression: words.__('expression holds')
+  }[kind];
+}
+
+/** The states, then all other names in the body. */
+function namesOf({ run, step }: StepperState): string[] {
+  return [...new Set([...run.states, ...(step?.values ?? []).map(item => item.value.name)])];
+}

@@ -1,0 +1,164 @@
+import * as React from 'react';
+
+import { formatBytes } from '../../numbers';
+import type { StepView } from '../../schema';
+import type { StepperActions } from '../../stepper/actions';
+import { STEP_KEYS } from '../../stepper/commands';
+import type { StepperState } from '../../stepper/stepper_state';
+import { Icon } from '../icons';
+import { Body } from '../step/body';
+import { States } from '../step/states';
+import { Watches } from '../step/watches';
+import { Chips } from '../value/chips';
+import { useWords } from '../words';
+import { Comparison } from './comparison';
+import { Find } from './find';
+import { Gradients } from './gradients';
+import { Origin } from './origin';
+import { Sequences } from './sequences';
+import { Transport } from './transport';
+
+/** One run, stepped: the same in the panel and in a cell's output. */
+export function StepperView({ state, actions }: { state: StepperState; actions: StepperActions }): JSX.Element {
+  const words = useWords();
+  const { run, step } = state;
+  return (
+    <div
+      className="rfnb-Stepper"
+      role="region"
+      aria-label={words.__('Steps of %1', run.name)}
+      aria-busy={state.waiting !== null}
+      data-gone={state.gone}
+      tabIndex={0}
+      onKeyDown={event => onKey(event, actions, state.line)}
+    >
+      <header className="rfnb-Stepper-head">
+        <span className="rfnb-Stepper-name">{run.name}</span>
+        <span className="rfnb-place">{run.place}</span>
+        <Chips flags={run.flags} />
+        {step && <Check step={step} />}
+      </header>
+      <Origin state={state} actions={actions} />
+      <Transport
+        state={state}
+        onGoto={actions.goto}
+        onFirst={actions.first}
+        onPrevious={actions.previous}
+        onNext={actions.next}
+        onLast={actions.last}
+      />
+      {!state.still && <Find state={state} actions={actions} />}
+      {!state.still && <Sequences run={run} step={step} onChoose={actions.choose} />}
+      <Failure state={state} actions={actions} />
+      <Note state={state} />
+      <Parts state={state} actions={actions} />
+      <footer className="rfnb-Stepper-foot">
+        <span>{words.__('steps along %1', run.axis)}</span>
+        <span>{words.__('recording: %1', formatBytes(run.bytes))}</span>
+      </footer>
+    </div>
+  );
+}
+
+/** All that a step shows; not drawn again while the next one is waited for. */
+const Parts = React.memo(
+  function Parts({ state, actions }: { state: StepperState; actions: StepperActions }): JSX.Element {
+    const { run, step } = state;
+    return (
+      <div className="rfnb-Stepper-parts">
+        <div className="rfnb-Stepper-side">
+          <Comparison state={state} actions={actions} />
+          {step && <States state={state} step={step} actions={actions} />}
+          {step && !state.still && <Watches state={state} actions={actions} />}
+          {step && !state.still && run.states.length > 0 && <Gradients state={state} actions={actions} />}
+        </div>
+        <Body state={state} actions={actions} />
+      </div>
+    );
+  },
+  (before, after) => before.actions === after.actions && isSameStep(before.state, after.state)
+);
+
+function isSameStep(before: StepperState, after: StepperState): boolean {
+  const shown = ({ target, waiting, find, ...rest }: StepperState) => rest;
+  const [a, b] = [shown(before), shown(after)];
+  return (Object.keys(a) as (keyof typeof a)[]).every(key => a[key] === b[key]);
+}
+
+/** What keeps the picture from being current. */
+function Note({ state }: { state: StepperState }): JSX.Element | null {
+  const words = useWords();
+  if (state.gone) {
+    return (
+      <div className="rfnb-Note">
+        {words.__('The kernel no longer has this run. This is what was last seen of it.')}
+      </div>
+    );
+  }
+  if (state.error !== null) {
+    return (
+      <div className="rfnb-Note" data-kind="error" role="alert">
+        {state.error}
+      </div>
+    );
+  }
+  return state.waiting !== 'busy' ? null : (
+    <div className="rfnb-Note" role="status">
+      {words.__('The kernel is running a cell: step %1 comes when the cell is done.', state.target ?? 0)}
+    </div>
+  );
+}
+
+/** Where the run broke off, and with what; a click goes there. */
+function Failure({ state, actions }: { state: StepperState; actions: StepperActions }): JSX.Element | null {
+  const words = useWords();
+  const { failure } = state.run;
+  if (failure === null) {
+    return null;
+  }
+  const go = () => {
+    actions.goto(failure.step);
+    if (failure.line !== null) {
+      actions.look(failure.line);
+    }
+  };
+  return (
+    <div className="rfnb-Note rfnb-Failure" data-kind="error">
+      <button className="rfnb-Link" type="button" onClick={go}>
+        {failure.line === null
+          ? words.__('broke off in step %1', failure.step)
+          : words.__('broke off in step %1, line %2', failure.step, failure.line)}
+      </button>
+      <span>{failure.error}</span>
+    </div>
+  );
+}
+
+/** Whether the replay gave the same states as the run. */
+function Check({ step: { check, agrees } }: { step: StepView }): JSX.Element {
+  return (
+    <span className="rfnb-Check" data-agrees={agrees}>
+      {agrees && <Icon name="check" />}
+      {check}
+    </span>
+  );
+}
+
+/** Runs the action of a key. Keys with Ctrl and the like, and keys in text fields and lists of choices, are left alone. */
+export function onKey(event: React.KeyboardEvent, actions: StepperActions, line: number | null): void {
+  const found = STEP_KEYS.find(({ key }) => key === event.key);
+  const withShift = event.shiftKey && !/^[A-Z]$/.test(event.key);
+  const withModifier = event.ctrlKey || event.altKey || event.metaKey || withShift;
+  if (found === undefined || withModifier || takesKeys(event.target as HTMLElement)) {
+    return;
+  }
+  event.preventDefault();
+  event.stopPropagation();
+  found.act(actions, line);
+}
+
+/** Lists of choices and text fields have their own use for keys; a slider goes with the stepper's. */
+function takesKeys(element: HTMLElement): boolean {
+  const isField = element.tagName === 'INPUT' && (element as HTMLInputElement).type !== 'range';
+  return isField || element.tagName === 'SELECT';
+}

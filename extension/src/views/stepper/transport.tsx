@@ -1,0 +1,114 @@
+import * as React from 'react';
+
+import { StepperState, stepsBegun } from '../../stepper/stepper_state';
+import { Icon } from '../icons';
+import { useWords } from '../words';
+import { ignore } from './find';
+
+/** Marks closer than one of so many parts of the slider are one. */
+const TRACK = 200;
+
+/** Where the slider and the buttons ask to go. */
+export interface TransportProps {
+  state: StepperState;
+  onGoto: (step: number) => void;
+  onFirst: () => void;
+  onPrevious: () => void;
+  onNext: () => void;
+  onLast: () => void;
+}
+
+/** ⏮ ◀ ▶ ⏭, the slider with a mark where each sequence ends, and where we are. */
+export function Transport(props: TransportProps): JSX.Element {
+  const words = useWords();
+  const { run, step, target, gone } = props.state;
+  const at = target ?? step?.step ?? 0;
+  const last = stepsBegun(run) - 1;
+  const still = gone || last < 0;
+  const button = (name: 'first' | 'previous' | 'next' | 'last', label: string, off: boolean, act: () => void) => (
+    <button
+      className="rfnb-Transport-button"
+      type="button"
+      data-step={name}
+      title={label}
+      aria-label={label}
+      aria-disabled={off || still}
+      onClick={act}
+    >
+      <Icon name={name} />
+    </button>
+  );
+  return (
+    <div className="rfnb-Transport" role="group" aria-label={words.__('Steps of the loop')}>
+      <div className="rfnb-Transport-buttons">
+        {button('first', words.__('First step (Home)'), at <= 0, props.onFirst)}
+        {button('previous', words.__('Previous step (←)'), at <= 0, props.onPrevious)}
+        {button('next', words.__('Next step (→)'), at >= last, props.onNext)}
+        {button('last', words.__('Last step (End)'), at >= last, props.onLast)}
+      </div>
+      <div className="rfnb-Transport-slider">
+        <input
+          type="range"
+          min={0}
+          max={Math.max(last, 0)}
+          value={at}
+          disabled={still}
+          style={{ '--rfnb-at': last > 0 ? at / last : 0 } as React.CSSProperties}
+          aria-label={words.__('Step')}
+          aria-valuetext={words.__('step %1 of %2', at, last + 1)}
+          onInput={event => props.onGoto(Number(event.currentTarget.value))}
+          onChange={ignore}
+        />
+        <EndMarks lengths={run.lengths} steps={last + 1} />
+        <HitMarks hits={props.state.find.hits} steps={last + 1} />
+      </div>
+      <Where state={props.state} />
+    </div>
+  );
+}
+
+function Where({ state }: { state: StepperState }): JSX.Element {
+  const words = useWords();
+  const { run, step, target } = state;
+  if (stepsBegun(run) === 0) {
+    return <div className="rfnb-Transport-where">{words.__('no steps')}</div>;
+  }
+  const title = words.__('run[%1] in Python: steps count from 0', step?.step ?? 0);
+  const away = target !== null && target !== step?.step;
+  return (
+    <div className="rfnb-Transport-where" aria-live="polite" title={title} data-waiting={away}>
+      {words.__('step')} <b className="rfnb-Transport-step">{step ? step.step : '…'}</b>{' '}
+      {words.__('of %1', stepsBegun(run))}
+    </div>
+  );
+}
+
+/** A mark above the slider at each step that was found; where there are many, at some of them. */
+function HitMarks({ hits, steps }: { hits: readonly number[]; steps: number }): JSX.Element | null {
+  const shown = new Map(hits.map(step => [Math.round((TRACK * step) / Math.max(steps - 1, 1)), step]));
+  if (shown.size === 0) {
+    return null;
+  }
+  return (
+    <div className="rfnb-Transport-hits" aria-hidden="true">
+      {[...shown].map(([at, step]) => (
+        <span key={step} data-hit-step={step} style={{ left: `${(100 * at) / TRACK}%` }} />
+      ))}
+    </div>
+  );
+}
+
+/** A tick under the slider behind the last step of each sequence that is shorter than the longest. */
+function EndMarks({ lengths, steps }: { lengths: number[] | null; steps: number }): JSX.Element | null {
+  const ends = [...new Set(lengths ?? [])].filter(length => length > 0 && length < steps);
+  if (steps < 2 || ends.length === 0 || ends.length > 64) {
+    return null;
+  }
+  return (
+    <div className="rfnb-Transport-ends" aria-hidden="true">
+      {ends.map(length => (
+        <span key={length} style={{ left: `${(100 * (length - 1)) / (steps - 1)}%` }} />
+      ))}
+    </div>
+  );
+}

@@ -1,0 +1,64 @@
+import * as React from 'react';
+
+import { formatNumber } from '../../numbers';
+import type { StatsView, ValueView } from '../../schema';
+import { useWords, Words } from '../words';
+import { ALARMS } from './chips';
+
+/** One value in one line, elided where there is no room; the tooltip has it whole. */
+export function Value({ value, name }: { value: ValueView; name?: string }): JSX.Element {
+  const words = useWords();
+  return (
+    <span
+      className="rfnb-Value"
+      data-alarm={value.flags.some(flag => ALARMS.test(flag))}
+      title={aboutValue(value, words)}
+    >
+      {name !== undefined && <span className="rfnb-Value-name">{name}</span>}
+      <span className="rfnb-Value-text">{value.text}</span>
+      <Picture value={value} />
+    </span>
+  );
+}
+
+/** Its picture; only what was sent along with it is shown, never an address. */
+export function Picture({ value }: { value: ValueView }): JSX.Element | null {
+  if (!value.picture || !value.picture.startsWith('data:image/')) {
+    return null;
+  }
+  return <img className="rfnb-Picture" src={value.picture} alt={value.name} />;
+}
+
+/** Smallest, mean and largest of the valid entries. */
+export function Stats({ stats }: { stats: StatsView | null }): JSX.Element | null {
+  const words = useWords();
+  if (stats === null || stats.count < 2) {
+    return null;
+  }
+  return (
+    <span className="rfnb-Stats" title={aboutStats(stats, words)}>
+      <i>{words.__('min')}</i> {formatNumber(stats.min)} <i>{words.__('mean')}</i> {formatNumber(stats.mean)}{' '}
+      <i>{words.__('max')}</i> {formatNumber(stats.max)}
+    </span>
+  );
+}
+
+function aboutStats(stats: StatsView, words: Words): string {
+  const lines = [words.__('over %1 valid entries, standard deviation %2', stats.count, formatNumber(stats.std))];
+  if (stats.nan + stats.inf > 0) {
+    lines.push(words.__('%1 NaN, %2 infinite', stats.nan, stats.inf));
+  }
+  if (stats.first_bad) {
+    lines.push(words.__('first at %1', stats.first_bad));
+  }
+  if (stats.sampled !== null) {
+    lines.push(words.__('over a sample of %1 entries', stats.sampled));
+  }
+  return lines.join('\n');
+}
+
+function aboutValue(value: ValueView, words: Words): string {
+  const head = `${value.name}: ${value.dtype} {${value.dims.map(dim => `${dim.name}:${dim.size}`).join(', ')}}`;
+  const stats = value.stats ? [aboutStats(value.stats, words)] : [];
+  return [head, value.text, ...stats].join('\n');
+}

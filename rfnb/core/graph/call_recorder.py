@@ -1,0 +1,132 @@
+"""Records a call as a `CallGraph`: which bodies are open, and which value a tensor is. No tensor is kept."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rfnb.core.graph.facts import Facts
+from rfnb.core.graph.graph import CallGraph, Node, NodeKind, Value, ValueKind
+from rfnb.core.graph.module_table import ModuleTable
+from rfnb.core.ground.nested import leaves, named_leaves
+from rfnb.core.ground.source import Source
+from rfnb.core.tensor.tensor_dict import as_dicts
+
+
+class CallRecorder:
+    """Base class; subclasses observe the call. inside: the bodies that are open, with the paths of their modules."""
+
+    tensor_type: type
+
+    def __init__(self, model: Any, modules: ModuleTable):
+        self.graph = CallGraph()
+        self.modules = modules
+        self.inside: list[tuple[str, list[Node]]] = [("", self.graph.nodes)]
+        self.model: Any = model  # until it is called
+        self._failed: tuple[BaseException, Node | None] | None = None
+        self._known: dict[int, tuple[weakref.ref[Any], int]] = {}  # by id
+
+    # -- values
+
+    def add_value(self, tensor: Any) -> Value:
+        """What can be said of a tensor when it is gone."""
+        raise NotImplementedError
+
+    def here(self) -> Source | None:
+        """The line of the user that runs."""
+        raise NotImplementedError
+
+    def number_of(self, tensor: Any, kind: ValueKind = "constant", name: str = "") -> int:
+        """The value that a tensor is; a new one, if it was not seen before."""
+        found = self._known.get(id(tensor))
+        if found is not None and found[0]() is tensor:
+            return found[1]
+        value = self.add_value(tensor)
+        self._known[id(tensor)] = weakref.ref(tensor), value.number
+        value.kind, value.name = kind, name
+        path = self.modules.parameters.get(id(tensor))
+        if path is not None:
+            value.kind, value.path = "parameter", path
+            self.modules.used.add(id(tensor))
+        return value.number
+
+    def given(self, arguments: Iterable[tuple[str, Any]]) -> tuple[int, ...]:
+        """The tensors that the model is called with. Modules among the arguments are called as these are."""
+        names: dict[int, list[str]] = {}
+        for argument, given in arguments:
+            for name, leaf in named_leaves(as_dicts(given), argument):
+                if isinstance(leaf, self.tensor_type):
+                    names.setdefault(self.number_of(leaf, "input"), []).append(name)
+                elif hasattr(leaf, "named_modules"):
+                    self.modules.add(leaf, name)
+        for number, its in names.items():
+            self.graph.values[number].name = ", ".join(its)
+        return tuple(names)
+
+    def forget(self, tensor: Any) -> None:
+        """It was changed in place: from now on it is another value."""
+        self._known.pop(id(tensor), None)
+
+    def numbers(self, *structures: Any) -> tuple[int, ...]:
+        """The values in structures."""
+        kind = self.tensor_type
+        return tuple([self.number_of(leaf) for leaf in leaves(list(structures)) if isinstance(leaf, kind)])
+
+    def made(self, node: Node, results: Iterable[Any]) -> None:
+        """What came out of a node; that is where it was made, unless it was there before."""
+        first, outputs = len(self.graph.values), list[int]()
+        for leaf in results:
+            if isinstance(leaf, self.tensor_type):
+                number = self.number_of(leaf, "")
+                if number >= first:
+                    value = self.graph.values[number]
+                    value.node, value.output, value.kind = node, len(outputs), ""  # not even a changed parameter
+                outputs.append(number)
+        node.outputs = tuple(outputs)
+
+    # -- nodes
+
+    def begin(self, op: str, inputs: tuple[int, ...], kind: NodeKind = "op", facts: Facts | None = None) -> Node:
+        """A new node in the body that is open."""
+        path, body = self.inside[-1]
+        source = self.here()
+        node = Node(0, op, inputs, (), path, source, source, kind=kind, facts=facts)
+        body.append(node)
+        return node
+
+    def begin_module(self, module: Any, inputs: tuple[int, ...]) -> Node | None:
+        """The call of a module. None for the model itself, which is the whole graph."""
+        path = self.inside[-1][0]
+        facts = self.modules.call(module, path)
+        if module is self.model:
+            self.model = None
+            return None
+        node = self.begin(facts.cls, inputs, "module", facts)
+        node.name = below(facts.path, path)
+        return node
+
+    @contextmanager
+    def open(self, node: Node) -> Iterator[None]:
+        """What comes inside belongs to the body of `node`."""
+        depth = len(self.inside)
+        self.inside.append((self.inside[-1][0] if node.module is None else node.module.path, node.body))
+        try:
+            yield
+        except BaseException as error:
+            self.fail(error, node)
+            raise
+        finally:
+            del self.inside[depth:]
+
+    def fail(self, error: BaseException, node: Node | None) -> Node | None:
+        """The node that an error came from; `node` is where it is seen now."""
+        if self._failed is None or self._failed[0] is not error:
+            self._failed = error, node
+        return self._failed[1]
+
+
+def below(path: str, top: str) -> str:
+    """What a module is called from inside of the one at `top`."""
+    return path.removeprefix(f"{top}.") if top else path

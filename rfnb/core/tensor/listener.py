@@ -1,0 +1,82 @@
+"""Observing ops: a `Listener` sees each call of an op, a module and `rf.cond` in its thread before it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.ground.scope import inside_module
+
+if TYPE_CHECKING:
+    from rfnb.core.dims.dim import Dim
+    from rfnb.core.tensor.op import OpRow
+    from rfnb.core.tensor.tensor import Tensor
+
+
+class Listener:
+    """Base class. Each method does what it is about and returns its result; a subclass overrides what it observes.
+
+    outer: the listener that was active before, which sees the same calls; None if there is none to be passed on to.
+    takes_kernels: whether attention may be computed by one kernel and reported by `attention`. Otherwise it is computed
+    op by op, so that `call` sees each of them.
+    """
+
+    outer: Listener | None = None
+    takes_kernels: bool = False
+
+    def call(self, row: OpRow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Computes an op."""
+        return row.fn(*args, **kwargs) if self.outer is None else self.outer.call(row, args, kwargs)
+
+    def call_module(
+        self, module: Any, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Calls a module; ops inside have its class in their path."""
+        if self.outer is not None:
+            return self.outer.call_module(module, forward, args, kwargs)
+        with inside_module(type(module).__name__):
+            return forward(module, *args, **kwargs)
+
+    def cond(self, pred: Tensor, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> Any:
+        """Calls one of the two functions, chosen by a tensor without dims."""
+        if self.outer is not None:
+            return self.outer.cond(pred, true_fn, false_fn)
+        return backend_of_raw(pred._raw).cond(pred, true_fn, false_fn)
+
+    def attention(
+        self,
+        query: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        *,
+        key_dim: Dim,
+        axis: Dim,
+        causal: Dim | None,
+        scale: float,
+        bias: Tensor | None,
+    ) -> None:
+        """Called after a kernel has computed attention. Only a listener that `takes_kernels` gets this call."""
+
+
+_listener: ContextVar[Listener | None] = ContextVar("rfnb_listener", default=None)
+_listening: list[Listener | None] = []  # of all threads: the fast paths test only whether it is empty
+
+
+def active_listener() -> Listener | None:
+    """The listener of this thread."""
+    return _listener.get() if _listening else None
+
+
+@contextmanager
+def listening(listener: Listener | None) -> Iterator[None]:
+    """Makes `listener` the active one of this thread inside the block; None: no listener is active there."""
+    token = _listener.set(listener)
+    _listening.append(listener)
+    try:
+        yield
+    finally:
+        _listening.remove(listener)
+        _listener.reset(token)

@@ -1,0 +1,137 @@
+"""The call of an op: a generated wrapper that has the very parameters of the op.
+
+The wrapper gives calls to the active listener, and explains arguments that are not a Tensor or a Dim. With
+`*args, **kwargs` it would cost as much as a small op; so its text is generated from the signature:
+
+>>> def scale(a, factor=2.0, *, axis): ...
+>>> print(text_of(scale))
+def make(_op_fn, _op_row, _axis, _factor):
+ def call(a, factor=_factor, *, axis=_axis, dim=None):
+  if dim is not None or axis is _NOT_GIVEN: _which_axis(_op_row, a, dim)
+  try:
+   if _listening: return door(_op_row, (a, factor, ), dict(axis=axis))
+   return _op_fn(a, factor, axis=axis)
+  except (AttributeError, TypeError):
+   error = argument_error(_op_row.name, call, {'a': a, 'factor': factor, 'axis': axis})
+   if error is None: raise
+   raise error from None
+ return call
+
+An op with an `axis` also accepts torch's `dim=`, to raise an error that shows the call with `axis=`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from rfnb.core.advice.torch_equivalents import axis, called, refusal
+from rfnb.core.tensor.argument_errors import argument_error  # noqa: F401, for the generated text
+from rfnb.core.tensor.listener import _listener, _listening  # noqa: F401, likewise
+from rfnb.core.tensor.tensor import Tensor
+
+if TYPE_CHECKING:
+    from rfnb.core.tensor.op import OpRow
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def door(row: OpRow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Computes an op while a listener is active in some thread."""
+    listener = _listener.get()
+    return row.fn(*args, **kwargs) if listener is None else listener.call(row, args, kwargs)
+
+
+def call_of(_op_fn: F, _op_row: OpRow) -> F:
+    """The wrapper of an op. Its code is generated when it is first called: for all ops that takes longer than the
+    rest of `import rfnb`.
+
+    Other modules hold the function by then, so it stays and gets the code of the generated one. Python allows that for
+    functions with the same free variables: here, as in the text, these are `_op_fn`, `_op_row` and `call`.
+    """
+
+    def first_call(*args: Any, **kwargs: Any) -> Any:
+        generated = _generated(_op_fn, _op_row)
+        call.__defaults__, call.__kwdefaults__ = generated.__defaults__, generated.__kwdefaults__
+        call.__code__ = generated.__code__
+        return call(*args, **kwargs)
+
+    call = first_call
+
+    return call  # type: ignore[return-value]
+
+
+def _generated(fn: Callable[..., Any], row: OpRow) -> FunctionType:
+    made: dict[str, Any] = {}
+    exec(compile(text_of(fn), __file__, "exec"), globals(), made)  # generated here, from names of parameters alone
+    call: FunctionType = made["make"](fn, row, **_defaults(fn))
+    return call
+
+
+def text_of(fn: Callable[..., Any]) -> str:
+    """The text of the wrapper of `fn`. Defaults are arguments of `make`, as their values have no text."""
+    parameters = inspect.signature(fn).parameters
+    star: dict[Any, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+    defaults = _defaults(fn)
+    declared = [
+        f"{star.get(p.kind, '')}{p.name}" + (f"=_{p.name}" if f"_{p.name}" in defaults else "")
+        for p in parameters.values()
+    ]
+    by_name = {
+        p.name: f"**{p.name}" if p.kind is p.VAR_KEYWORD else f"{p.name}={p.name}"
+        for p in parameters.values()
+        if p.kind in _BY_NAME
+    }
+    in_order = [f"{star.get(p.kind, '')}{p.name}" for p in parameters.values() if p.name not in by_name]
+    if any("=" in passed for passed in by_name.values()) and not any(name.startswith("*") for name in in_order):
+        declared.insert(len(in_order), "*")
+    explain_dim = ""
+    if _has_axis(fn):
+        declared.append("dim=None")
+        explain_dim = f"  if dim is not None or axis is _NOT_GIVEN: _which_axis(_op_row, {in_order[0]}, dim)\n"
+    return (
+        f"def make({', '.join(['_op_fn', '_op_row', *defaults])}):\n"
+        f" def call({', '.join(declared)}):\n"
+        f"{explain_dim}"
+        f"  try:\n"
+        f"   if _listening: return door(_op_row, ({''.join(f'{name}, ' for name in in_order)}), "
+        f"dict({', '.join(by_name.values())}))\n"
+        f"   return _op_fn({', '.join([*in_order, *by_name.values()])})\n"
+        f"  except (AttributeError, TypeError):\n"
+        f"   error = argument_error(_op_row.name, call, {{{', '.join(f'{p!r}: {p}' for p in parameters)}}})\n"
+        f"   if error is None: raise\n"
+        f"   raise error from None\n"
+        f" return call"
+    )
+
+
+_BY_NAME = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
+_NOT_GIVEN = object()
+
+
+def _defaults(fn: Callable[..., Any]) -> dict[str, Any]:
+    """The defaults of `fn`, by the names that they have in the text; an `axis` without one may be left out."""
+    parameters = inspect.signature(fn).parameters.values()
+    missing_axis = {"_axis": _NOT_GIVEN} if _has_axis(fn) else {}
+    return missing_axis | {f"_{p.name}": p.default for p in parameters if p.default is not p.empty}
+
+
+def _has_axis(fn: Callable[..., Any]) -> bool:
+    """Whether this is `op(tensor, …, *, axis=…)`."""
+    parameters = list(inspect.signature(fn).parameters.values())
+    axes = [p for p in parameters if p.name == "axis" and p.kind is p.KEYWORD_ONLY]
+    first = parameters[0].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD if parameters else False
+    return bool(axes) and first and all(p.name != "dim" for p in parameters)
+
+
+def _which_axis(row: OpRow, source: Any, dim: Any) -> None:
+    """Raises the error for an op that was called without an axis, or with the number of one."""
+    if dim is None or not isinstance(source, Tensor):
+        raise TypeError(f"{row.name}() needs `axis`, a Dim")
+    raise refusal(
+        f"rf.{row.name}({called(source)}, dim={dim})",
+        f"rf.{row.name}({called(source)}, axis={axis(source, dim)})",
+        source,
+    )

@@ -1,0 +1,294 @@
+"""Listens to ops outside of loops, and finds attention among them: a softmax, then a weighted sum over its axis."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from rfnb.backend.base.attention import RawAttention
+from rfnb.backend.base.tape import tried_out, untaped
+from rfnb.core.dims.dim import Dim
+from rfnb.core.graph.facts import ModuleFacts
+from rfnb.core.ground.nested import leaves
+from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.ground.source import Source, here
+from rfnb.core.tensor.listener import Listener, listening
+from rfnb.core.tensor.op import OpRow
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import ViewError
+from rfnb.ops.attention import attention_weights
+from rfnb.ops.convert import convert_to_tensor
+from rfnb.trace.run.run import Run
+
+SAME = frozenset(
+    {"dropout", "cast", "copy", "copy_masked", "copy_transpose", "where", "mul", "expand_dim", "set_sparse_dim"}
+)
+"""Ops after which weights are still weights."""
+SUMS = frozenset({"reduce_sum", "reduce"})
+
+
+@dataclass(frozen=True)
+class Found:
+    """Attention: where it was done, what it is over, and how to get its weights.
+
+    variable: what the user's line calls it. rows: the dim of the queries; None if there is one of them only. bytes:
+    that are kept for it. axes: the dims of the weights, with their sizes.
+    """
+
+    path: str
+    variable: str
+    source: Source | None
+    rows: Dim | None
+    cols: Dim
+    axes: tuple[tuple[Dim, int], ...]
+    bytes: int
+    make: Callable[[], Tensor]
+
+
+@dataclass(frozen=True)
+class _Mark:
+    """What a softmax gave, or what was made of it: `weights` is None for what it gave itself."""
+
+    axis: Dim
+    weights: Tensor | None
+    place: Place
+    with_values: bool = False
+
+
+class AttentionFinder(Listener):
+    """Finds attention in the calls of `model`; in all calls if it is None. Each is given to `add`."""
+
+    def __init__(self, model: Any, add: Callable[[Found], None], outer: Listener | None):
+        self.calls = 0
+        self.outside = 0  # softmaxes and attention that do not count, since no module of `model` was called
+        self._names = {} if model is None else names_below(model)
+        self._own = frozenset(self._names)
+        self._model, self._add, self.outer = model, add, outer
+        self._inside: list[tuple[str, Source | None]] = []  # the modules that are called: path, and the line that does
+        self._marks: dict[int, tuple[weakref.ref[Any], _Mark]] = {}  # by id of the raw tensor
+        self.takes_kernels = outer is None  # an outer listener sees op by op
+
+    # -- what happens
+
+    def call(self, row: OpRow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Computes an op, and looks for attention in it."""
+        result = super().call(row, args, kwargs)
+        if tried_out():
+            return result
+        self.calls += self._counts()
+        with suppress(Exception):  # whatever it is: the model goes on
+            if row.name != "softmax":
+                self._follow(row.name, args, kwargs, result)
+            elif self._counts():
+                self._mark(result, _Mark(kwargs["axis"], None, Place.of(self._inside, here())))
+            else:
+                self.outside += 1
+        return result
+
+    def call_module(
+        self, module: Any, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Calls a module; what is inside has its path."""
+        if not self._inside and self._model is None:
+            self._names = names_below(module, type(module).__name__)
+        if not self._inside and self._model is not None and id(module) not in self._own:
+            return super().call_module(module, forward, args, kwargs)
+        self._inside.append((self.name_of(module), here()))
+        self.calls += 1
+        try:
+            return super().call_module(module, forward, args, kwargs)
+        finally:
+            self._inside.pop()
+
+    def name_of(self, module: Any) -> str:
+        """The path of a module; one that is in no other is called as its class."""
+        return self._names.get(id(module), f"{self.path}.{type(module).__name__}".lstrip("."))
+
+    def facts_of(self, module: Any) -> ModuleFacts | None:
+        """What the graph of a loop keeps of a module; None if calls of it do not count."""
+        if self._model is not None and id(module) not in self._own:
+            return None
+        return ModuleFacts(type(module).__name__, self.name_of(module))
+
+    def loop_done(self, run: Run, take: Callable[[Run, str | None], None]) -> None:
+        """A loop is done: it was called by the module that is called now; if by none, modules in its body count."""
+        self.calls += 1
+        counts = self._counts()
+        take(run, self.path if counts else None)
+        self.outside += not counts and any(node.op == "softmax" for node in run.graph.all_nodes())
+
+    def raw_attention(self, found: RawAttention) -> None:
+        """A function on raw tensors did attention."""
+        self.calls += 1
+        self._add(_of_raw(found))
+
+    @property
+    def path(self) -> str:
+        """Of the module that is called now."""
+        return self._inside[-1][0] if self._inside else ""
+
+    def _counts(self) -> bool:
+        return self._model is None or bool(self._inside)
+
+    # -- what it is
+
+    def _mark(self, tensor: Tensor, mark: _Mark) -> None:
+        key = id(tensor._raw)
+        self._marks[key] = weakref.ref(tensor._raw, lambda _: self._marks.pop(key, None)), mark
+
+    def _mark_of(self, leaf: Any) -> _Mark | None:
+        known = self._marks.get(id(leaf._raw)) if isinstance(leaf, Tensor) else None
+        return known[1] if known is not None and known[0]() is leaf._raw else None
+
+    def _follow(self, op: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        if not self._marks:
+            return
+        tensors = [leaf for leaf in leaves([args, kwargs]) if isinstance(leaf, Tensor)]
+        weights, mark = next(((x, mark) for x in tensors if (mark := self._mark_of(x)) is not None), (None, None))
+        if weights is None or mark is None or not isinstance(result, Tensor):
+            return
+        softmax = mark.weights if mark.weights is not None else weights
+        others = {dim for x in tensors if x is not weights for dim in x.dims}
+        if op == "matmul" and mark.axis in _dims(kwargs.get("reduce")):
+            self._weighted(softmax, mark, others)
+        elif op in SUMS and mark.with_values and mark.axis in _dims(kwargs.get("axis")):
+            self._weighted(softmax, mark, set(weights.dims) - (set(softmax.dims) - {mark.axis}))
+        elif op in SAME and mark.axis in result.dims and self._mark_of(result) is None:
+            values = op == "mul" and bool(others - set(softmax.dims))
+            self._mark(result, _Mark(mark.axis, softmax, mark.place, mark.with_values or values))
+
+    def _weighted(self, weights: Tensor, mark: _Mark, of_values: set[Dim]) -> None:
+        """Each softmax counts once, however often its result is used."""
+        for key, (_, other) in list(self._marks.items()):
+            if key == id(weights._raw) or (other.weights is not None and other.weights._raw is weights._raw):
+                self._marks.pop(key, None)
+        plain = backend_of_raw(weights._raw).stop_gradient(weights)
+        queries = query_dims(weights.dims, mark.axis, of_values)
+        self._add(found_of(plain, mark.axis, queries, mark.place, _kept(plain)))
+
+    def attention(
+        self,
+        query: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        *,
+        key_dim: Dim,
+        axis: Dim,
+        causal: Dim | None,
+        scale: float,
+        bias: Tensor | None,
+    ) -> None:
+        """Takes attention that a kernel computed."""
+        if tried_out():
+            return
+        if not self._counts():
+            self.outside += 1
+            return
+        query, keys = (backend_of_raw(x._raw).stop_gradient(x) for x in (query, keys))
+        added = [] if bias is None else [backend_of_raw(bias._raw).stop_gradient(bias)]
+        kept = [_kept(x) for x in (query, keys, *added)]
+
+        def make() -> Tensor:
+            query, keys, *added = [each() for each in kept]
+            bias = added[0] if added else None
+            with untaped():
+                return attention_weights(query, keys, key_dim=key_dim, axis=axis, causal=causal, scale=scale, bias=bias)
+
+        shared = [dim for dim in query.dims if dim is not key_dim]
+        dims = (*shared, *(dim for dim in keys.dims if dim not in shared and dim not in (key_dim, axis)), axis)
+        axes = tuple((dim, (query if dim in query.dims else keys).size_of(dim).max) for dim in dims)
+        rows = pick_rows(query_dims(dims, axis, set(keys.dims)))
+        place = Place.of(self._inside, here())
+        count = sum(backend_of_raw(x._raw).nbytes_raw(x._raw) for x in (query, keys, *added))
+        self._add(_found(place, rows, axis, axes, count, make))
+
+
+def names_below(model: Any, root: str = "") -> dict[int, str]:
+    """By id: "encoder.layers.0" of the modules in a model, with the name of that in front."""
+    return {id(module): ".".join(filter(None, (root, name))) for name, module in model.named_modules()}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an op is: its module, what its line calls the result, the line."""
+
+    path: str
+    variable: str
+    source: Source | None
+
+    @staticmethod
+    def of(inside: list[tuple[str, Source | None]], source: Source | None) -> Place:
+        """The line that calls a module of rfnb does not name what is inside of that."""
+        path, caller = inside[-1] if inside else ("", None)
+        return Place(path, "" if source is None or source == caller else variable_of(source), source)
+
+
+def variable_of(source: Source | None) -> str:
+    """What the user's line assigns to, if it is one name."""
+    names = source.targets() if source is not None else ()
+    return names[0].removeprefix("self.") if len(names) == 1 else ""
+
+
+def query_dims(dims: Iterable[Dim], axis: Dim, of_values: set[Dim]) -> list[Dim]:
+    """What the weights have and what is summed has not: the queries."""
+    return [dim for dim in dims if dim is not axis and dim not in of_values and dim.kind != "batch"]
+
+
+def pick_rows(dims: list[Dim]) -> Dim | None:
+    """Of several, the last one with lengths of its own."""
+    return next((dim for dim in reversed(dims) if dim.is_dynamic()), dims[-1] if dims else None)
+
+
+def found_of(
+    weights: Tensor, axis: Dim, queries: list[Dim], place: Place, make: Callable[[], Tensor] | None = None
+) -> Found:
+    """Weights that are there."""
+    axes = tuple((dim, weights.size_of(dim).max) for dim in weights.dims)
+    count = backend_of_raw(weights._raw).nbytes_raw(weights._raw)
+    return _found(place, pick_rows(queries), axis, axes, count, make or (lambda: weights))
+
+
+def _found(
+    place: Place, rows: Dim | None, cols: Dim, axes: tuple[tuple[Dim, int], ...], count: int, make: Callable[[], Tensor]
+) -> Found:
+    return Found(place.path, place.variable, place.source, rows, cols, axes, count, make)
+
+
+def _kept(tensor: Tensor) -> Callable[[], Tensor]:
+    """Gives the tensor, unless it was written into since now."""
+    version_of = backend_of_raw(tensor._raw).version_raw
+    version = version_of(tensor._raw)
+
+    def give() -> Tensor:
+        if version_of(tensor._raw) != version:
+            raise ViewError(
+                "capture: what the weights were computed from was changed in place since",
+                got=tensor.describe_dims(),
+                hint="look at them before the next call of the model",
+            )
+        return tensor
+
+    return give
+
+
+def _of_raw(found: RawAttention) -> Found:
+    source = None if found.place is None else Source(*found.place)
+    names = ["query", "key"] if len(found.shape) == 2 else ["head", "query", "key"]
+    dims = [Dim(n, name=name) for n, name in zip(found.shape[-3:], names, strict=True)]
+    if len(found.shape) == 4:
+        dims.insert(0, Dim(found.shape[0], name="batch", kind="batch"))
+    place = Place(found.path, "" if found.path else variable_of(source), source)
+    axes = tuple(zip(dims, found.shape, strict=True))
+
+    def make() -> Tensor:
+        with listening(None):
+            return convert_to_tensor(found.make(), dims=dims)
+
+    return _found(place, dims[-2], dims[-1], axes, found.bytes, make)
+
+
+def _dims(given: Any) -> list[Dim]:
+    return [given] if isinstance(given, Dim) else list(given or ())

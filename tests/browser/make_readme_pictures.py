@@ -1,0 +1,140 @@
+"""Makes docs/pictures/*.webp, light and dark, for the README. `python tests/browser/make_readme_pictures.py`.
+
+They show views of the README's own examples, of the gallery notebook, and of the pages on errors and training.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+import linecache
+import os
+import re
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from chromium import FLAGS, find_browser
+from lab_server import ROOT
+from PIL import Image
+from playwright.sync_api import Browser, sync_playwright
+
+import rfnb as rf
+
+FOLDER = ROOT / "docs" / "pictures"
+QUALITY = 60
+Names = dict[str, Any]
+
+
+def blocks(page: str) -> list[str]:
+    """The Python blocks of a page."""
+    return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
+
+
+def run(code: str, names: Names, file: str) -> Any:
+    """Runs the code under this file name; returns the value of its last line if that is an expression."""
+    linecache.cache[file] = (len(code), None, code.splitlines(keepends=True), file)
+    tree = ast.parse(code)
+    result = tree.body.pop().value if isinstance(tree.body[-1], ast.Expr) else ast.parse("None", mode="eval").body
+    exec(compile(tree, file, "exec"), names)
+    return eval(compile(ast.Expression(result), file, "eval"), names)
+
+
+def gallery(*ids: str) -> list[Any]:
+    """The results of these cells of the gallery; cells that show an error are left out."""
+    names: Names = {}
+    cells = json.loads((ROOT / "notebooks" / "03_views.ipynb").read_text(encoding="utf-8"))["cells"]
+    code = [cell for cell in cells if cell["cell_type"] == "code" and not cell["metadata"].get("tags")]
+    results = {cell["id"]: run("".join(cell["source"]), names, cell["id"]) for cell in code}
+    return [results[cell_id] for cell_id in ids]
+
+
+def attention() -> Any:
+    """A trained model looks at the letters of a word."""
+    sys.path.insert(0, str(ROOT / "notebooks"))
+    import g2p
+
+    model, _ = g2p.load(ROOT / "notebooks" / "data" / "g2p_large.safetensors")
+    with rf.capture(model) as seen:
+        phones = model.pronounce(["hummingbird"])["hummingbird"]
+    steps, _, letters = (weights := seen["decoder.attention"].weights).dims
+    array = weights.copy_transpose([rf.batch_dim, steps, letters]).raw_tensor[0]
+    return rf.show_attention(array, rows=[*phones, g2p.END], cols="hummingbird")
+
+
+def comparison() -> Any:
+    """The README's run of a loop and its fork."""
+    names: Names = {}
+    _, loop, travel, *_ = blocks("README.md")
+    run(loop, names, "loop.py")
+    first, _, fork, compare, _ = travel.strip().splitlines()
+    return run("\n".join([first, fork, compare]), names, "travel.py")
+
+
+def error() -> Any:
+    """The first mistake of docs/errors.md."""
+    names: Names = {}
+    setup, mistake, *_ = blocks("docs/errors.md")
+    run(setup, names, "setup.py")
+    try:
+        run(mistake, names, "model.py")
+    except rf.errors.RfError as caught:
+        return caught
+    raise AssertionError("the mistake raised no error")
+
+
+def training() -> Any:
+    """The model of docs/training.md, trained for longer."""
+    names: Names = {}
+    setup, loop, *_ = blocks("docs/training.md")
+    run(setup, names, "setup.py")
+    run(loop.partition("\nassert")[0].replace("range(3)", "range(30)"), names, "train.py")
+    return names["progress"]
+
+
+def save(browser: Browser, name: str, shown: Any, width: int, height: int) -> None:
+    """Saves pictures of one view, light and dark, at most this high."""
+    with tempfile.TemporaryDirectory() as folder:
+        view = shown if hasattr(shown, "save") and hasattr(shown, "html") else rf.show(shown)
+        file = view.save(Path(folder) / "view.html")
+        for theme in ("light", "dark"):
+            page = browser.new_page(
+                viewport={"width": width, "height": height}, color_scheme=theme, device_scale_factor=2
+            )
+            page.goto(file.as_uri())
+            page.wait_for_timeout(500)
+            tall = page.locator("body").bounding_box()
+            assert tall is not None
+            clip = {"x": 0, "y": 0, "width": width, "height": min(tall["height"] + 2 * tall["y"], height)}
+            picture = Image.open(io.BytesIO(page.screenshot(clip=clip)))
+            picture.save(FOLDER / f"{name}-{theme}.webp", quality=QUALITY)
+            page.close()
+
+
+def main() -> None:
+    """Needs Chromium."""
+    FOLDER.mkdir(exist_ok=True)
+    os.chdir(ROOT / "notebooks")
+    rf.options.record = "last"
+    compared = comparison()
+    graph, array, model = gallery("graph-torch", "numpy", "graph")
+    views = {
+        "graph": (graph, 440, 500),
+        "attention": (attention(), 440, 500),
+        "array": (array, 440, 500),
+        "compare": (compared, 480, 400),
+        "model": (model, 720, 760),
+        "error": (error(), 720, 400),
+        "training": (training(), 480, 250),
+    }
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=find_browser(), args=FLAGS)
+        for name, (view, width, height) in views.items():
+            save(browser, name, view, width, height)
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()
