@@ -92,7 +92,7 @@ def test_text_and_html_name_the_same_facts(options):
 def test_totals_count_each_op_once():
     explanation = decoder().explain()
     first = repr(explanation).splitlines()[0]
-    assert first == "decoder: 1 op once, 1 for all steps together, 10 in each step, 2 behind the steps"
+    assert first == "decoder: 1 op once, 1 for all steps together, 10 in each step, 2 after the loop"
     assert len(explanation.rows) == 14
     assert repr(decoder(optimize_move_layers_out=False).explain()).startswith("decoder: 14 ops in each step\n")
 

@@ -168,15 +168,15 @@ def test_the_steps_around_events_are_shown_and_why():
 
 def test_a_larger_change_from_the_start_is_told_of():
     view = history_view.describe(long_run(lens=(40,), at={(0, 0): 50.0, (0, 11): 9.0}))
-    assert reasons(view) == {0: "first", 11: "total changes most, but for step 0", 39: "last"}
+    assert reasons(view) == {0: "first", 11: "total changes most, except in step 0", 39: "last"}
 
 
 def test_where_steps_are_left_out_the_reasons_say_so():
-    """256 of 600 are looked at."""
+    """256 of 600 steps are sampled."""
     run = long_run(lens=(600,), steps=600, at={(0, 301): 9.0, (0, 401): np.nan})
     told = reasons(history_view.describe(run))
     moved, bad = (next(step for step, why in told.items() if word in why) for word in ("most", "finite"))
-    since = [int(re.search(r"from (?:step )?(\d+)", told[step])[1]) for step in (moved, bad)]
+    since = [int(re.search(r"(?:from|at) step (\d+)", told[step])[1]) for step in (moved, bad)]
     assert since[0] <= 301 <= moved
     assert since[1] <= 401 <= bad
     assert since[0] < moved
@@ -231,7 +231,7 @@ def test_the_picture_of_a_state_is_hatched_behind_the_end():
     values, live = state_history._matrix(followed)
     assert live.tolist() == [[True] * 4, [True, True, False, False]]
     assert values.tolist() == [[1, 2, 3, 4], [1, 2, 2, 2]]
-    assert state_history.describe_strip(followed)["alt"] == "total: batch down, 4 steps across, hatched behind the end"
+    assert state_history.describe_strip(followed)["alt"] == "total: batch down, 4 steps across, hatched after the end"
 
 
 @given(st.integers(1, 5), st.integers(0, 3), st.integers(1, 70))

@@ -131,7 +131,7 @@ def test_a_page_that_would_be_too_large_goes_without_scripts_and_says_so(built, 
     monkeypatch.setattr(page, "LIMIT", 600)
     text = enhanced.save(tmp_path / "x.html").read_text(encoding="utf-8")
     assert "<script" not in text
-    assert "without scripts: with them this page has more than 600 B" in text
+    assert "without scripts, which would make this page larger than 600 B" in text
     assert "&lt;/script&gt;" in text
 
 
