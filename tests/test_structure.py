@@ -16,7 +16,7 @@ ROOMS = {
     "trace": "record run observe compare graph capture public",
     "nn": "init module layers schedule attention cells encoder decoder bridge public",
     "checkpoint": "folder entries mapping plain training choice report save load foreign public",
-    "display": "markup schema kit layout tensor dims tree module error graph loop run comparison check attention "
+    "display": "markup kit layout tensor dims tree module error graph loop run comparison check attention "
     "checkpoint training panel schema_ts show register public",
 }
 """The folders and files of a rank, in their order: imports point to the left here too."""

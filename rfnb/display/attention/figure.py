@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from rfnb.core.ground.text import cut
+from rfnb.display.attention.schema import AttentionHead, AttentionView
 from rfnb.display.markup.html import visible
 from rfnb.display.markup.numbers import real, short
 from rfnb.display.markup.png import SEQUENTIAL, ramp
-from rfnb.display.schema import AttentionHead, AttentionView
 from rfnb.errors import ViewError
 
 LABELS = 40

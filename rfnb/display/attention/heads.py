@@ -11,12 +11,12 @@ import numpy as np
 
 from rfnb.display.attention import drawing
 from rfnb.display.attention.measures import Measures, is_causal, measure, sums
+from rfnb.display.attention.schema import AttentionHead
 from rfnb.display.attention.weights import Weights
 from rfnb.display.kit import options
 from rfnb.display.kit.degrade import Notes
 from rfnb.display.markup.numbers import plain, real, short
 from rfnb.display.markup.png import pooled
-from rfnb.display.schema import AttentionHead
 
 TOLERANCE = 0.01
 """Tolerance for the sum of a row, as weights may have half precision."""

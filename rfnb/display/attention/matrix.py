@@ -8,12 +8,12 @@ import numpy as np
 
 from rfnb.display.attention import drawing
 from rfnb.display.attention.labels import name_or_number
+from rfnb.display.attention.schema import AttentionHead, AttentionView
 from rfnb.display.kit.dims import dim_pill
 from rfnb.display.markup import style
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import plain, real, short
 from rfnb.display.markup.widgets_html import chip, fold, quiet
-from rfnb.display.schema import AttentionHead, AttentionView
 from rfnb.display.tensor.labels import shown
 
 STILL = {"data-rfnb-still": ""}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from rfnb.display.attention.labels import lines_of, name_or_number
 from rfnb.display.attention.matrix import measured, rounded
+from rfnb.display.attention.schema import AttentionHead, AttentionView
 from rfnb.display.markup import style
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import short
-from rfnb.display.schema import AttentionHead, AttentionView
 
 ROOM = 440
 """Largest width of a row of pictures, in pixels."""

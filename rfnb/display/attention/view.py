@@ -30,6 +30,7 @@ from rfnb.display.attention.matrix import MEASURES, large, rounded, strongest, s
 from rfnb.display.attention.measures import best_path
 from rfnb.display.attention.overview import overview
 from rfnb.display.attention.read import read_weights
+from rfnb.display.attention.schema import AttentionScripts, AttentionShape, AttentionView
 from rfnb.display.attention.weights import Side
 from rfnb.display.kit import options
 from rfnb.display.kit.degrade import Notes
@@ -40,7 +41,6 @@ from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import plain, real
 from rfnb.display.markup.png import block_for, pooled
 from rfnb.display.markup.widgets_html import fold, note_html, note_text, quiet
-from rfnb.display.schema import AttentionScripts, AttentionShape, AttentionView
 from rfnb.display.tensor.labels import shown
 from rfnb.errors import ViewError
 

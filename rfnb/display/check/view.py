@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rfnb.display.check.schema import CheckView, Finding
 from rfnb.display.kit import window
 from rfnb.display.kit.data import Data, read, to_numpy
 from rfnb.display.kit.degrade import Notes
 from rfnb.display.kit.dims import describe_axes, dims_html, dims_text
+from rfnb.display.kit.schema import MarkedPicture
 from rfnb.display.markup import style
 from rfnb.display.markup.grid import Table, facts_html, table_html
 from rfnb.display.markup.html import Child, Html, el
 from rfnb.display.markup.numbers import short
 from rfnb.display.markup.widgets_html import chip, fold, note_html, note_text
-from rfnb.display.schema import CheckView, Finding, MarkedPicture
 from rfnb.errors import fact_lines
 from rfnb.loop.batch_invariance import BatchReport, Difference
 from rfnb.loop.finite import FiniteReport, NotFinite

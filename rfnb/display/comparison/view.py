@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rfnb.core.ground.text import count_of
+from rfnb.display.comparison.schema import ComparisonView, Difference, FirstDifference
 from rfnb.display.kit import window
 from rfnb.display.kit.data import Axis
 from rfnb.display.kit.degrade import Notes
 from rfnb.display.kit.dims import describe_axes, dims_html, dims_text
+from rfnb.display.kit.schema import MarkedPicture
 from rfnb.display.markup import style, widgets_html
 from rfnb.display.markup.grid import Table, aligned, facts_html
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import plain, real, short
+from rfnb.display.markup.schema import Number
 from rfnb.display.markup.widgets_html import chip, fold, note_html, quiet
-from rfnb.display.schema import ComparisonView, Difference, FirstDifference, MarkedPicture, Number
 from rfnb.errors import fact_lines
 
 if TYPE_CHECKING:

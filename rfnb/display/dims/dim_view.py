@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rfnb.core.ground.text import count_of
+from rfnb.display.dims.schema import DimPage
 from rfnb.display.kit import options
 from rfnb.display.kit.dims import describe_dim, dim_pill, dim_word, origin
 from rfnb.display.markup import style
 from rfnb.display.markup.grid import Table
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.widgets_html import quiet
-from rfnb.display.schema import DimPage
 from rfnb.display.tensor.labels import shown
 from rfnb.display.tensor.lengths import bars_html
 

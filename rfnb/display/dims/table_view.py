@@ -8,6 +8,7 @@ from typing import Any
 from rfnb.core.dims import dim_alias
 from rfnb.core.ground.text import count_of
 from rfnb.display.dims.conflicts import by_chance, by_name, lengths_of, namesakes, rebound, size_of
+from rfnb.display.dims.schema import DimRow, DimTableView
 from rfnb.display.dims.uses import Use, Uses
 from rfnb.display.kit.dims import colour_of, describe_dim, named_pill, names_of, origin, size_word
 from rfnb.display.markup import style, widgets_html
@@ -15,7 +16,6 @@ from rfnb.display.markup.grid import Table, aligned
 from rfnb.display.markup.html import Html, el, join
 from rfnb.display.markup.numbers import bars
 from rfnb.display.markup.widgets_html import chip, note_html, note_text, quiet
-from rfnb.display.schema import DimRow, DimTableView
 
 NAMES = 3
 """Largest number of names in a list of tensors, parameters or modules."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import linecache
 
 from rfnb.core.ground.source import Source
+from rfnb.display.error.schema import CodeView
 from rfnb.display.markup import style
 from rfnb.display.markup.html import Html, el, join
 from rfnb.display.markup.widgets_html import quiet
-from rfnb.display.schema import CodeView
 
 AROUND = 2
 """Number of lines shown above and below the place."""

@@ -9,10 +9,10 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths
 from rfnb.display.error.failed_call import Argument
 from rfnb.display.error.operands import Cell, aligned, dims_in
+from rfnb.display.error.schema import DimOrigin, StripCell, StripRow
 from rfnb.display.kit.dims import describe_dim, named_pill, names_of, size_word
 from rfnb.display.markup import grid, style
 from rfnb.display.markup.html import Html, el
-from rfnb.display.schema import DimOrigin, StripCell, StripRow
 
 SHOWN_LENGTHS = 8
 """Largest number of lengths that are listed."""

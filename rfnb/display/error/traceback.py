@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from rfnb.core.ground.source import Source
 from rfnb.core.ground.traceback import is_own, is_users, steps_of
+from rfnb.display.error.schema import CauseView, FrameView
 from rfnb.display.markup import style
 from rfnb.display.markup.html import Html, el, join
 from rfnb.display.markup.widgets_html import quiet
-from rfnb.display.schema import CauseView, FrameView
 
 FRAMES = 40
 CAUSES = 4

@@ -8,6 +8,7 @@ from rfnb.core.ground.source import Source
 from rfnb.core.ground.traceback import innermost_call, steps_of
 from rfnb.display.error.code import code_html, code_text, describe_code
 from rfnb.display.error.failed_call import failed_call
+from rfnb.display.error.schema import DimOrigin, ErrorView, FrameView, StripRow
 from rfnb.display.error.strips import describe_strips, origins_html, origins_text, strips_html, strips_text
 from rfnb.display.error.traceback import cause_html, cause_text, describe_causes, describe_frames, frames_html
 from rfnb.display.kit.degrade import Notes
@@ -15,7 +16,6 @@ from rfnb.display.kit.dims import dim_word
 from rfnb.display.markup import style
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.widgets_html import fold, note_html, note_text, quiet
-from rfnb.display.schema import DimOrigin, ErrorView, FrameView, StripRow
 from rfnb.errors import fact_lines
 
 WORDS = 4000

@@ -23,9 +23,9 @@ from rfnb.display.graph.pills import (
     rows_of,
     width_of,
 )  # fmt: skip
+from rfnb.display.graph.schema import GraphNode, GraphView
 from rfnb.display.markup import svg
 from rfnb.display.markup.html import Html
-from rfnb.display.schema import GraphNode, GraphView
 
 PAD = 10.0
 FRAME = {"pad": 14.0, "head": 32.0}

@@ -10,8 +10,8 @@ from typing import Any
 from rfnb.display.graph.cards import amount
 from rfnb.display.graph.pills import ACCENT, BORDER, FAILED, FAILED_PAPER, OP, PAPER, PORT
 from rfnb.display.graph.rows import name, value_text
+from rfnb.display.graph.schema import GraphNode, GraphView
 from rfnb.display.markup.html import visible
-from rfnb.display.schema import GraphNode, GraphView
 from rfnb.errors import ViewError
 
 SECONDS = 20.0

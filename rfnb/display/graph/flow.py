@@ -52,7 +52,7 @@ class Flow:
         return self._reads[node.number]
 
     def makes(self, node: Node) -> set[int]:
-        """Numbers of values that come to be in it, and those that it gives on."""
+        """Numbers of values that a node computes or hands on."""
         if node.number not in self._makes:
             self._look(node)
         return self._makes[node.number]

@@ -12,6 +12,7 @@ from rfnb.core.graph.graph import Node, Value
 from rfnb.core.graph.model_graph import ModelGraph
 from rfnb.display.graph.flow import Flow, results
 from rfnb.display.graph.runs import Runs
+from rfnb.display.graph.schema import GraphBody, GraphNode
 from rfnb.display.graph.values import Values, maker_of, name_of, signature
 from rfnb.display.graph.words import (
     class_of,
@@ -27,7 +28,6 @@ from rfnb.display.graph.words import (
     steps,
     within,
 )  # fmt: skip
-from rfnb.display.schema import GraphBody, GraphNode
 
 OUTPUTS = 6
 """Largest number of outputs shown of a node."""

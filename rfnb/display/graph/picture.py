@@ -9,12 +9,12 @@ from typing import Any
 
 from rfnb.display.graph.cards import FRAME, Card, card, frame
 from rfnb.display.graph.rows import name, value_text
+from rfnb.display.graph.schema import GraphNode, GraphView
 from rfnb.display.layout.drawing import Drawing
 from rfnb.display.layout.layered import draw
 from rfnb.display.layout.link import Link, Size
 from rfnb.display.markup import svg
 from rfnb.display.markup.html import Html
-from rfnb.display.schema import GraphNode, GraphView
 
 LINE, BACK = "#878c96", "#4f7ac0"
 TIP = Html(

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rfnb.core.ground.text import cut
+from rfnb.display.graph.schema import GraphValue, GraphView
 from rfnb.display.kit.dims import colour_of, dim_word
+from rfnb.display.kit.schema import DimView
 from rfnb.display.markup import svg
 from rfnb.display.markup.html import Html
-from rfnb.display.schema import DimView, GraphValue, GraphView
 
 INK, QUIET, FAINT = "#23262d", "#69707d", "#7f7f7f"
 PAPER, BORDER = "#f4f5f8", "#b4bac6"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from rfnb.display.graph.cards import amount
+from rfnb.display.graph.schema import GraphNode, GraphValue, GraphView
 from rfnb.display.graph.unfold import shown
 from rfnb.display.kit.dims import dims_text
 from rfnb.display.markup.grid import Table
-from rfnb.display.schema import GraphNode, GraphValue, GraphView
 
 COLUMNS = ("node", "class", "output", "parameters", "notes")
 MOST = 400

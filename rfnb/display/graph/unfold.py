@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from rfnb.core.ground.suggestions import did_you_mean
-from rfnb.display.schema import GraphNode, GraphView
+from rfnb.display.graph.schema import GraphNode, GraphView
 from rfnb.errors import ViewError
 
 ROOM = 26

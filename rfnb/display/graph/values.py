@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from rfnb.core.graph.graph import Value
+from rfnb.display.graph.schema import GraphValue
 from rfnb.display.kit.data import Axis
 from rfnb.display.kit.dims import describe_axes
-from rfnb.display.schema import DimView, GraphValue
+from rfnb.display.kit.schema import DimView
 
 
 class Values:

@@ -46,12 +46,12 @@ from rfnb.display.graph.dot import to_dot as to_dot
 from rfnb.display.graph.fold import Folder
 from rfnb.display.graph.picture import WIDTH, Painter, to_scripts as to_scripts
 from rfnb.display.graph.rows import to_table as to_table
+from rfnb.display.graph.schema import GraphFailure, GraphView
 from rfnb.display.graph.unfold import opened
 from rfnb.display.markup import style, svg
 from rfnb.display.markup.grid import table_html
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.widgets_html import fold, note_text, quiet
-from rfnb.display.schema import GraphFailure, GraphView
 
 LEGIBLE = 0.75
 """Smallest scale of the picture in a narrow cell; beyond, it scrolls sideways."""

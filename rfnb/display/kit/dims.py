@@ -10,9 +10,9 @@ import numpy as np
 
 from rfnb.display.kit import options
 from rfnb.display.kit.data import Axis
+from rfnb.display.kit.schema import DimView
 from rfnb.display.markup import style
 from rfnb.display.markup.html import Child, Html, el, join
-from rfnb.display.schema import DimView
 
 if TYPE_CHECKING:
     from rfnb.core.dims.dim import Dim

@@ -9,7 +9,7 @@ from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.widgets_html import quiet
 
 if TYPE_CHECKING:
-    from rfnb.display.schema import NoteView
+    from rfnb.display.kit.schema import NoteView
 
 
 def describe(name: str, note: str) -> NoteView:

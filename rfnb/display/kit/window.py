@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rfnb.display.kit.schema import MarkedPicture
 from rfnb.display.markup import png, style
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import short
 from rfnb.display.markup.widgets_html import quiet
-from rfnb.display.schema import MarkedPicture
 
 CELLS = (16, 48)
 """Largest number of rows and of columns around the place."""

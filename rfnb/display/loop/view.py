@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from rfnb.core.ground.source import with_block
 from rfnb.core.ground.text import count_of
+from rfnb.display.loop.schema import LoopExplanationView, MovedOp
 from rfnb.display.markup import style
 from rfnb.display.markup.grid import Table
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.widgets_html import quiet
-from rfnb.display.schema import ExplanationView, MovedOp
 
 if TYPE_CHECKING:
     from rfnb.loop.explain import Explanation, Moved
@@ -29,7 +29,7 @@ WIDTH = 80
 """Longest source line shown in a terminal, in characters."""
 
 
-def describe(explanation: Explanation) -> ExplanationView:
+def describe(explanation: Explanation) -> LoopExplanationView:
     """The source of the `with` block, and its ops."""
     source = explanation.source
     block = with_block(source)
@@ -60,7 +60,7 @@ def _op(row: Moved) -> MovedOp:
 # -- by lines
 
 
-def lines(view: ExplanationView) -> Iterator[tuple[int, str, list[MovedOp]]]:
+def lines(view: LoopExplanationView) -> Iterator[tuple[int, str, list[MovedOp]]]:
     """Each source line with its ops. Ops from elsewhere get their expression as a line."""
     by_line: dict[int, list[MovedOp]] = {}
     for op in view["ops"]:
@@ -83,7 +83,7 @@ def names(ops: list[MovedOp]) -> str:
     return ", ".join(name if count == 1 else f"{name} ×{count}" for name, count in runs)
 
 
-def counts(view: ExplanationView) -> dict[str, int]:
+def counts(view: LoopExplanationView) -> dict[str, int]:
     """Number of ops by place, without zeros."""
     found = Counter[str](op["where"] for op in view["ops"])
     return {where: found[where] for where in PLACES if found[where]}
@@ -92,7 +92,7 @@ def counts(view: ExplanationView) -> dict[str, int]:
 # -- text
 
 
-def to_text(view: ExplanationView) -> str:
+def to_text(view: LoopExplanationView) -> str:
     """The totals; then the source, and after each line where its ops ran, and why."""
     if not view["ran"]:
         return f"{view['name']} has not run yet"
@@ -102,7 +102,7 @@ def to_text(view: ExplanationView) -> str:
     return "\n".join([f"{view['name']}: {headline(view)}", *rows])
 
 
-def headline(view: ExplanationView) -> str:
+def headline(view: LoopExplanationView) -> str:
     """`1 op once, 2 in each step`"""
     totals = [f"{count} {PLACES[where]}" for where, count in counts(view).items()]
     if totals:
@@ -123,7 +123,7 @@ def _text_rows(number: int, text: str, ops: list[MovedOp], width: int) -> Iterat
         yield f"  {'':>4}  {'':<{width}}  {more}"
 
 
-def to_table(view: ExplanationView) -> Table:
+def to_table(view: LoopExplanationView) -> Table:
     """A row for each op."""
     columns = ["line", "op", "where", "why", "states", "text"]
     rows = [
@@ -135,7 +135,7 @@ def to_table(view: ExplanationView) -> Table:
 # -- HTML
 
 
-def to_html(view: ExplanationView) -> Html:
+def to_html(view: LoopExplanationView) -> Html:
     """The view as HTML; expressions of lines with several ops are folded."""
     if not view["ran"]:
         return el("div", f"{view['name']} has not run yet", style=f"{style.BOX};{style.QUIET}")
@@ -143,7 +143,7 @@ def to_html(view: ExplanationView) -> Html:
     return el("div", _head(view), el("table", rows, style=f"{style.TABLE};width:100%"), style=style.BOX)
 
 
-def _head(view: ExplanationView) -> Html:
+def _head(view: LoopExplanationView) -> Html:
     total = count_of(len(view["ops"]), "op")
     place = f" · {view['place']} · {total}: " if view["place"] else f" · {total}: "
     totals = counts(view).items()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rfnb.display.schema import Number
+    from rfnb.display.markup.schema import Number
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 

@@ -10,7 +10,7 @@ from posixpath import commonpath
 from typing import Any
 
 from rfnb.display.kit.dims import dims_text
-from rfnb.display.schema import ModuleNode, ParamRow
+from rfnb.display.module.schema import ModuleNode, ParamRow
 
 LINES = 4
 """Largest number of differences listed."""

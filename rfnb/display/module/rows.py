@@ -14,7 +14,8 @@ from rfnb.display.kit import options
 from rfnb.display.kit.degrade import Notes
 from rfnb.display.kit.dims import describe_dim
 from rfnb.display.markup.numbers import plain
-from rfnb.display.schema import Number, ParamRow
+from rfnb.display.markup.schema import Number
+from rfnb.display.module.schema import ParamRow
 from rfnb.nn.module.module import Module
 
 

@@ -14,10 +14,11 @@ from rfnb.display.markup import style
 from rfnb.display.markup.grid import Table
 from rfnb.display.markup.html import Html, el, join
 from rfnb.display.markup.numbers import amount, real, short, size
+from rfnb.display.markup.schema import Number
 from rfnb.display.markup.widgets_html import chip, note_text, quiet
 from rfnb.display.module.alike import grouped
 from rfnb.display.module.rows import Rows, children_of, parameters_of, settings_of
-from rfnb.display.schema import ModuleNode, ModuleView, Number, ParamRow
+from rfnb.display.module.schema import ModuleNode, ModuleView, ParamRow
 
 BAD = ("nan", "inf", "-inf")
 _GRADIENT = " in the gradient"

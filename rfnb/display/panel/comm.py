@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 from rfnb.display.kit.progress_bar import bar
 from rfnb.display.panel.commands import Dispatcher, Later, Runs
+from rfnb.display.panel.schema import Event
 from rfnb.display.run import list_view as runs_view
-from rfnb.display.schema import Event
 from rfnb.trace.run.run import Run, open_in_panel
 from rfnb.trace.run.runs import runs
 from rfnb.trace.run.session import make_progress

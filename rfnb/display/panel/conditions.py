@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from rfnb.display.kit.data import to_numpy
-from rfnb.display.schema import Where
+from rfnb.display.panel.schema import Where
 from rfnb.display.tensor.value import one_sequence
 from rfnb.errors import ViewError
 from rfnb.trace.run import when

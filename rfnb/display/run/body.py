@@ -7,7 +7,7 @@ from textwrap import dedent
 
 from rfnb.display.markup import style
 from rfnb.display.markup.html import Html, el
-from rfnb.display.schema import RunView, StepView
+from rfnb.display.run.schema import RunView, StepView
 
 
 def body_text(run: RunView, step: StepView) -> list[str]:

@@ -11,9 +11,10 @@ from rfnb.display.markup import style
 from rfnb.display.markup.grid import Table, aligned
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import BLOCKS, plain, real, short
+from rfnb.display.markup.schema import Number
 from rfnb.display.markup.widgets_html import chip, note_html, row
+from rfnb.display.run.schema import Curve, GradientsView
 from rfnb.display.run.step import spread
-from rfnb.display.schema import Curve, GradientsView, Number
 from rfnb.loop.gradients import verdict
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from rfnb.display.markup import style
 from rfnb.display.markup.grid import Table
 from rfnb.display.markup.html import Child, Html, el
 from rfnb.display.markup.widgets_html import chip, row
-from rfnb.display.schema import Origin, RunItem, RunsView
+from rfnb.display.run.schema import Origin, RunItem, RunsView
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from rfnb.display.kit.data import read
 from rfnb.display.kit.degrade import reason
 from rfnb.display.kit.dims import describe_axes
+from rfnb.display.run.schema import OpRow, OpsView, OpView
 from rfnb.display.run.step import live_at
-from rfnb.display.schema import OpRow, OpsView, OpView, ValueView
+from rfnb.display.tensor.schema import ValueView
 from rfnb.display.tensor.value import describe_value
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from rfnb.display.kit.view import write_atomically
 from rfnb.display.markup import style
 from rfnb.display.markup.html import Html, el
 from rfnb.display.run import view as history_view
+from rfnb.display.run.schema import HistoryView, StepView
 from rfnb.display.run.step import describe_step, spread
-from rfnb.display.schema import HistoryView, StepView
 from rfnb.errors import ViewError
 
 if TYPE_CHECKING:

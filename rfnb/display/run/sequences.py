@@ -8,7 +8,7 @@ from rfnb.core.ground.text import count_of
 from rfnb.display.markup import style
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.widgets_html import quiet
-from rfnb.display.schema import SequenceEnd
+from rfnb.display.run.schema import SequenceEnd
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run

@@ -7,13 +7,16 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from rfnb.display.kit.dims import dims_html, dims_text
+from rfnb.display.kit.schema import DimView
 from rfnb.display.markup import style, widgets_html
 from rfnb.display.markup.grid import Table, aligned
 from rfnb.display.markup.html import Child, Html, el
 from rfnb.display.markup.numbers import bars, short
+from rfnb.display.markup.schema import Number
 from rfnb.display.markup.widgets_html import chip
+from rfnb.display.run.schema import HistoryView, StateRow
 from rfnb.display.run.step import spread
-from rfnb.display.schema import DimView, HistoryView, Number, StateRow, ValueView
+from rfnb.display.tensor.schema import ValueView
 from rfnb.display.tensor.table import PAD
 from rfnb.display.tensor.value import ENDED
 

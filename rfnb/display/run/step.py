@@ -13,7 +13,9 @@ from rfnb.display.kit import options
 from rfnb.display.kit.data import Data, to_numpy
 from rfnb.display.kit.degrade import Notes, reason
 from rfnb.display.markup.numbers import plain, short
-from rfnb.display.schema import LineValue, Number, StateRow, StepView, ValueView, WatchRow
+from rfnb.display.markup.schema import Number
+from rfnb.display.run.schema import LineValue, StateRow, StepView, WatchRow
+from rfnb.display.tensor.schema import ValueView
 from rfnb.display.tensor.value import describe_value, in_words, magnitude, one_sequence, sampled
 from rfnb.trace.run.step import AGREES
 

@@ -9,18 +9,21 @@ from typing import TYPE_CHECKING
 from rfnb.core.ground.text import count_of
 from rfnb.display.kit.degrade import Notes, reason
 from rfnb.display.loop import view as explanation_view
+from rfnb.display.loop.schema import LoopExplanationView
 from rfnb.display.markup import style
 from rfnb.display.markup.html import Html, el, join
 from rfnb.display.markup.numbers import size
+from rfnb.display.markup.schema import Number
 from rfnb.display.markup.widgets_html import fold, note_html, note_text, quiet
 from rfnb.display.run.body import body_html, body_text
 from rfnb.display.run.list_view import describe_origin
+from rfnb.display.run.schema import FailureView, HistoryView, RunView, StepView
 from rfnb.display.run.sequences import describe_sequences, sequences_html, sequences_text
 from rfnb.display.run.state_history import describe_strip, follow
 from rfnb.display.run.states import states_html, states_text, steps_html, steps_text, to_table as to_table
 from rfnb.display.run.step import describe_step, spark_steps
 from rfnb.display.run.step_selection import chosen_steps
-from rfnb.display.schema import ExplanationView, FailureView, HistoryView, Number, RunView, StepView, ValueView
+from rfnb.display.tensor.schema import ValueView
 from rfnb.display.tensor.select import index_of
 from rfnb.display.tensor.value import describe_value
 from rfnb.errors import ViewError
@@ -69,7 +72,7 @@ def _start(run: Run, name: str, sequence: int | None) -> ValueView:
     return describe_value(name, value, sequences=run.sequence_dim, sequence=sequence, pictures=False)
 
 
-def _explanation(run: Run) -> ExplanationView | None:
+def _explanation(run: Run) -> LoopExplanationView | None:
     """The explanation of the loop, if there is one."""
     try:
         found = run.explain()

@@ -12,10 +12,11 @@ from rfnb.display.kit import options
 from rfnb.display.kit.data import Data, read_as_called
 from rfnb.display.kit.degrade import Notes
 from rfnb.display.kit.dims import describe_axes, describe_dim
+from rfnb.display.kit.schema import DimView
 from rfnb.display.markup.numbers import amount, plain
-from rfnb.display.schema import DimView, GradView, LengthsView, SequenceRow, TensorView
 from rfnb.display.tensor.labels import describe_labels, describe_unknown
 from rfnb.display.tensor.picture import describe_picture
+from rfnb.display.tensor.schema import GradView, LengthsView, SequenceRow, TensorView
 from rfnb.display.tensor.select import select
 from rfnb.display.tensor.stats import Measured, measure, same, tensor_stats
 from rfnb.display.tensor.table import describe_values

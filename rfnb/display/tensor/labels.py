@@ -11,7 +11,7 @@ from rfnb.display.kit import options
 from rfnb.display.kit.data import Data, thin_mask, thinned, to_numpy
 from rfnb.display.markup import style
 from rfnb.display.markup.html import Html, el
-from rfnb.display.schema import BadView, LabelCount
+from rfnb.display.tensor.schema import BadView, LabelCount
 from rfnb.display.tensor.stats import place_of
 
 QUOTED = frozenset({"", " ", "\n", "\t"})

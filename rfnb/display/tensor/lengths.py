@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from rfnb.core.ground.text import count_of, cut
 from rfnb.display.kit import options
 from rfnb.display.kit.dims import colour_of, dim_pill, origin
+from rfnb.display.kit.schema import DimView
 from rfnb.display.markup import style
 from rfnb.display.markup.html import Html, el, join
 from rfnb.display.markup.numbers import bars, percent, short
 from rfnb.display.markup.widgets_html import chip, fold
-from rfnb.display.schema import DimView, LengthsView
+from rfnb.display.tensor.schema import LengthsView
 
 WIDTH = 160
 """Width of the longest bar, in pixels."""

@@ -7,7 +7,7 @@ from rfnb.display.markup import style
 from rfnb.display.markup.html import Html, el, join
 from rfnb.display.markup.numbers import amount, bars, percent, real, short
 from rfnb.display.markup.widgets_html import quiet
-from rfnb.display.schema import BadView, TensorStats
+from rfnb.display.tensor.schema import BadView, TensorStats
 from rfnb.display.tensor.stats import same
 
 WHOLE = ";display:inline-block;margin-bottom:2px"

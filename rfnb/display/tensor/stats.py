@@ -12,8 +12,8 @@ from rfnb.core.ground.dtype import is_int_dtype
 from rfnb.display.kit import options
 from rfnb.display.kit.data import Data, thin_mask, thinned, to_numpy
 from rfnb.display.markup.numbers import plain
-from rfnb.display.schema import BadView, PaddingView, StatsView, TensorStats
 from rfnb.display.tensor.frames import Bad, Frames, frames_of, inner_axes, located, reduced, rows_at
+from rfnb.display.tensor.schema import BadView, PaddingView, StatsView, TensorStats
 
 
 @dataclass

@@ -10,11 +10,11 @@ import numpy as np
 
 from rfnb.core.ground.text import cut
 from rfnb.display.kit.data import Data, to_numpy
+from rfnb.display.kit.schema import DimView
 from rfnb.display.markup import png, style
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import plain, real, short
 from rfnb.display.markup.widgets_html import quiet
-from rfnb.display.schema import DimView
 
 ROWS = 24
 COLS = 24

@@ -10,11 +10,11 @@ from rfnb.display.markup.grid import Table
 from rfnb.display.markup.html import Html, el, join
 from rfnb.display.markup.numbers import percent, real, short, size as size_text
 from rfnb.display.markup.widgets_html import chip, note_html, note_text, quiet
-from rfnb.display.schema import GradView, TensorStats, TensorView
 from rfnb.display.tensor.describe import describe as describe, describe_data as describe_data
 from rfnb.display.tensor.labels import counts_text, labels_html, labels_text
 from rfnb.display.tensor.lengths import lengths_html, lengths_text
 from rfnb.display.tensor.moments import alarms, bad_text, stats_html, stats_text
+from rfnb.display.tensor.schema import GradView, TensorStats, TensorView
 from rfnb.display.tensor.table import table_html, table_text
 
 

@@ -12,7 +12,7 @@ from rfnb.display.markup.grid import Table, aligned
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import plain, real, short
 from rfnb.display.markup.widgets_html import chip, note_html, note_text, quiet
-from rfnb.display.schema import GradientNorm, GradientNormsView
+from rfnb.display.training.schema import GradientNorm, GradientNormsView
 
 if TYPE_CHECKING:
     from rfnb.display.training.gradient_norms import GradientNorms

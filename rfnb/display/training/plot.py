@@ -9,7 +9,7 @@ from rfnb.display.markup import style, svg
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import real, short
 from rfnb.display.markup.svg import Point
-from rfnb.display.schema import LossCurve
+from rfnb.display.training.schema import LossCurve
 
 SIZE = (340.0, 150.0)
 LEFT, RIGHT, TOP, BOTTOM = 48.0, 8.0, 8.0, 18.0

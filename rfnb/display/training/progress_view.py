@@ -8,10 +8,11 @@ from rfnb.display.markup import style
 from rfnb.display.markup.grid import Table, aligned
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import bars, plain, short
+from rfnb.display.markup.schema import Number
 from rfnb.display.markup.svg import data_uri
 from rfnb.display.markup.widgets_html import chip, note_html, note_text, quiet
-from rfnb.display.schema import LossCurve, Number, ProgressView
 from rfnb.display.training.curve import Curve
+from rfnb.display.training.schema import LossCurve, ProgressView
 
 if TYPE_CHECKING:
     from rfnb.display.training.progress import Progress

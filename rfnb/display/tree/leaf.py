@@ -12,10 +12,10 @@ from rfnb.display.kit.data import Data, read
 from rfnb.display.kit.degrade import Notes, reason
 from rfnb.display.kit.dims import describe_axes, describe_dim
 from rfnb.display.markup.numbers import percent, short
-from rfnb.display.schema import TreeNode
 from rfnb.display.tensor.arrays import data_of
 from rfnb.display.tensor.stats import measure, moments
 from rfnb.display.tensor.value import value_text
+from rfnb.display.tree.schema import TreeNode
 from rfnb.errors import ViewError
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None))

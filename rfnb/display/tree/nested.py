@@ -12,9 +12,9 @@ from rfnb.core.ground.text import count_of
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import TensorDict
 from rfnb.display.kit import options
-from rfnb.display.schema import TreeNode
 from rfnb.display.tensor.arrays import class_of, is_array
 from rfnb.display.tree.leaf import fill
+from rfnb.display.tree.schema import TreeNode
 
 ALIKE = 3
 """Fewest consecutive parts of equal structure that become one line."""

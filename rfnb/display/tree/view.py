@@ -13,9 +13,9 @@ from rfnb.display.markup.grid import Table
 from rfnb.display.markup.html import Html, el, join
 from rfnb.display.markup.numbers import size
 from rfnb.display.markup.widgets_html import chip, note_html, note_text, quiet
-from rfnb.display.schema import TreeNode, TreeView
 from rfnb.display.tensor.arrays import class_of
 from rfnb.display.tree.nested import Walk
+from rfnb.display.tree.schema import TreeNode, TreeView
 
 OPEN_DEPTH = 2
 OPEN_NODES = 40
