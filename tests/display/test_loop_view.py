@@ -40,7 +40,7 @@ def test_sequences_that_have_ended_are_marked():
     assert step.describe_step(a_run(), 2)["ended"] == [False, True, False]
 
 
-def test_the_course_of_a_state_is_asked_for_once():
+def test_the_history_of_a_state_is_computed_once():
     run = a_run()
     step.describe_step(run, 0)
     run.asked.clear()
@@ -60,7 +60,7 @@ def test_a_long_run_is_looked_at_in_part():
     assert len(set(run.asked)) < 80
 
 
-def test_the_course_asks_only_for_kept_states():
+def test_the_history_reads_only_kept_states():
     run = a_run(100)
     run.replay.every = 10
     view = step.describe_step(run, 3)
@@ -237,12 +237,12 @@ def test_the_picture_of_a_state_is_hatched_behind_the_end():
 @given(st.integers(1, 5), st.integers(0, 3), st.integers(1, 70))
 def test_pictures_of_states_of_any_size(batch: int, features: int, steps: int):
     live = np.arange(steps)[:, None, None] < np.array([steps, *[1] * (batch - 1)])[None, :, None]
-    one = state_history.Course(
+    one = state_history.StateHistory(
         "h", list(range(steps)), numbers(steps, batch, max(features, 1)), live, ["batch", "f"], 0
     )
     strip = state_history.describe_strip(one)
     assert strip["picture"].startswith("data:image/png")
-    alone = state_history.Course("h", list(range(steps)), one.values[:, 0], live[:, 0], ["f"], None)
+    alone = state_history.StateHistory("h", list(range(steps)), one.values[:, 0], live[:, 0], ["f"], None)
     assert state_history.describe_strip(alone)["picture"].startswith("data:image/png")
     assert one.not_finite() is None
 

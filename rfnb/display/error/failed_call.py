@@ -57,7 +57,9 @@ def failed_call(error: BaseException) -> FailedCall | None:
     frame = below[0][0]
     name, values = _called(frame)
     words = {} if at is None else written(steps[at], [name for name, _ in values])
-    arguments = [Argument(name, words.get(name, ""), value) for name, value in values if _tells(value, words.get(name))]
+    arguments = [
+        Argument(name, words.get(name, ""), value) for name, value in values if _is_shown(value, words.get(name))
+    ]
     if not any(map(_has_dims, (argument.value for argument in arguments))):
         arguments += _deeper(below[1:])
     modules = _modules(steps)
@@ -131,7 +133,7 @@ def shape_of(value: Any) -> tuple[int, ...]:
     return shape if isinstance(shape, tuple) else ()
 
 
-def _tells(value: Any, text: str | None) -> bool:
+def _is_shown(value: Any, text: str | None) -> bool:
     """Whether an argument gets a line: it has dims or a shape, or the user wrote it."""
     if _has_dims(value):
         return True

@@ -49,8 +49,8 @@ def describe(error: BaseException) -> ErrorView:
 
 
 def _facts(error: BaseException) -> list[list[str]]:
-    told = [(name, getattr(error, name, None)) for name in ("got", "expected", "made", "hint")]
-    return [[name, str(fact)[:WORDS]] for name, fact in told if fact is not None]
+    facts = [(name, getattr(error, name, None)) for name in ("got", "expected", "made", "hint")]
+    return [[name, str(fact)[:WORDS]] for name, fact in facts if fact is not None]
 
 
 # -- the user's line
@@ -64,10 +64,10 @@ def _place(error: BaseException) -> Source | None:
     return None if number is None else steps_of(error)[number][1]
 
 
-# -- what is told
+# -- facts
 
 
-def _told(view: ErrorView) -> list[list[str]]:
+def _other_facts(view: ErrorView) -> list[list[str]]:
     """The facts that strips and origins do not already show."""
     return [
         [name, fact]
@@ -99,8 +99,8 @@ def to_text(view: ErrorView) -> str:
         [f"{view['name']}: {view['what']}"],
         code_text(view["code"]) if view["code"] else [],
         [str(view["call"]), *(f"  {line}" for line in strips_text(view["rows"]))] if view["rows"] else [],
-        [f"  {line}" for line in origins_text([told for told in view["origins"] if told["odd"]])],
-        fact_lines(_told(view)),
+        [f"  {line}" for line in origins_text([origin for origin in view["origins"] if origin["odd"]])],
+        fact_lines(_other_facts(view)),
         view["notes"],
         [f"called in {frame['place']}: {frame['text']}".removesuffix(": ") for frame in _callers(view)],
         [cause_text(cause) for cause in view["causes"]],
@@ -114,8 +114,8 @@ def to_text(view: ErrorView) -> str:
 
 def to_html(view: ErrorView) -> Html:
     """The card as HTML; traceback and causes are folded."""
-    odd = [told for told in view["origins"] if told["odd"]]
-    rest = [told for told in view["origins"] if not told["odd"]]
+    odd = [origin for origin in view["origins"] if origin["odd"]]
+    rest = [origin for origin in view["origins"] if not origin["odd"]]
     look = f"{style.BOX};border-left:4px solid {style.ALARM};padding:2px 0 2px 12px"
     return el(
         "div",
@@ -123,7 +123,7 @@ def to_html(view: ErrorView) -> Html:
         code_html(view["code"]) if view["code"] else None,
         _operands_html(view) if view["rows"] else None,
         origins_html(odd) if odd else None,
-        _facts_html(_told(view)),
+        _facts_html(_other_facts(view)),
         [quiet(note, tag="div") for note in view["notes"]],
         fold("where the other dims come from", origins_html(rest)) if rest else None,
         fold("traceback", frames_html(view["frames"])) if view["frames"] else None,

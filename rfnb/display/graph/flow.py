@@ -41,7 +41,7 @@ class Flow:
         idle = [node for node in ops if used.isdisjoint(node.outputs)]
         return {node.number for node in idle if node.inputs and of_parameters.issuperset(node.inputs)}
 
-    def is_told(self, node: Node) -> bool:
+    def is_shown_elsewhere(self, node: Node) -> bool:
         """Whether an op is left out, because the card of a state shows it, or it involves parameters only."""
         return node.number in self._counts or (len(node.outputs) == 1 and node.outputs[0] in self.made_up)
 

@@ -75,7 +75,7 @@ class Folder:
     def _inside(self, nodes: Sequence[Node]) -> str | None:
         """The id of the body of a node, or of several equal nodes."""
         node = nodes[0]
-        if not opens(node, self.flow.is_told):
+        if not opens(node, self.flow.is_shown_elsewhere):
             return None
         same = 0 if self._fails(node) else self.graph.form_of(node)
         for twin in nodes:
@@ -109,7 +109,7 @@ class Folder:
         around = body.around
         body.wanted = {number for node in nodes for number in self.flow.reads(node)}
         body.wanted |= {n for _, n in self.graph.outputs} if around is None else results(around)
-        for several in self.runs.groups([node for node in nodes if not self.flow.is_told(node)]):
+        for several in self.runs.groups([node for node in nodes if not self.flow.is_shown_elsewhere(node)]):
             self._add(body, several)
         self._ghosts(body)
 

@@ -115,7 +115,7 @@ def _note(graph: ModelGraph) -> str | None:
 def to_text(view: GraphView) -> str:
     """A line of facts, then a row for each visible box."""
     lines = [f"{view['name']}  {_facts(view)}", *(f"  {line}" for line in repr(to_table(view)).splitlines())]
-    return "\n".join([*lines, *_told(view)])
+    return "\n".join([*lines, *_notes(view)])
 
 
 def _facts(view: GraphView) -> str:
@@ -123,7 +123,7 @@ def _facts(view: GraphView) -> str:
     return f"{params} · failed" if view["failure"] else params
 
 
-def _told(view: GraphView) -> list[str]:
+def _notes(view: GraphView) -> list[str]:
     """The failure in full, and notes on what was left out."""
     failure = view["failure"]
     lines = note_text(view["note"], "")
@@ -153,12 +153,12 @@ def to_html(view: GraphView) -> Html:
     image = el(
         "img", src=svg.data_uri(drawn), alt=f"graph of {view['name']}: {len(rows)} boxes, listed below", style=look
     )
-    told = [el("pre", line, style=_PRE) for line in _told(view)]
+    notes = [el("pre", line, style=_PRE) for line in _notes(view)]
     return el(
         "div",
         el("div", el("span", view["name"], style=style.NAME), quiet(f" · {_facts(view)}"), style=style.HEAD),
         el("div", image, style="overflow-x:auto;max-width:100%"),
-        told,
+        notes,
         fold(f"as a table: {len(rows)} rows", table_html(rows)),
         style=style.BOX,
     )  # fmt: skip

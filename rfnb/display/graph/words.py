@@ -29,13 +29,13 @@ def kind_of(node: Node) -> Any:
     return "op" if node.kind in ("input", "state") else node.kind
 
 
-def opens(node: Node, is_told: Callable[[Node], bool]) -> bool:
+def opens(node: Node, is_shown_elsewhere: Callable[[Node], bool]) -> bool:
     """Whether a node has a body to show; ops inside of an op, and nodes shown elsewhere, do not count."""
-    body = [child for child in node.body if not is_told(child)]
+    body = [child for child in node.body if not is_shown_elsewhere(child)]
     if not body:
         return False
     if kind_of(node) == "op":
-        return any(child.kind in ("module", "loop", "cond") or opens(child, is_told) for child in body)
+        return any(child.kind in ("module", "loop", "cond") or opens(child, is_shown_elsewhere) for child in body)
     return node.module is None or len(body) > 1 or kind_of(body[0]) != "op"
 
 

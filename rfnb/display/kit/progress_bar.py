@@ -17,7 +17,7 @@ def bar(name: str, steps: int, clock: Callable[[], float] = time.monotonic) -> C
     began = clock()
     drawn: list[Any] = []
 
-    def told(done: int) -> None:
+    def update(done: int) -> None:
         if not drawn and clock() - began > PATIENCE and done < steps:
             drawn.append(_draw(name, steps))
         if drawn and drawn[0] is not None:
@@ -25,7 +25,7 @@ def bar(name: str, steps: int, clock: Callable[[], float] = time.monotonic) -> C
             if done >= steps:
                 drawn[0].close()
 
-    return told
+    return update
 
 
 def _draw(name: str, steps: int) -> Any:

@@ -96,9 +96,9 @@ def to_text(view: LoopExplanationView) -> str:
     """The totals; then the source, and after each line where its ops ran, and why."""
     if not view["ran"]:
         return f"{view['name']} has not run yet"
-    told = list(lines(view))
-    width = min(WIDTH, max((len(text) for _, text, _ in told), default=0))
-    rows = [row for number, text, ops in told for row in _text_rows(number, text, ops, width)]
+    shown = list(lines(view))
+    width = min(WIDTH, max((len(text) for _, text, _ in shown), default=0))
+    rows = [row for number, text, ops in shown for row in _text_rows(number, text, ops, width)]
     return "\n".join([f"{view['name']}: {headline(view)}", *rows])
 
 
@@ -162,10 +162,10 @@ def _rows(number: int, text: str, ops: list[MovedOp]) -> list[Html]:
         el("td", str(number), rowspan=spans, style=f"{style.LABEL_CELL};text-align:right;vertical-align:top"),
         el("td", code, rowspan=spans, style=f"{_LINE};{_CODE};border-left:3px solid {mark};padding-left:{indent}px"),
     ]
-    told = [_told(group, folds=len(ops) > 1) for group in groups] or [[]]
+    beside = [_cells(group, folds=len(ops) > 1) for group in groups] or [[]]
     return [
         el("tr", line if first else None, cells, style=style.PLAIN_ROW)
-        for first, cells in zip([True] + [False] * len(told), told, strict=False)
+        for first, cells in zip([True] + [False] * len(beside), beside, strict=False)
     ]
 
 
@@ -178,7 +178,7 @@ def _slowest(ops: list[MovedOp]) -> str:
     return max((op["where"] for op in ops), key=["once", "behind", "all steps", "step"].index)
 
 
-def _told(ops: list[MovedOp], *, folds: bool) -> list[Html]:
+def _cells(ops: list[MovedOp], *, folds: bool) -> list[Html]:
     first, reason = ops[0], _reason(ops[0])
     words = [
         names(ops),

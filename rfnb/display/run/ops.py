@@ -30,11 +30,11 @@ def describe_ops(at: RunStep, chosen: int | None, sequences: Dim | None, sequenc
 
 
 def _op(number: int, op: Any, at: RunStep, sequences: Dim | None, sequence: int | None) -> OpView:
-    def tell(value: Any) -> ValueView:
+    def described(value: Any) -> ValueView:
         live = live_at(at.run, value, at.step)
         return describe_value(value.name, value, sequences=sequences, sequence=sequence, pictures=True, live=live)
 
-    return {"number": number, "inputs": list(map(tell, op.inputs)), "outputs": list(map(tell, op.outputs))}
+    return {"number": number, "inputs": list(map(described, op.inputs)), "outputs": list(map(described, op.outputs))}
 
 
 def _row(number: int, op: Any) -> OpRow:

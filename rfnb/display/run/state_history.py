@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Course:
+class StateHistory:
     """A state after several steps, always of the same size.
 
     values: [steps, …], thinned if large. live: entries that count, with axes of size 1. axes: names of the axes after
@@ -66,7 +66,7 @@ def _moved(now: np.ndarray, before: np.ndarray, live: np.ndarray) -> np.ndarray:
     return made
 
 
-def follow(run: Run, name: str, sequence: int | None, steps: int) -> Course | None:
+def follow(run: Run, name: str, sequence: int | None, steps: int) -> StateHistory | None:
     """The state after at most 256 of the first `steps`; None for labels, sizes, and states whose size changes."""
     if not steps:
         return None
@@ -98,16 +98,16 @@ def follow(run: Run, name: str, sequence: int | None, steps: int) -> Course | No
     start = one_sequence(run.replay.state(name, 0), run.sequence_dim, sequence) if chosen[0] == 0 else None
     if start is not None and start.shape == found[0].shape:
         jump = float(_moved(values[0], to_numpy(start.raw[where]).astype(np.float32), live[0]).max(initial=0))
-    return Course(name, chosen, values, live, [axis.dim.name for axis in found[0].axes], owner, jump)
+    return StateHistory(name, chosen, values, live, [axis.dim.name for axis in found[0].axes], owner, jump)
 
 
 ROWS = 32
 PIXELS = 240
 
 
-def describe_strip(course: Course) -> StateStrip:
+def describe_strip(history: StateHistory) -> StateStrip:
     """A picture: steps across, sequences or entries down, hatched where a sequence has ended."""
-    values, live = _matrix(course)
+    values, live = _matrix(history)
     rows, steps = values.shape
     block = block_for(values.shape, (ROWS, steps))
     values, live = extremes(values, live, block), pooled(live, block)
@@ -116,17 +116,17 @@ def describe_strip(course: Course) -> StateStrip:
     scale: png.Scale = "diverging" if (counted < 0).any() else "sequential"
     cell = (max(2, min(8, 64 // len(values))), max(1, min(10, PIXELS // steps)))
     return {
-        "state": course.name,
+        "state": history.name,
         "picture": png.picture(values / top, valid=None if live.all() else live, scale=scale, cell=cell),
-        "alt": _words(course, rows, len(values)),
+        "alt": _words(history, rows, len(values)),
     }
 
 
-def _matrix(course: Course) -> tuple[np.ndarray, np.ndarray]:
+def _matrix(history: StateHistory) -> tuple[np.ndarray, np.ndarray]:
     """[rows, steps]: the largest entry of each row, and whether any entry counts."""
-    values, live = course.values, np.broadcast_to(course.live, course.values.shape)
-    if course.sequences is not None:
-        values, live = (np.moveaxis(each, course.sequences + 1, 1) for each in (values, live))
+    values, live = history.values, np.broadcast_to(history.live, history.values.shape)
+    if history.sequences is not None:
+        values, live = (np.moveaxis(each, history.sequences + 1, 1) for each in (values, live))
         values, live = (each.reshape(*each.shape[:2], -1) for each in (values, live))
     else:
         values, live = (each.reshape(len(each), -1, 1) for each in (values, live))
@@ -136,13 +136,13 @@ def _matrix(course: Course) -> tuple[np.ndarray, np.ndarray]:
     return np.take_along_axis(values, at, 2)[..., 0].T, some
 
 
-def _words(course: Course, rows: int, drawn: int) -> str:
-    owner = course.sequences
-    others = [name for i, name in enumerate(course.axes) if i != owner]
-    down = course.axes[owner] if owner is not None else " and ".join(others) or "one number"
-    words = f"{course.name}: {down} down, {len(course.steps)} steps across"
+def _words(history: StateHistory, rows: int, drawn: int) -> str:
+    owner = history.sequences
+    others = [name for i, name in enumerate(history.axes) if i != owner]
+    down = history.axes[owner] if owner is not None else " and ".join(others) or "one number"
+    words = f"{history.name}: {down} down, {len(history.steps)} steps across"
     if owner is not None and others:
         words += f", the largest over {', '.join(others)}"
     if drawn < rows:
         words += f", {-(-rows // ROWS)} rows in one"
-    return words + (", hatched after the end" if not course.live.all() else "")
+    return words + (", hatched after the end" if not history.live.all() else "")

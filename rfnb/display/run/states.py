@@ -39,7 +39,7 @@ class StateLine(NamedTuple):
 
     name: str
     dims: list[DimView]
-    course: str
+    sparkline: str
     odd: list[str]
     picture: str | None
     alt: str | None
@@ -79,7 +79,7 @@ def steps_html(view: HistoryView) -> Html | None:
 
 def states_text(view: HistoryView) -> list[str]:
     """One line per state."""
-    return aligned([[row.name, dims_text(row.dims), row.course, "  ".join(row.odd)] for row in _states(view)])
+    return aligned([[row.name, dims_text(row.dims), row.sparkline, "  ".join(row.odd)] for row in _states(view)])
 
 
 def states_html(view: HistoryView) -> Html | None:
@@ -134,9 +134,11 @@ def _states(view: HistoryView) -> Iterator[StateLine]:
     for value in view["start"]:
         name = value["name"]
         row, strip = rows.get(name), strips.get(name)
-        course, odd = (bars(_some(row["spark"])) or "labels", row["flags"]) if row else ("", [])  # these have no size
+        sparkline, odd = (
+            (bars(_some(row["spark"])) or "labels", row["flags"]) if row else ("", [])
+        )  # these have no size
         picture = (strip["picture"], strip["alt"]) if strip else (None, None)
-        yield StateLine(name, value["dims"], course, odd, *picture)
+        yield StateLine(name, value["dims"], sparkline, odd, *picture)
 
 
 def _some(spark: list[Number]) -> list[Number]:
@@ -148,9 +150,9 @@ def _state_html(row: StateLine) -> Html:
     look = f"display:block;{style.BORDER}"
     picture = el("img", src=row.picture, alt=row.alt, title=row.alt, style=look) if row.picture else None
     middle = f"{style.LEFT_CELL};vertical-align:middle"
-    course = [picture, el("div", row.course, style="opacity:0.65;white-space:nowrap")]
+    sparkline = [picture, el("div", row.sparkline, style="opacity:0.65;white-space:nowrap")]
     odd = [chip(flag, style.WARN) for flag in row.odd]
-    return widgets_html.row(el("b", row.name), dims_html(row.dims), course, odd, look=middle)
+    return widgets_html.row(el("b", row.name), dims_html(row.dims), sparkline, odd, look=middle)
 
 
 def _marked(cell: str) -> list[Child]:

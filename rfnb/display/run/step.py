@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from rfnb.trace.run.step import RunStep
 
 
-Course = tuple[list[Number], bool]
-Tell = Callable[[str, Any, int], ValueView]
+Magnitudes = tuple[list[Number], bool]
+Describe = Callable[[str, Any, int], ValueView]
 
-_courses: WeakKeyDictionary[Any, dict[tuple[str, int | None], Course]] = WeakKeyDictionary()
+_magnitudes_by_run: WeakKeyDictionary[Any, dict[tuple[str, int | None], Magnitudes]] = WeakKeyDictionary()
 
 
 def describe_step(
@@ -37,20 +37,20 @@ def describe_step(
     """The JSON of a step, computed again by replay; must run on the thread that owns the tensors."""
     at = run[step]
 
-    def tell(name: str, value: Any, begun: int) -> ValueView:
+    def described(name: str, value: Any, begun: int) -> ValueView:
         """The JSON of a value; entries count for sequences that reach the step `begun`."""
         live = live_at(run, value, begun)
         return describe_value(name, value, sequences=run.sequence_dim, sequence=sequence, pictures=pictures, live=live)
 
     values: list[LineValue] = [
-        {"line": line, "op": op, "value": tell(name, value, step)} for name, op, line, value in at.values()
+        {"line": line, "op": op, "value": described(name, value, step)} for name, op, line, value in at.values()
     ]
     return {
         "kind": "step",
         "run": run.serial,
         "step": step,
         "sequence": sequence,
-        "states": [_state(run, at, step, name, sequence, tell) for name in run.states],
+        "states": [_state(run, at, step, name, sequence, described) for name in run.states],
         "values": values,
         "ended": None if run.lengths is None else [min(step, run.steps - 1) >= int(n) for n in run.lengths],
         "check": str(at.check),
@@ -60,18 +60,18 @@ def describe_step(
     }
 
 
-def _state(run: Run, at: Any, step: int, name: str, sequence: int | None, tell: Tell) -> StateRow:
+def _state(run: Run, at: Any, step: int, name: str, sequence: int | None, described: Describe) -> StateRow:
     """The JSON of a state before and after a step; a step that failed has no state after it."""
     notes, done = Notes(), step < run.steps
     before = at.before[name]
     after = at.after[name] if done else None
-    told = tell(name, before, step - 1)
-    unknown: Course = ([], True)
-    spark, moves = notes.attempt("course", lambda: _course(run, name, sequence), unknown)
+    told = described(name, before, step - 1)
+    unknown: Magnitudes = ([], True)
+    spark, moves = notes.attempt("magnitudes", lambda: _magnitudes(run, name, sequence), unknown)
     return {
         "name": name,
         "before": told,
-        "after": tell(name, after, step) if done else _not_reached(told),
+        "after": described(name, after, step) if done else _not_reached(told),
         "change": notes.attempt("change", lambda: _change(run, step, before, after, sequence), None),
         "spark": spark,
         "flags": [] if moves else ["never changes"],
@@ -105,9 +105,9 @@ def _aligned(data: Data, like: Data) -> np.ndarray:
     return values.transpose([p for p in order if p is not None])
 
 
-def _course(run: Run, name: str, sequence: int | None) -> Course:
+def _magnitudes(run: Run, name: str, sequence: int | None) -> Magnitudes:
     """The magnitude of the state after sampled steps, and whether it ever changes; empty for labels."""
-    known = _courses.setdefault(run, {})
+    known = _magnitudes_by_run.setdefault(run, {})
     if (name, sequence) not in known:
         known[name, sequence] = _follow(run, name, sequence)
     return known[name, sequence]
@@ -120,7 +120,7 @@ def spark_steps(run: Run) -> list[int]:
     return spread(ends, options.SPARK_STEPS) if run.steps else []
 
 
-def _follow(run: Run, name: str, sequence: int | None) -> Course:
+def _follow(run: Run, name: str, sequence: int | None) -> Magnitudes:
     steps = spark_steps(run)
     spark: list[Number] = []
     start, moves, labels = None, False, False

@@ -11,7 +11,7 @@ import numpy as np
 from rfnb.core.ground.text import count_of
 from rfnb.display.kit import options
 from rfnb.display.kit.data import read, to_numpy
-from rfnb.display.run.state_history import Course
+from rfnb.display.run.state_history import StateHistory
 from rfnb.display.run.step import spread
 
 if TYPE_CHECKING:
@@ -21,13 +21,13 @@ ENDS = 4
 """Largest number of shown steps at which sequences end."""
 
 
-def chosen_steps(run: Run, sequence: int | None, steps: int, courses: Sequence[Course]) -> dict[int, str]:
+def chosen_steps(run: Run, sequence: int | None, steps: int, histories: Sequence[StateHistory]) -> dict[int, str]:
     """The reason for each shown step; "" for steps that only fill gaps. All steps, if there are few.
 
     steps: the number of steps, of the sequence if one was chosen; includes a failed step.
     """
     told: dict[int, list[str]] = {}
-    for step, why in _events(run, sequence, steps, courses):
+    for step, why in _events(run, sequence, steps, histories):
         if step in told or len(told) < options.HISTORY_STEPS or steps <= options.HISTORY_STEPS:
             told.setdefault(step, []).append(why)
     if steps <= options.HISTORY_STEPS:
@@ -43,25 +43,25 @@ def _middle(steps: list[int]) -> int:
     return (before + after) // 2
 
 
-def _events(run: Run, sequence: int | None, steps: int, courses: Sequence[Course]) -> Iterator[tuple[int, str]]:
+def _events(run: Run, sequence: int | None, steps: int, histories: Sequence[StateHistory]) -> Iterator[tuple[int, str]]:
     """Events as (step, reason), the most important first."""
     if steps > options.HISTORY_STEPS:
         yield from [(0, "first"), (steps - 1, "last")]
     if run.failed is not None and run.failed.step < steps:
         yield run.failed.step, "failed"
     yield from ((step, why) for step, why in _fork(run) if step < steps)
-    for course in courses:
-        if (place := course.not_finite()) is not None:
-            step, since = course.steps[place], course.since(place)
-            yield step, f"{course.name} is not finite" + (f", first at step {since} or later" if since < step else "")
+    for history in histories:
+        if (place := history.not_finite()) is not None:
+            step, since = history.steps[place], history.since(place)
+            yield step, f"{history.name} is not finite" + (f", first at step {since} or later" if since < step else "")
     if sequence is None:
         yield from _ends(run)
-    for course in courses:
-        if (found := course.largest_change()) is not None:
+    for history in histories:
+        if (found := history.largest_change()) is not None:
             place, jumped = found
-            step, since = course.steps[place], course.since(place)
+            step, since = history.steps[place], history.since(place)
             among = f" from step {since} to here" if since < step else ", except in step 0" if jumped else ""
-            yield step, f"{course.name} changes most{among}"
+            yield step, f"{history.name} changes most{among}"
 
 
 def _fork(run: Run) -> Iterator[tuple[int, str]]:

@@ -41,8 +41,8 @@ def describe(run: Run, batch: int | str | None = None) -> HistoryView:
         notes.attempt(f"picture of {name}", partial(follow, run, name, sequence, min(steps, run.steps)), None)
         for name in run.states
     ]
-    courses = [course for course in found if course is not None]
-    shown = chosen_steps(run, sequence, steps, courses)
+    histories = [history for history in found if history is not None]
+    shown = chosen_steps(run, sequence, steps, histories)
     if len(shown) < steps:
         notes.add(f"{len(shown)} of {steps} steps shown; the panel and run[i] have all of them")
     views = _steps(notes, run, shown, sequence)
@@ -54,7 +54,7 @@ def describe(run: Run, batch: int | str | None = None) -> HistoryView:
         "steps": list(views.values()),
         "reasons": [shown[i] for i in views],
         "sequences": describe_sequences(run, sequence),
-        "strips": [describe_strip(course) for course in courses],
+        "strips": [describe_strip(history) for history in histories],
         "explanation": _explanation(run),
         "note": notes.text(),
     }

@@ -69,17 +69,17 @@ def in_short(data: Data, *, closely: bool = True) -> tuple[str, list[str]]:
         return value_text(data), flags
     if found is None:
         return "only padding", flags
-    told = moments(found.frames)
-    if told["min"] == "nan":
+    values = moments(found.frames)
+    if values["min"] == "nan":
         return "no finite entries", flags
-    return ("≈ " if found.where else "") + _told(told, data.dtype == "bool"), flags
+    return ("≈ " if found.where else "") + _in_words(values, data.dtype == "bool"), flags
 
 
-def _told(told: Mapping[str, Any], of_bools: bool) -> str:
+def _in_words(values: Mapping[str, Any], of_bools: bool) -> str:
     if of_bools:
-        return f"true {percent(told['mean'])}"
-    low, mean, high, std = (short(told[key]) for key in ("min", "mean", "max", "std"))
-    return f"all {low}" if told["min"] == told["max"] else f"μ {mean} σ {std} [{low} .. {high}]"
+        return f"true {percent(values['mean'])}"
+    low, mean, high, std = (short(values[key]) for key in ("min", "mean", "max", "std"))
+    return f"all {low}" if values["min"] == values["max"] else f"μ {mean} σ {std} [{low} .. {high}]"
 
 
 def _clipped(value: Any) -> str:

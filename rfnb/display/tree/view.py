@@ -36,13 +36,13 @@ def describe(structure: Any) -> TreeView:
 
 def to_text(view: TreeView) -> str:
     """One line per part; the first of equal parts stands for all."""
-    lines = [f"{'  ' * depth}{node_text(node)}" for depth, node in _told(view["root"], 0)]
+    lines = [f"{'  ' * depth}{node_text(node)}" for depth, node in _lines(view["root"], 0)]
     return "\n".join(lines + note_text(view["note"]))
 
 
 def to_html(view: TreeView) -> Html:
     """The tree with folds."""
-    few = sum(1 for _ in _told(view["root"], 0)) <= OPEN_NODES
+    few = sum(1 for _ in _lines(view["root"], 0)) <= OPEN_NODES
     return el("div", _fold(view["root"], 0, OPEN_DEPTH if few else 1), note_html(view["note"]), style=style.BOX)
 
 
@@ -83,14 +83,14 @@ def _what(node: TreeNode) -> str:
     return "" if node["what"] in ("Tensor", "Dim", "int", "float", "bool", "str", "NoneType") else node["what"]
 
 
-def _told(node: TreeNode, depth: int) -> Iterator[tuple[int, TreeNode]]:
+def _lines(node: TreeNode, depth: int) -> Iterator[tuple[int, TreeNode]]:
     yield depth, node
     if not node["repeat"]:
         for child in node["children"]:
-            yield from _told(child, depth + 1)
+            yield from _lines(child, depth + 1)
         return
     for child in node["children"][0]["children"]:
-        for below, part in _told(child, depth + 1):
+        for below, part in _lines(child, depth + 1):
             yield below, {**part, "text": "", "flags": []}  # the others differ
 
 
