@@ -77,7 +77,7 @@ class TraceError(LoopError):
 
 
 class ExpressionError(RfError, ValueError):
-    """A string is no expression, or names what is not there."""
+    """A string is not an expression, or names something that does not exist."""
 
 
 class ParameterError(RfError, ValueError):

@@ -1,8 +1,8 @@
-"""The body of a loop while it is traced: what the step is given, what it gives, and how it is run."""
+"""The body of a loop while it is traced: what the step is given, and what it gives."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -12,18 +12,19 @@ from rfnb.core.advice.torch_equivalents import called
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY, Size
-from rfnb.core.graph.graph import Node
 from rfnb.core.ground import raw as raw_registry
-from rfnb.core.ground.source import PerPlace, here
+from rfnb.core.ground.source import here
 from rfnb.core.tensor.argument_errors import not_a_tensor
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimRebound, LoopError
 from rfnb.loop import branch, rerun
-from rfnb.loop.draw import tell
+from rfnb.loop.draw import loop_record
 from rfnb.loop.execute import mixed
 from rfnb.loop.frames import StepNumbers, all_frames, first_frame, stacked_frames, step_numbers
-from rfnb.loop.global_rng import Chance
+from rfnb.loop.global_rng import GlobalGenerators
+from rfnb.loop.traced_step import Carried, Frames, Kind, TracedLines
+from rfnb.loop.warnings import judged
 from rfnb.ops.create import full
 from rfnb.ops.index import gather
 from rfnb.ops.math import logical_or
@@ -31,18 +32,10 @@ from rfnb.ops.random import random
 from rfnb.trace.record.record import Recorder, current_recorder, unwrap
 from rfnb.trace.record.traced import Pending, Traced
 from rfnb.trace.run import session
-from rfnb.trace.run.rerun import seed_of
 
 if TYPE_CHECKING:
     from rfnb.loop.loop import Loop
     from rfnb.loop.print_value import Watcher
-
-ENDED, LENGTHS = "#ended", "#lengths"
-"""Reserved states: which sequences have ended, and how many steps each took."""
-LAST = "#last"
-"""Values that `last` asked for, and that are no states."""
-
-_judged: PerPlace[set[tuple[str, ...]]] = PerPlace(lambda source: set())
 
 
 class Body:
@@ -53,8 +46,7 @@ class Body:
         self.backend = raw_registry.selected()
         self.source = here()
         self.outer = current_recorder()
-        self.position = 0  # in a loop around this one: of the call that it is on the tape there
-        self.seed: Any = seed_of(loop.name)
+        self.seed: Any = session.seed_of(loop.name)
         records = session.wants(loop.debug) if self.outer is None else self.outer.recorded
         self.call = rerun.called() if self.outer is None and records else None
         if self.outer is not None:
@@ -69,27 +61,18 @@ class Body:
         self.tape = self.recorder.tape
         self.modes = self.backend.get_modes()  # those around the loop
         self.tape.new_stream = self.recorder.new_stream
-        self.names: list[str] = []  # of the states
-        self.initial: list[Any] = []  # raw tensors, or sizes
-        self.state_vars: list[Var] = []
-        self.before: list[Any] = []  # Traced, or body Dims
-        self.frames: list[tuple[Var, Callable[[], Sequence[Any]], Callable[[Dim], Tensor] | None]] = []
+        self.carried: list[Carried] = []  # the states first
+        self.frames: list[Frames] = []
         self.outputs: list[tuple[Traced, Pending]] = []
         self.lasts: list[tuple[Traced, Pending]] = []
-        self.last_keys: list[str] = []
         self.reorders: list[tuple[Tensor, Dim]] = []
         self.condition: Traced | None = None
         self.include_eos = True
-        self.own_ops = 0  # how many ops the user's code does; the rest is what the loop does itself
         self.size: Size | None = None  # of what is unstacked
         self.follows_axis = False  # whether that is the axis of the loop
-        self.judged = set() if self.source is None else _judged[self.source]  # by states: bodies known to `doubts`
-        self.chance = Chance(self.backend, look=self.outer is None and not self.judged)
+        self.generators = GlobalGenerators(self.backend, look=self.outer is None and not judged(self.source))
         self.watchers: list[Watcher] = []  # of `rf.watch`
         self.unstacked: list[tuple[Tensor, Traced]] = []  # what was unstacked, and its frame
-        self.assigned: dict[str, Any] = {}  # the states as the body leaves them
-        self.taken: Size | None = None  # how many steps each sequence took
-        self.failed: Node | None = None  # in a step
         self._step_number: Traced | None = None
         self._context = ExitStack()
 
@@ -104,7 +87,7 @@ class Body:
             self.recorder.grown = {dim.serial for dim in grown.values()}
             for name, leaf in state._leaves():
                 self._add_state(name, leaf, grown)
-        state._replace(self.before)
+        state._replace([each.before for each in self.carried])
         state._begin_body(self.read, self._refuse_in_branch)
         self._context.enter_context(self.recorder.recording(self.backend.take))
 
@@ -112,7 +95,6 @@ class Body:
         return {dim: Dim(None, name=dim.name) for dim in initial if isinstance(dim, Dim)}
 
     def _add_state(self, name: str, leaf: Any, grown: dict[Dim, Dim]) -> None:
-        self.names.append(name)
         if isinstance(leaf, Dim):
             if leaf.size.ragged:
                 raise LoopError(
@@ -123,9 +105,8 @@ class Body:
                 )
             grown[leaf].changes_in = self.loop.name
             grown[leaf].bind(Size([], leaf.size.max))
-            self.initial.append(leaf.size.max)
-            self.state_vars.append(self.tape.number_input(leaf.size.max))
-            self.before.append(grown[leaf])
+            size = leaf.size.max
+            self.carried.append(Carried(name, "state", grown[leaf], self.tape.number_input(size), size))
             return
         if not isinstance(leaf, Tensor):
             odd = not_a_tensor(name, leaf)
@@ -142,9 +123,7 @@ class Body:
         frame = tensor_of(
             self.backend.alias_raw(plain._raw), align.sig(dims, plain.sparse_dim, plain.feature_dim), lengths
         )
-        self.initial.append(plain._raw)
-        self.before.append(self.input(name, frame))
-        self.state_vars.append(self.var(frame))
+        self.carried.append(Carried(name, "state", self.input(name, frame), self.var(frame), plain._raw))
 
     def plain(self, tensor: Tensor) -> Tensor:
         """The tensor itself; of a value of the loop around this one, that of its frame."""
@@ -176,7 +155,7 @@ class Body:
     def _trial_generator(self, device: str, number: int) -> Any:
         with self.tape.pause():
             if self.seed is None:
-                with self.chance.own():
+                with self.generators.own():
                     self.seed = self.backend.draw_seed()
             generator = self.backend.new_generator(device)
             generator.manual_seed(mixed(int(self.seed), number, 0))
@@ -216,7 +195,7 @@ class Body:
         self.follows_axis = self.follows_axis or axis is loop.axis
         traced = self.input("", frame)
         make = partial(all_frames, self.backend, plain, axis)
-        self.frames.append((self.var(frame), make, partial(stacked_frames, self.backend, plain, axis)))
+        self.frames.append(Frames(self.var(frame), make, partial(stacked_frames, self.backend, plain, axis)))
         self.unstacked.append((source, traced))
         return self.recorder.from_line(traced, "unstack")
 
@@ -248,13 +227,13 @@ class Body:
         return number if number.value.node is not None else self.recorder.from_line(number, "iter_idx")
 
     def step_number(self) -> Traced:
-        """Likewise, asked for by no line of the body."""
+        """The number of this step, where the loop and not a line of the body needs it. {} int64"""
         if self._step_number is None:
             with self.aside():
                 frame = tensor_of(self.backend.full_raw([], 0, "int64", None), align.sig(()), EMPTY)
             self._step_number = self.input("", frame)
             numbers = partial(StepNumbers, self.backend), partial(step_numbers, self.backend)  # not of the body
-            self.frames.append((self.var(frame), *numbers))
+            self.frames.append(Frames(self.var(frame), *numbers))
         return self._step_number
 
     def _refuse_in_branch(self, what: str) -> None:
@@ -268,10 +247,20 @@ class Body:
         traced = self.of_body(source, "stack")
         pending = Pending.__new__(Pending)
         pending._name = name or _target() or traced.name
-        pending.sig = align.sig([self.axis, *traced.dims], traced.sparse_dim, traced.sig.feature_dim)
+        pending.sig = align.sig([self.axis(), *traced.dims], traced.sparse_dim, traced.sig.feature_dim)
         pending.lengths = EMPTY
         self.outputs.append((traced, pending))
         return pending
+
+    def axis(self) -> Dim:
+        """The axis of what is stacked."""
+        if self.loop.axis is None:
+            self.loop.axis = self.new_axis()
+        return self.loop.axis
+
+    def new_axis(self) -> Dim:
+        """An axis for a loop that has none."""
+        return Dim(None, name=f"{self.loop.name}:steps")
 
     def of_body(self, source: Tensor, what: str) -> Traced:
         """A value of this body; one from outside becomes one."""
@@ -304,20 +293,16 @@ class Body:
         self.lasts.append((traced, pending))
         return pending
 
-    def carry(self, key: str, like: Tensor, dtype: str, initial: Any = None) -> None:
-        """A state of the loop's own, zeros at first, or a raw tensor."""
+    def carry(self, kind: Kind, like: Tensor, dtype: str, initial: Any = None) -> int:
+        """Adds a value that the loop carries for itself, zeros at first if no raw tensor is given; its position."""
         with self.aside():
-            zeros = (
-                initial
-                if initial is not None
-                else self.backend.full_raw(self.backend.get_shape_tuple_raw(like._raw), 0, dtype, like.device)
-            )
+            shape = self.backend.get_shape_tuple_raw(like._raw)
+            first = initial if initial is not None else self.backend.full_raw(shape, 0, dtype, like.device)
             signature = like.sig if dtype == like.dtype else align.sig(like.dims)
-            frame = tensor_of(self.backend.alias_raw(zeros), signature, like.lengths)
-        self.names.append(key)
-        self.initial.append(zeros)
-        self.before.append(self.input(key, frame))
-        self.state_vars.append(self.var(frame))
+            frame = tensor_of(self.backend.alias_raw(first), signature, like.lengths)
+        before = self.input("", frame)
+        self.carried.append(Carried("", kind, before, self.var(frame), first, starts_empty=initial is None))
+        return len(self.carried) - 1
 
     def end(self, source: Tensor, include_eos: bool) -> None:
         """Sequences end where `source` holds."""
@@ -330,8 +315,8 @@ class Body:
             source = logical_or(full(dims=self.size.dims, fill_value=False), source)
         self.condition = self.of_body(source, "end")
         self.include_eos = include_eos
-        self.carry(ENDED, self.condition.plain, "bool")
-        self.carry(LENGTHS, self.condition.plain, "int64")
+        self.carry("ended", self.condition.plain, "bool")
+        self.carry("lengths", self.condition.plain, "int64")
 
     def reorder(self, indices: Tensor, dim: Dim) -> None:
         """The states follow `indices` along `dim`; those of the loop itself as well."""
@@ -354,35 +339,43 @@ class Body:
 
     # -- leaving
 
-    @property
-    def axis(self) -> Dim:
-        """The axis of what is stacked."""
-        if self.loop.axis is None:
-            self.loop.axis = Dim(None, name=f"{self.loop.name}:steps")
-        return self.loop.axis
-
     def leave(self) -> None:
-        """The body is over: rfnb listens no longer."""
+        """Ends the tracing: ops are no longer those of the body."""
         self._context.close()
         self.recorder.open = False
         self.loop.state._end_body()
         with untaped():
             self.tape.restore(self.backend.overwrite_raw)
-        for dim in self.before:
-            if isinstance(dim, Dim):
-                dim.changes_in = None
+        for each in self.carried:
+            if isinstance(each.before, Dim):
+                each.before.changes_in = None
 
-    def abort(self) -> None:
-        """The body, or a step, raised: the loop is as it was before."""
-        tell(self, error=True)
+    def lines(self) -> TracedLines:
+        """What the user's lines have done so far."""
+        return TracedLines(
+            name=self.loop.name,
+            source=self.source,
+            backend=self.backend,
+            outer=self.outer,
+            recorder=self.recorder,
+            size=self.size,
+            carried=tuple(self.carried),
+            unstacked=tuple(self.unstacked),
+            outputs=tuple(self.outputs),
+            lasts=tuple(self.lasts),
+            condition=self.condition,
+            include_eos=self.include_eos,
+            originals=self.originals,
+            assigned=dict(self.loop.state._leaves()),
+            own_ops=len(self.recorder.op_calls),
+        )
+
+    def abort(self, lines: TracedLines | None = None) -> None:
+        """The body raised: the loop is as it was before. lines: what was there before the loop added ops of its own."""
+        session.draw(partial(loop_record, self.loop, self.lines() if lines is None else lines, error=True))
         self.leave()
         self.loop.state._values = self.originals
         self.recorder.forget()
-
-
-def has_steps(axis: Dim) -> bool:
-    """Whether data or an op gave the axis its size; what an earlier loop gave it says nothing about another."""
-    return axis.is_defined() and not (axis.defined_by or "").startswith("loop ")
 
 
 def _branch() -> Recorder | None:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from contextlib import ExitStack
-from typing import TypeVar
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from rfnb.loop.body import Body
-from rfnb.loop.print_value import entered
+from rfnb.loop.entered import entered, outside_of_bodies
 
 T = TypeVar("T")
 
-_made: WeakKeyDictionary[Body, dict[Hashable, object]] = WeakKeyDictionary()
+_made: WeakKeyDictionary[Any, dict[Hashable, object]] = WeakKeyDictionary()  # by the outermost body
 
 
 def once(key: Hashable, make: Callable[[], T]) -> T:
@@ -22,10 +20,6 @@ def once(key: Hashable, make: Callable[[], T]) -> T:
         return make()
     made = _made.setdefault(bodies[0], {})
     if key not in made:
-        with ExitStack() as stack:
-            for body in bodies:
-                stack.enter_context(body.aside())
-                stack.enter_context(body.chance.own())
-            stack.enter_context(bodies[0].backend.modes(bodies[0].modes))
+        with outside_of_bodies():
             made[key] = make()
     return made[key]  # type: ignore[return-value]

@@ -1,53 +1,54 @@
-"""A loop tells whoever draws it what it is."""
+"""What a loop is to a drawer of graphs."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rfnb.core.dims.lengths import Size
+from rfnb.core.graph.graph import Node
 from rfnb.core.ground.nested import named_leaves
-from rfnb.loop.print_value import entered
+from rfnb.loop.entered import entered
 from rfnb.trace.record.loop_record import LoopRecord
 from rfnb.trace.record.record import Recorder
-from rfnb.trace.run import session
 
 if TYPE_CHECKING:
-    from rfnb.loop.body import Body
+    from rfnb.loop.loop import Loop
+    from rfnb.loop.traced_step import TracedLines
 
 
-def tell(body: Body, *, error: bool = False) -> None:
-    """To be called before the body forgets its traced frame. Does nothing if nobody draws."""
-    draw = session.drawing()
-    if draw is None:
-        return
-    now = dict(body.loop.state._leaves())
-    pairs = zip(body.names, body.before, strict=True)
-    draw(
-        LoopRecord(
-            name=body.loop.name,
-            recorder=body.recorder,
-            around=_around(body),
-            source=body.source,
-            axis=body.loop.axis,
-            size=body.taken or body.size,
-            own_ops=body.own_ops if body.assigned else len(body.recorder.op_calls),
-            initial={name: leaf for name, leaf in named_leaves(body.originals) if leaf is not None},
-            before={name: leaf for name, leaf in pairs if not name.startswith("#")},
-            after=body.assigned or now,
-            final={} if error else now,
-            unstacked=list(body.unstacked),
-            stacked=[] if error else list(body.outputs),
-            lasts=[] if error else list(body.lasts),
-            end=body.condition,
-            include_eos=body.include_eos,
-            error=error,
-            failed=body.failed,
-        )
+def loop_record(
+    loop: Loop, lines: TracedLines, *, size: Size | None = None, error: bool = False, failed: Node | None = None
+) -> LoopRecord:
+    """A loop that is done, or has failed; to be made while its traced frame is there.
+
+    size: how many steps each sequence took. failed: the node that raised in a step.
+    """
+    return LoopRecord(
+        name=lines.name,
+        recorder=lines.recorder,
+        around=_around(lines),
+        source=lines.source,
+        axis=loop.axis,
+        size=size or lines.size,
+        own_ops=lines.own_ops,
+        initial={name: leaf for name, leaf in named_leaves(lines.originals) if leaf is not None},
+        before={each.name: each.before for each in lines.carried if each.kind == "state"},
+        after=dict(lines.assigned),
+        final={} if error else dict(loop.state._leaves()),
+        unstacked=list(lines.unstacked),
+        stacked=[] if error else list(lines.outputs),
+        lasts=[] if error else list(lines.lasts),
+        end=lines.condition,
+        include_eos=lines.include_eos,
+        error=error,
+        failed=failed,
     )
 
 
-def _around(body: Body) -> list[Recorder]:
-    found, outer = [], body.outer
+def _around(lines: TracedLines) -> list[Recorder]:
+    """The recorders of the loops around, the nearest first, and of the branches between them."""
+    found, outer = [], lines.outer
     while outer is not None:  # sides of branches, then the body that they are in
         found.append(outer)
         outer = outer.within
-    return [*found, *(other.recorder for other in reversed(entered.get()) if other is not body)]
+    return [*found, *(body.recorder for body in reversed(entered.get()))]

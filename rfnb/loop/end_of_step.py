@@ -1,10 +1,9 @@
-"""The end of a step: which states go on, which are frozen, who has ended; then the Program of all steps."""
+"""The end of a step: which states change, which are frozen, which sequences have ended; then the traced step."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,51 +16,46 @@ from rfnb.core.ground.dtype import has_fractions
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError, LoopError, TraceError
-from rfnb.loop.body import ENDED, LAST, LENGTHS, Body, has_steps
+from rfnb.loop.body import Body
 from rfnb.loop.execute import Schedule
+from rfnb.loop.frames import has_steps
 from rfnb.loop.growing_axes import SizeOf, grows, replace_grown
 from rfnb.loop.print_value import leave_out_ended
 from rfnb.loop.program import Program
+from rfnb.loop.traced_step import Carried, Frames, Kind, TracedStep, place_of
+from rfnb.loop.warnings import judged
 from rfnb.ops.index import gather
 from rfnb.ops.math import cast, logical_and, logical_not, logical_or, where
 from rfnb.trace.record.traced import Traced
 
 
-@dataclass(frozen=True)
-class Closed:
-    """A body that is complete: what its steps do, and how many there may be of each sequence."""
-
-    program: Program
-    schedule: Schedule
-    limit: Size
-
-
-def close(body: Body) -> Closed:
+def close(body: Body) -> TracedStep:
     """Ends the step and the recording of it. Raises LoopError and DimError for states and outputs that cannot be."""
+    lines = None
     try:
+        lines = body.lines()
         body.loop.state._check_all(body.originals)
         _take_names(body)
         body.recorder.graph.body_values = len(body.recorder.graph.values)
-        body.own_ops = len(body.recorder.op_calls)
-        body.assigned = dict(body.loop.state._leaves())
+        reads, generators = _reads(body), _generators(body)
         limit = _limit(body)
-        new, kept, ended = _close_step(body, limit)
-        grown = [(dim, var) for dim, var in zip(body.before, body.state_vars, strict=True) if isinstance(dim, Dim)]
-        new_vars, kept_vars = _state_vars(body, new, grown), _state_vars(body, kept, grown)
+        ends = _close_step(body, limit)
+        grown = [(each.before, each.var) for each in body.carried if isinstance(each.before, Dim)]
+        new_vars, kept_vars = _state_vars(body, ends.new, grown), _state_vars(body, ends.kept, grown)
         _check_sequences(body, limit)
         output_vars = [body.var(traced.plain) for traced, _ in body.outputs]
-        ended_var = None if ended is None else body.var(ended.plain)
+        ended_var = None if ends.ended is None else body.var(ends.ended.plain)
         _refuse_grown_outputs(body, grown)
     except BaseException:
-        body.abort()
+        body.abort(lines)
         raise
     body.leave()
     if grown:
         replace_grown(body.recorder, grown)
     first_end = 0 if body.condition is not None else int(limit.values.min(initial=limit.max))
     schedule = Schedule(
-        states=tuple(body.state_vars),
-        frames=tuple(var for var, *_ in body.frames),
+        states=tuple(each.var for each in body.carried),
+        frames=tuple(each.var for each in body.frames),
         new=new_vars,
         kept=kept_vars,
         outputs=tuple(output_vars),
@@ -70,8 +64,53 @@ def close(body: Body) -> Closed:
         free_steps=limit.max if new_vars == kept_vars else first_end,
     )
     needs_gradient = body.backend.needs_gradient_raw if body.outer is None else lambda raw: True
-    program = Program(body.tape, [*schedule.states, *schedule.frames], needs_gradient)
-    return Closed(program, schedule, limit)
+    axis = body.loop.axis or body.new_axis()
+    return TracedStep(
+        **{**vars(lines), "carried": tuple(body.carried)},
+        program=Program(body.tape, [*schedule.states, *schedule.frames], needs_gradient),
+        schedule=schedule,
+        limit=limit,
+        axis=axis,
+        gives_size=not (body.follows_axis or has_steps(axis)),
+        frames=tuple(body.frames),
+        last_places=ends.last_places,
+        seed=body.seed,
+        call=body.call,
+        watchers=tuple(body.watchers),
+        states=tuple(body.loop.state),
+        set_states=frozenset(body.loop.state._assigned),
+        reads=reads,
+        generators=generators,
+    )
+
+
+class _Ends(NamedTuple):
+    """What a step gives: the carried values, the same with those of ended sequences as before, which have ended."""
+
+    new: list[Any]
+    kept: list[Any]
+    ended: Traced | None
+    last_places: tuple[int, ...]
+
+
+def _reads(body: Body) -> frozenset[int] | None:
+    """The numbers of the values that something in the body reads; a module reads all that it is given."""
+    if tuple(body.loop.state) in judged(body.source):
+        return None
+    graph, tape = body.recorder.graph, body.tape
+    found = {number for node in graph.all_nodes() for number in node.inputs}
+    called = {read for call in tape.calls for read in call.reads()}
+    found |= {x.value.number for x in body.recorder.traced() if tape.find(x.plain._raw) in called}
+    found |= {x.value.number for x, _ in [*body.outputs, *body.lasts]}
+    if body.condition is not None:
+        found.add(body.condition.value.number)
+    return frozenset(found | {x.value.number for _, x in body.loop.state._leaves() if isinstance(x, Traced)})
+
+
+def _generators(body: Body) -> tuple[str, ...]:
+    """The global random generators that the body has used."""
+    with body.aside():
+        return tuple(body.generators.used())
 
 
 def _limit(body: Body) -> Size:
@@ -123,29 +162,46 @@ def _size_of(body: Body, length: Tensor | int) -> Size:
         return Size(length.dims, body.backend.to_numpy_raw(body.plain(length)._raw))
 
 
-def _close_step(body: Body, limit: Size) -> tuple[list[Any], list[Any], Traced | None]:
-    """New states, new states with ended sequences frozen, and which sequences have ended."""
+def _close_step(body: Body, limit: Size) -> _Ends:
     active = _active(body, limit)
-    leave_out_ended(body, active, dict(zip(body.names, body.before, strict=True)).get(ENDED))
+    _mask_watchers(body, active)
+    last_places, lasts = _carry_lasts(body)
     ended_now: Traced | None = None
-    by_name: dict[str, Any] = dict(body.loop.state._leaves())
-    _carry_lasts(body, by_name)
+    loop_own = dict(lasts)  # what the loop carries for itself, by its place
     if body.condition is not None:
-        before = dict(zip(body.names, body.before, strict=True))
-        ended, lengths = (_reordered(body, before[key]) for key in (ENDED, LENGTHS))
+        ended_place, lengths_place = _place(body, "ended"), _place(body, "lengths")
+        ended, lengths = (_reordered(body, body.carried[place].before) for place in (ended_place, lengths_place))
         ended_now = logical_or(ended, body.condition).copy_transpose(body.condition.dims)
         live = logical_not(ended if body.include_eos else ended_now)
         active = live if active is None else logical_and(live, active)
-        by_name[ENDED] = ended_now
-        by_name[LENGTHS] = (lengths + cast(active, "int64")).copy_transpose(body.condition.dims)
-    new = [_like_before(body, name, old, by_name[name]) for name, old in zip(body.names, body.before, strict=True)]
+        loop_own[ended_place] = ended_now
+        loop_own[lengths_place] = (lengths + cast(active, "int64")).copy_transpose(body.condition.dims)
+    states = dict(body.loop.state._leaves())
+    given = [states[c.name] if c.kind == "state" else loop_own[place] for place, c in enumerate(body.carried)]
+    new = [_like_before(body, each.name, each.before, value) for each, value in zip(body.carried, given, strict=True)]
     kept = [
-        value if name in (ENDED, LENGTHS) else _frozen(active, value, _reordered(body, old))
-        for name, value, old in zip(body.names, new, body.before, strict=True)
+        value if each.kind in ("ended", "lengths") else _frozen(active, value, _reordered(body, each.before))
+        for each, value in zip(body.carried, new, strict=True)
     ]
-    if body.condition is not None:
-        new = kept
-    return new, kept, ended_now
+    return _Ends(kept if body.condition is not None else new, kept, ended_now, last_places)
+
+
+def _place(body: Body, kind: Kind) -> int:
+    place = place_of(body.carried, kind)
+    assert place is not None
+    return place
+
+
+def _mask_watchers(body: Body, active: Traced | None) -> None:
+    """Values that `rf.watch` shows are masked where a sequence has no frame at this step, or had ended before it."""
+    if not body.watchers:
+        return
+    ended = place_of(body.carried, "ended")
+    masks = [] if active is None else [(body.var(active.plain), active.dims, False)]
+    if ended is not None:
+        before = body.carried[ended].before
+        masks.append((body.var(before.plain), before.dims, True))
+    leave_out_ended(body.watchers, body.tape, masks, [dim for _, dim in body.reorders])
 
 
 def _take_names(body: Body) -> None:
@@ -156,18 +212,19 @@ def _take_names(body: Body) -> None:
         out._name = traced.name
 
 
-def _carry_lasts(body: Body, by_name: dict[str, Any]) -> None:
-    """A last value that is no state is carried like one."""
+def _carry_lasts(body: Body) -> tuple[tuple[int, ...], dict[int, Traced]]:
+    """For each `last`, the place of what is carried for it; a value that is not a state is carried like one."""
+    leaves, places, new = dict(body.loop.state._leaves()), list[int](), dict[int, Traced]()
     for traced, _ in body.lasts:
-        same = [name for name, leaf in by_name.items() if leaf is traced]
-        old = dict(zip(body.names, body.before, strict=True))
-        key = next((name for name in same if old[name].dtype == traced.dtype), None)
-        if key is None:
-            initial = next((i for i, known in enumerate(body.before) if known is traced), None)
-            key = f"{LAST}{len(body.last_keys)}" if initial is None else f"#before{len(body.last_keys)}"
-            body.carry(key, traced.plain, traced.dtype, None if initial is None else body.initial[initial])
-            by_name[key] = traced
-        body.last_keys.append(key)
+        given = [leaves[c.name] if c.kind == "state" else new.get(n) for n, c in enumerate(body.carried)]
+        same = (n for n, value in enumerate(given) if value is traced)
+        place = next((n for n in same if body.carried[n].before.dtype == traced.dtype), None)
+        if place is None:
+            known = next((each for each in body.carried if each.before is traced), None)
+            place = body.carry("last", traced.plain, traced.dtype, None if known is None else known.initial)
+            new[place] = traced
+        places.append(place)
+    return tuple(places), new
 
 
 def _active(body: Body, limit: Size) -> Traced | None:
@@ -178,18 +235,18 @@ def _active(body: Body, limit: Size) -> Traced | None:
     with body.tape.pause(), listening(None):
         raw = body.backend.from_numpy_raw(mask, _device(body))
         frame = tensor_of(body.backend.alias_raw(body.backend.frames_raw(raw, 0)[0]), align.sig(limit.dims), EMPTY)
-    traced = body.input("active", frame)
-    body.frames.append((body.var(frame), partial(body.backend.frames_raw, raw, 0), None))
+    traced = body.input("", frame)
+    body.frames.append(Frames(body.var(frame), partial(body.backend.frames_raw, raw, 0), None))
     return traced
 
 
 def _device(body: Body) -> str | None:
     """Where the states are."""
-    return next((state.device for state in body.before if isinstance(state, Tensor)), None)
+    return next((each.before.device for each in body.carried if isinstance(each.before, Tensor)), None)
 
 
 def _reordered(body: Body, value: Any) -> Any:
-    """What `loop.reorder` made of a value of the step before."""
+    """A value of the step before, in the order that `loop.reorder` gave it."""
     for indices, dim in body.reorders if isinstance(value, Tensor) else ():
         if dim in value.dims_set:
             value = gather(value, indices=indices, axis=dim)
@@ -259,7 +316,7 @@ def _dims_hint(body: Body, name: str, old: Any, new: Traced, expected: list[Dim]
 
 def _new_dims(body: Body) -> dict[Dim, Dim]:
     values = dict(body.loop.state._leaves())
-    return {old: values[name] for name, old in zip(body.names, body.before, strict=True) if isinstance(old, Dim)}
+    return {each.before: values[each.name] for each in body.carried if isinstance(each.before, Dim)}
 
 
 def _state_vars(body: Body, values: list[Any], grown: list[tuple[Dim, Var]]) -> tuple[Var, ...]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rfnb.core.dims.lengths import Size
-from rfnb.loop.body import ENDED
+from rfnb.loop.traced_step import place_of
 
 if TYPE_CHECKING:
     from rfnb.loop.replay import Replay
@@ -52,14 +53,20 @@ def _ended_by_end(replay: Replay, i: int, taken: int, limit: int) -> bool:
     """Whether `end` was true for it at its last step. Behind its frames it may be true by chance."""
     if taken < limit:
         return bool(_ended(replay).reshape(-1)[i])
-    if not (replay.plan.include_eos and taken and replay._keeps(taken)):
+    if not (replay.plan.include_eos and taken and replay.keeps(taken)):
         return False
-    states = replay.states_before(taken)
-    return bool(replay.backend.to_numpy_raw(states[replay.names.index(ENDED)]).reshape(-1)[i])
+    return bool(_ended_of(replay, replay.states_before(taken)).reshape(-1)[i])
 
 
 def _ended(replay: Replay) -> np.ndarray:
-    found: np.ndarray = replay.backend.to_numpy_raw(replay.final[replay.names.index(ENDED)])
+    return _ended_of(replay, replay.final)
+
+
+def _ended_of(replay: Replay, carried: Sequence[Any]) -> np.ndarray:
+    """Which sequences had ended where these were the carried values."""
+    place = place_of(replay.plan.carried, "ended")
+    assert place is not None
+    found: np.ndarray = replay.backend.to_numpy_raw(carried[place])
     return found
 
 

@@ -12,8 +12,8 @@ from rfnb.core.ground.source import Source
 from rfnb.core.tensor.op import OpRow
 from rfnb.errors import RfError
 
-Place = Literal["once", "frames", "steps", "behind"]
-WHERE = {"once": "once", "frames": "all steps", "steps": "step", "behind": "behind"}
+Place = Literal["once", "frames", "steps", "after"]
+WHERE = {"once": "once", "frames": "all steps", "steps": "each step", "after": "after the loop"}
 
 
 class Done(NamedTuple):
@@ -40,7 +40,7 @@ class Moved(NamedTuple):
 
     @property
     def where(self) -> str:
-        """ "once", "all steps", "step" or "behind"."""
+        """ "once", "all steps", "each step" or "after the loop"."""
         return WHERE[self.place]
 
     @property
@@ -60,7 +60,7 @@ class Told(NamedTuple):
 
 
 class Explanation(Shown):
-    """Where the ops of a loop were done: before its steps, in them, or behind them.
+    """Where the ops of a loop were done: before its steps, in them, or after them.
 
     rows: the ops, in order. ran: whether the loop has run.
     """
@@ -73,7 +73,7 @@ class Explanation(Shown):
 
 
 def _moved(told: Told) -> list[Moved]:
-    needs = {var: frozenset([name.lstrip("#")]) for var, name in zip(told.states, told.names, strict=True)}
+    needs = {var: frozenset([name]) for var, name in zip(told.states, told.names, strict=True)}
     shown = set(map(id, told.graph.all_nodes()))  # not what the loop asked for itself
     rows = []
     for each in sorted(told.done, key=lambda each: each.node.number):
@@ -87,7 +87,7 @@ def _moved(told: Told) -> list[Moved]:
 
 def _reason(done: Done, needed: frozenset[str]) -> str:
     if done.place != "steps":
-        return "only outputs need it" if done.place == "behind" else ""
+        return "only outputs need it" if done.place == "after" else ""
     if needed:
         return f"needs {', '.join(sorted(needed))}"
     if done.row.random or done.row.effect:

@@ -36,7 +36,7 @@ def fork(replay: Replay, run: Run, step: int, seed: int | None, states: Mapping[
         raise LoopError(f"{run.name}: no fork, as {replay.plan.changes}", hint="make it a state: loop.state.… = …")
     before = list(replay.states_before(step))
     for name, value in _named(replay, states):
-        before[replay.names.index(name)] = _edited(replay, run, step, name, value)
+        before[replay.places[name]] = _edited(replay, run, step, name, value)
     seed = replay.seed if seed is None else seed
     schedule = replace(replay.schedule, outputs=())
     with replay.backend.modes(replay.modes, gradients=False), listening(None), replaying():

@@ -89,3 +89,8 @@ class StepNumbers(Sequence[Any]):
 
     def __len__(self) -> int:
         return 0
+
+
+def has_steps(axis: Dim) -> bool:
+    """Whether data or an op gave the axis its size. The size that an earlier loop gave it does not count."""
+    return axis.is_defined() and not (axis.defined_by or "").startswith("loop ")

@@ -16,7 +16,7 @@ _STATES: dict[str, Callable[[Any], Any]] = {
 }
 
 
-class Chance:
+class GlobalGenerators:
     """The global generators before a body, and whether they have changed since; nothing if it is not to look."""
 
     def __init__(self, backend: Any, *, look: bool):

@@ -110,7 +110,7 @@ class _Back:
 
     def __init__(self, replay: Replay):
         self.replay, self.backend = replay, replay.backend
-        self.carried: list[Any] = [None] * len(replay.names)  # by the states behind the step that comes next
+        self.carried: list[Any] = [None] * len(replay.templates)  # by the states after the step that comes next
 
     def also(self, step: int) -> list[tuple[Var | External, Callable[[Any], Any]]]:
         """What else of a step the loss depends on, and its gradient, from what the value is."""
@@ -118,7 +118,7 @@ class _Back:
 
     def is_float(self, name: str) -> bool:
         """Whether gradients go through a state."""
-        template = self.replay.templates[self.replay.names.index(name)]
+        template = self.replay.templates[self.replay.places[name]]
         return isinstance(template, Tensor) and is_float_dtype(template.dtype)
 
     def counts(self, name: str, run: Run) -> bool:
@@ -135,11 +135,11 @@ class _Back:
         count = len(after) + len(also)
         given, new = found[:count], found[count:]
         told = [*self.carried, *(make(raw) for (_, make), raw in zip(also, given[len(after) :], strict=True))]
-        behind = dict(zip(replay.names, self.carried, strict=True))
+        after_it = {name: self.carried[replay.places[name]] for name in names}
         pulled = self.backend.pull_back_raw(given, told, [*before, *new])
         self.carried = pulled[: len(before)]
         by_new = zip(names, pulled[len(before) :], new, strict=True)
-        return {name: gradient if self._follows(raw) else behind[name] for name, gradient, raw in by_new}
+        return {name: gradient if self._follows(raw) else after_it[name] for name, gradient, raw in by_new}
 
     def _follows(self, raw: Any) -> bool:
         return bool(self.backend.needs_gradient_raw(raw))  # else it depends on no state
@@ -153,7 +153,7 @@ class _Back:
 
     def at_start(self, name: str) -> float:
         """The norm for the initial value of a state, when all steps are done."""
-        raw = self.carried[self.replay.names.index(name)]
+        raw = self.carried[self.replay.places[name]]
         return 0.0 if raw is None else float(np.sqrt(_squares(self.backend, raw).sum()))
 
 
@@ -163,7 +163,7 @@ class _OfTensor(_Back):
     def __init__(self, replay: Replay, loss: Any):
         super().__init__(replay)
         self.arrived = _arrived(replay, loss._raw if isinstance(loss, Tensor) else loss)
-        self.carried = [self.arrived.get(("state", i)) for i in range(len(replay.names))]
+        self.carried = [self.arrived.get(("state", i)) for i in range(len(replay.templates))]
 
     def also(self, step: int) -> list[tuple[Var | External, Callable[[Any], Any]]]:
         """Of each output, the part of this step."""

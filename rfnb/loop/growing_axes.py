@@ -8,6 +8,7 @@ from typing import Any
 from rfnb.backend.base.tape import Call, Tape, Var
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
+from rfnb.core.graph.graph import all_nodes
 from rfnb.core.ground.nested import leaves, map_leaves
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of
@@ -70,17 +71,12 @@ def _new_dims(op_call: OpCall, first: int, known: set[int]) -> list[Dim]:
 
 
 def _replace(tape: Tape, op_call: OpCall, new: Call) -> None:
-    own = set(map(id, below(op_call.node)))
+    own = set(map(id, all_nodes([op_call.node])))
     first = next((i for i, call in enumerate(tape.calls) if id(call.node) in own), None)
     rest = [call for call in tape.calls if id(call.node) not in own]
     if first is not None and (new.parts or new.effect):
         rest.insert(first, new)
     tape.calls = rest
-
-
-def below(node: Any) -> list[Any]:
-    """A node and those that it is made of."""
-    return [node, *(inner for part in node.body for inner in below(part))]
 
 
 class _Again:

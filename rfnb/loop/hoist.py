@@ -1,4 +1,4 @@
-"""Moves ops out of the steps: before them what depends on no state, behind them what only outputs depend on.
+"""Moves ops out of the steps: before them what depends on no state, after them what only outputs depend on.
 
 Ops on what is the same at every step are done once; others are done for all steps together, over a private Dim,
 `frames`, which counts the steps and has no padding. What an op is allowed is said by its row (`frames="any"`). All
@@ -15,23 +15,22 @@ from rfnb.backend.base.tape import External, Var
 from rfnb.core.advice.broadcast_errors import meant
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
-from rfnb.core.graph.graph import Node
+from rfnb.core.graph.graph import Node, all_nodes
 from rfnb.core.ground.nested import leaves, map_leaves
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.loop.explain import Done, Place, tell_step
 from rfnb.loop.frames import frames_dim
-from rfnb.loop.growing_axes import below, grows
+from rfnb.loop.growing_axes import grows
 from rfnb.trace.record.record import OpCall
 
 if TYPE_CHECKING:
-    from rfnb.loop.body import Body
-    from rfnb.loop.end_of_step import Closed
+    from rfnb.loop.traced_step import TracedStep
 
 BUDGET = 2**31
 """Bytes that the results of one op may take for all steps together; what would take more stays in the steps."""
 LARGE = 2**20
-"""Bytes of a value that is worth looking whether somebody needs it any longer."""
+"""Values larger than this, in bytes, are freed as soon as no later op reads them."""
 
 
 class _Op:
@@ -46,31 +45,31 @@ class _Op:
 
 
 class Hoist:
-    """What of a body is done outside of its steps: `before()` them, and `behind(…)` them.
+    """What of a body is done outside of its steps: `before()` them, and `after(…)` them.
 
     step_outputs: what the steps have to give in place of the outputs; known when `before` is done.
     """
 
-    def __init__(self, body: Body, closed: Closed):
-        self.body, self.program, self.backend, self.tape = body, closed.program, body.backend, body.tape
-        schedule = closed.schedule
+    def __init__(self, step: TracedStep):
+        self.traced_step, self.program, self.backend, self.tape = step, step.program, step.backend, step.tape
+        schedule = step.schedule
         self.outputs = schedule.outputs
         self.step_outputs: list[Var] = []
-        self.failed: tuple[int, Node] | None = None  # the step and the op of an error behind the steps
+        self.failed: tuple[int, Node] | None = None  # the step and the op of an error after the steps
         self.wanted = {*schedule.new, *schedule.kept, *([schedule.ended] if schedule.ended else [])}
-        self.frames = {var: stacked for var, _, stacked in body.frames}
+        self.frames = {var: stacked for var, _, stacked in step.frames}
         self.traced: dict[Var, Tensor] = {}  # what is computed, on the traced frame
         self.done: dict[Var, Tensor] = {}  # what is computed outside of the steps, with the dim `frames` or without
-        known = body.size is not None and body.condition is None and schedule.max_steps > 0
+        known = step.size is not None and step.condition is None and schedule.max_steps > 0
         self.dim = frames_dim(schedule.max_steps) if known else None  # with an end, steps may be fewer
-        self.ops = [self._op(call) for call in body.recorder.op_calls]
-        self.owners = {id(node): op for op in self.ops for node in below(op.call.node)}
-        for var, (output, _) in zip(self.outputs, body.outputs, strict=True):
+        self.ops = [self._op(call) for call in step.recorder.op_calls]
+        self.owners = {id(node): op for op in self.ops for node in all_nodes([op.call.node])}
+        for var, (output, _) in zip(self.outputs, step.outputs, strict=True):
             self.traced.setdefault(var, output.plain)
         self.done |= {var: x for var, x in self.traced.items() if var.number in self.program.constants}
         staying = self._staying()
         self._place_before(staying)
-        self._place_behind(staying)
+        self._place_after(staying)
 
     def _op(self, call: OpCall) -> _Op:
         reads, result = self._vars(call.given), self._vars(_tensors(call.result))
@@ -82,7 +81,7 @@ class Hoist:
 
     def _staying(self) -> set[_Op]:
         """Ops that each step does in their turn: they draw numbers, change something, or read what changes."""
-        grown = self.body.recorder.grown
+        grown = self.traced_step.recorder.grown
         staying = {op for op in self.ops if op.call.row.random or op.call.row.effect}
         if grown:
             first, roots, made = min(grown), set(grown), set[Var]()
@@ -120,7 +119,7 @@ class Hoist:
             for var in op.makes:
                 place.setdefault(var, op.place)
 
-    def _place_behind(self, staying: set[_Op]) -> None:
+    def _place_after(self, staying: set[_Op]) -> None:
         """Those of the steps that nothing but outputs needs, nor an op that stays."""
         for_states = set(self.program.needed([*self.wanted]))
         needed, busy = set[Any](self.wanted), set(staying)
@@ -132,7 +131,7 @@ class Hoist:
         for op in reversed(self.ops):
             if op.place == "steps" and op.makes:
                 if op.call.row.frames == "any" and op not in busy and needed.isdisjoint(op.makes):
-                    op.place = "behind"
+                    op.place = "after"
                 else:
                     needed |= op.reads
 
@@ -151,9 +150,9 @@ class Hoist:
             for done, op in enumerate(live, 1):
                 self._run(op)
                 self._forget(op.reads, live[done:])
-        behind = {var for op in self._at("behind") for var in op.makes}
-        carried = sorted(self._read_behind() - behind - set(self.outputs))
-        self.step_outputs = [var for var in (*self.outputs, *carried) if var not in self.done and var not in behind]
+        after = {var for op in self._at("after") for var in op.makes}
+        carried = sorted(self._read_after() - after - set(self.outputs))
+        self.step_outputs = [var for var in (*self.outputs, *carried) if var not in self.done and var not in after]
         constants: dict[Var, Any] = {}
         frames: dict[Var, Any] = {}
         asked = self._read_by_steps([*self.step_outputs, *(self.outputs if record else ())])
@@ -168,7 +167,7 @@ class Hoist:
 
     def _live(self) -> list[_Op]:
         """Those whose results are needed, in order; and the frames that they need."""
-        live, needed = [], self._read_behind() | set(self.outputs)
+        live, needed = [], self._read_after() | set(self.outputs)
         taken = set(needed)
         needed |= self._read_by_steps([*needed])
         for op in reversed(self._at("once", "frames")):
@@ -185,8 +184,8 @@ class Hoist:
                 self.done[var] = stacked(self.dim)
         return live[::-1]
 
-    def _read_behind(self) -> set[Var]:
-        return {var for op in self._at("behind") for var in op.reads}
+    def _read_after(self) -> set[Var]:
+        return {var for op in self._at("after") for var in op.reads}
 
     def _read_by_steps(self, outputs: Sequence[Var]) -> set[Var]:
         """What the calls that stay read, and what the steps give."""
@@ -211,8 +210,8 @@ class Hoist:
         """Lets go of large values that no later op reads, nor a step."""
         large = {var for var in read & self.done.keys() if self.backend.nbytes_raw(self.done[var]._raw) > LARGE}
         if large:
-            large -= {var for op in [*later, *self._at("behind")] for var in op.reads} | set(self.outputs)
-            for var in large - self._read_by_steps([*self.outputs, *self._read_behind()]):
+            large -= {var for op in [*later, *self._at("after")] for var in op.reads} | set(self.outputs)
+            for var in large - self._read_by_steps([*self.outputs, *self._read_after()]):
                 del self.done[var]
 
     def _too_large(self, op: _Op) -> bool:
@@ -245,16 +244,16 @@ class Hoist:
 
         return op.call.row.fn(*map_leaves(value, op.call.args), **map_leaves(value, op.call.kwargs))
 
-    # -- behind the steps
+    # -- after the steps
 
-    def behind(self, stacked: Sequence[Any], steps: int) -> list[Any]:
+    def after(self, stacked: Sequence[Any], steps: int) -> list[Any]:
         """The outputs, from what the steps gave as `step_outputs`: raw tensors [steps, …]."""
         self.dim = frames_dim(steps)
         known = set(self.done)  # may be views of what is outside
         for var, raw in zip(self.step_outputs, stacked, strict=True):
             self.done[var] = self._with_frames(raw, self.traced[var])
         live, needed = [], set(self.outputs)
-        for op in reversed(self._at("behind")):
+        for op in reversed(self._at("after")):
             if not op.makes.isdisjoint(needed):
                 live.append(op)
                 needed |= op.reads
@@ -274,7 +273,7 @@ class Hoist:
             try:
                 made = self._again(op, {var: self._at_step(var, step) for var in op.reads})
             except Exception as error:
-                tell_step(error, step, self.body.loop.name, op.call.node)
+                tell_step(error, step, self.traced_step.name, op.call.node)
                 self.failed = step, op.call.node
                 raise
             rows.append(_tensors(made))
@@ -301,7 +300,7 @@ class Hoist:
 
     def told(self) -> list[Done]:
         """Where each op of the body's lines was done, and what it depends on. To be asked for after `before`."""
-        own = self.ops[: self.body.own_ops]
+        own = self.ops[: self.traced_step.own_ops]
         return [Done(op.call.node, op.call.row, op.reads, op.makes, op.place, op.why) for op in own]
 
     # -- tensors of the traced frame, and with the dim `frames`

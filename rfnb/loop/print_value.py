@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,20 +16,18 @@ from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.op import op
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError
+from rfnb.loop.entered import entered
 from rfnb.trace.record.traced import Traced
 from rfnb.trace.run.entries import going_on
 
 if TYPE_CHECKING:
+    from rfnb.backend.base.tape import Tape, Var
     from rfnb.core.dims.dim import Dim
-    from rfnb.loop.body import Body
 
 LINES = 100
 """At most so many of one `watch` in one run."""
 
 Steps = Collection[int] | Callable[[Tensor], Any] | None
-
-entered: ContextVar[tuple[Body, ...]] = ContextVar("rfnb_entered", default=())
-"""The loops whose bodies are traced now, the outermost first."""
 
 
 def watch(x: Tensor, *, steps: Steps = None, name: str | None = None) -> Tensor:
@@ -97,19 +94,20 @@ def _watch(x: Tensor, watcher: Watcher, *numbers: Tensor) -> None:
         watcher.call = tape.calls[-1]
 
 
-def leave_out_ended(body: Body, active: Traced | None, ended: Traced | None) -> None:
-    """Watchers are told which sequences go on, now that it is known what says so.
+def leave_out_ended(
+    watchers: Sequence[Watcher], tape: Tape, masks: Sequence[tuple[Var, Sequence[Dim], bool]], moved: Sequence[Dim]
+) -> None:
+    """Gives watchers the masks of the sequences that go on, which are known at the end of the step.
 
-    active: whether a sequence has a frame at this step. ended: whether it had ended before.
+    masks: each with its dims, and whether it holds for those that have ended. moved: dims whose entries change places,
+    which are shown as long as one of them goes on.
     """
-    said = [(each, each is ended) for each in (active, ended) if each is not None]
-    moved = [dim for _, dim in body.reorders]  # entries that change places are told of together
-    for watcher in body.watchers:
-        if watcher.call is not None and any(watcher.call is call for call in body.tape.calls):
+    for watcher in watchers:
+        if watcher.call is not None and any(watcher.call is call for call in tape.calls):
             call, watcher.call = watcher.call, None
-            call.args = (*call.args, *[body.var(each.plain) for each, _ in said])
+            call.args = (*call.args, *[var for var, _, _ in masks])
             call._reads = call._read_vars = None
-            watcher.masks = [(each.dims, negated, moved) for each, negated in said]
+            watcher.masks = [(dims, negated, moved) for _, dims, negated in masks]
 
 
 class Watcher:

@@ -3,35 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from rfnb.backend.base.tape import External, Var
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
 from rfnb.core.ground.source import Block, with_block
-from rfnb.loop.body import has_steps
 from rfnb.loop.execute import Schedule
 from rfnb.loop.explain import Told
+from rfnb.loop.frames import has_steps
 from rfnb.loop.program import Program
 from rfnb.loop.rerun import Call
+from rfnb.loop.traced_step import Carried
 from rfnb.trace.record.record import Recorder
 from rfnb.trace.record.traced import Traced
 
 if TYPE_CHECKING:
-    from rfnb.loop.body import Body
-    from rfnb.loop.end_of_step import Closed
+    from rfnb.loop.traced_step import TracedStep
 
 
 @dataclass(frozen=True)
 class Plan:
     """The steps of a loop without their numbers; the same for all runs that are made of them.
 
-    names, templates: of the states. assigned: what the body gives them, before ended sequences keep theirs.
-    vars: of the values of the graph; in_branches: of those in the sides of branches.
-    size: how many steps each sequence takes, if the data says so; frames: how many frames it has. call: that of the
-    function in which the loop ran. told: where its ops were done. changes: the line that writes into something which
-    the steps read, if there is one.
+    carried: what each step hands to the next, without its initial value. assigned: what the body gives the states,
+    before ended sequences keep theirs. vars: of the values of the graph; in_branches: of those in the sides of
+    branches. size: how many steps each sequence takes, if the data says so; frames: how many frames it has. call: that
+    of the function in which the loop ran. told: where its ops were done. changes: the line that writes into something
+    which the steps read, if there is one.
     """
 
     name: str
@@ -41,8 +41,7 @@ class Plan:
     program: Program
     schedule: Schedule
     recorder: Recorder
-    names: list[str]
-    templates: list[Any]
+    carried: tuple[Carried, ...]
     assigned: dict[str, tuple[Var, Sequence[Dim]]]
     vars: dict[int, Var | External]
     in_branches: dict[int, Var]
@@ -56,31 +55,30 @@ class Plan:
     call: Call | None
 
 
-def plan_of(body: Body, closed: Closed) -> Plan:
-    """To be asked for while the body still knows its traced frame."""
-    recorder = body.recorder
+def plan_of(step: TracedStep, told: Told | None) -> Plan:
+    """What is kept of a step. It is to be called while the recorder still has its traced frame."""
+    recorder = step.recorder
     found, inside = _vars(recorder, recorder.traced()), _vars(recorder, recorder.traced_in_branches())
     return Plan(
-        name=body.loop.name,
-        place=body.source.place() if body.source is not None else "",
-        source=with_block(body.source),
-        backend=body.backend,
-        program=closed.program,
-        schedule=closed.schedule,
+        name=step.name,
+        place=step.source.place() if step.source is not None else "",
+        source=with_block(step.source),
+        backend=step.backend,
+        program=step.program,
+        schedule=step.schedule,
         recorder=recorder,
-        names=body.names,
-        templates=body.before,
-        assigned=dict(_assigned(body)),
+        carried=tuple(replace(each, initial=None) for each in step.carried),
+        assigned=dict(_assigned(step)),
         vars=found,
         in_branches={number: var for number, var in inside.items() if isinstance(var, Var)},
-        axis=body.axis,
-        size=closed.limit,
-        frames=body.size or (axis.size if (axis := body.loop.axis) is not None and has_steps(axis) else None),
-        ends=body.condition is not None,
-        include_eos=body.include_eos,
-        told=body.loop._told,
-        changes=_changes(body, closed),
-        call=body.call,
+        axis=step.axis,
+        size=step.limit,
+        frames=step.size or (step.axis.size if has_steps(step.axis) else None),
+        ends=step.condition is not None,
+        include_eos=step.include_eos,
+        told=told,
+        changes=_changes(step),
+        call=step.call,
     )
 
 
@@ -96,15 +94,15 @@ def _vars(recorder: Recorder, traced: Sequence[Traced]) -> dict[int, Var | Exter
     return found
 
 
-def _assigned(body: Body) -> Iterator[tuple[str, tuple[Var, Sequence[Dim]]]]:
-    for name, leaf in body.loop.state._leaves():
-        if isinstance(leaf, Traced) and isinstance(var := body.tape.find(leaf.plain._raw), Var):
+def _assigned(step: TracedStep) -> Iterator[tuple[str, tuple[Var, Sequence[Dim]]]]:
+    for name, leaf in step.assigned.items():
+        if isinstance(leaf, Traced) and isinstance(var := step.tape.find(leaf.plain._raw), Var):
             yield name, (var, leaf.dims)
 
 
-def _changes(body: Body, closed: Closed) -> str | None:
+def _changes(step: TracedStep) -> str | None:
     """Steps without effects leave out what is written; that matters if states depend on it."""
-    program, kept = closed.program, body.tape.is_kept
+    program, kept = step.program, step.tape.is_kept
     written = {number for number, raw in enumerate(program.externals) if kept(raw)}
     if not written:
         return None
@@ -112,10 +110,10 @@ def _changes(body: Body, closed: Closed) -> str | None:
     def of_written(reads: Iterable[Any]) -> bool:
         return any(type(read) is External and read.number in written for read in reads)
 
-    schedule = closed.schedule
+    schedule = step.schedule
     asked = [*schedule.kept, *schedule.outputs, *([] if schedule.ended is None else [schedule.ended])]
-    steps = [program.calls[position] for position in program.needed(asked, effects=False)]
-    if not of_written(asked) and not any(of_written(call.reads()) for call in steps):
+    calls = [program.calls[position] for position in program.needed(asked, effects=False)]
+    if not of_written(asked) and not any(of_written(call.reads()) for call in calls):
         return None
     writers = [call.node for call in program.calls if call.effect and of_written(call.reads())]
     lines = [f" ({node.source.place()}: `{node.source.text()}`)" for node in writers if node and node.source]

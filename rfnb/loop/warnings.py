@@ -1,4 +1,4 @@
-"""Warnings about loops that run, but hardly do what was meant."""
+"""Warnings about loops that run, but probably do not do what was meant."""
 
 from __future__ import annotations
 
@@ -9,66 +9,61 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.dims.lengths import Size
-from rfnb.core.ground.nested import leaves
-from rfnb.core.ground.source import PerPlace, in_code
+from rfnb.core.ground.source import PerPlace, Source, in_code
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopWarning
-from rfnb.loop.body import ENDED, Body, has_steps
-from rfnb.trace.record.traced import Traced
+from rfnb.loop.frames import has_steps
+from rfnb.loop.traced_step import TracedStep, place_of
 
 if TYPE_CHECKING:
     from rfnb.loop.execute import Outcome
 
 
-class Doubt(NamedTuple):
-    """`about` is the same for each time that the loop gives reason for it."""
+class Notice(NamedTuple):
+    """A warning. about: what it is about; the loop warns of the same only once."""
 
     about: str
     text: str
 
 
-def of_body(body: Body) -> list[Doubt]:
-    """To be asked for before the loop adds ops of its own. Once for each loop that is written, and its states."""
-    states = tuple(body.loop.state)
-    if states in body.judged:
-        return []
-    found = [*_of_chance(body), *_of_states(body)]
-    body.judged.add(states)
-    return found
+_judged: PerPlace[set[tuple[str, ...]]] = PerPlace(lambda source: set())
 
 
-def _of_states(body: Body) -> list[Doubt]:
+def judged(source: Source | None) -> set[tuple[str, ...]]:
+    """The bodies at the line of a `with` that have been judged, each by the names of its states."""
+    return set() if source is None else _judged[source]
+
+
+def judge(step: TracedStep) -> None:
+    """Warns of what was probably not meant; once for each body that is written, and its states."""
+    if step.reads is None:
+        return
+    judged(step.source).add(step.states)
+    for notice in (*_of_generators(step), *_of_states(step, step.reads)):
+        warn(step, notice)
+
+
+def _of_states(step: TracedStep, reads: frozenset[int]) -> Iterator[Notice]:
     """States that no line sets, or none reads."""
-    state, doubts = body.loop.state, list[Doubt]()
-    before = dict(zip(body.names, body.before, strict=True))
-    read: set[int] | None = None
-    for name, value in state._values.items():
-        olds = [old for key, old in before.items() if key == name or key.startswith(f"{name}.")]
-        if not olds or any(isinstance(old, Dim) for old in olds):
+    for name in step.states:
+        parts = [c for c in step.carried if c.kind == "state" and (c.name == name or c.name.startswith(f"{name}."))]
+        if not parts or any(isinstance(part.before, Dim) for part in parts):
             continue
-        news = [new for new in leaves(value) if new is not None]
-        same = all(old is new for old, new in zip(olds, news, strict=False))
-        read = _read(body) if read is None else read
-        if same and name not in state._assigned:
-            doubts.append(Doubt(f"unset {name}", _unset(name)))
-        elif not any(old.value.number in read for old in olds):
-            doubts.append(Doubt(f"unread {name}", _unread(name)))
-    return doubts
+        same = all(step.assigned[part.name] is part.before for part in parts)
+        if same and name not in step.set_states:
+            yield Notice(f"unset {name}", _unset(name))
+        elif not any(part.before.value.number in reads for part in parts):
+            yield Notice(f"unread {name}", _unread(name))
 
 
-def _of_chance(body: Body) -> list[Doubt]:
-    """Random numbers that are not the loop's."""
-    with body.aside():
-        used = body.chance.used()
-    return [
-        Doubt(
-            f"chance {name}",
+def _of_generators(step: TracedStep) -> Iterator[Notice]:
+    """Random numbers that do not come from the loop."""
+    for name in step.generators:
+        yield Notice(
+            f"generator {name}",
             f"the body seeds {name}, or draws from it; it is run once, so this is the same at every step\n"
             "  hint      rf.random_uniform([]) and the like draw anew at every step; rf.cond and rf.where choose",
         )
-        for name in used
-    ]
 
 
 def _unset(name: str) -> str:
@@ -85,31 +80,19 @@ def _unread(name: str) -> str:
     )
 
 
-def _read(body: Body) -> set[int]:
-    """The values that something in the body reads; a module reads all that it is given."""
-    graph, tape = body.recorder.graph, body.tape
-    found = {number for node in graph.all_nodes() for number in node.inputs}
-    called = {read for call in tape.calls for read in call.reads()}
-    found |= {x.value.number for x in body.recorder.traced() if tape.find(x.plain._raw) in called}
-    found |= {x.value.number for x, _ in [*body.outputs, *body.lasts]}
-    if body.condition is not None:
-        found.add(body.condition.value.number)
-    return found | {x.value.number for _, x in body.loop.state._leaves() if isinstance(x, Traced)}
-
-
-def of_end(body: Body, outcome: Outcome, limit: Size) -> Iterator[Doubt]:
-    """An `end` that is true for no sequence; where an axis says how many frames there are, that is no wonder."""
-    axis = body.loop.axis
-    by_axis = body.size is not None or (axis is not None and has_steps(axis))
-    if body.condition is None or by_axis or not outcome.steps or outcome.steps < limit.max:
+def warn_of_end(step: TracedStep, outcome: Outcome) -> None:
+    """Warns if the condition of `end` was true for no sequence, unless an axis says how many frames there are."""
+    by_axis = step.size is not None or has_steps(step.axis)
+    place = place_of(step.carried, "ended")
+    if place is None or by_axis or not outcome.steps or outcome.steps < step.limit.max:
         return
-    ended = body.backend.to_numpy_raw(outcome.states[body.names.index(ENDED)])
+    ended = step.backend.to_numpy_raw(outcome.states[place])
     if ended.size and not ended.any():
-        yield Doubt(
-            "end",
-            f"what loop.end was given is never true: no sequence has ended within max_seq_len={limit.max} steps\n"
-            "  hint      rf.watch(…) around the condition shows it step by step; or a larger max_seq_len",
+        text = (
+            f"what loop.end was given is never true: no sequence has ended within max_seq_len={step.limit.max} steps\n"
+            "  hint      rf.watch(…) around the condition shows it step by step; or a larger max_seq_len"
         )
+        warn(step, Notice("end", text))
 
 
 def not_ended(ended: np.ndarray, condition: Tensor) -> str | None:
@@ -125,16 +108,17 @@ def not_ended(ended: np.ndarray, condition: Tensor) -> str | None:
     return f"never ended: {which} of {ended.size}"
 
 
-def warn(body: Body, doubt: Doubt) -> None:
+def warn(step: TracedStep, notice: Notice) -> None:
     """Points at the line of the `with`. Once for each loop that is written, however often it runs."""
-    if body.source is None or doubt.about in _said[body.source]:
+    source = step.source
+    if source is None or notice.about in _said[source]:
         return
-    _said[body.source].add(doubt.about)
-    frame = in_code(body.source.code)
+    _said[source].add(notice.about)
+    frame = in_code(source.code)
     registry = frame.f_globals.setdefault("__warningregistry__", {}) if frame is not None else {}
-    text = f"{body.loop.name} ({body.source.place()}): {doubt.text}"
-    warnings.warn_explicit(text, LoopWarning, body.source.file, body.source.span.line, registry=registry)
+    text = f"{step.name} ({source.place()}): {notice.text}"
+    warnings.warn_explicit(text, LoopWarning, source.file, source.span.line, registry=registry)
 
 
 _said: PerPlace[set[str]] = PerPlace(lambda source: set())
-"""By the line of a `with`: what the doubts that were told are about."""
+"""By the line of a `with`: what the notices were about."""

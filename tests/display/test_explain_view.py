@@ -70,13 +70,13 @@ def test_each_op_is_there_with_its_line_place_and_states():
     view = explanation.describe(decoder().explain())
     found = {(op["line"], op["op"], op["where"]): op for op in view["ops"]}
     assert found[6, "gather", "all steps"]["states"] == []
-    assert found[7, "linear", "step"]["states"] == ["s"]
-    assert found[7, "linear", "step"]["place"] == "decoder.py:2"
+    assert found[7, "linear", "each step"]["states"] == ["s"]
+    assert found[7, "linear", "each step"]["place"] == "decoder.py:2"
     assert found[7, "linear", "once"]["text"] == "key(memory)"
-    assert found[16, "log_softmax", "behind"]["why"] == "only outputs need it"
-    assert found[11, "Loop", "step"]["why"] == "a loop of its own"
-    assert found[15, "tanh", "step"]["place"] is None
-    assert found[15, "add", "step"]["why"] == "needs s"
+    assert found[16, "log_softmax", "after the loop"]["why"] == "only outputs need it"
+    assert found[11, "Loop", "each step"]["why"] == "a loop of its own"
+    assert found[15, "tanh", "each step"]["place"] is None
+    assert found[15, "add", "each step"]["why"] == "needs s"
 
 
 @pytest.mark.parametrize("options", [{}, {"optimize_move_layers_out": False}])

@@ -147,11 +147,11 @@ ERRORS = [
     ({"label": -1}, DimError, "no such label"),
     ({"label": 1.5}, DtypeError, "cannot hold"),
     ({"label": True}, DtypeError, "cannot hold"),
-    ({"label": torch.zeros(3)}, DtypeError, "no Tensor of rfnb"),
+    ({"label": torch.zeros(3)}, DtypeError, "not an rf.Tensor"),
     ({"pair.s": "AH"}, DimError, "no vocabulary"),
     ({"pair.n": [1, 2]}, DimError, "gets a list"),
     ({"pair.s": rf.zeros([Dim(3, name="other")])}, DimError, "other has no place"),
-    ({"pair.s": None}, DtypeError, "no Tensor of rfnb"),
+    ({"pair.s": None}, DtypeError, "not an rf.Tensor"),
     ({"label": rf.zeros([], dtype="int64", sparse_dim=Dim(4, name="words"))}, DimError, "other labels"),
 ]
 

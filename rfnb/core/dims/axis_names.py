@@ -9,7 +9,8 @@
 | `except_batch` · `except_time` · `spatial_except_time` · `*` | all but …; `except_time` is without batch, too |
 | `s:0` `spatial:0` · `d:0` `dyn:0` · `static:-1` · `except_batch:1` | one of these, by its position among them |
 | `dim:5` | the dim of this size |
-| `stag:x` `tag:x` · `stag-single:0:x` | the dim with `x` in its name; one of several such dims |
+| `stag:x` · `stag-single:0:x` | the dim with `x` in its name, a spatial one if there is any; one of several such dims |
+| `tag:x` | the dim with `x` in its name |
 | `bt` `btf` | joined letters |
 
 Upper and lower case mean the same. Positions count in the order of the dims.
@@ -23,7 +24,7 @@ from dataclasses import dataclass
 
 from rfnb.core.dims.align import show_dims
 from rfnb.core.dims.dim import Dim
-from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.core.ground.suggestions import did_you_mean, nearest
 from rfnb.errors import DimError
 
 
@@ -48,7 +49,7 @@ class AxisOrder:
     names: Callable[[Dim], Sequence[str]] = _own_name
 
     def find(self, name: str) -> tuple[int, ...]:
-        """The positions of all axes with this name; none, if there are none. Raises DimError if it is not such a name."""
+        """The positions of all axes with this name, which may be none. Raises DimError if it is not a name of axes."""
         text = name.lower()
         kind, _, rest = text.partition(":")
         if text in _GROUPS:
@@ -57,7 +58,9 @@ class AxisOrder:
             return self._numbered(name, _NUMBERED[kind](self), rest)
         if kind == "dim" and rest:
             return tuple(i for i, dim in enumerate(self.dims) if str(dim.dimension) == rest)
-        if kind in ("stag", "tag") and rest:
+        if kind == "tag" and rest:
+            return tuple(self._named(rest, self.every()))
+        if kind == "stag" and rest:
             return tuple(self._with_tag(rest))
         if kind == "stag-single" and ":" in rest:
             number, _, tag = rest.partition(":")
@@ -76,10 +79,15 @@ class AxisOrder:
         found = self.find(name)
         if len(found) != 1:
             what = "more than one axis" if found else "no axis"
-            raise DimError(
-                f"there is {what} {name!r}", got=show_dims(self.dims), hint="give the Dim" if found else None
-            )
+            hint = "give the Dim" if found else self.suggestion(name)
+            raise DimError(f"there is {what} {name!r}", got=show_dims(self.dims), hint=hint)
         return found[0]
+
+    def suggestion(self, name: str) -> str | None:
+        """A hint for an error: the most similar name of a dim, with the same prefix. None if no name is similar."""
+        prefix, colon, tag = name.rpartition(":")
+        near = nearest(tag, [each for dim in self.dims for each in self.names(dim)])
+        return f"did you mean {prefix + colon + near[0]!r}?" if near else None
 
     def _numbered(self, name: str, found: Sequence[int], number: str) -> tuple[int, ...]:
         if not re.fullmatch(r"-?[0-9]{1,9}", number):
@@ -88,9 +96,12 @@ class AxisOrder:
         return (found[position],) if -len(found) <= position < len(found) else ()
 
     def _with_tag(self, tag: str) -> list[int]:
-        every = [[name.lower() for name in self.names(dim)] for dim in self.dims]
-        exact = [i for i, names in enumerate(every) if tag in names]
-        return exact or [i for i, names in enumerate(every) if any(tag in name for name in names)]
+        return self._named(tag, self.spatial()) or self._named(tag, self.every())
+
+    def _named(self, tag: str, axes: Sequence[int]) -> list[int]:
+        names = {i: [name.lower() for name in self.names(self.dims[i])] for i in axes}
+        exact = [i for i in axes if tag in names[i]]
+        return exact or [i for i in axes if any(tag in name for name in names[i])]
 
     # -- groups
 

@@ -41,7 +41,7 @@ class Axes:
         return self._find(axis) is not None
 
     def get_axis_from_description(self, axis: Dim | str | int, allow_int: bool = False) -> int:
-        """The position of an axis: a Dim, its name, "B" (batch), "T" (time), "F" (features), or another of `axis_names`.
+        """The position of an axis: a Dim, its name, "B" (batch), "T" (time), "F" (features), or as in `axis_names`.
 
         >>> time, feat = rf.Dim(None, name="time"), rf.Dim(4, name="feat")
         >>> x = rf.Tensor("x", [rf.batch_dim, time, feat], "float32", feature_dim=feat)
@@ -60,11 +60,16 @@ class Axes:
                 f"{self.name} has no axis {axis!r}",
                 got=show_dims(self.dims),
                 expected='a Dim of it, its name, "B", "T" or "F"' + (", or a position" if allow_int else ""),
-                hint=f"{self.dims[axis].name}, instead of its position"
-                if isinstance(axis, int) and -len(self.dims) <= axis < len(self.dims)
-                else None,
+                hint=self._suggestion(axis),
             )
         return found
+
+    def _suggestion(self, axis: Any) -> str | None:
+        """The hint of an error about an axis that does not exist, or is given as a position."""
+        if isinstance(axis, int):
+            there = -len(self.dims) <= axis < len(self.dims)
+            return f"{self.dims[axis].name}, instead of its position" if there else None
+        return AxisOrder(self.dims, self.feature_dim).suggestion(str(axis))
 
     def get_dim_tag_from_description(self, axis: Dim | str) -> Dim:
         """The Dim of an axis. Raises DimError if there is no such axis, or more than one."""
@@ -79,6 +84,8 @@ class Axes:
             found = found or AxisOrder(self.dims, self.feature_dim).find(name)
         except DimError:  # not a name of axes
             return None
+        if len(found) > 1 and name.lower() == "spatial":
+            return self.time_dim_axis  # as a single axis
         if len(found) > 1:
             raise DimError(
                 f"{self.name} has more than one axis {axis!r}", got=show_dims(self.dims), hint="give the Dim"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, TypedDict
 
+MovedPlace = Literal["once", "all steps", "each step", "after the loop"]
+
 
 class MovedOp(TypedDict):
     """An op of a loop's body, and where it ran."""
@@ -12,7 +14,7 @@ class MovedOp(TypedDict):
     place: str | None  # of the expression, if it is in a function that the body calls
     op: str
     text: str  # the expression
-    where: Literal["once", "all steps", "step", "behind"]
+    where: MovedPlace
     why: str
     states: list[str]  # those that it needs
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rfnb.core.ground.source import with_block
 from rfnb.core.ground.text import count_of
-from rfnb.display.loop.schema import LoopExplanationView, MovedOp
+from rfnb.display.loop.schema import LoopExplanationView, MovedOp, MovedPlace
 from rfnb.display.markup import style
 from rfnb.display.markup.grid import Table
 from rfnb.display.markup.html import Html, el
@@ -19,11 +19,15 @@ from rfnb.display.markup.widgets_html import quiet
 if TYPE_CHECKING:
     from rfnb.loop.explain import Explanation, Moved
 
-PLACES = {"once": "once", "all steps": "for all steps together", "step": "in each step", "behind": "after the loop"}
-"""How a sentence names the places, which are called as in the JSON."""
-SHORT = PLACES | {"all steps": "all steps", "step": "each step"}
-"""How a table names the places."""
-HUES = {"once": 2, "all steps": 0, "step": 1, "behind": 3}
+PLACES = {
+    "once": "once",
+    "all steps": "for all steps together",
+    "each step": "in each step",
+    "after the loop": "after the loop",
+}
+FORMER_PLACES: dict[str, MovedPlace] = {"step": "each step", "behind": "after the loop"}
+"""What a place is called now, by its name in views that older versions wrote."""
+HUES = {"once": 2, "all steps": 0, "each step": 1, "after the loop": 3}
 """Index of the colour in the palette, by place."""
 WIDTH = 80
 """Longest source line shown in a terminal, in characters."""
@@ -60,10 +64,15 @@ def _op(row: Moved) -> MovedOp:
 # -- by lines
 
 
+def ops_of(view: LoopExplanationView) -> list[MovedOp]:
+    """The ops, with their places as they are called now."""
+    return [{**op, "where": FORMER_PLACES.get(op["where"], op["where"])} for op in view["ops"]]
+
+
 def lines(view: LoopExplanationView) -> Iterator[tuple[int, str, list[MovedOp]]]:
     """Each source line with its ops. Ops from elsewhere get their expression as a line."""
     by_line: dict[int, list[MovedOp]] = {}
-    for op in view["ops"]:
+    for op in ops_of(view):
         by_line.setdefault(op["line"] or 0, []).append(op)
     for number, text in enumerate(view["body"], view["first_line"]):
         yield number, text, by_line.pop(number, [])
@@ -85,7 +94,7 @@ def names(ops: list[MovedOp]) -> str:
 
 def counts(view: LoopExplanationView) -> dict[str, int]:
     """Number of ops by place, without zeros."""
-    found = Counter[str](op["where"] for op in view["ops"])
+    found = Counter[str](op["where"] for op in ops_of(view))
     return {where: found[where] for where in PLACES if found[where]}
 
 
@@ -114,7 +123,7 @@ def headline(view: LoopExplanationView) -> str:
 def _text_rows(number: int, text: str, ops: list[MovedOp], width: int) -> Iterator[str]:
     groups = together(ops)
     words = [
-        f"{SHORT[group[0]['where']]:<14}  {names(group)}" + (f"  # {group[0]['why']}" if group[0]["why"] else "")
+        f"{group[0]['where']:<14}  {names(group)}" + (f"  # {group[0]['why']}" if group[0]["why"] else "")
         for group in groups
     ]
     beside = words.pop(0) if words and len(text) <= width else ""
@@ -126,9 +135,7 @@ def _text_rows(number: int, text: str, ops: list[MovedOp], width: int) -> Iterat
 def to_table(view: LoopExplanationView) -> Table:
     """A row for each op."""
     columns = ["line", "op", "where", "why", "states", "text"]
-    rows = [
-        [op["line"], op["op"], SHORT[op["where"]], op["why"], ", ".join(op["states"]), op["text"]] for op in view["ops"]
-    ]
+    rows = [[op["line"], op["op"], op["where"], op["why"], ", ".join(op["states"]), op["text"]] for op in ops_of(view)]
     return Table(columns, rows)
 
 
@@ -175,7 +182,7 @@ _CODE = "white-space:pre-wrap;overflow-wrap:anywhere"
 
 def _slowest(ops: list[MovedOp]) -> str:
     """The slowest place of the ops of a line."""
-    return max((op["where"] for op in ops), key=["once", "behind", "all steps", "step"].index)
+    return max((op["where"] for op in ops), key=["once", "after the loop", "all steps", "each step"].index)
 
 
 def _cells(ops: list[MovedOp], *, folds: bool) -> list[Html]:
@@ -187,10 +194,7 @@ def _cells(ops: list[MovedOp], *, folds: bool) -> list[Html]:
     ]
     listed = el("div", [_expression(op) for op in ops], style=f"margin:2px 0 4px 14px;{_CODE}")
     told = el("details", el("summary", words, style="cursor:pointer"), listed) if folds or first["place"] else words
-    return [
-        el("td", el("span", SHORT[first["where"]], style=_chip(first["where"])), style=_LINE),
-        el("td", told, style=_LINE),
-    ]
+    return [el("td", el("span", first["where"], style=_chip(first["where"])), style=_LINE), el("td", told, style=_LINE)]
 
 
 def _expression(op: MovedOp) -> Html:

@@ -80,15 +80,16 @@ class Recorder(Listener):
         self._bodies[-1].pop()
         traced.value.node = None
 
-    def inner_loop(self, inner: Recorder, results: dict[str, Tensor], position: int) -> dict[str, Any]:
-        """A loop inside of this body is a node; its results are values of this body."""
+    def inner_loop(self, inner: Recorder, results: Sequence[tuple[str, Tensor]], position: int) -> list[Traced]:
+        """A loop inside of this body is a node; its results, each with its name, become values of this body."""
         node = self._begin("Loop", [], "loop")
         node.body = inner.graph.nodes
         self.tape.calls[position].node = node
-        wrapped: dict[str, Any] = self.wrap_results(results, node)
-        for name, leaf in wrapped.items():
-            leaf.value.name = name
-        return wrapped
+        wrapped = self.wrap_results({str(place): tensor for place, (_, tensor) in enumerate(results)}, node)
+        values: list[Traced] = list(wrapped.values())
+        for value, (name, _) in zip(values, results, strict=True):
+            value.value.name = name
+        return values
 
     def _wrap(self, plain: Tensor, name: str = "") -> Traced:
         found = self._traced.get(id(plain))

@@ -43,8 +43,10 @@ ORDER = AxisOrder((batch_dim, TIME, HEADS, CHARS, FEAT), FEAT)
         ("dim:7", []),
         ("stag:lstm", [4]),
         ("tag:CHARS", [3]),
-        ("stag:s", [2, 3, 4]),
+        ("stag:s", [2, 3]),  # of spatial dims
+        ("tag:s", [2, 3, 4]),
         ("stag-single:1:s", [3]),
+        ("stag-single:-1:S", [3]),
         ("stag-single:3:s", []),
         ("bt", [0, 1]),
         ("TBF", [1, 0, 4]),
@@ -70,6 +72,19 @@ def test_the_exact_tag_comes_before_those_that_contain_it():
     assert AxisOrder((long, short)).find("stag:time") == (1,)
 
 
+def test_a_tag_means_frames_also_where_features_are_called_alike():
+    """After an LSTM over pooled frames, both its frames and its features carry the name of the LSTM."""
+    order = AxisOrder(ORDER.dims, FEAT, names=lambda dim: (dim.name, "lstm0_pool") if dim is TIME else (dim.name,))
+    assert order.find("stag:lstm") == order.find("stag-single:0:lstm") == (1,)
+    assert order.find("tag:lstm") == (1, 4)
+
+
+@pytest.mark.parametrize(("name", "hint"), [("stag:tmie", "'stag:time'"), ("tag:haeds", "'tag:heads'")])
+def test_a_misspelt_tag_is_answered_with_the_nearest(name, hint):
+    with pytest.raises(DimError, match=f"(?s)no axis '{name}'.*did you mean {hint}"):
+        ORDER.one(name)
+
+
 @pytest.mark.parametrize(
     "name", ["", "x", "bx", "static:", "static:one", "stag:", "stag-single:0", "axis:1", "B:0", "s"]
 )
@@ -88,6 +103,13 @@ def test_one_axis_is_needed_where_only_one_fits(name, words):
     assert ORDER.one("F") == 4
     with pytest.raises(DimError, match=words):
         ORDER.one(name)
+
+
+@given(strategies.text())
+def test_any_string_that_finds_no_axis_is_answered(name):
+    ORDER.suggestion(name)
+    with pytest.raises(DimError):
+        AxisOrder(()).one(name)
 
 
 @given(strategies.text())

@@ -15,6 +15,7 @@ from rfnb import batch_dim
 from rfnb.display.loop.view import headline
 from rfnb.errors import RunFileError
 from rfnb.trace.run.file import save as save_module
+from rfnb.trace.run.file.save import FORMAT
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfnb.errors.LoopWarning")
 
@@ -426,7 +427,7 @@ def test_lengths_that_a_tensor_does_not_have_are_refused(tmp_path):
         rf.load_run(path)
 
 
-@pytest.mark.parametrize("form", [2, 0, "1", None, True])
+@pytest.mark.parametrize("form", [FORMAT + 1, 0, "1", None, True])
 def test_another_format_is_refused(form, parts):
     with pytest.raises(RunFileError, match="another version"):
         rf.load_run(written(parts, put("format", value=form)))
