@@ -204,7 +204,7 @@ SAYS: list[tuple[Callable[[rf.Tensor], Any], str]] = [
     (lambda x: rf.zeros([feat], dtype=np.float32), "unknown dtype.*hint *'float32'"),
     (lambda x: rf.zeros([feat], dtype="flaot32"), "unknown dtype.*'flaot32'"),
     (lambda x: rf.set_default_float_dtype(torch.float64), "not a float type"),
-    (lambda x: rf.Dim(2.5, name="half"), "half is a whole number"),
+    (lambda x: rf.Dim(2.5, name="half"), "half must be an integer"),
     (lengths_of_1_and_less, r"lengths must be integers.*\[1.0, 0.6\]"),
     (a_class_that_there_is_not, "cross_entropy: a label is not a class.*0 to 2"),
     (lambda x: rf.slice(x, axis="time", start=1), r"^slice: 'time' is not a Dim → axis=time, for x {batch"),

@@ -14,6 +14,7 @@ ORDER = "errors core backend ops trace loop nn search checkpoint network layers 
 ROOMS = {
     "core": "ground dims advice tensor expression graph run",
     "trace": "record run observe compare graph capture public",
+    "loop": "steps body replay check run_body loop functional public",
     "nn": "init module layers schedule attention cells encoder decoder bridge public",
     "checkpoint": "folder entries mapping plain training choice report save load foreign public",
     "display": "markup kit layout tensor dims tree module error graph loop run comparison check attention "

@@ -1,4 +1,4 @@
-"""Which entries of a checkpoint are taken, and what they are called in the module."""
+"""The choices of `rf.load`: which entries of a checkpoint are loaded, and their names in the module."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ T = TypeVar("T")
 
 
 def renamed(entries: Mapping[str, T], rename: Rename | None) -> dict[str, T]:
-    """The entries under their new names; those whose new name is None are left out.
+    """The entries under their new names, without those whose new name is None.
 
-    Raises CheckpointError if two get one name, or a prefix is that of no entry.
+    Raises CheckpointError if two entries get the same name, or if no entry has one of the prefixes.
     """
     if rename is None:
         return dict(entries)
     if not callable(rename) and not _is_table(rename):
         way = '{"old prefix": "new prefix"}, None for entries to leave out, or a function from name to name'
-        raise CheckpointError("load: `rename` is no table of names", got=repr(rename), expected=way)
+        raise CheckpointError("load: `rename` is not a table of names", got=repr(rename), expected=way)
     new_name = rename if callable(rename) else _by_prefix(rename, entries)
     found: dict[str, T] = {}
     old_names: dict[str, str] = {}
@@ -32,22 +32,23 @@ def renamed(entries: Mapping[str, T], rename: Rename | None) -> dict[str, T]:
         if name is None:
             continue
         if name in found:
-            raise CheckpointError(f"load: `rename` makes two entries {name!r}", got=f"{old_names[name]!r} and {old!r}")
+            got = f"{old_names[name]!r} and {old!r}"
+            raise CheckpointError(f"load: `rename` gives two entries the name {name!r}", got=got)
         found[name], old_names[name] = entry, old
     return found
 
 
 def chooser(only: Choice | None, skip: Choice | None, names: Collection[str]) -> Callable[[str], bool]:
-    """Whether a parameter with this name is to be loaded. names: all that there are.
+    """A function that says whether the parameter with a name is to be loaded. names: all existing names.
 
-    Raises CheckpointError if a choice is none, or a prefix is that of no name.
+    Raises CheckpointError if a choice is not valid, or if no name has one of the prefixes.
     """
     within, without = _among("only", only, names, default=True), _among("skip", skip, names, default=False)
     return lambda name: within(name) and not without(name)
 
 
 def missing_prefix(entries: Iterable[str], parameters: Iterable[str], *, of_all: bool = False) -> str | None:
-    """The `rename` that would make names match which differ by what is before them. of_all: no other names match."""
+    """The `rename` that would make the names match, if they differ only by a prefix. of_all: no names match so far."""
     there, here = list(entries)[:200], list(parameters)[:200]
     if before := _before(there, here):
         return f'rename={{"{before}": ""}}'
@@ -61,23 +62,23 @@ def missing_prefix(entries: Iterable[str], parameters: Iterable[str], *, of_all:
 
 
 def _before(longer: Iterable[str], shorter: Iterable[str]) -> str | None:
-    """What one of the longer names has before one of the shorter."""
+    """The prefix by which one of the longer names differs from one of the shorter names."""
     return next((a.removesuffix(f".{b}") for a in longer for b in shorter if a.endswith(f".{b}")), None)
 
 
 def common_part(names: Iterable[str]) -> list[str]:
-    """The longest prefix of all; if they have none, the first parts of them."""
+    """The longest common prefix of all names; the first parts of the names if there is none."""
     whole = commonpath([name.replace(".", "/") for name in names]).replace("/", ".")
     return [whole] if whole else list(dict.fromkeys(name.partition(".")[0] for name in names))
 
 
 def _by_prefix(table: Mapping[str, str | None], names: Iterable[str]) -> Callable[[str], str | None]:
-    """Prefixes are whole parts of a dotted name; the longest that fits counts."""
+    """A function from old to new names. Prefixes are whole parts of a dotted name; the longest match is used."""
     prefixes = {old.strip("."): None if new is None else new.strip(".") for old, new in table.items()}
     idle = [prefix for prefix in prefixes if not any(_below(prefix, name) for name in names)]
     if idle:
         hint = did_you_mean(idle[0], names, cutoff=0.5)
-        raise CheckpointError(f"load: `rename`: no entry is called {idle[0]!r}", hint=hint)
+        raise CheckpointError(f"load: `rename`: no entry is named {idle[0]!r}", hint=hint)
 
     def new_name(name: str) -> str | None:
         old = max((prefix for prefix in prefixes if _below(prefix, name)), key=len, default=None)
@@ -90,7 +91,7 @@ def _by_prefix(table: Mapping[str, str | None], names: Iterable[str]) -> Callabl
 
 
 def _is_table(rename: object) -> bool:
-    """Whether it is one of names, or of None."""
+    """Whether `rename` is a mapping from names to names or None."""
     names = [(old, "" if new is None else new) for old, new in rename.items()] if isinstance(rename, Mapping) else [()]
     return all(pair and all(isinstance(name, str) for name in pair) for pair in names)
 
@@ -104,8 +105,8 @@ def _among(argument: str, choice: Choice | None, names: Collection[str], *, defa
     idle = [prefix for prefix in prefixes if not any(_below(prefix, name) for name in names)]
     if idle and names:
         raise CheckpointError(
-            f"load: `{argument}`: no parameter and no entry is called {idle[0]!r}",
-            got=_heads(names),
+            f"load: `{argument}`: no parameter or entry is named {idle[0]!r}",
+            got=_first_parts(names),
             expected=_CHOICE,
             hint=did_you_mean(idle[0], names, cutoff=0.5),
         )
@@ -115,15 +116,15 @@ def _among(argument: str, choice: Choice | None, names: Collection[str], *, defa
 def _prefixes(argument: str, choice: Any) -> list[str]:
     given = [choice] if isinstance(choice, str) else list(choice) if isinstance(choice, Iterable) else [choice]
     if not all(isinstance(prefix, str) for prefix in given):
-        raise CheckpointError(f"load: `{argument}` says no names", got=repr(choice), expected=_CHOICE)
+        raise CheckpointError(f"load: `{argument}` must be names", got=repr(choice), expected=_CHOICE)
     return [prefix.strip(".") for prefix in given]
 
 
-_CHOICE = 'what names begin with, as "encoder" for all of it, or several such, or a function of a name'
+_CHOICE = 'a prefix of names, such as "encoder" for everything in it, several prefixes, or a function of a name'
 
 
-def _heads(names: Iterable[str]) -> str:
-    """The first parts of names, the first of them."""
+def _first_parts(names: Iterable[str]) -> str:
+    """The first parts of the names, without repetition, at most six of them."""
     parts = list(dict.fromkeys(name.partition(".")[0] for name in names))
     return ", ".join(parts[:6]) + (" …" if len(parts) > 6 else "")
 

@@ -1,4 +1,4 @@
-"""The entries of a checkpoint, wherever it comes from: safetensors files, files of torch, or tensors by name."""
+"""The entries of a checkpoint from any source: safetensors files, torch files, or tensors by name."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import CheckpointError
 
 TRAINING = "training:"
-"""Entries called so belong to optimizers and the like. No parameter is: the names of attributes have no colon."""
+"""Prefix of entries that belong to optimizers and the like. No parameter has it, since attributes have no colon."""
 
 
 @dataclass(frozen=True)
 class Stored:
-    """An entry of a checkpoint, not read yet."""
+    """An entry of a checkpoint, whose values have not been read yet."""
 
-    key: str  # its name in the file, also where it is another one after renaming
+    key: str  # the name in the file, which renaming does not change
     shape: tuple[int, ...]
     dtype: str
-    dims: tuple[str, ...] | None = None  # their names as they were when it was saved
+    dims: tuple[str, ...] | None = None  # the names of the dims when it was saved
 
     def __str__(self) -> str:
         if self.dims is None:
@@ -40,7 +40,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What is there, by name, and how to read it."""
+    """The entries of a checkpoint by name, and a function that reads them."""
 
     name: str
     entries: Mapping[str, Stored]
@@ -53,13 +53,13 @@ Source = str | os.PathLike[str] | Mapping[str, Any]
 
 @contextmanager
 def opened(source: Source) -> Iterator[Checkpoint]:
-    """The checkpoint in a file or a folder, or of tensors by name. Raises CheckpointError if it cannot be read."""
+    """Opens the checkpoint in a file, in a folder, or of tensors by name. Raises CheckpointError on failure."""
     if isinstance(source, Mapping):
         yield _of_tensors(dict(source), "the state dict")
         return
     if not isinstance(source, str | os.PathLike):
         raise CheckpointError(
-            "load: the file comes first",
+            "load: the first argument must be the checkpoint",
             got=type(source).__name__,
             expected="a path, or tensors by name",
             hint="rf.load(path, module)",
@@ -68,9 +68,10 @@ def opened(source: Source) -> Iterator[Checkpoint]:
         path = checkpoint_in(Path(source))
         there = path.is_file()
     except OSError as error:  # a name that is too long
-        raise CheckpointError(f"load: {str(source)[:80]!r} is not there", got=error) from error
+        raise CheckpointError(f"load: {str(source)[:80]!r} does not exist", got=error) from error
     if not there:
-        raise CheckpointError(f"load: {path} is {'a folder' if path.is_dir() else 'not there'}", hint=beside(path))
+        state = "is a folder without a checkpoint" if path.is_dir() else "does not exist"
+        raise CheckpointError(f"load: {path} {state}", hint=beside(path))
     with ExitStack() as files:
         parts = shards(path)
         yield _of_file(path, files) if parts is None else _of_shards(path, parts, files)
@@ -90,7 +91,7 @@ def _of_shards(path: Path, parts: Mapping[Path, Sequence[str]], files: ExitStack
         shard = _of_file(file, files)
         missing = [name for name in names if name not in shard.entries]
         if missing:
-            raise CheckpointError(f"load: {path} tells of {missing[0]}, which is not in {file.name}")
+            raise CheckpointError(f"load: {path} lists {missing[0]}, which is not in {file.name}")
         entries.update({name: shard.entries[name] for name in names})
         owners.update({shard.entries[name].key: shard for name in names})
     return Checkpoint(str(path), entries, lambda key: owners[key].read(key))
@@ -98,17 +99,17 @@ def _of_shards(path: Path, parts: Mapping[Path, Sequence[str]], files: ExitStack
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """What goes wrong is said of the file."""
+    """Turns errors in the block into a CheckpointError about the file."""
     try:
         yield
     except CheckpointError:
         raise
-    except Exception as error:  # a broken pickle gives errors of any kind
+    except Exception as error:  # a broken pickle can raise any error
         raise CheckpointError(
             f"load: {path} cannot be read",
             got=f"{path.stat().st_size} bytes: {str(error).partition(chr(10))[0]}",
-            expected="a complete safetensors file, or a state dict of torch.save",
-            hint="files of torch are read as data only" if isinstance(error, pickle.UnpicklingError) else None,
+            expected="a complete safetensors file, or a state dict saved by torch.save",
+            hint="torch files are read as data only" if isinstance(error, pickle.UnpicklingError) else None,
         ) from error
 
 
@@ -129,7 +130,7 @@ def _of_safetensors(file: Any, path: Path) -> Checkpoint:
 
 
 def table(metadata: Mapping[str, str], name: str) -> dict[str, Any]:
-    """One of the tables that `save` writes."""
+    """One of the tables that `save` writes. Raises CheckpointError if it cannot be read."""
     try:
         found = json.loads(metadata.get(name, "{}"))
     except (ValueError, RecursionError):
@@ -152,7 +153,7 @@ def _of_tensors(tensors: Any, name: str) -> Checkpoint:
     for key, value in raw.items():
         if value.is_meta or value.layout is not torch.strided:
             kind = "no values, on the meta device" if value.is_meta else value.layout
-            raise CheckpointError(f"load: {key} in {name} is no plain tensor", got=kind)
+            raise CheckpointError(f"load: {key} in {name} is not a plain tensor", got=kind)
     dims = {key: tuple(d.name for d in value.dims) for key, value in tensors.items() if isinstance(value, Tensor)}
     first: dict[Any, str] = {}
     entries = {
@@ -168,7 +169,7 @@ def _of_tensors(tensors: Any, name: str) -> Checkpoint:
 
 
 def _place(tensor: torch.Tensor) -> Any:
-    """Two names for one tensor, as tied ones have in torch, are one entry."""
+    """The memory of a tensor. Two names with the same memory, as tied parameters have in torch, are one entry."""
     return tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride()
 
 
@@ -179,16 +180,16 @@ def _raw(value: Any) -> torch.Tensor:
 
 
 def _flat(tensors: Any, name: str) -> dict[str, Any]:
-    """The state dict, which many programs put under a name beside other things."""
+    """The state dict, which many programs store under a key beside other values."""
     for found in (tensors, *(tensors.get(key) for key in _PLACES if isinstance(tensors, dict))):
         if isinstance(found, dict) and all(_is_entry(key, value) for key, value in found.items()):
             return found
     keys = ", ".join(map(repr, list(tensors)[:8])) if isinstance(tensors, dict) else None
     raise CheckpointError(
-        f"load: {name} holds no state dict",
+        f"load: {name} contains no state dict",
         got=type(tensors).__name__ if keys is None else f"a dict with {keys}",
-        expected=f"tensors by name, or those under {', '.join(map(repr, _PLACES))}",
-        hint="rf.load(loaded['…'], module) takes the dict itself",
+        expected=f"tensors by name, possibly under the key {', '.join(map(repr, _PLACES))}",
+        hint="rf.load(loaded['…'], module) loads from the dict itself",
     )
 
 
@@ -200,7 +201,10 @@ def _is_entry(key: Any, value: Any) -> bool:
 
 
 def _is_of_torch(path: Path) -> bool:
-    """By its first bytes: a zip, or a bare pickle as it was once; behind the length, safetensors begins with JSON."""
+    """Whether the file was saved by torch, by its first bytes: a zip file, or a plain pickle as in older versions.
+
+    A safetensors file begins with a length of 8 bytes, followed by JSON.
+    """
     with path.open("rb") as file:
         start = file.read(9)
     return start[:2] in (b"PK", b"\x80\x02") and start[8:] != b"{"

@@ -1,4 +1,4 @@
-"""Checkpoints in a folder, as Hugging Face has them: one file, or several and an index, beside a config."""
+"""Checkpoints in a folder, as in Hugging Face: one file, or several files with an index, and a config."""
 
 from __future__ import annotations
 
@@ -13,42 +13,43 @@ _NAMES = ("model.safetensors", f"model.safetensors{_INDEX}", "pytorch_model.bin"
 
 
 def checkpoint_in(path: Path) -> Path:
-    """The file or index in a folder, if it has one; else the path itself."""
+    """The checkpoint file or index in a folder, if there is one; otherwise the path itself."""
     found = (path / name for name in _NAMES if path.is_dir())
     return next((file for file in found if file.is_file()), path)
 
 
 def shards(path: Path) -> dict[Path, list[str]] | None:
-    """The files that an index tells of, and the names of the entries in each; None if this is no index."""
+    """The files that an index lists, and the names of the entries in each; None if this is not an index."""
     if not path.name.endswith(_INDEX):
         return None
     table = _json(path).get("weight_map")
     if not isinstance(table, dict) or not all(
         isinstance(file, str) and Path(file).name == file for file in table.values()
     ):
-        raise CheckpointError(f"load: {path} is no index of a checkpoint", expected='"weight_map": {"name": "file", …}')
+        expected = '"weight_map": {"name": "file", …}'
+        raise CheckpointError(f"load: {path} is not an index of a checkpoint", expected=expected)
     files: dict[Path, list[str]] = {}
     for name, file in table.items():
         files.setdefault(path.parent / file, []).append(name)
     missing = [file.name for file in files if not file.is_file()]
     if missing:
         rest = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-        raise CheckpointError(f"load: files of {path} are not there", got=", ".join(missing[:3]) + rest)
+        raise CheckpointError(f"load: files of {path} are missing", got=", ".join(missing[:3]) + rest)
     return files
 
 
 def config_of(path: Path) -> dict[str, Any]:
-    """The config of Hugging Face beside a checkpoint; empty if there is none."""
+    """The Hugging Face config beside a checkpoint; empty if there is none."""
     file = checkpoint_in(path).parent / "config.json"
     config = _json(file) if file.is_file() else {}
     return config if "model_type" in config else {}
 
 
 def beside(path: Path) -> str | None:
-    """What is there instead."""
+    """A hint that lists the checkpoints in the folder instead."""
     folder = path if path.is_dir() else path.parent
     if not folder.is_dir():
-        return f"there is no folder {folder}"
+        return f"the folder {folder} does not exist"
     found = sorted(file.name for file in folder.iterdir() if file.suffix in (".safetensors", ".pt"))[:5]
     return f"in that folder: {', '.join(found)}" if found else None
 

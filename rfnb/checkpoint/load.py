@@ -27,29 +27,29 @@ def load(
     skip: Choice | None = None,
     training: Mapping[str, Any] | None = None,
 ) -> LoadReport:
-    """Sets the parameters of `module` to those in a file. Gives what was loaded, and what was not.
+    """Sets the parameters of `module` to those in a file. Returns a report of what was loaded and what was not.
 
     >>> dims = rf.Dim(3, name="in"), rf.Dim(2, name="out")
     >>> trained, model = rf.Linear(*dims), rf.Linear(*dims)
     >>> rf.load(rf.save(trained, folder / "model.safetensors"), model).loaded
     ('weight', 'bias')
 
-    All is compared first: if something does not fit, the module stays as it was.
-    Values are cast to the type, and brought to the device, that the parameters have.
+    Everything is compared first: if something does not fit, the module is left unchanged.
+    Values are cast to the dtype of the parameters and moved to their device.
 
     Args:
-        source: a file of `rf.save`, any safetensors file, a state dict that `torch.save` wrote (read as data only),
-            or a dict of tensors by name.
-        strict: every parameter has to be there, and the other way round. A wrong shape never fits.
-        rename: how entries are called in the module: `{"old prefix": "new prefix"}`, None for those to leave out; or
-            a function from name to name.
-        only: the prefix, or prefixes, of the parameters to load; or a function that says so of a name.
-        skip: likewise, those to leave as they are.
-        training: what was saved beside the parameters and goes on: `{"optimizer": optimizer}`. Random numbers go on
-            from there, too. Plain values are in the report.
+        source: a file written by `rf.save`, any safetensors file, a state dict written by `torch.save` (which is read
+            as data only), or a dict of tensors by name.
+        strict: whether the file and the module must have the same parameters. Shapes must always match.
+        rename: the names of entries in the module: `{"old prefix": "new prefix"}`, with None for entries to leave out;
+            or a function from name to name.
+        only: the prefix or prefixes of the parameters to load; or a function from name to bool.
+        skip: the prefix or prefixes of the parameters to leave unchanged; or a function from name to bool.
+        training: objects to restore that were saved beside the parameters: `{"optimizer": optimizer}`. The state of
+            random numbers is restored too. Plain values are in the report.
 
-    Raises CheckpointError if the file cannot be read, or does not fit, or nothing of it does; or if a prefix in
-    `rename`, `only` or `skip` is that of no name.
+    Raises CheckpointError if the file cannot be read or does not fit, if nothing in it fits, or if no name has one of
+    the prefixes in `rename`, `only` or `skip`.
     """
     with opened(source) as checkpoint:
         entries = {name: e for name, e in checkpoint.entries.items() if not name.startswith(TRAINING)}
@@ -79,7 +79,7 @@ def load(
 
 
 def load_checkpoint(module: Module, path: str | os.PathLike[str], *, strict: bool = True) -> LoadReport:
-    """`rf.load(path, module)`
+    """Calls `rf.load(path, module)`, under the name of RETURNN.
 
     >>> model = rf.Linear(rf.Dim(3, name="in"), rf.Dim(2, name="out"))
     >>> rf.load_checkpoint(model, rf.save(model, folder / "model.safetensors")).complete
@@ -89,14 +89,14 @@ def load_checkpoint(module: Module, path: str | os.PathLike[str], *, strict: boo
 
 
 def load_config(path: str | os.PathLike[str]) -> Any:
-    """The `config` that `rf.save` wrote, with its dims: what the model can be built from again.
+    """The `config` that `rf.save` wrote, including dims, to build the model again.
 
     >>> config = {"hidden": rf.Dim(4, name="hidden"), "layers": 2}
     >>> model = rf.Linear(rf.Dim(3, name="in"), config["hidden"])
     >>> rf.load_config(rf.save(model, folder / "model.safetensors", config=config))["layers"]
     2
 
-    Raises CheckpointError if the file has none.
+    Raises CheckpointError if the file has no config.
     """
     with opened(path) as checkpoint:
         if "config" not in checkpoint.metadata:
@@ -107,7 +107,7 @@ def load_config(path: str | os.PathLike[str]) -> Any:
 def _check(
     matched: Match, entries: Mapping[str, Stored], module: Module, checkpoint: Checkpoint, *, strict: bool
 ) -> None:
-    """Raises CheckpointError if nothing fits, or what has to fit does not."""
+    """Raises CheckpointError if nothing fits, or if something that must fit does not."""
     name = type(module).__name__
     if complaints := matched.complaints(strict=strict):
         raise CheckpointError(
@@ -119,10 +119,10 @@ def _check(
         raise CheckpointError(
             f"load: nothing in {checkpoint.name} fits {name}",
             got=_some(entries),
-            expected=_some(matched.missing) if matched.missing else "a choice that leaves some parameters",
+            expected=_some(matched.missing) if matched.missing else "a choice that includes some parameters",
             hint=missing_prefix(entries, matched.missing, of_all=True)
             if matched.missing
-            else '`only` and `skip` take what names begin with, as "encoder", or a function of a name',
+            else '`only` and `skip` take prefixes of names, such as "encoder", or a function of a name',
         )
 
 
@@ -132,24 +132,24 @@ def _way_out(matched: Match) -> str:
         return missing_prefix(matched.unexpected, matched.missing, of_all=of_all) or "strict=False loads what fits"
     parts = common_part(matched.misshaped)
     if len(parts) > 3 or not matched.fitting:
-        return "is the module made with dims of the same sizes?"
+        return "make the module with dims of the same sizes"
     written = ", ".join(f'"{part}"' for part in parts)
-    return f"skip={written} leaves it as it is" if len(parts) == 1 else f"skip=[{written}] leaves them as they are"
+    return f"skip={written} leaves it unchanged" if len(parts) == 1 else f"skip=[{written}] leaves them unchanged"
 
 
 def _some(names: Mapping[str, object]) -> str:
-    """The first names."""
+    """The first three names, for messages."""
     rest = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return (", ".join(list(names)[:3]) or "no entry") + rest
 
 
 def _value(target: Target, stored: list[Stored], checkpoint: Checkpoint) -> torch.Tensor:
-    """What the parameter becomes. Raises CheckpointError if it is there under two names with different values."""
+    """The new value of the parameter. Raises CheckpointError if two of its names have different values in the file."""
     by_key = {entry.key: entry for entry in stored}
     values = [_in_order(checkpoint.read(key), target, entry) for key, entry in by_key.items()]
     if not all(_equal(values[0], other) for other in values[1:]):
         raise CheckpointError(
-            f"load: {' and '.join(by_key)} are one parameter in the module",
+            f"load: {' and '.join(by_key)} are the same parameter in the module",
             got=f"different values in {checkpoint.name}",
             hint=f"rename={{{next(reversed(by_key))!r}: None}} leaves one of them out",
         )
@@ -162,5 +162,5 @@ def _in_order(value: torch.Tensor, target: Target, entry: Stored) -> torch.Tenso
 
 
 def _equal(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """NaN is equal to itself: a model that diverged is a model."""
+    """Whether both tensors are equal, where NaN is equal to itself, since the weights may have diverged."""
     return bool(((a == b) | ((a != a) & (b != b))).all())

@@ -1,4 +1,4 @@
-"""Which parameter of a module belongs to which entry of a checkpoint."""
+"""Matches the parameters of a module with the entries of a checkpoint."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from rfnb.core.tensor.parameter import Parameter
 from rfnb.errors import CheckpointError
 from rfnb.nn.module.module import Module
 
-_SHOWN = 12
+_SHOWN = 12  # maximum number of complaints in a message
 
 
 class Target(NamedTuple):
-    """A parameter under all its names: the first is that of `named_parameters`, the others are ties."""
+    """A parameter with all its names: the first is that of `named_parameters`, the others are of tied parameters."""
 
     names: tuple[str, ...]
     parameter: Parameter
 
     @property
     def name(self) -> str:
-        """The first."""
+        """The first name."""
         return self.names[0]
 
 
 @dataclass(frozen=True)
 class Match:
-    """What fits, and what does not, by name."""
+    """Which parameters and entries fit, and which do not, by name."""
 
     fitting: list[tuple[Target, list[Stored]]]
     missing: dict[str, Parameter]
@@ -38,7 +38,7 @@ class Match:
     skipped: list[str]
 
     def complaints(self, *, strict: bool) -> list[str]:
-        """A line for each entry that keeps the checkpoint from being loaded."""
+        """One line for each problem that prevents loading the checkpoint."""
         lines = [f"{name}: {_compared(p, entry)}" for name, (p, entry) in self.misshaped.items()]
         if strict:
             lines += [
@@ -51,10 +51,10 @@ class Match:
 
 
 def targets(module: Module) -> list[Target]:
-    """All parameters, each with all its names. Raises CheckpointError if it is no module of rfnb."""
+    """All parameters, each with all its names. Raises CheckpointError if `module` is not an rf.Module."""
     if not isinstance(module, Module):
         raise CheckpointError(
-            "this is no module of rfnb",
+            "`module` is not an rf.Module",
             got=f"{type(module).__module__}.{type(module).__qualname__}",
             hint="net.rf_module" if hasattr(module, "rf_module") else "rf.save(module, path); rf.load(path, module)",
         )
@@ -69,7 +69,7 @@ def targets(module: Module) -> list[Target]:
 
 
 def match(targets: list[Target], entries: Mapping[str, Stored], chosen: Callable[[str], bool]) -> Match:
-    """Compares names and shapes. A tied parameter may be there under any of its names."""
+    """Compares names and shapes. A tied parameter may be stored under any of its names."""
     taken = [target for target in targets if any(map(chosen, target.names))]
     found = [(target, [entries[name] for name in target.names if name in entries]) for target in taken]
     wrong = {t.name: (t.parameter, e) for t, stored in found for e in stored if not _fits(t.parameter, e)}
@@ -84,12 +84,12 @@ def match(targets: list[Target], entries: Mapping[str, Stored], chosen: Callable
 
 
 def described(parameter: Parameter) -> str:
-    """ "{in:3, out:4}" """
+    """The dims of a parameter, for messages: "{in:3, out:4}"."""
     return f"{{{', '.join(f'{dim.name}:{dim.dimension}' for dim in parameter.dims)}}}"
 
 
 def order(parameter: Parameter, entry: Stored) -> list[int] | None:
-    """How the axes of an entry with the same dims in another order become those of the parameter."""
+    """The permutation that brings an entry with the same dims into the order of the parameter; None if not needed."""
     names = [dim.name for dim in parameter.dims]
     if entry.dims is None or sorted(entry.dims) != sorted(names) or len(set(names)) < len(names):
         return None
@@ -117,7 +117,7 @@ def _compared(parameter: Parameter, entry: Stored) -> str:
 
 
 def _kind(dtype: str) -> str:
-    """Floats of any size are of one kind, and so are integers."""
+    """The kind of a dtype: floats of any size are of one kind, and so are integers."""
     return next((kind for kind in ("float", "uint", "int", "complex") if kind in dtype), dtype)
 
 

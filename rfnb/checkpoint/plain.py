@@ -1,4 +1,4 @@
-"""Nested plain values as JSON, with dims, tensors and bytes in them, and back: data only, nothing that could run."""
+"""Nested plain values as JSON, including dims, tensors and bytes, and back: data only, no code."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Tensors = dict[str, torch.Tensor]
 
 
 class Writer:
-    """What is written goes to JSON; tensors on the way are collected by names, and dims in a table.
+    """Writes values as JSON, and collects the tensors among them by name, and the dims in a table.
 
-    tensors: where tensors go; None where there may be none.
+    tensors: the dict that receives the tensors; None if tensors are not allowed.
     """
 
     def __init__(self, tensors: Tensors | None = None):
@@ -28,15 +28,15 @@ class Writer:
         self.dims = DimWriter()
 
     def json(self, values: Mapping[str, Any], prefix: str = "") -> str:
-        """`prefix` goes before the names of values, in messages and of tensors.
+        """The values as JSON. prefix: put before their names, in messages and in the names of tensors.
 
-        Raises CheckpointError if there is anything but data.
+        Raises CheckpointError if there is anything but plain data.
         """
         try:
             plain = {name: self._plain(value, f"{prefix}{name}") for name, value in values.items()}
             return json.dumps({"values": plain, **self.dims.json()})
         except RecursionError:
-            raise CheckpointError(f"save: {', '.join(values)}: nested too deeply, or one holds itself") from None
+            raise CheckpointError(f"save: {', '.join(values)}: nested too deeply, or a value contains itself") from None
 
     def _plain(self, value: Any, name: str) -> Any:
         if value is None or type(value) in (bool, int, float, str):
@@ -56,9 +56,9 @@ class Writer:
             self.tensors[name] = torch.as_tensor(value)
             return {"$tensor" if isinstance(value, torch.Tensor) else "$array": name}
         raise CheckpointError(
-            f"save: {name} is no plain data",
+            f"save: {name} is not plain data",
             got=f"{type(value).__module__}.{type(value).__qualname__}",
-            expected=f"numbers, strings, dims{'' if self.tensors is None else ', tensors'}; lists and dicts of them",
+            expected=f"numbers, strings, dims{'' if self.tensors is None else ', tensors'}; lists and dicts of these",
             hint="rf.build_dict(cls, …) describes a module or a function" if callable(value) else None,
         )
 
@@ -70,7 +70,10 @@ class Writer:
 
 
 def read(text: str, name: str, tensor: Callable[[str], torch.Tensor] | None = None) -> dict[str, Any]:
-    """The values again; `tensor` gives those that were collected. Raises CheckpointError if it is no such text."""
+    """The values that were written to `text`. Raises CheckpointError if it cannot be read.
+
+    name: what the text is, for the message. tensor: a function that returns a collected tensor by its name.
+    """
     try:
         data = json.loads(text)
         dims = DimReader(data)
@@ -101,5 +104,5 @@ def _value(data: Any, dims: DimReader, tensor: Callable[[str], torch.Tensor] | N
     if kind in ("$tensor", "$array") and tensor is not None:
         return tensor(content) if kind == "$tensor" else tensor(content).numpy()
     if kind.startswith("$"):
-        raise ValueError(f"{kind} is not known")
+        raise ValueError(f"unknown kind of value: {kind}")
     return {key: _value(item, dims, tensor) for key, item in data.items()}

@@ -1,4 +1,4 @@
-"""Checkpoints: names of `rf`, imported when one is first asked for."""
+"""The names of checkpoints in `rf`, imported when one of them is first used."""
 
 from rfnb.checkpoint.foreign.import_weights import import_weights as import_weights
 from rfnb.checkpoint.load import (

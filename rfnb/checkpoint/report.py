@@ -1,4 +1,4 @@
-"""What became of the entries of a checkpoint."""
+"""The report of what was loaded from a checkpoint."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from rfnb.core.ground.show import Shown
 
 @dataclass(frozen=True, repr=False)
 class LoadReport(Shown):
-    """Names of parameters: loaded, not in the file, in the file only, left as they were by choice.
+    """The names of the parameters that were loaded, missing in the file, unexpected in the file, or skipped by choice.
 
     renamed: from the name in the module to that in the file, where they differ.
-    settings: what else was set, such as the eps of norms that weights were imported for.
+    settings: other values that were set, such as the eps of norms whose weights were imported.
     training: the plain values that were saved beside the parameters: `report.training["step"]`.
 
     >>> dims = rf.Dim(3, name="in"), rf.Dim(2, name="out")
@@ -34,11 +34,11 @@ class LoadReport(Shown):
 
     @property
     def complete(self) -> bool:
-        """Whether file and module had the same parameters."""
+        """Whether the file and the module have the same parameters, and all were loaded."""
         return not self.missing and not self.unexpected and not self.skipped
 
     def groups(self) -> Iterator[tuple[str, list[str]]]:
-        """What is worth telling beside the number of those that were loaded, with the names of it."""
+        """The groups of names that views list beside the number of loaded parameters: a title, and the names."""
         yield "missing", list(self.missing)
         yield "unexpected", list(self.unexpected)
         yield "skipped", list(self.skipped)

@@ -30,7 +30,7 @@ def save(
     config: Any = None,
     training: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Writes all parameters, by their dotted names, to a safetensors file. Gives its path.
+    """Writes all parameters, by their dotted names, to a safetensors file. Returns its path.
 
     >>> in_dim, out_dim = rf.Dim(3, name="in"), rf.Dim(2, name="out")
     >>> model = rf.Linear(in_dim, out_dim)
@@ -39,23 +39,24 @@ def save(
     >>> rf.load(path, again).loaded
     ('weight', 'bias')
 
-    A file that is there already is replaced only when the new one is complete.
+    An existing file is replaced only when the new one is complete.
 
     Args:
-        config: numbers, strings, dims, and lists and dicts of them, for `rf.load_config`: what the module is made of.
-        training: what goes on when training does: `{"optimizer": optimizer, "step": 1000}`. What has a `state_dict()`
-            is saved by it, all else as plain values; and the random numbers, so that training goes on as if it had
-            never ended.
+        config: numbers, strings, dims, and lists and dicts of these, from which the module can be built again; see
+            `rf.load_config`.
+        training: the state of training: `{"optimizer": optimizer, "step": 1000}`. Objects with a `state_dict()` are
+            saved by it, everything else as plain values. The state of random numbers is saved as well, so that training
+            continues as if it had not been interrupted.
 
-    Raises CheckpointError if the module has no parameters, `config` or `training` hold more than data, or the file
-    cannot be written.
+    Raises CheckpointError if the module has no parameters, if `config` or `training` contain anything but data, or if
+    the file cannot be written.
     """
     found = targets(module)
     path = _writable(path)
     if not found:
         raise CheckpointError(f"save: {type(module).__name__} has no parameters")
     if reserved := [target.name for target in found if target.name.startswith(_RESERVED)]:
-        raise CheckpointError("save: a parameter cannot be called so in a file", got=reserved[0])
+        raise CheckpointError("save: the name of a parameter is reserved in files", got=reserved[0])
     raw = {target.name: target.parameter.raw_tensor for target in found}
     metadata = {
         "format": "pt",
@@ -77,7 +78,7 @@ def save(
 
 
 def save_checkpoint(module: Module, path: str | os.PathLike[str]) -> Path:
-    """`rf.save(module, path)`
+    """Calls `rf.save(module, path)`, under the name of RETURNN.
 
     >>> rf.save_checkpoint(rf.Linear(rf.Dim(3, name="in"), rf.Dim(2, name="out")), folder / "model.safetensors").name
     'model.safetensors'
@@ -89,15 +90,15 @@ def _writable(to: str | os.PathLike[str]) -> Path:
     try:
         path = Path(to)
         path.exists()
-    except (OSError, TypeError, ValueError) as error:  # a name that is too long, or none
-        raise CheckpointError(f"save: {str(to)[:80]!r} is no path to write to", got=error) from error
+    except (OSError, TypeError, ValueError) as error:  # a name that is too long, or not a path
+        raise CheckpointError(f"save: {str(to)[:80]!r} is not a path to write to", got=error) from error
     if path.is_dir():
         raise CheckpointError(f"save: {path} is a folder", hint=f'"{path / "model.safetensors"}"')
     if not path.parent.is_dir():
-        raise CheckpointError(f"save: there is no folder {path.parent}")
+        raise CheckpointError(f"save: the folder {path.parent} does not exist")
     if path.suffix in (".pt", ".pth"):
         raise CheckpointError(
-            f"save: {path.name} would be taken for a file of torch",
+            f"save: the suffix of {path.name} is that of torch files",
             expected="model.safetensors",
             hint=f'torch.save(rf.to_torch(module).state_dict(), "{path.name}")',
         )
@@ -105,7 +106,7 @@ def _writable(to: str | os.PathLike[str]) -> Path:
 
 
 def _apart(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """On the CPU and contiguous, each with a memory of its own, as the format wants it; copied where needed only."""
+    """The tensors on the CPU, contiguous and in separate memory, as the format requires; copied only where needed."""
     found: dict[str, torch.Tensor] = {}
     seen: set[int] = set()
     for name, tensor in tensors.items():
@@ -118,4 +119,4 @@ def _apart(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
 
 def _as_it_was(path: Path) -> str | None:
-    return f"{path.name} is as it was" if path.exists() else None
+    return f"{path.name} is unchanged" if path.exists() else None

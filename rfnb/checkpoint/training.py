@@ -1,4 +1,4 @@
-"""What goes on when a training does, beside the parameters: optimizers, schedules, counters, random numbers."""
+"""The state of training beside the parameters: optimizers, schedules, counters, random numbers."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ _RANDOM = "random numbers"
 
 
 def describe(training: Mapping[str, Any], module: Module) -> tuple[str, plain.Tensors]:
-    """JSON with a part for each name, and the tensors in them."""
+    """The state of training as JSON with a part for each name, and the tensors in it."""
     tensors: plain.Tensors = {}
     parts = {name: _described(part, name, module) for name, part in training.items()}
     return plain.Writer(tensors).json({**parts, _RANDOM: {"value": get_random_state()}}, TRAINING), tensors
 
 
 def saved_in(checkpoint: Checkpoint) -> dict[str, Any]:
-    """The parts by name."""
+    """The saved parts by name; empty if the checkpoint has none."""
     text = checkpoint.metadata.get("training")
     return {} if text is None else dict(plain.read(text, "the training", checkpoint.read))
 
 
 def values(saved: Mapping[str, Any]) -> dict[str, Any]:
-    """Those that no object has to take."""
+    """The parts that are plain values, not states of objects."""
     return {name: part["value"] for name, part in saved.items() if "value" in part and name != _RANDOM}
 
 
 def restore(saved: Mapping[str, Any], training: Mapping[str, Any], module: Module, called: Mapping[str, str]) -> None:
-    """Sets the objects to what was saved of them, and random numbers to where they were.
+    """Restores the saved states of the objects in `training`, and the state of random numbers.
 
-    called: from the name of an entry to that of the parameter which it is for.
+    called: from the name of an entry in the file to that of its parameter in the module.
 
-    Raises CheckpointError, with all objects as they were, if something does not fit.
+    Raises CheckpointError if something does not fit; then all objects are left unchanged.
     """
     if not saved:
-        raise CheckpointError("load: the file has no training", hint="rf.save(…, training={…})")
+        raise CheckpointError("load: the file has no training state", hint="rf.save(…, training={…}) saves it")
     states = {name: _fitting(saved, name, owner, _names(owner, module), called) for name, owner in training.items()}
     changes = [(name, owner.load_state_dict, states[name], _now(owner)) for name, owner in training.items()]
     changes.append((_RANDOM, set_random_state, saved[_RANDOM]["value"], get_random_state()))
@@ -51,38 +51,42 @@ def restore(saved: Mapping[str, Any], training: Mapping[str, Any], module: Modul
             undo.callback(_try, change, before)
             try:
                 change(after)
-            except Exception as error:  # whatever the class of the object says
+            except Exception as error:  # the class of the object may raise any error
                 raise CheckpointError(f"load: what was saved as {name!r} does not fit", got=error) from error
         undo.pop_all()
 
 
 def _try(change: Callable[[Any], Any], value: Any) -> None:
-    with suppress(Exception):  # the first error is the one to tell
+    with suppress(Exception):  # the first error is the one to report
         change(value)
 
 
 def _described(part: Any, name: str, module: Module) -> dict[str, Any]:
     if name == _RANDOM:
-        raise CheckpointError(f"save: {name!r} are always saved: another name, please")
+        raise CheckpointError(f"save: the name {name!r} is reserved", hint="random numbers are always saved")
     if isinstance(part, Module):
-        raise CheckpointError(f"save: {name} is a module", hint=f"rf.save({name}, …): a file of its own")
+        raise CheckpointError(f"save: {name} is a module", hint=f"save it in a separate file: rf.save({name}, …)")
     if not hasattr(part, "state_dict"):
         return {"value": part}
     return {"class": _class(part), "names": _names(part, module), "state": part.state_dict()}
 
 
 def _fitting(saved: Mapping[str, Any], name: str, owner: Any, names: Any, called: Mapping[str, str]) -> Any:
-    """The state for an object, which has to be of the same class, an optimizer of the same parameters."""
+    """The saved state for an object, which must have the same class, and as an optimizer the same parameters."""
     part = saved.get(name)
     if part is None or "state" not in part or not hasattr(owner, "load_state_dict"):
-        there = ", ".join(key for key, part in saved.items() if "state" in part) or "nothing that has a state"
-        raise CheckpointError(f"load: {name!r} cannot be set", got=_class(owner), expected=f"of the file: {there}")
+        there = ", ".join(key for key, part in saved.items() if "state" in part) or "none"
+        raise CheckpointError(
+            f"load: {name!r} cannot be set", got=_class(owner), expected=f"states in the file: {there}"
+        )
     if part["class"] != _class(owner):
-        raise CheckpointError(f"load: {name!r} was another class", got=_class(owner), expected=part["class"])
+        raise CheckpointError(
+            f"load: {name!r} was saved from a different class", got=_class(owner), expected=part["class"]
+        )
     then = part["names"] and [[called.get(key, key) for key in group] for group in part["names"]]
     if then != names:
         raise CheckpointError(
-            f"load: {name!r} trained other parameters, or in another order",
+            f"load: {name!r} was saved for different parameters, or in a different order",
             got=_shown(names, then),
             expected=_shown(then, names),
         )
@@ -90,7 +94,7 @@ def _fitting(saved: Mapping[str, Any], name: str, owner: Any, names: Any, called
 
 
 def _names(owner: Any, module: Module) -> Any:
-    """What an optimizer trains, by group; it knows its parameters by number only."""
+    """The names of the parameters that an optimizer trains, by group; its state refers to them by number only."""
     if not hasattr(owner, "param_groups"):
         return None
     names = {id(parameter.raw_tensor): name for name, parameter in module.named_parameters()}
@@ -98,7 +102,7 @@ def _names(owner: Any, module: Module) -> Any:
 
 
 def _shown(names: Any, others: Any) -> str:
-    """How many, and the first that is another one."""
+    """The number of parameters, and the first one that differs."""
     flat, rest = [[name for group in side or [] for name in group] for side in (names, others)]
     first = next((i for i, name in enumerate(flat) if rest[i : i + 1] != [name]), None)
     sizes = " + ".join(str(len(group)) for group in names or [])
@@ -106,7 +110,7 @@ def _shown(names: Any, others: Any) -> str:
 
 
 def _now(owner: Any) -> Any:
-    """The state to go back to. Optimizers take a new one and leave the old as it is: no copy."""
+    """The current state, to be restored after an error. Optimizers do not change it in place, so they need no copy."""
     state = owner.state_dict()
     return state if hasattr(owner, "param_groups") else copy.deepcopy(state)
 

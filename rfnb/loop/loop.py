@@ -11,13 +11,13 @@ from rfnb.core.dims.binding import bind_again
 from rfnb.core.dims.dim import Dim, check_dims
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DtypeError, LoopError
-from rfnb.loop.body import Body
-from rfnb.loop.end_of_step import close
-from rfnb.loop.entered import entered
-from rfnb.loop.explain import Explanation, Told
-from rfnb.loop.frames import has_steps
+from rfnb.loop.body.body import Body
+from rfnb.loop.body.end_of_step import close
+from rfnb.loop.body.entered import entered
+from rfnb.loop.body.state import StateHolder
 from rfnb.loop.run_body import BodyRun
-from rfnb.loop.state import StateHolder
+from rfnb.loop.steps.explain import Explanation, Told
+from rfnb.loop.steps.frames import has_steps
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run

@@ -17,17 +17,17 @@ from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.op import OpRow
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError
-from rfnb.loop.deferred_grads import Deferred
-from rfnb.loop.draw import loop_record
-from rfnb.loop.execute import Outcome, execute
-from rfnb.loop.explain import Done, Told, tell_step
-from rfnb.loop.hoist import Hoist
-from rfnb.loop.nested_runs import asked, asking
-from rfnb.loop.recorded_plan import plan_of
-from rfnb.loop.replay import Replay, followed, recorded
-from rfnb.loop.traced_step import Carried, TracedStep, place_of
-from rfnb.loop.warnings import judge, warn_of_end
-from rfnb.loop.zero_steps import reaching
+from rfnb.loop.body.draw import loop_record
+from rfnb.loop.body.traced_step import Carried, TracedStep, place_of
+from rfnb.loop.body.warnings import judge, warn_of_end
+from rfnb.loop.body.zero_steps import reaching
+from rfnb.loop.replay.recorded_plan import plan_of
+from rfnb.loop.replay.replay import Replay, followed, recorded
+from rfnb.loop.steps.deferred_grads import Deferred
+from rfnb.loop.steps.execute import Outcome, execute
+from rfnb.loop.steps.explain import Done, Told, tell_step
+from rfnb.loop.steps.hoist import Hoist
+from rfnb.loop.steps.nested_runs import asked, asking
 from rfnb.trace.record.traced import Traced
 from rfnb.trace.run import session
 from rfnb.trace.run.failure import Failure, failure

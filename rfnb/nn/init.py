@@ -1,4 +1,4 @@
-"""What parameters are before training: `self.weight.initial = rf.init.Glorot()`."""
+"""Initial values of parameters: `self.weight.initial = rf.init.Glorot()`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __dir__ = __all__.copy  # what is offered for completion: no imports
 
 
 class ParamInit:
-    """Called with dims and dtype, gives the initial values.
+    """Base of initializers, which are called with dims and dtype and return the initial values.
 
     >>> rf.init.Glorot()([rf.Dim(3), rf.Dim(2)], "float32").dtype
     'float32'
@@ -31,14 +31,14 @@ class ParamInit:
         device: str | None = None,
         out: Any = None,
     ) -> Tensor:
-        """The values. → {dims}; `out`, a Parameter, is set to them as well"""
+        """The initial values. → {dims}. If a Parameter is given as `out`, it is set to them as well."""
         values = random(tuple(dims), dtype=dtype, device=device, sparse_dim=sparse_dim, **self.distribution_of(dims))
         if out is not None:
             out.assign(values)
         return values
 
     def distribution_of(self, dims: Sequence[Dim]) -> dict[str, Any]:
-        """What to draw for a parameter with these dims, as arguments of `rf.random`."""
+        """The distribution for a parameter with these dims, as arguments of `rf.random`."""
         raise NotImplementedError
 
     def __repr__(self) -> str:
@@ -47,7 +47,7 @@ class ParamInit:
 
 
 class Normal(ParamInit):
-    """Normally distributed around 0, cut at two stddev unless `truncated` is False.
+    """A normal distribution around 0, truncated at two stddev unless `truncated` is False.
 
     >>> feat = rf.Dim(1000, name="feat")
     >>> rf.init.Normal(0.1)([feat], "float32").raw_tensor.abs().max().item() <= 0.2
@@ -58,15 +58,15 @@ class Normal(ParamInit):
         self.stddev, self.truncated, self.dtype = stddev, truncated, dtype
 
     def distribution_of(self, dims: Sequence[Dim]) -> dict[str, Any]:
-        """The same for all dims."""
+        """The normal distribution, which does not depend on the dims."""
         return {"distribution": "truncated_normal" if self.truncated else "normal", "mean": 0.0, "stddev": self.stddev}
 
 
 class VarianceScaling(ParamInit):
-    """A variance of scale / n, where n is the number of inputs, of outputs, or their mean.
+    """A distribution with variance scale / n, where n is the number of inputs, of outputs, or their mean.
 
-    Of two dims, the first is the input and the second the output. More are those of a filter, as torch has it: output,
-    input, and its sizes, which multiply both.
+    With two dims, the first is the input and the second the output. With more, they are those of a filter, as in torch:
+    output, input, and the sizes of the filter, which multiply both.
 
     >>> in_dim, out_dim = rf.Dim(300, name="in"), rf.Dim(100, name="out")
     >>> weight = rf.init.VarianceScaling(scale=3.0, mode="fan_in", distribution="uniform")([in_dim, out_dim], "float32")
@@ -74,9 +74,9 @@ class VarianceScaling(ParamInit):
     (0.01, 0.17)
 
     Args:
-        scale: 1 if not given.
-        mode: "fan_in" (if not given), "fan_out", "fan_avg".
-        distribution: "truncated_normal" (if not given), "normal" (or "untruncated_normal"), "uniform".
+        scale: the factor of the variance; 1 by default.
+        mode: "fan_in" (the default), "fan_out" or "fan_avg".
+        distribution: "truncated_normal" (the default), "normal" (or "untruncated_normal"), or "uniform".
     """
 
     scale: float = 1.0
@@ -97,14 +97,14 @@ class VarianceScaling(ParamInit):
         _require("distribution", self.distribution, tuple(_DISTRIBUTIONS))
 
     def distribution_of(self, dims: Sequence[Dim]) -> dict[str, Any]:
-        """With the variance for these dims."""
+        """The distribution, with the variance for these dims."""
         fan_in, fan_out = _fans([dim.get_dim_value() for dim in dims])
         fan = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2}[self.mode]
         return _DISTRIBUTIONS[self.distribution](math.sqrt(self.scale / max(1.0, fan)))
 
 
 class Glorot(VarianceScaling):
-    """Uniform with variance 2 / (inputs + outputs) (Glorot & Bengio 2010).
+    """A uniform distribution with variance 2 / (inputs + outputs) (Glorot & Bengio 2010).
 
     >>> in_dim, out_dim = rf.Dim(300, name="in"), rf.Dim(100, name="out")
     >>> round(rf.init.Glorot()([in_dim, out_dim], "float32").raw_tensor.var().item(), 3)
@@ -116,7 +116,7 @@ class Glorot(VarianceScaling):
 
 
 class He(VarianceScaling):
-    """Normal with variance 2 / inputs (He et al. 2015).
+    """A normal distribution with variance 2 / inputs (He et al. 2015).
 
     >>> in_dim, out_dim = rf.Dim(200, name="in"), rf.Dim(300, name="out")
     >>> round(rf.init.He()([in_dim, out_dim], "float32").raw_tensor.var().item(), 3)
@@ -131,7 +131,7 @@ HeNormal = He
 
 
 class HeUniform(He):
-    """Uniform with variance 2 / inputs.
+    """A uniform distribution with variance 2 / inputs (He et al. 2015).
 
     >>> in_dim, out_dim = rf.Dim(200, name="in"), rf.Dim(300, name="out")
     >>> round(rf.init.HeUniform()([in_dim, out_dim], "float32").raw_tensor.var().item(), 3)
@@ -141,7 +141,7 @@ class HeUniform(He):
     distribution = "uniform"
 
 
-_CUT = 0.87962566103423978  # stddev of the standard normal distribution, cut at ±2
+_CUT = 0.87962566103423978  # stddev of the standard normal distribution, truncated at ±2
 
 
 def _normal(stddev: float) -> dict[str, Any]:

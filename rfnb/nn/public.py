@@ -1,4 +1,4 @@
-"""Modules: names of `rf`, imported when one is first asked for."""
+"""The names of modules in `rf`, imported when one of them is first used."""
 
 from rfnb.nn import decoder as decoder, encoder as encoder, init as init
 from rfnb.nn.attention.base import (

@@ -1,4 +1,4 @@
-"""Values that change along a line through given points, and with the training step."""
+"""Piecewise linear functions, also of the training step."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Points = Mapping[float, float] | Sequence[tuple[float, float]]
 
 
 class PiecewiseLinear(Module):
-    """The value at `x` on the lines from point to point; before the first and behind the last it stays. {…} → {…}
+    """Linear interpolation between points; constant before the first and after the last. {…} → {…}
 
     points: {x: value} in any order.
 
@@ -31,20 +31,20 @@ class PiecewiseLinear(Module):
     >>> warmup(rf.convert_to_tensor([-5, 5, 10, 15, 99], dims=[step])).raw_tensor.tolist(), warmup(5).item()
     ([1.0, 2.0, 3.0, 2.5, 2.0], 2.0)
 
-    Raises ParameterError if there is no point, or are two for one x.
+    Raises ParameterError if there are no points, or two for the same x.
     """
 
     def __init__(self, points: Points):
         pairs = sorted(points.items() if isinstance(points, Mapping) else points)
         if not pairs or len({x for x, _ in pairs}) < len(pairs):
-            raise ParameterError(f"{type(self).__name__}: `points` needs one value for each x", got=pairs)
+            raise ParameterError(f"{type(self).__name__}: `points` must have exactly one value for each x", got=pairs)
         self.points_dim = Dim(len(pairs), name="points")
         keys, values = np.array(pairs, dtype="float32").T
         self._keys = Parameter([self.points_dim], "float32", auxiliary=True, initial=keys)
         self._values = Parameter([self.points_dim], "float32", auxiliary=True, initial=values)
 
     def __call__(self, x: Tensor | float) -> Tensor:
-        """{…} → {…}"""
+        """The interpolated values at `x`. {…} → {…}"""
         x = cast(x, "float32") if isinstance(x, Tensor) else convert_to_tensor(float(x), dtype="float32")
         behind = search_sorted(self._keys, axis=self.points_dim, values=x)
         right, left = minimum(behind, self.points_dim.get_dim_value() - 1), maximum(sub(behind, 1), 0)
@@ -67,5 +67,5 @@ class PiecewiseLinearStepwiseScheduler(PiecewiseLinear):
     """
 
     def __call__(self, *_args: Any, **_kwargs: Any) -> Tensor:
-        """The value now."""
+        """The value at the current training step. → {}"""
         return super().__call__(get_run_ctx_step())

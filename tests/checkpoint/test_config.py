@@ -100,11 +100,11 @@ def itself():
 @pytest.mark.parametrize(
     ("config", "words"),
     [
-        ({"a": {"b": [1, object()]}}, r"config\.a\.b\[1\] is no plain data"),
-        ({"day": np.datetime64("2020-01-01")}, r"(?s)config\.day is no plain data.*datetime\.date"),
-        ({"kind": http.HTTPStatus.OK}, r"(?s)config\.kind is no plain data.*http\.HTTPStatus"),
-        ({"act": rf.relu}, r"(?s)config\.act is no plain data.*rf\.build_dict"),
-        ({"w": torch.ones(2)}, r"(?s)config\.w is no plain data.*torch\.Tensor"),
+        ({"a": {"b": [1, object()]}}, r"config\.a\.b\[1\] is not plain data"),
+        ({"day": np.datetime64("2020-01-01")}, r"(?s)config\.day is not plain data.*datetime\.date"),
+        ({"kind": http.HTTPStatus.OK}, r"(?s)config\.kind is not plain data.*http\.HTTPStatus"),
+        ({"act": rf.relu}, r"(?s)config\.act is not plain data.*rf\.build_dict"),
+        ({"w": torch.ones(2)}, r"(?s)config\.w is not plain data.*torch\.Tensor"),
         (itself(), "nested too deeply"),
     ],
 )

@@ -81,11 +81,11 @@ def test_weights_and_what_the_config_says(write, older, theirs, tmp_path):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"model_type": "gemma"}, "another model"),
-        ({"num_attention_heads": 8}, "another number of heads"),
-        ({"hidden_act": "gelu"}, "another activation"),
-        ({"rope_parameters": {"rope_type": "llama3", "rope_theta": 5e5}}, "another kind of rotary positions"),
-        ({"rope_parameters": None, "rope_scaling": {"type": "linear"}}, "another kind of rotary positions"),
+        ({"model_type": "gemma"}, "different model"),
+        ({"num_attention_heads": 8}, "different number of heads"),
+        ({"hidden_act": "gelu"}, "different activation"),
+        ({"rope_parameters": {"rope_type": "llama3", "rope_theta": 5e5}}, "different kind of rotary positions"),
+        ({"rope_parameters": None, "rope_scaling": {"type": "linear"}}, "different kind of rotary positions"),
     ],
     ids=str,
 )
@@ -131,18 +131,18 @@ def _index(folder):
 @pytest.mark.parametrize(
     ("break_it", "words"),
     [
-        (lambda folder: (folder / "model-1.safetensors").unlink(), "are not there.*\n.*model-1.safetensors"),
+        (lambda folder: (folder / "model-1.safetensors").unlink(), "are missing.*\n.*model-1.safetensors"),
         (lambda folder: (folder / "model-1.safetensors").write_bytes(b"x" * 9), "model-1.safetensors cannot be read"),
         (lambda folder: _index(folder).write_text("{"), "cannot be read"),
         (lambda folder: _index(folder).write_text("[]"), "cannot be read"),
-        (lambda folder: _index(folder).write_text("{}"), "is no index"),
+        (lambda folder: _index(folder).write_text("{}"), "is not an index"),
         (
             lambda folder: _index(folder).write_text('{"weight_map": {"a.bias": "../model-0.safetensors"}}'),
-            "is no index",
+            "is not an index",
         ),
         (
             lambda folder: _index(folder).write_text('{"weight_map": {"a.bias": "model-0.safetensors"}}'),
-            "tells of a.bias, which is not in model-0.safetensors",
+            "lists a.bias, which is not in model-0.safetensors",
         ),
     ],
     ids=["missing", "broken", "half", "list", "empty", "elsewhere", "not in the file"],

@@ -40,7 +40,7 @@ def test_a_full_disk(path, request):
     with pytest.raises(CheckpointError, match="cannot be written") as error:
         rf.save(rf.Linear(IN, OUT), path)
     assert "File too large" in str(error.value)
-    assert "model.safetensors is as it was" in str(error.value)
+    assert "model.safetensors is unchanged" in str(error.value)
     assert only_the_good_file(path, good)
 
 
@@ -109,9 +109,9 @@ def test_a_kill_at_any_step(path, monkeypatch, step):
     ("where", "words"),
     [
         (".", "is a folder"),
-        ("no/model.safetensors", "there is no folder"),
-        ("model.pt", "would be taken for a file of torch"),
-        ("model.pth", "would be taken for a file of torch"),
+        ("no/model.safetensors", "the folder .* does not exist"),
+        ("model.pt", "is that of torch files"),
+        ("model.pth", "is that of torch files"),
     ],
 )
 def test_a_path_that_cannot_be_written(tmp_path, where, words):
@@ -188,7 +188,7 @@ def test_values_that_no_file_can_have(path, options):
 
 def test_no_file_takes_the_place_of_a_pipe(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(CheckpointError, match="no file"):
+    with pytest.raises(CheckpointError, match="not a regular file"):
         rf.save(rf.Linear(rf.Dim(3, name="in"), rf.Dim(2, name="out")), tmp_path / "pipe")
     assert (tmp_path / "pipe").is_fifo() and len(list(tmp_path.iterdir())) == 1
 
@@ -196,7 +196,7 @@ def test_no_file_takes_the_place_of_a_pipe(tmp_path):
 @pytest.mark.parametrize("name", ["x" * 300, "a\0b"])
 def test_names_that_are_no_path(name, tmp_path):
     model = rf.Linear(rf.Dim(3, name="in"), rf.Dim(2, name="out"))
-    with pytest.raises(CheckpointError, match=r"no path to write to|cannot be written"):
+    with pytest.raises(CheckpointError, match=r"not a path to write to|cannot be written"):
         rf.save(model, tmp_path / name)
-    with pytest.raises(CheckpointError, match="is not there"):
+    with pytest.raises(CheckpointError, match="does not exist"):
         rf.load(tmp_path / name, model)

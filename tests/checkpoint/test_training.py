@@ -190,9 +190,9 @@ def broken():
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (smaller, r"(?s)trained other parameters.*3 parameters\n.*4 parameters; number 3 is 1\.bias"),
-        (turned, r"(?s)in another order.*number 0 is 1\.bias.*number 0 is 0\.weight"),
-        (other_class, r"(?s)was another class.*SGD.*Adam"),
+        (smaller, r"(?s)saved for different parameters.*3 parameters\n.*4 parameters; number 3 is 1\.bias"),
+        (turned, r"(?s)in a different order.*number 0 is 1\.bias.*number 0 is 0\.weight"),
+        (other_class, r"(?s)saved from a different class.*SGD.*Adam"),
         (unknown, r"(?s)'optimiser' cannot be set.*optimizer, schedule"),
         (plain, r"'step' cannot be set"),
         (no_value, r"'step' cannot be set"),
@@ -254,7 +254,7 @@ def test_a_file_without_training(tmp_path):
 @pytest.mark.parametrize(
     ("part", "words"),
     [
-        ({"x": object()}, r"training:x\.value is no plain data"),
+        ({"x": object()}, r"training:x\.value is not plain data"),
         ({"x": rf.Linear(IN, OUT)}, "x is a module"),
         ({"random numbers": 3}, "always saved"),
     ],

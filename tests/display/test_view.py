@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
 import json
-import pydoc
 import re
 import subprocess
 import sys
@@ -61,7 +61,8 @@ def test_a_view_that_breaks_is_a_note_and_no_exception(monkeypatch):
 
 @pytest.mark.parametrize("name", [name for _, names in VIEWS.values() for name in names.split()])
 def test_the_classes_that_have_views_exist(name):
-    assert core_show.class_name(pydoc.locate(name)) == name
+    module, _, cls = name.rpartition(".")
+    assert core_show.class_name(getattr(importlib.import_module(module), cls)) == name
 
 
 @pytest.fixture

@@ -195,7 +195,7 @@ def test_tensor_array():
         longer.push_back(rf.zeros([time]) if time.is_defined() else rf.zeros([]))
     with pytest.raises(rf.errors.DtypeError):
         longer.push_back(rf.zeros([feat], dtype="int64"))
-    with pytest.raises(DimError, match="a different size"):
+    with pytest.raises(DimError, match="different size"):
         longer.stack(axis=rf.Dim(3, name="three"))
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
-from rfnb.loop import hoist
+from rfnb.loop.steps import hoist
 
 feat, out, key = rf.Dim(4, name="feat"), rf.Dim(3, name="out"), rf.Dim(5, name="key")
 vocab, half, rest = rf.Dim(6, name="vocab"), rf.Dim(2, name="half"), rf.Dim(2, name="rest")

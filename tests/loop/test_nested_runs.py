@@ -7,7 +7,7 @@ import torch
 
 import rfnb as rf
 from rfnb import Dim, batch_dim
-from rfnb.loop import recorded_plan
+from rfnb.loop.replay import recorded_plan
 
 key = Dim(4, name="key")
 

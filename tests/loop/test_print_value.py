@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
-from rfnb.loop.print_value import LINES
+from rfnb.loop.body.print_value import LINES
 
 FEAT = rf.Dim(3, name="feat")
 KEYS = rf.Dim(0, name="keys")

@@ -10,7 +10,7 @@ import pytest
 import rfnb as rf
 from rfnb import batch_dim
 from rfnb.core.ground.source import PerPlace
-from rfnb.loop import warnings as loop_warnings
+from rfnb.loop.body import warnings as loop_warnings
 
 FEAT = rf.Dim(3, name="feat")
 KEYS = rf.Dim(0, name="keys")

@@ -43,7 +43,7 @@ def test_a_new_out_dim_is_defined_again_for_each_batch():
     b, other = sequences("bb", 2, 2)
     second, _ = rf.concat((b, other), (b, other), out_dim=out)
     assert first.size_of(out).values.tolist() == [6, 2] and second.size_of(out).max == 4
-    with pytest.raises(DimError, match="in use already"):
+    with pytest.raises(DimError, match="already in use"):
         rf.pad(a, axes=[time], padding=[(1, 1)], out_dims=[out])
 
 

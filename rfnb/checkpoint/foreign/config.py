@@ -1,11 +1,11 @@
-"""What the config of a model of Hugging Face says beside its weights: compared, or taken over."""
+"""The settings in a Hugging Face config that change the results of a model: compared, or taken over."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from rfnb.checkpoint.foreign.settings import called
+from rfnb.checkpoint.foreign.settings import function_name
 from rfnb.errors import CheckpointError
 from rfnb.nn.attention.rotary import RotaryPosCausalSelfAttention, RotaryPosSelfAttention
 from rfnb.nn.module.module import Module
@@ -14,10 +14,9 @@ _AS_LLAMA = ("llama", "mistral")
 
 
 def from_config(config: Mapping[str, Any], names: Iterable[str], module: Module) -> dict[str, float]:
-    """The eps of norms, and the base of rotary positions, that are other ones there, by name of the attribute here.
+    """The eps of norms and the bases of rotary positions that differ in the config, by the name of the attribute here.
 
-    names: of the parameters that are imported. Raises CheckpointError if the model computes in a way that this does
-    not.
+    names: of the imported parameters. Raises CheckpointError if the model there computes something different.
     """
     found: dict[str, float] = {}
     for path, ours in _owners(names, module).items():
@@ -32,12 +31,12 @@ def from_config(config: Mapping[str, Any], names: Iterable[str], module: Module)
         if hasattr(ours, "num_heads"):
             _check("number of heads", config.get("num_attention_heads"), (ours.num_heads.dimension,))
         if hasattr(ours, "activation"):
-            _check("activation", config.get("hidden_act"), (called(ours.activation),))
+            _check("activation", config.get("hidden_act"), (function_name(ours.activation),))
     return found
 
 
 def _owners(names: Iterable[str], module: Module) -> dict[str, Any]:
-    """The modules of parameters, and those that these are in."""
+    """The modules that own the parameters, and the modules around these, by name."""
     paths = [name.rpartition(".")[0] for name in names]
     return {path: module.get_deep(path) for part in paths for path in (part, part.rpartition(".")[0])}
 
@@ -45,7 +44,7 @@ def _owners(names: Iterable[str], module: Module) -> dict[str, Any]:
 def _check(what: str, there: Any, here: tuple[Any, ...]) -> None:
     if there is not None and None not in here and there not in here:
         raise CheckpointError(
-            f"import_weights: the config is of another {what}", got=there, expected=" or ".join(map(str, here))
+            f"import_weights: the config has a different {what}", got=there, expected=" or ".join(map(str, here))
         )
 
 

@@ -1,4 +1,4 @@
-"""Weights of other libraries as the parameters of a module."""
+"""Finds the weights of other libraries that the parameters of a module are made of, and converts them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 @dataclass
 class Converted:
-    """The parameters by name, what each was made of, and the weights that nothing was made of."""
+    """The new values of parameters by name, the sources of each, and the weights that were not used."""
 
     values: dict[str, torch.Tensor] = field(default_factory=dict)
     sources: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -30,9 +30,9 @@ class Converted:
 
 
 def converted(module: Module, targets: Sequence[Target], state: State, table: Sequence[Row]) -> Converted:
-    """Looks up each parameter in `table`, then in those of the modules that it is in, the outermost first.
+    """Looks up each parameter in `table`, then in the tables of the modules that contain it, outermost first.
 
-    A parameter of a module without a table is the weight of the same name.
+    In a module without a table, a parameter is made of the weight with the same name.
     """
     found = Converted()
     for name in (name for target in targets for name in target.names):
@@ -47,7 +47,7 @@ def converted(module: Module, targets: Sequence[Target], state: State, table: Se
 
 
 def _rows(module: Module, name: str, table: Sequence[Row]) -> Iterator[Row]:
-    """The rows for a parameter, with the full names of it and its sources."""
+    """The rows for a parameter, with full names."""
     yield from _matching(table, "", name)
     parts = name.split(".")
     rows: tuple[Row, ...] = ()
@@ -70,7 +70,7 @@ def _matching(rows: Sequence[Row], prefix: str, name: str) -> Iterator[Row]:
 def _transformed(row: Row, module: Module, state: State) -> torch.Tensor:
     if row.transform not in TRANSFORMS:
         names = ", ".join(map(repr, TRANSFORMS))
-        raise CheckpointError(f"import_weights: nothing is called {row.transform!r}", expected=names)
+        raise CheckpointError(f"import_weights: there is no transform {row.transform!r}", expected=names)
     parts = [state[source] for source in row.sources]
     owner = module.get_deep(".".join(row.target.split(".")[:-2]))
     try:
@@ -84,15 +84,18 @@ def _transformed(row: Row, module: Module, state: State) -> torch.Tensor:
 
 
 def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether both are the very same weight, under two names."""
+    """Whether both are the same weight, stored under two names."""
     return a.data_ptr() == b.data_ptr() and a.shape == b.shape and a.stride() == b.stride() and a.numel() > 0
 
 
 _NAME = re.compile(r"(.*?)((?:weight|bias)_(?:ih|hh))_l(\d+)(_reverse)?")
 
 
-def unfolded(state: Mapping[str, T]) -> dict[str, T]:
-    """ "weight_ih_l1_reverse" → "1.backward.weight_ih". One layer has no number, and one direction is not named."""
+def unfold_lstms(state: Mapping[str, T]) -> dict[str, T]:
+    """Names the layers and directions of torch's LSTMs: "weight_ih_l1_reverse" → "1.backward.weight_ih".
+
+    A single layer gets no number, and a single direction no name.
+    """
     parts = {name: found for name in state if (found := _NAME.fullmatch(name))}
     several = {found[1] for found in parts.values() if found[3] != "0"}
     both = {found[1] for found in parts.values() if found[4]}

@@ -1,4 +1,4 @@
-"""Weights that were trained elsewhere."""
+"""Imports weights that were trained with other libraries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rfnb.checkpoint.entries import opened
 from rfnb.checkpoint.folder import config_of
 from rfnb.checkpoint.foreign import settings
 from rfnb.checkpoint.foreign.config import from_config
-from rfnb.checkpoint.foreign.convert import converted, unfolded
+from rfnb.checkpoint.foreign.convert import converted, unfold_lstms
 from rfnb.checkpoint.foreign.tables.row import Row
 from rfnb.checkpoint.load import load
 from rfnb.checkpoint.mapping import targets
@@ -33,7 +33,7 @@ def import_weights(
     only: Choice | None = None,
     skip: Choice | None = None,
 ) -> LoadReport:
-    """Sets the parameters of `module` to weights of torch or Hugging Face, which have other names and layouts.
+    """Sets the parameters of `module` to weights of torch or Hugging Face, which have different names and layouts.
 
     >>> feat, out, time = rf.Dim(3, name="feat"), rf.Dim(4, name="out"), rf.Dim(5, name="time")
     >>> theirs, ours = torch.nn.LSTM(3, 4), rf.LSTM(feat, out)
@@ -46,27 +46,27 @@ def import_weights(
     >>> torch.allclose(y.raw_tensor, theirs(x)[0], atol=1e-6)
     True
 
-    Known are torch's Linear, Embedding, LayerNorm, RMSNorm, GroupNorm, BatchNorm, (transposed) convolutions, LSTM and
+    It knows torch's Linear, Embedding, LayerNorm, RMSNorm, GroupNorm, BatchNorm, (transposed) convolutions, LSTM and
     LSTMCell, GRU and GRUCell (for `rf.GRU` with `reset_after`), MultiheadAttention (for `rf.SelfAttention`,
-    `rf.CrossAttention` and what is made from them), Transformer layers, and Llama as in Hugging Face, for
-    `rf.TransformerDecoder`. Where modules have the same names in both models, all of a model is imported at once. The
-    layers and directions of an LSTM are called "0.forward", "0.backward", "1.forward", …; of one layer, or one
-    direction, without that part.
+    `rf.CrossAttention` and their subclasses), Transformer layers, and Llama of Hugging Face for
+    `rf.TransformerDecoder`. If modules have the same names in both models, a whole model is imported at once. The
+    layers and directions of an LSTM are named "0.forward", "0.backward", "1.forward", …; with a single layer or a
+    single direction, that part of the name is left out.
 
     Args:
-        source: a module of torch; a state dict, or a file of one; or a folder of Hugging Face, also with its weights in
-            several files, where `config.json` says what is no weight.
-        table: rows `(target, sources, transform)` that come before the known ones.
-        rename, only, skip, strict: as for `rf.load`.
+        source: a torch module; a state dict, or a file with one; or a folder of Hugging Face, possibly with the weights
+            in several files, whose `config.json` holds the other settings.
+        table: rows `(target, sources, transform)`, which have precedence over the known ones.
+        rename, only, skip, strict: as in `rf.load`.
 
-    The eps of norms and the base of rotary positions are set to those of `source`, if this is a module or a folder, and
-    the report says so.
-    Raises CheckpointError, with `module` as it was, if something does not fit, or is computed in another way there.
+    If `source` is a module or a folder, the eps of norms and the base of rotary positions are set to those of `source`,
+    and the report lists them. Raises CheckpointError if something does not fit or is computed differently there; then
+    `module` is left unchanged.
     """
     theirs = source if isinstance(source, torch.nn.Module) else None
     with opened(source.state_dict() if isinstance(source, torch.nn.Module) else source) as checkpoint:
         state = {name: checkpoint.read(entry.key) for name, entry in checkpoint.entries.items()}
-    names = renamed(unfolded({name: name for name in state}), rename)
+    names = renamed(unfold_lstms({name: name for name in state}), rename)
     wanted = targets(module)
     found = converted(module, wanted, {new: state[old] for new, old in names.items()}, [Row(*r) for r in table])
     found.rest = {name: x for name, x in found.rest.items() if not name.endswith(_NO_WEIGHTS)}
@@ -87,13 +87,13 @@ def import_weights(
 
 
 def _other_settings(source: Any, pairs: Mapping[str, str], module: Module) -> dict[str, float]:
-    """What is no weight and has to be set. Raises CheckpointError if `source` computes in another way."""
+    """The settings besides weights that must be set. Raises CheckpointError if `source` computes differently."""
     if isinstance(source, torch.nn.Module):
         config: Any = getattr(source, "config", None)
         settings.check(pairs, module, source)
         if hasattr(config, "model_type") and hasattr(config, "to_dict"):
             from_config(config.to_dict(), pairs, module)
-        return settings.taken_over(pairs, module, source)
+        return settings.adopted(pairs, module, source)
     return {} if isinstance(source, Mapping) else from_config(config_of(Path(source)), pairs, module)
 
 

@@ -1,4 +1,4 @@
-"""What is no weight, but changes what a module of torch gives: compared, or taken over."""
+"""Settings of a torch module that are not weights but change its results: compared, or taken over."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from rfnb.nn.cells.simple import GRU
 from rfnb.nn.module.module import Module
 
 
-def taken_over(pairs: Mapping[str, str], module: Module, source: torch.nn.Module) -> dict[str, float]:
-    """The eps of norms, and the base of rotary positions, that are other ones in `source`, by name.
+def adopted(pairs: Mapping[str, str], module: Module, source: torch.nn.Module) -> dict[str, float]:
+    """The eps of norms and the bases of rotary positions that differ in `source`, by name.
 
-    pairs: from the names of parameters to those of weights that they are made of. Raises CheckpointError if positions
-    are turned by angles that follow from no base.
+    pairs: from the names of parameters to those of the weights that they are made of. Raises CheckpointError if the
+    angles of rotary positions do not follow from a base.
     """
     found = {}
     bases = [_base(x, name) for name, x in source.named_buffers() if name.rpartition(".")[2] == "inv_freq"]
@@ -35,23 +35,24 @@ def taken_over(pairs: Mapping[str, str], module: Module, source: torch.nn.Module
 
 
 def _base(angles: torch.Tensor, name: str) -> float:
-    """Of the angles of the first position: base to the power of 0, -1/count, -2/count, …"""
+    """The base of the angles of the first position, which are base to the power of 0, -1/count, -2/count, …"""
     angles, count = angles.detach().cpu().double(), len(angles)
     exact = float(angles[1]) ** -count if count > 1 else 10_000.0
     for base in (float(f"{exact:.4g}"), exact):
         if torch.allclose(angles, base ** (-torch.arange(count, dtype=torch.float64) / count), rtol=1e-4, atol=0):
             return base
-    raise CheckpointError(f"import_weights: {name} turns by other angles", expected="angles that follow from a base")
+    raise CheckpointError(f"import_weights: {name} has other angles", expected="angles that follow from a base")
 
 
 def check_resets(module: Module, names: Collection[str]) -> None:
-    """Raises CheckpointError if weights of a GRU, which that of torch resets behind the product, are for one that
-    resets before it. names: the weights that nothing was made of.
+    """Raises CheckpointError if weights of torch's GRU, which resets after the product, are for one that resets before.
+
+    names: the weights that were not used.
     """
     for path, part in module.named_modules():
         if isinstance(part, GRU) and not part.reset_after and f"{path}.weight_hh".lstrip(".") in names:
             raise CheckpointError(
-                f"import_weights: {path or 'the GRU'} resets the state before the product, that of torch behind it",
+                f"import_weights: {path or 'the GRU'} resets the state before the product, but torch's GRU after it",
                 got="reset_after=False",
                 expected="reset_after=True",
                 hint="rf.GRU(…, reset_after=True)",
@@ -59,13 +60,13 @@ def check_resets(module: Module, names: Collection[str]) -> None:
 
 
 def check(pairs: Mapping[str, str], module: Module, source: torch.nn.Module) -> None:
-    """Raises CheckpointError if `source` computes in a way that `module` does not."""
+    """Raises CheckpointError if `source` computes something different from `module`."""
     for name, weight in pairs.items():
         _check_norms(_norm_first(module, name), source, weight)
         for what, here, there in _compared(module, name, [theirs for _, theirs in _around(source, weight)][:2]):
             if here is not None and there is not None and here != there:
                 raise CheckpointError(
-                    f"import_weights: {name} is for another {what}", got=f"{there} in {weight}", expected=here
+                    f"import_weights: {name} has a different {what}", got=f"{there} in {weight}", expected=here
                 )
 
 
@@ -74,14 +75,14 @@ def _check_norms(here: bool | None, source: torch.nn.Module, weight: str) -> Non
         there = getattr(theirs, "norm_first", here)
         if here is not None and there != here:
             raise CheckpointError(
-                f"import_weights: {path or 'the layer'} has its norms {'before' if there else 'behind'} the parts",
+                f"import_weights: {path or 'the layer'} has its norms {'before' if there else 'after'} the parts",
                 got=f"norm_first={there}",
                 expected=f"norm_first={here}",
             )
 
 
 def _norm_first(module: Module, name: str) -> bool | None:
-    """As the innermost layer that a parameter is in has it."""
+    """The `norm_first` of the innermost layer around a parameter; None if there is no such layer."""
     while name:
         name = name.rpartition(".")[0]
         found = getattr(module.get_deep(name), "norm_first", None)
@@ -91,7 +92,7 @@ def _norm_first(module: Module, name: str) -> bool | None:
 
 
 def _around(source: torch.nn.Module, weight: str) -> Iterator[tuple[str, torch.nn.Module]]:
-    """The modules that a weight is in, the innermost first."""
+    """The modules around a weight with their names, innermost first."""
     path = weight
     while path:
         path = path.rpartition(".")[0]
@@ -101,7 +102,7 @@ def _around(source: torch.nn.Module, weight: str) -> Iterator[tuple[str, torch.n
 def _compared(
     module: Module, name: str, theirs: Sequence[torch.nn.Module]
 ) -> Iterator[tuple[str, int | str | None, int | str | None]]:
-    """What the module of a weight, or the one that this is in, does here and there; None where nothing is known."""
+    """Settings of the module around a weight: title, value here, value there; None where the value is unknown."""
     ours = module.get_deep(".".join(name.split(".")[:-2]))
     heads = getattr(ours, "num_heads", None)
     if heads is not None:
@@ -110,14 +111,14 @@ def _compared(
         yield "number of heads", heads.dimension, next((n for n in found if isinstance(n, int)), None)
     if hasattr(ours, "activation"):
         function = _first(theirs, "activation") or _first(theirs, "act_fn")
-        yield "activation", called(ours.activation), called(function)
+        yield "activation", function_name(ours.activation), function_name(function)
 
 
 def _first(owners: Sequence[Any], attribute: str) -> Any:
     return next((getattr(owner, attribute) for owner in owners if hasattr(owner, attribute)), None)
 
 
-def called(function: Any) -> str | None:
-    """ "relu" for torch.nn.ReLU() and functions of that name; None if it has none."""
+def function_name(function: Any) -> str | None:
+    """The name of an activation: "relu" for torch.nn.ReLU() and functions of that name; None if it has no name."""
     name = getattr(function, "__name__", type(function).__name__).lower().removesuffix("activation")
     return None if function is None or "lambda" in name else name

@@ -1,4 +1,4 @@
-"""What becomes of weights on the way from a table's sources to its target."""
+"""Transforms of weights: from the sources of a table's row to its target."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ Transform = Callable[[Sequence[torch.Tensor], Any], torch.Tensor]
 
 
 def _turned(weight: torch.Tensor) -> torch.Tensor:
-    """{out, in} → {in, out}; a bias as it is."""
+    """{out, in} → {in, out}; a bias is left unchanged."""
     return weight.T if weight.ndim == 2 else weight
 
 
 def _heads(parts: Sequence[torch.Tensor], attention: Any, *, halves: bool = False) -> torch.Tensor:
-    """Blocks for queries, keys, values → head by head. Fewer heads of keys and values serve several queries each."""
+    """Blocks of queries, keys, values → head by head. Keys and values with fewer heads are repeated."""
     heads = attention.num_heads.dimension
     totals = {2: (attention.key_dim_total, attention.value_dim_total)}
     sizes = [dim.dimension for dim in totals.get(len(parts), (attention.key_dim_total, *totals[2]))]
@@ -33,7 +33,7 @@ def _of_heads(part: torch.Tensor, heads: int, per_head: int) -> torch.Tensor:
 
 
 def _neighbours(part: torch.Tensor) -> torch.Tensor:
-    """Pairs of feature i and i + half → pairs of neighbours, as rotary positions turn them here."""
+    """Pairs of feature i and i + half → pairs of adjacent features, which rotary positions rotate in rfnb."""
     return part.unflatten(1, (2, -1)).transpose(1, 2).flatten(1, 2)
 
 
@@ -47,12 +47,12 @@ def _blocks(parts: Sequence[torch.Tensor], attention: Any) -> Sequence[torch.Ten
 
 
 def _gates(parts: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Of the blocks of a GRU for reset gate, update gate and candidate: the gates."""
+    """The blocks of reset gate and update gate, without that of the candidate, of a GRU."""
     return torch.cat(parts[0].chunk(3)[:2])
 
 
 def _bias_of_gru(parts: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Both, but that of the candidate which the reset gate applies to stands alone."""
+    """The sum of both biases, except the candidate's recurrent bias, which is separate: the reset gate scales it."""
     of_input, of_state = parts
     return of_input + torch.cat([_gates([of_state]), torch.zeros_like(of_state.chunk(3)[2])])
 
@@ -70,4 +70,4 @@ TRANSFORMS: dict[str, Transform] = {
     "queries": lambda parts, attention: _turned(_of_three(parts[0], attention)[0]),
     "keys and values": lambda parts, attention: _heads(_of_three(parts[0], attention)[1:], attention),
 }
-"""By the names in tables: from the sources, and the module that owns the target's module."""
+"""Functions of the sources and of the module around the target's module, by the names that tables use."""

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 _serials = itertools.count(1)
 _interned: weakref.WeakValueDictionary[tuple[int, ...], Sig] = weakref.WeakValueDictionary()
 _RECENT = 1024  # signatures kept alive, so that plans outlive the tensors of a step
-_PLANS = 256  # plans kept per signature
+_PLANS = 256  # maximum number of plans kept per signature
 _recent: list[Any] = [None] * _RECENT
 _position = itertools.count()
 
 Move = tuple[tuple[int, ...] | None, tuple[Any, ...] | None] | None
-"""How to bring one operand into place: a permutation, then an index that inserts axes; None: as it is."""
+"""How to bring one operand into place: a permutation, then an index that inserts axes; None: nothing to do."""
 
 
 class _Serials(dict[tuple["Dim", ...], tuple[int, ...]]):
@@ -30,7 +30,7 @@ class _Serials(dict[tuple["Dim", ...], tuple[int, ...]]):
 
 
 class Sig:
-    """The dims of a tensor and their roles. There is one for each combination, so that "same dims" is one `is`."""
+    """The dims of a tensor and their roles. Interned, so comparing the dims of two tensors is an identity check."""
 
     __slots__ = (
         "__weakref__",
@@ -72,9 +72,9 @@ class Sig:
         return self
 
     def meant(self, dim: Dim, among: Sequence[Dim] = ()) -> Dim:
-        """The dim that is meant with `dim`: of the axes of a square matrix, the one with the higher priority.
+        """The dim that `dim` refers to: of the two axes of a square matrix, the one with the higher priority.
 
-        among: dims that are named together; if that one is among them, `dim` is the other.
+        among: dims that are named together with `dim`; if that one is among them, `dim` refers to the other.
         """
         if dim in self.index and dim not in self.prior:
             return dim
@@ -83,7 +83,7 @@ class Sig:
         return dim if found in among else found
 
     def all_meant(self, dims: Sequence[Dim]) -> tuple[Dim, ...]:
-        """Likewise for several dims, named together."""
+        """The dims that `dims`, which are named together, refer to."""
         return tuple(self.meant(dim, dims) for dim in dims)
 
     def keep(self, key: Any, plan: Any) -> Any:
@@ -121,7 +121,7 @@ EMPTY_SIG = sig(())
 
 
 def forget(dims: Sequence[Dim]) -> None:
-    """Plans with these dims are made anew: their sizes come from elsewhere now."""
+    """Discards all plans with these dims, because their sizes now come from elsewhere."""
     for signature in list(_interned.values()):
         if not signature.index.keys().isdisjoint(dims):
             signature._look_at_sizes()
@@ -142,7 +142,7 @@ def broadcast(
 ) -> tuple[tuple[Dim, ...], list[Move]]:
     """The dims of a result that has all dims of the operands, and how to bring each operand there.
 
-    The longest operand comes first in the result's order, the first of equals.
+    Without `order`, the dims of the operand with most dims come first; if there are several, those of the first one.
     """
     if order is None:
         longest = max(dims_of, key=len)
@@ -157,7 +157,7 @@ def broadcast(
 def move(dims: Sequence[Dim], out: Sequence[Dim], *, trailing: bool = True) -> Move:
     """How to bring a tensor with `dims` into the order `out`, with axes of size 1 for what it does not have.
 
-    trailing: leading axes of size 1 are left away, as broadcasting inserts them.
+    trailing: leading axes of size 1 are left out, because broadcasting inserts them.
     """
     axis = {dim: i for i, dim in enumerate(dims)}
     perm = tuple(axis[dim] for dim in out if dim in axis)
@@ -173,7 +173,7 @@ def move(dims: Sequence[Dim], out: Sequence[Dim], *, trailing: bool = True) -> M
 
 
 def apply(how: Move, raw: Any) -> Any:
-    """`raw`, brought into place."""
+    """`raw`, with its axes permuted and expanded as the move says."""
     if how is None:
         return raw
     perm, index = how
@@ -183,10 +183,10 @@ def apply(how: Move, raw: Any) -> Any:
 
 
 def permute(raw: Any, perm: tuple[int, ...]) -> Any:
-    """`raw` with its axes in another order. Arrays on the host, which have no backend, come here too."""
+    """`raw` with its axes in another order; also for arrays of lengths, which belong to no backend."""
     return raw.permute(perm) if hasattr(raw, "permute") else raw.transpose(perm)
 
 
 def show_dims(dims: Sequence[Dim]) -> str:
-    """ "{batch:2, time:5}" """
+    """The dims with their current sizes, for messages: "{batch:2, time:5}"."""
     return "{" + ", ".join(dim.describe() for dim in dims) + "}"

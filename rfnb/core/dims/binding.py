@@ -1,4 +1,4 @@
-"""The sizes that dims have in the batch of now: what was bound to them last, for all of them in one."""
+"""Current sizes of dims: merges what each dim was last bound to into one `Lengths`."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def current_lengths(dims: Sequence[Dim]) -> Lengths:
-    """The lengths that `dims` are bound to now, in one.
+    """The lengths that `dims` are currently bound to, merged into one.
 
-    Raises DimRebound if one of them was bound with another number of sequences than there are now.
+    Raises DimRebound if one of them was bound for a different number of sequences than the current batch has.
     """
     joined, mixed = EMPTY, False
     for dim in dims:
@@ -49,7 +49,7 @@ def _check_one_batch(roots: dict[int, Dim], lengths: Lengths) -> None:
             count = lengths.size(owner)
             if size and count and owner.serial in roots and count.max != size.values.shape[axis]:
                 raise DimRebound(
-                    f"{root.name} has the lengths of another batch than {owner.name}",
+                    f"{root.name} has the lengths of a different batch than {owner.name}",
                     got=f"{size}{size.place()} for {count}{count.place()} entries of {owner.name}",
                     expected="dims of the same batch",
                     hint=f"give {root.name} its new lengths: rf.convert_to_tensor(…, lengths=…)",
@@ -58,7 +58,7 @@ def _check_one_batch(roots: dict[int, Dim], lengths: Lengths) -> None:
 
 
 def bind_again(dims: Sequence[Dim], lengths: Lengths) -> None:
-    """Back to an earlier batch: `dims` have the sizes that they have in `lengths`."""
+    """Binds `dims` again to an earlier batch, with the sizes that they have in `lengths`."""
     for dim in dims:
         for serial, root in dim.roots.items():
             if serial in lengths.sizes:
@@ -66,7 +66,7 @@ def bind_again(dims: Sequence[Dim], lengths: Lengths) -> None:
 
 
 def bind_shape(name: str, dims: Sequence[Dim], shape: Sequence[int]) -> Lengths:
-    """The lengths of a tensor made from outside, whose raw tensor has `shape`; binds dims that have no size yet.
+    """The lengths of a tensor that is made from a raw tensor of this `shape`; binds dims that have no size yet.
 
     Raises DimError if the shape does not fit the dims.
     """
@@ -76,7 +76,7 @@ def bind_shape(name: str, dims: Sequence[Dim], shape: Sequence[int]) -> Lengths:
             got=f"shape {tuple(shape)}",
             expected=show_dims(dims),
         )
-    unbound: dict[Dim, Size] = {}  # bound when all fit
+    unbound: dict[Dim, Size] = {}  # bound once all are known to fit
     for dim, length in zip(dims, shape, strict=True):
         if dim.dimension == length:
             continue
@@ -98,7 +98,7 @@ def bind_shape(name: str, dims: Sequence[Dim], shape: Sequence[int]) -> Lengths:
     return current_lengths(dims)
 
 
-_NEW_BATCH = "for a new batch, give its lengths: rf.convert_to_tensor(…, lengths=…)"
+_NEW_BATCH = "for a new batch, pass its lengths: rf.convert_to_tensor(…, lengths=…)"
 
 
 def _fits(size: Size, dims: Sequence[Dim], shape: Sequence[int]) -> bool:
@@ -109,7 +109,7 @@ def _fits(size: Size, dims: Sequence[Dim], shape: Sequence[int]) -> bool:
 
 
 def _fitting(dims: Sequence[Dim], shape: Sequence[int]) -> str | None:
-    """A hint about another order of the dims in which they fit."""
+    """A hint that shows an order of the dims in which they fit; None if there is no such order."""
     sizes = [size.max if (size := current_lengths([dim]).size(dim)) is not None else None for dim in dims]
     for order in itertools.permutations(range(len(dims))) if len(dims) <= 5 else ():
         if all(sizes[i] in (None, length) for i, length in zip(order, shape, strict=True)):

@@ -25,26 +25,26 @@ if TYPE_CHECKING:
 
 _serials = itertools.count()
 DIMS: weakref.WeakValueDictionary[int, Dim] = weakref.WeakValueDictionary()
-"""All dims there are, by serial number."""
+"""All existing dims, by serial number."""
 
 
 class Dim(Algebra, Shown):
     """An axis of tensors: `feat = Dim(40, name="feat")`, `time = Dim(None, name="time")`.
 
     Args:
-        dimension: the size; None if it comes with the data or with `vocab`; or the lengths of the sequences
-            (a Tensor {batch}, or numbers, for `batch_dim`).
-        name: shown everywhere.
-        vocab: what the entries of a tensor that is sparse in this dim are called: a list of labels, a file with a
-            label per line, a tokenizer, or whatever else `rf.Vocab` takes.
+        dimension: the size; None if it comes with the data or from `vocab`; or the lengths of the sequences
+            (a Tensor {batch}, or numbers for the sequences of `batch_dim`).
+        name: the name that is shown in errors and views.
+        vocab: labels for the entries of tensors that are sparse in this dim: a list of labels, a file with one
+            label per line, a tokenizer, or anything else that `rf.Vocab` accepts.
         kind: one of `Dim.Types`: "batch", "spatial" or "feature".
-        description: the same as `name`.
-        capacity: how many entries there is room for, if that is more than there are.
+        description: another name for `name`.
+        capacity: allocated size, if larger than the size in use.
         dyn_size_ext: the lengths, as a Tensor.
-        bounded_by: a dim that this one is never longer than.
+        bounded_by: a dim that is at least as long as this one.
 
-    Dims can be added, multiplied and divided: `time + 1`, `4 * feat`, `time.ceildiv_right(2)`; the same
-    expression of the same dims is the same Dim, so `time + 1 - 1` is `time`.
+    Dims can be added, multiplied and divided: `time + 1`, `4 * feat`, `time.ceildiv_right(2)`. Equal expressions
+    of the same dims are the same Dim, so `time + 1 - 1` is `time`.
 
     >>> feat, time = rf.Dim(3, name="feat"), rf.Dim(None, name="time")
     >>> x = rf.convert_to_tensor(np.ones((2, 5, 3)), dims=[rf.batch_dim, time, feat], lengths=[5, 2])
@@ -53,7 +53,7 @@ class Dim(Algebra, Shown):
     """
 
     class Types:
-        """What a dim counts."""
+        """The kinds of dims: what a dim counts."""
 
         Unspecified = None
         Batch = "batch"
@@ -76,7 +76,7 @@ class Dim(Algebra, Shown):
     ):
         if unknown:
             raise DimError(
-                f"Dim: unknown {', '.join(unknown)}",
+                f"Dim: unknown argument {', '.join(unknown)}",
                 expected="name, vocab, kind, description, capacity, dyn_size_ext, bounded_by",
                 hint="dim.copy(match_priority=1)" if "match_priority" in unknown else None,
             )
@@ -98,9 +98,10 @@ class Dim(Algebra, Shown):
         if lengths is None and self.vocab is not None:
             lengths = len(self.vocab)
         if isinstance(lengths, str):
-            raise DimError("Dim: the size comes first", got=repr(lengths), hint=f'rf.Dim(None, name="{lengths}")')
+            hint = f'rf.Dim(None, name="{lengths}")'
+            raise DimError("Dim: the first argument must be the size", got=repr(lengths), hint=hint)
         if isinstance(lengths, float):
-            raise DimError(f"Dim: the size of {self.name} is a whole number", got=lengths)
+            raise DimError(f"Dim: the size of {self.name} must be an integer", got=lengths)
         if isinstance(lengths, int | np.integer):
             self.dimension = self._checked_size(int(lengths))
         elif lengths is not None:
@@ -111,7 +112,7 @@ class Dim(Algebra, Shown):
             raise DimError(f"Dim: {self.name} cannot have a negative size", got=size, expected="0 or more")
         if self.vocab is not None and len(self.vocab) and not self.vocab.fits(size):
             raise DimError(
-                f"Dim: the vocab of {self.name} has another size", got=f"{len(self.vocab)} labels", expected=size
+                f"Dim: the vocab of {self.name} has a different size", got=f"{len(self.vocab)} labels", expected=size
             )
         return size
 
@@ -124,7 +125,7 @@ class Dim(Algebra, Shown):
     # -- what it is
 
     def is_static(self) -> bool:
-        """Whether the size is a fixed number.
+        """Whether the size is fixed.
 
         >>> rf.Dim(3, name="feat").is_static(), rf.Dim(None, name="time").is_static()
         (True, False)
@@ -140,7 +141,7 @@ class Dim(Algebra, Shown):
         return self.dimension is None
 
     def is_batch_dim(self) -> bool:
-        """Whether this counts sequences.
+        """Whether this dim counts sequences.
 
         >>> rf.batch_dim.is_batch_dim(), rf.Dim(None, name="time").is_batch_dim()
         (True, False)
@@ -148,7 +149,7 @@ class Dim(Algebra, Shown):
         return self.kind == "batch"
 
     def is_spatial_dim(self) -> bool:
-        """Whether this counts frames, or other places.
+        """Whether this dim counts frames or other positions.
 
         >>> rf.Dim(None, name="time", kind=rf.Dim.Types.Spatial).is_spatial_dim(), rf.batch_dim.is_spatial_dim()
         (True, False)
@@ -156,7 +157,7 @@ class Dim(Algebra, Shown):
         return self.kind == "spatial"
 
     def is_feature_dim(self) -> bool:
-        """Whether this counts features.
+        """Whether this dim counts features.
 
         >>> rf.Dim(3, name="feat", kind=rf.Dim.Types.Feature).is_feature_dim(), rf.Dim(3, name="feat").is_feature_dim()
         (True, False)
@@ -165,25 +166,25 @@ class Dim(Algebra, Shown):
 
     @property
     def match_priority(self) -> int:
-        """More than 0: a copy of a dim for the other axis of a square matrix, which is meant before it."""
+        """Above 0 for the copy of a dim that stands for the other axis of a square matrix: ops match the copy first."""
         return self.expr.numbers[0] if self.expr is not None and self.expr.op == "copy" else 0
 
     @property
     def base(self) -> Dim:
-        """What this is a copy of, with another priority; itself if it is none."""
+        """The dim that this is a copy of, with another match priority; the dim itself if it is not a copy."""
         return self.expr.dims[0] if self.expr is not None and self.expr.op == "copy" else self
 
     @property
     def formula(self) -> str | None:
-        """How it is made of other dims: "time+1"; None for a dim of its own."""
+        """The expression of other dims that this dim is, such as "time+1"; None if it is not derived."""
         return None if self.expr is None else self.expr.text()
 
     @property
     def roots(self) -> dict[int, Dim]:
-        """By serial: the dims whose size decides the size of this one."""
+        """The dims that determine the size of this one, by serial number."""
         if self.dimension is not None:
             return {}
-        return {self.serial: self} if self.expr is None else self._derived_roots  # kept, the first would be a cycle
+        return {self.serial: self} if self.expr is None else self._derived_roots  # caching the former makes a cycle
 
     @cached_property
     def _derived_roots(self) -> dict[int, Dim]:
@@ -192,7 +193,7 @@ class Dim(Algebra, Shown):
 
     @cached_property
     def static_size(self) -> Size:
-        """The size of a static dim.
+        """The size of a static dim, as a `Size`.
 
         >>> rf.Dim(3, name="feat").static_size.max
         3
@@ -203,7 +204,7 @@ class Dim(Algebra, Shown):
 
     @property
     def lengths(self) -> Lengths:
-        """The sizes that this dim was bound to last; EMPTY before."""
+        """The lengths that this dim was last bound to; EMPTY if it was never bound."""
         for root in self.roots.values():
             if root.bound is not None:
                 return root.bound
@@ -211,7 +212,7 @@ class Dim(Algebra, Shown):
 
     @property
     def size(self) -> Size:
-        """The size in the batch that is bound now."""
+        """The size in the current batch. Raises DimError if there is none yet."""
         size = current_lengths([self]).size(self)
         if size is None:
             raise DimError(
@@ -223,7 +224,7 @@ class Dim(Algebra, Shown):
         return size
 
     def bind(self, size: Size) -> Lengths:
-        """Gives the dim its size for a new batch. Tensors that exist keep theirs.
+        """Sets the size of the dim for a new batch. Existing tensors keep their sizes.
 
         >>> time, frames = rf.Dim([5, 2], name="time"), rf.Dim(None, name="frames")
         >>> _ = frames.bind(time.size)
@@ -235,7 +236,7 @@ class Dim(Algebra, Shown):
         return self.bound
 
     def get_dim_value(self) -> int:
-        """The size of the padded axis, for the batch bound now.
+        """The size of the padded axis in the current batch.
 
         >>> rf.Dim([5, 2], name="time").get_dim_value(), rf.Dim(3, name="feat").get_dim_value()
         (5, 3)
@@ -245,13 +246,13 @@ class Dim(Algebra, Shown):
         changes_in = next((root.changes_in for root in self.roots.values() if root.changes_in), None)
         if changes_in is not None:
             raise TraceError(
-                f"{changes_in}: the size of {self.name} is asked for in the body, but differs at every step",
-                hint="use an op: rf.reduce_mean, or a state that counts",
+                f"{changes_in}: the body reads the size of {self.name}, which differs at every step",
+                hint="use an op such as rf.reduce_mean, or a state that counts",
             )
         return self.size.max
 
     def is_defined(self) -> bool:
-        """Whether the size is known now.
+        """Whether the size is known in the current batch.
 
         >>> time = rf.Dim(None, name="time")
         >>> before = time.is_defined()
@@ -264,7 +265,7 @@ class Dim(Algebra, Shown):
     is_dim_known = is_defined
 
     def need_masking(self) -> bool:
-        """Whether there may be padding: sequences have lengths of their own.
+        """Whether there may be padding, because each sequence has its own length.
 
         >>> rf.Dim([5, 2], name="time").need_masking(), rf.Dim(5, name="time").need_masking()
         (True, False)
@@ -272,9 +273,9 @@ class Dim(Algebra, Shown):
         return self.is_dynamic() and not (self.is_defined() and not self.size.dims)
 
     def reset_raw(self, *, only_self: bool = False, include_parents: bool = False) -> None:
-        """Forgets the size of the last batch, for dims made of this one too; tensors that exist keep theirs.
+        """Forgets the size of the last batch, also for dims derived from this one. Existing tensors keep theirs.
 
-        include_parents: also for the dims that this one is made of.
+        include_parents: also forgets the sizes of the dims that this one is derived from.
 
         >>> time = rf.Dim([5, 2], name="time")
         >>> time.reset_raw()
@@ -295,14 +296,14 @@ class Dim(Algebra, Shown):
         kind: str | None = None,
         match_priority: int | None = None,
     ) -> Dim:
-        """This dim with another `match_priority`; or, if not `same_as_self`, another Dim of the same size.
+        """This dim with another `match_priority`; or, with `same_as_self=False`, another Dim of the same size.
 
         >>> feat = rf.Dim(4, name="feat")
         >>> feat.copy(match_priority=1), feat.copy() is feat, feat.copy(same_as_self=False) is feat
         (Dim{feat(1):4}, True, False)
 
-        A square matrix has both: {feat(1), feat}. What an op calls `feat` is then the first of them. One dim has
-        one name and one kind, so that `description` and `kind` are for another Dim only.
+        A square matrix has both: {feat(1), feat}. There, `axis=feat` refers to the first of them. A dim has
+        one name and one kind, so `description` and `kind` apply only with `same_as_self=False`.
         """
         if same_as_self:
             priority = self.match_priority if match_priority is None else match_priority
@@ -320,7 +321,7 @@ class Dim(Algebra, Shown):
         return other
 
     def copy_from(self, other: Dim) -> None:
-        """From now on this dim has the size, the vocab and the kind of `other`; it must have had no size yet.
+        """Gives this dim the size, the vocab and the kind of `other`. It must not have a size yet.
 
         >>> word = rf.Dim(None, name="word", vocab=["the", "cat", "sat"])
         >>> out = rf.Dim(None, name="out")
@@ -332,10 +333,10 @@ class Dim(Algebra, Shown):
         self.vocab, self.kind = self.vocab or other.vocab, self.kind or other.kind
 
     def declare_same_as(self, other: Dim) -> None:
-        """From now on both have one size: that of the one which has a size, or will get one.
+        """Declares that both dims always have the same size: that of the one that has, or first gets, a size.
 
-        The other one must have none yet, and be in no tensor with data. They stay two dims: no axis of one is
-        an axis of the other. Raises DimError if both are in use.
+        The other must not have a size yet, and must not occur in a tensor with data. They stay two dims: an axis
+        of one is not an axis of the other. Raises DimError if both are in use.
 
         >>> time, frames = rf.Dim([5, 2], name="time"), rf.Dim(None, name="frames")
         >>> frames.declare_same_as(time)
@@ -345,7 +346,7 @@ class Dim(Algebra, Shown):
         dim_alias.declare(self, other)
 
     def is_free(self) -> bool:
-        """Whether no size was given, and none follows from other dims.
+        """Whether the dim has no size yet, neither given nor derived from other dims.
 
         >>> time = rf.Dim(None, name="time")
         >>> time.is_free(), (time + 1).is_free(), rf.Dim([5, 2], name="words").is_free()
@@ -354,7 +355,7 @@ class Dim(Algebra, Shown):
         return self.dimension is None and self.expr is None and self.bound is None and self.defined_by is None
 
     def define(self, size: Size, by: str) -> None:
-        """Gives an output dim its size; for the op `by` only, which may do it again for a new batch.
+        """Sets the size of an output dim. Only the op `by` may do so, and may do so again for a new batch.
 
         >>> pooled = rf.Dim(None, name="pooled")
         >>> pooled.define(rf.Dim([3, 1], name="time").size, by="my_pool")
@@ -364,11 +365,11 @@ class Dim(Algebra, Shown):
         if self.is_static() or self.expr is not None:
             known = current_lengths([self]).size(self)
             if known is not None and known.max != size.max:
-                raise DimError(f"{by}: {self.name} has another size", got=size, expected=known)
+                raise DimError(f"{by}: {self.name} has a different size", got=size, expected=known)
             return
         if self.defined_by not in (None, by) or (self.defined_by is None and self.bound is not None):
             raise DimError(
-                f"{by}: {self.name} is in use already",
+                f"{by}: {self.name} is already in use",
                 got=f"a dim defined by {self.defined_by or 'data'}",
                 expected="a new Dim(None), or one that this op defined",
             )
@@ -379,7 +380,7 @@ class Dim(Algebra, Shown):
         return f"Dim{{{self.describe()}}}"
 
     def describe(self) -> str:
-        """One word for messages: "time:5", "time:2–5", "feat:4", "time:?".
+        """Name and current size in one word, for messages: "time:5", "time:2–5", "feat:4", "time:?".
 
         >>> rf.Dim([5, 2], name="time").describe(), rf.Dim(None, name="words").describe()
         ('time:2–5', 'words:?')
@@ -388,9 +389,12 @@ class Dim(Algebra, Shown):
 
 
 def check_dims(dims: Any, what: str | None = None) -> None:
-    """Refuses what is no list of Dims, in the name of `what`, or of the function that the user called."""
+    """Raises DimError if `dims` is not a list of Dims.
+
+    what: how the message begins; the rfnb function that the user called if not given.
+    """
     if isinstance(dims, Dim):
-        what = f"{what or asked()}: one Dim, where a list of them is expected"
+        what = f"{what or asked()}: one Dim, where a list of Dims is expected"
         raise DimError(what, got=dims.name, expected=f"[{dims.name}]")
     for dim in [dims] if isinstance(dims, int | str) else dims:
         if not isinstance(dim, Dim):
@@ -403,17 +407,17 @@ def check_dims(dims: Any, what: str | None = None) -> None:
 
 
 def as_dim(size: Dim | int, name: str) -> Dim:
-    """A size as a Dim that is called `name`; a Dim as it is."""
+    """A new Dim named `name` for a number; a Dim is returned unchanged."""
     return size if isinstance(size, Dim) else Dim(size, name=name)
 
 
 def as_dims(dims: Dim | Sequence[Dim]) -> tuple[Dim, ...]:
-    """One dim or several, as a tuple. What is neither goes into it as one, for `check_dims` to refuse."""
+    """One dim or several, as a tuple. A string or number becomes one entry, which `check_dims` rejects."""
     return (dims,) if isinstance(dims, Dim | str | int) else tuple(dims)
 
 
 def _made_of(given: Any) -> str | None:
-    """How a Dim is made of what was given in its place."""
+    """A hint that shows how to make a Dim from what was given in its place."""
     if isinstance(given, str):
         return f'{given} = rf.Dim(None, name="{given}")'
     return f'rf.Dim({given}, name="…")' if isinstance(given, int) else None
@@ -431,15 +435,15 @@ def _derived(expr: Expr) -> Dim:
 
 batch_dim = Dim(None, name="batch", kind="batch")
 """The dim that counts the sequences of a batch."""
-batch_dim.made = None  # by no line of the user
+batch_dim.made = None  # not created by user code
 
 single_step_dim = Dim(1, name="single_step")
-"""What to give as `spatial_dim` to do one step of a recurrent module."""
+"""The `spatial_dim` that makes a recurrent module do a single step."""
 single_step_dim.made = None
 
 
 def size_from(lengths: Any) -> Size:
-    """The lengths that are given as numbers, an array, or a Tensor of any dims."""
+    """The `Size` for lengths that are given as numbers, an array, or a Tensor of any dims."""
     if hasattr(lengths, "dims"):
         return Size(lengths.dims, lengths.numpy())
     values = np.asarray(lengths)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Algebra:
-    """The part of Dim that makes dims of dims."""
+    """The operators of Dim, which derive dims from dims."""
 
     def __add__(self: Dim, other: Dim | int) -> Dim:
         return dim_math.add(self, other)
@@ -38,7 +38,8 @@ class Algebra:
 
     def __truediv__(self: Dim, other: Dim | int) -> Dim:
         if self.dimension is not None and isinstance(other, int) and other and self.dimension % other:
-            raise DimError(f"{self.name} / {other} leaves a rest", got=self.dimension, hint=f"{self.name} // {other}")
+            what = f"{self.name} ({self.dimension}) is not divisible by {other}"
+            raise DimError(what, hint=f"{self.name} // {other} rounds down")
         return self // other
 
     def __mod__(self: Dim, other: Dim | int) -> Dim:
@@ -56,17 +57,17 @@ class Algebra:
         return dim_math.div_side(self, other, "left", rounding="ceildiv")
 
     def div_right(self: Dim, other: Dim | int) -> Dim:
-        """What `other` was multiplied to from the right: (a * b).div_right(b) is a; rounded down."""
+        """self / other, rounded down, where `other` is the right factor: (a * b).div_right(b) is a."""
         return dim_math.div_side(self, other, "right")
 
     def div_left(self: Dim, other: Dim | int) -> Dim:
-        """What `other` was multiplied to from the left: (a * b).div_left(a) is b; rounded down."""
+        """self / other, rounded down, where `other` is the left factor: (a * b).div_left(a) is b."""
         return dim_math.div_side(self, other, "left")
 
     def sub_right(self: Dim, other: Dim | int) -> Dim:
-        """What `other` was added to from the right: (a + b).sub_right(b) is a."""
+        """self - other, taken from the right end: (a + b).sub_right(b) is a."""
         return dim_math.sub_side(self, other, "right")
 
     def sub_left(self: Dim, other: Dim | int) -> Dim:
-        """What `other` was added to from the left: (a + b).sub_left(a) is b."""
+        """self - other, taken from the left end: (a + b).sub_left(a) is b."""
         return dim_math.sub_side(self, other, "left")

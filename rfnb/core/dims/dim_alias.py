@@ -1,4 +1,4 @@
-"""Dims that turn out to have one size: one of them becomes an expression of the other, and stays a Dim of its own."""
+"""Dims that are declared to have the same size: one becomes an expression of the other, but stays a separate Dim."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _aliases: weakref.WeakSet[Dim] = weakref.WeakSet()
 
 
 def declare(a: Dim, b: Dim) -> None:
-    """`Dim.declare_same_as`: of the two, or of what they are made of, the one without a size follows the other."""
+    """Implements `Dim.declare_same_as`: the dim without a size, or the root of it, becomes an alias of the other."""
     if a is b or a.expr == _alias(b) or b.expr == _alias(a):
         return
     for dim, other in ((a, b), (b, a)):
@@ -25,7 +25,7 @@ def declare(a: Dim, b: Dim) -> None:
             _follow(root, other - constant)
             return
     raise DimError(
-        f"declare_same_as: {a.name} is in use already",
+        f"declare_same_as: {a.name} is already in use",
         got=f"{a.describe()} and {b.describe()}",
         expected="one Dim without a size",
     )
@@ -43,7 +43,7 @@ def _follow(dim: Dim, other: Dim) -> None:
 
 
 def followed(dim: Dim) -> tuple[Dim, ...]:
-    """What `dim` was declared to be the same as: one dim, or none."""
+    """The dim that `dim` was declared to be the same as, in a tuple; empty if there is none."""
     return dim.expr.dims if dim.expr is not None and dim in _aliases else ()
 
 
@@ -52,7 +52,7 @@ def _alias(dim: Dim) -> Expr:
 
 
 def settle(dim: Dim) -> None:
-    """A dim made of dims that have a fixed size gets one as well."""
+    """Sets the fixed size of a dim that is derived from dims of fixed size."""
     if dim.dimension is None and dim.expr is not None:
         for part in dim.expr.dims:
             settle(part)

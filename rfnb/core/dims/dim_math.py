@@ -20,11 +20,11 @@ SizeOf = Callable[["Dim"], Size | None]
 
 
 class Expr(NamedTuple):
-    """How a dim is made of others.
+    """How a dim is derived from other dims.
 
-    "sum": the dims times the numbers, plus the last number. "product": of the dims. "floordiv", "ceildiv", "mod":
-    of the first dim by the number or the second dim; "floordiv_left", "ceildiv_left": where that is the outer part.
-    "max", "min": of the dims. "copy": the dim itself, with the number as its priority.
+    op: "sum": the dims times the numbers, plus the last number. "product" of the dims. "floordiv", "ceildiv", "mod":
+        the first dim divided by the number or the second dim; "floordiv_left", "ceildiv_left": where that is the outer
+        part. "max", "min" of the dims and numbers. "copy": the dim itself, with the number as its match priority.
     """
 
     op: str
@@ -32,7 +32,7 @@ class Expr(NamedTuple):
     numbers: tuple[int, ...] = ()
 
     def evaluate(self, size_of: SizeOf) -> Size | None:
-        """The size, from the sizes of the parts; None if one of them is not known."""
+        """The size, computed from the sizes of the parts; None if one of them is unknown."""
         sizes = [size_of(dim) for dim in self.dims]
         known = [size for size in sizes if size is not None]
         if len(known) < len(sizes):
@@ -42,12 +42,12 @@ class Expr(NamedTuple):
         return Size(dims, np.maximum(_EVALUATE[self.op](values, self.numbers), 0), made=made)
 
     def text(self) -> str:
-        """As the maths is written: "time+1", "⌈(time+2)/3⌉"."""
+        """The expression as a formula: "time+1", "⌈(time+2)/3⌉"."""
         return _TEXT[self.op](self)
 
 
 def aligned(sizes: Sequence[Size]) -> tuple[tuple[Dim, ...], list[np.ndarray]]:
-    """The dims that the sizes are of, and their values, with an axis for each of these dims."""
+    """All dims that the sizes depend on, and the values of each size with an axis for each of these dims."""
     dims: list[Dim] = []
     for size in sizes:
         dims += [dim for dim in size.dims if dim not in dims]
@@ -131,7 +131,7 @@ _interned: weakref.WeakValueDictionary[tuple, Dim] = weakref.WeakValueDictionary
 
 
 def make(op: str, dims: Sequence[Dim], numbers: Sequence[int] = ()) -> Dim:
-    """The dim of an expression in its canonical form; there is one for each."""
+    """The dim for an expression in canonical form. Equal expressions give the same Dim."""
     key = (op, tuple(dim.serial for dim in dims), tuple(numbers))
     dim = _interned.get(key)
     if dim is None:
@@ -141,10 +141,10 @@ def make(op: str, dims: Sequence[Dim], numbers: Sequence[int] = ()) -> Dim:
 
 
 derived_dim: Hook[[Expr], Dim] = Hook("core.dims.dim_math.derived_dim", by="core.dims.dim")
-"""A new Dim for an expression."""
+"""Makes a new Dim for an expression."""
 
 Terms = list[tuple["Dim", int]]
-"""Dims and their factors, in order: `a + b` and `b + a` are two layouts of the same size, hence two dims."""
+"""Dims and their factors, in order: `a + b` and `b + a` have the same size but different layouts, so they differ."""
 
 
 def _linear(dim: Dim | int) -> tuple[Terms, int]:
@@ -163,7 +163,7 @@ def _from_linear(terms: Terms, constant: int) -> Dim:
 
 
 def _joined(terms: Terms, more: Terms) -> Terms:
-    """Behind one another. A term goes into one of the same dim if that is next to it, or if it takes away from it."""
+    """Both sums, concatenated. A term merges with a term of the same dim if that is adjacent, or if it subtracts."""
     joined = list(terms)
     for dim, factor in more:
         same = [i for i, (known, _) in enumerate(joined) if known is dim]
@@ -176,14 +176,14 @@ def _joined(terms: Terms, more: Terms) -> Terms:
 
 
 def add(a: Dim | int, b: Dim | int, *, sign: int = 1) -> Dim:
-    """a + sign * b"""
+    """The dim a + sign * b."""
     terms, constant = _linear(a)
     more, more_constant = _linear(b)
     return _from_linear(_joined(terms, [(dim, sign * factor) for dim, factor in more]), constant + sign * more_constant)
 
 
 def mul(a: Dim | int, b: Dim | int) -> Dim:
-    """a * b"""
+    """The dim a * b."""
     terms_a, constant_a = _linear(a)
     terms_b, constant_b = _linear(b)
     if not terms_b:
@@ -212,7 +212,7 @@ def _product_parts(dim: Dim) -> tuple[Dim, ...]:
 
 
 def div(a: Dim | int, b: Dim | int, *, rounding: str = "floordiv") -> Dim:
-    """a / b, rounded down ("floordiv") or up ("ceildiv")."""
+    """The dim a / b, rounded down ("floordiv") or up ("ceildiv")."""
     terms, constant = _linear(a)
     if isinstance(b, int | np.integer):
         b = _divisor(a, b)
@@ -233,7 +233,7 @@ def div(a: Dim | int, b: Dim | int, *, rounding: str = "floordiv") -> Dim:
 
 
 def div_side(a: Dim, b: Dim | int, side: str, *, rounding: str = "floordiv") -> Dim:
-    """a / b, where `b` is the "left", outer, or the "right", inner part. A number is both."""
+    """The dim a / b, where `b` is the "left" (outer) or the "right" (inner) factor. A number can be either."""
     if isinstance(b, int | np.integer) or a is b:
         return div(a, b, rounding=rounding)
     terms, constant = _linear(a)
@@ -249,7 +249,7 @@ def div_side(a: Dim, b: Dim | int, side: str, *, rounding: str = "floordiv") -> 
 
 
 def sub_side(a: Dim, b: Dim | int, side: str) -> Dim:
-    """a - b, where `b` is taken from the "left" or the "right" end only. A number is at both."""
+    """The dim a - b, where `b` is removed only from the "left" or the "right" end. A number can be at either."""
     terms, constant = _linear(a)
     taken, taken_constant = _linear(b)
     for dim, factor in taken if side == "left" else reversed(taken):
@@ -263,12 +263,12 @@ def sub_side(a: Dim, b: Dim | int, side: str) -> Dim:
 
 
 def with_priority(dim: Dim, priority: int) -> Dim:
-    """`dim`, to be meant before it where a tensor has both."""
+    """A copy of `dim` that ops match before `dim` itself where a tensor has both."""
     return make("copy", [dim], [priority])
 
 
 def free_term(dim: Dim) -> tuple[Dim | None, int]:
-    """The dim without a size that, with the number added, is `dim`; None if there is not just one."""
+    """The dim without a size and the number that add up to `dim`; None and 0 if `dim` is not such a sum."""
     terms, constant = _linear(dim)
     if len(terms) == 1 and terms[0][1] == 1 and terms[0][0].is_free():
         return terms[0][0], constant
@@ -276,18 +276,18 @@ def free_term(dim: Dim) -> tuple[Dim | None, int]:
 
 
 def derived() -> list[Dim]:
-    """All dims that are made of others now."""
+    """All existing dims that are derived from others."""
     return list(_interned.values())
 
 
 def _divisor(a: Dim | int, b: int | np.integer) -> int:
     if int(b) == 0:
-        raise DimError("division by 0", got=f"{getattr(a, 'name', a)} by 0", expected="1 or more")
+        raise DimError("division by 0", got=f"{getattr(a, 'name', a)} by 0", expected="a divisor of 1 or more")
     return int(b)
 
 
 def _without(parts: Sequence[Dim], taken: Sequence[Dim]) -> list[Dim] | None:
-    """The factors that are left; None if one of `taken` is not among them."""
+    """The factors that remain without `taken`; None if one of those is not among them."""
     rest = list(parts)
     for dim in taken:
         if dim not in rest:
@@ -297,7 +297,7 @@ def _without(parts: Sequence[Dim], taken: Sequence[Dim]) -> list[Dim] | None:
 
 
 def mod(a: Dim, b: Dim | int) -> Dim:
-    """a % b"""
+    """The dim a % b."""
     return make("mod", [a], [_divisor(a, b)]) if isinstance(b, int | np.integer) else make("mod", [a, b])
 
 

@@ -1,4 +1,4 @@
-"""The sizes of one batch: how long each sequence is, apart from the dims, which stay the same for all batches."""
+"""The sizes of dims in one batch. They are kept apart from the dims, which stay the same for all batches."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from rfnb.core.dims.dim import Dim
 
 _serials = itertools.count()
-_JOINS = 64  # kept per Lengths; a long-lived tensor meets many batches
-_CACHED = 512
+_JOINS = 64  # joined Lengths kept per Lengths, as a long-lived tensor meets many batches
+_CACHED = 512  # derived sizes and masks kept per Lengths
 _NUMBERS = (int, list, np.ndarray)
 
 symbolic_values: Hook[[Any], Any] = Hook("core.dims.lengths.symbolic_values", by="nn.bridge.symbolic")
-"""The values of a size which is not a number yet, because torch traces."""
+"""Wraps the values of a size that is not a number yet, because torch is tracing."""
 
 
 class Size:
-    """How long a dim is: one number, or one for each entry of `dims`.
+    """The size of a dim: one number, or one for each entry of `dims`.
 
-    max: the length of the padded axis. min: the shortest. ragged: whether there is padding. traced: whether the values
-    are no numbers yet.
+    max: the length of the padded axis. min: the shortest length. ragged: whether there is padding. traced: whether the
+    values are not numbers yet.
     """
 
     __slots__ = ("__weakref__", "dims", "made", "max", "min", "ragged", "tags", "traced", "values")
@@ -45,14 +45,14 @@ class Size:
             self.values = symbolic_values(values)
             self.min, self.max, self.ragged = 0, self.values.longest, bool(self.values.ndim)
             return
-        self.values = np.array(values, dtype=np.int64)  # a copy: what it was made of may change
-        self.values.flags.writeable = False  # which torch.compile takes, unlike `setflags`
+        self.values = np.array(values, dtype=np.int64)  # a copy, because the original may change
+        self.values.flags.writeable = False  # torch.compile supports this, unlike `setflags`
         flat = self.values.ravel().tolist()
         self.min, self.max = (min(flat), max(0, *flat)) if flat else (0, 0)
         self.ragged = self.values.ndim > 0 and self.min != self.max
 
     def agrees(self, other: Size) -> bool:
-        """Whether both say the same lengths."""
+        """Whether both have the same lengths."""
         if self is other:
             return True
         for one, another in ((self, other), (other, self)):
@@ -67,31 +67,31 @@ class Size:
         return np.array_equal(self.values, other.values.transpose(order))
 
     def over(self, dims: Sequence[Dim]) -> np.ndarray:
-        """The lengths with an axis for each of `dims`, of size 1 where they do not differ."""
+        """The lengths with an axis for each of `dims`, of size 1 for dims that they do not depend on."""
         values: np.ndarray = align.apply(align.move(self.dims, dims, trailing=False), self.values)
         return values
 
     def frames(self, dims: Sequence[Dim]) -> np.ndarray:
-        """Which positions are frames, not padding. [dims…, longest]"""
+        """A mask of the positions that are frames, not padding. [dims…, longest]"""
         if self.traced:
             return self.over(dims).frames()  # type: ignore[attr-defined]
         mask: np.ndarray = np.arange(self.max) < self.over(dims)[..., None]
         return mask
 
     def some_empty(self) -> bool:
-        """Whether one of the sequences has no frames, or may have none."""
+        """Whether one of the sequences is, or may be, empty."""
         return self.min <= 0
 
     def place(self) -> str:
-        """ " (bound in model.py:31)", for messages."""
+        """Where this size was bound, for messages: " (bound in model.py:31)"."""
         return f" (bound in {self.made.place()})" if self.made else ""
 
     def span(self) -> str:
-        """ "5", or "2–5" where sequences differ."""
+        """The lengths in one word: "5", or "2–5" if the sequences differ."""
         return f"{self.min}–{self.max}" if self.ragged else str(self.max)
 
     def of_one(self, owner: Dim, index: int) -> Size:
-        """The size of the entry `index` of `owner` alone; itself if it does not depend on `owner`."""
+        """The size for entry `index` of `owner` alone; the size itself if it does not depend on `owner`."""
         if owner not in self.dims:
             return self
         left = [dim for dim in self.dims if dim is not owner]
@@ -102,7 +102,7 @@ class Size:
 
 
 class Lengths:
-    """Sizes of dims, by their serial number. Never changes; a new batch has a new one."""
+    """Sizes of dims in one batch, by the dims' serial numbers. Immutable; a new batch has a new one."""
 
     __slots__ = ("__weakref__", "_derived", "_joins", "_owners", "cache", "ragged", "serial", "sizes")
 
@@ -122,7 +122,7 @@ class Lengths:
         return self
 
     def size(self, dim: Dim) -> Size | None:
-        """The size of `dim` in this batch; None if it is not known here."""
+        """The size of `dim` in this batch; None if it is unknown."""
         found = self.sizes.get(dim.serial)
         if found is not None:
             return found
@@ -138,14 +138,14 @@ class Lengths:
         return found
 
     def __getitem__(self, dim: Dim) -> Size:
-        """Likewise, where it must be known."""
+        """The size of `dim` in this batch. Raises DimError if it is unknown."""
         size = self.size(dim)
         if size is None:
             raise DimError(f"{dim.name} has no size here", expected="a Dim whose size is known")
         return size
 
     def describe(self, dim: Dim) -> str:
-        """One word for a dim in this batch: "time:5", "time:2–5", "feat:4", "time:?"."""
+        """Name and size of a dim in one word: "time:5", "time:2–5", "feat:4", "time:?"."""
         size = self.size(dim)
         if size is None:
             return f"{dim.name}:?"
@@ -153,13 +153,13 @@ class Lengths:
 
     @property
     def owners(self) -> frozenset[Dim]:
-        """The dims whose entries have lengths of their own: batch, most often."""
+        """The dims that lengths depend on: usually the batch dim."""
         if self._owners is None:
             self._owners = frozenset(dim for size in self.sizes.values() for dim in size.dims)
         return self._owners
 
     def of_one(self, owner: Dim, index: int) -> Lengths:
-        """The lengths of the entry `index` of `owner` alone."""
+        """The lengths for entry `index` of `owner` alone."""
 
         def make() -> Lengths:
             return Lengths({serial: size.of_one(owner, index) for serial, size in self.sizes.items()})
@@ -167,18 +167,18 @@ class Lengths:
         return self.cached(("of_one", owner.serial, index), make)
 
     def bind(self, sizes: Mapping[Dim, Size]) -> Lengths:
-        """These sizes and those in `sizes`, which win."""
+        """These lengths, updated with `sizes`."""
         return Lengths({**self.sizes, **{dim.serial: size for dim, size in sizes.items()}})
 
     def cached(self, key: Any, make: Callable[[], Any]) -> Any:
-        """What `make` gives, made once for this batch."""
+        """The result of `make`, computed once for this batch."""
         found = self.cache.get(key)
         if found is None:
             found = self.keep(key, make())
         return found
 
     def keep(self, key: Any, value: Any) -> Any:
-        """Stores something made for this batch; the table is bounded."""
+        """Stores a value for this batch; the cache is bounded."""
         if len(self.cache) >= _CACHED:
             self.cache.clear()
         self.cache[key] = value
@@ -199,7 +199,7 @@ class Lengths:
             if len(self._joins) >= _JOINS:
                 self._joins.clear()
             joined = self._join(other, mine.roots, theirs.roots)
-            self._joins[key] = EMPTY if joined is self else joined  # to hold itself would be a cycle
+            self._joins[key] = EMPTY if joined is self else joined  # a reference to itself would be a cycle
         return self if joined is EMPTY else joined
 
     def _join(self, other: Lengths, mine: Mapping[int, Dim], theirs: Mapping[int, Dim]) -> Lengths:
@@ -217,12 +217,12 @@ EMPTY = Lengths({})
 
 
 def rebound(dim: Dim, first: Size, second: Size) -> DimRebound:
-    """The error about two tensors whose `dim` was bound to different lengths."""
+    """The error for two tensors whose `dim` was bound to different lengths."""
     return DimRebound(
-        f"{dim.name} has other lengths in the two tensors",
+        f"{dim.name} has different lengths in the two tensors",
         got=f"{first}{first.place()} and {second}{second.place()}",
         expected="tensors of the same batch",
-        hint=f"the newest data with {dim.name} counts for what is new: run the cell again that makes the older tensor, "
-        f"or start from it (rf.zeros_like); or give each its own Dim",
+        hint=f"new tensors use the most recent lengths of {dim.name}: run the cell that makes the older tensor again, "
+        f"derive the new tensor from it (rf.zeros_like), or give each batch its own Dim",
         dims=[dim],
     )

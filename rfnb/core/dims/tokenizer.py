@@ -1,4 +1,4 @@
-"""Tokenizers of other libraries as one thing: labels by number, numbers by label, text to numbers and back."""
+"""One interface to tokenizers of other libraries: labels by number, numbers by label, text to numbers and back."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _SIZE = ("__len__", "get_vocab_size", "get_piece_size", "vocab_size", "piece_siz
 
 
 def is_tokenizer(source: Any) -> bool:
-    """Whether it can say labels: of Hugging Face, `tokenizers`, sentencepiece, or anything with `decode`."""
+    """Whether this is a tokenizer: of Hugging Face, `tokenizers`, sentencepiece, or anything with `decode`."""
     return not isinstance(source, str | bytes) and any(hasattr(source, name) for name in (*_LABEL, "decode"))
 
 
 class Tokenizer:
-    """The methods of a tokenizer, by whatever name it has them."""
+    """A tokenizer, whose methods are found by the names that the known libraries use."""
 
     def __init__(self, source: Any):
         self.source = source
@@ -30,11 +30,11 @@ class Tokenizer:
             size = getattr(self.source, name, None)
             if size is not None:
                 return int(size() if callable(size) else size)
-        raise DimError("Vocab: the tokenizer does not tell its size", expected=" or ".join(_SIZE))
+        raise DimError("Vocab: the size of the tokenizer is unknown", expected=f"a tokenizer with {' or '.join(_SIZE)}")
 
     @property
     def size_of_model(self) -> int:
-        """Without the tokens that were added later."""
+        """The size without tokens that were added later, which the embedding of a model may lack."""
         size = getattr(self.source, "vocab_size", None)
         return len(self) if size is None or callable(size) else int(size)
 
@@ -44,24 +44,24 @@ class Tokenizer:
         return f"⟨{number}?⟩" if label is None else str(label)
 
     def number(self, label: str) -> int | None:
-        """The number of a label; None if there is none."""
+        """The number of a label; None if the label is unknown."""
         number = self._number(label) if self._number is not None else None
         return None if number is None or self.label(number) != label else int(number)
 
     def encode(self, text: str) -> list[int]:
-        """The numbers of a text, without any that stand for its beginning or end."""
+        """The numbers of a text, without special tokens for its beginning or end."""
         try:
             numbers = self.source.encode(text, add_special_tokens=False)
-        except TypeError:  # sentencepiece adds none, and knows no such option
+        except TypeError:  # sentencepiece adds none and has no such option
             numbers = self.source.encode(text)
         return [int(n) for n in getattr(numbers, "ids", numbers)]
 
     def decode(self, numbers: Sequence[int]) -> str:
-        """The text."""
+        """The text of a sequence of numbers."""
         return str(self.source.decode(list(numbers)))
 
     def special(self, role: str, names: Sequence[str]) -> int | None:
-        """The number of "bos", "eos", …, as the tokenizer says itself, or by one of the usual names."""
+        """The number of "bos", "eos", … as the tokenizer declares it, or else of the first of `names` that it has."""
         said = getattr(self.source, f"{role}_token_id", getattr(self.source, f"{role}_id", None))
         said = said() if callable(said) else said
         if said is not None and said >= 0:

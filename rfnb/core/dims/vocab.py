@@ -1,4 +1,4 @@
-"""A vocabulary: what the entries of a sparse tensor are called."""
+"""Vocabularies: labels for the entries of sparse tensors."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ SPECIAL = {
     "blank": ("<blank>", "<blk>", "[BLANK]", "<ctc_blank>", "<b>"),
     "pad": ("<pad>", "[PAD]", "<PAD>"),
 }
-"""By role: what such a label is usually called."""
+"""Usual names of labels with a special role, by role."""
 
 SPACES = ("<space>", "▁", "|")
-"""What a space is called where labels are letters."""
+"""Usual labels for a space, where labels are letters."""
 
 
 class Vocab:
-    """Labels by number, and numbers by label.
+    """A vocabulary: labels by number, and numbers by label.
 
     >>> phones = rf.Vocab(["</s>", "AH", "K"])
     >>> phones.encode("K AH"), phones.decode(2), phones.decode([2, 1]), phones.eos_id
@@ -35,11 +35,11 @@ class Vocab:
     'hello world'
 
     Args:
-        source: labels in order; a dict from label to number or back; a file with a label on each line (also those of
-            ESPnet, Kaldi, fairseq and sentencepiece, with numbers, counts or scores behind), or with a dict or list;
-            a tokenizer of Hugging Face, `tokenizers` or sentencepiece, or anything with `decode`.
+        source: labels in order; a dict from label to number or from number to label; a file with one label per line
+            (also those of ESPnet, Kaldi, fairseq and sentencepiece, where a number, count or score follows), or with a
+            dict or list; a tokenizer of Hugging Face, `tokenizers` or sentencepiece, or anything with `decode`.
 
-    Raises DimError if a label occurs twice, or a number has none.
+    Raises DimError if a label occurs twice, or a number has no label.
     """
 
     def __init__(self, source: Iterable[str] | Mapping[Any, Any] | str | Path | Any):
@@ -55,7 +55,7 @@ class Vocab:
             source = in_order(source)
         elif not isinstance(source, Iterable):
             raise DimError(
-                "Vocab: there are no labels in it", got=type(source).__name__, expected="labels, a file, or a tokenizer"
+                "Vocab: `source` has no labels", got=type(source).__name__, expected="labels, a file, or a tokenizer"
             )
         if self._tokenizer is None:
             self.labels = tuple(str(label) for label in source)
@@ -63,7 +63,7 @@ class Vocab:
 
     @classmethod
     def of_labels(cls, labels: Sequence[str]) -> Vocab:
-        """Of labels in order, also where a tokenizer has called two numbers the same: then the first is meant.
+        """A vocabulary of labels in order, which may repeat, as some tokenizers do; then `encode` gives the first.
 
         >>> vocab = rf.Vocab.of_labels(["a", "b", "a"])
         >>> vocab.decode([0, 1, 2]), vocab.encode(["a", "b"])
@@ -94,7 +94,7 @@ class Vocab:
         return self._number(label) is not None
 
     def fits(self, size: int) -> bool:
-        """Whether a Dim may have this size: the number of labels; of a tokenizer also more, as models pad theirs.
+        """Whether a Dim may have this size: the number of labels, or for a tokenizer also more, as models pad theirs.
 
         >>> rf.Vocab(["</s>", "AH", "K"]).fits(3), rf.Vocab(["</s>", "AH", "K"]).fits(4)
         (True, False)
@@ -106,7 +106,7 @@ class Vocab:
     # -- labels and numbers
 
     def decode(self, numbers: Any) -> Any:
-        """The label of a number ("⟨17?⟩" if it has none); a list of labels for a sequence of numbers.
+        """The label of a number ("⟨17?⟩" if there is none); a list of labels for a sequence of numbers.
 
         >>> phones = rf.Vocab(["</s>", "AH", "K"])
         >>> phones.decode(1), phones.decode(torch.tensor([[2, 1], [1, 0]])), phones.decode(17)
@@ -121,14 +121,14 @@ class Vocab:
         return self.labels[numbers] if self._tokenizer is None else self._tokenizer.label(numbers)
 
     def encode(self, labels: Iterable[str]) -> list[int]:
-        """The numbers of labels. A string is cut first: by the tokenizer, into letters, or at spaces.
+        """The numbers of labels. A string is split first: by the tokenizer, into letters, or at spaces.
 
         >>> rf.Vocab(["</s>", "AH", "K"]).encode("K AH"), rf.Vocab(list("abc")).encode("cab")
         ([2, 1], [2, 0, 1])
         >>> rf.Vocab(["<unk>", "the", "cat"]).encode(["the", "dog"])
         [1, 0]
 
-        Raises DimError if a label is unknown and there is none for such, like "<unk>".
+        Raises DimError if a label is unknown and the vocabulary has no label such as "<unk>".
         """
         if isinstance(labels, str):
             if self._tokenizer is not None:
@@ -137,7 +137,7 @@ class Vocab:
         return [self._known(label) for label in labels]
 
     def join(self, labels: Iterable[str | int]) -> str:
-        """The text of labels, or of their numbers: pieces of words joined; "<s>" and its like left out.
+        """The text of labels or of their numbers. Word pieces are joined; special labels such as "<s>" are left out.
 
         >>> rf.Vocab(["</s>", "▁hel", "lo", "▁world"]).join([1, 2, 3, 0])
         'hello world'
@@ -170,7 +170,7 @@ class Vocab:
 
     @cached_property
     def bos_id(self) -> int | None:
-        """The number of the label before the first one: "<s>", "<sos/eos>", …; None if there is none.
+        """The number of the label that begins a sequence: "<s>", "<sos/eos>", …; None if there is none.
 
         >>> rf.Vocab(["<s>", "</s>", "a"]).bos_id, rf.Vocab(["</s>", "a"]).bos_id
         (0, None)
@@ -179,7 +179,7 @@ class Vocab:
 
     @cached_property
     def eos_id(self) -> int | None:
-        """The number of the label behind the last one: "</s>", "<sos/eos>", …
+        """The number of the label that ends a sequence: "</s>", "<sos/eos>", …; None if there is none.
 
         >>> rf.Vocab(["<s>", "</s>", "a"]).eos_id, rf.Vocab(["a", "b"]).eos_id
         (1, None)
@@ -188,7 +188,7 @@ class Vocab:
 
     @cached_property
     def unk_id(self) -> int | None:
-        """The number of the label for what is unknown: "<unk>", …
+        """The number of the label for unknown labels: "<unk>", …; None if there is none.
 
         >>> rf.Vocab(["</s>", "<unk>", "a"]).unk_id
         1
@@ -197,7 +197,7 @@ class Vocab:
 
     @cached_property
     def blank_id(self) -> int | None:
-        """The number of the blank of CTC: "<blank>", …
+        """The number of the CTC blank: "<blank>", …; None if there is none.
 
         >>> rf.Vocab(["<blank>", "AH", "K"]).blank_id
         0
@@ -206,7 +206,7 @@ class Vocab:
 
     @cached_property
     def pad_id(self) -> int | None:
-        """The number of the label for padding: "<pad>", …
+        """The number of the label for padding: "<pad>", …; None if there is none.
 
         >>> rf.Vocab(["<pad>", "</s>", "a"]).pad_id
         0
@@ -222,7 +222,7 @@ class Vocab:
 
     @cached_property
     def _by_letter(self) -> bool:
-        """Whether each label is one letter, besides those like "<unk>"."""
+        """Whether each label is one letter, except for special labels such as "<unk>"."""
         plain = [label for label in self.labels if not _in_brackets(label)]
         return bool(plain) and all(len(label) == 1 for label in plain)
 
@@ -252,11 +252,11 @@ _JOIN: dict[str, Any] = {
     "@@": lambda pieces: (" ".join(pieces) + " ").replace("@@ ", "").strip(),
     "</w>": lambda pieces: "".join(pieces).replace("</w>", " ").strip(),
 }
-"""By the mark in labels: how pieces of words become text."""
+"""How word pieces become text, by the mark that they contain."""
 
 
 def vocab_of(source: Any) -> Vocab | None:
-    """A Vocab from all that `Vocab` takes; itself, or None."""
+    """A Vocab from anything that `Vocab` accepts; a Vocab or None is returned unchanged."""
     return source if source is None or isinstance(source, Vocab) else Vocab(source)
 
 
@@ -267,7 +267,7 @@ def _numbered(labels: Sequence[str]) -> dict[str, int]:
         raise DimError(
             "Vocab: a label occurs twice",
             got=f"{twice!r} as number {labels.index(twice)} and {numbers[twice]}",
-            expected="labels that differ",
+            expected="distinct labels",
         )
     return numbers
 

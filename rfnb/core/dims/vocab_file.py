@@ -1,4 +1,4 @@
-"""Vocabularies in files: one label per line, or with a number or a count behind it, or a dict."""
+"""Vocabulary files: one label per line, possibly followed by a number, count or score; or a dict or list."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Any
 from rfnb.errors import DimError
 
 FAIRSEQ = ("<s>", "<pad>", "</s>", "<unk>")
-"""What fairseq puts before the labels of its dict.txt, which has the counts of labels behind them."""
+"""The labels that fairseq puts before those of its dict.txt, in which each label is followed by its count."""
 
 
 def read_labels(path: str | Path) -> list[str]:
-    """The labels of a file, in order. Raises DimError if it is missing, empty or no text."""
+    """The labels of a file, in order. Raises DimError if the file is missing, empty or not a text file."""
     text = _text(Path(path))
     written = _literal(text)
     if isinstance(written, Mapping) and "model" in written and "added_tokens" in written:
         hint = f'tokenizers.Tokenizer.from_file("{path}") as `vocab`'
-        raise DimError("Vocab: the file is a tokenizer, not only its labels", got=str(path), hint=hint)
+        raise DimError("Vocab: the file holds a tokenizer, not only its labels", got=str(path), hint=hint)
     if isinstance(written, Mapping):
         return in_order(written, f"Vocab: {path}")
     if isinstance(written, list):
@@ -40,17 +40,18 @@ def in_order(numbers: Mapping[Any, Any], what: str = "Vocab") -> list[str]:
     by_number: dict[int, str] = {}
     for label, number in numbers.items():
         if not isinstance(number, int):
-            raise DimError(f"{what}: {label!r} has no number", got=repr(number)[:60], expected="a whole number")
+            raise DimError(f"{what}: {label!r} has no number", got=repr(number)[:60], expected="an integer")
         if number in by_number:
-            raise DimError(f"{what}: two labels have one number", got=f"{by_number[number]!r} and {label!r}: {number}")
+            got = f"{by_number[number]!r} and {label!r}: {number}"
+            raise DimError(f"{what}: two labels have the same number", got=got)
         by_number[number] = str(label)
     missing = next((n for n in range(len(by_number)) if n not in by_number), None)
     if missing is not None:
         raise DimError(
-            f"{what}: there is no label with the number {missing}",
+            f"{what}: no label has the number {missing}",
             got=f"numbers from {min(by_number)} to {max(by_number)}",
             expected=f"0 to {len(by_number) - 1}",
-            hint='if 0 is the blank of CTC: Vocab(["<blank>", *labels])' if missing == 0 else None,
+            hint='if 0 is the CTC blank: Vocab(["<blank>", *labels])' if missing == 0 else None,
         )
     return [by_number[n] for n in range(len(by_number))]
 
@@ -69,7 +70,7 @@ def _text(path: Path) -> str:
         data = path.read_bytes()
     except FileNotFoundError:
         hint = f"labels in a string: Vocab(list({str(path)!r}))" if len(path.parts) == 1 and not path.suffix else None
-        raise DimError("Vocab: there is no such file", got=str(path), hint=hint) from None
+        raise DimError("Vocab: the file does not exist", got=str(path), hint=hint) from None
     except OSError as error:
         raise DimError("Vocab: the file cannot be read", got=f"{path}: {error.strerror}") from None
     try:
@@ -78,14 +79,15 @@ def _text(path: Path) -> str:
         text = "\0"
     if "\0" in text:
         hint = "sentencepiece.SentencePieceProcessor(model_file=…) as `vocab`" if path.suffix == ".model" else None
-        raise DimError("Vocab: the file is no text", got=str(path), expected="utf-8, a label on each line", hint=hint)
+        expected = "a UTF-8 file with one label per line"
+        raise DimError("Vocab: the file is not a text file", got=str(path), expected=expected, hint=hint)
     if not text.strip("\r\n"):
-        raise DimError("Vocab: the file is empty", got=str(path), expected="a label on each line")
+        raise DimError("Vocab: the file is empty", got=str(path), expected="one label per line")
     return text
 
 
 def _literal(text: str) -> Any:
-    """What is written as JSON or in Python; None if this is a list of lines."""
+    """The value that is written as JSON or as a Python literal; None if the text is a list of lines."""
     if not text.lstrip().startswith(("{", "[")):
         return None
     for read in (json.loads, ast.literal_eval):
@@ -97,7 +99,7 @@ def _literal(text: str) -> Any:
 
 
 def _labels(lines: list[str], path: str | Path) -> list[str]:
-    """Lines of labels; with numbers (ESPnet, Kaldi), with counts (fairseq) or with scores (sentencepiece) behind."""
+    """The labels in lines where a number (ESPnet, Kaldi), count (fairseq) or score (sentencepiece) may follow each."""
     pairs = [line.rsplit(maxsplit=1) for line in lines]
     if not all(len(pair) == 2 and _is_number(pair[1]) for pair in pairs):
         return lines

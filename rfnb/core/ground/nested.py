@@ -11,7 +11,7 @@ _CONTAINERS = (dict, list, tuple)
 
 
 def map_leaves(fn: Callable[[Any], Any], tree: Any) -> Any:
-    """Applies `fn` to each leaf, every value that is not a container; returns the results in the same structure."""
+    """Applies `fn` to each leaf, which is anything but a container, and returns the results in the same structure."""
     if not isinstance(tree, _CONTAINERS):
         return fn(tree)
     if isinstance(tree, dict):

@@ -1,4 +1,4 @@
-"""What a loss that a model marked adds to the total."""
+"""Losses that a model marks, and what each adds to the total."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ class Loss:
     """A loss that a model marked, and how it enters the total.
 
     Args:
-        loss: {…}, one for each sequence, frame, or whatever else it was computed for.
-        scale: what it counts in the total.
-        as_error: it is a measure only, and does not enter the total.
-        use_normalized_loss: the mean enters the total instead of the sum.
-        use_flatten_frames: frames are taken out of the padding before the sum. It is the same sum in any case, since
-            padding never counts.
-        custom_inv_norm_factor: what the mean divides by, summed over its dims, instead of the number of valid entries.
+        loss: {…}, for example one value for each sequence or frame.
+        scale: the weight of this loss in the total.
+        as_error: whether it is only reported, and does not enter the total.
+        use_normalized_loss: whether the mean enters the total instead of the sum.
+        use_flatten_frames: accepted for compatibility; the sum is the same either way, since padding never counts.
+        custom_inv_norm_factor: the divisor of the mean, summed over its dims, instead of the number of valid entries.
 
     >>> time = rf.Dim(None, name="time")
     >>> frames = rf.convert_to_tensor([[1.0, 3.0], [5.0, 99.0]], dims=[rf.batch_dim, time], lengths=[2, 1])
@@ -49,7 +48,7 @@ class Loss:
         return _all(self.loss, "sum")
 
     def get_mean_loss(self) -> Tensor:
-        """The sum by the norm factor; the mean over all valid entries if there is no custom one. → {}
+        """The sum divided by the norm factor: the mean over all valid entries, unless there is a custom factor. → {}
 
         >>> time = rf.Dim(None, name="time")
         >>> frames = rf.convert_to_tensor([[1.0, 3.0], [5.0, 99.0]], dims=[rf.batch_dim, time], lengths=[2, 1])
@@ -62,7 +61,7 @@ class Loss:
         return operator.truediv(self.get_summed_loss(), _op("cast", self.get_inv_norm_factor(), self.loss.dtype))
 
     def get_inv_norm_factor(self) -> Tensor:
-        """What the mean divides by: the custom factor, or the number of valid entries. → {}
+        """The divisor of the mean: the custom factor, or the number of valid entries. → {}
 
         >>> rf.Loss(rf.ones([rf.batch_dim, rf.Dim([4, 1], name="time")]), "ce").get_inv_norm_factor().item()
         5
@@ -72,7 +71,7 @@ class Loss:
         return _all(_op("ones_like", _op("cast", self.loss, "int64")), "sum")
 
     def get_scaled_reduced_loss(self) -> Tensor:
-        """What enters the total. → {}
+        """The value that enters the total: the sum or mean, times the scale. → {}
 
         >>> frames = rf.ones([rf.batch_dim, rf.Dim([4, 1], name="time")])
         >>> rf.Loss(frames, "ce", scale=0.1).get_scaled_reduced_loss().item()

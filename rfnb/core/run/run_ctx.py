@@ -1,4 +1,4 @@
-"""What a forward call is for: training or not, which step, and what it gave back."""
+"""The context of a forward call: whether it trains, which step it is, and the losses and outputs that it marks."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from rfnb.errors import DimError, DtypeError, RfError
 
 
 class RunCtx:
-    """The context of a forward call; modules ask it whether they train, and mark losses and outputs in it.
+    """The context of a forward call: it holds the train flag, and collects the losses and outputs that modules mark.
 
     Args:
-        stage: "train_step", "forward_step", or "init" if none was begun.
-        expected_outputs: templates by name; only these may be marked as outputs, with these dims and types.
+        stage: "train_step", "forward_step", or "init" if no step was begun.
+        expected_outputs: templates by name; only these may be marked as outputs, with these dims and dtypes.
 
     >>> ctx = rf.init_train_step_run_ctx(step=7)
     >>> ctx.stage, ctx.step, ctx.train_flag, rf.get_run_ctx() is ctx
@@ -44,10 +44,10 @@ class RunCtx:
         self.expected_outputs = expected_outputs
         self.losses: dict[str, Loss] = {}
         self.outputs = TensorDict()
-        self._train_flags: dict[object, bool] = {None: train_flag}  # by function; None: all others
+        self._train_flags: dict[object, bool] = {None: train_flag}  # by function; None: all other functions
 
     def again(self) -> RunCtx:
-        """Another one for the same, in which nothing is marked yet.
+        """A copy of this context in which nothing is marked yet.
 
         >>> ctx = rf.init_train_step_run_ctx(step=7)
         >>> ctx.mark_as_loss(rf.ones([]), "ce")
@@ -60,11 +60,11 @@ class RunCtx:
 
     @property
     def train_flag(self) -> bool:
-        """Whether this is training: dropout is on, statistics are updated."""
+        """Whether this is training: dropout is applied, and running statistics are updated."""
         return self._train_flags[None]
 
     def is_train_flag_enabled(self, *, func: object = None) -> bool:
-        """Whether this is training, for one function: `train_flag`, unless a `train_flag_ctx` says otherwise of it.
+        """Whether this is training for one function: `train_flag`, unless a `train_flag_ctx` sets it for `func`.
 
         >>> ctx = rf.init_train_step_run_ctx()
         >>> with ctx.train_flag_ctx(False, func=rf.dropout):
@@ -75,7 +75,7 @@ class RunCtx:
 
     @contextmanager
     def train_flag_ctx(self, train_flag: bool, *, func: object | Sequence[object] = None) -> Iterator[None]:
-        """Another train flag inside the block: for all functions, or for `func`, one or several, alone.
+        """Changes the train flag inside the block: for all functions, or only for `func`, which is one or several.
 
         >>> ctx = rf.init_train_step_run_ctx()
         >>> with ctx.train_flag_ctx(False, func=rf.dropout):
@@ -101,7 +101,9 @@ class RunCtx:
         use_flatten_frames: bool = True,
         custom_inv_norm_factor: Tensor | None = None,
     ) -> None:
-        """Adds a loss, which `total_loss` sums up unless it is `as_error`; see `rf.Loss`. dims: of a raw tensor.
+        """Adds a loss, which enters `total_loss` unless it is `as_error`; see `rf.Loss`.
+
+        dims: the dims of `loss`, if that is a raw tensor.
 
         >>> ctx = rf.init_train_step_run_ctx()
         >>> ctx.mark_as_loss(rf.ones([rf.Dim(3, name="words")]), "ce", scale=0.1)
@@ -116,7 +118,7 @@ class RunCtx:
         )
 
     def total_loss(self) -> Tensor | float:
-        """What to call `.raw_tensor.backward()` on: the sum of the losses, as they were marked. → {}
+        """The sum of the marked losses, each as it was marked; `.raw_tensor.backward()` gives the gradients. → {}
 
         >>> ctx = rf.init_train_step_run_ctx()
         >>> w = rf.Parameter([], initial=3.0)
@@ -129,7 +131,7 @@ class RunCtx:
         return functools.reduce(operator.add, parts) if parts else 0.0
 
     def mark_as_output(self, tensor: Tensor | Any, name: str, *, dims: Sequence[Dim] | None = None) -> None:
-        """Keeps a tensor as an output, with its axes in the order `dims`, or that of the expected output.
+        """Keeps a tensor as an output, with its axes in the order of `dims` or of the expected output.
 
         >>> ctx = rf.init_forward_step_run_ctx()
         >>> time, feat = rf.Dim(5, name="time"), rf.Dim(3, name="feat")
@@ -137,26 +139,28 @@ class RunCtx:
         >>> ctx.outputs["logits"].raw_tensor.shape
         torch.Size([5, 3])
 
-        Raises DimError or DtypeError if it is not what was expected.
+        Raises DimError or DtypeError if it does not match the expected output.
         """
         self._check_new(name, self.outputs.data, "output")
         tensor = _tensor(tensor, name, dims)
         if self.expected_outputs is not None:
             if name not in self.expected_outputs:
                 raise DimError(
-                    f"mark_as_output: {name!r} is not expected", got=name, expected=", ".join(self.expected_outputs)
+                    f"mark_as_output: {name!r} is not an expected output",
+                    got=name,
+                    expected=", ".join(self.expected_outputs),
                 )
             expected = self.expected_outputs.data[name]
             dims = expected.dims if dims is None else dims
             tensor.verify_out_shape(expected.dims)
             if tensor.dtype != expected.dtype:
                 raise DtypeError(
-                    f"mark_as_output: {name!r} has another dtype", got=tensor.dtype, expected=expected.dtype
+                    f"mark_as_output: {name!r} has the wrong dtype", got=tensor.dtype, expected=expected.dtype
                 )
         self.outputs[name] = (tensor if dims is None else tensor.copy_transpose(dims)).with_name(name)
 
     def mark_as_default_output(self, tensor: Tensor | Any, *, shape: Sequence[Dim] | None = None) -> None:
-        """Keeps a tensor as the output called "output".
+        """Keeps a tensor as the output named "output".
 
         >>> ctx = rf.init_forward_step_run_ctx()
         >>> ctx.mark_as_default_output(rf.ones([rf.Dim(3, name="feat")]))
@@ -190,9 +194,9 @@ class RunCtx:
     def _check_new(self, name: str, known: Mapping[str, object], what: str) -> None:
         if name in known and self.stage != "init":  # a cell may be run again without a new step
             raise RfError(
-                f"mark_as_{what}: there is a {what} called {name!r} already",
+                f"mark_as_{what}: the {what} {name!r} already exists",
                 got=", ".join(known),
-                expected="a name for each, once in a step",
+                expected="a different name for each one in a step",
                 hint="rf.init_train_step_run_ctx() or rf.init_forward_step_run_ctx() begins the next step",
             )
 
@@ -216,7 +220,7 @@ def mark_as_loss(
     use_flatten_frames: bool = True,
     custom_inv_norm_factor: Tensor | None = None,
 ) -> None:
-    """Makes this a loss of the current step; see `rf.Loss`.
+    """Marks this tensor as a loss of the current step; see `rf.Loss`.
 
     >>> ctx = rf.init_train_step_run_ctx()
     >>> rf.ones([rf.batch_dim, rf.Dim([4, 1], name="time")]).mark_as_loss("ce", use_normalized_loss=True)
@@ -236,7 +240,7 @@ def mark_as_loss(
 
 @method_of(Tensor)
 def mark_as_output(self: Tensor, name: str, *, shape: Sequence[Dim] | None = None) -> None:
-    """Makes this an output of the current step. shape: the order of its axes.
+    """Marks this tensor as an output of the current step. shape: the order of its axes.
 
     >>> ctx = rf.init_forward_step_run_ctx()
     >>> time, feat = rf.Dim(5, name="time"), rf.Dim(3, name="feat")
@@ -249,7 +253,7 @@ def mark_as_output(self: Tensor, name: str, *, shape: Sequence[Dim] | None = Non
 
 @method_of(Tensor)
 def mark_as_default_output(self: Tensor, *, shape: Sequence[Dim] | None = None) -> None:
-    """Makes this the output called "output" of the current step. shape: the order of its axes.
+    """Marks this tensor as the output named "output" of the current step. shape: the order of its axes.
 
     >>> ctx = rf.init_forward_step_run_ctx()
     >>> rf.ones([rf.Dim(3, name="feat")]).mark_as_default_output()
@@ -260,7 +264,10 @@ def mark_as_default_output(self: Tensor, *, shape: Sequence[Dim] | None = None) 
 
 
 class _Current(threading.local):
-    """One for each thread, as torch has its modes. (What a cell with `await` puts into a ContextVar ends with it.)"""
+    """The current context of each thread, as with torch's modes.
+
+    It is not a ContextVar, because what a cell with `await` sets in one is lost when the cell ends.
+    """
 
     ctx: RunCtx | None = None
 
@@ -269,7 +276,7 @@ _current = _Current()
 
 
 def get_run_ctx() -> RunCtx:
-    """The current context of this thread; one for forward calls without training if none was begun.
+    """The current context of this thread; if no step was begun, a context without training.
 
     >>> _ = rf.init_forward_step_run_ctx()
     >>> rf.get_run_ctx().stage, rf.get_run_ctx().train_flag
@@ -283,7 +290,7 @@ def get_run_ctx() -> RunCtx:
 
 @contextmanager
 def entered(ctx: RunCtx | None) -> Iterator[None]:
-    """Inside, `ctx` is the current context; None: there is none yet."""
+    """Makes `ctx` the current context inside the block; None: no step was begun."""
     before, _current.ctx = _current.ctx, ctx
     try:
         yield
@@ -292,7 +299,7 @@ def entered(ctx: RunCtx | None) -> Iterator[None]:
 
 
 def init_train_step_run_ctx(*, train_flag: bool = True, step: int = 0, epoch: int = 1) -> RunCtx:
-    """Begins a training step.
+    """Begins a training step and returns its context.
 
     >>> ctx = rf.init_train_step_run_ctx(step=3)
     >>> rf.ones([rf.Dim(2, name="feat")]).mark_as_loss("ones", scale=0.5)
@@ -304,7 +311,7 @@ def init_train_step_run_ctx(*, train_flag: bool = True, step: int = 0, epoch: in
 
 
 def init_forward_step_run_ctx(*, expected_outputs: TensorDict | None = None, step: int = 0, epoch: int = 1) -> RunCtx:
-    """Begins a forward step, without training.
+    """Begins a forward step, without training, and returns its context.
 
     >>> ctx = rf.init_forward_step_run_ctx()
     >>> rf.ones([rf.Dim(2, name="feat")]).mark_as_output("ones")

@@ -17,7 +17,7 @@ from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.widgets_html import quiet
 
 if TYPE_CHECKING:
-    from rfnb.loop.explain import Explanation, Moved
+    from rfnb.loop.steps.explain import Explanation, Moved
 
 PLACES = {
     "once": "once",

@@ -15,10 +15,10 @@ from rfnb.display.markup.schema import Number
 from rfnb.display.markup.widgets_html import chip, note_html, row
 from rfnb.display.run.schema import Curve, GradientsView
 from rfnb.display.run.step import spread
-from rfnb.loop.gradients import verdict
+from rfnb.loop.replay.gradients import verdict
 
 if TYPE_CHECKING:
-    from rfnb.loop.gradients import Gradients
+    from rfnb.loop.replay.gradients import Gradients
 
 WIDTH = 64
 HEAD = ("state", "step by step", "first", "last", "first/last", "")

@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from rfnb.core.dims.entries import going_on
 from rfnb.display.kit import options
 from rfnb.display.kit.data import Data, to_numpy
 from rfnb.display.kit.degrade import Notes, reason
@@ -175,8 +176,4 @@ def live_at(run: Run, value: Any, step: int) -> np.ndarray | None:
     """Which entries belong to sequences that reach the step; None for numbers and other values without dims."""
     if value is None or not hasattr(value, "dims"):
         return None
-    begun, dims = run.begun, list(value.dims)
-    if not begun.dims or begun.dims[0] not in dims:
-        return np.full([1] * len(dims), begun.max > step)
-    live: np.ndarray = (begun.values > step).reshape([-1 if dim is begun.dims[0] else 1 for dim in dims])
-    return live
+    return going_on(value.dims, run.begun, step)

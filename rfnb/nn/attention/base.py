@@ -1,4 +1,4 @@
-"""Attention of a sequence to itself, and to another one (Vaswani et al. 2017)."""
+"""Self-attention and cross-attention (Vaswani et al. 2017)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rfnb.ops.shape import merge_dims, split_dims
 
 
 class _Attention(Module):
-    """What all have: heads, each with its part of keys and values, and `proj` of what they find together."""
+    """Base of all attention: dims of the heads, and the projection `proj` of their joined results."""
 
     proj: Linear | None
 
@@ -31,22 +31,22 @@ class _Attention(Module):
         self.value_dim_per_head = per_head(value_dim_total, self.num_heads)
 
     def project(self, found: Tensor) -> Tensor:
-        """All heads as one, and `proj`. {…, num_heads, value_dim_per_head} → {…, out_dim}"""
+        """Joins the heads and applies `proj`. {…, num_heads, value_dim_per_head} → {…, out_dim}"""
         dims = [self.num_heads, self.value_dim_per_head]
         found, _ = merge_dims(found, dims=dims, out_dim=self.value_dim_total)
         return found if self.proj is None else self.proj(found)
 
 
 class SelfAttentionBase(_Attention):
-    """What all self-attention has: queries, keys and values by one linear map `qkv`, and `proj` of the result.
+    """Base of self-attention: one linear map `qkv` gives queries, keys and values; `proj` projects the result.
 
     The features of `qkv` are, head by head: query, key, value.
 
     Args:
-        proj_dim: of the result; None: it is not projected, and has `value_dim_total`.
-        key_dim_total, value_dim_total: of all heads together.
-        num_heads: a number, or a Dim.
-        att_dropout: of the weights, in training.
+        proj_dim: the dim of the result; None: the result is not projected and has `value_dim_total`.
+        key_dim_total, value_dim_total: the dims of keys and values of all heads together.
+        num_heads: the number of heads, or a Dim.
+        att_dropout: dropout of the attention weights, in training.
         att_dropout_broadcast: whether the same keys are dropped for all sequences, heads and queries.
 
     >>> time, model, heads = rf.Dim(5, name="time"), rf.Dim(8, name="model"), rf.Dim(2, name="heads")
@@ -78,7 +78,7 @@ class SelfAttentionBase(_Attention):
         self.att_dropout_broadcast = att_dropout_broadcast
 
     def forward_qkv(self, source: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values. {…, in_dim} → {…, num_heads, key_dim_per_head} twice, and of values"""
+        """Queries, keys and values, {…, in_dim} → {…, num_heads, key_dim_per_head}, for values value_dim_per_head."""
         dims = [self.num_heads, self.qkv_dim_per_head]
         qkv = split_dims(self.qkv(source), axis=self.qkv_dim_total, dims=dims)
         key, value = self.key_dim_per_head, self.value_dim_per_head
@@ -95,9 +95,9 @@ class SelfAttentionBase(_Attention):
         causal: Dim | None = None,
         bias: Tensor | None = None,
     ) -> Tensor:
-        """What the queries find over `kv_axis`, which may be their own, projected. {…, heads, key} → {…, out_dim}
+        """Attends over `kv_axis`, which may be an axis of the queries, and projects. {…, heads, key} → {…, out_dim}
 
-        causal: a dim of `query`; each of its frames sees the keys up to its own. bias: of the energy.
+        causal: a dim of `query`, each frame of which sees only the keys up to its own. bias: added to the energy.
         """
         found = attend(
             query,
@@ -115,12 +115,12 @@ class SelfAttentionBase(_Attention):
 
     @property
     def scale(self) -> float:
-        """Of the energy: 1 / √key_dim_per_head."""
+        """The factor of the energy: 1 / √key_dim_per_head."""
         return 1 / math.sqrt(self.key_dim_per_head.get_dim_value())
 
 
 class SelfAttention(SelfAttentionBase):
-    """Each frame sees all frames. {…, axis, in_dim} → {…, axis, out_dim}
+    """Self-attention in which each frame sees all frames. {…, axis, in_dim} → {…, axis, out_dim}
 
     >>> time, feat = rf.Dim(5, name="time"), rf.Dim(8, name="feat")
     >>> attention = rf.SelfAttention(feat, feat, key_dim_total=feat, value_dim_total=feat, num_heads=2)
@@ -134,7 +134,7 @@ class SelfAttention(SelfAttentionBase):
 
 
 class CrossAttention(_Attention):
-    """Each frame of one sequence sees all frames of another. {…, query_in_dim}, {…, axis, encoder_dim} → {…, out_dim}
+    """Attention of one sequence to all frames of another. {…, query_in_dim}, {…, axis, encoder_dim} → {…, out_dim}
 
     The features of `kv` are, head by head: key, value. For options see `rf.SelfAttentionBase`.
 
@@ -171,13 +171,13 @@ class CrossAttention(_Attention):
         self.att_dropout_broadcast = att_dropout_broadcast
 
     def transform_encoder(self, encoder: Tensor, *, axis: Dim) -> State:
-        """Keys and values, once for all queries. {…, axis, encoder_dim} → a state with k, v and kv_axis"""
+        """Computes keys and values once for all queries. {…, axis, encoder_dim} → a State with k, v and kv_axis."""
         kv = split_dims(self.kv(encoder), axis=self.kv_dim_total, dims=[self.num_heads, self.kv_dim_per_head])
         keys, values = split(kv, axis=self.kv_dim_per_head, out_dims=[self.key_dim_per_head, self.value_dim_per_head])
         return State(k=keys, v=values, kv_axis=axis)
 
     def __call__(self, q: Tensor, encoder: State) -> Tensor:
-        """{…, query_in_dim} → {…, out_dim}. encoder: what `transform_encoder` gave."""
+        """{…, query_in_dim} → {…, out_dim}. encoder: the result of `transform_encoder`."""
         query = split_dims(self.q(q), axis=self.key_dim_total, dims=[self.num_heads, self.key_dim_per_head])
         found = dot_attention(
             query,
@@ -192,7 +192,7 @@ class CrossAttention(_Attention):
 
 
 def heads_dim(heads: int | Dim) -> Dim:
-    """A number of heads as a Dim, the same for all modules."""
+    """The Dim for a number of heads, which is the same for all modules; a Dim is returned unchanged."""
     return heads if isinstance(heads, Dim) else _heads(heads)
 
 
@@ -202,11 +202,11 @@ def _heads(number: int) -> Dim:
 
 
 def per_head(total: Dim, heads: Dim) -> Dim:
-    """The part of `total` that each head has. Raises DimError if they are not of one size."""
+    """The dim of the part of `total` that each head gets. Raises DimError if the heads do not divide it."""
     check_dims([total], "attention")
     if total.get_dim_value() % heads.get_dim_value():
         raise DimError(
-            f"attention: {total.name} cannot be shared out to the heads",
+            f"attention: {total.name} cannot be divided evenly among the heads",
             got=f"{total.describe()} for {heads.describe()}",
             expected=f"a multiple of {heads.get_dim_value()}",
         )
@@ -214,6 +214,6 @@ def per_head(total: Dim, heads: Dim) -> Dim:
 
 
 def attention_options(dim: Dim, num_heads: int | Dim, att_dropout: float) -> dict[str, Any]:
-    """Options of attention whose keys, values and result all have `dim`."""
+    """The options of attention whose keys, values and result all have `dim`."""
     dims = dict.fromkeys(("proj_dim", "key_dim_total", "value_dim_total"), dim)
     return {**dims, "num_heads": num_heads, "att_dropout": att_dropout}

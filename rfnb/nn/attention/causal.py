@@ -1,4 +1,4 @@
-"""Self-attention to what came before, for whole sequences and step by step."""
+"""Self-attention to the current and earlier frames, for whole sequences and step by step."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rfnb.ops.position import frame_numbers, number_of_frames
 
 
 class CausalSelfAttentionState(State):
-    """All keys and values so far: `k_accum`, `v_accum` {…, accum_axis, num_heads, …}, and the dim that grows.
+    """All keys and values so far: `k_accum`, `v_accum` {…, accum_axis, num_heads, …}, and the growing dim `accum_axis`.
 
     >>> feat = rf.Dim(8, name="feat")
     >>> attention = rf.CausalSelfAttention(feat, feat, key_dim_total=feat, value_dim_total=feat, num_heads=2)
@@ -41,7 +41,7 @@ class CausalSelfAttentionState(State):
 
 
 class CausalSelfAttention(SelfAttentionBase):
-    """Each frame sees those up to itself. {…, axis, in_dim} → {…, axis, out_dim}
+    """Self-attention in which each frame sees itself and earlier frames. {…, axis, in_dim} → {…, axis, out_dim}
 
     >>> time, feat = rf.Dim(5, name="time"), rf.Dim(8, name="feat")
     >>> attention = rf.CausalSelfAttention(feat, feat, key_dim_total=feat, value_dim_total=feat, num_heads=2)
@@ -49,7 +49,7 @@ class CausalSelfAttention(SelfAttentionBase):
     >>> y.dims == (time, feat), state.accum_axis
     (True, Dim{time:5})
 
-    One step, as in the body of a loop: `axis=rf.single_step_dim`, and a source without it.
+    For a single step, as in the body of a loop: `axis=rf.single_step_dim`, and a source without that dim.
 
     >>> y, state = attention(rf.zeros([feat]), axis=rf.single_step_dim, state=state)
     >>> state.accum_axis
@@ -59,32 +59,32 @@ class CausalSelfAttention(SelfAttentionBase):
     def __call__(
         self, source: Tensor, axis: Dim, *, state: CausalSelfAttentionState | None = None
     ) -> tuple[Tensor, CausalSelfAttentionState]:
-        """What is found, and the state with the new keys and values."""
+        """The result, and the state with the new keys and values."""
         query, keys, values = self.forward_qkv(source)
-        state = nothing_before(self, source, axis) if state is None else state
-        now = longer(state, keys, values, axis)
-        return attend_past(self, query, state, now, axis), now
+        state = state_before(self, source, axis) if state is None else state
+        now = extended(state, keys, values, axis)
+        return attend_causally(self, query, state, now, axis), now
 
     def default_initial_state(self, *, batch_dims: Sequence[Dim]) -> CausalSelfAttentionState:
-        """Nothing so far."""
-        return nothing_so_far(self, batch_dims)
+        """The state without any keys and values."""
+        return empty_state(self, batch_dims)
 
 
-def nothing_so_far(attention: SelfAttentionBase, batch_dims: Sequence[Dim]) -> CausalSelfAttentionState:
-    """The state to begin with. → {batch_dims, 0, num_heads, …}"""
-    past = Dim(0, name="past")  # of this attention alone: in a loop each state carries its own size
+def empty_state(attention: SelfAttentionBase, batch_dims: Sequence[Dim]) -> CausalSelfAttentionState:
+    """The state without any keys and values. → {batch_dims, 0, num_heads, …}"""
+    past = Dim(0, name="past")  # a Dim for this attention alone: in a loop each state carries its own size
     parts, device = (attention.key_dim_per_head, attention.value_dim_per_head), attention.qkv.weight.device
     keys, values = (zeros([*batch_dims, past, attention.num_heads, dim], device=device) for dim in parts)
     return CausalSelfAttentionState(k_accum=keys, v_accum=values, accum_axis=past)
 
 
-def nothing_before(attention: SelfAttentionBase, source: Tensor, axis: Dim) -> CausalSelfAttentionState:
-    """The state before `source`, if none is given."""
-    return nothing_so_far(attention, [dim for dim in source.dims if dim not in (axis, attention.in_dim)])
+def state_before(attention: SelfAttentionBase, source: Tensor, axis: Dim) -> CausalSelfAttentionState:
+    """The empty state for the batch dims of `source`."""
+    return empty_state(attention, [dim for dim in source.dims if dim not in (axis, attention.in_dim)])
 
 
-def longer(state: CausalSelfAttentionState, keys: Tensor, values: Tensor, axis: Dim) -> CausalSelfAttentionState:
-    """The state with the keys and values of the frames of `axis`, or of one step, behind the others."""
+def extended(state: CausalSelfAttentionState, keys: Tensor, values: Tensor, axis: Dim) -> CausalSelfAttentionState:
+    """The state, to which the keys and values of the frames of `axis`, or of a single step, are appended."""
     past = state.accum_axis
     if axis is not single_step_dim and past.dimension == 0:
         return CausalSelfAttentionState(k_accum=keys, v_accum=values, accum_axis=axis)
@@ -100,23 +100,23 @@ def longer(state: CausalSelfAttentionState, keys: Tensor, values: Tensor, axis: 
     )
 
 
-def attend_past(
+def attend_causally(
     attention: SelfAttentionBase,
     query: Tensor,
     state: CausalSelfAttentionState,
     now: CausalSelfAttentionState,
     axis: Dim,
 ) -> Tensor:
-    """What the queries find, where `state` was before them, and `now` has their keys and values too."""
+    """The result of the queries. `state`: before them; `now`: with their own keys and values too."""
     kv_axis = now.accum_axis
-    return attention.attention(query, now.k_accum, now.v_accum, kv_axis=kv_axis, **past_only(state, kv_axis, axis))
+    return attention.attention(query, now.k_accum, now.v_accum, kv_axis=kv_axis, **causal_options(state, kv_axis, axis))
 
 
-def past_only(
+def causal_options(
     state: CausalSelfAttentionState, kv_axis: Dim, axis: Dim, *, bias: Tensor | None = None
 ) -> dict[str, Any]:
-    """Options of `attention`, so that no query sees a key behind itself."""
-    if axis is single_step_dim:  # the last frame so far, before which all others are
+    """The options of `attention` with which no query sees a later key."""
+    if axis is single_step_dim:  # the query is the last frame so far, so it may see all keys
         return {"bias": bias}
     if state.accum_axis.dimension == 0:
         return {"bias": bias, "causal": axis}

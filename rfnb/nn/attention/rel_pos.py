@@ -10,7 +10,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.nn.attention.base import SelfAttentionBase
-from rfnb.nn.attention.causal import CausalSelfAttentionState, longer, nothing_before, nothing_so_far, past_only
+from rfnb.nn.attention.causal import CausalSelfAttentionState, causal_options, empty_state, extended, state_before
 from rfnb.nn.init import Glorot
 from rfnb.nn.layers.linear import Linear
 from rfnb.nn.layers.position import LearnedRelativePositionalEncoding
@@ -22,7 +22,7 @@ from rfnb.ops.shape import split_dims
 
 
 class RelPosSelfAttention(SelfAttentionBase):
-    """Each frame sees all frames, and how far away they are. {…, axis, in_dim} → {…, axis, out_dim}
+    """Self-attention to all frames, with relative positions. {…, axis, in_dim} → {…, axis, out_dim}
 
     The energy of a query q and key k at distance r is (q + pos_bias_u) · k + (q + pos_bias_v) · linear_pos(r).
 
@@ -32,11 +32,11 @@ class RelPosSelfAttention(SelfAttentionBase):
     True
 
     Args:
-        with_linear_pos: encodings have `in_dim` and go through `linear_pos`; else they have the key dim.
-        with_pos_bias: `pos_bias_u` and `pos_bias_v`, for each head; else there are none.
-        learnable_pos_emb: learned encodings, in place of sines and cosines.
-        separate_pos_emb_per_head: each head has its part of the encoding; else all have the same.
-        pos_emb_dropout: of the encodings, in training.
+        with_linear_pos: whether encodings have `in_dim` and go through `linear_pos`; otherwise they have the key dim.
+        with_pos_bias: whether there are biases `pos_bias_u` and `pos_bias_v` for each head.
+        learnable_pos_emb: whether encodings are learned, instead of sines and cosines.
+        separate_pos_emb_per_head: whether each head has its own part of the encoding; otherwise all share it.
+        pos_emb_dropout: dropout of the encodings, in training.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class RelPosSelfAttention(SelfAttentionBase):
         return encoding, distances
 
     def bias(self, query: Tensor, keys: Tensor, *, query_axis: Dim, kv_axis: Dim, query_offset: Offset = 0) -> Tensor:
-        """The part of the energy by positions. {…, query_axis, heads, key}, {kv_axis, …} → {…, query_axis, kv_axis}"""
+        """The positional part of the energy. {…, query_axis, heads, key}, {kv_axis, …} → {…, query_axis, kv_axis}"""
         positions, distances = self.positions(query_axis, kv_axis, query_offset=query_offset)
         return relative_scores(
             mul(self.biased(query, self.pos_bias_v), self.scale),
@@ -114,12 +114,12 @@ class RelPosSelfAttention(SelfAttentionBase):
         )
 
     def biased(self, query: Tensor, bias: Parameter | None) -> Tensor:
-        """query + bias, if there is one."""
+        """query + bias, or the query if there is no bias."""
         return query if bias is None else add(query, bias)
 
 
 class RelPosCausalSelfAttention(RelPosSelfAttention):
-    """Each frame sees those up to itself, and how far away they are. {…, axis, in_dim} → {…, axis, out_dim}
+    """Self-attention to the current and earlier frames, with relative positions. {…, axis, in_dim} → {…, axis, out_dim}
 
     >>> time, feat = rf.Dim(5, name="time"), rf.Dim(8, name="feat")
     >>> attention = rf.RelPosCausalSelfAttention(feat, feat, key_dim_total=feat, value_dim_total=feat, num_heads=2)
@@ -127,23 +127,23 @@ class RelPosCausalSelfAttention(RelPosSelfAttention):
     >>> y.dims == (time, feat), state.accum_axis
     (True, Dim{time:5})
 
-    One step as with `rf.CausalSelfAttention`.
+    A single step works as with `rf.CausalSelfAttention`.
     """
 
     def __call__(  # type: ignore[override]
         self, source: Tensor, *, axis: Dim, state: CausalSelfAttentionState | None = None
     ) -> tuple[Tensor, CausalSelfAttentionState]:
-        """What is found, and the state with the new keys and values."""
+        """The result, and the state with the new keys and values."""
         query, keys, values = self.forward_qkv(source)
-        state = nothing_before(self, source, axis) if state is None else state
-        now = longer(state, keys, values, axis)
+        state = state_before(self, source, axis) if state is None else state
+        now = extended(state, keys, values, axis)
         keys, values, kv_axis = now.k_accum, now.v_accum, now.accum_axis
         if kv_axis is axis:
             keys, values, kv_axis = own_axis(query, keys, values, axis=axis)
         bias = self.bias(query, keys, query_axis=axis, kv_axis=kv_axis, query_offset=number_of_frames(state.accum_axis))
-        limits = past_only(state, kv_axis, axis, bias=bias)
+        limits = causal_options(state, kv_axis, axis, bias=bias)
         return self.attention(self.biased(query, self.pos_bias_u), keys, values, kv_axis=kv_axis, **limits), now
 
     def default_initial_state(self, *, batch_dims: Sequence[Dim]) -> CausalSelfAttentionState:
-        """Nothing so far."""
-        return nothing_so_far(self, batch_dims)
+        """The state without any keys and values."""
+        return empty_state(self, batch_dims)

@@ -1,4 +1,4 @@
-"""Calls of parts of a larger model by way of torch: its hooks see raw tensors where the module has Tensors."""
+"""Calls of submodules through torch, so that torch's hooks run: they see raw tensors where the module has Tensors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rfnb.trace.record.traced import Traced
 
 
 class Crossing:
-    """One call of a part: what it is given, and its result, on both sides."""
+    """One call of a submodule: its arguments and its result, as Tensors and as raw tensors."""
 
     def __init__(self, part: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]):
         self.part, self.args, self.kwargs = part, args, kwargs
@@ -23,68 +23,70 @@ class Crossing:
         self.seen = _has_hooks(part)
 
     def call(self) -> Any:
-        """What the part gives, called by torch."""
+        """The result of the submodule, called through torch."""
         token = _now.set(self)
         try:
             if not self.seen:
                 return self.part(*self.args, **self.kwargs)
             self._check_loop()
-            found = self.part(*bare(self.args), **bare(self.kwargs))
-            return restored(self.result, found)
+            found = self.part(*to_raws(self.args), **to_raws(self.kwargs))
+            return from_raws(self.result, found)
         finally:
             _now.reset(token)
 
     def _check_loop(self) -> None:
-        """The body of a loop is traced once; its steps run later, and torch has no part in them."""
+        """Raises BackendError for hooks that cannot run in a loop, whose body is traced once and runs without torch."""
         if not any(isinstance(leaf, Traced) for leaf in leaves([self.args, self.kwargs])):
             return
         if hasattr(self.part, "unshard"):
-            what, hint = "fully_shard", "the part that has the loop, or the whole model"
+            what, hint = "fully_shard", "apply it to the module that has the loop, or to the whole model"
         elif self.part._backward_pre_hooks or self.part._backward_hooks:
-            what, hint = "a hook on the gradients", "a hook on the part that has the loop; or run.gradients(loss)"
+            what, hint = "a hook on gradients", "hook the module that has the loop, or use run.gradients(loss)"
         else:
             return
-        raise BackendError(f"to_torch: {what} of {type(self.part.rf_module).__name__}, called at each step", hint=hint)
+        name = type(self.part.rf_module).__name__
+        raise BackendError(f"to_torch: {what} cannot be used on {name}, which is called at each step", hint=hint)
 
     def tensors(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments of the module, from those that came through the hooks."""
+        """The arguments of the module, made from those that the hooks returned."""
         if not self.seen:
             return args, kwargs
         if len(args) != len(self.args) or kwargs.keys() != self.kwargs.keys():
-            raise DimError("to_torch: a hook gave other arguments", got=len(args) + len(kwargs))
-        positional = tuple(restored(*pair) for pair in zip(self.args, args, strict=True))
-        return positional, {name: restored(own, kwargs[name]) for name, own in self.kwargs.items()}
+            got, expected = len(args) + len(kwargs), len(self.args) + len(self.kwargs)
+            raise DimError("to_torch: a hook changed the number of arguments", got=got, expected=expected)
+        positional = tuple(from_raws(*pair) for pair in zip(self.args, args, strict=True))
+        return positional, {name: from_raws(own, kwargs[name]) for name, own in self.kwargs.items()}
 
     def raws(self, result: Any) -> Any:
-        """What the hooks see of the result."""
+        """The result as the hooks see it."""
         self.result = result
-        return bare(result) if self.seen else result
+        return to_raws(result) if self.seen else result
 
 
 _now: ContextVar[Crossing | None] = ContextVar("rfnb_crossing", default=None)
 
 
 def crossing_to(part: torch.nn.Module) -> Crossing | None:
-    """The call that torch now makes of a part, if it is one from inside of a larger model."""
+    """The current call of `part`, if it comes from inside a larger model; otherwise None."""
     crossing = _now.get()
     return crossing if crossing is not None and crossing.part is part else None
 
 
-def bare(tree: Any) -> Any:
-    """Plain dicts, lists and tuples, with raw tensors for Tensors; those that a loop is traced with stay."""
+def to_raws(tree: Any) -> Any:
+    """The structure as plain dicts, lists and tuples, with raw tensors for Tensors. Traced tensors stay as they are."""
     if isinstance(tree, dict):
-        return {key: bare(part) for key, part in tree.items()}
+        return {key: to_raws(part) for key, part in tree.items()}
     if isinstance(tree, list | tuple):
-        parts = [bare(part) for part in tree]
+        parts = [to_raws(part) for part in tree]
         return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
     return tree._raw if type(tree) is Tensor else tree
 
 
-def restored(own: Any, raws: Any) -> Any:
-    """`own` itself; made anew only if hooks replaced something in `bare(own)`."""
+def from_raws(own: Any, raws: Any) -> Any:
+    """`own` itself if hooks left `to_raws(own)` unchanged; otherwise the structure with the Tensors of `raws`."""
     if not isinstance(own, dict | list | tuple):
         return _tensor(own, raws)
-    before, now = leaves(bare(own)), leaves(raws)
+    before, now = leaves(to_raws(own)), leaves(raws)
     if len(before) == len(now) and all(a is b for a, b in zip(before, now, strict=True)):
         return own
     return map_pairs(_tensor, own, raws)
@@ -96,7 +98,7 @@ def _tensor(own: Any, raw: Any) -> Any:
     if raw is own._raw:
         return own
     if raw.shape != own._raw.shape:
-        raise DimError("to_torch: a hook gave other axes", got=tuple(raw.shape), expected=own.describe_dims())
+        raise DimError("to_torch: a hook changed the shape", got=tuple(raw.shape), expected=own.describe_dims())
     return own.like(raw)
 
 

@@ -1,4 +1,4 @@
-"""What a model that trains in several processes needs beside `torch.nn.parallel.DistributedDataParallel`."""
+"""Training in several processes: what a model needs beside `torch.nn.parallel.DistributedDataParallel`."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ __dir__ = __all__.copy  # what is offered for completion: no imports
 
 
 def mean(losses: Tensor) -> Tensor:
-    """The mean over all valid frames of all processes, as far as this process has them. {…} → {}
+    """This process's share of the mean over the valid frames of all processes. {…} → {}
 
-    DDP takes the mean of the gradients of all processes, whatever number of frames they have. With this loss that is
-    the gradient of the mean over the frames of all, as one process with the whole batch has it. The mean of what it
-    gives in all processes is that mean. In one process it is `rf.reduce_mean` over all dims.
+    DDP averages the gradients of all processes, however many frames each has. With this loss, the average is the
+    gradient of the mean over the frames of all processes, as if one process had the whole batch. Averaged over
+    processes, the returned values are that mean. In a single process it is `rf.reduce_mean` over all dims.
 
     >>> time = rf.Dim(None, name="time")
     >>> losses = rf.convert_to_tensor([[1.0, 5.0], [3.0]], dims=[rf.batch_dim, time])
     >>> rf.distributed.mean(losses).raw_tensor.item()
     3.0
 
-    All processes have to call it as often, those without data with an empty batch: `rf.distributed.in_step`.
+    All processes must call it equally often, those without data with an empty batch: see `rf.distributed.in_step`.
     """
     total = reduce_sum(losses, axis=losses.dims) if losses.dims else losses
     ones = losses.like(torch.ones_like(losses.raw_tensor, dtype=torch.float32).detach())
     count = (reduce_sum(ones, axis=ones.dims) if ones.dims else ones).raw_tensor.detach().clone()
-    if _together():
+    if _several_processes():
         distributed.all_reduce(count)
         count /= distributed.get_world_size()
     count = torch.where(count > 0, count, 1).to(total.raw_tensor.dtype)
@@ -43,15 +43,15 @@ def mean(losses: Tensor) -> Tensor:
 
 
 def in_step(batches: Iterable[Batch], *, empty: Batch) -> Iterator[Batch]:
-    """The batches, and then `empty` until all processes have come to the end of theirs.
+    """Yields the batches, and then `empty` until all processes have reached the end of theirs.
 
-    So every process does the same number of steps. `empty` is a batch whose sequences have length 0: padding counts
-    nowhere, hence such a step adds nothing to gradients or statistics, but takes part in what processes do together.
+    So all processes run the same number of steps. `empty` is a batch whose sequences have length 0. As padding never
+    counts, such a step adds nothing to gradients or statistics, but takes part in communication between processes.
 
     >>> list(rf.distributed.in_step(["a", "b"], empty=""))
     ['a', 'b']
     """
-    if not _together():
+    if not _several_processes():
         yield from batches
         return
     each = iter(batches)
@@ -67,13 +67,13 @@ def in_step(batches: Iterable[Batch], *, empty: Batch) -> Iterator[Batch]:
 _end = object()
 
 
-def _together() -> bool:
+def _several_processes() -> bool:
     """Whether this is one of several processes."""
     return distributed.is_available() and distributed.is_initialized()
 
 
 def _device() -> torch.device | str:
-    """Where tensors of the default process group have to be."""
+    """The device that tensors must have for the default process group."""
     if "gloo" in distributed.get_backend() or not torch.cuda.is_available():
         return "cpu"
     return torch.device("cuda", torch.cuda.current_device())

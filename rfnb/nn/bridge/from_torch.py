@@ -1,4 +1,4 @@
-"""A `torch.nn.Module` as an rfnb module: dims at its border, the same parameters inside."""
+"""A `torch.nn.Module` as an rfnb module: Tensors with Dims outside, the same parameters inside."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def from_torch(
     padding_mask: str | None = None,
     frame_mask: str | None = None,
 ) -> Module:
-    """A `torch.nn.Module` as a module that takes and gives Tensors.
+    """Wraps a `torch.nn.Module` as an rfnb module that takes and returns Tensors.
 
-    Its parameters are the same objects, under the same names; buffers are auxiliary parameters. The train flag of the
-    run context decides on `.train()` or `.eval()`. What `rf.to_torch` made gives back its module.
+    Its parameters are the same objects under the same names; buffers are auxiliary parameters. The train flag of the
+    run context sets `.train()` or `.eval()`. For a module made by `rf.to_torch`, it returns the original module.
 
     >>> feat, hidden = rf.Dim(3, name="feat"), rf.Dim(2, name="hidden")
     >>> net = rf.from_torch(torch.nn.Linear(3, 2), in_dims=[..., feat], out_dims=[..., hidden])
@@ -49,15 +49,15 @@ def from_torch(
     ['weight', 'bias']
 
     Args:
-        in_dims: the dims of the argument, in the order that the module wants; of several arguments a list of such
-            lists, or a dict by name. `...` in front stands for all other dims.
-        out_dims: likewise of the results, in their structure: a list of dims, or a tuple, list or dict of those. A
-            result for which a Dim stands, not a list, is the lengths of that dim. `...`: the dims that it stood for in
-            the first argument.
-        padding: what padding holds when the module sees it; None: whatever it held.
-        lengths: the name of the argument that takes the lengths of the sequences, [batch].
-        padding_mask: of the argument that takes which positions are padding, [batch, time].
-        frame_mask: likewise, which positions are not.
+        in_dims: the dims of the argument, in the order of the module's axes; for several arguments a list of such
+            lists, or a dict by name. A leading `...` stands for all other dims.
+        out_dims: the dims of the results, in their structure: a list of dims, or a tuple, list or dict of such lists.
+            A Dim instead of a list means that the result is the lengths of that dim. `...` stands for the dims that it
+            stood for in the first argument.
+        padding: the value of padding in the arguments; None: padding is left as it is.
+        lengths: the name of the argument for the lengths of the sequences, [batch].
+        padding_mask: the name of the argument for the mask of padding, [batch, time].
+        frame_mask: the name of the argument for the mask of valid frames, [batch, time].
     """
     if isinstance(nn_module, TorchModule):
         return nn_module.rf_module
@@ -65,7 +65,7 @@ def from_torch(
         return nn_module
     if in_dims is None or out_dims is None:
         raise ParameterError(
-            f"from_torch: which dims has {type(nn_module).__name__}?",
+            f"from_torch: the dims of {type(nn_module).__name__} are missing",
             expected="`in_dims` and `out_dims`",
             hint="rf.from_torch(net, in_dims=[batch_dim, time, feat], out_dims=[batch_dim, time, out])",
         )
@@ -73,7 +73,7 @@ def from_torch(
 
 
 class TorchPart(Module):
-    """A part of a `torch.nn.Module`: its parameters under its names."""
+    """A part of a `torch.nn.Module`, with the same parameters under the same names."""
 
     def __init__(self, nn_module: torch.nn.Module, known: dict[int, Parameter], path: str = ""):
         self.kind = type(nn_module).__name__
@@ -88,16 +88,16 @@ class TorchPart(Module):
                 vars(self)[name] = TorchPart(part, known, f"{path}{name}.")
 
     def get_default_name(self) -> str:
-        """As torch calls it."""
+        """The class name of the torch module, in lower case."""
         return self.kind.lower()
 
     def extra_repr(self) -> str:
-        """As torch calls it."""
+        """The class name of the torch module."""
         return self.kind
 
 
 class TorchNet(TorchPart):
-    """What `rf.from_torch` gives."""
+    """The rfnb module that `rf.from_torch` returns."""
 
     def __init__(self, nn_module: torch.nn.Module, in_dims: Any, out_dims: Any, padding: float | None, *names: Any):
         super().__init__(nn_module, {})
@@ -108,13 +108,13 @@ class TorchNet(TorchPart):
         self.lengths, self.padding_mask, self.frame_mask = names
 
     def __call__(self, *args: Tensor, **kwargs: Any) -> Any:
-        """The call of the torch module."""
+        """Calls the torch module with the raw tensors of the arguments, and returns Tensors with `out_dims`."""
         self._pull()
         names = list(self.in_dims)
         given = dict(zip(names, args, strict=False)) | {n: kwargs.pop(n) for n in names if n in kwargs}
         if len(args) > len(names) or len(given) < len(names):
             raise ParameterError(
-                f"{self.kind}: {len(given)} arguments", got=len(args), expected=", ".join(map(str, names))
+                f"{self.kind}: wrong number of arguments", got=len(given), expected=", ".join(map(str, names))
             )
         for name in names:
             if not isinstance(given[name], Tensor):
@@ -122,7 +122,7 @@ class TorchNet(TorchPart):
         first = given[names[0]]
         rest = [dim for dim in first.dims if dim not in self.in_dims[names[0]]]
         tensors = [_in_order(given[name], self.in_dims[name], rest, self.padding) for name in names]
-        kwargs |= self._told(tensors)
+        kwargs |= self._length_arguments(tensors)
 
         def call(*raws: Any) -> Any:
             by_name = {name: raw for name, raw in zip(names, raws, strict=True) if isinstance(name, str)}
@@ -130,7 +130,7 @@ class TorchNet(TorchPart):
             return self.nn_module(*by_position, **by_name, **kwargs)
 
         flag = get_run_ctx().train_flag
-        if self.nn_module.training != flag and running.get() is None:  # else torch's own flags count
+        if self.nn_module.training != flag and running.get() is None:  # inside a torch model its own flags count
             self.nn_module.train(flag)
         if isinstance(self.out_dims, list):
             dims = _whole(self.out_dims, rest)
@@ -140,21 +140,22 @@ class TorchNet(TorchPart):
         return _tensors(call(*[x.raw_tensor for x in tensors]), self.out_dims, rest, tensors)
 
     def _pull(self) -> None:
-        """The parameters are those that the torch module has now; `nn_module.to(…)` may have made new buffers."""
+        """Takes over the torch module's current parameters; `nn_module.to(…)` may have made new buffers."""
         for path, part in self.named_modules():
             nn_part = self.nn_module.get_submodule(path)
             for name, parameter in vars(part).items():
                 if isinstance(parameter, Parameter):
                     parameter._raw = getattr(nn_part, name)
 
-    def _told(self, tensors: list[Tensor]) -> dict[str, Any]:
-        """What the torch module is told of lengths."""
+    def _length_arguments(self, tensors: list[Tensor]) -> dict[str, Any]:
+        """The arguments of the torch module for lengths and masks, by name."""
         wanted = (self.lengths, self.padding_mask, self.frame_mask)
         if not any(wanted):
             return {}
         source, time = next(((x, dim) for x in tensors for dim in x.dims[1:] if dim.is_dynamic()), (None, None))
         if source is None or time is None:
-            raise DimError(f"{self.kind}: no dim with lengths", got=", ".join(x.describe_dims() for x in tensors))
+            got = ", ".join(x.describe_dims() for x in tensors)
+            raise DimError(f"{self.kind}: no argument has a dim with lengths", got=got)
         raw = lengths_raw(time, source.size_of(time), source).to(source.raw_tensor.device)
         frames = torch.arange(source.size_of(time).max, device=raw.device) < raw[:, None]
         return {name: x for name, x in zip(wanted, (raw, ~frames, frames), strict=True) if name}
@@ -180,7 +181,7 @@ def _named(in_dims: Any) -> dict[Any, list[Any]]:
 
 
 def _entries(out_dims: Any) -> Any:
-    """The structure of the results: a list for the dims of one, a tuple or a dict for several."""
+    """The structure of the results: a list for the dims of one result, a tuple or a dict for several."""
     if isinstance(out_dims, Dim):
         return out_dims
     if isinstance(out_dims, Mapping):
@@ -204,7 +205,7 @@ def _in_order(x: Tensor, dims: list[Any], rest: list[Dim], padding: float | None
 
 
 def _sized(x: Tensor) -> Tensor:
-    """With a size for dims that are new."""
+    """The Tensor, whose new dims get their sizes."""
     if type(x) is Tensor:
         for dim, size in zip(x.dims, x.raw_tensor.shape, strict=True):
             known = x.lengths.size(dim)
@@ -217,7 +218,7 @@ def _check_structure(result: Any, kind: Any, out_dims: Any) -> Any:
     if not isinstance(result, kind) or (kind is not torch.Tensor and len(result) < len(out_dims)):
         size = f" of {len(result)}" if isinstance(result, list | tuple) else ""
         raise DimError(
-            "from_torch: the results are not as `out_dims` say",
+            "from_torch: the results do not match `out_dims`",
             got=type(result).__name__ + size,
             expected="a tensor" if kind is torch.Tensor else f"{len(out_dims)} results",
             hint="out_dims=([batch_dim, time, out], …): dims for each result, in their structure",

@@ -1,4 +1,4 @@
-"""Where raw tensors and lengths become Tensors with dims."""
+"""The arguments of a bridged module: from raw tensors and lengths to Tensors."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from rfnb.ops.convert import convert_to_tensor
 
 
 class Given(NamedTuple):
-    """The arguments of a call by position or name, the lengths of their dims, and what is told beside them."""
+    """The raw arguments of a call by position or name, the lengths of their dims, and all other arguments."""
 
     raws: dict[Any, Any]
     lengths: dict[Dim, Any]
     more: dict[str, Any]
 
     def has_numbers(self) -> bool:
-        """Whether lengths can be read: not those that `torch.vmap` has a batch of."""
+        """Whether lengths can be read as numbers, which they cannot inside `torch.vmap`."""
         try:
             for values in self.lengths.values():
                 if isinstance(values, torch.Tensor):
@@ -35,12 +35,12 @@ class Given(NamedTuple):
 
 
 class Inputs:
-    """The dims of the arguments of a call: a list of dims, a template, or a Dim for each, by position or by name."""
+    """The dims of the arguments, by position or name: for each a list of dims, a template, or a Dim to pass on."""
 
     def __init__(self, in_dims: Any):
         by_name = isinstance(in_dims, Mapping)
         if not by_name and in_dims and all(isinstance(entry, Dim) for entry in in_dims):
-            in_dims = [in_dims]  # of the only argument
+            in_dims = [in_dims]  # there is only one argument
         entries = dict(in_dims.items() if by_name else enumerate(in_dims))
         self.by_name = by_name
         self.entries: dict[Any, Any] = {name: _template(entry, name) for name, entry in entries.items()}
@@ -53,7 +53,7 @@ class Inputs:
     __hash__ = None  # type: ignore[assignment]
 
     def given(self, args: Sequence[Any], kwargs: dict[str, Any], lengths: Any) -> Given:
-        """What a call is told. Raises ParameterError if it is too little or too much."""
+        """Sorts the arguments of a call. Raises ParameterError if there are too few or too many."""
         positional = [name for name in self.raws if name not in kwargs]
         raws = dict(zip(positional, args, strict=False)) | {n: kwargs[n] for n in self.raws if n in kwargs}
         missing = [name for name in self.raws if name not in raws]
@@ -65,7 +65,7 @@ class Inputs:
         return Given(raws, known, {name: value for name, value in kwargs.items() if name not in raws})
 
     def tensors(self, given: Given, *, traced: bool) -> tuple[list[Any], dict[str, Any]]:
-        """The arguments of the module. traced: no length is read as a number."""
+        """The arguments of the rfnb module. traced: whether lengths must not be read as numbers."""
         whole = {n: entry if isinstance(entry, Dim) else given.raws[n] for n, entry in self.entries.items()}
         bind = _traced if traced else _bound
         if not traced:
@@ -76,7 +76,7 @@ class Inputs:
         return ([], whole | given.more) if self.by_name else (list(whole.values()), given.more)
 
     def _new_batch(self, raws: dict[Any, Any], lengths: dict[Dim, Any]) -> None:
-        """Dims without lengths have the size of the first argument that has them; those of the last batch are gone."""
+        """Binds dims without lengths to their size in the first argument with that dim, and forgets the last batch."""
         seen: set[Dim] = set()
         for name in self.raws:
             dims = self.entries[name].dims if raws[name] is not None else ()
@@ -88,17 +88,17 @@ class Inputs:
                 if dim not in lengths:
                     dim.bind(Size([], size))
 
-    def _lengths(self, behind: Sequence[Any], named: Any) -> dict[Dim, Any]:
+    def _lengths(self, trailing: Sequence[Any], named: Any) -> dict[Dim, Any]:
         if named is not None and not isinstance(named, Mapping):
-            behind, named = [*behind, named], None
-        if len(behind) > len(self.ragged):
-            raise ParameterError("to_torch: too many arguments", got=f"{len(behind)} lengths", expected=self._call())
-        known = dict(zip(self.ragged, behind, strict=False))
+            trailing, named = [*trailing, named], None
+        if len(trailing) > len(self.ragged):
+            raise ParameterError("to_torch: too many arguments", got=f"{len(trailing)} lengths", expected=self._call())
+        known = dict(zip(self.ragged, trailing, strict=False))
         for name, values in (named or {}).items():
             dim = next((dim for dim in self.ragged if name in (dim, dim.name)), None)
             if dim is None:
                 raise ParameterError(
-                    f"to_torch: lengths of {name!r}, which is no dim of an argument",
+                    f"to_torch: lengths are given for {name!r}, which is not a dim of an argument",
                     got=name,
                     expected=", ".join(dim.name for dim in self.ragged) or "no lengths",
                 )
@@ -106,7 +106,7 @@ class Inputs:
         return {dim: values for dim, values in known.items() if values is not None}
 
     def _call(self) -> str:
-        """What the call looks like, for messages."""
+        """The signature of the call, for messages."""
         names = [str(name) if self.by_name else f"argument{name}" for name in self.raws]
         return f"({', '.join([*names, *(f'lengths of {dim.name}' for dim in self.ragged)])})"
 
@@ -123,7 +123,7 @@ def _described(entries: dict[Any, Tensor | Dim]) -> dict[Any, Any]:
 
 
 def _ragged(arguments: Sequence[Sequence[Dim]]) -> list[Dim]:
-    """The dims that come with lengths, in the order of appearance: those that the data sizes, but no first ones."""
+    """The dims that take lengths, in order of appearance: dynamic dims except the first of an argument."""
     first = {dims[0] for dims in arguments if dims}
     dims = [dim for dims in arguments for dim in dims if dim not in first]
     return [dim for dim in dict.fromkeys(dims) if dim.is_dynamic() and dim.expr is None]
@@ -142,7 +142,7 @@ def _bound(name: str, template: Tensor, raw: Any, lengths: dict[Dim, Any]) -> Te
 
 
 def _traced(name: str, template: Tensor, raw: Any, lengths: dict[Dim, Any]) -> Tensor:
-    """Likewise while torch traces: no number is read, and the padding stays as long as it is."""
+    """A Tensor while torch is tracing: no length is read as a number, and padding is not trimmed."""
     for axis, dim in enumerate(template.dims):
         if dim.is_dynamic() and dim.expr is None:
             dim.bind(symbolic_size(template.dims[0], lengths.get(dim), raw.shape[axis]))

@@ -1,4 +1,4 @@
-"""A `torch.nn.Module` with the parts of an rfnb module: the same parameters under the same names."""
+"""A `torch.nn.Module` that mirrors an rfnb module: the same parameters under the same names."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 running: ContextVar[TorchModule | None] = ContextVar("rfnb_running", default=None)
-"""The torch module whose rfnb module is called now."""
+"""The torch module whose rfnb module is being called."""
 
 
-class Twin:
-    """The torch module of a module, as long as somebody holds it. It neither travels nor is copied."""
+class MirrorRef:
+    """A weak reference from a module to the torch module that mirrors it. It is neither pickled nor copied."""
 
     __slots__ = ("__weakref__", "_ref")
 
@@ -31,38 +31,38 @@ class Twin:
         self._ref = None if wrapper is None else weakref.ref(wrapper)
 
     def get(self) -> TorchModule | None:
-        """The torch module, if it is alive."""
+        """The torch module; None if it no longer exists."""
         return None if self._ref is None else self._ref()
 
-    def takes(self, module: Module) -> TorchModule | None:
-        """Who is to make the call of `module`: its torch module, inside the call of another one, so that hooks run."""
+    def calling(self, module: Module) -> TorchModule | None:
+        """The torch module that should call `module`, so that its hooks run; None outside of a torch module's call."""
         caller = running.get()
         return None if caller is None or caller.rf_module is module else self.get()
 
     def __reduce__(self) -> Any:
-        return Twin, ()
+        return MirrorRef, ()
 
 
-def twin_of(module: Module) -> Any:
-    """The torch module of a module, if somebody holds one."""
-    return None if module._twin is None else module._twin.get()
+def mirror_of(module: Module) -> Any:
+    """The torch module that mirrors `module`; None if there is none."""
+    return None if module._mirror_ref is None else module._mirror_ref.get()
 
 
-def inside_of(module: Module) -> torch.nn.Module | None:
-    """The torch module in what `rf.from_torch` made."""
+def wrapped_module(module: Module) -> torch.nn.Module | None:
+    """The torch module inside a module made by `rf.from_torch`; None for other modules."""
     found = vars(module).get("nn_module")
     return found if isinstance(found, torch.nn.Module) else None
 
 
 class Mirror(torch.nn.Module):
-    """Parameters, buffers and submodules of `rf_module`, whoever of both replaces them."""
+    """Base of torch modules with the parameters, buffers and submodules of `rf_module`, kept the same on both sides."""
 
     rf_module: Module
 
     def __init__(self, module: Module, aux_params_as_buffers: bool):
         super().__init__()
         self._aux_as_buffers = aux_params_as_buffers
-        self._seen: dict[str, torch.Tensor] = {}  # the raw parameters that the module had, as known here
+        self._seen: dict[str, torch.Tensor] = {}  # the raw parameters of the module when last compared
         self._children: dict[str, torch.nn.Module] = {}
         self._belong_to(module)
         self._mirror()
@@ -70,41 +70,41 @@ class Mirror(torch.nn.Module):
     def _belong_to(self, module: Module) -> None:
         this: Any = self
         self.rf_module = module
-        if twin_of(module) is None:
-            module._twin = Twin(this)
+        if mirror_of(module) is None:
+            module._mirror_ref = MirrorRef(this)
 
     def _new_part(self, module: Module) -> torch.nn.Module:
-        """What mirrors a module below that nobody mirrors yet."""
+        """A mirror of a submodule that has none yet."""
         raise NotImplementedError
 
     def _mirror(self) -> None:
-        """Takes parameters and modules that are new in the module, or were replaced there."""
+        """Takes over parameters and submodules that are new in the rfnb module, or were replaced there."""
         for name, part in list(vars(self.rf_module).items()):
             if isinstance(part, Parameter):
                 if self._seen.get(name) is not part._raw:
                     table = self._table(part)
-                    if table is self._buffers:  # torch takes a `torch.nn.Parameter` for none
+                    if table is self._buffers:  # torch does not accept a `torch.nn.Parameter` as a buffer
                         part._raw = part._raw.detach()
                     table[name] = self._seen[name] = part._raw
             elif isinstance(part, Module):
                 known = self._modules.get(name)
                 if known is not self._children.get(name):
                     raise ParameterError(
-                        f"to_torch: {name!r} was replaced in the torch module, which {self._get_name()} does not call",
+                        f"to_torch: {name!r} was replaced in the torch module, but {self._get_name()} does not call it",
                         got=type(known).__name__,
-                        hint=f"net.rf_module.{name} = rf.from_torch(…): replace it there",
+                        hint=f"replace it in the rfnb module: net.rf_module.{name} = rf.from_torch(…)",
                     )
                 if not isinstance(known, Mirror) or known.rf_module is not part:
-                    child = inside_of(part)
-                    if child is None:  # one that is there may be empty, or not tell its length
-                        child = twin_of(part) or self._new_part(part)
+                    child = wrapped_module(part)
+                    if child is None:  # not `or`: an existing one may be empty, or have no length
+                        child = mirror_of(part) or self._new_part(part)
                     self._modules[name] = self._children[name] = child
 
     def _table(self, parameter: Parameter) -> dict[str, Any]:
         return self._buffers if parameter.auxiliary and self._aux_as_buffers else self._parameters
 
-    def _own(self) -> Iterator[tuple[str, Parameter, dict[str, Any]]]:
-        """Its own parameters, and the table where torch has them."""
+    def _own_parameters(self) -> Iterator[tuple[str, Parameter, dict[str, Any]]]:
+        """The module's own parameters, each with the table in which torch keeps it."""
         for name, part in vars(self.rf_module).items():
             if isinstance(part, Parameter):
                 yield name, part, self._table(part)
@@ -113,9 +113,9 @@ class Mirror(torch.nn.Module):
         return (module for module in self.modules() if isinstance(module, Mirror))
 
     def pull(self) -> None:
-        """What torch replaced (`.to(…)`, `load_state_dict(assign=True)`, `fully_shard`), the module has from now on."""
+        """Takes over parameters that torch replaced: `.to(…)`, `load_state_dict(assign=True)`, `fully_shard`."""
         for part in self._parts():
-            for name, parameter, table in part._own():
+            for name, parameter, table in part._own_parameters():
                 if name in table:
                     parameter._raw = part._seen[name] = table[name]
 
@@ -125,18 +125,18 @@ class Mirror(torch.nn.Module):
         return self
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """As that of torch."""
+        """Loads a state dict, as in torch, and takes over the new parameters."""
         result = super().load_state_dict(*args, **kwargs)
         self.pull()
         return result
 
     @contextmanager
     def _bound(self, *, below: bool) -> Iterator[None]:
-        """Inside, the module has the parameters that torch has now: sharded ones are whole during a call."""
+        """Gives the module torch's current parameters inside the block: sharded ones are complete during a call."""
         changed = []
         for part in self._parts() if below else [self]:
-            for name, parameter, table in part._own():
-                raw = table[name] if name in table else getattr(part, name)  # what `parametrizations` make
+            for name, parameter, table in part._own_parameters():
+                raw = table[name] if name in table else getattr(part, name)  # computed by torch's parametrizations
                 if parameter._raw is not raw:
                     changed.append((parameter, parameter._raw))
                     parameter._raw = raw
@@ -150,5 +150,5 @@ class Mirror(torch.nn.Module):
         return type(self.rf_module).__name__
 
     def extra_repr(self) -> str:
-        """As the module says it."""
+        """The `extra_repr` of the rfnb module."""
         return self.rf_module.extra_repr()

@@ -1,4 +1,4 @@
-"""Where Tensors become raw tensors and lengths."""
+"""The results of a bridged module: from Tensors to raw tensors and lengths."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rfnb.nn.bridge.symbolic import SymbolicValues
 
 
 class Outputs:
-    """The dims of the results."""
+    """The dims of the results, in the order that their raw tensors shall have."""
 
     def __init__(self, out_dims: Any):
         self.single = not isinstance(out_dims, Mapping) and all(isinstance(entry, Dim) for entry in out_dims)
@@ -37,7 +37,7 @@ class Outputs:
     __hash__ = None  # type: ignore[assignment]
 
     def raws(self, result: Any) -> Any:
-        """The raw tensors with these dims, and the lengths behind them."""
+        """The raw tensors with these dims, followed by lengths."""
         tensors = self._tensors(as_dicts(result))
         raws = {name: tensors[name].copy_transpose(dims).raw_tensor for name, dims in self.entries.items()}
         found = raws if self.by_name else next(iter(raws.values())) if self.single else tuple(raws.values())
@@ -55,7 +55,7 @@ class Outputs:
         missing = [name for name in self.entries if name not in found]
         if missing:
             raise DimError(
-                f"to_torch: `out_dims` tell of {len(self.entries)} results",
+                f"to_torch: `out_dims` describe {len(self.entries)} results",
                 got=", ".join(map(str, found)) or "no Tensor",
                 expected=", ".join(map(str, self.entries)),
             )
@@ -67,7 +67,7 @@ class Outputs:
 
 
 def raws_of(result: Any) -> Any:
-    """The structure, of plain dicts, lists and tuples, with raw tensors for Tensors, and lengths for dims."""
+    """The structure as plain dicts, lists and tuples, with raw tensors for Tensors and lengths for Dims."""
     result = as_dicts(result)
     if isinstance(result, dict):
         return {name: raws_of(value) for name, value in result.items()}
@@ -80,7 +80,7 @@ def raws_of(result: Any) -> Any:
 
 
 def lengths_raw(dim: Dim, size: Size, of: Tensor | None = None) -> torch.Tensor:
-    """The lengths as torch has them; where there is no padding, the same for each entry of the first dim of `of`."""
+    """The lengths as a torch tensor; without padding, the size repeated for each entry of the first dim of `of`."""
     values = size.values
     raw = values.raw if isinstance(values, SymbolicValues) else torch.tensor(values)
     if isinstance(raw, torch.Tensor) and (raw.ndim or of is None):

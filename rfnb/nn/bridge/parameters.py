@@ -1,4 +1,4 @@
-"""What the optimizers of torch take."""
+"""Parameters for the optimizers of torch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rfnb.nn.module.module import Module
 
 
 def torch_parameters(module: Module) -> list[torch.nn.Parameter]:
-    """The torch parameters that training changes: the very objects, which `module.to(…)` keeps.
+    """The torch parameters that training changes, as the same objects that `module.to(…)` keeps.
 
     >>> model = rf.Linear(rf.Dim(3, name="in"), rf.Dim(2, name="out"))
     >>> optimizer = torch.optim.Adam(rf.torch_parameters(model))
@@ -28,10 +28,11 @@ def torch_parameters(module: Module) -> list[torch.nn.Parameter]:
 
 
 def param_groups(module: Module, *, weight_decay: float) -> list[dict[str, Any]]:
-    """`torch.optim.AdamW(rf.param_groups(model, weight_decay=0.01))`: matrices decay, biases and scales do not.
+    """Parameter groups for an optimizer, in which matrices decay, but biases and scales do not.
 
-    A parameter decays by `Parameter.weight_decay` if that is set, else by `weight_decay` if it has two dims or more
-    and is no embedding; the others, those of norms for example, do not.
+    A parameter decays by `Parameter.weight_decay` if that is set; otherwise by `weight_decay` if it has two or more
+    dims and is not an embedding. All others, such as those of norms, do not decay:
+    `torch.optim.AdamW(rf.param_groups(model, weight_decay=0.01))`.
 
     >>> feat, out = rf.Dim(2, name="feat"), rf.Dim(3, name="out")
     >>> model = rf.Sequential(rf.Linear(feat, out), rf.LayerNorm(out))

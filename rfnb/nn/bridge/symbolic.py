@@ -1,4 +1,4 @@
-"""Sizes that are numbers only when what torch traces now (`torch.compile`, `torch.export`) is run."""
+"""Sizes that are not numbers yet, because torch is tracing (`torch.compile`, `torch.export`)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from rfnb.errors import BackendError
 
 
 class SymbolicValues(NDArrayOperatorsMixin):
-    """Lengths that stand where numpy arrays are: a torch tensor of numbers, or one number.
+    """Lengths with the interface of numpy arrays, held as a torch tensor, or as one symbolic number.
 
-    longest: the size of the padded axis. Sums and quotients are taken of both, which holds as they never decrease.
+    longest: the size of the padded axis. Each operation is applied to both, which is right for increasing functions.
     """
 
     __slots__ = ("longest", "raw")
@@ -29,28 +29,28 @@ class SymbolicValues(NDArrayOperatorsMixin):
 
     @property
     def ndim(self) -> int:
-        """The number of axes."""
+        """The number of axes of the lengths."""
         return self.raw.ndim if isinstance(self.raw, torch.Tensor) else 0
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        """The sizes of the axes."""
+        """The sizes of the axes of the lengths."""
         return tuple(self.raw.shape) if isinstance(self.raw, torch.Tensor) else ()
 
     def __getitem__(self, index: Any) -> SymbolicValues:
         return SymbolicValues(self.raw[index] if self.ndim else torch.as_tensor(self.raw)[index], self.longest)
 
     def transpose(self, order: Sequence[int]) -> SymbolicValues:
-        """With the axes in another order."""
+        """The lengths with their axes in another order."""
         return SymbolicValues(self.raw.permute(*order), self.longest)
 
     def frames(self) -> torch.Tensor:
-        """Which positions are frames, not padding. [… , longest]"""
+        """A mask of the positions that are frames, not padding. […, longest]"""
         raw = torch.as_tensor(self.raw)
         return torch.arange(self.longest, device=raw.device) < raw[..., None]
 
     def agrees(self, other: Any) -> bool:
-        """Whether they are the same, as far as that is known now."""
+        """Whether both are the same, as far as that is known while tracing."""
         if not isinstance(other, SymbolicValues) or self.ndim or other.ndim:
             return self.raw is getattr(other, "raw", None)
         return bool(self.raw == other.raw)
@@ -95,11 +95,11 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 
 def not_traced(what: str) -> BackendError:
-    """The error about what cannot be part of a graph that is made once for all batches."""
+    """The error for an operation that cannot be part of a graph that serves all batches."""
     return BackendError(
-        f"to_torch: the model is traced, or called by torch.vmap with lengths, but it needs {what}",
-        expected="ops whose results have sizes that follow from those of the arguments",
-        hint="compile parts without it: rf.from_torch(torch.compile(rf.to_torch(part, in_dims=…)), …, "
+        f"to_torch: the model is traced, or called by torch.vmap with lengths, but needs {what}",
+        expected="ops whose sizes follow from those of their arguments",
+        hint="compile only parts that do not need it: rf.from_torch(torch.compile(rf.to_torch(part, in_dims=…)), …, "
         'lengths="lengths")',
     )
 
@@ -110,13 +110,13 @@ def _values_of(size: Any) -> SymbolicValues:
 
 
 def symbolic_size(batch: Dim | None, values: torch.Tensor | None, longest: Any) -> Size:
-    """The size of a dim with lengths that are traced."""
+    """The size of a dim whose lengths are being traced."""
     return Size([], longest) if values is None or batch is None else Size([batch], SymbolicValues(values, longest))
 
 
 @contextmanager
 def sizes_restored() -> Iterator[None]:
-    """Afterwards no dim is bound to a size that was traced."""
+    """Restores the sizes of all dims after the block, so that none stays bound to a traced size."""
     before = {serial: (dim.bound, dim.defined_by) for serial, dim in list(DIMS.items())}
     try:
         yield

@@ -11,7 +11,7 @@ import torch
 from rfnb.core.run.run_ctx import entered, get_run_ctx
 from rfnb.nn.bridge.crossing import Crossing, crossing_to
 from rfnb.nn.bridge.inputs import Inputs
-from rfnb.nn.bridge.mirror import Mirror, inside_of, running, twin_of
+from rfnb.nn.bridge.mirror import Mirror, mirror_of, running, wrapped_module
 from rfnb.nn.bridge.outputs import Outputs, raws_of
 from rfnb.nn.bridge.symbolic import sizes_restored
 from rfnb.nn.module.module import Module
@@ -20,11 +20,11 @@ from rfnb.nn.module.module import Module
 def to_torch(
     module: Module | torch.nn.Module, *, in_dims: Any = None, out_dims: Any = None, aux_params_as_buffers: bool = True
 ) -> torch.nn.Module:
-    """The module as a `torch.nn.Module`, for DDP, `torch.compile`, and all else that takes one.
+    """Wraps the module as a `torch.nn.Module`, for DDP, `torch.compile`, and anything else that takes one.
 
-    Its parameters are the same objects, its submodules and the names in its `state_dict` are the attributes of
-    `module`; auxiliary parameters are buffers. `.train()` and `.eval()`, of it or of a part, set the train flag for
-    the call, and hooks run for each part. `.rf_module` is `module`.
+    Its parameters are the same objects. Its submodules, and the names in its `state_dict`, follow the attributes of
+    `module`; auxiliary parameters are buffers. `.train()` and `.eval()`, of the whole or of a submodule, set the train
+    flag of the call, and hooks of all submodules run. `.rf_module` is `module`.
 
     >>> batch, time = rf.batch_dim, rf.Dim(None, name="time")
     >>> feat, hidden = rf.Dim(3, name="feat"), rf.Dim(2, name="hidden")
@@ -37,32 +37,32 @@ def to_torch(
     (True, True)
 
     Args:
-        module: of rfnb; one that `rf.from_torch` made gives back its torch module.
-        in_dims: None: arguments go to the module as they are. Else the dims of each argument, by position or by name;
-            a template (`rf.Tensor("labels", [batch, time], "int64", sparse_dim=vocab)`) tells more, and a Dim is given
-            to the module as it is. The call then takes raw tensors and, behind them, the lengths of dims without a
-            size, but for the first of an argument, in the order in which they appear; or `lengths={"time": …}`.
-            Without lengths there is no padding.
-        out_dims: None: raw tensors in the structure of the result, their axes as they come, and lengths for Dims. Else
-            the dims of the result, or of each, in the order that the raw tensor is to have; lengths follow if there are
-            dims without a size that are not the first: of one dim as they are, of several by name.
-        aux_params_as_buffers: if False, they are parameters that are not trained.
+        module: an rfnb module. For one made by `rf.from_torch`, the original torch module is returned.
+        in_dims: the dims of each argument, by position or by name. A template such as
+            `rf.Tensor("labels", [batch, time], "int64", sparse_dim=vocab)` can say more; a Dim is passed on to the
+            module. The call then takes raw tensors, followed by the lengths of the dims without a size, except for the
+            first dim of an argument, in order of appearance; or `lengths={"time": …}`. Without lengths there is no
+            padding. None: arguments are passed to the module unchanged.
+        out_dims: the dims of the result, or of each result, in the order of the axes of its raw tensor. Lengths follow
+            if there are dims without a size other than the first: a tensor for one dim, a dict by name for several.
+            None: raw tensors in the structure of the result, with the axes in their own order, and lengths for Dims.
+        aux_params_as_buffers: if False, auxiliary parameters become parameters that are not trained.
     """
     if isinstance(module, torch.nn.Module):
         return module
-    plain = inside_of(module)
+    plain = wrapped_module(module)
     if plain is not None and in_dims is None and out_dims is None:
         return plain
     inputs = None if in_dims is None else Inputs(in_dims)
     outputs = None if out_dims is None else Outputs(out_dims)
-    found = twin_of(module)
+    found = mirror_of(module)
     if found is not None and found.is_like(inputs, outputs, aux_params_as_buffers):
         return found
     return TorchModule(module, inputs, outputs, aux_params_as_buffers)
 
 
 def rf_module_to_pt_module(rf_module: Module, *, aux_params_as_buffers: bool = True) -> torch.nn.Module:
-    """`rf.to_torch(rf_module)`
+    """Calls `rf.to_torch(rf_module)`, under the name of RETURNN.
 
     >>> rf.rf_module_to_pt_module(rf.Linear(rf.Dim(3, name="in"), rf.Dim(2, name="out"))).weight.shape
     torch.Size([3, 2])
@@ -71,7 +71,7 @@ def rf_module_to_pt_module(rf_module: Module, *, aux_params_as_buffers: bool = T
 
 
 class TorchModule(Mirror):
-    """What `rf.to_torch` gives."""
+    """The torch module that `rf.to_torch` returns."""
 
     def __init__(self, module: Module, inputs: Inputs | None, outputs: Outputs | None, aux_params_as_buffers: bool):
         self._inputs, self._outputs = inputs, outputs
@@ -84,7 +84,7 @@ class TorchModule(Mirror):
         self._in_graph = torch._dynamo.nonstrict_trace(lambda *args: this()._call_in_graph(*args))
         self._outside_of_graphs = torch.compiler.disable(
             lambda *args, **kwargs: this().forward(*args, **kwargs),
-            reason="rfnb: only a model that was bridged with `in_dims` can be compiled",
+            reason="rfnb: only a model that was wrapped with `in_dims` can be compiled",
         )
 
     def _new_part(self, module: Module) -> TorchModule:
@@ -97,13 +97,13 @@ class TorchModule(Mirror):
     # -- the call
 
     def forward(self, *args: Any, lengths: Any = None, **kwargs: Any) -> Any:
-        """The call of the module: from raw tensors and lengths if there are `in_dims`, and to raw tensors."""
+        """Calls the rfnb module, with raw tensors and lengths if there are `in_dims`, and returns raw tensors."""
         if torch.compiler.is_dynamo_compiling():
             if self._inputs is None:
                 return self._outside_of_graphs(*args, lengths=lengths, **kwargs)
             raws: dict[str, Any] = dict(self.named_parameters(remove_duplicate=False))
             raws.update(self.named_buffers(remove_duplicate=False))
-            flags = [module.training for module in self.modules()]  # read here, so that another one compiles again
+            flags = [module.training for module in self.modules()]  # read here, so that a change compiles again
             more = {} if lengths is None else {"lengths": lengths}
             return self._in_graph(raws, flags, args, kwargs, more)
         crossing = crossing_to(self)
@@ -129,7 +129,7 @@ class TorchModule(Mirror):
             return raws_of(result) if self._outputs is None else self._outputs.raws(result)
 
     def _call_in_graph(self, raws: dict[str, Any], flags: Any, args: Any, kwargs: dict[str, Any], more: Any) -> Any:
-        """The call while torch.compile traces it: with stand-ins for all tensors, of sizes that are symbols."""
+        """The call while torch.compile is tracing: all tensors are stand-ins with symbolic sizes."""
         tables = [
             (f"{path}." if path else "", table, dict(table))
             for path, module in self.named_modules(remove_duplicate=False)
@@ -144,7 +144,7 @@ class TorchModule(Mirror):
                 table.update(before)
 
     def call_inside(self, args: Any, kwargs: Any) -> Any:
-        """The call as a part of a larger model, with all hooks: of Tensors, to Tensors."""
+        """Calls the submodule inside a larger model, with all hooks: from Tensors to Tensors."""
         return Crossing(self, args, kwargs).call()
 
     def _call_across(self, crossing: Crossing, args: Any, kwargs: dict[str, Any]) -> Any:
@@ -154,7 +154,7 @@ class TorchModule(Mirror):
             return crossing.raws(self._run(args, kwargs))
 
     def _run(self, args: Any, kwargs: Any) -> Any:
-        """The module, told to train or not; a part, only if its flag is not that of its caller."""
+        """Calls the rfnb module; sets the train flag if it differs from that of the context or of the caller."""
         caller, ctx = running.get(), get_run_ctx()
         token = running.set(self)
         try:
@@ -165,7 +165,7 @@ class TorchModule(Mirror):
         finally:
             running.reset(token)
 
-    # -- copies and looks
+    # -- pickling
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name not in ("_in_graph", "_outside_of_graphs")}

@@ -1,4 +1,4 @@
-"""What all recurrent cells have in common: a step, and how it runs over a sequence."""
+"""The base of recurrent cells: a step, and how it runs over a sequence."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ from rfnb.ops.random import dropout
 from rfnb.ops.shape import expand_dims
 
 CELLS: dict[str, type[RecCell]] = {}
+"""All cells, by the names that `rf.make_cell` accepts."""
 
 
 class RecCell(Module):
-    """Base of recurrences that are written as one step. {…, spatial_dim, in_dim} → {…, spatial_dim, out_dim}
+    """Base of recurrent cells, which are written as one step. {…, spatial_dim, in_dim} → {…, spatial_dim, out_dim}
 
     >>> class Sum(rf.RecCell):
     ...     def step(self, x, state):
@@ -36,13 +37,14 @@ class RecCell(Module):
     >>> y.raw_tensor.tolist(), state.h.raw_tensor.tolist()
     ([[1.0], [2.0], [3.0]], [3.0])
 
-    `project` is what a step needs of its input alone: over a sequence it is done once, for all frames. Behind the end
-    of a sequence its state stays. A class is known by its name to `rf.make_cell`, also by the other `names` it gives.
+    `project` is the part of a step that depends on the input alone: over a sequence it runs once, for all frames. After
+    the end of a sequence the state stays as it is. `rf.make_cell` finds a class by its name, and by further `names` in
+    the class statement.
     """
 
     state_class: type[State] = State
     state_parts: Sequence[str] = ("h",)
-    unit_options: ClassVar[dict[str, Any]] = {}  # how `make_cell` makes it, where that differs from the class
+    unit_options: ClassVar[dict[str, Any]] = {}  # options of `make_cell` that differ from the defaults of the class
     recurrent_dropout: float = 0.0
 
     def __init_subclass__(cls, *, names: Sequence[str] = (), **options: Any) -> None:
@@ -56,9 +58,9 @@ class RecCell(Module):
         self.out_dim = out_dim
 
     def __call__(self, source: Tensor, *, state: State, spatial_dim: Dim) -> tuple[Tensor, State]:
-        """The outputs, and the state behind the last valid frame of each sequence.
+        """The outputs, and the state after the last valid frame of each sequence.
 
-        With `spatial_dim=rf.single_step_dim` it does one step, of a source without that dim.
+        With `spatial_dim=rf.single_step_dim` it does a single step, with a source without that dim.
         """
         check_state(state, type(self).__name__)
         if spatial_dim is single_step_dim:
@@ -66,15 +68,15 @@ class RecCell(Module):
         return self.over(source, state, spatial_dim)
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        """The output and the next state; `x` is what `project` gives. {…}, {…, out_dim} → {…, out_dim}"""
+        """The output and the next state; `x` is the result of `project`. {…}, {…, out_dim} → {…, out_dim}"""
         raise NotImplementedError(f"{type(self).__name__} has no step")
 
     def project(self, source: Tensor) -> Tensor:
-        """What a step needs of its input. {…, in_dim} → {…}"""
+        """The part of a step that depends on the input alone. {…, in_dim} → {…}"""
         return source
 
     def over(self, source: Tensor, state: State, spatial_dim: Dim) -> tuple[Tensor, State]:
-        """All steps. {…, spatial_dim, in_dim} → {…, spatial_dim, out_dim}"""
+        """Runs all steps. {…, spatial_dim, in_dim} → {…, spatial_dim, out_dim}"""
         batch = [dim for dim in source.dims if dim not in (spatial_dim, self.in_dim)]
         frames = self.project(source)
         loop = Loop(axis=spatial_dim, name=self.get_default_name())
@@ -91,7 +93,7 @@ class RecCell(Module):
         return self.state_class({name: loop.state[name] for name in names})
 
     def default_initial_state(self, *, batch_dims: Sequence[Dim]) -> State:
-        """Zeros; in training with recurrent dropout, the mask of the sequence as well. → {batch_dims, out_dim} each"""
+        """Zeros; in training with recurrent dropout also the dropout mask. → {batch_dims, out_dim} each"""
         like = next(self.parameters(), None)
         dtype, device = (None, None) if like is None else (like.dtype, like.device)
         filled = partial(full, dims=[*batch_dims, self.out_dim], dtype=dtype, device=device, feature_dim=self.out_dim)
@@ -101,14 +103,14 @@ class RecCell(Module):
         return state
 
     def dropped(self, h: Tensor, state: State) -> Tensor:
-        """`h` under the dropout mask of its sequence, which is the same in all steps (Gal & Ghahramani 2016)."""
+        """`h` times the dropout mask of its sequence, which is the same in all steps (Gal & Ghahramani 2016)."""
         if not self._drops():
             return h
         if "mask" not in state:
             raise ParameterError(
-                f"{type(self).__name__}: in training, the dropout mask of a sequence is in its state",
+                f"{type(self).__name__}: in training, the state must contain the dropout mask of the sequence",
                 got=f"State with {', '.join(state)}",
-                hint="begin with `default_initial_state(batch_dims=…)`, and set what shall begin otherwise",
+                hint="start from `default_initial_state(batch_dims=…)` and change only the parts that differ",
             )
         return h * state.mask
 
@@ -117,13 +119,13 @@ class RecCell(Module):
 
 
 def make_cell(unit: str, in_dim: Dim, out_dim: Dim, **options: Any) -> RecCell:
-    """The cell with this name, in any case, with or without "Cell" at its end.
+    """A new cell of the class with this name, in upper or lower case, with or without a final "Cell".
 
     >>> inp, out = rf.Dim(3, name="in"), rf.Dim(2, name="out")
     >>> type(rf.make_cell("GRUCell", inp, out)).__name__, type(rf.make_cell("nativelstm2", inp, out)).__name__
     ('GRU', 'VanillaLSTM')
 
-    Raises ParameterError if there is none.
+    Raises ParameterError if there is no such class.
     """
     cls = CELLS.get(_key(unit))
     if cls is None:
@@ -139,6 +141,6 @@ def _key(name: str) -> str:
     return name.lower().removesuffix("cell")
 
 
-def parts(out_dim: Dim, *values: float) -> np.ndarray:
-    """The initial values of a bias that has several parts, each {out_dim}."""
+def gate_bias(out_dim: Dim, *values: float) -> np.ndarray:
+    """The initial values of a bias with one part for each gate, each {out_dim}."""
     return np.repeat(values, out_dim.get_dim_value())

@@ -10,7 +10,7 @@ from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ParameterError
-from rfnb.nn.cells.cell import RecCell, parts
+from rfnb.nn.cells.cell import RecCell, gate_bias
 from rfnb.nn.layers.norm import LayerNorm
 from rfnb.nn.layers.rec import LstmState
 from rfnb.nn.layers.weights import weight
@@ -20,10 +20,11 @@ from rfnb.ops.linear import linear
 from rfnb.ops.random import dropout as drop
 
 EPSILON = 1e-12
+"""Added to the variance in the norms."""
 
 
 class LayerNormVariantsLSTM(RecCell):
-    """Long short-term memory with layer normalization in one of several ways, and recurrent dropout.
+    """Long short-term memory with several variants of layer normalization, and recurrent dropout.
 
     {…, spatial_dim, in_dim} → {…, spatial_dim, out_dim}
 
@@ -31,8 +32,8 @@ class LayerNormVariantsLSTM(RecCell):
         c' = cell_norm(σ(f) ⊙ c + σ(i) ⊙ dropout(tanh(j)))
         h' = hidden_norm(σ(o) ⊙ tanh(c'))
 
-    As it is: Ba et al. (2016). With `global_norm=False, per_gate_norm=True, cell_norm_in_output=False`: the LSTM of
-    Chen et al. (2018). Recurrent dropout is that of Semeniuta et al. (2016).
+    By default this is the LSTM of Ba et al. (2016); with `global_norm=False, per_gate_norm=True,
+    cell_norm_in_output=False` that of Chen et al. (2018). Recurrent dropout follows Semeniuta et al. (2016).
 
     >>> inp, out, time = rf.Dim(3, name="in"), rf.Dim(4, name="out"), rf.Dim(5, name="time")
     >>> lstm = rf.LayerNormVariantsLSTM(inp, out)
@@ -40,20 +41,21 @@ class LayerNormVariantsLSTM(RecCell):
     >>> y.dims == (time, out), state.c.dims == (out,)
     (True, True)
 
-    Raises ParameterError if norms are combined that exclude each other.
+    Raises ParameterError if the norms exclude each other.
 
     Args:
-        norm_gain, norm_shift: scale and bias of the norms before training.
-        forget_bias: likewise of the forget gate, where it has a bias.
-        dropout: in training, of tanh(j).
-        dropout_h: in training, of h where it enters: the same entries in all steps. `default_initial_state` draws them.
-        with_concat: taken, and changes nothing: how others lay out their weights.
-        global_norm: W·x and U·h are normalized, each of them.
-        global_norm_joined: their sum is.
-        per_gate_norm: i, j, f, o are, each of them.
-        cell_norm: the cell is; it is then the state.
-        cell_norm_in_output: the output gets the normalized cell.
-        hidden_norm: the output is.
+        norm_gain, norm_shift: initial values of the scale and bias of the norms.
+        forget_bias: initial value of the bias of the forget gate, where it has one.
+        dropout: dropout of tanh(j), in training.
+        dropout_h: dropout of the recurrent h, in training. The same entries are dropped in all steps;
+            `default_initial_state` draws them.
+        with_concat: accepted without effect; other implementations choose the layout of their weights by it.
+        global_norm: whether W·x and U·h are normalized separately.
+        global_norm_joined: whether the sum of W·x and U·h is normalized.
+        per_gate_norm: whether i, j, f and o are normalized separately.
+        cell_norm: whether the cell is normalized; the normalized cell is then the state.
+        cell_norm_in_output: whether the output is computed from the normalized cell.
+        hidden_norm: whether the output is normalized.
     """
 
     state_class = LstmState
@@ -80,7 +82,7 @@ class LayerNormVariantsLSTM(RecCell):
     ):
         if global_norm + global_norm_joined + per_gate_norm > 1 or (with_concat and global_norm):
             raise ParameterError(
-                "LayerNormVariantsLSTM: norms that exclude each other",
+                "LayerNormVariantsLSTM: these options exclude each other",
                 got=", ".join(name for name, given in list(locals().items()) if given is True),
                 expected="one of global_norm (without with_concat), global_norm_joined, per_gate_norm",
             )
@@ -92,7 +94,7 @@ class LayerNormVariantsLSTM(RecCell):
         gates = 4 * out_dim
         self.ff_weight = weight([in_dim, gates], input_axis=0)
         self.rec_weight = weight([out_dim, gates], input_axis=0)
-        forget = parts(out_dim, 0.0, 0.0, forget_bias, 0.0)
+        forget = gate_bias(out_dim, 0.0, 0.0, forget_bias, 0.0)
         has_bias = not (global_norm or global_norm_joined or per_gate_norm)
         self.bias = Parameter([gates], initial=forget) if has_bias else None
 
@@ -114,12 +116,12 @@ class LayerNormVariantsLSTM(RecCell):
         self.hidden_norm = norm(out_dim) if hidden_norm else identity
 
     def project(self, source: Tensor) -> Tensor:
-        """W·x + b, normalized"""
+        """W·x + b, normalized."""
         x = linear(source, self.ff_weight, self.bias, in_dim=self.in_dim, out_dim=4 * self.out_dim)
         return self.input_norm(x)
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        """h' is the output as well."""
+        """The new h, which is also the output, and the new state."""
         out_dim, act = self.out_dim, self.activation
         r = linear(self.dropped(state.h, state), self.rec_weight, None, in_dim=out_dim, out_dim=4 * out_dim)
         gates = x + self.state_norm(r)

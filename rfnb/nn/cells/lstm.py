@@ -19,16 +19,17 @@ from rfnb.ops.linear import linear
 from rfnb.ops.random import dropout
 
 KERNEL_ORDER = "ifjo"
+"""The order of the gates in the weights that the kernel of `rf.LSTM` takes."""
 
 
 class _Lstm(RecCell):
-    """Base of LSTMs, which differ in the order of their parts and in what is added to the forget gate.
+    """Base of LSTMs, which differ in the order of the gates in their weights and in the bias of the forget gate.
 
         i, f, j, o = W·x + U·h + b
         c' = σ(f + forget_bias) ⊙ c + σ(i) ⊙ tanh(j)
         h' = σ(o) ⊙ tanh(c')
 
-    A whole sequence is done by the kernel of `rf.LSTM` if it is `plain`.
+    A whole sequence is computed by the kernel of `rf.LSTM` if `fits_kernel` is true.
     """
 
     state_class = LstmState
@@ -44,11 +45,11 @@ class _Lstm(RecCell):
         self.bias = Parameter([self.gate_dim]) if with_bias else None
 
     def project(self, source: Tensor) -> Tensor:
-        """W·x + b"""
+        """W·x + b."""
         return linear(source, self.ff_weight, self.bias, in_dim=self.in_dim, out_dim=self.gate_dim)
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        """h' is the output as well."""
+        """The new h, which is also the output, and the new state."""
         out_dim = self.out_dim
         gates = x + linear(state.h, self.rec_weight, None, in_dim=out_dim, out_dim=self.gate_dim)
         i, f, j, o = self._parts(gates, [out_dim] * 4)
@@ -58,13 +59,13 @@ class _Lstm(RecCell):
         return h, LstmState(h=h, c=c)
 
     @property
-    def plain(self) -> bool:
-        """Whether it is no more than what the kernel does."""
+    def fits_kernel(self) -> bool:
+        """Whether the kernel of `rf.LSTM` computes exactly this cell."""
         return True
 
     def over(self, source: Tensor, state: State, spatial_dim: Dim) -> tuple[Tensor, State]:
-        """All steps, in one kernel if that can be."""
-        if not self.plain or self.in_dim is self.gate_dim:  # W then has two such axes, of which one is taken apart
+        """Runs all steps, in one kernel if possible."""
+        if not self.fits_kernel or self.in_dim is self.gate_dim:  # then W has that dim twice, and it cannot be split
             return super().over(source, state, spatial_dim)
         bias: Tensor | None = self.bias
         if bias is None and self.forget_bias:
@@ -81,7 +82,7 @@ class _Lstm(RecCell):
         )
 
     def _parts(self, x: Tensor, dims: list[Dim]) -> list[Tensor]:
-        """i, f, j, o"""
+        """The parts i, f, j, o of `x`, in this order."""
         parts = dict(zip(self.parts_order, split(x, axis=self.gate_dim, out_dims=dims), strict=True))
         return [parts[letter] for letter in KERNEL_ORDER]
 
@@ -97,7 +98,7 @@ class _Lstm(RecCell):
 class VanillaLSTM(
     _Lstm, names=["LSTM", "LSTMP", "NativeLSTM", "NativeLstm2", "LSTMBlock", "LSTMBlockFused", "CudnnLSTM"]
 ):
-    """Long short-term memory (Hochreiter & Schmidhuber 1997), with the parts of the weights in the order j, i, f, o.
+    """Long short-term memory (Hochreiter & Schmidhuber 1997), with the gates in the order j, i, f, o in the weights.
 
     {…, spatial_dim, in_dim} → {…, spatial_dim, out_dim}
 
@@ -107,7 +108,7 @@ class VanillaLSTM(
     >>> y.dims == (time, out), state.c.dims == (out,)
     (True, True)
 
-    input_projection: False takes a source which is W·x + b already, and has no W and b.
+    input_projection: if False, the source is already W·x + b, and the cell has no W and b.
     """
 
     def __init__(self, in_dim: Dim, out_dim: Dim, *, with_bias: bool = True, input_projection: bool = True):
@@ -116,26 +117,26 @@ class VanillaLSTM(
         if not input_projection:
             if in_dim.dimension != self.gate_dim.dimension:
                 raise ParameterError(
-                    "VanillaLSTM: without an input projection, `in_dim` is that of the gates",
+                    "VanillaLSTM: without an input projection, `in_dim` must have the size of all gates",
                     got=in_dim.get_dim_value(),
                     expected=self.gate_dim.get_dim_value(),
                 )
             self.ff_weight = self.bias = None  # type: ignore[assignment]
 
     def project(self, source: Tensor) -> Tensor:
-        """W·x + b"""
+        """W·x + b, or the source itself without an input projection."""
         return super().project(source) if self.input_projection else to_input(source, self.in_dim, self.gate_dim)
 
     @property
-    def plain(self) -> bool:
-        """The kernel projects its input."""
+    def fits_kernel(self) -> bool:
+        """Whether there is an input projection, since the kernel includes it."""
         return self.input_projection
 
 
 class BasicLSTM(_Lstm, names=["StandardLSTM"]):
-    """Long short-term memory with a bias of the forget gate that is no parameter (Jozefowicz et al. 2015).
+    """Long short-term memory with a constant added to the forget gate (Jozefowicz et al. 2015).
 
-    {…, spatial_dim, in_dim} → {…, spatial_dim, out_dim}. The parts of the weights are i, j, f, o.
+    {…, spatial_dim, in_dim} → {…, spatial_dim, out_dim}. The gates in the weights are i, j, f, o.
 
     >>> inp, out, time = rf.Dim(3, name="in"), rf.Dim(4, name="out"), rf.Dim(5, name="time")
     >>> lstm = rf.BasicLSTM(inp, out, forget_bias=1.0)
@@ -149,10 +150,10 @@ class BasicLSTM(_Lstm, names=["StandardLSTM"]):
 
 
 class ZoneoutLSTM(_Lstm):
-    """Long short-term memory whose units keep their old value at random (Krueger et al. 2017).
+    """Long short-term memory whose units randomly keep their old value (Krueger et al. 2017).
 
-    {…, spatial_dim, in_dim} → {…, spatial_dim, out_dim}. In training a unit is the old or the new one; otherwise it is
-    their mean: c' = (1 − z) · c_new + z · c, and h' likewise.
+    {…, spatial_dim, in_dim} → {…, spatial_dim, out_dim}. In training each unit of c and h takes either its old or its
+    new value; otherwise the mean of both: c' = (1 − z) · c_new + z · c, and the same for h'.
 
     >>> inp, out, time = rf.Dim(3, name="in"), rf.Dim(4, name="out"), rf.Dim(5, name="time")
     >>> lstm = rf.ZoneoutLSTM(inp, out, zoneout_factor_cell=0.15, zoneout_factor_output=0.05)
@@ -160,12 +161,12 @@ class ZoneoutLSTM(_Lstm):
     >>> y.dims == (time, out), state.c.dims == (out,)
     (True, True)
 
-    Raises ParameterError if `parts_order` or a factor is none.
+    Raises ParameterError if `parts_order` or a zoneout factor is not valid.
 
     Args:
-        zoneout_factor_cell, zoneout_factor_output: how likely a unit of c and h is the old one.
-        use_zoneout_output: whether h' is the output, as in the paper; else it is h before the zoneout.
-        forget_bias: added to the forget gate; it is no parameter.
+        zoneout_factor_cell, zoneout_factor_output: the probability that a unit of c or h keeps its old value.
+        use_zoneout_output: whether the output is h', as in the paper; otherwise it is h before the zoneout.
+        forget_bias: a constant added to the forget gate.
         parts_order: the order of the parts of the weights: i, f, o for the gates, and c (or j, or g).
     """
 
@@ -185,25 +186,28 @@ class ZoneoutLSTM(_Lstm):
     ):
         order = parts_order.replace("c", "j").replace("g", "j")
         if sorted(order) != sorted(KERNEL_ORDER):
-            raise ParameterError("ZoneoutLSTM: `parts_order` is none", got=repr(parts_order), expected="as 'ifco'")
+            what = "ZoneoutLSTM: `parts_order` is not an order of the gates"
+            raise ParameterError(what, got=repr(parts_order), expected="the letters of 'ifco' in any order")
         for factor in (zoneout_factor_cell, zoneout_factor_output):
             if not 0.0 <= factor <= 1.0:
-                raise ParameterError("ZoneoutLSTM: a zoneout factor is no probability", got=factor, expected="0 to 1")
+                raise ParameterError(
+                    "ZoneoutLSTM: a zoneout factor must be a probability", got=factor, expected="0 to 1"
+                )
         super().__init__(in_dim, out_dim, with_bias=with_bias, parts_order=order, forget_bias=forget_bias)
         self.zoneout_factor_cell = zoneout_factor_cell
         self.zoneout_factor_output = zoneout_factor_output
         self.use_zoneout_output = use_zoneout_output
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        """The output is h', or h before the zoneout."""
+        """The output, which is h' or h before the zoneout, and the new state."""
         out, new = super().step(x, state)
         c = zoneout(state.c, new.c, self.zoneout_factor_cell)
         h = zoneout(state.h, new.h, self.zoneout_factor_output)
         return h if self.use_zoneout_output else out, LstmState(h=h, c=c)
 
     @property
-    def plain(self) -> bool:
-        """Without zoneout it is an LSTM as all others."""
+    def fits_kernel(self) -> bool:
+        """Whether there is no zoneout."""
         return self.zoneout_factor_cell == self.zoneout_factor_output == 0
 
 

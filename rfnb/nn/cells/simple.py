@@ -8,7 +8,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.nn.cells.cell import RecCell, parts
+from rfnb.nn.cells.cell import RecCell, gate_bias
 from rfnb.nn.layers.linear import Linear
 from rfnb.nn.layers.weights import weight
 from rfnb.nn.module.container import ModuleList
@@ -18,7 +18,9 @@ from rfnb.ops.linear import linear
 
 
 class BasicRNN(RecCell):
-    """A simple recurrence (Elman 1990): h' = tanh(W·x + U·h + b). {…, spatial_dim, in_dim} → {…, spatial_dim, out_dim}
+    """A simple recurrent cell (Elman 1990): h' = tanh(W·x + U·h + b).
+
+    {…, spatial_dim, in_dim} → {…, spatial_dim, out_dim}
 
     >>> inp, out, time = rf.Dim(3, name="in"), rf.Dim(4, name="out"), rf.Dim(5, name="time")
     >>> rnn = rf.BasicRNN(inp, out)
@@ -37,11 +39,11 @@ class BasicRNN(RecCell):
         self.bias = Parameter([out_dim]) if with_bias else None
 
     def project(self, source: Tensor) -> Tensor:
-        """W·x + b"""
+        """W·x + b."""
         return linear(source, self.ff_weight, self.bias, in_dim=self.in_dim, out_dim=self.out_dim)
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        """h' is the output as well."""
+        """The new h, which is also the output, and the new state."""
         h = self.activation(x + linear(state.h, self.rec_weight, None, in_dim=self.out_dim, out_dim=self.out_dim))
         return h, State(h=h)
 
@@ -63,7 +65,7 @@ class GRU(RecCell):
     >>> y.dims == (time, out), state.h.dims == (out,)
     (True, True)
 
-    The parts of `ff_weight` and `bias` are r, u, c; those of `rec_weight` r, u. The bias of the gates is 1 at first.
+    The parts of `ff_weight` and `bias` are r, u, c; those of `rec_weight` r, u. The bias of the gates is initially 1.
     """
 
     def __init__(self, in_dim: Dim, out_dim: Dim, *, with_bias: bool = True, reset_after: bool = False):
@@ -72,15 +74,15 @@ class GRU(RecCell):
         self.ff_weight = weight([in_dim, 3 * out_dim], input_axis=0)
         self.rec_weight = weight([out_dim, 2 * out_dim], input_axis=0)
         self.candidate_weight = weight([out_dim, out_dim], input_axis=0)
-        self.bias = Parameter([3 * out_dim], initial=parts(out_dim, 1.0, 1.0, 0.0)) if with_bias else None
+        self.bias = Parameter([3 * out_dim], initial=gate_bias(out_dim, 1.0, 1.0, 0.0)) if with_bias else None
         self.candidate_bias = Parameter([out_dim], initial=0.0) if with_bias and reset_after else None
 
     def project(self, source: Tensor) -> Tensor:
-        """W·x + b of the gates and of the candidate."""
+        """W·x + b, for the gates and the candidate."""
         return linear(source, self.ff_weight, self.bias, in_dim=self.in_dim, out_dim=3 * self.out_dim)
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        """h' is the output as well."""
+        """The new h, which is also the output, and the new state."""
         out_dim, h = self.out_dim, state.h
         x_gates, x_candidate = split(x, axis=3 * out_dim, out_dims=[2 * out_dim, out_dim])
         gates = x_gates + linear(h, self.rec_weight, None, in_dim=out_dim, out_dim=2 * out_dim)
@@ -91,7 +93,7 @@ class GRU(RecCell):
         return h, State(h=h)
 
     def _candidate(self, h: Tensor) -> Tensor:
-        """U·h, and its bias if it has one."""
+        """U·h for the candidate, plus its bias if there is one."""
         return linear(h, self.candidate_weight, self.candidate_bias, in_dim=self.out_dim, out_dim=self.out_dim)
 
 
@@ -111,9 +113,9 @@ class RHN(RecCell):
     The parts of the weights are v_h, v_t.
 
     Args:
-        dropout: in training, of what is multiplied with U: the same entries in all steps and depths. They are drawn by
-            `default_initial_state`.
-        transform_bias: of the gate v_t before training; a negative one lets more of h through.
+        dropout: dropout of the input of U, in training. The same entries are dropped in all steps and depths;
+            `default_initial_state` draws them.
+        transform_bias: initial bias of the gate v_t; with a negative one, more of h passes unchanged.
     """
 
     def __init__(self, in_dim: Dim, out_dim: Dim, *, depth: int = 5, dropout: float = 0.0, transform_bias: float = 0.0):
@@ -121,15 +123,15 @@ class RHN(RecCell):
         self.depth = depth
         self.recurrent_dropout = dropout
         self.ff_weight = weight([in_dim, 2 * out_dim], input_axis=0)
-        self.bias = Parameter([2 * out_dim], initial=parts(out_dim, 0.0, transform_bias))
+        self.bias = Parameter([2 * out_dim], initial=gate_bias(out_dim, 0.0, transform_bias))
         self.layers = ModuleList(Linear(out_dim, 2 * out_dim, with_bias=False) for _ in range(depth))
 
     def project(self, source: Tensor) -> Tensor:
-        """W·x + b"""
+        """W·x + b."""
         return linear(source, self.ff_weight, self.bias, in_dim=self.in_dim, out_dim=2 * self.out_dim)
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        """h of the last depth is the output as well."""
+        """The h of the last depth, which is also the output, and the new state."""
         h = state.h
         for i, layer in enumerate(self.layers):
             v = layer(self.dropped(h, state))

@@ -17,7 +17,7 @@ from rfnb.nn.layers.feed_forward import Activation, FeedForward, FeedForwardGate
 from rfnb.nn.layers.linear import Linear
 from rfnb.nn.layers.norm import LayerNorm
 from rfnb.nn.layers.transformer import DEFAULT_DIM, Transformer, TransformerLayer
-from rfnb.nn.module.build import Choice, build_part, given
+from rfnb.nn.module.build import Choice, build_part, given_options
 from rfnb.nn.module.container import Sequential
 from rfnb.nn.module.module import Module
 from rfnb.ops.create import zeros
@@ -32,7 +32,9 @@ __dir__ = __all__.copy  # what is offered for completion: no imports
 
 
 class TransformerDecoderLayer(TransformerLayer):
-    """Causal self-attention, attention to an encoder, then a feed-forward part. {…, spatial_dim, out_dim} → the same
+    """Causal self-attention, attention to an encoder, then a feed-forward part.
+
+    {…, spatial_dim, out_dim} → {…, spatial_dim, out_dim}
 
     >>> time, model = rf.Dim(5, name="time"), rf.Dim(8, name="model")
     >>> layer = rf.TransformerDecoderLayer(None, model, num_heads=2)
@@ -42,12 +44,13 @@ class TransformerDecoderLayer(TransformerLayer):
     (True, Dim{time:5})
 
     Args:
-        encoder_dim: of the encoder's output; None: there is no encoder.
-        ff: `rf.FeedForward` if not given; it is called with `ff_dim` and `ff_activation`, if these are given.
-        self_att: `rf.CausalSelfAttention` if not given; self_att_opts: more options for it.
-        cross_att: `rf.CrossAttention` if not given.
-        dropout: of what each part adds, and in `ff`. att_dropout: of the weights.
-        norm_first: whether norms are before the parts (Xiong et al. 2020), or behind what they add to, as at first.
+        encoder_dim: the feature dim of the encoder's output; None: there is no encoder.
+        ff: by default `rf.FeedForward`; it gets `ff_dim` and `ff_activation`, if these are given.
+        self_att: by default `rf.CausalSelfAttention`; self_att_opts: further options for it.
+        cross_att: by default `rf.CrossAttention`.
+        dropout: dropout of the result of each part, and in `ff`. att_dropout: dropout of the attention weights.
+        norm_first: whether the norms come before the parts (Xiong et al. 2020), or after the residual sums, as in the
+            original Transformer.
     """
 
     def __init__(
@@ -71,7 +74,7 @@ class TransformerDecoderLayer(TransformerLayer):
         self.out_dim = out_dim
         self.dropout = dropout
         self.norm_first = norm_first
-        ff_opts = given(dropout=dropout, ff_dim=ff_dim, activation=ff_activation)
+        ff_opts = given_options(dropout=dropout, ff_dim=ff_dim, activation=ff_activation)
         self.ff = build_part(ff or FeedForward, out_dim, **ff_opts)
         self.ff_layer_norm = build_part(norm, out_dim)
         att_opts = attention_options(out_dim, num_heads, att_dropout)
@@ -82,11 +85,11 @@ class TransformerDecoderLayer(TransformerLayer):
         self.cross_att_layer_norm = build_part(norm, out_dim) if encoder_dim else None
 
     def default_initial_state(self, *, batch_dims: Sequence[Dim]) -> State:
-        """That of `self_att`."""
+        """The initial state of `self_att`, under that name."""
         return State(self_att=self.self_att.default_initial_state(batch_dims=batch_dims))
 
     def transform_encoder(self, encoder: Tensor, *, axis: Dim) -> State:
-        """What `cross_att` needs of the encoder's output. {…, axis, encoder_dim}"""
+        """The keys and values of `cross_att` for the encoder's output {…, axis, encoder_dim}, as a State."""
         if self.cross_att is None:
             raise _no_encoder_dim(self)
         return State(cross_att=self.cross_att.transform_encoder(encoder, axis=axis))
@@ -94,20 +97,23 @@ class TransformerDecoderLayer(TransformerLayer):
     def __call__(
         self, x: Tensor, *, spatial_dim: Dim, state: State, encoder: State | None = None
     ) -> tuple[Tensor, State]:
-        """{…, spatial_dim, out_dim} → the same, and the new state. encoder: what `transform_encoder` gave."""
+        """The result and the new state. {…, spatial_dim, out_dim} → {…, spatial_dim, out_dim}
+
+        encoder: the result of `transform_encoder`.
+        """
         norm = self.self_att_layer_norm
-        found, att_state = self.self_att(self.into(x, norm), axis=spatial_dim, state=state.self_att)
-        x = self.added(x, found, norm)
+        found, att_state = self.self_att(self.part_input(x, norm), axis=spatial_dim, state=state.self_att)
+        x = self.add_part(x, found, norm)
         if self.cross_att is not None and self.cross_att_layer_norm is not None:
             if encoder is None:
                 raise ParameterError(
-                    f"{type(self).__name__}: there is an encoder_dim, but no encoder in the call",
+                    f"{type(self).__name__}: has an encoder_dim, but is called without `encoder`",
                     expected="encoder=decoder.transform_encoder(encoder_output, axis=…)",
                 )
             norm = self.cross_att_layer_norm
-            x = self.added(x, self.cross_att(self.into(x, norm), encoder.cross_att), norm)
+            x = self.add_part(x, self.cross_att(self.part_input(x, norm), encoder.cross_att), norm)
         norm = self.ff_layer_norm
-        return self.added(x, self.ff(self.into(x, norm)), norm), State(self_att=att_state)
+        return self.add_part(x, self.ff(self.part_input(x, norm)), norm), State(self_att=att_state)
 
 
 class TransformerDecoder(Transformer):
@@ -123,23 +129,24 @@ class TransformerDecoder(Transformer):
     >>> logits.dims == (time, phones), state.pos.item()
     (True, 3)
 
-    One step, as in the body of a loop: `spatial_dim=rf.single_step_dim`, and a source without it.
+    For a single step, as in the body of a loop: `spatial_dim=rf.single_step_dim`, and a source without that dim.
 
-    A language model has `encoder_dim` None. The Llama architecture (Touvron et al. 2023) is, beside that,
+    With `encoder_dim=None` it is a language model. The Llama architecture (Touvron et al. 2023) also needs
     `pos_enc=None, norm=rf.RMSNorm, ff=rf.FeedForwardGated, layer_opts={"self_att":
     rf.RotaryPosCausalSelfAttention, "self_att_opts": {"with_bias": False}}`.
 
-    What is built of choices (`ff`, `norm`, …): a class, what `rf.build_dict` gives, or a module that is copied.
+    Parts (`ff`, `norm`, …) can be chosen: a class, `rf.build_dict(…)`, or a module, which is copied.
 
     Args:
-        encoder_dim: of the encoder's output; None: there is no encoder.
-        ff, ff_dim, ff_activation, norm: for the layers, see `rf.TransformerDecoderLayer`.
-        pos_enc: called with `spatial_dim`, `feat_dim` and `offset`, added to the embedding; None: no positions.
-        layer: `rf.TransformerDecoderLayer` if not given; layer_opts: more options for it.
-        embed_dim: of the embedding, if not `model_dim`: `input_embedding_proj` leads from one to the other.
-        share_embedding: the weight of the embedding is that of the logits too.
-        input_embedding: whether there is one; else the source has features already.
-        input_embedding_scale: √model_dim if not given. input_dropout: `dropout` if not given.
+        encoder_dim: the feature dim of the encoder's output; None: there is no encoder.
+        ff, ff_dim, ff_activation, norm: options of the layers, see `rf.TransformerDecoderLayer`.
+        pos_enc: called with `spatial_dim`, `feat_dim` and `offset`; the result is added to the embedding. None: no
+            positions.
+        layer: by default `rf.TransformerDecoderLayer`; layer_opts: further options for it.
+        embed_dim: the dim of the embedding, if not `model_dim`; `input_embedding_proj` then maps it to `model_dim`.
+        share_embedding: whether embedding and logits share one weight.
+        input_embedding: whether there is an embedding; otherwise the source already consists of features.
+        input_embedding_scale: by default √model_dim. input_dropout: by default `dropout`.
     """
 
     def __init__(
@@ -169,15 +176,15 @@ class TransformerDecoder(Transformer):
     ):
         if share_embedding and (embed_dim is not None or not input_embedding or logits_with_bias):
             raise ParameterError(
-                "TransformerDecoder: share_embedding, but the logits need a weight of their own",
+                "TransformerDecoder: with these options the logits cannot share the weight of the embedding",
                 got=f"embed_dim={embed_dim}, input_embedding={input_embedding}, logits_with_bias={logits_with_bias}",
-                expected="an input embedding in model_dim, and logits without bias",
+                expected="an input embedding in model_dim and logits without bias, or share_embedding=False",
             )
         self.encoder_dim = encoder_dim
         embedding = Embedding if input_embedding else None
         self._set_input(vocab_dim, model_dim, embed_dim, embedding, input_embedding_scale, pos_enc)
         self.input_dropout = dropout if input_dropout is None else input_dropout
-        options = given(
+        options = given_options(
             ff=ff,
             ff_dim=ff_dim,
             ff_activation=ff_activation,
@@ -193,12 +200,12 @@ class TransformerDecoder(Transformer):
         self.logits = None if share_embedding else Linear(self.model_dim, vocab_dim, with_bias=logits_with_bias)
 
     def default_initial_state(self, *, batch_dims: Sequence[Dim]) -> State:
-        """No label so far: by its name the state of each layer, and `pos`, how many labels there were. → {}"""
+        """The state before the first label: that of each layer, by its name, and `pos` {}, the number of labels."""
         states = {name: layer.default_initial_state(batch_dims=batch_dims) for name, layer in self.layers.items()}
         return State(**states, pos=zeros([], dtype=get_default_array_index_dtype()))
 
     def transform_encoder(self, encoder: Tensor, *, axis: Dim) -> State:
-        """What the layers need of the encoder's output, once for all steps. {…, axis, encoder_dim}"""
+        """The keys and values of all layers for the encoder's output {…, axis, encoder_dim}, once for all steps."""
         if self.encoder_dim is None:
             raise _no_encoder_dim(self)
         return State({name: layer.transform_encoder(encoder, axis=axis) for name, layer in self.layers.items()})
@@ -213,13 +220,13 @@ class TransformerDecoder(Transformer):
         collected_outputs: dict[str, Tensor] | None = None,
         output_only_last_frame: bool = False,
     ) -> tuple[Tensor, State]:
-        """Logits of what comes behind each label, and the new state. {…, spatial_dim} → {…, spatial_dim, vocab_dim}
+        """Logits of the label after each label, and the new state. {…, spatial_dim} → {…, spatial_dim, vocab_dim}
 
         Args:
             source: labels, sparse in `vocab_dim`; or features, if there is no input embedding.
-            encoder: what `transform_encoder` gave.
-            collected_outputs: takes what each layer gives, by its name.
-            output_only_last_frame: logits for the last frame of each sequence alone. → {…, vocab_dim}
+            encoder: the result of `transform_encoder`.
+            collected_outputs: a dict that receives the output of each layer, by its name.
+            output_only_last_frame: gives the logits of the last frame of each sequence only. → {…, vocab_dim}
         """
         x = source if self.input_embedding is None else self.input_embedding(source)
         x = mul(x, self.input_embedding_scale)
@@ -235,7 +242,7 @@ class TransformerDecoder(Transformer):
         return self.scores(self.final_layer_norm(x)), new_state
 
     def scores(self, x: Tensor) -> Tensor:
-        """{…, model_dim} → {…, vocab_dim}"""
+        """The logits for the output of the last layer. {…, model_dim} → {…, vocab_dim}"""
         if self.logits is not None:
             return self.logits(x)
         assert self.input_embedding is not None
@@ -244,7 +251,7 @@ class TransformerDecoder(Transformer):
 
 def _no_encoder_dim(module: Module) -> ParameterError:
     return ParameterError(
-        f"{type(module).__name__}: there is nothing that looks at an encoder",
+        f"{type(module).__name__}: has no attention to an encoder",
         got="encoder_dim=None",
         expected="the feature dim of the encoder's output",
     )

@@ -1,4 +1,4 @@
-"""The Conformer: attention for what is far away, convolution for what is near (Gulati et al., Interspeech 2020)."""
+"""The Conformer: attention for distant frames, convolution for nearby ones (Gulati et al., Interspeech 2020)."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from rfnb.nn.layers.conv import Conv1d
 from rfnb.nn.layers.feed_forward import Activation, FeedForward
 from rfnb.nn.layers.linear import Linear
 from rfnb.nn.layers.norm import LayerNorm
-from rfnb.nn.layers.position import positions
-from rfnb.nn.module.build import Choice, build_part, given
+from rfnb.nn.layers.position import build_pos_enc
+from rfnb.nn.module.build import Choice, build_part, given_options
 from rfnb.nn.module.container import Sequential
 from rfnb.nn.module.module import Module
 from rfnb.ops.activation import gating, silu
@@ -35,6 +35,7 @@ __all__ = [
 __dir__ = __all__.copy  # what is offered for completion: no imports
 
 DEFAULT_OUT_DIM = Dim(512, name="conformer")
+"""The dim of a Conformer for which none is given."""
 
 
 class ConformerPositionwiseFeedForward(FeedForward):
@@ -59,7 +60,7 @@ class ConformerPositionwiseFeedForward(FeedForward):
 
 
 class ConformerConvBlock(Module):
-    """Each frame with its neighbours, feature by feature. {…, spatial_dim, out_dim} → the same
+    """Convolution over time, separately for each feature. {…, spatial_dim, out_dim} → {…, spatial_dim, out_dim}
 
     >>> time, model = rf.Dim(5, name="time"), rf.Dim(8, name="model")
     >>> block = rf.encoder.conformer.ConformerConvBlock(model, kernel_size=3, norm=rf.BatchNorm(model))
@@ -75,7 +76,7 @@ class ConformerConvBlock(Module):
         self.norm = norm
 
     def __call__(self, inp: Tensor, *, spatial_dim: Dim) -> Tensor:
-        """{…, spatial_dim, out_dim} → the same"""
+        """{…, spatial_dim, out_dim} → {…, spatial_dim, out_dim}"""
         x, _ = gating(self.positionwise_conv1(inp), axis=2 * self.out_dim, out_dim=self.out_dim)
         x, _ = self.depthwise_conv(x, in_spatial_dim=spatial_dim)
         over_time = _over_time(type(self.norm).__call__ if isinstance(self.norm, Module) else self.norm)
@@ -84,26 +85,27 @@ class ConformerConvBlock(Module):
 
 
 class ConformerEncoderLayer(Module):
-    """Half a feed-forward, self-attention, convolution, the other half: each added to what it got.
+    """Feed-forward with weight ½, self-attention, convolution, feed-forward with weight ½: each added to its input.
 
-    {…, spatial_dim, out_dim} → the same
+    {…, spatial_dim, out_dim} → {…, spatial_dim, out_dim}
 
     >>> time, model = rf.Dim(5, name="time"), rf.Dim(8, name="model")
     >>> layer = rf.ConformerEncoderLayer(model, num_heads=2)
     >>> layer(rf.zeros([time, model]), spatial_dim=time).dims == (time, model)
     True
 
-    A part can be chosen: by a class, by `rf.build_dict`, or as a module of which it gets a copy.
+    Parts (`ff`, `self_att`, `conv_norm`, `norm`) can be chosen: a class, `rf.build_dict(…)`, or a module, which is
+    copied.
 
     Args:
-        ff_dim: of the feed-forward; four times `out_dim` if not given.
-        ff_activation: `rf.silu` if not given.
-        dropout: of what each part gives, and within the feed-forward.
-        conv_kernel_size: how many frames the convolution sees.
-        conv_norm: in the convolution; `rf.BatchNorm` if not given, for which padding does not count.
-        conv_norm_opts, self_att_opts: more options of these.
-        self_att: `rf.RelPosSelfAttention` if not given.
-        norm: before each part, and behind the last one.
+        ff_dim: the inner dim of the feed-forward part; by default four times `out_dim`.
+        ff_activation: by default `rf.silu`.
+        dropout: dropout of the result of each part, and within the feed-forward part.
+        conv_kernel_size: the number of frames that the convolution sees.
+        conv_norm: the norm in the convolution; by default `rf.BatchNorm`, which ignores padding.
+        conv_norm_opts, self_att_opts: further options of these parts.
+        self_att: by default `rf.RelPosSelfAttention`.
+        norm: the norm before each part and after the last one.
     """
 
     def __init__(
@@ -125,7 +127,7 @@ class ConformerEncoderLayer(Module):
     ):
         self.out_dim = out_dim
         self.dropout = dropout
-        ff_opts = given(out_dim=out_dim, dropout=dropout, ff_dim=ff_dim, activation=ff_activation)
+        ff_opts = given_options(out_dim=out_dim, dropout=dropout, ff_dim=ff_dim, activation=ff_activation)
         self.ffn1 = build_part(ff, **ff_opts)
         self.ffn1_layer_norm = build_part(norm, out_dim)
         self.self_att = build_part(
@@ -142,7 +144,7 @@ class ConformerEncoderLayer(Module):
         self.final_layer_norm = build_part(norm, out_dim)
 
     def __call__(self, inp: Tensor, *, spatial_dim: Dim) -> Tensor:
-        """{…, spatial_dim, out_dim} → the same"""
+        """{…, spatial_dim, out_dim} → {…, spatial_dim, out_dim}"""
         x = inp + 0.5 * self._dropped(self.ffn1(self.ffn1_layer_norm(inp)))
         x = x + self._dropped(self.self_att(self.self_att_layer_norm(x), axis=spatial_dim))
         x = x + self._dropped(self.conv_block(self.conv_layer_norm(x), spatial_dim=spatial_dim))
@@ -154,7 +156,7 @@ class ConformerEncoderLayer(Module):
 
 
 class ConformerEncoder(Module):
-    """Conformer layers, behind a frontend that makes fewer frames. {…, in_spatial_dim, in_dim} → {…, frames, out_dim}
+    """Conformer layers after a frontend that makes fewer frames. {…, in_spatial_dim, in_dim} → {…, frames, out_dim}
 
     >>> time, feat, model = rf.Dim(12, name="time"), rf.Dim(8, name="feat"), rf.Dim(16, name="model")
     >>> frontend = rf.ConformerConvSubsample(feat, out_dims=[4, 4], filter_sizes=[3, 3], strides=[2, (2, 1)])
@@ -164,16 +166,16 @@ class ConformerEncoder(Module):
     (True, 3)
 
     Args:
-        out_dim: of all layers; a number or a Dim.
-        input_layer: the frontend, called as `(source, in_spatial_dim=…) -> (tensor, its spatial dim)`, with `out_dim`;
-            None if there is none.
-        input_embedding_scale: what the projected input is multiplied by; 1, or with `pos_enc` √out_dim, if not given.
-        pos_enc: added to that, for example `rf.sinusoidal_positional_encoding`.
-        input_dropout: of the sum.
-        encoder_layer: `rf.ConformerEncoderLayer` if not given; another class, `rf.build_dict(…)`, or a module, of which
-            each layer is a copy. What this call does not say is left to it.
-        encoder_layer_opts: more options of it.
-        sequential: what makes the layers one: `rf.Sequential`.
+        out_dim: the dim of all layers; a number or a Dim.
+        input_layer: the frontend, called as `(source, in_spatial_dim=…) -> (tensor, its spatial dim)`, with an
+            attribute `out_dim`; None: there is no frontend.
+        input_embedding_scale: the factor of the projected input; by default 1, or √out_dim with `pos_enc`.
+        pos_enc: a positional encoding that is added, for example `rf.sinusoidal_positional_encoding`.
+        input_dropout: dropout of the sum.
+        encoder_layer: by default `rf.ConformerEncoderLayer`; or another class, `rf.build_dict(…)`, or a module, which
+            is copied for each layer. Options that are not given here keep the defaults of the layer.
+        encoder_layer_opts: further options of the layer.
+        sequential: the container of the layers; by default `rf.Sequential`.
     """
 
     def __init__(
@@ -206,9 +208,9 @@ class ConformerEncoder(Module):
         if input_embedding_scale is None:
             input_embedding_scale = 1.0 if pos_enc is None else math.sqrt(self.out_dim.get_dim_value())
         self.input_embedding_scale = input_embedding_scale
-        self.pos_enc = positions(pos_enc, self.out_dim)
+        self.pos_enc = build_pos_enc(pos_enc, self.out_dim)
         self.input_dropout = input_dropout
-        options = given(
+        options = given_options(
             out_dim=self.out_dim,
             ff_dim=ff_dim,
             ff_activation=ff_activation,
@@ -227,7 +229,7 @@ class ConformerEncoder(Module):
     ) -> tuple[Tensor, Dim]:
         """The result, and the dim of its frames. {…, in_spatial_dim, in_dim} → {…, frames, out_dim}
 
-        collected_outputs: takes what each layer gives, as "0", "1", …
+        collected_outputs: a dict that receives the output of each layer, under "0", "1", …
         """
         x, spatial_dim = source, in_spatial_dim
         if self.input_layer is not None:

@@ -1,4 +1,4 @@
-"""The E-Branchformer: attention and convolution side by side, then merged (Kim et al., SLT 2022)."""
+"""The E-Branchformer: attention and convolution in parallel, then merged (Kim et al., SLT 2022)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rfnb.nn.layers.conv import Conv1d
 from rfnb.nn.layers.feed_forward import Activation
 from rfnb.nn.layers.linear import Linear
 from rfnb.nn.layers.norm import LayerNorm
-from rfnb.nn.module.build import Choice, build_part, given
+from rfnb.nn.module.build import Choice, build_part, given_options
 from rfnb.nn.module.module import Module
 from rfnb.ops.activation import gelu, identity
 from rfnb.ops.concat import concat, split
@@ -25,22 +25,23 @@ __dir__ = __all__.copy  # what is offered for completion: no imports
 
 
 class EBranchformerLayer(Module):
-    """Half a feed-forward, self-attention beside a convolution, the other half: each added to what it got.
+    """Feed-forward with weight ½, self-attention in parallel to convolution, feed-forward with weight ½.
 
-    {…, spatial_dim, out_dim} → the same
+    {…, spatial_dim, out_dim} → {…, spatial_dim, out_dim}. The result of each part is added to its input.
 
     >>> time, model = rf.Dim(5, name="time"), rf.Dim(8, name="model")
     >>> layer = rf.EBranchformerLayer(model, num_heads=2)
     >>> layer(rf.zeros([time, model]), spatial_dim=time).dims == (time, model)
     True
 
-    Parts are chosen as those of `rf.ConformerEncoderLayer`; it takes the place of that one in `rf.ConformerEncoder` as
-    `encoder_layer=rf.EBranchformerLayer`.
+    Parts are chosen as in `rf.ConformerEncoderLayer`, which this layer replaces with
+    `rf.ConformerEncoder(…, encoder_layer=rf.EBranchformerLayer)`.
 
     Args:
-        cgmlp: the convolution branch; `FeedForwardConvGated` if not given.
-        cgmlp_ff_dim: the features of its convolution; three times `out_dim` if not given.
-        cgmlp_conv_kernel, merge_conv_kernel: how many frames the convolutions see, there and where both are merged.
+        cgmlp: the convolution branch; by default `FeedForwardConvGated`.
+        cgmlp_ff_dim: the features of its convolution; by default three times `out_dim`.
+        cgmlp_conv_kernel, merge_conv_kernel: the number of frames that the convolutions see, in that branch and in the
+            merge of both branches.
     """
 
     def __init__(
@@ -62,20 +63,20 @@ class EBranchformerLayer(Module):
     ):
         self.out_dim = out_dim
         self.dropout = dropout
-        ff_opts = given(out_dim=out_dim, dropout=dropout, ff_dim=ff_dim, activation=ff_activation)
+        ff_opts = given_options(out_dim=out_dim, dropout=dropout, ff_dim=ff_dim, activation=ff_activation)
         self.ffn1, self.ffn2 = (build_part(ff or ConformerPositionwiseFeedForward, **ff_opts) for _ in range(2))
         self.ffn1_layer_norm, self.ffn2_layer_norm = build_part(norm, out_dim), build_part(norm, out_dim)
         att_opts = attention_options(out_dim, num_heads, att_dropout)
         self.self_att = build_part(self_att or RelPosSelfAttention, in_dim=out_dim, **att_opts)
         self.self_att_layer_norm = build_part(norm, out_dim)
-        cgmlp_opts = given(out_dim=out_dim, ff_dim=cgmlp_ff_dim, kernel_size=cgmlp_conv_kernel, dropout=dropout)
+        cgmlp_opts = given_options(out_dim=out_dim, ff_dim=cgmlp_ff_dim, kernel_size=cgmlp_conv_kernel, dropout=dropout)
         self.cgmlp = build_part(cgmlp or FeedForwardConvGated, **cgmlp_opts)
         self.cgmlp_layer_norm = build_part(norm, out_dim)
         self.merge = Merge(in_dim1=out_dim, in_dim2=out_dim, out_dim=out_dim, merge_conv_kernel=merge_conv_kernel)
         self.final_layer_norm = build_part(norm, out_dim)
 
     def __call__(self, inp: Tensor, *, spatial_dim: Dim) -> Tensor:
-        """{…, spatial_dim, out_dim} → the same"""
+        """{…, spatial_dim, out_dim} → {…, spatial_dim, out_dim}"""
         x = inp + 0.5 * self._dropped(self.ffn1(self.ffn1_layer_norm(inp)))
         far = self._dropped(self.self_att(self.self_att_layer_norm(x), axis=spatial_dim))
         near = self._dropped(self.cgmlp(self.cgmlp_layer_norm(x), spatial_dim=spatial_dim))
@@ -88,9 +89,9 @@ class EBranchformerLayer(Module):
 
 
 class FeedForwardConvGated(Module):
-    """A feed-forward, half of whose features see their neighbours and gate the other half (Sakuma et al. 2021).
+    """A feed-forward part that gates one half of its features by a convolution of the other (Sakuma et al. 2021).
 
-    {…, spatial_dim, out_dim} → the same
+    {…, spatial_dim, out_dim} → {…, spatial_dim, out_dim}
 
     >>> time, model = rf.Dim(5, name="time"), rf.Dim(8, name="model")
     >>> cgmlp = rf.encoder.e_branchformer.FeedForwardConvGated(model, kernel_size=3)
@@ -98,8 +99,8 @@ class FeedForwardConvGated(Module):
     True
 
     Args:
-        ff_dim: of each half; three times `out_dim` if not given.
-        dropout: of the gated half, in training.
+        ff_dim: the dim of each half; by default three times `out_dim`.
+        dropout: dropout of the gated half, in training.
     """
 
     def __init__(
@@ -126,7 +127,7 @@ class FeedForwardConvGated(Module):
         self.linear_out = Linear(ff_dim, out_dim, with_bias=with_bias)
 
     def __call__(self, x: Tensor, *, spatial_dim: Dim) -> Tensor:
-        """{…, spatial_dim, out_dim} → the same"""
+        """{…, spatial_dim, out_dim} → {…, spatial_dim, out_dim}"""
         hidden = self.activation(self.linear_ff(x))
         gate, values = split(hidden, axis=2 * self.ff_dim, out_dims=[self.ff_dim, self.ff_dim])
         gate, _ = self.conv(self.norm(gate), in_spatial_dim=spatial_dim)
@@ -135,7 +136,7 @@ class FeedForwardConvGated(Module):
 
 
 class Merge(Module):
-    """Two branches as one, which see each other's neighbours. {…, in_dim1}, {…, in_dim2} → {…, out_dim}
+    """Merges two branches by a convolution over both and a projection. {…, in_dim1}, {…, in_dim2} → {…, out_dim}
 
     >>> time, model = rf.Dim(5, name="time"), rf.Dim(8, name="model")
     >>> merge = rf.encoder.e_branchformer.Merge(in_dim1=model, in_dim2=model, out_dim=model)

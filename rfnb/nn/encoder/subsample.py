@@ -1,4 +1,4 @@
-"""From many frames of features to fewer, by convolutions."""
+"""Convolutions that reduce the number of frames."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ Pair = int | tuple[int, int]
 
 
 class ConformerConvSubsample(Module):
-    """Convolutions over time and features, which make both shorter: what comes before a Conformer.
+    """The frontend of a Conformer: convolutions over time and features, which reduce both.
 
-    {…, in_spatial_dim, in_dim} → {…, fewer frames, out_dim}. The features of a frame are an axis to slide over, as
-    those of a log mel filterbank are neighbours. Each convolution is followed by `activation` and maximum pooling.
+    {…, in_spatial_dim, in_dim} → {…, fewer frames, out_dim}. Features are treated as an axis to convolve over, because
+    those of a log mel filterbank are ordered. Each convolution is followed by `activation` and maximum pooling.
 
     >>> time, feat = rf.Dim(7, name="time"), rf.Dim(8, name="feat")
     >>> frontend = rf.encoder.conformer.ConformerConvSubsample(
@@ -37,10 +37,10 @@ class ConformerConvSubsample(Module):
     (True, True, 20)
 
     Args:
-        out_dims: the channels of each convolution; those of the last one are in `out_dim`, for each feature left.
-        filter_sizes, strides: of each convolution; (time, features), or a number for both.
-        pool_sizes: likewise; there may be fewer than convolutions, or none.
-        padding: of the convolutions, "same" or "valid"; pooling is always "same".
+        out_dims: the channels of each convolution. `out_dim` is the remaining features times the last channels.
+        filter_sizes, strides: for each convolution a pair (time, features), or one number for both.
+        pool_sizes: the same for pooling; there may be fewer than convolutions, or none.
+        padding: the padding of the convolutions, "same" or "valid"; pooling always uses "same".
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class ConformerConvSubsample(Module):
         return source, dims[0]
 
     def get_out_spatial_dim(self, in_spatial_dim: Dim) -> Dim:
-        """The dim of the frames that it gives.
+        """The dim of the frames of the result.
 
         >>> frontend = rf.ConformerConvSubsample(rf.Dim(8), out_dims=[4], filter_sizes=[3], strides=[2])
         >>> frontend.get_out_spatial_dim(rf.Dim(7, name="time")).dimension
@@ -92,7 +92,7 @@ class ConformerConvSubsample(Module):
         return self._shorter(in_spatial_dim, 0)
 
     def _shorter(self, dim: Dim, axis: int) -> Dim:
-        """What becomes of the first (time) or second (features) axis."""
+        """The dim that results from the first (time) or second (features) axis."""
         conv: Any
         for conv, sizes in zip(self.conv_layers, self.pool_sizes, strict=True):
             filter_size, stride, size = conv.filter_size[axis], conv.strides[axis], sizes[axis]
@@ -102,11 +102,11 @@ class ConformerConvSubsample(Module):
 
 
 def _pairs(name: str, sizes: Sequence[Pair], count: int | None) -> list[tuple[int, int]]:
-    """For time and for features. Raises ParameterError if there are not `count` of them."""
+    """The sizes as pairs (time, features). Raises ParameterError if their number is not `count`."""
     if (not sizes and count == 0) or count not in (None, len(sizes)):
         raise ParameterError(
-            f"ConformerConvSubsample: `{name}` is not for these convolutions",
+            f"ConformerConvSubsample: `{name}` does not have one entry for each convolution",
             got=list(sizes),
-            expected=f"{count} of them, as there are `out_dims`" if count else "one convolution at least",
+            expected=f"{count} entries, as in `out_dims`" if count else "at least one convolution",
         )
     return [(size, size) if isinstance(size, int) else tuple(size) for size in sizes]  # type: ignore[misc]

@@ -12,7 +12,7 @@ from rfnb.nn.layers.embedding import Embedding
 from rfnb.nn.layers.feed_forward import Activation, FeedForward
 from rfnb.nn.layers.norm import LayerNorm
 from rfnb.nn.layers.transformer import DEFAULT_DIM, Transformer, TransformerLayer
-from rfnb.nn.module.build import Choice, build_part, given
+from rfnb.nn.module.build import Choice, build_part, given_options
 from rfnb.nn.module.container import Sequential
 from rfnb.ops.math import mul
 from rfnb.ops.position import sinusoidal_positional_encoding
@@ -22,7 +22,7 @@ __dir__ = __all__.copy  # what is offered for completion: no imports
 
 
 class TransformerEncoderLayer(TransformerLayer):
-    """Self-attention, then a feed-forward part. {…, spatial_dim, out_dim} → the same
+    """Self-attention, then a feed-forward part. {…, spatial_dim, out_dim} → {…, spatial_dim, out_dim}
 
     >>> time, model = rf.Dim(5, name="time"), rf.Dim(8, name="model")
     >>> layer = rf.TransformerEncoderLayer(model, num_heads=2)
@@ -30,10 +30,11 @@ class TransformerEncoderLayer(TransformerLayer):
     True
 
     Args:
-        ff: `rf.FeedForward` if not given; it is called with `ff_dim` and `ff_activation`, if these are given.
-        self_att: `rf.SelfAttention` if not given; self_att_opts: more options for it.
-        dropout: of what each part adds, and in `ff`. att_dropout: of the weights.
-        norm_first: whether norms are before the parts (Xiong et al. 2020), or behind what they add to, as at first.
+        ff: by default `rf.FeedForward`; it gets `ff_dim` and `ff_activation`, if these are given.
+        self_att: by default `rf.SelfAttention`; self_att_opts: further options for it.
+        dropout: dropout of the result of each part, and in `ff`. att_dropout: dropout of the attention weights.
+        norm_first: whether the norms come before the parts (Xiong et al. 2020), or after the residual sums, as in the
+            original Transformer.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class TransformerEncoderLayer(TransformerLayer):
         self.out_dim = out_dim
         self.dropout = dropout
         self.norm_first = norm_first
-        ff_opts = given(dropout=dropout, ff_dim=ff_dim, activation=ff_activation)
+        ff_opts = given_options(dropout=dropout, ff_dim=ff_dim, activation=ff_activation)
         self.ff = build_part(ff or FeedForward, out_dim, **ff_opts)
         self.ff_layer_norm = build_part(norm, out_dim)
         att_opts = attention_options(out_dim, num_heads, att_dropout) | (self_att_opts or {})
@@ -62,10 +63,10 @@ class TransformerEncoderLayer(TransformerLayer):
         self.self_att_layer_norm = build_part(norm, out_dim)
 
     def __call__(self, x: Tensor, *, spatial_dim: Dim) -> Tensor:
-        """{…, spatial_dim, out_dim} → the same"""
+        """{…, spatial_dim, out_dim} → {…, spatial_dim, out_dim}"""
         norm = self.self_att_layer_norm
-        x = self.added(x, self.self_att(self.into(x, norm), axis=spatial_dim), norm)
-        return self.added(x, self.ff(self.into(x, self.ff_layer_norm)), self.ff_layer_norm)
+        x = self.add_part(x, self.self_att(self.part_input(x, norm), axis=spatial_dim), norm)
+        return self.add_part(x, self.ff(self.part_input(x, self.ff_layer_norm)), self.ff_layer_norm)
 
 
 class TransformerEncoder(Transformer):
@@ -78,15 +79,15 @@ class TransformerEncoder(Transformer):
     >>> encoder(word, spatial_dim=time).dims == (time, encoder.model_dim)
     True
 
-    What is built of choices (`ff`, `norm`, …): a class, what `rf.build_dict` gives, or a module that is copied.
+    Parts (`ff`, `norm`, …) can be chosen: a class, `rf.build_dict(…)`, or a module, which is copied.
 
     Args:
-        ff, ff_dim, ff_activation, norm: for the layers, see `rf.TransformerEncoderLayer`.
-        pos_enc: called with `spatial_dim` and `feat_dim`, added to the embedding; None: there are no positions.
-        layer: `rf.TransformerEncoderLayer` if not given; layer_opts: more options for it.
-        embed_dim: of the embedding, if not `model_dim`: `input_embedding_proj` leads from one to the other.
-        input_embedding: makes the embedding; None: the source has features already, which are taken as they are.
-        input_embedding_scale: √model_dim if not given. input_dropout: `dropout` if not given.
+        ff, ff_dim, ff_activation, norm: options of the layers, see `rf.TransformerEncoderLayer`.
+        pos_enc: called with `spatial_dim` and `feat_dim`; the result is added to the embedding. None: no positions.
+        layer: by default `rf.TransformerEncoderLayer`; layer_opts: further options for it.
+        embed_dim: the dim of the embedding, if not `model_dim`; `input_embedding_proj` then maps it to `model_dim`.
+        input_embedding: makes the embedding; None: the source already consists of features, which are used unchanged.
+        input_embedding_scale: by default √model_dim. input_dropout: by default `dropout`.
     """
 
     def __init__(
@@ -114,7 +115,7 @@ class TransformerEncoder(Transformer):
         self._set_input(vocab_dim, model_dim, embed_dim, input_embedding, input_embedding_scale, pos_enc)
         self.out_dim = self.model_dim
         self.input_dropout = dropout if input_dropout is None else input_dropout
-        options = given(
+        options = given_options(
             ff=ff,
             ff_dim=ff_dim,
             ff_activation=ff_activation,
@@ -131,7 +132,7 @@ class TransformerEncoder(Transformer):
     def __call__(
         self, source: Tensor, *, spatial_dim: Dim, collected_outputs: dict[str, Tensor] | None = None
     ) -> Tensor:
-        """{…, spatial_dim} → {…, spatial_dim, model_dim}. `collected_outputs` takes what each layer gives, by name."""
+        """{…, spatial_dim} → {…, spatial_dim, model_dim}. `collected_outputs` receives each layer's output, by name."""
         x = source
         if self.input_embedding is not None:
             x = mul(self.input_embedding(source), self.input_embedding_scale)

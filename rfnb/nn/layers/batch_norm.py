@@ -14,18 +14,18 @@ from rfnb.ops.norm import batch_norm
 
 
 class BatchNorm(Module):
-    """Mean 0 and variance 1 of each feature over all frames, then gamma and beta (Ioffe & Szegedy 2015).
+    """Normalizes each feature to mean 0 and variance 1 over all frames, then applies gamma and beta.
 
-    {…, in_dim} → {…, in_dim}. In training, mean and variance are those of the valid frames of the batch, and the
-    running ones move towards them; else the running ones are taken.
+    {…, in_dim} → {…, in_dim} (Ioffe & Szegedy 2015). In training, mean and variance are those of the valid frames of
+    the batch, and the running statistics move towards them; otherwise the running statistics are used.
 
     Args:
         affine: whether there are gamma and beta.
-        momentum: how far the running statistics move in a step. The running variance is without bias, as in torch.
+        momentum: how far the running statistics move in a step. The running variance is unbiased, as in torch.
         eps: added to the variance.
-        track_running_stats: if False, there are none, and it is always the batch that counts.
+        track_running_stats: if False, there are no running statistics, and those of the batch are always used.
         use_mask: if False, padding counts as frames.
-        distributed: with the frames of all processes; not if nothing is said.
+        distributed: whether to use the frames of all processes; by default not.
 
     >>> time, feat = rf.Dim(2, name="time"), rf.Dim(1, name="feat")
     >>> x = rf.convert_to_tensor([[1.0], [3.0]], dims=[time, feat])
@@ -78,7 +78,7 @@ class BatchNorm(Module):
 
 
 def batch_norm_distributed_default() -> bool:
-    """Whether `rf.BatchNorm` takes the frames of all processes together if it was not told: it does not.
+    """The default of `distributed` in `rf.BatchNorm`: False, so only the frames of this process are used.
 
     >>> rf.batch_norm_distributed_default()
     False

@@ -1,4 +1,4 @@
-"""Convolutions: filters that slide over one to three dims."""
+"""Convolutions and transposed convolutions over one to three dims."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rfnb.ops.slide import Sizes
 
 
 class _Sliding(Module):
-    """What all have: a filter of a size, and a bias."""
+    """Base of convolutions: a filter with its size, strides and padding, and a bias."""
 
     nd: ClassVar[int]
     filter: Parameter
@@ -35,7 +35,8 @@ class _Sliding(Module):
         listed = [sizes] * self.nd if isinstance(sizes, int | Dim) else list(sizes)
         if len(listed) != self.nd:
             name = type(self).__name__
-            raise ParameterError(f"{name}: `filter_size` is for other dims", got=sizes, expected=f"{self.nd} sizes")
+            what = f"{name}: `filter_size` has the wrong number of sizes"
+            raise ParameterError(what, got=sizes, expected=f"{self.nd} sizes, or one for all dims")
         return [as_dim(size, f"filter-dim{axis}") for axis, size in enumerate(listed)]
 
     def __call__(
@@ -59,27 +60,27 @@ class _Sliding(Module):
         raise NotImplementedError
 
     def extra_repr(self) -> str:
-        """in:3 → out:4, 3×5, padding=same"""
+        """Dims, filter size and padding in views: "in:3 → out:4, 3×5, padding=same"."""
         size = "×".join(str(dim.dimension) for dim in self.filter_size)
         return f"{super().extra_repr()}, {size}, padding={self.padding}"
 
 
 class _OverOneDim(_Sliding):
-    """Is called with one dim, not with a list."""
+    """Base of convolutions over one dim, whose call takes a dim instead of a list."""
 
     nd = 1
 
     def __call__(  # type: ignore[override]
         self, source: Tensor, *, in_spatial_dim: Dim, out_spatial_dim: Dim | None = None
     ) -> tuple[Tensor, Dim]:
-        """The result, and its time. {…, in_dim, in_spatial_dim} → {…, out_dim, out_spatial_dim}"""
+        """The result, and its spatial dim. {…, in_dim, in_spatial_dim} → {…, out_dim, out_spatial_dim}"""
         outs = None if out_spatial_dim is None else [out_spatial_dim]
         result, [time] = super().__call__(source, in_spatial_dims=[in_spatial_dim], out_spatial_dims=outs)
         return result, time
 
 
 class _Conv(_Sliding):
-    """Slides over `nd` dims. {…, in_dim, in_spatial_dims…} → {…, out_dim, out_spatial_dims…}"""
+    """Base of convolutions over `nd` dims. {…, in_dim, in_spatial_dims…} → {…, out_dim, out_spatial_dims…}"""
 
     def __init__(
         self,
@@ -107,21 +108,21 @@ class _Conv(_Sliding):
 
 
 class Conv1d(_OverOneDim, _Conv):
-    """Each frame and its neighbours in one dim, times a filter. {…, in_dim, time} → {…, out_dim, new time}
+    """Convolution over one dim. {…, in_dim, time} → {…, out_dim, new time}
 
     Args:
-        filter_size: how many frames it sees at once.
-        padding: "valid": only where the filter fits in; "same": as many positions as frames (divided by the stride);
-            a number: that many zeros at each end.
-        strides: how far it moves; 1 if not given.
-        groups: parts of `in_dim` and `out_dim` that are apart; as many as `in_dim` is long: depthwise.
+        filter_size: the number of frames that the filter covers.
+        padding: "valid": only positions where the filter fits; "same": as many positions as frames, divided by the
+            stride; a number: that many zeros at each end.
+        strides: the distance between positions; by default 1.
+        groups: the number of independent parts of `in_dim` and `out_dim`; with the size of `in_dim`: depthwise.
 
     >>> time, feat, out = rf.Dim(5, name="time"), rf.Dim(3, name="feat"), rf.Dim(4, name="out")
     >>> y, new_time = rf.Conv1d(feat, out, 3, padding="valid")(rf.zeros([time, feat]), in_spatial_dim=time)
     >>> y.dims == (new_time, out), new_time is time - 2
     (True, True)
 
-    The result never sees padding. Raises ParameterError if the groups are not of one size.
+    The result never depends on padding. Raises ParameterError if the groups do not divide the dims evenly.
     """
 
 
@@ -151,7 +152,7 @@ class Conv3d(_Conv):
 
 
 class _TransposedConv(_Sliding):
-    """Lays filters over `nd` dims. {…, in_dim, in_spatial_dims…} → {…, out_dim, out_spatial_dims…}"""
+    """Base of transposed convolutions. {…, in_dim, in_spatial_dims…} → {…, out_dim, out_spatial_dims…}"""
 
     def __init__(
         self,
@@ -179,16 +180,17 @@ class _TransposedConv(_Sliding):
 
 
 class TransposedConv1d(_OverOneDim, _TransposedConv):
-    """Each frame times a filter, laid `strides` apart and summed where they overlap: more frames than before.
+    """Transposed convolution: each frame times a filter, placed `strides` apart and summed, which gives more frames.
 
     {…, in_dim, time} → {…, out_dim, new time}
 
     Args:
-        filter_size: over how many frames each frame reaches.
-        padding: "valid": all frames that the filter reaches, `strides` for each at least; "same": `strides` for each.
-        remove_padding: how many frames are cut off at both ends.
-        output_padding: how many more there are at the end.
-        strides: as far as the filter is long if not given.
+        filter_size: the number of output frames that each input frame contributes to.
+        padding: "valid": all frames that a filter covers, at least `strides` per input frame; "same": exactly `strides`
+            per input frame.
+        remove_padding: the number of frames to remove at both ends.
+        output_padding: the number of frames to add at the end.
+        strides: the distance between the filters; by default the filter size.
 
     >>> time, feat, out = rf.Dim(5, name="time"), rf.Dim(3, name="feat"), rf.Dim(4, name="out")
     >>> y, new_time = rf.TransposedConv1d(feat, out, 2, padding="valid")(rf.zeros([time, feat]), in_spatial_dim=time)
@@ -226,6 +228,6 @@ def _check_groups(conv: _Conv, groups: int) -> None:
     for dim in (conv.in_dim, conv.out_dim):
         if groups < 1 or dim.get_dim_value() % groups:
             raise ParameterError(
-                f"{type(conv).__name__}: `groups` must divide {dim.name} into parts of one size",
+                f"{type(conv).__name__}: `groups` must divide {dim.name} evenly",
                 got=f"{groups} groups of {dim.describe()}",
             )

@@ -11,13 +11,13 @@ from rfnb.ops.random import dropout
 
 
 class Dropout(Module):
-    """In training, each entry is 0 with probability `drop_prob`, and the others are scaled up. {…} → {…}
+    """In training, sets each entry to 0 with probability `drop_prob` and scales up the others. {…} → {…}
 
-    axis: dims along which entries are dropped each on their own; all dims if not given.
-    on_forward: also when there is no training.
+    axis: dims along which entries are dropped independently; by default all dims.
+    on_forward: whether to drop entries also outside of training.
 
     >>> feat = rf.Dim(3, name="feat")
-    >>> rf.Dropout(0.5)(rf.ones([feat])).raw_tensor.tolist()  # there is no training
+    >>> rf.Dropout(0.5)(rf.ones([feat])).raw_tensor.tolist()  # not in training
     [1.0, 1.0, 1.0]
     """
 
@@ -27,5 +27,5 @@ class Dropout(Module):
         self.on_forward = on_forward
 
     def __call__(self, source: Tensor) -> Tensor:
-        """`rf.dropout`"""
+        """Calls `rf.dropout`. {…} → {…}"""
         return dropout(source, self.drop_prob, axis=self.axis, on_forward=self.on_forward)

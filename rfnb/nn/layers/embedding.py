@@ -1,4 +1,4 @@
-"""From labels to vectors."""
+"""Embeddings: from labels to vectors."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Embedding(Module):
         self.in_dim = in_dim
         self.out_dim = out_dim
         self.weight = weight([in_dim, out_dim], input_axis=0)
-        self.weight.sig = align.sig(self.weight.dims, None, out_dim)  # out_dim is the feature dim of what it gives
+        self.weight.sig = align.sig(self.weight.dims, None, out_dim)  # so out_dim is the feature dim of the result
 
     def __call__(self, source: Tensor) -> Tensor:
         """{…} sparse in in_dim → {…, out_dim}. Raises DimError if `source` is sparse in another dim."""
         if source.sparse_dim is not self.in_dim:
             other = source.sparse_dim
             raise DimError(
-                f"Embedding: `source` has other labels than {self.in_dim.name}",
+                f"Embedding: `source` is not sparse in {self.in_dim.name}",
                 got=f"{source.describe_dims()} {source.dtype}" + (f", labels {other.describe()}" if other else ""),
                 expected=f"a tensor with sparse_dim={self.in_dim.describe()}",
                 hint=f"rf.set_sparse_dim(source, {self.in_dim.name})" if other is None else None,

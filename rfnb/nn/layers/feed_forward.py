@@ -1,4 +1,4 @@
-"""What each frame goes through on its own, between the attention of two layers."""
+"""Feed-forward parts of Transformer-like layers, which work on each frame separately."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rfnb.ops.concat import split
 from rfnb.ops.random import dropout
 
 Activation = Callable[[Tensor], Tensor] | dict[str, Any] | Module
-"""A function, a module that is copied, or what `rf.build_dict` gives."""
+"""An activation: a function, a module, which is copied, or the result of `rf.build_dict`."""
 
 
 class FeedForward(Module):
@@ -27,8 +27,8 @@ class FeedForward(Module):
     (True, True)
 
     Args:
-        ff_dim: between the two; four times `out_dim` if not given.
-        dropout: of what the activation gives, in training.
+        ff_dim: the dim between the two maps; by default four times `out_dim`.
+        dropout: dropout of the result of the activation, in training.
     """
 
     def __init__(
@@ -54,17 +54,17 @@ class FeedForward(Module):
 
 
 class FeedForwardGated(Module):
-    """`rf.FeedForward` where one half decides how much of the other passes (Shazeer 2020). {…, out_dim} → {…, out_dim}
+    """`rf.FeedForward` in which one half gates the other (Shazeer 2020). {…, out_dim} → {…, out_dim}
 
-    The first half of `linear_ff` goes through `activation`, the second through `gate_activation`: as in Llama, if these
-    are left as they are.
+    The first half of `linear_ff` goes through `activation`, the second through `gate_activation`. The defaults are
+    those of Llama.
 
     >>> model = rf.Dim(4, name="model")
     >>> feed_forward = rf.FeedForwardGated(model, ff_dim=6)
     >>> feed_forward.linear_ff.out_dim.dimension, feed_forward(rf.zeros([model])).dims == (model,)
     (12, True)
 
-    ff_dim: of each half; 8/3 of `out_dim` if not given, up to the next multiple of 256.
+    ff_dim: the dim of each half; by default 8/3 of `out_dim`, rounded up to a multiple of 256.
     """
 
     def __init__(

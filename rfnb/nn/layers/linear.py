@@ -1,4 +1,4 @@
-"""A linear map from features to features."""
+"""Linear maps from features to features."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from rfnb.ops.linear import linear
 
 
 class Linear(Module):
-    """W·x + b. {…, in_dim} → {…, out_dim}
+    """A linear map, W·x + b. {…, in_dim} → {…, out_dim}
 
     >>> hidden, out = rf.Dim(3, name="hidden"), rf.Dim(2, name="out")
     >>> rf.Linear(hidden, out)(rf.zeros([hidden])).dims == (out,)
     True
 
-    A source that is sparse in `in_dim` counts as one-hot. If both are one dim, the weight is {in_dim(1), out_dim}.
+    A source that is sparse in `in_dim` is treated as one-hot. If both dims are the same, the weight is
+    {in_dim(1), out_dim}.
     """
 
     def __init__(self, in_dim: Dim, out_dim: Dim, *, with_bias: bool = True):

@@ -1,4 +1,4 @@
-"""Normalization of each frame, or of each sequence."""
+"""Normalization over features, over groups of them, or over frames."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from rfnb.ops.norm import group_norm, layer_norm, normalize, rms_norm
 
 
 class LayerNorm(Module):
-    """Mean 0 and variance 1 over `in_dim`, then scale and bias (Ba et al. 2016). {…, in_dim} → {…, in_dim}
+    """Normalizes to mean 0 and variance 1 over `in_dim`, then applies scale and bias. {…, in_dim} → {…, in_dim}
+
+    Layer normalization as of Ba et al. (2016).
 
     eps: added to the variance.
 
@@ -35,7 +37,9 @@ class LayerNorm(Module):
 
 
 class RMSNorm(Module):
-    """A mean square of 1 over `in_dim`, then scale and bias (Zhang & Sennrich 2019). {…, in_dim} → {…, in_dim}
+    """Normalizes to mean square 1 over `in_dim`, then applies scale and bias. {…, in_dim} → {…, in_dim}
+
+    Root mean square normalization as of Zhang & Sennrich (2019).
 
     eps: added to the mean square.
 
@@ -55,16 +59,17 @@ class RMSNorm(Module):
 
 
 class GroupNorm(Module):
-    """Mean 0 and variance 1 over each group of neighbours in `in_dim`, then scale and bias (Wu & He 2018).
+    """Normalizes to mean 0 and variance 1 over groups of adjacent features, then applies scale and bias.
 
-    {…, in_dim} → {…, in_dim}. Each frame on its own; `GroupNormSpatial` takes those of a sequence together.
+    {…, in_dim} → {…, in_dim} (Wu & He 2018). Each frame is normalized separately; `GroupNormSpatial` normalizes the
+    frames of a sequence together.
 
     >>> feat = rf.Dim(4, name="feat")
     >>> x = rf.convert_to_tensor([1.0, 3.0, 20.0, 10.0], dims=[feat])
     >>> rf.GroupNorm(feat, num_groups=2, eps=0.0)(x).raw_tensor.tolist()
     [-1.0, 1.0, 1.0, -1.0]
 
-    Raises ParameterError if the groups are not of one size.
+    Raises ParameterError if the groups do not divide `in_dim` evenly.
     """
 
     def __init__(self, in_dim: Dim, *, num_groups: int | Dim, eps: float = 1e-6):
@@ -75,7 +80,7 @@ class GroupNorm(Module):
         number = num_groups.get_dim_value() if isinstance(num_groups, Dim) else num_groups
         if number < 1 or in_dim.get_dim_value() % number:
             raise ParameterError(
-                f"{type(self).__name__}: `num_groups` must divide {in_dim.name} into groups of one size",
+                f"{type(self).__name__}: `num_groups` must divide {in_dim.name} evenly",
                 got=f"{number} groups of {in_dim.describe()}",
             )
 
@@ -89,7 +94,7 @@ class GroupNorm(Module):
 
 
 class GroupNormSpatial(GroupNorm):
-    """Like `GroupNorm`, with mean and variance over the valid frames of a sequence as well: that of torch.
+    """`GroupNorm` with mean and variance also over the valid frames of a sequence, as in torch.
 
     {…, spatial_dim, in_dim} → {…, spatial_dim, in_dim}
 
@@ -105,14 +110,14 @@ class GroupNormSpatial(GroupNorm):
 
 
 class Normalize(Module):
-    """Mean 0 and variance 1 over the valid frames of the axes that the call names, then scale and bias.
+    """Normalizes to mean 0 and variance 1 over the valid frames of given axes, then applies scale and bias.
 
     {…, axis} → {…, axis}. Padding is 0 before the bias.
 
     Args:
-        param_dims: of scale and bias.
+        param_dims: the dims of scale and bias.
         epsilon: added to the variance.
-        scale: if False, there is none; likewise `bias`.
+        scale, bias: whether there is a scale, and a bias.
 
     >>> time, feat = rf.Dim(2, name="time"), rf.Dim(1, name="feat")
     >>> x = rf.convert_to_tensor([[1.0], [3.0]], dims=[time, feat])

@@ -1,4 +1,4 @@
-"""Positions as learned vectors, and the choice of what encodes them."""
+"""Learned encodings of relative positions, and the choice of a positional encoding."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from rfnb.ops.shape import set_sparse_dim
 
 
 class LearnedRelativePositionalEncoding(Module):
-    """A vector for each distance of a key to a query (Shaw et al. 2018); those too far away share one.
+    """A learned vector for each distance of a key to a query (Shaw et al. 2018).
 
-    clipping: how far. causal: no key is behind a query, so that there are vectors for one side only.
+    clipping: all distances from this one on share a vector. causal: whether no key comes after its query, so that
+    vectors for one side suffice.
 
     >>> time, feat = rf.Dim(5, name="time"), rf.Dim(4, name="feat")
     >>> encoding = rf.LearnedRelativePositionalEncoding(feat, clipping=3)
@@ -39,9 +40,9 @@ class LearnedRelativePositionalEncoding(Module):
     def __call__(
         self, *, query_spatial_dim: Dim, key_value_spatial_dim: Dim, query_offset: Offset = 0
     ) -> tuple[Tensor, Dim]:
-        """The vectors from the last query and first key on, and the dim of the distances.
+        """The vectors, beginning with the distance of the first key to the last query, and the dim of the distances.
 
-        → {query + key_value - 1, feat_dim}. `query_offset`: of the first query, behind the first key.
+        → {query + key_value - 1, feat_dim}. `query_offset`: the position of the first query relative to the first key.
         """
         distances, out_dim = relative_positions(
             query_spatial_dim=query_spatial_dim,
@@ -62,8 +63,8 @@ class LearnedRelativePositionalEncoding(Module):
         return gather(self.pos_emb, indices=indices, axis=self.clipped_spatial_dim)
 
 
-def positions(choice: Choice | None, feat_dim: Dim) -> Callable[..., Tensor] | None:
-    """What gives the encodings of positions in `feat_dim`, when called with `spatial_dim`; None if there are none."""
+def build_pos_enc(choice: Choice | None, feat_dim: Dim) -> Callable[..., Tensor] | None:
+    """A function from `spatial_dim` to the positional encoding in `feat_dim`; None if there are no positions."""
     if choice is None:
         return None
     if isinstance(choice, type | dict | Module):

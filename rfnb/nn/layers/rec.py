@@ -1,4 +1,4 @@
-"""Recurrent modules."""
+"""The LSTM over a whole sequence, and its state."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rfnb.ops.rec import lstm
 
 
 class LstmState(State):
-    """The state of an LSTM: output `h` and cell `c`, both {…, out_dim}.
+    """The state of an LSTM: the output `h` and the cell `c`, both {…, out_dim}.
 
     >>> out = rf.Dim(4, name="out")
     >>> state = rf.LstmState(h=rf.zeros([rf.batch_dim, out]), c=rf.zeros([rf.batch_dim, out]))
@@ -42,7 +42,7 @@ class LSTM(Module):
     >>> y.dims == (time, out), state.h.dims == (out,)
     (True, True)
 
-    One step, as in the body of a loop: `spatial_dim=rf.single_step_dim`, and a source without it.
+    For a single step, as in the body of a loop: `spatial_dim=rf.single_step_dim`, and a source without that dim.
     The parts of the weights are, in this order: input gate, forget gate, cell, output gate.
     """
 
@@ -55,7 +55,7 @@ class LSTM(Module):
         self.bias = Parameter([4 * out_dim]) if with_bias else None
 
     def __call__(self, source: Tensor, *, state: State, spatial_dim: Dim) -> tuple[Tensor, LstmState]:
-        """The outputs, and the state behind the last valid frame of each sequence."""
+        """The outputs, and the state after the last valid frame of each sequence."""
         check_state(state, type(self).__name__)
         return lstm_over(
             source,
@@ -86,7 +86,7 @@ def lstm_over(
     in_dim: Dim,
     out_dim: Dim,
 ) -> tuple[Tensor, LstmState]:
-    """`rf.lstm` of modules: `in_dim` may be `out_dim`, and a source that is sparse in it counts as one-hot."""
+    """`rf.lstm` for modules: `in_dim` may be `out_dim`, and a source that is sparse in it is treated as one-hot."""
     source = one_hot(source) if source.sparse_dim is in_dim else source
     weight_dim = ff_weight.dims[1]
     out, (h, c) = lstm(

@@ -1,4 +1,4 @@
-"""The mean of the data that was seen."""
+"""A running mean of the data."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from rfnb.ops.reduce import reduce_mean
 
 
 class RunningMean(Module):
-    """The mean of what was seen, which newer data moves. {…, in_dim} → {in_dim}
+    """An exponential moving average of the data. {…, in_dim} → {in_dim}
 
     Args:
-        alpha: how far a batch moves the mean towards its own.
-        is_prob_distribution: it begins as a uniform distribution over `in_dim`, not as 0.
-        update_only_in_train: only calls in training move it.
+        alpha: how far a batch moves the mean towards its own mean.
+        is_prob_distribution: whether the mean starts as a uniform distribution over `in_dim` instead of 0.
+        update_only_in_train: whether only calls in training change the mean.
 
     >>> time, feat = rf.Dim(2, name="time"), rf.Dim(1, name="feat")
     >>> mean = rf.RunningMean(feat, alpha=0.5, update_only_in_train=False)
@@ -48,7 +48,7 @@ class RunningMean(Module):
             self.mean.initial = 1.0 / self.mean.num_elements()
 
     def __call__(self, x: Tensor) -> Tensor:
-        """The mean, after it was moved. Raises DimError if `x` lacks a dim of it."""
+        """The updated mean. {…, in_dim} → {in_dim}. Raises DimError if `x` lacks one of its dims."""
         missing = [dim for dim in self.mean.dims if dim not in x.dims]
         if missing:
             raise DimError(f"RunningMean: `x` has no dim {missing[0].name}", got=x.describe_dims())

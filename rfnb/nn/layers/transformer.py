@@ -1,4 +1,4 @@
-"""What the encoder and the decoder of a Transformer, and the layers of both, have in common."""
+"""Bases that the encoder and the decoder of a Transformer share, for the layers and for the whole."""
 
 from __future__ import annotations
 
@@ -7,36 +7,37 @@ from typing import Any
 from rfnb.core.dims.dim import Dim, as_dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.nn.layers.linear import Linear
-from rfnb.nn.layers.position import positions
+from rfnb.nn.layers.position import build_pos_enc
 from rfnb.nn.module.build import Choice, build_part
 from rfnb.nn.module.module import Module
 from rfnb.ops.math import add
 from rfnb.ops.random import dropout
 
 DEFAULT_DIM = Dim(512, name="model")
-DEFAULT_DIM.made = None  # by no line of the user
+"""The dim of a Transformer for which none is given."""
+DEFAULT_DIM.made = None  # not created by user code
 
 
 class TransformerLayer(Module):
-    """Base: parts that are added to what comes in, with a norm before each of them, or behind."""
+    """Base of layers whose parts are added to their input, with a norm before each part or after each sum."""
 
     dropout: float
     norm_first: bool
 
-    def into(self, x: Tensor, norm: Module) -> Tensor:
-        """What a part is given: norm(x), or x if the norms are behind."""
+    def part_input(self, x: Tensor, norm: Module) -> Tensor:
+        """The input of a part: norm(x), or x if the norms come after the sums."""
         found: Tensor = norm(x) if self.norm_first else x
         return found
 
-    def added(self, x: Tensor, part: Tensor, norm: Module) -> Tensor:
-        """x + dropout(part), or the norm of that if the norms are behind."""
+    def add_part(self, x: Tensor, part: Tensor, norm: Module) -> Tensor:
+        """x + dropout(part), or the norm of that if the norms come after the sums."""
         x = add(x, dropout(part, self.dropout))
         found: Tensor = x if self.norm_first else norm(x)
         return found
 
 
 class Transformer(Module):
-    """Base: an embedding, positions, and where both have another dim, a map to that of the layers."""
+    """Base with an embedding, positions and, if these have another dim, a map to the dim of the layers."""
 
     input_dropout: float
 
@@ -55,11 +56,11 @@ class Transformer(Module):
         dim = embed_dim or self.model_dim
         self.input_embedding = None if embedding is None else build_part(embedding, vocab_dim, dim)
         self.input_embedding_proj = Linear(embed_dim, self.model_dim, with_bias=False) if embed_dim else None
-        self.pos_enc = positions(pos_enc, dim)
+        self.pos_enc = build_pos_enc(pos_enc, dim)
         self.input_embedding_scale = self.model_dim.get_dim_value() ** 0.5 if scale is None else scale
 
     def _at_positions(self, x: Tensor, **where: Any) -> Tensor:
-        """x with its positions. {…, embed_dim} → {…, model_dim}"""
+        """Adds the positions and maps to the dim of the layers. {…, embed_dim} → {…, model_dim}"""
         if self.pos_enc is not None:
             x = add(x, self.pos_enc(**where))
         x = dropout(x, self.input_dropout)

@@ -1,4 +1,4 @@
-"""Weights: parameters that lead from one dim to another, which may be the same."""
+"""Weights: parameters that map one dim to another, which may be the same."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from rfnb.ops.shape import replace_dim_v2
 
 
 def weight(dims: Sequence[Dim], *, input_axis: int) -> Parameter:
-    """A weight with these dims, drawn by Glorot. If both are one dim, that of the input has the higher priority."""
+    """A weight with these dims, initialized by Glorot.
+
+    If the input dim is also the output dim, its copy at `input_axis` has the higher match priority.
+    """
     dims = list(dims)
     dims[input_axis] = dim_match_priority_when_needed(dims[input_axis], *dims[:input_axis], *dims[input_axis + 1 :])
     parameter = Parameter(dims)
@@ -22,5 +25,5 @@ def weight(dims: Sequence[Dim], *, input_axis: int) -> Parameter:
 
 
 def to_input(source: Tensor, in_dim: Dim, weight_dim: Dim) -> Tensor:
-    """`source` with the dim that the weight has for `in_dim`."""
+    """`source` with `in_dim` replaced by the dim that the weight has for it."""
     return source if weight_dim is in_dim else replace_dim_v2(source, in_dim=in_dim, out_dim=weight_dim)

@@ -1,1 +1,7 @@
-"""module."""
+"""What a module is.
+
+Read `module` first: `Module` holds parameters and other modules as attributes, and has a call. `container` has lists of
+modules and parameters; `hooks` runs functions after a call; `parametrize` computes a parameter from another, such as
+weight dropout; `build` makes modules from dicts and from the choices of a user; `config` types the functions of a
+training config.
+"""

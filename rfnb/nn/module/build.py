@@ -1,4 +1,4 @@
-"""Modules as dicts: what a config or a checkpoint can hold."""
+"""Modules from dicts, as a config or a checkpoint can hold them, and from the choices of a user."""
 
 from __future__ import annotations
 
@@ -15,43 +15,43 @@ from rfnb.nn.module.module import Module
 
 ROOT = __name__.partition(".")[0]
 PREFIXES = ("rf", ROOT, "returnn.frontend")
-"""What names of the public namespace may begin with."""
+"""Prefixes of names in the public namespace."""
 
 
 def build_dict(cls: Callable[..., Any], **kwargs: Any) -> dict[str, Any]:
-    """A class and its options as a dict, from which `rf.build_from_dict` makes an object.
+    """Describes a class and its options by a dict, from which `rf.build_from_dict` makes an object.
 
     >>> rf.build_dict(rf.Linear, with_bias=False)
     {'class': 'rf.Linear', 'with_bias': False}
 
-    cls: a Module class, or a function: an activation, for example. Raises ParameterError for anything else.
+    cls: a Module class, or a function such as an activation. Raises ParameterError for anything else.
     """
     _check_buildable(cls, "build_dict", getattr(cls, "__qualname__", repr(cls)))
     return {"class": _name_of(cls), **kwargs}
 
 
 def build_from_dict(d: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
-    """What `d["class"]` makes of the other entries, as options, and of the arguments given here.
+    """Calls the class `d["class"]` with the other entries as options and with the arguments given here.
 
     >>> inp, out = rf.Dim(3, name="in"), rf.Dim(2, name="out")
     >>> rf.build_from_dict({"class": "rf.Linear", "with_bias": False}, inp, out).bias is None
     True
 
-    A function is not called: given options, it is a function of what is missing.
+    A function is not called: with options, the result is a function of the remaining arguments.
 
     >>> rf.build_from_dict({"class": "rf.relu"}) is rf.relu
     True
 
-    Nothing is imported: the name is one of `rf` ("rf.Linear", "rf.decoder.transformer.FeedForwardGated"), or that of
-    something in a module that is imported already: a subclass of rf.Module, or a function whose annotation says that it
-    gives a Tensor ("my_model.Encoder"). Raises ParameterError for any other.
+    Nothing is imported. The name is one of `rf` ("rf.Linear", "rf.decoder.transformer.FeedForwardGated"), or refers to
+    a module that is already imported ("my_model.Encoder"), and then to a subclass of rf.Module or a function that is
+    annotated to return a Tensor. Raises ParameterError for any other name.
     """
     if not isinstance(d, Mapping) or "class" not in d:
-        raise ParameterError("build_from_dict: a dict with a 'class' is needed", got=d, expected='{"class": "rf.…", …}')
+        raise ParameterError("build_from_dict: needs a dict with a 'class'", got=d, expected='{"class": "rf.…", …}')
     options = {name: value for name, value in d.items() if name != "class"}
     twice = sorted(set(options) & set(kwargs))
     if twice:
-        raise ParameterError(f"build_from_dict: {twice[0]!r} is given twice", got=f"{d}, and {twice[0]}=…")
+        raise ParameterError(f"build_from_dict: {twice[0]!r} is given twice", got=f"{d} and {twice[0]}=…")
     cls = _find(d["class"]) if isinstance(d["class"], str) else d["class"]
     _check_buildable(cls, "build_from_dict", d["class"])
     if inspect.isclass(cls):
@@ -78,10 +78,10 @@ def _find(name: str) -> Any:
 
 
 def _below(found: Any, path: list[str]) -> Any:
-    """By what is there already: an attribute that a module computes might import something."""
+    """The attribute at `path`, if it already exists: attributes that a module computes might import something."""
     for name in path:
         if found is sys.modules[ROOT]:
-            getattr(found, name, None)  # of its own names, some are imported when asked for
+            getattr(found, name, None)  # some names of rfnb itself are imported on first use
         found = None if name.startswith("_") else getattr(found, "__dict__", {}).get(name)
     return found
 
@@ -93,7 +93,7 @@ def _check_buildable(found: Any, what: str, name: object) -> None:
         fine = inspect.isfunction(found) and _gives_tensor(found)
     if not fine:
         raise ParameterError(
-            f"{what}: there is no {name!r} that can be built" if found is None else f"{what}: {name!r} is not meant",
+            f"{what}: {name!r} cannot be found" if found is None else f"{what}: {name!r} cannot be built from a dict",
             got=None if found is None else f"{type(found).__name__} of {getattr(found, '__module__', '?')}",
             expected="a subclass of rf.Module, or a function with `-> Tensor`",
             hint=_nearest(str(name)) if found is None else None,
@@ -119,27 +119,29 @@ def _public() -> Iterator[str]:
 
 
 Choice = type | dict[str, Any] | Module | Callable[..., Any]
-"""What makes a part: a class, what `rf.build_dict` gives, a module that is copied, or a function."""
+"""A choice of a part: a class, the result of `rf.build_dict`, a module, which is copied, or a function."""
 
 
 def build_part(choice: Choice, *args: Any, **options: Any) -> Any:
-    """The part: of a class with these options, of a dict with its own ones before them, or a copy of a module.
+    """A part of a module: an object of a class or dict with these options, a copy of a module, or a function itself.
 
-    A function is the part itself.
+    Options in the dict have precedence.
     """
     if isinstance(choice, dict):
         return build_from_dict(choice, *args, **{name: x for name, x in options.items() if name not in choice})
     if isinstance(choice, Module):
-        return copy.deepcopy(choice)  # so that layers which are made from one module do not share it
+        return copy.deepcopy(choice)  # so that layers made from one module do not share parameters
     if isinstance(choice, type | functools.partial):
         return choice(*args, **options)
     if callable(choice):
         return choice
     raise ParameterError(
-        "this makes no part of a module", got=repr(choice), expected="a class, a function, a Module or rf.build_dict(…)"
+        "no part of a module can be made from this",
+        got=repr(choice),
+        expected="a class, a function, a Module or rf.build_dict(…)",
     )
 
 
-def given(**options: Any) -> dict[str, Any]:
-    """Those that are not None."""
+def given_options(**options: Any) -> dict[str, Any]:
+    """The options that are not None."""
     return {name: x for name, x in options.items() if x is not None}

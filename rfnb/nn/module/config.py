@@ -1,4 +1,4 @@
-"""What the functions of a training config look like."""
+"""Types of the functions in a training config."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rfnb.nn.module.module import Module
 
 
 class GetModelFunc(Protocol):
-    """Makes the model: `get_model(epoch=…, step=…)`. It takes further arguments by name, which it may ignore.
+    """A function that makes the model: `get_model(epoch=…, step=…)`. It must accept further keyword arguments.
 
     >>> def get_model(*, epoch: int, step: int, **_: object) -> rf.Module:
     ...     return rf.Linear(rf.Dim(3, name="in"), rf.Dim(2, name="out"))
@@ -17,11 +17,11 @@ class GetModelFunc(Protocol):
     """
 
     def __call__(self, *, epoch: int, step: int, **kwargs: Any) -> Module:
-        """The model at this epoch and step."""
+        """Returns the model for this epoch and step."""
 
 
 class StepFunc(Protocol):
-    """A step of training, or a forward step: `train_step(model=…, extern_data=…)` marks losses or outputs.
+    """A training step or forward step: `train_step(model=…, extern_data=…)` marks losses or outputs.
 
     >>> def train_step(*, model: rf.Module, extern_data: rf.TensorDict, **_: object) -> None:
     ...     model(extern_data["data"]).mark_as_loss("loss")
@@ -29,4 +29,4 @@ class StepFunc(Protocol):
     """
 
     def __call__(self, *, model: Module, extern_data: TensorDict, **kwargs: Any) -> None:
-        """Marks what it computes in the run context."""
+        """Marks losses or outputs in the current run context."""

@@ -1,4 +1,4 @@
-"""Modules, or parameters, in a row."""
+"""Lists of modules and of parameters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ L = TypeVar("L", bound="_Listed[Any]")
 
 
 class _Listed(Module, Generic[P]):
-    """A list whose entries are attributes, called "0", "1", …, or as the keys of a dict."""
+    """A list whose entries are attributes named "0", "1", …, or like the keys of a dict."""
 
     _kind: type
 
@@ -36,16 +36,16 @@ class _Listed(Module, Generic[P]):
             setattr(self, str(name), self._part(part))
 
     def items(self) -> list[tuple[str, P]]:
-        """Names and entries; one that occurs twice is here twice."""
+        """Names and entries; an entry that occurs twice is listed twice."""
         found: list[Any] = [(name, part) for name, part in vars(self).items() if isinstance(part, self._kind)]
         return found
 
     def append(self, part: Any) -> None:
-        """Adds one behind the others."""
+        """Adds an entry at the end."""
         self._add([(len(self), part)])
 
     def extend(self, parts: Iterable[Any]) -> None:
-        """Adds them behind the others."""
+        """Adds entries at the end."""
         self._add(list(enumerate(parts, len(self))))
 
     def __len__(self) -> int:
@@ -68,7 +68,7 @@ class _Listed(Module, Generic[P]):
         self._add([(name, part)])
 
     def __delitem__(self, index: int | slice) -> None:
-        """Those behind it move up; keys of a dict stay what they are."""
+        """Removes entries; the following ones are renumbered, but names from a dict stay."""
         kept = self.items()
         del kept[index]
         for name, _ in self.items():
@@ -77,7 +77,7 @@ class _Listed(Module, Generic[P]):
 
 
 class ModuleList(_Listed[Module]):
-    """A list of modules; functions among them become modules. Their names are "0", "1", …, or the keys of a dict.
+    """A list of modules, named "0", "1", …, or like the keys of a dict. Functions become modules.
 
     >>> dims = [rf.Dim(n, name=f"hidden{n}") for n in (3, 4, 5)]
     >>> layers = rf.ModuleList(rf.Linear(a, b) for a, b in zip(dims, dims[1:]))
@@ -95,14 +95,14 @@ class ModuleList(_Listed[Module]):
 
 
 class ParameterList(_Listed[Parameter]):
-    """A list of parameters, called "0", "1", …, or as the keys of a dict.
+    """A list of parameters, named "0", "1", …, or like the keys of a dict.
 
     >>> feat = rf.Dim(3, name="feat")
     >>> scales = rf.ParameterList(rf.Parameter([feat]) for _ in range(2))
     >>> [name for name, _ in scales.named_parameters()]
     ['0', '1']
 
-    Raises ParameterError for what is no Parameter.
+    Raises ParameterError if an entry is not a Parameter.
     """
 
     _kind = Parameter
@@ -112,12 +112,13 @@ class ParameterList(_Listed[Parameter]):
 
     def _part(self, given: Any) -> Parameter:
         if not isinstance(given, Parameter):
-            raise ParameterError("ParameterList: this is no Parameter", got=type(given).__name__, expected="Parameter")
+            what = "ParameterList: an entry is not a Parameter"
+            raise ParameterError(what, got=type(given).__name__, expected="rf.Parameter")
         return given
 
 
 class Sequential(ModuleList):
-    """Modules one after the other: each gets what the one before gave.
+    """Calls modules one after the other, each with the result of the previous one.
 
     >>> hidden, out = rf.Dim(3, name="hidden"), rf.Dim(2, name="out")
     >>> rf.Sequential(rf.Linear(hidden, out), rf.relu)(rf.zeros([hidden])).dims == (out,)
@@ -125,7 +126,7 @@ class Sequential(ModuleList):
     """
 
     def __call__(self, inp: Tensor, *, collected_outputs: dict[str, Tensor] | None = None, **kwargs: Any) -> Tensor:
-        """What the last one gives; `collected_outputs` takes what each gave. `kwargs` go to all."""
+        """The result of the last module. `collected_outputs` receives all results; `kwargs` go to all modules."""
         for name, part in self.items():
             inp = part(inp, **kwargs)
             if collected_outputs is not None:
@@ -134,7 +135,7 @@ class Sequential(ModuleList):
 
 
 def sequential(source: Tensor, *modules: Part) -> Tensor:
-    """What the last of `modules` gives, each called with what the one before gave: `rf.Sequential(*modules)(source)`.
+    """Calls `modules` one after the other, each with the previous result: `rf.Sequential(*modules)(source)`.
 
     >>> feat = rf.Dim(3, name="feat")
     >>> x = rf.convert_to_tensor([-4.0, 1.0, 9.0], dims=[feat])

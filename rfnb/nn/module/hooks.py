@@ -1,4 +1,4 @@
-"""Functions that are called after a module, or after any method of an object."""
+"""Hooks: functions that run after a call of a module, or of any method of an object."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ __all__ = ["MethodWithHooks", "RemovableHandle", "setup_post_hook_on_method"]
 __dir__ = __all__.copy  # what is offered for completion: no imports
 
 ForwardHook = Callable[[Any, tuple[Any, ...], dict[str, Any], Any], Any]
-"""`hook(module, args, kwargs, result)`; what it gives replaces the result, unless it is None."""
+"""`hook(module, args, kwargs, result)`; its return value replaces the result, unless it is None."""
 
 _serials = itertools.count()
 
 
 class RemovableHandle:
-    """A registered hook, which `remove` takes away again; so does leaving a `with` block.
+    """A handle of a registered hook, which is removed by `remove` or at the end of a `with` block.
 
     >>> calls = []
     >>> with rf.Functional(abs).register_forward_hook(lambda *call: calls.append(call)) as handle:
@@ -31,7 +31,7 @@ class RemovableHandle:
         self.serial = next(_serials)
 
     def remove(self) -> None:
-        """The hook is called no more. Does nothing the second time."""
+        """Removes the hook. A second call has no effect."""
         self._hooks.pop(self.serial, None)
         if self._method is not None and not self._hooks:
             self._method.uninstall()
@@ -44,7 +44,7 @@ class RemovableHandle:
 
 
 class MethodWithHooks:
-    """What stands for a method of one object while there are hooks on it.
+    """Replaces a method of one object while there are hooks on it.
 
     >>> from collections import Counter
     >>> counter = Counter("aab")
@@ -62,44 +62,44 @@ class MethodWithHooks:
 
     @classmethod
     def get(cls, obj: Any, attr: str) -> MethodWithHooks:
-        """The one of this method; a new one if there is none."""
+        """The existing replacement of this method, or a new one."""
         found = vars(obj).get(attr)
         return found if isinstance(found, cls) and found.obj is obj else cls(obj, attr)
 
     def setup(self) -> None:
-        """From now on, the object has it instead of the method."""
+        """Installs this in place of the object's method."""
         vars(self.obj)[self.attr] = self
 
     def uninstall(self) -> None:
-        """The object has its method again."""
+        """Restores the object's own method."""
         if vars(self.obj).get(self.attr) is self:
             del vars(self.obj)[self.attr]
             if self._before is not None:
                 vars(self.obj)[self.attr] = self._before
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The method, and then the hooks."""
-        return after(self.post_hooks, self.obj, args, kwargs, self._method(*args, **kwargs))
+        """Calls the method, and then the hooks."""
+        return run_post_hooks(self.post_hooks, self.obj, args, kwargs, self._method(*args, **kwargs))
 
 
 def setup_post_hook_on_method(obj: Any, attr: str, hook: ForwardHook, *, prepend: bool = False) -> RemovableHandle:
-    """After each call of `obj.attr(…)`, `hook(obj, args, kwargs, result)` may look at the result, or give another.
+    """Calls `hook(obj, args, kwargs, result)` after each `obj.attr(…)`; the hook may return another result.
 
-    prepend: before the other hooks. On `__call__` of a module, it is `module.register_forward_hook`.
+    prepend: whether it runs before the other hooks. For `__call__` of a module this is `module.register_forward_hook`.
 
     >>> linear = rf.Linear(rf.Dim(3, name="in"), rf.Dim(2, name="out"))
     >>> with rf.hooks.setup_post_hook_on_method(linear, "get_default_name", lambda *call: call[-1].upper()):
     ...     linear.get_default_name()
     'LINEAR'
 
-    Raises ParameterError if there is no such method, or Python looks it up on the class.
+    Raises ParameterError if there is no such method, or if Python looks it up on the class.
     """
     if attr == "__call__" and hasattr(obj, "register_forward_hook"):
         handle: RemovableHandle = obj.register_forward_hook(hook, prepend=prepend)
         return handle
     if not callable(getattr(obj, attr, None)) or not hasattr(obj, "__dict__") or attr.startswith("__"):
         raise ParameterError(
-            f"setup_post_hook_on_method: {type(obj).__name__} has no method {attr!r} that can be replaced",
+            f"setup_post_hook_on_method: {type(obj).__name__} has no replaceable method {attr!r}",
             hint="Python looks it up on the class" if attr.startswith("__") and hasattr(obj, attr) else None,
         )
     method = MethodWithHooks.get(obj, attr)
@@ -110,7 +110,7 @@ def setup_post_hook_on_method(obj: Any, attr: str, hook: ForwardHook, *, prepend
 def add_hook(
     hooks: dict[int, ForwardHook], hook: ForwardHook, *, first: bool = False, method: MethodWithHooks | None = None
 ) -> RemovableHandle:
-    """Adds a hook behind the others, or before them."""
+    """Adds a hook after the others; with `first`, before them."""
     handle = RemovableHandle(hooks, method)
     others = dict(hooks) if first else {}
     if first:
@@ -120,8 +120,10 @@ def add_hook(
     return handle
 
 
-def after(hooks: dict[int, ForwardHook], obj: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
-    """The result, as the hooks leave it."""
+def run_post_hooks(
+    hooks: dict[int, ForwardHook], obj: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
+) -> Any:
+    """Calls the hooks one after the other and returns the final result."""
     for hook in list(hooks.values()):
         other = hook(obj, args, kwargs, result)
         result = result if other is None else other

@@ -1,4 +1,4 @@
-"""A Module: parameters and other modules under names, and a call."""
+"""The class Module: parameters and other modules as attributes, and a call."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from rfnb.core.tensor.listener import active_listener
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.state import State
 from rfnb.errors import ParameterError
-from rfnb.nn.module.hooks import ForwardHook, RemovableHandle, add_hook, after
+from rfnb.nn.module.hooks import ForwardHook, RemovableHandle, add_hook, run_post_hooks
 
 M = TypeVar("M", bound="Module")
 
 
 class Module(Shown):
-    """Base of all modules. What is an attribute and is a Parameter or Module belongs to it.
+    """Base of all modules. Parameters and modules that are attributes belong to it.
 
     >>> class Residual(rf.Module):
     ...     def __init__(self, dim):
@@ -32,11 +32,11 @@ class Module(Shown):
     >>> [name for name, _ in Residual(rf.Dim(3, name="feat")).named_parameters()]
     ['linear.weight', 'linear.bias']
 
-    Options go to `__init__`, inputs and dims that differ between calls to `__call__`; all calls share the parameters.
+    `__init__` takes options; `__call__` takes inputs, and dims that differ between calls. All calls share parameters.
     """
 
     _forward_hooks: dict[int, ForwardHook] | None = None
-    _twin: Any = None  # the torch module that mirrors it, if there is one: `nn.bridge`
+    _mirror_ref: Any = None  # the torch module that mirrors it, if there is one; see `nn.bridge`
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -44,14 +44,14 @@ class Module(Shown):
             cls.__call__ = _observed(vars(cls)["__call__"])  # type: ignore[method-assign]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """What the module is for."""
+        """The forward computation, which a subclass defines."""
         hint = ": rename its `forward` to `__call__`" if hasattr(type(self), "forward") else ""
         raise NotImplementedError(f"{type(self).__name__} has no __call__{hint}")
 
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            if hasattr(type(self), name):  # a property that asked for something that there is not: its own words
+            if hasattr(type(self), name):  # a property raised AttributeError: show its own message
                 return object.__getattribute__(self, name)
             raise Missing(f"{type(self).__name__!r} object has no attribute {name!r}", name, self)
 
@@ -63,14 +63,14 @@ class Module(Shown):
         if any(isinstance(part, Module | Parameter) for part in parts):
             warnings.warn(
                 f"{type(self).__name__}.{name} is a plain {type(value).__name__}: its parameters are neither trained "
-                f"nor saved with the module. Use rf.ModuleList",
+                f"nor saved with the module. Use rf.ModuleList.",
                 stacklevel=2,
             )
 
     # -- state
 
     def default_initial_state(self, *, batch_dims: Sequence[Dim]) -> State | None:
-        """The state to begin with: that of the children, by name; None if no child has one.
+        """The initial states of the children, by name; None if no child has a state.
 
         >>> feat, out = rf.Dim(3, name="feat"), rf.Dim(4, name="out")
         >>> model = rf.ModuleList(rf.LSTM(feat, out), rf.LSTM(out, out))
@@ -87,7 +87,7 @@ class Module(Shown):
     # -- parts
 
     def children(self) -> Iterator[Module]:
-        """The modules right below.
+        """The direct submodules, a shared one once.
 
         >>> feat, out = rf.Dim(3, name="feat"), rf.Dim(4, name="out")
         >>> model = rf.Sequential(rf.Sequential(rf.Linear(feat, out), rf.relu), rf.LayerNorm(out))
@@ -97,7 +97,7 @@ class Module(Shown):
         return (child for _, child in self.named_children())
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
-        """The modules right below with their names; a shared one once.
+        """The direct submodules with their names, a shared one once.
 
         >>> model = rf.Sequential(rf.Linear(rf.Dim(3, name="feat"), rf.Dim(4, name="out")), rf.relu)
         >>> [(name, type(child).__name__) for name, child in model.named_children()]
@@ -106,7 +106,7 @@ class Module(Shown):
         return self.named_modules(recurse=False, include_self=False)
 
     def modules(self, *, recurse: bool = True, include_self: bool = True) -> Iterator[Module]:
-        """The modules below, and itself; a shared one once.
+        """The module itself and all submodules, a shared one once.
 
         >>> feat, out = rf.Dim(3, name="feat"), rf.Dim(4, name="out")
         >>> model = rf.Sequential(rf.Sequential(rf.Linear(feat, out), rf.relu), rf.LayerNorm(out))
@@ -118,7 +118,7 @@ class Module(Shown):
     def named_modules(
         self, *, recurse: bool = True, include_self: bool = True, memo: set[int] | None = None, prefix: str = ""
     ) -> Iterator[tuple[str, Module]]:
-        """The modules below, and itself, with names such as "encoder.layers.0"; a shared one once.
+        """The module itself and all submodules with names such as "encoder.layers.0", a shared one once.
 
         >>> feat, out = rf.Dim(3, name="feat"), rf.Dim(4, name="out")
         >>> model = rf.Sequential(rf.Sequential(rf.Linear(feat, out), rf.relu), rf.LayerNorm(out))
@@ -126,10 +126,10 @@ class Module(Shown):
         ['', '0', '0.0', '0.1', '1']
 
         Args:
-            recurse: False: only those right below.
-            include_self: whether the module itself is the first, under the name `prefix`.
-            memo: the ids of modules that are left out; it grows by those that were given.
-            prefix: what all names begin with.
+            recurse: if False, only direct submodules.
+            include_self: whether to begin with the module itself, under the name `prefix`.
+            memo: the ids of modules to leave out; those that are returned are added.
+            prefix: the prefix of all names.
         """
         memo = set() if memo is None else memo
         if include_self and id(self) not in memo:
@@ -146,7 +146,7 @@ class Module(Shown):
                 yield path, child
 
     def parameters(self, *, recurse: bool = True) -> Iterator[Parameter]:
-        """The parameters of this module and all below; a shared one once.
+        """The parameters of this module and its submodules, a shared one once.
 
         >>> feat, out = rf.Dim(3, name="feat"), rf.Dim(4, name="out")
         >>> sum(parameter.num_elements() for parameter in rf.Linear(feat, out).parameters())  # 3 · 4 + 4
@@ -155,7 +155,7 @@ class Module(Shown):
         return (parameter for _, parameter in self.named_parameters(recurse=recurse))
 
     def named_parameters(self, *, recurse: bool = True) -> Iterator[tuple[str, Parameter]]:
-        """The parameters with names such as "encoder.lstm.ff_weight"; each is called so from then on.
+        """The parameters with names such as "encoder.lstm.ff_weight", which they keep as their `name`.
 
         >>> model = rf.Sequential(rf.Linear(rf.Dim(3, name="feat"), rf.Dim(4, name="out")), rf.relu)
         >>> [(name, parameter.describe_dims()) for name, parameter in model.named_parameters()]
@@ -172,7 +172,7 @@ class Module(Shown):
 
     @property
     def has_parameters(self) -> bool:
-        """Whether there is a parameter, here or below."""
+        """Whether this module or a submodule has parameters."""
         return any(True for _ in self.parameters())
 
     def get_deep(self, target: str) -> Any:
@@ -186,7 +186,7 @@ class Module(Shown):
         for name in filter(None, target.split(".")):
             if not hasattr(found, name):
                 raise ParameterError(
-                    f"{type(self).__name__}: there is no {target!r}",
+                    f"{type(self).__name__}: has no attribute {target!r}",
                     got=f"{type(found).__name__} without {name!r}",
                     expected=", ".join(_public_names(found)) or None,
                     hint=did_you_mean(name, _public_names(found)),
@@ -210,7 +210,7 @@ class Module(Shown):
     # -- all at once
 
     def apply(self: M, fn: Callable[[Module], Any]) -> M:
-        """Calls `fn` with each module below, those further down first, and then with itself; with a shared one once.
+        """Calls `fn` with each submodule, innermost first, and then with the module itself; with a shared one once.
 
         >>> model = rf.Sequential(rf.Linear(rf.Dim(3), rf.Dim(2)), rf.relu)
         >>> _ = model.apply(lambda module: print(module.get_default_name()))
@@ -222,7 +222,7 @@ class Module(Shown):
         return self
 
     def to(self: M, *, device: str | None = None, dtype: str | None = None) -> M:
-        """Moves all parameters; they stay the same objects, so that an optimizer keeps them. `dtype` is for floats.
+        """Moves all parameters, in place, so that optimizers keep them. `dtype` applies to float parameters only.
 
         >>> linear = rf.Linear(rf.Dim(3, name="feat"), rf.Dim(4, name="out"))
         >>> weight = linear.weight
@@ -236,7 +236,7 @@ class Module(Shown):
         return self
 
     def register_forward_hook(self, hook: ForwardHook, *, prepend: bool = False) -> RemovableHandle:
-        """After each call, `hook(module, args, kwargs, result)` may look at the result, or give another.
+        """Calls `hook(module, args, kwargs, result)` after each call; the hook may return another result.
 
         >>> feat, out = rf.Dim(3, name="feat"), rf.Dim(4, name="out")
         >>> linear = rf.Linear(feat, out)
@@ -252,7 +252,7 @@ class Module(Shown):
     # -- how it is called
 
     def get_default_name(self) -> str:
-        """What it is called where no attribute names it: "layer_norm" for LayerNorm.
+        """The name of the module where no attribute names it: "layer_norm" for LayerNorm.
 
         >>> rf.LayerNorm(rf.Dim(3, name="feat")).get_default_name()
         'layer_norm'
@@ -262,7 +262,7 @@ class Module(Shown):
         return "".join(words)
 
     def name_of(self, module: Module) -> str | None:
-        """The dotted name of a module below, as called from here; None if it is not below.
+        """The dotted name of a submodule, relative to this module; None if it is not a submodule.
 
         >>> linear = rf.Linear(rf.Dim(3, name="feat"), rf.Dim(4, name="out"))
         >>> model = rf.Sequential(rf.Sequential(linear, rf.relu), rf.tanh)
@@ -272,7 +272,7 @@ class Module(Shown):
         return next((name for name, below in self.named_modules(include_self=False) if below is module), None)
 
     def extra_repr(self) -> str:
-        """What views say of it beside its class: "in:26 → out:128". To be overridden, as in torch.
+        """What views show beside the class: "in:26 → out:128". Subclasses may override it, as in torch.
 
         >>> rf.Linear(rf.Dim(26, name="in"), rf.Dim(128, name="out")).extra_repr()
         'in:26 → out:128'
@@ -293,21 +293,21 @@ class Module(Shown):
 
 
 def _observed(forward: Callable[..., Any]) -> Callable[..., Any]:
-    """`forward`, seen by listeners and followed by the hooks."""
+    """`forward`, reported to the active listener and followed by the hooks."""
 
     @functools.wraps(forward)
     def call(self: Module, *args: Any, **kwargs: Any) -> Any:
-        if type(self).__call__ is not call:  # super().__call__(…): the call of the subclass is the one to see
+        if type(self).__call__ is not call:  # super().__call__(…): listeners see the call of the subclass
             return forward(self, *args, **kwargs)
-        if self._twin is not None and (twin := self._twin.takes(self)) is not None:
-            return twin.call_inside(args, kwargs)
+        if self._mirror_ref is not None and (mirror := self._mirror_ref.calling(self)) is not None:
+            return mirror.call_inside(args, kwargs)
         listener = active_listener()
         if listener is None:
             result = forward(self, *args, **kwargs)
         else:
             result = listener.call_module(self, forward, args, kwargs)
         if self._forward_hooks:
-            result = after(self._forward_hooks, self, args, kwargs, result)
+            result = run_post_hooks(self._forward_hooks, self, args, kwargs, result)
         return result
 
     return call
@@ -322,7 +322,7 @@ def _apply(module: Module, fn: Callable[[Module], Any], seen: set[int]) -> None:
 
 
 def _name_after(parameter: Parameter, path: str) -> None:
-    """A parameter has the longest path that was seen of it: "weight" first, later "encoder.linear.weight"."""
+    """Sets the name of a parameter to its longest path so far: first "weight", later "encoder.linear.weight"."""
     if parameter.name == "parameter" or path.endswith(f".{parameter.name}"):
         parameter.name = path
 
@@ -332,9 +332,9 @@ def _public_names(owner: Any) -> list[str]:
 
 
 class Functional(Module):
-    """A function as a module: where a list of modules wants one.
+    """A function as a module, for example as an entry of a list of modules.
 
-    attribs: set as attributes; parameters and modules among them belong to it.
+    attribs: attributes to set; parameters and modules among them belong to the module.
 
     >>> twice = rf.Functional(lambda x: 2 * x)
     >>> twice(rf.ones([rf.Dim(3, name="feat")])).raw_tensor.tolist()
@@ -347,7 +347,7 @@ class Functional(Module):
             setattr(self, name, value)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """func(…)"""
+        """Calls the function."""
         return self.func(*args, **kwargs)
 
     def get_default_name(self) -> str:

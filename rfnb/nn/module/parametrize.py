@@ -1,4 +1,4 @@
-"""Parameters that a function of them stands for: weight dropout, weight noise, and own ones."""
+"""Parametrizations: parameters that are replaced by a function of them, such as weight dropout or weight noise."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rfnb.core.run.run_ctx import get_run_ctx
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ParameterError
-from rfnb.loop.cached import once
+from rfnb.loop.body.cached import once
 from rfnb.nn.module.module import Module
 from rfnb.ops.math import add
 from rfnb.ops.random import dropout, random_normal
@@ -22,39 +22,40 @@ _TABLE = "_parametrizations"
 def register_parametrization(
     module: M, param_name: str, parametrization: Callable[..., Tensor], *, keep_existing_param: bool = True
 ) -> M:
-    """From now on, `module.weight` is `parametrization(weight)`. Gives `module`.
+    """Makes `module.weight` the value of `parametrization(weight)`. Returns `module`.
 
-    The Parameter is still what `module.parameters()` gives, under its name: what is trained, and in checkpoints. In a
-    loop, it is computed once, and all steps see one value.
+    `module.parameters()` still has the original Parameter under its name, so that one is trained and saved. In a loop
+    the value is computed once, and all steps see the same value.
 
     Args:
-        param_name: "weight", for example.
-        keep_existing_param: if False, the parametrization is a Module with parameters of its own, which takes the
-            place of the Parameter and is called without it.
+        param_name: for example "weight".
+        keep_existing_param: if False, the parametrization is a Module with its own parameters, which replaces the
+            Parameter and is called without arguments.
 
     >>> linear = rf.Linear(rf.Dim(3, name="in"), rf.Dim(2, name="out"))
     >>> _ = rf.register_parametrization(linear, "weight", lambda weight: weight * 0.0)
     >>> linear.weight.raw_tensor.abs().sum().item(), [name for name, _ in linear.named_parameters()]
     (0.0, ['weight', 'bias'])
 
-    Raises ParameterError if there is no such parameter, or it has a parametrization already.
+    Raises ParameterError if there is no such parameter, or if it already has a parametrization.
     """
     table = vars(module).get(_TABLE, {})
     param = vars(module).get(param_name)
     what = f"register_parametrization: {type(module).__name__}.{param_name}"
     if param_name in table:
-        raise ParameterError(f"{what} has a parametrization already", hint="rf.remove_parametrization")
+        raise ParameterError(f"{what} already has a parametrization", hint="rf.remove_parametrization removes it")
     if not isinstance(param, Parameter):
         raise ParameterError(
-            f"{what} is no Parameter",
+            f"{what} is not a Parameter",
             got=type(param).__name__,
             expected=" or ".join(name for name, _ in module.named_parameters(recurse=False)) or None,
         )
     own = isinstance(parametrization, Module) and parametrization.has_parameters
     if own is keep_existing_param:
         raise ParameterError(
-            f"{what}: the parametrization has {'' if own else 'no '}parameters of its own",
-            expected=f"{'none' if own else 'a Module with some'} for keep_existing_param={keep_existing_param}",
+            f"{what}: the parametrization has {'its own' if own else 'no'} parameters",
+            expected=f"a {'function' if own else 'Module'} with{'out' if own else ''} parameters, "
+            f"for keep_existing_param={keep_existing_param}",
         )
     vars(module)[_TABLE] = {**table, param_name: (parametrization, param)}
     if not keep_existing_param:
@@ -64,18 +65,19 @@ def register_parametrization(
 
 
 def remove_parametrization(module: M, param_name: str) -> M:
-    """`module.weight` is the Parameter again. Gives `module`.
+    """Makes `module.weight` the Parameter again. Returns `module`.
 
     >>> linear = rf.weight_noise(rf.Linear(rf.Dim(3), rf.Dim(2)), "weight", std=0.1)
     >>> rf.is_parametrized(rf.remove_parametrization(linear, "weight"))
     False
 
-    Raises ParameterError if it has no parametrization.
+    Raises ParameterError if the parameter has no parametrization.
     """
     table = dict(vars(module).get(_TABLE, {}))
     if param_name not in table:
         raise ParameterError(
-            f"remove_parametrization: {type(module).__name__}.{param_name} has none", got=", ".join(table) or "none"
+            f"remove_parametrization: {type(module).__name__}.{param_name} has no parametrization",
+            got=", ".join(table) or "none",
         )
     _, param = table.pop(param_name)
     vars(module)[_TABLE] = table
@@ -86,7 +88,7 @@ def remove_parametrization(module: M, param_name: str) -> M:
 
 
 def is_parametrized(module: Module, param_name: str | None = None) -> bool:
-    """Whether this parameter of the module, or any, has a parametrization.
+    """Whether a parameter of the module has a parametrization: the one named `param_name`, or any.
 
     >>> linear = rf.weight_dropout(rf.Linear(rf.Dim(3), rf.Dim(2)), "weight", drop_prob=0.1)
     >>> rf.is_parametrized(linear), rf.is_parametrized(linear, "bias")
@@ -98,10 +100,10 @@ def is_parametrized(module: Module, param_name: str | None = None) -> bool:
 
 @dataclass(eq=False)
 class WeightDropout:
-    """In training, each entry of a parameter is 0 with probability `drop_prob`, and the others are scaled up.
+    """In training, sets each entry of a parameter to 0 with probability `drop_prob` and scales up the others.
 
     >>> weight = rf.Parameter([rf.Dim(3, name="feat")])
-    >>> rf.WeightDropout(0.5)(weight) is weight  # there is no training
+    >>> rf.WeightDropout(0.5)(weight) is weight  # not in training
     True
     """
 
@@ -116,10 +118,10 @@ class WeightDropout:
 
 @dataclass(eq=False)
 class WeightNoise:
-    """In training, a parameter plus normally distributed noise (Graves 2011).
+    """In training, adds normally distributed noise to a parameter (Graves 2011).
 
     >>> weight = rf.Parameter([rf.Dim(3, name="feat")])
-    >>> rf.WeightNoise(0.1)(weight) is weight  # there is no training
+    >>> rf.WeightNoise(0.1)(weight) is weight  # not in training
     True
     """
 
@@ -133,7 +135,7 @@ class WeightNoise:
 
 
 def weight_dropout(module: M, param_name: str, *, drop_prob: float) -> M:
-    """Dropout on a weight, in training: `rf.weight_dropout(lstm, "rec_weight", drop_prob=0.3)`. Gives `module`.
+    """Adds dropout to a weight, in training: `rf.weight_dropout(lstm, "rec_weight", drop_prob=0.3)`. Returns `module`.
 
     >>> linear = rf.weight_dropout(rf.Linear(rf.Dim(3, name="in"), rf.Dim(2, name="out")), "weight", drop_prob=1.0)
     >>> _ = rf.init_train_step_run_ctx()
@@ -144,7 +146,7 @@ def weight_dropout(module: M, param_name: str, *, drop_prob: float) -> M:
 
 
 def weight_noise(module: M, param_name: str, *, std: float) -> M:
-    """Noise on a weight, in training: `rf.weight_noise(linear, "weight", std=0.01)`. Gives `module`.
+    """Adds noise to a weight, in training: `rf.weight_noise(linear, "weight", std=0.01)`. Returns `module`.
 
     >>> linear = rf.weight_noise(rf.Linear(rf.Dim(3, name="in"), rf.Dim(2, name="out")), "bias", std=1.0)
     >>> _ = rf.init_train_step_run_ctx()
@@ -155,7 +157,7 @@ def weight_noise(module: M, param_name: str, *, std: float) -> M:
 
 
 class _Parametrized:
-    """What `module.weight` does."""
+    """The descriptor that computes `module.weight`."""
 
     def __init__(self, name: str):
         self.name = name
@@ -178,12 +180,12 @@ class _Parametrized:
         else:
             raise ParameterError(
                 f"{type(module).__name__}.{self.name} is computed by {type(held[self.name]).__name__}",
-                hint="set the parameters of that, or rf.remove_parametrization",
+                hint="set the parameters of that module, or call rf.remove_parametrization first",
             )
 
 
 def _become(module: Module, names: list[str]) -> None:
-    """A subclass of its class, of the same name, in which these are computed."""
+    """Makes the module an object of a subclass, with the same class name, in which these parameters are computed."""
     base = _base(module)
     if not names:
         module.__class__ = base
@@ -212,7 +214,7 @@ def _title(parametrization: Any) -> str:
 
 
 def _reduce(module: Module, _protocol: object) -> Any:
-    """A class that was made here is no name in a pickle."""
+    """Pickles a module of a generated class, which pickle could not find by its name."""
     return _again, (_base(module), list(type(module)._parametrized_names)), vars(module)  # type: ignore[attr-defined]
 
 

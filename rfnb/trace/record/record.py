@@ -212,7 +212,7 @@ class Recorder(Listener):
         node = self._begin(row.name, inputs)
         start = len(self.tape.values)
         if not self.tape.ops:
-            self.tape.under = self.tape.settings()
+            self.tape.wrap = self.tape.settings()
         self.tape.ops.append(row.name)
         self._bodies.append(node.body)
         try:
@@ -229,8 +229,8 @@ class Recorder(Listener):
         self._close(node)
         if self.tape.ops:
             return result
-        if self.tape.under is not None:
-            row = replace(row, fn=self.tape.under(row.fn))
+        if self.tape.wrap is not None:
+            row = replace(row, fn=self.tape.wrap(row.fn))
         wrapped = self.wrap_results(result, node)
         self.op_calls.append(OpCall(row, plain_args, plain_kwargs, given, result, node))
         return wrapped

@@ -8,7 +8,7 @@ from torch import nn
 
 import rfnb as rf
 from rfnb import batch_dim
-from rfnb.checkpoint.foreign.convert import unfolded
+from rfnb.checkpoint.foreign.convert import unfold_lstms
 from rfnb.errors import CheckpointError
 
 IN, OUT = rf.Dim(6, name="in"), rf.Dim(8, name="out")
@@ -213,7 +213,7 @@ UNFOLDED = {
 
 
 def test_each_lstm_of_a_model_has_layers_and_directions_of_its_own():
-    assert unfolded({name: name for name in UNFOLDED}) == {new: name for name, new in UNFOLDED.items()}
+    assert unfold_lstms({name: name for name in UNFOLDED}) == {new: name for name, new in UNFOLDED.items()}
 
 
 class Theirs(nn.Module):
@@ -346,5 +346,5 @@ def test_what_does_not_fit_changes_nothing(kind):
 
 
 def test_the_order_of_arguments():
-    with pytest.raises(CheckpointError, match="comes first"):
+    with pytest.raises(CheckpointError, match="first argument must be"):
         rf.import_weights(rf.Linear(IN, OUT), nn.Linear(6, 8))

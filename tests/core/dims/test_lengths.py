@@ -47,7 +47,7 @@ def test_two_batches_in_one_tensor():
     rf.convert_to_tensor(torch.ones(2, 3), dims=[batch_dim, time], lengths=[3, 1])
     rf.convert_to_tensor(torch.ones(3), dims=[batch_dim])
     for dims in ([batch_dim, time], [time, batch_dim]):
-        with pytest.raises(rf.errors.DimRebound, match="time has the lengths of another batch"):
+        with pytest.raises(rf.errors.DimRebound, match="time has the lengths of a different batch"):
             rf.zeros(dims)
     assert rf.zeros([time]).dims == (time,)
     assert rf.zeros([batch_dim]).raw_tensor.shape == (3,)

@@ -195,11 +195,11 @@ def test_expected_outputs(x, time):
     assert ctx.outputs["probs"].dims == (time, batch_dim)
     with pytest.raises(rf.errors.DimError, match="'other' was not marked"):
         ctx.check_outputs_complete()
-    with pytest.raises(rf.errors.DimError, match="'unknown' is not expected"):
+    with pytest.raises(rf.errors.DimError, match="'unknown' is not an expected output"):
         x.mark_as_output("unknown")
     with pytest.raises(rf.errors.DimError, match="other dims"):
         x.mark_as_output("other")
-    with pytest.raises(rf.errors.DtypeError, match="'other' has another dtype"):
+    with pytest.raises(rf.errors.DtypeError, match="'other' has the wrong dtype"):
         rf.zeros([batch_dim]).mark_as_output("other")
     rf.zeros([batch_dim], dtype="int64").mark_as_output("other")
     ctx.check_outputs_complete()

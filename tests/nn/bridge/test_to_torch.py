@@ -348,14 +348,14 @@ def test_wrong_calls_say_what_is_expected():
         rf.to_torch(Net(), in_dims=[["time"]])
     with pytest.raises(DimError, match="out_dims"):
         rf.to_torch(Net(), in_dims=[batch_dim, time, feat], out_dims=[[batch_dim, feat], [batch_dim, feat]])(X)
-    assert net.rf_module._twin.get() is net
+    assert net.rf_module._mirror_ref.get() is net
 
 
 def test_nobody_keeps_what_nobody_needs():
     module = Net()
     net = rf.to_torch(module)
     del net
-    assert module._twin.get() is None
+    assert module._mirror_ref.get() is None
     gc.collect()
     assert rf.to_torch(module).rf_module is module
 

@@ -1,7 +1,7 @@
 """Attention and the layers of a Transformer, in torch, Llama of Hugging Face, and Llama of Meta.
 
-There, queries, keys and values of all heads are three blocks; here they follow each other head by head. Hugging Face
-turns the first half of a head against the second, for rotary positions; here, and with Meta, neighbours are turned.
+The others store queries, keys and values of all heads as three blocks; rfnb stores them head by head. For rotary
+positions, Hugging Face rotates pairs of feature i and i + half; rfnb and Meta rotate pairs of adjacent features.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ LLAMA = (
     *below("layers.{i}.ff_layer_norm", "model.layers.{i}.post_attention_layernorm", NORM),
     *below("final_layer_norm", "model.norm", NORM),
     Row("logits.weight", ("lm_head.weight",), "transposed"),
-    Row("logits.weight", ("model.embed_tokens.weight",), "transposed"),  # tied there, and here of its own
+    Row("logits.weight", ("model.embed_tokens.weight",), "transposed"),  # tied there, but a separate parameter here
 )
 LLAMA_OF_META = (
     Row("input_embedding.weight", ("tok_embeddings.weight",)),

@@ -1,4 +1,4 @@
-"""Which table is for which module. Parameters of other modules are those of the same name."""
+"""The tables by class of module. In modules without a table, parameters have the names of the weights."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ TABLES: dict[type[Module], tuple[Row, ...]] = {
     TransformerDecoderLayer: attention.TRANSFORMER_DECODER_LAYER,
     TransformerDecoder: (*attention.LLAMA, *attention.LLAMA_OF_META),
 }
-"""For a class and those made from it, unless they have one of their own."""
+"""The table for a class and for its subclasses, unless these have their own."""
 
 
 def rows_for(module: Module) -> tuple[Row, ...]:
-    """The table of the nearest class that has one. torch has no GRU that resets before the product."""
+    """The table of the nearest class that has one; none for a GRU with reset before the product, which torch lacks."""
     if isinstance(module, GRU) and not module.reset_after:
         return ()
     return next((TABLES[cls] for cls in type(module).__mro__ if cls in TABLES), ())

@@ -1,4 +1,4 @@
-"""Single layers, as torch calls their weights. A Linear there is {out, in}."""
+"""Single layers, with the names that torch gives to their weights. The weight of torch's Linear is {out, in}."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ CONV = (
     Row("filter", ("weight",)),
     Row("bias", ("bias",)),
 )
-LSTM = (  # of LSTMCell; `unfolded` gives the layers of an LSTM these names. Both have a bias, which add up
+LSTM = (  # of LSTMCell; `unfold_lstms` gives the layers of an LSTM these names. torch has two biases, which are added
     Row("ff_weight", ("weight_ih",)),
     Row("rec_weight", ("weight_hh",)),
     Row("bias", ("bias_ih", "bias_hh"), "sum"),
 )
-GRU = (  # of GRUCell, likewise; here with `reset_after`
+GRU = (  # of GRUCell; `unfold_lstms` gives the layers of a GRU these names. For `rf.GRU` with `reset_after`
     Row("ff_weight", ("weight_ih",), "transposed"),
     Row("rec_weight", ("weight_hh",), "gates"),
     Row("candidate_weight", ("weight_hh",), "candidate"),

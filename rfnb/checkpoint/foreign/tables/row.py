@@ -1,4 +1,4 @@
-"""A row of a table."""
+"""The rows of the tables."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 
 class Row(NamedTuple):
-    """`target` is what `transform` makes of `sources`: names below a module, "{i}" in them stands for a number.
+    """One row of a table: `transform` makes the parameter `target` from the weights `sources`.
 
-    The rows of one target are ways to the same: the first whose sources are all there counts.
+    Names are relative to a module; "{i}" in them stands for a number. Several rows with the same target are
+    alternatives: the first whose sources all exist is used.
     """
 
     target: str
@@ -17,7 +18,7 @@ class Row(NamedTuple):
 
 
 def below(prefix: str, source: str, rows: tuple[Row, ...]) -> tuple[Row, ...]:
-    """The rows of a part that is called `prefix` here and `source` there."""
+    """The rows for a submodule that is named `prefix` in rfnb and `source` in the other library."""
     return tuple(
         Row(f"{prefix}.{row.target}", tuple(f"{source}.{name}" for name in row.sources), row.transform) for row in rows
     )
