@@ -19,10 +19,10 @@ test:
 
 lint:
 	@$(SETUP) lint
-	@$(IN) ruff check . && ruff format --check . && mypy
+	@$(IN) python .ci/check.py lint
 
 bench:
-	@$(SETUP) lint
+	@$(SETUP) bench
 	@$(IN) for file in tests/bench/bench_*.py; do echo "$$file"; python "$$file" || exit 1; done
 
 wheel:

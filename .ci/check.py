@@ -1,4 +1,7 @@
-"""Runs all checks, goes on after a failure, and says at the end what failed. Arguments go to pytest."""
+"""Runs all checks, continues after a failure, and lists the results at the end.
+
+Usage: `python .ci/check.py [lint | arguments of pytest]`; `lint` runs no tests.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,11 @@ ROOT = Path(__file__).resolve().parents[1]
 CI = os.environ.get("CI") == "true"
 
 
-def main(pytest_arguments: list[str]) -> int:
+def main(arguments: list[str]) -> int:
     """The number of checks that failed."""
-    results = {
-        "ruff check": check("ruff", "check", "--output-format=concise", "."),
-        "ruff format": check("ruff", "format", "--check", "."),
-        "jlpm test": check_extension(),
-        **check_python(pytest_arguments),
-    }
+    results = check_style()
+    if arguments != ["lint"]:
+        results |= {"jlpm test": check_extension("test"), **check_python(arguments)}
     print()
     for name, result in results.items():
         print(f"  {name:<12} {result}")
@@ -35,8 +35,18 @@ def check(*command: str, cwd: Path = ROOT) -> str:
     return f"{'failed' if status else 'ok'} ({time.monotonic() - start:.0f} s)"
 
 
+def check_style() -> dict[str, str]:
+    """Format, rules and types, in Python and TypeScript."""
+    return {
+        "ruff check": check("ruff", "check", "--output-format=concise", "."),
+        "ruff format": check("ruff", "format", "--check", "."),
+        "mypy": check("mypy"),
+        "jlpm lint": check_extension("lint:check"),
+    }
+
+
 def check_python(arguments: list[str]) -> dict[str, str]:
-    """What pytest is asked for; or all: on all cores, but for what drives a browser or builds a wheel."""
+    """The tests that the arguments select; without arguments all of them, those without a browser on all cores."""
     if arguments:
         return {"pytest": check("pytest", *arguments)}
     on_all_cores = ["-n", "auto", "--maxprocesses", "8", "--dist", "loadfile"]
@@ -46,11 +56,11 @@ def check_python(arguments: list[str]) -> dict[str, str]:
     }
 
 
-def check_extension() -> str:
-    """The extension's own tests; without Node they are skipped, in CI that is a failure."""
+def check_extension(script: str) -> str:
+    """A script of the extension's package.json; without Node it is skipped, which in CI is a failure."""
     if shutil.which("node") and (ROOT / "extension" / "node_modules").exists():
-        return check("jlpm", "test", cwd=ROOT / "extension")
-    return "failed: no Node, and CI has to run all" if CI else "skipped: no Node to run them with"
+        return check("jlpm", script, cwd=ROOT / "extension")
+    return "failed: Node is missing, and CI runs all checks" if CI else "skipped: Node is missing"
 
 
 if __name__ == "__main__":

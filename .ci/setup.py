@@ -1,6 +1,6 @@
 """Sets up all that a target of the Makefile needs, and does again only what has changed.
 
-Usage: `python3 .ci/setup.py lab|test|lint|wheel`. Afterwards `. .cache/env` puts the environment's programs on PATH.
+Usage: `python3 .ci/setup.py lab|test|lint|bench|wheel`. Afterwards `. .cache/env` puts its programs on PATH.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from environment import Environment, apt_install
 from step import CACHE, LOG, ROOT, Stamps, StepFailed, Timer, fingerprint, give_up, run, say
 
 ALL = "lab,test,dev"
-EXTRAS = {"lab": "lab", "test": ALL, "lint": ALL, "wheel": ALL}
+EXTRAS = {"lab": "lab", "test": ALL, "lint": ALL, "bench": ALL, "wheel": ALL}
 EXTENSION = ROOT / "extension"
 STATIC = ROOT / "rfnb" / "display" / "static"
 BUILT = [ROOT / "rfnb" / "labextension" / "package.json", STATIC / "stepper.js", STATIC / "views.js"]
@@ -40,9 +40,14 @@ def main(goal: str) -> None:
     environment.ensure_pip(env)
     install_torch(env)
     install_packages(env, goal)
+    if goal == "bench":
+        return
+    has_node = find_node(env)
+    if has_node:
+        install_node_packages()
     if goal == "lint":
         return
-    if find_node(env):
+    if has_node:
         build_extension(force=goal == "wheel")
         link_extension(env)
     debian_packages(goal)
@@ -142,15 +147,19 @@ def new_enough(version: str | None) -> bool:
     return (major == 20 and minor >= 19) or (major, minor) >= (22, 12)
 
 
-def build_extension(*, force: bool) -> None:
-    """JavaScript packages, then the panel and the inline stepper."""
+def install_node_packages() -> None:
+    """The JavaScript packages, as yarn.lock names them."""
     manifest = [EXTENSION / name for name in ("package.json", "yarn.lock", ".yarnrc.yml")]
-    sources = [f for f in EXTENSION.rglob("*") if f.is_file() and not NOT_SOURCES & set(f.relative_to(EXTENSION).parts)]
-    sources = [f for f in sources if f.suffix != ".tsbuildinfo"]
     immutable = ["--immutable"] if os.environ.get("CI") == "true" else []
     has_modules = (EXTENSION / "node_modules").exists()
-    is_built = all(file.exists() for file in BUILT) and not force
     step("node packages", "node", fingerprint(manifest), has_modules, "jlpm", "install", *immutable)
+
+
+def build_extension(*, force: bool) -> None:
+    """The panel, the inline stepper and the scripts of views."""
+    sources = [f for f in EXTENSION.rglob("*") if f.is_file() and not NOT_SOURCES & set(f.relative_to(EXTENSION).parts)]
+    sources = [f for f in sources if f.suffix != ".tsbuildinfo"]
+    is_built = all(file.exists() for file in BUILT) and not force
     step("extension", "build", fingerprint(sources), is_built, "jlpm", "build:prod")
 
 

@@ -45,7 +45,7 @@ Pairs = Sequence[tuple[str, g2p_data.Phones]]
 
 
 class BothWays(rf.Module):
-    """An LSTM from left to right beside one from right to left."""
+    """An LSTM from left to right and another from right to left."""
 
     def __init__(self, in_dim: Dim, size: int):
         self.left, self.right = Dim(size, name="forth"), Dim(size, name="back")
@@ -65,7 +65,7 @@ class BothWays(rf.Module):
 
 
 class Encoder(rf.Module):
-    """Reads the letters, layer over layer."""
+    """A stack of bidirectional LSTMs over the letters."""
 
     def __init__(self, *, vec: int, size: int, layers: int, dropout: float):
         dim = Dim(vec, name="letter_vec")
@@ -82,12 +82,12 @@ class Encoder(rf.Module):
         x = self.embedding(letters)
         for layer in self.layers:
             x = layer(x)
-            x = rf.dropout(x, self.dropout, axis=[batch_dim, layer.out_dim])  # a unit is away for the whole word
-        return x.copy_transpose([batch_dim, spelling, self.out_dim])  # in this order attention is quicker
+            x = rf.dropout(x, self.dropout, axis=[batch_dim, layer.out_dim])  # a unit is dropped for the whole word
+        return x.copy_transpose([batch_dim, spelling, self.out_dim])  # attention is faster in this order
 
 
 class Attention(rf.Module):
-    """How much each letter matters now, by a small network (Bahdanau, Cho & Bengio 2015)."""
+    """Attention weights over the letters, computed by a small network (Bahdanau, Cho & Bengio 2015)."""
 
     def __init__(self, memory: Dim, query: Dim, size: int):
         self.size = Dim(size, name="key")
@@ -97,13 +97,13 @@ class Attention(rf.Module):
 
     def __call__(self, h: Tensor, keys: Tensor) -> Tensor:
         """{batch, query}, {batch, spelling, key} → {batch, spelling}"""
-        sums = rf.combine_bc(keys, "add", self.query(h))  # h may have more dims, those of a beam
+        sums = rf.combine_bc(keys, "add", self.query(h))  # h may have more dims, such as a beam
         energy = self.energy(rf.tanh(sums))
         return rf.softmax(rf.squeeze(energy, one), axis=spelling)
 
 
 class Decoder(rf.Module):
-    """Speaks phone by phone: an LSTM, which hears the phone before and the letters it looked at."""
+    """Produces one phone after the other: an LSTM whose input is the previous phone and the attention context."""
 
     def __init__(self, memory: Dim, *, vec: int, size: int, key: int, deep: int, dropout: float):
         self.memory = memory
@@ -118,12 +118,12 @@ class Decoder(rf.Module):
         self.dropout = dropout
 
     def default_initial_state(self, *, batch_dims: Sequence[Dim]) -> rf.State:
-        """Zeros: nothing was said yet, and no letter looked at."""
+        """Zeros: there is no previous output, and no attention context."""
         lstm = self.lstm.default_initial_state(batch_dims=batch_dims)
         return rf.State(lstm=lstm, context=rf.zeros([*batch_dims, self.memory]))
 
     def step(self, prev: Tensor, state: rf.State, encoded: Tensor, keys: Tensor) -> tuple[Tensor, rf.State]:
-        """{batch, phone_vec}, for the phone before → {batch, hidden}, and the state, with the context of this step"""
+        """{batch, phone_vec} of the previous phone → {batch, hidden}, and the new state with this step's context"""
         x, _ = rf.concat((prev, self.phone_vec), (state.context, self.memory))
         h, lstm = self.lstm(x, state=state.lstm, spatial_dim=rf.single_step_dim)
         att = self.attention(h, keys)
@@ -131,7 +131,7 @@ class Decoder(rf.Module):
         return h, rf.State(lstm=lstm, context=context)
 
     def scores(self, h: Tensor, context: Tensor) -> Tensor:
-        """How likely each phone is, before the softmax. {…, hidden}, {…, memory} → {…, phone}"""
+        """The scores of each phone, before the softmax. {…, hidden}, {…, memory} → {…, phone}"""
         both, dim = rf.concat((h, self.hidden), (context, self.memory))
         both = rf.dropout(both, self.dropout, axis=[batch_dim, dim])
         return self.readout(rf.tanh(self.deep(both)))
@@ -200,7 +200,7 @@ SIZES = {
     "small": {"vec": 64, "encoder": 96, "layers": 1, "decoder": 160, "key": 96, "deep": 96, "dropout": 0.05},
     "large": {"vec": 64, "encoder": 128, "layers": 2, "decoder": 256, "key": 96, "deep": 128, "dropout": 0.15},
 }
-"""What `Model` takes: for a few minutes, and for more."""
+"""The arguments of `Model`: for a few minutes of training, and for longer."""
 
 
 # -- the data
@@ -214,7 +214,7 @@ to_batch = rf.collate(
 
 
 class SimilarLengths:
-    """Batches of words that are about as long, in a new order each time; of each, this process has its share."""
+    """Batches of words of similar length, in a new order on each pass; yields this process's share of each batch."""
 
     def __init__(self, pairs: Pairs, size: int, seed: int):
         self.sizes = torch.tensor([len(word) + len(phones) for word, phones in pairs])
@@ -225,33 +225,33 @@ class SimilarLengths:
         order = torch.argsort(self.sizes + torch.rand(len(self.sizes), generator=self.random))
         batches = order.split(self.size)
         for i in torch.randperm(len(batches), generator=self.random):
-            if len(batches[i]) >= processes():  # else there is none for the last process
+            if len(batches[i]) >= processes():  # otherwise the last process would have none
                 yield batches[i][process() :: processes()].tolist()
 
 
 def batches_without_end(pairs: Pairs, size: int, seed: int) -> Iterator[rf.TensorDict]:
-    """Round after round."""
+    """Repeats the pairs forever, as shuffled batches."""
     samples = [{"word": word, "letters": word, "phones": [*phones, END]} for word, phones in pairs]
     loader = torch.utils.data.DataLoader(samples, batch_sampler=SimilarLengths(pairs, size, seed), collate_fn=to_batch)
     while True:
         yield from loader
 
 
-# -- processes: one, or as many as torchrun began
+# -- processes: one, or those that torchrun started
 
 
 def process() -> int:
-    """The number of this one."""
+    """The number of this process."""
     return distributed.get_rank() if distributed.is_initialized() else 0
 
 
 def processes() -> int:
-    """How many there are."""
+    """The number of processes."""
     return distributed.get_world_size() if distributed.is_initialized() else 1
 
 
 def furthest(done: float) -> float:
-    """The most of all processes. They have to agree how far they are: it is what the learning rate goes by."""
+    """The largest value of all processes. They must agree on their progress, which determines the learning rate."""
     if processes() == 1:
         return done
     most = torch.tensor(done, dtype=torch.float64)
@@ -263,7 +263,7 @@ def furthest(done: float) -> float:
 
 
 class Check(NamedTuple):
-    """What training had reached at some point: on held-out words, in percent."""
+    """The state of the training at some point: error rates on held-out words, in percent."""
 
     minutes: float
     steps: int
@@ -283,9 +283,9 @@ def train(
     rate: float = 4e-3,
     seed: int = 1,
 ) -> list[Check]:
-    """Trains for so many minutes of CPU time of each process, or for so many steps. → `checks` looks at the dev words
+    """Trains for `minutes` of CPU time per process, or for `steps`. Returns the `checks` on the dev words.
 
-    The learning rate rises for 200 steps, and falls linearly to 0 at the end. The clock runs on during the checks.
+    The learning rate rises for 200 steps, then falls linearly to 0. The time of the checks counts as training time.
     """
     net = rf.to_torch(model).train()
     net = net if processes() == 1 else DistributedDataParallel(net)
@@ -326,7 +326,7 @@ LINE = "{:6.2f} min {:7,} steps   loss {:.3f}   dev: PER {:5.2f} %  WER {:5.2f} 
 
 
 def answers(model: Model, words: Sequence[str]) -> dict[str, g2p_data.Phones]:
-    """The phones of each word; each process works on its share of them."""
+    """The phones of each word; each process decodes its share of the words."""
     own = sorted(words, key=len)[process() :: processes()]
     found: dict[str, g2p_data.Phones] = {}
     for start in range(0, len(own), 500):
@@ -355,7 +355,7 @@ def print_table(model: Model, data: g2p_data.Split) -> None:
 
 
 def save(model: Model, file: Path, size: str, history: Sequence[Check]) -> None:
-    """Keeps the weights as float16, half as large a file, and has the model go on with these."""
+    """Saves the weights as float16, which halves the file, and rounds those of the model in the same way."""
     model.to(dtype="float16")
     if process() == 0:
         rf.save(model, file, config={"size": size, "history": [list(check) for check in history]})
@@ -363,7 +363,7 @@ def save(model: Model, file: Path, size: str, history: Sequence[Check]) -> None:
 
 
 def load(file: Path) -> tuple[Model, list[Check]]:
-    """The model of a file, and how its training went."""
+    """The model in a file, and the history of its training."""
     config = rf.load_config(file)
     model = Model(**SIZES[config["size"]])
     rf.load(file, model)
@@ -374,10 +374,10 @@ def load(file: Path) -> tuple[Model, list[Check]]:
 
 
 def main() -> None:
-    """Trains, or loads, and tells the error rates."""
+    """Trains or loads a model, and prints its error rates."""
     options = arguments()
     torch.set_num_threads(1)  # for a model this small, more threads mostly wait for each other
-    if "WORLD_SIZE" in os.environ:  # torchrun has started this
+    if "WORLD_SIZE" in os.environ:  # started by torchrun
         distributed.init_process_group("gloo")
     data = g2p_data.load()
     if options.load:
@@ -395,7 +395,7 @@ def main() -> None:
 
 
 def arguments() -> argparse.Namespace:
-    """What the command line says."""
+    """The options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--size", choices=SIZES, default="small", help="of the model")
     parser.add_argument("--minutes", type=float, default=6, help="of CPU time of each process, 6 if not given")

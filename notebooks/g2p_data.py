@@ -19,7 +19,7 @@ from typing import Literal, TypedDict
 FILE = Path(__file__).parent / "data" / "cmudict.dict.xz"
 
 LETTERS = list("abcdefghijklmnopqrstuvwxyz'")
-"""All letters of the words that are used; words with other signs are left out."""
+"""The letters of the words that are used; words with other characters are left out."""
 
 PHONES = "AA AE AH AO AW AY B CH D DH EH ER EY F G HH IH IY JH K L M N NG OW OY P R S SH T TH UH UW V W Y Z ZH".split()
 """All phonemes, without stress."""
@@ -29,7 +29,7 @@ Part = Literal["train", "dev", "test"]
 
 
 class Split(TypedDict):
-    """Training is by pairs, a word with two pronunciations twice; dev and test by words with all they have."""
+    """Train has pairs, with a word twice if it has two pronunciations; dev and test map a word to all of them."""
 
     train: list[tuple[str, Phones]]
     dev: dict[str, list[Phones]]
@@ -37,7 +37,7 @@ class Split(TypedDict):
 
 
 def load(file: Path = FILE) -> Split:
-    """The dictionary in three parts, in its own order. A word is in one part only, always the same one."""
+    """The dictionary in three parts, in its original order. A word is always in the same one of them."""
     split: Split = {"train": [], "dev": {}, "test": {}}
     for word, phones in entries(lzma.decompress(file.read_bytes()).decode("ascii")):
         part = part_of(word)
@@ -61,7 +61,7 @@ def entries(text: str) -> Iterable[tuple[str, Phones]]:
 
 
 def part_of(word: str) -> Part:
-    """By the md5 hash of the word, so that no list of words is needed: about 10 % test, 2 % dev, 88 % train."""
+    """The part of a word by its md5 hash, which needs no list of words: about 10 % test, 2 % dev, 88 % train."""
     percent = int(hashlib.md5(word.encode()).hexdigest(), 16) % 100
     return "test" if percent < 10 else "dev" if percent < 12 else "train"
 
@@ -82,7 +82,7 @@ def edit_distance(a: Sequence[str], b: Sequence[str]) -> int:
 
 
 def best_reference(phones: Sequence[str], references: Sequence[Sequence[str]]) -> tuple[int, int]:
-    """Errors against, and length of, the reference that matches best: the one with the lowest error rate."""
+    """The number of errors and the length of the best reference: the one with the lowest error rate."""
     errors = [(edit_distance(phones, reference), len(reference)) for reference in references]
     return min(errors, key=lambda pair: pair[0] / pair[1])
 

@@ -1,8 +1,36 @@
 """Sequence models in a notebook: tensors that know their dims by name, loops that can be stepped forward and back.
 
-The names of `rf` stand in the files `public.py` of the folders. Those of dims, tensors and ops are imported at once,
-those of the other folders when one of them is first asked for.
+The calls to begin with, by task, each with the page that explains it:
+
+look
+    rf.show(x)                            a tensor, array, nested structure, dim, module or run  docs/views.md
+    rf.show(model, x)                     the graph of this call, folded by module               docs/views.md
+    rf.show_attention(weights)            attention weights: layers × heads × rows × columns     docs/views.md
+    rf.capture(model, attention=True)     the attention weights, while the model is called       docs/views.md
+    rf.show_dims()                        the dims of your variables, conflicts first            docs/views.md
+loop
+    rf.convert_to_tensor(data, dims=[…])  a Tensor with named dims, from lists or an array       docs/from_pytorch.md
+    rf.Loop(axis=time)                    a loop over sequences, written as one step             docs/loops.md
+    rf.cond(condition, yes, no)           one of two branches, chosen at each step               docs/loops.md
+    loop.explain()                        which ops run once, for all steps, or in each step     docs/loops.md
+step
+    rf.runs["name"]                       the newest recorded run of a loop                      docs/loops.md
+    rf.stepper(run)                       steps through it below the cell, forward and back      docs/install.md
+    run.find(rf.when.over(5, "h"))        the steps at which h is above 5                        docs/loops.md
+    run.fork(3, h=0.0)                    continues from step 3 with another state               docs/loops.md
+    rf.compare(run, fork)                 the first value that differs between two runs          docs/loops.md
+check
+    rf.check.batch_invariance(model, x)   whether padding changes the result of a sequence       docs/errors.md
+    rf.check.finite(model, x)             the op and step that made the first NaN or Inf         docs/errors.md
+    rf.gradient_norms(model)              gradients by parameter: NaN, Inf, zero or missing      docs/training.md
+save
+    rf.save(model, "model.safetensors")   dims, parameters and config of a model                 docs/checkpoints.md
+    rf.load("model.safetensors", model)   puts them into a model, and reports what matched       docs/checkpoints.md
+    run.save("run.html")                  a page to step through; "run.rfrun" for rf.load_run    docs/loops.md
 """
+
+# The public names are listed in the files `public.py` of the folders. Those of dims, tensors and ops are imported at
+# once, those of the other folders when one of them is first asked for: `public_names` says which folder has which.
 
 import importlib as _importlib
 import sys as _sys
@@ -16,6 +44,7 @@ with _not_searched():
     from rfnb.core.ground.suggestions import no_name as _no_name
     from rfnb.display.register import register_views as _register_views
     from rfnb.ops.public import *
+    from rfnb.public_names import FOLDERS as _FOLDERS
 
 if _TYPE_CHECKING:
     from rfnb.checkpoint.public import *
@@ -26,15 +55,12 @@ if _TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_LATER = "nn trace loop checkpoint display".split()
-_FOLDERS = {"backend", "core", "ops", *_LATER}
-
 _register_views()
 _follow_cells()
 
 
 def _import_names(folder: str) -> None:
-    """Its names are names of `rf` from now on; one that somebody set before stays."""
+    """Makes the public names of a folder names of `rf`; one that the user has set before is kept."""
     with _not_searched():
         public = _importlib.import_module(f"rfnb.{folder}.public")
     for name, value in vars(public).items():
@@ -45,21 +71,28 @@ def _import_names(folder: str) -> None:
 if not _TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        """A name that is imported later; of one that there is not: what is meant."""
+        """A public name that is imported when first asked for. Raises AttributeError, which names ours, for others."""
         if name == "__all__":  # of `from rfnb import *`
             return [each for each in __dir__() if each[0] != "_"]
-        for folder in () if name.startswith("_") else _LATER:
-            _import_names(folder)
-            if name in globals():
-                return globals()[name]
+        if name in _FOLDERS:
+            _import_names(_FOLDERS[name])
+        if name in globals():
+            return globals()[name]
         raise _no_name(_sys.modules[__name__], name)
 
 
 def __dir__() -> list[str]:
-    """What is offered for completion: no folders."""
-    for folder in _LATER:
-        _import_names(folder)
-    return [name for name in globals() if name not in _FOLDERS and (name[0] != "_" or name[:2] == "__")]
+    """The names offered for completion: all public names, and those that the user has set; no folders."""
+    own = [name for name in globals() if f"rfnb.{name}" not in _sys.modules and (name[0] != "_" or name[:2] == "__")]
+    return list(dict.fromkeys([*_FOLDERS, *own]))
+
+
+def _repr_mimebundle_(include: object = None, exclude: object = None) -> dict[str, object]:
+    """What a bare `rf` shows as the result of a cell: the calls of the docstring above."""
+    from rfnb.display.kit.view import View
+    from rfnb.display.overview.view import describe
+
+    return View(describe(__doc__ or ""))._repr_mimebundle_()
 
 
 def _jupyter_labextension_paths() -> list[dict[str, str]]:

@@ -1,4 +1,4 @@
-"""The errors of rfnb: each says what happened, what it got, what it expected, and the way out."""
+"""The errors of rfnb. Each says what happened, what was given, what was expected, and how to fix it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def __dir__() -> list[str]:
-    """What is offered for completion: no imports."""
+    """The names offered for completion, without imports."""
     return [name for name, kind in globals().items() if isinstance(kind, type) and issubclass(kind, Exception)]
 
 
@@ -16,11 +16,11 @@ class RfError(Exception):
 
     Args:
         what: one sentence, starting with the function that the user called.
-        got, expected: the facts; anything with a short `str`.
-        made: where the dims in question come from.
+        got, expected: the facts; any objects with a short `str`.
+        made: where the dims in question were created.
         hint: what to write instead.
-        dims: those that do not fit, which a card of the error marks.
-        at: the `Source` of the user's line, where it is another one than that which ran last.
+        dims: the dims that do not fit; the error card highlights them.
+        at: the `Source` of the user's line, if it is not the line that ran last.
     """
 
     def __init__(
@@ -43,45 +43,45 @@ class RfError(Exception):
         return "\n".join([self.what, *fact_lines((name, fact) for name, fact in facts.items() if fact is not None)])
 
     def __reduce__(self) -> Any:
-        state = {**self.__dict__, "dims": (), "at": None}  # dims and places are those of this process
+        state = {**self.__dict__, "dims": (), "at": None}  # dims and places only mean something in this process
         return type(self), self.args, state
 
 
 def fact_lines(facts: Iterable[Iterable[object]]) -> list[str]:
-    """A line for each fact, behind its label; further lines of it are below its first."""
+    """One line for each fact, after its label. Further lines of a fact are aligned below its first one."""
     return [f"  {label:<9} " + str(fact).replace("\n", "\n" + " " * 12) for label, fact in facts]
 
 
 class DimError(RfError, ValueError):
-    """A dim is missing, unexpected, of another size, or does not match."""
+    """A dim is missing, is unexpected, has the wrong size, or does not match."""
 
 
 class DimRebound(DimError):
-    """Two tensors carry the same Dim, but were made under different lengths of it."""
+    """Two tensors have the same Dim, but were created while it had different lengths."""
 
 
 class DtypeError(RfError, TypeError):
-    """A value has a type that the operation has no meaning for."""
+    """A value has a type that the operation does not support."""
 
 
 class LoopError(RfError, RuntimeError):
-    """A loop is used, or its body is written, in a way that has no meaning."""
+    """A loop, or its body, is used in a way that is not supported."""
 
 
 class LoopWarning(UserWarning):
-    """A loop runs, but what it does can hardly be meant. Each loop that is written warns once."""
+    """A loop runs, but probably does not do what is intended. Each loop in the source warns once."""
 
 
 class TraceError(LoopError):
-    """Python asked for the value of something that has another value at every step of a loop."""
+    """Python code needs the value of something that has a different value at every step of a loop."""
 
 
 class ExpressionError(RfError, ValueError):
-    """A string is no expression, or names what is not there."""
+    """A string is not a valid expression, or contains an unknown name."""
 
 
 class ParameterError(RfError, ValueError):
-    """A parameter is missing, unexpected, or of the wrong shape."""
+    """A parameter is missing, is unexpected, or has the wrong shape."""
 
 
 class CheckpointError(RfError, ValueError):
@@ -89,16 +89,16 @@ class CheckpointError(RfError, ValueError):
 
 
 class BackendError(RfError, RuntimeError):
-    """There is no backend for this kind of raw tensor, or it cannot do this."""
+    """No backend supports this kind of raw tensor, or the backend does not support the operation."""
 
 
 class ViewError(RfError, ValueError):
-    """Something cannot be shown the way that was asked for."""
+    """Something cannot be shown in the requested way."""
 
 
 class RunFileError(RfError, ValueError):
-    """A file of a recorded run cannot be written or read, or does not hold what is asked for."""
+    """A file of a recorded run cannot be written or read, or lacks the requested data."""
 
 
 class OptionError(RfError, AttributeError, ValueError):
-    """There is no such setting, or it cannot have this value."""
+    """A setting does not exist, or cannot have the given value."""

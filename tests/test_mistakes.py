@@ -6,6 +6,7 @@ import copy
 import pickle
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -291,6 +292,9 @@ class Broken(rf.Module):
 NEAR: list[tuple[Callable[[], Any], str]] = [
     (lambda: rf.mean, r"rf.mean → rf.reduce_mean\("),
     (lambda: rf.cat, r"rf.cat → rf.concat\("),
+    (lambda: rf.beam_search, r"rf.beam_search → a loop with rf.top_k"),
+    (lambda: rf.nn.ReLU, r"rf.nn.ReLU → rf.relu"),
+    (lambda: rf.nn.Lienar, r"rf.nn has no 'Lienar'.*rf.Linear"),
     (lambda: rf.log_sofmax, "'rfnb' has no attribute 'log_sofmax': did you mean 'log_softmax'"),
     (lambda: rf.qqq, "'rfnb' has no attribute 'qqq'$"),
     (lambda: rf.ones([]).detatch(), "no 'detatch': did you mean 'detach'"),
@@ -311,10 +315,13 @@ def test_what_is_said_instead_exists(name):
     assert name not in dir(rf)
     for function in re.findall(r"rf\.(\w+)", suggestions.INSTEAD[name]):
         assert function in dir(rf)
+    for page in re.findall(r"docs/\w+\.md", suggestions.INSTEAD[name]):
+        assert (Path(__file__).parents[1] / page).exists()
 
 
 def test_tools_that_probe_for_names_find_none():
     assert not any(hasattr(rf, name) for name in ("__wrapped__", "_ipython_display_", "mean", "__path_entries__"))
+    assert not hasattr(rf, "breakpoint") and not hasattr(rf.nn, "__wrapped__") and getattr(rf, "plot", 1) == 1
     assert "mean" not in dir(rf) and pickle.loads(pickle.dumps(rf.Linear)) is rf.Linear
     with pytest.raises(ImportError):
         exec("from rfnb import mean")

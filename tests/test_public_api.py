@@ -2,22 +2,59 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import json
 import re
 import subprocess
 import sys
+import textwrap
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import rfnb
+from rfnb.public_names import FOLDERS, NAMES
 
 ROOT = Path(__file__).parents[1]
 
 
-def test_public_names_change_only_on_purpose(golden):
-    """The list is `tests/golden/public_names.txt`; `--update-golden` writes it."""
-    golden("public_names.txt", "\n".join(public_names()) + "\n")
+TABLE = ROOT / "rfnb" / "public_names.py"
+OF_A_FOLDER = re.compile(r'^    "(\w+)": """\n.*?^    """,\n', re.MULTILINE | re.DOTALL)
+
+
+def listed_in(folder: str) -> list[str]:
+    """The names that the `public.py` of a folder gives, in order."""
+    tree = ast.parse((ROOT / "rfnb" / folder / "public.py").read_text(encoding="utf-8"))
+    imports = [alias for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom) for alias in node.names]
+    return sorted(alias.asname for alias in imports if alias.asname and not alias.asname.startswith("_"))
+
+
+def entry(folder: str) -> str:
+    """The part of the table for a folder: a line for each initial letter, so that a new name changes one line."""
+    by_initial = (" ".join(names) for _, names in groupby(listed_in(folder), key=lambda name: name[0]))
+    lines = [textwrap.fill(names, 112, break_on_hyphens=False) for names in by_initial]
+    return textwrap.indent(f'"{folder}": """\n' + textwrap.indent("\n".join(lines), "    ") + '\n""",\n', "    ")
+
+
+def test_public_names_change_only_on_purpose(request):
+    """`rfnb/public_names.py` has the names of the files `public.py`; `--update-golden` writes it."""
+    text = TABLE.read_text(encoding="utf-8")
+    folders = sorted(file.parent.name for file in (ROOT / "rfnb").glob("*/public.py"))
+    assert sorted(OF_A_FOLDER.findall(text)) == folders
+    expected = OF_A_FOLDER.sub(lambda found: entry(found[1]), text)
+    if request.config.getoption("--update-golden"):
+        TABLE.write_text(expected, encoding="utf-8")
+    assert text == expected
+
+
+def test_each_public_name_has_one_folder():
+    names = [name for listed in NAMES.values() for name in listed.split()]
+    assert len(names) == len(set(names)) == len(FOLDERS)
+
+
+def test_the_table_and_completion_have_the_same_names():
+    assert public_names() == sorted(FOLDERS)
 
 
 def test_defaults_change_only_on_purpose(golden):
@@ -28,13 +65,7 @@ def test_defaults_change_only_on_purpose(golden):
 
 def public_names() -> list[str]:
     """In order."""
-    return sorted(name for name in dir(rfnb) if not name.startswith("_") and is_public(name))
-
-
-def is_public(name: str) -> bool:
-    """Not a folder of ours that an import left there, unless the list of names means it."""
-    value = getattr(rfnb, name)
-    return getattr(value, "__name__", None) != f"rfnb.{name}"
+    return sorted(name for name in dir(rfnb) if not name.startswith("_"))
 
 
 def defaults(value: Any) -> str:
@@ -63,13 +94,41 @@ def in_new_process(code: str) -> str:
     return done.stdout.strip()
 
 
-def test_models_loops_checkpoints_and_views_are_imported_when_first_asked_for():
-    folders = "nn.module trace loop.loop checkpoint.load display.show backend.torch.module_graph".split()
-    ask = f"print([name for name in {folders} if f'rfnb.{{name}}' in sys.modules])"
-    code = f"import sys, rfnb as rf; {ask}; rf.Linear; {ask}; dir(rf); {ask}"
-    first, model, last = in_new_process(code).splitlines()
-    assert first == "[]" and "nn.module" in model and "display.show" not in model
-    assert all(name in last for name in folders[:-1])
+def test_a_public_name_imports_its_own_folder_and_what_that_needs():
+    code = """
+import sys
+import rfnb as rf
+def imported():
+    modules = "nn.module.module trace.run.run loop.loop checkpoint.load display.show backend.torch.module_graph".split()
+    return [name for name in modules if f"rfnb.{name}" in sys.modules]
+print(imported())
+for name in "Run Linear show load".split():
+    getattr(rf, name)
+    print(name, *imported())
+"""
+    assert in_new_process(code).splitlines() == [
+        "[]",
+        "Run trace.run.run",
+        "Linear nn.module.module trace.run.run loop.loop",
+        "show nn.module.module trace.run.run loop.loop display.show",
+        "load nn.module.module trace.run.run loop.loop checkpoint.load display.show",
+    ]
+
+
+def test_completion_and_unknown_names_import_nothing():
+    code = """
+import difflib, sys
+import rfnb as rf
+before = set(sys.modules)
+assert {"Linear", "Loop", "save", "show"} <= set(dir(rf))
+for name in "lienar mean beam_search _of_mine loop_".split():
+    try:
+        getattr(rf, name)
+    except AttributeError as error:
+        str(error)
+print(set(sys.modules) - before)
+"""
+    assert in_new_process(code) == "set()"
 
 
 def test_names_that_are_imported_later_are_names_like_others():

@@ -10,14 +10,15 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1] / "rfnb"
-ORDER = "errors core backend ops trace loop nn search checkpoint network layers display".split()
+ORDER = "errors core backend ops trace loop nn search checkpoint network layers display public_names".split()
 ROOMS = {
     "core": "ground dims advice tensor expression graph run",
     "trace": "record run observe compare graph capture public",
+    "loop": "steps body replay check run_body loop functional public",
     "nn": "init module layers schedule attention cells encoder decoder bridge public",
     "checkpoint": "folder entries mapping plain training choice report save load foreign public",
     "display": "markup schema kit layout tensor dims tree module error graph loop run comparison check attention "
-    "checkpoint training panel schema_ts show register public",
+    "checkpoint training overview panel schema_ts show register public",
 }
 """The folders and files of a rank, in their order: imports point to the left here too."""
 FILES = sorted(ROOT.rglob("*.py"))

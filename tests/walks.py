@@ -23,17 +23,17 @@ def files_visited(call: Callable[[], Any]) -> set[str]:
     finally:
         sys.setprofile(before)
     files = {Path(code.co_filename) for code in seen if code.co_flags & inspect.CO_OPTIMIZED}
-    return {file.relative_to(ROOT).as_posix() for file in files if file.is_relative_to(ROOT)}
+    return {file.relative_to(ROOT).as_posix() for file in files if file.is_relative_to(ROOT) and file.is_file()}
 
 
 def recorded_loop() -> Callable[[], Any]:
-    """A loop of three lines over five steps, to be run and recorded."""
+    """The `with` block of a loop that is recorded: three lines over five steps."""
     time, feat = rf.Dim(None, name="time"), rf.Dim(2, name="feat")
     x = rf.convert_to_tensor([[[1.0, 2.0]] * 5, [[3.0, 4.0]] * 3], dims=[rf.batch_dim, time, feat])
+    loop = rf.Loop(axis=time, debug=True)
+    loop.state.total = rf.zeros([rf.batch_dim, feat])
 
     def walk() -> Any:
-        loop = rf.Loop(axis=time, debug=True)
-        loop.state.total = rf.zeros([rf.batch_dim, feat])
         with loop:
             frame = loop.unstack(x)
             loop.state.total = loop.state.total + rf.tanh(frame)

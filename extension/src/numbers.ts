@@ -15,7 +15,7 @@ export function formatNumber(value: Number): string {
   return text.replace(/-/g, MINUS);
 }
 
-/** Bytes as a reader says them: 4.2 kB. */
+/** A size in bytes with a unit: 4.2 kB. */
 export function formatBytes(bytes: number): string {
   const units = ['B', 'kB', 'MB', 'GB', 'TB'];
   const rank = bytes < 1000 ? 0 : Math.min(Math.floor(Math.log10(bytes) / 3), units.length - 1);

@@ -1,10 +1,10 @@
-/** The part of a translation bundle that the views need. */
+/** The part of JupyterLab's translation bundle that is used here. */
 export interface Words {
   __(text: string, ...args: (string | number)[]): string;
   _n(one: string, many: string, n: number, ...args: (string | number)[]): string;
 }
 
-/** Words as they are written here, with %1, %2, … filled in. */
+/** English, as it stands in the code, with %1, %2, … filled in. */
 export const PLAIN: Words = {
   __: fill,
   _n: (one, many, n, ...args) => fill(n === 1 ? one : many, n, ...args)

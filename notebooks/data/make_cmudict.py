@@ -1,4 +1,4 @@
-"""Writes `cmudict.dict.xz` from a `cmudict.dict`: the same bytes, packed.
+"""Writes `cmudict.dict.xz` from a `cmudict.dict`: the same bytes, compressed.
 
 Usage: `python make_cmudict.py path/to/cmudict.dict`
 """
@@ -12,11 +12,11 @@ from pathlib import Path
 
 PACKED = Path(__file__).with_name("cmudict.dict.xz")
 SHA256 = "81917843c7f44ce2b094ac63873c2c7a4cf802040792c455ba3ca406891c3d22"
-"""Of the unpacked file that the numbers in README.md belong to."""
+"""The hash of the file to which the numbers in README.md apply."""
 
 
 def pack(source: Path, target: Path = PACKED) -> None:
-    """The dictionary, packed as small as xz can."""
+    """The dictionary, compressed with the strongest setting of xz."""
     text = source.read_bytes()
     if hashlib.sha256(text).hexdigest() != SHA256:
         print("This is another version of the dictionary: the sizes of the split in README.md will not hold.")

@@ -623,6 +623,9 @@ class CheckView(TypedDict):
     note: str | None
 
 
+MovedPlace = Literal["once", "all steps", "each step", "after the loop"]
+
+
 class MovedOp(TypedDict):
     """An op of a loop's body, and where it was done."""
 
@@ -630,13 +633,13 @@ class MovedOp(TypedDict):
     place: str | None  # of the expression, if it is in a function that the body calls
     op: str
     text: str  # the expression
-    where: Literal["once", "all steps", "step", "behind"]
+    where: MovedPlace
     why: str
     states: list[str]  # those that it needs
 
 
 class ExplanationView(TypedDict):
-    """Where the ops of a loop were done: before its steps, in them, or behind them."""
+    """Where the ops of a loop were done: before its steps, in them, or after them."""
 
     kind: Literal["loop_explanation"]
     name: str

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from rfnb.backend.base.require import same_dims
+from rfnb.backend.base.require import require_same_dims
 from rfnb.core.dims.dim import Dim, single_step_dim
 from rfnb.core.dims.lengths import Size
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.nested import arranged, leaves, map_leaves, same_structure
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopError, TraceError
-from rfnb.loop.array import TensorArray
+from rfnb.loop.body.array import TensorArray
 from rfnb.loop.loop import Loop
 from rfnb.ops.create import full
 from rfnb.ops.index import gather
@@ -154,7 +154,7 @@ class _Scan:
         assert self.cond is not None
         found = self.cond(x, state)
         if self.cond_dims is not None:
-            same_dims("scan", found, self.cond_dims, "cond")
+            require_same_dims("scan", found, self.cond_dims, "cond")
         return found
 
     def step(self, x: Any, state: Any) -> tuple[Any, Any]:
@@ -164,7 +164,7 @@ class _Scan:
         if self.ys is not None:
             outputs = arranged(outputs, self.ys)
             for found, template in zip(leaves(outputs), leaves(self.ys), strict=True):
-                same_dims("scan", found, template.dims, "ys")
+                require_same_dims("scan", found, template.dims, "ys")
         return outputs, new
 
     def traced(self) -> tuple[Any, Any, Dim]:

@@ -11,13 +11,13 @@ from rfnb.core.dims.binding import bind_again
 from rfnb.core.dims.dim import Dim, check_dims
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DtypeError, LoopError
-from rfnb.loop.body import Body, has_steps
-from rfnb.loop.end_of_step import close
-from rfnb.loop.explain import Explanation, Told
-from rfnb.loop.print_value import entered
-from rfnb.loop.run_body import finish
-from rfnb.loop.state import StateHolder
-from rfnb.loop.warnings import of_body
+from rfnb.loop.body.body import Body
+from rfnb.loop.body.end_of_step import close
+from rfnb.loop.body.entered import entered
+from rfnb.loop.body.state import StateHolder
+from rfnb.loop.run_body import BodyRun
+from rfnb.loop.steps.explain import Explanation, Told
+from rfnb.loop.steps.frames import has_steps
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
@@ -119,12 +119,7 @@ class Loop:
         body, self._body = self._open_body("the end"), None
         entered.set(entered.get()[:-1])
         if error is None:
-            try:
-                doubts = of_body(body)
-            except BaseException:
-                body.abort()
-                raise
-            finish(body, close(body), doubts)
+            BodyRun(self, close(body)).run()
             return
         body.abort()
         error.add_note(f"in step 0 of {self.name}, while its body was traced")
@@ -214,7 +209,7 @@ class Loop:
         return self._open_body("iter_idx").iter_idx()
 
     def explain(self) -> Explanation:
-        """Where each op of the body was done when the loop ran last: before the steps, in them, or behind them; and
+        """Where each op of the body was done when the loop ran last: before the steps, in them, or after them; and
         which state keeps it inside.
 
         >>> time = rf.Dim(4, name="time")

@@ -1,11 +1,11 @@
 """Loops: names of `rf`, imported when one is first asked for."""
 
 from rfnb.loop import check as check
-from rfnb.loop.array import TensorArray as TensorArray
+from rfnb.loop.body.array import TensorArray as TensorArray
+from rfnb.loop.body.print_value import watch as watch
 from rfnb.loop.functional import (
     scan as scan,
     while_loop as while_loop,
 )
-from rfnb.loop.gradients import Gradients as Gradients
 from rfnb.loop.loop import Loop as Loop
-from rfnb.loop.print_value import watch as watch
+from rfnb.loop.replay.gradients import Gradients as Gradients

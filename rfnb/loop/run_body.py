@@ -1,126 +1,226 @@
-"""Runs what a body became, and settles its results."""
+"""Runs a traced step for all steps of its loop, and settles the results."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rfnb.backend.base.tape import Call, Var, opaque
+from rfnb.backend.base.tape import Call, Var, opaque, untaped
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
+from rfnb.core.graph.graph import Node, all_nodes
 from rfnb.core.ground.nested import leaves, map_leaves
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.op import OpRow
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError
-from rfnb.loop.body import LAST, LENGTHS, Body, has_steps
-from rfnb.loop.deferred_grads import Deferred
-from rfnb.loop.draw import tell
-from rfnb.loop.end_of_step import Closed
-from rfnb.loop.execute import Outcome, execute
-from rfnb.loop.explain import Done, Told, tell_step
-from rfnb.loop.growing_axes import below
-from rfnb.loop.hoist import Hoist
-from rfnb.loop.nested_runs import asked, asking
-from rfnb.loop.program import Program
-from rfnb.loop.recorded_plan import plan_of
-from rfnb.loop.replay import Replay, followed, recorded
-from rfnb.loop.warnings import Doubt, of_end, warn
-from rfnb.loop.zero_steps import reaching
+from rfnb.loop.body.draw import loop_record
+from rfnb.loop.body.traced_step import Carried, TracedStep, place_of
+from rfnb.loop.body.warnings import judge, warn_of_end
+from rfnb.loop.body.zero_steps import reaching
+from rfnb.loop.replay.recorded_plan import plan_of
+from rfnb.loop.replay.replay import Replay, followed, recorded
+from rfnb.loop.steps.deferred_grads import Deferred
+from rfnb.loop.steps.execute import Outcome, execute
+from rfnb.loop.steps.explain import Done, Told, tell_step
+from rfnb.loop.steps.hoist import Hoist
+from rfnb.loop.steps.nested_runs import asked, asking
 from rfnb.trace.record.traced import Traced
 from rfnb.trace.run import session
 from rfnb.trace.run.failure import Failure, failure
 
+if TYPE_CHECKING:
+    from rfnb.loop.loop import Loop
 
-def finish(body: Body, closed: Closed, doubts: Sequence[Doubt] = ()) -> None:
-    """Runs all steps, and gives the results their numbers. Raises what a step raised, with its step and line.
 
-    doubts: of the body, to be told before it runs.
+class Results(NamedTuple):
+    """What all steps gave, as raw tensors.
+
+    final: the carried values after the last step. stacked: the outputs, [steps, …]. position: in a loop inside of
+    another one, that of its call on the tape there.
     """
-    try:
-        for doubt in doubts:
-            warn(body, doubt)
-        _run(body, closed)
-        tell(body)
-    except BaseException:
-        body.abort()
-        raise
-    body.recorder.forget()
+
+    final: Sequence[Any]
+    stacked: Sequence[Any]
+    position: int = 0
 
 
-def _run(body: Body, closed: Closed) -> None:
-    with listening(None):
-        frames = [make() for _, make, _ in body.frames]
-    if body.outer is None:
-        states, stacked = _run_outside(body, closed, frames)
-    else:
-        states, stacked = _run_inside(body, closed, frames)
-    _settle(body, states, stacked, closed.limit)
+class BodyRun:
+    """The phases from the traced step to its results: judge, hoist, run, settle, record.
 
+    failed: the node of the error that a step raised.
+    """
 
-def _run_outside(body: Body, closed: Closed, frames: list[Sequence[Any]]) -> tuple[list[Any], list[Any]]:
-    record, program, schedule = session.wants(body.loop.debug), closed.program, closed.schedule
-    hoist = None if body.loop.optimize_move_layers_out is False else Hoist(body, closed)
-    stacked_frames: dict[Var, Any] = {}
-    if hoist is not None:
-        constants, stacked_frames = hoist.before(record=record)
-        program.give(constants, list(stacked_frames))
-        schedule = replace(schedule, outputs=tuple(hoist.step_outputs))
-    program.join(body.backend, body.tape.values, [*schedule.new, *schedule.kept, *schedule.outputs])
-    deferred = Deferred(program, schedule, body.backend, stacked_frames, body.tape.values)
-    if hoist is not None:
-        deferred.defer()
-    frames += deferred.frames()
-    done = [*_loops_inside(closed.program.calls), *(_in_steps(body) if hoist is None else hoist.told())]
-    body.loop._told = Told(done, body.recorder.graph, body.state_vars, body.names, body.source)
-    progress = session.progress(body.loop.name, schedule.max_steps)
-    outcome = execute(
-        deferred.program, deferred.schedule, body.backend, body.initial, frames, int(body.seed or 0),
-        record=record, progress=progress,
-    )  # fmt: skip
-    deferred.give(outcome)
-    for watcher in body.watchers:
-        watcher.finish(failed=outcome.error is not None)
-    if progress is not None:
-        progress(schedule.max_steps)  # however many were done: there is nothing to wait for
-    stacked: list[Any] = []
-    try:
+    def __init__(self, loop: Loop, step: TracedStep):
+        self.loop, self.step = loop, step
+        self.failed: Node | None = None
+
+    def run(self) -> None:
+        """Runs all steps, and gives the results their numbers. Raises what a step raised, with its step and line."""
+        loop, step = self.loop, self.step
+        try:
+            judge(step)
+            with listening(None):
+                frames = [each.frames() for each in step.frames]
+            results = self._run_outside(frames) if step.outer is None else self._run_inside(frames)
+            size = settle(loop, step, results)
+            session.draw(partial(loop_record, loop, step, size=size))
+        except BaseException:
+            self._take_back()
+            raise
+        step.recorder.forget()
+
+    def _take_back(self) -> None:
+        """The loop, and what its steps have changed outside, are as they were before."""
+        session.draw(partial(loop_record, self.loop, self.step, error=True, failed=self.failed))
+        with untaped():
+            self.step.tape.restore(self.step.backend.overwrite_raw)
+        self.loop.state._values = self.step.originals
+        self.step.recorder.forget()
+
+    # -- outside of all other loops
+
+    def _run_outside(self, frames: list[Sequence[Any]]) -> Results:
+        loop, step = self.loop, self.step
+        record, program, schedule = session.wants(loop.debug), step.program, step.schedule
+        hoist = None if loop.optimize_move_layers_out is False else Hoist(step)
+        stacked_frames: dict[Var, Any] = {}
+        if hoist is not None:
+            constants, stacked_frames = hoist.before(record=record)
+            program.give(constants, list(stacked_frames))
+            schedule = replace(schedule, outputs=tuple(hoist.step_outputs))
+        program.join(step.backend, step.tape.values, [*schedule.new, *schedule.kept, *schedule.outputs])
+        deferred = Deferred(program, schedule, step.backend, stacked_frames, step.tape.values)
+        if hoist is not None:
+            deferred.defer()
+        frames += deferred.frames()
+        loop._told = _told(step, hoist)
+        progress = session.progress(step.name, schedule.max_steps)
+        outcome = execute(
+            deferred.program, deferred.schedule, step.backend, _initial(step), frames, int(step.seed or 0),
+            record=record, progress=progress,
+        )  # fmt: skip
+        deferred.give(outcome)
+        for watcher in step.watchers:
+            watcher.finish(failed=outcome.error is not None)
+        if progress is not None:
+            progress(schedule.max_steps)  # however many were done: there is nothing to wait for
+        try:
+            final, stacked = self._results(outcome, hoist)
+        except BaseException as error:
+            outcome.failure = outcome.failure or _failure_after(error, hoist, step, outcome)
+            self.failed = self.failed or (hoist.failed[1] if hoist is not None and hoist.failed is not None else None)
+            raise
+        finally:
+            if record:
+                given = frames[: len(program.inputs) - len(schedule.states)]
+                loop.run = session.keep(recorded(plan_of(step, loop._told), outcome, given, int(step.seed or 0)))
+        warn_of_end(step, outcome)
+        return Results(*followed(loop.run, final, stacked)) if record else Results(final, stacked)
+
+    def _results(self, outcome: Outcome, hoist: Hoist | None) -> tuple[Sequence[Any], Sequence[Any]]:
+        """The final carried values and the outputs; what depends on outputs alone is done now."""
+        step = self.step
         if outcome.error is not None:
-            raise _told(body, closed, outcome)
-        stacked = _outputs(body, outcome, hoist)
+            raise self._located(outcome)
+        if hoist is not None and outcome.steps:
+            stacked = hoist.after([step.backend.stack_raw(taken) for taken in outcome.outputs], outcome.steps)
+        else:
+            stacked = _stacked(step, outcome.outputs if outcome.steps else [[] for _ in step.outputs])
         if not outcome.steps:
-            outcome.states, stacked = tuple(reaching(body, outcome.states)), reaching(body, stacked)
-    except BaseException as error:
-        outcome.failure = outcome.failure or _failure(error, hoist, closed.program, outcome)
-        body.failed = body.failed or (hoist.failed[1] if hoist is not None and hoist.failed is not None else None)
-        raise
-    finally:
-        if record:
-            given = frames[: len(program.inputs) - len(schedule.states)]
-            body.loop.run = session.keep(recorded(body, closed, outcome, given))
-    for doubt in of_end(body, outcome, closed.limit):
-        warn(body, doubt)
-    if record:
-        return followed(body.loop.run, outcome.states, stacked)
-    return list(outcome.states), stacked
+            outcome.states, stacked = tuple(reaching(step, outcome.states)), reaching(step, stacked)
+        return outcome.states, stacked
+
+    def _located(self, outcome: Outcome) -> BaseException:
+        """The error of a step, with its step and line."""
+        error, position = outcome.error, outcome.failed_call
+        assert error is not None
+        self.failed = None if position is None else self.step.program.calls[position].node
+        tell_step(error, outcome.steps, self.step.name, self.failed)
+        outcome.failure = failure(error, outcome.steps, self.failed, position)
+        outcome.error = None  # whose traceback holds the outcome
+        return error
+
+    # -- in the body of another loop
+
+    def _run_inside(self, frames: list[Sequence[Any]]) -> Results:
+        """The loop is one call on the tape of the loop around it."""
+        step = self.step
+        structure = [_initial(step), frames, step.program.externals, [step.seed]]
+        plan = plan_of(step, None) if step.recorder.recorded else None
+
+        def run(*flat: Any) -> list[Any]:
+            rest = iter(flat)
+            initial, all_frames, externals, [seed] = map_leaves(lambda leaf: next(rest), structure)
+            inner = asked()
+            runs = None if inner is None or plan is None else inner.runs
+            with listening(None), asking(None):
+                outcome = execute(
+                    step.program, step.schedule, step.backend, initial, all_frames, int(seed),
+                    record=runs is not None, externals=externals,
+                )  # fmt: skip
+            for watcher in step.watchers:
+                watcher.finish(failed=outcome.error is not None)
+            error = None if outcome.error is None else self._located(outcome)
+            if runs is not None and plan is not None:
+                runs.append(Replay(plan, outcome, all_frames, externals, int(seed)).run())
+            if error is not None:
+                raise error
+            return [*outcome.states, *_stacked(step, outcome.outputs)]
+
+        results = opaque(run, *leaves(structure))
+        assert step.outer is not None
+        count = len(step.carried)
+        return Results(results[:count], results[count:], len(step.outer.tape.calls) - 1)
 
 
-def _outputs(body: Body, outcome: Outcome, hoist: Hoist | None) -> list[Any]:
-    if hoist is not None and outcome.steps:
-        return hoist.behind([body.backend.stack_raw(taken) for taken in outcome.outputs], outcome.steps)
-    taken = outcome.outputs if outcome.steps else [[] for _ in body.outputs]
-    return [_stacked(body, out, traced) for out, (traced, _) in zip(taken, body.outputs, strict=True)]
+def _initial(step: TracedStep) -> list[Any]:
+    return [each.initial for each in step.carried]
 
 
-def _in_steps(body: Body) -> list[Done]:
+def _stacked(step: TracedStep, taken: Sequence[list[Any]]) -> list[Any]:
+    """Each output over all steps; without a step, an empty tensor of its shape."""
+    backend = step.backend
+
+    def stack(values: list[Any], traced: Traced) -> Any:
+        if values:
+            return backend.stack_raw(values)
+        shape = backend.get_shape_tuple_raw(traced.plain._raw)
+        return backend.full_raw([0, *shape], 0, traced.dtype, traced.device)
+
+    return [stack(values, traced) for values, (traced, _) in zip(taken, step.outputs, strict=True)]
+
+
+def _failure_after(error: BaseException, hoist: Hoist | None, step: TracedStep, outcome: Outcome) -> Failure:
+    """The failure of an op that is done after the steps."""
+    if hoist is None or hoist.failed is None:
+        return failure(error, max(outcome.steps - 1, 0), None, None)
+    number, node = hoist.failed
+    own = set(map(id, all_nodes([node])))
+    position = next((i for i, call in enumerate(step.program.calls) if id(call.node) in own), None)
+    return failure(error, number, node, position)
+
+
+# -- where the ops were done
+
+
+def _told(step: TracedStep, hoist: Hoist | None) -> Told:
+    done = [*_loops_inside(step.program.calls), *(_in_steps(step) if hoist is None else hoist.told())]
+    states = [each for each in step.carried if each.kind == "state"]
+    names = [each.name for each in states]
+    return Told(done, step.recorder.graph, [each.var for each in states], names, step.source)
+
+
+def _in_steps(step: TracedStep) -> list[Done]:
     none, why = frozenset[Any](), "optimize_move_layers_out=False"
-    return [Done(c.node, c.row, none, none, "steps", why) for c in body.recorder.op_calls[: body.own_ops]]
+    return [Done(c.node, c.row, none, none, "steps", why) for c in step.recorder.op_calls[: step.own_ops]]
 
 
 def _loops_inside(calls: Sequence[Call]) -> list[Done]:
-    row = OpRow("Loop", finish)
+    row = OpRow("Loop", BodyRun)
     found = [call for call in calls if call.node is not None and call.node.kind == "loop"]
     return [
         Done(
@@ -131,114 +231,67 @@ def _loops_inside(calls: Sequence[Call]) -> list[Done]:
     ]  # fmt: skip
 
 
-def _run_inside(body: Body, closed: Closed, frames: list[Sequence[Any]]) -> tuple[list[Any], list[Any]]:
-    """Within the body of another loop: one call on its tape."""
-    structure = [body.initial, frames, closed.program.externals, [body.seed]]
-    plan = plan_of(body, closed) if body.recorder.recorded else None
-
-    def run(*flat: Any) -> list[Any]:
-        rest = iter(flat)
-        initial, all_frames, externals, [seed] = map_leaves(lambda leaf: next(rest), structure)
-        inner = asked()
-        runs = None if inner is None or plan is None else inner.runs
-        with listening(None), asking(None):
-            outcome = execute(
-                closed.program,
-                closed.schedule,
-                body.backend,
-                initial,
-                all_frames,
-                int(seed),
-                record=runs is not None,
-                externals=externals,
-            )
-        for watcher in body.watchers:
-            watcher.finish(failed=outcome.error is not None)
-        error = None if outcome.error is None else _told(body, closed, outcome)
-        if runs is not None and plan is not None:
-            runs.append(Replay(plan, outcome, all_frames, externals, int(seed)).run())
-        if error is not None:
-            raise error
-        taken = [_stacked(body, out, traced) for out, (traced, _) in zip(outcome.outputs, body.outputs, strict=True)]
-        return [*outcome.states, *taken]
-
-    results = opaque(run, *leaves(structure))
-    assert body.outer is not None
-    body.position = len(body.outer.tape.calls) - 1
-    return results[: len(body.names)], results[len(body.names) :]
+# -- the results
 
 
-def _stacked(body: Body, taken: list[Any], traced: Traced) -> Any:
-    if taken:
-        return body.backend.stack_raw(taken)
-    shape = body.backend.get_shape_tuple_raw(traced.plain._raw)
-    return body.backend.full_raw([0, *shape], 0, traced.dtype, traced.device)
-
-
-def _told(body: Body, closed: Closed, outcome: Outcome) -> BaseException:
-    """The error of a step, with its step and line."""
-    error, position = outcome.error, outcome.failed_call
-    assert error is not None
-    node = None if position is None else closed.program.calls[position].node
-    tell_step(error, outcome.steps, body.loop.name, node)
-    outcome.failure, body.failed = failure(error, outcome.steps, node, position), node
-    outcome.error = None  # whose traceback holds the outcome
-    return error
-
-
-def _failure(error: BaseException, hoist: Hoist | None, program: Program, outcome: Outcome) -> Failure:
-    """Behind the steps."""
-    if hoist is None or hoist.failed is None:
-        return failure(error, max(outcome.steps - 1, 0), None, None)
-    step, node = hoist.failed
-    own = set(map(id, below(node)))
-    position = next((i for i, call in enumerate(program.calls) if id(call.node) in own), None)
-    return failure(error, step, node, position)
-
-
-def _settle(body: Body, states: list[Any], stacked: list[Any], limit: Size) -> None:
-    final = {name: _final(old, raw) for name, old, raw in zip(body.names, body.before, states, strict=True)}
-    size = body.taken = _steps_taken(body, final, limit)
-    outputs = {}
-    for number, (raw, (traced, pending)) in enumerate(zip(stacked, body.outputs, strict=True)):
-        lengths = traced.lengths
-        if (known := lengths.size(body.axis)) is None or not known.agrees(size):
-            lengths = lengths.bind({body.axis: size})
-        outputs[f"#{number}"] = tensor_of(raw[: size.max], pending.sig, lengths)
-    for key in body.last_keys:
-        _refuse_empty(body, key, size)
-    names = [name for name, _ in body.loop.state._leaves()]
-    final |= dict(zip(names, _with_final_dims(body, [final[name] for name in names], size), strict=True))
-    if body.outer is not None:
-        tensors = {name: value for name, value in (final | outputs).items() if isinstance(value, Tensor)}
-        inside = body.outer.inner_loop(body.recorder, tensors, body.position)
-        final |= {name: value for name, value in inside.items() if name in final}
-        outputs = {name: inside[name] for name in outputs}
-        keys = zip((*outputs, *body.last_keys), (*body.outputs, *body.lasts), strict=True)
-        for key, (_, pending) in keys:
-            inside[key].value.name = pending.name if key.startswith("#") else key
-    for result, (_, pending) in zip(outputs.values(), body.outputs, strict=True):
+def settle(loop: Loop, step: TracedStep, results: Results) -> Size:
+    """Gives states and outputs their final values. How many steps each sequence took."""
+    final = [_final(each, raw) for each, raw in zip(step.carried, results.final, strict=True)]
+    size = _steps_taken(loop, step, final)
+    outputs = [
+        _output(step, pair, raw[: size.max], size) for pair, raw in zip(step.outputs, results.stacked, strict=True)
+    ]
+    for place in step.last_places:
+        _refuse_empty(step, step.carried[place], size)
+    final = _with_final_dims(step, final, size)
+    if step.outer is not None:
+        final, outputs = _in_outer_body(step, step.outer, final, outputs, results.position)
+    for result, (_, pending) in zip(outputs, step.outputs, strict=True):
         pending.settle(result)
-    for key, (_, pending) in zip(body.last_keys, body.lasts, strict=True):
-        pending.settle(final[key])
-    body.loop.state._replace([final[name] for name in names])
+    for place, (_, pending) in zip(step.last_places, step.lasts, strict=True):
+        pending.settle(final[place])
+    by_name = {each.name: value for each, value in zip(step.carried, final, strict=True) if each.kind == "state"}
+    loop.state._replace([by_name[name] for name, _ in loop.state._leaves()])
+    return size
 
 
-def _final(old: Any, raw: Any) -> Any:
+def _final(carried: Carried, raw: Any) -> Any:
+    old = carried.before
     return raw if isinstance(old, Dim) else tensor_of(raw, old.sig, old.lengths)
 
 
-def _with_final_dims(body: Body, values: list[Any], steps: Size) -> list[Any]:
-    """Dims that grew get a Dim of the size that they have in the end."""
-    olds = [old for name, old in zip(body.names, body.before, strict=True) if not name.startswith("#")]
-    starts = [first for name, first in zip(body.names, body.initial, strict=True) if not name.startswith("#")]
+def _output(step: TracedStep, pair: tuple[Traced, Tensor], raw: Any, size: Size) -> Tensor:
+    traced, pending = pair
+    lengths = traced.lengths
+    if (known := lengths.size(step.axis)) is None or not known.agrees(size):
+        lengths = lengths.bind({step.axis: size})
+    return tensor_of(raw, pending.sig, lengths)
+
+
+def _in_outer_body(
+    step: TracedStep, outer: Any, final: list[Any], outputs: list[Tensor], position: int
+) -> tuple[list[Any], list[Tensor]]:
+    """Final values and outputs as values of the body around. What the loop carries for itself is none of its values."""
+    names = {place: each.name for place, each in enumerate(step.carried) if each.kind == "state"}
+    for place, (_, pending) in zip(step.last_places, step.lasts, strict=True):
+        names[place] = names[place] if step.carried[place].kind == "state" else pending.name
+    places = [place for place in names if isinstance(final[place], Tensor)]
+    named = [(names[place], final[place]) for place in places]
+    named += [(pending.name, output) for output, (_, pending) in zip(outputs, step.outputs, strict=True)]
+    inside = outer.inner_loop(step.recorder, named, position)
+    values = dict(zip(places, inside, strict=False))
+    return [values.get(place, value) for place, value in enumerate(final)], inside[len(places) :]
+
+
+def _with_final_dims(step: TracedStep, values: list[Any], steps: Size) -> list[Any]:
+    """The states with their final values; dims that grew get a Dim of the size that they have at the end."""
     grown = {
-        old: _grown(old, start, size, steps)
-        for old, start, size in zip(olds, starts, values, strict=True)
-        if isinstance(old, Dim)
+        each.before: _grown(each.before, each.initial, size, steps)
+        for each, size in zip(step.carried, values, strict=True)
+        if isinstance(each.before, Dim)
     }
 
-    def settle(old: Any, value: Any) -> Any:
+    def with_dims(old: Any, value: Any) -> Any:
         if isinstance(old, Dim):
             return grown[old]
         dims = [grown.get(dim, dim) for dim in old.dims]
@@ -246,11 +299,14 @@ def _with_final_dims(body: Body, values: list[Any], steps: Size) -> list[Any]:
         lengths = value.lengths.bind(sizes) if sizes else value.lengths
         return tensor_of(value._raw, align.sig(dims, old.sparse_dim, old.sig.feature_dim), lengths)
 
-    return [settle(old, value) if grown else value for old, value in zip(olds, values, strict=True)]
+    return [
+        with_dims(each.before, value) if grown and each.kind == "state" else value
+        for each, value in zip(step.carried, values, strict=True)
+    ]
 
 
 def _grown(old: Dim, start: int, size: int, steps: Size) -> Dim:
-    """The axis as it is in the end: of each sequence as long as it took steps, if it grew by one at each."""
+    """The axis at the end: of each sequence as long as it took steps, if it grew by one at each."""
     if steps.ragged and size - start == steps.max:
         dim = Dim(None, name=old.name)
         dim.bind(Size(steps.dims, start + steps.values))
@@ -258,25 +314,26 @@ def _grown(old: Dim, start: int, size: int, steps: Size) -> Dim:
     return Dim(size, name=old.name)
 
 
-def _steps_taken(body: Body, final: dict[str, Any], limit: Size) -> Size:
-    """How many steps each sequence took; the axis has that size from now on, if it is no axis of the data."""
-    if body.condition is None:
-        size = limit
-    elif body.outer is not None:
-        return limit  # nothing is stacked
-    else:
-        taken = final[LENGTHS]
-        size = Size(taken.dims, body.backend.to_numpy_raw(taken._raw))
-    axis = body.axis
-    if not (body.follows_axis or has_steps(axis)):
-        axis.define(size, by=f"loop {body.loop.name}")
+def _steps_taken(loop: Loop, step: TracedStep, final: list[Any]) -> Size:
+    """How many steps each sequence took; the axis gets that size, unless it is an axis of the data."""
+    size = step.limit
+    if step.condition is not None:
+        if step.outer is not None:
+            return size  # nothing is stacked
+        place = place_of(step.carried, "lengths")
+        assert place is not None
+        taken = final[place]
+        size = Size(taken.dims, step.backend.to_numpy_raw(taken._raw))
+    loop.axis = step.axis
+    if step.gives_size:
+        step.axis.define(size, by=f"loop {step.name}")
     return size
 
 
-def _refuse_empty(body: Body, key: str, size: Size) -> None:
-    if key.startswith(LAST) and size.values.size and size.values.min() == 0:
+def _refuse_empty(step: TracedStep, carried: Carried, size: Size) -> None:
+    if carried.starts_empty and size.values.size and size.values.min() == 0:
         raise LoopError(
-            f"{body.loop.name}: last of a value that a sequence without steps does not have",
+            f"{step.name}: last of a value that a sequence without steps does not have",
             got=f"lengths {size}",
             hint="make it a state: its initial value is its last value there",
         )

@@ -55,9 +55,9 @@ def gating(
     act_func: Callable[[Tensor], Tensor] = identity,
     out_dim: Dim | None = None,
 ) -> tuple[Tensor, Dim]:
-    """The first half of `axis`, times `gate_func` of the second (Dauphin et al. 2017), and their dim.
+    """The first half of `axis` times `gate_func` of the second half (Dauphin et al. 2017), and the dim of the halves.
 
-    {…, axis} → {…, axis // 2}. axis: the feature dim if not given.
+    {…, axis} → {…, axis // 2}. axis: by default the feature dim.
 
     >>> feat = rf.Dim(4, name="feat")
     >>> y, half = rf.gating(rf.ones([feat]), axis=feat, gate_func=rf.relu)

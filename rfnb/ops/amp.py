@@ -1,11 +1,12 @@
-"""Which type to compute in where full precision is not needed.
+"""The dtype to compute in where full precision is not needed.
 
 >>> x = rf.ones([rf.Dim(2)])
 >>> with rf.set_amp_policy_ctx(rf.AmpPolicy("bfloat16")):
 ...     rf.amp_cast_compute(x).dtype
 'bfloat16'
 
-It counts for the code that asks for it. `torch.autocast` decides for each kernel instead, and works with all ops.
+The policy affects only code that calls `amp_cast_compute` and `amp_cast_float32`. `torch.autocast` decides for each
+kernel instead, and works with all ops.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from rfnb.ops.math import cast
 
 @dataclass(frozen=True)
 class AmpPolicy:
-    """compute_dtype: the type of large products: "bfloat16" or "float16".
+    """compute_dtype: the dtype of large products: "bfloat16" or "float16".
 
     >>> rf.AmpPolicy("bfloat16")
     AmpPolicy(compute_dtype='bfloat16')
@@ -42,7 +43,7 @@ _policy: AmpPolicy | None = None
 
 
 def get_amp_policy() -> AmpPolicy | None:
-    """The policy that counts now; None: all stay in their own type.
+    """The current policy. None: all tensors keep their dtype.
 
     >>> print(rf.get_amp_policy())
     None
@@ -54,14 +55,14 @@ def get_amp_policy() -> AmpPolicy | None:
 
 
 def set_amp_policy(policy: AmpPolicy | None) -> None:
-    """This policy counts from now on.
+    """Sets the current policy.
 
     >>> rf.set_amp_policy(rf.AmpPolicy("bfloat16"))
     >>> rf.amp_cast_compute(rf.ones([rf.Dim(2, name="feat")])).dtype
     'bfloat16'
     >>> rf.set_amp_policy(None)
 
-    Raises DtypeError for what is no AmpPolicy. For a while only: `rf.set_amp_policy_ctx`.
+    To set it inside a block only, use `rf.set_amp_policy_ctx`. Raises DtypeError if `policy` is not an AmpPolicy.
     """
     global _policy
     if policy is not None and not isinstance(policy, AmpPolicy):
@@ -73,7 +74,7 @@ def set_amp_policy(policy: AmpPolicy | None) -> None:
 
 @contextmanager
 def set_amp_policy_ctx(policy: AmpPolicy | None) -> Iterator[None]:
-    """This policy counts inside the block.
+    """Sets the current policy inside the block.
 
     >>> x = rf.ones([rf.Dim(2, name="feat")])
     >>> with rf.set_amp_policy_ctx(rf.AmpPolicy("bfloat16")):
@@ -90,7 +91,7 @@ def set_amp_policy_ctx(policy: AmpPolicy | None) -> Iterator[None]:
 
 
 def amp_cast_compute(*tensors: Tensor | None) -> Any:
-    """The floats among `tensors` in the type of the policy, others and None as they are; one, or a tuple of several.
+    """`tensors` with floats cast to the dtype of the policy; integers and None stay. One tensor, or a tuple of several.
 
     {…}, … → the same
 
@@ -104,7 +105,7 @@ def amp_cast_compute(*tensors: Tensor | None) -> Any:
 
 
 def amp_cast_float32(*tensors: Tensor | None) -> Any:
-    """If there is a policy, the floats among `tensors` as float32, for sums and exponents; one, or a tuple.
+    """If a policy is set, `tensors` with floats cast to float32, for sums and exponents. One tensor, or a tuple.
 
     {…}, … → the same
 

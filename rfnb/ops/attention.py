@@ -1,4 +1,4 @@
-"""Attention by products (Vaswani et al. 2017)."""
+"""Dot-product attention (Vaswani et al. 2017)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rfnb.ops.softmax import softmax
 
 
 def dropout_broadcast_default() -> bool:
-    """Whether attention drops the same weights for all sequences, heads and queries: no, each on its own.
+    """Whether attention drops the same weights for all sequences, heads and queries: False.
 
     >>> rf.dropout_broadcast_default()
     False
@@ -45,16 +45,16 @@ def dot_attention(
     causal_query_spatial_dim: Dim | None = None,
     scale: float | None = None,
 ) -> Tensor:
-    """The mean of `values`, by weights softmax(query · keys · scale) over `axis`.
+    """The mean of `values` over `axis`, weighted by softmax(query · keys · scale).
 
-    {…, key_dim}, {…, axis, key_dim}, {…, axis, values…} → {…, values…}. Outside of loops and other places where the
-    weights may be looked at, one kernel does it all, unless `att_dropout_broadcast`.
+    {…, key_dim}, {…, axis, key_dim}, {…, axis, values…} → {…, values…}. One kernel computes it, except in loops
+    and while a listener observes the weights, or with `att_dropout_broadcast`.
 
     Args:
-        att_dropout: of the weights, in training.
+        att_dropout: dropout probability of the weights, in training.
         att_dropout_broadcast: whether the same keys are dropped for all sequences, heads and queries.
         causal_query_spatial_dim: a dim of `query` as long as `axis`, or `axis`: each query sees the keys up to its own.
-        scale: 1 / √key_dim if not given.
+        scale: by default 1 / √key_dim.
 
     >>> time, key, value = rf.Dim(3, name="time"), rf.Dim(2, name="key"), rf.Dim(1, name="value")
     >>> values = rf.convert_to_tensor([[1.0], [2.0], [6.0]], dims=[time, value])
@@ -112,7 +112,7 @@ def attend(
     """
     listener = active_listener()
     if listener is not None or any(x.lengths.ragged for x in (query, keys, values)):
-        # what is in padding would get into gradients, as 0 · NaN
+        # otherwise padding would get into gradients, as 0 · NaN
         query, keys, values = (x.copy_masked(0.0) for x in (query, keys, values))
     found: Tensor | None = None
     broadcast = dropout_broadcast_default() if att_dropout_broadcast is None else att_dropout_broadcast
@@ -140,7 +140,7 @@ def attend(
         return found
     weights = attention_weights(query, keys, **how)
     weights = dropout(weights, att_dropout, axis=axis if broadcast else None)
-    found = matmul(weights, values, reduce=axis, use_mask=False)  # weights are 0 in padding, and so are values
+    found = matmul(weights, values, reduce=axis, use_mask=False)  # weights are 0 in padding, and values too
     return found.copy_transpose(_in_order(found.dims, query.dims, key_dim))
 
 
@@ -148,10 +148,10 @@ _keys_axes: weakref.WeakKeyDictionary[Dim, Dim] = weakref.WeakKeyDictionary()
 
 
 def own_axis(query: Tensor, keys: Tensor, values: Tensor, *, axis: Dim) -> tuple[Tensor, Tensor, Dim]:
-    """Keys and values of self-attention with a dim of their own in place of `axis`, and that dim.
+    """Keys and values of self-attention with a separate dim in place of `axis`, and that dim.
 
-    It is the same one for all layers and batches, so that their plans and masks are; a new one while a listener is
-    active, or if it is taken already.
+    All layers and batches share the dim, and so its plans and masks. It is a new one while a listener is active,
+    or if a tensor has the shared one already.
     """
     shared = active_listener() is None and not any(_keys_axes.get(axis) in x.sig.index for x in (query, keys, values))
     keys, keys_axis = replace_dim(keys, in_dim=axis, out_dim=_keys_axes.get(axis) if shared else None)
@@ -181,15 +181,15 @@ def relative_scores(
 ) -> Tensor:
     """query · position of each key, seen from the query (Dai et al. 2019, appendix B).
 
-    {…, queries, key_dim}, {axis, …, key_dim} → {…, queries, keys}. Along `axis` are the distances from the last query
-    and first key on, as with `rf.relative_positional_encoding`; `like` has `keys`.
+    {…, queries, key_dim}, {axis, …, key_dim} → {…, queries, keys}. `axis` are the distances, from that of the
+    last query and the first key on, as in `rf.relative_positional_encoding`; `like` has `keys`.
     """
     backend = backend_of_raw(query._raw)
     return backend.relative_scores(query, positions, like, key_dim=key_dim, axis=axis, queries=queries, keys=keys)
 
 
 def _in_order(found: Sequence[Dim], query: Sequence[Dim], key_dim: Dim) -> list[Dim]:
-    """Those of `query` in its order; others where `key_dim` is, those of the values."""
+    """The dims of `query` in its order, then the others; the dims of the values stand in place of `key_dim`."""
     others = [dim for dim in found if dim is key_dim or dim not in query]
     return [new for dim in query for new in (others if dim is key_dim else [dim])]
 
@@ -204,6 +204,6 @@ def _check_lengths(query: Tensor, keys: Tensor, dim: Dim, axis: Dim) -> None:
 
 
 def _up_to_itself(axis: Dim, query: Dim, like: Tensor) -> Tensor:
-    """Whether a key is not behind the query. → {query, axis} bool"""
+    """Whether a key is not after the query. → {query, axis} bool"""
     keys, queries = (range_over_dim(dim, device=like.device) for dim in (axis, query))
     return compare_bc(keys, "less_equal", queries)

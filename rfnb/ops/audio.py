@@ -1,4 +1,4 @@
-"""Features of speech, and their distortion in training: `rf.audio`."""
+"""Speech features and data augmentation: `rf.audio`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rfnb.ops.signal import stft
 from rfnb.ops.top_k import top_k
 
 __all__ = ["log_mel_filterbank_from_raw", "mask", "mel_filterbank", "random_mask", "specaugment"]
-__dir__ = __all__.copy  # what is offered for completion: no imports
+__dir__ = __all__.copy  # names offered for completion, without imports
 
 
 def log_mel_filterbank_from_raw(
@@ -48,7 +48,7 @@ def log_mel_filterbank_from_raw(
 
     Args:
         window_len, step_len: in seconds.
-        n_fft: the next power of 2 from the window on, if not given.
+        n_fft: by default the smallest power of 2 that is at least the window.
     """
     length, step = int(window_len * sampling_rate), int(step_len * sampling_rate)
     n_fft = n_fft or 2 ** math.ceil(math.log2(length))
@@ -69,7 +69,7 @@ def mel_filterbank(
     f_min: int | float | None = None,
     f_max: int | float | None = None,
 ) -> Tensor:
-    """Sums of frequencies in triangles, which are equally far from each other on the mel scale.
+    """Sums of frequencies in triangular bands, equally spaced on the mel scale.
 
     {…, in_dim} → {…, out_dim}
 
@@ -78,8 +78,8 @@ def mel_filterbank(
     True
 
     Args:
-        fft_length: of the transform that gave `in_dim`: twice its size less 2, if not given.
-        f_min, f_max: where the first band begins and the last one ends; 0 and half the sampling rate if not given.
+        fft_length: length of the transform that gave `in_dim`; by default twice the size of `in_dim` minus 2.
+        f_min, f_max: where the first band begins and the last band ends; by default 0 and half the sampling rate.
     """
     fft_length = fft_length or 2 * (in_dim.get_dim_value() - 1)
     if in_dim.get_dim_value() != fft_length // 2 + 1:
@@ -96,7 +96,7 @@ def mel_filterbank(
 
 @functools.lru_cache(16)
 def _triangles(count: int, fft_length: int, sampling_rate: float, f_min: float, f_max: float) -> np.ndarray:
-    """[frequencies, bands]. A mel is 1127 · ln(1 + f / 700 Hz) (O'Shaughnessy, Speech Communication, 1987)."""
+    """Weights [frequencies, bands]. A mel is 1127 · ln(1 + f / 700 Hz) (O'Shaughnessy, Speech Communication, 1987)."""
     lowest, highest = (1127 * math.log(1 + f / 700) for f in (f_min, f_max))
     corners = 700 * (np.exp(np.linspace(lowest, highest, count + 2) / 1127) - 1)
     left, centre, right = corners[:-2], corners[1:-1], corners[2:]
@@ -106,7 +106,7 @@ def _triangles(count: int, fft_length: int, sampling_rate: float, f_min: float, 
 
 
 def mask(x: Tensor, *, mask_axis: Dim, pos: Tensor, max_amount: int | Dim, mask_value: float | Tensor = 0.0) -> Tensor:
-    """`mask_value` from `pos` on, for one to `max_amount` frames, drawn for each entry of `pos`.
+    """Sets one to `max_amount` frames from `pos` on to `mask_value`; the number is drawn for each entry of `pos`.
 
     {…, mask_axis}, {…} → the same as x
 
@@ -128,9 +128,9 @@ def random_mask(
     mask_value: float | Tensor = 0.0,
     max_num_bound: int | None = None,
 ) -> Tensor:
-    """`mask_value` in `min_num` to `max_num` places, for one to `max_dims` frames each. {…, mask_axis} → the same
+    """Sets `min_num` to `max_num` random stretches of frames to `mask_value`. {…, mask_axis} → the same
 
-    Each place begins at another frame of the sequence; they may overlap.
+    A stretch has one to `max_dims` frames. The stretches begin at distinct frames of the sequence, and may overlap.
 
     >>> time = rf.Dim(4, name="time")
     >>> masked = rf.audio.random_mask(
@@ -139,8 +139,8 @@ def random_mask(
     [0.0, 0.0, 1.0, 1.0]
 
     Args:
-        broadcast_axis: what is the same along these dims.
-        max_num_bound: the most that `max_num` can be, if it is a Tensor.
+        broadcast_axis: the masks are the same along these dims.
+        max_num_bound: upper bound of `max_num`, needed if that is a Tensor.
     """
     same = {mask_axis, *([broadcast_axis] if isinstance(broadcast_axis, Dim) else broadcast_axis)}
     each = [dim for dim in x.dims if dim not in same]
@@ -176,21 +176,21 @@ def specaugment(
     num_masks_per_seq: bool | None = None,
     steps: Sequence[int] = (0, 1000, 2000),
 ) -> Tensor:
-    """In training, some stretches of time and some bands of features are 0. {…, spatial_dim, feature_dim} → the same
+    """In training, sets random stretches of time and bands of features to 0. {…, spatial_dim, feature_dim} → the same
 
-    SpecAugment (Park et al., Interspeech 2019), without time warping, with more masks after more training.
+    SpecAugment (Park et al., Interspeech 2019) without time warping. The number of masks grows during training.
 
     >>> time, feat = rf.Dim(50, name="time"), rf.Dim(20, name="feat")
     >>> x = rf.ones([time, feat])
-    >>> rf.audio.specaugment(x, spatial_dim=time, feature_dim=feat) is x  # there is no training
+    >>> rf.audio.specaugment(x, spatial_dim=time, feature_dim=feat) is x  # not in training
     True
 
     Args:
-        global_train_step_dependent: the training step decides: nothing is masked before `steps[0]`, most from
-            `steps[2]` on. If False, as many masks as then.
-        max_consecutive_feature_dims: a fifth of the features, if not given.
-        num_spatial_mask_factor: a mask more for so many frames.
-        num_masks_per_seq: the number of masks goes by the length of each sequence, not by the longest.
+        global_train_step_dependent: the training step decides: no masks before `steps[0]`, most masks from
+            `steps[2]` on. If False, the number of masks is always the largest.
+        max_consecutive_feature_dims: by default a fifth of the features.
+        num_spatial_mask_factor: one more mask for each this many frames.
+        num_masks_per_seq: the number of masks depends on the length of each sequence, not on the longest.
     """
     if only_on_train and not get_run_ctx().is_train_flag_enabled(func=specaugment):
         return x
@@ -229,7 +229,7 @@ def specaugment(
 
 
 def _covered(axis: Dim, pos: Tensor, max_amount: int | Dim) -> Tensor:
-    """Whether a frame of `axis` is one of those from `pos` on, whose number is drawn. {…} → {…, axis}"""
+    """Whether a frame of `axis` is in the stretch of random length that begins at `pos`. {…} → {…, axis}"""
     widest = max_amount.get_dim_value() if isinstance(max_amount, Dim) else max_amount
     amount = random_uniform(pos.dims, dtype="int64", minval=min(widest, 1), maxval=widest + 1, device=pos.device)
     frames = range_over_dim(axis, device=pos.device)

@@ -18,11 +18,11 @@ from rfnb.ops.top_k import top_k
 
 
 def random_choice_with_replacement(dims: Sequence[Dim], *, probs: Tensor, axis: Dim) -> Tensor:
-    """A label for each position of `dims`, with the probabilities `probs`, each on its own.
+    """A label for each position of `dims`, drawn independently with the probabilities `probs`.
 
     {…, axis} → {dims} sparse in axis
 
-    They need not sum to 1. Where they sum to 0, or to NaN, it is some label.
+    The probabilities need not sum to 1. Where they sum to 0 or NaN, the label is arbitrary.
 
     >>> word, draws = rf.Dim(3, name="word"), rf.Dim(4, name="draws")
     >>> probs = rf.convert_to_tensor([0.0, 1.0, 0.0], dims=[word])
@@ -40,14 +40,14 @@ def random_choice_with_replacement(dims: Sequence[Dim], *, probs: Tensor, axis: 
     point = random_uniform(dims, dtype=probs.dtype, device=probs.device)
     drawn = mul(point, reduce_sum(probs, axis=axis))
     found = search_sorted(total, drawn, axis=axis, side="right", out_dtype="int64")
-    last = reduce_argmax(total, axis=axis)  # that has a probability
+    last = reduce_argmax(total, axis=axis)  # with a probability above 0
     return set_sparse_dim(minimum(found, last).copy_transpose(dims), axis)
 
 
 def random_choice_without_replacement(
     *, log_probs: Tensor, axis: Dim | Sequence[Dim], num_samples_dim: Dim, noise_scale: float | Tensor = 1.0
 ) -> Tensor | list[Tensor]:
-    """Different labels, as many as `num_samples_dim`, by their probabilities.
+    """Distinct labels, drawn with their probabilities.
 
     {…, axis} → {…, num_samples_dim} sparse in axis
 
@@ -60,8 +60,8 @@ def random_choice_without_replacement(
     [0, 2]
 
     Args:
-        axis: a list of dims gives a list of labels, one for each.
-        noise_scale: 0 takes the most probable ones.
+        axis: for a list of dims, the result is a list of labels, one for each dim.
+        noise_scale: with 0, the most probable labels are taken.
     """
     noise = random_uniform(log_probs.dims, minval=1e-30, dtype=log_probs.dtype, device=log_probs.device)
     gumbel = neg(log(neg(log(noise))))

@@ -1,4 +1,4 @@
-"""From the samples of a data set to a batch: the `collate_fn` of torch's DataLoader."""
+"""Joins samples of a data set into a batch: the `collate_fn` of torch's DataLoader."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def collate(
     sparse: Mapping[str, Dim] | None = None,
     device: str | None = None,
 ) -> Collate:
-    """Makes a function that joins samples into one padded batch, to be given to torch's DataLoader.
+    """A function that joins samples into one padded batch: the `collate_fn` of torch's DataLoader.
 
     >>> letter = rf.Dim(3, name="letter", vocab=["a", "b", "c"])
     >>> spell = rf.Dim(None, name="spell")
@@ -37,15 +37,15 @@ def collate(
     (['ab', 'cab'], [[0, 1, 0], [2, 0, 1]])
 
     Args:
-        spec: the dims of each entry, the one that counts sequences first; or a Tensor without data, which says the
+        spec: the dims of each entry, batch dim first; or a Tensor without data, which gives the
             dtype and the sparse dim as well: `rf.Tensor("letters", [batch_dim, spell], "int64", sparse_dim=letter)`.
-            Other entries of a sample are left out.
-        tag: the entry that names a sequence.
-        sparse: the sparse dims of entries. Strings are read with their vocab.
+            Other entries of a sample are ignored.
+        tag: the entry that holds the name of a sequence.
+        sparse: the sparse dims of entries. Strings are encoded with their vocab.
 
-    All tensors of a batch share its lengths; a tensor of an earlier batch keeps its own.
-    It may run in the workers of the DataLoader. `join.pad` and `join.bind` are its two halves: numpy arrays, which any
-    queue can carry, and the tensors made of them.
+    All tensors of a batch share the lengths of that batch; tensors of an earlier batch keep theirs.
+    The function may run in the workers of the DataLoader. `join.pad` and `join.bind` are its two halves:
+    numpy arrays, which any queue can carry, and the tensors made of them.
     """
     templates = {name: _template(name, entry, (sparse or {}).get(name)) for name, entry in spec.items()}
     for name in set(sparse or {}) - set(templates):
@@ -58,7 +58,7 @@ def collate(
 
 
 class Entry(NamedTuple):
-    """What one entry of the batch will be."""
+    """Description of one entry of the batch."""
 
     dims: tuple[Dim, ...]
     dtype: str | None
@@ -71,7 +71,7 @@ class Padded:
     """A batch without dims: it can be sent from one process to another."""
 
     arrays: dict[str, np.ndarray]
-    shapes: dict[str, np.ndarray]  # for each sequence, the sizes of its axes
+    shapes: dict[str, np.ndarray]  # sizes of the axes, for each sequence
     tags: list[str] | None
 
 
@@ -88,7 +88,7 @@ class Collate:
         return self.bind(self.pad(samples))
 
     def pad(self, samples: Sequence[Sample]) -> Padded:
-        """The first half, without dims."""
+        """Joins samples into padded numpy arrays, without dims."""
         arrays, shapes = {}, {}
         tags = None if self.tag is None else [str(_get(sample, self.tag)) for sample in samples]
         for name, entry in self.entries.items():
@@ -102,7 +102,7 @@ class Collate:
         return Padded(arrays, shapes, tags)
 
     def bind(self, padded: Padded) -> TensorDict:
-        """The second half: binds the dims to this batch."""
+        """Makes tensors of padded arrays, and binds the dims to this batch."""
         sizes = self._sizes(padded)
         lengths = EMPTY.bind({dim: size for dim, size in sizes.items() if dim.is_dynamic()})
         for dim in sizes:
@@ -161,13 +161,13 @@ def _get(sample: Sample, name: str) -> Any:
 
 
 def _array(name: str, value: Any, entry: Entry) -> np.ndarray:
-    """One value of one sequence; labels as their numbers."""
+    """One value of one sequence as an array; labels are encoded as integers."""
     if hasattr(value, "detach"):
         value = value.detach().cpu().numpy()
     if not isinstance(value, np.ndarray) and _has_labels(value):
         value = _encode(name, value, entry)
     array = np.asarray(value)
-    if array.shape == (0,):  # an empty list knows neither its type nor its other axes
+    if array.shape == (0,):  # an empty list has neither a dtype nor further axes
         array = _empty(array, entry)
     if array.dtype.kind in "OUS":
         raise DtypeError(f"collate: {name!r} is not made of numbers", got=repr(value)[:60])
@@ -197,10 +197,10 @@ def _encode(name: str, value: Any, entry: Entry) -> Any:
 
 
 def _row(name: str, value: Any, entry: Entry, which: str) -> np.ndarray:
-    """Likewise, checked."""
+    """One value of one sequence as an array, checked against `entry`."""
     try:
         row = _array(name, value, entry)
-    except DimError as error:  # a label that the vocab has not
+    except DimError as error:  # a label that the vocab lacks
         error.what = f"collate: {name!r} of sequence {which}: {error.what}"
         raise
     _check(name, row, entry, which)
@@ -234,7 +234,7 @@ def _check(name: str, row: np.ndarray, entry: Entry, which: str) -> None:
 def _padded(rows: Sequence[np.ndarray], shapes: np.ndarray) -> np.ndarray:
     dtypes = [row.dtype for row in rows if row.size] or [row.dtype for row in rows] or [np.dtype(np.float32)]
     dtype = np.result_type(*dtypes)
-    if dtype == np.float64 and dtype not in dtypes:  # numpy's answer to whole numbers among floats
+    if dtype == np.float64 and dtype not in dtypes:  # the numpy result of integers and floats
         dtype = np.dtype(np.float32)
     padded = np.zeros((len(rows), *shapes.max(axis=0, initial=0)), dtype)
     for number, row in enumerate(rows):
@@ -244,7 +244,7 @@ def _padded(rows: Sequence[np.ndarray], shapes: np.ndarray) -> np.ndarray:
 
 
 def _check_derived(name: str, entry: Entry, lengths: Lengths, shapes: np.ndarray) -> None:
-    """A dim that is an expression of others, such as `time + 1`, has to be as long as that says."""
+    """Raises DimError if a dim that is an expression, such as `time + 1`, has other lengths than the expression."""
     for dim, values in zip(entry.dims[1:], shapes.T, strict=True):
         if dim.expr is None or dim.is_static():
             continue

@@ -36,7 +36,7 @@ def make_complex(real: Tensor | float, imag: Tensor | float) -> Tensor:
 
 @op(frames="any")
 def complex_as_real(x: Tensor, *, out_dim: Dim | None = None) -> tuple[Tensor, Dim]:
-    """The real and the imaginary part behind one another, and their dim. {…} complex → {…, out_dim:2}
+    """The real part and the imaginary part, and the dim of the two. {…} complex → {…, out_dim:2}
 
     >>> freq = rf.Dim(2, name="freq")
     >>> z = rf.convert_to_tensor([1 + 2j, 3 + 4j], dims=[freq])
@@ -52,7 +52,7 @@ def complex_as_real(x: Tensor, *, out_dim: Dim | None = None) -> tuple[Tensor, D
 
 @op(frames="any")
 def real_as_complex(x: Tensor, *, pair_dim: Dim) -> Tensor:
-    """What has its real part at 0 of `pair_dim` and its imaginary part at 1. {…, pair_dim:2} → {…} complex
+    """Complex numbers with the real part at 0 of `pair_dim` and the imaginary part at 1. {…, pair_dim:2} → {…} complex
 
     >>> pair = rf.Dim(2, name="pair")
     >>> rf.real_as_complex(rf.convert_to_tensor([1.0, 2.0], dims=[pair]), pair_dim=pair).raw_tensor.item()

@@ -1,4 +1,4 @@
-"""Tensors behind each other, above each other, and taken apart."""
+"""Joining tensors along a dim, and splitting them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def concat(
     out_dim: Dim | None = None,
     handle_dynamic_dims: bool | None = None,
 ) -> tuple[Tensor, Dim]:
-    """One behind the other, and the new dim. {…, a}, {…, b} → {…, a+b}
+    """The tensors one after the other, and the new dim. {…, a}, {…, b} → {…, a+b}
 
-    The frames of each sequence follow each other directly; padding is at the end.
+    The frames of each sequence follow directly; padding stays at the end.
 
     >>> left, right = rf.Dim(2, name="left"), rf.Dim(3, name="right")
     >>> both, dim = rf.concat((rf.zeros([left]), left), (rf.ones([right]), right))
@@ -28,8 +28,8 @@ def concat(
     True
 
     Args:
-        allow_broadcast: a source may lack dims that another has.
-        handle_dynamic_dims: if False, padding stays between the sources, and counts as frames.
+        allow_broadcast: whether a source may lack dims of another source.
+        handle_dynamic_dims: if False, padding stays between the sources and counts as frames.
     """
     if not sources:
         raise DimError("concat: there is nothing to join", expected="(tensor, dim), …")
@@ -49,7 +49,7 @@ def concat(
 
 
 def concat_features(*sources: Tensor, allow_broadcast: bool = False) -> Tensor:
-    """The features of all, one behind the other. {…, f1}, {…, f2} → {…, f1+f2}
+    """The features of all sources, one after the other. {…, f1}, {…, f2} → {…, f1+f2}
 
     >>> a, b = (rf.Dim(n, name=name) for n, name in [(1, "a"), (2, "b")])
     >>> rf.concat_features(rf.zeros([a], feature_dim=a), rf.ones([b], feature_dim=b)).raw_tensor.tolist()
@@ -69,7 +69,7 @@ def concat_features(*sources: Tensor, allow_broadcast: bool = False) -> Tensor:
 
 @op(frames="any")
 def stack(sources: Sequence[Tensor], *, out_dim: Dim | None = None) -> tuple[Tensor, Dim]:
-    """One above the other, and the new dim. {…}, {…} → {out_dim, …}
+    """The tensors stacked along a new dim, and that dim. {…}, {…} → {out_dim, …}
 
     >>> feat = rf.Dim(3, name="feat")
     >>> pair, both = rf.stack([rf.zeros([feat]), rf.ones([feat])])
@@ -90,22 +90,22 @@ def unstack(source: Tensor, *, axis: Dim) -> list[Tensor]:
     >>> [frame.raw_tensor.item() for frame in rf.unstack(rf.range_over_dim(time), axis=time)]
     [0, 1]
 
-    Raises DimError if there is padding among them: a loop knows the end of each sequence (`loop.unstack`).
+    Raises DimError if some of them are padding; use `loop.unstack` there, which respects the end of each sequence.
     """
     return backend_of_raw(source._raw).unstack(source, axis=axis)
 
 
 @op(frames="any")
 def split(source: Tensor, *, axis: Dim, out_dims: Sequence[Dim | int]) -> tuple[Tensor, ...]:
-    """Cut into pieces of the sizes of `out_dims`. {…, axis} → {…, out_dims[0]}, {…, out_dims[1]}, …
+    """Pieces of `source`, with the sizes of `out_dims`. {…, axis} → {…, out_dims[0]}, {…, out_dims[1]}, …
 
     >>> left, right = rf.Dim(2, name="left"), rf.Dim(3, name="right")
     >>> pieces = rf.split(rf.range_over_dim(left + right), axis=left + right, out_dims=[left, right])
     >>> [piece.raw_tensor.tolist() for piece in pieces]
     [[0, 1], [2, 3, 4]]
 
-    Each sequence is cut by its own lengths: `split` takes apart what `concat` joined. One of `out_dims` may be a new
-    Dim(None), which gets what is left; a number is a new Dim of that size.
+    Each sequence is cut by its own lengths: `split` is the inverse of `concat`. One of `out_dims` may be a new
+    Dim(None), which gets the remaining size; an int is a new Dim of that size.
     """
     dims = [Dim(n, name=f"{axis.name}_{i}") if isinstance(n, int) else n for i, n in enumerate(out_dims)]
     return backend_of_raw(source._raw).split(source, axis=axis, out_dims=dims)
@@ -115,7 +115,7 @@ def split(source: Tensor, *, axis: Dim, out_dims: Sequence[Dim | int]) -> tuple[
 def cum_concat_step(
     source: Tensor, *, prev_accum: Tensor, axis: Dim, out_spatial_dim: Dim | None = None
 ) -> tuple[Tensor, Dim]:
-    """`source` as one more frame behind those of `prev_accum`, and the new dim. {…}, {…, axis} → {…, axis+1}
+    """`prev_accum` with `source` as one more frame at the end, and the new dim. {…}, {…, axis} → {…, axis+1}
 
     >>> time = rf.Dim(2, name="time")
     >>> longer, dim = rf.cum_concat_step(rf.convert_to_tensor(7), prev_accum=rf.range_over_dim(time), axis=time)

@@ -31,8 +31,8 @@ T = TypeVar("T")
 def raw_call(fn: Callable[..., Any], *tensors: Tensor, out_dims: Sequence[Dim]) -> Tensor:
     """fn(*raw tensors) as one op. → {out_dims}
 
-    In a loop it is called at every step, and once before on step 0 to see what it gives. It may look at values and
-    print, but must not write into its arguments.
+    In a loop, `fn` is called at every step, and once before on step 0 to find out its result. It may read values and
+    print, but must not modify its arguments.
 
     >>> beam = rf.Dim(3, name="beam")
     >>> rf.raw_call(lambda x: x.argsort(-1), rf.range_over_dim(beam), out_dims=[beam]).raw_tensor.tolist()
@@ -51,7 +51,7 @@ def raw_call(fn: Callable[..., Any], *tensors: Tensor, out_dims: Sequence[Dim]) 
 
 
 def cond(pred: Tensor | bool, true_fn: Callable[[], T], false_fn: Callable[[], T]) -> T:
-    """What `true_fn` gives if `pred` {} holds, else what `false_fn` gives; the other one is not called.
+    """The result of `true_fn` if `pred` {} is true, else that of `false_fn`. The other function is not called.
 
     >>> feat = rf.Dim(3, name="feat")
     >>> x = rf.convert_to_tensor([1.0, 2.0, 6.0], dims=[feat])
@@ -59,10 +59,10 @@ def cond(pred: Tensor | bool, true_fn: Callable[[], T], false_fn: Callable[[], T
     >>> rf.cond(largest > 5, lambda: x / largest, lambda: x).raw_tensor.tolist()
     [0.166..., 0.333..., 1.0]
 
-    For a choice entry by entry there is `rf.where`.
+    To choose entry by entry, use `rf.where`.
 
-    In a loop body, where `pred` differs at every step, each step computes the side that it takes. Both are tried out on
-    step 0: what they give has the same structure, dims (in any order) and dtype.
+    In a loop body, where `pred` differs at every step, each step computes only the chosen side. Both are tried out on
+    step 0: their results must have the same structure, dims (in any order) and dtype.
 
     >>> loop = rf.Loop(max_seq_len=3)
     >>> loop.state.n = rf.convert_to_tensor(6)
@@ -99,9 +99,9 @@ def cond(pred: Tensor | bool, true_fn: Callable[[], T], false_fn: Callable[[], T
 
 
 def assert_(condition: Tensor | bool, message: str, *, stop: bool = True) -> None:
-    """Raises AssertionError with `message` unless all of `condition` holds; padding does not count.
+    """Raises AssertionError with `message` unless `condition` is true everywhere; padding does not count.
 
-    stop: False: a warning, and on it goes. In a loop body it is checked at every step.
+    stop: if False, only warn. In a loop body, the condition is checked at every step.
 
     >>> time = rf.Dim(None, name="time")
     >>> x = rf.convert_to_tensor([[2, 3], [4]], dims=[rf.batch_dim, time])
@@ -138,7 +138,7 @@ _flow: ContextVar[Any] = ContextVar("rfnb_control_flow", default=None)
 
 
 def get_current_control_flow_ctx() -> Any:
-    """What `control_flow_ctx` set; None: no branch and no loop of a graph. rfnb computes eagerly and sets none.
+    """The context set by `control_flow_ctx`; None outside. rfnb computes eagerly and never sets one itself.
 
     >>> print(rf.get_current_control_flow_ctx())
     None
@@ -148,7 +148,7 @@ def get_current_control_flow_ctx() -> Any:
 
 @contextmanager
 def control_flow_ctx(ctx: Any = None) -> Iterator[Any]:
-    """`ctx` is the current control flow context inside the block.
+    """Makes `ctx` the current control flow context inside the block.
 
     >>> with rf.control_flow_ctx("branch"):
     ...     rf.get_current_control_flow_ctx()
@@ -162,9 +162,9 @@ _static = {"on": False, "generation": 0}
 
 
 def is_static_traceable() -> bool:
-    """Whether somebody asked for code without choices that depend on numbers, as for a CUDA graph.
+    """Whether code must not branch on values, as for a CUDA graph.
 
-    rfnb's own ops never make such choices, but for those whose result has a size that depends on them.
+    rfnb's own ops never branch on values, except those whose result has a size that depends on values.
 
     >>> rf.is_static_traceable()
     False
@@ -173,7 +173,7 @@ def is_static_traceable() -> bool:
 
 
 def set_static_traceable(flag: bool) -> None:
-    """From now on code without choices that depend on numbers is asked for, or no longer.
+    """Sets whether code must not branch on values.
 
     >>> rf.set_static_traceable(True)
     >>> rf.is_static_traceable()
@@ -186,7 +186,7 @@ def set_static_traceable(flag: bool) -> None:
 
 @contextmanager
 def set_static_traceable_ctx(flag: bool = True) -> Iterator[None]:
-    """Code without choices that depend on numbers is asked for inside the block.
+    """Sets whether code must not branch on values, inside the block.
 
     >>> with rf.set_static_traceable_ctx():
     ...     inside = rf.is_static_traceable()
@@ -202,7 +202,7 @@ def set_static_traceable_ctx(flag: bool = True) -> Iterator[None]:
 
 
 def static_traceable_generation() -> int:
-    """How often `set_static_traceable` was switched on: what is kept for one generation is not valid in the next.
+    """How often `set_static_traceable` was switched on. Values cached in one generation are invalid in the next.
 
     >>> before = rf.static_traceable_generation()
     >>> with rf.set_static_traceable_ctx():
@@ -213,8 +213,9 @@ def static_traceable_generation() -> int:
 
 
 class _Fresh:
-    """Calls a function, at each step of a loop. What it gives is of one shape, and never the object that it got: a tape
-    would take that for the same value."""
+    """Calls a function at each step of a loop, and checks that the shape of the result stays the same.
+
+    A result that is one of the arguments is copied: a tape would take it for the same value."""
 
     def __init__(self, fn: Callable[..., Any], backend: type[Backend]):
         self._fn, self._backend = fn, backend

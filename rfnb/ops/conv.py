@@ -29,7 +29,7 @@ def conv(
     bias: Tensor | None = None,
     use_mask: bool | None = None,
 ) -> tuple[Tensor, Sequence[Dim]]:
-    """Each frame and its neighbours, times `filter`, summed; and the new dims.
+    """Convolution: at each position the sum of the neighbouring frames times `filter`; and the new dims.
 
     {…, in_dim, in_spatial_dims…}, {filter_size…, in_dim/groups, out_dim}, {out_dim} → {…, out_dim, out_spatial_dims…}
 
@@ -41,13 +41,13 @@ def conv(
     >>> rf.squeeze(y, axis=out).raw_tensor.tolist(), positions is time - 2
     ([3.0, 6.0, 9.0], True)
 
-    One to three spatial dims. Each sequence gives what it gives alone, whatever padding there is behind it.
+    One to three spatial dims. The result of a sequence does not depend on its padding.
 
     Args:
-        padding: "valid": only where the filter fits in; "same": as many positions as frames (divided by the stride),
+        padding: "valid": only where the filter fits; "same": as many positions as frames (divided by the stride),
             with zeros at both ends; a number: that many zeros at each end. One for all dims, or a list.
-        groups: parts of `in_dim` and `out_dim` that are apart; as many as `in_dim` is long: depthwise.
-        filter: if `in_dim` is `out_dim`, it has `in_dim.copy(match_priority=1)` for its input.
+        groups: number of independent parts of `in_dim` and `out_dim`; the size of `in_dim` means depthwise.
+        filter: if `in_dim` is `out_dim`, its input dim is `in_dim.copy(match_priority=1)`.
         use_mask: if False, padding counts as frames.
     """
 
@@ -101,10 +101,10 @@ def transposed_conv(
 
     Args:
         padding: "valid": all frames that the filter reaches, `strides` for each at least; "same": `strides` for each.
-        remove_padding: how many frames are cut off at both ends.
-        output_padding: how many more there are at the end than the last frame reaches ("valid"), or reaches without
+        remove_padding: number of frames cut off at both ends.
+        output_padding: how many more frames the end has than the last frame reaches ("valid"), or reaches without
             half of the filter ("same").
-        strides: as long as the filter if not given.
+        strides: by default the size of the filter.
     """
 
     def run(source: Tensor, out_spatial_dims: Sequence[Dim] | None) -> tuple[Tensor, Sequence[Dim]]:

@@ -1,4 +1,4 @@
-"""From numbers, arrays, lists and strings to Tensors."""
+"""Tensors from numbers, arrays, lists and strings."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Lengths = Tensor | Sequence[int] | np.ndarray
 
 
 def tensor(value: Any, like: Tensor | None = None) -> Tensor:
-    """`value` as a Tensor: itself, or a scalar of the type of `like`."""
+    """`value` if it is a Tensor, else a scalar Tensor with the dtype of `like`."""
     if isinstance(value, Tensor):
         return value
     if not isinstance(value, bool | int | float | complex | np.generic) and not hasattr(value, "dtype"):
@@ -45,7 +45,7 @@ def tensor(value: Any, like: Tensor | None = None) -> Tensor:
 
 
 def _scalar_dtype(value: Any, dtype: str) -> str | None:
-    """Numbers take the type of the tensor that they meet, unless they would lose something."""
+    """The dtype of a number next to a tensor: that of the tensor, unless the number would lose precision."""
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, int):
@@ -54,7 +54,7 @@ def _scalar_dtype(value: Any, dtype: str) -> str | None:
 
 
 def operands(a: Any, b: Any) -> tuple[Tensor, Tensor]:
-    """Both as Tensors."""
+    """Both operands as Tensors."""
     if isinstance(a, Tensor):
         return a, tensor(b, a)
     return tensor(a, b if isinstance(b, Tensor) else None), tensor(b)
@@ -80,13 +80,13 @@ def convert_to_tensor(
         value: a number, a raw tensor or array with an axis for each of `dims`, or a list of sequences of
             different length (arrays, lists, or strings that the vocab of `sparse_dim` knows), which are padded.
         shape: another name for `dims`.
-        keep_scalar_on_cpu: a number stays there, whatever the default device.
-        lengths: how long each sequence is, for the axis that is not of the same length for all: numbers, one for
-            each entry of the first dim, or {dim: numbers} if there are several such axes.
-        tags: names of the sequences, shown and accepted where a sequence is chosen. What is computed from this tensor
-            has them, and what is made of its dims until the next batch comes. Data with lengths or tags of its own is
-            a batch of its own: give each tensor of a batch the same tags. One whose batch dim is made by an op (a
-            slice, a concatenation, another Dim) has none.
+        keep_scalar_on_cpu: keep a number on the CPU, whatever the default device.
+        lengths: how long each sequence is, for the axis whose length differs between sequences: one number
+            for each entry of the first dim, or {dim: numbers} for several such axes.
+        tags: names of the sequences, shown and accepted where a sequence is chosen. Results computed from this tensor
+            have them too, as do tensors with its dims until the next batch. Data with other lengths or tags is
+            another batch: give each tensor of a batch the same tags. A tensor whose batch dim is the result of an
+            op (a slice, a concatenation, another Dim) has no tags.
 
     >>> time, feat = rf.Dim(None, name="time"), rf.Dim(3, name="feat")
     >>> letter = rf.Dim(4, name="letter", vocab=list("acht"))
@@ -129,9 +129,9 @@ def convert_to_tensor(
 
 
 def _check_labels(backend: type[Backend], labels: Tensor, value: Any, sparse_dim: Dim) -> None:
-    """Raises DtypeError if labels are no whole numbers; DimError if one, in a valid frame, is outside of the dim.
+    """Raises DtypeError if labels are not integers, and DimError if a label in a valid frame is outside the dim.
 
-    Only data of the host is read: what is on a device would have to come back.
+    Only data on the host is read: data on a device would have to be copied back.
     """
     if not is_int_dtype(labels.dtype):
         raise DtypeError("convert_to_tensor: labels must be integers", got=labels.dtype, expected="int32 or int64")
@@ -146,7 +146,7 @@ def _check_labels(backend: type[Backend], labels: Tensor, value: Any, sparse_dim
 
 
 def _unequal(value: Sequence[Any], dims: Sequence[Dim], sparse_dim: Dim | None) -> bool:
-    """Whether this is a list of sequences that have lengths of their own."""
+    """Whether `value` is a list of sequences of different lengths."""
     if len(dims) < 2 or dims[1].dimension is not None:
         return False
     if any(isinstance(entry, str) for entry in value):
@@ -175,7 +175,7 @@ def _pad(value: Sequence[Any], dims: Sequence[Dim], sparse_dim: Dim | None, leng
 
 
 def _bind(backend: type[Backend], raw: Any, dims: Sequence[Dim], lengths: Any, tags: Sequence[str] | None) -> Any:
-    """Binds the dims to this batch; gives `raw` without frames that no sequence has."""
+    """Binds the dims to this batch. Returns `raw` without frames that are padding in all sequences."""
     shape = backend.get_shape_tuple_raw(raw)
     batch = dims[0]
     if batch.dimension is None and batch.expr is None:

@@ -1,4 +1,4 @@
-"""New tensors: filled, counted."""
+"""New tensors: constants and ranges."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def full(
     sparse_dim: Dim | None = None,
     feature_dim: Dim | None = None,
 ) -> Tensor:
-    """`fill_value` everywhere: a number, or a Tensor with some of `dims`. → {dims}
+    """A tensor filled with `fill_value`: a number, or a Tensor with some of `dims`. → {dims}
 
     >>> rf.full(dims=[rf.Dim(2)], fill_value=7).raw_tensor.tolist()
     [7, 7]
@@ -58,7 +58,7 @@ def constant(
     sparse_dim: Dim | None = None,
     feature_dim: Dim | None = None,
 ) -> Tensor:
-    """`rf.full`, by another name. → {dims}
+    """Another name for `rf.full`. → {dims}
 
     >>> rf.constant(7, dims=[rf.Dim(2)]).raw_tensor.tolist()
     [7, 7]
@@ -86,7 +86,7 @@ def zeros(
     sparse_dim: Dim | None = None,
     feature_dim: Dim | None = None,
 ) -> Tensor:
-    """0 everywhere. → {dims}
+    """A tensor of zeros. → {dims}
 
     >>> rf.zeros([rf.Dim(2)]).raw_tensor.tolist()
     [0.0, 0.0]
@@ -103,7 +103,7 @@ def ones(
     sparse_dim: Dim | None = None,
     feature_dim: Dim | None = None,
 ) -> Tensor:
-    """1 everywhere. → {dims}
+    """A tensor of ones. → {dims}
 
     >>> rf.ones([rf.Dim(2)], dtype="int32").raw_tensor.tolist()
     [1, 1]
@@ -114,7 +114,7 @@ def ones(
 
 @op(frames="any")
 def zeros_like(other: Tensor) -> Tensor:
-    """0 everywhere, described like `other`. {…} → the same
+    """Zeros with the dims, dtype and device of `other`. {…} → the same
 
     >>> time, feat = rf.Dim(2, name="time"), rf.Dim(3, name="feat")
     >>> x = rf.random_normal([time, feat])
@@ -126,7 +126,7 @@ def zeros_like(other: Tensor) -> Tensor:
 
 @op(frames="any")
 def ones_like(other: Tensor) -> Tensor:
-    """1 everywhere, described like `other`. {…} → the same
+    """Ones with the dims, dtype and device of `other`. {…} → the same
 
     >>> time, feat = rf.Dim(2, name="time"), rf.Dim(3, name="feat")
     >>> x = rf.random_normal([time, feat])

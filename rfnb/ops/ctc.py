@@ -1,4 +1,4 @@
-"""Connectionist temporal classification: labels without known places, and blanks between them.
+"""Connectionist temporal classification: labels without known positions, with blanks between them.
 
 Graves, Fernández, Gomez, Schmidhuber: Connectionist Temporal Classification, ICML 2006.
 """
@@ -42,9 +42,9 @@ def ctc_loss(
 
     {…, input_spatial_dim, class}, {…, targets_spatial_dim} → {…}
 
-    In an alignment, each label takes one frame or more, with blanks before, between and behind; between two equal
-    labels there has to be one. Targets which are too long for their frames have no alignment: their loss is ∞, and
-    its gradient 0, so that a batch can still be trained on the others.
+    In an alignment, each label takes one or more frames, with blanks before, between and after the labels. Two equal
+    labels need a blank between them. Targets that are too long for their frames have no alignment: their loss is ∞, and
+    its gradient 0, so that training on the rest of the batch still works.
 
     >>> batch, time, word, vocab = rf.Dim(2, name="batch"), rf.Dim(3, name="time"), rf.Dim(2, name="word"), rf.Dim(4)
     >>> words = rf.convert_to_tensor([[0, 1], [2, 2]], dims=[batch, word], sparse_dim=vocab)
@@ -54,10 +54,10 @@ def ctc_loss(
     [5, 1]
 
     Args:
-        logits_normalized: they are log probabilities, and are taken as they are.
-        max_approx: only the best alignment instead of all.
-        label_loop: if not, each label takes exactly one frame, and equal ones need no blank between them.
-        use_native_op: kept for other backends; it changes nothing.
+        logits_normalized: whether `logits` are log probabilities already.
+        max_approx: use only the best alignment instead of the sum over all.
+        label_loop: if False, each label takes exactly one frame, and equal labels need no blank between them.
+        use_native_op: accepted for compatibility and ignored.
     """
     return backend_of_raw(logits._raw).ctc_loss(
         logits=logits,
@@ -82,9 +82,9 @@ def ctc_best_path(
     blank_index: int,
     label_loop: bool = True,
 ) -> Tensor:
-    """The most probable alignment: of each frame its label, or blank. → {…, input_spatial_dim} sparse in the classes
+    """The most probable alignment: for each frame its label, or blank. → {…, input_spatial_dim} sparse in the classes
 
-    Blanks only, if the targets are too long for their frames. The other arguments are those of `rf.ctc_loss`.
+    If the targets are too long for their frames, all frames are blank. The other arguments are those of `rf.ctc_loss`.
 
     >>> time, word, vocab = rf.Dim(4, name="time"), rf.Dim(2, name="word"), rf.Dim(3, name="vocab")
     >>> words = rf.convert_to_tensor([0, 1], dims=[word], sparse_dim=vocab)
@@ -93,7 +93,7 @@ def ctc_best_path(
     >>> rf.ctc_best_path(logits=frames, targets=words, blank_index=2, **spaces).raw_tensor.tolist()
     [2, 0, 0, 1]
     """
-    return backend_of_raw(logits._raw).ctc_best_path(  # the best one is the same for normalized logits
+    return backend_of_raw(logits._raw).ctc_best_path(  # normalizing the logits does not change the best alignment
         logits=logits,
         targets=targets,
         input_spatial_dim=input_spatial_dim,
@@ -112,7 +112,7 @@ def ctc_greedy_decode(
     target_dim: Dim | None = None,
     wb_target_dim: Dim | None = None,
 ) -> tuple[Tensor, Dim]:
-    """The best label of each frame, repeated ones as one, then without blanks. {…, in_spatial_dim, class} → {…, labels}
+    """The best label of each frame, without repetitions and blanks. {…, in_spatial_dim, class} → {…, labels}
 
     >>> time, classes = rf.Dim(4, name="time"), rf.Dim(3, name="classes")
     >>> frames = rf.one_hot(rf.convert_to_tensor([0, 0, 2, 1], dims=[time], sparse_dim=classes))
@@ -121,9 +121,9 @@ def ctc_greedy_decode(
     [0, 1]
 
     Args:
-        out_spatial_dim: counts the labels found; a new one if not given.
-        target_dim: the labels without blank, which is behind them: the result counts them.
-        wb_target_dim: the classes, labels and blank; the feature dim of `logits` if not given.
+        out_spatial_dim: dim of the labels found; by default a new one.
+        target_dim: the labels without blank, which comes after them: the sparse dim of the result.
+        wb_target_dim: the classes: labels and blank; by default the feature dim of `logits`.
     """
     if wb_target_dim is None:
         wb_target_dim = class_dim("ctc_greedy_decode", logits, in_spatial_dim, None, blank_index)
@@ -137,7 +137,7 @@ def ctc_greedy_decode(
     starts = _starts(path, in_spatial_dim, blank_index)
     out = out_spatial_dim or Dim(None, name="labels")
     bound(path.lengths, out, _count(starts, in_spatial_dim), "ctc_greedy_decode")
-    labels = where(starts, set_sparse_dim(path, None), 0)  # the sum at each place is that of one label
+    labels = where(starts, set_sparse_dim(path, None), 0)  # each sum has a single label
     place = maximum(sub(cumsum(cast(starts, "int64"), spatial_dim=in_spatial_dim), 1), 0)
     if out.get_dim_value():
         found = scatter(labels, indices=place, indices_dim=in_spatial_dim, out_dim=out)
@@ -156,7 +156,7 @@ def ctc_durations_from_path(
     check_dims: bool = True,
     stop_on_failed_check: bool = True,
 ) -> tuple[Tensor, Dim]:
-    """How many frames of an alignment go to blank, label 1, blank, label 2, …, blank.
+    """The number of frames of an alignment for blank, label 1, blank, label 2, …, blank.
 
     {…, path_spatial_dim} → {…, 2 * labels + 1} int32
 
@@ -167,10 +167,10 @@ def ctc_durations_from_path(
     [1, 2, 1, 1, 0]
 
     Args:
-        targets_spatial_dim: counts the labels; a new one if not given.
-        out_spatial_dim: counts the result; 2 * targets_spatial_dim + 1 if not given.
-        check_dims: whether to look if both dims have the sizes that the path tells.
-        stop_on_failed_check: if they have not, raise DimError, else only warn.
+        targets_spatial_dim: dim of the labels; by default a new one.
+        out_spatial_dim: dim of the result; by default 2 * targets_spatial_dim + 1.
+        check_dims: whether to check that both dims have the sizes that follow from the path.
+        stop_on_failed_check: whether a failed check raises DimError, else it only warns.
     """
     axis_of("ctc_durations_from_path", path, path_spatial_dim, "path")
     starts = _starts(path, path_spatial_dim, blank_index)
@@ -191,7 +191,7 @@ def ctc_no_label_loop_blank_durations_from_path(
     check_dims: bool = True,
     stop_on_failed_check: bool = True,
 ) -> tuple[Tensor, Dim]:
-    """How many blanks an alignment without label loops has before, between and behind labels. → {…, labels + 1} int32
+    """The number of blanks around each label, in an alignment without label loops. → {…, labels + 1} int32
 
     Each label takes one frame. The arguments are those of `rf.ctc_durations_from_path`.
 
@@ -210,7 +210,7 @@ def ctc_no_label_loop_blank_durations_from_path(
 
 
 def _starts(path: Tensor, dim: Dim, blank: int) -> Tensor:
-    """Where a label begins: repeated ones are one."""
+    """Where a label begins; repetitions belong to one label."""
     path = set_sparse_dim(path, None)
     return logical_and(not_equal(path, blank), not_equal(path, shift_right(path, axis=dim, pad_value=blank)))
 
@@ -221,7 +221,7 @@ def _count(starts: Tensor, dim: Dim) -> Size:
 
 
 def _labels(starts: Tensor, dim: Dim, labels: Dim | None, check: bool, stop: bool) -> Dim:
-    """The dim that counts labels, of the size that a path tells."""
+    """The dim of the labels, with the sizes that follow from a path."""
     if labels is not None and labels.is_defined() and not check:
         return labels
     size = _count(starts, dim)

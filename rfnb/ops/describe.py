@@ -1,4 +1,4 @@
-"""Methods of Tensor that describe the same numbers in another way; made of ops, so that loops see them."""
+"""Methods of Tensor that change the layout of the same values. They are built from ops, so that loops record them."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def copy_compatible_to_dims(
 ) -> Tensor:
     """The same entries with axes in the order `dims`.
 
-    Where it has no such dim, there is one of size 1; the dim itself, with the same entries everywhere, if
-    `unbroadcast`; an error if not `add_dims`.
+    A missing dim becomes a dim of size 1, or, with `unbroadcast`, the dim itself, with the entries repeated. Without
+    `add_dims`, it is an error.
 
     >>> time, feat = rf.Dim(5, name="time"), rf.Dim(3, name="feat")
     >>> rf.ones([feat]).copy_compatible_to_dims([time, feat]).describe_dims()
@@ -61,12 +61,12 @@ def copy_compatible_to(
     check_sparse: bool = True,
     check_dtype: bool = True,
 ) -> Tensor:
-    """The same entries with axes in the order of `data`, as `copy_compatible_to_dims` does it.
+    """The same entries with axes in the order of `data`; see `copy_compatible_to_dims`.
 
     Args:
-        except_feature: the feature dims of both need not be the same.
-        except_axis: an axis of `data` that need not be here.
-        check_sparse, check_dtype: raise if `data` has other labels, or another type.
+        except_feature: the feature dims may differ.
+        except_axis: an axis of `data` that may be missing.
+        check_sparse, check_dtype: raise an error if `data` has a different sparse dim or dtype.
 
     >>> time, feat = rf.Dim(5, name="time"), rf.Dim(3, name="feat")
     >>> bias, x = rf.ones([feat]), rf.zeros([feat, time])

@@ -1,4 +1,4 @@
-"""Where numbers are kept."""
+"""Devices of tensors, and copies."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rfnb.core.tensor.tensor import Tensor
 
 @op(frames="any")
 def copy_to_device(x: Tensor, device: str | None = None) -> Tensor:
-    """The same numbers on `device`: "cpu", "cuda"; on the default device if not given. {…} → the same
+    """The same values on `device`, such as "cpu" or "cuda"; by default on the default device. {…} → the same
 
     >>> x = rf.ones([rf.Dim(2, name="feat")])
     >>> rf.copy_to_device(x, "cpu").device
@@ -21,7 +21,7 @@ def copy_to_device(x: Tensor, device: str | None = None) -> Tensor:
 
 @op(frames="any")
 def copy(tensor: Tensor) -> Tensor:
-    """The same numbers in memory of their own. {…} → the same
+    """A copy of the values in new memory. {…} → the same
 
     >>> x = rf.ones([rf.Dim(2, name="feat")])
     >>> y = rf.copy(x)

@@ -1,4 +1,4 @@
-"""What is known of dims alone: positions, counts, and which of two equal dims is meant."""
+"""Functions of dims alone: positions, counts, and match priorities."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Dims = Dim | Sequence[Dim]
 def range_over_dim_strided(
     dim: Dim, *, stride: int | Tensor, out_dim: Dim | None = None, dtype: str | None = None, device: str | None = None
 ) -> tuple[Tensor, Dim]:
-    """Every `stride`-th position of `dim`, and the dim that counts them. → {⌈dim/stride⌉}, sparse in `dim`
+    """Every `stride`-th position of `dim`, and the dim of these positions. → {⌈dim/stride⌉}, sparse in `dim`
 
     >>> rf.range_over_dim_strided(rf.Dim(5, name="time"), stride=2)[0].raw_tensor.tolist()
     [0, 2, 4]
@@ -44,7 +44,7 @@ def range_over_dim_strided(
 
 
 def range_over_merged_dims(dims: Sequence[Dim], *, dtype: str | None = None, device: str | None = None) -> Tensor:
-    """Where `rf.merge_dims` puts each position. → {dims…}, sparse in their product
+    """The position in the merged dim that `rf.merge_dims` gives to each position. → {dims…}, sparse in their product
 
     >>> height, width = rf.Dim(2, name="height"), rf.Dim(3, name="width")
     >>> rf.range_over_merged_dims([height, width]).raw_tensor.tolist()
@@ -64,7 +64,7 @@ def range_over_merged_dims(dims: Sequence[Dim], *, dtype: str | None = None, dev
 def linspace_over_dim(
     dim: Dim, start: Value = 0.0, end: Value = 1.0, *, dtype: str | None = None, device: str | None = None
 ) -> Tensor:
-    """From `start` up to `end`, which is not reached, in as many equal steps as there are frames. → {…, dim}
+    """Evenly spaced values from `start` up to, but not including, `end`, one for each frame. → {…, dim}
 
     >>> rf.linspace_over_dim(rf.Dim(4, name="time")).raw_tensor.tolist()
     [0.0, 0.25, 0.5, 0.75]
@@ -79,7 +79,7 @@ def linspace_over_dim(
 def last_frame_position_of_dim(
     dim: Dim, *, device: str | None = None, allow_scalar_on_cpu: bool = True
 ) -> Tensor | int:
-    """The position of the last frame of each sequence; 0 if it has none. → {batch}, sparse in `dim`; a number if static
+    """The position of the last frame of each sequence; 0 for an empty one. → {batch}, sparse in `dim`; an int if static
 
     >>> rf.last_frame_position_of_dim(rf.Dim(4, name="time"))
     3
@@ -92,9 +92,9 @@ def last_frame_position_of_dim(
 
 
 def num_elements_of_shape(dims: Dims, *, use_mask: bool = True, device: str | None = None) -> Tensor | int:
-    """How many entries a tensor with `dims` has, without padding. → a number if all are static, else a Tensor
+    """The number of entries of a tensor with `dims`, without padding. → an int if all dims are static, else a Tensor
 
-    Lengths over a dim that is not among `dims` give a count for each of its entries: {batch} for [time].
+    If the lengths depend on a dim that is not among `dims`, the result has that dim: {batch} for [time].
 
     >>> rf.num_elements_of_shape([rf.Dim(2), rf.Dim(3)])
     6
@@ -106,9 +106,9 @@ def num_elements_of_shape(dims: Dims, *, use_mask: bool = True, device: str | No
 
 
 def masked_fraction_of_shape(dims: Dims, *, inverse: bool = False, device: str | None = None) -> Tensor | int:
-    """Which part of the entries of a tensor with `dims` is no padding; or how many times as many there are in all.
+    """The fraction of the entries of a tensor with `dims` that are not padding; with `inverse`, 1 divided by it.
 
-    → 1 if all are static, else a Tensor
+    → 1 if all dims are static, else a Tensor
 
     >>> time = rf.Dim(None, name="time")
     >>> x = rf.convert_to_tensor([[1, 2], [3]], dims=[rf.batch_dim, time])
@@ -123,7 +123,7 @@ def masked_fraction_of_shape(dims: Dims, *, inverse: bool = False, device: str |
 
 @op(frames="any")
 def count_entries(dims: Sequence[Dim], *, use_mask: bool, device: str | None) -> Tensor:
-    """How many entries a tensor with `dims` has."""
+    """The number of entries of a tensor with `dims`."""
     lengths = current_lengths(dims)
     count = _count(dims, lengths, use_mask=use_mask)
     return _tensor(count.values, count.dims, lengths, get_default_array_index_dtype(), device)
@@ -131,7 +131,7 @@ def count_entries(dims: Sequence[Dim], *, use_mask: bool, device: str | None) ->
 
 @op(frames="any")
 def fraction_of_entries(dims: Sequence[Dim], *, inverse: bool, device: str | None) -> Tensor:
-    """Which part of the entries of a tensor with `dims` is no padding, or 1 by that; 1 of nothing."""
+    """The fraction of entries that are not padding, or 1 divided by it; 1 if there are no entries."""
     lengths = current_lengths(dims)
     frames, padded = (_count(dims, lengths, use_mask=use_mask) for use_mask in (True, False))
     above, below = (padded.values, frames.values) if inverse else (frames.values, padded.values)
@@ -145,7 +145,7 @@ def use_mask_default(
     default_false_for_behavior_version_up_to: int | None = None,
     func_name: str | None = None,
 ) -> bool:
-    """Whether an op leaves padding out if it was not told: yes, unless `default` says otherwise.
+    """Whether an op ignores padding by default: True, unless `default` is given.
 
     >>> rf.use_mask_default(), rf.use_mask_default(default=False)
     (True, False)
@@ -154,7 +154,7 @@ def use_mask_default(
 
 
 def dim_match_priority_when_needed(dim: Dim, *other_dims: Dim) -> Dim:
-    """`dim`, with a higher priority than the same dim has among `other_dims`, for a weight that has both.
+    """`dim` with a higher match priority than the same dim has in `other_dims`, for a weight that has both.
 
     >>> feat, out = rf.Dim(4, name="feat"), rf.Dim(3, name="out")
     >>> rf.dim_match_priority_when_needed(feat, out), rf.dim_match_priority_when_needed(feat, feat)
@@ -165,7 +165,7 @@ def dim_match_priority_when_needed(dim: Dim, *other_dims: Dim) -> Dim:
 
 
 def get_default_dim_size_device() -> str:
-    """Where lengths are kept.
+    """The device of lengths.
 
     >>> rf.get_default_dim_size_device()
     'cpu'
@@ -179,7 +179,7 @@ def _tensor(values: np.ndarray, dims: Sequence[Dim], lengths: Lengths, dtype: st
 
 
 def _count(dims: Sequence[Dim], lengths: Lengths, *, use_mask: bool) -> Size:
-    """How many entries there are; for each entry of the dims that lengths are of, but that are not counted."""
+    """The number of entries, for each entry of the dims that lengths depend on but that are not counted."""
     sizes = [lengths.size(dim) or dim.size for dim in dims]
     if not use_mask:
         return Size((), math.prod(size.max for size in sizes))
@@ -202,7 +202,7 @@ def _several(dims: Dims) -> tuple[Dim, ...]:
 
 @method_of(Tensor)
 def num_elements(self: Tensor) -> Tensor | int:
-    """How many entries it has, without padding. → a number if all dims are static, else {}
+    """The number of entries, without padding. → an int if all dims are static, else {}
 
     >>> rf.ones([rf.Dim(5, name="time"), rf.Dim(3, name="feat")]).num_elements()
     15
@@ -214,6 +214,6 @@ def num_elements(self: Tensor) -> Tensor | int:
 
 @op()
 def entries_of(tensor: Tensor) -> Tensor:
-    """How many entries it has, without padding."""
+    """The number of entries, without padding."""
     count = _count(tensor.dims, tensor.lengths, use_mask=True)
     return _tensor(count.values, count.dims, tensor.lengths, get_default_array_index_dtype(), tensor.device)

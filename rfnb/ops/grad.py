@@ -1,4 +1,4 @@
-"""Gradients."""
+"""Gradients of ops, and how to stop, scale and recompute them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rfnb.core.tensor.tensor import Tensor
 
 @op(frames="any")
 def stop_gradient(source: Tensor) -> Tensor:
-    """The same numbers, as a constant.
+    """The same values as a constant, without a gradient.
 
     {…} → the same
 
@@ -33,7 +33,7 @@ def stop_gradient(source: Tensor) -> Tensor:
 
 @op(frames="any")
 def scaled_gradient(source: Tensor, scale: float | Tensor) -> Tensor:
-    """The same numbers, whose gradient is multiplied by `scale`; -1 turns it around.
+    """The same values, with the gradient multiplied by `scale`; -1 reverses it.
 
     {…} → the same
 
@@ -53,9 +53,9 @@ def scaled_gradient_ext(
     shift: float | Tensor | None = None,
     scale_shift_by_sum_over_axis: Dim | None = None,
 ) -> Tensor:
-    """The same numbers, whose gradient g becomes scale · g + shift. {…} → the same
+    """The same values, with the gradient g replaced by scale · g + shift. {…} → the same
 
-    Padding takes no part.
+    Padding is not affected.
 
     >>> x = rf.convert_to_tensor([3.0, 4.0], dims=[rf.Dim(2, name="feat")])
     >>> rf.set_requires_gradient(x)
@@ -76,7 +76,7 @@ _constants: ContextVar[bool] = ContextVar("rfnb_constants", default=False)
 
 @contextmanager
 def stop_gradient_scope() -> Iterator[None]:
-    """What is computed inside `with rf.stop_gradient_scope():` is a constant; in the body of a loop, what ops give.
+    """Makes constants of what is computed inside the block; in the body of a loop, of the results of ops.
 
     >>> x = rf.ones([])
     >>> rf.set_requires_gradient(x)
@@ -90,7 +90,7 @@ def stop_gradient_scope() -> Iterator[None]:
 
 
 def as_constants(row: OpRow) -> OpRow:
-    """The op as it is done in a loop, each time: inside of `stop_gradient_scope`, its results are constants."""
+    """Wraps an op of a loop body, so that its results are constants inside `stop_gradient_scope`."""
     if not _constants.get():
         return row
 
@@ -105,10 +105,11 @@ def _constant(x: Any) -> Any:
 
 
 def gradient_checkpoint_scope() -> AbstractContextManager[None]:
-    """What is computed inside, and needed for the gradient of what else is computed inside, is not kept in memory.
+    """Values computed inside that are only needed for gradients are recomputed instead of kept in memory.
 
-    It is computed again when the gradient is, from what came from outside; numbers and gradients are the same. Results
-    that are still held somewhere, random numbers, and what is changed in place are kept. In the body of a loop, all is.
+    They are computed again from the inputs of the block during the backward pass; values and gradients stay the same.
+    Results that are still referenced, random numbers, and tensors changed in place are kept. In the body of a loop,
+    everything is kept.
 
     >>> x = rf.ones([])
     >>> rf.set_requires_gradient(x)
@@ -122,7 +123,7 @@ def gradient_checkpoint_scope() -> AbstractContextManager[None]:
 
 @op(effect=True)
 def set_requires_gradient(source: Tensor) -> None:
-    """From now on the gradient with respect to `source` can be asked for.
+    """Records gradients with respect to `source` from now on.
 
     >>> x = rf.convert_to_tensor([3.0, 4.0], dims=[rf.Dim(2, name="feat")])
     >>> rf.set_requires_gradient(x)
@@ -134,7 +135,7 @@ def set_requires_gradient(source: Tensor) -> None:
 
 @op()
 def gradient(y: Tensor, x: Tensor) -> Tensor:
-    """The gradient of the sum of `y`, without padding, with respect to `x`. → the dims of x
+    """The gradient of the sum of the valid entries of `y` with respect to `x`. → the dims of x
 
     >>> x = rf.convert_to_tensor([3.0, 4.0], dims=[rf.Dim(2, name="feat")])
     >>> rf.set_requires_gradient(x)

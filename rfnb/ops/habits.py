@@ -1,4 +1,4 @@
-"""Methods of Tensor as users of torch know them, where they mean one thing here too: `x.to("cuda")`, `x.detach()`."""
+"""Methods of `torch.Tensor` that have a unique meaning here too: `x.to("cuda")`, `x.detach()`."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ TYPES = {
     "byte": "uint8",
     "bool": "bool",
 }
-"""By method: `x.long()` is `rf.cast(x, "int64")`."""
+"""Dtypes by the name of the method: `x.long()` is `rf.cast(x, "int64")`."""
 
 
 @method_of(Tensor)
 def to(self: Tensor, *where: Any, device: Any = None, dtype: Any = None, non_blocking: bool = False) -> Tensor:
-    """The same numbers in another type or on another device: "cuda", "float16", torch.float16, or as another tensor.
+    """The same values in another dtype or on another device: "cuda", "float16", torch.float16, or those of a tensor.
 
     >>> rf.ones([rf.Dim(2, name="feat")]).to(torch.float64).dtype
     'float64'
@@ -57,7 +57,7 @@ def _is_type(given: Any) -> bool:
 
 @method_of(Tensor)
 def cpu(self: Tensor) -> Tensor:
-    """The same numbers in the memory of the computer.
+    """The same values on the CPU.
 
     >>> rf.ones([rf.Dim(3, name="feat")]).cpu().device
     'cpu'
@@ -67,7 +67,7 @@ def cpu(self: Tensor) -> Tensor:
 
 @method_of(Tensor)
 def cuda(self: Tensor, device: Any = "cuda") -> Tensor:
-    """The same numbers on the GPU.
+    """The same values on the GPU.
 
     >>> x = rf.ones([rf.Dim(3, name="feat")])
     >>> x = x.cuda() if torch.cuda.is_available() else x
@@ -77,7 +77,7 @@ def cuda(self: Tensor, device: Any = "cuda") -> Tensor:
 
 @method_of(Tensor)
 def detach(self: Tensor) -> Tensor:
-    """The same numbers, as a constant.
+    """The same values as a constant, without a gradient.
 
     >>> w = rf.Parameter([rf.Dim(2, name="feat")], initial=3.0)
     >>> (w * w.detach()).raw_tensor.sum().backward()
@@ -89,7 +89,7 @@ def detach(self: Tensor) -> Tensor:
 
 @method_of(Tensor)
 def clone(self: Tensor) -> Tensor:
-    """The same numbers in memory of their own.
+    """A copy of the values in new memory.
 
     >>> x = rf.zeros([rf.Dim(2, name="feat")])
     >>> y = x.clone()
@@ -102,7 +102,7 @@ def clone(self: Tensor) -> Tensor:
 
 @method_of(Tensor)
 def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
-    """Itself; from now on with a gradient, or without. Of a parameter: whether it is trained.
+    """The tensor itself, with gradients recorded from now on, or not. For a parameter: whether it is trained.
 
     >>> linear = rf.Linear(rf.Dim(3, name="in"), rf.Dim(2, name="out"))
     >>> _ = linear.bias.requires_grad_(False)
@@ -121,7 +121,7 @@ def _caster(name: str, dtype: str) -> None:
         return cast(self, dtype)
 
     method.__name__ = method.__qualname__ = name
-    method.__doc__ = f"""The same numbers as {dtype}.
+    method.__doc__ = f"""The same values as {dtype}.
 
     >>> rf.ones([rf.Dim(3, name="feat")]).{name}().dtype
     '{dtype}'
@@ -132,4 +132,4 @@ def _caster(name: str, dtype: str) -> None:
 for _name, _dtype in TYPES.items():
     _caster(_name, _dtype)
 
-__test__ = {name: getattr(Tensor, name) for name in TYPES}  # so that their examples are run
+__test__ = {name: getattr(Tensor, name) for name in TYPES}  # so that doctest finds their examples

@@ -21,7 +21,7 @@ def gather(
 ) -> Tensor:
     """Entries of `source` at `indices` along `axis`. {…, axis}, {…} → {… of both}
 
-    Dims which both have are batch dims. A negative number counts from the end of each sequence. A word is a label of
+    Shared dims are batch dims. A negative int counts from the end of each sequence. A str is a label of
     the vocab of `axis`, or the tag of a sequence.
 
     >>> time, feat = rf.Dim(5, name="time"), rf.Dim(3, name="feat")
@@ -29,8 +29,8 @@ def gather(
     True
 
     Args:
-        axis: what the indices count; their `sparse_dim` if not given.
-        clip_to_valid: indices before the first or behind the last frame of a sequence give that frame.
+        axis: the dim that is indexed; by default the `sparse_dim` of `indices`.
+        clip_to_valid: indices before the first or after the last frame of a sequence are clipped to that frame.
     """
     if axis is None:
         axis = indices.sparse_dim if isinstance(indices, Tensor) else None
@@ -67,7 +67,7 @@ def sparse_to_dense(
 ) -> Tensor:
     """`label_value` at the label, `other_value` elsewhere. {…} sparse → {…, axis}
 
-    axis: what the labels count; their `sparse_dim` if not given.
+    axis: the dim of the classes; by default the `sparse_dim` of `labels`.
 
     >>> word = rf.Dim(3, name="word")
     >>> rf.sparse_to_dense(1, axis=word, label_value=5, other_value=-1).raw_tensor.tolist()
@@ -99,7 +99,7 @@ def smooth_one_hot(source: Tensor, *, label_prob: float) -> Tensor:
 
 @method_of(Tensor)
 def labels(self: Tensor) -> Any:
-    """What the entries are called in the vocab: a list for each axis, in its order, by true lengths.
+    """The vocab labels of the entries, as nested lists in the order of the axes, without padding.
 
     >>> time, letter = rf.Dim(None, name="time"), rf.Dim(4, name="letter", vocab=list("acht"))
     >>> rf.convert_to_tensor(["cat", "a"], dims=[rf.batch_dim, time], sparse_dim=letter).labels()

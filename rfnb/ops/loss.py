@@ -35,7 +35,7 @@ def cross_entropy(*, estimated: Tensor, target: Tensor, axis: Dim, estimated_typ
 
 
 def label_smoothing(prob: Tensor, smoothing: Tensor | float, *, axis: Dim | None = None) -> Tensor:
-    """Targets that keep `smoothing` of their weight for the other classes. {…, axis} or {…} sparse → {…, axis}
+    """Targets that give `smoothing` of their weight to the other classes. {…, axis} or {…} sparse → {…, axis}
 
     >>> word = rf.Dim(3, name="word")
     >>> rf.label_smoothing(rf.convert_to_tensor(1, sparse_dim=word), 0.5).raw_tensor.tolist()
@@ -61,9 +61,9 @@ def label_smoothed_log_prob_gradient(
     axis: Dim | None = None,
     exclude_labels: Sequence[int] | None = None,
 ) -> Tensor:
-    """The same log probabilities, whose gradient is smoothed as by `label_smoothing`. {…, axis} → the same
+    """The same log probabilities, with a gradient smoothed as by `label_smoothing`. {…, axis} → the same
 
-    For a loss such as cross entropy or CTC, whose gradient in each frame is minus the probabilities of the labels.
+    For losses such as cross entropy or CTC, whose gradient in each frame is minus the probabilities of the labels.
 
     >>> word = rf.Dim(3, name="word")
     >>> x = rf.zeros([word])
@@ -73,8 +73,8 @@ def label_smoothed_log_prob_gradient(
     [-0.25, -0.5, -0.25]
 
     Args:
-        axis: the labels; the feature dim if not given.
-        exclude_labels: labels, such as blank, which neither give nor take.
+        axis: the dim of the labels; by default the feature dim.
+        exclude_labels: labels, such as blank, that the smoothing leaves out.
     """
     axis = axis or log_prob.feature_dim
     excluded = set(exclude_labels or ())

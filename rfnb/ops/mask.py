@@ -20,7 +20,7 @@ from rfnb.ops.math import logical_and
 
 @op()
 def sequence_mask(dims: Dim | Sequence[Dim], *, device: str | None = None) -> Tensor:
-    """Whether a position is a frame, not padding, in each of `dims`. → {dims} bool
+    """Whether a position is a valid frame in each of `dims`. → {dims} bool
 
     >>> time = rf.Dim(None, name="time")
     >>> x = rf.convert_to_tensor([[1, 2], [3]], dims=[rf.batch_dim, time])
@@ -42,7 +42,7 @@ def sequence_mask(dims: Dim | Sequence[Dim], *, device: str | None = None) -> Te
 @method_of(Dim)
 @op(frames="any")
 def get_mask(self: Dim, *, dim_order: Sequence[Dim] | None = None, device: str | None = None) -> Tensor:
-    """Whether a position is within its sequence, in the batch bound now. → {… of the lengths, self} bool
+    """Whether a position is within its sequence, in the current batch. → {… of the lengths, self} bool
 
     >>> rf.Dim([3, 1], name="time").get_mask().raw_tensor.tolist()
     [[True, True, True], [True, False, False]]
@@ -53,7 +53,7 @@ def get_mask(self: Dim, *, dim_order: Sequence[Dim] | None = None, device: str |
 
 
 def lengths_tensor(dim: Dim, device: str | None = None) -> Tensor:
-    """The lengths in the batch bound now. → {batch} int64"""
+    """The lengths in the current batch. → {batch} int64"""
     lengths = current_lengths([dim])
     size = dim.size
     backend = raw_registry.selected()
@@ -64,7 +64,7 @@ def lengths_tensor(dim: Dim, device: str | None = None) -> Tensor:
 @method_of(Dim)
 @op(frames="any")
 def get_size_tensor(self: Dim, *, device: str | None = None) -> Tensor:
-    """The lengths as a Tensor. → {batch} int64, or {} if all are of one length
+    """The lengths as a Tensor. → {batch} int64, or {} if all have the same length
 
     >>> size = rf.Dim([3, 1], name="time").get_size_tensor()
     >>> size.dims == (rf.batch_dim,), size.raw_tensor.tolist()
@@ -86,7 +86,7 @@ def get_dyn_size_ext_for_device(self: Dim, device: str | None) -> Tensor:
 
 @method_of(Dim)
 def get_dim_value_tensor(self: Dim) -> Tensor | int:
-    """The size of the padded axis: a number for a static dim, else a Tensor. → {} int64
+    """The size of the padded axis: an int for a static dim, else a Tensor. → {} int64
 
     >>> rf.Dim([3, 1], name="time").get_dim_value_tensor().item(), rf.Dim(4, name="feat").get_dim_value_tensor()
     (3, 4)
@@ -104,7 +104,7 @@ def longest(dim: Dim) -> Tensor:
 
 
 def _of_this_step(dim: Dim, constant: Tensor) -> Tensor:
-    """What is kept for a batch; in a loop in which `dim` grows something new, since it is another at every step."""
+    """The value cached for a batch; in a loop that grows `dim` a new value, since it differs at every step."""
     grows = any(root.changes_in for root in dim.roots.values())
     return constant.like(raw_registry.selected().copy_raw(constant._raw)) if grows else constant
 

@@ -1,4 +1,4 @@
-"""The entries at which a mask holds: taken out, and put back."""
+"""Selecting the entries where a mask is true, and putting them back."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from rfnb.errors import DimError
 def masked_select(
     tensor: Tensor, *, mask: Tensor, dims: Sequence[Dim], out_dim: Dim | None = None
 ) -> tuple[Tensor, Dim]:
-    """The entries where `mask` holds, one after the other, and their new dim. {…, dims…}, {dims…} → {…, out_dim}
+    """The entries where `mask` is true, one after the other, and their new dim. {…, dims…}, {dims…} → {…, out_dim}
 
-    Padding is left out. The last of `dims` counts fastest. Other dims of the mask are batch dims: what is left of
-    each sequence is a sequence.
+    Padding is dropped. The last of `dims` varies fastest. Other dims of the mask are batch dims: the entries that are
+    left of each sequence form a sequence.
 
     >>> time = rf.Dim(4, name="time")
     >>> x = rf.range_over_dim(time)
@@ -34,7 +34,7 @@ def masked_select(
 def masked_scatter(
     source: Tensor, backup: Tensor | None = None, *, mask: Tensor, dims: Sequence[Dim], in_dim: Dim
 ) -> Tensor:
-    """The entries of `source` where `mask` holds, in order, else `backup`, or 0: the inverse of `masked_select`.
+    """The entries of `source` in order where `mask` is true, else `backup` or 0: the inverse of `masked_select`.
 
     {…, in_dim}, {dims…} → {…, dims…}
 
@@ -52,7 +52,7 @@ def pack_padded(
 ) -> tuple[Tensor, Dim]:
     """The frames of all sequences, one after the other, without padding, and their new dim. {…, dims…} → {…, out_dim}
 
-    The last of `dims` counts fastest.
+    The last of `dims` varies fastest.
 
     >>> time = rf.Dim(None, name="time")
     >>> x = rf.convert_to_tensor([[1, 2, 3], [4]], dims=[rf.batch_dim, time])
@@ -60,7 +60,7 @@ def pack_padded(
     [1, 2, 3, 4]
 
     Args:
-        enforce_sorted: raises DimError if a sequence is longer than the one before it.
+        enforce_sorted: raise DimError if a sequence is longer than the one before it.
     """
     dims = tuple(dims)
     if enforce_sorted:
@@ -87,7 +87,7 @@ def pad_packed(source: Tensor, *, in_dim: Dim, dims: Sequence[Dim]) -> Tensor:
 
 
 def is_packed(source: Tensor) -> bool:
-    """False: tensors here are padded. Frames that `pack_padded` gives lie along a dim as any other.
+    """False: tensors are always padded here. The frames that `pack_padded` gives have an ordinary dim.
 
     >>> time = rf.Dim(None, name="time")
     >>> x = rf.convert_to_tensor([[1, 2], [3]], dims=[rf.batch_dim, time])
@@ -98,7 +98,7 @@ def is_packed(source: Tensor) -> bool:
 
 
 def unpack(source: Tensor) -> Tensor:
-    """The tensor itself, which is padded.
+    """The tensor itself, since tensors are always padded here.
 
     >>> x = rf.ones([rf.Dim(2, name="time")])
     >>> rf.unpack(x) is x

@@ -36,8 +36,8 @@ def combine(
     """a `kind` b, entry by entry. {…}, {…} → {… of both}
 
     kind: "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "maximum", "minimum", "logical_and",
-        "logical_or", "squared_difference", "ceildiv", "logaddexp", "complex"; or a sign of Python, such as "-".
-    dim_order: these dims come first, in this order. With all dims of the result in it, both may be broadcast.
+        "logical_or", "squared_difference", "ceildiv", "logaddexp", "complex"; or an operator of Python, such as "-".
+    dim_order: these dims come first, in this order. If it names all dims of the result, both may be broadcast.
 
     >>> time, feat = rf.Dim(2, name="time"), rf.Dim(2, name="feat")
     >>> a = rf.convert_to_tensor([[7, 8], [9, 10]], dims=[time, feat])
@@ -65,7 +65,7 @@ def compare(
 ) -> Tensor:
     """a `kind` b, entry by entry: "equal", "not_equal", "less", "less_equal", "greater", "greater_equal".
 
-    {…}, {…} → {… of both} bool. kind: or a sign of Python, such as ">=".
+    {…}, {…} → {… of both} bool. kind: also an operator of Python, such as ">=".
 
     >>> time, feat = rf.Dim(2, name="time"), rf.Dim(2, name="feat")
     >>> a = rf.convert_to_tensor([[7, 8], [9, 10]], dims=[time, feat])
@@ -108,7 +108,7 @@ def _unknown(op: str, kind: str, kinds: Sequence[str]) -> RfError:
 
 
 def _binary(name: str, doc: str, example: str, *, kind: str | None = None, quick: bool = True) -> Any:
-    """An op of two operands; quick: nothing has to be looked at before the raw call."""
+    """Makes an op of two operands. quick: whether operands go to the raw function without checks."""
     kind = kind or name
     compares = kind in COMPARE_KINDS
 
@@ -128,7 +128,7 @@ def _binary(name: str, doc: str, example: str, *, kind: str | None = None, quick
 
 
 def _unary(kind: str, doc: str, example: str, *, module: str = __name__) -> Any:
-    """An op of one operand; module: where it is defined."""
+    """Makes an op of one operand. module: the module that defines it."""
 
     def slow(a: Value) -> Tensor:
         a = tensor(a)
@@ -141,7 +141,7 @@ def _unary(kind: str, doc: str, example: str, *, module: str = __name__) -> Any:
 
 
 def _example_of_one(name: str, example: str) -> str:
-    """As a doctest: "three numbers → three numbers"."""
+    """A doctest for an example written as "three numbers → three numbers"."""
     x, result = example.split(" → ")
     return f"""\
 >>> time = rf.Dim(3, name="time")
@@ -152,7 +152,7 @@ def _example_of_one(name: str, example: str) -> str:
 
 
 def _example_of_two(name: str, example: str) -> str:
-    """As a doctest: "numbers of two frames and of one → numbers of two frames"."""
+    """A doctest for an example written as "numbers of two frames and of one → numbers of two frames"."""
     a, b, result = re.split(" and | → ", example)
     return f"""\
 >>> time, feat = rf.Dim(2, name="time"), rf.Dim(2, name="feat")
@@ -222,7 +222,7 @@ is_neg_infinite = _unary("is_neg_infinite", "whether -∞", "[-np.inf, np.inf, n
 
 
 def maximum(a: Value, b: Value, *other_tensors: Value) -> Tensor:
-    """The largest, entry by entry. {…}, {…}, … → {… of all}
+    """The maximum, entry by entry. {…}, {…}, … → {… of all}
 
     >>> time = rf.Dim(3, name="time")
     >>> x = rf.convert_to_tensor([1, 5, 3], dims=[time])
@@ -235,7 +235,7 @@ def maximum(a: Value, b: Value, *other_tensors: Value) -> Tensor:
 
 
 def minimum(a: Value, b: Value, *other_tensors: Value) -> Tensor:
-    """The smallest, entry by entry. {…}, {…}, … → {… of all}
+    """The minimum, entry by entry. {…}, {…}, … → {… of all}
 
     >>> time = rf.Dim(3, name="time")
     >>> x = rf.convert_to_tensor([1, 0, 3], dims=[time])
@@ -249,7 +249,7 @@ def minimum(a: Value, b: Value, *other_tensors: Value) -> Tensor:
 
 @op(frames="any")
 def where(cond: Tensor, true_: Value, false_: Value, *, allow_broadcast_all_sources: bool = False) -> Tensor:
-    """`true_` where `cond` holds, else `false_`. {…}, {…}, {…} → {… of all}
+    """`true_` where `cond` is true, else `false_`. {…}, {…}, {…} → {… of all}
 
     >>> time = rf.Dim(3, name="time")
     >>> rf.where(rf.range_over_dim(time) < 2, 1.0, 0.0).raw_tensor.tolist()
@@ -272,7 +272,7 @@ def clip_by_value(
     *,
     allow_broadcast_all_sources: bool = False,
 ) -> Tensor:
-    """Between the two values; None: no bound on that side. {…}, {…}, {…} → {… of all}
+    """`x` limited to the range between the two values; None means no bound on that side. {…}, {…}, {…} → {… of all}
 
     >>> time = rf.Dim(4, name="time")
     >>> rf.clip_by_value(rf.range_over_dim(time), 1, 2).raw_tensor.tolist()
@@ -286,7 +286,7 @@ def clip_by_value(
 
 @op(frames="any")
 def lerp(start: Tensor, end: Tensor, weight: Value, *, allow_broadcast_all_sources: bool = False) -> Tensor:
-    """From `start`, where `weight` is 0, to `end`, where it is 1. {…}, {…}, {…} → {… of all}
+    """Linear interpolation from `start` at `weight` 0 to `end` at `weight` 1. {…}, {…}, {…} → {… of all}
 
     >>> time = rf.Dim(2, name="time")
     >>> start, end = rf.zeros([time]), rf.convert_to_tensor([4.0, 8.0], dims=[time])
@@ -307,7 +307,7 @@ def lerp(start: Tensor, end: Tensor, weight: Value, *, allow_broadcast_all_sourc
 
 @op(frames="any")
 def safe_log(a: Tensor, *, eps: float | None = None) -> Tensor:
-    """log of `eps` at least, so that 0 gives no -∞; by default of the smallest normal number. {…} → the same
+    """log(max(a, eps)), so that 0 does not give -∞; `eps` is by default the smallest normal number. {…} → the same
 
     >>> rf.safe_log(rf.convert_to_tensor([0.0, 1.0], dims=[rf.Dim(2)]), eps=1e-10).raw_tensor.round().tolist()
     [-23.0, 0.0]
@@ -319,7 +319,7 @@ Condition = Tensor | bool
 
 
 def opt_logical_and(a: Condition, b: Condition) -> Condition:
-    """a and b, either of which may be True or False; an op only if both are Tensors.
+    """a and b, where each may be a Tensor or a bool; an op is only applied if both are Tensors.
 
     >>> time = rf.Dim(3, name="time")
     >>> early = rf.range_over_dim(time) < 2
@@ -334,7 +334,7 @@ def opt_logical_and(a: Condition, b: Condition) -> Condition:
 
 
 def opt_logical_or(a: Condition, b: Condition) -> Condition:
-    """a or b, either of which may be True or False; an op only if both are Tensors.
+    """a or b, where each may be a Tensor or a bool; an op is only applied if both are Tensors.
 
     >>> time = rf.Dim(3, name="time")
     >>> early = rf.range_over_dim(time) < 2
@@ -350,7 +350,7 @@ def opt_logical_or(a: Condition, b: Condition) -> Condition:
 
 @op(frames="any")
 def cast(tensor: Tensor, dtype: str) -> Tensor:
-    """The same numbers in another type: "float32", "int64", "bool". {…} → the same
+    """The same values in another dtype: "float32", "int64", "bool", …. {…} → the same
 
     >>> time = rf.Dim(3, name="time")
     >>> rf.cast(rf.convert_to_tensor([-1.7, 0.0, 1.7], dims=[time]), "int64").raw_tensor.tolist()
@@ -373,7 +373,7 @@ _OPERATORS = {
 
 
 def _reflected(function: Callable[[Any, Any], Tensor], commutes: bool) -> Callable[[Tensor, Any], Tensor]:
-    """`other ∘ self`; the quick path takes numbers as the second operand."""
+    """The operator `other ∘ self`. The quick path takes a number only as the second operand."""
 
     def call(self: Tensor, other: Any) -> Tensor:
         # a listener sees the operands in the order in which they were written
@@ -397,7 +397,7 @@ for _name, _function in {**_COMPARISONS, **_SIGNS}.items():
 def copy_masked(
     self: Tensor, mask_value: Value, *, dims: Sequence[Dim | int] | None = None, allow_int: bool = False
 ) -> Tensor:
-    """The same tensor with `mask_value` in the padding of `dims`, or of all its dims. {…}, {…} → {… of both}
+    """The same tensor with `mask_value` in the padding of `dims`, by default of all dims. {…}, {…} → {… of both}
 
     allow_int: `dims` may be positions.
 

@@ -1,8 +1,8 @@
-"""Structures of tensors and dims, such as the state of a decoder: entries picked, selected, put back, chosen.
+"""Structures of tensors and dims, such as the state of a decoder: gather, select, scatter and choose entries.
 
 A structure is a dict, list, tuple, named tuple or `rf.State` of tensors, dims and others of its kind. A dim whose
 lengths differ along the axis that is picked from, such as the history of each beam, gets a new Dim in the result;
-`dim_map` tells, by the old one, which.
+`dim_map` maps the old Dim to the new one.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ T = TypeVar("T")
 DimMap = dict[Dim, Dim]
 
 __all__ = ["gather_nested", "mask_nested", "masked_scatter_nested", "masked_select_nested", "where_nested"]
-__dir__ = __all__.copy  # what is offered for completion: no imports
+__dir__ = __all__.copy  # names offered for completion, without imports
 
 
 def gather_nested(s: T, *, indices: Tensor, dim_map: DimMap | None = None) -> T:
-    """The entries of all tensors at `indices`, which are sparse in the dim that is picked from.
+    """The entries of all tensors at `indices`, which are sparse in the dim to pick from.
 
     >>> beam, best = rf.Dim(3, name="beam"), rf.Dim(2, name="best")
     >>> parents = rf.convert_to_tensor([2, 0], dims=[best], sparse_dim=beam)
@@ -54,9 +54,9 @@ def masked_select_nested(
     out_dim: Dim | None = None,
     dim_map: DimMap | None = None,
 ) -> tuple[T, Dim, DimMap]:
-    """The entries of all tensors where `mask` holds, their new dim, and new dims by old ones: `rf.masked_select`.
+    """`rf.masked_select` on all tensors: the entries where `mask` is true, their new dim, and a map of old to new dims.
 
-    Tensors that have none of `dims` stay as they are.
+    Tensors without any of `dims` stay unchanged.
 
     >>> beam = rf.Dim(3, name="beam")
     >>> h = rf.range_over_dim(beam)
@@ -65,7 +65,7 @@ def masked_select_nested(
     [1, 2]
 
     Args:
-        mask_cpu: the same mask, where it can be read at once.
+        mask_cpu: the same mask on the CPU, where it can be read without waiting.
     """
     out_dim = Dim(None, name="selected") if out_dim is None else out_dim
     dim_map = {} if dim_map is None else dim_map
@@ -74,7 +74,7 @@ def masked_select_nested(
     def select(x: Tensor) -> Tensor:
         return masked_select(x, mask=where_read, dims=dims, out_dim=out_dim)[0]
 
-    select(where_read)  # gives out_dim its size, whatever `s` holds
+    select(where_read)  # gives out_dim its size, even if `s` has no tensors
     return _picked(s, set(dims), select, dim_map, mask.device), out_dim, dim_map
 
 
@@ -89,9 +89,9 @@ def masked_scatter_nested(
     masked_select_dim_map: DimMap,
     masked_scatter_dim_map: DimMap | None = None,
 ) -> T:
-    """The entries of `s` where `mask` holds, else those of `backup`: the inverse of `masked_select_nested`.
+    """The entries of `s` where `mask` is true, else those of `backup`: the inverse of `masked_select_nested`.
 
-    A dim that has the same lengths as before is the same Dim as before.
+    A dim with the same lengths as before stays the same Dim.
 
     >>> beam = rf.Dim(3, name="beam")
     >>> before = rf.State(h=rf.convert_to_tensor([7, 8, 9], dims=[beam]))
@@ -103,7 +103,7 @@ def masked_scatter_nested(
     [7, 80, 90]
 
     Args:
-        masked_select_dim_map: what `masked_select_nested` gave.
+        masked_select_dim_map: the map that `masked_select_nested` returned.
     """
     put_back: DimMap = {}
 
@@ -121,16 +121,17 @@ def masked_scatter_nested(
 
 
 def where_nested(x: T, y: T, *, condition: Tensor, condition_cpu: Tensor | None = None) -> T:
-    """`x` where `condition` holds, else `y`, leaf by leaf: `rf.where`.
+    """`rf.where` on all leaves: `x` where `condition` is true, else `y`.
 
     >>> beam = rf.Dim(2, name="beam")
     >>> x = rf.range_over_dim(beam)
     >>> rf.nested.where_nested(rf.State(h=x), rf.State(h=x - 9), condition=x > 0).h.raw_tensor.tolist()
     [-9, 1]
 
-    In a loop it lets a state advance only where `condition` {batch} holds; elsewhere it stays as it was, bit for bit:
-    `loop.state.lstm = rf.nested.where_nested(new, loop.state.lstm, condition=is_label)`. What is not taken is computed
-    all the same. If its gradient is infinite there, make its argument harmless before: `rf.where(is_label, x, 1.0)`.
+    In a loop, a state can advance only where `condition` {batch} is true, and stay bit for bit the same elsewhere:
+    `loop.state.lstm = rf.nested.where_nested(new, loop.state.lstm, condition=is_label)`. Both sides
+    are computed everywhere. If the gradient of the unused side is infinite, guard its argument:
+    `rf.where(is_label, x, 1.0)`.
     """
     return mask_nested(x, mask=condition, mask_cpu=condition_cpu, mask_value=y)
 
@@ -144,9 +145,9 @@ def mask_nested(
     dim_map: DimMap | None = None,
     allow_dim_extension: bool = True,
 ) -> T:
-    """`s` where `mask` holds, else `mask_value`: a structure as `s`, or one value for all; None is 0.
+    """`s` where `mask` is true, else `mask_value`: a structure like `s`, or one value for all; None means 0.
 
-    Two dims of one place with lengths of their own become one Dim, with the lengths that each entry has.
+    Two dims at the same place with different lengths become one Dim, with the lengths of the chosen entries.
 
     >>> beam = rf.Dim(3, name="beam")
     >>> h = rf.range_over_dim(beam)
@@ -154,7 +155,7 @@ def mask_nested(
     [9, 1, 2]
 
     Args:
-        allow_dim_extension: whether a dim of `s` may get longer by that.
+        allow_dim_extension: whether a dim of `s` may become longer.
     """
     if mask_value is None or isinstance(mask_value, Tensor | int | float):
         return map_leaves(lambda leaf: _where(mask, leaf, mask_value) if isinstance(leaf, Tensor) else leaf, s)
@@ -186,7 +187,7 @@ def _with_dims(x: Tensor, table: DimMap) -> Tensor:
 
 
 def _picked(s: T, axes: set[Dim], pick: Callable[[Tensor], Tensor], dim_map: DimMap | None, device: str | None) -> T:
-    """`pick` of each tensor that has one of `axes`, with new dims for those whose lengths are over `axes`."""
+    """`pick` applied to each tensor with one of `axes`, with new dims where lengths depend on `axes`."""
     table = {} if dim_map is None else dim_map
 
     def leaf(x: Any) -> Any:
@@ -220,13 +221,13 @@ def _new(dim: Dim, lengths: Tensor) -> Dim:
 
 
 class _Chosen:
-    """Finds pairs of dims in one place of two structures, and makes one of both."""
+    """Finds pairs of dims at the same place of two structures, and merges each pair into one dim."""
 
     def __init__(self, mask: Tensor, table: DimMap, may_grow: bool):
         self.mask, self.table, self.may_grow = mask, table, may_grow
 
     def look(self, a: Any, b: Any) -> None:
-        """Notes what becomes of the dims of a pair of leaves."""
+        """Registers the merged dims of a pair of leaves."""
         if isinstance(a, Dim) and isinstance(b, Dim):
             self._pair(a, b, a.size, b.size)
         if isinstance(a, Tensor) and isinstance(b, Tensor):

@@ -1,4 +1,4 @@
-"""Normalisation."""
+"""Normalization."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def moments(
 ) -> tuple[Tensor, Tensor]:
     """The mean and the variance over `axis`, over the valid frames only. {…, axis} → {…}, {…}
 
-    correction: 1 for an estimate without bias: of n frames, the sum of squares is divided by n - 1, or by 1 if n is 1.
+    correction: 1 for an unbiased variance: the sum of squares of n frames is divided by max(n - 1, 1).
 
     >>> time = rf.Dim(3, name="time")
     >>> mean, variance = rf.moments(rf.cast(rf.range_over_dim(time), "float32"), time, correction=1)
@@ -87,7 +87,7 @@ def group_norm(
 ) -> Tensor:
     """Mean 0 and variance 1 over each group of neighbours in `in_dim` (Wu & He 2018), then times `scale` plus `bias`.
 
-    {…, in_dim} → the same. axis: also over these dims, over their valid frames; by default each frame on its own.
+    {…, in_dim} → the same. axis: dims whose valid frames share the statistics.
 
     >>> feat = rf.Dim(4, name="feat")
     >>> x = rf.convert_to_tensor([1.0, 3.0, 20.0, 10.0], dims=[feat])
@@ -132,9 +132,9 @@ def batch_norm(
     """Mean 0 and variance 1 of each entry of `in_dim` (Ioffe & Szegedy 2015), then times `gamma` plus `beta`.
 
     {…, in_dim} → the same. In training, mean and variance are those of all valid frames of the batch, and the running
-    ones move towards them by `momentum`; else the running ones are taken, if there are any.
+    statistics move towards them by `momentum`. Otherwise the running statistics are used, if given.
 
-    train: whether this is training, if the run context is not to say it.
+    train: whether this is training; by default the run context decides.
 
     >>> time, feat = rf.Dim(2, name="time"), rf.Dim(1, name="feat")
     >>> x = rf.convert_to_tensor([[1.0], [3.0]], dims=[time, feat])

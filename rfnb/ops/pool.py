@@ -34,11 +34,11 @@ def pool(
     >>> rf.pool(rf.range_over_dim(time, dtype="float32"), mode="avg", pool_size=2, in_spatial_dims=[time])[0].numpy()
     array([0.5, 2.5], dtype=float32)
 
-    Neither zeros at the ends nor the padding of a sequence count, in the maximum or in the mean.
+    Neither the zeros at the ends nor the padding of a sequence count.
 
     Args:
         nd: the number of `in_spatial_dims`, which is checked.
-        strides: `pool_size` if not given.
+        strides: by default `pool_size`.
     """
     dims = as_dims(in_spatial_dims)
     if nd not in (None, len(dims)) or not 1 <= len(dims) <= 3:
@@ -74,7 +74,7 @@ def max_pool(
     in_spatial_dims: Sequence[Dim] | Dim,
     out_spatial_dims: Sequence[Dim] | Dim | None = None,
 ) -> tuple[Tensor, Sequence[Dim]]:
-    """The largest in each window, and the new dims. {…, in_spatial_dims…} → {…, out_spatial_dims…}
+    """The maximum of each window, and the new dims. {…, in_spatial_dims…} → {…, out_spatial_dims…}
 
     >>> time = rf.Dim(None, name="time")
     >>> x = rf.convert_to_tensor([[1.0, 5.0, 2.0, 0.0], [-3.0, -1.0]], dims=[rf.batch_dim, time])
@@ -95,7 +95,7 @@ def max_pool1d(
     in_spatial_dim: Dim,
     out_spatial_dim: Dim | None = None,
 ) -> tuple[Tensor, Dim]:
-    """The largest in each window, and the new dim. {…, in_spatial_dim} → {…, out_spatial_dim}
+    """The maximum of each window, and the new dim. {…, in_spatial_dim} → {…, out_spatial_dim}
 
     >>> time = rf.Dim(5, name="time")
     >>> rf.max_pool1d(rf.range_over_dim(time, dtype="float32"), pool_size=2, in_spatial_dim=time)[0].raw_tensor.tolist()

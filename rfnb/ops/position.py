@@ -81,7 +81,7 @@ def relative_positional_encoding(
     dtype: str | None = None,
     device: str | None = None,
 ) -> tuple[Tensor, Dim]:
-    """How far a key is behind a query, as sines and cosines (Dai et al. 2019), and the dim of the distances.
+    """Distances from queries to keys as sines and cosines (Dai et al. 2019), and the dim of the distances.
 
     → {query + key_value - 1, feat_dim}. Entry i is for the distance i - (longest query - 1) - `query_offset`: the first
     is that of the last query to the first key. The frequencies are 10000 to the power of -2k / feat_dim.
@@ -108,7 +108,7 @@ def relative_positional_encoding(
 def relative_positions(
     *, query_spatial_dim: Dim, key_value_spatial_dim: Dim, query_offset: Offset = 0, device: str | None = None
 ) -> tuple[Tensor, Dim]:
-    """How far a key is behind a query, from the last query and first key on, and the dim of these distances.
+    """Distances from queries to keys, beginning with the last query and the first key, and the dim of these distances.
 
     → {query + key_value - 1}, and the dims of `query_offset`
 
@@ -130,7 +130,7 @@ def rotary_encoding(
 ) -> Tensor:
     """`x` where each pair of neighbours in `feat_dim` is turned by an angle for its position (Su et al. 2021).
 
-    {…, spatial_dim, feat_dim} → the same. The product of two such vectors depends on how far apart they are only. Pair
+    {…, spatial_dim, feat_dim} → the same. Products of two such vectors depend only on their distance. Pair
     k is turned by the position times 10000 to the power of -2k / feat_dim. With `single_step_dim`, the position is
     `offset`.
 
@@ -153,7 +153,7 @@ def turn_pairs(x: Tensor, cosines: Tensor, sines: Tensor, *, feat_dim: Dim) -> T
 
 
 def _of_batch(key: tuple[Any, ...], of: Sequence[Dim], dims: Sequence[Dim], make: Callable[[], Tensor]) -> Tensor:
-    """What `make` gives for the lengths that `of` have now, made once for a batch. → {dims}
+    """The result of `make` for the current lengths of `of`, computed once per batch. → {dims}
 
     While a listener is active, it is made anew, so that the listener sees it.
     """
@@ -168,11 +168,11 @@ def _of_batch(key: tuple[Any, ...], of: Sequence[Dim], dims: Sequence[Dim], make
 
     defaults = get_default_float_dtype(), get_default_device(), backend
     key = (*key, *[dim.serial for dim in dims], *defaults)
-    return tensor_of(lengths.cached(key, raw), align.sig(dims), current_lengths(dims))  # holds no lengths: no cycle
+    return tensor_of(lengths.cached(key, raw), align.sig(dims), current_lengths(dims))  # no reference cycle
 
 
 def _distances(query: Dim, key_value: Dim) -> Dim:
-    """The dim of all distances. Sequences of different length share it, so that it has no padding."""
+    """The dim of all distances. It has no padding, since sequences of different length share it."""
     if query is single_step_dim:
         return key_value
     lengths = current_lengths([query, key_value])
@@ -192,17 +192,17 @@ def _distances(query: Dim, key_value: Dim) -> Dim:
 
 
 def frame_numbers(dim: Dim, device: str | None = None) -> Tensor:
-    """0, 1, … as plain numbers, no labels. → {dim}"""
+    """0, 1, … as plain integers, without a sparse dim. → {dim}"""
     return set_sparse_dim(range_over_dim(dim, device=device), None)
 
 
 def number_of_frames(dim: Dim) -> Offset:
-    """The lengths, where frames that follow begin. → a number, or {batch}"""
+    """The lengths of `dim`: the position at which later frames begin. → an int, or {batch}"""
     return get_size_tensor(dim) if dim.dimension is None else dim.dimension
 
 
 def _from(offset: Offset, dim: Dim, device: str | None) -> Tensor:
-    """offset, offset + 1, … → {dim}; or {} if it is one step"""
+    """The positions offset, offset + 1, … → {dim}, or {} for a single step"""
     if dim is single_step_dim:
         return convert_to_tensor(offset, device=device)
     positions = frame_numbers(dim, device)
@@ -220,7 +220,7 @@ def _half(what: str, feat_dim: Dim) -> Dim:
 
 
 def _waves(indices: Tensor, feat_dim: Dim, step: float, dtype: str | None) -> Tensor:
-    """Sines, then cosines, of `indices` times frequencies that go down by `step` in their logarithm."""
+    """Sines, then cosines, of `indices` times frequencies whose logarithm decreases by `step`."""
     half, dtype = _half("sines", feat_dim), dtype or get_default_float_dtype()
     angles = _angles(indices, half, step, dtype)
     result, _ = concat((sin(angles), half), (cos(angles), half), out_dim=feat_dim)

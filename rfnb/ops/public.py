@@ -1,11 +1,11 @@
 """Dims, tensors, backends and ops: the names of `rf` that `import rfnb` brings."""
 
-# what registers itself when it is imported
+# modules that register themselves on import
 import rfnb.backend.numpy.backend as _numpy_backend
-import rfnb.backend.torch.backend as _torch_backend  # which is selected
+import rfnb.backend.torch.backend as _torch_backend  # the backend that is selected by default
 import rfnb.core.tensor.pickling as _pickling
 import rfnb.ops.describe as _describe  # methods of Tensor
-import rfnb.ops.habits as _habits  # likewise
+import rfnb.ops.habits as _habits  # more methods of Tensor
 
 # isort: split
 # namespaces
@@ -71,7 +71,7 @@ from rfnb.ops.dims import (
 )
 
 # isort: split
-# from data, and new
+# tensors from data, and new tensors
 from rfnb.ops.choice import (
     random_choice_with_replacement as random_choice_with_replacement,
     random_choice_without_replacement as random_choice_without_replacement,
@@ -218,7 +218,7 @@ from rfnb.ops.top_k import (
 )
 
 # isort: split
-# shapes and places
+# shapes and indices
 from rfnb.ops.concat import (
     concat as concat,
     concat_features as concat_features,
@@ -293,7 +293,7 @@ from rfnb.ops.slide import (
 from rfnb.ops.window import window as window
 
 # isort: split
-# what networks are made of
+# building blocks of networks
 from rfnb.ops.attention import (
     dot_attention as dot_attention,
     dropout_broadcast_default as dropout_broadcast_default,

@@ -22,6 +22,10 @@ Number = float | Tensor
 Seed = int | Sequence[int] | np.ndarray
 
 
+_HANDLED_HERE = {"algorithm", "auto_update_state", "static"}
+"""Options of `random` that backends do not get."""
+
+
 def random(
     dims: Sequence[Dim],
     *,
@@ -53,36 +57,24 @@ def random(
     True
 
     Args:
-        distribution: "uniform" in [minval, maxval), [0, 1) if not given; "normal" (mean, stddev); "truncated_normal",
-            a normal one cut at minval and maxval, two stddev around the mean if not given; "bernoulli", 1 with
+        distribution: "uniform" in [minval, maxval), by default [0, 1); "normal" (mean, stddev); "truncated_normal", a
+            normal distribution cut at minval and maxval, by default two stddev around the mean; "bernoulli", 1 with
             probability `mean`.
         mean, stddev, minval, maxval: numbers, or Tensors {…} with some of `dims`.
-        bound: [-bound, bound) for "uniform".
-        seed: draw from a generator of its own which begins here: the same numbers at every call.
-        algorithm: kept for other backends; it changes nothing.
-        explicit_state: whole numbers which are the seed, in a Tensor.
-        auto_update_state: move `explicit_state`, a Parameter, on after the draw.
-        static: no state at all; without a `seed`, it is that of `rf.get_static_step_based_seed`.
+        bound: short for the range [-bound, bound) of "uniform".
+        seed: seed of a new generator for this call, which so gives the same numbers at every call.
+        algorithm: accepted for compatibility and ignored.
+        explicit_state: a Tensor of integers that is used as the seed.
+        auto_update_state: add 1 to `explicit_state`, a Parameter, after the draw.
+        static: use no generator state; the default `seed` is then `rf.get_static_step_based_seed()`.
         out: a Tensor {dims} to write into, which is also the result.
     """
+    options = {name: value for name, value in locals().items() if name not in _HANDLED_HERE}
     if static and seed is None and explicit_state is None:
-        seed = get_static_step_based_seed()
-    result = _random(
-        dims=dims,
-        dtype=dtype or (get_default_int_dtype() if sparse_dim else get_default_float_dtype()),
-        device=device or get_default_device(),
-        sparse_dim=sparse_dim,
-        feature_dim=feature_dim,
-        distribution=distribution,
-        mean=mean,
-        stddev=stddev,
-        bound=bound,
-        minval=minval,
-        maxval=maxval,
-        seed=seed,
-        explicit_state=explicit_state,
-        out=out,
-    )
+        options["seed"] = get_static_step_based_seed()
+    options["dtype"] = dtype or (get_default_int_dtype() if sparse_dim else get_default_float_dtype())
+    options["device"] = device or get_default_device()
+    result = _random(**options)
     if explicit_state is not None and auto_update_state:
         if not isinstance(explicit_state, Parameter):
             raise ParameterError(
@@ -115,7 +107,7 @@ def random_uniform(
     static: bool | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Uniform in [minval, maxval); whole numbers with an integer `dtype`. → {dims}
+    """Uniformly distributed numbers in [minval, maxval); integers with an integer `dtype`. → {dims}
 
     >>> x = rf.random_uniform([rf.Dim(1000)], minval=2, maxval=5, dtype="int32")
     >>> sorted(set(x.raw_tensor.tolist()))
@@ -140,7 +132,7 @@ def random_normal(
     static: bool | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Normally distributed. → {dims}
+    """Normally distributed numbers. → {dims}
 
     >>> rf.random_normal([rf.Dim(1000)], mean=100.0).raw_tensor.mean().round().item()
     100.0
@@ -166,7 +158,7 @@ def random_truncated_normal(
     static: bool | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Normally distributed, cut at minval and maxval, two stddev around the mean if not given. → {dims}
+    """Normally distributed numbers, cut at minval and maxval, by default two stddev around the mean. → {dims}
 
     >>> rf.random_truncated_normal([rf.Dim(1000)]).raw_tensor.abs().max().item() <= 2
     True
@@ -175,7 +167,7 @@ def random_truncated_normal(
 
 
 def set_random_seed(seed: int) -> None:
-    """Seeds the global generator, of all devices.
+    """Seeds the global generators of all devices.
 
     >>> draws = []
     >>> for _ in range(2):
@@ -193,7 +185,7 @@ def set_random_seed(seed: int) -> None:
 
 
 def get_random_state() -> dict[str, bytes]:
-    """The state of the global generator, by device.
+    """The states of the global generators, by device.
 
     >>> feat = rf.Dim(4, name="feat")
     >>> state = rf.get_random_state()
@@ -206,7 +198,7 @@ def get_random_state() -> dict[str, bytes]:
 
 
 def set_random_state(state: dict[str, bytes]) -> None:
-    """Back to a state from `get_random_state`. What it says about devices that are not here is left out.
+    """Restores a state from `get_random_state`. States of missing devices are skipped.
 
     >>> feat = rf.Dim(4, name="feat")
     >>> state, draws = rf.get_random_state(), []
@@ -219,11 +211,11 @@ def set_random_state(state: dict[str, bytes]) -> None:
     raw_registry.selected().set_random_state(state)
 
 
-_static_seeds: np.random.Generator | None = None  # numpy imports `random` when it is first asked for
+_static_seeds: np.random.Generator | None = None  # made on first use: numpy imports `random` lazily
 
 
 def reset_step_random_state() -> None:
-    """The seeds of `get_static_step_based_seed` begin anew; call it when a step begins.
+    """Restarts the seeds of `get_static_step_based_seed`. To be called at the start of a step.
 
     >>> rf.reset_step_random_state()
     >>> first = rf.get_static_step_based_seed()
@@ -236,9 +228,9 @@ def reset_step_random_state() -> None:
 
 
 def get_static_step_based_seed(*, size: int | Sequence[int] | None = None) -> int | np.ndarray:
-    """The next seed for `rf.random(…, static=True)`: the same ones in every step.
+    """The next seed for `rf.random(…, static=True)`; each step gets the same sequence of seeds.
 
-    size: the shape of an array of seeds; one number if not given.
+    size: the shape of an array of seeds; by default a single int.
 
     >>> rf.reset_step_random_state()
     >>> seeds = rf.get_static_step_based_seed(), rf.get_static_step_based_seed()
@@ -255,15 +247,15 @@ def get_static_step_based_seed(*, size: int | Sequence[int] | None = None) -> in
 def dropout(
     source: Tensor, drop_prob: float, *, axis: Dim | Sequence[Dim] | None = None, on_forward: bool = False
 ) -> Tensor:
-    """In training, each entry is 0 with probability `drop_prob`; the others are scaled up. {…} → the same
+    """In training, sets each entry to 0 with probability `drop_prob`, and scales up the others. {…} → the same
 
     >>> x = rf.dropout(rf.ones([rf.Dim(1000)]), 0.5, on_forward=True)
     >>> sorted(set(x.raw_tensor.tolist()))
     [0.0, 2.0]
 
     Args:
-        axis: dims along which entries are dropped each on their own; all dims if not given.
-        on_forward: also when there is no training.
+        axis: dims along which entries are dropped independently; by default all dims.
+        on_forward: also drop outside of training.
     """
     if not 0.0 <= drop_prob <= 1.0:
         raise DimError("dropout: `drop_prob` must be a probability", got=drop_prob, expected="0 to 1")

@@ -1,4 +1,4 @@
-"""Recurrence in one kernel."""
+"""Recurrent layers in one kernel."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def lstm(
     {…, spatial_dim, in_dim}, states {…, out_dim} → {…, spatial_dim, out_dim}, ({…, out_dim}, {…, out_dim})
 
     ff_weight {4*out, in}, rec_weight {4*out, out}, bias {4*out}: input gate, forget gate, cell, output gate.
-    With `spatial_dim=rf.single_step_dim` it does one step, of a source without that dim.
+    With `spatial_dim=rf.single_step_dim` it computes one step, from a source without that dim.
 
     >>> time, feat, out = rf.Dim(5, name="time"), rf.Dim(3, name="feat"), rf.Dim(2, name="out")
     >>> gates, old = 4 * out, out.copy(match_priority=1)

@@ -1,4 +1,4 @@
-"""Reductions over dims; padding is left out."""
+"""Reductions over dims, without padding."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def reduce(source: Tensor, *, mode: str, axis: Axes, use_mask: bool = True, dist
     """`mode` over `axis`, over the valid frames only. {…, axis} → {…}
 
     mode: "sum", "mean", "max", "min", "logsumexp", "any", "all", "argmax", "argmin".
-    distributed: over all processes of torch.distributed together; for "sum" and "mean".
+    distributed: whether to reduce over all processes of torch.distributed together; for "sum" and "mean".
 
     >>> time = rf.Dim(None, name="time")
     >>> x = rf.convert_to_tensor([[1.0, 5.0], [3.0]], dims=[rf.batch_dim, time])
@@ -51,7 +51,7 @@ def reduce_sum(source: Tensor, *, axis: Axes, use_mask: bool = True, distributed
 
 
 def _reduction(mode: str, doc: str, example: str) -> Any:
-    """Reduces by `mode`; example: "numbers of two sequences → numbers"."""
+    """Makes the op for `mode`. example: "numbers of two sequences → numbers"."""
     x, result = example.split(" → ")
 
     def reduction(source: Tensor, *, axis: Axes, use_mask: bool = True) -> Tensor:
@@ -69,13 +69,13 @@ def _reduction(mode: str, doc: str, example: str) -> Any:
 
 
 reduce_mean = _reduction("mean", "The mean (0 over nothing)", "[[1.0, 5.0], [3.0]] → [3.0, 3.0]")
-reduce_max = _reduction("max", "The largest", "[[1.0, 5.0], [-3.0]] → [5.0, -3.0]")
-reduce_min = _reduction("min", "The smallest", "[[1.0, 5.0], [3.0]] → [1.0, 3.0]")
+reduce_max = _reduction("max", "The maximum", "[[1.0, 5.0], [-3.0]] → [5.0, -3.0]")
+reduce_min = _reduction("min", "The minimum", "[[1.0, 5.0], [3.0]] → [1.0, 3.0]")
 reduce_logsumexp = _reduction("logsumexp", "log Σ exp(x)", "[[0.0, 0.0], [1.0]] → [0.693..., 1.0]")
-reduce_any = _reduction("any", "Whether any entry holds,", "[[True, False], [False]] → [True, False]")
-reduce_all = _reduction("all", "Whether all entries hold,", "[[True, False], [True]] → [False, True]")
-reduce_argmax = _reduction("argmax", "The position of the largest", "[[1.0, 5.0], [-3.0]] → [1, 0]")
-reduce_argmin = _reduction("argmin", "The position of the smallest", "[[5.0, 1.0], [3.0]] → [1, 0]")
+reduce_any = _reduction("any", "Whether any entry is true,", "[[True, False], [False]] → [True, False]")
+reduce_all = _reduction("all", "Whether all entries are true,", "[[True, False], [True]] → [False, True]")
+reduce_argmax = _reduction("argmax", "The position of the largest entry", "[[1.0, 5.0], [-3.0]] → [1, 0]")
+reduce_argmin = _reduction("argmin", "The position of the smallest entry", "[[5.0, 1.0], [3.0]] → [1, 0]")
 
 
 @op(frames="any")
@@ -99,7 +99,7 @@ def reduce_logmeanexp(source: Tensor, *, axis: Axes, use_mask: bool = True) -> T
 
 @op(frames="any")
 def reduce_out(source: Tensor, *, mode: str, num_pieces: int, out_dim: Dim | None = None) -> Tensor:
-    """`mode` over each `num_pieces` neighbours of the features: "max" is maxout (Goodfellow et al. 2013).
+    """`mode` over groups of `num_pieces` neighbouring features: "max" is maxout (Goodfellow et al. 2013).
 
     {…, feature_dim} → {…, feature_dim // num_pieces}
 

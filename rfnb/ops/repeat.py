@@ -1,4 +1,4 @@
-"""Each frame several times."""
+"""Repeating frames."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def repeat(
     >>> frames.raw_tensor.tolist()
     [0, 0, 2]
 
-    A number repeats all frames alike; the new dim is then `in_spatial_dim` times it. Numbers of a Tensor are read,
-    as the size of the result depends on them.
+    With an int, all frames are repeated equally often, and the new dim is `in_spatial_dim` times the int. The values
+    of a Tensor are read, since the size of the result depends on them.
     """
     if out_spatial_dim is None:
         out_spatial_dim = (

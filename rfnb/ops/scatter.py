@@ -1,4 +1,4 @@
-"""Entries put in places: sums, means, the largest, … of what comes to one place."""
+"""Scattering: entries are put at indices, and combined where indices are equal."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def scatter(
 ) -> Tensor:
     """Puts the entries of `source` at `indices` along `out_dim`. {…, indices_dim}, {…, indices_dim} → {…, out_dim}
 
-    Dims which both have, besides `indices_dim`, are batch dims. Padding goes nowhere.
+    Shared dims other than `indices_dim` are batch dims. Padding is ignored.
 
     >>> time, word = rf.Dim(4, name="time"), rf.Dim(3, name="word")
     >>> words = rf.convert_to_tensor([0, 0, 2, 2], dims=[time], sparse_dim=word)
@@ -39,10 +39,10 @@ def scatter(
     [1, 0, 5]
 
     Args:
-        mode: what becomes of entries at one place: "sum", "mean", "max", "min", "logsumexp", "logmeanexp", "argmax".
-        fill_value: where there is none. If not given, what adds nothing: 0 for "sum" and "mean", -∞ for "max",
+        mode: how entries at one place are combined: "sum", "mean", "max", "min", "logsumexp", "logmeanexp", "argmax".
+        fill_value: the value of places without an entry; by default 0 for "sum" and "mean", -∞ for "max",
             "logsumexp" and "logmeanexp", ∞ for "min", -1 for "argmax".
-        out_dim: what the indices count; their `sparse_dim` if not given. For several dims, the last counts fastest.
+        out_dim: by default the `sparse_dim` of `indices`. Of several dims, the last varies fastest.
     """
     if mode in _COMPOSED:
         places: Any = {"indices": indices, "indices_dim": indices_dim, "out_dim": out_dim}
@@ -97,7 +97,7 @@ def _counted(indices: Tensor, out_dim: Dims | None) -> Dims:
 def scatter_mean(
     source: Tensor, *, indices: Tensor, indices_dim: Dims, fill_value: float | None = None, out_dim: Dims | None = None
 ) -> Tensor:
-    """The mean of the entries at each place, 0 where there is none. {…, indices_dim} → {…, out_dim}
+    """The mean of the entries at each place; 0 without entries. {…, indices_dim} → {…, out_dim}
 
     >>> time, word = rf.Dim(3, name="time"), rf.Dim(2, name="word")
     >>> words = rf.convert_to_tensor([0, 0, 1], dims=[time], sparse_dim=word)
@@ -113,7 +113,7 @@ def scatter_mean(
 def scatter_count(
     *, indices: Tensor, indices_dim: Dims, out_dim: Dims | None = None, fill_value: float | None = None
 ) -> Tensor:
-    """How many indices name each place. {…, indices_dim} → {…, out_dim} int32
+    """The number of indices of each place. {…, indices_dim} → {…, out_dim} int32
 
     >>> time, word = rf.Dim(4, name="time"), rf.Dim(3, name="word")
     >>> words = rf.convert_to_tensor([0, 0, 2, 0], dims=[time], sparse_dim=word)
@@ -127,7 +127,7 @@ def scatter_count(
 def scatter_logsumexp(
     source: Tensor, *, indices: Tensor, indices_dim: Dims, fill_value: float | None = None, out_dim: Dims | None = None
 ) -> Tensor:
-    """log Σ exp(x) of the entries at each place, -∞ where there is none. {…, indices_dim} → {…, out_dim}
+    """log Σ exp(x) of the entries at each place; -∞ without entries. {…, indices_dim} → {…, out_dim}
 
     >>> time, word = rf.Dim(2, name="time"), rf.Dim(2, name="word")
     >>> words = rf.convert_to_tensor([0, 0], dims=[time], sparse_dim=word)
@@ -135,7 +135,7 @@ def scatter_logsumexp(
     [2.0, 0.0]
     """
     places: Any = {"indices": indices, "indices_dim": indices_dim, "out_dim": out_dim}
-    source = source.copy_masked(0.0)  # exp(NaN) of padding would get into its gradient
+    source = source.copy_masked(0.0)  # otherwise exp(NaN) in padding would get into the gradient
     highest = stop_gradient(scatter(source, mode="max", **places))
     highest = where(is_finite(highest), highest, 0.0)
     total = scatter(exp(sub(source, _at(highest, indices, out_dim))), **places)
@@ -149,7 +149,7 @@ def scatter_logsumexp(
 def scatter_logmeanexp(
     source: Tensor, *, indices: Tensor, indices_dim: Dims, fill_value: float | None = None, out_dim: Dims | None = None
 ) -> Tensor:
-    """The log of the mean of exp(x) at each place, -∞ where there is none. {…, indices_dim} → {…, out_dim}
+    """The log of the mean of exp(x) at each place; -∞ without entries. {…, indices_dim} → {…, out_dim}
 
     >>> time, word = rf.Dim(2, name="time"), rf.Dim(2, name="word")
     >>> words = rf.convert_to_tensor([0, 0], dims=[time], sparse_dim=word)
@@ -165,9 +165,9 @@ def scatter_logmeanexp(
 def scatter_argmax(
     source: Tensor, *, indices: Tensor, indices_dim: Dims, invalid_idx: int = -1, out_dim: Dims | None = None
 ) -> Tensor:
-    """Where the largest entry of each place comes from, the first of equals. {…, indices_dim} → {…, out_dim} int64
+    """The index of the largest entry at each place. {…, indices_dim} → {…, out_dim} int64
 
-    The result is sparse in `indices_dim`; `invalid_idx` stands where there is no entry.
+    Of equal entries, it is the first. The result is sparse in `indices_dim`. Places without entries: `invalid_idx`.
 
     >>> time, word = rf.Dim(3, name="time"), rf.Dim(3, name="word")
     >>> words = rf.convert_to_tensor([0, 0, 2], dims=[time], sparse_dim=word)
@@ -188,7 +188,7 @@ def scatter_argmax(
 
 
 def _at(values: Tensor, indices: Tensor, out_dim: Dims | None) -> Tensor:
-    """What stands at the place that each index names."""
+    """The value at the place of each index."""
     into = _counted(indices, out_dim)
     if isinstance(into, Dim):
         return gather(values, indices=indices, axis=into)

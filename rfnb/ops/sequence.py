@@ -10,7 +10,7 @@ from rfnb.core.tensor.tensor import Tensor
 
 @op(frames="any")
 def reverse_sequence(tensor: Tensor, *, axis: Dim, handle_dynamic_dims: bool = True) -> Tensor:
-    """The last frame of each sequence first; padding stays at the end. {…, axis} → the same
+    """Each sequence in reverse order; padding stays at the end. {…, axis} → the same
 
     >>> time = rf.Dim(None, name="time")
     >>> x = rf.convert_to_tensor([[1, 2, 3], [4, 5]], dims=[rf.batch_dim, time])
@@ -22,7 +22,7 @@ def reverse_sequence(tensor: Tensor, *, axis: Dim, handle_dynamic_dims: bool = T
 
 @op(frames="any")
 def cumsum(source: Tensor, *, spatial_dim: Dim) -> Tensor:
-    """The sum of all frames up to this one. {…, spatial_dim} → the same
+    """The cumulative sum over the frames. {…, spatial_dim} → the same
 
     >>> time = rf.Dim(4, name="time")
     >>> rf.cumsum(rf.ones([time]), spatial_dim=time).raw_tensor.tolist()

@@ -1,4 +1,4 @@
-"""The same entries under other dims."""
+"""Changing the dims of a tensor."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rfnb.core.tensor.tensor import Tensor
 
 @op(frames="any")
 def expand_dim(source: Tensor, dim: Dim) -> Tensor:
-    """The same entries for each position of `dim`. {…} → {dim, …}
+    """The tensor repeated along a new axis `dim`. {…} → {dim, …}
 
     >>> rf.expand_dim(rf.convert_to_tensor(7), rf.Dim(2, name="pair")).raw_tensor.tolist()
     [7, 7]
@@ -22,7 +22,7 @@ def expand_dim(source: Tensor, dim: Dim) -> Tensor:
 
 
 def expand_dims(source: Tensor, dims: Sequence[Dim]) -> Tensor:
-    """The same entries for each position of `dims`. {…} → {dims…, …}
+    """The tensor repeated along new axes `dims`. {…} → {dims…, …}
 
     >>> rf.expand_dims(rf.convert_to_tensor(7), [rf.Dim(1, name="one"), rf.Dim(2, name="pair")]).raw_tensor.tolist()
     [[7, 7]]
@@ -34,7 +34,7 @@ def expand_dims(source: Tensor, dims: Sequence[Dim]) -> Tensor:
 
 @op(frames="any")
 def squeeze(source: Tensor, axis: Dim) -> Tensor:
-    """Without an axis of size 1. {…, axis} → {…}
+    """The tensor without `axis`, which has size 1. {…, axis} → {…}
 
     >>> one = rf.Dim(1, name="one")
     >>> rf.squeeze(rf.ones([one]), one).dims
@@ -45,9 +45,9 @@ def squeeze(source: Tensor, axis: Dim) -> Tensor:
 
 @op(frames="any")
 def expand_make_non_empty(source: Tensor, *, axis: Dim, out_dim: Dim | None = None) -> tuple[Tensor, Dim]:
-    """The same, or a frame of zeros in each sequence if none has any; and the dim. {…, axis} → {…, axis or out_dim}
+    """`source`, with one frame of zeros if all sequences are empty, and the dim. {…, axis} → {…, axis or out_dim}
 
-    For raw functions which cannot do with an empty axis.
+    For raw functions that do not support an empty axis.
 
     >>> none = rf.Dim(0, name="none")
     >>> rf.expand_make_non_empty(rf.ones([none]), axis=none)[0].raw_tensor.tolist()
@@ -57,9 +57,9 @@ def expand_make_non_empty(source: Tensor, *, axis: Dim, out_dim: Dim | None = No
 
 
 def replace_dim(source: Tensor, *, in_dim: Dim, out_dim: Dim | None = None) -> tuple[Tensor, Dim]:
-    """Another dim of the same size, and that dim. {…, in_dim} → {…, out_dim}
+    """`source` with `out_dim` of the same size in place of `in_dim`, and that dim. {…, in_dim} → {…, out_dim}
 
-    A tensor that is sparse in `in_dim` is sparse in `out_dim` then.
+    A tensor that is sparse in `in_dim` becomes sparse in `out_dim`.
 
     >>> time = rf.Dim(3, name="time")
     >>> keys, key_time = rf.replace_dim(rf.range_over_dim(time), in_dim=time)  # to compare all pairs of frames
@@ -75,7 +75,7 @@ def replace_dim(source: Tensor, *, in_dim: Dim, out_dim: Dim | None = None) -> t
 def replace_dim_v2(
     source: Tensor, *, in_dim: Dim, out_dim: Dim, allow_expand: bool = True, allow_shrink: bool = True
 ) -> Tensor:
-    """Another dim, with zeros behind each sequence, or without its last frames, if its size is another.
+    """`source` with `out_dim` in place of `in_dim`; sequences are padded with zeros or cut if the size differs.
 
     {…, in_dim} → {…, out_dim}
 
@@ -83,7 +83,7 @@ def replace_dim_v2(
     >>> rf.replace_dim_v2(rf.ones([three]), in_dim=three, out_dim=five).raw_tensor.tolist()
     [1.0, 1.0, 1.0, 0.0, 0.0]
 
-    Raises DimError if that is not allowed.
+    Raises DimError if the size differs in a way that is not allowed.
     """
     return backend_of_raw(source._raw).replace_dim(
         source, in_dim=in_dim, out_dim=out_dim, allow_expand=allow_expand, allow_shrink=allow_shrink
@@ -92,7 +92,7 @@ def replace_dim_v2(
 
 @op(frames="any")
 def set_sparse_dim(source: Tensor, sparse_dim: Dim | None) -> Tensor:
-    """The same entries, as labels of `sparse_dim`.
+    """The same entries as labels of `sparse_dim`.
 
     {…} → the same, sparse
 
@@ -105,16 +105,16 @@ def set_sparse_dim(source: Tensor, sparse_dim: Dim | None) -> Tensor:
 
 @op(frames="any")
 def merge_dims(source: Tensor, *, dims: Sequence[Dim], out_dim: Dim | None = None) -> tuple[Tensor, Dim]:
-    """Several dims as one, the first of them slowest, and that dim. {…, dims…} → {…, out_dim}
+    """`source` with several dims merged into one, the first of them slowest, and that dim. {…, dims…} → {…, out_dim}
 
     >>> height, width = rf.Dim(2, name="height"), rf.Dim(3, name="width")
     >>> rf.merge_dims(rf.zeros([height, width]), dims=[height, width])[1] is height * width
     True
 
-    Padding never counts as frames: it may be in the first of `dims`, and is at the end then; else it would end up
-    between frames, and the lengths of the result could not tell them apart.
+    Only the first of `dims` may have padding, which is then at the end of the result. Padding in the other dims would
+    end up between the frames.
 
-    Raises DimError in that case: `rf.pack_padded` and `rf.masked_select` take the frames alone.
+    Raises DimError in that case; `rf.pack_padded` and `rf.masked_select` join the valid frames.
     """
     return backend_of_raw(source._raw).merge_dims(source, dims=dims, out_dim=out_dim)
 
@@ -128,7 +128,7 @@ def split_dims(
     pad_to_multiples: bool | None = None,
     pad_value: float | None = None,
 ) -> Tensor:
-    """One dim as several, the first of them slowest. {…, axis} → {…, dims…}
+    """`source` with one dim split into several, the first of them slowest. {…, axis} → {…, dims…}
 
     >>> time, chunk = rf.Dim(5, name="time"), rf.Dim(2, name="chunk")
     >>> chunks = rf.Dim(None, name="chunks")
@@ -136,9 +136,8 @@ def split_dims(
     >>> rf.split_dims(x, axis=time, dims=[chunks, chunk], pad_to_multiples=True, pad_value=9).raw_tensor.tolist()
     [[0, 1], [2, 3], [4, 9]]
 
-    One of `dims` may be a new Dim(None), which gets the size that is left. If a sequence does not come out even,
-    `pad_value` (0 if not given) is added to it, unless `pad_to_multiples` is False; by default only if `axis` is
-    dynamic.
+    One of `dims` may be a new Dim(None), which gets the remaining size. A sequence whose length is not a multiple
+    is padded with `pad_value` (by default 0), unless `pad_to_multiples` is False; by default only if `axis` is dynamic.
     """
     return backend_of_raw(source._raw).split_dims(
         source, axis=axis, dims=dims, pad_to_multiples=pad_to_multiples, pad_value=pad_value
@@ -147,12 +146,12 @@ def split_dims(
 
 @op(frames="any")
 def reshape(source: Tensor, in_dims: Sequence[Dim], out_dims: Sequence[Dim]) -> Tensor:
-    """The entries of `in_dims`, the first of them slowest, under `out_dims`. {…, in_dims…} → {…, out_dims…}
+    """The entries of `in_dims`, the first of them slowest, with `out_dims` instead. {…, in_dims…} → {…, out_dims…}
 
     >>> six, two, three = rf.Dim(6, name="six"), rf.Dim(2, name="two"), rf.Dim(3, name="three")
     >>> rf.reshape(rf.range_over_dim(six), [six], [two, three]).raw_tensor.tolist()
     [[0, 1, 2], [3, 4, 5]]
 
-    One of `out_dims` may be a new Dim(None). As with `rf.merge_dims`, padding may be in the first dim only.
+    One of `out_dims` may be a new Dim(None). As with `rf.merge_dims`, only the first dim may have padding.
     """
     return backend_of_raw(source._raw).reshape(source, in_dims, out_dims)

@@ -36,13 +36,13 @@ def stft(
     >>> spectrum.dtype, frames.dimension, bins.dimension
     ('complex64', 1, 161)
 
-    There are as many frames as fit in whole: (length - frame_length) // frame_step + 1.
+    The number of frames is (length - frame_length) // frame_step + 1.
 
     Args:
-        fft_length: `frame_length` if not given; each frame is filled up to it.
-        window_use_frame_length: if False, only frames whose whole `fft_length` is in the signal.
-        align_window_left: the window is at the begin of `fft_length`; if False, in its middle.
-        window_enforce_even: the window of an odd `frame_length` is one shorter.
+        fft_length: by default `frame_length`; each frame is padded to it with zeros.
+        window_use_frame_length: if False, only frames whose whole `fft_length` is in the signal are used.
+        align_window_left: whether the window is at the start of `fft_length`, else in its middle.
+        window_enforce_even: whether the window of an odd `frame_length` is one sample shorter.
         use_mask: if False, padding counts as samples.
     """
     fft_length = frame_length if fft_length is None else fft_length

@@ -1,4 +1,4 @@
-"""Pieces of a dim, and frames added to it."""
+"""Slicing, padding and shifting along a dim."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ def slice(
     size: int | Tensor | Dim | None = None,
     out_dim: Dim | None = None,
 ) -> tuple[Tensor, Dim]:
-    """From `start` to `end`, or `size` frames from `start`, and the new dim. {…, axis} → {…, out_dim}
+    """The frames from `start` to `end`, or `size` frames from `start`, and the new dim. {…, axis} → {…, out_dim}
 
     >>> time = rf.Dim(5, name="time")
     >>> rf.slice(rf.range_over_dim(time), axis=time, start=1, end=-1)[0].raw_tensor.tolist()
     [1, 2, 3]
 
-    Numbers are as in Python; negative ones count from the end of each sequence. Tensors give each sequence its own
-    bounds; the new dim then has lengths of their own, unless `size` is a number or a Dim.
+    Bounds are as in Python; negative ones count from the end of each sequence. With Tensors, each sequence has its own
+    bounds; the new dim then has a length for each sequence, unless `size` is an int or a Dim.
 
-    Raises DimError if a sequence has less than `size` frames; `end=start + size` takes what there is. From a Tensor
-    `start`, which may be on another device, the last frame stands for those that a sequence has not.
+    Raises DimError if a sequence has fewer than `size` frames; `end=start + size` stops at the end of the sequence. If
+    `start` is a Tensor, which may be on another device, frames past the end repeat the last frame instead.
     """
     if out_dim is None:
         out_dim = _out_dim(source, source.sig.meant(axis), start, end, step, size)
@@ -57,7 +57,7 @@ def _out_dim(source: Tensor, axis: Dim, start: Any, end: Any, step: Any, size: i
 
 
 def _formula(axis: Dim, start: int | None, end: int | None, step: int) -> Dim:
-    """An expression of `axis` where there is one, so that the same slice has the same dim."""
+    """An expression of `axis` if there is one, so that equal slices have the same dim."""
     first = start or 0
     if axis.dimension is not None and len(range(axis.dimension)[start:end:step]) == axis.dimension:
         return axis
@@ -82,7 +82,7 @@ def pad(
     value: float | Tensor | None = None,
     handle_dynamic_dims: bool | None = None,
 ) -> tuple[Tensor, Sequence[Dim]]:
-    """Frames before and behind those of `axes`, and the new dims. {…, axes…} → {…, out_dims…}
+    """`source` with frames added before and after those of `axes`, and the new dims. {…, axes…} → {…, out_dims…}
 
     >>> time = rf.Dim(2, name="time")
     >>> y, [longer] = rf.pad(rf.range_over_dim(time), axes=[time], padding=(1, 2), value=9)
@@ -90,10 +90,10 @@ def pad(
     ([9, 0, 1, 9, 9], True)
 
     Args:
-        padding: for each of the axes (before, behind); or one pair for all. A Dim may differ from sequence to
-            sequence; a negative number takes frames away.
+        padding: (before, after) for each of the axes, or one pair for all. A Dim may have a different size for each
+            sequence; a negative number removes frames.
         mode: "constant" (`value`, or 0), "replicate", "reflect", "circular"; a sequence without frames gets 0.
-        handle_dynamic_dims: if False, the frames behind come after the padding, which counts as frames then.
+        handle_dynamic_dims: if False, the frames are added after the padding, which then counts as frames.
     """
     pairs: list[Any] = list(padding) if padding and isinstance(padding[0], tuple | list) else [padding] * len(axes)
     if len(pairs) != len(axes):
@@ -118,15 +118,15 @@ def pad(
 
 
 def _padded(source: Tensor, axis: Dim, padding: tuple[Dim | int, Dim | int], direct: bool) -> Dim:
-    axis, (before, behind) = source.sig.meant(axis), padding
-    if not direct and axis.dimension is None and behind != 0:
+    axis, (before, after) = source.sig.meant(axis), padding
+    if not direct and axis.dimension is None and after != 0:
         return Dim(None, name=f"{axis.name}_padded")
-    return derived(source.sig, ("pad_dim", axis, before, behind), lambda: before + axis + behind)
+    return derived(source.sig, ("pad_dim", axis, before, after), lambda: before + axis + after)
 
 
 @op(frames="any")
 def shift_right(source: Tensor, *, axis: Dim, pad_value: float | Tensor, amount: int = 1) -> Tensor:
-    """Each frame `amount` places later; the first ones are `pad_value`. {…, axis} → the same
+    """Each frame moved `amount` places later; the first frames are `pad_value`. {…, axis} → the same
 
     >>> time = rf.Dim(3, name="time")
     >>> rf.shift_right(rf.range_over_dim(time), axis=time, pad_value=9).raw_tensor.tolist()
@@ -137,7 +137,7 @@ def shift_right(source: Tensor, *, axis: Dim, pad_value: float | Tensor, amount:
 
 @op(frames="any")
 def shift_left(source: Tensor, *, axis: Dim, pad_value: float | Tensor, amount: int = 1) -> Tensor:
-    """Each frame `amount` places earlier; the last ones of each sequence are `pad_value`. {…, axis} → the same
+    """Each frame moved `amount` places earlier; the last frames of each sequence are `pad_value`. {…, axis} → the same
 
     >>> time = rf.Dim(3, name="time")
     >>> rf.shift_left(rf.range_over_dim(time), axis=time, pad_value=9).raw_tensor.tolist()

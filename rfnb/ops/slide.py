@@ -1,4 +1,4 @@
-"""What windows that slide over dims have in common: how many positions they have, and what padding is to them."""
+"""Sliding windows: the number of their positions, and whether padding counts."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def calc_conv_out_length(
     dilation_rate: int = 1,
     name: str | None = None,
 ) -> Any:
-    """How many positions a window has on this many frames: a number, a Dim or a Tensor, as `in_length` is.
+    """The number of positions of a window on `in_length` frames. The result is an int, Dim or Tensor, like `in_length`.
 
     >>> rf.calc_conv_out_length(10, filter_size=3, stride=2, padding="same")
     5
@@ -89,7 +89,7 @@ def calc_transposed_conv_out_length(
     dilation_rate: int = 1,
     name: str | None = None,
 ) -> Any:
-    """How many frames `rf.transposed_conv` makes of this many: a number, a Dim or a Tensor, as `in_length` is.
+    """The number of frames that `rf.transposed_conv` gives. The result is an int, Dim or Tensor, like `in_length`.
 
     >>> rf.calc_transposed_conv_out_length(10, filter_size=3, stride=2, padding="valid")
     21
@@ -108,7 +108,7 @@ def _out_dims(slides: Sequence[Window | Spread], dims: Sequence[Dim], prefix: st
 
 
 def _named(found: Any, length: Any, name: str | None) -> Any:
-    """A new Dim is called `name`, if nobody gave it a name before."""
+    """Names a new Dim `name`, unless it has a name already."""
     if not isinstance(found, Dim):
         return int(found)
     if name is not None and found is not length and found.name == found.formula:
@@ -127,7 +127,7 @@ Run = Callable[[Tensor, Sequence[Dim] | None], tuple[Tensor, Sequence[Dim]]]
 def masked(
     run: Run, source: Tensor, in_dims: Sequence[Dim], out_dims: Sequence[Dim] | None, use_mask: bool | None
 ) -> tuple[Tensor, Sequence[Dim]]:
-    """`run(source, out_dims)`, with padding left out or, if `use_mask` is False, as frames."""
+    """The result of `run(source, out_dims)`. If `use_mask` is False, padding counts as frames."""
     if use_mask_default(default=use_mask):
         return run(source, out_dims)
     return _counting_padding(run, source, in_dims, out_dims)
@@ -136,7 +136,7 @@ def masked(
 def _counting_padding(
     run: Run, source: Tensor, in_dims: Sequence[Dim], out_dims: Sequence[Dim] | None
 ) -> tuple[Tensor, Sequence[Dim]]:
-    """`run` as if all sequences were as long as the longest; with true lengths, and `out_dims` for what it derived."""
+    """The result of `run` as if all sequences had full length, with the true lengths and `out_dims` set afterwards."""
     roots = {root for dim in in_dims for root in dim.roots.values()}
     longest = source.lengths.bind({root: Size((), source.size_of(root).max) for root in roots})
     result, derived = run(tensor_of(source._raw, source.sig, longest), None)

@@ -1,4 +1,4 @@
-"""Entries in order, and places in what is in order."""
+"""Sorting, and searching in sorted sequences."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rfnb.ops.math import Value
 
 @op(frames="any")
 def sort(source: Tensor, *, axis: Dim, descending: bool = False, stable: bool = True) -> tuple[Tensor, Tensor, Dim]:
-    """The entries in order, where each comes from, and their new dim. {…, axis} → {…, out_dim}, the same sparse in axis
+    """The sorted entries, their former positions, and the new dim. {…, axis} → {…, out_dim}, the same sparse in axis
 
     Padding stays at the end.
 
@@ -23,7 +23,7 @@ def sort(source: Tensor, *, axis: Dim, descending: bool = False, stable: bool = 
     ([1, 2, 3], [1, 2, 0])
 
     Args:
-        stable: equal entries stay in their order.
+        stable: whether equal entries keep their order.
     """
     return backend_of_raw(source._raw).sort(source, axis=axis, descending=descending, stable=stable)
 
@@ -32,9 +32,9 @@ def sort(source: Tensor, *, axis: Dim, descending: bool = False, stable: bool = 
 def search_sorted(
     sorted_seq: Tensor, values: Value, *, axis: Dim, side: str = "left", out_dtype: str = "int32"
 ) -> Tensor:
-    """Where each of `values` would go in `sorted_seq`, in order along `axis`. {…, axis}, {…} → {… of both}
+    """Where to insert each of `values` in `sorted_seq`, sorted along `axis`. {…, axis}, {…} → {… of both}
 
-    It is the number of entries that are less ("left"), or not greater ("right"). Dims which both have are batch dims.
+    It is the number of entries that are less ("left") or not greater ("right"). Shared dims are batch dims.
 
     >>> time = rf.Dim(4, name="time")
     >>> rf.search_sorted(rf.range_over_dim(time) * 10, 20, axis=time).raw_tensor.item()

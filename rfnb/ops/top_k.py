@@ -1,4 +1,4 @@
-"""The largest entries."""
+"""Selecting the largest entries."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def top_k(
     k_dim: Dim | None = None,
     sorted: bool = True,
 ) -> tuple[Tensor, Tensor | list[Tensor], Dim]:
-    """The `k` largest over `axis`: their values, their positions, and the new dim. {…, axis} → {…, k_dim}, the same
+    """The `k` largest over `axis`: values, positions, and the new dim. {…, axis} → {…, k_dim}, the same
 
     >>> beam, vocab = rf.Dim(2, name="beam"), rf.Dim(5, name="vocab")
     >>> scores, (parents, labels), beam = rf.top_k(rf.zeros([beam, vocab]), axis=[beam, vocab], k=2)
@@ -33,9 +33,9 @@ def top_k(
     True
 
     Args:
-        axis: several are searched as one; a list of them gives a list of positions, one for each.
-        k, k_dim: one of them is enough. As a Tensor {…}, `k` is read; `k_dim` has these lengths then.
-        sorted: the largest first.
+        axis: several dims are searched as one; for a list of dims, the positions are a list, one for each dim.
+        k, k_dim: one of the two suffices. The values of a Tensor `k` {…} are read, and become the lengths of `k_dim`.
+        sorted: whether the largest entry comes first.
     """
     if k is None:
         if k_dim is None or not k_dim.is_defined():
@@ -53,9 +53,9 @@ def top_k(
 
 
 def top_k_mask(values: Tensor, *, axis: Dim, k: int | Tensor) -> Tensor:
-    """Whether an entry is among the `k` largest over `axis`. {…, axis} → {…, axis} bool
+    """Whether an entry is among the `k` largest entries over `axis`. {…, axis} → {…, axis} bool
 
-    There are exactly `k`: of equal ones, the first.
+    Exactly `k` entries are marked; of equal entries, the first.
 
     >>> vocab = rf.Dim(4, name="vocab")
     >>> rf.top_k_mask(rf.convert_to_tensor([3, 1, 3, 2], dims=[vocab]), axis=vocab, k=2).raw_tensor.tolist()
@@ -68,15 +68,15 @@ def top_k_mask(values: Tensor, *, axis: Dim, k: int | Tensor) -> Tensor:
 def top_p_mask(
     probs: Tensor, *, axis: Dim, p: float | Tensor, one_more: bool = True, min_tokens_to_keep: int = 1
 ) -> Tensor:
-    """Whether an entry is among the largest over `axis` that have the probability `p` together.
+    """Whether an entry is among the largest entries over `axis` whose probabilities sum to `p`.
 
     {…, axis} → {…, axis} bool
 
     Nucleus sampling, https://arxiv.org/abs/1904.09751.
 
     Args:
-        one_more: with the entry by which `p` is reached; without it, they stay below `p`.
-        min_tokens_to_keep: the largest ones that are kept in any case.
+        one_more: whether to include the entry that reaches `p`; without it, the sum stays below `p`.
+        min_tokens_to_keep: number of largest entries that are always kept.
 
     >>> vocab = rf.Dim(3, name="vocab")
     >>> rf.top_p_mask(rf.convert_to_tensor([0.3, 0.1, 0.6], dims=[vocab]), axis=vocab, p=0.75).raw_tensor.tolist()
@@ -90,5 +90,5 @@ def top_p_mask(
 
 
 def _marked(kept: Tensor, places: Tensor, ranks: Dim, axis: Dim) -> Tensor:
-    """From the entries in order to where they stand."""
+    """Moves marks of sorted entries to the places of these entries."""
     return greater(scatter(cast(kept, "int32"), indices=places, indices_dim=ranks, out_dim=axis), 0)

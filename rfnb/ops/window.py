@@ -1,4 +1,4 @@
-"""A window that slides over frames."""
+"""Windows that slide over frames."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ def window(
     stride: int = 1,
     use_mask: bool | None = None,
 ) -> tuple[Tensor, Dim]:
-    """The frames around each one, and the dim of those. {…, spatial_dim} → {…, out_dim, window_dim}
+    """The frames around each frame, and the dim of the frames. {…, spatial_dim} → {…, out_dim, window_dim}
 
     >>> time, three = rf.Dim(4, name="time"), rf.Dim(3, name="three")
     >>> rf.window(rf.range_over_dim(time), spatial_dim=time, window_dim=three, pad_value=9)[0].raw_tensor.tolist()
     [[9, 0, 1], [0, 1, 2], [1, 2, 3], [2, 3, 9]]
 
     Args:
-        window_left, window_right: how many frames before and behind, together one less than the window; half of
-            them each if not given.
-        padding: "same": around each frame, with `pad_value` (or 0) where there is none; "valid": around those that
-            have enough frames beside them.
-        stride: only every so many frames.
-        use_mask: if False, a window sees the padding behind its sequence.
+        window_left, window_right: number of frames before and after, which sum to the window size minus 1; by
+            default half each.
+        padding: "same": a window for each frame, with `pad_value` (by default 0) outside the sequence; "valid":
+            only windows inside the sequence.
+        stride: distance between windows, in frames.
+        use_mask: if False, a window includes the padding after its sequence.
     """
     width = window_dim.dimension
     if not width or stride < 1:

@@ -17,7 +17,7 @@ CASES = {
     "torch": "import torch",
     "rfnb": "import rfnb",
     "rfnb, a layer": "import rfnb as rf; rf.Linear",
-    "rfnb, all names": "import rfnb as rf; dir(rf)",
+    "rfnb, all names": "from rfnb import *",
 }
 
 

@@ -61,7 +61,7 @@ def attention() -> Any:
         phones = model.pronounce(["hummingbird"])["hummingbird"]
     steps, _, letters = (weights := seen["decoder.attention"].weights).dims
     array = weights.copy_transpose([rf.batch_dim, steps, letters]).raw_tensor[0]
-    return rf.show_attention(array, rows=[*phones, g2p.END], cols="hummingbird")
+    return rf.show_attention(array, rows=phones, cols="hummingbird")
 
 
 def comparison() -> Any:
@@ -122,12 +122,12 @@ def main() -> None:
     graph, array, model = gallery("graph-torch", "numpy", "graph")
     views = {
         "graph": (graph, 440, 500),
-        "attention": (attention(), 440, 500),
+        "attention": (attention(), 440, 600),
         "array": (array, 440, 500),
         "compare": (compared, 480, 400),
         "model": (model, 720, 760),
         "error": (error(), 720, 400),
-        "training": (training(), 480, 250),
+        "training": (training(), 480, 222),
     }
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=find_browser(), args=FLAGS)

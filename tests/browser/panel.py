@@ -62,7 +62,7 @@ class Stepper:
 
     def searched(self) -> Stepper:
         """Waits until all steps are looked at."""
-        self.root.locator(".rfnb-Find-progress", has_text=re.compile(r"^\d+ steps?$")).wait_for()
+        self.root.locator(".rfnb-Find-progress", has_text=re.compile(r"^\d+ match(es)?$")).wait_for()
         return self
 
     def hits(self) -> list[int]:

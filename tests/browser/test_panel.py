@@ -174,7 +174,7 @@ def test_a_step_asked_for_while_a_cell_runs_comes_when_the_cell_is_done(stepped)
     notebook.start_cell(0)
     panel.root.locator(".rfnb-Status-busy").wait_for()
     panel.step("next")
-    panel.root.locator(".rfnb-Note", has_text="step 1 comes when the cell is done").wait_for()
+    panel.root.locator(".rfnb-Note", has_text="Step 1 will be shown when the cell has finished").wait_for()
     panel.at(1)
     assert panel.root.locator(".rfnb-Note").count() == 0
     assert notebook.value("1 + 1") == 2

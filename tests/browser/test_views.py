@@ -188,7 +188,7 @@ def test_a_long_graph_is_seen_as_a_whole_and_as_wide_as_the_page(page: Page, tmp
 
     page.set_viewport_size({"width": 600, "height": 400})
     page.goto(rf.show(model, torch.ones(1, 4)).save(tmp_path / "x.html").as_uri())
-    canvas, fit = page.locator(".rfnb-Canvas"), page.get_by_role("button", name="Show all, or fit to the width")
+    canvas, fit = page.locator(".rfnb-Canvas"), page.get_by_role("button", name="Fit the whole graph, or its width")
     hidden = "canvas => canvas.scrollHeight - canvas.clientHeight"
     wide = canvas.locator("> svg").bounding_box()["width"]
     assert canvas.evaluate(hidden) > 100

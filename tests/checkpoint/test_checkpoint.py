@@ -131,7 +131,7 @@ def test_a_truncated_file_is_refused(model, path, kept):
 def test_a_missing_file_tells_what_is_there(path):
     with pytest.raises(CheckpointError, match=r"in that folder: model\.safetensors"):
         rf.load_checkpoint(Model(), path.with_name("modle.safetensors"))
-    with pytest.raises(CheckpointError, match="the folder .* does not exist"):
+    with pytest.raises(CheckpointError, match=r"the folder .* does not exist"):
         rf.load_checkpoint(Model(), path.parent / "no" / "model.safetensors")
 
 

@@ -297,7 +297,9 @@ def test_two_values_for_one_parameter():
     other = Tied()
     before = values(other)
     both = {"embedding.weight": torch.zeros(3, 4), "logits.weight": torch.ones(3, 4)}
-    with pytest.raises(CheckpointError, match=r"(?s)embedding\.weight and logits\.weight are the same parameter.*{'logits\.weight'"):
+    with pytest.raises(
+        CheckpointError, match=r"(?s)embedding\.weight and logits\.weight are the same parameter.*{'logits\.weight'"
+    ):
         rf.load(both, other)
     assert same(values(other), before)
 

@@ -70,13 +70,13 @@ def test_each_op_is_there_with_its_line_place_and_states():
     view = explanation.describe(decoder().explain())
     found = {(op["line"], op["op"], op["where"]): op for op in view["ops"]}
     assert found[6, "gather", "all steps"]["states"] == []
-    assert found[7, "linear", "step"]["states"] == ["s"]
-    assert found[7, "linear", "step"]["place"] == "decoder.py:2"
+    assert found[7, "linear", "each step"]["states"] == ["s"]
+    assert found[7, "linear", "each step"]["place"] == "decoder.py:2"
     assert found[7, "linear", "once"]["text"] == "key(memory)"
-    assert found[16, "log_softmax", "behind"]["why"] == "only outputs need it"
-    assert found[11, "Loop", "step"]["why"] == "a loop of its own"
-    assert found[15, "tanh", "step"]["place"] is None
-    assert found[15, "add", "step"]["why"] == "needs s"
+    assert found[16, "log_softmax", "after the loop"]["why"] == "only outputs need it"
+    assert found[11, "Loop", "each step"]["why"] == "a loop of its own"
+    assert found[15, "tanh", "each step"]["place"] is None
+    assert found[15, "add", "each step"]["why"] == "needs s"
 
 
 @pytest.mark.parametrize("options", [{}, {"optimize_move_layers_out": False}])
@@ -92,7 +92,7 @@ def test_text_and_html_name_the_same_facts(options):
 def test_totals_count_each_op_once():
     explanation = decoder().explain()
     first = repr(explanation).splitlines()[0]
-    assert first == "decoder: 1 op once, 1 for all steps together, 10 in each step, 2 behind the steps"
+    assert first == "decoder: 1 op once, 1 for all steps together, 10 in each step, 2 after the loop"
     assert len(explanation.rows) == 14
     assert repr(decoder(optimize_move_layers_out=False).explain()).startswith("decoder: 14 ops in each step\n")
 

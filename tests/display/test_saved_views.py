@@ -26,3 +26,12 @@ def test_a_saved_run_view_still_says_what_it_said():
     view = View(json.loads((SAVED / "history.json").read_text(encoding="utf-8")))
     assert view.data["run"]["name"] in view.text.splitlines()[0]
     assert "<table" in view.html and "<details" in view.html
+
+
+def test_places_of_ops_are_read_under_their_former_names():
+    saved = json.loads((SAVED / "explanation.json").read_text(encoding="utf-8"))
+    assert {op["where"] for op in saved["ops"]} == {"once", "all steps", "step", "behind"}
+    view = View(saved)
+    assert {"each step", "after the loop"} <= {row[2] for row in view.table().rows}
+    assert "2 after the loop" in view.text.splitlines()[0]
+    assert "after the loop" in view.html and ">behind<" not in view.html

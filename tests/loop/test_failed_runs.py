@@ -16,7 +16,7 @@ from rfnb import batch_dim
 from rfnb.backend.base.tape import current_tape
 from rfnb.core.ground.scope import module_path, random_stream
 from rfnb.core.tensor.listener import active_listener
-from rfnb.loop.print_value import entered
+from rfnb.loop.body.print_value import entered
 
 FEW = rf.Dim(6, name="few")
 KEYS = rf.Dim(0, name="keys")

@@ -56,7 +56,7 @@ def assert_same(a, b, steps):
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=3), st.data(), st.sampled_from([2, 3, 20_000]))
 def test_with_nothing_edited_it_is_the_run_itself_bit_for_bit(lengths, data, kept):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rfnb.loop.state_history.KEPT", kept)
+        patch.setattr("rfnb.loop.steps.state_history.KEPT", kept)
         run = labels(lengths)
         step = data.draw(st.integers(0, run.steps - 1))
         fork = run.fork(step)
@@ -147,11 +147,11 @@ ERRORS = [
     ({"label": -1}, DimError, "no such label"),
     ({"label": 1.5}, DtypeError, "cannot hold"),
     ({"label": True}, DtypeError, "cannot hold"),
-    ({"label": torch.zeros(3)}, DtypeError, "no Tensor of rfnb"),
+    ({"label": torch.zeros(3)}, DtypeError, "not an rf.Tensor"),
     ({"pair.s": "AH"}, DimError, "no vocabulary"),
     ({"pair.n": [1, 2]}, DimError, "gets a list"),
     ({"pair.s": rf.zeros([Dim(3, name="other")])}, DimError, "other has no place"),
-    ({"pair.s": None}, DtypeError, "no Tensor of rfnb"),
+    ({"pair.s": None}, DtypeError, "not an rf.Tensor"),
     ({"label": rf.zeros([], dtype="int64", sparse_dim=Dim(4, name="words"))}, DimError, "other labels"),
 ]
 

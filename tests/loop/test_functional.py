@@ -191,11 +191,11 @@ def test_tensor_array():
     assert array.stack(axis=rf.Dim(None, name="none")).raw_tensor.shape == (0, 2)
     with pytest.raises(DimError, match="no tensor 2"):
         longer[2]
-    with pytest.raises(DimError, match="other dims"):
+    with pytest.raises(DimError, match="different dims"):
         longer.push_back(rf.zeros([time]) if time.is_defined() else rf.zeros([]))
     with pytest.raises(rf.errors.DtypeError):
         longer.push_back(rf.zeros([feat], dtype="int64"))
-    with pytest.raises(DimError, match="another size"):
+    with pytest.raises(DimError, match="different size"):
         longer.stack(axis=rf.Dim(3, name="three"))
 
 

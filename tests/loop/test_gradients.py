@@ -14,7 +14,7 @@ import rfnb as rf
 from rfnb import Dim, batch_dim
 from rfnb.display.run import gradients_view as view
 from rfnb.errors import LoopError
-from rfnb.loop.gradients import Gradients, verdict
+from rfnb.loop.replay.gradients import Gradients, verdict
 
 feat, hidden, hidden_out = Dim(2, name="feat"), Dim(3, name="hidden"), Dim(3, name="hidden_out")
 LENGTHS = st.lists(st.integers(0, 4), min_size=1, max_size=4).filter(any)

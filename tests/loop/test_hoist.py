@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
-from rfnb.loop import hoist
+from rfnb.loop.steps import hoist
 
 feat, out, key = rf.Dim(4, name="feat"), rf.Dim(3, name="out"), rf.Dim(5, name="key")
 vocab, half, rest = rf.Dim(6, name="vocab"), rf.Dim(2, name="half"), rf.Dim(2, name="rest")
@@ -285,18 +285,18 @@ def explained(program: Program, **options: Any) -> dict[str, tuple[str, str]]:
 def test_explain_tells_where_each_op_was_done_and_which_state_keeps_it_inside():
     rows = explained(attention)
     assert rows["s.k(s.memory)"] == ("once", "")
-    assert rows["s.q(loop.state.h)"] == ("step", "needs h")
+    assert rows["s.q(loop.state.h)"] == ("each step", "needs h")
     assert rows["s.w(loop.unstack(s.x))"] == ("all steps", "")
-    assert rows["s.w(att)"] == ("step", "needs h")
-    assert rows["s.logits(s.norm(loop.state.h))"] == ("behind", "only outputs need it")
-    assert {where for where, _ in explained(attention, optimize_move_layers_out=False).values()} == {"step"}
+    assert rows["s.w(att)"] == ("each step", "needs h")
+    assert rows["s.logits(s.norm(loop.state.h))"] == ("after the loop", "only outputs need it")
+    assert {where for where, _ in explained(attention, optimize_move_layers_out=False).values()} == {"each step"}
 
 
 def test_explain_says_why_an_op_without_a_state_stays():
     rows = explained(dropout_twice)
-    assert rows["rf.dropout(s.w(loop.unstack(s.x)), 0.5, on_forward=True)"] == ("step", "draws random numbers")
+    assert rows["rf.dropout(s.w(loop.unstack(s.x)), 0.5, on_forward=True)"] == ("each step", "draws random numbers")
     why = explained(raw_calls_between)
-    assert ("step", "raw_call is done frame by frame") in why.values()
+    assert ("each step", "raw_call is done frame by frame") in why.values()
 
 
 def test_the_text_of_an_explanation(golden):
@@ -340,7 +340,7 @@ def test_a_replay_shows_what_was_computed():
 def test_what_takes_too_much_memory_stays_in_the_steps(monkeypatch):
     monkeypatch.setattr(hoist, "BUDGET", 0)
     rows = explained(attention)
-    assert rows["s.w(loop.unstack(s.x))"] == ("step", "it takes too much memory for all steps together")
+    assert rows["s.w(loop.unstack(s.x))"] == ("each step", "it takes too much memory for all steps together")
     assert rows["s.k(s.memory)"] == ("once", "")
 
 
@@ -499,7 +499,7 @@ def crash_at_one() -> Callable[..., Any]:
     return crash
 
 
-def test_an_error_behind_the_steps_names_the_step():
+def test_an_error_after_the_steps_names_the_step():
     from rfnb.core.tensor.op import OPS, op
 
     calls = []

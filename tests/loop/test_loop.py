@@ -334,7 +334,7 @@ def test_what_is_the_same_at_every_step_has_its_gradient():
 
 
 def test_ten_batches_of_different_size_compile_once():
-    from rfnb.loop.codegen import _code
+    from rfnb.loop.steps.codegen import _code
 
     model = Rnn()
     run_rnn(model, *batch_of([3, 2])[1:])
@@ -342,3 +342,44 @@ def test_ten_batches_of_different_size_compile_once():
     for n in range(2, 10):
         run_rnn(model, *batch_of([n, n - 1, 1])[1:])
     assert _code.cache_info().misses == before
+
+
+@pytest.mark.parametrize("name", ["#ended", "#lengths", "#last0", "ended", "lengths", "last", ""])
+def test_no_name_of_a_state_collides_with_what_the_loop_carries(name):
+    loop = rf.Loop(max_seq_len=9, name="named", debug=True)
+    loop.state[name] = rf.convert_to_tensor([1, 5], dims=[rf.batch_dim])
+    with loop:
+        doubled = loop.state[name] * 2
+        loop.state[name] = doubled
+        last = loop.last(doubled + 1)
+        loop.end(doubled > 15, include_eos=True)
+    assert loop.state[name].raw_tensor.tolist() == [16, 20]
+    assert last.raw_tensor.tolist() == [17, 21]
+    assert loop.run.states == [name] and loop.run.lengths == [4, 2]
+    assert loop.run.ends == ["ended at 3: end was true", "ended at 1: end was true"]
+    assert loop.run[1].before[name].raw_tensor.tolist() == [2, 10]
+
+
+def test_variables_named_like_masks_of_the_loop_are_the_users():
+    time = rf.Dim(None, name="time")
+    x = rf.convert_to_tensor([[1, 2, 3], [4]], dims=[rf.batch_dim, time])
+    loop = rf.Loop(axis=time, debug=True)
+    loop.state.s = rf.zeros([rf.batch_dim], dtype="int64")
+    with loop:
+        active = loop.unstack(x) * 10
+        loop.state.s = loop.state.s + active
+    assert rf.reduce_sum(loop.run.stack("active"), axis=time).raw_tensor.tolist() == [60, 40]
+
+
+def test_what_an_inner_loop_carries_for_itself_is_not_a_value_of_the_outer_body():
+    outer = rf.Loop(max_seq_len=2, debug=True, name="outer")
+    outer.state.n = rf.convert_to_tensor([1, 2], dims=[rf.batch_dim])
+    with outer:
+        inner = rf.Loop(max_seq_len=5, name="inner")
+        inner.state.k = outer.state.n
+        with inner:
+            inner.state.k = inner.state.k + 1
+            inner.end(inner.state.k > 3, include_eos=True)
+        outer.state.n = inner.state.k
+    assert [value.name for value in outer.run[0].values() if value.op == "Loop"] == ["k"]
+    assert outer.run[0].k.raw_tensor.tolist() == [4, 4]

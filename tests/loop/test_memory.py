@@ -13,7 +13,7 @@ import torch
 import rfnb as rf
 from rfnb import Dim, Tensor, batch_dim
 from rfnb.core.dims import align
-from rfnb.loop import hoist
+from rfnb.loop.steps import hoist
 
 hidden, wide = Dim(8, name="hidden"), Dim(4096, name="wide")
 STATE = 2 * 8 * 4

@@ -7,7 +7,7 @@ import torch
 
 import rfnb as rf
 from rfnb import Dim, batch_dim
-from rfnb.loop import recorded_plan
+from rfnb.loop.replay import recorded_plan
 
 key = Dim(4, name="key")
 
@@ -151,4 +151,4 @@ def test_without_recording_nothing_is_kept(monkeypatch):
     assert outer(along_keys, debug=False).run is None
     assert not made
     outer(along_keys)
-    assert len(made) == 1
+    assert [plan.name for plan in made] == ["inner", "outer"]

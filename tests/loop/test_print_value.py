@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
-from rfnb.loop.print_value import LINES
+from rfnb.loop.body.print_value import LINES
 
 FEAT = rf.Dim(3, name="feat")
 KEYS = rf.Dim(0, name="keys")
@@ -163,8 +163,8 @@ def test_results_and_gradients_stay_the_same(capsys, moved):
 def test_what_is_done_for_all_steps_together_stays_there(capsys):
     rows = {row.node.op: row.where for row in trained(rf.watch)[0].explain().rows}
     assert rows["linear"] == "all steps"
-    assert rows["watch"] == "step"
-    assert rows["softmax"] == "step"  # else it were done behind the steps, and shown too late
+    assert rows["watch"] == "each step"
+    assert rows["softmax"] == "each step"  # else it would be done after the steps, and shown too late
     assert "Net.Linear.linear" in capsys.readouterr().out
 
 

@@ -10,7 +10,7 @@ import pytest
 import rfnb as rf
 from rfnb import batch_dim
 from rfnb.core.ground.source import PerPlace
-from rfnb.loop import body, warnings as loop_warnings
+from rfnb.loop.body import warnings as loop_warnings
 
 FEAT = rf.Dim(3, name="feat")
 KEYS = rf.Dim(0, name="keys")
@@ -18,7 +18,7 @@ KEYS = rf.Dim(0, name="keys")
 
 @pytest.fixture(autouse=True)
 def nothing_said(monkeypatch):
-    for module, table in ((loop_warnings, "_said"), (body, "_judged")):
+    for module, table in ((loop_warnings, "_said"), (loop_warnings, "_judged")):
         monkeypatch.setattr(module, table, PerPlace(lambda source: set()))
 
 

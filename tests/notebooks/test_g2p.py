@@ -206,7 +206,7 @@ def test_the_checkpoint_is_small_and_right_on_held_out_words(trained):
     assert per < PER_BAR
 
 
-def test_the_checkpoint_tells_how_its_training_went():
+def test_the_checkpoint_has_the_history_of_its_training():
     _, history = g2p.load(CHECKPOINT)
     assert [check.minutes for check in history] == sorted(check.minutes for check in history)
     assert history[-1].per < history[0].per

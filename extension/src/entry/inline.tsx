@@ -11,7 +11,7 @@ import { StepperView } from '../views/stepper/stepper';
 
 /** The part of an anywidget model that is used here. */
 export interface IWidgetModel {
-  /** There is no kernel behind it. */
+  /** Whether there is no kernel behind the model. */
   readonly still?: boolean;
   get(name: 'run'): RunView;
   get(name: 'first'): StepView | null;
@@ -20,7 +20,7 @@ export interface IWidgetModel {
   off(event: 'msg:custom', callback: (content: unknown) => void): void;
 }
 
-/** Show the stepper in a cell's output; returns what takes it away again. */
+/** Show the stepper in a cell's output; returns a function that removes it. */
 function render({ model, el }: { model: IWidgetModel; el: HTMLElement }): () => void {
   const requests = new Requests(message => model.send(message));
   const receive = (content: unknown) => requests.receive(content as Reply);
@@ -33,7 +33,7 @@ function render({ model, el }: { model: IWidgetModel; el: HTMLElement }): () => 
   let drawing = false;
   const draw = () => {
     if (drawing) {
-      queueMicrotask(draw); // a field that is taken away tells its text while the rest is drawn
+      queueMicrotask(draw); // a text field that is removed reports its text during drawing
     } else if (stepper) {
       drawing = true;
       const { run } = stepper.state.run;

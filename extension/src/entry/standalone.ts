@@ -1,13 +1,13 @@
 import type { Message, Reply, RunView, StepView } from '../schema';
 import inline, { IWidgetModel } from './inline';
 
-/** What a page carries of a run: all of its steps, or some. */
+/** The data of a run in a saved page: all of its steps, or some. */
 export interface Recording {
   run: RunView;
   steps: StepView[];
 }
 
-/** Answers what the stepper asks from what the page carries, in the place of a kernel. */
+/** Answers the stepper's requests from the data of the page, in place of a kernel. */
 export class Recorded implements IWidgetModel {
   constructor(recording: Recording) {
     this._recording = recording;
@@ -34,7 +34,7 @@ export class Recorded implements IWidgetModel {
     this._listeners.delete(callback);
   }
 
-  /** The step that was asked for, or the next one in that direction that the page has. */
+  /** Answers with the requested step, or with the next one in that direction that the page has. */
   answer({ id, command, args }: Message): Reply {
     const found = command === 'step' ? this._find(args.step as number, (args.sequence ?? null) as number | null) : null;
     if (found) {
@@ -43,8 +43,8 @@ export class Recorded implements IWidgetModel {
     }
     const error =
       command === 'step'
-        ? 'This page has the steps of all sequences together only.'
-        : 'This page only has the steps: nothing can be computed here.';
+        ? 'This page has only the steps of all sequences together.'
+        : 'This page has only the recorded steps. Nothing can be computed without a kernel.';
     return { id, status: 'error', data: null, error };
   }
 
@@ -61,7 +61,7 @@ export class Recorded implements IWidgetModel {
   private _listeners = new Set<(content: unknown) => void>();
 }
 
-/** Show the stepper above the history, which folds. */
+/** Show the stepper above the history, which is collapsed. */
 export function show(page: Document): void {
   const data = page.getElementById('rfnb-recording');
   const place = page.getElementById('rfnb-stepper');

@@ -6,13 +6,13 @@ interface IPictureModel {
   get(name: 'scripts'): Scripts;
 }
 
-/** Show a view in a cell's output; its HTML was made and escaped by Python. */
+/** Show a view in a cell's output. Python made and escaped its HTML. */
 function render({ model, el }: { model: IPictureModel; el: HTMLElement }): () => void {
   el.innerHTML = model.get('html');
   return enhance(el, model.get('scripts'));
 }
 
-/** A saved page carries its view already. */
+/** Make the view of a saved page interactive; the page contains its HTML already. */
 export function enhancePage(page: Document): void {
   const view = page.getElementById('rfnb-view');
   const scripts = page.getElementById('rfnb-scripts');

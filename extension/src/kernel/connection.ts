@@ -26,13 +26,13 @@ export type IKernel = Pick<
   | 'disposed'
 >;
 
-/** What a cell has to say before it can have loaded a module. */
+/** Code that does not match this cannot have imported a module. */
 const MAY_IMPORT = /import|%|exec|reload/;
 
 /**
  * The two comms to rfnb in one kernel.
  *
- * Commands and their answers go over one, what the kernel says on its own over the other: a kernel sends a front end's
+ * Commands and their answers use one comm, events of the kernel use the other: a kernel sends a front end's
  * message to the thread that last wrote to its comm, so a running cell that wrote to the command comm would block it.
  */
 export class Connection implements IDisposable {
@@ -60,17 +60,17 @@ export class Connection implements IDisposable {
     return this._link;
   }
 
-  /** Why panel and kernel cannot talk, in words for the user. */
+  /** Why panel and kernel cannot communicate, as a message to the user. */
   get complaint(): string | null {
     return this._complaint;
   }
 
-  /** Whether the kernel runs a cell. Its status does not say so: messages that another thread answers change it too. */
+  /** Whether the kernel runs a cell. Its status cannot tell: messages that another thread answers change it too. */
   get busy(): boolean {
     return this._busy;
   }
 
-  /** The kernel process; null until it was greeted. */
+  /** The id of the kernel process; null until the first answer. */
   get session(): string | null {
     return this._session;
   }
@@ -79,17 +79,17 @@ export class Connection implements IDisposable {
     return this._linkChanged;
   }
 
-  /** What the kernel says on its own; late answers are already handed on. */
+  /** Events of the kernel, except late answers. */
   get event(): ISignal<this, Event> {
     return this._event;
   }
 
-  /** A cell has begun. */
+  /** Emits when a cell starts. */
   get cellBegan(): ISignal<this, void> {
     return this._cellBegan;
   }
 
-  /** A cell has ended. */
+  /** Emits when a cell ends. */
   get cellEnded(): ISignal<this, void> {
     return this._cellEnded;
   }
@@ -98,7 +98,7 @@ export class Connection implements IDisposable {
     return this._isDisposed;
   }
 
-  /** Look whether rfnb is there, and greet it. Safe to call at any time. */
+  /** Connect to rfnb if the kernel has imported it. Safe to call at any time. */
   async connect(): Promise<void> {
     if (this._isDisposed || this._link === 'connecting' || this._link === 'ready' || this._link === 'mismatch') {
       return;
@@ -185,7 +185,7 @@ export class Connection implements IDisposable {
 
   private _onConnectionStatus(_: unknown, status: Kernel.ConnectionStatus): void {
     if (status === 'connected' && this._link === 'ready') {
-      this._linkChanged.emit('ready'); // something may have been missed
+      this._linkChanged.emit('ready'); // events may have been missed
     }
   }
 
@@ -216,14 +216,14 @@ export class Connection implements IDisposable {
     this._cellEnded.emit();
   }
 
-  /** Let go of the comms of a living kernel. */
+  /** Close the comms of a living kernel. */
   private _drop(link: Link): void {
     const comms = [this._commands, this._events];
     this._forget(link);
     comms.forEach(comm => !comm?.isDisposed && comm?.dispose());
   }
 
-  /** The comms ended with the kernel. What waits for an answer is told. */
+  /** Forget comms that ended with the kernel, and reject requests that wait for an answer. */
   private _forget(link: Link): void {
     this._attempt++;
     this._commands = this._events = null;

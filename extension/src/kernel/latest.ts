@@ -1,29 +1,29 @@
 /**
- * Asks one question at a time.
+ * Makes one request at a time.
  *
- * Of those that come meanwhile only the last is asked next, so that a dragged slider does not fill the kernel's queue.
+ * Of the requests that arrive meanwhile only the last is made: dragging a slider does not fill the kernel's queue.
  */
 export class Latest<Wish> {
   /**
-   * @param ask - asks, and has shown the answer when its promise is fulfilled
-   * @param isShown - whether there is no need to ask
+   * @param ask - makes the request; its promise is fulfilled when the answer is shown
+   * @param isShown - whether the answer is shown already
    */
   constructor(ask: (wish: Wish) => Promise<void>, isShown: (wish: Wish) => boolean) {
     this._ask = ask;
     this._isShown = isShown;
   }
 
-  /** What was asked last, until it is answered. */
+  /** The last request, until it is answered. */
   get wanted(): Wish | null {
     return this._next ?? this._asked;
   }
 
-  /** What is asked next. */
+  /** The request that waits. */
   get next(): Wish | null {
     return this._next;
   }
 
-  /** Ask this, or ask it next. */
+  /** Make this request now, or after the current one. */
   want(wish: Wish): void {
     if (this._asked !== null) {
       this._next = wish;
@@ -32,7 +32,7 @@ export class Latest<Wish> {
     }
   }
 
-  /** Ask nothing more. */
+  /** Drop the request that waits. */
   drop(): void {
     this._next = null;
   }

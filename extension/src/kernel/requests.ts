@@ -10,7 +10,7 @@ export type Answer<C extends Command> = Commands[C]['answer'];
 /** Why an answer is not there yet: it is on its way, in the kernel's queue, or waits for a running cell to end. */
 export type Waiting = 'asked' | 'queued' | 'busy';
 
-/** Whatever carries commands to a kernel: two comms in the panel, a widget in a cell. */
+/** Sends commands to a kernel: over two comms in the panel, over a widget in the output of a cell. */
 export interface IRequests {
   request<C extends Command>(command: C, args: Args<C>, onWaiting?: (waiting: Waiting) => void): Promise<Answer<C>>;
 }
@@ -21,7 +21,7 @@ interface Pending {
   onWaiting?: (waiting: Waiting) => void;
 }
 
-/** Commands and their answers, matched by number; an answer may come in two parts ("busy", later the data). */
+/** Matches answers to commands by number; an answer may come in two parts ("busy", later the data). */
 export class Requests implements IRequests {
   constructor(send: (message: Message) => void) {
     this._send = send;
@@ -76,5 +76,5 @@ export class Requests implements IRequests {
   private _next = 1000 * Math.floor(Math.random() * 2 ** 31);
 }
 
-/** The kernel that should answer is gone. */
+/** The error for requests to a kernel that is gone. */
 export class Gone extends Error {}

@@ -12,9 +12,9 @@ import { Marks, marksExtension, marksFor, setMarks, together } from './marks';
 import type { ILoops } from './tokens';
 
 /**
- * Marks the current line of the run in its cell, and beside the lines of all loops where next and previous stop.
+ * Highlights the current line of the run in its cell, and shows the marks beside the lines of all loops.
  *
- * It does so in every open view of the notebooks that share the kernel.
+ * It does this in every open view of the notebooks that share the kernel.
  */
 export class CellMarks implements IDisposable {
   constructor(loops: ILoops, notebooks: INotebookTracker) {
@@ -41,7 +41,7 @@ export class CellMarks implements IDisposable {
     panel.content.cellInViewportChanged?.connect(this._schedule, this);
   }
 
-  /** Many changes make one drawing. */
+  /** Many changes within a frame cause one drawing. */
   private _schedule(): void {
     if (!this._scheduled) {
       this._scheduled = true;
@@ -83,7 +83,7 @@ export class CellMarks implements IDisposable {
     this._scroll(state);
   }
 
-  /** Those of the loops in a cell that still has the text that ran; null if it was edited. */
+  /** The marks of the loops in a cell; null if its text was edited since it ran. */
   private _marks(runs: RunView[], state: StepperState | null, cell: CodeCell): Marks | null {
     const text = cell.model.sharedModel.getSource();
     const all = runs.map(run => {
@@ -95,7 +95,7 @@ export class CellMarks implements IDisposable {
     return valid.length > 0 ? together(valid) : null;
   }
 
-  /** A cell, in each panel on the kernel. */
+  /** The views of a cell, in each panel on the kernel. */
   private _cells(id: string | null | undefined): CodeCell[] {
     const kernel = this._loops.session?.connection.kernel.id;
     const cells: CodeCell[] = [];
@@ -112,7 +112,7 @@ export class CellMarks implements IDisposable {
     return cells;
   }
 
-  /** A click beside a line of a cell. */
+  /** Handles a click beside a line of a cell. */
   private _toggle(cell: CodeCell, line: number): void {
     const session = this._loops.session;
     const inside = ({ first_line, body }: RunView) => line > first_line && line < first_line + body.length;
@@ -125,7 +125,7 @@ export class CellMarks implements IDisposable {
 
   private _show(view: EditorView, marks: Marks): void {
     const key = JSON.stringify([marks.line, marks.failed, [...marks.texts], [...marks.stops]]);
-    const doc = view.state.doc; // another object after each edit: an edit takes marks away, also one that is undone at once
+    const doc = view.state.doc; // a new object after each edit: an edit removes marks, even if it is undone at once
     const last = this._lastShown.get(view);
     if (last?.key !== key || last.doc !== doc) {
       this._lastShown.set(view, { key, doc });
@@ -133,7 +133,7 @@ export class CellMarks implements IDisposable {
     }
   }
 
-  /** Bring the line into view when the user went to another step or line, and never otherwise. */
+  /** Bring the line into view when the user moved to another step or line, and never otherwise. */
   private _scroll(state: StepperState | null): void {
     const place = state && state.step && !state.gone ? [state.run.run, state.step.step, state.line] : null;
     const last = this._place;
@@ -158,7 +158,7 @@ export class CellMarks implements IDisposable {
       await cell.ready;
       view = this._viewOf(cell);
       if (focused instanceof HTMLElement && focused !== document.activeElement) {
-        focused.focus({ preventScroll: true }); // a notebook that takes cells in and out also moves the focus
+        focused.focus({ preventScroll: true }); // a windowed notebook that replaces cells also moves the focus
       }
     }
     const element = view?.dom.querySelector('.rfnb-cm-current') ?? null;
@@ -168,7 +168,7 @@ export class CellMarks implements IDisposable {
     }
   }
 
-  /** The CodeMirror view of a cell, made ready for marks; null while a windowed notebook has taken it out. */
+  /** The CodeMirror view of a cell, with the extension for marks; null while a windowed notebook does not show it. */
   private _viewOf(cell: CodeCell): EditorView | null {
     const editor = cell.editor as CodeMirrorEditor | null;
     const view = editor?.editor ?? null;

@@ -8,5 +8,5 @@ const SVG = `<svg xmlns="http://www.w3.org/2000/svg" width="16" viewBox="0 0 24 
   </g>
 </svg>`;
 
-/** Round and round, with a point in the middle to stand on. */
+/** Two arrows in a circle around a point. */
 export const loopIcon = new LabIcon({ name: 'rfnb-lab:loop', svgstr: SVG });

@@ -4,21 +4,21 @@ import { Decoration, DecorationSet, EditorView, gutter, GutterMarker, WidgetType
 import type { RunView, StepView } from '../schema';
 import { holds, Stop } from '../stepper/notes';
 
-/** What is written into a cell: the current line, and at lines of the body what they computed. */
+/** What is shown in the editor of a cell: the current line, values at the lines of the body, and marks. */
 export interface Marks {
   line: number | null;
-  /** Where the run broke off, at its last step. */
+  /** The line where the run failed, at its last step. */
   failed: number | null;
-  /** By line, 1-based in the cell. */
+  /** The values by line, 1-based in the cell. */
   texts: ReadonlyMap<number, string>;
-  /** By line: whether next and previous stop there. Only these lines can be marked. */
+  /** By line: whether it is marked. Only these lines can be marked. */
   stops: ReadonlyMap<number, boolean>;
 }
 
 const LONGEST = 44;
 const MOST = 3;
 
-/** The marks for a run's cell; null if its text is no longer what ran. */
+/** The marks for a run's cell; null if its text was edited since it ran. */
 export function marksFor(
   run: RunView,
   step: StepView | null,
@@ -57,7 +57,7 @@ function stopLines({ body, first_line }: RunView): number[] {
   return body.flatMap((text, i) => (i > 0 && /^\s*[^\s#]/.test(text) ? [first_line + i] : []));
 }
 
-/** Show marks in an editor that has the extension; null takes them away. */
+/** Show marks in an editor that has the extension; null removes them. */
 export function setMarks(view: EditorView, marks: Marks | null): void {
   view.dispatch({ effects: marksEffect.of(marks) });
 }
@@ -70,7 +70,7 @@ const currentLine = Decoration.line({ class: 'rfnb-cm-current', attributes: { 'a
 const field = StateField.define<DecorationSet>({
   create: () => Decoration.none,
   update(decorations, transaction) {
-    let result = transaction.docChanged ? Decoration.none : decorations; // what was changed is not what ran
+    let result = transaction.docChanged ? Decoration.none : decorations; // the text is no longer the one that ran
     for (const effect of transaction.effects) {
       if (effect.is(marksEffect)) {
         result = effect.value === null ? Decoration.none : decorate(transaction.state.doc, effect.value);
@@ -95,7 +95,7 @@ class StopMarker extends GutterMarker {
     const node = document.createElement('div');
     node.className = 'rfnb-cm-stop';
     node.dataset.marked = String(this._marked);
-    node.title = this._marked ? 'Remove the mark' : 'Mark: next and previous in the panel stop at this line';
+    node.title = this._marked ? 'Remove the mark' : 'Mark this line, so that the search of the panel stops there';
     node.textContent = '◆';
     return node;
   }
@@ -119,7 +119,7 @@ const stopsField = StateField.define<RangeSet<GutterMarker>>({
   }
 });
 
-/** Lets an editor show marks; `toggle` is told of clicks beside lines that can be marked. */
+/** Lets an editor show marks; calls `toggle` on clicks beside lines that can be marked. */
 export function marksExtension(toggle: (line: number) => void): Extension {
   const strip = gutter({
     class: 'rfnb-cm-gutter',
@@ -197,12 +197,12 @@ class LineText extends WidgetType {
   private _current: boolean;
 }
 
-/** The last few: a line of an inner Python loop has many. */
+/** The last few texts: a line in an inner Python loop has many. */
 function few(texts: string[]): string {
   return `${texts.length > MOST ? '…   ' : ''}${texts.slice(-MOST).join('   ')}`;
 }
 
-/** As many of the numbers as there is room for; how many there are in all stays. */
+/** As many numbers as there is room for, and their total count. */
 function elide(text: string): string {
   if (text.length <= LONGEST) {
     return text;

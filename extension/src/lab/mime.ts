@@ -6,7 +6,7 @@ import { PanelLayout, Widget } from '@lumino/widgets';
 import { enhance, Scripts } from '../pictures/enhance';
 import type { Words } from '../words';
 
-/** What a cell's output carries for scripts, and, if there is a widget beside it, whose that is. */
+/** The data that a cell's output carries for scripts; beside a widget, also the ids of its kernel and model. */
 export interface ViewEntry extends Scripts {
   session?: string;
   model_id?: string;
@@ -18,29 +18,29 @@ const WIDGET = 'application/vnd.jupyter.widget-view+json';
 const HTML = 'text/html';
 const TEXT = 'text/plain';
 
-/** Before widgets, which show an error instead of the HTML beside them when their kernel has gone. */
+/** Ranks before widgets, which show an error instead of the HTML beside them when their kernel has gone. */
 const RANK = -20;
 
-/** The way to show an output: the live widget while it lives and is trusted, else its HTML. */
+/** The MIME type to show: the live widget if its kernel lives and it is trusted, else the HTML. */
 export function chooseMime(options: { trusted: boolean; alive: boolean; offered: readonly string[] }): string {
   const live = options.trusted && options.alive && options.offered.includes(WIDGET);
   return live ? WIDGET : options.offered.includes(HTML) ? HTML : TEXT;
 }
 
-/** The notebook that an output is in: how it draws outputs, and the rfnb in its kernel. */
+/** The notebook that contains an output: its renderers, and the kernel and session of rfnb. */
 export interface IHome {
   rendermime: Pick<IRenderMimeRegistry, 'createRenderer' | 'getFactory'>;
   kernel: string | null;
   session: string | null;
 }
 
-/** Finds the notebook of an output by the resolver that it gave to it, and tells when a kernel comes or goes. */
+/** Finds the notebook of an output by the resolver of the output, and emits when a kernel comes or goes. */
 export interface IHomes {
   find(resolver: IRenderMime.IResolver | null): IHome | null;
   changed: ISignal<unknown, void>;
 }
 
-/** Teach Lab to show rfnb's outputs. */
+/** Registers the renderer of rfnb's outputs. */
 export function addViewRenderer(registry: IRenderMimeRegistry, homes: IHomes, words: Words): void {
   const factory: IRenderMime.IRendererFactory = {
     safe: true,
@@ -50,7 +50,7 @@ export function addViewRenderer(registry: IRenderMimeRegistry, homes: IHomes, wo
   registry.addFactory(factory, RANK);
 }
 
-/** Holds the renderer that fits, and enhances its HTML; another one takes over when the kernel comes or goes. */
+/** Delegates to the renderer of the chosen MIME type; chooses again when a kernel comes or goes. */
 class ViewRenderer extends Widget implements IRenderMime.IRenderer {
   constructor(
     registry: IRenderMimeRegistry,

@@ -4,7 +4,7 @@ import { ISignal, Signal } from '@lumino/signaling';
 import type { Session } from '../stepper/session';
 import type { ILoops } from './tokens';
 
-/** What tells which notebook and kernel are looked at. */
+/** The active notebook and the session of its kernel. */
 export interface ITracker {
   readonly notebook: NotebookPanel | null;
   readonly session: Session | null;

@@ -9,17 +9,17 @@ import type { Session } from '../stepper/session';
 export interface ILoops extends IDisposable {
   /** The notebook that was last active. */
   readonly notebook: NotebookPanel | null;
-  /** What its kernel has recorded; null without a kernel. */
+  /** The session of its kernel; null without a kernel. */
   readonly session: Session | null;
-  /** What the kernel of any open notebook has recorded. */
+  /** The session of the kernel of any open notebook. */
   sessionOf(notebook: NotebookPanel): Session | null;
-  /** Shows only runs whose name, place or flags contain this. */
+  /** The words of the filter: only runs whose name, place or flags contain them are listed. */
   filter: string;
-  /** Something of the above, or in the session, has changed. */
+  /** Emits when any of the above, or the session, has changed. */
   readonly changed: ISignal<ILoops, void>;
-  /** A connection to the rfnb of some kernel has come or gone. */
+  /** Emits when a connection to some kernel was made or lost. */
   readonly linkChanged: ISignal<unknown, void>;
-  /** The kernel asked to be looked at. */
+  /** Emits when the kernel asks to show a run. */
   readonly opened: ISignal<ILoops, void>;
 }
 

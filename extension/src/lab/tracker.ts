@@ -6,7 +6,7 @@ import { ISignal, Signal } from '@lumino/signaling';
 import { Connection, IKernel } from '../kernel/connection';
 import { Session } from '../stepper/session';
 
-/** Follows the active notebook, and keeps one session for each kernel it meets. */
+/** Follows the active notebook, and keeps one session for each kernel. */
 export class Tracker implements IDisposable {
   constructor(notebooks: INotebookTracker) {
     this._notebooks = notebooks;
@@ -28,7 +28,7 @@ export class Tracker implements IDisposable {
     return kernel === null ? null : this._sessionFor(this._speaker(kernel));
   }
 
-  /** A connection has come or gone. */
+  /** Emits when a connection was made or lost. */
   get linkChanged(): ISignal<this, void> {
     return this._linkChanged;
   }
@@ -61,7 +61,7 @@ export class Tracker implements IDisposable {
     this._changed.emit();
   }
 
-  /** Of several connections to one kernel only one has comms: the session belongs to that. */
+  /** The connection that handles comms: of several connections to one kernel only one does. */
   private _speaker(kernel: IKernel): IKernel {
     if (kernel.handleComms) {
       return kernel;

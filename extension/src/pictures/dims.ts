@@ -1,4 +1,4 @@
-/** Who carries which dims: pills, edges of graphs, rows of tables; their serials, with spaces between. */
+/** Elements that belong to dims: pills, edges of graphs, rows of tables. The attribute lists serial numbers. */
 const MARKED = '[data-rfnb-dim]';
 const PILL = `.rfnb-dim${MARKED}`;
 const STEPS: { [key: string]: number } = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
@@ -6,9 +6,9 @@ const STEPS: { [key: string]: number } = { ArrowRight: 1, ArrowDown: 1, ArrowLef
 type Role = 'pointed' | 'pinned';
 
 /**
- * Pointing at a dim shows it wherever it is on the page; a click or Enter pins it, Escape lets it go.
+ * Pointing at a dim highlights it everywhere on the page; a click or Enter pins the highlight, Escape unpins it.
  *
- * The pills of one view are one stop of the tabulator; arrow keys go from one to the next.
+ * The pills of one view share one tab stop; arrow keys move between them.
  */
 export function enhanceDims(root: HTMLElement): () => void {
   const page = new HighlightedDims(root.getRootNode());
@@ -20,7 +20,7 @@ export function enhanceDims(root: HTMLElement): () => void {
     click: event => {
       if (serialsAt(event)) {
         page.pin(serialsAt(event));
-        event.preventDefault(); // a pill in the head of what folds would fold it
+        event.preventDefault(); // a pill in a <summary> would toggle its <details>
       }
     },
     keydown: event => press(event as KeyboardEvent, root, page),
@@ -43,7 +43,7 @@ export function enhanceDims(root: HTMLElement): () => void {
   };
 }
 
-/** What is highlighted on a page, kept in its one style sheet: so it holds for what is drawn later, too. */
+/** The highlighted dims of a page, kept in one style sheet, so that elements that are drawn later are highlighted too. */
 class HighlightedDims {
   constructor(page: Node) {
     this._page = page instanceof ShadowRoot ? page : document;
@@ -57,7 +57,7 @@ class HighlightedDims {
     this._sheet = sheet;
   }
 
-  /** These serials and no others. */
+  /** Highlights exactly these serial numbers. */
   set(role: Role, serials: string): void {
     if ((this._sheet.dataset[role] ?? '') !== serials) {
       this._sheet.dataset[role] = serials;
@@ -65,7 +65,7 @@ class HighlightedDims {
     }
   }
 
-  /** Pin these; let them go if they are pinned. */
+  /** Pins these serial numbers, or unpins them if they are pinned. */
   pin(serials: string): void {
     this.set('pinned', this._sheet.dataset.pinned === serials ? '' : serials);
   }
@@ -123,7 +123,7 @@ function pillsIn(root: ParentNode): HTMLElement[] {
   return [...root.querySelectorAll<HTMLElement>(PILL)];
 }
 
-/** Not folded away. */
+/** Whether no closed <details> hides the pill. */
 function isShown(pill: Element): boolean {
   const fold = pill.parentElement?.closest('details:not([open])') ?? null;
   if (fold === null) {
@@ -138,7 +138,7 @@ function serialsAt(event: Event): string {
   return marked ? serialsOf(marked) : '';
 }
 
-/** Numbers only: they go into a style sheet. */
+/** The serial numbers; only digits, because they go into a style sheet. */
 function serialsOf(marked: Element): string {
   return (marked.getAttribute('data-rfnb-dim')?.match(/\d+/g) ?? []).join(' ');
 }

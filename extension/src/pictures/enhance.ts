@@ -5,15 +5,15 @@ import { enhanceDims } from './dims';
 import { enhanceGraph } from './graph/graph';
 import type { GraphScripts } from './graph/types';
 
-/** What an output carries beside its HTML; old outputs carry nothing, or no kind. */
+/** The data that an output carries beside its HTML; old outputs carry nothing, or no kind. */
 export interface Scripts {
   kind?: string;
 }
 
 /**
- * Adds what a person would want to point at to the static HTML of a view.
+ * Makes the static HTML of a view interactive.
  *
- * What cannot be enhanced stays as it is. Returns what takes it away again.
+ * A part that cannot be enhanced stays as it is. Returns a function that undoes it.
  */
 export function enhance(root: HTMLElement, scripts: Scripts | null, words: Words = PLAIN): () => void {
   const made = [attempt(() => enhanceKind(root, scripts ?? {}, words)), attempt(() => enhanceDims(root))];
@@ -30,7 +30,7 @@ function enhanceKind(root: HTMLElement, scripts: Scripts, words: Words): () => v
   return () => undefined;
 }
 
-/** The picture without scripts is better than half of one with. */
+/** If a script fails, the static picture stays. */
 function attempt(make: () => () => void): () => void {
   try {
     return make();

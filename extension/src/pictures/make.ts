@@ -12,7 +12,7 @@ export function make<K extends keyof HTMLElementTagNameMap>(
   return fill(document.createElement(tag), attributes, children);
 }
 
-/** The same for SVG. */
+/** An SVG element; strings become text, never markup. */
 export function draw<K extends keyof SVGElementTagNameMap>(
   tag: K,
   attributes: Attributes = {},
@@ -21,7 +21,7 @@ export function draw<K extends keyof SVGElementTagNameMap>(
   return fill(document.createElementNS(SVG, tag), attributes, children);
 }
 
-/** A button with a word or sign on it, and what it does for those who cannot see or know the sign. */
+/** A button with a sign on it, and a title that says what it does. */
 export function button(sign: string, title: string, press: () => void): HTMLButtonElement {
   const made = make('button', { type: 'button', title, 'aria-label': title }, sign);
   made.addEventListener('click', press);

@@ -3,14 +3,14 @@ import type { Where } from '../schema';
 
 export type Direction = 'next' | 'previous';
 
-/** How far a search has come. */
+/** The progress and the results of a search. */
 export interface FindState {
-  /** Steps that were found, in order. */
+  /** The steps that match, in order. */
   hits: readonly number[];
-  /** How many steps were looked at. */
+  /** Number of steps that were searched. */
   searched: number;
   running: boolean;
-  /** Where there is no hit. */
+  /** The direction in which there is no match. */
   none: Direction | null;
   error: string | null;
 }
@@ -22,9 +22,9 @@ const MISS = 1;
 const HIT = 2;
 
 /**
- * Searches a run for steps, part by part: the kernel looks at steps for a moment, tells what it found, and is asked on.
+ * Searches a run part by part: the kernel searches for a moment and answers how far it came, then gets the next part.
  *
- * The steps that the user waits for come first, then all others, so that their marks appear on the slider.
+ * Steps on the way to the match that the user waits for come first, then all others, which get marks on the slider.
  */
 export class Finder {
   constructor(
@@ -44,7 +44,7 @@ export class Finder {
     return this._state;
   }
 
-  /** Look for other things, in one sequence or in all; what was found before is forgotten. */
+  /** Search for other conditions, in one sequence or in all; earlier matches are dropped. */
   set(wheres: readonly Where[], sequence: number | null, start: boolean): void {
     const key = JSON.stringify([wheres, sequence]);
     if (key !== this._key) {
@@ -60,7 +60,7 @@ export class Finder {
     }
   }
 
-  /** Go to the nearest hit behind or before a step, as soon as it is known. */
+  /** Go to the nearest match after or before a step, as soon as it is known. */
   go(direction: Direction, from: number): void {
     if (this._wheres.length > 0) {
       this._wanted = { direction, from };
@@ -69,7 +69,7 @@ export class Finder {
     }
   }
 
-  /** Search no further. What was found stays. */
+  /** Stop searching. The matches so far stay. */
   cancel(): void {
     this._round++;
     this._wanted = null;
@@ -80,7 +80,7 @@ export class Finder {
 
   private async _search(): Promise<void> {
     if (this._state.running) {
-      return; // it goes on, and first where it is now wanted
+      return; // the running search continues with the part that is now wanted first
     }
     const round = ++this._round;
     let part = this._nextPart();
@@ -106,7 +106,7 @@ export class Finder {
     }
   }
 
-  /** The steps to look at now; those that are wanted first. Goes to the wanted one if it is known. */
+  /** The part to search next, first on the way to the wanted match. Goes to that match if it is known already. */
   private _nextPart(): { start: number; stop: number } | null {
     const { steps } = this._run;
     if (this._wanted) {

@@ -2,7 +2,7 @@ import { ISignal, Signal } from '@lumino/signaling';
 
 import type { RunView, Where } from '../schema';
 
-/** A line of the body that next and previous stop at. */
+/** A marked line of the body: the search stops at steps where its condition holds. */
 export interface Stop {
   /** 1-based, in the file or cell. */
   line: number;
@@ -12,18 +12,18 @@ export interface Stop {
   limit: number | null;
 }
 
-/** What the user asks about one loop. */
+/** The user's watches, search and marks for one loop. */
 export interface LoopNotes {
   /** Expressions that are evaluated at each step. */
   watches: readonly string[];
-  /** What the search row asks for. */
+  /** The condition in the search row. */
   where: Where | null;
   stops: readonly Stop[];
 }
 
 const NOTHING: LoopNotes = { watches: [], where: null, stops: [] };
 
-/** What the user asks about each loop; it stays while runs come and go. */
+/** The notes of each loop. They stay while runs of the loop come and go. */
 export class Notes {
   of(loop: string): LoopNotes {
     return this._notes.get(loop) ?? NOTHING;
@@ -39,7 +39,7 @@ export class Notes {
     this._changed.emit(loop);
   }
 
-  /** Mark a line, or take its mark away. */
+  /** Mark a line, or remove its mark. */
   toggleStop(run: RunView, line: number): void {
     const stops = this.of(run.loop).stops.filter(stop => holds(stop, run));
     const others = stops.filter(stop => stop.line !== line);
@@ -52,12 +52,12 @@ export class Notes {
   private _changed = new Signal<this, string>(this);
 }
 
-/** Whether the line still says what it said when it was marked. */
+/** Whether the line still has the text that it had when it was marked. */
 export function holds(stop: Stop, run: RunView): boolean {
   return run.body[stop.line - run.first_line] === stop.code;
 }
 
-/** All that next and previous look for in a run. */
+/** All conditions that the search looks for in a run. */
 export function conditions(notes: LoopNotes, run: RunView): Where[] {
   const stops = notes.stops.filter(stop => holds(stop, run));
   return [

@@ -8,10 +8,10 @@ import { Notes } from './notes';
 import { Stepper } from './stepper';
 import type { Place } from './stepper_state';
 
-/** So many loops of a notebook get marks in their cells before they are opened. */
+/** At most this many loops of a notebook get marks in their cells before they are opened. */
 const KNOWN_LOOPS = 24;
 
-/** What one kernel has recorded, and the run of it that is looked at. */
+/** The runs that one kernel has recorded, and the stepper of the run that is shown. */
 export class Session implements IDisposable {
   constructor(connection: Connection) {
     this.connection = connection;
@@ -25,7 +25,7 @@ export class Session implements IDisposable {
 
   readonly connection: Connection;
 
-  /** What the user asks about each loop. */
+  /** The user's watches, searches and marks. */
   readonly notes = new Notes();
 
   /** Newest first. */
@@ -37,14 +37,14 @@ export class Session implements IDisposable {
     return this._stepper;
   }
 
-  /** One run of each loop that the front end knows the text of: the one that is shown, or the newest. */
+  /** One run of each loop whose text is known here: the run that is shown, or the newest. */
   get bodies(): RunView[] {
     const shown = this._stepper?.state.run;
     const others = [...this._bodies.values()].filter(run => run.loop !== shown?.loop);
     return shown && !this._stepper?.state.gone ? [shown, ...others] : others;
   }
 
-  /** Mark a line of a loop, or take its mark away, and look at that loop. */
+  /** Mark a line of a loop, or remove its mark, and show that loop. */
   toggleStop(run: RunView, line: number): void {
     this.notes.toggleStop(run, line);
     if (this._stepper?.state.run.loop !== run.loop) {
@@ -69,7 +69,7 @@ export class Session implements IDisposable {
     return this._opened;
   }
 
-  /** Look at a run; at a step and sequence, if it has them. Unasked: where the user is in the one that is shown. */
+  /** Show a run, at this step and sequence. `unasked`: the panel follows new runs, and keeps the user's place. */
   async open(run: number, at: Place | null = null, unasked = false): Promise<void> {
     const asked = ++this._asked;
     const shown = this._stepper?.state;
@@ -84,7 +84,7 @@ export class Session implements IDisposable {
       }
       const now = this._stepper?.state;
       if (unasked && now && !now.gone && now.run.run === run) {
-        return; // the user was quicker, and may be at another step by now
+        return; // the user has opened it meanwhile, and may be at another step
       }
       this._error = null;
       this._setStepper(view, unasked ? this._place() : at);
@@ -101,12 +101,12 @@ export class Session implements IDisposable {
     void this._change(this.connection.requests.request('forget', { run }));
   }
 
-  /** Make the call of a run again, with the code as it is now; the list then has one run more. */
+  /** Repeat the call of a run with the current code, which adds a run to the list. */
   rerun(run: number): void {
     void this._change(this.connection.requests.request('rerun', { run }));
   }
 
-  /** Ask the kernel for its runs again, or look again whether rfnb is there. */
+  /** Request the list of runs again, or try to connect again. */
   refresh(): void {
     if (this.connection.link === 'ready') {
       void this._change(this.connection.requests.request('runs', {}));
@@ -153,14 +153,14 @@ export class Session implements IDisposable {
     this._changed.emit();
   }
 
-  /** While a cell makes runs by the thousand, the panel stays where it is; then it goes to the newest of the loop. */
+  /** While a cell runs, the panel stays where it is, as the cell may make thousands of runs; then it shows the newest. */
   private _onCellEnded(): void {
     this._follow();
     void this._learnBodies();
     this._changed.emit();
   }
 
-  /** Ask for the text of each loop, so that its lines can be marked before it is opened. */
+  /** Request the text of each loop, so that its lines can be marked before it is opened. */
   private async _learnBodies(): Promise<void> {
     const newest = new Map([...this._runs].reverse().map(item => [item.loop, item.run]));
     const unknown = [...newest].filter(([loop, run]) => this._bodies.get(loop)?.run !== run);
@@ -168,7 +168,7 @@ export class Session implements IDisposable {
       try {
         this._bodies.set(loop, await this.connection.requests.request('run', { run }));
       } catch {
-        return; // it went meanwhile; the next list of runs says what there is
+        return; // the run was dropped meanwhile; the next list of runs is up to date
       }
     }
     [...this._bodies.keys()].filter(loop => !newest.has(loop)).forEach(loop => this._bodies.delete(loop));
@@ -192,7 +192,7 @@ export class Session implements IDisposable {
     this._changed.emit();
   }
 
-  /** Go on to the newest run of the loop that is looked at, if its newest was looked at before. */
+  /** Show the newest run of the current loop, if its newest run was shown before. */
   private _follow(): void {
     const chosen = this._stepper?.state.run ?? null;
     if (this._runs.length === 0) {
@@ -213,7 +213,7 @@ export class Session implements IDisposable {
     }
   }
 
-  /** Where the user is, or wants to be as soon as it has come. */
+  /** The place that is shown, or the one that was requested. */
   private _place(): Place | null {
     const { step, target } = this._stepper?.state ?? {};
     return step ? { step: target ?? step.step, sequence: step.sequence, trail: [] } : null;

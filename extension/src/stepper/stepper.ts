@@ -9,7 +9,7 @@ import { Direction, Finder } from './finder';
 import { conditions, LoopNotes, Notes, Stop } from './notes';
 import { firstLine, StepperContext, StepperState, stepsBegun } from './stepper_state';
 
-/** What is asked for: a step, of one sequence or of all (null), and its ops, with the values of one of them. */
+/** What to request: a step, of one sequence or of all (null), perhaps with its ops and the values of one of them. */
 interface Wish {
   step: number;
   sequence: number | null;
@@ -20,7 +20,7 @@ interface Wish {
 /**
  * Walks through one run.
  *
- * It never decides where the run is: it asks, and shows what it is answered.
+ * It never decides by itself which step is shown: it requests a step and shows the answer.
  */
 export class Stepper implements IDisposable {
   constructor(
@@ -72,12 +72,12 @@ export class Stepper implements IDisposable {
     return !this._state.gone && stepsBegun(this._state.run) > 0;
   }
 
-  /** Whether more can be asked than steps. */
+  /** Whether a kernel can answer more than recorded steps. */
   get canAsk(): boolean {
     return this.canMove && !this._state.still;
   }
 
-  /** Ask for a step; steps outside of the run mean its ends. */
+  /** Request a step; a number outside of the run means its first or last step. */
   goto(step: number): void {
     this._wish({ step });
   }
@@ -98,18 +98,18 @@ export class Stepper implements IDisposable {
     this.goto(stepsBegun(this._state.run) - 1);
   }
 
-  /** Ask for the same step of one sequence, or of all (null). */
+  /** Request the same step of one sequence, or of all (null). */
   choose(sequence: number | null): void {
     this._wish({ sequence });
   }
 
-  /** Look at a line of the body. */
+  /** Make a line of the body the current one. */
   look(line: number): void {
     const { first_line, body } = this._state.run;
     this._update({ line: Math.min(Math.max(line, first_line), first_line + body.length - 1) });
   }
 
-  /** Look at the next line below (+1) or above (-1) that has something on it. */
+  /** Move to the next line below (+1) or above (-1) that is not empty. */
   lookOn(direction: 1 | -1): void {
     const { first_line, body } = this._state.run;
     let at = (this._state.line ?? first_line) - first_line + direction;
@@ -119,7 +119,7 @@ export class Stepper implements IDisposable {
     this.look(first_line + at);
   }
 
-  /** Go to the nearest step, from here on, where something holds that the user looks for. */
+  /** Go to the nearest matching step after or before this one. */
   goToHit(direction: Direction): void {
     if (this.canAsk) {
       this._finder.go(direction, this._wanted.step);
@@ -130,7 +130,7 @@ export class Stepper implements IDisposable {
     this._finder.cancel();
   }
 
-  /** Ask something else of this loop: its watches, what is searched for. */
+  /** Change the watches, the search or the marks of this loop. */
   note(change: Partial<LoopNotes>): void {
     this._context.notes.change(this._state.run.loop, change);
   }
@@ -146,7 +146,7 @@ export class Stepper implements IDisposable {
     this.note({ stops });
   }
 
-  /** Show the ops that the lines are made of, or hide them. */
+  /** Show or hide the ops of the lines. */
   toggleOps(): void {
     const { step } = this._state;
     if (step?.ops) {
@@ -156,14 +156,14 @@ export class Stepper implements IDisposable {
     }
   }
 
-  /** Look at one op of this step; -1 is the last. */
+  /** Show the values of one op of this step; -1 is the last op. */
   lookAtOp(op: number): void {
     if (this.canAsk) {
       this._wish({ ops: true, op });
     }
   }
 
-  /** Go on by one op, into the next step behind the last; the first time to the line that is looked at. */
+  /** Move by one op, at the ends into another step. The first time, go to the first op of the current line. */
   stepOp(way: 1 | -1): void {
     const { step, run } = this._state;
     if (!this.canAsk || !step || step.step !== this._wanted.step) {
@@ -180,7 +180,7 @@ export class Stepper implements IDisposable {
     }
   }
 
-  /** Go on from this step with other states, in a run of its own. */
+  /** Continue from this step with other states, as a new run. */
   async fork(states: { [name: string]: string }): Promise<void> {
     const { step, trail } = this._state;
     const made = step && (await this._asides.ask('fork', { step: step.step, states, sequence: step.sequence }));
@@ -189,7 +189,7 @@ export class Stepper implements IDisposable {
     }
   }
 
-  /** Open the run of a loop inside of this step. */
+  /** Open the run of a loop inside this step. */
   async enter(): Promise<void> {
     const { step } = this._state;
     const found = step && (await this._asides.ask('loops', { step: step.step }));
@@ -204,13 +204,13 @@ export class Stepper implements IDisposable {
     this._context.open(inner, { step: 0, sequence: null, trail: [...trail, here] });
   }
 
-  /** Back to a run around this one. */
+  /** Go back to a run that contains this one. */
   leaveTo(depth: number): void {
     const { run, step, sequence } = this._state.trail[depth];
     this._context.open(run, { step, sequence, trail: this._state.trail.slice(0, depth) });
   }
 
-  /** To the run that this one was forked from. */
+  /** Go to the run that this one was forked from. */
   openParent(): void {
     const { run, trail, step } = this._state;
     if (run.parent !== null) {
@@ -226,12 +226,12 @@ export class Stepper implements IDisposable {
     void this._asides.ask('compare', { other, sequence: this._state.step?.sequence ?? null });
   }
 
-  /** Put an answer away. */
+  /** Remove the answer to a question. */
   dismiss(name: Question): void {
     this._asides.dismiss(name);
   }
 
-  /** Say what went wrong. */
+  /** Show an error. */
   complain(error: unknown): void {
     if (error instanceof Gone) {
       this.lose();
@@ -240,7 +240,7 @@ export class Stepper implements IDisposable {
     }
   }
 
-  /** The kernel has forgotten the run. */
+  /** The kernel no longer has the run. */
   lose(): void {
     this._finder.cancel();
     this._questions.drop();
@@ -254,7 +254,7 @@ export class Stepper implements IDisposable {
     Signal.clearData(this);
   }
 
-  /** What was asked for last, or what is shown. */
+  /** The last request, or what is shown. */
   private get _wanted(): Wish {
     const { step } = this._state;
     const ops = step?.ops ?? null;
@@ -289,7 +289,7 @@ export class Stepper implements IDisposable {
     }
   }
 
-  /** Show an answer, unless another sequence was asked for meanwhile. */
+  /** Show an answer, unless another sequence was requested meanwhile. */
   private _accept(step: StepView): void {
     const { next } = this._questions;
     if (step.run === this._state.run.run && (next === null || next.sequence === step.sequence)) {
@@ -303,7 +303,7 @@ export class Stepper implements IDisposable {
     }
   }
 
-  /** The line of the op that is looked at becomes the line that is looked at; or first the other way round. */
+  /** Move to the line of the current op; when ops were just opened, move to the first op of the current line instead. */
   private _followOp({ rows, op }: OpsView): void {
     const entry = this._atLine ? rows.find(row => row.line === this._state.line) : undefined;
     this._atLine = false;
@@ -315,7 +315,7 @@ export class Stepper implements IDisposable {
     }
   }
 
-  /** Whether the answer is there already, with the values of all watches, and the ops. */
+  /** Whether the answer is shown already, with the values of all watches and the ops. */
   private _isShown(wish: Wish): boolean {
     const { step, notes } = this._state;
     const { ops, watches } = step ?? { ops: null, watches: [] };
@@ -355,7 +355,7 @@ export class Stepper implements IDisposable {
     wish => this._ask(wish),
     wish => this._isShown(wish)
   );
-  /** Whether the op to look at is the first of the line that is looked at. */
+  /** Whether to move to the first op of the current line. */
   private _atLine = false;
   private _state: StepperState;
   private _isDisposed = false;

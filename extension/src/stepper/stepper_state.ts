@@ -4,7 +4,7 @@ import type { AsidesState } from './asides';
 import type { FindState } from './finder';
 import type { LoopNotes, Notes } from './notes';
 
-/** A run around the one that is shown, and the step of it that one came from. */
+/** A run that contains the current one, and the step from which the current one was entered. */
 export interface Crumb {
   run: number;
   name: string;
@@ -19,39 +19,39 @@ export interface Place {
   trail: readonly Crumb[];
 }
 
-/** What a stepper has from where it is shown. */
+/** What the place where a stepper is shown gives to it. */
 export interface StepperContext {
   notes: Notes;
   trail: readonly Crumb[];
-  /** There is no kernel: only steps can be had. */
+  /** Whether there is no kernel, so that only recorded steps can be shown. */
   still?: boolean;
   /** Show another run instead of this one. */
   open: (run: number, at: Place) => void;
 }
 
-/** What is shown of one run. */
+/** Everything that the views show of one run. */
 export interface StepperState {
   run: RunView;
-  /** The last answer of the kernel: where the run is. */
+  /** The step that is shown: the last answer of the kernel. */
   step: StepView | null;
-  /** The line that is looked at, 1-based in the file or cell. */
+  /** The current line, 1-based in the file or cell. */
   line: number | null;
-  /** The step that was asked for, until its answer is there. */
+  /** The step that was requested; null once its answer is shown. */
   target: number | null;
   waiting: Waiting | null;
   error: string | null;
-  /** The kernel has forgotten the run: what is shown is the last that was seen of it. */
+  /** Whether the kernel no longer has the run; the last step that was loaded is still shown. */
   gone: boolean;
   notes: LoopNotes;
   find: FindState;
-  /** Whether only steps can be had: there is no kernel that could compute. */
+  /** Whether there is no kernel, so that only recorded steps can be shown. */
   still: boolean;
-  /** The runs around this one, the outermost first. */
+  /** The runs that contain this one, the outermost first. */
   trail: readonly Crumb[];
   asides: AsidesState;
 }
 
-/** How many steps can be looked at: those that were done, and one that failed. */
+/** Number of steps that can be shown: all completed ones, and the one that failed. */
 export function stepsBegun({ steps, failure }: RunView): number {
   return steps + (failure?.step === steps ? 1 : 0);
 }

@@ -15,7 +15,7 @@ const SHAPES = {
   rerun: 'M17.6 6.4A8 8 0 1 0 19.7 14h-2.1a6 6 0 1 1-1.4-6.2L13 11h7V4z'
 };
 
-/** A sign in the colour of the text around it. */
+/** An icon in the colour of the surrounding text. */
 export function Icon({ name }: { name: keyof typeof SHAPES }): JSX.Element {
   return (
     <svg className="rfnb-Icon" viewBox="0 0 24 24" aria-hidden="true" focusable="false">

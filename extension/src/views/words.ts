@@ -6,7 +6,7 @@ export { PLAIN, Words };
 
 export const WordsContext = React.createContext<Words>(PLAIN);
 
-/** The words of the user's language, inside a view. */
+/** The words in the user's language, for use in a view. */
 export function useWords(): Words {
   return React.useContext(WordsContext);
 }

@@ -13,7 +13,9 @@ describe('the actions of a stepper', () => {
   it('are its methods, but not those of its owner', () => {
     const actions = actionsOf(stepper());
     expect(Object.keys(actions)).toEqual(expect.arrayContaining(['goto', 'next', 'stepOp', 'compare', 'dismiss']));
-    expect(Object.keys(actions).filter(name => /^_|^(constructor|dispose|lose|complain|state)$/.test(name))).toEqual([]);
+    expect(Object.keys(actions).filter(name => /^_|^(constructor|dispose|lose|complain|state)$/.test(name))).toEqual(
+      []
+    );
   });
 
   it('act on their stepper, and are the same object each time', () => {

@@ -1,1 +1,1 @@
-"""The contract of a backend: what each has to give, and what all share."""
+"""The contract of a backend: what each backend must provide, and what all share."""

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RawAttention:
-    """Attention that a function on raw tensors did.
+    """Attention that a function on raw tensors computed.
 
-    path: of its module. place: (code, instruction) of the user's line. shape: of the weights, [batch, heads, rows,
-    columns], the first two where there are such. make: gives them; bytes: what is kept for that.
+    path: path of the module. place: (code, instruction) of the user's line. shape: shape of the weights, [batch, heads,
+    rows, columns], where the first two may be missing. make: computes the weights. bytes: memory kept for that.
     """
 
     path: str
@@ -58,9 +58,9 @@ class AttentionOps:
 
     @classmethod
     def watching_attention(cls, see: Callable[[RawAttention], None], model: Any) -> AbstractContextManager[Any]:
-        """Inside, `see` is told of attention that is done on raw tensors, by whoever is not rfnb.
+        """Inside, `see` is called with each attention that other code than rfnb computes on raw tensors.
 
-        model: inside of which module; None: everywhere.
+        model: the module to observe; None observes everything.
         """
         return nullcontext()
 
@@ -78,7 +78,7 @@ class AttentionOps:
         bias: Tensor | None = None,
         dropout: float = 0.0,
     ) -> Tensor | None:
-        """softmax(query · keys · scale + bias) · values, of which each weight is 0 with probability `dropout`.
+        """softmax(query · keys · scale + bias) · values, where each weight is dropped with probability `dropout`.
 
         {…, rows, key_dim}, {…, axis, key_dim}, {…, axis, v}, {…, rows, axis} → {…, rows, v}
 
@@ -90,7 +90,7 @@ class AttentionOps:
         if plan is None:
             return None
         how, out = plan
-        mask = None if causal else cls.mask_for(keys, (axis,))  # no valid query sees padding behind itself
+        mask = None if causal else cls.mask_for(keys, (axis,))  # no valid query sees padding after itself
         raw_bias = None if bias is None else cls.move_raw(bias._raw, how.bias)
         raw_query = cls.move_raw(query._raw, how.query)
         raw = cls.attention_raw(
@@ -119,7 +119,7 @@ class AttentionOps:
     ) -> Tensor:
         """query · position of each key. {…, queries, key_dim}, {axis, …, key_dim} → {…, queries, keys}
 
-        Padding gives 0 and takes none of the gradient, which `matmul` would look after in all distances.
+        Padding gives 0 and gets no gradient. Here that is cheaper than in `matmul`, which would mask all distances.
         """  # fmt: skip
         parts = [dim for dim in positions.dims if dim not in (axis, key_dim)]
         others = [dim for dim in query.dims if dim not in (*parts, queries, key_dim)]

@@ -1,4 +1,4 @@
-"""The contract of a backend: raw functions that each has to give, and ops on Tensors that all share."""
+"""The contract of a backend: raw functions that each backend must provide, and ops on Tensors that all share."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Backend(
 ):
     """Computes on raw tensors of one kind. It has no state; all functions are static or class methods.
 
-    A backend gives the raw functions that the families declare. One that it does not give raises a BackendError.
+    A backend provides the raw functions that the families declare. A missing one raises a BackendError when called.
 
     >>> backend = rf.get_backend_by_raw_tensor_type(torch.Tensor)
     >>> issubclass(backend, rf.Backend), backend.name

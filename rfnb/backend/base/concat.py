@@ -1,4 +1,4 @@
-"""Tensors behind each other, and above each other."""
+"""Joining tensors along a dim."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rfnb.backend.base.math import join
-from rfnb.backend.base.require import axis_of, same_dims
+from rfnb.backend.base.require import axis_of, require_same_dims
 from rfnb.backend.base.sizes import bound, constant, derived, size_in
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
@@ -50,9 +50,9 @@ class ConcatOps:
         out_dim: Dim,
         handle_dynamic_dims: bool = True,
     ) -> Tensor:
-        """One behind the other: {…, a}, {…, b} → {…, out_dim}
+        """The tensors one after the other. {…, a}, {…, b} → {…, out_dim}
 
-        The frames of each sequence follow each other directly, padding is at the end.
+        The frames of each sequence follow directly; padding stays at the end.
         """
         return cls.concat_to(sources, allow_broadcast, out_dim, handle_dynamic_dims)[0]
 
@@ -62,7 +62,7 @@ class ConcatOps:
     ) -> tuple[Tensor, Dim]:
         """`concat`, and the new dim, which is the sum if `out_dim` is None.
 
-        Between dims of fixed size there is a plan for these signatures, kept at the first one.
+        For dims of fixed size, the plan for these signatures is cached at the first one.
         """
         first = sources[0][0]
         signature, lengths = first.sig, first.lengths
@@ -91,13 +91,13 @@ class ConcatOps:
 
     @classmethod
     def stack(cls: type[Backend], sources: Sequence[Tensor], *, out_dim: Dim) -> Tensor:
-        """One above the other: {…}, {…} → {out_dim, …}"""
+        """The tensors stacked along `out_dim`. {…}, {…} → {out_dim, …}"""
         first = sources[0]
         signature, lengths, raws = first.sig, first.lengths, []
         for i, x in enumerate(sources):
             raw = x._raw
             if x.sig is not signature:
-                same_dims("stack", x, first.dims, f"sources[{i}]")
+                require_same_dims("stack", x, first.dims, f"sources[{i}]")
                 raw = align.apply(align.move(x.dims, first.dims), raw)
             raws.append(raw)
             if x.lengths is not lengths:
@@ -116,7 +116,7 @@ class ConcatOps:
     def cum_concat_step(
         cls: type[Backend], source: Tensor, *, prev_accum: Tensor, axis: Dim, out_spatial_dim: Dim
     ) -> Tensor:
-        """`source` as one more frame behind those of `prev_accum`. {…}, {…, axis} → {…, out_spatial_dim}"""
+        """`prev_accum` with `source` as one more frame at the end. {…}, {…, axis} → {…, out_spatial_dim}"""
         frame = cls.expand_dim(source, ONE)
         return cls.concat((prev_accum, axis), (frame, ONE), out_dim=out_spatial_dim)
 
@@ -183,7 +183,7 @@ def _order(sources: Pairs, allow_broadcast: bool) -> tuple[list[Dim], int]:
         new_dims = [d for d in x.dims if d is not dim and d not in order]
         gone = [d for d in order if d is not first_dim and d not in x.sig.index]
         if (new_dims or gone) and not allow_broadcast:
-            same_dims("concat", x, [dim if d is first_dim else d for d in order], f"sources[{i}]")
+            require_same_dims("concat", x, [dim if d is first_dim else d for d in order], f"sources[{i}]")
         order = [*new_dims, *order]
     return order, order.index(first_dim)
 
@@ -205,7 +205,7 @@ def _aligned(backend: type[Backend], sources: Pairs, order: Sequence[Dim], axis:
 
 
 def _lengths(sources: Pairs, out_dim: Dim) -> Lengths:
-    """The lengths of the result. Those over the dims that are joined stand behind each other as well."""
+    """The lengths of the result. Lengths over the joined dims are joined as well."""
     if not any(dim in x.lengths.owners for x, dim in sources):
         return join(*[x for x, _ in sources])
     own: dict[int, Size] = {}
@@ -233,7 +233,7 @@ def _behind_each_other(sources: Pairs, serial: int, out_dim: Dim) -> Size:
 
 
 def _widened(backend: type[Backend], x: Tensor, axis: Dim, lengths: Lengths) -> Tensor:
-    """With padding up to the longest sequence of all that are joined."""
+    """The tensor padded to the longest sequence of all joined tensors."""
     missing = {}
     for place, (dim, n) in enumerate(zip(x.dims, backend.get_shape_tuple_raw(x._raw), strict=True)):
         size = lengths.size(dim) if dim.dimension is None and dim is not axis else None
@@ -243,7 +243,7 @@ def _widened(backend: type[Backend], x: Tensor, axis: Dim, lengths: Lengths) -> 
 
 
 def _total(sizes: Sequence[Size], rest: Sequence[Dim], close_gaps: bool) -> tuple[Size, list[Size] | None]:
-    """The size of the new axis; and the sizes of the parts, if there is padding between them to take out."""
+    """The size of the new axis, and the sizes of the parts if there is padding to remove between them."""
     if not close_gaps:
         last = sizes[-1]
         return Size(last.dims, sum(size.max for size in sizes[:-1]) + last.values), None
@@ -254,7 +254,7 @@ def _total(sizes: Sequence[Size], rest: Sequence[Dim], close_gaps: bool) -> tupl
 
 
 def _without_gaps(backend: type[Backend], x: Tensor, out_dim: Dim, sizes: Sequence[Size]) -> Tensor:
-    """Each frame moved to the front by the padding before it; padding comes from padding."""
+    """Each frame moved towards the front by the padding before it; padding is filled from padding."""
     dims = [dim for dim in x.dims if any(dim in size.dims for size in sizes)]
     key = ("concat", out_dim.serial, *[(*[dim.serial for dim in size.dims], size.values.tobytes()) for size in sizes])
     positions = constant(backend, x, [*dims, out_dim], key, lambda: _positions(sizes, dims))
@@ -262,7 +262,7 @@ def _without_gaps(backend: type[Backend], x: Tensor, out_dim: Dim, sizes: Sequen
 
 
 def _positions(sizes: Sequence[Size], dims: Sequence[Dim]) -> np.ndarray:
-    """Frames first, in order, then padding: a permutation of the positions in all parts, cut to what is needed."""
+    """Frames first, in order, then padding: a permutation of the positions in all parts, cut to the new length."""
     parts = [~size.frames(dims) for size in sizes]
     shape = np.broadcast_shapes(*[part.shape[:-1] for part in parts])
     padding = np.concatenate([np.broadcast_to(part, (*shape, part.shape[-1])) for part in parts], axis=-1)

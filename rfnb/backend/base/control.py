@@ -1,4 +1,4 @@
-"""Control flow as backends see it: they compute eagerly, so that Python's own does."""
+"""Control flow of backends. They compute eagerly, so Python's own control flow suffices."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class ControlOps:
 
     @staticmethod
     def cond(pred: Tensor, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> Any:
-        """What `true_fn` gives if `pred` {} holds, else what `false_fn` gives; the other one is not called."""
+        """The result of `true_fn` if `pred` {} is true, else that of `false_fn`. The other function is not called."""
         return true_fn() if bool(pred) else false_fn()
 
     @staticmethod
     def while_loop(cond: Callable[[S], bool | Tensor], body: Callable[[S], S], initial: S) -> S:
-        """body(body(… initial)), as long as `cond` holds before."""
+        """body(body(… initial)), repeated while `cond` is true."""
         state = initial
         while bool(cond(state)):
             state = body(state)
@@ -49,7 +49,7 @@ class ControlOps:
 
     @classmethod
     def tensor_array_create(cls: type[Backend]) -> Array:
-        """Nothing yet."""
+        """An empty tensor array."""
         return []
 
     @classmethod
@@ -60,9 +60,9 @@ class ControlOps:
 
     @classmethod
     def tensor_array_stack(cls: type[Backend], tensor_array: Array, *, axis: Dim, tensor_template: Tensor) -> Tensor:
-        """All of them along `axis`, which comes first. [{…}, …] → {axis, …}
+        """All tensors stacked along `axis`, which comes first. [{…}, …] → {axis, …}
 
-        Where each sequence has a length, what is behind the longest is left out.
+        If each sequence has a length, frames after the longest one are dropped.
         """
         size = axis.size if axis.is_defined() else None
         if size is not None and size.dims:
@@ -84,7 +84,7 @@ class ControlOps:
 
     @classmethod
     def tensor_array_push_back(cls: type[Backend], tensor_array: Array, value: Tensor) -> Array:
-        """With one more at the end; the array that was stays as it is."""
+        """The array with one more tensor at the end; the given array does not change."""
         return [*tensor_array, value]
 
     @classmethod

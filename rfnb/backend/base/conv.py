@@ -74,7 +74,7 @@ class ConvOps:
         strides: Sequence[int] | None = None,
         bias: Tensor | None = None,
     ) -> tuple[Tensor, Sequence[Dim]]:
-        """Each frame times the filter, `strides` apart, and summed where they overlap. Padding gets 0.
+        """Each frame times the filter, placed `strides` apart and summed where they overlap. Padding gets 0.
 
         {…, in_dim, in_spatial_dims…}, {filter_size…, in_dim, out_dim} → {…, out_dim, out_spatial_dims…}
         """
@@ -107,7 +107,7 @@ def _convolved(
     options: tuple[Any, ...],
     slides: Callable[[list[int]], tuple[Any, ...]],
 ) -> tuple[Tensor, Sequence[Dim]]:
-    """What both directions have in common. `options`: the op, the groups, and what else `slides` knows."""
+    """The common part of both directions. `options`: the op, the groups, and the options of `slides`."""
     inner, outer, spatial, out_spatial, filter_size = dims
     op, groups = options[:2]
     for several in (spatial, filter_size):
@@ -145,7 +145,7 @@ def _convolved(
     result = tensor_of(backend.move_raw(several_axes(backend, raw, shape), plan.back), out, lengths)
     if bias is not None and not plan.bias_inside:
         result = backend.combine(result, "add", bias, allow_broadcast_all_sources=True)
-    result._raw = backend.fill_padding(result, 0)  # so that nothing which comes back for it gets into a gradient
+    result._raw = backend.fill_padding(result, 0)  # so that gradients with respect to padding are dropped
     return result, out_spatial or [out.dims[place] for place in plan.places]
 
 
@@ -175,12 +175,12 @@ def _in_and_out(
 ) -> tuple[Dim, Dim]:
     """The two dims of a filter that stand for `in_dim` (or its part in a group) and `out_dim`.
 
-    Of two axes of one dim, `in_dim` is the one with the higher priority.
+    If both are the same dim, `in_dim` is the axis with the higher priority.
     """
     part = in_dim // groups
     inner = max((dim for dim in dims if dim.base is part.base), key=lambda dim: dim.match_priority, default=None)
     outer = next((dim for dim in dims if dim.base is out_dim.base and dim is not inner), None)
-    if inner is None:  # a dim of its own, of the right size
+    if inner is None:  # a separate dim of the right size
         inner = next((dim for dim in dims if dim is not outer and dim.dimension == part.dimension), None)
     if inner is None or outer is None:
         raise DimError(

@@ -34,7 +34,7 @@ class CreateOps:
         sparse_dim: Dim | None = None,
         feature_dim: Dim | None = None,
     ) -> Tensor:
-        """One value everywhere, or a Tensor with some of `dims` along the others. → {dims}"""
+        """A constant, or a Tensor with some of `dims` repeated along the others. → {dims}"""
         shape, lengths = sizes_of(dims)
         if isinstance(fill_value, Tensor):
             value = fill_value.copy_compatible_to_dims_raw(dims)
@@ -47,14 +47,14 @@ class CreateOps:
 
     @classmethod
     def range_over_dim(cls: type[Backend], dim: Dim, *, dtype: str, device: str | None = None) -> Tensor:
-        """0, 1, … along `dim`. → {dim}, sparse in it if these are whole numbers"""
+        """0, 1, … along `dim`. → {dim}, sparse in it with an integer dtype"""
         (size,), lengths = sizes_of([dim])
         sparse = dim if is_int_dtype(dtype) else None
         return tensor_of(cls.range_raw(size, dtype, device), align.sig([dim], sparse), lengths)
 
 
 def sizes_of(dims: Sequence[Dim]) -> tuple[list[int], Lengths]:
-    """The sizes of the padded axes in the batch that is bound now, and its lengths. Raises DimError if one has none."""
+    """The sizes of the padded axes in the current batch, and its lengths. Raises DimError if a size is unknown."""
     check_dims(dims)
     lengths = current_lengths(dims)
     return [_longest(dim, lengths, dims) if dim.dimension is None else dim.dimension for dim in dims], lengths

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 class Problem(NamedTuple):
-    """What is aligned, in the order that kernels take: [time, batch, class], [batch], [batch, label], [batch]."""
+    """Operands of an alignment, in the layout of kernels: [time, batch, class], [batch], [batch, label], [batch]."""
 
     raws: tuple[Any, Any, Any, Any]
     log_probs: Tensor
     classes: Dim
-    rest: list[Dim]  # what counts the sequences, merged to `batch`
-    shape: list[int]  # of `rest`
+    rest: list[Dim]  # the dims of the sequences, which are merged to `batch`
+    shape: list[int]  # sizes of `rest`
     lengths: Lengths
 
 
@@ -56,7 +56,7 @@ class CtcOps:
         loss = tensor_of(cls.reshape_raw(raw, problem.shape), align.sig(problem.rest), problem.lengths)
         if not logits_normalized:
             return loss
-        # the kernel was given log_softmax(logits), which differs by this number in every frame, whatever the class
+        # in each frame, log_softmax(logits) differs from the logits by this number
         sums = cls.reduce(problem.log_probs, mode="logsumexp", axis=problem.classes)
         taken = cls.reduce(sums, mode="sum", axis=input_spatial_dim)
         kept = cls.combine(loss, "sub", taken)
@@ -120,7 +120,7 @@ def _problem(
 def class_dim(op: str, logits: Tensor, spatial_dim: Dim, labels: Dim | None, blank: int) -> Dim:
     """The dim of the classes: that of the labels, the feature dim, or the only fixed one besides the frames.
 
-    Raises DimError if `blank` is none of its entries, or a label.
+    Raises DimError if `blank` is not one of its entries, or is a label.
     """
     given = [dim for dim in (labels, logits.feature_dim) if dim in logits.sig.index]
     fixed = [dim for dim in logits.dims if dim.dimension is not None and dim is not spatial_dim]

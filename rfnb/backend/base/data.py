@@ -1,4 +1,4 @@
-"""What raw tensors are, and Tensors from them."""
+"""Properties of raw tensors, and making Tensors of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class DataOps:
     """Raw part: `get_dtype_name_raw`, `as_dtype_raw`, `get_ndim_raw`, `get_shape_tuple_raw`, `get_device_raw`,
     `device_key_raw`, `copy_raw`, `copy_to_device_raw`, `convert_raw`, `from_numpy_raw`, `to_numpy_raw`,
-    and of parameters `create_parameter_raw`, `set_parameter_trainable`.
+    and for parameters `create_parameter_raw`, `set_parameter_trainable`.
     """
 
     get_dtype_name_raw: Callable[[Any], str]
@@ -44,7 +44,7 @@ class DataOps:
 
     @staticmethod
     def outside_modes() -> AbstractContextManager[None]:
-        """Inside, what is made for a batch may be used in any mode: for training, though it is made in inference."""
+        """Inside, tensors made for a batch can be used in any mode, also in training if made during inference."""
         return nullcontext()
 
     @staticmethod
@@ -54,7 +54,7 @@ class DataOps:
 
     @classmethod
     def without_numbers_raw(cls: type[Backend], raw_tensor: Any) -> Any:
-        """A tensor of the same shape and type that takes no memory. Raises BackendError where there are none."""
+        """A tensor of the same shape and dtype that takes no memory. Raises BackendError if the backend has none."""
         raise BackendError("meta: this backend has no tensors without data", got=cls.name, expected="torch")
 
     @classmethod
@@ -64,12 +64,12 @@ class DataOps:
 
     @classmethod
     def get_known_shape_raw(cls: type[Backend], raw_tensor: Any) -> tuple[int, ...]:
-        """The sizes of the axes: all are known."""
+        """The sizes of the axes, which are all known."""
         return cls.get_shape_tuple_raw(raw_tensor)
 
     @classmethod
     def set_known_shape_raw(cls: type[Backend], raw_tensor: Any, shape: tuple[int | None, ...]) -> None:
-        """Checks the shape; None stands for any size. Raises DimError if it is another one."""
+        """Checks the shape; None stands for any size. Raises DimError if it differs."""
         own = cls.get_shape_tuple_raw(raw_tensor)
         if len(own) != len(shape) or any(n not in (None, size) for n, size in zip(shape, own, strict=True)):
             raise DimError("the raw tensor has a different shape", got=own, expected=shape)
@@ -81,12 +81,12 @@ class DataOps:
 
     @classmethod
     def fill_raw(cls: type[Backend], shape: Sequence[int], value: Any) -> Any:
-        """`value` everywhere."""
+        """Fills the tensor with `value`."""
         return cls.copy_raw(cls.broadcast_raw(cls.convert_raw(value, None, None), shape))
 
     @classmethod
     def get_device(cls: type[Backend], x: Tensor) -> str | None:
-        """Where the data is: "cpu", "cuda:0"; None for a template."""
+        """The device of the data, such as "cpu" or "cuda:0"; None for a template."""
         return None if isinstance(x._raw, NoData) else cls.get_device_raw(x._raw)
 
     @classmethod
@@ -112,9 +112,9 @@ class DataOps:
 
     @classmethod
     def runtime_sanity_checks(cls: type[Backend], tensor: Tensor) -> None:
-        """Checks the raw tensor against the dims, their lengths and `sparse_dim`. It reads the labels.
+        """Checks the raw tensor against the dims, their lengths and `sparse_dim`. This reads the labels.
 
-        Raises DimError or DtypeError if it does not fit.
+        Raises DimError or DtypeError if they do not fit.
         """
         cls.set_known_shape_raw(tensor._raw, tuple(tensor.size_of(dim).max for dim in tensor.dims))
         labels = tensor.sparse_dim

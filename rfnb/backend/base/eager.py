@@ -1,4 +1,4 @@
-"""What only a framework of graphs has something to do for: ops here are done at once."""
+"""Graph-mode functions of the backend contract. They do nothing, since all backends here are eager."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ if TYPE_CHECKING:
 
 
 class EagerOps:
-    """No raw part of its own."""
+    """Functions that only matter in graph mode. There is no raw part."""
 
     @staticmethod
     def executing_eagerly() -> bool:
-        """Whether ops are done at once."""
+        """Whether ops run at once: True."""
         return True
 
     @staticmethod
     def name_scope_raw(name: str) -> AbstractContextManager[None]:
-        """Nothing: raw tensors have no names."""
+        """A context that does nothing, since raw tensors have no names."""
         return nullcontext()
 
     @staticmethod
     def control_dependencies_raw(dependencies: Sequence[Any]) -> AbstractContextManager[None]:
-        """Nothing: what comes before is done before."""
+        """A context that does nothing, since ops run in order."""
         return nullcontext()
 
     @staticmethod
     def identity_with_control_dependencies_raw(raw_tensor: Any, dependencies: Sequence[Any]) -> Any:
-        """Itself: what comes before is done before."""
+        """The tensor itself, since ops run in order."""
         return raw_tensor
 
     @staticmethod
     def create_placeholder_raw(tensor: Tensor) -> Any:
-        """Raises BackendError: a tensor has data as soon as there is one."""
+        """Raises BackendError, since eager tensors always have data."""
         raise BackendError(
             "create_placeholder: placeholders do not exist here, since ops run at once",
             got=tensor.describe_dims(),
@@ -47,17 +47,17 @@ class EagerOps:
 
     @staticmethod
     def is_valid_in_current_graph(tensor: Tensor) -> bool:
-        """Always: there is no graph."""
+        """True, since there is no graph."""
         return True
 
     @staticmethod
     def format_graph_output(raw_tensor: Any, *, max_depth: int | None = None) -> str | None:
-        """None: there is no graph."""
+        """None, since there is no graph."""
         return None
 
 
 def lacking(name: str) -> Callable[..., Any]:
-    """Stands for a raw function that a backend has not."""
+    """A function that raises a BackendError, in place of a raw function that the backend lacks."""
 
     op = "loops" if name == "new_tape" else name.removesuffix("_raw")
 

@@ -1,4 +1,4 @@
-"""What a backend may know of the raw calls of a step, to make it quicker."""
+"""Optimizations of the raw calls of a loop step."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from rfnb.backend.base.tape import Call, External, Var
 
 
 class Product(NamedTuple):
-    """A raw call that is x + h·W, or h·W, with W from outside of the loop.
+    """A raw call that is x + h·W, or h·W, where W comes from outside the loop.
 
-    place: which of its arguments W is. transposed: that argument is the transpose of what is outside.
-    out_first: outside W is [out, in], not [in, out].
+    place: position of W in the arguments. transposed: whether that argument is the transpose of the tensor outside.
+    out_first: whether W is [out, in] outside, not [in, out].
     """
 
     call: Call
@@ -24,13 +24,13 @@ class Product(NamedTuple):
     out_first: bool = False
 
     def with_weight(self, weight: External, result: int) -> Call:
-        """The call with another weight and result."""
+        """The same call with a different weight and result."""
         args = [weight if place == self.place else arg for place, arg in enumerate(self.call.args)]
         return Call(self.call.fn, tuple(args), self.call.kwargs, result, node=self.call.node)
 
 
 class FuseOps:
-    """A backend may join calls of a step, and leave the gradients of weights to the end of a loop."""
+    """A backend may fuse calls of a step, and compute the gradients of weights at the end of a loop."""
 
     joined_raw: Callable[[Sequence[Call], Sequence[Any], Sequence[Any], Collection[Var]], list[Call]]
     products_raw: Callable[[Sequence[Call], Sequence[Any], Sequence[Any]], list[Product]]

@@ -1,4 +1,4 @@
-"""Gradients."""
+"""Gradients, and ops that change them."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class GradOps:
 
     @classmethod
     def stop_gradient(cls: type[Backend], tensor: Tensor) -> Tensor:
-        """The same numbers, as a constant."""
+        """The same values as a constant, without a gradient."""
         return tensor.like(cls.stop_gradient_raw(tensor._raw))
 
     @classmethod
     def scaled_gradient(cls: type[Backend], tensor: Tensor, scale: float | Tensor) -> Tensor:
-        """The same numbers, whose gradient is multiplied by `scale`."""
+        """The same values, with the gradient multiplied by `scale`."""
         factor = scale.copy_compatible_to_dims_raw(tensor.dims) if isinstance(scale, Tensor) else scale
         return tensor.like(cls.scaled_gradient_raw(tensor._raw, factor))
 
@@ -55,7 +55,7 @@ class GradOps:
         shift: float | Tensor | None = None,
         scale_shift_by_sum_over_axis: Dim | None = None,
     ) -> Tensor:
-        """The same numbers; the gradient g becomes scale · g + shift, times Σ |g| over the axis if there is one."""
+        """The same values; the gradient g becomes scale · g + shift, with the shift times Σ |g| over an axis."""
         if shift is None:
             return cls.scaled_gradient(x, scale)
         over = scale_shift_by_sum_over_axis
@@ -81,16 +81,16 @@ class GradOps:
 
     @classmethod
     def set_requires_gradient(cls: type[Backend], tensor: Tensor) -> None:
-        """From now on gradients for it can be asked for."""
+        """Records gradients with respect to the tensor from now on."""
         cls.set_requires_gradient_raw(tensor._raw)
 
     @classmethod
     def copy(cls: type[Backend], tensor: Tensor) -> Tensor:
-        """The same numbers in memory of their own."""
+        """A copy of the values in new memory."""
         return tensor.like(cls.copy_raw(tensor._raw))
 
     @classmethod
     def copy_to_device(cls: type[Backend], x: Tensor, device: str | None) -> Tensor:
-        """The same numbers on `device`."""
+        """The same values on `device`."""
         raw = cls.copy_to_device_raw(x._raw, device)
         return x if raw is x._raw else x.like(raw)

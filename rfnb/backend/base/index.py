@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rfnb.backend.base.require import axis_of, whole_numbers
+from rfnb.backend.base.require import axis_of, require_ints
 from rfnb.backend.base.sizes import size_in
-from rfnb.backend.base.tape import tried_out, untaped
+from rfnb.backend.base.tape import is_trial, untaped
 from rfnb.core.dims import align
 from rfnb.core.dims.align import Sig
 from rfnb.core.dims.dim import Dim
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Gather:
-    """How to gather: `axis` of the source; without shared dims by index, else along `axis` with aligned indices."""
+    """How to gather along `axis` of the source: by indexing, or, with shared dims, by aligned indices."""
 
     axis: int
     shared: bool
@@ -78,7 +78,7 @@ class IndexOps:
                 else cls.index_raw(source._raw, positions, plan.axis)
             )
         except (IndexError, RuntimeError):
-            if tried_out() and not source.size_of(axis).max:
+            if is_trial() and not source.size_of(axis).max:
                 return cls.gather(cls.not_empty(source, axis), indices=indices, axis=axis)
             check_range(cls, "gather", indices, (axis,), (cls.get_shape_tuple_raw(source._raw)[plan.axis],))
             raise
@@ -88,7 +88,7 @@ class IndexOps:
 
     @classmethod
     def not_empty(cls: type[Backend], source: Tensor, axis: Dim) -> Tensor:
-        """With a frame of zeros, if no sequence has any."""
+        """`source`, with one frame of zeros if all sequences are empty."""
         if source.size_of(axis).max:
             return source
         return source.like(cls.pad_raw(source._raw, {source.sig.index[axis]: (0, 1)}, 0))
@@ -108,7 +108,7 @@ class IndexOps:
 
 def _plan(source: Tensor, indices: Tensor, axis: Dim) -> tuple[Sig, Gather]:
     place = axis_of("gather", source, axis)
-    whole_numbers("gather", indices, "indices")
+    require_ints("gather", indices, "indices")
     if indices.sparse_dim is not None and indices.sparse_dim is not axis and axis.dimension is not None:
         fits = indices.sparse_dim.dimension == axis.dimension or indices.sparse_dim.dimension is None
         if not fits:
@@ -133,7 +133,7 @@ def _plan(source: Tensor, indices: Tensor, axis: Dim) -> tuple[Sig, Gather]:
 
 
 def _number(source: Tensor, index: Any, axis: Dim) -> int:
-    """The number of an entry of `axis`: itself, or that of a label, or of the sequence with a tag."""
+    """The number of an entry of `axis`, given as an int, as a label, or as the tag of a sequence."""
     if not isinstance(index, str):
         try:
             return operator.index(index)
@@ -151,7 +151,7 @@ def _number(source: Tensor, index: Any, axis: Dim) -> int:
 
 
 def _select(backend: type[Backend], source: Tensor, index: int, axis: Dim, clip_to_valid: bool) -> Tensor:
-    """The entry at one position; from the end of each sequence if it is negative."""
+    """The entry at one position; a negative one counts from the end of each sequence."""
     found = source.sig.plans.get(("select", axis))
     place, out, may_differ = found or source.sig.keep(
         ("select", axis),
@@ -168,7 +168,7 @@ def _select(backend: type[Backend], source: Tensor, index: int, axis: Dim, clip_
 
 
 def _select_sequence(backend: type[Backend], source: Tensor, index: int, axis: Dim, clip_to_valid: bool) -> Tensor:
-    """The entry of a dim whose entries have lengths of their own, without the padding behind it."""
+    """The entry of a dim on which lengths depend, without the padding after it."""
     count = source.size_of(axis).max
     if clip_to_valid:
         index = min(max(index, 0), count - 1)
@@ -247,7 +247,7 @@ def out_of_range(backend: type[Backend], indices: Tensor, size: int) -> tuple[np
 
 
 def _with_their_lengths(backend: type[Backend], found: Tensor, source: Tensor, indices: Tensor, axis: Dim) -> Tensor:
-    """What was picked along `axis`, if other dims have lengths that differ along it."""
+    """The gathered tensor, with the gathered lengths of dims whose lengths depend on `axis`."""
     sizes = {}
     for dim in source.dims:
         size = source.lengths.size(dim) if dim.dimension is None and dim not in indices.sig.index else None
@@ -259,7 +259,7 @@ def _with_their_lengths(backend: type[Backend], found: Tensor, source: Tensor, i
 
 
 def _clipped(backend: type[Backend], source: Tensor, indices: Tensor, axis: Dim) -> Tensor:
-    """The indices, none of them behind the last frame."""
+    """The indices, limited to the last frame of each sequence."""
     size, indices = size_in(source, axis), backend.cast(indices, "int64")  # a small type may not hold the limit
     if not size.dims:
         return indices.like(backend.clip_raw(indices._raw, 0, max(size.max - 1, 0)))

@@ -87,7 +87,7 @@ class LossOps:
 
 
 def _check_frames(estimated: Tensor, target: Tensor, axis: Dim) -> None:
-    """Refuses a loss with dims that neither side has all of: {time, time + 1}, for every frame each target."""
+    """Raises DimError if each side has a dim that the other lacks, which would compare all pairs."""
     odd = [dim for dim in target.dims if dim not in estimated.sig.index]
     lacking = [dim for dim in estimated.dims if dim is not axis and dim not in target.sig.index]
     if odd and lacking:

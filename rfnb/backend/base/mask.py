@@ -13,7 +13,7 @@ import numpy as np
 
 from rfnb.backend.base.math import join, lacks_frames
 from rfnb.backend.base.sizes import size_in
-from rfnb.core.dims import align
+from rfnb.core.dims import align, entries
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths, Size
 from rfnb.core.tensor.listener import active_listener
@@ -24,25 +24,27 @@ if TYPE_CHECKING:
 
 
 _of_size: weakref.WeakKeyDictionary[Size, dict[Any, Any]] = weakref.WeakKeyDictionary()
-"""Raw masks of padding, by where in a tensor: for all Lengths that have this size. Graphs hold sizes, but no masks."""
-_of_all: ContextVar[bool] = ContextVar("rfnb_gradients_of_all", default=False)
+"""Raw masks of padding, by their place in a tensor, shared by all Lengths that have this size.
+
+They are weakly keyed by the size, since graphs hold sizes but must not keep masks alive."""
+_mask_all: ContextVar[bool] = ContextVar("rfnb_mask_all_gradients", default=False)
 
 
 @contextmanager
-def gradients_of_all() -> Iterator[None]:
-    """Inside, padding is kept out of whatever takes a gradient, not only of what is made of parameters.
+def mask_all_gradients() -> Iterator[None]:
+    """Inside, padding is masked in all tensors that require a gradient, not only in those computed from parameters.
 
-    That costs more, and so is not done everywhere.
+    This costs more, so it is off by default.
     """
-    token = _of_all.set(True)
+    token = _mask_all.set(True)
     try:
         yield
     finally:
-        _of_all.reset(token)
+        _mask_all.reset(token)
 
 
 class Rows(NamedTuple):
-    """Rows of a raw tensor whose first `axes` axes are seen as one."""
+    """Rows of a raw tensor whose first `axes` axes are merged into one."""
 
     frames: Any
     padding: Any
@@ -50,9 +52,9 @@ class Rows(NamedTuple):
 
 
 FEW = 8192
-"""Entries: filling so few of them takes less time by a mask."""
+"""Number of entries below which `masked_fill` is faster than row indices."""
 ROW = 8
-"""Likewise in a row."""
+"""Number of entries per row below which `masked_fill` is faster than row indices."""
 
 
 class MaskOps:
@@ -69,7 +71,7 @@ class MaskOps:
 
     @classmethod
     def sequence_mask(cls: type[Backend], dim: Dim, lengths: Lengths, device: str | None = None) -> Tensor:
-        """Whether a position of `dim` lies within its sequence. → {… of the lengths, dim} bool"""
+        """Whether a position of `dim` is within its sequence. → {… of the lengths, dim} bool"""
         size = lengths[dim]
         key = ("sequence_mask", dim.serial, device, cls)
         raw = lengths.cached(key, lambda: cls.from_numpy_raw(size.frames(size.dims), device))
@@ -77,7 +79,7 @@ class MaskOps:
 
     @staticmethod
     def have_sequence_mask_raw() -> bool:
-        """There is `sequence_mask_raw`."""
+        """True: `sequence_mask_raw` is available."""
         return True
 
     @classmethod
@@ -95,7 +97,7 @@ class MaskOps:
 
     @classmethod
     def padding_for(cls: type[Backend], tensor: Tensor, dims: tuple[Dim, ...]) -> Any:
-        """The opposite of `mask_for`: true in padding. Made once for a batch, and kept by its lengths."""
+        """The opposite of `mask_for`: true in padding. It is computed once per batch, and cached by its lengths."""
         lengths = tensor.lengths
         if not may_be_padded(lengths):
             return None
@@ -107,7 +109,7 @@ class MaskOps:
 
     @classmethod
     def count_for(cls: type[Backend], tensor: Tensor, dims: tuple[Dim, ...], axes: int | tuple[int, ...]) -> Any:
-        """How many entries of `axes` are no padding of `dims`, 1 at least, shaped as what is left without `axes`."""
+        """The number of entries of `axes` that are not padding of `dims`, at least 1, in the shape without `axes`."""
         device = cls.device_key_raw(tensor._raw)
         key = ("count", tensor.sig.serial, tensor.sig.serials[dims], axes, device)
         return tensor.lengths.cached(key, lambda: cls.from_numpy_raw(_count(cls, tensor, dims, axes), device))
@@ -136,26 +138,26 @@ class MaskOps:
 
     @classmethod
     def empty_padding(cls: type[Backend], result: Tensor) -> Tensor:
-        """The new tensor `result` with 0 in padding, which is noted: who wants to have it so need not do it again."""
+        """The new tensor `result` with 0 in padding. This is marked, so that it is not done twice."""
         result._raw = cls.fill_padding(result, 0)
         return cls.note_empty_padding(result)
 
     @classmethod
     def note_empty_padding(cls: type[Backend], result: Tensor) -> Tensor:
-        """The new tensor `result`, which has 0 in padding. Writes that torch does not count (`.data`) are not seen."""
+        """Marks that the new tensor `result` has 0 in padding. Writes to `.data` go unnoticed."""
         result._emptied = result._raw, cls.version_raw(result._raw)
         return result
 
     @classmethod
     def as_empty_in_padding(cls: type[Backend], source: Tensor, *results: Tensor) -> None:
-        """The new tensors `results` have the frames and the padding of `source`, with other dims in each frame."""
+        """Marks `results` like `source`, with which they share frames and padding, but not dims of a frame."""
         if cls.is_empty_in_padding(source):
             for result in results:
                 cls.note_empty_padding(result)
 
     @classmethod
     def is_empty_in_padding(cls: type[Backend], tensor: Tensor) -> bool:
-        """Whether it is known to have 0 in padding; a listener may repeat the op where that does not hold."""
+        """Whether it is known to have 0 in padding. A listener may replay ops on data that lacks it."""
         known = getattr(tensor, "_emptied", None)
         if known is None or not tensor.lengths.ragged or active_listener() is not None:
             return False
@@ -170,10 +172,10 @@ class MaskOps:
         *,
         few: bool = False,
     ) -> Rows | None:
-        """Which rows of `tensor` are frames of `dims`, and which are padding; None where a mask has to do.
+        """Which rows of `tensor` are frames of `dims`, and which are padding; None if a mask must be used.
 
-        inner: the dims of a row, which come last then; by default as many of the last ones as have no padding.
-        few: also for so few or so short rows that a mask takes less time.
+        inner: the dims of a row, moved to the end; by default all last dims without padding.
+        few: also use rows if they are so few or so short that a mask is faster.
         """
         lengths = tensor.lengths
         if not lengths.ragged or cls.fill_rows_raw is None or active_listener() is not None:
@@ -188,7 +190,7 @@ class MaskOps:
 
     @classmethod
     def on_frames(cls: type[Backend], function: Callable[[Any], Any], raw: Any, rows: Rows) -> Any:
-        """`function` of frames alone: padding is not even read, gets 0, and gives no gradient."""
+        """`function` applied to the frames only: padding is not read, becomes 0, and gets no gradient."""
         return cls.on_rows_raw(function, raw, rows.frames, rows.axes)
 
     @classmethod
@@ -207,23 +209,23 @@ class MaskOps:
 
     @classmethod
     def is_trained(cls: type[Backend], *weights: Tensor | None) -> bool:
-        """Whether one takes a gradient and is a parameter, or is made of parameters: no sequence has its own."""
+        """Whether a tensor requires a gradient and is a parameter or computed from parameters, without a batch dim."""
         given = (x for x in weights if x is not None)
-        return any(cls.is_trained_raw(x._raw, not x.sig.batched or _of_all.get()) for x in given)
+        return any(cls.is_trained_raw(x._raw, not x.sig.batched or _mask_all.get()) for x in given)
 
     @classmethod
     def fill_for_gradient(cls: type[Backend], tensor: Tensor, weight: Tensor) -> Any:
-        """The raw tensor, with 0 in padding if `weight` is trained: 0 · NaN would get into its gradient."""
+        """The raw tensor, with 0 in padding if `weight` is trained, so that 0 · NaN does not get into its gradient."""
         if not tensor.sig.frames or not may_be_padded(tensor.lengths) or not cls.is_trained(weight):
             return tensor._raw
         return cls.fill_padding(tensor, 0)
 
     @classmethod
     def cut_gradient(cls: type[Backend], result: Tensor, *weights: Tensor | None) -> Tensor:
-        """The new tensor `result`, with 0 in padding if one of `weights` is trained and has not these frames.
+        """The new tensor `result`, with 0 in padding if one of `weights` is trained and lacks these frames.
 
-        Its gradient is a sum over frames, where what comes back for padding, such as ∞ · 0 of a square root,
-        must not get in.
+        The gradient of such a weight is a sum over frames, which must not include gradients of padding, such as
+        ∞ · 0 of a square root.
         """
         if not result.sig.frames or not may_be_padded(result.lengths):
             return result
@@ -234,7 +236,7 @@ class MaskOps:
 
     @classmethod
     def finite_padding(cls: type[Backend], tensor: Tensor) -> Any:
-        """The raw tensor with 0 for what is not finite in padding: 0 · NaN would get into gradients of weights."""
+        """The raw tensor with 0 in place of ∞ and NaN in padding, which keeps 0 · NaN out of gradients of weights."""
         padding = cls.padding_for(tensor, tensor.dims)
         return tensor._raw if padding is None else cls.finite_raw(tensor._raw, padding)
 
@@ -244,7 +246,7 @@ class MaskOps:
     ) -> Any:
         """A raw constant along `dim`, from the lengths of each sequence, shaped to broadcast against `tensor`.
 
-        make: from lengths [… , 1] to values [… , frames]. It is called once for a batch and `key`.
+        make: maps lengths [… , 1] to values [… , frames]. It is called once per batch and `key`.
         """
         key = (key, tensor.sig.serial, dim.serial, cls.device_key_raw(tensor._raw))
         found = tensor.lengths.cache.get(key)
@@ -260,12 +262,12 @@ class MaskOps:
 
 
 def may_be_padded(lengths: Lengths) -> bool:
-    """Whether ops look at padding: there is some, or what they do may be done again for a batch that has some."""
+    """Whether ops must handle padding: the batch has some, or the ops may be replayed for a batch that has some."""
     return lengths.ragged or (active_listener() is not None and bool(lengths.sizes))
 
 
 def _padding(backend: type[Backend], tensor: Tensor, uneven: Sequence[Dim], device: Any) -> Any:
-    """The same one for all tensors that have a dim with lengths, and the dims of these, at the same places."""
+    """The mask of padding, shared by all tensors that have the dims with lengths at the same places."""
     if len(uneven) != 1:
         mask = frames_of(tensor, uneven)
         return None if mask is None else backend.from_numpy_raw(~mask, device)
@@ -317,17 +319,11 @@ def _count(backend: type[Backend], tensor: Tensor, dims: tuple[Dim, ...], axes: 
 
 
 def frames_of(tensor: Tensor, dims: Sequence[Dim]) -> np.ndarray | None:
-    """The mask of the frames of `dims` on the host, shaped to broadcast against `tensor`; None without padding."""
-    mask: np.ndarray | None = None
-    for dim in sized(tensor, dims):
-        size = size_in(tensor, dim)
-        there = align.move((*size.dims, dim), tensor.dims, trailing=False)
-        own: np.ndarray = align.apply(there, size.frames(size.dims))
-        mask = own if mask is None else mask & own
-    return mask
+    """The mask of the frames of `dims` on the CPU, shaped to broadcast against `tensor`; None without padding."""
+    return entries.frames(tensor.dims, [(dim, size_in(tensor, dim)) for dim in sized(tensor, dims)])
 
 
 def sized(tensor: Tensor, dims: Sequence[Dim]) -> list[Dim]:
-    """Those of `dims` along which each sequence of `tensor` has a length of its own."""
+    """The dims of `dims` along which the sequences of `tensor` may differ in length."""
     sizes = ((dim, tensor.lengths.size(dim)) for dim in dims if dim.dimension is None)
     return [dim for dim, size in sizes if size is not None and size.dims and size_in(tensor, dim).dims]

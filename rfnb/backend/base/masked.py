@@ -1,4 +1,4 @@
-"""The entries at which a mask holds: taken out, and put back."""
+"""Selecting the entries where a mask is true, and putting them back."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 
 class MaskedOps:
-    """No raw part of its own."""
+    """Ops with a mask. There is no raw part."""
 
     @classmethod
     def masked_select(
         cls: type[Backend], tensor: Tensor, *, mask: Tensor, dims: Sequence[Dim], out_dim: Dim | None = None
     ) -> tuple[Tensor, Dim]:
-        """The entries where `mask` holds, one after the other, and their new dim. {…, dims…} → {…, out_dim}
+        """The entries where `mask` is true, one after the other, and their new dim. {…, dims…} → {…, out_dim}
 
-        The last of `dims` counts fastest. Other dims of the mask are batch dims: each has its own number of entries.
-        The mask is read: how many there are decides the size.
+        The last of `dims` varies fastest. Other dims of the mask are batch dims, with a number of entries each. The
+        mask is read, since the number of entries decides the size.
         """
         _check_mask("masked_select", mask, dims)
         batch = [d for d in mask.dims if d not in dims]
@@ -50,7 +50,7 @@ class MaskedOps:
         dims: Sequence[Dim],
         in_dim: Dim,
     ) -> Tensor:
-        """The inverse of `masked_select`; `backup`, or 0, where there is no mask. {…, in_dim}, {dims…} → {…, dims…}"""
+        """The inverse of `masked_select`; `backup` or 0 where `mask` is false. {…, in_dim}, {dims…} → {…, dims…}"""
         _check_mask("masked_scatter", mask, dims)
         axis_of("masked_scatter", source, in_dim)
         holds = mask.like(cls.fill_padding(mask, False))
@@ -101,7 +101,7 @@ class MaskedOps:
 
     @classmethod
     def resized(cls: type[Backend], tensor: Tensor, sizes: dict[Dim, Size]) -> Tensor:
-        """The tensor with other lengths: what is longer is cut, what is shorter gets zeros at the end."""
+        """The tensor with different lengths: axes are cut, or extended with zeros at the end."""
         raw = tensor._raw
         missing = {}
         for dim, size in sizes.items():
@@ -120,7 +120,7 @@ def _check_mask(what: str, mask: Tensor, dims: Sequence[Dim]) -> None:
 
 
 def _frames(lengths: Lengths, dims: Sequence[Dim]) -> np.ndarray:
-    """Whether a position of `dims` is a frame."""
+    """Whether a position of `dims` is a valid frame."""
     sizes = [lengths.size(dim) for dim in dims]
     for dim, size in zip(dims, sizes, strict=True):
         if size is None or any(d not in dims for d in size.dims):
@@ -175,7 +175,7 @@ def _sizes(
     dims: Sequence[Dim],
     out_dim: Dim,
 ) -> dict[Dim, Size]:
-    """Lengths over the dims that are selected from become lengths over what is selected."""
+    """Lengths over the dims that are selected from become lengths over the new dim."""
     found = {}
     for dim in tensor.dims:
         size = size_in(tensor, dim) if dim.dimension is None and dim not in dims else None
@@ -193,7 +193,7 @@ def _sizes(
 def _same_lengths(
     backend: type[Backend], found: Tensor, backup: Tensor | None, source: Tensor, holds: Tensor, in_dim: Dim
 ) -> tuple[Tensor, Tensor | None]:
-    """Both with one set of lengths, where those of `source` differ along `in_dim`: each entry keeps its own."""
+    """Both tensors with the same lengths, if those of `source` depend on `in_dim`: each entry keeps its own lengths."""
     sizes = {}
     for dim in source.dims:
         size = source.lengths.size(dim) if dim.dimension is None else None

@@ -24,11 +24,11 @@ COMBINE_KINDS = ("add", "sub", "mul", "truediv", "floordiv", "ceildiv", "mod", "
                  "logical_and", "logical_or", "squared_difference", "logaddexp", "complex")  # fmt: skip
 COMPARE_KINDS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 PRODUCTS = ("mul", "truediv", "pow", "squared_difference", "logaddexp")
-"""Where the gradient of one operand is a product with the other: 0 · NaN of a padded frame would get into it."""
+"""Kinds where the gradient of an operand is a product with the other, so that 0 · NaN of padding could get in."""
 DIVISIONS = ("floordiv", "ceildiv", "mod")
-"""Where a whole number cannot be divided by 0, so that a divisor must not be 0 in padding either."""
+"""Kinds that divide integers, so that a divisor must not be 0 in padding either."""
 SMALLEST = {"float16": 2.0**-14, "float64": 2.0**-1022}
-"""By dtype, others have 2⁻¹²⁶: the smallest number whose reciprocal, the gradient of its logarithm, is finite."""
+"""The smallest number whose reciprocal, the gradient of its logarithm, is finite; other dtypes have 2⁻¹²⁶."""
 
 
 class MathOps:
@@ -46,17 +46,17 @@ class MathOps:
 
     @classmethod
     def combine_function(cls: type[Backend], kind: str) -> Callable[[Any, Any], Any]:
-        """`combine_raw` of this kind."""
+        """`combine_raw` for this kind."""
         return lambda a, b: cls.combine_raw(a, kind, b)
 
     @classmethod
     def compare_function(cls: type[Backend], kind: str) -> Callable[[Any, Any], Any]:
-        """`compare_raw` of this kind."""
+        """`compare_raw` for this kind."""
         return lambda a, b: cls.compare_raw(a, kind, b)
 
     @classmethod
     def activation_function(cls: type[Backend], func: str) -> Callable[[Any], Any]:
-        """`activation_raw` of this kind."""
+        """`activation_raw` for this kind."""
         return lambda raw: cls.activation_raw(raw, func)
 
     @classmethod
@@ -98,7 +98,7 @@ class MathOps:
 
     @classmethod
     def activation(cls: type[Backend], tensor: Tensor, func: str) -> Tensor:
-        """func of every entry."""
+        """`func` applied to each entry."""
         return tensor.like(cls.activation_raw(tensor._raw, func))
 
     @classmethod
@@ -110,7 +110,7 @@ class MathOps:
         *,
         allow_broadcast_all_sources: bool = False,
     ) -> Tensor:
-        """`true_` where `cond`, else `false_`; both Tensors or numbers. → {… of all}"""
+        """`true_` where `cond` is true, else `false_`; both are Tensors or numbers. → {… of all}"""
         if isinstance(cond, Tensor) and cond.dtype != "bool":
             raise DtypeError("where: the condition must be boolean", got=cond.dtype, expected="bool", hint="x > 0")
         given = (cond, true_, false_)
@@ -127,7 +127,7 @@ class MathOps:
         *,
         allow_broadcast_all_sources: bool = False,
     ) -> Tensor:
-        """Between the two: Tensors, numbers, or None for no bound on that side. → {… of all}"""
+        """`x` limited to the range between two Tensors or numbers; None means no bound on that side. → {… of all}"""
         given = (x, clip_value_min, clip_value_max)
         if not (isinstance(clip_value_min, Tensor) or isinstance(clip_value_max, Tensor)):
             return x.like(cls.clip_raw(x._raw, clip_value_min, clip_value_max))
@@ -137,13 +137,13 @@ class MathOps:
 
     @classmethod
     def safe_log(cls: type[Backend], tensor: Tensor, *, eps: float | None = None) -> Tensor:
-        """log of `eps` at least, so that there is no -∞; by default of the smallest normal number."""
+        """log(max(a, eps)), which avoids -∞; `eps` is by default the smallest normal number."""
         eps = SMALLEST.get(tensor.dtype, 2.0**-126) if eps is None else eps
         return tensor.like(cls.activation_raw(cls.clip_raw(tensor._raw, eps, None), "log"))
 
     @classmethod
     def cast(cls: type[Backend], tensor: Tensor, dtype: str) -> Tensor:
-        """The same numbers in another type; only whole numbers are labels."""
+        """The same values in another dtype; only integers stay labels."""
         raw = cls.cast_raw(tensor._raw, dtype)
         if raw is tensor._raw:
             return tensor
@@ -168,9 +168,9 @@ class Together:
 def _together(
     backend: type[Backend], op: str, names: tuple[str, str, str], given: tuple[Any, Any, Any], allow: bool
 ) -> tuple[tuple[Any, Any, Any], Sig, Lengths, bool]:
-    """The raw tensors of three operands in the dims of the result, the first being a Tensor; numbers stay numbers.
+    """The raw operands in the dims of the result, its signature and lengths, and whether an operand lacks frames of it.
 
-    And whether one of them lacks frames of the result.
+    The first of the three operands is a Tensor; numbers stay numbers.
     """
     x, y, z = given
     first: Sig = x.sig
@@ -251,7 +251,7 @@ def plan(
 
 
 def lacks_frames(some: Sig, other: Sig) -> bool:
-    """Whether `other` has an axis with lengths that `some` has not."""
+    """Whether `other` has an axis with lengths that `some` lacks."""
     return any(dim not in some.index for dim in other.dims if dim.roots)
 
 
@@ -260,7 +260,7 @@ def _feature(a: Sig, b: Sig) -> Dim | None:
 
 
 def join(first: Tensor, *others: Tensor) -> Lengths:
-    """The lengths of a result of all these tensors. Raises DimRebound if two disagree."""
+    """The joined lengths of all these tensors. Raises DimRebound if two of them disagree."""
     lengths = first.lengths
     for other in others:
         lengths = lengths.join(other.lengths, first.sig, other.sig)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rfnb.backend.base.mask import may_be_padded
 from rfnb.backend.base.math import lacks_frames
-from rfnb.backend.base.require import axis_of, explain_dtypes, same_dims
+from rfnb.backend.base.require import axis_of, explain_dtypes, require_same_dims
 from rfnb.core.dims import align
 from rfnb.core.dims.align import Sig
 from rfnb.core.dims.dim import Dim
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """How to multiply two raw tensors. `einsum`: by this formula; else `matmul` after the moves."""
+    """How to multiply two raw tensors: by `matmul` after the moves, or, if `einsum` is given, by that formula."""
 
     how_a: align.Move
     how_b: align.Move
     squeeze: tuple[int, ...]
     einsum: tuple[Sequence[int], Sequence[int], Sequence[int]] | None
     out: weakref.ref[Sig]
-    dynamic: tuple[tuple[Dim, ...], tuple[Dim, ...]] | None  # dims of each that are summed over and may have padding
+    dynamic: tuple[tuple[Dim, ...], tuple[Dim, ...]] | None  # for each operand, the summed dims that may have padding
     reduce: tuple[Dim, ...]
-    lacking: tuple[bool, bool] | None  # whether each lacks frames of the other; None if there are no frames
+    lacking: tuple[bool, bool] | None  # whether each operand lacks frames of the other; None without frames
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class MatmulOps:
     ) -> Tensor:
         """Σ over `reduce` of a·b. {shared…, I…, reduce}, {shared…, reduce, K…} → {shared…, I…, K…}
 
-        Padding in `reduce` does not count, whatever it holds. Of two axes of a square matrix, `reduce` is the one with
+        Padding in `reduce` does not count. Of two axes of a square matrix, `reduce` is the one with
         the higher priority: {batch, feat}, {feat(1), feat} → {batch, feat}.
         """
         try:
@@ -130,7 +130,7 @@ class MatmulOps:
 def _linear_in_parts(
     backend: type[Backend], source: Tensor, weight: Tensor, bias: Tensor | None, in_dim: Dim, out_dim: Dim
 ) -> Tensor:
-    """`linear` of labels, or with weights that have more dims."""
+    """`linear` for labels, or for weights with more dims."""
     if source.sparse_dim is in_dim:
         picked = backend.gather(source=weight, indices=source, axis=in_dim)
         product = picked.like(picked._raw, align.sig(picked.dims, None, out_dim))
@@ -142,9 +142,9 @@ def _linear_in_parts(
 def _plan_linear(source: Tensor, weight: Tensor, bias: Tensor | None, in_dim: Dim, out_dim: Dim) -> tuple[Sig, Linear]:
     here, rows = source.sig.meant(in_dim), weight.sig.meant(in_dim)
     place = axis_of("linear", source, here)
-    same_dims("linear", weight, (rows, out_dim), "weight")
+    require_same_dims("linear", weight, (rows, out_dim), "weight")
     if bias is not None:
-        same_dims("linear", bias, (out_dim,), "bias")
+        require_same_dims("linear", bias, (out_dim,), "bias")
     rest = [dim for dim in source.dims if dim is not here]
     out = align.sig([*rest[:place], out_dim, *rest[place:]], None, out_dim)
     there, back = align.move(source.dims, [*rest, here]), align.move([*rest, out_dim], out.dims)

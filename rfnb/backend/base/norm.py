@@ -1,4 +1,4 @@
-"""Normalisation."""
+"""Normalization."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ _HALF = ("float16", "bfloat16")
 
 
 class NormOps:
-    """Raw part: `layer_norm_raw(raw, sizes, scale, bias, eps)` over the last axes, and `rms_norm_raw` likewise; where a
-    backend has it, `batch_norm_raw(raw, axes, scale, bias, running_mean, running_variance, train, momentum, eps)`.
+    """Raw part: `layer_norm_raw(raw, sizes, scale, bias, eps)` over the last axes, and `rms_norm_raw` like it.
+
+    Optional: `batch_norm_raw(raw, axes, scale, bias, running_mean, running_variance, train, momentum, eps)`.
     """
 
     layer_norm_raw: Callable[[Any, Sequence[int], Any, Any, float], Any]
@@ -68,7 +69,7 @@ class NormOps:
         distributed: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """The mean and the variance. {…, axis} → {…}, {…}"""
-        x = x.like(cls.fill_padding(x, 0)) if use_mask else x  # NaN of padding would get into the gradient of the mean
+        x = x.like(cls.fill_padding(x, 0)) if use_mask else x  # NaN in padding has a gradient
         mean_of = cls.reduce_everywhere if distributed else cls.reduce
         mean = mean_of(x, mode="mean", axis=axis, use_mask=use_mask)
         squares = cls.combine(x, "squared_difference", mean, allow_broadcast_all_sources=True)
@@ -105,9 +106,9 @@ class NormOps:
         distributed: bool = False,
         train: bool | None = None,
     ) -> Tensor:
-        """Mean 0 and variance 1 of each feature: of this batch in training, else those seen so far. {…} → the same
+        """Normalizes each feature by the statistics of the batch in training, else by the running ones. {…} → the same
 
-        In training what was seen so far moves by `momentum` towards this batch, without the bias of its variance.
+        In training, the running statistics move by `momentum` towards the batch, with the unbiased variance.
         """
         features = (in_dim,) if isinstance(in_dim, Dim | int | str) else tuple(in_dim)
         for dim in features:
@@ -146,8 +147,10 @@ def _by_kernel(
     use_mask: bool,
     how: tuple[bool, float, float],
 ) -> Tensor | None:
-    """Batch norm of the frames alone; None if there is no kernel for it, or too few frames to train with."""
-    if active_listener() is not None or not _kernel_takes(backend, source, features, weights):  # it sees each part
+    """Batch norm of the frames by a kernel; None if no kernel supports it, or there are too few frames to train."""
+    if active_listener() is not None or not _kernel_takes(
+        backend, source, features, weights
+    ):  # a listener records each part
         return None
     rows = backend.rows_for(source, source.sig.dims, features, few=True) if use_mask else None
     if rows is None and backend.padding_for(source, source.sig.dims) is not None:
@@ -170,7 +173,7 @@ def _by_kernel(
 def _kernel_takes(
     backend: type[Backend], source: Tensor, features: tuple[Dim, ...], weights: Sequence[Tensor | None]
 ) -> bool:
-    """Whether there is a kernel for these dims and types; it gives no gradient of running statistics."""
+    """Whether a kernel supports these dims and dtypes. Kernels give no gradient of running statistics."""
     if backend.batch_norm_raw is None or "float" not in source.dtype:
         return False
     given = [x for x in weights if x is not None]
@@ -183,8 +186,8 @@ def _kernel_takes(
 def _corrected(
     backend: type[Backend], x: Tensor, axis: Dim | Sequence[Dim], use_mask: bool, correction: int, distributed: bool
 ) -> Any:
-    """n / (n - correction), of n entries; with 1 at least below."""
-    if distributed:  # of one shape in all processes, and 0 where a process has no frames
+    """n / max(n - correction, 1) for n entries."""
+    if distributed:  # the same shape in all processes; 0 in a process without frames
         count = backend.clip_raw(backend.count_everywhere(x, axis, use_mask=use_mask), 1, None)
     else:
         count = backend.count(x, axis, use_mask=use_mask)
@@ -196,7 +199,7 @@ def _corrected(
 
 
 def _follow(backend: type[Backend], running: Parameter, now: Tensor, momentum: float) -> None:
-    """`running` goes a bit towards `now`."""
+    """Moves `running` towards `now` by `momentum`."""
     step = backend.combine(backend.stop_gradient(now), "sub", running, allow_broadcast_all_sources=True)
     parameter_assign(running, step.like(backend.combine_raw(step._raw, "mul", momentum)), how="add")
 
@@ -211,7 +214,7 @@ def _per_frame(
     in_dim: Dim | Sequence[Dim],
     eps: float,
 ) -> Tensor:
-    """A raw function over the last axes, which takes the weights as well where they are the same for all frames."""
+    """Applies a raw function over the last axes. It also applies the weights if they are the same for all frames."""
     dims = (in_dim,) if isinstance(in_dim, Dim | int | str) else tuple(in_dim)
     key = (op, dims, scale is not None and scale.sig.serial, bias is not None and bias.sig.serial)
     plan = source.sig.plans.get(key)
@@ -244,7 +247,7 @@ Plan = tuple[align.Move, align.Move, list[int], list[align.Move] | None]
 
 
 def _plan(op: str, source: Tensor, dims: Sequence[Dim], scale: Tensor | None, bias: Tensor | None) -> Plan:
-    """To the end and back, the sizes, and how to bring the weights into the order of `dims`."""
+    """Moves to the end and back, the sizes, and moves of the weights into the order of `dims`."""
     for dim in dims:
         axis_of(op, source, dim)
     sizes = [dim.dimension for dim in dims if dim.dimension is not None]

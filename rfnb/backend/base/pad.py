@@ -1,4 +1,4 @@
-"""Frames added before and behind those of a dim, or moved along it."""
+"""Padding and shifting along a dim."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class PadPlan:
 
 
 class PadOps:
-    """Raw part: `pad_raw(raw, {axis: (before, behind)}, value)`; less than 0 cuts off."""
+    """Raw part: `pad_raw(raw, {axis: (before, after)}, value)`; negative numbers cut off."""
 
     pad_raw: Callable[[Any, Mapping[int, tuple[int, int]], Any], Any]
 
@@ -51,9 +51,9 @@ class PadOps:
         mode: str = "constant",
         value: float | Tensor | None = None,
     ) -> Tensor:
-        """Frames before and behind those of `axes`. {…, axes…} → {…, out_dims…}
+        """`source` with frames added before and after those of `axes`. {…, axes…} → {…, out_dims…}
 
-        They come directly behind the end of each sequence. mode: "constant" (`value`, or 0), "replicate", "reflect",
+        They follow directly after the end of each sequence. mode: "constant" (`value`, or 0), "replicate", "reflect",
         "circular".
         """
         if source.sig.prior:
@@ -73,7 +73,7 @@ class PadOps:
 
     @classmethod
     def shift(cls: type[Backend], source: Tensor, *, axis: Dim, amount: int, pad_value: float | Tensor) -> Tensor:
-        """Each frame `amount` places later, `pad_value` in the gap; earlier if negative. {…, axis} → the same"""
+        """Each frame `amount` places later, or earlier if negative; the gap gets `pad_value`. {…, axis} → the same"""
         axis = source.sig.meant(axis)
         place = axis_of("shift", source, axis)
         size = size_in(source, axis)
@@ -91,7 +91,7 @@ class PadOps:
 def _filled(
     backend: type[Backend], x: Tensor, dims: Sequence[Dim], key: Any, value: Any, where: Callable[[], np.ndarray]
 ) -> Tensor:
-    """`value`, which may be a Tensor, in the places that `where` gives over `dims`."""
+    """`x` with `value`, which may be a Tensor, at the places that `where` gives over `dims`."""
     places = constant(backend, x, dims, key, where)
     if not isinstance(value, Tensor):
         return x.like(backend.masked_fill_raw(x._raw, places, value))
@@ -122,17 +122,17 @@ def _number(amount: Amount) -> int:
 def _plan_pad(
     source: Tensor, axes: Sequence[Dim], padding: Sequence[tuple[Amount, Amount]], out_dims: Sequence[Dim]
 ) -> tuple[dict[int, tuple[int, int]], align.Sig] | None:
-    """How much before and behind each axis, and the signature of the result; None if a size comes with the data."""
+    """The amounts before and after each axis, and the signature of the result; None if a size depends on data."""
     amounts, out = {}, source.sig
     for axis, (left, right), out_dim in zip(axes, padding, out_dims, strict=True):
         place = axis_of("pad", source, axis)
         if not all(_is_static(dim) for dim in (axis, left, right, out_dim)):
             return None
-        before, size, behind = (_number(dim) for dim in (left, axis, right))
-        if min(size + before, size + behind) < 0:
+        before, size, after = (_number(dim) for dim in (left, axis, right))
+        if min(size + before, size + after) < 0:
             return None
-        bound(source.lengths, out_dim, Size((), max(before + size + behind, 0)), "pad")
-        amounts[place] = (before, behind)
+        bound(source.lengths, out_dim, Size((), max(before + size + after, 0)), "pad")
+        amounts[place] = (before, after)
         out = renamed(tensor_of(None, out, source.lengths), axis, out_dim)
     return amounts, out
 
@@ -147,13 +147,13 @@ def _pad_one(
     mode: str,
     value: Any,
 ) -> Tensor:
-    """Where lengths, or amounts, come with the data: each sequence has frames of its own before and behind it."""
+    """Pads one axis whose lengths or amounts depend on data, so that they may differ between sequences."""
     place, size = axis_of("pad", x, axis), size_in(x, axis)
-    lengths, before, behind = _amounts(x, padding)
-    if not directly and behind.max:
+    lengths, before, after = _amounts(x, padding)
+    if not directly and after.max:
         size = Size((), size.max)
-    dims = [dim for dim in x.dims if any(dim in s.dims for s in (size, before, behind))]
-    n, left, right = (s.over(dims) for s in (size, before, behind))
+    dims = [dim for dim in x.dims if any(dim in s.dims for s in (size, before, after))]
+    n, left, right = (s.over(dims) for s in (size, before, after))
     new = np.maximum(n + left + right, 0)
     lengths = bound(lengths, out_dim, Size(dims, new), "pad")
     x, out, longest = tensor_of(x._raw, x.sig, lengths), renamed(x, axis, out_dim), int(new.max(initial=0))
@@ -176,7 +176,7 @@ def _pad_one(
 
 
 def _amounts(x: Tensor, padding: tuple[Amount, Amount]) -> tuple[Lengths, Size, Size]:
-    """How much before and behind each sequence, and the lengths that know it."""
+    """The amounts before and after each sequence, and lengths that include the sizes of the amounts."""
     lengths, sizes = x.lengths, []
     for amount in padding:
         if not isinstance(amount, Dim):
@@ -197,7 +197,7 @@ def _amounts(x: Tensor, padding: tuple[Amount, Amount]) -> tuple[Lengths, Size, 
 
 
 def _lengths_padded(lengths: Lengths, axis: Dim, out_dim: Dim, left: int, count: int) -> Lengths:
-    """Lengths over an axis that was padded, or moved: what is new is an empty sequence."""
+    """Lengths over an axis that was padded or shifted: new entries are empty sequences."""
 
     def take(values: np.ndarray, i: int) -> np.ndarray:
         at = np.arange(count) - left
@@ -211,14 +211,14 @@ def _lengths_padded(lengths: Lengths, axis: Dim, out_dim: Dim, left: int, count:
 
 
 def _outside(n: np.ndarray, left: np.ndarray, longest: int, mode: str) -> np.ndarray:
-    """Whether a place is none of the frames; for a mode that takes from these: whether there are none."""
+    """Whether a place is outside the frames; for modes that copy frames, whether there are none to copy."""
     frames = np.arange(longest) - left[..., None]
     last = n[..., None]
     return (frames < 0) | (frames >= last) if mode == "constant" else np.broadcast_to(last == 0, (frames + last).shape)
 
 
 def _around(n: np.ndarray, left: np.ndarray, longest: int, mode: str) -> np.ndarray:
-    """Positions of the frames, and of those that stand in for the ones before and behind."""
+    """Positions of the frames, with copied ones before and after them."""
     frames, last = np.arange(longest) - left[..., None], np.maximum(n[..., None] - 1, 0)
     if mode == "circular":
         frames = frames % (last + 1)

@@ -1,4 +1,4 @@
-"""Parameters: their values set, changed in places, and moved."""
+"""Setting, changing and moving the values of parameters."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rfnb.backend.base.index import check_range
-from rfnb.backend.base.require import axis_of, whole_numbers
+from rfnb.backend.base.require import axis_of, require_ints
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY
@@ -25,7 +25,7 @@ OPS = ("assign", "add")
 
 class ParameterOps:
     """Raw part: `parameter_assign_raw(raw, value, op=)`, `parameter_assign_at_raw(raw, index, value, op=)`, where
-    `index` has an array of positions, or the slice of all, for each axis, and `parameter_move_raw(raw, device, dtype)`.
+    `index` has an array of positions, or a full slice, for each axis, and `parameter_move_raw(raw, device, dtype)`.
     """
 
     parameter_assign_raw: Callable[..., None]
@@ -34,7 +34,7 @@ class ParameterOps:
 
     @classmethod
     def set_parameter_initial_value(cls: type[Backend], param: Parameter, value: Any) -> None:
-        """Sets the values for the first time; None is 0."""
+        """Sets the initial values; None means 0."""
         cls.parameter_assign(param, 0 if value is None else value)
 
     @classmethod
@@ -55,8 +55,8 @@ class ParameterOps:
     ) -> None:
         """Sets, or adds to, the values at `key` along `axis`: a number, a slice, or indices {…}; or several at once.
 
-        A slice gives `key_dim`; indices keep their dims, and those which they share go together. "add" adds each of
-        several values for one place.
+        A slice gives `key_dim`; indices keep their dims, and shared dims are aligned. "add" adds all of
+        several values for the same place.
         """
         keys: list[Any] = list(key) if isinstance(key, list | tuple) else [key]
         axes = [_axis(k, a) for k, a in zip(keys, _each(axis, len(keys), "axis"), strict=True)]
@@ -64,7 +64,7 @@ class ParameterOps:
             a: _indices(cls, param, *one)
             for a, *one in zip(axes, axes, keys, _each(key_dim, len(keys), "key_dim"), strict=True)
         }
-        for dim in param.dims:  # an axis that indices have as well is walked together with them
+        for dim in param.dims:  # an axis that indices share is aligned with them
             if dim not in places and (op == "add" or any(dim in p.dims for p in places.values())):
                 places[dim] = _along(cls, param, dim, range(dim.dimension or 0))
         over = list(dict.fromkeys(d for dim in param.dims if dim in places for d in places[dim].dims))
@@ -93,7 +93,7 @@ class ParameterOps:
 
 
 def _aligned(backend: type[Backend], param: Parameter, value: Any, dims: Sequence[Dim], op: str) -> Any:
-    """The raw value, to be broadcast to `dims`; a number as it is."""
+    """The raw value in the order of `dims`, to be broadcast; a number stays a number."""
     if op not in OPS:
         raise ParameterError("assign: unknown `op`", got=repr(op), expected=" or ".join(OPS))
     if isinstance(value, bool | int | float | complex):
@@ -134,7 +134,7 @@ def _indices(backend: type[Backend], param: Parameter, axis: Dim, key: Key, key_
     """A key as indices along `axis`."""
     size = param.dims[axis_of("assign_key", param, axis, param.name)].dimension or 0
     if isinstance(key, Tensor):
-        whole_numbers("assign_key", key, "key")
+        require_ints("assign_key", key, "key")
         return key.like(backend.cast_raw(key._raw, "int64"))
     if isinstance(key, slice):
         positions = range(size)[key]

@@ -64,12 +64,12 @@ class PoolOps:
         if mode == "avg":
             for dim, window, place in zip(in_spatial_dims, plan.slides, plan.places, strict=True):
                 result._raw = _mean_of_frames(cls, result._raw, source, dim, window, place)
-        result._raw = cls.fill_padding(result, 0)  # so that nothing which comes back for it gets into a gradient
+        result._raw = cls.fill_padding(result, 0)  # so that gradients with respect to padding are dropped
         return result, out_spatial_dims or [out.dims[place] for place in plan.places]
 
 
 def _mean_of_frames(backend: type[Backend], raw: Any, source: Tensor, dim: Dim, window: Window, place: int) -> Any:
-    """The mean over frames, from the mean over frames and zeros."""
+    """The mean over frames, computed from the mean over frames and zeros."""
     if not window.left and not window.right:
         return raw
     positions = backend.get_shape_tuple_raw(raw)[place]

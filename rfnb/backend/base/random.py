@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rfnb.backend.base.create import sizes_of
-from rfnb.backend.base.require import same_dims
+from rfnb.backend.base.require import require_same_dims
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.dtype import is_int_dtype
@@ -25,7 +25,7 @@ PARAMETERS = {
     "truncated_normal": ("mean", "stddev", "minval", "maxval"),
     "bernoulli": ("mean",),
 }
-"""The distributions, and what each of them depends on."""
+"""The parameters of each distribution."""
 SHORT_OF = 2**63 - 1
 
 
@@ -33,7 +33,7 @@ class RandomOps:
     """Raw part: `empty_raw`, `draw_raw(out, distribution, generator, seed, parameters)`, which fills it, `dropout_raw`;
     and the generators: `new_generator`, `draw_seed`, `set_random_seed`, `get_random_state`, `set_random_state`.
 
-    `seed` is a number, or a raw tensor of whole numbers; with one, `generator` is not used.
+    `seed` is an int or a raw tensor of integers; if given, `generator` is not used.
     """
 
     empty_raw: Callable[[Sequence[int], str, str | None], Any]
@@ -69,13 +69,13 @@ class RandomOps:
     ) -> Tensor:
         """Random numbers: "uniform" in [minval, maxval), "normal", "truncated_normal", "bernoulli" (mean). → {dims}
 
-        `rf.random` does what `auto_update_state` and `static` say; they change nothing here, nor does `algorithm`.
+        `rf.random` handles `auto_update_state` and `static`; they are ignored here, as is `algorithm`.
         """
         if out is None:
             shape, lengths = sizes_of(dims)
             out = tensor_of(cls.empty_raw(shape, dtype, device), align.sig(dims, sparse_dim, feature_dim), lengths)
         else:
-            same_dims("random", out, dims, "out")
+            require_same_dims("random", out, dims, "out")
         if bound is not None:
             minval, maxval = -bound, bound
         given = {"mean": mean, "stddev": stddev, "minval": minval, "maxval": maxval}
@@ -92,7 +92,7 @@ class RandomOps:
 
     @classmethod
     def dropout(cls: type[Backend], source: Tensor, drop_prob: float, dims: Sequence[Dim]) -> Tensor:
-        """0 with probability `drop_prob`, else scaled up; the same along all dims but `dims`. {…} → the same"""
+        """Entries set to 0 with probability `drop_prob`, else scaled up; drawn for `dims`. {…} → the same"""
         shape = cls.get_shape_tuple_raw(source._raw)
         missing = [dim for dim in dims if dim not in source.sig.index]
         if missing:
@@ -107,10 +107,10 @@ class RandomOps:
 
 
 def one_seed(seed: int | Sequence[int] | np.ndarray | None) -> int | None:
-    """A single seed made of several numbers; one number is itself."""
+    """A single seed computed from several numbers; one number stays unchanged."""
     if seed is None or np.ndim(seed) == 0:
         return None if seed is None else int(seed)  # type: ignore[arg-type]
-    words = np.asarray(seed, dtype=np.int64).astype(np.uint64).reshape(-1)  # negative ones too
+    words = np.asarray(seed, dtype=np.int64).astype(np.uint64).reshape(-1)  # also of negative numbers
     return int(np.random.SeedSequence(words.tolist()).generate_state(1, np.uint64)[0]) & SHORT_OF
 
 

@@ -1,4 +1,4 @@
-"""Recurrence in one kernel."""
+"""Recurrent layers in one kernel."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class RecOps:
         lengths = join(source, state_h, state_c)
         inputs = align.apply(
             align.move(source.dims, [spatial_dim, *batch, in_dim], trailing=False),
-            cls.fill_padding(source, 0, (spatial_dim,)),  # the kernel computes on it: nothing may get into gradients
+            cls.fill_padding(source, 0, (spatial_dim,)),  # the kernel reads padding, which must not get into gradients
         )
         h, c = (_placed(x, [*batch, out_dim]) for x in (state_h, state_c))
         weights = (
@@ -78,7 +78,7 @@ class RecOps:
         gate_dim: Dim,
         out_dim: Dim,
     ) -> State:
-        """One step, from what the input gives to the gates.
+        """One step, from the contribution of the input to the gates.
 
         {…, gate_dim}, {…, out_dim} → ({…, out_dim}, {…, out_dim})
         """
@@ -113,7 +113,7 @@ def _gates(ff_weight: Tensor, in_dim: Dim) -> Dim:
 def _ends(
     backend: type[Backend], source: Tensor, spatial_dim: Dim, batch: Sequence[Dim], lengths: Lengths
 ) -> tuple[Any, ...]:
-    """If there is padding: where it is [time, batch…], and for each sequence the last frame and whether it has none."""
+    """With padding: its mask [time, batch…], and for each sequence the last frame and whether it is empty."""
     if not ragged(source, spatial_dim):
         return (None, None, None)
     size = size_in(source, spatial_dim)

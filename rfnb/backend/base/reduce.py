@@ -1,4 +1,4 @@
-"""Reductions over dims, which leave padding out."""
+"""Reductions over dims, without padding."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rfnb.backend.base.require import axis_of, owned
+from rfnb.backend.base.require import axis_of, require_owner_dims
 from rfnb.core.dims import align
 from rfnb.core.dims.align import Sig
 from rfnb.core.dims.dim import Dim
@@ -21,7 +21,7 @@ MODES = ("sum", "mean", "max", "min", "logsumexp", "any", "all", *ARG_MODES)
 
 
 class ReduceOps:
-    """Raw part: `reduce_raw(raw, mode, axes, padding)`, `reduce_function(mode)`, which does it without padding,
+    """Raw part: `reduce_raw(raw, mode, axes, padding)`, `reduce_function(mode)`, which reduces without padding,
     and `all_reduce_raw`, the sum over processes.
     """
 
@@ -53,7 +53,7 @@ class ReduceOps:
                 else:
                     raw = cls.reduce_raw(source._raw, mode, axes, padding)
                 return tensor_of(raw, out, source.lengths)
-            owned(f"reduce_{mode}", source, dynamic)
+            require_owner_dims(f"reduce_{mode}", source, dynamic)
         return tensor_of(function(source._raw, axes), out, source.lengths)
 
     @classmethod
@@ -74,13 +74,13 @@ class ReduceOps:
     def count_everywhere(
         cls: type[Backend], source: Tensor, axis: Dim | Sequence[Dim], *, use_mask: bool = True
     ) -> Any:
-        """How many entries all processes take together, raw and shaped as what is left."""
+        """The number of entries reduced in all processes together, as a raw tensor in the shape of the result."""
         ones = source.like(cls.full_raw(cls.get_shape_tuple_raw(source._raw), 1, "int64", source.device))
         return cls.all_reduce_raw(cls.reduce(ones, mode="sum", axis=axis, use_mask=use_mask)._raw)
 
     @classmethod
     def count(cls: type[Backend], source: Tensor, axis: Dim | Sequence[Dim], *, use_mask: bool = True) -> Any:
-        """How many entries `reduce` takes together, 1 at least: a number, or raw and shaped as what is left."""
+        """The number of entries reduced, at least 1: an int, or a raw tensor in the shape of the result."""
         axes, _, dynamic, _, others = _plan(cls, source, "sum", axis)
         if others and not others[0].isdisjoint(source.lengths.owners):
             dynamic += others[1]
@@ -95,8 +95,9 @@ Plan = tuple[Any, Sig, tuple[Dim, ...], Callable[[Any, Any], Any], Others | None
 
 
 def _plan(backend: type[Backend], source: Tensor, mode: str, axis: Dim | Sequence[Dim]) -> Plan:
-    """The axes, what is left, which of the dims may have padding, and what reduces without; and if dims that stay
-    may have padding: what is reduced, and those dims, whose lengths may depend on it.
+    """The axes, the signature of the result, the reduced dims that may have padding, and the function without padding.
+
+    If dims that stay may have padding: also the reduced dims, and the dims that stay, whose lengths may depend on them.
     """
     dims = (axis,) if axis is None or isinstance(axis, Dim | int | str) else tuple(axis)
     if mode not in MODES:
@@ -107,7 +108,7 @@ def _plan(backend: type[Backend], source: Tensor, mode: str, axis: Dim | Sequenc
     dims = source.sig.all_meant(dims)
     axes = tuple(axis_of(f"reduce_{mode}", source, dim) for dim in dims)
     out = align.without(source.sig, dims)
-    if mode not in ("max", "min"):  # a sum of labels is no label
+    if mode not in ("max", "min"):  # a sum of labels is not a label
         out = align.sig(out.dims, dims[0] if mode in ARG_MODES else None, out.feature_dim)
     dynamic = tuple(dim for dim in dims if dim.dimension is None)
     stay = tuple(dim for dim in source.sig.frames if dim not in dims)

@@ -1,4 +1,4 @@
-"""Each frame several times."""
+"""Repeating frames."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rfnb.backend.base.math import join
-from rfnb.backend.base.require import axis_of, whole_numbers
+from rfnb.backend.base.require import axis_of, require_ints
 from rfnb.backend.base.sizes import bound, size_in, taken, trimmed
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class RepeatOps:
-    """No raw part of its own."""
+    """Repeating of frames. There is no raw part."""
 
     @classmethod
     def repeat(
@@ -61,8 +61,8 @@ def _all_alike(backend: type[Backend], values: Tensor, axis: Dim, count: int, ou
 
 
 def _counts(backend: type[Backend], values: Tensor, repeats: Tensor, axis: Dim) -> tuple[list[Dim], np.ndarray]:
-    """How often each frame, as an array of the dims and the axis; padding never."""
-    whole_numbers("repeat", repeats, "repeats")
+    """How often each frame is repeated, as an array over the dims and the axis; 0 for padding."""
+    require_ints("repeat", repeats, "repeats")
     size = size_in(values, axis)
     dims = [dim for dim in repeats.dims if dim is not axis]
     dims += [dim for dim in size.dims if dim not in dims]
@@ -76,7 +76,7 @@ def _counts(backend: type[Backend], values: Tensor, repeats: Tensor, axis: Dim) 
 
 
 def _positions(counts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Each position as often as it is to be taken: [… , frames] → [… , longest]"""
+    """Each position repeated as often as its count: [… , frames] → [… , longest]"""
     frames = np.broadcast_to(np.arange(counts.shape[-1]), counts.shape)
     positions = np.zeros((*sizes.shape, int(sizes.max(initial=0))), np.int64)
     positions[np.arange(positions.shape[-1]) < sizes[..., None]] = np.repeat(frames.reshape(-1), counts.reshape(-1))

@@ -1,4 +1,4 @@
-"""Checks at the border of an op, in the words of the call."""
+"""Checks of the arguments of ops, with messages that name them."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def axis_of(op: str, x: Tensor, dim: Dim, name: str = "source") -> int:
     return found
 
 
-def owned(op: str, x: Tensor, dims: tuple[Dim, ...]) -> None:
-    """Raises DimError if how long one of `dims` is depends on a dim that `x` lacks: who knows which frames count."""
+def require_owner_dims(op: str, x: Tensor, dims: tuple[Dim, ...]) -> None:
+    """Raises DimError if the lengths of one of `dims` depend on a dim that `x` lacks."""
     lengths = x.lengths
-    key = ("owned", x.sig.serial, x.sig.serials[dims])
+    key = ("owner_dims", x.sig.serial, x.sig.serials[dims])
     if key in lengths.cache:
         return
     for dim in dims:
@@ -59,7 +59,7 @@ def owned(op: str, x: Tensor, dims: tuple[Dim, ...]) -> None:
 
 
 def _meant(dim: Any, dims: Sequence[Dim]) -> Dim | None:
-    """The one of `dims` that has this number or name."""
+    """The dim of `dims` with this position or name."""
     if isinstance(dim, int):
         return dims[dim] if -len(dims) <= dim < len(dims) else None
     return next((other for other in dims if other.name == dim), None)
@@ -82,13 +82,13 @@ def explain_dtypes(backend: type[Backend], op: str, error: Exception, **tensors:
     )
 
 
-def whole_numbers(op: str, x: Tensor, name: str) -> None:
-    """Raises DtypeError if the entries of `x` are of another type."""
+def require_ints(op: str, x: Tensor, name: str) -> None:
+    """Raises DtypeError if `x` does not have an integer dtype."""
     if not is_int_dtype(x.dtype):
         raise DtypeError(f"{op}: `{name}` must be integers", got=x.dtype, expected="int32 or int64")
 
 
-def same_dims(op: str, x: Tensor, dims: Sequence[Dim], name: str) -> None:
+def require_same_dims(op: str, x: Tensor, dims: Sequence[Dim], name: str) -> None:
     """Raises DimError if `x` has other dims than `dims`, in any order."""
     if set(x.dims) != set(dims):
         odd = [dim for dim in x.dims if dim not in dims]

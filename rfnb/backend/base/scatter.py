@@ -1,4 +1,4 @@
-"""Entries put in places, and what becomes of those at one place."""
+"""Scattering: entries are put at indices, and combined where indices are equal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rfnb.backend.base.index import check_range
 from rfnb.backend.base.math import join
-from rfnb.backend.base.require import axis_of, whole_numbers
+from rfnb.backend.base.require import axis_of, require_ints
 from rfnb.backend.base.sizes import ragged
 from rfnb.core.dims import align
 from rfnb.core.dims.binding import current_lengths
@@ -41,15 +41,15 @@ class ScatterOps:
     ) -> Tensor:
         """Puts the entries of `source` at `indices` along `out_dim`. {…, indices_dim}, {…, indices_dim} → {…, out_dim}
 
-        Entries at one place are combined: "sum", "mean", "max", "min". Places without one hold `fill_value`, or what
-        adds nothing: 0; for "max" the least number of the type, for "min" the largest.
+        Entries at one place are combined: "sum", "mean", "max", "min". Places without entries hold `fill_value`;
+        by default 0, for "max" the lowest number of the dtype, and for "min" the highest.
         """
         over, into = as_dims(indices_dim), as_dims(out_dim)
         if mode not in MODES:
             raise DimError("scatter: unknown `mode`", got=repr(mode), expected=", ".join(MODES))
         for dim in over:
             axis_of("scatter", indices, dim, "indices")
-        whole_numbers("scatter", indices, "indices")
+        require_ints("scatter", indices, "indices")
         batch = [d for d in indices.dims if d not in over]
         features = [d for d in source.dims if d not in indices.sig.index]
         lengths = join(source, indices).join(current_lengths(into), source.sig, align.sig(into))
@@ -63,7 +63,7 @@ class ScatterOps:
         padded = use_mask and any(ragged(indices, dim) for dim in indices.dims)
         if padded:
             positions = _beside_the_spare(cls, indices, math.prod(shape))
-            values = values if mode == "sum" else cls.fill_padding(source, 0)  # no NaN beside it in its gradient
+            values = values if mode == "sum" else cls.fill_padding(source, 0)  # keeps NaN out of the gradient
         if fill_value is None:
             fill_value = cls.lowest_raw(values) if mode == "max" else cls.highest_raw(values) if mode == "min" else 0
         raw = align.apply(align.move(source.dims, [*batch, *over, *features], trailing=False), values)
@@ -82,8 +82,8 @@ class ScatterOps:
 
 
 def _beside_the_spare(backend: type[Backend], indices: Tensor, count: int) -> Any:
-    """The indices, with padding in one place more, `count`, which is thrown away.
-    Wrong ones of valid frames stay wrong."""
+    """The indices, with padding sent to the extra place `count`, which is discarded.
+    Wrong indices of valid frames stay wrong."""
     raw = backend.cast_raw(indices._raw, "int64")
     raw = backend.combine_raw(raw, "add", backend.compare_raw(raw, "greater_equal", count))
     return backend.fill_padding(indices.like(raw), count)

@@ -25,7 +25,7 @@ class SequenceOps:
 
     @classmethod
     def reverse_sequence(cls: type[Backend], tensor: Tensor, *, axis: Dim, handle_dynamic_dims: bool = True) -> Tensor:
-        """The last frame first; padding stays at the end. {…, axis} → the same"""
+        """Each sequence in reverse order; padding stays at the end. {…, axis} → the same"""
         axis = tensor.sig.meant(axis)
         place = axis_of("reverse_sequence", tensor, axis, "tensor")
         if handle_dynamic_dims and ragged(tensor, axis):
@@ -38,10 +38,10 @@ class SequenceOps:
 
     @classmethod
     def cumsum(cls: type[Backend], source: Tensor, *, spatial_dim: Dim) -> Tensor:
-        """The sum of all frames up to this one; true counts as 1. {…, spatial_dim} → the same"""
+        """The cumulative sum over the frames; True counts as 1. {…, spatial_dim} → the same"""
         spatial_dim = source.sig.meant(spatial_dim)
         place = axis_of("cumsum", source, spatial_dim)
-        if spatial_dim in source.lengths.owners:  # shorter sequences have padding in front of frames of longer ones
+        if spatial_dim in source.lengths.owners:  # shorter sequences have padding before frames of longer ones
             source = source.like(cls.fill_padding(source, 0))
         raw, dtype = cls.cumsum_raw(source._raw, place), source.dtype
         summed = source.like(raw if dtype == "bool" else cls.cast_raw(raw, dtype))

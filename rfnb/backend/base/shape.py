@@ -1,4 +1,4 @@
-"""The same entries under other dims."""
+"""Changing the dims of a tensor."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class ShapeOps:
 
     @classmethod
     def expand_dim(cls: type[Backend], source: Tensor, dim: Dim) -> Tensor:
-        """The same entries for each position of `dim`; no copy. {…} → {dim, …}"""
+        """The tensor repeated along a new axis `dim`, without a copy. {…} → {dim, …}"""
         known = source.sig.plans.get(("expand_dim", dim.serial))
         out = known and known()
         if not out:
@@ -85,7 +85,7 @@ class ShapeOps:
 
     @classmethod
     def squeeze(cls: type[Backend], source: Tensor, axis: Dim) -> Tensor:
-        """Without an axis of size 1. {…, axis} → {…}"""
+        """The tensor without `axis`, which has size 1. {…, axis} → {…}"""
         axis = source.sig.meant(axis)
         place = axis_of("squeeze", source, axis)
         if cls.get_shape_tuple_raw(source._raw)[place] != 1 or ragged(source, axis):
@@ -105,10 +105,10 @@ class ShapeOps:
         allow_expand: bool = False,
         allow_shrink: bool = False,
     ) -> Tensor:
-        """`out_dim` in place of `in_dim`; a sparse dim likewise. {…, in_dim} → {…, out_dim}
+        """`source` with `out_dim` in place of `in_dim`, also as the sparse dim. {…, in_dim} → {…, out_dim}
 
-        If it is longer, zeros are added to each sequence, unless not `allow_expand`; if it is shorter, frames are
-        cut off, unless not `allow_shrink`.
+        If `allow_expand`, a longer `out_dim` adds zeros to each sequence; if `allow_shrink`, a shorter one cuts
+        off frames.
         """
         in_dim = source.sig.meant(in_dim)
         if in_dim is out_dim and in_dim in source.sig.index:
@@ -128,9 +128,9 @@ class ShapeOps:
     def merge_dims(
         cls: type[Backend], source: Tensor, *, dims: Sequence[Dim], out_dim: Dim | None = None
     ) -> tuple[Tensor, Dim]:
-        """Several dims as one, the first of them slowest, and that dim. {…, dims…} → {…, out_dim}
+        """`source` with dims merged into one, the first of them slowest, and that dim. {…, dims…} → {…, out_dim}
 
-        Between dims of fixed size there is a plan, kept at the signature.
+        For dims of fixed size, the plan is cached at the signature.
         """
         lengths = source.lengths
         plan_key = ("merge_dims", out_dim and out_dim.serial, *[dim.serial for dim in dims])
@@ -177,9 +177,9 @@ class ShapeOps:
         pad_to_multiples: bool | None = None,
         pad_value: float | None = None,
     ) -> Tensor:
-        """One dim as several, the first of them slowest. {…, axis} → {…, dims…}
+        """`source` with one dim split into several, the first of them slowest. {…, axis} → {…, dims…}
 
-        One of `dims` may be new; it gets the size that is left. Between dims of fixed size there is a plan, kept at
+        One of `dims` may be new; it gets the remaining size. For dims of fixed size, the plan is cached at
         the signature.
         """
         plan_key = ("split_dims", axis.serial, *[dim.serial for dim in dims])
@@ -227,7 +227,7 @@ class ShapeOps:
     def expand_make_non_empty(
         cls: type[Backend], source: Tensor, *, axis: Dim, out_dim: Dim | None = None
     ) -> tuple[Tensor, Dim]:
-        """The same, or a frame of zeros in each sequence if none has any; and the dim. {…, axis} → {…, out_dim}"""
+        """`source`, or one frame of zeros if all sequences are empty; and the dim. {…, axis} → {…, out_dim}"""
         axis = source.sig.meant(axis)
         axis_of("expand_make_non_empty", source, axis)
         if source.size_of(axis).max:
@@ -239,7 +239,7 @@ class ShapeOps:
 
     @classmethod
     def reshape(cls: type[Backend], source: Tensor, in_dims: Sequence[Dim], out_dims: Sequence[Dim]) -> Tensor:
-        """The entries of `in_dims`, the first of them slowest, under `out_dims`. {…, in_dims…} → {…, out_dims…}"""
+        """The entries of `in_dims`, the first of them slowest, with `out_dims`. {…, in_dims…} → {…, out_dims…}"""
         in_dims = source.sig.all_meant(in_dims)
         _check_merge(source, in_dims, "reshape")
         _, shape = _shape("reshape", source, out_dims)
@@ -260,7 +260,7 @@ class ShapeOps:
 
 
 def _wanted(source: Tensor, in_dim: Dim, out_dim: Dim) -> Size:
-    """The size that `out_dim` has already; else that of `in_dim`."""
+    """The size of `out_dim` if it has one, else that of `in_dim`."""
     if out_dim.dimension is not None:
         return out_dim.static_size
     if out_dim.expr is not None or out_dim.defined_by != "replace_dim":
@@ -273,7 +273,7 @@ def _wanted(source: Tensor, in_dim: Dim, out_dim: Dim) -> Size:
 def _resized(
     backend: type[Backend], source: Tensor, dim: Dim, here: Size, wanted: Size, expand: bool, shrink: bool
 ) -> tuple[Tensor, Size]:
-    """The tensor with zeros behind each sequence, or without frames, so that it is as long as `wanted`."""
+    """The tensor with sequences extended by zeros or cut to the lengths `wanted`."""
     if wanted is here:
         return source, here
     dims = [d for d in source.dims if d in here.dims or d in wanted.dims]
@@ -297,13 +297,13 @@ def _all_static(*dims: Dim) -> bool:
 
 
 def _fit(values: np.ndarray, axis: int, count: int) -> np.ndarray:
-    """Lengths of so many entries; those of new ones are 0."""
+    """Lengths cut or extended to a number of entries; new entries are 0."""
     missing = max(count - values.shape[axis], 0)
     return np.pad(values, [(0, missing if i == axis else 0) for i in range(values.ndim)]).take(range(count), axis)
 
 
 def _check_merge(source: Tensor, dims: Sequence[Dim], what: str = "merge_dims") -> list[int]:
-    """The positions of the dims. Frames stay together only if the padding is at the end: in the first of the dims."""
+    """The positions of the dims. Raises DimError if another one than the first has padding."""
     places = [axis_of(what, source, dim) for dim in dims]
     if not places or len(set(places)) < len(places):
         raise DimError(f"{what}: the dims must be at least one, without repeats", got=align.show_dims(dims))
@@ -327,7 +327,7 @@ def _merged(size: Size, dims: Sequence[Dim], out_dim: Dim, shape: Sequence[int])
 
 
 def _shape(what: str, source: Tensor, dims: Sequence[Dim]) -> tuple[Dim, dict[Dim, int]]:
-    """The dim that takes what is left, and the sizes of the others."""
+    """The dim that takes the remaining size, and the sizes of the others."""
     if not dims:
         raise DimError(f"{what}: no dims are given to split into", expected="at least one Dim")
     check_dims(dims, what)
@@ -342,7 +342,7 @@ def _shape(what: str, source: Tensor, dims: Sequence[Dim]) -> tuple[Dim, dict[Di
 
 
 def _counts(source: Tensor, axis: Dim, size: Size, step: int, open_dim: Dim, pad: bool | None) -> np.ndarray:
-    """How many steps each sequence has, the last of them filled up."""
+    """The number of steps of each sequence, where the last one may be padded."""
     if not step:
         if size.max:
             raise DimError(f"split_dims: {axis.name} does not fit into dims of size 0", got=source.describe_dims())
@@ -359,7 +359,7 @@ def _counts(source: Tensor, axis: Dim, size: Size, step: int, open_dim: Dim, pad
 
 
 def _split(size: Size, axis: Dim, dims: Sequence[Dim], shape: Sequence[int]) -> Size:
-    """Lengths over a dim that was split as lengths over those of its parts on which they depend."""
+    """Lengths over a split dim, as lengths over those of its parts on which they depend."""
     at = size.dims.index(axis)
     values = _fit(size.values, at, math.prod(shape))
     values = values.reshape(*values.shape[:at], *shape, *values.shape[at + 1 :])

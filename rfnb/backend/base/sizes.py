@@ -1,4 +1,4 @@
-"""The true lengths that an op sees, and those that its result gets."""
+"""The true lengths of the operands of an op, and those of its result."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from rfnb.core.dims import align
 from rfnb.core.dims.align import Sig
 from rfnb.core.dims.binding import current_lengths
 from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.entries import within
 from rfnb.core.dims.lengths import Lengths, Size
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
@@ -21,26 +22,23 @@ if TYPE_CHECKING:
 
 
 def size_in(x: Tensor, dim: Dim) -> Size:
-    """How long `dim` is in `x`, over dims that `x` has; lengths over dims that it lost count as their longest."""
+    """The size of `dim` in `x`, over dims of `x`. Lengths over a dim that `x` lacks become their maximum."""
     if dim.dimension is not None:
         return dim.static_size
     size = x.size_of(dim)
-    if size.ragged and len(size.dims) == 1 and size.dims[0] in x.sig.index:  # as it is, most often
+    if size.ragged and len(size.dims) == 1 and size.dims[0] in x.sig.index:  # the most frequent case
         return size
     found: Size = x.lengths.cached(("size_in", x.sig.serial, dim.serial), lambda: _size_in(x, size))
     return found
 
 
 def known_size(lengths: Lengths, dim: Dim) -> Size | None:
-    """How long `dim` is in a batch, or in the batch of now if that one does not know it."""
+    """The size of `dim` in these lengths, or else in the current batch."""
     return lengths.size(dim) or current_lengths([dim]).size(dim)
 
 
 def _size_in(x: Tensor, size: Size) -> Size:
-    lost = tuple(i for i, d in enumerate(size.dims) if d not in x.sig.index)
-    if lost:
-        left = [d for d in size.dims if d in x.sig.index]
-        size = Size(left, size.values.max(axis=lost, initial=0), made=size.made)
+    size = within(size, x.dims)
     return Size((), size.max, made=size.made) if size.dims and not size.ragged else size
 
 
@@ -52,7 +50,7 @@ def ragged(x: Tensor, dim: Dim) -> bool:
 def bound(lengths: Lengths, dim: Dim, size: Size, by: str) -> Lengths:
     """The lengths of a result that has the output dim `dim` of length `size`; defines `dim` if it is new.
 
-    Raises DimError if it has another size, or is in use.
+    Raises DimError if `dim` has a different size, or is in use.
     """
     here = lengths.size(dim)
     if here is not None and here.max == size.max and (not (size.dims or here.ragged) or here.agrees(size)):
@@ -71,17 +69,17 @@ def bound(lengths: Lengths, dim: Dim, size: Size, by: str) -> Lengths:
 
 
 def _with(lengths: Lengths, dim: Dim, size: Size) -> Lengths:
-    """The lengths with this size of `dim` too; the same ones again for the same size."""
-    if not lengths.sizes:  # those of all tensors without lengths: they would keep it for ever
+    """The lengths with this size of `dim`; the same object for the same size."""
+    if not lengths.sizes:  # EMPTY is shared, and would keep the result alive forever
         return lengths.bind({dim: size})
-    found: Lengths | None = lengths.cache.get("bound")  # the last one only: dims may be new ones in each step
+    found: Lengths | None = lengths.cache.get("bound")  # only the last one is cached, since each step may have new dims
     if found is None or found.sizes.get(dim.serial) is not size:
         found = lengths.keep("bound", lengths.bind({dim: size}))
     return found
 
 
 def moved(lengths: Lengths, gone: Sequence[Dim], key: Any, change: Callable[[Size], Size]) -> Lengths:
-    """The lengths where `change` tells what becomes of those over dims that are `gone`. It is called once for `key`."""
+    """The lengths with `change` applied to those over dims that are `gone`. It is called once per `key`."""
     if lengths.owners.isdisjoint(gone):
         return lengths
 
@@ -95,7 +93,7 @@ def moved(lengths: Lengths, gone: Sequence[Dim], key: Any, change: Callable[[Siz
 def taken(
     lengths: Lengths, axis: Dim, out_dim: Dim, key: Any, take: Callable[[np.ndarray, int], np.ndarray]
 ) -> Lengths:
-    """Lengths over `axis` as lengths over `out_dim`, where `take(values, i)` does with axis `i` as with the entries."""
+    """Lengths over `axis` as lengths over `out_dim`; `take(values, i)` applies the op to axis `i`."""
 
     def change(size: Size) -> Size:
         dims = [out_dim if dim is axis else dim for dim in size.dims]
@@ -105,7 +103,7 @@ def taken(
 
 
 def trimmed(backend: type[Backend], x: Tensor) -> Tensor:
-    """Without frames that are padding in all sequences which are left."""
+    """The tensor without frames that are padding in all remaining sequences."""
     raw = x._raw
     for place, dim in enumerate(x.dims):
         longest = x.size_of(dim).max
@@ -115,7 +113,7 @@ def trimmed(backend: type[Backend], x: Tensor) -> Tensor:
 
 
 def constant(backend: type[Backend], x: Tensor, dims: Sequence[Dim], key: Any, make: Callable[[], np.ndarray]) -> Any:
-    """A raw constant over `dims`, which are dims of `x`, shaped to broadcast against it; made once for a batch."""
+    """A raw constant over `dims`, which are dims of `x`, shaped to broadcast against it; computed once per batch."""
 
     def place() -> Any:
         return backend.from_numpy_raw(align.apply(align.move(dims, x.dims, trailing=False), make()), device)
@@ -125,7 +123,7 @@ def constant(backend: type[Backend], x: Tensor, dims: Sequence[Dim], key: Any, m
 
 
 def derived(signature: Sig, key: Any, make: Callable[[], Dim]) -> Dim:
-    """The output dim that `make` gives, an expression of dims of `signature`; kept while somebody has it."""
+    """The output dim that `make` gives, an expression of dims of `signature`; cached while it is referenced."""
     known = signature.plans.get(key)
     dim: Dim | None = known and known()
     if dim is None:
@@ -135,13 +133,13 @@ def derived(signature: Sig, key: Any, make: Callable[[], Dim]) -> Dim:
 
 
 def renamed(source: Tensor, axis: Dim, out_dim: Dim) -> align.Sig:
-    """The signature with another dim for `axis`."""
+    """The signature with `out_dim` in place of `axis`."""
     feature = out_dim if source.feature_dim is axis else source.feature_dim
     return align.sig([out_dim if dim is axis else dim for dim in source.dims], source.sparse_dim, feature)
 
 
 def same(values: Any) -> int | None:
-    """The number that all `values` are; None if they differ."""
+    """The common value of all `values`; None if they differ."""
     values = np.asarray(values)
     if not values.size:
         return 0

@@ -1,4 +1,4 @@
-"""Pieces of a dim."""
+"""Slicing along a dim."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class SliceOps:
         size: int | Tensor | Dim | None = None,
         out_dim: Dim,
     ) -> Tensor:
-        """From `start` to `end`, or `size` frames from `start`; negative: from the end of each sequence.
+        """The frames from `start` to `end`, or `size` frames from `start`; negative bounds count from the end.
 
         {…, axis} → {…, out_dim}
         """
@@ -94,9 +94,9 @@ class SliceOps:
 
 
 def slice_frames(n: np.ndarray, start: Any, end: Any, step: Any, count: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The first frame, and how many, for sequences of lengths `n`, as Python's slices have them.
+    """The first frame and the number of frames, for sequences of lengths `n`, as in slices of Python.
 
-    All are numbers, or arrays that broadcast. Raises DimError if a sequence has less than `count` frames there.
+    All arguments are numbers, or arrays that broadcast. Raises DimError if a sequence has fewer than `count` frames.
     """
     if count is not None and end is not None:
         raise DimError("slice: `end` and `size` cannot be combined", expected="one of them")
@@ -143,7 +143,7 @@ def _steps(first: Any, count: int, step: Any, longest: int) -> np.ndarray:
 def _slice_by_tensors(
     backend: type[Backend], source: Tensor, axis: Dim, start: Any, end: Any, step: Any, size: Any, out_dim: Dim
 ) -> Tensor:
-    """Bounds of their own for each sequence."""
+    """`slice` with Tensors as bounds, which differ between sequences."""
     if isinstance(start, Tensor) and isinstance(size, int | Dim) and end is None:
         return _slice_from(backend, source, axis, start, step, size, out_dim)
     given = [x for x in (start, end, step, size) if isinstance(x, Tensor)]
@@ -170,7 +170,7 @@ def _slice_by_tensors(
 def _slice_from(
     backend: type[Backend], source: Tensor, axis: Dim, start: Tensor, step: Any, size: int | Dim, out_dim: Dim
 ) -> Tensor:
-    """So many frames from `start` on, which stays on its device; behind the end of a sequence, its last one again."""
+    """`size` frames from `start` on. `start` stays on its device; past the end, a sequence repeats its last frame."""
     count: Any = _count(source, size)
     lengths = bound(join(source, start), out_dim, count, "slice")
     begin = backend.cast(start.like(start._raw, align.sig(start.dims)), "int64")
@@ -189,7 +189,7 @@ def _slice_from(
 
 
 def _at(backend: type[Backend], source: Tensor, positions: Tensor, axis: Dim, out_dim: Dim) -> Tensor:
-    """The frames at these positions, none of them behind the last one."""
+    """The frames at these positions, which are limited to the last frame."""
     bare = positions.like(positions._raw, align.sig(positions.dims))
     found: Tensor = backend.gather(source, indices=bare, axis=axis, clip_to_valid=True)
     feature = out_dim if source.feature_dim is axis else source.feature_dim

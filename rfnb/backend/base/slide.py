@@ -1,4 +1,4 @@
-"""How windows slide over an axis, and frames are spread over one: from the length of an axis to that of the result."""
+"""Sliding windows and their transpose: the length of the result for the length of an axis."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Padding = str | int | Sequence[str | int]
 
 
 class Window(NamedTuple):
-    """How a window slides over an axis: its entries, the steps between positions and entries, the zeros at both ends.
+    """How a window slides over an axis: its size, the steps between positions and entries, the zeros at both ends.
 
-    "same" has as many positions as there are frames, divided by the stride. The zeros do not depend on the length, so
-    that a sequence gives the same in any batch.
+    "same" has ⌈frames / stride⌉ positions. The zeros do not depend on the length, so that the result of a sequence
+    does not depend on the batch.
     """
 
     size: int
@@ -29,7 +29,7 @@ class Window(NamedTuple):
 
     @property
     def span(self) -> int:
-        """How many frames it reaches over."""
+        """The number of frames that the window spans."""
         return (self.size - 1) * self.dilation + 1
 
     def count(self, length: Any) -> Any:
@@ -40,7 +40,7 @@ class Window(NamedTuple):
         return _none_at_least(-(-(length + extra) // self.stride))
 
     def inside(self, length: np.ndarray, positions: int) -> np.ndarray:
-        """How many of its entries are frames, not zeros. [… , 1] → [… , positions]"""
+        """The number of entries of the window that are frames, not zeros. [… , 1] → [… , positions]"""
         first = np.arange(positions) * self.stride - self.left
         entries = first[:, None] + np.arange(self.size) * self.dilation
         found: np.ndarray = ((entries >= 0) & (entries < length[..., None])).sum(-1)
@@ -49,7 +49,7 @@ class Window(NamedTuple):
 
 class Spread(NamedTuple):
     """How a transposed convolution spreads the frames of an axis: the entries of the filter, the steps between frames,
-    what is cut off before and behind; `extra` frames at the end, None for what `padding` needs.
+    what is cut off before and after; `extra` frames at the end, None for what `padding` needs.
     """
 
     size: int
@@ -60,30 +60,30 @@ class Spread(NamedTuple):
 
     @property
     def around(self) -> int:
-        """How many of the frames that the filter reaches are left out at both ends, for "same"."""
+        """The number of frames that "same" cuts off at both ends."""
         if not self.same:
             return 0
         return max(self.size - self.stride, 0) if self.extra is None else self.size // 2 * 2
 
     @property
     def left(self) -> int:
-        """How many of the frames that the filter reaches are cut off before."""
+        """The number of frames cut off at the start."""
         return self.around // 2 + self.cut
 
     @property
     def more(self) -> int:
-        """How many frames there are besides `stride` for each."""
+        """The number of frames in addition to `stride` for each."""
         reached = self.size - self.stride
         return (max(reached, 0) if self.extra is None else reached + self.extra) - self.around - 2 * self.cut
 
     def count(self, length: Any) -> Any:
-        """The number of frames from this many."""
+        """The number of frames of the result, for this many frames."""
         found = length * self.stride + self.more
         return found if isinstance(length, Dim) else _none_at_least(found)
 
 
 def _none_at_least(count: Any) -> Any:
-    if hasattr(count, "__sym_max__"):  # torch traces, and it is a symbol
+    if hasattr(count, "__sym_max__"):  # a symbol while torch traces
         return count.__sym_max__(0)
     return max(count, 0) if isinstance(count, int) else np.maximum(count, 0)
 
@@ -91,7 +91,7 @@ def _none_at_least(count: Any) -> Any:
 def windows(
     op: str, count: int, sizes: Sequence[int], strides: PerAxis | None, dilations: PerAxis | None, padding: Padding
 ) -> tuple[Window, ...]:
-    """One for each of `count` axes."""
+    """A Window for each of `count` axes."""
     found = []
     paddings = per_axis(op, "padding", "valid" if padding is None else padding, count)
     steps = [per_axis(op, name, x, count) for name, x in (("strides", strides), ("dilation_rate", dilations))]
@@ -117,7 +117,7 @@ def spreads(
     remove_padding: PerAxis,
     output_padding: Any,
 ) -> tuple[Spread, ...]:
-    """One for each axis of a filter of `sizes`; strides are as long as the filter if they are not given."""
+    """A Spread for each axis of a filter of `sizes`; the strides are by default the size of the filter."""
     count = len(sizes)
     steps = sizes if strides is None else per_axis(op, "strides", strides, count)
     extras = [None] * count if output_padding is None else per_axis(op, "output_padding", output_padding, count)

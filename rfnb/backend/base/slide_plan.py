@@ -1,4 +1,4 @@
-"""What follows from the dims alone where windows slide over them: how axes move there and back, and what is bound."""
+"""Plans of sliding windows: how axes move there and back, and the sizes of new dims."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Plan(NamedTuple):
-    """What follows from the dims and the options alone.
+    """The part of a sliding op that depends only on the dims and the options.
 
     slides: over each of the spatial dims. there: from the dims of the source to [rest…, each…, in, spatial…], of which
     the first ones are `rest`. back: from those of the result to `out`, which has the spatial dims at `places`.
@@ -50,7 +50,9 @@ def plan_of(
     each: Sequence[Dim] = (),
     features: tuple[Dim, Dim] | None = None,
 ) -> tuple[Plan, align.Sig]:
-    """For a result with the axes where those of the source were. A filter has `each`, and changes `features`."""
+    """The plan for a result with the axes in the place of those of the source, and its signature.
+
+    each: axes of a filter that are groups. features: input and output dim of a filter."""
     formulas: list[Dim] = [slide.count(dim) for slide, dim in zip(slides, spatial, strict=True)]
     out_spatial = formulas if given is None else list(given)
     if len(out_spatial) != len(formulas):
@@ -79,7 +81,7 @@ def plan_of(
 
 
 def bind(op: str, plan: Plan, out: align.Sig, lengths: Lengths, spatial: Sequence[Dim]) -> Lengths:
-    """The lengths of the result; gives the dims that have no formula their sizes."""
+    """The lengths of the result, with the sizes of dims that have no formula."""
     for i in plan.named:
         size = lengths[spatial[i]]
         lengths = bound(lengths, out.dims[plan.places[i]], Size(size.dims, plan.slides[i].count(size.values)), op)
@@ -87,7 +89,7 @@ def bind(op: str, plan: Plan, out: align.Sig, lengths: Lengths, spatial: Sequenc
 
 
 def one_axis(backend: type[Backend], raw: Any, count: int) -> tuple[Any, tuple[int, ...] | None]:
-    """The first `count` axes as one, and what they were; None if it was one."""
+    """The tensor with the first `count` axes merged, and their sizes; None if there was one axis."""
     if count == 1:
         return raw, None
     shape = backend.get_shape_tuple_raw(raw)[:count]
@@ -95,7 +97,7 @@ def one_axis(backend: type[Backend], raw: Any, count: int) -> tuple[Any, tuple[i
 
 
 def several_axes(backend: type[Backend], raw: Any, shape: tuple[int, ...] | None) -> Any:
-    """The first axis as those it was made of."""
+    """The tensor with the first axis split again: the inverse of `one_axis`."""
     if shape is None:
         return raw
     return backend.split_axis_raw(raw, 0, shape) if shape else raw[0]
@@ -106,10 +108,10 @@ def _swap(dim: Any, olds: Sequence[Dim], news: Sequence[Dim]) -> Any:
 
 
 def fixed(option: Any) -> Any:
-    """As part of a key."""
+    """The option in a form that can be part of a key."""
     return tuple(option) if isinstance(option, list) else option
 
 
 def serials_of(dims: Sequence[Dim]) -> list[int | None]:
-    """As part of a key; what is no Dim has none, and is refused when the plan is made."""
+    """The serials of `dims` for a key; None for anything else, which raises an error when the plan is made."""
     return [getattr(dim, "serial", None) for dim in dims]

@@ -1,6 +1,6 @@
 """Softmax over a dim. Padding gets probability 0, and a softmax over nothing is 0.
 
-Over `batch`, the frames of the shorter sequences that others still have are padding as well.
+Over `batch`, frames past the end of a shorter sequence are padding as well.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rfnb.backend.base.mask import frames_of
-from rfnb.backend.base.require import axis_of, owned
+from rfnb.backend.base.require import axis_of, require_owner_dims
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 
@@ -47,7 +47,7 @@ class SoftmaxOps:
 
 
 def _padding(backend: type[Backend], tensor: Tensor, axis: Dim, place: int) -> tuple[Any, bool]:
-    """Where padding is, and whether a row has nothing else."""
+    """The mask of padding, and whether a row consists of padding only."""
     lengths = tensor.lengths
     dims: tuple[Dim, ...] = (axis,)
     if not lengths.sizes:
@@ -58,12 +58,12 @@ def _padding(backend: type[Backend], tensor: Tensor, axis: Dim, place: int) -> t
         return None, False
     padding = backend.padding_for(tensor, dims)
     if padding is None:
-        owned("softmax", tensor, dims)
+        require_owner_dims("softmax", tensor, dims)
         return None, False
     key = ("empty", tensor.sig.serial, place)
     empty = lengths.cache.get(key)
     if empty is None:
         frames = frames_of(tensor, dims)
-        known = isinstance(frames, np.ndarray)  # not if torch traces
+        known = isinstance(frames, np.ndarray)  # not while torch traces
         empty = lengths.keep(key, frames is not None and not (known and frames.any(place).all()))
     return padding, empty

@@ -1,4 +1,4 @@
-"""Entries in order, and places in what is in order."""
+"""Sorting, and searching in sorted sequences."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class SortOps:
     def sort(
         cls: type[Backend], source: Tensor, *, axis: Dim, descending: bool = False, stable: bool = True
     ) -> tuple[Tensor, Tensor, Dim]:
-        """The entries in order, where each comes from, and their new dim. {…, axis} → {…, out_dim}"""
+        """The sorted entries, their former positions, and the new dim. {…, axis} → {…, out_dim}"""
         place = axis_of("sort", source, axis)
         size = size_in(source, axis)
         raw, padding = source._raw, cls.padding_for(source, (axis,))
         if padding is not None:
             raw = cls.masked_fill_raw(raw, padding, cls.lowest_raw(raw) if descending else cls.highest_raw(raw))
-        stable = stable or padding is not None  # it comes behind what is just as large
+        stable = stable or padding is not None  # padding comes after equal entries
         values, index = cls.sort_raw(raw, place, descending, stable)
         out_dim = Dim(axis.dimension, name=f"{axis.name}_sorted")
         lengths = bound(source.lengths, out_dim, size, "sort")
@@ -50,7 +50,7 @@ class SortOps:
         side: str = "left",
         out_dtype: str = "int32",
     ) -> Tensor:
-        """How many entries along `axis` are less ("left"), or not greater ("right"). {…, axis}, {…} → {… of both}"""
+        """The number of entries along `axis` that are less ("left") or not greater. {…, axis}, {…} → {… of both}"""
         axis_of("search_sorted", sorted_seq, axis, "sorted_seq")
         batch = [dim for dim in sorted_seq.dims if dim is not axis]
         own = [dim for dim in values.dims if dim not in batch]

@@ -1,4 +1,4 @@
-"""Tensors taken apart."""
+"""Splitting tensors along a dim."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class SplitOps:
 
     @classmethod
     def split(cls: type[Backend], source: Tensor, *, axis: Dim, out_dims: Sequence[Dim]) -> tuple[Tensor, ...]:
-        """Cut into pieces of the sizes of `out_dims`. {…, axis} → {…, out_dims[0]}, {…, out_dims[1]}, …"""
+        """Pieces of `source`, with the sizes of `out_dims`. {…, axis} → {…, out_dims[0]}, {…, out_dims[1]}, …"""
         if source.sig.prior:
             axis = source.sig.meant(axis)
         key = ("split", axis.serial, *[dim.serial for dim in out_dims])
@@ -80,7 +80,7 @@ class SplitOps:
 
 
 def _split_each(backend: type[Backend], source: Tensor, axis: Dim, out_dims: Sequence[Dim]) -> tuple[Tensor, ...]:
-    """`split` where each sequence may have places of its own to be cut at."""
+    """`split` where the places to cut may differ between sequences."""
     sizes, starts = _cuts(source, axis, out_dims)
     dims = [dim for dim in source.dims if any(dim in size.dims for size in sizes)]
     pieces, place = [], source.sig.index[axis]

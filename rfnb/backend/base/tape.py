@@ -1,4 +1,4 @@
-"""The tape: the raw calls that a loop body makes on its traced frame, to be made again on other frames."""
+"""The tape: the raw calls that a loop body makes on its traced frame, to be replayed on other frames."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Any, NamedTuple
 
 
 class Var(NamedTuple):
-    """A value that the tape made, or an input of the step."""
+    """A value computed on the tape, or an input of the step."""
 
     number: int
-    kind: str = "var"  # tuples are equal if their entries are: it is no External of this number
+    kind: str = "var"  # so that it does not equal an External of the same number
 
 
 class External(NamedTuple):
-    """A raw tensor from outside of the body."""
+    """A raw tensor from outside the body."""
 
     number: int
     kind: str = "external"
 
 
 class Stream(NamedTuple):
-    """The generator of a random op; seeded anew for each step."""
+    """The generator of a random op, which is seeded anew at each step."""
 
     number: int
     kind: str = "stream"
@@ -39,27 +39,27 @@ class Call:
     kwargs: dict[str, Any]
     result: int | None  # the Var of a single tensor; None if there is none, or several
     parts: tuple[tuple[int, int], ...] = ()  # (index, Var) of a result with several tensors
-    changes: tuple[int, ...] = ()  # Vars that it writes into
-    effect: bool = False  # whether it is made at every step, needed or not: it changes something outside, or is opaque
+    changes: tuple[int, ...] = ()  # Vars that the call writes into
+    effect: bool = False  # whether it runs at every step, even if unused: it changes something outside, or is opaque
     node: Any = None  # the node of the graph that made it
     _reads: list[Var | External | Stream] | None = field(default=None, init=False)
     _read_vars: tuple[int, ...] | None = field(default=None, init=False)
 
     def reads(self) -> list[Var | External | Stream]:
-        """What it takes, in the order of its arguments."""
+        """The values that the call reads, in the order of its arguments."""
         if self._reads is None:
             self._reads = []
             _collect((self.args, self.kwargs), self._reads)
         return self._reads
 
     def read_vars(self) -> tuple[int, ...]:
-        """The numbers of the Vars that it takes."""
+        """The numbers of the Vars that the call reads."""
         if self._read_vars is None:
             self._read_vars = tuple([read.number for read in self.reads() if type(read) is Var])
         return self._read_vars
 
     def made(self) -> list[int]:
-        """The numbers of the Vars that it makes."""
+        """The numbers of the Vars that the call computes."""
         return [var for _, var in self.parts] if self.result is None else [self.result]
 
 
@@ -75,7 +75,7 @@ def _collect(tree: Any, found: list[Var | External | Stream]) -> None:
 
 
 class TapeOps:
-    """What a loop, which takes a tape and plays it, needs of a backend besides maths."""
+    """The functions of a backend that a loop needs to record a tape and replay it."""
 
     new_tape: Callable[[], Tape]
     take: Callable[[Tape], Any]
@@ -99,59 +99,59 @@ class TapeOps:
 
 
 class Tape:
-    """Raw calls in order, and what they read from outside.
+    """Raw calls in order, and the tensors that they read from outside.
 
     is_raw: whether something is a raw tensor of the backend. is_generator: whether it is a source of random numbers.
-    settings: gives what makes a function run under the settings of now, such as autocast; None if they are those under
-        which the steps run.
+    settings: gives a wrapper that runs a function under the current settings, such as autocast; None if they
+        are those of the steps.
     """
 
     def __init__(self, is_raw: Callable[[Any], bool], is_generator: Callable[[Any], bool]):
         self.calls: list[Call] = []
         self.externals: list[Any] = []
-        self.values: list[Any] = []  # by Var: what it was on the traced frame
+        self.values: list[Any] = []  # by Var: its value on the traced frame
         self.streams: list[Any] = []
         self.paused = 0
         self.settings: Callable[[], Callable[[Any], Any] | None] = lambda: None
-        self.under: Callable[[Any], Any] | None = None  # what `settings` gave for the op under way
-        self.new_stream: Callable[[str], Any] | None = None  # gives a generator, which is seeded for each step
-        self.scratch = False  # whether what is done is only tried out: it is not what step 0 does
-        self.ops: list[str] = []  # those under way, the outermost first; none while lines of the body itself run
-        self._before: list[tuple[Any, Any]] = []  # what was written into, and a copy of what it was
+        self.wrap: Callable[[Any], Any] | None = None  # the result of `settings` for the running op
+        self.new_stream: Callable[[str], Any] | None = None  # gives a generator that is seeded for each step
+        self.trial = False  # whether ops are only being tried out, and are not part of step 0
+        self.ops: list[str] = []  # the running ops, the outermost first; empty while lines of the body itself run
+        self._before: list[tuple[Any, Any]] = []  # tensors that were written into, and copies of their former values
         self._known: dict[int, Var | External | Stream] = {}  # by id of objects that this tape keeps alive
         self._is_raw = is_raw
         self._is_generator = is_generator
 
     def keep(self, raw: Any, copy: Any) -> None:
-        """Remembers what something from outside was before the trial changes it."""
+        """Stores a copy of a tensor from outside before the trial changes it."""
         if all(known is not raw for known, _ in self._before):
             self._before.append((raw, copy))
 
     def is_kept(self, raw: Any) -> bool:
-        """Whether the body writes into it."""
+        """Whether the body writes into the tensor."""
         return any(known is raw for known, _ in self._before)
 
     def restore(self, overwrite: Callable[[Any, Any], None]) -> None:
-        """Takes back what the trial changed outside."""
+        """Undoes the changes of the trial to tensors outside."""
         for raw, copy in self._before:
             overwrite(raw, copy)
 
     @contextmanager
     def trying(self, overwrite: Callable[[Any, Any], None]) -> Iterator[None]:
-        """What is done inside is taken back at once, also for values of the tape."""
-        kept, was = self._before, self.scratch
-        self._before, self.scratch = [], True
+        """Undoes all changes made inside the block at its end, also of values of the tape."""
+        kept, was = self._before, self.trial
+        self._before, self.trial = [], True
         try:
             yield
         finally:
             with self.pause():
                 self.restore(overwrite)
-            tried, self._before, self.scratch = self._before, kept, was
+            tried, self._before, self.trial = self._before, kept, was
             for raw, copy in tried:
                 self.keep(raw, copy)
 
     def forget(self) -> None:
-        """Lets go of all that it holds."""
+        """Releases all tensors that the tape holds."""
         for table in (self.calls, self.externals, self.values, self.streams):
             table.clear()
         self._known.clear()
@@ -175,11 +175,11 @@ class Tape:
         return found
 
     def find(self, raw: Any) -> Var | External | Stream | None:
-        """What a raw tensor is on this tape."""
+        """The Var or External of a raw tensor on this tape."""
         return self._known.get(id(raw))
 
     def refer(self, raw: Any) -> Var | External | Stream:
-        """Likewise; unknown ones come from outside."""
+        """The Var or External of a raw tensor; unknown tensors become an External."""
         found = self._known.get(id(raw))
         if found is None:
             found = External(len(self.externals))
@@ -203,10 +203,10 @@ class Tape:
         writes: bool = False,
         always: bool = False,
     ) -> None:
-        """Notes a call that was made. Calls that give no tensor and change none are left out.
+        """Records a call. Calls that neither return nor change a tensor are skipped.
 
-        writes: it changes its first argument, or what it was given as `out`.
-        always: it is made at every step, whether or not its result is used or differs.
+        writes: whether it changes its first argument, or the one given as `out`.
+        always: whether it runs at every step, even if its result is unused or constant.
         """
         changed = self.refer(kwargs.get("out", args[0] if args else None)) if writes else None
         several = isinstance(result, (list, tuple))
@@ -219,13 +219,13 @@ class Tape:
             return
         template = self._template
         given = tuple([template(arg) for arg in args])
-        under = self.under if self.ops else self.settings()
-        if under is not None:
-            fn = under(fn)
+        wrap = self.wrap if self.ops else self.settings()
+        if wrap is not None:
+            fn = wrap(fn)
         call = Call(fn, given, template(kwargs) if kwargs else {}, None, effect=always)
         if changed is not None:
             call.changes = (changed.number,) if isinstance(changed, Var) else ()
-            call.effect = not call.changes  # at every step, in this order: what reads it later reads what it is then
+            call.effect = not call.changes  # at every step, in this order, since later reads depend on it
         made = [(i, self._new(raw).number) for i, raw in new]
         if several:
             call.parts = tuple(made)
@@ -249,7 +249,7 @@ class Tape:
 
     @contextmanager
     def pause(self) -> Iterator[None]:
-        """What happens inside is not noted."""
+        """Nothing is recorded inside."""
         self.paused += 1
         try:
             yield
@@ -261,13 +261,13 @@ _current: ContextVar[Tape | None] = ContextVar("rfnb_tape", default=None)
 
 
 def current_tape() -> Tape | None:
-    """The tape that is taken in this thread now."""
+    """The tape that is being recorded in this thread."""
     return _current.get()
 
 
 @contextmanager
 def taking(tape: Tape) -> Iterator[None]:
-    """`tape` is taken inside; one that is taken already waits."""
+    """Records on `tape` inside; an outer tape pauses."""
     outer = _current.get()
     token = _current.set(tape)
     try:
@@ -282,7 +282,7 @@ def taking(tape: Tape) -> Iterator[None]:
 
 @contextmanager
 def untaped() -> Iterator[None]:
-    """No tape is taken inside."""
+    """No tape is recorded inside."""
     tape = _current.get()
     if tape is None:
         yield
@@ -291,21 +291,21 @@ def untaped() -> Iterator[None]:
             yield
 
 
-def tried_out() -> bool:
-    """Whether what is done now is done by no step: it is only to be seen what it gives."""
+def is_trial() -> bool:
+    """Whether ops are only being tried out: results are discarded, and side effects undone."""
     tape = _current.get()
-    return tape is not None and tape.scratch
+    return tape is not None and tape.trial
 
 
 def opaque(fn: Callable[..., Any], *args: Any, gives: bool = True) -> Any:
     """fn(*args) as one call on the tape, whatever happens inside.
 
-    gives: whether it gives something. If not, it is left out where ops are only tried out.
+    gives: whether it returns a result. If not, it is skipped where ops are only tried out.
     """
     tape = _current.get()
     if tape is None or tape.paused:
         return fn(*args)
     with tape.pause():
-        result = fn(*args) if gives or not tape.scratch else None
+        result = fn(*args) if gives or not tape.trial else None
     tape.record(fn, args, {}, result, always=True)
     return result

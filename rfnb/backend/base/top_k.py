@@ -1,4 +1,4 @@
-"""The largest entries."""
+"""Selecting the largest entries."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class TopKOps:
     ) -> tuple[Tensor, Tensor | list[Tensor], Dim]:
         """The `k` largest over `axis`, their positions, and `k_dim`. {…, axis} → {…, k_dim}, the same sparse in axis
 
-        Several axes are searched as one; a list of them gives a list of positions, one for each. Padding is never among
-        them, as long as there is something else: its value is -∞. The values of a Tensor `k` are read.
+        Several axes are searched as one; for a list of dims, the positions are a list, one for each dim. Padding counts
+        as -∞, so that it is only selected if nothing else is left. The values of a Tensor `k` are read.
         """
         size = Size(k.dims, cls.to_numpy_raw(k._raw)) if isinstance(k, Tensor) else Size((), k)
         count, k_dim = size.max, k_dim or Dim(None if size.dims else size.max, name="top_k")

@@ -1,4 +1,4 @@
-"""A window that slides over frames."""
+"""Windows that slide over frames."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class WindowOps:
         use_mask: bool,
         out_dim: Dim,
     ) -> Tensor:
-        """The frames around every `stride`-th one. {…, spatial_dim} → {…, out_dim, window_dim}
+        """The frames around every `stride`-th frame. {…, spatial_dim} → {…, out_dim, window_dim}
 
-        before: so many of the window stand before the frame; None: all frames of the window are frames of `source`.
+        before: number of frames of the window before the frame; None uses only windows inside `source`.
         """
         place, size = axis_of("window", source, spatial_dim), size_in(source, spatial_dim)
         if spatial_dim in source.lengths.owners:

@@ -1,1 +1,1 @@
-"""The numpy backend, a reference: what ops need to be computed, without gradients, loops and fused kernels."""
+"""The numpy backend, a reference that computes ops without gradients, loops and fused kernels."""

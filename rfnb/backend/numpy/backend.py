@@ -24,7 +24,7 @@ from rfnb.errors import BackendError
 class NumpyBackend(
     NumpyMath, NumpyData, NumpyIndex, NumpySort, NumpyShape, NumpyReduce, NumpyMatmul, NumpyLoss, Backend
 ):
-    """Computes with numpy, on the CPU. There are no gradients, so that every tensor is a constant."""
+    """Computes with numpy, on the CPU. There are no gradients: every tensor is a constant."""
 
     name = "numpy"
     RawTensorType = np.ndarray
@@ -37,7 +37,7 @@ class NumpyBackend(
 
     @staticmethod
     def no_gradients() -> AbstractContextManager[None]:
-        """There are none anyway."""
+        """A context that does nothing, since numpy has no gradients."""
         return nullcontext()
 
     @classmethod

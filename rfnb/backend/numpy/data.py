@@ -44,13 +44,13 @@ class NumpyData:
 
     @staticmethod
     def copy_to_device_raw(raw_tensor: Array, device: str | None) -> Array:
-        """Itself: there is only the CPU."""
+        """The array itself, since there is only the CPU."""
         _check_device(device)
         return raw_tensor
 
     @staticmethod
     def from_numpy_raw(values: Array, device: str | None = None) -> Array:
-        """A constant."""
+        """The array itself, as a constant."""
         return np.array(values)
 
     @staticmethod
@@ -63,7 +63,7 @@ class NumpyData:
 
     @staticmethod
     def full_raw(shape: Sequence[int], value: Any, dtype: str, device: str | None) -> Array:
-        """Filled with one value."""
+        """An array filled with one value."""
         _check_device(device)
         return np.full(shape, value, type_of(dtype))
 
@@ -75,12 +75,12 @@ class NumpyData:
 
     @classmethod
     def create_parameter_raw(cls, tensor: Parameter, *, device: str | None = None) -> Array:
-        """Zeros of the dims and type of `tensor`."""
+        """Zeros with the dims and dtype of `tensor`."""
         return cls.full_raw([dim.dimension or 0 for dim in tensor.dims], 0, tensor.dtype, device)
 
     @staticmethod
     def set_parameter_trainable(param: Parameter, trainable: bool) -> None:
-        """Nothing: there are no gradients."""
+        """Does nothing, since there are no gradients."""
 
     @staticmethod
     def parameter_assign_raw(raw: Array, value: Any, *, op: str = "assign") -> None:
@@ -89,7 +89,7 @@ class NumpyData:
 
     @staticmethod
     def parameter_assign_at_raw(raw: Array, index: tuple[Any, ...], value: Any, *, op: str) -> None:
-        """Likewise at some places: `index` has positions for each axis, or a slice."""
+        """Sets, or adds to, the values at `index`: positions for each axis, or a slice."""
         if op == "add":
             np.add.at(raw, index, value)
         else:

@@ -53,7 +53,7 @@ class NumpyIndex:
     ) -> Array:
         """`raw` [batch…, over…, features…] at `index` [batch…, over…] → [batch…, shape…, features…]
 
-        spare: there is a place behind the last one, for what is to be left out.
+        spare: whether there is an extra place after the last one, for entries to discard.
         """
         outer, inner, places = index.shape[:batch], raw.shape[raw.ndim - features :], math.prod(shape)
         raw = np.broadcast_to(raw, (*index.shape, *inner))

@@ -14,7 +14,7 @@ Array = np.ndarray[Any, Any]
 
 
 def quiet(function: Callable[..., Any]) -> Callable[..., Array]:
-    """Gives an array also where numpy gives a number, and does not warn of what padding may hold."""
+    """Wraps a function to return an array where numpy returns a number, and not to warn about values in padding."""
 
     def call(*args: Any) -> Array:
         with np.errstate(all="ignore"):
@@ -24,8 +24,8 @@ def quiet(function: Callable[..., Any]) -> Callable[..., Array]:
 
 
 def common(a: Any, b: Any) -> tuple[Array, Array]:
-    """Both in one type, chosen as torch does: the highest of bool, whole and float numbers decides, and for the size of
-    the number tensors with axes before those without, and these before Python's.
+    """Both operands in one dtype, by the rules of torch. The highest kind of bool, integer and float decides. Within a
+    kind, tensors with axes come before those without, and these before Python numbers.
     """
     ranked = [_rank(x) for x in (a, b)]
     highest = max(key for key, _ in ranked)
@@ -34,7 +34,7 @@ def common(a: Any, b: Any) -> tuple[Array, Array]:
 
 
 def _rank(x: Any) -> tuple[tuple[int, int], np.dtype[Any]]:
-    """What counts more is larger, and the type."""
+    """The priority of an operand for the common dtype, and its dtype."""
     if isinstance(x, np.ndarray | np.generic):
         return (KINDS[x.dtype.kind], 2 if x.ndim else 1), x.dtype
     if type(x) not in NUMBERS:
@@ -56,17 +56,17 @@ def type_of(name: str) -> np.dtype[Any]:
 
 
 def floats(raw: Array) -> Array:
-    """Whole numbers and truth values as float32."""
+    """The array, with integers and booleans cast to float32."""
     return raw if raw.dtype.kind == "f" else raw.astype(np.float32)
 
 
 def lowest(raw: Array) -> Any:
-    """What is never larger than anything: -∞, or the smallest number of the type."""
+    """The lowest value of the dtype: -∞, or the smallest integer."""
     return _LIMITS[raw.dtype.kind][0] if raw.dtype.kind in _LIMITS else np.iinfo(raw.dtype).min
 
 
 def highest(raw: Array) -> Any:
-    """What is never smaller than anything: ∞, or the largest number of the type."""
+    """The highest value of the dtype: ∞, or the largest integer."""
     return _LIMITS[raw.dtype.kind][1] if raw.dtype.kind in _LIMITS else np.iinfo(raw.dtype).max
 
 
@@ -170,19 +170,19 @@ class NumpyMath:
 
     @staticmethod
     def cast_raw(raw_tensor: Array, dtype: str) -> Array:
-        """The same numbers in another type."""
-        with np.errstate(invalid="ignore"):  # NaN in padding
+        """The same values in another dtype."""
+        with np.errstate(invalid="ignore"):  # NaN may be in padding
             return raw_tensor.astype(type_of(dtype), copy=False)
 
     @staticmethod
     def clip_raw(raw_tensor: Array, low: Any, high: Any) -> Array:
-        """Between low and high, arrays or numbers; either may be None."""
+        """The values limited to the range from low to high: arrays, numbers or None."""
         raw = raw_tensor if low is None else np.asarray(np.maximum(*common(raw_tensor, low)))
         return raw if high is None else np.asarray(np.minimum(*common(raw, high)))
 
     @staticmethod
     def complex_as_real_raw(raw_tensor: Array) -> Array:
-        """With the real and the imaginary part along a new last axis."""
+        """The real and the imaginary part along a new last axis."""
         return np.stack([raw_tensor.real, raw_tensor.imag], -1)
 
     @staticmethod
@@ -192,5 +192,5 @@ class NumpyMath:
 
     @staticmethod
     def finite_raw(raw: Array, where: Array) -> Array:
-        """`raw` with 0 for what is not finite at `where`."""
+        """`raw` with 0 in place of ∞ and NaN at `where`."""
         return np.where(~np.isfinite(raw) & where, np.zeros((), raw.dtype), raw)

@@ -44,7 +44,7 @@ NOTHING: dict[str, Callable[[Array], Any]] = {
     "any": lambda raw: False,
     "all": lambda raw: True,
 }
-"""What changes no result of a reduction."""
+"""The neutral element of each reduction."""
 
 
 class NumpyReduce:
@@ -52,7 +52,7 @@ class NumpyReduce:
 
     @staticmethod
     def reduce_function(mode: str) -> Callable[[Array, Axes], Array]:
-        """What reduces over axes."""
+        """The function that reduces over axes."""
         return quiet(REDUCE[mode])
 
     @staticmethod

@@ -31,35 +31,35 @@ class NumpyShape:
 
     @staticmethod
     def squeeze_raw(raw_tensor: Array, axes: Sequence[int]) -> Array:
-        """Without these axes, which are of size 1."""
+        """The array without these axes of size 1."""
         return raw_tensor.squeeze(tuple(axes))
 
     @staticmethod
     def transpose_raw(raw_tensor: Array, perm: Sequence[int]) -> Array:
-        """The axes in another order."""
+        """The array with permuted axes."""
         return raw_tensor.transpose(perm)
 
     @staticmethod
     def expand_dims_raw(raw_tensor: Array, axis: int) -> Array:
-        """A new axis of size 1."""
+        """The array with a new axis of size 1."""
         return np.expand_dims(raw_tensor, axis)
 
     @staticmethod
     def expand_raw(raw_tensor: Array, axis: int, dim: int) -> Array:
-        """`axis`, of size 1, as one of size `dim` with the same entries everywhere, without a copy."""
+        """The array with `axis` of size 1 repeated to size `dim`, without a copy."""
         shape = list(raw_tensor.shape)
         shape[axis] = dim
         return np.broadcast_to(raw_tensor, shape)
 
     @staticmethod
     def merge_axes_raw(raw: Array, axis: int, count: int) -> Array:
-        """`count` axes from `axis` on as one."""
+        """The array with `count` axes from `axis` on merged."""
         size = math.prod(raw.shape[axis : axis + count])
         return raw.reshape(*raw.shape[:axis], size, *raw.shape[axis + count :])
 
     @staticmethod
     def split_axis_raw(raw: Array, axis: int, sizes: Sequence[int]) -> Array:
-        """One axis as several."""
+        """The array with one axis split into several."""
         return raw.reshape(*raw.shape[:axis], *sizes, *raw.shape[axis + 1 :])
 
     @staticmethod
@@ -69,13 +69,13 @@ class NumpyShape:
 
     @staticmethod
     def unfold_raw(raw: Array, axis: int, size: int, step: int) -> Array:
-        """The pieces of length `size` along `axis`, at every `step`-th place, with their entries as a new last axis."""
+        """Pieces of length `size` along `axis`, at every `step`-th place, with their entries as a new last axis."""
         pieces = np.lib.stride_tricks.sliding_window_view(raw, size, axis)
         return pieces.take(range(0, pieces.shape[axis], step), axis)
 
     @staticmethod
     def pad_raw(raw: Array, padding: Mapping[int, tuple[int, int]], value: Any) -> Array:
-        """`value` before and behind the entries of the axes in `padding`; negative numbers cut off."""
+        """The array with `value` added before and after the axes in `padding`; negative numbers cut off."""
         amounts = [padding.get(axis, (0, 0)) for axis in range(raw.ndim)]
         kept = raw[tuple(slice(max(-a, 0), n - max(-b, 0)) for n, (a, b) in zip(raw.shape, amounts, strict=True))]
         added = [(max(a, 0), max(b, 0)) for a, b in amounts]

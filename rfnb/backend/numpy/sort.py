@@ -1,4 +1,4 @@
-"""The entries of numpy arrays in order."""
+"""Sorting numpy arrays."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rfnb.backend.numpy.math import Array
 
 
 def _descending(raw: Array, axis: int) -> Array:
-    """The positions from the largest to the smallest entry; of equals the first one first."""
+    """The positions from the largest to the smallest entry; of equal entries, the first one first."""
     backwards = np.argsort(np.flip(raw, axis), axis, kind="stable")
     return np.flip(raw.shape[axis] - 1 - backwards, axis)
 
@@ -20,19 +20,19 @@ class NumpySort:
 
     @staticmethod
     def top_k_raw(raw: Array, axis: int, k: int, sorted: bool) -> tuple[Array, Array]:
-        """Values and positions; of equals the first."""
+        """The largest values and their positions; of equal entries, the first."""
         order = _descending(raw, axis).take(range(k), axis)
         return np.take_along_axis(raw, order, axis), order
 
     @staticmethod
     def sort_raw(raw: Array, axis: int, descending: bool, stable: bool) -> tuple[Array, Array]:
-        """Values, and where they come from."""
+        """The sorted values, and their former positions."""
         order = _descending(raw, axis) if descending else np.argsort(raw, axis, kind="stable")
         return np.take_along_axis(raw, order, axis), order
 
     @staticmethod
     def search_sorted_raw(entries: Array, values: Array, right: bool) -> Array:
-        """Where `values` [batch…, own…] go in `entries` [batch…, axis], which are in order. → [batch…, own…]"""
+        """Where to insert `values` [batch…, own…] in sorted `entries` [batch…, axis]. → [batch…, own…]"""
         found = np.zeros(values.shape, np.int64)
         for row in np.ndindex(*entries.shape[:-1]):
             found[row] = np.searchsorted(entries[row], values[row], "right" if right else "left")
@@ -40,5 +40,5 @@ class NumpySort:
 
     @staticmethod
     def split_index_raw(index: Array, sizes: Sequence[int]) -> list[Array]:
-        """A position in merged axes as one for each axis."""
+        """Positions in merged axes, as positions in each axis."""
         return list(np.unravel_index(index, sizes))

@@ -29,7 +29,7 @@ class TorchAttention:
         bias: torch.Tensor | None,
         dropout: float,
     ) -> torch.Tensor:
-        """softmax(query · keysᵀ · scale + bias) · values, over the last two axes; `mask`: what is seen."""
+        """softmax(query · keysᵀ · scale + bias) · values, over the last two axes. mask: where a query sees a key."""
         if bias is not None:
             if causal:
                 mask = torch.ones(bias.shape[-2:], dtype=torch.bool, device=bias.device).tril()
@@ -48,21 +48,21 @@ class TorchAttention:
             return scores.new_empty((*scores.shape[:-1], keys))
         if queries == 1:
             return scores
-        # one column less in a row, and each row begins one entry earlier
+        # rows with one column less, so that each row begins one entry earlier
         flat = scores.flatten(-2)[..., queries - 1 : queries - 1 + queries * (width - 1)]
         return flat.unflatten(-1, (queries, width - 1))[..., :keys]
 
     @staticmethod
     def turn_pairs_raw(x: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor) -> torch.Tensor:
-        """Pairs (a, b) along the last axis: (a · cos - b · sin, a · sin + b · cos), computed in the type of these."""
+        """Pairs (a, b) along the last axis: (a · cos - b · sin, a · sin + b · cos), in the dtype of `cosines`."""
         a, b = x.to(cosines.dtype).unflatten(-1, (-1, 2)).unbind(-1)
         turned = torch.stack([a * cosines - b * sines, a * sines + b * cosines], -1)
         return turned.flatten(-2).to(x.dtype)
 
     @classmethod
     def watching_attention(cls, see: Callable[[RawAttention], None], model: Any) -> AbstractContextManager[Any]:
-        """Inside, `see` is told of the attention of plain torch."""
-        from rfnb.backend.torch.seen_attention import Watcher  # seldom needed
+        """Inside, `see` is called with each attention that plain torch computes."""
+        from rfnb.backend.torch.seen_attention import Watcher  # rarely needed, so imported late
 
         if model is not None and not isinstance(model, torch.nn.Module):
             return nullcontext()
@@ -79,8 +79,9 @@ def _in_steps(
     dropout: float,
     stream: torch.Generator | None,
 ) -> torch.Tensor:
-    """Likewise where the kernel cannot do it: it takes no stream of its own, and on a CPU what torch does for dropout
-    is slower than this.
+    """Attention in separate steps, for what the kernel does not support.
+
+    The kernel takes no generator, and on a CPU, its dropout is slower than this.
     """
     energy = torch.matmul(query * scale, keys.transpose(-2, -1))
     if causal:

@@ -53,7 +53,7 @@ class TorchConv:
 
     @staticmethod
     def pool_raw(raw: torch.Tensor, mode: str, windows: tuple[Window, ...]) -> torch.Tensor:
-        """Over the last axes, behind one or two others; in "avg", zeros at the ends count as frames."""
+        """Pools the last axes, after one or two others; in "avg", zeros at the ends count as frames."""
         way = _way(windows, raw.shape[-len(windows) :])
         if way.zeros:
             raw = functional.pad(raw, way.zeros, value=lowest(raw) if mode == "max" else 0)
@@ -62,7 +62,7 @@ class TorchConv:
             raw = _MAX[len(windows)](raw, sizes, way.strides, 0, way.dilations)
         elif mode == "avg" and all(dilation == 1 for dilation in way.dilations) and raw.numel():
             raw = _AVG[len(windows)](raw, sizes, way.strides)
-        else:  # what torch has no kernel for
+        else:  # torch has no kernel for these
             for axis, window in enumerate(windows, -len(windows)):
                 entries = raw.unfold(axis, window.span, window.stride)[..., :: window.dilation]
                 raw = entries.amax(-1) if mode == "max" else entries.mean(-1)
@@ -70,9 +70,9 @@ class TorchConv:
 
 
 class _Way(NamedTuple):
-    """How to have torch slide over axes of some size.
+    """How torch slides over axes of certain sizes.
 
-    zeros: before and behind them, as `pad` takes it. both: instead, so many at both ends, if the kernel may add them.
+    zeros: numbers of zeros before and after, as in `pad`. both: or the number at both ends, added by the kernel.
     cut: which frames of the result are kept, by axis, where not all are.
     """
 
@@ -86,25 +86,25 @@ class _Way(NamedTuple):
 def _way(windows: tuple[Window, ...], sizes: Numbers) -> _Way:
     if all(type(size) is int for size in sizes):
         return _slide(windows, sizes)
-    # torch traces, and the sizes are symbols: there is at least one position
+    # sizes are symbols while torch traces; there is at least one position
     zeros = _amounts([(window.left, window.right) for window in windows])
     return _Way(tuple(w.stride for w in windows), tuple(w.dilation for w in windows), zeros, None, ())
 
 
 @functools.lru_cache(1024)
 def _slide(windows: tuple[Window, ...], sizes: Numbers) -> _Way:
-    """Torch's kernels need one position at least."""
-    behind, cut = [], []
+    """Slides a window over axes; kernels of torch need at least one position."""
+    after, cut = [], []
     for axis, (window, size) in enumerate(zip(windows, sizes, strict=True), -len(sizes)):
         count = window.count(size)
-        behind.append((max(count, 1) - 1) * window.stride + window.span - window.left - size)
+        after.append((max(count, 1) - 1) * window.stride + window.span - window.left - size)
         if not count:
             cut.append((axis, 0, 0))
-    both = all(w.left - w.stride < right <= w.left for w, right in zip(windows, behind, strict=True))
+    both = all(w.left - w.stride < right <= w.left for w, right in zip(windows, after, strict=True))
     return _Way(
         tuple(window.stride for window in windows),
         tuple(window.dilation for window in windows),
-        _amounts([(window.left, right) for window, right in zip(windows, behind, strict=True)]),
+        _amounts([(window.left, right) for window, right in zip(windows, after, strict=True)]),
         tuple(window.left for window in windows) if both and all(sizes) else None,
         tuple(cut),
     )
@@ -112,20 +112,20 @@ def _slide(windows: tuple[Window, ...], sizes: Numbers) -> _Way:
 
 @functools.lru_cache(1024)
 def _spread(spreads: tuple[Spread, ...], sizes: Numbers) -> _Way:
-    """Frames of zeros behind the input give as many as are needed, and torch's kernels need one at least."""
-    behind, cut = [], []
+    """Spreads frames, with zeros added to the input where needed; kernels of torch need at least one frame."""
+    after, cut = [], []
     for axis, (spread, size) in enumerate(zip(spreads, sizes, strict=True), -len(sizes)):
         count = spread.count(size)
-        behind.append(max(-(-(spread.left + count - spread.size) // spread.stride), 0) + 1 - size)
+        after.append(max(-(-(spread.left + count - spread.size) // spread.stride), 0) + 1 - size)
         cut.append((axis, spread.left, count))
     strides = tuple(spread.stride for spread in spreads)
-    return _Way(strides, (), _amounts([(0, right) for right in behind]), None, tuple(cut))
+    return _Way(strides, (), _amounts([(0, right) for right in after]), None, tuple(cut))
 
 
 def _depthwise(
     raw: torch.Tensor, filter: torch.Tensor, bias: torch.Tensor | None, way: _Way, groups: int
 ) -> torch.Tensor:
-    """Each channel on its own, as an image one pixel wide with the channels last: 4 times as fast as `conv1d`."""
+    """Depthwise convolution as an image one pixel wide with channels last: 4 times as fast as `conv1d`."""
     image = raw.transpose(1, 2).unsqueeze(2).permute(0, 3, 1, 2)
     if way.both is None and way.zeros:
         image = functional.pad(image, (0, 0, *way.zeros))
@@ -135,7 +135,7 @@ def _depthwise(
 
 
 def _amounts(pairs: list[tuple[int, int]]) -> Numbers:
-    """As `pad` takes them: the last axis first; none if there is nothing to add."""
+    """Amounts in the format of `pad`, the last axis first; empty if there is nothing to add."""
     found = tuple(max(n, 0) for pair in reversed(pairs) for n in pair)
     return found if any(found) else ()
 

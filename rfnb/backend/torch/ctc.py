@@ -11,11 +11,11 @@ from torch.overrides import handle_torch_function, has_torch_function
 from rfnb.errors import DimError
 
 NEVER = -1e30
-"""The score of what cannot be. Finite, so that no sum of it makes a NaN in a gradient."""
+"""The score of an impossible state. It is finite, so that sums of it do not give NaN gradients."""
 
 
 class States(NamedTuple):
-    """blank, label 1, blank, label 2, …, blank: where an alignment can be, and how it may move on. All [batch, state].
+    """States of an alignment: blank, label 1, blank, label 2, …, blank, and their transitions. All [batch, state].
 
     may_stay: whether a state may take several frames. may_skip: whether the blank before it may be left out.
     """
@@ -50,12 +50,12 @@ def _max(scores: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 def _forward(
     log_probs: torch.Tensor, frames: torch.Tensor, labels: torch.Tensor, states: States, combine: Combine
 ) -> tuple[torch.Tensor, list[Any]]:
-    """The score of all alignments, or of the best one. [batch]. And of each frame how many states back the best
-    way into each state comes from, then whether the best end is the last label. Graves et al. 2006, section 4.1.
+    """The score of all alignments, or of the best one, [batch]; for each frame, how many states back the best path into
+    each state comes from; and whether the best path ends in the last label. Graves et al. 2006, section 4.1.
     """
     emissions = log_probs.gather(2, states.symbols.expand(len(log_probs), -1, -1)).clamp(min=NEVER)
     scores = torch.full_like(states.symbols, NEVER, dtype=log_probs.dtype)
-    begin = scores.new_tensor([NEVER, 0.0]).expand(len(scores), -1)  # in front of the first two states
+    begin = scores.new_tensor([NEVER, 0.0]).expand(len(scores), -1)  # before the first two states
     behind = begin.new_tensor([NEVER, NEVER]).expand_as(begin)
     ways: list[Any] = []
     for t, emission in enumerate(emissions):
@@ -82,16 +82,16 @@ def ctc_loss(
     label_loop: bool,
 ) -> torch.Tensor:
     """[time, batch, class], [batch], [batch, label], [batch] → [batch], ∞ with gradient 0 if there is no alignment."""
-    if has_torch_function((log_probs, targets)):  # one raw call for whoever records raw calls
+    if has_torch_function((log_probs, targets)):  # a single raw call for recorders of raw calls
         given = (log_probs, frames, targets, labels, blank, max_approx, label_loop)
         return handle_torch_function(ctc_loss, (log_probs, targets), *given)
     _check_labels(targets, log_probs.shape[2])
     if label_loop and not max_approx and log_probs.shape[0] and targets.shape[1]:
-        # what torch.nn.functional.ctc_loss calls, and then makes 0 of ∞
+        # torch.nn.functional.ctc_loss calls this, and then replaces ∞ by 0
         return torch._ctc_loss(log_probs, targets, frames, labels, blank, zero_infinity=True)[0]
     total, _ = _forward(log_probs, frames, labels, _states(targets, blank, label_loop), _max if max_approx else _sum)
     if not log_probs.shape[0]:
-        total = total + log_probs.sum()  # 0, but something to go back through
+        total = total + log_probs.sum()  # 0, but with a gradient function
     return torch.where(total > NEVER / 2, -total, float("inf"))
 
 
@@ -103,7 +103,7 @@ def ctc_best_path(
     blank: int,
     label_loop: bool,
 ) -> torch.Tensor:
-    """[time, batch, class], [batch], [batch, label], [batch] → symbols [time, batch]; blanks if there is no way."""
+    """[time, batch, class], [batch], [batch, label], [batch] → symbols [time, batch]; blanks without alignment."""
     if has_torch_function((log_probs, targets)):
         given = (log_probs, frames, targets, labels, blank, label_loop)
         return handle_torch_function(ctc_best_path, (log_probs, targets), *given)
@@ -122,7 +122,7 @@ def ctc_best_path(
 
 
 def _check_labels(targets: torch.Tensor, classes: int) -> None:
-    """On the CPU only, where it costs nothing: kernels read beyond the end."""
+    """Raises DimError for a label out of range, where kernels would read past the end. Checked on the CPU only."""
     if targets.device.type == "cpu" and targets.numel() and not 0 <= int(targets.min()) <= int(targets.max()) < classes:
         raise DimError(
             "ctc: a label is not a class",

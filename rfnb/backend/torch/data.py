@@ -29,14 +29,14 @@ _CPU = (None, "cpu", torch.device("cpu"))
 
 @contextmanager
 def outside() -> Iterator[None]:
-    """Lengths and masks are made outside of loops that are traced, grad mode, inference mode and autocast."""
+    """Inside, lengths and masks are made outside of traced loops, grad mode, inference mode and autocast."""
     with untaped(), torch.inference_mode(False), torch.no_grad(), torch.autocast("cpu", enabled=False):
         yield
 
 
 @cache
 def dtype_of(name: str) -> torch.dtype:
-    """torch.float32. Raises DtypeError if there is no type of this name."""
+    """torch.float32. Raises DtypeError for an unknown name."""
     found = getattr(torch, name, None) if isinstance(name, str) else None
     if isinstance(found, torch.dtype):
         return found
@@ -47,7 +47,7 @@ def dtype_of(name: str) -> torch.dtype:
 
 @cache
 def device_of(name: str | torch.device) -> torch.device:
-    """torch.device("cuda:0"); "gpu" is "cuda". Raises BackendError if there is no such device."""
+    """torch.device("cuda:0"); "gpu" is "cuda". Raises BackendError for an unknown device."""
     try:
         found = torch.device("cuda" if name == "gpu" else name)
         count: Any = getattr(getattr(torch, found.type, None), "device_count", None)
@@ -60,7 +60,7 @@ def device_of(name: str | torch.device) -> torch.device:
 
 
 def placed(device: str | torch.device | None) -> torch.device | None:
-    """Likewise; None where torch chooses."""
+    """The torch device; None lets torch choose."""
     return None if device is None else device_of(device)
 
 
@@ -104,13 +104,13 @@ class TorchData:
 
     @staticmethod
     def copy_to_device_raw(raw_tensor: torch.Tensor, device: str | None) -> torch.Tensor:
-        """On `device`; itself if it is there, or if `device` is None."""
+        """A copy on `device`; the tensor itself if it is there already, or if `device` is None."""
         return raw_tensor if device is None else raw_tensor.to(device_of(device))
 
     @staticmethod
     def from_numpy_raw(values: np.ndarray, device: str | torch.device | None = None) -> torch.Tensor:
-        """A constant from numpy, outside of all modes."""
-        if not isinstance(values, np.ndarray):  # of lengths that torch traces
+        """A constant tensor of a numpy array, made outside of all modes."""
+        if not isinstance(values, np.ndarray):  # lengths that torch traces
             return torch.as_tensor(getattr(values, "raw", values), device=device)
         values = np.array(values, order="C")  # a copy: it may be read-only
         if device in _CPU and current_tape() is None and not torch.is_inference_mode_enabled():
@@ -134,7 +134,7 @@ class TorchData:
 
     @staticmethod
     def full_raw(shape: Sequence[int], value: Any, dtype: str, device: str | None) -> torch.Tensor:
-        """Filled with one value."""
+        """A tensor filled with one value."""
         return torch.full(list(shape), value, dtype=dtype_of(dtype), device=placed(device))
 
     @staticmethod
@@ -144,14 +144,14 @@ class TorchData:
 
     @staticmethod
     def create_parameter_raw(tensor: Parameter, *, device: str | None = None) -> torch.nn.Parameter:
-        """Zeros of the dims and type of `tensor`, to be trained if the type allows."""
+        """Zeros with the dims and dtype of `tensor`, trainable if the dtype is a float type."""
         shape = [dim.dimension or 0 for dim in tensor.dims]
         zeros = torch.zeros(shape, dtype=dtype_of(tensor.dtype), device=placed(device))
         return torch.nn.Parameter(zeros, requires_grad=zeros.dtype.is_floating_point)
 
     @staticmethod
     def set_parameter_trainable(param: Parameter, trainable: bool) -> None:
-        """Whether gradients are collected."""
+        """Sets whether gradients are collected."""
         param._raw.requires_grad_(trainable)
 
     @staticmethod
@@ -164,7 +164,7 @@ class TorchData:
 
     @staticmethod
     def parameter_assign_at_raw(raw: torch.nn.Parameter, index: tuple[Any, ...], value: Any, *, op: str) -> None:
-        """Likewise at some places: `index` has positions for each axis, or, to assign, a slice."""
+        """Sets, or adds to, the values at `index`: positions for each axis, or, to assign, a slice."""
         with torch.no_grad():
             value = torch.as_tensor(value, dtype=raw.dtype, device=raw.device)
             if op == "add":

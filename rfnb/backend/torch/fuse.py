@@ -1,4 +1,4 @@
-"""Joins raw calls of a step into fewer, and keeps the gradients of its weights for the end of the loop."""
+"""Fuses raw calls of a step, and computes the gradients of weights at the end of the loop."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _TRANSPOSE = frozenset({torch.t, torch.Tensor.t})
 
 
 class TorchFuse:
-    """What makes the steps of a loop quicker than their calls one by one."""
+    """Optimizations of the raw calls of a loop step."""
 
     @staticmethod
     def joined_raw(
         calls: Sequence[Call], values: Sequence[Any], externals: Sequence[Any], wanted: Collection[Var]
     ) -> list[Call]:
-        """The same calls, where x + h·W is one; results agree to rounding.
+        """The calls with each x + h·W fused into one call; results agree up to rounding.
 
-        values: of the Vars, on the traced frame. wanted: what is asked for besides the last results.
+        values: values of the Vars, on the traced frame. wanted: results that are needed besides the last ones.
         """
         if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda") or _transformed():
             return list(calls)
@@ -50,14 +50,14 @@ class TorchFuse:
 
     @staticmethod
     def constant_weight_raw(weight: torch.Tensor, transposed: bool) -> torch.Tensor:
-        """The same numbers, without a gradient; the other axis first, if `transposed`."""
+        """The same values without a gradient, transposed if `transposed`."""
         return weight.detach().t() if transposed else weight.detach()
 
     @staticmethod
     def deferred_raw(
         frames: torch.Tensor, weights: Sequence[torch.Tensor], out_first: Sequence[bool]
     ) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        """The same frames [steps, batch, out], and a list for what the weights are multiplied with.
+        """The same frames [steps, batch, out], and a list for the tensors that the weights are multiplied with.
 
         Where `frames` are summed with products h·W of all steps, the gradient of each W is one product of their
         gradients with all h, once the list has one tensor [steps, batch, in] for each W.
@@ -73,7 +73,7 @@ class TorchFuse:
 
     @staticmethod
     def stack_detached_raw(raws: Sequence[torch.Tensor]) -> torch.Tensor:
-        """All of them [n, …], without gradients."""
+        """All tensors stacked as [n, …], without gradients."""
         with torch.no_grad():
             return torch.stack(list(raws))
 
@@ -93,7 +93,7 @@ class _Deferred(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
-        if torch.is_grad_enabled():  # what it is multiplied with is known here without its graph
+        if torch.is_grad_enabled():  # the factor is known here without its graph
             raise BackendError(
                 "second-order gradients do not work through a loop with parts moved out of its steps",
                 got="create_graph=True",
@@ -102,7 +102,7 @@ class _Deferred(torch.autograd.Function):
         rows = gradient.flatten(0, 1)
         found = []
         for given, turned in zip(ctx.inputs, ctx.out_first, strict=True):
-            a = given.flatten(0, 1).to(rows.dtype)  # autocast gave the product another type
+            a = given.flatten(0, 1).to(rows.dtype)  # autocast gave the product a different dtype
             found.append(rows.t().mm(a) if turned else a.t().mm(rows))
         return (None, None, gradient, *found)
 
@@ -113,11 +113,11 @@ def _add_linear(x: torch.Tensor, h: torch.Tensor, weight: torch.Tensor) -> torch
 
 
 _PRODUCTS = {torch.addmm: 2, _add_linear: 2, functional.linear: 1, **dict.fromkeys(_MATMUL, 1)}
-"""Which of the arguments W is; h is the one before."""
+"""Position of W in the arguments; h is the argument before it."""
 
 
 class _Fixed:
-    """What no call writes into, nor into what shares its memory."""
+    """Values that no call writes into, directly or through shared memory."""
 
     def __init__(self, calls: Sequence[Call], values: Sequence[Any], externals: Sequence[Any]):
         self._values, self._externals = values, externals
@@ -131,17 +131,17 @@ class _Fixed:
 
 
 def _transformed() -> bool:
-    """Whether this is inside of torch.func, which takes no gradient put off, and whose tensors have no memory."""
+    """Whether this runs inside torch.func, which has no deferred gradients, and whose tensors have no memory."""
     return bool(torch._C._are_functorch_transforms_active())
 
 
 def _made(calls: Sequence[Call]) -> dict[int, Call]:
-    """By the number of what they give."""
+    """The calls by the number of their result."""
     return {call.result: call for call in calls if call.result is not None}
 
 
 def _factors(call: Call, made: dict[int, Call]) -> tuple[Callable[..., Any], Any, Any] | None:
-    """Of h·W: what adds it to an x, as a function of x, h [rows, in] and W."""
+    """For a call h·W: the function (x, h, W) that adds it to x, and h [rows, in] and W."""
     if call.fn in _MATMUL and len(call.args) == 2 and not call.kwargs:
         return torch.addmm, *call.args
     if call.fn is functional.linear and len(call.args) > 1 and call.args[2:] in ((), (None,)) and not call.kwargs:
@@ -151,7 +151,7 @@ def _factors(call: Call, made: dict[int, Call]) -> tuple[Callable[..., Any], Any
 
 
 def _untransposed(weight: Any, made: dict[int, Call]) -> tuple[Any, bool]:
-    """What `weight` is the transpose of, if a call has transposed it; whether that is so."""
+    """The tensor that `weight` is the transpose of, or `weight` itself; and whether it is transposed."""
     before = made.get(weight.number) if type(weight) is Var else None
     return (before.args[0], True) if before is not None and before.fn in _TRANSPOSE else (weight, False)
 
@@ -174,7 +174,7 @@ def _product(call: Call, made: dict[int, Call], values: Sequence[Any], fixed: _F
 
 
 def _joined(call: Call, made: dict[int, Call], read: Counter[Any], values: Sequence[Any], fixed: _Fixed) -> Call | None:
-    """x + h·W as one call."""
+    """The call that computes x + h·W."""
     if call.fn not in _ADD or len(call.args) != 2 or call.kwargs or call.result is None:
         return None
     for product, other in (call.args, call.args[::-1]):
@@ -182,7 +182,7 @@ def _joined(call: Call, made: dict[int, Call], read: Counter[Any], values: Seque
         factors = None if before is None or read[product] > 1 else _factors(before, made)
         if factors is None or not _fit(other, *factors[1:], call.result, values):
             continue
-        if not all(factor in fixed for factor in factors[1:]):  # they are read later than they were
+        if not all(factor in fixed for factor in factors[1:]):  # the fused call reads them later
             continue
         add, *pair = factors
         return Call(add, (other, *pair), {}, call.result, node=call.node)
@@ -190,7 +190,7 @@ def _joined(call: Call, made: dict[int, Call], read: Counter[Any], values: Seque
 
 
 def _fit(other: Any, h: Any, weight: Any, result: int, values: Sequence[Any]) -> bool:
-    """Whether it is x [rows, out] + h [rows, in] · W, all of one type."""
+    """Whether it is x [rows, out] + h [rows, in] · W, all of one dtype."""
     if type(other) is not Var or type(h) is not Var or type(weight) not in (External, Var):
         return False
     whole, x, factor = values[result], values[other.number], values[h.number]

@@ -36,7 +36,7 @@ class ShiftedGradient(torch.autograd.Function):
 
 
 def shift_gradient(raw: torch.Tensor, scale: Any, shift: Any, axis: int | None, padding: Any) -> torch.Tensor:
-    """One raw call for whoever records raw calls."""
+    """A single raw call for recorders of raw calls."""
     if has_torch_function_unary(raw):
         return handle_torch_function(shift_gradient, (raw,), raw, scale, shift, axis, padding)
     return ShiftedGradient.apply(raw, scale, shift, axis, padding)
@@ -58,30 +58,30 @@ class ScaledGradient(torch.autograd.Function):
 
 
 def scale_gradient(raw: torch.Tensor, factor: Any) -> torch.Tensor:
-    """One raw call for whoever records raw calls, as all functions of torch are."""
+    """A single raw call for recorders of raw calls."""
     if has_torch_function_unary(raw):
         return handle_torch_function(scale_gradient, (raw,), raw, factor)
     return ScaledGradient.apply(raw, factor)
 
 
 class Probe:
-    """Tells the gradients that arrive at some tensors, without keeping them or their graph alive."""
+    """Reports the gradients that arrive at some tensors, without keeping them or their graph alive."""
 
     def __init__(self) -> None:
         self._anchor = torch.zeros((), requires_grad=True)
-        self._found: dict[Any, torch.Tensor] | None = None  # while they are asked for
+        self._found: dict[Any, torch.Tensor] | None = None  # while gradients are computed
 
     def __call__(self, raw: torch.Tensor, key: Any) -> torch.Tensor:
-        """The same tensor for whoever goes on with it, known as `key`."""
+        """The same tensor, to be used from here on; its gradient is stored under `key`."""
         return ProbedGradient.apply(raw, self._anchor, self, key) if raw.requires_grad else raw
 
     def see(self, key: Any, gradient: torch.Tensor) -> None:
-        """Called on the way back."""
+        """Stores a gradient, in the backward pass."""
         if self._found is not None:
             self._found[key] = gradient.detach()
 
     def gradients(self, loss: torch.Tensor) -> dict[Any, torch.Tensor]:
-        """Of the sum of `loss`, by key; the graph stays. Raises RuntimeError if it is gone already."""
+        """The gradients of the sum of `loss`, by key. The graph is kept. Raises RuntimeError if it was freed before."""
         found: dict[Any, torch.Tensor] = {}
         self._found = found
         try:
@@ -92,24 +92,24 @@ class Probe:
 
 
 class ProbedGradient(torch.autograd.Function):
-    """The identity, which tells a probe its gradient. The anchor makes it a goal of the way back."""
+    """The identity, which reports its gradient to a probe. The anchor makes it part of the backward pass."""
 
     @staticmethod
     def forward(ctx: Any, raw: torch.Tensor, anchor: torch.Tensor, probe: Probe, key: Any) -> torch.Tensor:
-        """Raw itself; no view of it in the eyes of autograd, so that it may be changed in place."""
+        """The tensor itself, but not as a view for autograd, so that it may be changed in place."""
         ctx.told = probe, key
         return raw.detach()
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
-        """The gradient as it is."""
+        """The unchanged gradient."""
         probe, key = ctx.told
         probe.see(key, gradients[0])
         return gradients[0], None, None, None
 
 
 def reaching(raw: torch.Tensor, sources: Sequence[torch.Tensor]) -> torch.Tensor:
-    """The same numbers, from which a gradient of 0 reaches all sources."""
+    """The same values, with a gradient of 0 with respect to all sources."""
     if not raw.is_floating_point():
         return raw
     return raw + sum(source.reshape(-1)[:0].sum().to(raw) for source in sources)
@@ -130,7 +130,7 @@ class TorchGrad:
     def pull_back_raw(
         ys: Sequence[Any], gradients: Sequence[torch.Tensor | None], xs: Sequence[Any]
     ) -> list[torch.Tensor | None]:
-        """The gradients by `xs`, from those by `ys`; None where there is none."""
+        """The gradients with respect to `xs`, from those with respect to `ys`; None without a gradient."""
         told = [(y, g) for y, g in zip(ys, gradients, strict=True) if g is not None and _followed(y)]
         asked = [x for x in xs if _followed(x)]
         if not told or not asked:
@@ -141,22 +141,22 @@ class TorchGrad:
 
     @staticmethod
     def follow_gradients_raw(ys: Sequence[torch.Tensor], xs: Sequence[torch.Tensor]) -> None:
-        """Takes the gradient of the sum of all `ys` back to `xs`, for hooks to see; it is added nowhere."""
+        """Runs the backward pass from the sum of `ys` to `xs` for its hooks; gradients are not accumulated."""
         torch.autograd.grad([y.sum() for y in ys], list(xs), allow_unused=True, retain_graph=True)
 
     @staticmethod
     def set_requires_gradient_raw(raw: torch.Tensor) -> None:
-        """In place, of a leaf."""
+        """Sets in place whether a leaf requires a gradient."""
         raw.requires_grad_(True)
 
     @staticmethod
     def no_gradients() -> AbstractContextManager[Any]:
-        """What is computed inside is a constant. The trial of a loop body is one anyway."""
+        """Makes constants of what is computed inside. The trial of a loop body has no gradients anyway."""
         return torch.no_grad() if current_tape() is None else nullcontext()
 
     @staticmethod
     def gradient_raw(y: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-        """Of the sum of y; zeros if y does not depend on x."""
+        """The gradient of the sum of y with respect to x; zeros if y does not depend on x."""
         if not y.requires_grad:
             return torch.zeros_like(x)
         [gradient] = torch.autograd.grad(y, x, torch.ones_like(y), create_graph=True, allow_unused=True)

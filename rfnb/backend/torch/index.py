@@ -17,7 +17,7 @@ class TorchIndex:
 
     @staticmethod
     def gather_raw(raw: torch.Tensor, index: torch.Tensor, axis: int, own: int, expand: bool = True) -> torch.Tensor:
-        """Entries along `axis`. `index` has the axes of `raw`, of size 1 (if `expand`) where it is the same for all,
+        """Entries along `axis`. `index` has the axes of `raw`, of size 1 (if `expand`) where it does not vary,
         and `own` axes in place of `axis` (of size 1 if there is none, and then it is left out).
         """
         if index.dtype is not int64:

@@ -28,7 +28,7 @@ class TorchLoss:
 
     @staticmethod
     def edit_distance_raw(a: torch.Tensor, a_len: torch.Tensor, b: torch.Tensor, b_len: torch.Tensor) -> torch.Tensor:
-        """[…, a], […], […, b], […] → […]. A row of the table at a time."""
+        """[…, a], […], […, b], […] → […]. Computed one row of the table at a time."""
         shape = torch.broadcast_shapes(a.shape[:-1], b.shape[:-1], a_len.shape, b_len.shape)
         b_len = b_len.expand(shape).unsqueeze(-1)
         columns = torch.arange(b.shape[-1] + 1, device=b.device)
@@ -37,6 +37,6 @@ class TorchLoss:
         for i in range(a.shape[-1]):
             replaced = row[..., :-1] + (a[..., i : i + 1] != b)
             best = torch.cat([row[..., :1] + 1, torch.minimum(replaced, row[..., 1:] + 1)], -1)
-            row = (best - columns).cummin(-1).values + columns  # an insertion costs 1 a column
+            row = (best - columns).cummin(-1).values + columns  # each insertion costs 1
             result = torch.where(a_len == i + 1, row.gather(-1, b_len).squeeze(-1), result)
         return result

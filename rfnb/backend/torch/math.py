@@ -14,7 +14,7 @@ from rfnb.errors import DtypeError
 
 
 def _sub(a: Any, b: Any) -> torch.Tensor:
-    """a - b, also with truth values, which count as 0 and 1 beside numbers."""
+    """a - b, also with bool operands, which count as 0 and 1 next to numbers."""
     try:
         return torch.sub(a, b)
     except RuntimeError:
@@ -35,12 +35,12 @@ def _ceildiv(a: Any, b: Any) -> torch.Tensor:
 
 
 def _logaddexp(a: Any, b: Any) -> torch.Tensor:
-    """log(exp(a) + exp(b)), of whole numbers too."""
+    """log(exp(a) + exp(b)), also for integers."""
     return torch.logaddexp(*_floats(*_tensors(a, b)))
 
 
 def _complex(a: Any, b: Any) -> torch.Tensor:
-    """a + ib, in the precision of the more precise of them, single at least."""
+    """a + ib, in the higher precision of the two, at least single."""
     a, b = _tensors(a, b)
     kind = torch.float64 if torch.result_type(a, b) is torch.float64 else torch.float32
     return torch.complex(a.to(kind), b.to(kind))
@@ -106,7 +106,7 @@ ACTIVATION: dict[str, Callable[[Any], Any]] = {
 
 
 def _tensors(a: Any, b: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    """Both as tensors, where a function takes no numbers."""
+    """Both operands as tensors, for functions that do not accept numbers."""
     if not isinstance(a, torch.Tensor):
         a = torch.as_tensor(a, dtype=torch.result_type(b, a), device=b.device)
     elif not isinstance(b, torch.Tensor):
@@ -144,17 +144,17 @@ class TorchMath:
 
     @staticmethod
     def cast_raw(raw_tensor: torch.Tensor, dtype: str) -> torch.Tensor:
-        """The same numbers in another type."""
+        """The same values in another dtype."""
         return raw_tensor.to(dtype_of(dtype))
 
     @staticmethod
     def complex_as_real_raw(raw_tensor: torch.Tensor) -> torch.Tensor:
-        """With the real and the imaginary part along a new last axis."""
+        """The real and the imaginary part along a new last axis."""
         return torch.view_as_real(raw_tensor.resolve_conj())
 
     @staticmethod
     def clip_raw(raw_tensor: torch.Tensor, low: Any, high: Any) -> torch.Tensor:
-        """Between low and high, tensors or numbers; either may be None."""
+        """The values limited to the range from low to high: tensors, numbers or None."""
         if low is None and high is None:
             return raw_tensor
         if isinstance(low, torch.Tensor) or isinstance(high, torch.Tensor):

@@ -1,4 +1,4 @@
-"""The graph of a call of a `torch.nn.Module`: hooks tell of the modules, a mode of the functions between them."""
+"""The graph of a call of a `torch.nn.Module`: hooks report modules, a mode the functions between."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LIBRARIES = (PACKAGE, str(Path(torch.__file__).parent) + os.sep)
 
 
 def module_graph(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, meta: bool) -> ModelGraph:
-    """What `rf.model_graph` gives for a module of torch, or a function of its tensors."""
+    """The result of `rf.model_graph` for a torch module, or a function of torch tensors."""
     modules, its = ModuleTable(_own, _counted), owner(model)
     graph, asked = ModelGraph(title(model), None), _here()  # type: ignore[arg-type]
     failed: tuple[BaseException, Node | None] | None = None
@@ -60,30 +60,30 @@ def module_graph(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, m
 
 
 class _Seen(CallRecorder):
-    """What hooks and the mode tell. kept: puts back, when it ends, what the call changes."""
+    """Collects what hooks and the mode report. kept: restores, when it ends, what the call changes."""
 
     tensor_type = torch.Tensor
 
     def __init__(self, model: Any, modules: ModuleTable, kept: ExitStack):
         super().__init__(model, modules)
         self._kept = kept
-        self.quiet = False  # while it looks at tensors itself
+        self.quiet = False  # while it reads tensors itself
         self._thread = get_ident()
         self._open: list[tuple[Any, Node | None, int]] = []
 
     def add_value(self, tensor: torch.Tensor) -> Value:
-        """Its shape."""
+        """Adds a value with the shape of the tensor."""
         value = self.graph.add_value("", ())
         value.dtype = DTYPE_NAMES.get(tensor.dtype, "")
         value.shape = tuple(tensor.shape) if not tensor.is_nested else ()
         return value
 
     def here(self) -> Source | None:
-        """The line outside of rfnb and torch."""
+        """The innermost line outside rfnb and torch."""
         return _here()
 
     def hooks(self) -> ExitStack:
-        """Calls of modules inside are seen; by their own hooks as well, which come before these."""
+        """Observes calls of modules inside. The modules' own hooks run before these."""
         stack = ExitStack()
         stack.callback(register_module_forward_pre_hook(self._before).remove)
         after = register_module_forward_hook(self._after, with_kwargs=True, always_call=True)
@@ -92,7 +92,7 @@ class _Seen(CallRecorder):
         return stack
 
     def changes(self, raw: Any) -> None:
-        """It is going to be changed in place. What was there before the call is put back."""
+        """Registers that a tensor will be changed in place; its former values are restored after the call."""
         if isinstance(raw, torch.Tensor) and self.graph.values[self.number_of(raw)].kind:
             keep_numbers(raw, self._kept)
 
@@ -110,7 +110,7 @@ class _Seen(CallRecorder):
         self.quiet = False
 
     def _after(self, module: torch.nn.Module, args: Any, *rest: Any) -> None:
-        """rest: what was given by name, and the result; if it failed, None alone."""
+        """rest: keyword arguments and the result, or only None if the call failed."""
         if get_ident() != self._thread or not any(opened is module for opened, *_ in self._open):
             return
         self.quiet = True
@@ -127,7 +127,7 @@ class _Seen(CallRecorder):
 
 
 class _Mode(TorchFunctionMode):
-    """Sees each function of torch. What a function does inside is not seen."""
+    """Observes each torch function, but not the calls inside it."""
 
     def __init__(self, seen: _Seen):
         super().__init__()
@@ -151,13 +151,13 @@ class _Mode(TorchFunctionMode):
         else:
             seen.made(node, leaves(result))
         if not node.outputs:
-            body.pop()  # it asked for a size, or a number
+            body.pop()  # it read a size or a number
         return result
 
 
 @lru_cache(4096)
 def _kind(func: Any) -> tuple[str, bool]:
-    """What it is called, "" if it only describes; and whether it writes into its first argument."""
+    """The name of the function, "" if it only reads properties; and whether it writes into its first argument."""
     name = getattr(func, "__name__", "")
     if name in ("__get__", "__set__", "__delete__", "__repr__", "__format__"):
         return "", False
@@ -174,7 +174,7 @@ def _here() -> Source | None:
 
 
 def _own(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """Parameters and buffers."""
+    """The parameters and buffers of a module."""
     return ((n, raw) for n, raw in (*module._parameters.items(), *module._buffers.items()) if raw is not None)
 
 

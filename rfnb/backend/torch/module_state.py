@@ -1,4 +1,4 @@
-"""The state of a `torch.nn.Module` around a call that is made to look at: as it was, or without numbers."""
+"""The state of a `torch.nn.Module` around an inspected call: restored afterwards, or without data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rfnb.core.ground.nested import map_leaves
 
 
 def keep_state(model: torch.nn.Module, stack: ExitStack) -> None:
-    """Until `stack` ends, the model works with copies of its running statistics; then all is as it is now."""
+    """Until `stack` ends, the model uses copies of its running statistics; then the present ones are restored."""
     for module in model.modules():
         for table in (module._parameters, module._buffers):
             stack.callback(_put_back, table, dict(table))
@@ -28,13 +28,13 @@ def _put_back(table: dict[str, Any], was: dict[str, Any]) -> None:
 
 
 def keep_numbers(raw: torch.Tensor, stack: ExitStack) -> None:
-    """When `stack` ends, a tensor has the numbers that it has now."""
+    """When `stack` ends, the present values of a tensor are restored."""
     numbers = raw.data
     stack.callback(numbers.copy_, numbers.clone())
 
 
 def on_meta(models: Iterable[torch.nn.Module], given: Any, stack: ExitStack) -> Any:
-    """What is given, without numbers; so is all that the models have, until `stack` ends, and what is made inside."""
+    """The arguments without data. Until `stack` ends, the models and new tensors have no data either."""
     twins: dict[int, torch.Tensor] = {}
     for module in chain.from_iterable(model.modules() for model in models):
         plain = {name: raw for name, raw in vars(module).items() if isinstance(raw, torch.Tensor)}
@@ -51,7 +51,7 @@ def on_meta(models: Iterable[torch.nn.Module], given: Any, stack: ExitStack) -> 
 
 
 def _twins(table: dict[Any, Any], twins: dict[int, torch.Tensor]) -> dict[Any, Any]:
-    """For each tensor one without numbers, for the same the same; None stays."""
+    """A tensor without data for each tensor, the same one for the same tensor; None stays."""
     for raw in table.values():
         if raw is not None and id(raw) not in twins:
             twins[id(raw)] = without_numbers(raw)
@@ -59,7 +59,7 @@ def _twins(table: dict[Any, Any], twins: dict[int, torch.Tensor]) -> dict[Any, A
 
 
 def without_numbers(raw: torch.Tensor) -> torch.Tensor:
-    """A tensor of the same shape and type on the device "meta"; a parameter for a parameter."""
+    """A tensor of the same shape and dtype on the device "meta"; a parameter for a parameter."""
     if raw.is_meta:
         return raw
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Normalisation of torch tensors."""
+"""Normalization of torch tensors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class TorchNorm:
     def rms_norm_raw(
         raw: torch.Tensor, sizes: Sequence[int], scale: torch.Tensor | None, bias: torch.Tensor | None, eps: float
     ) -> torch.Tensor:
-        """Over the last axes, of these sizes; in the type of `raw`."""
+        """Over the last axes, of these sizes; in the dtype of `raw`."""
         if scale is not None and scale.dtype is not raw.dtype:
             scale = scale.to(raw.dtype)
         result = torch.rms_norm(raw, sizes, scale, eps)
@@ -41,9 +41,9 @@ class TorchNorm:
         momentum: float,
         eps: float,
     ) -> torch.Tensor:
-        """Over all but the last `axes` axes; in training, the running statistics move in place.
+        """Normalizes over all but the last `axes` axes; in training, the running statistics move in place.
 
-        Gradients have copies of these: they may move again before a gradient is taken.
+        Gradients use copies of these, since they may move again before the backward pass.
         """
         running = [running_mean, running_variance]
         if axes > 1:

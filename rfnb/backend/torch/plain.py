@@ -1,4 +1,4 @@
-"""Graphs of plain torch. What makes them is imported when the first one is made."""
+"""Graphs of plain torch. Their code is imported with the first graph."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @trace_call.register(torch.nn.Module, torch.Tensor)
 def trace(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, meta: bool) -> ModelGraph:
-    """Of a module of torch, or a function of its tensors."""
+    """The graph of a torch module, or of a function of torch tensors."""
     from rfnb.backend.torch.module_graph import module_graph
 
     return module_graph(model, args, kwargs, meta=meta)
@@ -23,7 +23,7 @@ def trace(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, meta: bo
 
 @keep_state.register(torch.nn.Module)
 def keep(model: torch.nn.Module, stack: ExitStack) -> None:
-    """Its state is as before when `stack` ends."""
+    """Restores the state of the module when `stack` ends."""
     from rfnb.backend.torch import module_state
 
     module_state.keep_state(model, stack)

@@ -37,7 +37,7 @@ def _normal(out: torch.Tensor, generator: Any, mean: Any = 0.0, stddev: Any = 1.
 def _truncated_normal(
     out: torch.Tensor, generator: Any, mean: Any = 0.0, stddev: Any = 1.0, minval: Any = None, maxval: Any = None
 ) -> None:
-    """By the inverse of the distribution function, of a number that is uniform between those of the limits."""
+    """Drawn by the inverse of the distribution function, from uniform numbers between its values at the limits."""
     drawn = torch.empty_like(out, dtype=torch.promote_types(out.dtype, torch.float32))
 
     def number(x: Any) -> torch.Tensor:
@@ -67,8 +67,8 @@ DISTRIBUTION: dict[str, Callable[..., None]] = {
 
 
 def draw_(out: torch.Tensor, distribution: str, generator: Any, seed: Any, parameters: Mapping[str, Any]) -> Any:
-    """Fills `out` with numbers from `generator`, or from one of its own if there is a seed."""
-    if has_torch_function_unary(out):  # one raw call for whoever records raw calls, seeded anew whenever it is made
+    """Fills `out` with numbers from `generator`, or from a new one if a seed is given."""
+    if has_torch_function_unary(out):  # a single raw call for recorders of raw calls, seeded anew each time
         return handle_torch_function(draw_, (out,), out, distribution, generator, seed, parameters)
     if isinstance(seed, torch.Tensor):
         seed = one_seed(seed.reshape(-1).tolist())
@@ -86,12 +86,12 @@ class TorchRandom:
 
     @staticmethod
     def empty_raw(shape: Sequence[int], dtype: str, device: str | None) -> torch.Tensor:
-        """A new tensor, to be filled."""
+        """A new uninitialized tensor."""
         return torch.empty(list(shape), dtype=dtype_of(dtype), device=placed(device))
 
     @staticmethod
     def dropout_raw(raw: torch.Tensor, drop_prob: float, shape: Sequence[int], generator: Any) -> torch.Tensor:
-        """0 with probability `drop_prob`, else scaled up; `shape` has 1 where entries share their fate."""
+        """Entries set to 0 with probability `drop_prob`, else scaled up; `shape` has 1 along shared axes."""
         if drop_prob >= 1:
             return torch.zeros_like(raw)
         keep = torch.empty(list(shape), dtype=raw.dtype, device=raw.device).bernoulli_(
@@ -101,12 +101,12 @@ class TorchRandom:
 
     @staticmethod
     def new_generator(device: str) -> torch.Generator:
-        """A generator of its own, to be seeded. Where there are no numbers, any will do."""
+        """A new generator, to be seeded. On the device "meta", any generator will do."""
         return torch.Generator(device="cpu" if device == "meta" else device)
 
     @staticmethod
     def draw_seed() -> int:
-        """One draw of the global generator."""
+        """A seed drawn from the global generator."""
         return int(torch.randint(2**62, ()).item())
 
     @staticmethod
@@ -120,12 +120,12 @@ class TorchRandom:
         states = {"cpu": torch.get_rng_state()}
         if torch.cuda.is_available():
             states |= {f"cuda:{i}": state for i, state in enumerate(torch.cuda.get_rng_state_all())}
-        # read from memory, since torch.func does not allow .numpy()
+        # read from memory, since torch.func forbids .numpy()
         return {device: ctypes.string_at(state.data_ptr(), state.numel()) for device, state in states.items()}
 
     @staticmethod
     def set_random_state(state: Mapping[str, bytes]) -> None:
-        """Back to a state from `get_random_state`; devices that are not here are left out."""
+        """Back to a state from `get_random_state`; missing devices are skipped."""
         for device, values in state.items():
             raw = torch.frombuffer(bytearray(values), dtype=torch.uint8)
             if device == "cpu":

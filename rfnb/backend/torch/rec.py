@@ -1,4 +1,4 @@
-"""Recurrence on torch tensors."""
+"""Recurrent layers on torch tensors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import torch
 from rfnb.backend.torch.grad import reaching
 
 Maybe = torch.Tensor | None
-CLOSED = 1e4  # sigmoid of it is exactly 1, of its negative exactly 0
+CLOSED = 1e4  # its sigmoid is exactly 1, that of its negative exactly 0
 
 
 class TorchRec:
@@ -47,7 +47,7 @@ class TorchRec:
         if last is None or padding is None:
             return output, output[-1], c
         h = output.gather(0, last.expand(1, *shape, size)).squeeze(0)
-        output = output.masked_fill(padding, 0)  # so that no gradient comes back through padding
+        output = output.masked_fill(padding, 0)  # so that padding gets no gradient
         return output, h if empty is None else torch.where(empty, first_h, h), c
 
     @staticmethod
@@ -77,7 +77,7 @@ def _fused(
     rec_weight: torch.Tensor,
     bias: Maybe,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    if inputs.device.type == "cpu" and torch.is_autocast_enabled("cpu"):  # where many processors have no such kernel
+    if inputs.device.type == "cpu" and torch.is_autocast_enabled("cpu"):  # many CPUs have no such kernel
         with torch.autocast("cpu", enabled=False):
             own = rec_weight.dtype
             return _fused(inputs.to(own), h.to(own), c.to(own), ff_weight.to(own), rec_weight, bias)

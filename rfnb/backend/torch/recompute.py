@@ -1,4 +1,4 @@
-"""Intermediate results that are computed again when the gradient needs them, rather than kept."""
+"""Intermediate results that are recomputed in the backward pass instead of kept."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rfnb.errors import RfError
 
 
 class Outside:
-    """A tensor that is kept, as it was when it was read."""
+    """A tensor from outside, and its version when it was read."""
 
     def __init__(self, raw: torch.Tensor):
         self.raw = raw
@@ -34,10 +34,10 @@ class Outside:
 
 
 class Call:
-    """A call that can be made again. `reads` hold Made and Outside where tensors were.
+    """A call that can be repeated. `reads` hold Made and Outside in place of tensors.
 
-    By the index of an output: `wanted`, how often autograd asks for it in a backward pass; `left`, how often it still
-    will; `values`, what was computed again and not yet asked for.
+    By the index of an output: `wanted`, how often autograd reads it in a backward pass; `left`, how often it still
+    will; `values`, recomputed results that are not yet read.
     """
 
     def __init__(self, number: int, func: Any, reads: Any):
@@ -50,7 +50,7 @@ class Call:
 
 
 class Made:
-    """An output of a call."""
+    """An output of a call that is recomputed."""
 
     def __init__(self, call: Call, index: int):
         self.call = call
@@ -58,12 +58,12 @@ class Made:
 
 
 class Notes(TorchDispatchMode):
-    """Notes the calls that give the same numbers whenever they are made, and change nothing."""
+    """Records the calls that are deterministic and change nothing."""
 
     def __init__(self) -> None:
         super().__init__()
         self.calls = 0
-        self.made: dict[int, tuple[StorageWeakRef, dict[Any, Made]]] = {}  # by storage, which the reference keeps apart
+        self.made: dict[int, tuple[StorageWeakRef, dict[Any, Made]]] = {}  # by storage, which the reference keeps alive
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Makes a call."""
@@ -78,7 +78,7 @@ class Notes(TorchDispatchMode):
         return result
 
     def note(self, func: Any, reads: Any, results: list[Any]) -> None:
-        """Remembers how `results` were made."""
+        """Stores how `results` were computed."""
         call = Call(self.calls, func, tree_map(lambda x: self.find(x) if isinstance(x, torch.Tensor) else x, reads))
         self.calls += 1
         for index, raw in enumerate(results):
@@ -88,12 +88,12 @@ class Notes(TorchDispatchMode):
                 views[_view(raw)] = Made(call, index)
 
     def find(self, raw: torch.Tensor) -> Made | Outside:
-        """How a tensor was made, if it was here."""
+        """How a tensor was computed, if a call here did."""
         _, views = self.made.get(raw.untyped_storage()._cdata, (None, {}))
         return views.get(_view(raw)) or Outside(raw)
 
     def pack(self, raw: torch.Tensor) -> Made | torch.Tensor:
-        """What autograd keeps instead of a tensor."""
+        """The object that autograd keeps instead of a tensor."""
         found = self.find(raw)
         if isinstance(found, Outside):
             return raw
@@ -107,7 +107,7 @@ def _view(raw: torch.Tensor) -> Any:
 
 
 def unpack(kept: Made | torch.Tensor) -> torch.Tensor:
-    """The tensor that autograd kept."""
+    """The tensor of an object that autograd kept."""
     if isinstance(kept, torch.Tensor):
         return kept
     call, index = kept.call, kept.index
@@ -115,14 +115,14 @@ def unpack(kept: Made | torch.Tensor) -> torch.Tensor:
         _make_again(call)
     raw = call.values[index]
     call.left[index] -= 1
-    if not call.left[index]:  # there may be another backward pass
+    if not call.left[index]:  # another backward pass may follow
         del call.values[index]
         call.left[index] = call.wanted[index]
     return raw
 
 
 def _make_again(last: Call) -> None:
-    """Makes a call and those that it depends on; keeps what autograd will ask for."""
+    """Repeats a call and those that it depends on; keeps the results that autograd will read."""
     needed, new = {last}, [last]
     while new:
         for read in tree_leaves(new.pop().reads):
@@ -145,7 +145,7 @@ def _make_again(last: Call) -> None:
 
 @contextmanager
 def gradient_checkpoint_scope() -> Iterator[None]:
-    """Of what is computed inside, autograd keeps how it was made. Nothing is done while a loop body is traced."""
+    """Inside, autograd keeps how tensors were computed instead of the tensors; not while a loop body is traced."""
     if current_tape() is not None:
         yield
         return

@@ -11,14 +11,14 @@ from rfnb.errors import BackendError
 
 
 def lowest(raw: torch.Tensor) -> Any:
-    """What is never larger than anything: -∞, or the smallest number of the type."""
+    """The lowest value of the dtype: -∞, or the smallest integer."""
     if raw.dtype is torch.bool:
         return False
     return float("-inf") if raw.dtype.is_floating_point else torch.iinfo(raw.dtype).min
 
 
 def highest(raw: torch.Tensor) -> Any:
-    """What is never smaller than anything: ∞, or the largest number of the type."""
+    """The highest value of the dtype: ∞, or the largest integer."""
     if raw.dtype is torch.bool:
         return True
     return float("inf") if raw.dtype.is_floating_point else torch.iinfo(raw.dtype).max
@@ -54,12 +54,12 @@ def _logsumexp(raw: torch.Tensor, axes: Axes) -> torch.Tensor:
 
 
 def _numbers(function: Any) -> Any:
-    """For functions that do not take truth values."""
+    """Wraps functions that do not support bool."""
     return lambda raw, axes: function(raw.byte() if raw.dtype is torch.bool else raw, axes)
 
 
 def _guarded(mode: str, function: Any) -> Any:
-    """For functions that have no value over nothing."""
+    """Wraps functions that are undefined over no entries."""
 
     def reduce(raw: torch.Tensor, axes: Axes) -> torch.Tensor:
         return function(raw, axes) if raw.numel() else _over_nothing(raw, mode, axes)
@@ -68,7 +68,7 @@ def _guarded(mode: str, function: Any) -> Any:
 
 
 def _in_turn(function: Any) -> Any:
-    """For functions over one axis: over several, one after the other, from the last."""
+    """Wraps functions over one axis: several axes are reduced one after the other, from the last."""
 
     def reduce(raw: torch.Tensor, axes: Axes) -> torch.Tensor:
         for axis in sorted(_tuple(axes), reverse=True):
@@ -79,12 +79,12 @@ def _in_turn(function: Any) -> Any:
 
 
 def _over_nothing(raw: torch.Tensor, mode: str, axes: Axes) -> torch.Tensor:
-    """What a sequence of length 0 gives beside longer ones: 0 for the mean, position 0, the least for the largest."""
+    """The result for an empty sequence next to longer ones: 0 for the mean, position 0, the lowest value for "max"."""
     shape = [n for axis, n in enumerate(raw.shape) if axis not in _tuple(axes)]
     if mode in ("argmax", "argmin"):
         return raw.new_zeros(shape, dtype=torch.int64)
     nothing = raw.new_full(shape, 0 if mode == "mean" else _FILL[mode](raw))
-    return nothing + raw.sum(axes).to(raw.dtype)  # with a gradient, which is 0
+    return nothing + raw.sum(axes).to(raw.dtype)  # with a gradient of 0
 
 
 def _tuple(axes: Axes) -> tuple[int, ...]:
@@ -105,11 +105,11 @@ _REDUCE: dict[str, Any] = {
 
 
 class SumOfAll(torch.autograd.Function):
-    """The sum over all processes; its gradient is that of what all of them make of it."""
+    """The sum over all processes. Its gradient is the sum of the gradients of all processes."""
 
     @staticmethod
     def forward(ctx: Any, raw: torch.Tensor) -> torch.Tensor:
-        """Every process gets the same."""
+        """The sum, which is the same in each process."""
         total = raw.clone(memory_format=torch.contiguous_format)
         torch.distributed.all_reduce(total)
         return total
@@ -151,7 +151,7 @@ class TorchReduce:
             return torch.softmax(raw, axis)
         if not some_empty:
             result = torch.softmax(raw.masked_fill(padding, float("-inf")), axis)
-            # what comes back for padding may be NaN, which a product with 0 would not stop
+            # gradients of padding may be NaN, which a product with 0 would not remove
             return result.masked_fill(padding, 0.0) if raw.requires_grad or current_tape() is not None else result
         lowest = torch.finfo(raw.dtype).min
         return torch.softmax(raw.masked_fill(padding, lowest), axis).masked_fill(padding, 0.0)

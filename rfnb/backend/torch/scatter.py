@@ -1,4 +1,4 @@
-"""Entries of torch tensors put in places."""
+"""Scattering entries of torch tensors."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class TorchScatter:
     ) -> torch.Tensor:
         """`raw` [batch…, over…, features…] at `index` [batch…, over…] → [batch…, shape…, features…]
 
-        spare: there is a place behind the last one, for what is to be left out.
+        spare: whether there is an extra place after the last one, for entries to discard.
         """
         raw = raw.expand((*index.shape, *raw.shape[index.dim() :]))
-        if index.dim() == batch:  # one entry each
+        if index.dim() == batch:  # one entry for each place
             raw, index = raw.unsqueeze(batch), index.unsqueeze(batch)
         raw = raw.flatten(batch, index.dim() - 1)
         index = index.long().flatten(batch)[(..., *[None] * features)].expand(raw.shape)

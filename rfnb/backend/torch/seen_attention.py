@@ -1,6 +1,6 @@
-"""Sees the attention of plain torch: in `torch.nn` modules, in kernels, and written as softmax and product.
+"""Observes the attention of plain torch: in `torch.nn` modules, in kernels, and written as softmax and product.
 
-It looks at the calls below autograd, where no other kernel is chosen because somebody looks.
+It observes the calls below autograd, where observing does not change which kernels are chosen.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PRODUCTS = frozenset({"bmm", "mm", "mv", "baddbmm", "matmul"})
 
 @dataclass(frozen=True)
 class _Mark:
-    """A softmax over the last axis: its shape and place in its storage, or itself, if this is what was made of it."""
+    """A softmax over the last axis, by its shape and place in its storage, or a tensor computed from it."""
 
     storage: StorageWeakRef
     shape: tuple[int, ...]
@@ -45,37 +45,37 @@ class _Mark:
 
 
 class Watcher(TorchDispatchMode):
-    """Tells `see` of attention, inside of `model` if there is one."""
+    """Calls `see` with each attention, inside `model` if given."""
 
     def __init__(self, see: See, model: torch.nn.Module | None):
         super().__init__()
         self._see, self._model = see, model
-        self._names = {} if model is None else _names_below(model, "")  # of modules, by id
+        self._names = {} if model is None else _names_below(model, "")  # modules by id
         self._own = frozenset(self._names)
         self._inside: list[tuple[torch.nn.Module, str]] = []
         self._marks: dict[int, _Mark] = {}  # by storage
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        return False  # else the first call would import torch's compiler, which takes seconds
+        return False  # otherwise the first call imports torch's compiler, which takes seconds
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Makes a call."""
         kwargs = kwargs or {}
-        if func._can_decompose() and (self._inside or self._model is None):  # in inference mode it comes here as it is
+        if func._can_decompose() and (self._inside or self._model is None):  # in inference mode
             with self:
                 result = func.decompose(*args, **kwargs)
             if result is not NotImplemented:
                 return result
         result = func(*args, **kwargs)
         if (self._model is None or self._inside) and torch._C._current_graph_task_id() == -1:  # not in a backward pass
-            with suppress(Exception):  # whatever it is: the model goes on
+            with suppress(Exception):  # whatever the error is, the model must go on
                 self._look(func.overloadpacket.__name__, func, args, kwargs, result)
         return result
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """From here on."""
+        """Starts to observe."""
         handles = [
             modules.register_module_forward_pre_hook(self._enter_module),
             modules.register_module_forward_hook(self._leave_module, always_call=True),
@@ -99,7 +99,7 @@ class Watcher(TorchDispatchMode):
         if self._inside and self._inside[-1][0] is module:
             self._inside.pop()
 
-    # -- what a call is
+    # -- kinds of calls
 
     def _look(self, name: str, func: Any, args: Any, kwargs: Any, result: Any) -> None:
         if name in SOFTMAX:
@@ -150,7 +150,7 @@ class Watcher(TorchDispatchMode):
         self._tell(shape, lambda: give()[0].reshape(shape), weights.nbytes)
 
     def _kernel(self, given: dict[str, Any], how: Callable[..., Any], behind: str = "") -> None:
-        """Queries and keys are kept instead of weights."""
+        """Attention in a kernel. Queries and keys are kept instead of weights."""
         for name in ("value", "dropout_p"):
             given.pop(name, None)
         tensors = {name: x for name, x in given.items() if isinstance(x, torch.Tensor) and name in KEPT}
@@ -173,7 +173,7 @@ class Watcher(TorchDispatchMode):
 
 
 KEPT = frozenset("query key attn_mask attn_bias mask src qkv_weight qkv_bias norm_weight_1 norm_bias_1".split())
-"""The arguments of kernels that weights depend on."""
+"""Names of the kernel arguments that the weights depend on."""
 
 
 def _named(func: Any, args: Any, kwargs: Any) -> dict[str, Any]:
@@ -182,16 +182,16 @@ def _named(func: Any, args: Any, kwargs: Any) -> dict[str, Any]:
 
 
 def _weights(raw: torch.Tensor, mark: _Mark) -> torch.Tensor:
-    """What the softmax gave, from a view of it."""
+    """The result of the softmax, from a view of it."""
     if mark.weights is not None:
         return mark.weights
     return raw.detach().as_strided(mark.shape, mark.stride, mark.offset)
 
 
 def _kept(*raws: torch.Tensor) -> Callable[[], tuple[torch.Tensor, ...]]:
-    """Gives tensors without their graph, unless they were written into since now."""
+    """A function that returns the tensors without their graph, unless they were written into in the meantime."""
     plain = tuple(raw.detach() for raw in raws)
-    known = [(weakref.ref(raw), _version(raw)) for raw in raws]  # only these count what is written, not their aliases
+    known = [(weakref.ref(raw), _version(raw)) for raw in raws]  # only these tensors count writes, not their aliases
 
     def give() -> tuple[torch.Tensor, ...]:
         if any((raw := alive()) is not None and _version(raw) != version for alive, version in known):
@@ -228,7 +228,7 @@ def _shape(tensors: dict[str, torch.Tensor], numbers: dict[str, Any]) -> tuple[i
     return (*query.shape[:-1], key.shape[-2])
 
 
-# -- weights again
+# -- recomputing weights
 
 
 def _of_dot_product(tensors: dict[str, torch.Tensor], numbers: dict[str, Any]) -> torch.Tensor:
@@ -283,12 +283,12 @@ def _of_layer(tensors: dict[str, torch.Tensor], numbers: dict[str, Any]) -> torc
 
 
 def _softmax(scores: torch.Tensor) -> torch.Tensor:
-    """0 where nothing is seen."""
+    """Softmax over the last axis; 0 where all scores are masked."""
     return torch.softmax(scores, -1).masked_fill((scores == -math.inf).all(-1, keepdim=True), 0)
 
 
 def _caller() -> tuple[bool, tuple[Any, int] | None]:
-    """Whether rfnb itself makes this call, and the innermost place that is not torch's."""
+    """Whether rfnb itself makes this call, and the innermost place outside torch."""
     frame = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename

@@ -21,29 +21,29 @@ class TorchShape:
 
     @staticmethod
     def squeeze_raw(raw_tensor: torch.Tensor, axes: Sequence[int]) -> torch.Tensor:
-        """Without these axes, which are of size 1."""
+        """The tensor without these axes of size 1."""
         return raw_tensor.squeeze(tuple(axes))
 
     @staticmethod
     def transpose_raw(raw_tensor: torch.Tensor, perm: Sequence[int]) -> torch.Tensor:
-        """The axes in another order."""
+        """The tensor with permuted axes."""
         return raw_tensor.permute(tuple(perm))
 
     @staticmethod
     def expand_dims_raw(raw_tensor: torch.Tensor, axis: int) -> torch.Tensor:
-        """A new axis of size 1."""
+        """The tensor with a new axis of size 1."""
         return raw_tensor.unsqueeze(axis)
 
     @staticmethod
     def expand_raw(raw_tensor: torch.Tensor, axis: int, dim: int) -> torch.Tensor:
-        """`axis`, of size 1, as one of size `dim` with the same entries everywhere, without a copy."""
+        """The tensor with `axis` of size 1 repeated to size `dim`, without a copy."""
         shape = [-1] * raw_tensor.dim()
         shape[axis] = dim
         return raw_tensor.expand(shape)
 
     @staticmethod
     def move_raw(raw: torch.Tensor, how: align.Move) -> torch.Tensor:
-        """Into place, as `core.align.move` says."""
+        """The tensor moved into place by a plan of `core.dims.align.move`."""
         if how is None:
             return raw
         perm, index = how
@@ -57,12 +57,12 @@ class TorchShape:
 
     @staticmethod
     def merge_axes_raw(raw: torch.Tensor, axis: int, count: int) -> torch.Tensor:
-        """`count` axes from `axis` on as one."""
+        """The tensor with `count` axes from `axis` on merged."""
         return raw.flatten(axis, axis + count - 1)
 
     @staticmethod
     def split_axis_raw(raw: torch.Tensor, axis: int, sizes: Sequence[int]) -> torch.Tensor:
-        """One axis as several."""
+        """The tensor with one axis split into several."""
         return raw.unflatten(axis, list(sizes))
 
     concat_raw = staticmethod(torch.cat)
@@ -88,12 +88,12 @@ class TorchShape:
 
     @staticmethod
     def unfold_raw(raw: torch.Tensor, axis: int, size: int, step: int) -> torch.Tensor:
-        """The pieces of length `size` along `axis`, at every `step`-th place, with their entries as a new last axis."""
+        """Pieces of length `size` along `axis`, at every `step`-th place, with their entries as a new last axis."""
         return raw.unfold(axis, size, step)
 
     @staticmethod
     def pad_raw(raw: torch.Tensor, padding: Mapping[int, tuple[int, int]], value: Any) -> torch.Tensor:
-        """`value` before and behind the entries of the axes in `padding`; negative numbers cut off."""
+        """The tensor with `value` added before and after the axes in `padding`; negative numbers cut off."""
         amounts: list[int] = []
         for axis in reversed(range(min(padding), raw.dim())):
             amounts += padding.get(axis, (0, 0))

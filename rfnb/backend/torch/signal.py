@@ -11,7 +11,7 @@ class TorchSignal:
 
     @staticmethod
     def stft_raw(raw: torch.Tensor, window: int, left: int, step: int, fft_length: int, count: int) -> torch.Tensor:
-        """[batch, samples] → [batch, count, fft_length // 2 + 1], with zeros behind the samples where needed."""
+        """[batch, samples] → [batch, count, fft_length // 2 + 1], with zeros after the samples where needed."""
         if raw.dtype not in (torch.float32, torch.float64):
             raw = raw.float()
         lacking = (max(count, 1) - 1) * step + fft_length - raw.shape[-1]

@@ -1,4 +1,4 @@
-"""The entries of torch tensors in order."""
+"""Sorting torch tensors."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ class TorchSort:
 
     @staticmethod
     def sort_raw(raw: torch.Tensor, axis: int, descending: bool, stable: bool) -> tuple[torch.Tensor, torch.Tensor]:
-        """Values, and where they come from."""
+        """The sorted values, and their former positions."""
         values, index = torch.sort(raw, dim=axis, descending=descending, stable=stable)
         return values, index
 
     @staticmethod
     def search_sorted_raw(entries: torch.Tensor, values: torch.Tensor, right: bool) -> torch.Tensor:
-        """Where `values` [batch…, own…] go in `entries` [batch…, axis], which are in order. → [batch…, own…]"""
+        """Where to insert `values` [batch…, own…] in sorted `entries` [batch…, axis]. → [batch…, own…]"""
         batch = entries.shape[:-1]
         kind = torch.result_type(entries, values)
         flat = values.reshape(*batch, values.shape[len(batch) :].numel()).to(kind)

@@ -1,4 +1,4 @@
-"""Takes the tape of torch calls, by a mode that sees each of them."""
+"""Records the tape of torch calls, with a mode that observes each of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from rfnb.backend.base.tape import Stream, Tape, Var, taking
-from rfnb.backend.torch.chance import DRAWS, DROPS, Seeded, drops
+from rfnb.backend.torch.global_rng import DRAWS, DROPS, Seeded, drops
 from rfnb.core.ground.source import here
 from rfnb.errors import TraceError
 
@@ -22,14 +22,14 @@ _READERS = {
 
 
 LARGE = 2**14
-"""Bytes of a tensor from which on it is worth it to ask numpy."""
+"""Size in bytes from which on a comparison in numpy is faster."""
 
 _DESCRIBE = {"device", "dtype", "is_leaf", "layout", "ndim", "requires_grad", "shape"}
 
 
 @cache
 def _kinds() -> list[str]:
-    """Of devices that there are."""
+    """The kinds of available devices."""
     return ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 
 
@@ -62,7 +62,7 @@ class _Mode(TorchFunctionMode):
         writes = kind.writes or "out" in kwargs or bool(kwargs.get("inplace"))
         if writes:
             target = kwargs.get("out", args[0] if args else None)
-            if isinstance(target, torch.Tensor) and (tape.scratch or not isinstance(tape.find(target), Var)):
+            if isinstance(target, torch.Tensor) and (tape.trial or not isinstance(tape.find(target), Var)):
                 tape.keep(target, target.detach().clone())
         if kind.random and not isinstance(tape.find(kwargs.get("generator")), Stream):
             raise _drawn(name)
@@ -101,7 +101,7 @@ def _read(name: str, tape: Tape) -> TraceError:
 
 
 class _Kind:
-    """What is to be known of a function of torch, by its name."""
+    """Properties of a torch function, by its name."""
 
     def __init__(self, func: Any):
         name = self.name = getattr(func, "__name__", "")
@@ -120,14 +120,14 @@ _OFF: _Autocast = (("cpu", False, torch.bfloat16), ("cuda", False, torch.float16
 
 
 def _autocast(is_on: Callable[[str], bool] = torch.is_autocast_enabled) -> _Autocast | None:
-    """How it is set now; None: it is off."""
+    """The current autocast settings; None if it is off."""
     if not (is_on("cpu") or is_on("cuda")):
         return None
     return tuple((kind, is_on(kind), torch.get_autocast_dtype(kind)) for kind in ("cpu", "cuda"))
 
 
 class _Under:
-    """A function that is called under autocast as it was set where the body called it."""
+    """A function that runs under the autocast settings of its call in the body."""
 
     def __init__(self, modes: _Autocast | None, fn: Any):
         self._modes, self._fn = modes or _OFF, fn
@@ -141,7 +141,7 @@ class _Under:
 
 
 class TorchTape:
-    """What a loop needs of torch besides maths."""
+    """The functions of torch that a loop needs to record a tape and replay it."""
 
     @staticmethod
     def new_tape() -> Tape:
@@ -151,7 +151,7 @@ class TorchTape:
     @staticmethod
     @contextmanager
     def take(tape: Tape) -> Iterator[None]:
-        """Torch calls inside are noted on `tape`; the values are those of a trial, without gradients."""
+        """Records torch calls inside on `tape`. The values are those of a trial, without gradients."""
         entry = _autocast()
         tape.settings = lambda: None if (now := _autocast()) == entry else partial(_Under, now)
         with taking(tape), torch.no_grad(), _Mode(tape):
@@ -164,7 +164,7 @@ class TorchTape:
 
     @staticmethod
     def overwrite_raw(raw: torch.Tensor, values: torch.Tensor) -> None:
-        """Puts other values into a tensor."""
+        """Overwrites the values of a tensor."""
         with torch.no_grad():
             raw.copy_(values)
 
@@ -175,7 +175,7 @@ class TorchTape:
 
     @staticmethod
     def frames_raw(raw: torch.Tensor, axis: int) -> tuple[torch.Tensor, ...]:
-        """The frames along an axis."""
+        """The frames along an axis, as a list."""
         return raw.unbind(axis)
 
     @staticmethod
@@ -190,12 +190,12 @@ class TorchTape:
 
     @staticmethod
     def same_raw(a: torch.Tensor, b: torch.Tensor) -> bool:
-        """Bit for bit, where NaN equals NaN."""
+        """Whether two tensors are bitwise equal, where NaN equals NaN."""
         return a.shape == b.shape and bool(((a == b) | ((a != a) & (b != b))).all())
 
     @staticmethod
     def all_true_raw(raw: torch.Tensor) -> bool:
-        """Whether every entry holds."""
+        """Whether all entries are true."""
         return bool(raw.all())
 
     @staticmethod
@@ -205,7 +205,7 @@ class TorchTape:
 
     @staticmethod
     def version_raw(raw: torch.Tensor) -> int:
-        """Grows with each change in place."""
+        """A counter of changes in place."""
         return 0 if raw.is_inference() else raw._version
 
     @staticmethod
@@ -215,36 +215,36 @@ class TorchTape:
 
     @staticmethod
     def nbytes_raw(raw: torch.Tensor) -> int:
-        """The memory of its entries, in bytes."""
+        """The memory of the entries, in bytes."""
         return raw.element_size() * raw.nelement()
 
     @staticmethod
     def equal_raw(a: torch.Tensor, b: torch.Tensor) -> bool:
-        """Entry by entry."""
+        """Whether two tensors are equal in all entries."""
         if a.dtype != b.dtype or a.shape != b.shape:
             return False
         if a.nbytes < LARGE or a.nbytes % 8 or not (a.is_cpu and a.is_contiguous() and b.is_contiguous()):
             return torch.equal(a, b)
         words, others = (raw.detach().view(-1).view(torch.uint8).numpy().view("int64") for raw in (a, b))
-        return bool((words == others).all())  # several times as quick
+        return bool((words == others).all())  # several times faster
 
     @staticmethod
     def sample_raw(raw: torch.Tensor) -> torch.Tensor:
-        """A copy of a few hundred entries, by which a change is noticed that `version_raw` does not tell: fused
-        optimizers, and whoever writes to `.data`."""
+        """A copy of a few hundred entries, to detect changes that `version_raw` misses: those by fused optimizers,
+        and writes to `.data`."""
         flat = raw.detach().reshape(-1)
         return flat[:: max(flat.numel() // 256, 1)].clone()
 
     @staticmethod
     def storage_raw(raw: torch.Tensor) -> tuple[Any, int]:
-        """The memory that it keeps alive, which it may use a part of: what tells it from others, and its bytes."""
+        """The storage that the tensor keeps alive, of which it may use a part: its key, and its bytes."""
         storage = raw.untyped_storage()
         return (storage.data_ptr(), raw.device.index), storage.nbytes()
 
     @staticmethod
     def get_modes() -> dict[str, Any]:
-        """The settings that decide how numbers come out: whether there are gradients; by kind of device, whether there
-        is autocast, and to what.
+        """The settings that affect results: whether gradients are recorded, and the autocast dtype of each kind of
+        device, if autocast is on.
         """
         autocast = {kind: (torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in _kinds()}
         return {"gradients": torch.is_grad_enabled(), "autocast": autocast}
@@ -252,7 +252,7 @@ class TorchTape:
     @staticmethod
     @contextmanager
     def modes(saved: dict[str, Any], *, gradients: bool | None = None) -> Iterator[None]:
-        """As it was: the settings from `get_modes`; with gradients or without, if that is given."""
+        """Restores the settings of `get_modes` inside; `gradients` overrides whether gradients are recorded."""
         with ExitStack() as stack:
             stack.enter_context(torch.set_grad_enabled(saved["gradients"] if gradients is None else gradients))
             for kind, (enabled, dtype) in saved["autocast"].items():

@@ -12,13 +12,13 @@ class TorchTopK:
 
     @staticmethod
     def top_k_raw(raw: torch.Tensor, axis: int, k: int, sorted: bool) -> tuple[torch.Tensor, torch.Tensor]:
-        """Values and positions."""
+        """The largest values, and their positions."""
         values, index = torch.topk(raw, k, axis, True, sorted)
         return values, index
 
     @staticmethod
     def split_index_raw(index: torch.Tensor, sizes: Sequence[int]) -> list[torch.Tensor]:
-        """A position in merged axes as one for each axis."""
+        """Positions in merged axes, as positions in each axis."""
         parts = []
         for size in reversed(sizes[1:]):
             parts.append(index.remainder(size))

@@ -1,1 +1,1 @@
-"""expression."""
+"""Expressions written by users as strings: read, checked and computed here, never run as code."""

@@ -1,7 +1,7 @@
 """A small language of expressions: `rf.reduce_max(att, axis=enc_time) > 0.9`. Parsed and computed here, never run.
 
-It knows numbers, strings, lists, the operators of Python, the names that whoever asks gives it, a few attributes,
-and calls of the functions that it is given, written `rf.name(…)`. There is no way to anything else.
+An expression consists of numbers, strings, lists, Python's operators, a few attributes, and the names and functions
+that the caller supplies; functions are written `rf.name(…)`. Nothing else can be reached.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from rfnb.core.tensor.op import OPS
 from rfnb.errors import ExpressionError
 
 LONGEST = 2000
-"""Characters."""
+"""Longest expression, in characters."""
 DEEPEST = 100
-"""Brackets in brackets."""
+"""Deepest nesting of one part in another."""
 
 
 class Expression:
-    """An expression that was read and found to be one. Raises ExpressionError if it is none.
+    """A parsed expression. Raises ExpressionError if the text is not one.
 
     >>> from rfnb.core.expression.expression import Expression
     >>> from rfnb.core.expression.reader import Names
@@ -40,7 +40,7 @@ class Expression:
         self._check(self._tree, 0)
 
     def value(self, names: Names) -> Any:
-        """What it is with these names. Raises ExpressionError, or what an op raises."""
+        """Its value with these names. Raises ExpressionError, or what an op raises."""
         return Reader(names, self._refusal).read(self._tree)
 
     def _refusal(self, node: ast.AST, what: str, **facts: Any) -> ExpressionError:

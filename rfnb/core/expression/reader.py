@@ -20,13 +20,13 @@ BITS = 1024
 
 @runtime_checkable
 class Members(Protocol):
-    """A value with parts that may be asked for: `before.h`, `before["lstm.h"]`."""
+    """A value whose parts an expression may name: `owner.part`, `owner["a.part"]`."""
 
     def members(self) -> Iterable[str]:
-        """Their names."""
+        """The names of the parts."""
 
     def __getitem__(self, name: str) -> Any:
-        """One of them."""
+        """The part with this name."""
 
 
 @dataclass(frozen=True)

@@ -76,6 +76,17 @@ def no_name(module: object, name: str) -> AttributeError:
     return Missing(f"module 'rfnb' has no attribute {name!r}", name, module)
 
 
+def no_name_in_nn(name: str) -> AttributeError:
+    """The error for `rf.nn.name`, which is a public name of `rf` or of `torch.nn`, if anything."""
+    if name in INSTEAD:
+        return AttributeError(f"rf.nn.{name} → {INSTEAD[name]}", name=name)
+    return AttributeError(f"rf.nn has no {name!r}: modules and functions stand in rf itself, as rf.Linear", name=name)
+
+
+_CELLS = {"RNN": "BasicRNN", "LSTM": "LSTM", "GRU": "GRU"}
+_SHOW = "rf.show(x); rf.show(model, x) for a graph, rf.show_attention(weights); rf.watch(x) prints in a loop"
+_STEP = "rf.stepper(run) steps through a recorded loop, rf.watch(x) prints a value at each step"
+
 INSTEAD = {
     **{name: f"rf.reduce_{name}(x, axis=…)" for name in "sum mean max min all any logsumexp argmax argmin".split()},
     "amax": "rf.reduce_max(x, axis=…)",
@@ -99,7 +110,66 @@ INSTEAD = {
     "chunk": "rf.split(x, axis=…, out_dims=[…])",
     "randn": "rf.random_normal(dims)",
     "rand": "rf.random_uniform(dims)",
-    "manual_seed": "rf.set_random_seed(seed)",
+    **dict.fromkeys(["manual_seed", "seed"], "rf.set_random_seed(seed)"),
+    "randint": 'rf.random_uniform(dims, minval=0, maxval=n, dtype="int64")',
+    **dict.fromkeys(["multinomial", "categorical"], "rf.random_choice_with_replacement"),
+    **dict.fromkeys(["empty", "empty_like"], "rf.zeros(dims), rf.zeros_like(x)"),
+    **dict.fromkeys("FloatTensor LongTensor IntTensor BoolTensor".split(), "rf.convert_to_tensor(data, dims=[…])"),
+    **dict.fromkeys(["std", "var"], "mean, variance = rf.moments(x, axis=…)"),
+    **dict.fromkeys("isfinite isnan isinf".split(), "rf.is_finite(x), or rf.check.finite(model, x) for the first op"),
+    **dict.fromkeys(["outer", "inner"], "x * y: ops broadcast by dims; rf.matmul(a, b, reduce=…) sums over one"),
+    "roll": "rf.shift_right(x, axis=…), rf.shift_left(x, axis=…)",
+    "scaled_dot_product_attention": "rf.dot_attention(query, keys, values, key_dim=…, axis=…)",
+    **dict.fromkeys(
+        "nll_loss mse_loss l1_loss kl_div".split(), "rf.cross_entropy, or ops: rf.squared_difference(x, y)"
+    ),
+    **dict.fromkeys("CrossEntropyLoss NLLLoss".split(), "rf.cross_entropy(estimated=…, target=…, axis=…), a function"),
+    "MSELoss": "rf.squared_difference(x, y), a function",
+    "CTCLoss": "rf.ctc_loss, a function",
+    **{name: f"rf.{name.lower()}, a function" for name in "ReLU GELU SiLU Sigmoid Tanh Softmax".split()},
+    "LogSoftmax": "rf.log_softmax, a function",
+    **dict.fromkeys(["MultiheadAttention", "attention"], "rf.SelfAttention, rf.CrossAttention, or rf.dot_attention"),
+    "Transformer": "rf.TransformerEncoder and rf.TransformerDecoder",
+    "RNN": "rf.BasicRNN",
+    **{f"{name}Cell": f"rf.{ours}, with spatial_dim=rf.single_step_dim" for name, ours in _CELLS.items()},
+    **{f"BatchNorm{n}d": "rf.BatchNorm(in_dim)" for n in (1, 2, 3)},
+    **{f"MaxPool{n}d": "rf.max_pool(x, pool_size=…, padding=…, in_spatial_dims=[…])" for n in (1, 2, 3)},
+    **{f"ConvTranspose{n}d": f"rf.TransposedConv{n}d" for n in (1, 2, 3)},
+    "pack_padded_sequence": "rf.pack_padded, where packing is needed at all: tensors know their lengths",
+    "pad_sequence": "rf.convert_to_tensor([a, b], dims=[rf.batch_dim, time]), from a list of sequences",
+    **dict.fromkeys(["functional", "F"], "functions stand in rf itself: rf.relu(x)"),
+    **dict.fromkeys(["enable_grad", "inference_mode", "autograd"], "torch's own works here; rf.stop_gradient(x)"),
+    **dict.fromkeys(["grad", "backward"], "loss.backward(), or rf.gradient(loss, x)"),
+    "autocast": "torch.autocast works here; docs/training.md",
+    **dict.fromkeys("optim Adam AdamW SGD Optimizer".split(), "torch.optim.Adam(rf.torch_parameters(model))"),
+    **dict.fromkeys(["DataLoader", "Dataset"], "torch.utils.data.DataLoader(samples, collate_fn=rf.collate({…}))"),
+    **dict.fromkeys(
+        ["train", "fit", "Trainer"], "a training loop is plain PyTorch: docs/training.md; rf.progress(batches)"
+    ),
+    **dict.fromkeys(
+        "compile jit export onnx func vmap".split(), "rf.to_torch(model, in_dims=…) is a module for torch's"
+    ),
+    "DistributedDataParallel": "rf.to_torch(model, in_dims=…) is a module for torch's; docs/distributed.md",
+    **dict.fromkeys(["device", "cuda"], 'a string: rf.copy_to_device(x, "cuda"), rf.set_default_device("cuda")'),
+    **dict.fromkeys(["state_dict", "save_pretrained"], 'rf.save(model, "model.safetensors")'),
+    "load_state_dict": 'rf.load("model.safetensors", model)',
+    **dict.fromkeys(
+        "from_pretrained AutoModel pipeline".split(), "rf.import_weights(source, model); docs/checkpoints.md"
+    ),
+    **dict.fromkeys(["Tokenizer", "AutoTokenizer"], "rf.Vocab(tokenizer)"),
+    **dict.fromkeys(
+        "beam_search BeamSearch search".split(), "a loop with rf.top_k and loop.reorder: docs/loops.md has one"
+    ),
+    **dict.fromkeys(
+        "generate decode greedy_search greedy".split(), "a loop with rf.reduce_argmax: docs/models.md has one"
+    ),
+    **dict.fromkeys("visualize draw plot imshow heatmap summary inspect print display_graph".split(), _SHOW),
+    "graph": "rf.show(model, x) shows the graph of a call, rf.model_graph(model, x) gives it",
+    **dict.fromkeys("breakpoint debug set_trace pdb debugger".split(), _STEP),
+    **dict.fromkeys(["record", "trace_loop"], 'rf.options.record = "last", or with rf.recording("last"):'),
+    **dict.fromkeys(["history", "run", "step"], 'run = rf.runs["name"], run[3].after, rf.stepper(run)'),
+    **dict.fromkeys(["Network", "network", "Net"], "a class of rf.Module; from a dict by rf.build_from_dict"),
     **{name: f'a string: dtype="{name}"' for name in "float16 float32 float64 bfloat16 int32 int64 uint8".split()},
 }
-"""What to write instead of names from torch and numpy."""
+"""What to write instead of names that users of torch, numpy and Hugging Face try, whatever the name is there: an op, a
+module, a tool. Each function of `rf` in these sentences exists."""

@@ -1,4 +1,4 @@
-"""Which axis of a tensor is which: by Dim, by name, or by what it counts."""
+"""Finding an axis of a tensor by its Dim, by a name, or by what it counts."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rfnb.core.dims.align import show_dims
+from rfnb.core.dims.axis_names import AxisOrder
 from rfnb.core.dims.dim import Dim, as_dims
 from rfnb.errors import DimError
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Axes:
-    """The part of Tensor that knows axes."""
+    """The methods of Tensor that find axes."""
 
     __slots__ = ()
 
@@ -25,7 +26,7 @@ class Axes:
 
         @property
         def name(self) -> str:
-            """What it is called."""
+            """The name of the tensor."""
 
         @property
         def dims(self) -> tuple[Dim, ...]:
@@ -40,7 +41,7 @@ class Axes:
         return self._find(axis) is not None
 
     def get_axis_from_description(self, axis: Dim | str | int, allow_int: bool = False) -> int:
-        """The position of an axis: a Dim, its name, or "B" (batch), "T" (time), "F" (features).
+        """The position of an axis: a Dim, its name, "B" (batch), "T" (time), "F" (features), or as in `axis_names`.
 
         >>> time, feat = rf.Dim(None, name="time"), rf.Dim(4, name="feat")
         >>> x = rf.Tensor("x", [rf.batch_dim, time, feat], "float32", feature_dim=feat)
@@ -59,29 +60,37 @@ class Axes:
                 f"{self.name} has no axis {axis!r}",
                 got=show_dims(self.dims),
                 expected='a Dim of it, its name, "B", "T" or "F"' + (", or a position" if allow_int else ""),
-                hint=f"{self.dims[axis].name}, instead of its position"
-                if isinstance(axis, int) and -len(self.dims) <= axis < len(self.dims)
-                else None,
+                hint=self._suggestion(axis),
             )
         return found
 
+    def _suggestion(self, axis: Any) -> str | None:
+        """The hint of an error about an axis that does not exist, or is given as a position."""
+        if isinstance(axis, int):
+            there = -len(self.dims) <= axis < len(self.dims)
+            return f"{self.dims[axis].name}, instead of its position" if there else None
+        return AxisOrder(self.dims, self.feature_dim).suggestion(str(axis))
+
     def get_dim_tag_from_description(self, axis: Dim | str) -> Dim:
-        """Likewise, the dim at this position."""
+        """The Dim of an axis. Raises DimError if there is no such axis, or more than one."""
         return self.dims[self.get_axis_from_description(axis)]
 
     def _find(self, axis: Any) -> int | None:
         if isinstance(axis, Dim):
             return self.sig.index.get(self.sig.meant(axis))
-        name = str(axis).removeprefix("stag:").removeprefix("dim:")
-        named = [i for i, dim in enumerate(self.dims) if name in (dim.name, str(dim.dimension))]
-        if len(named) > 1:
+        name = str(axis)
+        found = tuple(i for i, dim in enumerate(self.dims) if name in (dim.name, str(dim.dimension)))
+        try:
+            found = found or AxisOrder(self.dims, self.feature_dim).find(name)
+        except DimError:  # not a name of axes
+            return None
+        if len(found) > 1 and name.lower() == "spatial":
+            return self.time_dim_axis  # as a single axis
+        if len(found) > 1:
             raise DimError(
                 f"{self.name} has more than one axis {axis!r}", got=show_dims(self.dims), hint="give the Dim"
             )
-        if named:
-            return named[0]
-        roles = {"b": self.batch_dim_axis, "t": self.time_dim_axis, "f": self.feature_dim_axis}
-        return roles.get({"batch": "b", "time": "t", "spatial": "t", "feature": "f"}.get(name.lower(), name.lower()))
+        return found[0] if found else None
 
     # -- by what they count
 
@@ -93,14 +102,7 @@ class Axes:
     @property
     def time_dim_axis(self) -> int | None:
         """The position of the first dim that counts frames: one of kind "spatial", or without a fixed size."""
-        return next(
-            (
-                i
-                for i, dim in enumerate(self.dims)
-                if dim is not self.feature_dim and (dim.is_spatial_dim() or (dim.is_dynamic() and dim.kind is None))
-            ),
-            None,
-        )
+        return next(iter(AxisOrder(self.dims, self.feature_dim).time()), None)
 
     @property
     def feature_dim_axis(self) -> int | None:

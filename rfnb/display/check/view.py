@@ -18,8 +18,8 @@ from rfnb.display.markup.numbers import short
 from rfnb.display.markup.widgets_html import chip, fold, note_html, note_text
 from rfnb.display.schema import CheckView, Finding, MarkedPicture
 from rfnb.errors import fact_lines
-from rfnb.loop.batch_invariance import BatchReport, Difference
-from rfnb.loop.finite import FiniteReport, NotFinite
+from rfnb.loop.check.batch_invariance import BatchReport, Difference
+from rfnb.loop.check.finite import FiniteReport, NotFinite
 
 if TYPE_CHECKING:
     from rfnb.trace.observe import Event

@@ -14,13 +14,20 @@ from rfnb.display.markup import style
 from rfnb.display.markup.grid import Table
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.widgets_html import quiet
-from rfnb.display.schema import ExplanationView, MovedOp
+from rfnb.display.schema import ExplanationView, MovedOp, MovedPlace
 
 if TYPE_CHECKING:
-    from rfnb.loop.explain import Explanation, Moved
+    from rfnb.loop.steps.explain import Explanation, Moved
 
-PLACES = {"once": "once", "all steps": "for all steps together", "step": "in each step", "behind": "behind the steps"}
-HUES = {"once": 2, "all steps": 0, "step": 1, "behind": 3}
+PLACES = {
+    "once": "once",
+    "all steps": "for all steps together",
+    "each step": "in each step",
+    "after the loop": "after the loop",
+}
+FORMER_PLACES: dict[str, MovedPlace] = {"step": "each step", "behind": "after the loop"}
+"""What a place is called now, by its name in views that older versions wrote."""
+HUES = {"once": 2, "all steps": 0, "each step": 1, "after the loop": 3}
 """By place: which colour of the palette."""
 WIDTH = 80
 """So many columns of the source are shown in a terminal."""
@@ -57,10 +64,15 @@ def _op(row: Moved) -> MovedOp:
 # -- by lines
 
 
+def ops_of(view: ExplanationView) -> list[MovedOp]:
+    """The ops, with their places as they are called now."""
+    return [{**op, "where": FORMER_PLACES.get(op["where"], op["where"])} for op in view["ops"]]
+
+
 def lines(view: ExplanationView) -> Iterator[tuple[int, str, list[MovedOp]]]:
     """Each line of the source, and the ops that it led to. Ops of no such line have their expression for a line."""
     by_line: dict[int, list[MovedOp]] = {}
-    for op in view["ops"]:
+    for op in ops_of(view):
         by_line.setdefault(op["line"] or 0, []).append(op)
     for number, text in enumerate(view["body"], view["first_line"]):
         yield number, text, by_line.pop(number, [])
@@ -82,7 +94,7 @@ def names(ops: list[MovedOp]) -> str:
 
 def counts(view: ExplanationView) -> dict[str, int]:
     """By place, how many ops, if there are any."""
-    found = Counter[str](op["where"] for op in view["ops"])
+    found = Counter[str](op["where"] for op in ops_of(view))
     return {where: found[where] for where in PLACES if found[where]}
 
 
@@ -90,7 +102,7 @@ def counts(view: ExplanationView) -> dict[str, int]:
 
 
 def to_text(view: ExplanationView) -> str:
-    """The totals; then the source, and behind each line where its ops were done, and why."""
+    """The totals; then the source, and beside each line where its ops were done, and why."""
     if not view["ran"]:
         return f"{view['name']} has not run yet"
     told = list(lines(view))
@@ -111,7 +123,7 @@ def headline(view: ExplanationView) -> str:
 def _text_rows(number: int, text: str, ops: list[MovedOp], width: int) -> Iterator[str]:
     groups = together(ops)
     words = [
-        f"{group[0]['where']:<9}  {names(group)}" + (f"  # {group[0]['why']}" if group[0]["why"] else "")
+        f"{group[0]['where']:<14}  {names(group)}" + (f"  # {group[0]['why']}" if group[0]["why"] else "")
         for group in groups
     ]
     beside = words.pop(0) if words and len(text) <= width else ""
@@ -123,7 +135,7 @@ def _text_rows(number: int, text: str, ops: list[MovedOp], width: int) -> Iterat
 def to_table(view: ExplanationView) -> Table:
     """A row an op."""
     columns = ["line", "op", "where", "why", "states", "text"]
-    rows = [[op["line"], op["op"], op["where"], op["why"], ", ".join(op["states"]), op["text"]] for op in view["ops"]]
+    rows = [[op["line"], op["op"], op["where"], op["why"], ", ".join(op["states"]), op["text"]] for op in ops_of(view)]
     return Table(columns, rows)
 
 
@@ -170,7 +182,7 @@ _CODE = "white-space:pre-wrap;overflow-wrap:anywhere"
 
 def _slowest(ops: list[MovedOp]) -> str:
     """Where a line spends its time."""
-    return max((op["where"] for op in ops), key=["once", "behind", "all steps", "step"].index)
+    return max((op["where"] for op in ops), key=["once", "after the loop", "all steps", "each step"].index)
 
 
 def _told(ops: list[MovedOp], *, folds: bool) -> list[Html]:

@@ -14,10 +14,10 @@ from rfnb.display.markup.numbers import BLOCKS, plain, real, short
 from rfnb.display.markup.widgets_html import chip, note_html, row
 from rfnb.display.run.step import spread
 from rfnb.display.schema import Curve, GradientsView, Number
-from rfnb.loop.gradients import verdict
+from rfnb.loop.replay.gradients import verdict
 
 if TYPE_CHECKING:
-    from rfnb.loop.gradients import Gradients
+    from rfnb.loop.replay.gradients import Gradients
 
 WIDTH = 64
 HEAD = ("state", "step by step", "first", "last", "first/last", "")

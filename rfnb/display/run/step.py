@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from rfnb.core.dims.entries import going_on
 from rfnb.display.kit import options
 from rfnb.display.kit.data import Data, to_numpy
 from rfnb.display.kit.degrade import Notes, reason
@@ -173,8 +174,4 @@ def live_at(run: Run, value: Any, step: int) -> np.ndarray | None:
     """True for entries of sequences that begin the step; None for a number, or for what is no value of a run."""
     if value is None or not hasattr(value, "dims"):
         return None
-    begun, dims = run.begun, list(value.dims)
-    if not begun.dims or begun.dims[0] not in dims:
-        return np.full([1] * len(dims), begun.max > step)
-    live: np.ndarray = (begun.values > step).reshape([-1 if dim is begun.dims[0] else 1 for dim in dims])
-    return live
+    return going_on(value.dims, run.begun, step)

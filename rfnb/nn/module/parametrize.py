@@ -10,7 +10,7 @@ from rfnb.core.run.run_ctx import get_run_ctx
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ParameterError
-from rfnb.loop.cached import once
+from rfnb.loop.body.cached import once
 from rfnb.nn.module.module import Module
 from rfnb.ops.math import add
 from rfnb.ops.random import dropout, random_normal

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rfnb.backend.base.attention import RawAttention
-from rfnb.backend.base.tape import tried_out, untaped
+from rfnb.backend.base.tape import is_trial, untaped
 from rfnb.core.dims.dim import Dim
 from rfnb.core.graph.facts import ModuleFacts
 from rfnb.core.ground.nested import leaves
@@ -76,7 +76,7 @@ class AttentionFinder(Listener):
     def call(self, row: OpRow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Computes an op, and looks for attention in it."""
         result = super().call(row, args, kwargs)
-        if tried_out():
+        if is_trial():
             return result
         self.calls += self._counts()
         with suppress(Exception):  # whatever it is: the model goes on
@@ -182,7 +182,7 @@ class AttentionFinder(Listener):
         bias: Tensor | None,
     ) -> None:
         """Takes attention that a kernel computed."""
-        if tried_out():
+        if is_trial():
             return
         if not self._counts():
             self.outside += 1

@@ -1,4 +1,4 @@
-"""From the body of a loop to a node of the model graph, with the values of all bodies under one count."""
+"""Copies the traced body of a loop into the graph of a call, where values of all bodies share one numbering."""
 
 from __future__ import annotations
 

@@ -80,15 +80,16 @@ class Recorder(Listener):
         self._bodies[-1].pop()
         traced.value.node = None
 
-    def inner_loop(self, inner: Recorder, results: dict[str, Tensor], position: int) -> dict[str, Any]:
-        """A loop inside of this body is a node; its results are values of this body."""
+    def inner_loop(self, inner: Recorder, results: Sequence[tuple[str, Tensor]], position: int) -> list[Traced]:
+        """A loop inside of this body is a node; its results, each with its name, become values of this body."""
         node = self._begin("Loop", [], "loop")
         node.body = inner.graph.nodes
         self.tape.calls[position].node = node
-        wrapped: dict[str, Any] = self.wrap_results(results, node)
-        for name, leaf in wrapped.items():
-            leaf.value.name = name
-        return wrapped
+        wrapped = self.wrap_results({str(place): tensor for place, (_, tensor) in enumerate(results)}, node)
+        values: list[Traced] = list(wrapped.values())
+        for value, (name, _) in zip(values, results, strict=True):
+            value.value.name = name
+        return values
 
     def _wrap(self, plain: Tensor, name: str = "") -> Traced:
         found = self._traced.get(id(plain))
@@ -211,7 +212,7 @@ class Recorder(Listener):
         node = self._begin(row.name, inputs)
         start = len(self.tape.values)
         if not self.tape.ops:
-            self.tape.under = self.tape.settings()
+            self.tape.wrap = self.tape.settings()
         self.tape.ops.append(row.name)
         self._bodies.append(node.body)
         try:
@@ -228,8 +229,8 @@ class Recorder(Listener):
         self._close(node)
         if self.tape.ops:
             return result
-        if self.tape.under is not None:
-            row = replace(row, fn=self.tape.under(row.fn))
+        if self.tape.wrap is not None:
+            row = replace(row, fn=self.tape.wrap(row.fn))
         wrapped = self.wrap_results(result, node)
         self.op_calls.append(OpCall(row, plain_args, plain_kwargs, given, result, node))
         return wrapped

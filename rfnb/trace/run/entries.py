@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rfnb.core.dims import entries
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.tensor import Tensor
 
@@ -30,13 +31,10 @@ def frames(value: Entries) -> np.ndarray:
     """Which entries are frames, not padding; of size 1 along dims that it does not depend on."""
     if not isinstance(value, Tensor):
         return np.ones((), dtype=bool)
-    mask = np.ones([1] * len(value.dims), dtype=bool)
-    for axis, dim in enumerate(value.dims):
-        size = value.lengths.size(dim)
-        if size is not None and size.ragged and set(size.dims) <= value.dims_set:
-            others = [other for other in value.dims if other is not dim]
-            mask = mask & np.moveaxis(size.frames(others), -1, axis)
-    return mask
+    sizes = ((dim, value.lengths.size(dim)) for dim in value.dims)
+    padded = [(dim, size) for dim, size in sizes if size and size.ragged and set(size.dims) <= value.dims_set]
+    mask = entries.frames(value.dims, padded)
+    return np.ones([1] * len(value.dims), dtype=bool) if mask is None else mask
 
 
 def going_on(value: Entries, steps: Size, step: int | np.ndarray) -> np.ndarray:
@@ -46,17 +44,7 @@ def going_on(value: Entries, steps: Size, step: int | np.ndarray) -> np.ndarray:
     """
     if not isinstance(value, Tensor):
         return np.asarray(step < steps.max)
-    taken, dims = steps.values, list(steps.dims)
-    for axis in reversed(range(len(dims))):
-        if dims[axis] not in value.sig.index:
-            taken = taken.max(axis=axis, initial=0)
-            del dims[axis]
-    order = sorted(range(len(dims)), key=lambda axis: value.sig.index[dims[axis]])
-    shape = [1] * len(value.dims)
-    for axis in order:
-        shape[value.sig.index[dims[axis]]] = taken.shape[axis]
-    going: np.ndarray = taken.transpose(order).reshape(shape) > step
-    return going
+    return entries.going_on(value.dims, steps, step)
 
 
 def of_sequence(value: Entries, dim: Dim | None, number: int) -> np.ndarray:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextvars import ContextVar
 from typing import Any
 
 from rfnb.core.ground.raw import selected
 from rfnb.errors import LoopError
 from rfnb.trace.run import session
 from rfnb.trace.run.run import Run
-
-_seed: ContextVar[tuple[str, int] | None] = ContextVar("rfnb_seed", default=None)
 
 
 def run_again(run: Run, again: Callable[[], Any]) -> Run:
@@ -20,25 +17,18 @@ def run_again(run: Run, again: Callable[[], Any]) -> Run:
     """
     found: list[Run] = []
     backend, seed = selected(), run.replay.seed
-    state, token = backend.get_random_state(), _seed.set((run.name, seed))
+    state = backend.get_random_state()
     backend.set_random_seed(seed)
     try:
-        with session.handing_runs_to(found.append):
+        with session.seeding(run.name, seed), session.handing_runs_to(found.append):
             again()
     except BaseException:
         for each in found:
             session.keep(each)
         raise
     finally:
-        _seed.reset(token)
         backend.set_random_state(state)
     return session.keep(_the_same(run, found))
-
-
-def seed_of(loop: str) -> int | None:
-    """The seed of a loop that runs again; None if it draws its own."""
-    forced = _seed.get()
-    return forced[1] if forced is not None and forced[0] == loop else None
 
 
 def _the_same(run: Run, found: list[Run]) -> Run:

@@ -1,4 +1,4 @@
-"""What becomes of a loop that runs now: whether it is recorded, who gets its run, who is told how far it is."""
+"""Session-wide decisions about a running loop: recording, its seed, where its run goes, progress."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from rfnb.trace.run.runs import runs
 _taker: ContextVar[Callable[[Run], None] | None] = ContextVar("rfnb_taker", default=None)
 Draw = Callable[[LoopRecord], None]
 _draw: ContextVar[Draw | None] = ContextVar("rfnb_draw", default=None)
+_seed: ContextVar[tuple[str, int] | None] = ContextVar("rfnb_seed", default=None)
 _told: ContextVar[Callable[[Run], None] | None] = ContextVar("rfnb_told", default=None)
 
 
@@ -55,15 +56,28 @@ def telling_runs_to(told: Callable[[Run], None]) -> AbstractContextManager[None]
     return within(_told, both)
 
 
-def drawing() -> Draw | None:
-    """Who draws the loops that run now; None, most often."""
-    return _draw.get()
+def seeding(loop: str, seed: int) -> AbstractContextManager[None]:
+    """Loops of this name draw the random numbers of `seed` inside the block."""
+    return within(_seed, (loop, seed))
+
+
+def seed_of(loop: str) -> int | None:
+    """The seed that is set for a loop of this name; None if it draws its own."""
+    forced = _seed.get()
+    return forced[1] if forced is not None and forced[0] == loop else None
+
+
+def draw(record: Callable[[], LoopRecord]) -> None:
+    """Hands the record of a loop to the active drawer; it is made only if there is one."""
+    drawer = _draw.get()
+    if drawer is not None:
+        drawer(record())
 
 
 @contextmanager
-def drawn_by(draw: Draw) -> Iterator[None]:
-    """Loops inside the block tell `draw` what they are, inner ones first. No run is kept."""
-    with within(_draw, draw), handing_runs_to(lambda run: None):
+def drawn_by(drawer: Draw) -> Iterator[None]:
+    """Loops inside the block are handed to `drawer`, inner ones first. No run is kept."""
+    with within(_draw, drawer), handing_runs_to(lambda run: None):
         yield
 
 

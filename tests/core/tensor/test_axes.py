@@ -39,11 +39,24 @@ def test_axes_are_found_by_dim_name_or_role(x, time):
 
 @pytest.mark.parametrize(
     ("axis", "match"),
-    [("nope", "no axis 'nope'"), (1, "time, instead of its position"), (OUT, "no dim out"), (7, "no axis 7")],
+    [
+        ("nope", "no axis 'nope'"),
+        ("tiem", "(?s)no axis 'tiem'.*did you mean 'time'"),
+        (1, "time, instead of its position"),
+        (OUT, "no dim out"),
+        (7, "no axis 7"),
+    ],
 )
 def test_an_axis_that_is_not_there(x, axis, match):
     with pytest.raises(rf.errors.DimError, match=match):
         x.get_axis_from_description(axis)
+
+
+def test_spatial_is_the_time_axis_where_one_is_needed(time):
+    feat = Dim(4, name="feat")  # which the tensor does not know as its feature dim
+    x = Tensor("x", [batch_dim, time, feat], "float32")
+    assert (x.get_axis_from_description("spatial"), x.has_axis("spatial")) == (1, True)
+    assert not Tensor("x", [OUT, feat], "float32").has_axis("spatial")
 
 
 def test_a_name_that_two_dims_have():

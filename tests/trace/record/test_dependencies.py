@@ -31,5 +31,5 @@ def test_what_a_value_is_made_of_and_what_is_made_of_it():
 
 @pytest.mark.parametrize("ask", [rf.get_tensor_dependencies, rf.get_tensor_consumers])
 def test_outside_of_a_body_nothing_is_recorded(ask):
-    with pytest.raises(BackendError, match="nothing is recorded"):
+    with pytest.raises(BackendError, match="no graph records"):
         ask(rf.zeros([feat]))

@@ -15,6 +15,7 @@ from rfnb import batch_dim
 from rfnb.display.loop.view import headline
 from rfnb.errors import RunFileError
 from rfnb.trace.run.file import save as save_module
+from rfnb.trace.run.file.save import FORMAT
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfnb.errors.LoopWarning")
 
@@ -266,7 +267,7 @@ def test_statistics_leave_padding_out(tmp_path):
 
 
 def test_states_of_a_long_run_are_those_that_were_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr("rfnb.loop.state_history.KEPT", 3)
+    monkeypatch.setattr("rfnb.loop.steps.state_history.KEPT", 3)
     time, x = ragged([[1.0] * 10])
     loop = rf.Loop(axis=time)
     loop.state.s = rf.zeros([batch_dim])
@@ -426,7 +427,7 @@ def test_lengths_that_a_tensor_does_not_have_are_refused(tmp_path):
         rf.load_run(path)
 
 
-@pytest.mark.parametrize("form", [2, 0, "1", None, True])
+@pytest.mark.parametrize("form", [FORMAT + 1, 0, "1", None, True])
 def test_another_format_is_refused(form, parts):
     with pytest.raises(RunFileError, match="another version"):
         rf.load_run(written(parts, put("format", value=form)))

@@ -6,7 +6,7 @@ import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { addViewRenderer, IHomes } from '../mime';
 import { ILoops } from '../tokens';
 
-/** Enhances the HTML of outputs, and shows that of an output whose kernel has gone, instead of a broken widget. */
+/** Makes the HTML of outputs interactive, and shows it instead of a broken widget when the kernel has gone. */
 export const viewsPlugin: JupyterFrontEndPlugin<void> = {
   id: 'rfnb-lab:views',
   description: 'Shows outputs live while their kernel lives, else as they were saved.',

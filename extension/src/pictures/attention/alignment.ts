@@ -1,7 +1,7 @@
 const FLOOR = 1e-8;
 
 /**
- * For each row its column, on the path with the largest product of weights that never goes back (Viterbi 1967).
+ * The column of each row on the monotonic path with the largest product of weights (Viterbi 1967).
  *
  * @param weights - row by row, `width` in each line; only the first `rows` and `cols` count
  */
@@ -15,7 +15,7 @@ export function bestPath(weights: Float32Array, width: number, rows: number, col
     const next = new Float64Array(cols);
     let best = 0;
     for (let col = 0; col < cols; col++) {
-      best = scores[col] >= scores[best] ? col : best; // in the first row they are all alike: the column itself
+      best = scores[col] >= scores[best] ? col : best; // in the first row, with equal scores: the column itself
       came[row * cols + col] = best;
       next[col] = scores[best] + Math.log(Math.max(weights[row * width + col] || 0, FLOOR));
     }
@@ -32,7 +32,7 @@ export function bestPath(weights: Float32Array, width: number, rows: number, col
 
 const [CLEAR, FLAT] = [0.5, 0.8];
 
-/** The path, if there is one to be seen: it goes on, and has half of what the largest weights of the rows have. */
+/** The path if it is clear: it moves forward, and its weights add up to at least half of the sum of row maxima. */
 export function clearPath(weights: Float32Array, width: number, rows: number, cols: number, entropy: number): number[] {
   const inside = Array.from({ length: rows }, (_, row) => weights.subarray(row * width, row * width + cols));
   if (rows < 3 || cols < 2 || !(entropy <= FLAT)) {

@@ -6,7 +6,7 @@ import { readPixels, coloursOf, Pixels } from './weights';
 
 const LARGE = 'img[src^="data:image/svg+xml;base64,"]';
 
-/** Heads of the overview can be chosen; the chosen one is a large picture that can be read weight by weight. */
+/** Lets the user choose a head in the overview; the chosen head is shown large, and each weight can be read. */
 export function enhanceAttention(root: HTMLElement, scripts: AttentionScripts, words: Words): () => void {
   const still = root.querySelector<HTMLImageElement>(LARGE);
   const inside = still && imageIn(still);
@@ -33,7 +33,7 @@ class Attention {
     this._chosen = _scripts.chosen.join(',');
   }
 
-  /** The chosen head; if its picture cannot be read, all stays as it was. */
+  /** Shows the chosen head; if its picture cannot be read, the view stays as it is. */
   async begin(): Promise<void> {
     if (await this._show(this._chosen)) {
       this._still.replaceWith(this._matrix.element);
@@ -125,7 +125,7 @@ class Attention {
   }
 
   private _images: HTMLImageElement[];
-  /** What is told of the chosen head where there are no scripts. */
+  /** Facts about the chosen head, which are shown without scripts only. */
   private _stills: HTMLElement[];
   private _frames: string[];
   private _matrix: Matrix;
@@ -133,7 +133,7 @@ class Attention {
   private _isDisposed = false;
 }
 
-/** The picture of weights inside of the one with labels. */
+/** The picture of the weights inside the picture with labels. */
 function imageIn(still: HTMLImageElement): string | null {
   const bytes = Uint8Array.from(atob(still.src.split(',')[1]), character => character.charCodeAt(0));
   const drawing = new DOMParser().parseFromString(new TextDecoder().decode(bytes), 'image/svg+xml');
@@ -141,7 +141,7 @@ function imageIn(still: HTMLImageElement): string | null {
   return source.startsWith('data:image/png;base64,') ? source : null;
 }
 
-/** The next picture to a side, as they lie on the page. */
+/** The nearest picture in the direction of an arrow key. */
 function neighbour(image: HTMLImageElement, images: HTMLImageElement[], key: string): HTMLImageElement | null {
   const at = images.indexOf(image);
   if (key === 'ArrowLeft' || key === 'ArrowRight') {

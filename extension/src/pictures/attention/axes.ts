@@ -5,11 +5,11 @@ const CHARACTER = 6.7;
 const CUT = 18;
 const EVERY = [1, 2, 5, 10, 20, 25, 50, 100, 200, 500, 1000];
 
-/** What the rows and columns are called: by labels, by seconds, or by number. */
+/** The labels of rows and columns: names, seconds, or numbers. */
 export class Sides {
   constructor(private _scripts: AttentionScripts) {}
 
-  /** Of pixels that stand for `pool` entries each: what the first of them is called. */
+  /** The label of the first entry of each pixel; a pixel stands for `pool` entries. */
   labels(pool: number[], rows: number, cols: number): { rows: string[]; cols: string[] } {
     const { rows: rowNames, cols: colNames, row_seconds, col_seconds } = this._scripts;
     return {
@@ -27,13 +27,13 @@ function labelsOf(count: number, pool: number, names: string[] | null, seconds: 
   });
 }
 
-/** Words of an axis, and the room that they take. */
+/** The labels of an axis, and the room that they take. */
 export interface Axis {
   room: number;
   drawn: SVGElement[];
 }
 
-/** Beside the rows; as many as there is room for. */
+/** Labels beside the rows, as many as there is room for. */
 export function rowLabels(labels: string[], cell: number): Axis {
   const every = thin(cell, 12);
   const kept = labels.map((label, i) => ({ label: cut(label), i })).filter(({ i }) => i % every === 0);
@@ -42,7 +42,7 @@ export function rowLabels(labels: string[], cell: number): Axis {
   return { room: 10 + longest * CHARACTER, drawn };
 }
 
-/** Below the columns: upright where they fit, else turned. */
+/** Labels below the columns: horizontal where they fit, else turned. */
 export function columnLabels(labels: string[], cell: number): Axis {
   const longest = Math.max(1, ...labels.map(label => cut(label).length)) * CHARACTER;
   const areNumbers = labels.every(label => /^[\d.]+( s)?$/.test(label));

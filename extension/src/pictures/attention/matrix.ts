@@ -5,7 +5,7 @@ import { button, draw, make } from '../make';
 import { columnLabels, rowLabels, Sides } from './axes';
 import { coloursOf, paint, Pixels, rgb, shade } from './weights';
 
-/** One head, as it is drawn: `pool` entries are one pixel, of which `rows` by `cols` are no padding. */
+/** One head as drawn: each pixel stands for `pool` entries, and `rows` by `cols` pixels are not padding. */
 export interface Head {
   facts: AttentionHead;
   pixels: Pixels;
@@ -33,7 +33,7 @@ export class Matrix {
     this._said = make('div', { class: 'rfnb-Facts', role: 'status' });
     this._strip = make('div', { class: 'rfnb-Strip' });
     this._place = make('div', { class: 'rfnb-Matrix-place' });
-    this._pathButton = button(_words.__('path'), _words.__('The path that never goes back'), () => {
+    this._pathButton = button(_words.__('Path'), _words.__('Show or hide the best monotonic path'), () => {
       this._hasPath = !this._hasPath;
       this._draw();
     });
@@ -69,13 +69,13 @@ export class Matrix {
       ['root', words.__('of the head, √')]
     ];
     const options = choices.map(([value, name]) => make('option', { value }, name));
-    const title = words.__('What the darkest colour is');
+    const title = words.__('Value of the darkest colour');
     const select = make('select', { title, 'aria-label': title }, ...options);
     select.addEventListener('change', () => {
       this._scale = select.value as Scale;
       this._draw();
     });
-    return make('label', {}, words.__('colours: 0 to the largest'), ' ', select);
+    return make('label', {}, words.__('colours: 0 to the maximum'), ' ', select);
   }
 
   private _draw(): void {
@@ -105,7 +105,7 @@ export class Matrix {
     );
     const { row_name, col_name } = this._scripts;
     const size = { width: down.room + width + 24, height: height + across.room + TOP + 4 };
-    const name = this._words.__('weights: rows are %1, columns are %2', row_name, col_name);
+    const name = this._words.__('Attention weights: rows are %1, columns are %2', row_name, col_name);
     const hadFocus = this._svg !== null && this._svg === this._svg.ownerDocument.activeElement;
     this._svg = draw(
       'svg',
@@ -146,7 +146,7 @@ export class Matrix {
     return paint(pixels, shares.map(scaled[this._scale]), this._colours);
   }
 
-  /** Which colour is which weight. */
+  /** Draws the bar that shows which colour stands for which weight. */
   private _drawLegend(): void {
     const stops = [0, 0.25, 0.5, 0.75, 1].map(share => `rgb(${rgb(shade(share, this._colours))})`);
     const bar = make('i', {});
@@ -222,7 +222,7 @@ export class Matrix {
     this._markCell(true);
   }
 
-  /** Shows which weight is meant: with the pointer, else by keyboard. */
+  /** Highlights the weight that is pointed at or chosen by keyboard. */
   private _markCell(isPointing: boolean): void {
     this._isPointing = isPointing;
     const row = this._locked ?? (isPointing ? this._row : null);
@@ -238,7 +238,7 @@ export class Matrix {
     const words = this._words;
     const { rows, cols, pool } = this._head!;
     if (row === null) {
-      const hint = words.__('Point at a weight, or walk with the arrow keys; a click or Enter keeps the row.');
+      const hint = words.__('Point at a weight or move with the arrow keys. Click or press Enter to pin the row.');
       this._said.replaceChildren(hint);
       this._strip.replaceChildren();
       return;
@@ -248,13 +248,13 @@ export class Matrix {
     const isBlock = pool[0] * pool[1] > 1;
     const read = formatNumber(this._weight(row, this._col)); // from a colour
     const weight = isBlock ? words.__('at most ≈ %1', read) : `≈ ${read}`;
-    const lock = this._locked === null ? '' : words.__('(row kept; Escape lets it go)');
+    const lock = this._locked === null ? '' : words.__('(row pinned; press Escape to unpin)');
     const { row_name, col_name } = this._scripts;
     this._said.replaceChildren(`${row_name} `, from, ` → ${col_name} `, to, `: ${weight} ${lock}`);
     this._tellStrip(row, labels.cols);
   }
 
-  /** The columns as a text, each in the colour of its weight in this row. */
+  /** Shows the column labels as a text, each in the colour of its weight in this row. */
   private _tellStrip(row: number, labels: string[]): void {
     if (this._scripts.cols === null || labels.length > STRIP) {
       return;
@@ -302,7 +302,7 @@ export class Matrix {
   private _scale: Scale = 'head';
 }
 
-/** Slanted lines in a box: padding. */
+/** A hatched box, which stands for padding. */
 function hatching(x: number, y: number, width: number, height: number): SVGElement | null {
   if (width <= 0 || height <= 0) {
     return null;
@@ -319,10 +319,10 @@ function titleOf(facts: AttentionHead, heads: AttentionHead[], words: Words): No
   return [make('b', {}, nameOf(facts, heads, words)), make('span', {}, ` ${told} `), ...flags];
 }
 
-/** What tells a head from the others. */
+/** The name of a head, without the parts that all heads share. */
 function nameOf(facts: AttentionHead, heads: AttentionHead[], words: Words): string {
-  const layer = facts.layer < 0 ? words.__('mean of the layers') : facts.name || words.__('layer %1', facts.layer);
-  const head = facts.head < 0 ? words.__('mean of the heads') : words.__('head %1', facts.head);
+  const layer = facts.layer < 0 ? words.__('mean over layers') : facts.name || words.__('layer %1', facts.layer);
+  const head = facts.head < 0 ? words.__('mean over heads') : words.__('head %1', facts.head);
   const hasOthers = (key: 'layer' | 'head') => heads.some(other => other[key] !== facts[key]);
   return [hasOthers('layer') || facts.layer < 0 ? layer : '', hasOthers('head') || facts.head < 0 ? head : '']
     .filter(Boolean)

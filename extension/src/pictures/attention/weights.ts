@@ -1,18 +1,18 @@
 import type { Number as Weight } from '../../schema';
 
-/** A picture of weights, read back: a pixel is a block of entries. */
+/** The weights that were read from a picture; each pixel stands for a block of entries. */
 export interface Pixels {
   width: number;
   height: number;
-  /** As they are drawn. */
+  /** The pixels as drawn. */
   rgba: Uint8ClampedArray;
-  /** From 0 to 1, as a share of the darkest colour; NaN for padding, what is masked, and what is no number. */
+  /** From 0 to 1, as a share of the darkest colour; NaN for padding, masked entries, and entries that are not finite. */
   shares: Float32Array;
-  /** What is no number, by the place of its pixel. */
+  /** Entries that are not finite, by the index of the pixel. */
   words: Map<number, Weight>;
 }
 
-/** The colours from pale to dark, as numbers of 24 bits. */
+/** The colours from pale to dark, as 24-bit numbers. */
 export function coloursOf(digits: string): number[] {
   return (digits.match(/[0-9a-f]{6}/gi) ?? []).map(six => parseInt(six, 16));
 }
@@ -32,7 +32,7 @@ export async function readPixels(
   canvas.height = height;
   const context = canvas.getContext('2d', { willReadFrequently: true });
   if (!context) {
-    throw new Error('there is no canvas');
+    throw new Error('the browser has no 2D canvas');
   }
   context.drawImage(image, 0, 0);
   return decode(context.getImageData(0, 0, width, height), colours, special);
@@ -66,7 +66,7 @@ export function decode(
   return made;
 }
 
-/** A picture with each pixel in the colour of its share; those without one stay as they are. */
+/** A picture with each pixel in the colour of its share; pixels without a share stay as they are. */
 export function paint(pixels: Pixels, shares: Float32Array, colours: number[]): string {
   const canvas = document.createElement('canvas');
   canvas.width = pixels.width;
@@ -91,7 +91,7 @@ export function rgb(colour: number): [number, number, number] {
   return [colour >> 16, (colour >> 8) & 255, colour & 255];
 }
 
-/** Some browsers change colours a little, against fingerprinting. */
+/** The share of the nearest colour: some browsers change colours a little, to prevent fingerprinting. */
 function nearest(colour: number, colours: number[]): number {
   const wanted = rgb(colour);
   const distance = (other: number) => rgb(other).reduce((sum, part, i) => sum + (part - wanted[i]) ** 2, 0);

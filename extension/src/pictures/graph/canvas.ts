@@ -3,20 +3,20 @@ import { button, make } from '../make';
 
 const STEP = 1.25;
 const [LEAST, MOST] = [0.1, 4];
-/** To fit, it shrinks down to this; what is wider is moved sideways. */
+/** Smallest zoom for fitting the width; wider drawings scroll sideways. */
 const LEGIBLE = 0.7;
 const DRAGGED = 4;
 
-/** Holds a drawing: dragging moves it, the wheel with Ctrl and the buttons zoom. */
+/** Shows a drawing that can be dragged, and zoomed by buttons or by Ctrl and the wheel. */
 export class Canvas {
   constructor(svg: SVGSVGElement, words: Words) {
     this._svg = svg;
     this._size = sizeOf(svg);
     this.element = make('div', { class: 'rfnb-Canvas' }, svg);
     this.buttons = [
-      button('−', words.__('Smaller'), () => this._zoomBy(1 / STEP)),
-      button('+', words.__('Larger'), () => this._zoomBy(STEP)),
-      button('⤢', words.__('Show all, or fit to the width'), () => this._fitAll())
+      button('−', words.__('Zoom out'), () => this._zoomBy(1 / STEP)),
+      button('+', words.__('Zoom in'), () => this._zoomBy(STEP)),
+      button('⤢', words.__('Fit the whole graph, or its width'), () => this._fitAll())
     ];
     this.element.addEventListener('wheel', event => this._onWheel(event), { passive: false });
     this.element.addEventListener('pointerdown', event => this._onDown(event));
@@ -32,7 +32,7 @@ export class Canvas {
     return this._size;
   }
 
-  /** Whether the click that comes now is the end of a movement. */
+  /** Whether the current click ends a drag. */
   get wasDragged(): boolean {
     return this._wasDragged;
   }
@@ -46,7 +46,7 @@ export class Canvas {
     }
   }
 
-  /** As wide as there is room, if that can be read; never larger than it is drawn. `middle`: what is shown then. */
+  /** Fits the width as far as the text stays legible, without enlarging. `middle`: the element to scroll to. */
   fit(middle?: Element): void {
     const room = this.element.clientWidth;
     this._middle = middle ?? this._middle;
@@ -55,7 +55,7 @@ export class Canvas {
     this._draw();
   }
 
-  /** When it is first seen, or the page gets wider or narrower. */
+  /** Fits again when the drawing is first shown, or when the width of the page changes. */
   private _refit(): void {
     const room = this.element.clientWidth;
     if (this._isFitted && room > 0 && room !== this._room) {
@@ -72,7 +72,7 @@ export class Canvas {
     this.element.scrollLeft += (box.left + box.right - view.left - view.right) / 2;
   }
 
-  /** All of it; if that is shown already, as wide as there is room. */
+  /** Fits the whole drawing; if it is fitted already, fits its width. */
   private _fitAll(): void {
     const was = this._zoom;
     this.fit();
@@ -86,7 +86,7 @@ export class Canvas {
     }
   }
 
-  /** Scrolls so far that it can be seen. */
+  /** Scrolls as far as needed to show the element. */
   show(element: Element): void {
     const [view, box] = [this.element.getBoundingClientRect(), element.getBoundingClientRect()];
     const margin = 24;
@@ -110,7 +110,7 @@ export class Canvas {
     this._svg.setAttribute('height', String(h * this._zoom));
   }
 
-  /** What is at (x, y) in the window stays there. */
+  /** Zooms around the point (x, y) of the window. */
   private _zoomBy(factor: number, x?: number, y?: number): void {
     const view = this.element.getBoundingClientRect();
     const [left, top] = [(x ?? view.left + view.width / 2) - view.left, (y ?? view.top + view.height / 2) - view.top];
@@ -176,7 +176,7 @@ function within(zoom: number): number {
   return Math.min(MOST, Math.max(LEAST, zoom));
 }
 
-/** How far to scroll along one axis; what is larger than the room shows its beginning. */
+/** How far to scroll along one axis; an element that is larger than the room shows its start. */
 function missing(start: number, end: number, from: number, to: number): number {
   if (start < from || end - start > to - from) {
     return start - from;

@@ -8,7 +8,7 @@ import type { GraphScripts } from './types';
 
 let drawings = 0;
 
-/** Makes the drawing of a graph one that folds, and can be searched, walked through and zoomed. */
+/** Makes the drawing of a graph interactive: nodes expand and collapse, and it can be searched, navigated and zoomed. */
 export function enhanceGraph(root: HTMLElement, scripts: GraphScripts, words: Words): () => void {
   const image = root.querySelector<HTMLImageElement>('img[src^="data:image/svg+xml;base64,"]');
   const prefix = `rfnb-${drawings++}-`;
@@ -55,12 +55,12 @@ class Graph {
   readonly element: HTMLElement;
   readonly canvas: Canvas;
 
-  /** Where the reading begins. */
+  /** The first node in reading order. */
   get first(): Element | undefined {
     return this._root.inOrder[0]?.element;
   }
 
-  /** Nodes can be reached and say what they are. */
+  /** Makes nodes focusable, with a label for screen readers. */
   private _label(body: BodyView): void {
     for (const node of body.nodes.values()) {
       this._views.set(node.element, node);
@@ -146,14 +146,14 @@ class Graph {
 
   private _tell(node: NodeView | null): void {
     const words = this._words;
-    const fold = node?.isOpen ? words.__('Enter folds it.') : words.__('Enter unfolds it.');
+    const fold = node?.isOpen ? words.__('Press Enter to collapse it.') : words.__('Press Enter to expand it.');
     const parts = node
       ? [make('b', {}, node.spec.path || node.spec.name), `  ${node.spec.text} `, node.canFold ? fold : null]
-      : [words.__('Click a node, or walk with the arrow keys; click again or press Enter to fold and unfold.')];
+      : [words.__('Click a node or move with the arrow keys. Click again or press Enter to expand or collapse it.')];
     this._facts.replaceChildren(...parts.filter(part => part !== null));
   }
 
-  /** Unfolds what is around a node, and goes there. */
+  /** Expands the nodes around a node, and moves to it. */
   private _goTo(path: string[]): void {
     let body: BodyView | null = this._root;
     path.forEach((id, i) => {
@@ -178,7 +178,7 @@ class Graph {
   private _chosen: NodeView | null = null;
 }
 
-/** Along the edges, into what is open and out of it; to the sides within a rank. */
+/** The next node for an arrow key: up and down along edges, into and out of open nodes; sideways within a rank. */
 export function neighbour(node: NodeView, key: string): NodeView | null {
   const { owner, spec } = node;
   if (key === 'ArrowDown') {

@@ -7,7 +7,7 @@ export interface Box extends Size {
   y: number;
 }
 
-/** Where all of a body is when some of its nodes have another size than in the picture. */
+/** Where everything in a body goes when some of its nodes have another size than in the picture. */
 export interface Placed {
   width: number;
   height: number;
@@ -15,13 +15,13 @@ export interface Placed {
   edges: Map<Edge['id'], Point[]>;
 }
 
-/** The nodes of one rank in one column, and the lines between them: where they were, and how far each moves. */
+/** The nodes of one rank in one column with the lines between them: where they were, and how far they move. */
 interface Row {
   top: number;
   bottom: number;
   left: number;
   right: number;
-  /** Nodes from left to right, with what they grow. */
+  /** Nodes from left to right, and by how much each becomes wider. */
   nodes: GraphNode[];
   growth: number[];
   taller: number;
@@ -34,11 +34,11 @@ interface Column {
   left: number;
   right: number;
   wider: number;
-  /** How far the columns before push it. */
+  /** How far it moves because of the columns to its left. */
   shift: number;
 }
 
-/** A line that goes straight down. */
+/** A vertical line. */
 interface Upright {
   x: number;
   top: number;
@@ -48,9 +48,11 @@ interface Upright {
 type Sizes = (node: GraphNode) => Size;
 
 /**
- * Move what is in a body for the new sizes of its nodes.
+ * Moves everything in a body to fit the new sizes of its nodes.
  *
  * Rows keep their middle and push what is below; a column is as wide as its widest row and pushes the next column.
+ *
+ * Rows and sizes are those that Python draws: tests/golden/unfold.json holds both to it.
  */
 export function place(body: Body, sizes: Sizes): Placed {
   const columns = columnsOf(body, sizes);
@@ -117,7 +119,7 @@ function columnsOf(body: Body, sizes: Sizes): Column[] {
   });
 }
 
-/** The parts of a line which go straight down, past whatever is beside them. */
+/** The vertical parts of a line. */
 function uprightOf({ points, shape }: Edge): Upright[] {
   const pairs = shape === 'smooth' ? points.slice(1).map((end, i) => [points[i], end]) : [];
   return pairs.filter(([[x], [u]]) => x === u).map(([[x, top], [, bottom]]) => ({ x, top, bottom }));
@@ -161,7 +163,7 @@ function passes(line: { top: number; bottom: number }, row: { top: number; botto
   return line.top < row.bottom && row.top < line.bottom;
 }
 
-/** A line with a point where it comes to, and where it leaves, each row that has changed. */
+/** A line with additional points where it enters and leaves each row that has changed. */
 function withPasses(edge: Edge, columns: Column[], body: Body): Edge {
   const more = uprightOf(edge).flatMap(line => {
     const rows = columns[columnAt(line.x, body)]?.rows ?? [];
@@ -206,7 +208,7 @@ function movedPoint([x, y]: Point, columns: Column[], body: Body): Point {
   return [x + column.shift + sideways(x, y, column), y + down];
 }
 
-/** With its row; at the sides of all rows with the column. */
+/** How far a point moves sideways: with its row, or outside of all rows with the column. */
 function sideways(x: number, y: number, column: Column): number {
   if (x <= column.left) {
     return 0;
@@ -220,19 +222,19 @@ function sideways(x: number, y: number, column: Column): number {
   return row.shift + sum(passed);
 }
 
-/** Where lines leave: above the words that stand below some nodes. */
+/** Where lines leave a node: above the text that stands below some nodes. */
 function lowerEnd(box: Box): number {
   return box.y + box.h - (box.tail ?? 0);
 }
 
-/** As far from the middle of a node that has grown, within its corners. */
+/** The end of a line, as far from the middle of a node that has grown as before, within its corners. */
 function along([x, y]: Point, before: Box, after: Box, end: (box: Box) => number): Point {
   const most = after.w / 2 - CORNER;
   const aside = x - before.x - before.w / 2;
   return [after.x + after.w / 2 + Math.max(-most, Math.min(most, aside)), y + end(after) - end(before)];
 }
 
-/** What was straight down or straight across stays so; where it begins or ends at a node, that decides. */
+/** Keeps vertical parts vertical and horizontal parts horizontal; an end at a node decides where they go. */
 function straighten(before: Point[], after: Point[], axis: 0 | 1): void {
   let start = 0;
   for (let i = 1; i <= before.length; i++) {

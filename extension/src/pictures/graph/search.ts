@@ -4,7 +4,7 @@ import type { GraphScripts } from './types';
 
 const MOST = 3000;
 
-/** The box in which a node is looked for by name or class; Enter goes to the next one. */
+/** The search field for nodes, by name or class; Enter goes to the next match. */
 export class Search {
   constructor(scripts: GraphScripts, words: Words, goTo: (path: string[]) => void) {
     this._scripts = scripts;
@@ -20,8 +20,8 @@ export class Search {
         event.preventDefault();
       }
     });
-    const back = button('↑', words.__('Previous'), () => this._step(-1));
-    const on = button('↓', words.__('Next'), () => this._step(1));
+    const back = button('↑', words.__('Previous match'), () => this._step(-1));
+    const on = button('↓', words.__('Next match'), () => this._step(1));
     this.element = make('span', { class: 'rfnb-Graph-search', role: 'search' }, this._input, back, on, this._count);
   }
 
@@ -45,7 +45,7 @@ export class Search {
   private _tell(): void {
     const { length } = this._found;
     const many = this._words.__('%1 of %2', this._at + 1, length);
-    const none = this._input.value.trim() ? this._words.__('nothing found') : '';
+    const none = this._input.value.trim() ? this._words.__('no match') : '';
     this._count.textContent = length ? (this._at < 0 ? String(length) : many) : none;
   }
 
@@ -58,7 +58,7 @@ export class Search {
   private _at = -1;
 }
 
-/** The ways to the nodes whose text has the words in it, from the outermost node inwards. */
+/** The paths to the nodes whose text contains all words, each from the outermost node inwards. */
 export function find(scripts: GraphScripts, text: string): string[][] {
   const wanted = text.toLowerCase().split(/\s+/).filter(Boolean);
   const found: string[][] = [];

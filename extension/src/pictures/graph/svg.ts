@@ -6,16 +6,16 @@ const KEPT = new Set(
 const LOCAL = /url\(#/gi;
 const PREFIX = 'data:image/svg+xml;base64,';
 
-/** The drawing in the address of an image; null if it is none. */
+/** The drawing in the data URI of an image; null if the image is not an SVG. */
 export function svgOfImage(image: HTMLImageElement, prefix: string): SVGSVGElement | null {
   const address = image.getAttribute('src') ?? '';
   return address.startsWith(PREFIX) ? svgOf(textOf(address.slice(PREFIX.length)), prefix) : null;
 }
 
 /**
- * A drawing that was text, with shapes and words only: no script, nothing that is fetched.
+ * Parses an SVG and keeps only shapes and text: no scripts, and no references to other files.
  *
- * Its ids get the prefix: they have to be the only ones of their name on the page.
+ * Its ids get the prefix, because ids must be unique on a page.
  */
 export function svgOf(text: string, prefix: string): SVGSVGElement | null {
   const root = new DOMParser().parseFromString(text, 'image/svg+xml').documentElement;
@@ -26,7 +26,7 @@ export function svgOf(text: string, prefix: string): SVGSVGElement | null {
   return document.importNode(root, true) as unknown as SVGSVGElement;
 }
 
-/** The parts of a drawing, as they stand in an `<svg>`. */
+/** Parses the inside of an `<svg>`, with the same rules. */
 export function fragment(text: string, prefix: string): SVGElement[] {
   const whole = svgOf(`<svg xmlns="http://www.w3.org/2000/svg">${text}</svg>`, prefix);
   return whole ? ([...whole.children] as SVGElement[]) : [];

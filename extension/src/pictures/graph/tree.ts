@@ -2,7 +2,7 @@ import { pathOf, place, Placed } from './layout';
 import { fragment } from './svg';
 import type { Body, GraphNode, GraphScripts, Size } from './types';
 
-/** A drawn body: its nodes and edges, each an element of the drawing. */
+/** A drawn body: the elements of its nodes and edges. */
 export class BodyView {
   constructor(scripts: GraphScripts, id: string, element: Element, parent: NodeView | null, prefix: string) {
     this.spec = scripts.bodies[id];
@@ -17,7 +17,7 @@ export class BodyView {
     this.size = { w: this.spec.width, h: this.spec.height };
   }
 
-  /** Inwards out: each body by the sizes of what is in it. */
+  /** Lays out again from the inside out: each body by the sizes of its nodes. */
   update(): void {
     this.nodes.forEach(node => node.inner?.update());
     const placed = place(this.spec, spec => this.nodes.get(spec.id)?.size ?? spec);
@@ -39,7 +39,7 @@ export class BodyView {
     }
   }
 
-  /** That of this body, not one of a body inside. */
+  /** The edge of this body, not of a body inside it. */
   private _edge(id: Body['edges'][0]['id']): Element | undefined {
     const all = [...this.element.querySelectorAll(having('data-edge', String(id)))];
     return all.find(edge => (edge.closest('[data-node]') ?? null) === (this.parent?.element ?? null));
@@ -71,7 +71,7 @@ export class NodeView {
   readonly spec: GraphNode;
   readonly element: SVGGElement;
   readonly owner: BodyView;
-  /** The body that is drawn inside. */
+  /** The body that is drawn inside; null while the node is closed. */
   inner: BodyView | null = null;
 
   get isOpen(): boolean {
@@ -89,7 +89,7 @@ export class NodeView {
     return inner ? { w: Math.max(card.w, inner.size.w + 2 * pad), h: head + inner.size.h + pad } : card;
   }
 
-  /** Open what is closed, close what is open; what was unfolded inside stays so. */
+  /** Opens or closes the node; what was expanded inside stays expanded. */
   toggle(): void {
     if (this.canFold) {
       const shown = [...this.element.childNodes];
@@ -157,7 +157,7 @@ function framesOf(element: Element, { w, h }: Size): Frame[] {
     });
 }
 
-/** A selector. */
+/** A CSS selector for an attribute with this value. */
 function having(attribute: string, value: string): string {
   return `[${attribute}="${value.replace(/["\\]/g, '\\$&')}"]`;
 }

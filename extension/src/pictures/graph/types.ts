@@ -1,7 +1,7 @@
-/** What `to_scripts` of rfnb/display/graph/view.py tells: the drawn picture as parts. */
+/** What `to_scripts` of rfnb/display/graph/view.py gives: the parts of the drawn picture. */
 export interface GraphScripts {
   root: string;
-  /** Of an open node: its body is at (pad, head). */
+  /** The body of an open node is at (pad, head). */
   frame: { pad: number; head: number };
   bodies: { [id: string]: Body };
 }
@@ -9,14 +9,14 @@ export interface GraphScripts {
 export interface Body {
   width: number;
   height: number;
-  /** Left and right end of each. */
+  /** Left and right end of each column. */
   columns: [number, number][];
   svg: string;
   nodes: GraphNode[];
   edges: Edge[];
 }
 
-/** Lines leave at the lower end, less the tail. */
+/** Lines leave at the lower end, minus the tail. */
 export interface Size {
   w: number;
   h: number;
@@ -27,7 +27,7 @@ export interface GraphNode extends Size {
   id: string;
   name: string;
   path?: string;
-  /** What can be found, and is told. */
+  /** The text to search, which is also shown for the chosen node. */
   text: string;
   x: number;
   y: number;
@@ -35,7 +35,7 @@ export interface GraphNode extends Size {
   column: number;
   body: string | null;
   open?: boolean;
-  /** The node in its other state; of a closed one the frame without the body. */
+  /** The drawing of the node in its other state; for a closed node, the frame without the body. */
   other?: (Size & { svg: string }) | null;
 }
 

@@ -3,7 +3,7 @@ import * as React from 'react';
 import { tokens } from '../step/python';
 import { useWords } from '../words';
 
-/** Why there is nothing to step through yet. */
+/** What is missing for stepping. */
 export type Lack = 'notebook' | 'kernel' | 'rfnb' | 'loops' | 'busy' | 'connecting';
 
 const EXAMPLE = [
@@ -17,21 +17,23 @@ const EXAMPLE = [
   '    sums = loop.stack(loop.state.total)'
 ];
 
-/** Instead of an empty panel: what is missing, and what to do. */
+/** Shown instead of an empty panel: what is missing, and what to do. */
 export function Guide({ lack, onRefresh }: { lack: Lack; onRefresh: () => void }): JSX.Element {
   const words = useWords();
   const [title, text] = {
-    notebook: [words.__('No notebook'), words.__('Open a notebook: the loops that it runs are shown here.')],
-    kernel: [words.__('No kernel'), words.__('Start a kernel for this notebook: its loops are shown here.')],
+    notebook: [words.__('No notebook'), words.__('Open a notebook to see the loops that it runs.')],
+    kernel: [words.__('No kernel'), words.__('Start a kernel for this notebook to see its loops.')],
     rfnb: [
       words.__('rfnb is not imported'),
-      words.__('Run a cell with “import rfnb as rf”; the panel connects by itself.')
+      words.__('Run a cell with “import rfnb as rf”. The panel then connects automatically.')
     ],
     loops: [
       words.__('No loops yet'),
-      words.__('Run a cell with a loop. Each run of it can then be stepped here, forward and back.')
+      words.__(
+        'Run a cell that contains a loop. You can then step through each of its runs here, forward and backward.'
+      )
     ],
-    busy: [words.__('The kernel is busy'), words.__('The panel connects when the cell is done.')],
+    busy: [words.__('The kernel is busy'), words.__('The panel connects when the cell has finished.')],
     connecting: [words.__('Connecting …'), '']
   }[lack];
   return (
@@ -53,7 +55,7 @@ export function Guide({ lack, onRefresh }: { lack: Lack; onRefresh: () => void }
             ))}
           </pre>
           <button className="rfnb-Button" type="button" onClick={onRefresh}>
-            {words.__('Look again')}
+            {words.__('Refresh')}
           </button>
         </>
       )}

@@ -9,7 +9,7 @@ import { useWords } from '../words';
 import { Guide, Lack } from './guide';
 import { RunActions, RunList } from './run_list';
 
-/** All that the panel shows. */
+/** Everything that the panel shows. */
 export interface LoopsProps {
   /** The name of the notebook; null if none is open. */
   notebook: string | null;
@@ -27,7 +27,7 @@ export interface LoopsProps {
   onRefresh: () => void;
 }
 
-/** The list of runs and, below or beside it, the one that is stepped. */
+/** The list of runs and, below or beside it, the stepper. */
 export function LoopsView(props: LoopsProps): JSX.Element {
   const { stepper, stepperActions, runs } = props;
   const lack = lackOf(props);
@@ -72,7 +72,7 @@ function Status({ notebook, busy }: LoopsProps): JSX.Element {
       </span>
       {busy && (
         <span className="rfnb-Status-busy" role="status">
-          {words.__('a cell is running')}
+          {words.__('cell running')}
         </span>
       )}
     </div>

@@ -5,12 +5,12 @@ import { Icon } from '../icons';
 import { Chips } from '../value/chips';
 import { useWords } from '../words';
 
-/** What can be done with a run in the list. */
+/** The actions on a run in the list. */
 export interface RunActions {
   open: (run: number) => void;
   pin: (run: number, pinned: boolean) => void;
   forget: (run: number) => void;
-  /** With the run that is shown. */
+  /** Compares it with the run that is shown. */
   compare: (run: number) => void;
   rerun: (run: number) => void;
 }
@@ -23,7 +23,7 @@ export interface RunGroup {
   runs: RunItem[];
 }
 
-/** Runs by loop, in the order of each loop's newest run; only those that the filter lets through. */
+/** The runs that match the filter, grouped by loop; the loop with the newest run comes first. */
 export function groupRuns(runs: readonly RunItem[], filter: string): RunGroup[] {
   const words = filter.toLowerCase().split(/\s+/);
   const groups = new Map<string, RunGroup>();
@@ -43,7 +43,7 @@ export function RunList(props: {
   runs: readonly RunItem[];
   filter: string;
   chosen: number | null;
-  /** Whether the chosen run itself is shown, not a loop inside of it. */
+  /** Whether the chosen run itself is shown, rather than a loop inside it. */
   comparable: boolean;
   actions: RunActions;
   onFilter: (filter: string) => void;
@@ -61,7 +61,7 @@ export function RunList(props: {
         onChange={event => props.onFilter(event.currentTarget.value)}
       />
       <div className="rfnb-Runs-groups">
-        {groups.length === 0 && <p className="rfnb-quiet">{words.__('No run fits the filter.')}</p>}
+        {groups.length === 0 && <p className="rfnb-quiet">{words.__('No runs match.')}</p>}
         {groups.map(group => (
           <Group key={group.loop} group={group} {...props} />
         ))}
@@ -105,7 +105,7 @@ function Group({
 
 function Item(props: {
   item: RunItem;
-  /** Where it ran, if not where the newest ran. */
+  /** The place of the run, if it differs from that of the newest run. */
   place: string | null;
   chosen: boolean;
   /** Whether a run of the same loop is shown. */
@@ -139,23 +139,19 @@ function Item(props: {
         <Chips flags={item.flags} />
       </button>
       {comparable &&
-        act(
-          'compare',
-          words.__('Compare with run %1', item.run),
-          words.__('Compare the run that is shown with this one')
-        )}
+        act('compare', words.__('Compare with run %1', item.run), words.__('Compare the current run with this one'))}
       {item.parent === null &&
-        act(
-          'rerun',
-          words.__('Make the call of run %1 again', item.run),
-          words.__('Make the same call again, with the code as it is now')
-        )}
+        act('rerun', words.__('Run %1 again', item.run), words.__('Make the same call again with the current code'))}
       <button
         className="rfnb-Run-act"
         type="button"
         aria-pressed={item.pinned}
         aria-label={words.__('Pin run %1', item.run)}
-        title={item.pinned ? words.__('Pinned: kept until unpinned') : words.__('Pin: keep this run')}
+        title={
+          item.pinned
+            ? words.__('Unpin this run, so that newer runs may replace it')
+            : words.__('Pin this run, so that newer runs do not replace it')
+        }
         onClick={() => actions.pin(item.run, !item.pinned)}
       >
         <Icon name="pin" />

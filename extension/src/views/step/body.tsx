@@ -13,7 +13,7 @@ import { useWords } from '../words';
 import { Ops } from './ops';
 import { indentation, tokens } from './python';
 
-/** The lines of the loop as they ran, the current one marked, each with what it computed in this step. */
+/** The lines of the loop as they ran, each with the values that it computed in this step. */
 export function Body({ state, actions }: { state: StepperState; actions: StepperActions }): JSX.Element {
   const words = useWords();
   const { run, step, line } = state;
@@ -50,7 +50,7 @@ export function Body({ state, actions }: { state: StepperState; actions: Stepper
       </ol>
       {outside.length > 0 && (
         <details className="rfnb-Body-outside">
-          <summary>{words.__('Computed elsewhere for this loop')}</summary>
+          <summary>{words.__('Computed outside the body')}</summary>
           {outside.map(at => (
             <div key={at}>
               <Values values={values.get(at) ?? []} differing={other} />
@@ -69,9 +69,9 @@ function Line(props: {
   current: boolean;
   /** Whether to bring the current line into view. */
   follow: boolean;
-  /** Whether next and previous stop here. */
+  /** Whether the line is marked. */
   stop: boolean;
-  /** Whether the run broke off here, in this step. */
+  /** Whether the run failed here, in this step. */
   failed: boolean;
   differing: ReadonlySet<string>;
   state: StepperState;
@@ -102,7 +102,7 @@ function Line(props: {
         disabled={state.still}
         aria-pressed={stop}
         aria-label={words.__('Mark line %1', number)}
-        title={stop ? words.__('Remove the mark (B)') : words.__('Mark: next and previous stop at this line (B)')}
+        title={stop ? words.__('Remove the mark (B)') : words.__('Mark this line, so that the search stops there (B)')}
         onClick={event => {
           event.stopPropagation();
           actions.toggleStop(number);
@@ -139,7 +139,7 @@ function Values(props: { values: LineValue[]; differing: ReadonlySet<string> }):
   );
 }
 
-/** Whether the user went to another line: the first one is chosen for him, and nothing should move for that. */
+/** Whether the user has moved to another line. The first line is chosen automatically, which should not scroll. */
 function useMoved(line: number | null): boolean {
   const first = React.useRef(line);
   const moved = React.useRef(false);
@@ -148,7 +148,7 @@ function useMoved(line: number | null): boolean {
   return moved.current;
 }
 
-/** All that is known of the values of the current line, and the ops that it is made of. */
+/** Details of the values of the current line, and its ops. */
 function Details(props: {
   line: number;
   values: LineValue[];
@@ -182,11 +182,11 @@ function Details(props: {
       {!state.still && (
         <span className="rfnb-Line-acts">
           <button className="rfnb-Link" type="button" aria-expanded={ops !== null} onClick={actions.toggleOps}>
-            {ops ? '▾' : '▸'} {words.__('ops (O)')}
+            {ops ? '▾' : '▸'} {words.__('Ops (O)')}
           </button>
           {values.some(item => item.op === 'Loop') && (
             <button className="rfnb-Link" type="button" onClick={actions.enter}>
-              {words.__('step into the loop')}
+              {words.__('Step into the loop')}
             </button>
           )}
         </span>
@@ -197,7 +197,7 @@ function Details(props: {
   );
 }
 
-/** The loops inside of this step, if there are several to choose from. */
+/** The loops inside this step, if there are several to choose from. */
 function Inner({ state, actions }: { state: StepperState; actions: StepperActions }): JSX.Element | null {
   const words = useWords();
   const { loops } = state.asides;
@@ -207,7 +207,7 @@ function Inner({ state, actions }: { state: StepperState; actions: StepperAction
   return (
     <span className="rfnb-Line-acts">
       {loops.error && <span className="rfnb-Watch-error">{loops.error}</span>}
-      {loops.answer?.length === 0 && <span className="rfnb-quiet">{words.__('there is no loop in this step')}</span>}
+      {loops.answer?.length === 0 && <span className="rfnb-quiet">{words.__('This step contains no loop.')}</span>}
       {loops.answer?.map(item => (
         <button key={item.run} className="rfnb-Link" type="button" onClick={() => actions.enterRun(item.run)}>
           {item.name} <span className="rfnb-quiet">{words._n('%1 step', '%1 steps', item.steps)}</span>

@@ -5,7 +5,7 @@ import type { Aside } from '../../stepper/asides';
 import { Icon } from '../icons';
 import { useWords } from '../words';
 
-/** Changes a state before this step: Enter runs on from there, in a run of its own; Escape leaves it as it was. */
+/** Edits a state before this step: Enter continues from here as a new run, Escape cancels. */
 export function StateEdit(props: {
   row: StateRow;
   fork: Aside<unknown> | undefined;
@@ -16,7 +16,7 @@ export function StateEdit(props: {
   const [text, setText] = React.useState<string | null>(null);
   const [asked, setAsked] = React.useState(false);
   const button = React.useRef<HTMLButtonElement>(null);
-  const label = words.__('Edit %1 before this step and run on from here', row.name);
+  const label = words.__('Edit %1 before this step and continue from here', row.name);
   const close = () => {
     setText(null);
     setAsked(false);
@@ -60,7 +60,7 @@ export function StateEdit(props: {
         onKeyDown={onKey}
       />
       <span className="rfnb-quiet">
-        {fork?.waiting ? words.__('running on …') : words.__('Enter: run on from here · Esc')}
+        {fork?.waiting ? words.__('Running …') : words.__('Enter: continue from here · Esc: cancel')}
       </span>
       {asked && fork?.error && (
         <span className="rfnb-Watch-error" role="alert">
@@ -71,7 +71,7 @@ export function StateEdit(props: {
   );
 }
 
-/** What is shown, if it is all there is. */
+/** The text of the value, if it is complete. */
 function startOf(text: string): string {
   return text.includes('…') || text.startsWith('(') ? '' : text;
 }

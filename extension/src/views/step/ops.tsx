@@ -7,7 +7,7 @@ import { Dims } from '../value/dims';
 import { Picture, Stats, Value } from '../value/value';
 import { useWords } from '../words';
 
-/** The ops that a line is made of, also inside of modules; the one that is looked at with its numbers. */
+/** The ops of a line, also those inside modules; the current op shows its inputs and outputs. */
 export function Ops(props: { ops: OpsView; line: number; actions: StepperActions }): JSX.Element {
   const words = useWords();
   const { ops, line, actions } = props;
@@ -20,7 +20,7 @@ export function Ops(props: { ops: OpsView; line: number; actions: StepperActions
         </span>
       )}
       {rows.length === 0 && ops.error === null && (
-        <span className="rfnb-quiet">{words.__('no op is done in this line')}</span>
+        <span className="rfnb-quiet">{words.__('This line has no ops.')}</span>
       )}
       {rows.map(row => (
         <Op key={row.number} row={row} ops={ops} actions={actions} />
@@ -54,7 +54,7 @@ function Op({ row, ops, actions }: { row: OpRow; ops: OpsView; actions: StepperA
       </button>
       {row.is_loop && (
         <button className="rfnb-Button" type="button" onClick={actions.enter}>
-          {words.__('step into it')}
+          {words.__('Step into the loop')}
         </button>
       )}
       {view && (

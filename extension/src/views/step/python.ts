@@ -1,4 +1,4 @@
-/** A piece of a source line and what it is. */
+/** A token of a source line and its kind. */
 export interface Token {
   text: string;
   kind: 'keyword' | 'string' | 'comment' | 'number' | 'plain';
@@ -17,7 +17,7 @@ const PATTERN = new RegExp(
   'g'
 );
 
-/** The pieces of one line of Python, for colouring. Joined, they are the line. */
+/** The tokens of one line of Python, for highlighting; joined, they give the line. */
 export function tokens(line: string): Token[] {
   const found: Token[] = [];
   for (const match of line.matchAll(PATTERN)) {
@@ -32,7 +32,7 @@ export function tokens(line: string): Token[] {
   return found;
 }
 
-/** How many columns all lines are indented by. */
+/** Number of columns by which all lines are indented. */
 export function indentation(lines: readonly string[]): number {
   const widths = lines.filter(line => line.trim() !== '').map(line => line.length - line.trimStart().length);
   return widths.length > 0 ? Math.min(...widths) : 0;

@@ -12,7 +12,7 @@ import { Stats, Value } from '../value/value';
 import { useWords } from '../words';
 import { StateEdit } from './edit';
 
-/** The carried states: before and after the step, how much each moved, and how it went over the whole run. */
+/** The loop states before and after the step, how much each changed, and its course over the whole run. */
 export function States(props: { state: StepperState; step: StepView; actions: StepperActions }): JSX.Element | null {
   const words = useWords();
   const { state, step, actions } = props;
@@ -41,7 +41,7 @@ export function States(props: { state: StepperState; step: StepView; actions: St
 function State(props: {
   row: StateRow;
   at: number;
-  /** In another run it is not the same. */
+  /** Whether the state differs in the run that is compared. */
   differs: boolean;
   children: React.ReactNode;
 }): JSX.Element {
@@ -75,7 +75,7 @@ function State(props: {
       </div>
       <div className="rfnb-State-facts">
         {row.change !== null && (
-          <span role="cell" className="rfnb-State-change" title={words.__('largest absolute change in this step')}>
+          <span role="cell" className="rfnb-State-change" title={words.__('Largest absolute change in this step')}>
             Δ {formatNumber(row.change)}
           </span>
         )}

@@ -9,7 +9,7 @@ import { Dims } from '../value/dims';
 import { Value } from '../value/value';
 import { useWords } from '../words';
 
-/** Expressions of the user, evaluated at each step. */
+/** The user's expressions, evaluated at each step. */
 export function Watches({ state, actions }: { state: StepperState; actions: StepperActions }): JSX.Element {
   const words = useWords();
   const { watches } = state.notes;
@@ -34,7 +34,7 @@ export function Watches({ state, actions }: { state: StepperState; actions: Step
       <Entry
         className="rfnb-Watches-add"
         label={words.__('New watch expression')}
-        placeholder={words.__('an expression: after.h - before.h')}
+        placeholder={words.__('Expression, such as after.h - before.h')}
         value=""
         clears
         onEnter={add}
@@ -53,8 +53,8 @@ function Watch({ text, row, onRemove }: { text: string; row: WatchRow | null; on
       <button
         className="rfnb-Small-button"
         type="button"
-        aria-label={words.__('Remove the watch %1', text)}
-        title={words.__('Remove this watch')}
+        aria-label={words.__('Remove the watch expression %1', text)}
+        title={words.__('Remove this watch expression')}
         onClick={onRemove}
       >
         <Icon name="forget" />

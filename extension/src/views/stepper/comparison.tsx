@@ -8,7 +8,7 @@ import { useWords } from '../words';
 
 const SHOWN = 6;
 
-/** What differs from another run: a click goes to the step and line where it first does. */
+/** The differences from another run; a click goes to the step and line where a value first differs. */
 export function Comparison({ state, actions }: { state: StepperState; actions: StepperActions }): JSX.Element | null {
   const words = useWords();
   const aside = state.asides.compare;
@@ -18,7 +18,7 @@ export function Comparison({ state, actions }: { state: StepperState; actions: S
   return (
     <section className="rfnb-Comparison" aria-label={words.__('Comparison')}>
       <h3>
-        {words.__('Compared')}{' '}
+        {words.__('Comparison')}{' '}
         {aside.answer && <span className="rfnb-place">{words.__('with run %1', `#${aside.answer.other}`)}</span>}
         <button
           className="rfnb-Small-button"
@@ -29,7 +29,7 @@ export function Comparison({ state, actions }: { state: StepperState; actions: S
           <Icon name="forget" />
         </button>
       </h3>
-      {aside.waiting && <p className="rfnb-quiet">{words.__('comparing …')}</p>}
+      {aside.waiting && <p className="rfnb-quiet">{words.__('Comparing …')}</p>}
       {aside.error && (
         <div className="rfnb-Watch-error" role="alert">
           {aside.error}
@@ -56,7 +56,7 @@ function Differences({ view, actions }: { view: ComparisonView; actions: Stepper
     <>
       <p className="rfnb-Comparison-text">{view.text}</p>
       {shown.length > 0 && (
-        <p className="rfnb-quiet">{words.__('Of two numbers the first is of this run. A click goes there.')}</p>
+        <p className="rfnb-quiet">{words.__('The first number is from this run. Click a row to go there.')}</p>
       )}
       {view.notes.map((note, i) => (
         <p key={i} className="rfnb-quiet">
@@ -83,7 +83,7 @@ function Differences({ view, actions }: { view: ComparisonView; actions: Stepper
   );
 }
 
-/** Names that differ at this step or before. */
+/** The names of values that differ at this step or earlier. */
 export function differing(state: StepperState): ReadonlySet<string> {
   const at = state.step?.step ?? 0;
   const found = state.asides.compare?.answer?.differences ?? [];

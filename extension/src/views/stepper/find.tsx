@@ -15,7 +15,7 @@ const OF_LINES: Kind[] = ['changes', 'not finite', 'over', 'repeats'];
 const NEEDS_NAME: Kind[] = ['changes', 'repeats'];
 const MAY_HAVE_NAME: Kind[] = ['not finite', 'over', ...NEEDS_NAME];
 
-/** What is searched for in the run, the marked lines, and the way to the next and the last step where it holds. */
+/** The search condition, the marked lines, and the buttons that go to the previous and the next match. */
 export function Find({ state, actions }: { state: StepperState; actions: StepperActions }): JSX.Element {
   const words = useWords();
   const { notes, run, find } = state;
@@ -39,8 +39,8 @@ export function Find({ state, actions }: { state: StepperState; actions: Stepper
       <div className="rfnb-Find-row">
         <WhereEdit state={state} actions={actions} />
         <span className="rfnb-Find-buttons">
-          {button('previous', words.__('Back to the last step found (Shift+N)'))}
-          {button('next', words.__('On to the next step found (N)'))}
+          {button('previous', words.__('Previous match (Shift+N)'))}
+          {button('next', words.__('Next match (N)'))}
         </span>
         <Progress find={find} steps={run.steps} idle={idle} onCancel={actions.cancelSearch} />
       </div>
@@ -56,7 +56,7 @@ export function Find({ state, actions }: { state: StepperState; actions: Stepper
   );
 }
 
-/** Chooses a condition, and of which value. */
+/** Chooses a condition and the value that it is about. */
 function WhereEdit({ state, actions }: { state: StepperState; actions: StepperActions }): JSX.Element {
   const words = useWords();
   const { where } = state.notes;
@@ -83,7 +83,7 @@ function WhereEdit({ state, actions }: { state: StepperState; actions: StepperAc
           }
         }}
       >
-        <option value="">{words.__('find a step …')}</option>
+        <option value="">{words.__('Find steps where …')}</option>
         {KINDS.map(kind => (
           <option key={kind} value={kind}>
             {wordsFor(kind, words)}
@@ -93,7 +93,7 @@ function WhereEdit({ state, actions }: { state: StepperState; actions: StepperAc
       {where && MAY_HAVE_NAME.includes(where.kind) && (
         <select
           className="rfnb-Find-name"
-          aria-label={words.__('of which value')}
+          aria-label={words.__('Value to search')}
           value={where.name ?? ''}
           onChange={event => change(where.kind, { name: event.currentTarget.value || null })}
         >
@@ -119,7 +119,7 @@ function WhereEdit({ state, actions }: { state: StepperState; actions: StepperAc
   );
 }
 
-/** A marked line and what is waited for there. */
+/** A marked line and the condition for stopping there. */
 function StopRow({ stop, actions }: { stop: Stop; actions: StepperActions }): JSX.Element {
   const words = useWords();
   return (
@@ -128,14 +128,14 @@ function StopRow({ stop, actions }: { stop: Stop; actions: StepperActions }): JS
         className="rfnb-Stop-line"
         type="button"
         title={stop.code.trim()}
-        aria-label={words.__('Look at line %1', stop.line)}
+        aria-label={words.__('Go to line %1', stop.line)}
         onClick={() => actions.look(stop.line)}
       >
         <i aria-hidden="true">◆</i> {words.__('line %1', stop.line)}
       </button>
       <code>{stop.code.trim()}</code>
       <select
-        aria-label={words.__('Stop at line %1 where', stop.line)}
+        aria-label={words.__('Condition for stopping at line %1', stop.line)}
         value={stop.kind}
         onChange={event => actions.changeStop(stop, { kind: event.currentTarget.value as Kind })}
       >
@@ -149,7 +149,7 @@ function StopRow({ stop, actions }: { stop: Stop; actions: StepperActions }): JS
       <button
         className="rfnb-Small-button"
         type="button"
-        aria-label={words.__('Remove the mark of line %1', stop.line)}
+        aria-label={words.__('Remove the mark from line %1', stop.line)}
         title={words.__('Remove this mark')}
         onClick={() => actions.toggleStop(stop.line)}
       >
@@ -159,14 +159,14 @@ function StopRow({ stop, actions }: { stop: Stop; actions: StepperActions }): JS
   );
 }
 
-/** How far the search is and what it found. */
+/** The progress of the search and the number of matches. */
 function Progress(props: { find: FindState; steps: number; idle: boolean; onCancel: () => void }): JSX.Element {
   const words = useWords();
   const { find, steps, idle, onCancel } = props;
   const searched = find.searched === steps;
   const none = {
-    next: words.__('no such step after this one'),
-    previous: words.__('no such step before this one')
+    next: words.__('no match after this step'),
+    previous: words.__('no match before this step')
   };
   return (
     <span className="rfnb-Find-progress" role="status">
@@ -174,14 +174,14 @@ function Progress(props: { find: FindState; steps: number; idle: boolean; onCanc
         ? ''
         : find.none !== null
           ? searched && find.hits.length === 0
-            ? words.__('in no step')
+            ? words.__('no match')
             : none[find.none]
           : searched || find.hits.length > 0
-            ? words._n('%1 step', '%1 steps', find.hits.length)
-            : words.__('searching …')}
+            ? words._n('%1 match', '%1 matches', find.hits.length)
+            : words.__('Searching …')}
       {find.running && (
         <button className="rfnb-Find-cancel" type="button" onClick={onCancel}>
-          {words.__('stop at %1 %', Math.floor((100 * find.searched) / Math.max(steps, 1)))}
+          {words.__('Stop (%1 % done)', Math.floor((100 * find.searched) / Math.max(steps, 1)))}
         </button>
       )}
     </span>
@@ -202,13 +202,13 @@ function Limit({ value, onChange }: { value: number | null; onChange: (limit: nu
   );
 }
 
-/** A field whose text counts when it is entered: by Enter, or by leaving it. */
+/** A text field whose text takes effect on Enter or when the field loses the focus. */
 export function Entry(props: {
   className: string;
   label: string;
   placeholder: string;
   value: string;
-  /** Whether the field is for the next text after that. */
+  /** Whether the field becomes empty for the next text. */
   clears?: boolean;
   onEnter: (text: string) => void;
 }): JSX.Element {
@@ -237,7 +237,7 @@ export function Entry(props: {
   );
 }
 
-/** React wants to hear of every change of a controlled input; `onInput` has told already. */
+/** React requires `onChange` on a controlled input; `onInput` has handled the change already. */
 export function ignore(): void {
   return;
 }
@@ -249,7 +249,7 @@ function wordsFor(kind: Kind, words: Words): string {
     changes: words.__('changes'),
     repeats: words.__('repeats its label'),
     ends: words.__('a sequence ends'),
-    expression: words.__('expression holds')
+    expression: words.__('an expression is true')
   }[kind];
 }
 

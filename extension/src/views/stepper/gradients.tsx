@@ -10,7 +10,7 @@ const WIDTH = 240;
 const HEIGHT = 44;
 const EDGE = 3;
 
-/** How the gradient of a chosen value goes back through the steps: asked for by a button, for it costs a run. */
+/** The gradient of a chosen value through the steps. A button requests it, because it takes as long as a run. */
 export function Gradients({ state, actions }: { state: StepperState; actions: StepperActions }): JSX.Element {
   const words = useWords();
   const { run, step, asides } = state;
@@ -38,7 +38,7 @@ export function Gradients({ state, actions }: { state: StepperState; actions: St
           aria-disabled={aside?.waiting ?? false}
           onClick={() => !aside?.waiting && actions.gradients(loss)}
         >
-          {aside?.waiting ? words.__('computing …') : words.__('compute')}
+          {aside?.waiting ? words.__('Computing …') : words.__('Compute')}
         </button>
       </div>
       {aside?.error && (
@@ -61,7 +61,7 @@ function Curves({ view, state }: { view: GradientsView; state: StepperState }): 
           key={curve.state}
           className="rfnb-Curve"
           data-curve={curve.state}
-          title={words.__('norm of the gradient of the sum of %1 by %2', view.loss, curve.state)}
+          title={words.__('Norm of the gradient of the sum of %1 with respect to %2', view.loss, curve.state)}
         >
           <figcaption>
             <code>{curve.state}</code> <b>{formatNumber(curve.norms[at] ?? 'nan')}</b> {words.__('after step %1', at)}
@@ -85,7 +85,7 @@ function LogCurve({ curve, at }: { curve: Curve; at: number }): JSX.Element {
   const y = (norm: number) => HEIGHT - EDGE - ((Math.log10(norm) - low) / (high - low || 1)) * (HEIGHT - 2 * EDGE);
   const drawn = norms.map((norm, i) => [i, norm] as const).filter(([, norm]) => typeof norm === 'number' && norm > 0);
   const label = words.__(
-    'from %1 to %2 over the steps',
+    'Gradient norm over the steps: %1 to %2',
     formatNumber(Math.min(...positive, Infinity)),
     formatNumber(Math.max(...positive, -Infinity))
   );

@@ -4,7 +4,7 @@ import type { StepperActions } from '../../stepper/actions';
 import type { StepperState } from '../../stepper/stepper_state';
 import { useWords } from '../words';
 
-/** The way back: to the runs around this one, and to the one that it was forked from. */
+/** Links to the runs that contain this one, and to the run that it was forked from. */
 export function Origin({ state, actions }: { state: StepperState; actions: StepperActions }): JSX.Element | null {
   const words = useWords();
   const { run, trail } = state;

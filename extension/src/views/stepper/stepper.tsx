@@ -18,7 +18,7 @@ import { Origin } from './origin';
 import { Sequences } from './sequences';
 import { Transport } from './transport';
 
-/** One run, stepped: the same in the panel and in a cell's output. */
+/** The stepper of one run, in the panel and in the output of a cell. */
 export function StepperView({ state, actions }: { state: StepperState; actions: StepperActions }): JSX.Element {
   const words = useWords();
   const { run, step } = state;
@@ -60,7 +60,7 @@ export function StepperView({ state, actions }: { state: StepperState; actions: 
   );
 }
 
-/** All that a step shows; not drawn again while the next one is waited for. */
+/** The parts that depend on the step; not drawn again while the next step is loading. */
 const Parts = React.memo(
   function Parts({ state, actions }: { state: StepperState; actions: StepperActions }): JSX.Element {
     const { run, step } = state;
@@ -85,13 +85,13 @@ function isSameStep(before: StepperState, after: StepperState): boolean {
   return (Object.keys(a) as (keyof typeof a)[]).every(key => a[key] === b[key]);
 }
 
-/** What keeps the picture from being current. */
+/** Why the step that is shown is not up to date. */
 function Note({ state }: { state: StepperState }): JSX.Element | null {
   const words = useWords();
   if (state.gone) {
     return (
       <div className="rfnb-Note">
-        {words.__('The kernel no longer has this run. This is what was last seen of it.')}
+        {words.__('The kernel no longer has this run. The last step that was loaded is shown.')}
       </div>
     );
   }
@@ -104,12 +104,12 @@ function Note({ state }: { state: StepperState }): JSX.Element | null {
   }
   return state.waiting !== 'busy' ? null : (
     <div className="rfnb-Note" role="status">
-      {words.__('The kernel is running a cell: step %1 comes when the cell is done.', state.target ?? 0)}
+      {words.__('The kernel is running a cell. Step %1 will be shown when the cell has finished.', state.target ?? 0)}
     </div>
   );
 }
 
-/** Where the run broke off, and with what; a click goes there. */
+/** Where the run failed, and the error; a click goes there. */
 function Failure({ state, actions }: { state: StepperState; actions: StepperActions }): JSX.Element | null {
   const words = useWords();
   const { failure } = state.run;
@@ -126,8 +126,8 @@ function Failure({ state, actions }: { state: StepperState; actions: StepperActi
     <div className="rfnb-Note rfnb-Failure" data-kind="error">
       <button className="rfnb-Link" type="button" onClick={go}>
         {failure.line === null
-          ? words.__('broke off in step %1', failure.step)
-          : words.__('broke off in step %1, line %2', failure.step, failure.line)}
+          ? words.__('failed in step %1', failure.step)
+          : words.__('failed in step %1, line %2', failure.step, failure.line)}
       </button>
       <span>{failure.error}</span>
     </div>
@@ -157,7 +157,7 @@ export function onKey(event: React.KeyboardEvent, actions: StepperActions, line:
   found.act(actions, line);
 }
 
-/** Lists of choices and text fields have their own use for keys; a slider goes with the stepper's. */
+/** Lists of choices and text fields use keys themselves; the slider leaves them to the stepper. */
 function takesKeys(element: HTMLElement): boolean {
   const isField = element.tagName === 'INPUT' && (element as HTMLInputElement).type !== 'range';
   return isField || element.tagName === 'SELECT';

@@ -5,10 +5,10 @@ import { Icon } from '../icons';
 import { useWords } from '../words';
 import { ignore } from './find';
 
-/** Marks closer than one of so many parts of the slider are one. */
+/** The slider has room for this many marks; marks that are closer are drawn as one. */
 const TRACK = 200;
 
-/** Where the slider and the buttons ask to go. */
+/** The state, and what the slider and the buttons do. */
 export interface TransportProps {
   state: StepperState;
   onGoto: (step: number) => void;
@@ -18,7 +18,7 @@ export interface TransportProps {
   onLast: () => void;
 }
 
-/** ⏮ ◀ ▶ ⏭, the slider with a mark where each sequence ends, and where we are. */
+/** The buttons ⏮ ◀ ▶ ⏭, the slider with a mark where each sequence ends, and the number of the step. */
 export function Transport(props: TransportProps): JSX.Element {
   const words = useWords();
   const { run, step, target, gone } = props.state;
@@ -83,7 +83,7 @@ function Where({ state }: { state: StepperState }): JSX.Element {
   );
 }
 
-/** A mark above the slider at each step that was found; where there are many, at some of them. */
+/** A mark above the slider at each matching step; where matches are dense, at some of them. */
 function HitMarks({ hits, steps }: { hits: readonly number[]; steps: number }): JSX.Element | null {
   const shown = new Map(hits.map(step => [Math.round((TRACK * step) / Math.max(steps - 1, 1)), step]));
   if (shown.size === 0) {
@@ -98,7 +98,7 @@ function HitMarks({ hits, steps }: { hits: readonly number[]; steps: number }): 
   );
 }
 
-/** A tick under the slider behind the last step of each sequence that is shorter than the longest. */
+/** A tick under the slider at the last step of each sequence that is shorter than the longest. */
 function EndMarks({ lengths, steps }: { lengths: number[] | null; steps: number }): JSX.Element | null {
   const ends = [...new Set(lengths ?? [])].filter(length => length > 0 && length < steps);
   if (steps < 2 || ends.length === 0 || ends.length > 64) {

@@ -1,9 +1,9 @@
 import * as React from 'react';
 
-/** What is wrong for sure. */
+/** Flags that are certainly errors. */
 export const ALARMS = /nan|inf|failed|not finite|never ended|error/i;
 
-/** What should be noticed, each in its own frame; alarms stand out. */
+/** Flags of a value or a run, each in its own frame; errors stand out. */
 export function Chips({ flags }: { flags: readonly string[] }): JSX.Element | null {
   if (flags.length === 0) {
     return null;

@@ -42,7 +42,9 @@ export function sizeOf(dim: DimView): string {
 function about(dim: DimView, words: Words): string {
   const lines = [`${dim.name}: ${dim.size}`];
   if (dim.length_range) {
-    lines.push(words.__('lengths %1 to %2, %3 in all', dim.length_range[0], dim.length_range[1], dim.length_range[2]));
+    lines.push(
+      words.__('lengths %1 to %2, %3 in total', dim.length_range[0], dim.length_range[1], dim.length_range[2])
+    );
   }
   if (dim.lengths) {
     lines.push(`[${dim.lengths.slice(0, 24).join(', ')}${dim.lengths.length > 24 ? ', …' : ''}]`);
@@ -51,7 +53,7 @@ function about(dim: DimView, words: Words): string {
     lines.push(`= ${dim.formula}`);
   }
   if (dim.made) {
-    lines.push(words.__('made in %1', dim.made));
+    lines.push(words.__('created in %1', dim.made));
   }
   return lines.join('\n');
 }

@@ -7,7 +7,7 @@ import { useWords } from '../words';
 const BAR = 7;
 const HEIGHT = 16;
 
-/** How the valid entries spread from the smallest to the largest. */
+/** A histogram of the valid entries, from minimum to maximum. */
 export function Histogram({ stats }: { stats: StatsView | null }): JSX.Element | null {
   const words = useWords();
   const counts = stats?.histogram ?? null;
@@ -16,7 +16,7 @@ export function Histogram({ stats }: { stats: StatsView | null }): JSX.Element |
   }
   const most = Math.max(...counts, 1);
   const width = BAR * counts.length;
-  const label = words.__('entries from %1 to %2', formatNumber(stats.min), formatNumber(stats.max));
+  const label = words.__('Histogram of entries from %1 to %2', formatNumber(stats.min), formatNumber(stats.max));
   return (
     <svg className="rfnb-Histogram" width={width} height={HEIGHT} role="img" aria-label={label}>
       <title>{label}</title>

@@ -8,7 +8,7 @@ const WIDTH = 72;
 const HEIGHT = 18;
 const EDGE = 2.5;
 
-/** How large a state was after each step; the dot is the current step, crosses are values that cannot be drawn. */
+/** The mean absolute value of a state after each step. The dot is the current step; crosses are not finite. */
 export function Sparkline({ values, at }: { values: Number[]; at: number }): JSX.Element | null {
   const words = useWords();
   const numbers = finite(values);
@@ -21,7 +21,7 @@ export function Sparkline({ values, at }: { values: Number[]; at: number }): JSX
   const y = (value: number) => HEIGHT - EDGE - ((value - low) / (high - low || 1)) * (HEIGHT - 2 * EDGE);
   const here = Math.round(at * (values.length - 1));
   const current = values[here];
-  const label = words.__('mean size over the steps: %1 to %2', formatNumber(low), formatNumber(high));
+  const label = words.__('Mean absolute value over the steps: %1 to %2', formatNumber(low), formatNumber(high));
   return (
     <svg
       className="rfnb-Sparkline"

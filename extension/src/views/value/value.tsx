@@ -5,7 +5,7 @@ import type { StatsView, ValueView } from '../../schema';
 import { useWords, Words } from '../words';
 import { ALARMS } from './chips';
 
-/** One value in one line, elided where there is no room; the tooltip has it whole. */
+/** One value in one line, shortened where there is no room; the tooltip shows all of it. */
 export function Value({ value, name }: { value: ValueView; name?: string }): JSX.Element {
   const words = useWords();
   return (
@@ -21,7 +21,7 @@ export function Value({ value, name }: { value: ValueView; name?: string }): JSX
   );
 }
 
-/** Its picture; only what was sent along with it is shown, never an address. */
+/** The picture of a value; only data URIs are shown, never an address on the network. */
 export function Picture({ value }: { value: ValueView }): JSX.Element | null {
   if (!value.picture || !value.picture.startsWith('data:image/')) {
     return null;
@@ -29,7 +29,7 @@ export function Picture({ value }: { value: ValueView }): JSX.Element | null {
   return <img className="rfnb-Picture" src={value.picture} alt={value.name} />;
 }
 
-/** Smallest, mean and largest of the valid entries. */
+/** Minimum, mean and maximum of the valid entries. */
 export function Stats({ stats }: { stats: StatsView | null }): JSX.Element | null {
   const words = useWords();
   if (stats === null || stats.count < 2) {

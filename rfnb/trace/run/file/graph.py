@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, get_args
 
 from rfnb.core.graph.graph import BodyGraph, Node, NodeKind, Value
@@ -86,9 +86,16 @@ def read_graph(data: Any, dims: DimReader) -> BodyGraph:
         made = optional(entry, "node", int)
         value.node, value.output = None if made is None else chosen(nodes, made, "nodes"), get(entry, "output", int)
     graph.body_values = count(data, "body_values", len(graph.values))
-    if not all(0 <= n < len(graph.values) for node in nodes for n in (*node.inputs, *node.outputs)):
+    if not all(0 <= n < len(graph.values) for node in _own_nodes(graph.nodes) for n in (*node.inputs, *node.outputs)):
         raise RunFileError("the graph in the file points to values that are not there")
     return graph
+
+
+def _own_nodes(nodes: list[Node]) -> Iterator[Node]:
+    """Those that read and make values of this graph; loops inside of the body have graphs of their own."""
+    for node in nodes:
+        yield node
+        yield from _own_nodes([] if node.kind == "loop" else node.body)
 
 
 def _kind(entry: Any) -> NodeKind:

@@ -14,6 +14,7 @@ from rfnb.trace.run.failure import Failure
 from rfnb.trace.run.file.dims import DimReader
 from rfnb.trace.run.file.fields import MOST, chosen, count, get, list_of, of_type, optional, printable
 from rfnb.trace.run.file.graph import read_graph
+from rfnb.trace.run.file.older import update
 from rfnb.trace.run.file.raws import RawReader
 from rfnb.trace.run.file.save import FORMAT, KEY
 from rfnb.trace.run.file.series import Series
@@ -74,8 +75,11 @@ def _read(raws: RawReader) -> Run:
         raise RunFileError("it holds tensors, but no run")
     data = json.loads(raws.metadata[KEY])
     form = data.get("format")
-    if type(form) is not int or form != FORMAT:
-        raise RunFileError("another version of rfnb wrote it", got=f"format {form!r}"[:40], expected=FORMAT)
+    if type(form) is not int or not 1 <= form <= FORMAT:
+        raise RunFileError(
+            "another version of rfnb wrote it", got=f"format {form!r}"[:40], expected=f"at most {FORMAT}"
+        )
+    update(data, form)
     dims = DimReader(data)
     versions = {name: get(data["versions"], name, str) for name in ("rfnb", "torch", "python")}
     runs = [_run(entry, dims, raws, versions) for entry in get(data, "runs", list)]

@@ -22,8 +22,8 @@ from rfnb.trace.run.file.series import Series
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
 
-FORMAT = 1
-"""Raised when an older rfnb would misread a file."""
+FORMAT = 2
+"""Raised when the meaning of an entry changes. Files of all earlier formats are read, see `older.py`."""
 
 KEY = "rfnb.run"
 """Of the JSON among the metadata of the file."""

@@ -1,0 +1,87 @@
+import * as React from 'react';
+import { act } from 'react';
+import { describe, expect, it, vi } from 'vitest';
+
+import { LoopsView, type LoopsProps } from '../../src/views/panel/loops';
+import { groupRuns } from '../../src/views/panel/run_list';
+import { item, runView } from '../examples';
+import { show, actions, state } from '../rendering';
+
+describe('LoopsView', () => {
+  const props = (change: Partial<LoopsProps>): LoopsProps => ({
+    notebook: 'tour.ipynb',
+    link: 'ready',
+    busy: false,
+    complaint: null,
+    error: null,
+    runs: [],
+    filter: '',
+    stepper: null,
+    stepperActions: null,
+    runActions: { open: vi.fn(), pin: vi.fn(), forget: vi.fn(), compare: vi.fn(), rerun: vi.fn() },
+    onFilter: vi.fn(),
+    onRefresh: vi.fn(),
+    ...change
+  });
+
+  it.each([
+    [{ notebook: null }, 'No notebook'],
+    [{ link: null }, 'No kernel'],
+    [{ link: 'absent' }, 'rfnb is not imported'],
+    [{}, 'No loops yet'],
+    [{ link: 'connecting', busy: true }, 'The kernel is busy']
+  ] as [Partial<LoopsProps>, string][])('teaches: %j → %s', (change, title) => {
+    const host = show(<LoopsView {...props(change)} />);
+    expect(host.querySelector('.rfnb-Guide h3')?.textContent).toBe(title);
+  });
+
+  it('says which side to update, instead of a guide', () => {
+    const host = show(<LoopsView {...props({ link: 'mismatch', complaint: 'Update rfnb' })} />);
+    expect(host.querySelector('[role="alert"]')?.textContent).toBe('Update rfnb');
+    expect(host.querySelector('.rfnb-Guide')).toBeNull();
+  });
+
+  it('compares with other runs of the same loop, and tells forks', () => {
+    const runs = [item(3, { parent: 2, forked_at: 4 }), item(2), item(1, { loop: 'c2:1' })];
+    const given = props({ runs, stepper: state({ run: runView({ run: 2 }) }), stepperActions: actions() });
+    const host = show(<LoopsView {...given} />);
+    const compare = [...host.querySelectorAll<HTMLElement>('[aria-label^="Compare with"]')];
+    expect(compare.map(button => button.ariaLabel ?? button.getAttribute('aria-label'))).toEqual([
+      'Compare with run 3'
+    ]);
+    act(() => compare[0].click());
+    expect(given.runActions.compare).toHaveBeenCalledWith(3);
+    expect(host.querySelector('[data-run="3"] .rfnb-Run-parent')?.textContent).toBe('fork of #2 at 4');
+  });
+
+  it('makes a call again, but not that of a fork', () => {
+    const given = props({ runs: [item(3, { parent: 2, forked_at: 4 }), item(2)] });
+    const host = show(<LoopsView {...given} />);
+    const again = [...host.querySelectorAll<HTMLElement>('[aria-label^="Run "]')];
+    expect(again.length).toBe(1);
+    act(() => again[0].click());
+    expect(given.runActions.rerun).toHaveBeenCalledWith(2);
+  });
+
+  it('opens the run that is clicked', () => {
+    const given = props({ runs: [item(2), item(1)] });
+    const host = show(<LoopsView {...given} />);
+    act(() => host.querySelector<HTMLElement>('[data-run="1"] .rfnb-Run-open')?.click());
+    expect(given.runActions.open).toHaveBeenCalledWith(1);
+  });
+});
+
+describe('groupRuns', () => {
+  it('groups by loop, newest first, and lets the filter choose', () => {
+    const runs = [
+      item(1),
+      item(3, { place: 'cell 9, line 2' }),
+      item(2, { loop: 'c2:1', name: 'encoder', flags: ['not finite'] })
+    ];
+    expect(groupRuns(runs, '').map(group => [group.name, group.runs.map(run => run.run)])).toEqual([
+      ['decoder', [3, 1]],
+      ['encoder', [2]]
+    ]);
+    expect(groupRuns(runs, 'FINITE enc').map(group => group.name)).toEqual(['encoder']);
+  });
+});

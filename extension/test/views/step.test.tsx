@@ -1,0 +1,77 @@
+import * as React from 'react';
+import { describe, expect, it } from 'vitest';
+
+import type { OpView } from '../../src/schema';
+import { tokens } from '../../src/views/step/python';
+import { StepperView } from '../../src/views/stepper/stepper';
+import { EVIL, opRow, stepView, value, watchRow } from '../examples';
+import { show, redraw, actions, state, type, click } from '../rendering';
+
+describe('Watches', () => {
+  it('shows values and errors, and adds and removes expressions', () => {
+    const asked = actions();
+    const notes = { watches: ['max(h)', 'hh'], where: null, stops: [] };
+    const step = stepView(3, { watches: [watchRow('max(h)'), watchRow('hh', `no hh; did you mean h? ${EVIL}`)] });
+    const host = show(<StepperView state={state({ step, notes })} actions={asked} />);
+    expect(host.querySelector('[data-watch="max(h)"] .rfnb-Watch-value')?.textContent).toContain('max(h)!');
+    expect(host.querySelector('[data-watch="hh"] [role="alert"]')?.textContent).toContain('did you mean h?');
+    expect(host.querySelector('script')).toBeNull();
+    type(host, '.rfnb-Watches-add', ' after.h ');
+    expect(asked.note).toHaveBeenCalledWith({ watches: ['max(h)', 'hh', 'after.h'] });
+    type(host, '.rfnb-Watches-add', 'hh');
+    expect(asked.note).toHaveBeenCalledTimes(1);
+    click(host, '[data-watch="hh"] button');
+    expect(asked.note).toHaveBeenLastCalledWith({ watches: ['max(h)'] });
+  });
+});
+
+describe('editing a state', () => {
+  it('runs on from what was typed, and says why it was refused', () => {
+    const asked = actions();
+    const host = show(<StepperView state={state()} actions={asked} />);
+    click(host, '[data-state="h"] .rfnb-State-edit');
+    const field = host.querySelector<HTMLInputElement>('.rfnb-Edit input');
+    expect([document.activeElement, field?.value]).toEqual([field, '2.5']);
+    type(host, '.rfnb-Edit input', 'AH');
+    expect(asked.fork).toHaveBeenCalledWith({ h: 'AH' });
+    const asides = { fork: { waiting: false, error: 'no label AH', answer: null } };
+    redraw(<StepperView state={state({ asides })} actions={asked} />);
+    expect(host.querySelector('.rfnb-Edit [role="alert"]')?.textContent).toBe('no label AH');
+    type(host, '.rfnb-Edit input', 'B', 'Escape');
+    expect(host.querySelector('.rfnb-Edit')).toBeNull();
+    expect(asked.fork).toHaveBeenCalledOnce();
+  });
+});
+
+describe('ops of a line', () => {
+  const op: OpView = { number: 1, inputs: [value('a', '1')], outputs: [value('b', '2')] };
+  const rows = [opRow(0), opRow(1, { op: 'Loop', is_loop: true, path: 'Decoder' }), opRow(2, { line: 5 })];
+  const step = stepView(3, { ops: { rows, op, error: null } });
+
+  it('shows those of the line, with the numbers of the one that is looked at', () => {
+    const asked = actions();
+    const host = show(<StepperView state={state({ step })} actions={asked} />);
+    const shown = [...host.querySelectorAll<HTMLElement>('[data-line="3"] .rfnb-Op')];
+    expect(shown.map(row => row.dataset.op)).toEqual(['0', '1']);
+    expect([...shown[1].querySelectorAll('.rfnb-Operand .rfnb-Value')].map(v => v.textContent)).toEqual(['a1', 'b2']);
+    click(host, '[data-op="0"] .rfnb-Op-head');
+    expect(asked.lookAtOp).toHaveBeenCalledWith(0);
+    click(host, '[data-op="1"] .rfnb-Button');
+    expect(asked.enter).toHaveBeenCalledOnce();
+    expect(asked.look).not.toHaveBeenCalled();
+  });
+});
+
+describe('tokens', () => {
+  it.each(['    h = rf.where(x > 0.5, "a # b", y)  # é <x>', "f'{a}' if not b else '''open", ''])('keeps %s', line => {
+    const joined = tokens(line)
+      .map(token => token.text)
+      .join('');
+    expect(joined).toBe(line);
+  });
+
+  it('knows comments from strings', () => {
+    const kinds = tokens('with "#": # c').map(token => token.kind);
+    expect(kinds).toEqual(['keyword', 'plain', 'string', 'plain', 'comment']);
+  });
+});

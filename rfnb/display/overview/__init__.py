@@ -1,0 +1,1 @@
+"""The calls to begin with, as a bare `rf` shows them."""

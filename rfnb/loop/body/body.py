@@ -1,0 +1,391 @@
+"""The body of a loop while it is traced: what the step is given, and what it gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from rfnb.backend.base.tape import Var, untaped
+from rfnb.core.advice.torch_equivalents import called
+from rfnb.core.dims import align
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import EMPTY, Size
+from rfnb.core.ground import raw as raw_registry
+from rfnb.core.ground.source import here
+from rfnb.core.tensor.argument_errors import not_a_tensor
+from rfnb.core.tensor.listener import listening
+from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.errors import DimRebound, LoopError
+from rfnb.loop.body import branch, rerun
+from rfnb.loop.body.draw import loop_record
+from rfnb.loop.body.traced_step import Carried, Frames, Kind, TracedLines
+from rfnb.loop.body.warnings import judged
+from rfnb.loop.steps.execute import mixed
+from rfnb.loop.steps.frames import StepNumbers, all_frames, first_frame, stacked_frames, step_numbers
+from rfnb.loop.steps.global_rng import GlobalGenerators
+from rfnb.ops.create import full
+from rfnb.ops.index import gather
+from rfnb.ops.math import logical_or
+from rfnb.ops.random import random
+from rfnb.trace.record.record import Recorder, current_recorder, unwrap
+from rfnb.trace.record.traced import Pending, Traced
+from rfnb.trace.run import session
+
+if TYPE_CHECKING:
+    from rfnb.loop.body.print_value import Watcher
+    from rfnb.loop.loop import Loop
+
+
+class Body:
+    """One pass of Python through `with loop:`, on frame 0."""
+
+    def __init__(self, loop: Loop):
+        self.loop = loop
+        self.backend = raw_registry.selected()
+        self.source = here()
+        self.outer = current_recorder()
+        self.seed: Any = session.seed_of(loop.name)
+        records = session.wants(loop.debug) if self.outer is None else self.outer.recorded
+        self.call = rerun.called() if self.outer is None and records else None
+        if self.outer is not None:
+            seed = random([], dtype="int64", device="cpu", distribution="uniform", minval=0, maxval=2**62)
+            self.outer.hide(seed)
+            self.seed = self.plain(seed)._raw
+        code = self.source.code if self.source is not None else None
+        self.recorder = Recorder(loop.name, self.backend.new_tape(), self._trial_generator, code)
+        self.recorder.recorded = records
+        self.recorder.file = loop.file
+        self.recorder.choose = partial(branch.cond, self)
+        self.tape = self.recorder.tape
+        self.modes = self.backend.get_modes()  # those around the loop
+        self.tape.new_stream = self.recorder.new_stream
+        self.carried: list[Carried] = []  # the states first
+        self.frames: list[Frames] = []
+        self.outputs: list[tuple[Traced, Pending]] = []
+        self.lasts: list[tuple[Traced, Pending]] = []
+        self.reorders: list[tuple[Tensor, Dim]] = []
+        self.condition: Traced | None = None
+        self.include_eos = True
+        self.size: Size | None = None  # of what is unstacked
+        self.follows_axis = False  # whether that is the axis of the loop
+        self.generators = GlobalGenerators(self.backend, look=self.outer is None and not judged(self.source))
+        self.watchers: list[Watcher] = []  # of `rf.watch`
+        self.unstacked: list[tuple[Tensor, Traced]] = []  # what was unstacked, and its frame
+        self._step_number: Traced | None = None
+        self._context = ExitStack()
+
+    # -- entering
+
+    def open(self) -> None:
+        """From here on, ops are those of the body."""
+        state = self.loop.state
+        self.originals = state._values
+        with untaped(), listening(None):
+            grown = self._grown_dims([leaf for _, leaf in state._leaves()])
+            self.recorder.grown = {dim.serial for dim in grown.values()}
+            for name, leaf in state._leaves():
+                self._add_state(name, leaf, grown)
+        state._replace([each.before for each in self.carried])
+        state._begin_body(self.read, self._refuse_in_branch)
+        self._context.enter_context(self.recorder.recording(self.backend.take))
+
+    def _grown_dims(self, initial: list[Any]) -> dict[Dim, Dim]:
+        return {dim: Dim(None, name=dim.name) for dim in initial if isinstance(dim, Dim)}
+
+    def _add_state(self, name: str, leaf: Any, grown: dict[Dim, Dim]) -> None:
+        if isinstance(leaf, Dim):
+            if leaf.size.ragged:
+                raise LoopError(
+                    f"{self.loop.name}: the axis {name!r} that grows has lengths of its own at the start",
+                    got=leaf.describe(),
+                    hint=f"start with an empty one, rf.Dim(0, name=…), and put what is there behind it at each step: "
+                    f"both, axis = rf.concat((x, {leaf.name}), (loop.state.h, loop.state.grown))",
+                )
+            grown[leaf].changes_in = self.loop.name
+            grown[leaf].bind(Size([], leaf.size.max))
+            size = leaf.size.max
+            self.carried.append(Carried(name, "state", grown[leaf], self.tape.number_input(size), size))
+            return
+        if not isinstance(leaf, Tensor):
+            odd = not_a_tensor(name, leaf)
+            raise LoopError(
+                f"{self.loop.name}: the initial value of the state {name!r} is no Tensor of rfnb",
+                got=odd.got,
+                expected="a Tensor (or a Dim that grows)",
+                hint=odd.hint or f"rf.convert_to_tensor({called(leaf)}); or rf.zeros([…]), with all dims that it gets",
+            )
+        plain = self.plain(leaf)
+        dims = [grown.get(dim, dim) for dim in plain.dims]
+        sizes = {body: Size([], plain.size_of(dim).max) for dim, body in grown.items() if dim in plain.dims}
+        lengths = plain.lengths.bind(sizes) if sizes else plain.lengths
+        frame = tensor_of(
+            self.backend.alias_raw(plain._raw), align.sig(dims, plain.sparse_dim, plain.feature_dim), lengths
+        )
+        self.carried.append(Carried(name, "state", self.input(name, frame), self.var(frame), plain._raw))
+
+    def plain(self, tensor: Tensor) -> Tensor:
+        """The tensor itself; of a value of the loop around this one, that of its frame."""
+        plain: Tensor = unwrap(tensor)
+        return plain
+
+    def input(self, name: str, frame: Tensor) -> Traced:
+        """A value that the step is given."""
+        return self.recorder.input(name, frame)
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """What is done inside belongs to no body: neither to this one, nor to one inside of it."""
+        with untaped(), self.tape.pause(), listening(None):
+            yield
+
+    def var(self, plain: Tensor) -> Var:
+        """The Var of a value of the frame; one that came from outside becomes one."""
+        found = self.tape.refer(plain._raw)
+        if isinstance(found, Var):
+            return found
+        with self.aside():
+            raw = self.backend.identity_raw(plain._raw)
+        self.tape.record(self.backend.identity_raw, (plain._raw,), {}, raw)
+        made = self.tape.find(raw)
+        assert isinstance(made, Var)
+        return made
+
+    def _trial_generator(self, device: str, number: int) -> Any:
+        with self.tape.pause():
+            if self.seed is None:
+                with self.generators.own():
+                    self.seed = self.backend.draw_seed()
+            generator = self.backend.new_generator(device)
+            generator.manual_seed(mixed(int(self.seed), number, 0))
+        return generator
+
+    # -- in the body
+
+    def read(self, leaf: Any) -> None:
+        """A state is read. If the line gives it to a variable, that is a value of the body as well."""
+        name = None if _branch() else _target()
+        if name is not None and isinstance(leaf, Traced) and leaf.value.node is None:
+            self.recorder.from_line(leaf, "state", "state")
+            leaf.value.name = name
+
+    def unstack(self, source: Tensor, axis: Dim | None) -> Traced:
+        """The frame of this step."""
+        loop = self.loop
+        axis = axis or loop.axis
+        if isinstance(source, Traced) and source.recorder.graph is self.recorder.graph:
+            raise LoopError(
+                f"{loop.name}: unstack of a value of the body",
+                got=source.name,
+                expected="a tensor from outside",
+                hint="move the op before `with loop:`",
+            )
+        plain = self.plain(source)
+        if axis is None:
+            raise LoopError(
+                f"{loop.name}: unstack along which axis?",
+                got=plain.describe_dims(),
+                hint="rf.Loop(axis=time), or loop.unstack(x, axis=time)",
+            )
+        with self.aside():
+            self._agree(plain, axis)
+            frame = first_frame(self.backend, plain, axis)
+        loop.axis = loop.axis or axis
+        self.follows_axis = self.follows_axis or axis is loop.axis
+        traced = self.input("", frame)
+        make = partial(all_frames, self.backend, plain, axis)
+        self.frames.append(Frames(self.var(frame), make, partial(stacked_frames, self.backend, plain, axis)))
+        self.unstacked.append((source, traced))
+        return self.recorder.from_line(traced, "unstack")
+
+    def _agree(self, plain: Tensor, axis: Dim) -> None:
+        plain.axis(axis)
+        size = plain.size_of(axis)
+        if self.outer is not None and not self.outer.grown.isdisjoint(axis.roots):
+            raise LoopError(f"{self.loop.name}: {axis.name} grows with the loop around this one, so the steps differ")
+        inside = [dim for dim in plain.dims if axis in (plain.size_of(dim).dims or ())]
+        if inside:
+            raise LoopError(
+                f"{self.loop.name}: unstack along {axis.name}, but the lengths of {inside[0].name} differ along it",
+                got=plain.describe_dims(),
+                hint=f"loop over {inside[0].name}, with {axis.name} as the dim that counts sequences",
+            )
+        if self.size is not None and not self.size.agrees(size):
+            raise DimRebound(
+                f"{self.loop.name}: unstacked tensors differ in length",
+                got=f"{size} in {called(plain)} {plain.describe_dims()}",
+                expected=f"{self.size}, as in what was unstacked before",
+                hint="rf.pad or rf.slice makes them equally long; what has another axis is no frame of this loop",
+            )
+        self.size = size
+        self.tape.trial = self.tape.trial or size.max == 0  # there will be no step
+
+    def iter_idx(self) -> Traced:
+        """The number of this step. {} int64"""
+        number = self.step_number()
+        return number if number.value.node is not None else self.recorder.from_line(number, "iter_idx")
+
+    def step_number(self) -> Traced:
+        """The number of this step, where the loop and not a line of the body needs it. {} int64"""
+        if self._step_number is None:
+            with self.aside():
+                frame = tensor_of(self.backend.full_raw([], 0, "int64", None), align.sig(()), EMPTY)
+            self._step_number = self.input("", frame)
+            numbers = partial(StepNumbers, self.backend), partial(step_numbers, self.backend)  # not of the body
+            self.frames.append(Frames(self.var(frame), *numbers))
+        return self._step_number
+
+    def _refuse_in_branch(self, what: str) -> None:
+        who = _branch()
+        if who is not None and who.graph is self.recorder.graph:
+            raise branch.not_inside(self.loop.name, what)
+
+    def stack(self, source: Tensor, name: str | None) -> Pending:
+        """The values of all steps, when the block ends."""
+        self._refuse_in_branch("stack")
+        traced = self.of_body(source, "stack")
+        pending = Pending.__new__(Pending)
+        pending._name = name or _target() or traced.name
+        pending.sig = align.sig([self.axis(), *traced.dims], traced.sparse_dim, traced.sig.feature_dim)
+        pending.lengths = EMPTY
+        self.outputs.append((traced, pending))
+        return pending
+
+    def axis(self) -> Dim:
+        """The axis of what is stacked."""
+        if self.loop.axis is None:
+            self.loop.axis = self.new_axis()
+        return self.loop.axis
+
+    def new_axis(self) -> Dim:
+        """An axis for a loop that has none."""
+        return Dim(None, name=f"{self.loop.name}:steps")
+
+    def of_body(self, source: Tensor, what: str) -> Traced:
+        """A value of this body; one from outside becomes one."""
+        if isinstance(source, Traced) and source.recorder is self.recorder:
+            return source
+        if not isinstance(source, Tensor):
+            raise LoopError(f"{self.loop.name}: {what} of something that is no tensor", got=type(source).__name__)
+        in_inner = current_recorder() is not self.recorder and isinstance(source, Traced)
+        if in_inner and source.recorder not in (self.recorder, self.outer):
+            inner = source.recorder.name
+            raise LoopError(
+                f"{self.loop.name}: {what} of a value of {inner}, a loop inside of it",
+                got=source.name,
+                expected=f"a value of {self.loop.name}",
+                hint=f"a state of {inner}, or what it stacks, after its block",
+            )
+        plain = self.plain(source)
+        with self.aside():
+            copy = plain.like(self.backend.identity_raw(plain._raw))
+        self.tape.record(self.backend.identity_raw, (plain._raw,), {}, copy._raw)
+        return self.recorder._wrap(copy, plain.name)
+
+    def last(self, source: Tensor, name: str | None) -> Pending:
+        """The value at the last step of each sequence, when the block ends."""
+        self._refuse_in_branch("last")
+        traced = self.of_body(source, "last")
+        pending = Pending.__new__(Pending)
+        pending._name = name or _target() or traced.name
+        pending.sig, pending.lengths = traced.sig, EMPTY
+        self.lasts.append((traced, pending))
+        return pending
+
+    def carry(self, kind: Kind, like: Tensor, dtype: str, initial: Any = None) -> int:
+        """Adds a value that the loop carries for itself, zeros at first if no raw tensor is given; its position."""
+        with self.aside():
+            shape = self.backend.get_shape_tuple_raw(like._raw)
+            first = initial if initial is not None else self.backend.full_raw(shape, 0, dtype, like.device)
+            signature = like.sig if dtype == like.dtype else align.sig(like.dims)
+            frame = tensor_of(self.backend.alias_raw(first), signature, like.lengths)
+        before = self.input("", frame)
+        self.carried.append(Carried("", kind, before, self.var(frame), first, starts_empty=initial is None))
+        return len(self.carried) - 1
+
+    def end(self, source: Tensor, include_eos: bool) -> None:
+        """Sequences end where `source` holds."""
+        self._refuse_in_branch("end")
+        if self.condition is not None:
+            raise LoopError(f"{self.loop.name}: end is called twice", hint="combine: loop.end(rf.logical_or(a, b), …)")
+        if source.dtype != "bool":
+            raise LoopError(f"{self.loop.name}: end needs a condition", got=source.dtype, expected="bool")
+        if self.size is not None and not set(self.size.dims) <= set(source.dims):
+            source = logical_or(full(dims=self.size.dims, fill_value=False), source)
+        self.condition = self.of_body(source, "end")
+        self.include_eos = include_eos
+        self.carry("ended", self.condition.plain, "bool")
+        self.carry("lengths", self.condition.plain, "int64")
+
+    def reorder(self, indices: Tensor, dim: Dim) -> None:
+        """The states follow `indices` along `dim`; those of the loop itself as well."""
+        self._refuse_in_branch("reorder")
+        state = self.loop.state
+        if not any(isinstance(leaf, Tensor) and dim in leaf.dims_set for _, leaf in state._leaves()):
+            raise LoopError(
+                f"{self.loop.name}: reorder: no state has the dim {dim.name}",
+                got=", ".join(f"{name} {x.describe_dims()}" for name, x in state._leaves() if isinstance(x, Tensor)),
+                expected=f"a state with {dim.describe()}",
+                hint="the dim that the states have from the start; rf.top_k(…, k_dim=that dim) keeps it",
+            )
+        names = {id(leaf): name for name, leaf in state._leaves()}
+
+        def moved(leaf: Tensor) -> Tensor:
+            return gather(leaf, indices=indices, axis=dim).with_name(names[id(leaf)])
+
+        state._map(lambda leaf: moved(leaf) if dim in leaf.dims_set else leaf)
+        self.reorders.append((indices, dim))
+
+    # -- leaving
+
+    def leave(self) -> None:
+        """Ends the tracing: ops are no longer those of the body."""
+        self._context.close()
+        self.recorder.open = False
+        self.loop.state._end_body()
+        with untaped():
+            self.tape.restore(self.backend.overwrite_raw)
+        for each in self.carried:
+            if isinstance(each.before, Dim):
+                each.before.changes_in = None
+
+    def lines(self) -> TracedLines:
+        """What the user's lines have done so far."""
+        return TracedLines(
+            name=self.loop.name,
+            source=self.source,
+            backend=self.backend,
+            outer=self.outer,
+            recorder=self.recorder,
+            size=self.size,
+            carried=tuple(self.carried),
+            unstacked=tuple(self.unstacked),
+            outputs=tuple(self.outputs),
+            lasts=tuple(self.lasts),
+            condition=self.condition,
+            include_eos=self.include_eos,
+            originals=self.originals,
+            assigned=dict(self.loop.state._leaves()),
+            own_ops=len(self.recorder.op_calls),
+        )
+
+    def abort(self, lines: TracedLines | None = None) -> None:
+        """The body raised: the loop is as it was before. lines: what was there before the loop added ops of its own."""
+        session.draw(partial(loop_record, self.loop, self.lines() if lines is None else lines, error=True))
+        self.leave()
+        self.loop.state._values = self.originals
+        self.recorder.forget()
+
+
+def _branch() -> Recorder | None:
+    """The side of a branch that is traced now."""
+    who = current_recorder()
+    return who if who is not None and who.within is not None else None
+
+
+def _target() -> str | None:
+    """What the user's line assigns to."""
+    place = here()
+    names = place.targets() if place is not None else ()
+    return names[0] if len(names) == 1 else None

@@ -1,0 +1,302 @@
+"""Branches in the body of a loop: both sides are traced on its frame; each step computes the one that it takes.
+
+A branch is one call on the tape. What its sides read of the step, and from outside, are the arguments of that call, so
+that gradients, the parameters of a replay, and streams of random numbers come the usual way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rfnb.backend.base.tape import Call, External, Stream, Var
+from rfnb.core.dims import align
+from rfnb.core.graph.facts import SideFacts
+from rfnb.core.graph.graph import Node
+from rfnb.core.ground.nested import arranged, leaves, map_leaves, named_leaves, same_structure
+from rfnb.core.tensor.op import OpRow
+from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.errors import DimError, DtypeError, LoopError
+from rfnb.loop.steps.codegen import Compiled
+from rfnb.loop.steps.execute import is_replaying
+from rfnb.loop.steps.nested_runs import asked
+from rfnb.loop.steps.program import Program
+from rfnb.ops.convert import convert_to_tensor
+from rfnb.trace.record.record import OpCall, Recorder, unwrap
+
+if TYPE_CHECKING:
+    from rfnb.loop.body.body import Body
+
+Read = Var | External | Stream
+
+
+class _Side(NamedTuple):
+    """What a side did on the traced frame."""
+
+    calls: list[Call]
+    ops: list[OpCall]
+    result: Any
+
+
+def cond(body: Body, recorder: Recorder, pred: Tensor, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> Any:
+    """What the side gives that is taken, as values of the body that `recorder` listens to."""
+    tape, plain = body.tape, body.plain(pred)
+    with body.aside():
+        holds = body.backend.all_true_raw(plain._raw)
+    node = recorder._begin("cond", recorder.numbers([pred]), "cond")
+    yes = _side(body, recorder, node, SideFacts(when=True), true_fn, taken=holds)
+    agree = partial(_agreeing, body, yes.result)
+    no = _side(body, recorder, node, SideFacts(when=False), false_fn, taken=not holds, finish=agree)
+    pairs = [pair for pair in no.result if isinstance(pair[0], Tensor)]
+    wanted = [[tape.refer(x._raw) for x in column] for column in zip(*pairs, strict=True)] or [[], []]
+    given = _given([yes.calls, no.calls], wanted)
+    with body.aside():
+        results = [_result(body, *pair, holds=holds) for pair in no.result]
+    made = [x._raw for x in results if isinstance(x, Tensor)]
+    choice = _Choice(body, given, [yes.calls, no.calls], wanted)
+    calls = [*yes.calls, *no.calls]
+    outer = {read.number for read in given if isinstance(read, Var)}
+    tape.calls.append(
+        Call(
+            choice,
+            (tape.refer(plain._raw), *given),
+            {},
+            None,
+            tuple((i, tape.input(raw).number) for i, raw in enumerate(made)),
+            changes=tuple({number for call in calls for number in call.changes if number in outer}),
+            effect=any(call.effect for call in calls),
+            node=node,
+        )
+    )
+    rest = iter(results)
+    wrapped = recorder.wrap_results(map_leaves(lambda _: next(rest), yes.result), node)
+    _note(recorder, node, [plain, *_tensors_of(recorder, given)], [yes, no], results)
+    return wrapped
+
+
+def _side(
+    body: Body,
+    recorder: Recorder,
+    node: Node,
+    facts: SideFacts,
+    fn: Callable[[], Any],
+    *,
+    taken: bool,
+    finish: Callable[[Any], Any] = lambda result: result,
+) -> _Side:
+    """Traces one side. Its calls leave the tape; what the one that is not taken changes is taken back."""
+    tape = body.tape
+    start = len(tape.calls)
+    try:
+        with nullcontext() if taken else tape.trying(body.backend.overwrite_raw), recorder.branch(node, facts) as side:
+            first = len(recorder.graph.values)
+            given = fn() if taken else _tried(facts.name, fn)
+            part = node.body[-1]
+            part.outputs = tuple(recorder.numbers(given))
+            part.inputs = tuple(number for number in part.outputs if number < first)
+            result = map_leaves(unwrap, finish(given))
+        return _Side(tape.calls[start:], side.op_calls, result)
+    finally:
+        del tape.calls[start:]
+
+
+def _tried(name: str, fn: Callable[[], Any]) -> Any:
+    try:
+        return fn()
+    except Exception as error:
+        error.add_note(f"in {name} of a `cond`, which is tried out at step 0, where the other side is taken")
+        raise
+
+
+def not_inside(loop: str, what: str) -> LoopError:
+    """For what counts at every step, asked for by one side."""
+    return LoopError(
+        f"{loop}: {what} in one side of a `cond`",
+        expected="for every step alike, behind the `cond`",
+        hint="let both sides return a value: x = rf.cond(pred, …, …)",
+    )
+
+
+# -- what both sides give
+
+
+def _agreeing(body: Body, yes: Any, no: Any) -> list[tuple[Any, Any]]:
+    """The leaves of both in pairs, those of `no` with their dims in the order of `yes`."""
+    no = arranged(no, yes)
+    if not same_structure(yes, no):
+        raise LoopError(
+            f"{body.loop.name}: cond: false_fn gives another structure than true_fn",
+            got=[path or "one value" for path, _ in named_leaves(no)],
+            expected=[path or "one value" for path, _ in named_leaves(yes)],
+        )
+    return [_pair(body, path, a, b) for (path, a), b in zip(named_leaves(yes), leaves(no), strict=True)]
+
+
+def _pair(body: Body, path: str, a: Any, b: Any) -> tuple[Any, Any]:
+    what = f"{body.loop.name}: cond: {path or 'the result'}"
+    if not isinstance(a, Tensor) and not isinstance(b, Tensor) and (a is b or (type(a) is type(b) and a == b)):
+        return a, a
+    first, second = _as_tensor(body, a, b), _as_tensor(body, b, a)
+    if first is None or second is None:
+        raise LoopError(
+            f"{what} differs between the two sides, and is no Tensor",
+            got=f"{_kind(b)} of false_fn",
+            expected=f"{_kind(a)} as of true_fn",
+            hint="Tensors may differ from step to step; all else is the same at every step",
+        )
+    if first.dtype != second.dtype:
+        raise DtypeError(
+            f"{what} has another dtype in false_fn",
+            got=second.dtype,
+            expected=first.dtype,
+            hint=f'rf.cast(value, "{first.dtype}")',
+        )
+    if first.sparse_dim is not second.sparse_dim and first.sparse_dim is not None and second.sparse_dim is not None:
+        raise DimError(f"{what} has labels of two kinds", got=second.sparse_dim, expected=first.sparse_dim)
+    if first.dims_set != second.dims_set:
+        raise DimError(
+            f"{what} has other dims in false_fn",
+            got=second.describe_dims(),
+            expected=first.describe_dims(),
+            hint="rf.expand_dims(value, dims=[…]) gives the side with fewer dims those of the other",
+        )
+    return first, second if second.dims == first.dims else second.copy_transpose(first.dims)
+
+
+def _as_tensor(body: Body, leaf: Any, other: Any) -> Tensor | None:
+    """A number as a Tensor, of the type of the other side's."""
+    if isinstance(leaf, bool | int | float):
+        with body.aside():
+            leaf = float(leaf) if isinstance(other, float) else leaf
+            return convert_to_tensor(leaf, dtype=other.dtype if isinstance(other, Tensor) else None)
+    return leaf if isinstance(leaf, Tensor) else None
+
+
+def _kind(leaf: Any) -> str:
+    return leaf.describe_dims() if isinstance(leaf, Tensor) else repr(leaf)
+
+
+def _result(body: Body, a: Any, b: Any, *, holds: bool) -> Any:
+    """On the traced frame."""
+    if not isinstance(a, Tensor):
+        return a
+    feature = a.feature_dim if a.feature_dim is b.feature_dim else None
+    signature = align.sig(a.dims, a.sparse_dim or b.sparse_dim, feature)
+    raw = body.backend.alias_raw((a if holds else b)._raw)
+    return tensor_of(raw, signature, a.lengths.join(b.lengths, a.sig, b.sig))
+
+
+def _note(recorder: Recorder, node: Node, reads: list[Tensor], sides: list[_Side], results: list[Any]) -> None:
+    """As an op that stays in the steps. It is told what is inside, to see whether that has a size which differs."""
+    inside = [[op.args, op.kwargs, op.result] for side in sides for op in side.ops]
+    recorder.op_calls.append(OpCall(ROW, (reads,), {"inside": inside}, reads, results, node))
+
+
+def _tensors_of(recorder: Recorder | None, given: Iterable[Read]) -> list[Tensor]:
+    numbers, found = {read.number for read in given if isinstance(read, Var)}, []
+    while recorder is not None:
+        for traced in recorder.traced():
+            var = recorder.tape.find(traced.plain._raw)
+            if isinstance(var, Var) and var.number in numbers:
+                found.append(traced.plain)
+        recorder = recorder.within
+    return found
+
+
+ROW = OpRow("cond", cond, effect=True)
+
+
+# -- in the steps
+
+
+def _given(sides: Sequence[list[Call]], wanted: Sequence[Sequence[Any]]) -> list[Read]:
+    """What the sides read that they do not make, each once."""
+    found: dict[Any, Read] = {}
+    for calls, results in zip(sides, wanted, strict=True):
+        made = {number for call in calls for number in call.made()}
+        for read in (*(read for call in calls for read in call.reads()), *results):
+            if not (isinstance(read, Var) and read.number in made):
+                found[type(read), read.number] = read
+    return list(found.values())
+
+
+class _Choice:
+    """f(pred, *given) → what the side gives that is taken."""
+
+    def __init__(self, body: Body, given: Sequence[Read], sides: Sequence[list[Call]], wanted: Sequence[Sequence[Any]]):
+        self._holds = body.backend.all_true_raw
+        inputs = {
+            (type(read), read.number): read if isinstance(read, Var) else body.tape.number_input(0) for read in given
+        }
+        outer = {read.number for read in given if isinstance(read, Var)}
+        named = [_writes_named(body, calls, outer) for calls in sides]
+        self._programs = [_program(body, calls, inputs) for calls, _ in named]
+        self._wanted = [
+            [*_with(list(results), inputs), *writes] for results, (_, writes) in zip(wanted, named, strict=True)
+        ]
+        self._steps: dict[tuple[int, bool, tuple[Var, ...]], Compiled] = {}
+
+    def __call__(self, pred: Any, *given: Any) -> tuple[Any, ...]:
+        side, effects, inner = 0 if self._holds(pred) else 1, not is_replaying(), asked()
+        also = () if inner is None else self._made(side, inner.wanted)
+        step = self._steps.get((side, effects, also)) or self._compile(side, effects, also)
+        try:
+            found = step.run(0, *given)
+        except Exception as error:
+            position = step.failed_call(error)
+            node = None if position is None else self._programs[side].calls[position].node
+            if node is not None and node.source is not None:
+                error.add_note(f"in {('true_fn', 'false_fn')[side]} of a `cond`, {node.source.place()} ({node.op})")
+            raise
+        if inner is None:
+            return found
+        count = len(self._wanted[side])
+        inner.values |= zip(also, found[count:], strict=True)
+        return found[:count]
+
+    def _made(self, side: int, wanted: Collection[Var]) -> tuple[Var, ...]:
+        made = [Var(number) for call in self._programs[side].calls for number in call.made()]
+        return tuple(var for var in made if var in wanted)
+
+    def _compile(self, side: int, effects: bool, also: tuple[Var, ...]) -> Compiled:
+        program, wanted = self._programs[side], [*self._wanted[side], *also]
+        step = self._steps[side, effects, also] = program.compile(wanted, _no_stream, (), effects=effects)
+        return step
+
+
+def _no_stream(number: int, step: int) -> Any:
+    raise AssertionError("the generators of a branch are among what it is given")
+
+
+def _writes_named(body: Body, calls: list[Call], outer: set[int]) -> tuple[list[Call], list[Var]]:
+    """The calls, where those that only write into what is outside of the side give something to ask for."""
+    writes: list[Var] = []
+    for i, call in enumerate(calls):
+        if not outer.isdisjoint(call.changes) and not call.made():
+            writes.append(body.tape.number_input(0))
+            calls = [*calls[:i], replace(call, result=writes[-1].number), *calls[i + 1 :]]
+    return calls, writes
+
+
+def _program(body: Body, calls: list[Call], inputs: dict[Any, Var]) -> Program:
+    tape = body.backend.new_tape()
+    tape.calls = [replace(call, args=_with(call.args, inputs), kwargs=_with(call.kwargs, inputs)) for call in calls]
+    tape.values = body.tape.values
+    return Program(tape, list(inputs.values()), lambda raw: True)
+
+
+def _with(tree: Any, inputs: dict[Any, Var]) -> Any:
+    """Arguments of a call, with inputs in place of what is outside of the branch."""
+    kind = type(tree)
+    if kind is External or kind is Stream:
+        return inputs[kind, tree.number]
+    if kind is tuple or kind is list:
+        return kind(_with(part, inputs) for part in tree)
+    if kind is dict:
+        return {key: _with(part, inputs) for key, part in tree.items()}
+    if kind is slice:
+        return slice(_with(tree.start, inputs), _with(tree.stop, inputs), _with(tree.step, inputs))
+    return tree

@@ -1,0 +1,54 @@
+"""What a loop is to a drawer of graphs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rfnb.core.dims.lengths import Size
+from rfnb.core.graph.graph import Node
+from rfnb.core.ground.nested import named_leaves
+from rfnb.loop.body.entered import entered
+from rfnb.trace.record.loop_record import LoopRecord
+from rfnb.trace.record.record import Recorder
+
+if TYPE_CHECKING:
+    from rfnb.loop.body.traced_step import TracedLines
+    from rfnb.loop.loop import Loop
+
+
+def loop_record(
+    loop: Loop, lines: TracedLines, *, size: Size | None = None, error: bool = False, failed: Node | None = None
+) -> LoopRecord:
+    """A loop that is done, or has failed; to be made while its traced frame is there.
+
+    size: how many steps each sequence took. failed: the node that raised in a step.
+    """
+    return LoopRecord(
+        name=lines.name,
+        recorder=lines.recorder,
+        around=_around(lines),
+        source=lines.source,
+        axis=loop.axis,
+        size=size or lines.size,
+        own_ops=lines.own_ops,
+        initial={name: leaf for name, leaf in named_leaves(lines.originals) if leaf is not None},
+        before={each.name: each.before for each in lines.carried if each.kind == "state"},
+        after=dict(lines.assigned),
+        final={} if error else dict(loop.state._leaves()),
+        unstacked=list(lines.unstacked),
+        stacked=[] if error else list(lines.outputs),
+        lasts=[] if error else list(lines.lasts),
+        end=lines.condition,
+        include_eos=lines.include_eos,
+        error=error,
+        failed=failed,
+    )
+
+
+def _around(lines: TracedLines) -> list[Recorder]:
+    """The recorders of the loops around, the nearest first, and of the branches between them."""
+    found, outer = [], lines.outer
+    while outer is not None:  # sides of branches, then the body that they are in
+        found.append(outer)
+        outer = outer.within
+    return [*found, *(body.recorder for body in reversed(entered.get()))]

@@ -1,0 +1,353 @@
+"""The end of a step: which states change, which are frozen, which sequences have ended; then the traced step."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rfnb.backend.base.tape import Call, Var
+from rfnb.core.advice.torch_equivalents import called
+from rfnb.core.dims import align
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import EMPTY, Size, rebound
+from rfnb.core.ground.dtype import has_fractions
+from rfnb.core.tensor.listener import listening
+from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.errors import DimError, DtypeError, LoopError, TraceError
+from rfnb.loop.body.body import Body
+from rfnb.loop.body.print_value import leave_out_ended
+from rfnb.loop.body.traced_step import Carried, Frames, Kind, TracedStep, place_of
+from rfnb.loop.body.warnings import judged
+from rfnb.loop.steps.execute import Schedule
+from rfnb.loop.steps.frames import has_steps
+from rfnb.loop.steps.growing_axes import SizeOf, grows, replace_grown
+from rfnb.loop.steps.program import Program
+from rfnb.ops.index import gather
+from rfnb.ops.math import cast, logical_and, logical_not, logical_or, where
+from rfnb.trace.record.traced import Traced
+
+
+def close(body: Body) -> TracedStep:
+    """Ends the step and the recording of it. Raises LoopError and DimError for states and outputs that cannot be."""
+    lines = None
+    try:
+        lines = body.lines()
+        body.loop.state._check_all(body.originals)
+        _take_names(body)
+        body.recorder.graph.body_values = len(body.recorder.graph.values)
+        reads, generators = _reads(body), _generators(body)
+        limit = _limit(body)
+        ends = _close_step(body, limit)
+        grown = [(each.before, each.var) for each in body.carried if isinstance(each.before, Dim)]
+        new_vars, kept_vars = _state_vars(body, ends.new, grown), _state_vars(body, ends.kept, grown)
+        _check_sequences(body, limit)
+        output_vars = [body.var(traced.plain) for traced, _ in body.outputs]
+        ended_var = None if ends.ended is None else body.var(ends.ended.plain)
+        _refuse_grown_outputs(body, grown)
+    except BaseException:
+        body.abort(lines)
+        raise
+    body.leave()
+    if grown:
+        replace_grown(body.recorder, grown)
+    first_end = 0 if body.condition is not None else int(limit.values.min(initial=limit.max))
+    schedule = Schedule(
+        states=tuple(each.var for each in body.carried),
+        frames=tuple(each.var for each in body.frames),
+        new=new_vars,
+        kept=kept_vars,
+        outputs=tuple(output_vars),
+        ended=ended_var,
+        max_steps=limit.max,
+        free_steps=limit.max if new_vars == kept_vars else first_end,
+    )
+    needs_gradient = body.backend.needs_gradient_raw if body.outer is None else lambda raw: True
+    axis = body.loop.axis or body.new_axis()
+    return TracedStep(
+        **{**vars(lines), "carried": tuple(body.carried)},
+        program=Program(body.tape, [*schedule.states, *schedule.frames], needs_gradient),
+        schedule=schedule,
+        limit=limit,
+        axis=axis,
+        gives_size=not (body.follows_axis or has_steps(axis)),
+        frames=tuple(body.frames),
+        last_places=ends.last_places,
+        seed=body.seed,
+        call=body.call,
+        watchers=tuple(body.watchers),
+        states=tuple(body.loop.state),
+        set_states=frozenset(body.loop.state._assigned),
+        reads=reads,
+        generators=generators,
+    )
+
+
+class _Ends(NamedTuple):
+    """What a step gives: the carried values, the same with those of ended sequences as before, which have ended."""
+
+    new: list[Any]
+    kept: list[Any]
+    ended: Traced | None
+    last_places: tuple[int, ...]
+
+
+def _reads(body: Body) -> frozenset[int] | None:
+    """The numbers of the values that something in the body reads; a module reads all that it is given."""
+    if tuple(body.loop.state) in judged(body.source):
+        return None
+    graph, tape = body.recorder.graph, body.tape
+    found = {number for node in graph.all_nodes() for number in node.inputs}
+    called = {read for call in tape.calls for read in call.reads()}
+    found |= {x.value.number for x in body.recorder.traced() if tape.find(x.plain._raw) in called}
+    found |= {x.value.number for x, _ in [*body.outputs, *body.lasts]}
+    if body.condition is not None:
+        found.add(body.condition.value.number)
+    return frozenset(found | {x.value.number for _, x in body.loop.state._leaves() if isinstance(x, Traced)})
+
+
+def _generators(body: Body) -> tuple[str, ...]:
+    """The global random generators that the body has used."""
+    with body.aside():
+        return tuple(body.generators.used())
+
+
+def _limit(body: Body) -> Size:
+    """How many steps each sequence may take."""
+    loop, size, axis = body.loop, body.size, body.loop.axis
+    if size is None and axis is not None and has_steps(axis):
+        size = axis.size
+    longest = None if loop.max_seq_len is None else _size_of(body, loop.max_seq_len)
+    if size is None and longest is None:
+        raise LoopError(
+            f"{loop.name}: nothing says how many steps there are",
+            expected="an axis with lengths, or max_seq_len",
+            hint="rf.Loop(axis=time) with loop.unstack(x); or rf.Loop(max_seq_len=…) with loop.end(…)",
+        )
+    limit = _shorter(size, longest) if size and longest else size or longest
+    assert limit is not None
+    if axis is not None and axis.dimension is not None and (body.condition or limit.max != axis.dimension):
+        raise LoopError(
+            f"{loop.name}: {axis.name} always has {axis.dimension} frames, but the loop may take fewer steps",
+            hint='Dim(None, name="…") as the axis',
+        )
+    if body.outer is not None and body.condition is not None and body.outputs:
+        raise LoopError(
+            f"{loop.name}: stack in a loop with `end` inside of another loop, where its length differs at every step",
+            hint="carry what you need as a state",
+        )
+    return limit
+
+
+def _check_sequences(body: Body, limit: Size) -> None:
+    """Refuses to stack what is of another batch than the lengths."""
+    for traced, _ in body.outputs:
+        for position, dim in enumerate(limit.dims):
+            known = traced.lengths.size(dim) if dim in traced.dims else None
+            if known is not None and known.max != limit.values.shape[position]:
+                raise rebound(dim, known, Size([], limit.values.shape[position]))
+
+
+def _size_of(body: Body, length: Tensor | int) -> Size:
+    if not isinstance(length, Tensor):
+        return Size([], length)
+    if isinstance(length, Traced):
+        raise TraceError(
+            f"{body.loop.name}: max_seq_len is a value of the loop around this one, and differs at every step",
+            got=length.name,
+            hint="give the largest number, and end each sequence with loop.end",
+        )
+    with body.tape.pause():
+        return Size(length.dims, body.backend.to_numpy_raw(body.plain(length)._raw))
+
+
+def _close_step(body: Body, limit: Size) -> _Ends:
+    active = _active(body, limit)
+    _mask_watchers(body, active)
+    last_places, lasts = _carry_lasts(body)
+    ended_now: Traced | None = None
+    loop_own = dict(lasts)  # what the loop carries for itself, by its place
+    if body.condition is not None:
+        ended_place, lengths_place = _place(body, "ended"), _place(body, "lengths")
+        ended, lengths = (_reordered(body, body.carried[place].before) for place in (ended_place, lengths_place))
+        ended_now = logical_or(ended, body.condition).copy_transpose(body.condition.dims)
+        live = logical_not(ended if body.include_eos else ended_now)
+        active = live if active is None else logical_and(live, active)
+        loop_own[ended_place] = ended_now
+        loop_own[lengths_place] = (lengths + cast(active, "int64")).copy_transpose(body.condition.dims)
+    states = dict(body.loop.state._leaves())
+    given = [states[c.name] if c.kind == "state" else loop_own[place] for place, c in enumerate(body.carried)]
+    new = [_like_before(body, each, value) for each, value in zip(body.carried, given, strict=True)]
+    kept = [
+        value if each.kind in ("ended", "lengths") else _frozen(active, value, _reordered(body, each.before))
+        for each, value in zip(body.carried, new, strict=True)
+    ]
+    return _Ends(kept if body.condition is not None else new, kept, ended_now, last_places)
+
+
+def _place(body: Body, kind: Kind) -> int:
+    place = place_of(body.carried, kind)
+    assert place is not None
+    return place
+
+
+def _mask_watchers(body: Body, active: Traced | None) -> None:
+    """Values that `rf.watch` shows are masked where a sequence has no frame at this step, or had ended before it."""
+    if not body.watchers:
+        return
+    ended = place_of(body.carried, "ended")
+    masks = [] if active is None else [(body.var(active.plain), active.dims, False)]
+    if ended is not None:
+        before = body.carried[ended].before
+        masks.append((body.var(before.plain), before.dims, True))
+    leave_out_ended(body.watchers, body.tape, masks, [dim for _, dim in body.reorders])
+
+
+def _take_names(body: Body) -> None:
+    """Results that no line names are called as the values of the body are, which get their last names now."""
+    unnamed = [(traced, out) for traced, out in (*body.outputs, *body.lasts) if out.name == traced.name]
+    body.recorder.take_names()
+    for traced, out in unnamed:
+        out._name = traced.name
+
+
+def _carry_lasts(body: Body) -> tuple[tuple[int, ...], dict[int, Traced]]:
+    """For each `last`, the place of what is carried for it; a value that is not a state is carried like one."""
+    leaves, places, new = dict(body.loop.state._leaves()), list[int](), dict[int, Traced]()
+    for traced, _ in body.lasts:
+        given = [leaves[c.name] if c.kind == "state" else new.get(n) for n, c in enumerate(body.carried)]
+        same = (n for n, value in enumerate(given) if value is traced)
+        place = next((n for n in same if body.carried[n].before.dtype == traced.dtype), None)
+        if place is None:
+            known = next((each for each in body.carried if each.before is traced), None)
+            place = body.carry("last", traced.plain, traced.dtype, None if known is None else known.initial)
+            new[place] = traced
+        places.append(place)
+    return tuple(places), new
+
+
+def _active(body: Body, limit: Size) -> Traced | None:
+    """Whether a sequence takes this step."""
+    if not limit.ragged:
+        return None
+    mask = np.arange(max(limit.max, 1))[(slice(None), *[None] * limit.values.ndim)] < limit.values
+    with body.tape.pause(), listening(None):
+        raw = body.backend.from_numpy_raw(mask, _device(body))
+        frame = tensor_of(body.backend.alias_raw(body.backend.frames_raw(raw, 0)[0]), align.sig(limit.dims), EMPTY)
+    traced = body.input("", frame)
+    body.frames.append(Frames(body.var(frame), partial(body.backend.frames_raw, raw, 0), None))
+    return traced
+
+
+def _device(body: Body) -> str | None:
+    """Where the states are."""
+    return next((each.before.device for each in body.carried if isinstance(each.before, Tensor)), None)
+
+
+def _reordered(body: Body, value: Any) -> Any:
+    """A value of the step before, in the order that `loop.reorder` gave it."""
+    for indices, dim in body.reorders if isinstance(value, Tensor) else ():
+        if dim in value.dims_set:
+            value = gather(value, indices=indices, axis=dim)
+    return value
+
+
+def _frozen(active: Traced | None, new: Any, old: Any) -> Any:
+    """The new value, but the old one for sequences that have ended."""
+    if active is None or not isinstance(new, Tensor) or not set(active.dims) <= set(new.dims) or new is old:
+        return new
+    if new.dims != old.dims:
+        return new
+    return where(active, new, old).copy_transpose(old.dims)
+
+
+def _like_before(body: Body, carried: Carried, new: Any) -> Any:
+    """The state rule: the dims, in any order, and the type of the initial value."""
+    name, old = carried.name, carried.before
+    kind = Dim if isinstance(old, Dim) else Tensor
+    if not isinstance(new, kind):
+        raise LoopError(
+            f"{body.loop.name}: the new value of the state {name!r} is no {kind.__name__}",
+            got=type(new).__name__,
+            hint="rf.convert_to_tensor(value)" if kind is Tensor else None,
+        )
+    if not isinstance(new, Tensor):
+        return new
+    traced = body.of_body(new, f"the state {name!r}")
+    grown = _new_dims(body)
+    expected = [grown.get(dim, dim) for dim in old.dims]
+    if set(traced.dims) != set(expected):
+        raise DimError(
+            f"{body.loop.name}: the state {name!r} changes its dims",
+            got=traced.describe_dims(),
+            expected=old.describe_dims(),
+            hint=_dims_hint(body, name, old, traced, expected),
+            dims=set(traced.dims) ^ set(expected),
+            at=None if traced.value.node is None else traced.value.node.source,
+        )
+    in_order = traced if list(traced.dims) == expected else traced.copy_transpose(expected)
+    dtype, before = traced.dtype, old.dtype
+    if dtype == before:
+        return in_order
+    if has_fractions(dtype) and before.startswith(("int", "uint", "bool")):
+        raise DtypeError(
+            f"{body.loop.name}: the state {name!r} is {before}, and would cut off what is behind the point",
+            got=dtype,
+            expected=before,
+            hint=f'start with a float: dtype="{dtype}"; or rf.cast(value, "{before}") if it is meant',
+        )
+    return cast(in_order, before)
+
+
+def _dims_hint(body: Body, name: str, old: Any, new: Traced, expected: list[Dim]) -> str:
+    if body.loop.axis in new.dims:
+        return f"{body.loop.axis.name} is the axis of the loop: take its frame, loop.unstack(…)"
+    missing = [dim for dim in new.dims if dim not in expected]
+    for dim in old.dims:
+        if any(longer.expr is not None and dim in longer.expr.dims for longer in missing):
+            return (
+                f"an axis that grows is a state as well: loop.state.{dim.name} = {dim.name} before, the new dim inside"
+            )
+    if missing:
+        shown = ", ".join(map(called, [*old.dims, *missing]))
+        return f"start with the dims that it has later: loop.state.{name} = rf.zeros([{shown}])"
+    return f"every step needs the dims of the initial value of {name!r}"
+
+
+def _new_dims(body: Body) -> dict[Dim, Dim]:
+    values = dict(body.loop.state._leaves())
+    return {each.before: values[each.name] for each in body.carried if isinstance(each.before, Dim)}
+
+
+def _state_vars(body: Body, values: list[Any], grown: list[tuple[Dim, Var]]) -> tuple[Var, ...]:
+    return tuple(_size_var(body, value, grown) if isinstance(value, Dim) else body.var(value.plain) for value in values)
+
+
+def _size_var(body: Body, dim: Dim, grown: list[tuple[Dim, Var]]) -> Var:
+    own = next((var for known, var in grown if known is dim), None)
+    if own is not None:
+        return own
+    size = SizeOf(dim, [known for known, _ in grown])
+    var = body.tape.number_input(0)
+    body.tape.calls.append(Call(size, tuple(v for _, v in grown), {}, var.number))
+    return var
+
+
+def _refuse_grown_outputs(body: Body, grown: list[tuple[Dim, Var]]) -> None:
+    roots = {dim.serial for dim, _ in grown}
+    for traced, _ in body.outputs:
+        if roots and grows(traced, roots):
+            raise LoopError(
+                f"{body.loop.name}: stack of `{traced.name}`, whose size differs per step",
+                got=traced.describe_dims(),
+                hint="carry it as a state and take it after the loop, or reduce over the axis that grows",
+            )
+
+
+def _shorter(a: Size, b: Size) -> Size:
+    if not b.dims:
+        return Size(a.dims, np.minimum(a.values, b.values))
+    if not a.dims or a.dims == b.dims:
+        return Size(b.dims, np.minimum(a.values, b.values))
+    raise LoopError("the lengths of the axis and max_seq_len have other dims", got=f"{a} and {b}")

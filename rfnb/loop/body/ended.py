@@ -1,0 +1,82 @@
+"""When and why the sequences of a recorded loop ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rfnb.core.dims.lengths import Size
+from rfnb.loop.body.traced_step import place_of
+
+if TYPE_CHECKING:
+    from rfnb.loop.replay.replay import Replay
+
+
+def begun(replay: Replay) -> Size:
+    """How many steps each sequence began. Hypotheses change places, so that those of a sequence are taken together.
+
+    The step at whose `end` a sequence leaves is one of them, also where it does not count (`include_eos=False`), and
+    the one that failed.
+    """
+    size, plan = replay.size, replay.plan
+    values = size.values
+    if plan.ends and not plan.include_eos and values.shape == _ended(replay).shape:
+        values = np.minimum(values + (_ended(replay) & (values < _limits(replay))), replay.steps)
+    if replay.failed is not None and replay.failed.step == replay.steps:
+        values = values + ((values == replay.steps) & (values < _limits(replay)))
+    owner, _ = replay.sequences
+    others = tuple(i for i, dim in enumerate(size.dims) if dim is not owner)
+    return Size([dim for dim in size.dims if dim is owner], values.max(axis=others, initial=0))
+
+
+def reasons(replay: Replay) -> list[str] | None:
+    """Of each sequence in words why it ended, or of all together; None where its hypotheses end apart."""
+    if len(replay.size.dims) > 1:
+        return None
+    taken = replay.size.values.reshape(-1)
+    return [_reason(replay, i, int(n)) for i, n in enumerate(taken)]
+
+
+def _reason(replay: Replay, i: int, taken: int) -> str:
+    plan, limit = replay.plan, int(_limits(replay).reshape(-1)[i])
+    if plan.ends and _ended_by_end(replay, i, taken, limit):
+        return f"ended at {taken - plan.include_eos}: end was true"
+    if taken < limit:
+        return f"failed at {taken}" if replay.failed is not None else f"stopped behind {taken} steps"
+    by_frames = plan.frames is not None and int(_over(replay, plan.frames).reshape(-1)[i]) <= limit
+    return f"length {taken} reached" if by_frames else f"max steps ({taken})"
+
+
+def _ended_by_end(replay: Replay, i: int, taken: int, limit: int) -> bool:
+    """Whether `end` was true for it at its last step. Behind its frames it may be true by chance."""
+    if taken < limit:
+        return bool(_ended(replay).reshape(-1)[i])
+    if not (replay.plan.include_eos and taken and replay.keeps(taken)):
+        return False
+    return bool(_ended_of(replay, replay.states_before(taken)).reshape(-1)[i])
+
+
+def _ended(replay: Replay) -> np.ndarray:
+    return _ended_of(replay, replay.final)
+
+
+def _ended_of(replay: Replay, carried: Sequence[Any]) -> np.ndarray:
+    """Which sequences had ended where these were the carried values."""
+    place = place_of(replay.plan.carried, "ended")
+    assert place is not None
+    found: np.ndarray = replay.backend.to_numpy_raw(carried[place])
+    return found
+
+
+def _limits(replay: Replay) -> np.ndarray:
+    """How many steps each sequence might have taken."""
+    size = replay.plan.size
+    return np.full(replay.size.values.shape, replay.steps) if size is None else _over(replay, size)
+
+
+def _over(replay: Replay, size: Size) -> np.ndarray:
+    """A size with the axes of the steps taken."""
+    found: np.ndarray = np.broadcast_to(size.over(replay.size.dims), replay.size.values.shape)
+    return found

@@ -1,0 +1,27 @@
+"""The bodies that are being traced, one inside the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rfnb.loop.body.body import Body
+
+entered: ContextVar[tuple[Body, ...]] = ContextVar("rfnb_entered", default=())
+"""The bodies of the loops that are being traced, the outermost first."""
+
+
+@contextmanager
+def outside_of_bodies() -> Iterator[None]:
+    """Ops inside belong to no body; they are done in the modes around the outermost loop."""
+    bodies = entered.get()
+    with ExitStack() as stack:
+        for body in bodies:
+            stack.enter_context(body.aside())
+            stack.enter_context(body.generators.own())
+        for outermost in bodies[:1]:
+            stack.enter_context(outermost.backend.modes(outermost.modes))
+        yield

@@ -1,0 +1,132 @@
+"""The traced step: the frozen record that closing a body gives, and that every later phase takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from rfnb.backend.base.tape import Tape, Var
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Size
+from rfnb.core.ground.source import Source
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.loop.steps.execute import Schedule
+from rfnb.loop.steps.program import Program
+from rfnb.trace.record.record import Recorder
+from rfnb.trace.record.traced import Pending, Traced
+
+if TYPE_CHECKING:
+    from rfnb.loop.body.print_value import Watcher
+    from rfnb.loop.body.rerun import Call
+
+Kind = Literal["state", "ended", "lengths", "last"]
+
+
+@dataclass(frozen=True)
+class Carried:
+    """A value that each step hands to the next one.
+
+    Args:
+        name: of a state, its full name ("lstm.h"); "" for what the loop carries for itself.
+        kind: a "state" of the user; which sequences have "ended"; the "lengths", which are how many steps each sequence
+            took; the "last" value of something that is not a state.
+        before: the value on the traced frame, before the step: a Traced, or the Dim of an axis that grows.
+        var: the same in the program.
+        initial: the value before the first step: a raw tensor, or a size.
+        starts_empty: whether that is a placeholder of zeros, which no result may show.
+    """
+
+    name: str
+    kind: Kind
+    before: Any
+    var: Var
+    initial: Any = None
+    starts_empty: bool = False
+
+
+def place_of(carried: Sequence[Carried], kind: Kind) -> int | None:
+    """The position of the only value of this kind, if there is one."""
+    return next((place for place, each in enumerate(carried) if each.kind == kind), None)
+
+
+class Frames(NamedTuple):
+    """What a step is given a frame of.
+
+    var: the frame in the program. frames: makes all frames as raw tensors. stacked: makes one tensor of them, over the
+    dim that it is given; None for frames that exist only one by one.
+    """
+
+    var: Var
+    frames: Callable[[], Sequence[Any]]
+    stacked: Callable[[Dim], Tensor] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TracedLines:
+    """What the user's lines of a body did.
+
+    Args:
+        source: the line of the `with`.
+        outer: the recorder of the body around this one.
+        size: how long the unstacked tensors are.
+        unstacked: each source and its frame. outputs, lasts: what `stack` and `last` were given, and their results.
+        condition: what `end` was given.
+        originals: the states before the loop. assigned: the states as the lines leave them, by full name.
+        own_ops: how many ops the lines do; the loop adds more.
+    """
+
+    name: str
+    source: Source | None
+    backend: Any
+    outer: Recorder | None
+    recorder: Recorder
+    size: Size | None
+    carried: tuple[Carried, ...]
+    unstacked: tuple[tuple[Tensor, Traced], ...]
+    outputs: tuple[tuple[Traced, Pending], ...]
+    lasts: tuple[tuple[Traced, Pending], ...]
+    condition: Traced | None
+    include_eos: bool
+    originals: dict[str, Any]
+    assigned: Mapping[str, Any]
+    own_ops: int
+
+    @property
+    def tape(self) -> Tape:
+        """The raw calls of the traced frame."""
+        return self.recorder.tape
+
+
+@dataclass(frozen=True, kw_only=True)
+class TracedStep(TracedLines):
+    """A step that is complete: what all steps of the loop do, and how many there may be.
+
+    Args:
+        program, schedule: the raw calls of a step, and which of them are given, carried and taken.
+        limit: the largest number of steps of each sequence.
+        axis: the dim of the steps. gives_size: whether the loop gives it its size.
+        frames: what each step is given.
+        last_places: for each of `lasts`, the position in `carried` of what it is the final value of.
+        seed: of the random numbers of the steps.
+        call: of the user's function that the loop runs in, if it is recorded.
+        watchers: of `rf.watch`.
+        states: the names of the states, nested ones by their outer name. set_states: those that a line sets.
+        reads: the numbers of the values that something in the body reads; None if this body has been judged before.
+        generators: the global random generators that the body used, in words.
+    """
+
+    program: Program
+    schedule: Schedule
+    limit: Size
+    axis: Dim
+    gives_size: bool
+    frames: tuple[Frames, ...]
+    last_places: tuple[int, ...]
+    seed: Any
+    call: Call | None
+    watchers: tuple[Watcher, ...]
+    states: tuple[str, ...]
+    set_states: frozenset[str]
+    reads: frozenset[int] | None
+    generators: tuple[str, ...]

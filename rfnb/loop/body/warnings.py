@@ -1,0 +1,124 @@
+"""Warnings about loops that run, but probably do not do what was meant."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from rfnb.core.dims.dim import Dim
+from rfnb.core.ground.source import PerPlace, Source, in_code
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import LoopWarning
+from rfnb.loop.body.traced_step import TracedStep, place_of
+from rfnb.loop.steps.frames import has_steps
+
+if TYPE_CHECKING:
+    from rfnb.loop.steps.execute import Outcome
+
+
+class Notice(NamedTuple):
+    """A warning. about: what it is about; the loop warns of the same only once."""
+
+    about: str
+    text: str
+
+
+_judged: PerPlace[set[tuple[str, ...]]] = PerPlace(lambda source: set())
+
+
+def judged(source: Source | None) -> set[tuple[str, ...]]:
+    """The bodies at the line of a `with` that have been judged, each by the names of its states."""
+    return set() if source is None else _judged[source]
+
+
+def judge(step: TracedStep) -> None:
+    """Warns of what was probably not meant; once for each body that is written, and its states."""
+    if step.reads is None:
+        return
+    judged(step.source).add(step.states)
+    for notice in (*_of_generators(step), *_of_states(step, step.reads)):
+        warn(step, notice)
+
+
+def _of_states(step: TracedStep, reads: frozenset[int]) -> Iterator[Notice]:
+    """States that no line sets, or none reads."""
+    for name in step.states:
+        parts = [c for c in step.carried if c.kind == "state" and (c.name == name or c.name.startswith(f"{name}."))]
+        if not parts or any(isinstance(part.before, Dim) for part in parts):
+            continue
+        same = all(step.assigned[part.name] is part.before for part in parts)
+        if same and name not in step.set_states:
+            yield Notice(f"unset {name}", _unset(name))
+        elif not any(part.before.value.number in reads for part in parts):
+            yield Notice(f"unread {name}", _unread(name))
+
+
+def _of_generators(step: TracedStep) -> Iterator[Notice]:
+    """Random numbers that do not come from the loop."""
+    for name in step.generators:
+        yield Notice(
+            f"generator {name}",
+            f"the body seeds {name}, or draws from it; it is run once, so this is the same at every step\n"
+            "  hint      rf.random_uniform([]) and the like draw anew at every step; rf.cond and rf.where choose",
+        )
+
+
+def _unset(name: str) -> str:
+    return (
+        f"the state {name!r} is never set in the body, so it stays as it was before the loop\n"
+        f"  hint      loop.state.{name} = …  # in the body; what is the same at every step need be no state"
+    )
+
+
+def _unread(name: str) -> str:
+    return (
+        f"the state {name!r} forgets: nothing in the body reads the value of the step before\n"
+        f"  hint      use loop.state.{name} before you set it; for the value at the end alone, loop.last(…)"
+    )
+
+
+def warn_of_end(step: TracedStep, outcome: Outcome) -> None:
+    """Warns if the condition of `end` was true for no sequence, unless an axis says how many frames there are."""
+    by_axis = step.size is not None or has_steps(step.axis)
+    place = place_of(step.carried, "ended")
+    if place is None or by_axis or not outcome.steps or outcome.steps < step.limit.max:
+        return
+    ended = step.backend.to_numpy_raw(outcome.states[place])
+    if ended.size and not ended.any():
+        text = (
+            f"what loop.end was given is never true: no sequence has ended within max_seq_len={step.limit.max} steps\n"
+            "  hint      rf.watch(…) around the condition shows it step by step; or a larger max_seq_len"
+        )
+        warn(step, Notice("end", text))
+
+
+def not_ended(ended: np.ndarray, condition: Tensor) -> str | None:
+    """ "never ended" if that is true of all sequences, "never ended: sequences 1, 3 of 5" if it is of some."""
+    if ended.all():
+        return None
+    if not ended.any() or ended.ndim != 1:
+        return "never ended" if not ended.any() else f"never ended: {int((~ended).sum())} of {ended.size}"
+    numbers, size = np.flatnonzero(~ended), condition.lengths.size(condition.dims[0])
+    tags = size.tags if size is not None else None
+    named = [f"{n} {tags[n]!r}" if tags is not None else str(n) for n in numbers[:4]]
+    which = f"sequence{'s' * (len(numbers) > 1)} {', '.join(named)}{', …' * (len(numbers) > 4)}"
+    return f"never ended: {which} of {ended.size}"
+
+
+def warn(step: TracedStep, notice: Notice) -> None:
+    """Points at the line of the `with`. Once for each loop that is written, however often it runs."""
+    source = step.source
+    if source is None or notice.about in _said[source]:
+        return
+    _said[source].add(notice.about)
+    frame = in_code(source.code)
+    registry = frame.f_globals.setdefault("__warningregistry__", {}) if frame is not None else {}
+    text = f"{step.name} ({source.place()}): {notice.text}"
+    warnings.warn_explicit(text, LoopWarning, source.file, source.span.line, registry=registry)
+
+
+_said: PerPlace[set[str]] = PerPlace(lambda source: set())
+"""By the line of a `with`: what the notices were about."""

@@ -1,0 +1,21 @@
+"""Zero-step loops: their results keep parameters in the graph of the gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rfnb.loop.body.traced_step import TracedStep
+
+
+def reaching(step: TracedStep, results: Sequence[Any]) -> list[Any]:
+    """The same results, from which a gradient of 0 reaches all that the steps would have read.
+
+    So all parameters have a gradient: processes that train together wait for each other's.
+    """
+    backend = step.backend
+    read = [*step.tape.externals, *(source._raw for source, _ in step.unstacked)]
+    sources = [raw for raw in read if backend.needs_gradient_raw(raw)]
+    if not sources:
+        return list(results)
+    return [raw if isinstance(raw, int | None) else backend.reaching_raw(raw, sources) for raw in results]

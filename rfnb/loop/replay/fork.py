@@ -1,0 +1,158 @@
+"""Forks: a run goes on from a step with other states."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rfnb.core.dims import align
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import rebound
+from rfnb.core.ground.nested import named_leaves
+from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.core.tensor.argument_errors import not_a_tensor
+from rfnb.core.tensor.listener import listening
+from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.errors import DimError, DtypeError, LoopError
+from rfnb.loop.steps.execute import execute, replaying
+from rfnb.loop.steps.explain import tell_step
+from rfnb.ops.math import cast
+from rfnb.trace.run import session
+from rfnb.trace.run.failure import failure
+
+if TYPE_CHECKING:
+    from rfnb.loop.replay.replay import Replay
+    from rfnb.trace.run.run import Run
+
+
+def fork(replay: Replay, run: Run, step: int, seed: int | None, states: Mapping[str, Any]) -> Run:
+    """The run that goes on from edited states before `step`. Raises what a step raises; the run is kept."""
+    step = _checked(replay, run, step)
+    if replay.plan.changes is not None:
+        raise LoopError(f"{run.name}: no fork, as {replay.plan.changes}", hint="make it a state: loop.state.… = …")
+    before = list(replay.states_before(step))
+    for name, value in _named(replay, states):
+        before[replay.places[name]] = _edited(replay, run, step, name, value)
+    seed = replay.seed if seed is None else seed
+    schedule = replace(replay.schedule, outputs=())
+    with replay.backend.modes(replay.modes, gradients=False), listening(None), replaying():
+        outcome = execute(
+            replay.program, schedule, replay.backend, before, replay.frames, seed,
+            record=True, externals=replay.externals, start=step,
+        )  # fmt: skip
+    if outcome.error is not None:
+        node = None if outcome.failed_call is None else replay.program.calls[outcome.failed_call].node
+        tell_step(outcome.error, outcome.steps, run.name, node)
+        outcome.failure = failure(outcome.error, outcome.steps, node, outcome.failed_call)
+    forked = session.keep(replay.continued(step, outcome, seed).run(parent=run, forked_at=step))
+    if outcome.error is not None:
+        raise outcome.error
+    return forked
+
+
+def _checked(replay: Replay, run: Run, step: int) -> int:
+    """A step that was begun: of a run that failed, also the one that it failed in."""
+    step = operator.index(step)
+    last = run.steps if replay.failed is not None and run.steps < replay.schedule.max_steps else run.steps - 1
+    if not -run.steps <= step <= last:
+        expected = f"0 … {last}" if last >= 0 else "none: the run has no steps"
+        raise LoopError(f"{run.name}: there is no step {step} to go on from", expected=expected)
+    return step % run.steps if step < 0 else step
+
+
+def _named(replay: Replay, states: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Edits by the full names of states; structures are taken apart."""
+    known = replay.state_names()
+    for name, value in states.items():
+        nested = any(other.startswith(f"{name}.") for other in known)
+        for path, leaf in named_leaves(value, name) if nested else [(name, value)]:
+            if path not in known:
+                raise LoopError(
+                    f"fork: there is no state {path!r}",
+                    expected=", ".join(known),
+                    hint=did_you_mean(path, known, most=2, cutoff=0.5),
+                )
+            yield path, leaf
+
+
+def _edited(replay: Replay, run: Run, step: int, name: str, value: Any) -> Any:
+    """The raw tensor of a state that is to be `value`."""
+    state = replay.state(name, step)
+    if isinstance(state, int):
+        raise LoopError(f"fork: {name!r} is the size of an axis that grows, which cannot be edited", got=value)
+    new = value if isinstance(value, Tensor) else _from_python(replay, run, state, value)
+    _check(state, new)
+    if new.dtype != state.dtype:
+        new = cast(new, state.dtype)
+    raw, shape = new.copy_compatible_to_dims_raw(state.dims), replay.backend.get_shape_tuple_raw(state._raw)
+    return replay.backend.snapshot_raw(replay.backend.broadcast_raw(raw, shape))
+
+
+def _from_python(replay: Replay, run: Run, state: Tensor, value: Any) -> Tensor:
+    """Of a number or a label, or of one for each sequence."""
+    if not isinstance(value, list | tuple):
+        return _tensor(replay, state, [], _number(state, value))
+    along = run.sequence_dim if run.sequence_dim in state.dims else state.dims[0] if len(state.dims) == 1 else None
+    if along is None or len(value) != state.size_of(along).max:
+        raise DimError(
+            f"fork: {state.name!r} gets a list, which has one entry for each sequence",
+            got=f"{len(value)} for {state.describe_dims()}",
+            hint="rf.convert_to_tensor(values, dims=[…]) for other dims",
+        )
+    return _tensor(replay, state, [along], [_number(state, entry) for entry in value])
+
+
+def _tensor(replay: Replay, state: Tensor, dims: Sequence[Dim], numbers: Any) -> Tensor:
+    raw = replay.backend.from_numpy_raw(np.asarray(numbers), state.device)
+    return tensor_of(raw, align.sig(dims), state.lengths)
+
+
+def _number(state: Tensor, value: Any) -> bool | int | float:
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, str):
+        return _label(state, value)
+    if not isinstance(value, bool | int | float):
+        raise not_a_tensor(f"fork: the state {state.name!r}", value)
+    return value
+
+
+def _label(state: Tensor, text: str) -> int:
+    if state.vocab is None:
+        hint = "rf.Dim(…, vocab=[…]) as the sparse_dim of the initial value" if state.sparse_dim is not None else None
+        raise DimError(f"fork: {state.name!r} has no vocabulary to look {text!r} up in", got=state.dtype, hint=hint)
+    [number] = state.vocab.encode([text])
+    if state.vocab.decode(number) != text:
+        raise DimError(f"fork: {state.name!r} has no label {text!r}", expected=state.vocab)
+    return number
+
+
+def _check(state: Tensor, new: Tensor) -> None:
+    """Whether it can be this state: its dims, of the same batch; its kind of numbers; its labels."""
+    new.check_place(state.dims)
+    for dim in new.dims:
+        if not state.size_of(dim).agrees(new.size_of(dim)):
+            raise rebound(dim, state.size_of(dim), new.size_of(dim))
+    if KINDS.index(_kind(new.dtype)) > KINDS.index(_kind(state.dtype)) or (new.dtype == "bool") != (
+        state.dtype == "bool"
+    ):
+        raise DtypeError(f"fork: the state {state.name!r} cannot hold this", got=new.dtype, expected=state.dtype)
+    if state.sparse_dim is None:
+        return
+    if new.sparse_dim not in (None, state.sparse_dim):
+        raise DimError(f"fork: {state.name!r} has other labels", got=new.sparse_dim, expected=state.sparse_dim)
+    numbers, count = new.numpy(), state.sparse_dim.size.max
+    if numbers.size and not 0 <= numbers.min() <= numbers.max() < count:
+        outside = next(int(n) for n in numbers.flat if not 0 <= n < count)
+        raise DimError(f"fork: {state.name!r} has no such label", got=outside, expected=f"0 … {count - 1}")
+
+
+KINDS = ("bool", "int", "float", "complex")
+
+
+def _kind(dtype: str) -> str:
+    return next((kind for kind in KINDS if kind in dtype), "float")

@@ -1,0 +1,251 @@
+"""Gradients through time: how the gradient of a loss goes back through the steps of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rfnb.backend.base.tape import External, Var
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Size
+from rfnb.core.ground.dtype import is_float_dtype
+from rfnb.core.ground.show import Shown
+from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.errors import LoopError
+
+if TYPE_CHECKING:
+    from rfnb.loop.replay.replay import Replay
+    from rfnb.trace.run.run import Run
+
+
+class Gradients(Shown):
+    """Norms of d loss / d state, for the value that each step gives the state. What `run.gradients(loss)` gives.
+
+    `norm["h"][i]` is that of the whole batch at step i, `per_sequence["h"][i, b]` that of one sequence, NaN where it
+    has ended; `start["h"]` is that of the initial value.
+
+    Args:
+        run: whose steps they are.
+        loss: what it is called.
+        norm: by state, [steps].
+        per_sequence: by state that counts sequences, [steps, sequences].
+        start: by state.
+
+    >>> loop = rf.Loop(max_seq_len=3, debug=True)
+    >>> loop.state.h, weight = rf.ones([]), rf.Parameter([], initial=0.01)
+    >>> with loop:
+    ...     loop.state.h = loop.state.h * weight
+    >>> gradients = loop.run.gradients(loop.state.h)
+    >>> [round(norm, 6) for norm in gradients.norm["h"].tolist()], gradients.verdict["h"]
+    ([0.0001, 0.01, 1.0], 'vanishes before step 1')
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        loss: str,
+        norm: dict[str, np.ndarray],
+        per_sequence: dict[str, np.ndarray],
+        start: dict[str, float],
+    ):
+        self.run, self.loss = run, loss
+        self.norm, self.per_sequence, self.start = norm, per_sequence, start
+
+    @property
+    def verdict(self) -> dict[str, str]:
+        """By state: "vanishes before step 12", "explodes before step 3", "not finite up to step 7", or ""."""
+        return {name: verdict(norms.tolist()) for name, norms in self.norm.items()}
+
+
+FAR = 1000.0
+"""So many times as large at one end of a run as at the other is called exploding, or vanishing."""
+
+
+def verdict(norms: Sequence[float]) -> str:
+    """What is wrong with the norms of a state over the steps, if anything.
+
+    >>> verdict([1e-9, 1e-6, 1e-4, 0.1, 1.0]), verdict([0.5, 0.7]), verdict([3e4, 20.0, 1.0])
+    ('vanishes before step 3', '', 'explodes before step 1')
+    """
+    odd = [i for i, n in enumerate(norms) if not np.isfinite(n)]
+    if odd:
+        return f"not finite up to step {odd[-1]}"
+    last = next((n for n in reversed(norms) if n > 0), 0.0)
+    if last == 0:
+        return "no gradient"
+    small, large = norms[0] * FAR < last, norms[0] > last * FAR
+    if small or large:
+        within = next(i for i, n in enumerate(norms) if (n * FAR >= last if small else n <= last * FAR))
+        return f"{'vanishes' if small else 'explodes'} before step {within}"
+    return ""
+
+
+def gradients(replay: Replay, run: Run, loss: Any) -> Gradients:
+    """Goes back step by step: each is computed again, and its gradient taken by the states before it."""
+    back = _OfValue(replay, loss) if isinstance(loss, str) else _OfTensor(replay, loss)
+    names = [name for name in replay.plan.assigned if back.is_float(name)]
+    rows: dict[str, list[tuple[float, Any]]] = {name: [] for name in names}
+    for step in reversed(range(replay.steps)):
+        for name, raw in back.step(step, names).items():
+            rows[name].append(_norms(replay, run, name, raw, step))
+    return Gradients(
+        run,
+        loss if isinstance(loss, str) else _called(loss),
+        {name: np.array([total for total, _ in reversed(rows[name])]) for name in names},
+        {name: _stacked(run, [each for _, each in reversed(rows[name])]) for name in names if back.counts(name, run)},
+        {name: back.at_start(name) for name in names},
+    )
+
+
+def _called(loss: Any) -> str:
+    name = getattr(loss, "name", None)
+    return "loss" if name in (None, "tensor") else str(name)
+
+
+class _Back:
+    """The gradients by the states, from the last step to the first."""
+
+    def __init__(self, replay: Replay):
+        self.replay, self.backend = replay, replay.backend
+        self.carried: list[Any] = [None] * len(replay.templates)  # by the states after the step that comes next
+
+    def also(self, step: int) -> list[tuple[Var | External, Callable[[Any], Any]]]:
+        """What else of a step the loss depends on, and its gradient, from what the value is."""
+        raise NotImplementedError
+
+    def is_float(self, name: str) -> bool:
+        """Whether gradients go through a state."""
+        template = self.replay.templates[self.replay.places[name]]
+        return isinstance(template, Tensor) and is_float_dtype(template.dtype)
+
+    def counts(self, name: str, run: Run) -> bool:
+        """Whether a state has a value for each sequence."""
+        return run.sequence_dim in self.replay.plan.assigned[name][1]
+
+    def step(self, step: int, names: Sequence[str]) -> dict[str, Any]:
+        """The gradients by the values that `step` gives the states `names`."""
+        replay = self.replay
+        before = [self._leaf(raw) for raw in replay.states_before(step)]
+        after, also = replay.after(step), self.also(step)
+        assigned = [replay.plan.assigned[name][0] for name in names]
+        found = replay.step(step, [*after, *(var for var, _ in also), *assigned], before, gradients=True)
+        count = len(after) + len(also)
+        given, new = found[:count], found[count:]
+        told = [*self.carried, *(make(raw) for (_, make), raw in zip(also, given[len(after) :], strict=True))]
+        after_it = {name: self.carried[replay.places[name]] for name in names}
+        pulled = self.backend.pull_back_raw(given, told, [*before, *new])
+        self.carried = pulled[: len(before)]
+        by_new = zip(names, pulled[len(before) :], new, strict=True)
+        return {name: gradient if self._follows(raw) else after_it[name] for name, gradient, raw in by_new}
+
+    def _follows(self, raw: Any) -> bool:
+        return bool(self.backend.needs_gradient_raw(raw))  # else it depends on no state
+
+    def _leaf(self, raw: Any) -> Any:
+        if isinstance(raw, int | None) or not is_float_dtype(self.backend.get_dtype_name_raw(raw)):
+            return raw
+        leaf = self.backend.alias_raw(raw)
+        self.backend.set_requires_gradient_raw(leaf)
+        return leaf
+
+    def at_start(self, name: str) -> float:
+        """The norm for the initial value of a state, when all steps are done."""
+        raw = self.carried[self.replay.places[name]]
+        return 0.0 if raw is None else float(np.sqrt(_squares(self.backend, raw).sum()))
+
+
+class _OfTensor(_Back):
+    """Of what was computed from the results of the loop."""
+
+    def __init__(self, replay: Replay, loss: Any):
+        super().__init__(replay)
+        self.arrived = _arrived(replay, loss._raw if isinstance(loss, Tensor) else loss)
+        self.carried = [self.arrived.get(("state", i)) for i in range(len(replay.templates))]
+
+    def also(self, step: int) -> list[tuple[Var | External, Callable[[Any], Any]]]:
+        """Of each output, the part of this step."""
+        outputs = enumerate(self.replay.schedule.outputs)
+        return [(var, partial(self._part, i, step)) for i, var in outputs if ("output", i) in self.arrived]
+
+    def _part(self, output: int, step: int, _: Any) -> Any:
+        return self.backend.select_raw(self.arrived["output", output], 0, step)
+
+
+def _arrived(replay: Replay, loss: Any) -> dict[Any, Any]:
+    """The gradients that arrive at what the loop gave."""
+    name, way = replay.plan.name, 'or the name of a value of the body: run.gradients("loss")'
+    if replay.probe is None:
+        raise LoopError(f"{name}: this run gave nothing that a loss depends on", hint=way.removeprefix("or "))
+    if not isinstance(loss, replay.backend.RawTensorType) or not replay.backend.needs_gradient_raw(loss):
+        raise LoopError(
+            f"{name}: no gradient goes back from this loss",
+            got=type(loss).__name__,
+            expected=f"a Tensor computed from what the loop gave, with gradients on; {way}",
+        )
+    try:
+        found: dict[Any, Any] = replay.probe.gradients(loss)
+    except RuntimeError as error:
+        raise LoopError(
+            f"{name}: the way back from this loss is gone",
+            hint="run.gradients(loss) before loss.backward(), or backward(retain_graph=True)",
+        ) from error
+    if not found:
+        raise LoopError(f"{name}: this loss does not depend on what this run gave", hint="is it that of another run?")
+    return found
+
+
+class _OfValue(_Back):
+    """Of the sum of a value of the body."""
+
+    def __init__(self, replay: Replay, name: str):
+        super().__init__(replay)
+        self.name = name
+        self.var, (self.sig, self.lengths) = replay.value(name)
+
+    def also(self, step: int) -> list[tuple[Var | External, Callable[[Any], Any]]]:
+        """Ones, without padding and sequences that have ended."""
+        return [(self.var, partial(self._ones, step))]
+
+    def _ones(self, step: int, raw: Any) -> Any:
+        backend, dtype = self.backend, self.backend.get_dtype_name_raw(raw)
+        if not is_float_dtype(dtype):
+            raise LoopError(f"{self.replay.plan.name}: `{self.name}` has no gradient", got=dtype, expected="floats")
+        device = backend.get_device_raw(raw)
+        ones = backend.full_raw(backend.get_shape_tuple_raw(raw), 1, dtype, device)
+        ones = backend.fill_padding(tensor_of(ones, self.sig, self.lengths), 0)
+        over = ~_active(self.replay.size, self.sig.dims, step)
+        return backend.masked_fill_raw(ones, backend.from_numpy_raw(over, device), 0)
+
+
+def _norms(replay: Replay, run: Run, name: str, raw: Any, step: int) -> tuple[float, Any]:
+    """Over all sequences that take the step, and of each."""
+    _, dims = replay.plan.assigned[name]
+    active = _active(replay.size, dims, step)
+    squares = np.zeros(active.shape) if raw is None else np.where(active, _squares(replay.backend, raw), 0)
+    others = tuple(i for i, dim in enumerate(dims) if dim is not run.sequence_dim)
+    each = np.where(active.any(others), np.sqrt(squares.sum(others)), np.nan)
+    return float(np.sqrt(squares.sum())), each
+
+
+def _stacked(run: Run, rows: list[Any]) -> np.ndarray:
+    """[steps, sequences]"""
+    return np.array([np.broadcast_to(row, run.batch or 0) for row in rows]).reshape(len(rows), run.batch or 0)
+
+
+def _squares(backend: Any, raw: Any) -> np.ndarray:
+    squares: np.ndarray = backend.to_numpy_raw(raw).astype("float64") ** 2
+    return squares
+
+
+def _active(size: Size, dims: Sequence[Dim], step: int) -> np.ndarray:
+    """Which sequences take a step, to be broadcast to `dims`."""
+    if not set(size.dims) <= set(dims):
+        return np.ones([1] * len(dims), bool)
+    takes_it = np.asarray(step < size.values)
+    order = sorted(range(len(size.dims)), key=lambda i: dims.index(size.dims[i]))
+    return takes_it.transpose(order).reshape(
+        [takes_it.shape[size.dims.index(d)] if d in size.dims else 1 for d in dims]
+    )

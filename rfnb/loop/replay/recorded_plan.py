@@ -1,0 +1,120 @@
+"""What a recorded run keeps of a body: how its steps are computed, and what the values in it are called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from rfnb.backend.base.tape import External, Var
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Size
+from rfnb.core.ground.source import Block, with_block
+from rfnb.loop.body.rerun import Call
+from rfnb.loop.body.traced_step import Carried
+from rfnb.loop.steps.execute import Schedule
+from rfnb.loop.steps.explain import Told
+from rfnb.loop.steps.frames import has_steps
+from rfnb.loop.steps.program import Program
+from rfnb.trace.record.record import Recorder
+from rfnb.trace.record.traced import Traced
+
+if TYPE_CHECKING:
+    from rfnb.loop.body.traced_step import TracedStep
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The steps of a loop without their numbers; the same for all runs that are made of them.
+
+    carried: what each step hands to the next, without its initial value. assigned: what the body gives the states,
+    before ended sequences keep theirs. vars: of the values of the graph; in_branches: of those in the sides of
+    branches. size: how many steps each sequence takes, if the data says so; frames: how many frames it has. call: that
+    of the function in which the loop ran. told: where its ops were done. changes: the line that writes into something
+    which the steps read, if there is one.
+    """
+
+    name: str
+    place: str
+    source: Block
+    backend: Any
+    program: Program
+    schedule: Schedule
+    recorder: Recorder
+    carried: tuple[Carried, ...]
+    assigned: dict[str, tuple[Var, Sequence[Dim]]]
+    vars: dict[int, Var | External]
+    in_branches: dict[int, Var]
+    axis: Dim
+    size: Size | None
+    frames: Size | None
+    ends: bool
+    include_eos: bool
+    told: Told | None
+    changes: str | None
+    call: Call | None
+
+
+def plan_of(step: TracedStep, told: Told | None) -> Plan:
+    """What is kept of a step. It is to be called while the recorder still has its traced frame."""
+    recorder = step.recorder
+    found, inside = _vars(recorder, recorder.traced()), _vars(recorder, recorder.traced_in_branches())
+    return Plan(
+        name=step.name,
+        place=step.source.place() if step.source is not None else "",
+        source=with_block(step.source),
+        backend=step.backend,
+        program=step.program,
+        schedule=step.schedule,
+        recorder=recorder,
+        carried=tuple(replace(each, initial=None) for each in step.carried),
+        assigned=dict(_assigned(step)),
+        vars=found,
+        in_branches={number: var for number, var in inside.items() if isinstance(var, Var)},
+        axis=step.axis,
+        size=step.limit,
+        frames=step.size or (step.axis.size if has_steps(step.axis) else None),
+        ends=step.condition is not None,
+        include_eos=step.include_eos,
+        told=told,
+        changes=_changes(step),
+        call=step.call,
+    )
+
+
+def _vars(recorder: Recorder, traced: Sequence[Traced]) -> dict[int, Var | External]:
+    """What the values are on the tape; the recorder gets their dims."""
+    found: dict[int, Var | External] = {}
+    for each in traced:
+        number, plain = each.value.number, each.plain
+        recorder.templates[number] = plain.sig, plain.lengths
+        var = recorder.tape.find(plain._raw)
+        if isinstance(var, Var | External):
+            found[number] = var
+    return found
+
+
+def _assigned(step: TracedStep) -> Iterator[tuple[str, tuple[Var, Sequence[Dim]]]]:
+    for name, leaf in step.assigned.items():
+        if isinstance(leaf, Traced) and isinstance(var := step.tape.find(leaf.plain._raw), Var):
+            yield name, (var, leaf.dims)
+
+
+def _changes(step: TracedStep) -> str | None:
+    """Steps without effects leave out what is written; that matters if states depend on it."""
+    program, kept = step.program, step.tape.is_kept
+    written = {number for number, raw in enumerate(program.externals) if kept(raw)}
+    if not written:
+        return None
+
+    def of_written(reads: Iterable[Any]) -> bool:
+        return any(type(read) is External and read.number in written for read in reads)
+
+    schedule = step.schedule
+    asked = [*schedule.kept, *schedule.outputs, *([] if schedule.ended is None else [schedule.ended])]
+    calls = [program.calls[position] for position in program.needed(asked, effects=False)]
+    if not of_written(asked) and not any(of_written(call.reads()) for call in calls):
+        return None
+    writers = [call.node for call in program.calls if call.effect and of_written(call.reads())]
+    lines = [f" ({node.source.place()}: `{node.source.text()}`)" for node in writers if node and node.source]
+    return f"the loop changes something that it reads{lines[0] if lines else ''}"

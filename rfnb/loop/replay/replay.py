@@ -1,0 +1,235 @@
+"""A Replay shows recorded steps to a Run: states and values by their names in the user's code, forks and gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from contextlib import nullcontext, suppress
+from typing import Any
+
+from rfnb.backend.base.tape import External, Var
+from rfnb.core.dims import align
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Lengths, Size
+from rfnb.core.graph.graph import Value
+from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.errors import LoopError
+from rfnb.loop.body import ended, rerun
+from rfnb.loop.body.traced_step import place_of
+from rfnb.loop.body.warnings import not_ended
+from rfnb.loop.replay import fork, gradients
+from rfnb.loop.replay.recorded_plan import Plan
+from rfnb.loop.replay.recorded_steps import RecordedSteps
+from rfnb.loop.steps.execute import Outcome
+from rfnb.loop.steps.explain import Explanation
+from rfnb.loop.steps.nested_runs import Inner, asking
+from rfnb.trace.run.run import Run
+from rfnb.trace.run.step import AGREES, StepValue
+
+
+class Replay(RecordedSteps):
+    """What a Run asks its recorded steps for."""
+
+    fork = fork.fork
+    rerun = rerun.rerun
+    gradients = gradients.gradients
+    begun = property(ended.begun)
+    ends = ended.reasons
+
+    def explain(self) -> Explanation:
+        """Where the ops of the body were done."""
+        return Explanation(self.plan.name, self.plan.told)
+
+    # -- states and values
+
+    def state_names(self) -> list[str]:
+        """The states of the user."""
+        return list(self.places)
+
+    def state(self, name: str, step: int) -> Any:
+        """A state before `step`; a size, for an axis that grows."""
+        position = self.places[name]
+        template, raw = self.templates[position], self.states_before(step)[position]
+        return raw if isinstance(template, Dim) else self._tensor(name, raw, template.sig, template.lengths, step)
+
+    def values(self, step: int) -> tuple[list[StepValue], str]:
+        """What the body computed at `step`, in order, and whether the replay agrees with the run."""
+        if self.origin is not None and step < self.start:
+            return self.origin.values(step)
+        named = self._computable(self._named(), step)
+        after = self.after(step) if step < self.steps else ()
+        wanted = [*[self.plan.vars[value.number] for value in named], *after]
+        results = self.step(step, wanted)
+        found = []
+        for value, raw in zip(named, results, strict=False):
+            node = value.node
+            signature, lengths = self.recorder.templates[value.number]
+            tensor = self._tensor(self.name_of(value), raw, signature, lengths, step)
+            assert node is not None
+            found.append(StepValue(tensor.name, node.op, node.line or 0, tensor))
+        return found, self._check(results[len(named) :], step)
+
+    def computed(self, step: int, only: Collection[int] | None = None) -> list[tuple[Value, Tensor]]:
+        """All that the step was given and computed, also inside of modules and branches, in order.
+
+        only: the numbers of the values that are wanted.
+        """
+        if self.origin is not None and step < self.start:
+            return self.origin.computed(step, only)
+        recorder, plan = self.recorder, self.plan
+        values = recorder.graph.values[: recorder.graph.body_values]
+        if only is not None:
+            values = [value for value in values if value.number in only]
+        known = self._computable(values, step)
+        inner = Inner(wanted=set(plan.in_branches.values()))
+        with asking(inner):
+            raws = self.step(step, [plan.vars[value.number] for value in known])
+        found = {value.number: raw for value, raw in zip(known, raws, strict=True)}
+        found |= {n: inner.values[var] for n, var in plan.in_branches.items() if var in inner.values}
+        return [
+            (value, self._tensor(self.name_of(value), found[number], *recorder.templates[number], step))
+            for value in values
+            if (number := value.number) in found
+        ]
+
+    def _computable(self, values: Sequence[Value], step: int) -> list[Value]:
+        """Those that there are; of a step that failed, what was computed before the call that failed."""
+        failed, later = self.failed, set[Var | External]()
+        if failed is not None and step == failed.step and failed.position is not None:
+            later = {Var(number) for call in self.program.calls[failed.position :] for number in call.made()}
+        found = [(value, self.plan.vars.get(value.number)) for value in values]
+        return [value for value, var in found if var is not None and not (type(var) is Var and var in later)]
+
+    def _named(self) -> list[Value]:
+        """The values that lines of the body made or keep."""
+        graph = self.recorder.graph
+        return [value for value in graph.values[: graph.body_values] if self.recorder.in_body(value)]
+
+    def _tensor(self, name: str, raw: Any, signature: align.Sig, lengths: Lengths, step: int) -> Tensor:
+        grown = [dim for dim in self.templates if isinstance(dim, Dim)]
+        if grown:
+            sizes = dict(zip(self.templates, self.states_before(step), strict=True))
+            lengths = lengths.bind({dim: Size([], sizes[dim]) for dim in grown})
+            shape = zip(signature.dims, self.backend.get_shape_tuple_raw(raw), strict=True)
+            made = {dim: Size([], n) for dim, n in shape if set(dim.roots) == {dim.serial} and _other(lengths, dim, n)}
+            lengths = lengths.bind(made)
+        tensor = tensor_of(self.backend.alias_raw(raw), signature, lengths)
+        tensor.name = name
+        return tensor
+
+    def _check(self, states: Sequence[Any], step: int) -> str:
+        if step >= self.steps:
+            return "failed in this step"
+        expected = self.states_before(step + 1) if self.keeps(step + 1) else states
+        agrees = all(
+            a == b if isinstance(b, int | None) else self.backend.same_raw(a, b)
+            for a, b in zip(states, expected, strict=True)
+        )
+        if agrees:
+            return AGREES
+        changed = self.version_now() != self.version
+        if self.plan.changes is not None:
+            return f"replay differs: {self.plan.changes}"
+        return "with today's weights" if changed else "replay differs"
+
+    def value(self, name: str) -> tuple[Var | External, tuple[align.Sig, Lengths]]:
+        """The last value of the body that is called so, and its dims."""
+        values = (v for v in reversed(self.recorder.graph.values) if v.number in self.plan.vars)
+        value = next((v for v in values if self.name_of(v) == name), None)
+        if value is None:
+            known = list(dict.fromkeys(self.name_of(v) for v in self._named()))
+            raise LoopError(f"{self.recorder.name}: the body has no value {name!r}", expected=", ".join(known))
+        return self.plan.vars[value.number], self.recorder.templates[value.number]
+
+    def stack(self, name: str) -> Tensor:
+        """A value of the body over all steps. → {axis, …}"""
+        var, (signature, lengths) = self.value(name)
+        if not self.steps:
+            raise LoopError(f"{self.plan.name}: there was no step", got=f"stack({name!r})")
+        raws = [self.backend.alias_raw(raw) for raw in self.over_steps(var, min(self.steps, max(self.size.max, 1)))]
+        if len(shapes := {self.backend.get_shape_tuple_raw(raw) for raw in raws}) > 1:
+            raise LoopError(
+                f"{self.plan.name}: {name!r} cannot be stacked: its size differs from step to step",
+                got=f"shapes from {min(shapes)} to {max(shapes)}",
+                hint=f"run[i][{name!r}] at one step; or an expression without that axis: run.stack('rf.reduce_sum(…)')",
+            )
+        raw = self.backend.stack_raw(raws)[: self.size.max]
+        out = align.sig([self.axis, *signature.dims], signature.sparse_dim, signature.feature_dim)
+        result = tensor_of(raw, out, lengths.bind({self.axis: self.size}))
+        result.name = name
+        return result
+
+    # -- the run
+
+    def run(self, **origin: Any) -> Run:
+        """The Run that shows this."""
+        plan = self.plan
+        return Run(
+            name=plan.name,
+            place=plan.place,
+            source=plan.source,
+            size=self.size,
+            replay=self,
+            steps=self.steps,
+            axis=self.axis,
+            graph=self.recorder.graph,
+            failed=self.failed,
+            **origin,
+        )
+
+    @property
+    def flags(self) -> list[str]:
+        """What is wrong with the run, if anything."""
+        flags = [] if self.failed is None else [f"failed: {self.failed.kind} in step {self.failed.step}"]
+        if not all(isinstance(s, int | None) or self.backend.is_finite_raw(s) for s in self.final):
+            flags.append("not finite")
+        has_ended = place_of(self.plan.carried, "ended")
+        if has_ended is not None and self.failed is None:
+            flag = not_ended(self.backend.to_numpy_raw(self.final[has_ended]), self.templates[has_ended])
+            flags += [flag] if flag else []
+        return flags
+
+    def loops(self, step: int) -> list[Run]:
+        """The runs of the loops inside of `step`; of one that failed as well."""
+        found: list[Run] = []
+        with asking(Inner(runs=found)), nullcontext() if step < self.steps else suppress(Exception):
+            self.step(step, list(self.plan.vars.values()))
+        return found
+
+    @property
+    def sequences(self) -> tuple[Dim | None, Size | None]:
+        """What counts the sequences, and how many there are, with their tags."""
+        sized = [
+            (dim, lengths.size(dim))
+            for signature, lengths in self.recorder.templates.values()
+            for dim in signature.dims
+        ]
+        counted = [(dim, size) for dim, size in sized if size and (dim in self.size.dims or dim.is_batch_dim())]
+        tagged = [(dim, size) for dim, size in counted if size.tags is not None]
+        found = tagged or counted
+        return found[0] if found else (None, None)
+
+
+def _other(lengths: Lengths, dim: Dim, n: int) -> bool:
+    """Whether a dim that has one size has another one than is known: it came into being with an axis that grows."""
+    known = lengths.size(dim)
+    return known is not None and not known.dims and known.max != n
+
+
+def recorded(plan: Plan, outcome: Outcome, frames: Sequence[Sequence[Any]], seed: int) -> Run:
+    """The Run of a loop. The program lets go of the graph of the gradients."""
+    run = Replay(plan, outcome, frames, plan.program.externals, seed).run()
+    plan.program.detach(plan.backend.alias_raw)
+    return run
+
+
+def followed(run: Run | None, states: Sequence[Any], stacked: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """What the loop gives, so that `run.gradients(loss)` sees what arrives there."""
+    assert run is not None and isinstance(run.replay, Replay)
+    backend = run.replay.backend
+    if not any(not isinstance(raw, int | None) and backend.needs_gradient_raw(raw) for raw in (*states, *stacked)):
+        return list(states), list(stacked)
+    probe = run.replay.probe = backend.new_probe()
+    return (
+        [raw if isinstance(raw, int | None) else probe(raw, ("state", i)) for i, raw in enumerate(states)],
+        [probe(raw, ("output", i)) for i, raw in enumerate(stacked)],
+    )

@@ -1,0 +1,120 @@
+"""Leaves the gradients of weights to the end of a loop: one product for all steps, instead of a sum over them.
+
+A step multiplies its h with a weight W. Where h·W is added to frames that were computed before the steps, the
+gradient of those frames is that of h·W; elsewhere frames of zeros are added. Autograd brings the gradients of all
+steps together there, and the gradient of W is one product of them with the h of all steps.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from rfnb.backend.base.fuse import Product
+from rfnb.backend.base.tape import Call, Var
+from rfnb.loop.steps.execute import Outcome, Schedule
+from rfnb.loop.steps.program import Program
+
+FEW = 4
+"""With so few steps there is nothing to gain."""
+
+
+class Deferred:
+    """A Program whose weights get their gradients at the end of the loop, after `defer()`; until then a plain one.
+
+    Args:
+        stacked: frames as one raw tensor each, [steps, …].
+        values: of the Vars, on the traced frame.
+
+    program, schedule: to be run, with more frames and outputs than before; all numbers are the same.
+    """
+
+    def __init__(self, program: Program, schedule: Schedule, backend: Any, stacked: dict[Var, Any], values: list[Any]):
+        self.program = self._plain = program
+        self.schedule, self.backend = schedule, backend
+        self._stacked, self._values = dict(stacked), values
+        self._inputs: list[Var] = []  # what the weights are multiplied with
+        self._waiting: list[tuple[list[Any], int]] = []  # who waits for the inputs of all steps, and for how many
+
+    def frames(self) -> list[Sequence[Any]]:
+        """Those that are given stacked, step by step."""
+        return [self.backend.frames_raw(raw, 0) for raw in self._stacked.values()]
+
+    def give(self, outcome: Outcome) -> None:
+        """Takes what was asked of the steps for the gradients; the outcome is as that of the plain Program."""
+        outputs = len(outcome.outputs) - len(self._inputs)
+        rest = iter(outcome.outputs[outputs:])
+        del outcome.outputs[outputs:]
+        if outcome.error is None:
+            for waiting, count in self._waiting:
+                waiting += [self.backend.stack_detached_raw(next(rest)) for _ in range(count)]
+        elif outcome.failed_call is not None:
+            node = self.program.calls[outcome.failed_call].node
+            outcome.failed_call = next((i for i, call in enumerate(self._plain.calls) if call.node is node), None)
+
+    def defer(self) -> None:
+        """Looks for weights in the steps, if gradients are wanted and it is known how many steps there are."""
+        schedule = self.schedule
+        if schedule.ended is None and schedule.max_steps >= FEW and self.backend.grad_enabled_raw():
+            self._defer([*schedule.new, *schedule.kept, *schedule.outputs])
+
+    def _defer(self, wanted: list[Var]) -> None:
+        calls = [self.program.calls[position] for position in self.program.needed(wanted)]
+        products = [
+            product
+            for product in self.backend.products_raw(calls, self._values, self.program.externals)
+            if self.backend.needs_gradient_raw(self.program.externals[product.weight.number])
+        ]
+        if not products:
+            return
+        self.program = self.program.copy()
+        for frames, group in self._groups(products, calls, wanted).items():
+            self._defer_group(frames, group)
+        self.program.inputs += tuple(var for var in self._stacked if var not in self.program.inputs)
+        self.schedule = replace(self.schedule, outputs=(*self.schedule.outputs, *self._inputs))
+
+    def _groups(self, products: list[Product], calls: list[Call], wanted: list[Var]) -> dict[Var, list[Product]]:
+        """The products by the frames that they are added to; by their own result, if there are none."""
+        read = Counter(read for call in calls for read in call.reads())
+        read.update(set(wanted))
+        summed = {var: var for var in self._stacked if read[var] == 1}  # by what the frames are in, and nothing else is
+        groups: dict[Var, list[Product]] = {}
+        for product in products:
+            made = _made(product)
+            frames = made if product.x is None else summed.get(product.x, made)
+            if frames is not made and read[made] == 1:
+                summed[made] = frames
+            groups.setdefault(frames, []).append(product)
+        return groups
+
+    def _defer_group(self, frames: Var, group: list[Product]) -> None:
+        weights = [self.program.externals[product.weight.number] for product in group]
+        own = None
+        if frames not in self._stacked:
+            zeros = self.backend.no_frames_raw(self._values[frames.number], self.schedule.max_steps)
+            frames, own = self._new_var(), self._new_var()
+            self._stacked[frames] = zeros
+        out_first = [product.out_first for product in group]
+        self._stacked[frames], waiting = self.backend.deferred_raw(self._stacked[frames], weights, out_first)
+        self._waiting.append((waiting, len(group)))
+        for product, weight in zip(group, weights, strict=True):
+            self._inputs.append(product.h)
+            constant = self.program.add_external(self.backend.constant_weight_raw(weight, product.transposed))
+            calls = [product.with_weight(constant, _made(product).number)]
+            if own is not None:
+                calls = [
+                    product.with_weight(constant, own.number),
+                    Call(self.backend.sum_raw, (own, frames), {}, _made(product).number, node=product.call.node),
+                ]
+            self.program.replace(product.call, calls)
+
+    def _new_var(self) -> Var:
+        self._values.append(None)
+        return Var(len(self._values) - 1)
+
+
+def _made(product: Product) -> Var:
+    assert product.call.result is not None
+    return Var(product.call.result)

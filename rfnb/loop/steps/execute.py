@@ -1,0 +1,176 @@
+"""Runs a Program step by step."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+from rfnb.backend.base.tape import External, Var, current_tape
+from rfnb.loop.steps.codegen import Compiled
+from rfnb.loop.steps.program import Program
+from rfnb.loop.steps.state_history import Kept
+from rfnb.trace.run.failure import Failure
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """What the steps of a loop are given and what is taken from them, by Vars of its Program.
+
+    states, frames: what a step is given. new: the states after a step in which no sequence has ended. kept: the same,
+    where ended sequences keep theirs. outputs: what is stacked. ended: whether all is over. max_steps: the most steps
+    there can be. free_steps: how many of them come before the first sequence ends.
+    """
+
+    states: tuple[Var, ...]
+    frames: tuple[Var, ...]
+    new: tuple[Var, ...]
+    kept: tuple[Var, ...]
+    outputs: tuple[Var, ...]
+    ended: Var | None
+    max_steps: int
+    free_steps: int
+
+
+@dataclass
+class Outcome:
+    """What a loop computed. `kept`: states on the way; `states`: those after the last step."""
+
+    states: tuple[Any, ...]
+    outputs: list[list[Any]]
+    steps: int = 0
+    kept: Kept | None = None
+    error: BaseException | None = None
+    failed_call: int | None = None
+    failure: Failure | None = None
+
+
+_replaying: ContextVar[bool] = ContextVar("rfnb_replaying", default=False)
+
+
+@contextmanager
+def replaying() -> Iterator[None]:
+    """Steps inside change nothing but their results."""
+    token = _replaying.set(True)
+    try:
+        yield
+    finally:
+        _replaying.reset(token)
+
+
+def is_replaying() -> bool:
+    """Whether steps may change nothing but their results."""
+    return _replaying.get()
+
+
+def execute(
+    program: Program,
+    schedule: Schedule,
+    backend: Any,
+    initial: Sequence[Any],
+    frames: Sequence[Sequence[Any]],
+    seed: int,
+    *,
+    record: bool,
+    externals: Sequence[Any] | None = None,
+    progress: Callable[[int], None] | None = None,
+    start: int = 0,
+) -> Outcome:
+    """All steps, from `start` on. An error, or an interrupt, ends the loop early and is kept in the outcome."""
+    generator = generators(backend, seed, program.stream_devices)
+    effects = not _replaying.get() and current_tape() is None  # of a loop inside of one that is traced or replayed: no
+    outcome = Outcome(tuple(initial), [[] for _ in schedule.outputs], start)
+    kept = outcome.kept = Kept(backend, initial) if record else None
+    append = [taken.append for taken in outcome.outputs]
+    compiled, pace, over = None, _Pace(), False
+    try:
+        for steps, new in _phases(schedule, start):
+            compiled = program.compile_loop(
+                new, schedule.outputs, schedule.ended, generator, externals, effects=effects, keep=record
+            )
+            while steps and not over:
+                room = len(steps) if kept is None else kept.room
+                part = steps[: room if progress is None else min(room, pace.steps)]
+                outcome.steps, outcome.states, over = compiled.run(
+                    part, outcome.states, frames, append, backend.all_true_raw, kept and kept.fresh.append
+                )
+                if kept is not None:
+                    kept.take(outcome.steps - start)
+                if progress is not None:
+                    progress(outcome.steps)
+                    pace.next()
+                steps = steps[len(part) :]
+    except BaseException as error:
+        had = {} if compiled is None else compiled.variables(error)
+        outcome.steps, outcome.states = had.get("done", outcome.steps), had.get("states", outcome.states)
+        outcome.error = error
+        outcome.failed_call = None if compiled is None else compiled.failed_call(error)
+        for taken in outcome.outputs:
+            del taken[outcome.steps - start :]
+        if kept is not None:
+            kept.take(outcome.steps - start)
+    return outcome
+
+
+class _Pace:
+    """How many steps to do before progress is told: for about a tenth of a second."""
+
+    def __init__(self) -> None:
+        self.steps, self._since = 1, time.monotonic()
+
+    def next(self) -> None:
+        """So many were done."""
+        now = time.monotonic()
+        took, self._since = now - self._since, now
+        self.steps = max(1, self.steps * 2 if took < 0.05 else self.steps // 2 if took > 0.2 else self.steps)
+
+
+def _phases(schedule: Schedule, start: int) -> list[tuple[range, tuple[Var, ...]]]:
+    """Steps in which no sequence has ended, and those behind; each with the states that it gives."""
+    free = range(start, min(schedule.free_steps, schedule.max_steps))
+    if schedule.kept == schedule.new:
+        free = range(start, schedule.max_steps)
+    rest = range(max(start, free.stop), schedule.max_steps)
+    return [(steps, new) for steps, new in ((free, schedule.new), (rest, schedule.kept)) if steps]
+
+
+def generators(backend: Any, seed: int, devices: Sequence[str]) -> Callable[[int, int], Any]:
+    """Gives the generator of a random op, seeded by (seed, op, step)."""
+    made: dict[int, Any] = {}
+
+    def generator(stream: int, step: int) -> Any:
+        if stream not in made:
+            made[stream] = backend.new_generator(devices[stream])
+        made[stream].manual_seed(mixed(seed, stream, step))
+        return made[stream]
+
+    return generator
+
+
+def mixed(seed: int, stream: int, step: int) -> int:
+    """A seed from three numbers, by the finalizer of splitmix64 (Steele et al. 2014)."""
+    z = (seed + 0x9E3779B97F4A7C15 * (stream + 1) + 0xD1B54A32D192ED03 * (step + 1)) & (2**64 - 1)
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & (2**64 - 1)
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & (2**64 - 1)
+    return (z ^ (z >> 31)) & (2**63 - 1)
+
+
+def stepped(
+    program: Program,
+    schedule: Schedule,
+    wanted: Sequence[Var | External],
+    backend: Any,
+    seed: int,
+    externals: Sequence[Any],
+) -> Compiled:
+    """A step that gives `wanted` and changes nothing."""
+    compiled = program.compile(wanted, generators(backend, seed, program.stream_devices), externals, effects=False)
+
+    def quietly(*given: Any) -> tuple[Any, ...]:
+        with replaying():
+            return compiled.run(*given)
+
+    return Compiled(quietly, compiled.calls_by_line)

@@ -1,0 +1,96 @@
+"""The frames that a loop steps through. Behind the end of a sequence its last one comes again: no padding is seen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from rfnb.core.dims import align
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import EMPTY, Size
+from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.ops.index import gather
+from rfnb.ops.math import where
+
+
+@lru_cache(maxsize=256)
+def frames_dim(steps: int) -> Dim:
+    """One for all loops with as many steps: what was planned for it holds again. It is in no tensor of the user."""
+    return Dim(steps, name="frames")
+
+
+def first_frame(backend: Any, source: Tensor, axis: Dim) -> Tensor:
+    """The frame at 0; zeros for empty sequences. {…, axis} → {…}"""
+    size, position = source.size_of(axis), source.axis(axis)
+    shape = list(backend.get_shape_tuple_raw(source._raw))
+    if size.max == 0:
+        raw = backend.full_raw(shape[:position] + shape[position + 1 :], 0, source.dtype, source.device)
+    else:
+        raw = backend.alias_raw(backend.frames_raw(source._raw, position)[0])
+    frame = tensor_of(raw, align.without(source.sig, [axis]), source.lengths)
+    return _zeros_if_empty(backend, frame, size) if size.max else frame
+
+
+def all_frames(backend: Any, source: Tensor, axis: Dim) -> Sequence[Any]:
+    """All frames as raw tensors, those in padding replaced."""
+    source = _without_padding(backend, source, axis)
+    return backend.frames_raw(source._raw, source.axis(axis))
+
+
+def stacked_frames(backend: Any, source: Tensor, axis: Dim, frames: Dim) -> Tensor:
+    """Likewise as one tensor, with `frames` in place of `axis`, for as many steps as that counts."""
+    source = _without_padding(backend, source, axis)
+    place, steps = source.axis(axis), frames.dimension or 0
+    raw = source._raw if source.size_of(axis).max == steps else backend.slice_raw(source._raw, place, 0, steps, 1)
+    dims = [frames if dim is axis else dim for dim in source.dims]
+    feature = None if source.feature_dim is axis else source.feature_dim
+    return tensor_of(raw, align.sig(dims, source.sparse_dim, feature), source.lengths)
+
+
+def _without_padding(backend: Any, source: Tensor, axis: Dim) -> Tensor:
+    size = source.size_of(axis)
+    if size.ragged and set(size.dims) <= set(source.dims):
+        return _zeros_if_empty(backend, _last_again(backend, source, axis, size), size)
+    return source
+
+
+def _last_again(backend: Any, source: Tensor, axis: Dim, size: Size) -> Tensor:
+    steps = np.minimum(np.arange(size.max), np.maximum(size.values[..., None] - 1, 0))
+    indices = backend.from_numpy_raw(steps, source.device)
+    without_padding = align.sig([*size.dims, frames_dim(size.max)], axis)  # along `axis` itself, it would be masked
+    found: Tensor = gather(source, indices=tensor_of(indices, without_padding, source.lengths), axis=axis)
+    return source.like(found._raw)
+
+
+def _zeros_if_empty(backend: Any, frames: Tensor, size: Size) -> Tensor:
+    if (size.values > 0).all() or not set(size.dims) <= set(frames.dims):
+        return frames
+    has_frames = tensor_of(backend.from_numpy_raw(size.values > 0, frames.device), align.sig(size.dims), frames.lengths)
+    zeroed: Tensor = where(has_frames, frames, 0).copy_transpose(frames.dims)
+    return zeroed
+
+
+def step_numbers(backend: Any, frames: Dim) -> Tensor:
+    """The numbers of all steps as one tensor. {frames} int64"""
+    return tensor_of(backend.range_raw(frames.dimension, "int64", None), align.sig([frames]), EMPTY)
+
+
+class StepNumbers(Sequence[Any]):
+    """The numbers of the steps as raw tensors, made when asked for: a loop may have no end in sight."""
+
+    def __init__(self, backend: Any):
+        self._backend = backend
+
+    def __getitem__(self, step: Any) -> Any:
+        return self._backend.full_raw([], step, "int64", None)
+
+    def __len__(self) -> int:
+        return 0
+
+
+def has_steps(axis: Dim) -> bool:
+    """Whether data or an op gave the axis its size. The size that an earlier loop gave it does not count."""
+    return axis.is_defined() and not (axis.defined_by or "").startswith("loop ")

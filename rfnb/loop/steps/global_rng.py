@@ -1,0 +1,52 @@
+"""Finds global generators that a body uses: what it draws there is the same at every step."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+_STATES: dict[str, Callable[[Any], Any]] = {
+    "Python's `random`": lambda backend: random.getstate(),
+    "`numpy.random`": lambda backend: _numpy(),
+    "the backend's own generator": lambda backend: backend.get_random_state(),
+}
+
+
+class GlobalGenerators:
+    """The global generators before a body, and whether they have changed since; nothing if it is not to look."""
+
+    def __init__(self, backend: Any, *, look: bool):
+        self._backend = backend
+        self._used: dict[str, None] = {}
+        self._before = self._now() if look else {}
+
+    def _now(self) -> dict[str, Any]:
+        return {name: read(self._backend) for name, read in _STATES.items()}
+
+    def _look(self) -> None:
+        if self._before:
+            now = self._now()
+            self._used |= dict.fromkeys(name for name, state in now.items() if state != self._before[name])
+            self._before = now
+
+    @contextmanager
+    def own(self) -> Iterator[None]:
+        """What the loop itself draws inside does not count."""
+        self._look()
+        yield
+        if self._before:
+            self._before = self._now()
+
+    def used(self) -> list[str]:
+        """The generators that the body has used. To be asked for at its end."""
+        self._look()
+        return list(self._used)
+
+
+def _numpy() -> tuple[Any, ...]:
+    kind, keys, *rest = np.random.get_state()
+    return kind, keys.tobytes() if isinstance(keys, np.ndarray) else keys, *rest

@@ -1,0 +1,126 @@
+"""Growing axes: ops on values whose size differs from step to step are done again as ops, not as raw calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rfnb.backend.base.tape import Call, Tape, Var
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Size
+from rfnb.core.graph.graph import all_nodes
+from rfnb.core.ground.nested import leaves, map_leaves
+from rfnb.core.tensor.listener import listening
+from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.errors import LoopError
+from rfnb.trace.record.record import OpCall, Recorder
+
+
+def grows(tree: Any, roots: set[int]) -> bool:
+    """Whether a dim in a structure of tensors and dims has a size that differs per step."""
+    for leaf in leaves(tree):
+        dims: Sequence[Dim] = leaf.dims if isinstance(leaf, Tensor) else [leaf] if isinstance(leaf, Dim) else ()
+        if any(not roots.isdisjoint(dim.roots) for dim in dims):
+            return True
+    return False
+
+
+def replace_grown(recorder: Recorder, sizes: Sequence[tuple[Dim, Var]]) -> None:
+    """Puts one call of the op in place of the raw calls of each op that works on a growing axis.
+
+    An axis that such an op makes grows as well: its size is one more result.
+    """
+    sizes, tape = list(sizes), recorder.tape
+    roots = {dim.serial for dim, _ in sizes}
+    first = min(roots)  # a Dim of a higher number is made in the body
+    for op_call in recorder.op_calls:
+        if not grows([op_call.args, op_call.kwargs, op_call.result], roots):
+            continue
+        if op_call.node.kind == "cond":
+            raise LoopError(
+                f"{recorder.name}: a branch of `cond` works on an axis that grows",
+                hint="cond with what is chosen on both sides of the same size, and the axis grows outside of it; "
+                "or rf.where",
+            )
+        if op_call.row.random:
+            raise LoopError(
+                f"{recorder.name}: random numbers over an axis that grows",
+                got=op_call.row.name,
+                hint="draw them for the largest size outside, and slice",
+            )
+        new_dims = _new_dims(op_call, first, roots)
+        again = _Again(op_call, [dim for dim, _ in sizes], new_dims)
+        made = [leaf._raw for leaf in leaves(op_call.result) if isinstance(leaf, Tensor)]
+        parts = [(i, found.number) for i, raw in enumerate(made) if isinstance(found := tape.find(raw), Var)]
+        arguments = (*[var for _, var in sizes], *[tape.refer(raw) for raw in again.raws])
+        for dim in new_dims:
+            var = tape.number_input(0)
+            parts.append((len(made) + new_dims.index(dim), var.number))
+            sizes.append((dim, var))
+            roots.add(dim.serial)
+        new = Call(again, arguments, {}, None, tuple(parts), effect=op_call.row.effect, node=op_call.node)
+        _replace(tape, op_call, new)
+
+
+def _new_dims(op_call: OpCall, first: int, known: set[int]) -> list[Dim]:
+    """Axes without a formula, made in the body, that come into being with an op: the ranks of a sort."""
+    given = {dim for leaf in leaves([op_call.args, op_call.kwargs]) if isinstance(leaf, Tensor) for dim in leaf.dims}
+    made = [dim for leaf in leaves(op_call.result) for dim in (leaf.dims if isinstance(leaf, Tensor) else [leaf])]
+    new = [dim for dim in made if isinstance(dim, Dim) and dim not in given and set(dim.roots) == {dim.serial}]
+    return list(dict.fromkeys(dim for dim in new if dim.serial > first and dim.serial not in known))
+
+
+def _replace(tape: Tape, op_call: OpCall, new: Call) -> None:
+    own = set(map(id, all_nodes([op_call.node])))
+    first = next((i for i, call in enumerate(tape.calls) if id(call.node) in own), None)
+    rest = [call for call in tape.calls if id(call.node) not in own]
+    if first is not None and (new.parts or new.effect):
+        rest.insert(first, new)
+    tape.calls = rest
+
+
+class _Again:
+    """Calls an op again with the sizes and tensors of a step: f(*sizes, *raws) → raws, sizes of new dims."""
+
+    def __init__(self, op_call: OpCall, dims: Sequence[Dim], new_dims: Sequence[Dim]):
+        self.op_call = op_call
+        self.dims, self.new_dims = dims, new_dims
+        self.raws = [leaf._raw for leaf in leaves([op_call.args, op_call.kwargs]) if isinstance(leaf, Tensor)]
+
+    def __call__(self, *values: Any) -> list[Any]:
+        sizes = {
+            dim: size if isinstance(size, Size) else Size([], size)
+            for dim, size in zip(self.dims, values, strict=False)
+        }
+        for dim, size in sizes.items():
+            dim.bind(size)
+        raws = iter(values[len(sizes) :])
+
+        def now(leaf: Any) -> Any:
+            return tensor_of(next(raws), leaf.sig, leaf.lengths.bind(sizes)) if isinstance(leaf, Tensor) else leaf
+
+        args, kwargs = map_leaves(now, [self.op_call.args, self.op_call.kwargs])
+        with listening(None):
+            result = self.op_call.row.fn(*args, **kwargs)
+        made = [leaf._raw for leaf in leaves(result) if isinstance(leaf, Tensor)]
+        return [*made, *(self._size(dim, result) for dim in self.new_dims)]
+
+    def _size(self, dim: Dim, result: Any) -> Size:
+        for then, now in zip(leaves(self.op_call.result), leaves(result), strict=True):
+            if isinstance(then, Tensor) and dim in then.dims:
+                size: Size | None = now.lengths.size(now.dims[then.dims.index(dim)])
+                return dim.size if size is None else size
+        return dim.size
+
+
+class SizeOf:
+    """The size of a dim, from the sizes of growing dims in this step: f(*sizes) → int."""
+
+    def __init__(self, dim: Dim, dims: Sequence[Dim]):
+        self.dim, self.dims = dim, dims
+
+    def __call__(self, *sizes: int) -> int:
+        """The size, and from now on the dims have theirs."""
+        for dim, size in zip(self.dims, sizes, strict=True):
+            dim.bind(Size([], size))
+        return self.dim.size.max

@@ -1,0 +1,360 @@
+"""Moves ops out of the steps: before them what depends on no state, after them what only outputs depend on.
+
+Ops on what is the same at every step are done once; others are done for all steps together, over a private Dim,
+`frames`, which counts the steps and has no padding. What an op is allowed is said by its row (`frames="any"`). All
+others stay in the steps, and so do those that cannot be done over `frames` after all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rfnb.backend.base.mask import mask_all_gradients
+from rfnb.backend.base.tape import External, Var
+from rfnb.core.advice.broadcast_errors import meant
+from rfnb.core.dims import align
+from rfnb.core.dims.dim import Dim
+from rfnb.core.graph.graph import Node, all_nodes
+from rfnb.core.ground.nested import leaves, map_leaves
+from rfnb.core.tensor.listener import listening
+from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.loop.steps.explain import Done, Place, tell_step
+from rfnb.loop.steps.frames import frames_dim
+from rfnb.loop.steps.growing_axes import grows
+from rfnb.trace.record.record import OpCall
+
+if TYPE_CHECKING:
+    from rfnb.loop.body.traced_step import TracedStep
+
+BUDGET = 2**31
+"""Bytes that the results of one op may take for all steps together; what would take more stays in the steps."""
+LARGE = 2**20
+"""Values larger than this, in bytes, are freed as soon as no later op reads them."""
+
+
+class _Op:
+    """An op of the body, and where it is done. What it gives back unchanged it does not make."""
+
+    __slots__ = ("call", "makes", "place", "reads", "why")
+
+    def __init__(self, call: OpCall, reads: frozenset[Var], makes: frozenset[Var]):
+        self.call, self.reads, self.makes = call, reads, makes
+        self.place: Place = "steps"
+        self.why = ""
+
+
+class Hoist:
+    """What of a body is done outside of its steps: `before()` them, and `after(…)` them.
+
+    step_outputs: what the steps have to give in place of the outputs; known when `before` is done.
+    """
+
+    def __init__(self, step: TracedStep):
+        self.traced_step, self.program, self.backend, self.tape = step, step.program, step.backend, step.tape
+        schedule = step.schedule
+        self.outputs = schedule.outputs
+        self.step_outputs: list[Var] = []
+        self.failed: tuple[int, Node] | None = None  # the step and the op of an error after the steps
+        self.wanted = {*schedule.new, *schedule.kept, *([schedule.ended] if schedule.ended else [])}
+        self.frames = {var: stacked for var, _, stacked in step.frames}
+        self.traced: dict[Var, Tensor] = {}  # what is computed, on the traced frame
+        self.done: dict[Var, Tensor] = {}  # what is computed outside of the steps, with the dim `frames` or without
+        known = step.size is not None and step.condition is None and schedule.max_steps > 0
+        self.dim = frames_dim(schedule.max_steps) if known else None  # with an end, steps may be fewer
+        self.ops = [self._op(call) for call in step.recorder.op_calls]
+        self.owners = {id(node): op for op in self.ops for node in all_nodes([op.call.node])}
+        for var, (output, _) in zip(self.outputs, step.outputs, strict=True):
+            self.traced.setdefault(var, output.plain)
+        self.done |= {var: x for var, x in self.traced.items() if var.number in self.program.constants}
+        staying = self._staying()
+        self._place_before(staying)
+        self._place_after(staying)
+
+    def _op(self, call: OpCall) -> _Op:
+        reads, result = self._vars(call.given), self._vars(_tensors(call.result))
+        for var, tensor in [*reads.items(), *result.items()]:
+            self.traced.setdefault(var, tensor)
+        return _Op(call, frozenset(reads), frozenset(result.keys() - reads.keys()))
+
+    # -- where each op may be done
+
+    def _staying(self) -> set[_Op]:
+        """Ops that each step does in their turn: they draw numbers, change something, or read what changes."""
+        grown = self.traced_step.recorder.grown
+        staying = {op for op in self.ops if op.call.row.random or op.call.row.effect}
+        if grown:
+            first, roots, made = min(grown), set(grown), set[Var]()
+            for op in self.ops:
+                if op.reads & made or grows([op.call.args, op.call.kwargs, op.call.result], roots):
+                    staying.add(op)
+                    made |= op.makes
+                    dims = [dim for tensor in _tensors(op.call.result) for dim in tensor.dims]
+                    roots |= {root for dim in dims for root in dim.roots if root > first}  # made in the body: may grow
+        written: set[Any] = {External(i) for i, raw in enumerate(self.program.externals) if self.tape.is_kept(raw)}
+        written |= {Var(n) for call in self.program.calls if id(call.node) not in self.owners for n in call.changes}
+        if written:
+            readers = [call for call in self.program.calls if not written.isdisjoint(call.reads())]
+            staying |= {self.owners[id(call.node)] for call in readers if id(call.node) in self.owners}
+            staying |= {
+                op
+                for op in self.ops
+                if any(self.tape.find(x._raw) in written for x in _tensors([op.call.args, op.call.kwargs]))
+            }
+        return staying
+
+    def _place_before(self, staying: set[_Op]) -> None:
+        """By the row and the operands."""
+        place: dict[Var, Place] = dict.fromkeys(self.done, "once")
+        for var, stacked in self.frames.items():
+            if stacked is not None and self.dim is not None:
+                place[var] = "frames"
+        for op in self.ops:
+            operands = {place.get(var, "steps") for var in op.reads}
+            if op not in staying and "steps" not in operands:
+                if "frames" not in operands:
+                    op.place = "once"
+                elif op.call.row.frames == "any":
+                    op.place = "frames"
+            for var in op.makes:
+                place.setdefault(var, op.place)
+
+    def _place_after(self, staying: set[_Op]) -> None:
+        """Those of the steps that nothing but outputs needs, nor an op that stays."""
+        for_states = set(self.program.needed([*self.wanted]))
+        needed, busy = set[Any](self.wanted), set(staying)
+        for position, call in enumerate(self.program.calls):
+            owner = self.owners.get(id(call.node))
+            if position in for_states or owner is None:
+                needed.update(call.reads())
+                busy |= {owner} if owner is not None else set()
+        for op in reversed(self.ops):
+            if op.place == "steps" and op.makes:
+                if op.call.row.frames == "any" and op not in busy and needed.isdisjoint(op.makes):
+                    op.place = "after"
+                else:
+                    needed |= op.reads
+
+    def _at(self, *places: Place) -> list[_Op]:
+        return [op for op in self.ops if op.place in places]
+
+    # -- before the steps
+
+    def before(self, *, record: bool) -> tuple[dict[Var, Any], dict[Var, Any]]:
+        """Does what depends on no state. Raw values that the steps need: the same for all, and [steps, …].
+
+        record: outputs as well, for a replay to show what was computed.
+        """
+        with listening(None), meant(), mask_all_gradients():
+            live = self._live()
+            for done, op in enumerate(live, 1):
+                self._run(op)
+                self._forget(op.reads, live[done:])
+        after = {var for op in self._at("after") for var in op.makes}
+        carried = sorted(self._read_after() - after - set(self.outputs))
+        self.step_outputs = [var for var in (*self.outputs, *carried) if var not in self.done and var not in after]
+        constants: dict[Var, Any] = {}
+        frames: dict[Var, Any] = {}
+        asked = self._read_by_steps([*self.step_outputs, *(self.outputs if record else ())])
+        for var in sorted(asked & self.done.keys()):
+            if var.number in self.program.constants or var in self.frames:
+                continue
+            if self._over_frames(var):
+                frames[var] = self._raw(var)
+            else:
+                constants[var] = self._raw(var)
+        return constants, frames
+
+    def _live(self) -> list[_Op]:
+        """Those whose results are needed, in order; and the frames that they need."""
+        live, needed = [], self._read_after() | set(self.outputs)
+        taken = set(needed)
+        needed |= self._read_by_steps([*needed])
+        for op in reversed(self._at("once", "frames")):
+            if op.makes <= self.done.keys():
+                continue
+            if op.makes.isdisjoint(needed):
+                op.why = "nothing needs it"
+                continue
+            live.append(op)
+            needed |= op.reads
+            taken |= op.reads
+        for var, stacked in self.frames.items():
+            if var in taken and stacked is not None and self.dim is not None:
+                self.done[var] = stacked(self.dim)
+        return live[::-1]
+
+    def _read_after(self) -> set[Var]:
+        return {var for op in self._at("after") for var in op.reads}
+
+    def _read_by_steps(self, outputs: Sequence[Var]) -> set[Var]:
+        """What the calls that stay read, and what the steps give."""
+        found = self.wanted | set(outputs)
+        for position in self.program.needed([*found]):
+            call = self.program.calls[position]
+            owner = self.owners.get(id(call.node))
+            if owner is None or owner.place == "steps":
+                found |= {read for read in call.reads() if isinstance(read, Var)}
+        return found
+
+    def _run(self, op: _Op) -> None:
+        """Does an op for all steps. If that is not possible, it stays where it is, and what depends on it too."""
+        if not op.reads <= self.done.keys():
+            op.place = "steps"
+        elif self._too_large(op):
+            op.place, op.why = "steps", "it takes too much memory for all steps together"
+        elif not self._done_at_once(op):
+            op.place, op.why = "steps", "it cannot be done for all steps together"
+
+    def _forget(self, read: frozenset[Var], later: Sequence[_Op]) -> None:
+        """Lets go of large values that no later op reads, nor a step."""
+        large = {var for var in read & self.done.keys() if self.backend.nbytes_raw(self.done[var]._raw) > LARGE}
+        if large:
+            large -= {var for op in [*later, *self._at("after")] for var in op.reads} | set(self.outputs)
+            for var in large - self._read_by_steps([*self.outputs, *self._read_after()]):
+                del self.done[var]
+
+    def _too_large(self, op: _Op) -> bool:
+        made = sum(self.backend.nbytes_raw(self.traced[var]._raw) for var in op.makes)
+        return op.place == "frames" and made * (self._frames.dimension or 0) > BUDGET
+
+    def _done_at_once(self, op: _Op) -> bool:
+        """Whether it could be; errors are left to the steps, which have the words for them."""
+        try:
+            found = _tensors(self._again(op, self.done))
+        except Exception:
+            return False
+        made: dict[Var, Tensor] = {}
+        for traced, tensor in zip(_tensors(op.call.result), found, strict=True):
+            var = self._var(traced)
+            if var in op.makes:
+                tensor = self._with_dims_of(traced, tensor)
+                if set(tensor.dims) - {self.dim} != set(traced.dims) or tensor.dtype != traced.dtype:
+                    return False
+                made.setdefault(var, tensor)
+        self.done |= made
+        return True
+
+    def _again(self, op: _Op, values: Mapping[Var, Tensor]) -> Any:
+        """The op on values in place of those of the traced frame."""
+
+        def value(leaf: Any) -> Any:
+            var = self._var(leaf) if isinstance(leaf, Tensor) else None
+            return leaf if var is None else _dressed(values[var], self.traced[var], leaf)
+
+        return op.call.row.fn(*map_leaves(value, op.call.args), **map_leaves(value, op.call.kwargs))
+
+    # -- after the steps
+
+    def after(self, stacked: Sequence[Any], steps: int) -> list[Any]:
+        """The outputs, from what the steps gave as `step_outputs`: raw tensors [steps, …]."""
+        self.dim = frames_dim(steps)
+        known = set(self.done)  # may be views of what is outside
+        for var, raw in zip(self.step_outputs, stacked, strict=True):
+            self.done[var] = self._with_frames(raw, self.traced[var])
+        live, needed = [], set(self.outputs)
+        for op in reversed(self._at("after")):
+            if not op.makes.isdisjoint(needed):
+                live.append(op)
+                needed |= op.reads
+        with listening(None), meant(), mask_all_gradients():
+            while live:
+                op = live.pop()
+                if not self._done_at_once(op):
+                    self._step_by_step(op, steps)
+                for var in op.reads.difference(self.outputs, *[later.reads for later in live]):
+                    self.done.pop(var, None)
+        found = [(var, self._output(var, steps)) for var in self.outputs]
+        return [self.backend.copy_raw(raw) if var in known else raw for var, raw in found]
+
+    def _step_by_step(self, op: _Op, steps: int) -> None:
+        rows = []
+        for step in range(steps):
+            try:
+                made = self._again(op, {var: self._at_step(var, step) for var in op.reads})
+            except Exception as error:
+                tell_step(error, step, self.traced_step.name, op.call.node)
+                self.failed = step, op.call.node
+                raise
+            rows.append(_tensors(made))
+        for traced, column in zip(_tensors(op.call.result), zip(*rows, strict=True), strict=True):
+            var = self._var(traced)
+            if var in op.makes:
+                raws = [self._moved(self._with_dims_of(traced, made), traced.dims) for made in column]
+                self.done.setdefault(var, self._with_frames(self.backend.stack_raw(raws), traced))
+
+    def _at_step(self, var: Var, step: int) -> Tensor:
+        made = self.done[var]
+        if not self._over_frames(var):
+            return made
+        raw = self.backend.select_raw(made._raw, made.axis(self._frames), step)
+        return tensor_of(raw, align.without(made.sig, [self._frames]), made.lengths)
+
+    def _output(self, var: Var, steps: int) -> Any:
+        raw = self._raw(var)
+        if not self._over_frames(var):
+            raw = self.backend.expand_raw(self.backend.expand_dims_raw(raw, 0), 0, steps)
+        return raw
+
+    # -- what is told of it
+
+    def told(self) -> list[Done]:
+        """Where each op of the body's lines was done, and what it depends on. To be asked for after `before`."""
+        own = self.ops[: self.traced_step.own_ops]
+        return [Done(op.call.node, op.call.row, op.reads, op.makes, op.place, op.why) for op in own]
+
+    # -- tensors of the traced frame, and with the dim `frames`
+
+    @property
+    def _frames(self) -> Dim:
+        assert self.dim is not None
+        return self.dim
+
+    def _over_frames(self, var: Var) -> bool:
+        return self.dim is not None and self.dim in self.done[var].sig.index
+
+    def _raw(self, var: Var) -> Any:
+        """[frames, …], or as on the traced frame."""
+        dims = self.traced[var].dims
+        return self._moved(self.done[var], (self._frames, *dims) if self._over_frames(var) else dims)
+
+    def _moved(self, tensor: Tensor, dims: Sequence[Dim]) -> Any:
+        return self.backend.move_raw(tensor._raw, align.move(tensor.dims, dims, trailing=False))
+
+    def _with_frames(self, raw: Any, like: Tensor) -> Tensor:
+        return tensor_of(
+            raw, align.sig([self._frames, *like.dims], like.sparse_dim, like.sig.feature_dim), like.lengths
+        )
+
+    def _with_dims_of(self, traced: Tensor, made: Tensor) -> Tensor:
+        """An op that makes a Dim makes another one each time: here it is the one that it made when traced."""
+        new = [dim for dim in made.dims if dim is not self.dim and dim not in traced.sig.index]
+        old = [dim for dim in traced.dims if dim not in made.sig.index]
+        return made if not new or len(new) != len(old) else _renamed(made, dict(zip(new, old, strict=True)), traced)
+
+    def _var(self, tensor: Tensor) -> Var | None:
+        found = self.tape.find(tensor._raw)
+        return found if type(found) is Var else None
+
+    def _vars(self, tensors: Sequence[Tensor]) -> dict[Var, Tensor]:
+        found: dict[Var, Tensor] = {}
+        for tensor in tensors:
+            if (var := self._var(tensor)) is not None:
+                found.setdefault(var, tensor)
+        return found
+
+
+def _dressed(made: Tensor, traced: Tensor, leaf: Tensor) -> Tensor:
+    """`made`, which was `traced` on the traced frame, with the dims and roles of `leaf`: the same data there."""
+    if leaf.sig is traced.sig:
+        return made
+    return _renamed(made, dict(zip(traced.dims, leaf.dims, strict=True)), leaf)
+
+
+def _renamed(made: Tensor, names: Mapping[Dim, Dim], like: Tensor) -> Tensor:
+    signature = align.sig([names.get(dim, dim) for dim in made.dims], like.sparse_dim, like.sig.feature_dim)
+    return tensor_of(made._raw, signature, like.lengths)
+
+
+def _tensors(tree: Any) -> list[Tensor]:
+    return [leaf for leaf in leaves(tree) if isinstance(leaf, Tensor)]
