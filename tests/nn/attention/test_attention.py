@@ -338,7 +338,7 @@ def test_what_cannot_be():
     with pytest.raises(rf.errors.ParameterError, match="called without `encoder`"):
         module(x, spatial_dim=time, state=module.default_initial_state(batch_dims=[batch_dim]))
     alone = rf.TransformerDecoder(None, WORD, MODEL, num_layers=1, num_heads=2)
-    with pytest.raises(rf.errors.ParameterError, match="nothing that looks at an encoder"):
+    with pytest.raises(rf.errors.ParameterError, match="has no attention to an encoder"):
         alone.transform_encoder(sequences(ENC)[0], axis=time)
 
 
