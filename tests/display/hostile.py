@@ -137,6 +137,13 @@ def dims(word: Word) -> dict[str, View]:
     return {"dim table": rf.show_dims(x, other)}
 
 
+def overviews(word: Word) -> dict[str, View]:
+    """The calls to begin with, had these names stood in the docstring."""
+    call = {"call": word("rf.show(x)"), "what": word("what is in x"), "page": word("docs/views.md")}
+    tasks = [{"name": word("look"), "calls": [call]}]
+    return {"overview": View({"kind": "overview", "title": word("rf"), "tasks": tasks})}
+
+
 def module_of(word: Word) -> type[rf.Module]:
     """A module with such a class name, whose part has such a name."""
 
@@ -286,6 +293,6 @@ def trainings(word: Word) -> dict[str, View]:
 
 
 MAKERS: list[Callable[[Word], dict[str, View]]] = [
-    *(tensors, structures, dims, modules),
+    *(tensors, structures, dims, overviews, modules),
     *(loops, attentions, trainings, checks, errors),
 ]
