@@ -45,7 +45,7 @@ def to_html(view: Overview) -> Html:
         for task in view["tasks"]
         for call in task["calls"]
     ]
-    table = el("table", el("tbody", rows), style=f"{style.TABLE};font-family:sans-serif;font-size:13px")
+    table = el("table", el("tbody", rows), style="table-layout:auto;border-collapse:collapse;margin:0")
     return el("div", el("div", view["title"], style=style.HEAD), table if rows else None, style=style.BOX)
 
 
