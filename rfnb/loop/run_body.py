@@ -25,7 +25,7 @@ from rfnb.loop.replay.recorded_plan import plan_of
 from rfnb.loop.replay.replay import Replay, probed, recorded
 from rfnb.loop.steps.deferred_grads import DeferredGradients
 from rfnb.loop.steps.execute import Outcome, execute
-from rfnb.loop.steps.explain import OpPlacement, ExplanationData, note_step
+from rfnb.loop.steps.explain import ExplanationData, OpPlacement, note_step
 from rfnb.loop.steps.hoist import Hoist
 from rfnb.loop.steps.nested_runs import current_inspection, inspecting
 from rfnb.trace.record.traced import Traced
@@ -117,7 +117,9 @@ class BodyRun:
         finally:
             if record:
                 given = frames[: len(program.inputs) - len(schedule.states)]
-                loop.run = session.keep(recorded(plan_of(step, loop._explanation_data), outcome, given, int(step.seed or 0)))
+                loop.run = session.keep(
+                    recorded(plan_of(step, loop._explanation_data), outcome, given, int(step.seed or 0))
+                )
         warn_of_end(step, outcome)
         return Results(*probed(loop.run, final, stacked)) if record else Results(final, stacked)
 

@@ -17,7 +17,7 @@ from rfnb.display.markup.widgets_html import quiet
 from rfnb.display.schema import ExplanationView, MovedOp, MovedPlace
 
 if TYPE_CHECKING:
-    from rfnb.loop.steps.explain import Explanation, ExplainedOp
+    from rfnb.loop.steps.explain import ExplainedOp, Explanation
 
 PLACES = {
     "once": "once",

@@ -22,7 +22,7 @@ class Schedule:
 
     states, frames: the inputs of a step. new: the states after a step in which no sequence has ended. kept: the states
     after a step in which ended sequences keep theirs. outputs: the values to stack. ended: whether all sequences have
-    ended. max_steps: upper bound on the number of steps. free_steps: how many steps come before the first sequence ends.
+    ended. max_steps: upper bound of the steps. free_steps: how many steps come before the first sequence ends.
     """
 
     states: tuple[Var, ...]

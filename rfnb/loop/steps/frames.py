@@ -1,4 +1,4 @@
-"""The frames that a loop steps through. After its end, a sequence repeats its last frame, so steps never see padding."""
+"""The frames that a loop steps through. After its end, a sequence repeats its last frame: steps never get padding."""
 
 from __future__ import annotations
 

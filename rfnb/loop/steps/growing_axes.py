@@ -1,4 +1,4 @@
-"""Growing axes: an op on values whose size differs from step to step is called as an op in each step, not as raw calls."""
+"""Growing axes: an op on values whose size differs per step is called as an op in each step, not as raw calls."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def replace_grown(recorder: Recorder, sizes: Sequence[tuple[Dim, Var]]) -> None:
         if op_call.node.kind == "cond":
             raise LoopError(
                 f"{recorder.name}: a branch of `cond` works on an axis that grows",
-                hint="let both sides give a value of the same size and grow the axis outside of `cond`; or use rf.where",
+                hint="give values of the same size in both sides and grow the axis outside of `cond`; or use rf.where",
             )
         if op_call.row.random:
             raise LoopError(
