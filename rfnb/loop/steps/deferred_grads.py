@@ -79,9 +79,7 @@ class DeferredGradients:
         """Groups the products by the frames that they are added to; without such frames, by their own result."""
         read = Counter(read for call in calls for read in call.reads())
         read.update(set(wanted))
-        summed = {
-            var: var for var in self._stacked if read[var] == 1
-        }  # sums of frames and products alone, by their Var
+        summed = {var: var for var in self._stacked if read[var] == 1}  # the frames, by sums of them and products only
         groups: dict[Var, list[Product]] = {}
         for product in products:
             made = _made(product)

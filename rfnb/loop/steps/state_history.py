@@ -34,9 +34,7 @@ class StateHistory:
         while len(states) > 1 and (len(states) > MAX_STATES or 2 * n_bytes > options.trace_budget):
             states, every = states[::2], 2 * every
             n_bytes = held_bytes(self._backend, states)
-        few = (
-            32 * n_bytes < options.trace_budget
-        )  # states that grow with each step need memory in proportion to its square
+        few = 32 * n_bytes < options.trace_budget  # if states grow with each step, their memory grows with its square
         room = max(1, min(MAX_STATES, 3 * len(states) if few else len(states) // 4))
         self.states, self.every, self.room, self.fresh, self._steps = states, every, room, [], steps
         self.bytes = n_bytes
@@ -44,9 +42,7 @@ class StateHistory:
 
 def held_bytes(backend: Any, states: Sequence[Sequence[Any]]) -> int:
     """The bytes of all storages that hold the states; an estimate if there are many states."""
-    picked = states[
-        :: -max(1, len(states) // SAMPLED_STATES)
-    ]  # from the last on: if states grow, too high, not too low
+    picked = states[:: -max(1, len(states) // SAMPLED_STATES)]  # from the last: of growing states, the large ones
     raws, found = _storages(backend, picked)
     if len(picked) < len(states) and len(found) < raws:  # some states share a storage
         picked, (raws, found) = states, _storages(backend, states)
