@@ -90,7 +90,7 @@ class BodyRun:
         stacked_frames: dict[Var, Any] = {}
         if hoist is not None:
             constants, stacked_frames = hoist.before(record=record)
-            program.give(constants, list(stacked_frames))
+            program.supply(constants, list(stacked_frames))
             schedule = replace(schedule, outputs=tuple(hoist.step_outputs))
         program.join(step.backend, step.tape.values, [*schedule.new, *schedule.kept, *schedule.outputs])
         deferred = DeferredGradients(program, schedule, step.backend, stacked_frames, step.tape.values)
@@ -103,7 +103,7 @@ class BodyRun:
             deferred.program, deferred.schedule, step.backend, _initial(step), frames, int(step.seed or 0),
             record=record, progress=progress,
         )  # fmt: skip
-        deferred.give(outcome)
+        deferred.collect(outcome)
         for watcher in step.watchers:
             watcher.finish(failed=outcome.error is not None)
         if progress is not None:

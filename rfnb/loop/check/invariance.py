@@ -96,7 +96,7 @@ class BatchReport(Shown):
             ("op", found.event.op),
             ("where", found.event.place()),
             ("got", what),
-            ("expected", f"the same, to rounding (largest difference {found.largest:.3g})"),
+            ("expected", f"the same up to rounding (largest difference {found.largest:.3g})"),
             *(("operand", operand) for operand in found.operands),
             ("hint", self._hint(found)),
         ]

@@ -42,7 +42,7 @@ class DeferredGradients:
         """The stacked frames, each as a sequence over the steps."""
         return [self.backend.frames_raw(raw, 0) for raw in self._stacked.values()]
 
-    def give(self, outcome: Outcome) -> None:
+    def collect(self, outcome: Outcome) -> None:
         """Takes the additional outputs out of `outcome`, for the gradients; the plain Program's outcome remains."""
         outputs = len(outcome.outputs) - len(self._inputs)
         rest = iter(outcome.outputs[outputs:])

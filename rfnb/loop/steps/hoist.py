@@ -59,14 +59,14 @@ class Hoist:
         self.wanted = {*schedule.new, *schedule.kept, *([schedule.ended] if schedule.ended else [])}
         self.frames = {var: stacked for var, _, stacked in step.frames}
         self.traced: dict[Var, Tensor] = {}  # values on the traced frame
-        self.done: dict[Var, Tensor] = {}  # values computed outside of the steps, with or without the dim `frames`
+        self.computed: dict[Var, Tensor] = {}  # values computed outside of the steps, with or without the dim `frames`
         known = step.size is not None and step.condition is None and schedule.max_steps > 0
         self.dim = frames_dim(schedule.max_steps) if known else None  # not known if the loop may end early
         self.ops = [self._op(call) for call in step.recorder.op_calls]
         self.owners = {id(node): op for op in self.ops for node in all_nodes([op.call.node])}
         for var, (output, _) in zip(self.outputs, step.outputs, strict=True):
             self.traced.setdefault(var, output.plain)
-        self.done |= {var: x for var, x in self.traced.items() if var.number in self.program.constants}
+        self.computed |= {var: x for var, x in self.traced.items() if var.number in self.program.constants}
         staying = self._staying()
         self._place_before(staying)
         self._place_after(staying)
@@ -105,7 +105,7 @@ class Hoist:
 
     def _place_before(self, staying: set[_Op]) -> None:
         """Finds the ops that can be computed before the steps, by their rows and operands."""
-        place: dict[Var, Place] = dict.fromkeys(self.done, "once")
+        place: dict[Var, Place] = dict.fromkeys(self.computed, "once")
         for var, stacked in self.frames.items():
             if stacked is not None and self.dim is not None:
                 place[var] = "frames"
@@ -152,11 +152,11 @@ class Hoist:
                 self._free_unused(op.reads, live[done:])
         after = {var for op in self._ops_at("after") for var in op.makes}
         carried = sorted(self._read_after() - after - set(self.outputs))
-        self.step_outputs = [var for var in (*self.outputs, *carried) if var not in self.done and var not in after]
+        self.step_outputs = [var for var in (*self.outputs, *carried) if var not in self.computed and var not in after]
         constants: dict[Var, Any] = {}
         frames: dict[Var, Any] = {}
         read = self._read_by_steps([*self.step_outputs, *(self.outputs if record else ())])
-        for var in sorted(read & self.done.keys()):
+        for var in sorted(read & self.computed.keys()):
             if var.number in self.program.constants or var in self.frames:
                 continue
             if self._over_frames(var):
@@ -171,7 +171,7 @@ class Hoist:
         taken = set(needed)
         needed |= self._read_by_steps([*needed])
         for op in reversed(self._ops_at("once", "frames")):
-            if op.makes <= self.done.keys():
+            if op.makes <= self.computed.keys():
                 continue
             if op.makes.isdisjoint(needed):
                 op.why = "nothing needs it"
@@ -181,7 +181,7 @@ class Hoist:
             taken |= op.reads
         for var, stacked in self.frames.items():
             if var in taken and stacked is not None and self.dim is not None:
-                self.done[var] = stacked(self.dim)
+                self.computed[var] = stacked(self.dim)
         return live[::-1]
 
     def _read_after(self) -> set[Var]:
@@ -199,7 +199,7 @@ class Hoist:
 
     def _run(self, op: _Op) -> None:
         """Computes an op for all steps. If that fails, it stays in the steps, and so do the ops that depend on it."""
-        if not op.reads <= self.done.keys():
+        if not op.reads <= self.computed.keys():
             op.place = "steps"
         elif self._too_large(op):
             op.place, op.why = "steps", "its results for all steps together are too large"
@@ -208,11 +208,11 @@ class Hoist:
 
     def _free_unused(self, read: frozenset[Var], later: Sequence[_Op]) -> None:
         """Frees large values that neither a later op nor a step reads."""
-        large = {var for var in read & self.done.keys() if self.backend.nbytes_raw(self.done[var]._raw) > LARGE}
+        large = {var for var in read & self.computed.keys() if self.backend.nbytes_raw(self.computed[var]._raw) > LARGE}
         if large:
             large -= {var for op in [*later, *self._ops_at("after")] for var in op.reads} | set(self.outputs)
             for var in large - self._read_by_steps([*self.outputs, *self._read_after()]):
-                del self.done[var]
+                del self.computed[var]
 
     def _too_large(self, op: _Op) -> bool:
         made = sum(self.backend.nbytes_raw(self.traced[var]._raw) for var in op.makes)
@@ -221,7 +221,7 @@ class Hoist:
     def _try_all_steps(self, op: _Op) -> bool:
         """Computes an op for all steps together; False if it raised. The steps then raise the error with its place."""
         try:
-            found = _tensors(self._call(op, self.done))
+            found = _tensors(self._call(op, self.computed))
         except Exception:
             return False
         made: dict[Var, Tensor] = {}
@@ -232,7 +232,7 @@ class Hoist:
                 if set(tensor.dims) - {self.dim} != set(traced.dims) or tensor.dtype != traced.dtype:
                     return False
                 made.setdefault(var, tensor)
-        self.done |= made
+        self.computed |= made
         return True
 
     def _call(self, op: _Op, values: Mapping[Var, Tensor]) -> Any:
@@ -249,9 +249,9 @@ class Hoist:
     def after(self, stacked: Sequence[Any], steps: int) -> list[Any]:
         """Computes the outputs from the stacked `step_outputs` of the steps: raw tensors [steps, …]."""
         self.dim = frames_dim(steps)
-        known = set(self.done)  # outputs among these may be views of tensors outside
+        known = set(self.computed)  # outputs among these may be views of tensors outside
         for var, raw in zip(self.step_outputs, stacked, strict=True):
-            self.done[var] = self._with_frames(raw, self.traced[var])
+            self.computed[var] = self._with_frames(raw, self.traced[var])
         live, needed = [], set(self.outputs)
         for op in reversed(self._ops_at("after")):
             if not op.makes.isdisjoint(needed):
@@ -263,7 +263,7 @@ class Hoist:
                 if not self._try_all_steps(op):
                     self._step_by_step(op, steps)
                 for var in op.reads.difference(self.outputs, *[later.reads for later in live]):
-                    self.done.pop(var, None)
+                    self.computed.pop(var, None)
         found = [(var, self._output(var, steps)) for var in self.outputs]
         return [self.backend.copy_raw(raw) if var in known else raw for var, raw in found]
 
@@ -281,10 +281,10 @@ class Hoist:
             var = self._var(traced)
             if var in op.makes:
                 raws = [self._moved(self._with_dims_of(traced, made), traced.dims) for made in column]
-                self.done.setdefault(var, self._with_frames(self.backend.stack_raw(raws), traced))
+                self.computed.setdefault(var, self._with_frames(self.backend.stack_raw(raws), traced))
 
     def _at_step(self, var: Var, step: int) -> Tensor:
-        made = self.done[var]
+        made = self.computed[var]
         if not self._over_frames(var):
             return made
         raw = self.backend.select_raw(made._raw, made.axis(self._frames), step)
@@ -311,12 +311,12 @@ class Hoist:
         return self.dim
 
     def _over_frames(self, var: Var) -> bool:
-        return self.dim is not None and self.dim in self.done[var].sig.index
+        return self.dim is not None and self.dim in self.computed[var].sig.index
 
     def _raw(self, var: Var) -> Any:
         """The raw value, [frames, …]; without `frames` if it is the same at every step."""
         dims = self.traced[var].dims
-        return self._moved(self.done[var], (self._frames, *dims) if self._over_frames(var) else dims)
+        return self._moved(self.computed[var], (self._frames, *dims) if self._over_frames(var) else dims)
 
     def _moved(self, tensor: Tensor, dims: Sequence[Dim]) -> Any:
         return self.backend.move_raw(tensor._raw, align.move(tensor.dims, dims, trailing=False))

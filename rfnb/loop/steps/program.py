@@ -30,7 +30,7 @@ class Program:
         self.constants = self._fold(tape)
         self._loops: dict[Any, Written] = {}  # cache: an inner loop runs once per step of the outer one
 
-    def give(self, constants: dict[Var, Any], frames: Sequence[Var]) -> None:
+    def supply(self, constants: dict[Var, Any], frames: Sequence[Var]) -> None:
         """Takes values from outside instead of computing them: constants of all steps, or one more frame per step."""
         self.constants |= {var.number: raw for var, raw in constants.items()}
         self.inputs = (*self.inputs, *frames)
