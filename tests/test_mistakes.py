@@ -240,7 +240,7 @@ SAYS: list[tuple[Callable[[rf.Tensor], Any], str]] = [
     (lambda x: rf.convert_to_tensor(1.0, device="cuda:99"), "convert_to_tensor: unknown device.*'cuda:99'"),
     (lambda x: rf.copy_to_device(x, "cudda"), "copy_to_device: unknown device"),
     (lambda x: rf.Linear(feat, out).to(device="cudda"), "to: unknown device"),
-    (lambda x: rf.check.finite(x), r"check.finite: x is no function.*rf.check.finite\(lambda: …\)"),
+    (lambda x: rf.check.finite(x), r"check.finite: x is not a function.*rf.check.finite\(lambda: …\)"),
     (
         lambda x: rf.convert_to_tensor(LABELS, dims=[batch_dim, width_2], sparse_dim=out),
         "convert_to_tensor: 7 is not a label of out.*7 at batch 0, width 1.*0 to 2",

@@ -16,7 +16,7 @@ from rfnb.loop.body.end_of_step import close
 from rfnb.loop.body.entered import entered
 from rfnb.loop.body.state import StateHolder
 from rfnb.loop.run_body import BodyRun
-from rfnb.loop.steps.explain import Explanation, Told
+from rfnb.loop.steps.explain import Explanation, ExplanationData
 from rfnb.loop.steps.frames import has_steps
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Loop:
         self.run: Run | None = None
         self._state = StateHolder(name)
         self._body: Body | None = None
-        self._told: Told | None = None
+        self._explanation_data: ExplanationData | None = None
 
     @property
     def state(self) -> StateHolder:
@@ -221,7 +221,7 @@ class Loop:
         >>> rf.show(loop.explain()).text.splitlines()[0]
         'adding: 1 op for all steps together, 1 in each step'
         """
-        return Explanation(self.name, self._told)
+        return Explanation(self.name, self._explanation_data)
 
     def __repr__(self) -> str:
         steps = f", {self.run.steps} steps recorded" if self.run is not None else ""

@@ -22,12 +22,12 @@ from rfnb.loop.body.traced_step import Carried, TracedStep, place_of
 from rfnb.loop.body.warnings import judge, warn_of_end
 from rfnb.loop.body.zero_steps import reaching
 from rfnb.loop.replay.recorded_plan import plan_of
-from rfnb.loop.replay.replay import Replay, followed, recorded
-from rfnb.loop.steps.deferred_grads import Deferred
+from rfnb.loop.replay.replay import Replay, probed, recorded
+from rfnb.loop.steps.deferred_grads import DeferredGradients
 from rfnb.loop.steps.execute import Outcome, execute
-from rfnb.loop.steps.explain import Done, Told, tell_step
+from rfnb.loop.steps.explain import ExplanationData, OpPlacement, note_step
 from rfnb.loop.steps.hoist import Hoist
-from rfnb.loop.steps.nested_runs import asked, asking
+from rfnb.loop.steps.nested_runs import current_inspection, inspecting
 from rfnb.trace.record.traced import Traced
 from rfnb.trace.run import session
 from rfnb.trace.run.failure import Failure, failure
@@ -90,20 +90,20 @@ class BodyRun:
         stacked_frames: dict[Var, Any] = {}
         if hoist is not None:
             constants, stacked_frames = hoist.before(record=record)
-            program.give(constants, list(stacked_frames))
+            program.supply(constants, list(stacked_frames))
             schedule = replace(schedule, outputs=tuple(hoist.step_outputs))
         program.join(step.backend, step.tape.values, [*schedule.new, *schedule.kept, *schedule.outputs])
-        deferred = Deferred(program, schedule, step.backend, stacked_frames, step.tape.values)
+        deferred = DeferredGradients(program, schedule, step.backend, stacked_frames, step.tape.values)
         if hoist is not None:
             deferred.defer()
         frames += deferred.frames()
-        loop._told = _told(step, hoist)
+        loop._explanation_data = _explanation_data(step, hoist)
         progress = session.progress(step.name, schedule.max_steps)
         outcome = execute(
             deferred.program, deferred.schedule, step.backend, _initial(step), frames, int(step.seed or 0),
             record=record, progress=progress,
         )  # fmt: skip
-        deferred.give(outcome)
+        deferred.collect(outcome)
         for watcher in step.watchers:
             watcher.finish(failed=outcome.error is not None)
         if progress is not None:
@@ -117,9 +117,11 @@ class BodyRun:
         finally:
             if record:
                 given = frames[: len(program.inputs) - len(schedule.states)]
-                loop.run = session.keep(recorded(plan_of(step, loop._told), outcome, given, int(step.seed or 0)))
+                loop.run = session.keep(
+                    recorded(plan_of(step, loop._explanation_data), outcome, given, int(step.seed or 0))
+                )
         warn_of_end(step, outcome)
-        return Results(*followed(loop.run, final, stacked)) if record else Results(final, stacked)
+        return Results(*probed(loop.run, final, stacked)) if record else Results(final, stacked)
 
     def _results(self, outcome: Outcome, hoist: Hoist | None) -> tuple[Sequence[Any], Sequence[Any]]:
         """The final carried values and the outputs; what depends on outputs alone is done now."""
@@ -139,7 +141,7 @@ class BodyRun:
         error, position = outcome.error, outcome.failed_call
         assert error is not None
         self.failed = None if position is None else self.step.program.calls[position].node
-        tell_step(error, outcome.steps, self.step.name, self.failed)
+        note_step(error, outcome.steps, self.step.name, self.failed)
         outcome.failure = failure(error, outcome.steps, self.failed, position)
         outcome.error = None  # whose traceback holds the outcome
         return error
@@ -155,9 +157,9 @@ class BodyRun:
         def run(*flat: Any) -> list[Any]:
             rest = iter(flat)
             initial, all_frames, externals, [seed] = map_leaves(lambda leaf: next(rest), structure)
-            inner = asked()
-            runs = None if inner is None or plan is None else inner.runs
-            with listening(None), asking(None):
+            inspection = current_inspection()
+            runs = None if inspection is None or plan is None else inspection.runs
+            with listening(None), inspecting(None):
                 outcome = execute(
                     step.program, step.schedule, step.backend, initial, all_frames, int(seed),
                     record=runs is not None, externals=externals,
@@ -207,23 +209,23 @@ def _failure_after(error: BaseException, hoist: Hoist | None, step: TracedStep, 
 # -- where the ops were done
 
 
-def _told(step: TracedStep, hoist: Hoist | None) -> Told:
-    done = [*_loops_inside(step.program.calls), *(_in_steps(step) if hoist is None else hoist.told())]
+def _explanation_data(step: TracedStep, hoist: Hoist | None) -> ExplanationData:
+    placements = [*_loops_inside(step.program.calls), *(_in_steps(step) if hoist is None else hoist.placements())]
     states = [each for each in step.carried if each.kind == "state"]
     names = [each.name for each in states]
-    return Told(done, step.recorder.graph, [each.var for each in states], names, step.source)
+    return ExplanationData(placements, step.recorder.graph, [each.var for each in states], names, step.source)
 
 
-def _in_steps(step: TracedStep) -> list[Done]:
+def _in_steps(step: TracedStep) -> list[OpPlacement]:
     none, why = frozenset[Any](), "optimize_move_layers_out=False"
-    return [Done(c.node, c.row, none, none, "steps", why) for c in step.recorder.op_calls[: step.own_ops]]
+    return [OpPlacement(c.node, c.row, none, none, "steps", why) for c in step.recorder.op_calls[: step.own_ops]]
 
 
-def _loops_inside(calls: Sequence[Call]) -> list[Done]:
+def _loops_inside(calls: Sequence[Call]) -> list[OpPlacement]:
     row = OpRow("Loop", BodyRun)
     found = [call for call in calls if call.node is not None and call.node.kind == "loop"]
     return [
-        Done(
+        OpPlacement(
             call.node, row, frozenset(map(Var, call.read_vars())),
             frozenset(Var(number) for number in call.made()), "steps", "a loop of its own",
         )

@@ -103,7 +103,7 @@ def test_a_difference_is_shown_in_the_batch_alone_and_between(x):
     assert view.data["pictures"][0]["axes"] == "feat 0–1 down, time 0–2 across"
     [found] = view.data["findings"]
     assert found["at"].startswith(f"{HOSTILE!r} (sequence 1)")
-    assert "sequences are taken together before" in view.text
+    assert "an earlier op combines the sequences" in view.text
 
 
 def test_of_a_scalar_there_is_no_picture():

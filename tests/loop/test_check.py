@@ -160,7 +160,7 @@ def test_a_result_as_long_as_the_longest_sequence_is_one(x):
     def raw(x: rf.Tensor) -> rf.Tensor:
         return rf.convert_to_tensor(x.raw_tensor, dims=[batch_dim, rf.Dim(x.raw_tensor.shape[1], name="n"), feat])
 
-    assert "n has 4 frames, 2 alone" in repr(rf.check.batch_invariance(lambda x: raw(x) * 2.0, x))
+    assert "n has 4 frames in the batch, 2 alone" in repr(rf.check.batch_invariance(lambda x: raw(x) * 2.0, x))
 
     def mean(x: rf.Tensor) -> rf.Tensor:
         padded = raw(x)
@@ -216,7 +216,7 @@ def test_what_came_in_broken_is_told_apart(x):
     report = rf.check.finite(lambda: rf.tanh(broken) + 1.0)
     assert not report.made
     assert not report
-    assert "was not finite when it came to" in repr(report)
+    assert "was already not finite at" in repr(report)
 
 
 def test_in_a_loop_the_step_is_named(x):
@@ -259,7 +259,7 @@ def test_a_failing_function_raises_as_it_does_alone():
 
 
 def test_batch_invariance_of_what_is_no_function(x):
-    with pytest.raises(rf.errors.DtypeError, match="the function comes first"):
+    with pytest.raises(rf.errors.DtypeError, match="the first argument must be a function"):
         rf.check.batch_invariance(x, x)
 
 

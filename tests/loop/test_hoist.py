@@ -296,7 +296,7 @@ def test_explain_says_why_an_op_without_a_state_stays():
     rows = explained(dropout_twice)
     assert rows["rf.dropout(s.w(loop.unstack(s.x)), 0.5, on_forward=True)"] == ("each step", "draws random numbers")
     why = explained(raw_calls_between)
-    assert ("each step", "raw_call is done frame by frame") in why.values()
+    assert ("each step", "raw_call works on one frame at a time") in why.values()
 
 
 def test_the_text_of_an_explanation(golden):
@@ -340,7 +340,7 @@ def test_a_replay_shows_what_was_computed():
 def test_what_takes_too_much_memory_stays_in_the_steps(monkeypatch):
     monkeypatch.setattr(hoist, "BUDGET", 0)
     rows = explained(attention)
-    assert rows["s.w(loop.unstack(s.x))"] == ("each step", "it takes too much memory for all steps together")
+    assert rows["s.w(loop.unstack(s.x))"] == ("each step", "its results for all steps together are too large")
     assert rows["s.k(s.memory)"] == ("once", "")
 
 

@@ -17,7 +17,7 @@ from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.widgets_html import quiet
 
 if TYPE_CHECKING:
-    from rfnb.loop.steps.explain import Explanation, Moved
+    from rfnb.loop.steps.explain import ExplainedOp, Explanation
 
 PLACES = {
     "once": "once",
@@ -48,7 +48,7 @@ def describe(explanation: Explanation) -> LoopExplanationView:
     }
 
 
-def _op(row: Moved) -> MovedOp:
+def _op(row: ExplainedOp) -> MovedOp:
     source = row.node.source
     return {
         "line": row.node.line,

@@ -22,7 +22,7 @@ from rfnb.loop.body import branch, rerun
 from rfnb.loop.body.draw import loop_record
 from rfnb.loop.body.traced_step import Carried, Frames, Kind, TracedLines
 from rfnb.loop.body.warnings import judged
-from rfnb.loop.steps.execute import mixed
+from rfnb.loop.steps.execute import mixed_seed
 from rfnb.loop.steps.frames import StepNumbers, all_frames, first_frame, stacked_frames, step_numbers
 from rfnb.loop.steps.global_rng import GlobalGenerators
 from rfnb.ops.create import full
@@ -155,10 +155,10 @@ class Body:
     def _trial_generator(self, device: str, number: int) -> Any:
         with self.tape.pause():
             if self.seed is None:
-                with self.generators.own():
+                with self.generators.ignored():
                     self.seed = self.backend.draw_seed()
             generator = self.backend.new_generator(device)
-            generator.manual_seed(mixed(int(self.seed), number, 0))
+            generator.manual_seed(mixed_seed(int(self.seed), number, 0))
         return generator
 
     # -- in the body

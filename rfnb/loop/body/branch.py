@@ -22,7 +22,7 @@ from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError, LoopError
 from rfnb.loop.steps.codegen import Compiled
 from rfnb.loop.steps.execute import is_replaying
-from rfnb.loop.steps.nested_runs import asked
+from rfnb.loop.steps.nested_runs import current_inspection
 from rfnb.loop.steps.program import Program
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.trace.record.record import OpCall, Recorder, unwrap
@@ -240,8 +240,8 @@ class _Choice:
         self._steps: dict[tuple[int, bool, tuple[Var, ...]], Compiled] = {}
 
     def __call__(self, pred: Any, *given: Any) -> tuple[Any, ...]:
-        side, effects, inner = 0 if self._holds(pred) else 1, not is_replaying(), asked()
-        also = () if inner is None else self._made(side, inner.wanted)
+        side, effects, inspection = 0 if self._holds(pred) else 1, not is_replaying(), current_inspection()
+        also = () if inspection is None else self._made(side, inspection.wanted)
         step = self._steps.get((side, effects, also)) or self._compile(side, effects, also)
         try:
             found = step.run(0, *given)
@@ -251,10 +251,10 @@ class _Choice:
             if node is not None and node.source is not None:
                 error.add_note(f"in {('true_fn', 'false_fn')[side]} of a `cond`, {node.source.place()} ({node.op})")
             raise
-        if inner is None:
+        if inspection is None:
             return found
         count = len(self._wanted[side])
-        inner.values |= zip(also, found[count:], strict=True)
+        inspection.values |= zip(also, found[count:], strict=True)
         return found[:count]
 
     def _made(self, side: int, wanted: Collection[Var]) -> tuple[Var, ...]:

@@ -21,7 +21,7 @@ def outside_of_bodies() -> Iterator[None]:
     with ExitStack() as stack:
         for body in bodies:
             stack.enter_context(body.aside())
-            stack.enter_context(body.generators.own())
+            stack.enter_context(body.generators.ignored())
         for outermost in bodies[:1]:
             stack.enter_context(outermost.backend.modes(outermost.modes))
         yield

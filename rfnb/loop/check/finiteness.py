@@ -1,4 +1,4 @@
-"""Finds the op that made a NaN or an infinity, told apart from those that passed it on.
+"""Finds the op that made a NaN or an infinity, as opposed to ops that passed it on.
 
 >>> found = rf.check.finite(lambda: rf.log(rf.convert_to_tensor(0.0)) * 0.0)
 >>> found.first.event.op, found.first.kind, found.first.came_from.event.op
@@ -25,16 +25,17 @@ from rfnb.errors import DtypeError, fact_lines
 from rfnb.trace.observe import Event, watching
 
 KEPT = 4
-"""Of so many findings of a kind the tensors are kept."""
+"""Number of findings of each kind whose tensors are kept."""
 
 
 @dataclass(frozen=True)
 class NotFinite:
-    """An op whose operands were better than its result.
+    """An op that made a NaN or an infinity from operands without it.
 
-    kind: "NaN" or "infinity". count: how many entries. at: the first of them, by dim; place: its position along each
-    axis of `tensor`. operands: what the op was given. came_from: what made the infinity that became a NaN here.
-    tensor: the result, of the first findings only. counts: which of its entries are of sequences that take this step.
+    kind: "NaN" or "infinity". count: how many entries have it. at: the position of the first, by dim; place: that along
+    each axis of `tensor`. operands: descriptions of the op's operands. came_from: the op that made the infinity from
+    which this one made a NaN. gradient: whether the op made it in the backward pass. tensor: the result, for the first
+    findings only. counts: which of its entries belong to sequences that take this step.
     """
 
     event: Event
@@ -49,7 +50,7 @@ class NotFinite:
     counts: np.ndarray | None = None
 
     def facts(self) -> list[tuple[str, str]]:
-        """What is known, each with a label."""
+        """Facts about the finding, each with a label."""
         entries = "an entry" if self.count == 1 else f"{self.count} entries"
         what = f"{self.event.op}: {entries} of {self.event.name}" + (f", first at {self.at}" if self.at else "")
         facts = [(self.kind, f"made by {f'the gradient through {self.event.op}' if self.gradient else what}")]
@@ -64,11 +65,11 @@ class NotFinite:
 
 @dataclass(repr=False)
 class FiniteReport(Shown):
-    """What `finite` found; true if all that was computed is finite.
+    """The result of `finite`; true if all computed values are finite.
 
-    first: the op that made the first NaN, or the first infinity if there is no NaN. made: all that made one, in order.
-    passed: how many results had one because an operand had. given: tensors from outside that had one. The tensor of
-    `first` is `report.first.tensor`; only the first findings have theirs.
+    first: the op that made the first NaN, or the first infinity if there is no NaN. made: all such ops, in order.
+    passed: how many results have a NaN or an infinity because an operand has one. given: tensors from outside that
+    have one. The tensor of `first` is `report.first.tensor`; later findings have no tensor.
     """
 
     made: list[NotFinite] = field(default_factory=list)
@@ -92,17 +93,19 @@ class FiniteReport(Shown):
         return "\n".join([head, *fact_lines(self.facts())])
 
     def facts(self) -> list[tuple[str, str]]:
-        """What is known of the first finding, each with a label."""
+        """Facts about the tensors from outside and the first finding, each with a label."""
         return [*(("given", text) for text in self.given), *([] if self.first is None else self.first.facts())]
 
 
 def finite(fn: Callable[..., Any], *args: Any, gradients: bool = False, **kwargs: Any) -> FiniteReport:
     """Calls fn(*args, **kwargs) and names the op, line and loop step that made the first NaN or infinity.
 
-    Padding does not count, nor an infinity that Python wrote into an op, as a mask does.
+    Padding does not count, nor does an infinity that is passed to an op as a Python number, as for masking.
 
     Args:
-        gradients: also those of the sum of what `fn` gives, from the end back to the first NaN.
+        gradients: if all values are finite, also check the gradients of the sum of the results of `fn`.
+
+    Raises DtypeError if `fn` is not a function.
 
     >>> x = rf.convert_to_tensor([1.0, 0.0], dims=[rf.Dim(2, name="feat")])
     >>> report = rf.check.finite(lambda: rf.log(x) * 0.0)
@@ -111,9 +114,9 @@ def finite(fn: Callable[..., Any], *args: Any, gradients: bool = False, **kwargs
     """
     if not callable(fn):
         raise DtypeError(
-            f"check.finite: {called(fn)} is no function, and what made it is over",
+            f"check.finite: {called(fn)} is not a function, and the ops that made it have already run",
             got=type(fn).__name__,
-            expected="a function, whose ops are watched",
+            expected="a function to call, so that its ops can be checked",
             hint="rf.check.finite(lambda: …)",
         )
     search = _Search()
@@ -125,7 +128,7 @@ def finite(fn: Callable[..., Any], *args: Any, gradients: bool = False, **kwargs
 
 
 class _Search:
-    """Looks at each result as it comes."""
+    """Checks each result when it is computed."""
 
     def __init__(self) -> None:
         self.report = FiniteReport()
@@ -175,24 +178,24 @@ class _Search:
         self._remember(output, known[0] if known else NotFinite(_bare(event), "NaN", 1, ""))
 
     def _came_in(self, event: Event, x: Tensor) -> None:
-        """Something that nobody saw being made: it is from outside, or a state that an earlier step made."""
+        """Reports a tensor that no observed op made: it is from outside, or a state from an earlier step."""
         if not (self.report.made or self.report.given):
-            self.report.given.append(f"{_name(x)} {x.describe_dims()} was not finite when it came to {event.place()}")
+            self.report.given.append(f"{_name(x)} {x.describe_dims()} was already not finite at {event.place()}")
         self._remember(x, NotFinite(_bare(event), "NaN", 1, ""))
 
     def _remember(self, output: Tensor, found: NotFinite) -> None:
         self._infinite[id(output._raw)] = weakref.ref(output._raw), found
 
     def _known(self, x: Tensor) -> NotFinite | None:
-        """What made it so; None if nobody saw that. Another tensor may live where one was."""
+        """The finding for a tensor, if an observed op made it. A new tensor may have the id of a freed one."""
         where, found = self._infinite.get(id(x._raw), (None, None))
         return found if where is not None and where() is x._raw else None
 
     # -- gradients
 
     def backward(self, result: Any) -> None:
-        """Follows the gradient back to the first op that makes a NaN of a finite one."""
-        arrived: dict[int, str] = {}  # by id of the raw tensor: what is wrong with its gradient
+        """Follows the gradients back to the first op that makes a NaN or an infinity from finite ones."""
+        arrived: dict[int, str] = {}  # by id of the raw tensor: "NaN", "infinity" or ""
         tensors = {id(x._raw): x for e in self._differentiable for x in (*e.inputs, *e.outputs) if _needs_gradient(x)}
         backend = raw_registry.selected()
         roots = [x._raw for x in tensors.values() if x._raw.is_leaf]
@@ -216,7 +219,7 @@ class _Search:
                 return
 
     def _blame(self, x: Tensor, kind: str, arrived: dict[int, str]) -> None:
-        """The op that got a sound gradient for its result, and gave `x` this one."""
+        """Reports the op with a finite gradient for its result that gave `x` this gradient."""
         readers = [e for e in self._differentiable if any(y._raw is x._raw for y in e.inputs)]
         sound = [e for e in readers if not any(arrived.get(id(y._raw)) for y in e.outputs)]
         for event in (sound or readers)[:1]:
@@ -225,7 +228,7 @@ class _Search:
 
 
 def _bare(event: Event) -> Event:
-    """Without its tensors."""
+    """The event without its tensors, so that they can be freed."""
     return replace(event, inputs=(), outputs=())
 
 
@@ -234,7 +237,7 @@ def _needs_gradient(x: Tensor) -> bool:
 
 
 def _bad(x: Tensor, counts: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray] | None:
-    """Which valid entries are NaN, and which infinite; None if all are finite. counts: those to look at."""
+    """Which valid entries are NaN, and which infinite; None if all are finite. counts: the entries to check."""
     raw = x._raw
     backend = raw_registry.backend_of_raw(raw)
     if backend.is_finite_raw(raw):
@@ -245,7 +248,7 @@ def _bad(x: Tensor, counts: np.ndarray | None = None) -> tuple[np.ndarray, np.nd
 
 
 def _valid(x: Tensor, counts: np.ndarray | None) -> np.ndarray:
-    """What is no padding, and of those that count."""
+    """Which entries are not padding, and among `counts` if given."""
     backend = raw_registry.backend_of_raw(x._raw)
     mask = backend.mask_for(x, x.dims)
     valid = np.True_ if mask is None else backend.to_numpy_raw(mask)
@@ -254,7 +257,7 @@ def _valid(x: Tensor, counts: np.ndarray | None) -> np.ndarray:
 
 
 def _first(x: Tensor, where: np.ndarray) -> str:
-    """ "batch 2 ('banana'), time 7" """
+    """The position of the first entry in `where`: "batch 2 ('banana'), time 7"."""
     parts = []
     for dim, place in zip(x.dims, np.argwhere(where)[0], strict=False):  # a scalar has no dim
         size = x.lengths.size(dim)
@@ -268,7 +271,7 @@ def _name(x: Tensor) -> str:
 
 
 def describe_operand(x: Tensor, counts: np.ndarray | None = None, name: str | None = None) -> str:
-    """ "energy {batch:2, time:5}: -3.1 … 0.5" """
+    """The dims and the range of an operand: "energy {batch:2, time:5}: -3.1 … 0.5"."""
     name = name or _name(x)
     values = raw_registry.backend_of_raw(x._raw).to_numpy_raw(x._raw)
     values = values[np.broadcast_to(_valid(x, counts), values.shape)]

@@ -33,16 +33,17 @@ from rfnb.loop.check.finiteness import describe_operand
 from rfnb.trace.observe import Event, watching
 
 TOLERANCE = {"float16": 1e-2, "bfloat16": 5e-2, "float64": 1e-8}
-"""How far results may differ, relative to the largest entry; 1e-4 for other types, as sums come in another order."""
+"""Allowed difference by dtype, relative to the largest entry; 1e-4 for others, as the order of sums may change."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A result of the batch that differs from what its sequence gives alone.
+    """A result in the batch that differs from the result for the sequence alone.
 
-    largest: the largest difference. together, alone: the two entries. at: where, by dim. lengths: how those differ.
-    own_lengths: whether each sequence has its own. tensor, tensor_alone: the two results; place: the entry's position
-    along each axis of `tensor`. operands: what the op was given in the batch.
+    largest: the largest difference. together, alone: the two entries that differ most. at: their position, by dim.
+    lengths: how the lengths differ, if they do. own_lengths: whether that dim has a length for each sequence. tensor,
+    tensor_alone: the two results. place: the entry's position along each axis of `tensor`. operands: descriptions of
+    the op's operands in the batch.
     """
 
     event: Event
@@ -61,10 +62,10 @@ class Difference:
 
 @dataclass(frozen=True, repr=False)
 class BatchReport(Shown):
-    """What `batch_invariance` found; true if all sequences come out as they do alone.
+    """The result of `batch_invariance`; true if each sequence has the same results in the batch as alone.
 
-    first: the first difference. results: how many results were compared. mixed: the first op that takes the
-    sequences together. skipped: how many ops were done only in the batch, or only alone. sequences: how many there are.
+    first: the first difference. results: how many results were compared. mixed: the first op that combines the
+    sequences. skipped: how many ops ran only in the batch, or only alone. sequences: the number of sequences.
     """
 
     first: Difference | None
@@ -79,13 +80,13 @@ class BatchReport(Shown):
     def __repr__(self) -> str:
         if self.first is None:
             of = count_of(self.sequences, "single sequence")
-            left = f"; {count_of(self.skipped, 'op')} only in the batch or only alone" if self.skipped else ""
+            left = f"; {count_of(self.skipped, 'op')} ran only in the batch or only alone" if self.skipped else ""
             return f"batch invariance: {count_of(self.results, 'result')} agree with those of {of}{left}"
         head = f"batch invariance: {self.first.event.name} differs for {self.first.sequence}"
         return "\n".join([head, *fact_lines(self.facts())])
 
     def facts(self) -> list[tuple[str, str]]:
-        """What is known of the first difference, each with a label."""
+        """Facts about the first difference, each with a label."""
         found = self.first
         if found is None:
             return []
@@ -95,29 +96,31 @@ class BatchReport(Shown):
             ("op", found.event.op),
             ("where", found.event.place()),
             ("got", what),
-            ("expected", f"the same, to rounding (largest difference {found.largest:.3g})"),
+            ("expected", f"the same up to rounding (largest difference {found.largest:.3g})"),
             *(("operand", operand) for operand in found.operands),
             ("hint", self._hint(found)),
         ]
 
     def _hint(self, found: Difference) -> str:
         if found.event.random:
-            return "random numbers differ by nature: check without dropout, in a forward context"
+            return "random numbers differ from call to call: check without dropout, in a forward context"
         if self.mixed is not None:
-            return f"sequences are taken together before: {self.mixed.place()}"
-        return "padding is seen: a mask is off (use_mask=False), or a raw axis is used"
+            return f"an earlier op combines the sequences: {self.mixed.place()}"
+        return "padding affects the result: a mask is off (use_mask=False), or a raw axis is used"
 
 
 def batch_invariance(fn: Callable[[Any], Any], batch: Any, *, tolerance: float | None = None) -> BatchReport:
     """Runs `fn` on the batch and on each sequence alone, and finds the first op whose result differs.
 
-    Frames of padding are not compared; values of loop bodies are, step by step. `fn` should draw no random numbers.
-    A dim that is as long for all sequences, such as that of relative positions, may go by the longest one, except in
-    what `fn` gives.
+    Padding is not compared; values of loop bodies are, step by step. `fn` should not draw random numbers. A dim that
+    has one size for all sequences, such as that of relative positions, may depend on the longest sequence, except in
+    the results of `fn`.
 
     Args:
-        batch: what `fn` takes: a Tensor, or Tensors in a TensorDict, a dict or another structure.
-        tolerance: how far results may differ, relative to the largest entry; by the coarsest type so far if not given.
+        batch: the argument of `fn`: a Tensor, or Tensors in a TensorDict, a dict or another structure.
+        tolerance: allowed difference, relative to the largest entry; by default that of the coarsest dtype so far.
+
+    Raises DtypeError if `fn` is not a function, DimError if no dim of the batch counts the sequences.
 
     >>> time = rf.Dim(None, name="time")
     >>> x = rf.convert_to_tensor([[1.0, 2.0, 3.0], [4.0]], dims=[rf.batch_dim, time])
@@ -129,7 +132,7 @@ def batch_invariance(fn: Callable[[Any], Any], batch: Any, *, tolerance: float |
     """
     if not callable(fn):
         raise DtypeError(
-            "check.batch_invariance: the function comes first",
+            "check.batch_invariance: the first argument must be a function",
             got=type(fn).__name__,
             expected="a function of the batch",
             hint="rf.check.batch_invariance(lambda batch: …, batch)",
@@ -174,7 +177,7 @@ def _leaves(batch: Any) -> list[Any]:
 
 
 def _structure(batch: Any, tensors: Iterable[Tensor]) -> Any:
-    """The same structure as `batch`, with these tensors."""
+    """A copy of the structure `batch` with `tensors` in place of its own."""
     rest = iter(tensors)
     if isinstance(batch, TensorDict):
         return TensorDict({name: next(rest) for name in batch.data})
@@ -188,11 +191,13 @@ def _owner(tensors: Sequence[Tensor]) -> Dim:
     for dim in (*dims, *owners):
         if dim.is_batch_dim() or dim in owners:
             return dim
-    raise DimError("batch_invariance: no dim counts sequences", got=[t.describe_dims() for t in tensors])
+    raise DimError(
+        "check.batch_invariance: no dim of the batch counts the sequences", got=[t.describe_dims() for t in tensors]
+    )
 
 
 def _alone(tensors: Sequence[Tensor], owner: Dim, i: int) -> list[Tensor]:
-    """The sequence `i` as a batch of its own, without padding; its dims are bound to it."""
+    """Sequence `i` as a batch of one, without padding. Also binds the dims to its lengths."""
     for tensor in tensors:
         for serial, size in tensor.lengths.sizes.items():
             for dim in tensor.dims:
@@ -221,12 +226,12 @@ def _size_alone(dim: Dim, size: Size, owner: Dim, i: int) -> Size:
 
 
 def _scope(fn: Callable[[Any], Any], batch: Any, tensor: Tensor) -> Callable[[], AbstractContextManager[None]]:
-    """Without gradients, unless `fn` takes some: where weights are trained, ops put 0 in padding, which hides a bug."""
+    """A context to call `fn` in: without gradients if `fn` allows it, since with them ops write 0 into padding."""
     untrained = raw_registry.backend_of_raw(tensor._raw).no_gradients
     try:
         with untrained():
             fn(batch)
-    except Exception:  # what is wrong for other reasons is wrong again, and is told then
+    except Exception:  # an error for another reason is raised again by the next call
         return nullcontext
     return untrained
 
@@ -234,7 +239,7 @@ def _scope(fn: Callable[[Any], Any], batch: Any, tensor: Tensor) -> Callable[[],
 def _events(
     fn: Callable[[Any], Any], batch: Any, scope: Callable[[], AbstractContextManager[None]]
 ) -> tuple[list[Event], set[int]]:
-    """What happens in `fn`, and the ids of what it gives."""
+    """The events of a call of `fn`, and the ids of its results."""
     events: list[Event] = []
     with scope(), watching(events.append):
         result = fn(batch)
@@ -242,13 +247,13 @@ def _events(
 
 
 def _coarsest(events: Sequence[Event]) -> list[float]:
-    """For each event, the tolerance of the coarsest type until there: what was rounded once stays so."""
+    """For each event, the tolerance of the coarsest dtype so far, as rounding errors are passed on."""
     each = [max((TOLERANCE.get(x.dtype, 1e-4) for x in (*e.inputs, *e.outputs)), default=0.0) for e in events]
     return list(accumulate(each, max))
 
 
 def _pairs(some: Sequence[Event], others: Sequence[Event]) -> list[tuple[int, Event]]:
-    """Which events are of the same call: the same op of the same line, in order."""
+    """Pairs events of the same call: the same op on the same line, in order. Each pair is an index and an event."""
     places: dict[Any, list[Event]] = {}
     for event in reversed(others):
         places.setdefault((event.op, event.source, event.step), []).append(event)
@@ -263,7 +268,7 @@ def _mixes(event: Event, owner: Dim) -> bool:
 def _compare(
     event: Event, together: Tensor, alone: Tensor, owner: Dim, i: int, tag: str, tolerance: float
 ) -> Difference | None:
-    """The difference of sequence `i` in two results; None if there is none, or if they have no sequences."""
+    """The difference between two results for sequence `i`; None if they agree, or if they have no sequences."""
     if owner not in together.dims or len(together.dims) != len(alone.dims):
         return None
     a, b, names = _numbers(together), _numbers(alone), [dim.name for dim in together.dims]
@@ -272,7 +277,7 @@ def _compare(
     for axis, (n, m) in enumerate(zip(*sizes, strict=True)):
         if n != m and together.dims[axis] is not owner:
             own = owner in together.size_of(together.dims[axis]).dims
-            words = f"{names[axis]} has {n} frames, {m} alone"
+            words = f"{names[axis]} has {n} frames in the batch, {m} alone"
             return Difference(event, tag, float("inf"), n, m, "", words, own, together, alone)
     shape = tuple(slice(0, 1 if dim is owner else n) for dim, n in zip(together.dims, sizes[1], strict=True))
     a, b = a[shape], b[shape]

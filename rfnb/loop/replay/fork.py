@@ -1,4 +1,4 @@
-"""Forks: a run goes on from a step with other states."""
+"""Forks: continues a recorded run from a step with edited states."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError, LoopError
 from rfnb.loop.steps.execute import execute, replaying
-from rfnb.loop.steps.explain import tell_step
+from rfnb.loop.steps.explain import note_step
 from rfnb.ops.math import cast
 from rfnb.trace.run import session
 from rfnb.trace.run.failure import failure
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 
 def fork(replay: Replay, run: Run, step: int, seed: int | None, states: Mapping[str, Any]) -> Run:
-    """The run that goes on from edited states before `step`. Raises what a step raises; the run is kept."""
+    """Runs the steps from `step` on with edited states, as a new Run; it is kept even if a step raises an error."""
     step = _checked(replay, run, step)
     if replay.plan.changes is not None:
-        raise LoopError(f"{run.name}: no fork, as {replay.plan.changes}", hint="make it a state: loop.state.… = …")
+        raise LoopError(f"{run.name}: cannot fork: {replay.plan.changes}", hint="make it a state: loop.state.… = …")
     before = list(replay.states_before(step))
     for name, value in _named(replay, states):
         before[replay.places[name]] = _edited(replay, run, step, name, value)
@@ -46,7 +46,7 @@ def fork(replay: Replay, run: Run, step: int, seed: int | None, states: Mapping[
         )  # fmt: skip
     if outcome.error is not None:
         node = None if outcome.failed_call is None else replay.program.calls[outcome.failed_call].node
-        tell_step(outcome.error, outcome.steps, run.name, node)
+        note_step(outcome.error, outcome.steps, run.name, node)
         outcome.failure = failure(outcome.error, outcome.steps, node, outcome.failed_call)
     forked = session.keep(replay.continued(step, outcome, seed).run(parent=run, forked_at=step))
     if outcome.error is not None:
@@ -55,17 +55,17 @@ def fork(replay: Replay, run: Run, step: int, seed: int | None, states: Mapping[
 
 
 def _checked(replay: Replay, run: Run, step: int) -> int:
-    """A step that was begun: of a run that failed, also the one that it failed in."""
+    """The number of a step that the run has started, counted from 0; the step in which a run failed is one too."""
     step = operator.index(step)
     last = run.steps if replay.failed is not None and run.steps < replay.schedule.max_steps else run.steps - 1
     if not -run.steps <= step <= last:
         expected = f"0 … {last}" if last >= 0 else "none: the run has no steps"
-        raise LoopError(f"{run.name}: there is no step {step} to go on from", expected=expected)
+        raise LoopError(f"{run.name}: there is no step {step}, so it cannot be forked there", expected=expected)
     return step % run.steps if step < 0 else step
 
 
 def _named(replay: Replay, states: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Edits by the full names of states; structures are taken apart."""
+    """The edits by the full names of states; structures are split into their parts."""
     known = replay.state_names()
     for name, value in states.items():
         nested = any(other.startswith(f"{name}.") for other in known)
@@ -80,7 +80,7 @@ def _named(replay: Replay, states: Mapping[str, Any]) -> Iterator[tuple[str, Any
 
 
 def _edited(replay: Replay, run: Run, step: int, name: str, value: Any) -> Any:
-    """The raw tensor of a state that is to be `value`."""
+    """`value` as the raw tensor of a state, checked and cast to its dtype."""
     state = replay.state(name, step)
     if isinstance(state, int):
         raise LoopError(f"fork: {name!r} is the size of an axis that grows, which cannot be edited", got=value)
@@ -93,13 +93,13 @@ def _edited(replay: Replay, run: Run, step: int, name: str, value: Any) -> Any:
 
 
 def _from_python(replay: Replay, run: Run, state: Tensor, value: Any) -> Tensor:
-    """Of a number or a label, or of one for each sequence."""
+    """A Tensor from a number or a label, or from a list with one of these per sequence."""
     if not isinstance(value, list | tuple):
         return _tensor(replay, state, [], _number(state, value))
     along = run.sequence_dim if run.sequence_dim in state.dims else state.dims[0] if len(state.dims) == 1 else None
     if along is None or len(value) != state.size_of(along).max:
         raise DimError(
-            f"fork: {state.name!r} gets a list, which has one entry for each sequence",
+            f"fork: a list for the state {state.name!r} needs one entry per sequence",
             got=f"{len(value)} for {state.describe_dims()}",
             hint="rf.convert_to_tensor(values, dims=[…]) for other dims",
         )
@@ -124,7 +124,7 @@ def _number(state: Tensor, value: Any) -> bool | int | float:
 def _label(state: Tensor, text: str) -> int:
     if state.vocab is None:
         hint = "rf.Dim(…, vocab=[…]) as the sparse_dim of the initial value" if state.sparse_dim is not None else None
-        raise DimError(f"fork: {state.name!r} has no vocabulary to look {text!r} up in", got=state.dtype, hint=hint)
+        raise DimError(f"fork: cannot look up {text!r}: {state.name!r} has no vocabulary", got=state.dtype, hint=hint)
     [number] = state.vocab.encode([text])
     if state.vocab.decode(number) != text:
         raise DimError(f"fork: {state.name!r} has no label {text!r}", expected=state.vocab)
@@ -132,7 +132,7 @@ def _label(state: Tensor, text: str) -> int:
 
 
 def _check(state: Tensor, new: Tensor) -> None:
-    """Whether it can be this state: its dims, of the same batch; its kind of numbers; its labels."""
+    """Raises an error if `new` cannot replace a state: its dims, its lengths, its kind of numbers, its labels."""
     new.check_place(state.dims)
     for dim in new.dims:
         if not state.size_of(dim).agrees(new.size_of(dim)):
@@ -140,11 +140,13 @@ def _check(state: Tensor, new: Tensor) -> None:
     if KINDS.index(_kind(new.dtype)) > KINDS.index(_kind(state.dtype)) or (new.dtype == "bool") != (
         state.dtype == "bool"
     ):
-        raise DtypeError(f"fork: the state {state.name!r} cannot hold this", got=new.dtype, expected=state.dtype)
+        raise DtypeError(
+            f"fork: the state {state.name!r} cannot hold values of this dtype", got=new.dtype, expected=state.dtype
+        )
     if state.sparse_dim is None:
         return
     if new.sparse_dim not in (None, state.sparse_dim):
-        raise DimError(f"fork: {state.name!r} has other labels", got=new.sparse_dim, expected=state.sparse_dim)
+        raise DimError(f"fork: {state.name!r} has labels of another dim", got=new.sparse_dim, expected=state.sparse_dim)
     numbers, count = new.numpy(), state.sparse_dim.size.max
     if numbers.size and not 0 <= numbers.min() <= numbers.max() < count:
         outside = next(int(n) for n in numbers.flat if not 0 <= n < count)

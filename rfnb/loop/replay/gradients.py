@@ -1,4 +1,4 @@
-"""Gradients through time: how the gradient of a loss goes back through the steps of a run."""
+"""Gradients through time: the gradients of a loss by the states, at each step of a recorded run."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 
 class Gradients(Shown):
-    """Norms of d loss / d state, for the value that each step gives the state. What `run.gradients(loss)` gives.
+    """Norms of d loss / d state, for the value that each step assigns to the state. Returned by `run.gradients(loss)`.
 
-    `norm["h"][i]` is that of the whole batch at step i, `per_sequence["h"][i, b]` that of one sequence, NaN where it
-    has ended; `start["h"]` is that of the initial value.
+    `norm["h"][i]` is the norm over the whole batch at step i, `per_sequence["h"][i, b]` that of sequence b, NaN after
+    its end; `start["h"]` is the norm for the initial value.
 
     Args:
-        run: whose steps they are.
-        loss: what it is called.
-        norm: by state, [steps].
-        per_sequence: by state that counts sequences, [steps, sequences].
-        start: by state.
+        run: the run with these steps.
+        loss: the name of the loss.
+        norm: for each state, [steps].
+        per_sequence: for each state with one value per sequence, [steps, sequences].
+        start: for each state.
 
     >>> loop = rf.Loop(max_seq_len=3, debug=True)
     >>> loop.state.h, weight = rf.ones([]), rf.Parameter([], initial=0.01)
@@ -56,16 +56,16 @@ class Gradients(Shown):
 
     @property
     def verdict(self) -> dict[str, str]:
-        """By state: "vanishes before step 12", "explodes before step 3", "not finite up to step 7", or ""."""
+        """For each state: "vanishes before step 12", "explodes before step 3", "not finite up to step 7", or ""."""
         return {name: verdict(norms.tolist()) for name, norms in self.norm.items()}
 
 
 FAR = 1000.0
-"""So many times as large at one end of a run as at the other is called exploding, or vanishing."""
+"""Ratio of the norms at the two ends of a run from which on a gradient is said to explode or vanish."""
 
 
 def verdict(norms: Sequence[float]) -> str:
-    """What is wrong with the norms of a state over the steps, if anything.
+    """Names the problem with the norms of a state over the steps; "" if there is none.
 
     >>> verdict([1e-9, 1e-6, 1e-4, 0.1, 1.0]), verdict([0.5, 0.7]), verdict([3e4, 20.0, 1.0])
     ('vanishes before step 3', '', 'explodes before step 1')
@@ -84,8 +84,8 @@ def verdict(norms: Sequence[float]) -> str:
 
 
 def gradients(replay: Replay, run: Run, loss: Any) -> Gradients:
-    """Goes back step by step: each is computed again, and its gradient taken by the states before it."""
-    back = _OfValue(replay, loss) if isinstance(loss, str) else _OfTensor(replay, loss)
+    """Goes back from the last step: recomputes each step and takes the gradients by the states before it."""
+    back = _BackFromValue(replay, loss) if isinstance(loss, str) else _BackFromTensor(replay, loss)
     names = [name for name in replay.plan.assigned if back.is_float(name)]
     rows: dict[str, list[tuple[float, Any]]] = {name: [] for name in names}
     for step in reversed(range(replay.steps)):
@@ -93,31 +93,33 @@ def gradients(replay: Replay, run: Run, loss: Any) -> Gradients:
             rows[name].append(_norms(replay, run, name, raw, step))
     return Gradients(
         run,
-        loss if isinstance(loss, str) else _called(loss),
+        loss if isinstance(loss, str) else _name_of(loss),
         {name: np.array([total for total, _ in reversed(rows[name])]) for name in names},
         {name: _stacked(run, [each for _, each in reversed(rows[name])]) for name in names if back.counts(name, run)},
         {name: back.at_start(name) for name in names},
     )
 
 
-def _called(loss: Any) -> str:
+def _name_of(loss: Any) -> str:
     name = getattr(loss, "name", None)
     return "loss" if name in (None, "tensor") else str(name)
 
 
-class _Back:
+class _BackwardPass:
     """The gradients by the states, from the last step to the first."""
 
     def __init__(self, replay: Replay):
         self.replay, self.backend = replay, replay.backend
-        self.carried: list[Any] = [None] * len(replay.templates)  # by the states after the step that comes next
+        self.carried: list[Any] = [None] * len(
+            replay.templates
+        )  # gradients by the states after the next step to handle
 
-    def also(self, step: int) -> list[tuple[Var | External, Callable[[Any], Any]]]:
-        """What else of a step the loss depends on, and its gradient, from what the value is."""
+    def loss_terms(self, step: int) -> list[tuple[Var | External, Callable[[Any], Any]]]:
+        """Values of a step that the loss depends on directly, each with a function from the value to its gradient."""
         raise NotImplementedError
 
     def is_float(self, name: str) -> bool:
-        """Whether gradients go through a state."""
+        """Whether a state has floats, which have gradients."""
         template = self.replay.templates[self.replay.places[name]]
         return isinstance(template, Tensor) and is_float_dtype(template.dtype)
 
@@ -126,17 +128,17 @@ class _Back:
         return run.sequence_dim in self.replay.plan.assigned[name][1]
 
     def step(self, step: int, names: Sequence[str]) -> dict[str, Any]:
-        """The gradients by the values that `step` gives the states `names`."""
+        """The gradients by the values that `step` assigns to the states `names`."""
         replay = self.replay
         before = [self._leaf(raw) for raw in replay.states_before(step)]
-        after, also = replay.after(step), self.also(step)
+        after, terms = replay.after(step), self.loss_terms(step)
         assigned = [replay.plan.assigned[name][0] for name in names]
-        found = replay.step(step, [*after, *(var for var, _ in also), *assigned], before, gradients=True)
-        count = len(after) + len(also)
+        found = replay.step(step, [*after, *(var for var, _ in terms), *assigned], before, gradients=True)
+        count = len(after) + len(terms)
         given, new = found[:count], found[count:]
-        told = [*self.carried, *(make(raw) for (_, make), raw in zip(also, given[len(after) :], strict=True))]
+        arriving = [*self.carried, *(make(raw) for (_, make), raw in zip(terms, given[len(after) :], strict=True))]
         after_it = {name: self.carried[replay.places[name]] for name in names}
-        pulled = self.backend.pull_back_raw(given, told, [*before, *new])
+        pulled = self.backend.pull_back_raw(given, arriving, [*before, *new])
         self.carried = pulled[: len(before)]
         by_new = zip(names, pulled[len(before) :], new, strict=True)
         return {name: gradient if self._follows(raw) else after_it[name] for name, gradient, raw in by_new}
@@ -152,21 +154,21 @@ class _Back:
         return leaf
 
     def at_start(self, name: str) -> float:
-        """The norm for the initial value of a state, when all steps are done."""
+        """The norm for the initial value of a state. Call it after all steps."""
         raw = self.carried[self.replay.places[name]]
         return 0.0 if raw is None else float(np.sqrt(_squares(self.backend, raw).sum()))
 
 
-class _OfTensor(_Back):
-    """Of what was computed from the results of the loop."""
+class _BackFromTensor(_BackwardPass):
+    """The backward pass from a loss that was computed from the results of the loop."""
 
     def __init__(self, replay: Replay, loss: Any):
         super().__init__(replay)
         self.arrived = _arrived(replay, loss._raw if isinstance(loss, Tensor) else loss)
         self.carried = [self.arrived.get(("state", i)) for i in range(len(replay.templates))]
 
-    def also(self, step: int) -> list[tuple[Var | External, Callable[[Any], Any]]]:
-        """Of each output, the part of this step."""
+    def loss_terms(self, step: int) -> list[tuple[Var | External, Callable[[Any], Any]]]:
+        """The outputs of the step; the gradient of each is its part of the gradient of the stacked output."""
         outputs = enumerate(self.replay.schedule.outputs)
         return [(var, partial(self._part, i, step)) for i, var in outputs if ("output", i) in self.arrived]
 
@@ -175,38 +177,40 @@ class _OfTensor(_Back):
 
 
 def _arrived(replay: Replay, loss: Any) -> dict[Any, Any]:
-    """The gradients that arrive at what the loop gave."""
+    """The gradients of a loss by the results of the loop."""
     name, way = replay.plan.name, 'or the name of a value of the body: run.gradients("loss")'
     if replay.probe is None:
-        raise LoopError(f"{name}: this run gave nothing that a loss depends on", hint=way.removeprefix("or "))
+        raise LoopError(f"{name}: no gradient can reach the results of this run", hint=way.removeprefix("or "))
     if not isinstance(loss, replay.backend.RawTensorType) or not replay.backend.needs_gradient_raw(loss):
         raise LoopError(
-            f"{name}: no gradient goes back from this loss",
+            f"{name}: this loss has no gradient",
             got=type(loss).__name__,
-            expected=f"a Tensor computed from what the loop gave, with gradients on; {way}",
+            expected=f"a Tensor computed from the results of the loop, with gradients on; {way}",
         )
     try:
         found: dict[Any, Any] = replay.probe.gradients(loss)
     except RuntimeError as error:
         raise LoopError(
-            f"{name}: the way back from this loss is gone",
-            hint="run.gradients(loss) before loss.backward(), or backward(retain_graph=True)",
+            f"{name}: the autograd graph of this loss has been freed",
+            hint="call run.gradients(loss) before loss.backward(), or use loss.backward(retain_graph=True)",
         ) from error
     if not found:
-        raise LoopError(f"{name}: this loss does not depend on what this run gave", hint="is it that of another run?")
+        raise LoopError(
+            f"{name}: this loss does not depend on the results of this run", hint="is it the loss of another run?"
+        )
     return found
 
 
-class _OfValue(_Back):
-    """Of the sum of a value of the body."""
+class _BackFromValue(_BackwardPass):
+    """The backward pass from the sum of a value of the body over all steps."""
 
     def __init__(self, replay: Replay, name: str):
         super().__init__(replay)
         self.name = name
         self.var, (self.sig, self.lengths) = replay.value(name)
 
-    def also(self, step: int) -> list[tuple[Var | External, Callable[[Any], Any]]]:
-        """Ones, without padding and sequences that have ended."""
+    def loss_terms(self, step: int) -> list[tuple[Var | External, Callable[[Any], Any]]]:
+        """The value itself; its gradient is 1, and 0 in padding and in sequences that have ended."""
         return [(self.var, partial(self._ones, step))]
 
     def _ones(self, step: int, raw: Any) -> Any:
@@ -221,7 +225,7 @@ class _OfValue(_Back):
 
 
 def _norms(replay: Replay, run: Run, name: str, raw: Any, step: int) -> tuple[float, Any]:
-    """Over all sequences that take the step, and of each."""
+    """The norm over all sequences that take the step, and that of each."""
     _, dims = replay.plan.assigned[name]
     active = _active(replay.size, dims, step)
     squares = np.zeros(active.shape) if raw is None else np.where(active, _squares(replay.backend, raw), 0)
@@ -231,7 +235,7 @@ def _norms(replay: Replay, run: Run, name: str, raw: Any, step: int) -> tuple[fl
 
 
 def _stacked(run: Run, rows: list[Any]) -> np.ndarray:
-    """[steps, sequences]"""
+    """The rows of all steps as one array. [steps, sequences]"""
     return np.array([np.broadcast_to(row, run.batch or 0) for row in rows]).reshape(len(rows), run.batch or 0)
 
 
@@ -241,7 +245,7 @@ def _squares(backend: Any, raw: Any) -> np.ndarray:
 
 
 def _active(size: Size, dims: Sequence[Dim], step: int) -> np.ndarray:
-    """Which sequences take a step, to be broadcast to `dims`."""
+    """Which sequences take a step, in a shape that broadcasts to `dims`."""
     if not set(size.dims) <= set(dims):
         return np.ones([1] * len(dims), bool)
     takes_it = np.asarray(step < size.values)

@@ -1,4 +1,4 @@
-"""What a recorded run keeps of a body: how its steps are computed, and what the values in it are called."""
+"""What a recorded run keeps of a body: its program, and the names of its values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rfnb.core.ground.source import Block, with_block
 from rfnb.loop.body.rerun import Call
 from rfnb.loop.body.traced_step import Carried
 from rfnb.loop.steps.execute import Schedule
-from rfnb.loop.steps.explain import Told
+from rfnb.loop.steps.explain import ExplanationData
 from rfnb.loop.steps.frames import has_steps
 from rfnb.loop.steps.program import Program
 from rfnb.trace.record.record import Recorder
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Plan:
-    """The steps of a loop without their numbers; the same for all runs that are made of them.
+    """The steps of a loop without their data; shared by all runs of these steps.
 
-    carried: what each step hands to the next, without its initial value. assigned: what the body gives the states,
-    before ended sequences keep theirs. vars: of the values of the graph; in_branches: of those in the sides of
-    branches. size: how many steps each sequence takes, if the data says so; frames: how many frames it has. call: that
-    of the function in which the loop ran. told: where its ops were done. changes: the line that writes into something
-    which the steps read, if there is one.
+    carried: the values that each step passes to the next, without initial values. assigned: the Vars that the body
+    assigns to the states, before ended sequences keep theirs. vars: the Vars of the values in the graph; in_branches:
+    those of values in the sides of branches. size: how many steps each sequence takes, if the data determines it;
+    frames: how many frames it has. call: the call of the function in which the loop ran. explanation_data: where its
+    ops were computed. changes: a message that names the line which writes into something that the steps read, if any.
     """
 
     name: str
@@ -50,13 +50,13 @@ class Plan:
     frames: Size | None
     ends: bool
     include_eos: bool
-    told: Told | None
+    explanation_data: ExplanationData | None
     changes: str | None
     call: Call | None
 
 
-def plan_of(step: TracedStep, told: Told | None) -> Plan:
-    """What is kept of a step. It is to be called while the recorder still has its traced frame."""
+def plan_of(step: TracedStep, explanation_data: ExplanationData | None) -> Plan:
+    """The Plan of a traced step. Call it while the recorder still has its traced frame."""
     recorder = step.recorder
     found, inside = _vars(recorder, recorder.traced()), _vars(recorder, recorder.traced_in_branches())
     return Plan(
@@ -76,14 +76,14 @@ def plan_of(step: TracedStep, told: Told | None) -> Plan:
         frames=step.size or (step.axis.size if has_steps(step.axis) else None),
         ends=step.condition is not None,
         include_eos=step.include_eos,
-        told=told,
+        explanation_data=explanation_data,
         changes=_changes(step),
         call=step.call,
     )
 
 
 def _vars(recorder: Recorder, traced: Sequence[Traced]) -> dict[int, Var | External]:
-    """What the values are on the tape; the recorder gets their dims."""
+    """The place of each value on the tape, by its number. Also stores the dims of the values in the recorder."""
     found: dict[int, Var | External] = {}
     for each in traced:
         number, plain = each.value.number, each.plain
@@ -101,20 +101,20 @@ def _assigned(step: TracedStep) -> Iterator[tuple[str, tuple[Var, Sequence[Dim]]
 
 
 def _changes(step: TracedStep) -> str | None:
-    """Steps without effects leave out what is written; that matters if states depend on it."""
+    """Why replayed steps may differ: they run without effects, so what the body writes and reads is not written."""
     program, kept = step.program, step.tape.is_kept
     written = {number for number, raw in enumerate(program.externals) if kept(raw)}
     if not written:
         return None
 
-    def of_written(reads: Iterable[Any]) -> bool:
+    def reads_written(reads: Iterable[Any]) -> bool:
         return any(type(read) is External and read.number in written for read in reads)
 
     schedule = step.schedule
-    asked = [*schedule.kept, *schedule.outputs, *([] if schedule.ended is None else [schedule.ended])]
-    calls = [program.calls[position] for position in program.needed(asked, effects=False)]
-    if not of_written(asked) and not any(of_written(call.reads()) for call in calls):
+    wanted = [*schedule.kept, *schedule.outputs, *([] if schedule.ended is None else [schedule.ended])]
+    calls = [program.calls[position] for position in program.needed(wanted, effects=False)]
+    if not reads_written(wanted) and not any(reads_written(call.reads()) for call in calls):
         return None
-    writers = [call.node for call in program.calls if call.effect and of_written(call.reads())]
+    writers = [call.node for call in program.calls if call.effect and reads_written(call.reads())]
     lines = [f" ({node.source.place()}: `{node.source.text()}`)" for node in writers if node and node.source]
     return f"the loop changes something that it reads{lines[0] if lines else ''}"

@@ -1,4 +1,4 @@
-"""Recorded steps: the states as they were, and any value of a step, computed again from them."""
+"""Recorded steps of a run: its states, and any value of a step, recomputed from them."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from rfnb.core.tensor.listener import listening
 from rfnb.errors import LoopError
 from rfnb.loop.body.traced_step import place_of
 from rfnb.loop.replay.recorded_plan import Plan
-from rfnb.loop.steps.execute import Outcome, stepped
+from rfnb.loop.steps.execute import Outcome, compile_step
 from rfnb.loop.steps.state_history import detached, held_bytes
 
 SNAPSHOT_BUDGET = 64 * 2**20
-"""Bytes of parameters that a run copies, so that later training does not change what it shows."""
+"""Maximum size of the parameters that a run copies, in bytes. Copies are not changed by later training."""
 
 COMPILED = 32
-"""How many ways to do a step are kept compiled: those used last."""
+"""Number of compiled steps that a run keeps, one for each set of wanted values; the least recently used goes first."""
 
 
 class RecordedSteps:
-    """A Plan with the inputs of a run.
+    """A Plan with the inputs and states of a run.
 
-    origin: of a fork, the steps that come before its own. lent: which of `externals` are weights that are read where
-    they are, as no copy fits.
+    origin: for a fork, the run with the steps before its own. not_copied: which of `externals` are weights that are
+    read from the model, as copies would exceed the budget.
     """
 
     def __init__(
@@ -45,12 +45,12 @@ class RecordedSteps:
         self.frames = [_without_graph(backend, each) for each in frames]
         self.modes = backend.get_modes()
         self.probe: Any = None
-        self.externals, self.lent = _of_outside(backend, externals)
+        self.externals, self.not_copied = _snapshot_externals(backend, externals)
         self.version = self.version_now()
         self._begin(0, outcome)
 
     def _begin(self, start: int, outcome: Outcome) -> None:
-        """The steps from `start` on are those of `outcome`."""
+        """Takes the steps from `start` on from `outcome`."""
         assert outcome.kept is not None
         self.start, self.steps, self.failed = start, outcome.steps, outcome.failure
         self.kept, self.every, self.kept_bytes = outcome.kept.states, outcome.kept.every, outcome.kept.bytes
@@ -59,13 +59,13 @@ class RecordedSteps:
         self._compiled: dict[Any, Any] = {}
 
     def version_now(self) -> list[Any]:
-        """Differs from `version` when something has changed that the steps read from outside."""
+        """Versions of all externals; they differ from `version` if something that the steps read has changed."""
         backend = self.backend
-        entries = [backend.to_numpy_raw(backend.sample_raw(self.externals[i])).tobytes() for i in self.lent]
+        entries = [backend.to_numpy_raw(backend.sample_raw(self.externals[i])).tobytes() for i in self.not_copied]
         return [*map(backend.version_raw, self.externals), *entries]
 
     def states_before(self, step: int) -> tuple[Any, ...]:
-        """All states before a step: kept, or computed from the nearest that is."""
+        """All states before a step: as kept, or recomputed from the nearest earlier ones that are."""
         if step > self.steps:
             raise LoopError(f"{self.recorder.name}: there is no state after step {step - 1}, which failed")
         if step == self.steps:
@@ -79,7 +79,7 @@ class RecordedSteps:
         return states
 
     def after(self, step: int) -> tuple[Var, ...]:
-        """The states that a step gives."""
+        """The Vars of the states after a step."""
         return self.schedule.new if step < self.schedule.free_steps else self.schedule.kept
 
     def step(
@@ -90,11 +90,11 @@ class RecordedSteps:
         *,
         gradients: bool = False,
     ) -> Sequence[Any]:
-        """`wanted` of a step, from the states before it or from others."""
+        """Recomputes the values `wanted` of a step, from the states before it or from `states`."""
         if self.origin is not None and step < self.start:
             return self.origin.step(step, wanted, states, gradients=gradients)
         key = tuple((type(var), var.number) for var in wanted)  # a Var equals the External of the same number
-        compiled = self._compiled.pop(key, None) or stepped(
+        compiled = self._compiled.pop(key, None) or compile_step(
             self.program, self.schedule, wanted, self.backend, self.seed, self.externals
         )
         self._compiled[key] = compiled
@@ -105,7 +105,7 @@ class RecordedSteps:
             return compiled.run(step, *states, *[frames[step] for frames in self.frames])
 
     def over_steps(self, var: Var | External, steps: int) -> Iterator[Any]:
-        """A value at each step. A step is done once, whether the states before it are kept or not."""
+        """A value at each step. Each step runs only once, even if the states before it are not kept."""
         states: Sequence[Any] | None = None
         for step in range(steps):
             after = () if self.keeps(step + 1) else self.after(step)
@@ -113,13 +113,13 @@ class RecordedSteps:
             yield raw
 
     def keeps(self, step: int) -> bool:
-        """Whether the states before `step` need not be computed."""
+        """Whether the states before `step` are kept, so that they need not be recomputed."""
         if self.origin is not None and step < self.start:
             return self.origin.keeps(step)
         return (step - self.start) % self.every == 0 or step == self.steps
 
     def continued(self, start: int, outcome: Outcome, seed: int) -> Self:
-        """The fork that goes on from other states before `start`; the steps before are those of this run."""
+        """The fork with the steps of `outcome` from `start` on; its earlier steps are those of this run."""
         other = copy(self)
         other.origin, other.seed, other.probe = self, seed, None
         other._begin(start, outcome)
@@ -135,32 +135,34 @@ class RecordedSteps:
         return Size(known.dims, np.minimum(known.values, self.steps), tags=known.tags)
 
     def storages(self) -> dict[Any, int]:
-        """The memory that it keeps alive, of a fork with that of the run it is one of. Weights that are read where they
-        are, as no copy fits, are the model's."""
+        """The storages that the run keeps alive, with their bytes; those of a fork include its origin's.
+
+        Weights that were not copied belong to the model and do not count.
+        """
         states = self.kept_bytes or held_bytes(self.backend, self.kept)
         if (self.steps - self.start) % self.every:
             states += held_bytes(self.backend, [self.final])
-        raws = [frame for frames in self.frames for frame in self._apart(frames)]
-        raws += [raw for i, raw in enumerate(self.externals) if i not in self.lent]
+        raws = [frame for frames in self.frames for frame in self._storage_holders(frames)]
+        raws += [raw for i, raw in enumerate(self.externals) if i not in self.not_copied]
         raws += [*self.program.constants.values(), *(() if self.plan.call is None else self.plan.call.raws)]
         before = {} if self.origin is None else self.origin.storages()
         return before | {id(self): states} | dict(map(self.backend.storage_raw, raws))
 
-    def _apart(self, frames: Sequence[Any]) -> Sequence[Any]:
-        """One of them, if they are the frames of one tensor; none, if they are made when asked for."""
+    def _storage_holders(self, frames: Sequence[Any]) -> Sequence[Any]:
+        """The frames that hold separate storages: one if all are of one tensor, none if frames are made on access."""
         if not len(frames):
             return ()
-        of_one = self.backend.storage_raw(frames[0]) == self.backend.storage_raw(frames[-1])
-        return frames[:1] if of_one else frames
+        shared = self.backend.storage_raw(frames[0]) == self.backend.storage_raw(frames[-1])
+        return frames[:1] if shared else frames
 
 
 def _without_graph(backend: Any, frames: Sequence[Any]) -> Sequence[Any]:
-    """The frames of a tensor: through all of them gradients flow, or through none."""
+    """The frames without their autograd graph. Either all frames of a tensor need gradients or none does."""
     return detached(backend, frames) if len(frames) and backend.needs_gradient_raw(frames[0]) else frames
 
 
-def _of_outside(backend: Any, externals: Sequence[Any]) -> tuple[list[Any], set[int]]:
-    """What the steps read from outside, of weights a copy, if the budget allows; else which of it are weights."""
+def _snapshot_externals(backend: Any, externals: Sequence[Any]) -> tuple[list[Any], set[int]]:
+    """The externals, with weights copied if the budget allows; and the positions of weights that were not copied."""
     weights = {i for i, raw in enumerate(externals) if backend.is_leaf_raw(raw)}
     fits = sum(backend.nbytes_raw(externals[i]) for i in weights) <= SNAPSHOT_BUDGET
     found = [
@@ -171,13 +173,13 @@ def _of_outside(backend: Any, externals: Sequence[Any]) -> tuple[list[Any], set[
 
 
 class _Snapshots:
-    """Copies of parameters, shared by the runs between two changes. The runs keep them alive, nothing else does."""
+    """Copies of parameters, shared by all runs until a parameter changes. Only the runs keep them alive."""
 
     def __init__(self) -> None:
         self._taken: dict[int, weakref.ref[Any]] = {}  # by id of the parameter
 
     def take(self, backend: Any, raw: Any) -> Any:
-        """A copy as it is now."""
+        """A copy of the parameter's current value."""
         found = self._taken.get(id(raw))
         if found is not None and (copy := found()) is not None and backend.equal_raw(raw, copy):
             return copy

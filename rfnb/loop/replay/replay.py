@@ -1,4 +1,4 @@
-"""A Replay shows recorded steps to a Run: states and values by their names in the user's code, forks and gradients."""
+"""A Replay gives a Run its recorded steps: states and values by their names in the user's code, forks and gradients."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from rfnb.loop.replay.recorded_plan import Plan
 from rfnb.loop.replay.recorded_steps import RecordedSteps
 from rfnb.loop.steps.execute import Outcome
 from rfnb.loop.steps.explain import Explanation
-from rfnb.loop.steps.nested_runs import Inner, asking
+from rfnb.loop.steps.nested_runs import Inspection, inspecting
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.step import AGREES, StepValue
 
 
 class Replay(RecordedSteps):
-    """What a Run asks its recorded steps for."""
+    """Recorded steps in terms of the user's code; a Run reads everything it shows from here."""
 
     fork = fork.fork
     rerun = rerun.rerun
@@ -36,23 +36,23 @@ class Replay(RecordedSteps):
     ends = ended.reasons
 
     def explain(self) -> Explanation:
-        """Where the ops of the body were done."""
-        return Explanation(self.plan.name, self.plan.told)
+        """Explains where the ops of the body were computed."""
+        return Explanation(self.plan.name, self.plan.explanation_data)
 
     # -- states and values
 
     def state_names(self) -> list[str]:
-        """The states of the user."""
+        """The names of the states."""
         return list(self.places)
 
     def state(self, name: str, step: int) -> Any:
-        """A state before `step`; a size, for an axis that grows."""
+        """The value of a state before `step`; for an axis that grows, its size."""
         position = self.places[name]
         template, raw = self.templates[position], self.states_before(step)[position]
         return raw if isinstance(template, Dim) else self._tensor(name, raw, template.sig, template.lengths, step)
 
     def values(self, step: int) -> tuple[list[StepValue], str]:
-        """What the body computed at `step`, in order, and whether the replay agrees with the run."""
+        """The values that the body computed at `step`, in order, and whether the replay agrees with the run."""
         if self.origin is not None and step < self.start:
             return self.origin.values(step)
         named = self._computable(self._named(), step)
@@ -69,9 +69,9 @@ class Replay(RecordedSteps):
         return found, self._check(results[len(named) :], step)
 
     def computed(self, step: int, only: Collection[int] | None = None) -> list[tuple[Value, Tensor]]:
-        """All that the step was given and computed, also inside of modules and branches, in order.
+        """All inputs and computed values of a step, also inside of modules and branches, in order.
 
-        only: the numbers of the values that are wanted.
+        only: the numbers of the wanted values.
         """
         if self.origin is not None and step < self.start:
             return self.origin.computed(step, only)
@@ -80,11 +80,11 @@ class Replay(RecordedSteps):
         if only is not None:
             values = [value for value in values if value.number in only]
         known = self._computable(values, step)
-        inner = Inner(wanted=set(plan.in_branches.values()))
-        with asking(inner):
+        inspection = Inspection(wanted=set(plan.in_branches.values()))
+        with inspecting(inspection):
             raws = self.step(step, [plan.vars[value.number] for value in known])
         found = {value.number: raw for value, raw in zip(known, raws, strict=True)}
-        found |= {n: inner.values[var] for n, var in plan.in_branches.items() if var in inner.values}
+        found |= {n: inspection.values[var] for n, var in plan.in_branches.items() if var in inspection.values}
         return [
             (value, self._tensor(self.name_of(value), found[number], *recorder.templates[number], step))
             for value in values
@@ -92,7 +92,7 @@ class Replay(RecordedSteps):
         ]
 
     def _computable(self, values: Sequence[Value], step: int) -> list[Value]:
-        """Those that there are; of a step that failed, what was computed before the call that failed."""
+        """Leaves out values that are not on the tape, and those that a failed step has not computed."""
         failed, later = self.failed, set[Var | External]()
         if failed is not None and step == failed.step and failed.position is not None:
             later = {Var(number) for call in self.program.calls[failed.position :] for number in call.made()}
@@ -100,7 +100,7 @@ class Replay(RecordedSteps):
         return [value for value, var in found if var is not None and not (type(var) is Var and var in later)]
 
     def _named(self) -> list[Value]:
-        """The values that lines of the body made or keep."""
+        """The values that the lines of the body compute or assign."""
         graph = self.recorder.graph
         return [value for value in graph.values[: graph.body_values] if self.recorder.in_body(value)]
 
@@ -110,7 +110,9 @@ class Replay(RecordedSteps):
             sizes = dict(zip(self.templates, self.states_before(step), strict=True))
             lengths = lengths.bind({dim: Size([], sizes[dim]) for dim in grown})
             shape = zip(signature.dims, self.backend.get_shape_tuple_raw(raw), strict=True)
-            made = {dim: Size([], n) for dim, n in shape if set(dim.roots) == {dim.serial} and _other(lengths, dim, n)}
+            made = {
+                dim: Size([], n) for dim, n in shape if set(dim.roots) == {dim.serial} and _differs(lengths, dim, n)
+            }
             lengths = lengths.bind(made)
         tensor = tensor_of(self.backend.alias_raw(raw), signature, lengths)
         tensor.name = name
@@ -132,7 +134,7 @@ class Replay(RecordedSteps):
         return "with today's weights" if changed else "replay differs"
 
     def value(self, name: str) -> tuple[Var | External, tuple[align.Sig, Lengths]]:
-        """The last value of the body that is called so, and its dims."""
+        """The last value of the body with this name, and its dims."""
         values = (v for v in reversed(self.recorder.graph.values) if v.number in self.plan.vars)
         value = next((v for v in values if self.name_of(v) == name), None)
         if value is None:
@@ -144,13 +146,14 @@ class Replay(RecordedSteps):
         """A value of the body over all steps. → {axis, …}"""
         var, (signature, lengths) = self.value(name)
         if not self.steps:
-            raise LoopError(f"{self.plan.name}: there was no step", got=f"stack({name!r})")
+            raise LoopError(f"{self.plan.name}: the loop has run no steps", got=f"stack({name!r})")
         raws = [self.backend.alias_raw(raw) for raw in self.over_steps(var, min(self.steps, max(self.size.max, 1)))]
         if len(shapes := {self.backend.get_shape_tuple_raw(raw) for raw in raws}) > 1:
             raise LoopError(
                 f"{self.plan.name}: {name!r} cannot be stacked: its size differs from step to step",
                 got=f"shapes from {min(shapes)} to {max(shapes)}",
-                hint=f"run[i][{name!r}] at one step; or an expression without that axis: run.stack('rf.reduce_sum(…)')",
+                hint=f"run[i][{name!r}] for one step; or stack an expression without that axis: "
+                "run.stack('rf.reduce_sum(…)')",
             )
         raw = self.backend.stack_raw(raws)[: self.size.max]
         out = align.sig([self.axis, *signature.dims], signature.sparse_dim, signature.feature_dim)
@@ -161,7 +164,7 @@ class Replay(RecordedSteps):
     # -- the run
 
     def run(self, **origin: Any) -> Run:
-        """The Run that shows this."""
+        """The Run that shows these steps."""
         plan = self.plan
         return Run(
             name=plan.name,
@@ -178,7 +181,7 @@ class Replay(RecordedSteps):
 
     @property
     def flags(self) -> list[str]:
-        """What is wrong with the run, if anything."""
+        """Short descriptions of problems with the run: "failed: …", "not finite", sequences that did not end."""
         flags = [] if self.failed is None else [f"failed: {self.failed.kind} in step {self.failed.step}"]
         if not all(isinstance(s, int | None) or self.backend.is_finite_raw(s) for s in self.final):
             flags.append("not finite")
@@ -189,15 +192,15 @@ class Replay(RecordedSteps):
         return flags
 
     def loops(self, step: int) -> list[Run]:
-        """The runs of the loops inside of `step`; of one that failed as well."""
+        """The runs of the loops inside of `step`, including one that failed."""
         found: list[Run] = []
-        with asking(Inner(runs=found)), nullcontext() if step < self.steps else suppress(Exception):
+        with inspecting(Inspection(runs=found)), nullcontext() if step < self.steps else suppress(Exception):
             self.step(step, list(self.plan.vars.values()))
         return found
 
     @property
     def sequences(self) -> tuple[Dim | None, Size | None]:
-        """What counts the sequences, and how many there are, with their tags."""
+        """The dim that counts the sequences, and its size with their tags; None for both if there is none."""
         sized = [
             (dim, lengths.size(dim))
             for signature, lengths in self.recorder.templates.values()
@@ -209,21 +212,21 @@ class Replay(RecordedSteps):
         return found[0] if found else (None, None)
 
 
-def _other(lengths: Lengths, dim: Dim, n: int) -> bool:
-    """Whether a dim that has one size has another one than is known: it came into being with an axis that grows."""
+def _differs(lengths: Lengths, dim: Dim, n: int) -> bool:
+    """Whether a dim has another known size than `n`, the same for all sequences: it depends on a growing axis."""
     known = lengths.size(dim)
     return known is not None and not known.dims and known.max != n
 
 
 def recorded(plan: Plan, outcome: Outcome, frames: Sequence[Sequence[Any]], seed: int) -> Run:
-    """The Run of a loop. The program lets go of the graph of the gradients."""
+    """The Run of a loop that has just run. Also releases the autograd graph that the program holds."""
     run = Replay(plan, outcome, frames, plan.program.externals, seed).run()
     plan.program.detach(plan.backend.alias_raw)
     return run
 
 
-def followed(run: Run | None, states: Sequence[Any], stacked: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-    """What the loop gives, so that `run.gradients(loss)` sees what arrives there."""
+def probed(run: Run | None, states: Sequence[Any], stacked: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """The results of a loop with probes for their gradients, which `run.gradients(loss)` reads."""
     assert run is not None and isinstance(run.replay, Replay)
     backend = run.replay.backend
     if not any(not isinstance(raw, int | None) and backend.needs_gradient_raw(raw) for raw in (*states, *stacked)):

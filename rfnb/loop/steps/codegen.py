@@ -1,4 +1,4 @@
-"""Raw calls as lines of Python: a function for one step, or for all steps of a loop."""
+"""Writes raw calls as Python code: a function for one step, or for all steps of a loop."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any
 
 from rfnb.backend.base.tape import Call, External, Stream, Var
 
-CODE_NAME = f"{__file__}: step"  # in this package, so that it is never taken for the user's code
+CODE_NAME = f"{__file__}: step"  # a path in this package, so that it never counts as user code
 Table = list[Any]
 
 
 class Lines:
-    """Calls as lines. Functions, numbers, externals and generators become arguments of the text: it holds the structure
-    alone, so that steps of the same structure are compiled once.
+    """Raw calls as lines of code. Functions, numbers, externals and generators become arguments of the code, so that
+    steps of the same structure share their text and are compiled once.
 
-    constants: numbers of the Vars that are given by their value.
+    constants: numbers of the Vars whose values are passed as arguments.
     """
 
     def __init__(self, constants: Container[int]):
         self.lines: list[str] = []
-        self.positions: list[int] = []  # of the calls that the lines are
+        self.positions: list[int] = []  # for each line, the position of its call on the tape
         self._constants = constants
         self._functions: Table = []
         self._numbers: Table = []
@@ -31,7 +31,7 @@ class Lines:
         self._names: dict[Any, str] = {}
 
     def call(self, call: Call, position: int, over: Sequence[int] = ()) -> None:
-        """A line for a call, and one for each part of its result. over: Vars that no later call reads."""
+        """Adds a line for a call, and one for each part of its result. over: Vars that are freed after it."""
         function = self._argument("f", self._functions, call.fn, ("f", id(call.fn)))
         arguments = [self.text(arg) for arg in call.args]
         arguments += [f"{key}={self.text(arg)}" for key, arg in call.kwargs.items()]
@@ -43,7 +43,7 @@ class Lines:
         self.positions += [position] * len(lines)
 
     def text(self, argument: Any) -> str:
-        """An argument of a call, or what the step gives."""
+        """The code of an argument of a call, or of a value that the step returns."""
         kind = type(argument)
         if kind is Var:
             if argument.number not in self._constants:
@@ -67,7 +67,7 @@ class Lines:
         return f"c{len(self._numbers) - 1}"
 
     def tuple_of(self, wanted: Sequence[Any]) -> str:
-        """(v1, v2, )"""
+        """The code of a tuple of values: "(v1, v2, )"."""
         return f"({''.join(self.text(found) + ', ' for found in wanted)})"
 
     def _argument(self, letter: str, table: Table, value: Any, key: Any) -> str:
@@ -78,7 +78,7 @@ class Lines:
         return name
 
     def unpacking(self) -> list[str]:
-        """Lines that give the arguments their names."""
+        """Lines that assign the arguments to their names."""
         tables = {"f": self._functions, "c": self._numbers, "e": self._given, "g": self._streams}
         return [
             f"{', '.join(f'{letter}{i}' for i in range(len(table)))}, = {letter.upper()}"
@@ -89,17 +89,17 @@ class Lines:
     def tables(
         self, constants: Mapping[int, Any], externals: Sequence[Any], generator: Callable[[int, int], Any]
     ) -> list[Table]:
-        """The arguments of the text."""
+        """The arguments of the code: functions, numbers, constants and externals, generators."""
         given = [constants[n] if kind == "constant" else externals[n] for kind, n in self._given]
         return [self._functions, self._numbers, given, [partial(generator, number) for number in self._streams]]
 
 
 class Written:
-    """A function as text, to be made for other constants, externals and generators again.
+    """The code of a function, which `bind` turns into a function for given constants, externals and generators.
 
     Args:
-        once: what is the same at every step. each: what is not.
-        head, tail: lines of the function before and after `each`. indent: how deep `each` is in it.
+        once: how many of the lines are the same at every step and run once, before the function.
+        head, tail: lines of the function before and after the other lines. indent: indentation levels of these.
     """
 
     def __init__(self, lines: Lines, once: int, head: Sequence[str], tail: Sequence[str], indent: int):
@@ -111,18 +111,18 @@ class Written:
         first = 2 + len(before) + len(head)
         self.calls_by_line = dict(enumerate(lines.positions[once:], first))
         namespace: dict[str, Any] = {}
-        exec(_code(text), namespace)  # our own text: names and numbers only
-        self._make = namespace.pop("make")  # the names of a function are no part of it: no cycle
+        exec(_code(text), namespace)  # generated code: names and numbers only
+        self._make = namespace.pop("make")  # without it in its own namespace, there is no reference cycle
 
     def bind(
         self, constants: Mapping[int, Any], externals: Sequence[Any], generator: Callable[[int, int], Any]
     ) -> Compiled:
-        """The function."""
+        """Makes the function."""
         return Compiled(self._make(*self._lines.tables(constants, externals, generator)), self.calls_by_line)
 
 
 class Compiled:
-    """A function of raw calls, and which call of the tape each of its lines is."""
+    """A function of raw calls, and for each of its lines the position of its call on the tape."""
 
     __slots__ = ("calls_by_line", "run")
 
@@ -137,7 +137,7 @@ class Compiled:
 
     @staticmethod
     def variables(error: BaseException) -> dict[str, Any]:
-        """What the function had computed when it raised."""
+        """The local variables of the function when it raised `error`."""
         traceback = _inside(error)
         return {} if traceback is None else traceback.tb_frame.f_locals
 

@@ -1,4 +1,4 @@
-"""Leaves the gradients of weights to the end of a loop: one product for all steps, instead of a sum over them.
+"""Computes the gradients of weights once after a loop: one product for all steps, instead of a sum over them.
 
 A step multiplies its h with a weight W. Where h·W is added to frames that were computed before the steps, the
 gradient of those frames is that of h·W; elsewhere frames of zeros are added. Autograd brings the gradients of all
@@ -17,33 +17,33 @@ from rfnb.backend.base.tape import Call, Var
 from rfnb.loop.steps.execute import Outcome, Schedule
 from rfnb.loop.steps.program import Program
 
-FEW = 4
-"""With so few steps there is nothing to gain."""
+MIN_STEPS = 4
+"""Smallest number of steps for which deferring the gradients saves time."""
 
 
-class Deferred:
-    """A Program whose weights get their gradients at the end of the loop, after `defer()`; until then a plain one.
+class DeferredGradients:
+    """A Program whose weights get their gradients after the loop, once `defer()` was called.
 
     Args:
-        stacked: frames as one raw tensor each, [steps, …].
-        values: of the Vars, on the traced frame.
+        stacked: the frames of each Var as one raw tensor, [steps, …].
+        values: the values of the Vars on the traced frame.
 
-    program, schedule: to be run, with more frames and outputs than before; all numbers are the same.
+    program, schedule: what to run. After `defer()` they have additional frames and outputs; the results are the same.
     """
 
     def __init__(self, program: Program, schedule: Schedule, backend: Any, stacked: dict[Var, Any], values: list[Any]):
         self.program = self._plain = program
         self.schedule, self.backend = schedule, backend
         self._stacked, self._values = dict(stacked), values
-        self._inputs: list[Var] = []  # what the weights are multiplied with
-        self._waiting: list[tuple[list[Any], int]] = []  # who waits for the inputs of all steps, and for how many
+        self._inputs: list[Var] = []  # the operands that the weights are multiplied with
+        self._waiting: list[tuple[list[Any], int]] = []  # lists to fill with the inputs of all steps; how many of them
 
     def frames(self) -> list[Sequence[Any]]:
-        """Those that are given stacked, step by step."""
+        """The stacked frames, each as a sequence over the steps."""
         return [self.backend.frames_raw(raw, 0) for raw in self._stacked.values()]
 
-    def give(self, outcome: Outcome) -> None:
-        """Takes what was asked of the steps for the gradients; the outcome is as that of the plain Program."""
+    def collect(self, outcome: Outcome) -> None:
+        """Takes the additional outputs out of `outcome`, for the gradients; the plain Program's outcome remains."""
         outputs = len(outcome.outputs) - len(self._inputs)
         rest = iter(outcome.outputs[outputs:])
         del outcome.outputs[outputs:]
@@ -55,9 +55,9 @@ class Deferred:
             outcome.failed_call = next((i for i, call in enumerate(self._plain.calls) if call.node is node), None)
 
     def defer(self) -> None:
-        """Looks for weights in the steps, if gradients are wanted and it is known how many steps there are."""
+        """Defers the gradients of weights in the steps, if gradients are on and the number of steps is known."""
         schedule = self.schedule
-        if schedule.ended is None and schedule.max_steps >= FEW and self.backend.grad_enabled_raw():
+        if schedule.ended is None and schedule.max_steps >= MIN_STEPS and self.backend.grad_enabled_raw():
             self._defer([*schedule.new, *schedule.kept, *schedule.outputs])
 
     def _defer(self, wanted: list[Var]) -> None:
@@ -76,10 +76,10 @@ class Deferred:
         self.schedule = replace(self.schedule, outputs=(*self.schedule.outputs, *self._inputs))
 
     def _groups(self, products: list[Product], calls: list[Call], wanted: list[Var]) -> dict[Var, list[Product]]:
-        """The products by the frames that they are added to; by their own result, if there are none."""
+        """Groups the products by the frames that they are added to; without such frames, by their own result."""
         read = Counter(read for call in calls for read in call.reads())
         read.update(set(wanted))
-        summed = {var: var for var in self._stacked if read[var] == 1}  # by what the frames are in, and nothing else is
+        summed = {var: var for var in self._stacked if read[var] == 1}  # the frames, by sums of them and products only
         groups: dict[Var, list[Product]] = {}
         for product in products:
             made = _made(product)

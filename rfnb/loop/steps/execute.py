@@ -12,17 +12,17 @@ from typing import Any
 from rfnb.backend.base.tape import External, Var, current_tape
 from rfnb.loop.steps.codegen import Compiled
 from rfnb.loop.steps.program import Program
-from rfnb.loop.steps.state_history import Kept
+from rfnb.loop.steps.state_history import StateHistory
 from rfnb.trace.run.failure import Failure
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """What the steps of a loop are given and what is taken from them, by Vars of its Program.
+    """Inputs and outputs of the steps of a loop, as Vars of its Program.
 
-    states, frames: what a step is given. new: the states after a step in which no sequence has ended. kept: the same,
-    where ended sequences keep theirs. outputs: what is stacked. ended: whether all is over. max_steps: the most steps
-    there can be. free_steps: how many of them come before the first sequence ends.
+    states, frames: the inputs of a step. new: the states after a step in which no sequence has ended. kept: the states
+    after a step in which ended sequences keep theirs. outputs: the values to stack. ended: whether all sequences have
+    ended. max_steps: upper bound of the steps. free_steps: how many steps come before the first sequence ends.
     """
 
     states: tuple[Var, ...]
@@ -37,12 +37,12 @@ class Schedule:
 
 @dataclass
 class Outcome:
-    """What a loop computed. `kept`: states on the way; `states`: those after the last step."""
+    """What a loop computed. kept: states of the steps before; states: the states after the last step."""
 
     states: tuple[Any, ...]
     outputs: list[list[Any]]
     steps: int = 0
-    kept: Kept | None = None
+    kept: StateHistory | None = None
     error: BaseException | None = None
     failed_call: int | None = None
     failure: Failure | None = None
@@ -53,7 +53,7 @@ _replaying: ContextVar[bool] = ContextVar("rfnb_replaying", default=False)
 
 @contextmanager
 def replaying() -> Iterator[None]:
-    """Steps inside change nothing but their results."""
+    """Steps that run in this context have no effects: they compute results only."""
     token = _replaying.set(True)
     try:
         yield
@@ -62,7 +62,7 @@ def replaying() -> Iterator[None]:
 
 
 def is_replaying() -> bool:
-    """Whether steps may change nothing but their results."""
+    """Whether steps must have no effects."""
     return _replaying.get()
 
 
@@ -79,11 +79,11 @@ def execute(
     progress: Callable[[int], None] | None = None,
     start: int = 0,
 ) -> Outcome:
-    """All steps, from `start` on. An error, or an interrupt, ends the loop early and is kept in the outcome."""
+    """Runs all steps from `start` on. An error or an interrupt ends the loop early and is stored in the outcome."""
     generator = generators(backend, seed, program.stream_devices)
-    effects = not _replaying.get() and current_tape() is None  # of a loop inside of one that is traced or replayed: no
+    effects = not _replaying.get() and current_tape() is None  # none if an outer loop is traced or replayed
     outcome = Outcome(tuple(initial), [[] for _ in schedule.outputs], start)
-    kept = outcome.kept = Kept(backend, initial) if record else None
+    kept = outcome.kept = StateHistory(backend, initial) if record else None
     append = [taken.append for taken in outcome.outputs]
     compiled, pace, over = None, _Pace(), False
     try:
@@ -116,20 +116,20 @@ def execute(
 
 
 class _Pace:
-    """How many steps to do before progress is told: for about a tenth of a second."""
+    """Adapts how many steps to run between two progress reports, so that these take about a tenth of a second."""
 
     def __init__(self) -> None:
         self.steps, self._since = 1, time.monotonic()
 
     def next(self) -> None:
-        """So many were done."""
+        """Adapts `steps` to how long the last ones took."""
         now = time.monotonic()
         took, self._since = now - self._since, now
         self.steps = max(1, self.steps * 2 if took < 0.05 else self.steps // 2 if took > 0.2 else self.steps)
 
 
 def _phases(schedule: Schedule, start: int) -> list[tuple[range, tuple[Var, ...]]]:
-    """Steps in which no sequence has ended, and those behind; each with the states that it gives."""
+    """The steps before the first sequence ends, and those after; each part with the states that its steps give."""
     free = range(start, min(schedule.free_steps, schedule.max_steps))
     if schedule.kept == schedule.new:
         free = range(start, schedule.max_steps)
@@ -138,27 +138,27 @@ def _phases(schedule: Schedule, start: int) -> list[tuple[range, tuple[Var, ...]
 
 
 def generators(backend: Any, seed: int, devices: Sequence[str]) -> Callable[[int, int], Any]:
-    """Gives the generator of a random op, seeded by (seed, op, step)."""
+    """A function that gives the generator of a random op, seeded by (seed, op, step)."""
     made: dict[int, Any] = {}
 
     def generator(stream: int, step: int) -> Any:
         if stream not in made:
             made[stream] = backend.new_generator(devices[stream])
-        made[stream].manual_seed(mixed(seed, stream, step))
+        made[stream].manual_seed(mixed_seed(seed, stream, step))
         return made[stream]
 
     return generator
 
 
-def mixed(seed: int, stream: int, step: int) -> int:
-    """A seed from three numbers, by the finalizer of splitmix64 (Steele et al. 2014)."""
+def mixed_seed(seed: int, stream: int, step: int) -> int:
+    """Mixes three numbers into one seed, by the finalizer of splitmix64 (Steele et al. 2014)."""
     z = (seed + 0x9E3779B97F4A7C15 * (stream + 1) + 0xD1B54A32D192ED03 * (step + 1)) & (2**64 - 1)
     z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & (2**64 - 1)
     z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & (2**64 - 1)
     return (z ^ (z >> 31)) & (2**63 - 1)
 
 
-def stepped(
+def compile_step(
     program: Program,
     schedule: Schedule,
     wanted: Sequence[Var | External],
@@ -166,11 +166,11 @@ def stepped(
     seed: int,
     externals: Sequence[Any],
 ) -> Compiled:
-    """A step that gives `wanted` and changes nothing."""
+    """Compiles a step that gives `wanted` and has no effects."""
     compiled = program.compile(wanted, generators(backend, seed, program.stream_devices), externals, effects=False)
 
-    def quietly(*given: Any) -> tuple[Any, ...]:
+    def without_effects(*given: Any) -> tuple[Any, ...]:
         with replaying():
             return compiled.run(*given)
 
-    return Compiled(quietly, compiled.calls_by_line)
+    return Compiled(without_effects, compiled.calls_by_line)

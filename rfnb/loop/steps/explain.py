@@ -1,4 +1,4 @@
-"""Tells where the ops of a loop's body were done, and why there."""
+"""Explains where the ops of a loop's body were computed, and why there."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Place = Literal["once", "frames", "steps", "after"]
 WHERE = {"once": "once", "frames": "all steps", "steps": "each step", "after": "after the loop"}
 
 
-class Done(NamedTuple):
-    """An op of a body as it was done: in which place, and what it took and made. It holds no tensor.
+class OpPlacement(NamedTuple):
+    """Where an op of a body was computed, and which values it read and made. It holds no tensors.
 
-    why: what is known already.
+    why: the reason, if it was known before the steps ran; "" leaves it to the explanation.
     """
 
     node: Node
@@ -30,8 +30,8 @@ class Done(NamedTuple):
     why: str = ""
 
 
-class Moved(NamedTuple):
-    """An op of a body: where it was done, and why there. states: those that it needs."""
+class ExplainedOp(NamedTuple):
+    """An op of a body: where it was computed, and why there. states: the names of the states that it depends on."""
 
     node: Node
     place: Place
@@ -45,14 +45,14 @@ class Moved(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The expression, as it is written."""
+        """The expression in the user's code; the name of the op if the code is not known."""
         return self.node.source.text() if self.node.source is not None else self.node.op
 
 
-class Told(NamedTuple):
+class ExplanationData(NamedTuple):
     """What a loop keeps for its explanation: its ops, its graph, its states in a step, the line of its `with`."""
 
-    done: Sequence[Done]
+    placements: Sequence[OpPlacement]
     graph: BodyGraph
     states: Sequence[Var]
     names: Sequence[str]
@@ -60,45 +60,45 @@ class Told(NamedTuple):
 
 
 class Explanation(Shown):
-    """Where the ops of a loop were done: before its steps, in them, or after them.
+    """Where the ops of a loop were computed: before its steps, in them, or after them.
 
     rows: the ops, in order. ran: whether the loop has run.
     """
 
-    def __init__(self, name: str, told: Told | None):
+    def __init__(self, name: str, data: ExplanationData | None):
         self.name = name
-        self.ran = told is not None
-        self.rows = [] if told is None else _moved(told)
-        self.source = None if told is None else told.source
+        self.ran = data is not None
+        self.rows = [] if data is None else _explained_ops(data)
+        self.source = None if data is None else data.source
 
 
-def _moved(told: Told) -> list[Moved]:
-    needs = {var: frozenset([name]) for var, name in zip(told.states, told.names, strict=True)}
-    shown = set(map(id, told.graph.all_nodes()))  # not what the loop asked for itself
+def _explained_ops(data: ExplanationData) -> list[ExplainedOp]:
+    needs = {var: frozenset([name]) for var, name in zip(data.states, data.names, strict=True)}
+    shown = set(map(id, data.graph.all_nodes()))  # without ops that the loop itself added
     rows = []
-    for each in sorted(told.done, key=lambda each: each.node.number):
+    for each in sorted(data.placements, key=lambda each: each.node.number):
         if id(each.node) not in shown:
             continue
         needed = frozenset[str]().union(*(needs.get(var, ()) for var in each.reads))
         needs |= dict.fromkeys(each.makes, needed)
-        rows.append(Moved(each.node, each.place, each.why or _reason(each, needed), tuple(sorted(needed))))
+        rows.append(ExplainedOp(each.node, each.place, each.why or _reason(each, needed), tuple(sorted(needed))))
     return rows
 
 
-def _reason(done: Done, needed: frozenset[str]) -> str:
-    if done.place != "steps":
-        return "only outputs need it" if done.place == "after" else ""
+def _reason(op: OpPlacement, needed: frozenset[str]) -> str:
+    if op.place != "steps":
+        return "only outputs need it" if op.place == "after" else ""
     if needed:
         return f"needs {', '.join(sorted(needed))}"
-    if done.row.random or done.row.effect:
-        return "draws random numbers" if done.row.random else "acts at every step"
-    if done.row.frames is None:
-        return f"{done.row.name} is done frame by frame"
-    return "what it needs is done in the steps"
+    if op.row.random or op.row.effect:
+        return "draws random numbers" if op.row.random else "has an effect at every step"
+    if op.row.frames is None:
+        return f"{op.row.name} works on one frame at a time"
+    return "its operands are computed in the steps"
 
 
-def tell_step(error: BaseException, step: int, loop: str, node: Node | None) -> None:
-    """Adds to an error where it was: "in step 3 of decoder, cell 4, line 2 (log)"."""
+def note_step(error: BaseException, step: int, loop: str, node: Node | None) -> None:
+    """Adds a note to an error that says where it was raised: "in step 3 of decoder, cell 4, line 2 (log)"."""
     source = None if node is None else node.source
     place = f", {source.place()} ({node.op})" if node is not None and source is not None else ""
     error.add_note(f"in step {step} of {loop}{place}")

@@ -1,4 +1,4 @@
-"""The frames that a loop steps through. Behind the end of a sequence its last one comes again: no padding is seen."""
+"""The frames that a loop steps through. After its end, a sequence repeats its last frame: steps never get padding."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from rfnb.ops.math import where
 
 @lru_cache(maxsize=256)
 def frames_dim(steps: int) -> Dim:
-    """One for all loops with as many steps: what was planned for it holds again. It is in no tensor of the user."""
+    """The Dim that counts the steps; loops of equal length share it, and with it cached plans. Users never see it."""
     return Dim(steps, name="frames")
 
 
 def first_frame(backend: Any, source: Tensor, axis: Dim) -> Tensor:
-    """The frame at 0; zeros for empty sequences. {…, axis} → {…}"""
+    """The first frame of each sequence; zeros for empty ones. {…, axis} → {…}"""
     size, position = source.size_of(axis), source.axis(axis)
     shape = list(backend.get_shape_tuple_raw(source._raw))
     if size.max == 0:
@@ -35,13 +35,13 @@ def first_frame(backend: Any, source: Tensor, axis: Dim) -> Tensor:
 
 
 def all_frames(backend: Any, source: Tensor, axis: Dim) -> Sequence[Any]:
-    """All frames as raw tensors, those in padding replaced."""
+    """All frames as raw tensors; in padding, the last frame of the sequence is repeated."""
     source = _without_padding(backend, source, axis)
     return backend.frames_raw(source._raw, source.axis(axis))
 
 
 def stacked_frames(backend: Any, source: Tensor, axis: Dim, frames: Dim) -> Tensor:
-    """Likewise as one tensor, with `frames` in place of `axis`, for as many steps as that counts."""
+    """All frames as one tensor, with `frames` in place of `axis`; later frames than `frames` counts are dropped."""
     source = _without_padding(backend, source, axis)
     place, steps = source.axis(axis), frames.dimension or 0
     raw = source._raw if source.size_of(axis).max == steps else backend.slice_raw(source._raw, place, 0, steps, 1)
@@ -53,11 +53,11 @@ def stacked_frames(backend: Any, source: Tensor, axis: Dim, frames: Dim) -> Tens
 def _without_padding(backend: Any, source: Tensor, axis: Dim) -> Tensor:
     size = source.size_of(axis)
     if size.ragged and set(size.dims) <= set(source.dims):
-        return _zeros_if_empty(backend, _last_again(backend, source, axis, size), size)
+        return _zeros_if_empty(backend, _repeat_last_frame(backend, source, axis, size), size)
     return source
 
 
-def _last_again(backend: Any, source: Tensor, axis: Dim, size: Size) -> Tensor:
+def _repeat_last_frame(backend: Any, source: Tensor, axis: Dim, size: Size) -> Tensor:
     steps = np.minimum(np.arange(size.max), np.maximum(size.values[..., None] - 1, 0))
     indices = backend.from_numpy_raw(steps, source.device)
     without_padding = align.sig([*size.dims, frames_dim(size.max)], axis)  # along `axis` itself, it would be masked
@@ -74,12 +74,12 @@ def _zeros_if_empty(backend: Any, frames: Tensor, size: Size) -> Tensor:
 
 
 def step_numbers(backend: Any, frames: Dim) -> Tensor:
-    """The numbers of all steps as one tensor. {frames} int64"""
+    """The numbers of all steps, 0, 1, …, as one tensor. {frames} int64"""
     return tensor_of(backend.range_raw(frames.dimension, "int64", None), align.sig([frames]), EMPTY)
 
 
 class StepNumbers(Sequence[Any]):
-    """The numbers of the steps as raw tensors, made when asked for: a loop may have no end in sight."""
+    """The numbers of the steps as raw tensors, each created on access: the number of steps may not be known."""
 
     def __init__(self, backend: Any):
         self._backend = backend

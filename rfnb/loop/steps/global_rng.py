@@ -1,4 +1,4 @@
-"""Finds global generators that a body uses: what it draws there is the same at every step."""
+"""Detects global random generators used in a body. It is traced once, so what it draws there repeats at every step."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _STATES: dict[str, Callable[[Any], Any]] = {
 
 
 class GlobalGenerators:
-    """The global generators before a body, and whether they have changed since; nothing if it is not to look."""
+    """Watches the global generators while a body is traced, to find those that it draws from. look: False for off."""
 
     def __init__(self, backend: Any, *, look: bool):
         self._backend = backend
@@ -34,15 +34,15 @@ class GlobalGenerators:
             self._before = now
 
     @contextmanager
-    def own(self) -> Iterator[None]:
-        """What the loop itself draws inside does not count."""
+    def ignored(self) -> Iterator[None]:
+        """Ignores numbers that are drawn in this context, by the loop itself."""
         self._look()
         yield
         if self._before:
             self._before = self._now()
 
     def used(self) -> list[str]:
-        """The generators that the body has used. To be asked for at its end."""
+        """The generators that the body has drawn from. Call it at the end of the body."""
         self._look()
         return list(self._used)
 

@@ -1,4 +1,4 @@
-"""Growing axes: ops on values whose size differs from step to step are done again as ops, not as raw calls."""
+"""Growing axes: an op on values whose size differs per step is called as an op in each step, not as raw calls."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rfnb.trace.record.record import OpCall, Recorder
 
 
 def grows(tree: Any, roots: set[int]) -> bool:
-    """Whether a dim in a structure of tensors and dims has a size that differs per step."""
+    """Whether a structure of tensors and dims contains a dim that is derived from one of `roots`."""
     for leaf in leaves(tree):
         dims: Sequence[Dim] = leaf.dims if isinstance(leaf, Tensor) else [leaf] if isinstance(leaf, Dim) else ()
         if any(not roots.isdisjoint(dim.roots) for dim in dims):
@@ -26,30 +26,29 @@ def grows(tree: Any, roots: set[int]) -> bool:
 
 
 def replace_grown(recorder: Recorder, sizes: Sequence[tuple[Dim, Var]]) -> None:
-    """Puts one call of the op in place of the raw calls of each op that works on a growing axis.
+    """Replaces the raw calls of each op that works on a growing axis by one call of the op.
 
-    An axis that such an op makes grows as well: its size is one more result.
+    An axis that such an op makes grows as well: its size becomes an additional result.
     """
     sizes, tape = list(sizes), recorder.tape
     roots = {dim.serial for dim, _ in sizes}
-    first = min(roots)  # a Dim of a higher number is made in the body
+    first = min(roots)  # Dims with a higher serial were made in the body
     for op_call in recorder.op_calls:
         if not grows([op_call.args, op_call.kwargs, op_call.result], roots):
             continue
         if op_call.node.kind == "cond":
             raise LoopError(
                 f"{recorder.name}: a branch of `cond` works on an axis that grows",
-                hint="cond with what is chosen on both sides of the same size, and the axis grows outside of it; "
-                "or rf.where",
+                hint="give values of the same size in both sides and grow the axis outside of `cond`; or use rf.where",
             )
         if op_call.row.random:
             raise LoopError(
                 f"{recorder.name}: random numbers over an axis that grows",
                 got=op_call.row.name,
-                hint="draw them for the largest size outside, and slice",
+                hint="draw them before the loop for the largest size, and slice them in the body",
             )
         new_dims = _new_dims(op_call, first, roots)
-        again = _Again(op_call, [dim for dim, _ in sizes], new_dims)
+        again = _RepeatedOp(op_call, [dim for dim, _ in sizes], new_dims)
         made = [leaf._raw for leaf in leaves(op_call.result) if isinstance(leaf, Tensor)]
         parts = [(i, found.number) for i, raw in enumerate(made) if isinstance(found := tape.find(raw), Var)]
         arguments = (*[var for _, var in sizes], *[tape.refer(raw) for raw in again.raws])
@@ -63,7 +62,7 @@ def replace_grown(recorder: Recorder, sizes: Sequence[tuple[Dim, Var]]) -> None:
 
 
 def _new_dims(op_call: OpCall, first: int, known: set[int]) -> list[Dim]:
-    """Axes without a formula, made in the body, that come into being with an op: the ranks of a sort."""
+    """New axes in the result of an op that are not computed from other dims, such as the ranks of a sort."""
     given = {dim for leaf in leaves([op_call.args, op_call.kwargs]) if isinstance(leaf, Tensor) for dim in leaf.dims}
     made = [dim for leaf in leaves(op_call.result) for dim in (leaf.dims if isinstance(leaf, Tensor) else [leaf])]
     new = [dim for dim in made if isinstance(dim, Dim) and dim not in given and set(dim.roots) == {dim.serial}]
@@ -79,7 +78,7 @@ def _replace(tape: Tape, op_call: OpCall, new: Call) -> None:
     tape.calls = rest
 
 
-class _Again:
+class _RepeatedOp:
     """Calls an op again with the sizes and tensors of a step: f(*sizes, *raws) → raws, sizes of new dims."""
 
     def __init__(self, op_call: OpCall, dims: Sequence[Dim], new_dims: Sequence[Dim]):
@@ -120,7 +119,7 @@ class SizeOf:
         self.dim, self.dims = dim, dims
 
     def __call__(self, *sizes: int) -> int:
-        """The size, and from now on the dims have theirs."""
+        """The size of `dim`; also binds the growing dims to `sizes`."""
         for dim, size in zip(self.dims, sizes, strict=True):
             dim.bind(Size([], size))
         return self.dim.size.max

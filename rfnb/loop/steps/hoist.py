@@ -1,8 +1,8 @@
-"""Moves ops out of the steps: before them what depends on no state, after them what only outputs depend on.
+"""Moves ops out of the steps: before them if they depend on no state, after them if only outputs depend on them.
 
-Ops on what is the same at every step are done once; others are done for all steps together, over a private Dim,
-`frames`, which counts the steps and has no padding. What an op is allowed is said by its row (`frames="any"`). All
-others stay in the steps, and so do those that cannot be done over `frames` after all.
+An op whose operands are the same at every step is computed once. Other ops are computed for all steps together, over a
+private Dim, `frames`, which counts the steps and has no padding; the op's row must allow it (`frames="any"`). All other
+ops stay in the steps, and so do those that raise an error when they are computed over `frames`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rfnb.core.graph.graph import Node, all_nodes
 from rfnb.core.ground.nested import leaves, map_leaves
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of
-from rfnb.loop.steps.explain import Done, Place, tell_step
+from rfnb.loop.steps.explain import OpPlacement, Place, note_step
 from rfnb.loop.steps.frames import frames_dim
 from rfnb.loop.steps.growing_axes import grows
 from rfnb.trace.record.record import OpCall
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from rfnb.loop.body.traced_step import TracedStep
 
 BUDGET = 2**31
-"""Bytes that the results of one op may take for all steps together; what would take more stays in the steps."""
+"""Maximum size of an op's results for all steps together, in bytes; ops with larger results stay in the steps."""
 LARGE = 2**20
 """Values larger than this, in bytes, are freed as soon as no later op reads them."""
 
 
 class _Op:
-    """An op of the body, and where it is done. What it gives back unchanged it does not make."""
+    """An op of the body, and where it is computed. `makes` leaves out operands that it returns unchanged."""
 
     __slots__ = ("call", "makes", "place", "reads", "why")
 
@@ -45,9 +45,9 @@ class _Op:
 
 
 class Hoist:
-    """What of a body is done outside of its steps: `before()` them, and `after(…)` them.
+    """Decides which ops of a body are computed outside of the steps, and computes them: `before()` and `after(…)`.
 
-    step_outputs: what the steps have to give in place of the outputs; known when `before` is done.
+    step_outputs: the values that the steps give instead of the outputs; `before` sets them.
     """
 
     def __init__(self, step: TracedStep):
@@ -58,15 +58,15 @@ class Hoist:
         self.failed: tuple[int, Node] | None = None  # the step and the op of an error after the steps
         self.wanted = {*schedule.new, *schedule.kept, *([schedule.ended] if schedule.ended else [])}
         self.frames = {var: stacked for var, _, stacked in step.frames}
-        self.traced: dict[Var, Tensor] = {}  # what is computed, on the traced frame
-        self.done: dict[Var, Tensor] = {}  # what is computed outside of the steps, with the dim `frames` or without
+        self.traced: dict[Var, Tensor] = {}  # values on the traced frame
+        self.computed: dict[Var, Tensor] = {}  # values computed outside of the steps, with or without the dim `frames`
         known = step.size is not None and step.condition is None and schedule.max_steps > 0
-        self.dim = frames_dim(schedule.max_steps) if known else None  # with an end, steps may be fewer
+        self.dim = frames_dim(schedule.max_steps) if known else None  # not known if the loop may end early
         self.ops = [self._op(call) for call in step.recorder.op_calls]
         self.owners = {id(node): op for op in self.ops for node in all_nodes([op.call.node])}
         for var, (output, _) in zip(self.outputs, step.outputs, strict=True):
             self.traced.setdefault(var, output.plain)
-        self.done |= {var: x for var, x in self.traced.items() if var.number in self.program.constants}
+        self.computed |= {var: x for var, x in self.traced.items() if var.number in self.program.constants}
         staying = self._staying()
         self._place_before(staying)
         self._place_after(staying)
@@ -77,10 +77,10 @@ class Hoist:
             self.traced.setdefault(var, tensor)
         return _Op(call, frozenset(reads), frozenset(result.keys() - reads.keys()))
 
-    # -- where each op may be done
+    # -- where each op may be computed
 
     def _staying(self) -> set[_Op]:
-        """Ops that each step does in their turn: they draw numbers, change something, or read what changes."""
+        """Ops that must stay in the steps: they draw random numbers, have an effect, or read what changes."""
         grown = self.traced_step.recorder.grown
         staying = {op for op in self.ops if op.call.row.random or op.call.row.effect}
         if grown:
@@ -104,8 +104,8 @@ class Hoist:
         return staying
 
     def _place_before(self, staying: set[_Op]) -> None:
-        """By the row and the operands."""
-        place: dict[Var, Place] = dict.fromkeys(self.done, "once")
+        """Finds the ops that can be computed before the steps, by their rows and operands."""
+        place: dict[Var, Place] = dict.fromkeys(self.computed, "once")
         for var, stacked in self.frames.items():
             if stacked is not None and self.dim is not None:
                 place[var] = "frames"
@@ -120,7 +120,7 @@ class Hoist:
                 place.setdefault(var, op.place)
 
     def _place_after(self, staying: set[_Op]) -> None:
-        """Those of the steps that nothing but outputs needs, nor an op that stays."""
+        """Moves ops after the steps if only outputs depend on them, and no op that stays in the steps."""
         for_states = set(self.program.needed([*self.wanted]))
         needed, busy = set[Any](self.wanted), set(staying)
         for position, call in enumerate(self.program.calls):
@@ -135,28 +135,28 @@ class Hoist:
                 else:
                     needed |= op.reads
 
-    def _at(self, *places: Place) -> list[_Op]:
+    def _ops_at(self, *places: Place) -> list[_Op]:
         return [op for op in self.ops if op.place in places]
 
     # -- before the steps
 
     def before(self, *, record: bool) -> tuple[dict[Var, Any], dict[Var, Any]]:
-        """Does what depends on no state. Raw values that the steps need: the same for all, and [steps, …].
+        """Computes what depends on no state. Returns the raw values that the steps need: constants, and [steps, …].
 
-        record: outputs as well, for a replay to show what was computed.
+        record: return outputs as well, so that a replay can show them.
         """
         with listening(None), meant(), mask_all_gradients():
             live = self._live()
             for done, op in enumerate(live, 1):
                 self._run(op)
-                self._forget(op.reads, live[done:])
-        after = {var for op in self._at("after") for var in op.makes}
+                self._free_unused(op.reads, live[done:])
+        after = {var for op in self._ops_at("after") for var in op.makes}
         carried = sorted(self._read_after() - after - set(self.outputs))
-        self.step_outputs = [var for var in (*self.outputs, *carried) if var not in self.done and var not in after]
+        self.step_outputs = [var for var in (*self.outputs, *carried) if var not in self.computed and var not in after]
         constants: dict[Var, Any] = {}
         frames: dict[Var, Any] = {}
-        asked = self._read_by_steps([*self.step_outputs, *(self.outputs if record else ())])
-        for var in sorted(asked & self.done.keys()):
+        read = self._read_by_steps([*self.step_outputs, *(self.outputs if record else ())])
+        for var in sorted(read & self.computed.keys()):
             if var.number in self.program.constants or var in self.frames:
                 continue
             if self._over_frames(var):
@@ -166,12 +166,12 @@ class Hoist:
         return constants, frames
 
     def _live(self) -> list[_Op]:
-        """Those whose results are needed, in order; and the frames that they need."""
+        """The ops before the steps whose results are needed, in order. Also stacks the frames that they read."""
         live, needed = [], self._read_after() | set(self.outputs)
         taken = set(needed)
         needed |= self._read_by_steps([*needed])
-        for op in reversed(self._at("once", "frames")):
-            if op.makes <= self.done.keys():
+        for op in reversed(self._ops_at("once", "frames")):
+            if op.makes <= self.computed.keys():
                 continue
             if op.makes.isdisjoint(needed):
                 op.why = "nothing needs it"
@@ -181,14 +181,14 @@ class Hoist:
             taken |= op.reads
         for var, stacked in self.frames.items():
             if var in taken and stacked is not None and self.dim is not None:
-                self.done[var] = stacked(self.dim)
+                self.computed[var] = stacked(self.dim)
         return live[::-1]
 
     def _read_after(self) -> set[Var]:
-        return {var for op in self._at("after") for var in op.reads}
+        return {var for op in self._ops_at("after") for var in op.reads}
 
     def _read_by_steps(self, outputs: Sequence[Var]) -> set[Var]:
-        """What the calls that stay read, and what the steps give."""
+        """The values that the calls left in the steps read, and those that the steps give."""
         found = self.wanted | set(outputs)
         for position in self.program.needed([*found]):
             call = self.program.calls[position]
@@ -198,30 +198,30 @@ class Hoist:
         return found
 
     def _run(self, op: _Op) -> None:
-        """Does an op for all steps. If that is not possible, it stays where it is, and what depends on it too."""
-        if not op.reads <= self.done.keys():
+        """Computes an op for all steps. If that fails, it stays in the steps, and so do the ops that depend on it."""
+        if not op.reads <= self.computed.keys():
             op.place = "steps"
         elif self._too_large(op):
-            op.place, op.why = "steps", "it takes too much memory for all steps together"
-        elif not self._done_at_once(op):
-            op.place, op.why = "steps", "it cannot be done for all steps together"
+            op.place, op.why = "steps", "its results for all steps together are too large"
+        elif not self._try_all_steps(op):
+            op.place, op.why = "steps", "it cannot be computed for all steps together"
 
-    def _forget(self, read: frozenset[Var], later: Sequence[_Op]) -> None:
-        """Lets go of large values that no later op reads, nor a step."""
-        large = {var for var in read & self.done.keys() if self.backend.nbytes_raw(self.done[var]._raw) > LARGE}
+    def _free_unused(self, read: frozenset[Var], later: Sequence[_Op]) -> None:
+        """Frees large values that neither a later op nor a step reads."""
+        large = {var for var in read & self.computed.keys() if self.backend.nbytes_raw(self.computed[var]._raw) > LARGE}
         if large:
-            large -= {var for op in [*later, *self._at("after")] for var in op.reads} | set(self.outputs)
+            large -= {var for op in [*later, *self._ops_at("after")] for var in op.reads} | set(self.outputs)
             for var in large - self._read_by_steps([*self.outputs, *self._read_after()]):
-                del self.done[var]
+                del self.computed[var]
 
     def _too_large(self, op: _Op) -> bool:
         made = sum(self.backend.nbytes_raw(self.traced[var]._raw) for var in op.makes)
         return op.place == "frames" and made * (self._frames.dimension or 0) > BUDGET
 
-    def _done_at_once(self, op: _Op) -> bool:
-        """Whether it could be; errors are left to the steps, which have the words for them."""
+    def _try_all_steps(self, op: _Op) -> bool:
+        """Computes an op for all steps together; False if it raised. The steps then raise the error with its place."""
         try:
-            found = _tensors(self._again(op, self.done))
+            found = _tensors(self._call(op, self.computed))
         except Exception:
             return False
         made: dict[Var, Tensor] = {}
@@ -232,38 +232,38 @@ class Hoist:
                 if set(tensor.dims) - {self.dim} != set(traced.dims) or tensor.dtype != traced.dtype:
                     return False
                 made.setdefault(var, tensor)
-        self.done |= made
+        self.computed |= made
         return True
 
-    def _again(self, op: _Op, values: Mapping[Var, Tensor]) -> Any:
-        """The op on values in place of those of the traced frame."""
+    def _call(self, op: _Op, values: Mapping[Var, Tensor]) -> Any:
+        """Calls an op on `values` instead of the values of the traced frame."""
 
         def value(leaf: Any) -> Any:
             var = self._var(leaf) if isinstance(leaf, Tensor) else None
-            return leaf if var is None else _dressed(values[var], self.traced[var], leaf)
+            return leaf if var is None else _relabelled(values[var], self.traced[var], leaf)
 
         return op.call.row.fn(*map_leaves(value, op.call.args), **map_leaves(value, op.call.kwargs))
 
     # -- after the steps
 
     def after(self, stacked: Sequence[Any], steps: int) -> list[Any]:
-        """The outputs, from what the steps gave as `step_outputs`: raw tensors [steps, …]."""
+        """Computes the outputs from the stacked `step_outputs` of the steps: raw tensors [steps, …]."""
         self.dim = frames_dim(steps)
-        known = set(self.done)  # may be views of what is outside
+        known = set(self.computed)  # outputs among these may be views of tensors outside
         for var, raw in zip(self.step_outputs, stacked, strict=True):
-            self.done[var] = self._with_frames(raw, self.traced[var])
+            self.computed[var] = self._with_frames(raw, self.traced[var])
         live, needed = [], set(self.outputs)
-        for op in reversed(self._at("after")):
+        for op in reversed(self._ops_at("after")):
             if not op.makes.isdisjoint(needed):
                 live.append(op)
                 needed |= op.reads
         with listening(None), meant(), mask_all_gradients():
             while live:
                 op = live.pop()
-                if not self._done_at_once(op):
+                if not self._try_all_steps(op):
                     self._step_by_step(op, steps)
                 for var in op.reads.difference(self.outputs, *[later.reads for later in live]):
-                    self.done.pop(var, None)
+                    self.computed.pop(var, None)
         found = [(var, self._output(var, steps)) for var in self.outputs]
         return [self.backend.copy_raw(raw) if var in known else raw for var, raw in found]
 
@@ -271,9 +271,9 @@ class Hoist:
         rows = []
         for step in range(steps):
             try:
-                made = self._again(op, {var: self._at_step(var, step) for var in op.reads})
+                made = self._call(op, {var: self._at_step(var, step) for var in op.reads})
             except Exception as error:
-                tell_step(error, step, self.traced_step.name, op.call.node)
+                note_step(error, step, self.traced_step.name, op.call.node)
                 self.failed = step, op.call.node
                 raise
             rows.append(_tensors(made))
@@ -281,10 +281,10 @@ class Hoist:
             var = self._var(traced)
             if var in op.makes:
                 raws = [self._moved(self._with_dims_of(traced, made), traced.dims) for made in column]
-                self.done.setdefault(var, self._with_frames(self.backend.stack_raw(raws), traced))
+                self.computed.setdefault(var, self._with_frames(self.backend.stack_raw(raws), traced))
 
     def _at_step(self, var: Var, step: int) -> Tensor:
-        made = self.done[var]
+        made = self.computed[var]
         if not self._over_frames(var):
             return made
         raw = self.backend.select_raw(made._raw, made.axis(self._frames), step)
@@ -296,12 +296,12 @@ class Hoist:
             raw = self.backend.expand_raw(self.backend.expand_dims_raw(raw, 0), 0, steps)
         return raw
 
-    # -- what is told of it
+    # -- for the explanation
 
-    def told(self) -> list[Done]:
-        """Where each op of the body's lines was done, and what it depends on. To be asked for after `before`."""
+    def placements(self) -> list[OpPlacement]:
+        """Where each op of the body's lines is computed, and what it depends on. Call it after `before`."""
         own = self.ops[: self.traced_step.own_ops]
-        return [Done(op.call.node, op.call.row, op.reads, op.makes, op.place, op.why) for op in own]
+        return [OpPlacement(op.call.node, op.call.row, op.reads, op.makes, op.place, op.why) for op in own]
 
     # -- tensors of the traced frame, and with the dim `frames`
 
@@ -311,12 +311,12 @@ class Hoist:
         return self.dim
 
     def _over_frames(self, var: Var) -> bool:
-        return self.dim is not None and self.dim in self.done[var].sig.index
+        return self.dim is not None and self.dim in self.computed[var].sig.index
 
     def _raw(self, var: Var) -> Any:
-        """[frames, …], or as on the traced frame."""
+        """The raw value, [frames, …]; without `frames` if it is the same at every step."""
         dims = self.traced[var].dims
-        return self._moved(self.done[var], (self._frames, *dims) if self._over_frames(var) else dims)
+        return self._moved(self.computed[var], (self._frames, *dims) if self._over_frames(var) else dims)
 
     def _moved(self, tensor: Tensor, dims: Sequence[Dim]) -> Any:
         return self.backend.move_raw(tensor._raw, align.move(tensor.dims, dims, trailing=False))
@@ -327,7 +327,7 @@ class Hoist:
         )
 
     def _with_dims_of(self, traced: Tensor, made: Tensor) -> Tensor:
-        """An op that makes a Dim makes another one each time: here it is the one that it made when traced."""
+        """Replaces Dims that the op has created in this call by those that it created when it was traced."""
         new = [dim for dim in made.dims if dim is not self.dim and dim not in traced.sig.index]
         old = [dim for dim in traced.dims if dim not in made.sig.index]
         return made if not new or len(new) != len(old) else _renamed(made, dict(zip(new, old, strict=True)), traced)
@@ -344,8 +344,8 @@ class Hoist:
         return found
 
 
-def _dressed(made: Tensor, traced: Tensor, leaf: Tensor) -> Tensor:
-    """`made`, which was `traced` on the traced frame, with the dims and roles of `leaf`: the same data there."""
+def _relabelled(made: Tensor, traced: Tensor, leaf: Tensor) -> Tensor:
+    """`made` with the dims and roles of `leaf`; on the traced frame, `leaf` shares its data with `traced`."""
     if leaf.sig is traced.sig:
         return made
     return _renamed(made, dict(zip(traced.dims, leaf.dims, strict=True)), leaf)

@@ -1,6 +1,6 @@
-"""What is inside of one call of a step: the runs of its loops, and values in the sides of its branches.
+"""Inspects the inside of a step: the runs of its inner loops, and values in the sides of its branches.
 
-Neither is kept: a replay of the step makes them when somebody asks for them.
+A recorded run keeps neither; replaying the step computes them on demand.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Inner:
-    """What is asked for of a step, and what it was.
+class Inspection:
+    """What to collect from inside of a step, and what was found.
 
-    runs: of the loops in it, but not of loops in these; None if they are not asked for.
-    wanted: values of the branches; those of sides that the step takes come into `values`.
+    runs: the runs of its inner loops, without loops inside of these; None to skip them.
+    wanted: values of the branches; those of sides that the step takes are stored in `values`.
     """
 
     runs: list[Run] | None = None
@@ -30,19 +30,19 @@ class Inner:
     values: dict[Var, Any] = field(default_factory=dict)
 
 
-_asked: ContextVar[Inner | None] = ContextVar("rfnb_inner", default=None)
+_inspection: ContextVar[Inspection | None] = ContextVar("rfnb_inspection", default=None)
 
 
-def asked() -> Inner | None:
-    """What somebody wants to know of the step that is done now."""
-    return _asked.get()
+def current_inspection() -> Inspection | None:
+    """The Inspection of the step that runs now; None if nothing is to be collected."""
+    return _inspection.get()
 
 
 @contextmanager
-def asking(inner: Inner | None) -> Iterator[None]:
-    """Steps that are done inside tell `inner`."""
-    token = _asked.set(inner)
+def inspecting(inspection: Inspection | None) -> Iterator[None]:
+    """Steps that run in this context store what they find in `inspection`."""
+    token = _inspection.set(inspection)
     try:
         yield
     finally:
-        _asked.reset(token)
+        _inspection.reset(token)

@@ -1,4 +1,4 @@
-"""A Program: the step of a loop, as Python code of raw calls made from the tape."""
+"""A Program: the raw calls of one step of a loop, from its tape, which it compiles to Python code."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from rfnb.loop.steps.codegen import Compiled, Lines, Written
 
 
 class Program:
-    """What one step of a loop does.
+    """The raw calls of one step of a loop.
 
     Args:
         tape: the raw calls of the traced frame.
-        inputs: the Vars that a step is given: states, then frames.
-        needs_gradient: whether gradients flow through an external; what depends on none of those, and on no
-            input, is the same at every step and is kept from the traced frame.
+        inputs: the Vars of a step's inputs: states, then frames.
+        needs_gradient: whether gradients flow through an external. A value that depends on no such external and on no
+            input is the same at every step; its value on the traced frame is used.
     """
 
     def __init__(self, tape: Tape, inputs: Sequence[Var], needs_gradient: Callable[[Any], bool]):
@@ -28,17 +28,17 @@ class Program:
         self._needs_gradient = needs_gradient
         self._overwritten = {number for number, raw in enumerate(self.externals) if tape.is_kept(raw)}
         self.constants = self._fold(tape)
-        self._loops: dict[Any, Written] = {}  # for a loop inside of another one, which runs again and again
+        self._loops: dict[Any, Written] = {}  # cache: an inner loop runs once per step of the outer one
 
-    def give(self, constants: dict[Var, Any], frames: Sequence[Var]) -> None:
-        """These values are no longer computed in the steps: they are the same at all, or given to each."""
+    def supply(self, constants: dict[Var, Any], frames: Sequence[Var]) -> None:
+        """Takes values from outside instead of computing them: constants of all steps, or one more frame per step."""
         self.constants |= {var.number: raw for var, raw in constants.items()}
         self.inputs = (*self.inputs, *frames)
 
     def join(self, backend: Any, values: Sequence[Any], wanted: Sequence[Var]) -> None:
-        """Makes fewer calls of those that `wanted` depends on. values: of the Vars, on the traced frame."""
+        """Joins calls that `wanted` depends on into fewer calls. values: the values of the Vars on the traced frame."""
         if self._overwritten:
-            return  # a joined call reads later than the two did
+            return  # a joined call reads later than the calls it replaces: perhaps after a write
         positions = self.needed(wanted)
         calls = [self.calls[position] for position in positions]
         joined = backend.joined_raw(calls, values, self.externals, set(wanted))
@@ -46,28 +46,28 @@ class Program:
             self.calls[position] = call
 
     def copy(self) -> Program:
-        """Another one with the same calls, which may be replaced."""
+        """A copy whose calls can be replaced without changing this Program."""
         other = copy(self)
         other.calls, other.externals, other._loops = list(self.calls), list(self.externals), {}
         return other
 
     def replace(self, call: Call, others: Sequence[Call]) -> None:
-        """`others` in place of `call`."""
+        """Replaces `call` by `others`."""
         position = next(i for i, known in enumerate(self.calls) if known is call)
         self.calls[position : position + 1] = others
 
     def add_external(self, raw: Any) -> External:
-        """One more raw tensor from outside."""
+        """Adds a raw tensor from outside, and returns its reference."""
         self.externals.append(raw)
         return External(len(self.externals) - 1)
 
     def detach(self, alias: Callable[[Any], Any]) -> None:
-        """Lets go of the graph of the gradients."""
+        """Releases the autograd graph and the externals."""
         self.externals.clear()
         self.constants = {var: alias(raw) for var, raw in self.constants.items()}
 
     def _fold(self, tape: Tape) -> dict[int, Any]:
-        """Values of the traced frame that hold for every step: made from numbers and constants alone."""
+        """Values of the traced frame that are the same at every step: made from numbers and constants only."""
         changed = {var for call in self.calls for var in call.changes}
         constants: dict[int, Any] = {}
         for call in self.calls:
@@ -86,7 +86,7 @@ class Program:
         return read.number not in self._overwritten and not self._needs_gradient(self.externals[read.number])
 
     def needed(self, wanted: Sequence[Var | External], *, effects: bool = True) -> list[int]:
-        """The calls that `wanted` depends on, and those that change something outside, in order."""
+        """The positions of the calls that `wanted` depends on, and of those with effects, in order."""
         given = {var.number for var in self.inputs}.union(self.constants)
         alive = {var.number for var in wanted if type(var) is Var} - given
         found = []
@@ -113,9 +113,9 @@ class Program:
         *,
         effects: bool = True,
     ) -> Compiled:
-        """A function `run(i, *inputs)` that gives `wanted`.
+        """Compiles a function `run(i, *inputs)` that returns `wanted`.
 
-        generator: gives the generator of a stream, seeded for step i. externals: other ones than those traced.
+        generator: returns the generator of a stream, seeded for step i. externals: replace those that were traced.
         """
         lines, once = self._lines(wanted, effects)
         inputs = "".join(f", v{var.number}" for var in self.inputs)
@@ -133,11 +133,14 @@ class Program:
         effects: bool = True,
         keep: bool = False,
     ) -> Compiled:
-        """A function `run(steps, states, frames, outputs, over, keep)` for all of `steps`. It gives how many are done,
-        the states behind them, and whether that was the end; what it raises has `done` and `states` in its variables.
+        """Compiles a function `run(steps, states, frames, outputs, over, keep)` that runs all of `steps`.
 
-        new: the states after a step. outputs: what the functions in the argument `outputs` are given at each.
-        over: whether what is `ended` says that it was the last. keep: that function is given the states after each.
+        It returns how many steps are done, the states after them, and whether the loop has ended. If it raises, its
+        local variables have `done` and `states`.
+
+        new: the states after a step. outputs: values that each step passes to the functions in the argument `outputs`.
+        ended: the value that the argument `over` reduces to whether to stop. keep: pass the states after each step to
+        the argument `keep`.
         """
         key = (tuple(new), tuple(outputs), ended, effects, keep)
         written = self._loops.get(key)
@@ -157,13 +160,13 @@ class Program:
         tail = [f"o{n}({lines.text(var)})" for n, var in enumerate(outputs)]
         tail += [f"ended = over({lines.text(ended)})"] if ended is not None else []
         tail += [f"new = {lines.tuple_of(new)}", *(["keep(new)"] if keep else [])]
-        tail += ["states, done = new, i + 1"]  # no interrupt comes between them
+        tail += ["states, done = new, i + 1"]  # in one statement, so that an interrupt cannot separate them
         tail += [f"{''.join(f'v{var.number}, ' for var in states)}= states"] if states else []
         tail += ["if ended: break"] if ended is not None else []
         return Written(lines, once, head, [*[f"        {line}" for line in tail], "    return done, states, ended"], 2)
 
     def _lines(self, wanted: Sequence[Var | External], effects: bool) -> tuple[Lines, int]:
-        """The calls that `wanted` needs; those first which are the same at every step, and how many lines these are."""
+        """The calls that `wanted` needs, first those that are the same at every step; and the line count of these."""
         lines, positions = Lines(self.constants), self.needed(wanted, effects=effects)
         once = self._same_at_every_step(positions)
         for position in once:
@@ -175,7 +178,7 @@ class Program:
         return lines, before
 
     def _last_reads(self, positions: Sequence[int], wanted: Sequence[Var | External]) -> list[list[int]]:
-        """For each of these calls, what it is the last to read, of what the others made."""
+        """For each of these calls, the Vars that no later call reads: they are freed after it."""
         kept = {var.number for var in wanted if type(var) is Var}
         made = {var for position in positions for var in self.calls[position].made()} - kept
         found: list[list[int]] = []
@@ -187,7 +190,7 @@ class Program:
         return found[::-1]
 
     def _same_at_every_step(self, positions: Sequence[int]) -> list[int]:
-        """Those calls that read from outside alone, and change nothing."""
+        """The calls that depend on nothing but externals and constants, and change nothing."""
         changed = {var for position in positions for var in self.calls[position].changes}
         known = {Var(number) for number in self.constants}
         found = []

@@ -171,7 +171,7 @@ def test_the_growing_axis_is_replayed():
 
 
 def test_a_long_run_keeps_some_states_and_computes_the_others_again(monkeypatch):
-    monkeypatch.setattr("rfnb.loop.steps.state_history.KEPT", 8)
+    monkeypatch.setattr("rfnb.loop.steps.state_history.MAX_STATES", 8)
     loop = rf.Loop(max_seq_len=100, name="long")
     loop.state.n = rf.zeros([])
     with loop:
