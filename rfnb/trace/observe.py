@@ -106,5 +106,5 @@ def _event(node: Node, found: dict[int, Tensor], made: Tensor, run: Run, step: i
 def watching(see: Callable[[Event], None]) -> Iterator[None]:
     """`see` is told of all that is done inside. Loops are recorded for that, and not kept."""
     watch = Watch(see)
-    with session.handing_runs_to(watch.loop), listening(watch):
+    with session.redirecting_runs(watch.loop), listening(watch):
         yield

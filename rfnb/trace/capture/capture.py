@@ -243,7 +243,7 @@ def capture(model: Any = None, *, attention: bool = True) -> Iterator[Captured]:
     finder = AttentionFinder(model, seen._add, active_listener())
     with ExitStack() as stack:
         stack.callback(seen._finish)
-        stack.enter_context(session.telling_runs_to(lambda run: finder.loop_done(run, seen._add_run)))
+        stack.enter_context(session.observing_runs(lambda run: finder.loop_done(run, seen._add_run)))
         stack.enter_context(modules_described_by(finder.facts_of))
         for backend in dict.fromkeys(BACKENDS.values()):
             stack.enter_context(backend.watching_attention(finder.raw_attention, model))

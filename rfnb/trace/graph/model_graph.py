@@ -47,7 +47,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import as_dicts
 from rfnb.trace.graph.tracer import Tracer
 from rfnb.trace.graph.unchanged import Unchanged
-from rfnb.trace.run.session import drawn_by
+from rfnb.trace.run.session import drawing_to
 
 
 def model_graph(model: Any, /, *args: Any, meta: bool = False, **kwargs: Any) -> ModelGraph:
@@ -101,7 +101,7 @@ def _traced(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, meta: 
             given = leaves(as_dicts([args, kwargs]))
             graph.meta = any(isinstance(leaf, Tensor) and leaf.device == "meta" for leaf in given)
             graph.inputs = tracer.given(argument_names(model, args, kwargs))
-            with listening(tracer), drawn_by(tracer.loop), modules_described_by(modules.call):
+            with listening(tracer), drawing_to(tracer.loop), modules_described_by(modules.call):
                 result = model(*args, **kwargs)
             named = [(name, leaf) for name, leaf in named_leaves(as_dicts(result)) if isinstance(leaf, Tensor)]
             graph.outputs = tuple((_output_name(name, len(named)), tracer.number_of(leaf, "")) for name, leaf in named)

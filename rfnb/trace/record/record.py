@@ -67,7 +67,7 @@ class Recorder(Listener):
         self.tape.input(plain._raw)
         return self._wrap(plain, name)
 
-    def from_line(self, traced: Traced, op: str, kind: NodeKind = "input") -> Traced:
+    def input_node(self, traced: Traced, op: str, kind: NodeKind = "input") -> Traced:
         """An input that a line of the body asks for: a node without operands."""
         node = self._begin(op, [], kind)
         self._gives(node, [traced.value])
@@ -75,7 +75,7 @@ class Recorder(Listener):
         self._last_op_is(node)
         return traced
 
-    def hide(self, traced: Any) -> None:
+    def drop_last_node(self, traced: Any) -> None:
         """A value that the loop asked for itself, just now: no value of the body."""
         self._bodies[-1].pop()
         traced.value.node = None
