@@ -36,8 +36,8 @@ SUMS = frozenset({"reduce_sum", "reduce"})
 class Found:
     """Attention that was found: its place in the code, its dims, and a function that returns the weights.
 
-    path: of the module. variable: the one that the user's line assigns. rows: the dim of the queries; None if there is a
-    single query. cols: the dim of the keys. axes: the dims of the weights, with their sizes. bytes: the size of the
+    path: of the module. variable: the one that the user's line assigns. rows: the dim of the queries; None for a single
+    query. cols: the dim of the keys. axes: the dims of the weights, with their sizes. bytes: the size of the
     tensors kept for it. make: returns the weights.
     """
 
@@ -70,7 +70,9 @@ class AttentionFinder(Listener):
         self._names = {} if model is None else names_below(model)
         self._own = frozenset(self._names)
         self._model, self._add, self.outer = model, add, outer
-        self._inside: list[tuple[str, Source | None]] = []  # the modules that are running: path, and the line that calls them
+        self._inside: list[
+            tuple[str, Source | None]
+        ] = []  # the modules that are running: path, and the line that calls them
         self._marks: dict[int, tuple[weakref.ref[Any], _Mark]] = {}  # by id of the raw tensor
         self.takes_kernels = outer is None  # an outer listener must receive the single ops
 
@@ -117,7 +119,7 @@ class AttentionFinder(Listener):
         return ModuleFacts(type(module).__name__, self.name_of(module))
 
     def loop_done(self, run: Run, take: Callable[[Run, str | None], None]) -> None:
-        """Passes a finished loop to `take`, with the path of the module that called it; None if only modules in it count."""
+        """Passes a finished loop to `take` with the path of the calling module; None if only modules in it count."""
         self.calls += 1
         counts = self._counts()
         take(run, self.path if counts else None)

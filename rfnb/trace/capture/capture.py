@@ -108,7 +108,7 @@ class Captured(Shown):
         return [item.name for item in self._items]
 
     def __getitem__(self, which: int | str | slice) -> Any:
-        """One item; for a slice, or a name with `*` or `?`, several items. Raises ViewError if there is no such item."""
+        """One item; several for a slice, or a name with `*` or `?`. Raises ViewError if there is no such item."""
         if isinstance(which, slice):
             return Captured(self._items[which])
         if not isinstance(which, str):
@@ -137,7 +137,9 @@ class Captured(Shown):
         if self.left_out:
             return f"all of it was left out: {', '.join(dict.fromkeys(self.left_out))}; the limit is {BUDGET} bytes"
         if self.outside:
-            return "all attention was outside of calls of the model's modules: rf.capture() without a model finds that too"
+            return (
+                "all attention was outside of calls of the model's modules: rf.capture() without a model finds that too"
+            )
         if not self.calls:
             return "nothing was called inside `with rf.capture(…)`"
         return "attention is a softmax over a dim, then a weighted sum over it, or rf.dot_attention"
@@ -210,8 +212,8 @@ def capture(model: Any = None, *, attention: bool = True) -> Iterator[Captured]:
         rf.show_attention(seen, layer=3, head=5)
         seen["decoder.att"].weights  # {dec_time, batch, enc_time}
 
-    The results and gradients of the model do not change in any bit. (Only in `torch.inference_mode` can torch round some
-    products differently during the capture.) Loops are recorded for it. If a kernel does not return the weights, they
+    The results and gradients of the model do not change in any bit. (Only in `torch.inference_mode` can torch round
+    some products differently during the capture.) Loops are recorded for it. If a kernel does not return the weights, they
     are recomputed from queries and keys when they are read, without dropout. At most a gigabyte is kept in all; what
     exceeds it is listed in `seen.left_out`.
 

@@ -96,7 +96,9 @@ def compare(
         other = b if kind is None else kind
         if not (isinstance(a, Run) and isinstance(other, Run)):
             odd = other if isinstance(a, Run) else a
-            raise LoopError("compare: a run can only be compared with another run", got=type(odd).__name__, expected="a Run")
+            raise LoopError(
+                "compare: a run can only be compared with another run", got=type(odd).__name__, expected="a Run"
+            )
         return compare_runs(a, other, Tolerance(exact, rtol, atol), sequence, select or {})
     return math.compare(a, kind, b, allow_broadcast_all_sources=allow_broadcast_all_sources, dim_order=dim_order)
 
@@ -113,7 +115,10 @@ def compare_runs(a: Run, b: Run, tolerance: Tolerance, sequence: int | str | Non
     result.numbers = context.earliest.numbers
     result.values, (result.only_a, result.only_b) = list(found.values()), pairs.only
     uneven = _uneven(a, b, sequences)
-    said = [*uneven, *(f"{mine} and {theirs}: the tolerance is that of the less precise dtype" for mine, theirs in context.types)]
+    said = [
+        *uneven,
+        *(f"{mine} and {theirs}: the tolerance is that of the less precise dtype" for mine, theirs in context.types),
+    ]
     result.same_steps, result.notes = not uneven, [*sequences.notes, *said, *pairs.notes, *_checks(a, b)]
     return result
 

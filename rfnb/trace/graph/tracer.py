@@ -112,7 +112,7 @@ FULL: dict[int | float, str] = {0: "zeros", 1: "ones"}
 
 
 def _name_of_call(row: OpRow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-    """A more specific name than the op: `zeros` for `full`, or the function that `raw_call` calls. "" if there is none."""
+    """A more specific name than the op: `zeros` for `full`, or the function that `raw_call` calls; else ""."""
     fill = kwargs.get("fill_value")
     if row.name == "full" and isinstance(fill, int | float):
         return FULL.get(fill, "")

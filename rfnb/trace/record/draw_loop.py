@@ -65,7 +65,7 @@ class LoopDrawer:
 
 
 class _Body:
-    """The body of one loop while it is drawn. read: numbers of outer values that it uses. out: numbers of its results."""
+    """The body of a loop while it is drawn. read: numbers of the outer values it uses. out: numbers of its results."""
 
     def __init__(self, drawer: LoopDrawer, record: LoopRecord):
         self._drawer, self._tracer, self._record = drawer, drawer.tracer, record

@@ -17,10 +17,10 @@ from rfnb.trace.record.record import Recorder
 class LoopRecord:
     """A loop that has finished or failed, with all that is drawn of it. It is freed after drawing.
 
-    around: the recorders of outer loops, the innermost first. own_ops: how many ops belong to the user's body; later ones
-    were added by the loop. initial, before, after, final: the states by name, as Tensors or Dims, before the loop, at the
-    start and end of the body, and after the loop. unstacked: pairs (source, frame). stacked, lasts: pairs (value of the
-    body, result). error: whether the loop failed; failed: the node that failed in a step.
+    around: the recorders of outer loops, the innermost first. own_ops: how many ops belong to the user's body; later
+    ones were added by the loop. initial, before, after, final: the states by name, as Tensors or Dims, before the loop,
+    at the start and end of the body, and after the loop. unstacked: pairs (source, frame). stacked, lasts: pairs (value
+    of the body, result). error: whether the loop failed; failed: the node that failed in a step.
     """
 
     name: str

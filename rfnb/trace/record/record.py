@@ -94,7 +94,9 @@ class Recorder(Listener):
     def _wrap(self, plain: Tensor, name: str = "") -> Traced:
         found = self._traced.get(id(plain))
         if found is None:
-            self.tape.refer(plain._raw)  # it may come from outside the body: a cached mask, or the same data with other dims
+            self.tape.refer(
+                plain._raw
+            )  # it may come from outside the body: a cached mask, or the same data with other dims
             value = self.graph.add_value(name, plain.dims, plain.sparse_dim)
             found = self._traced[id(plain)] = Traced(plain, self, value)
         return found
@@ -121,7 +123,7 @@ class Recorder(Listener):
             self._results.update(node.outputs)
 
     def _name(self, values: list[Value], place: Source | None) -> None:
-        """Names values after the variables assigned at `place`. If that line runs again, the later values get the names."""
+        """Names values after the variables assigned at `place`. If that line runs again, the new values get the names."""
         names = place.targets() if place is not None else ()
         if place is None or len(names) != len(values):
             return
@@ -153,7 +155,7 @@ class Recorder(Listener):
         return names[output] if 0 <= output < len(names) and (len(names) > 1 or len(node.outputs) == 1) else None
 
     def in_body(self, value: Value) -> bool:
-        """Whether a line of the body itself computes or assigns the value, rather than a function or module it calls."""
+        """Whether a line of the body itself computes or assigns the value, not a function or module that it calls."""
         node = value.node
         if node is None or value.name:
             return node is not None

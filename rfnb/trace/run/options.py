@@ -47,7 +47,9 @@ class Options:
         fits, expected = _CHECKS[name]
         if not fits(value):
             hint = did_you_mean(value, ("last", "all")) if name == "record" else None
-            raise OptionError(f"options.{name}: this value is not allowed", got=repr(value), expected=expected, hint=hint)
+            raise OptionError(
+                f"options.{name}: this value is not allowed", got=repr(value), expected=expected, hint=hint
+            )
         object.__setattr__(self, name, value)
 
     def __getattr__(self, name: str) -> Any:

@@ -258,7 +258,7 @@ class Run(Shown):
         (2, 10, 40)
 
         The fork uses the parameters, frames and random numbers of this run (or those of `seed`, if given), without
-        gradients. Side effects of the steps do not happen: no `rf.assert_`, no prints, nothing outside the loop is written.
+        gradients. Side effects of the steps are skipped: `rf.assert_`, prints, and writes to anything outside the loop.
         Sequences that ended before `step` remain ended. The new run is added to `rf.runs`; this run does not change.
 
         Raises LoopError for an unknown state or step, or a loop that reads what it writes; DimError for wrong dims and
@@ -292,8 +292,8 @@ class Run(Shown):
         return self.replay.rerun(self, fn)
 
     def gradients(self, loss: Any) -> Any:
-        """The gradient norms of a loss at each step: `.norm["h"][i]` is ‖d loss / d h‖ for the value that step i assigned
-        to the state `h`; `.per_sequence["h"][i, b]` is the norm for one sequence. The result is shown as a table.
+        """The gradient norms of a loss at each step: `.norm["h"][i]` is ‖d loss / d h‖ for the value of the state `h`
+        after step i; `.per_sequence["h"][i, b]` is the norm for one sequence. The result is shown as a table.
 
         Args:
             loss: a Tensor that depends on results of the loop; if it has dims, its sum. Call this before its

@@ -27,7 +27,9 @@ def stacked(run: Run, what: str) -> Tensor:
     expression = Expression(what)
     values = [_tensor(evaluate(expression, run[step]), what) for step in range(min(run.steps, run.size.max))]
     if not values:
-        raise LoopError(f"{run.name}: `{what}` cannot be computed without a step", got="0 steps", expected="a variable of the body")
+        raise LoopError(
+            f"{run.name}: `{what}` cannot be computed without a step", got="0 steps", expected="a variable of the body"
+        )
     first = values[0]
     for step, value in enumerate(values):
         if value.dims_set != first.dims_set or run.axis in value.dims:

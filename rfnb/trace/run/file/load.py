@@ -1,4 +1,4 @@
-"""`rf.load_run("x.rfrun")` reads a run from a file. The file is untrusted: it is only data, and all of it is checked."""
+"""`rf.load_run("x.rfrun")` reads a run from a file, which is untrusted: it is only data, and all of it is checked."""
 
 from __future__ import annotations
 

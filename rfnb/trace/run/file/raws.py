@@ -90,7 +90,9 @@ class RawReader:
         shapes = get(where, "shapes", list)
         sizes = [_entries(shape) for shape in shapes]
         if sum(sizes) != joined.numel():
-            raise RunFileError("tensors in the file have the wrong number of entries", got=joined.numel(), expected=sum(sizes))
+            raise RunFileError(
+                "tensors in the file have the wrong number of entries", got=joined.numel(), expected=sum(sizes)
+            )
         return [part.reshape(shape) for part, shape in zip(joined.reshape(-1).split(sizes), shapes, strict=True)]
 
 

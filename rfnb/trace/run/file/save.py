@@ -124,7 +124,7 @@ def _state(run: Run, name: str, dims: DimWriter, raws: RawWriter) -> dict[str, A
 
 
 class Values:
-    """Collects the values of the body, step by step. Above `limit` bytes, the largest are dropped, except statistics."""
+    """Collects the values of the body, step by step. Above `limit` bytes, only statistics of the largest are kept."""
 
     def __init__(self, limit: int):
         self.series: dict[tuple[Any, ...], Series] = {}

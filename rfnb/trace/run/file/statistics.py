@@ -11,7 +11,7 @@ from rfnb.trace.run.entries import frames, numbers
 
 
 class Statistics(NamedTuple):
-    """The number of entries; minimum, mean, maximum and standard deviation of the finite ones; the NaN and Inf counts."""
+    """The number of entries; minimum, mean, maximum and standard deviation of the finite ones; NaN and Inf counts."""
 
     entries: int
     min: float

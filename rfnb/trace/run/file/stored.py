@@ -125,7 +125,9 @@ class Stored:
         values = [series.tensor(step) for step in steps if step in series.steps]
         shapes = {raw.shape for raw in series.raws or ()}
         if not values or len(values) < len(steps) or len(shapes) > 1:
-            raise RunFileError(f"{name} cannot be stacked: it is missing at some steps, or its shape changes", hint="loaded[i] has it")
+            raise RunFileError(
+                f"{name} cannot be stacked: it is missing at some steps, or its shape changes", hint="loaded[i] has it"
+            )
         return over_steps(values, self.axis, self.size).with_name(name)
 
     def name_of(self, value: Value) -> str:
