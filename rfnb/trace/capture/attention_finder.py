@@ -70,9 +70,7 @@ class AttentionFinder(Listener):
         self._names = {} if model is None else names_below(model)
         self._own = frozenset(self._names)
         self._model, self._add, self.outer = model, add, outer
-        self._inside: list[
-            tuple[str, Source | None]
-        ] = []  # the modules that are running: path, and the line that calls them
+        self._inside: list[tuple[str, Source | None]] = []  # the running modules: path, and the calling line
         self._marks: dict[int, tuple[weakref.ref[Any], _Mark]] = {}  # by id of the raw tensor
         self.takes_kernels = outer is None  # an outer listener must receive the single ops
 

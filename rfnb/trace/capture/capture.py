@@ -212,8 +212,8 @@ def capture(model: Any = None, *, attention: bool = True) -> Iterator[Captured]:
         rf.show_attention(seen, layer=3, head=5)
         seen["decoder.att"].weights  # {dec_time, batch, enc_time}
 
-    The results and gradients of the model do not change in any bit. (Only in `torch.inference_mode` can torch round
-    some products differently during the capture.) Loops are recorded for it. If a kernel does not return the weights, they
+    The results and gradients of the model do not change in any bit. (Only in `torch.inference_mode` torch may round
+    some products differently.) Loops are recorded for it. If a kernel does not return the weights, they
     are recomputed from queries and keys when they are read, without dropout. At most a gigabyte is kept in all; what
     exceeds it is listed in `seen.left_out`.
 

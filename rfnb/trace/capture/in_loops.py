@@ -39,9 +39,7 @@ def attention_of(run: Run, path: str | None, room: int) -> tuple[list[Found], li
     count = min(run.steps, run.size.max)  # without include_eos, the last step has no frame
     if not wanted or not count:
         return found, left_out
-    last = run.replay.computed(
-        count - 1, {each.number for each in wanted}
-    )  # the last step is the largest, if sizes grow
+    last = run.replay.computed(count - 1, {each.number for each in wanted})  # the largest step, if sizes grow
     sizes = {value.number: backend_of_raw(x._raw).nbytes_raw(x._raw) * count for value, x in last}
     for each in wanted:
         if each.number not in sizes:
@@ -77,9 +75,7 @@ def _at(run: Run, step: int, number: int) -> Tensor:
 
 def _in_graph(graph: BodyGraph, path: str | None) -> Iterator[_InStep]:
     """Finds softmaxes in the graph, and follows their weights until they are summed over."""
-    marks: dict[
-        int, tuple[int, Node, str, bool]
-    ] = {}  # by value: that of the softmax, its node, its module, whether multiplied with values
+    marks: dict[int, tuple[int, Node, str, bool]] = {}  # by value: softmax, its node and module, times values or not
     for node, inside in _walk(graph.nodes, path):
         dims = [set(graph.values[n].dims) for n in node.inputs]
         out = set(graph.values[node.outputs[0]].dims) if node.outputs else set()

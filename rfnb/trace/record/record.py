@@ -94,9 +94,7 @@ class Recorder(Listener):
     def _wrap(self, plain: Tensor, name: str = "") -> Traced:
         found = self._traced.get(id(plain))
         if found is None:
-            self.tape.refer(
-                plain._raw
-            )  # it may come from outside the body: a cached mask, or the same data with other dims
+            self.tape.refer(plain._raw)  # it may be from outside: a cached mask, or the same data with other dims
             value = self.graph.add_value(name, plain.dims, plain.sparse_dim)
             found = self._traced[id(plain)] = Traced(plain, self, value)
         return found
@@ -123,7 +121,7 @@ class Recorder(Listener):
             self._results.update(node.outputs)
 
     def _name(self, values: list[Value], place: Source | None) -> None:
-        """Names values after the variables assigned at `place`. If that line runs again, the new values get the names."""
+        """Names values after the variables assigned at `place`. If the line runs again, the new values get them."""
         names = place.targets() if place is not None else ()
         if place is None or len(names) != len(values):
             return
