@@ -230,9 +230,8 @@ class Place:
 
 
 def variable_of(source: Source | None) -> str:
-    """The variable that the user's line assigns; "" if it does not assign exactly one."""
-    names = source.targets() if source is not None else ()
-    return names[0].removeprefix("self.") if len(names) == 1 else ""
+    """The name of the value in the user's line; "" if the line does not name exactly one."""
+    return (source.name() if source is not None else None) or ""
 
 
 def query_dims(dims: Iterable[Dim], axis: Dim, of_values: set[Dim]) -> list[Dim]:

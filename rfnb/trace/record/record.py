@@ -122,7 +122,7 @@ class Recorder(Listener):
 
     def _name(self, values: list[Value], place: Source | None) -> None:
         """Names values after the variables assigned at `place`. If the line runs again, the new values get them."""
-        names = place.targets() if place is not None else ()
+        names = place.names() if place is not None else ()
         if place is None or len(names) != len(values):
             return
         for before in self._named.get(place, ()):
@@ -149,7 +149,7 @@ class Recorder(Listener):
         """The variable that the user's line assigns, for the last op of that line: one call of rfnb may run several."""
         if node.source is None or self._last_op.get(node.source) != node.op:
             return None
-        names = [_state_name(target) for target in node.source.targets()]
+        names = node.source.names()
         return names[output] if 0 <= output < len(names) and (len(names) > 1 or len(node.outputs) == 1) else None
 
     def in_body(self, value: Value) -> bool:
@@ -343,11 +343,6 @@ def _positions(result: Any) -> Iterator[tuple[Value, int]]:
         for leaf in leaves(part):
             if isinstance(leaf, Traced):
                 yield leaf.value, position if leaf is part else -1
-
-
-def _state_name(target: str) -> str:
-    """The name of a state without the loop: "h" for "loop.state.h"."""
-    return target.partition(".state.")[2] or target
 
 
 def current_recorder() -> Recorder | None:

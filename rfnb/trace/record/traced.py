@@ -61,7 +61,7 @@ class Traced(Tensor):
 
     def _describe(self, signature: Sig) -> None:
         raise TraceError(
-            f"{self.recorder.name}: the dim roles of `{self.name}` cannot be set in the body: later steps would not see it",
+            f"{self.recorder.name}: dim roles of `{self.name}` cannot be set in the body: later steps do not see it",
             expected="an op",
             hint=f"rf.set_sparse_dim({self.name}, dim)",
         )
