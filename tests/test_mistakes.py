@@ -268,7 +268,7 @@ SAYS: list[tuple[Callable[[rf.Tensor], Any], str]] = [
         "random_choice_without_replacement: `num_samples_dim` is larger than the number of entries",
     ),
     (loops_with_numpy, "loops: the numpy backend does not support this"),
-    (a_state_of_the_outer_loop_set_in_the_inner_one, "`s` is a value of step 0.*hint *inner carries it out.*behind"),
+    (a_state_of_the_outer_loop_set_in_the_inner_one, "`s` is a value of step 0.*hint *take it out of inner.*after"),
     (lambda x: rf.edit_distance(x, time, x, time), "edit_distance: labels must be integers"),
     (lambda x: rf.audio.specaugment(x, spatial_dim=out, feature_dim=feat, only_on_train=False), "has no dim out"),
     (

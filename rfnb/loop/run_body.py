@@ -85,7 +85,7 @@ class BodyRun:
 
     def _run_outside(self, frames: list[Sequence[Any]]) -> Results:
         loop, step = self.loop, self.step
-        record, program, schedule = session.wants(loop.debug), step.program, step.schedule
+        record, program, schedule = session.should_record(loop.debug), step.program, step.schedule
         hoist = None if loop.optimize_move_layers_out is False else Hoist(step)
         stacked_frames: dict[Var, Any] = {}
         if hoist is not None:
@@ -117,7 +117,7 @@ class BodyRun:
         finally:
             if record:
                 given = frames[: len(program.inputs) - len(schedule.states)]
-                loop.run = session.keep(
+                loop.run = session.store(
                     recorded(plan_of(step, loop._explanation_data), outcome, given, int(step.seed or 0))
                 )
         warn_of_end(step, outcome)

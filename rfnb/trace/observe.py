@@ -1,4 +1,4 @@
-"""Watches a function: every op that it does, and every step of its loops, in order."""
+"""Reports every op of a function, and every step of its loops, in order."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from rfnb.trace.run.run import Run
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An op that was done. Those that it is made of come before it.
+    """An op that has finished. The ops inside it are reported before it.
 
-    numbers: Python's floats among its arguments. loop, step: of the loop's body that it belongs to. steps: how many
-    each sequence takes there. kind: of its node.
+    numbers: the Python floats among its arguments. loop, step: the loop and step that it belongs to. steps: how many
+    steps each sequence takes in that loop. kind: the kind of its node.
     """
 
     op: str
@@ -42,7 +42,7 @@ class Event:
     kind: NodeKind = "op"
 
     def counts(self, x: Tensor) -> np.ndarray | None:
-        """Which entries of an input or output are of sequences that take this step; None if there are no steps."""
+        """A mask of the entries of an input or output whose sequences take this step; None outside of loops."""
         return None if self.steps is None or self.step is None else going_on(x, self.steps, self.step)
 
     @property
@@ -52,19 +52,19 @@ class Event:
 
     @property
     def random(self) -> bool:
-        """Whether it draws numbers."""
+        """Whether the op draws random numbers."""
         return self.op in OPS and OPS[self.op].random
 
     def place(self) -> str:
-        """ "cell 4, line 2: `y = rf.log(x)`, in Encoder, step 3 of decoder"."""
+        """The place as text: "cell 4, line 2: `y = rf.log(x)`, in Encoder, step 3 of decoder"."""
         parts = [] if self.source is None else [f"{self.source.place()}: `{self.source.text()}`"]
         parts += [f"in {self.path}"] if self.path else []
         parts += [f"step {self.step} of {self.loop}"] if self.loop is not None else []
         return ", ".join(parts) or "rfnb"
 
 
-class Watch(Listener):
-    """Reports each op to `see` when it is done."""
+class Observer(Listener):
+    """Calls `see` with each op when it has finished."""
 
     def __init__(self, see: Callable[[Event], None]):
         self._see = see
@@ -86,7 +86,7 @@ class Watch(Listener):
         return result
 
     def loop(self, run: Run) -> None:
-        """Tells of the ops of all steps of a loop that is done."""
+        """Reports the ops of all steps of a loop that has finished."""
         for step in range(run.steps):
             found: dict[int, Tensor] = {}
             for value, tensor in run.replay.computed(step):
@@ -102,8 +102,8 @@ def _event(node: Node, found: dict[int, Tensor], made: Tensor, run: Run, step: i
 
 
 @contextmanager
-def watching(see: Callable[[Event], None]) -> Iterator[None]:
-    """`see` is told of all that is done inside. Loops are recorded for that, and not kept."""
-    watch = Watch(see)
-    with session.handing_runs_to(watch.loop), listening(watch):
+def observing(see: Callable[[Event], None]) -> Iterator[None]:
+    """Calls `see` with every op inside the block. Loops are recorded for this, but their runs are not kept."""
+    observer = Observer(see)
+    with session.redirecting_runs(observer.loop), listening(observer):
         yield

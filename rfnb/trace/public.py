@@ -1,4 +1,4 @@
-"""Runs, graphs, recording: names of `rf`, imported when one is first asked for."""
+"""The public names of this package in `rf`, imported on first use."""
 
 from rfnb.core.graph.model_graph import ModelGraph as ModelGraph
 from rfnb.trace.capture.capture import Captured as Captured, capture as capture

@@ -47,11 +47,11 @@ class Body:
         self.source = here()
         self.outer = current_recorder()
         self.seed: Any = session.seed_of(loop.name)
-        records = session.wants(loop.debug) if self.outer is None else self.outer.recorded
+        records = session.should_record(loop.debug) if self.outer is None else self.outer.recorded
         self.call = rerun.called() if self.outer is None and records else None
         if self.outer is not None:
             seed = random([], dtype="int64", device="cpu", distribution="uniform", minval=0, maxval=2**62)
-            self.outer.hide(seed)
+            self.outer.drop_last_node(seed)
             self.seed = self.plain(seed)._raw
         code = self.source.code if self.source is not None else None
         self.recorder = Recorder(loop.name, self.backend.new_tape(), self._trial_generator, code)
@@ -167,7 +167,7 @@ class Body:
         """A state is read. If the line gives it to a variable, that is a value of the body as well."""
         name = None if _branch() else assigned_name()
         if name is not None and isinstance(leaf, Traced) and leaf.value.node is None:
-            self.recorder.from_line(leaf, "state", "state")
+            self.recorder.input_node(leaf, "state", "state")
             leaf.value.name = name
 
     def unstack(self, source: Tensor, axis: Dim | None) -> Traced:
@@ -197,7 +197,7 @@ class Body:
         make = partial(all_frames, self.backend, plain, axis)
         self.frames.append(Frames(self.var(frame), make, partial(stacked_frames, self.backend, plain, axis)))
         self.unstacked.append((source, traced))
-        return self.recorder.from_line(traced, "unstack")
+        return self.recorder.input_node(traced, "unstack")
 
     def _agree(self, plain: Tensor, axis: Dim) -> None:
         plain.axis(axis)
@@ -224,7 +224,7 @@ class Body:
     def iter_idx(self) -> Traced:
         """The number of this step. {} int64"""
         number = self.step_number()
-        return number if number.value.node is not None else self.recorder.from_line(number, "iter_idx")
+        return number if number.value.node is not None else self.recorder.input_node(number, "iter_idx")
 
     def step_number(self) -> Traced:
         """The number of this step, where the loop and not a line of the body needs it. {} int64"""

@@ -22,7 +22,7 @@ from rfnb.core.ground.show import Shown
 from rfnb.core.ground.text import count_of
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DtypeError, fact_lines
-from rfnb.trace.observe import Event, watching
+from rfnb.trace.observe import Event, observing
 
 KEPT = 4
 """Number of findings of each kind whose tensors are kept."""
@@ -120,7 +120,7 @@ def finite(fn: Callable[..., Any], *args: Any, gradients: bool = False, **kwargs
             hint="rf.check.finite(lambda: …)",
         )
     search = _Search()
-    with watching(search.see):
+    with observing(search.see):
         result = fn(*args, **kwargs)
     if gradients and not search.report.made:
         search.backward(result)

@@ -30,7 +30,7 @@ from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.core.tensor.tensor_dict import TensorDict
 from rfnb.errors import DimError, DtypeError, fact_lines
 from rfnb.loop.check.finiteness import describe_operand
-from rfnb.trace.observe import Event, watching
+from rfnb.trace.observe import Event, observing
 
 TOLERANCE = {"float16": 1e-2, "bfloat16": 5e-2, "float64": 1e-8}
 """Allowed difference by dtype, relative to the largest entry; 1e-4 for others, as the order of sums may change."""
@@ -241,7 +241,7 @@ def _events(
 ) -> tuple[list[Event], set[int]]:
     """The events of a call of `fn`, and the ids of its results."""
     events: list[Event] = []
-    with scope(), watching(events.append):
+    with scope(), observing(events.append):
         result = fn(batch)
     return events, {id(leaf) for leaf in _leaves(result)}
 

@@ -48,7 +48,7 @@ def fork(replay: Replay, run: Run, step: int, seed: int | None, states: Mapping[
         node = None if outcome.failed_call is None else replay.program.calls[outcome.failed_call].node
         note_step(outcome.error, outcome.steps, run.name, node)
         outcome.failure = failure(outcome.error, outcome.steps, node, outcome.failed_call)
-    forked = session.keep(replay.continued(step, outcome, seed).run(parent=run, forked_at=step))
+    forked = session.store(replay.continued(step, outcome, seed).run(parent=run, forked_at=step))
     if outcome.error is not None:
         raise outcome.error
     return forked

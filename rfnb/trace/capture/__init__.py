@@ -1,1 +1,6 @@
-"""capture."""
+"""Captures attention weights while a model runs. The order to read it in:
+
+capture           `rf.capture` and its result `Captured`, a list of `Seen`.
+attention_finder  `AttentionFinder`, the listener that finds a softmax followed by a weighted sum.
+in_loops          `attention_of`, which does the same in the graph of a recorded loop.
+"""

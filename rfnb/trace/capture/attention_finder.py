@@ -1,4 +1,4 @@
-"""Listens to ops outside of loops, and finds attention among them: a softmax, then a weighted sum over its axis."""
+"""Finds attention among the ops outside of loops: a softmax, then a weighted sum over its axis."""
 
 from __future__ import annotations
 
@@ -26,16 +26,19 @@ from rfnb.trace.run.run import Run
 SAME = frozenset(
     {"dropout", "cast", "copy", "copy_masked", "copy_transpose", "where", "mul", "expand_dim", "set_sparse_dim"}
 )
-"""Ops after which weights are still weights."""
+"""Ops whose results still are attention weights."""
+
 SUMS = frozenset({"reduce_sum", "reduce"})
+"""Ops that can compute the weighted sum, after a product of weights and values."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """Attention: where it was done, what it is over, and how to get its weights.
+    """Attention that was found: its place in the code, its dims, and a function that returns the weights.
 
-    variable: what the user's line calls it. rows: the dim of the queries; None if there is one of them only. bytes:
-    that are kept for it. axes: the dims of the weights, with their sizes.
+    path: of the module. variable: the one that the user's line assigns. rows: the dim of the queries; None for a single
+    query. cols: the dim of the keys. axes: the dims of the weights, with their sizes. bytes: the size of the
+    tensors kept for it. make: returns the weights.
     """
 
     path: str
@@ -50,7 +53,7 @@ class Found:
 
 @dataclass(frozen=True)
 class _Mark:
-    """What a softmax gave, or what was made of it: `weights` is None for what it gave itself."""
+    """Marks the result of a softmax, or a value derived from it. weights: that result; None if it is marked itself."""
 
     axis: Dim
     weights: Tensor | None
@@ -59,27 +62,27 @@ class _Mark:
 
 
 class AttentionFinder(Listener):
-    """Finds attention in the calls of `model`; in all calls if it is None. Each is given to `add`."""
+    """Finds attention in the calls of `model`, or in all calls if it is None, and passes it to `add`."""
 
     def __init__(self, model: Any, add: Callable[[Found], None], outer: Listener | None):
         self.calls = 0
-        self.outside = 0  # softmaxes and attention that do not count, since no module of `model` was called
+        self.outside = 0  # softmaxes and attention that do not count: no module of `model` was running
         self._names = {} if model is None else names_below(model)
         self._own = frozenset(self._names)
         self._model, self._add, self.outer = model, add, outer
-        self._inside: list[tuple[str, Source | None]] = []  # the modules that are called: path, and the line that does
+        self._inside: list[tuple[str, Source | None]] = []  # the running modules: path, and the calling line
         self._marks: dict[int, tuple[weakref.ref[Any], _Mark]] = {}  # by id of the raw tensor
-        self.takes_kernels = outer is None  # an outer listener sees op by op
+        self.takes_kernels = outer is None  # an outer listener must receive the single ops
 
-    # -- what happens
+    # -- calls
 
     def call(self, row: OpRow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Computes an op, and looks for attention in it."""
+        """Runs an op, and checks whether it is part of attention."""
         result = super().call(row, args, kwargs)
         if is_trial():
             return result
         self.calls += self._counts()
-        with suppress(Exception):  # whatever it is: the model goes on
+        with suppress(Exception):  # an error here must not stop the model
             if row.name != "softmax":
                 self._follow(row.name, args, kwargs, result)
             elif self._counts():
@@ -91,7 +94,7 @@ class AttentionFinder(Listener):
     def call_module(
         self, module: Any, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """Calls a module; what is inside has its path."""
+        """Runs a module; attention inside gets its path."""
         if not self._inside and self._model is None:
             self._names = names_below(module, type(module).__name__)
         if not self._inside and self._model is not None and id(module) not in self._own:
@@ -104,36 +107,36 @@ class AttentionFinder(Listener):
             self._inside.pop()
 
     def name_of(self, module: Any) -> str:
-        """The path of a module; one that is in no other is called as its class."""
+        """The path of a module; the name of its class if it is not part of another module."""
         return self._names.get(id(module), f"{self.path}.{type(module).__name__}".lstrip("."))
 
     def facts_of(self, module: Any) -> ModuleFacts | None:
-        """What the graph of a loop keeps of a module; None if calls of it do not count."""
+        """The facts about a module for the graph of a loop; None if its calls do not count."""
         if self._model is not None and id(module) not in self._own:
             return None
         return ModuleFacts(type(module).__name__, self.name_of(module))
 
     def loop_done(self, run: Run, take: Callable[[Run, str | None], None]) -> None:
-        """A loop is done: it was called by the module that is called now; if by none, modules in its body count."""
+        """Passes a finished loop to `take` with the path of the calling module; None if only modules in it count."""
         self.calls += 1
         counts = self._counts()
         take(run, self.path if counts else None)
         self.outside += not counts and any(node.op == "softmax" for node in run.graph.all_nodes())
 
     def raw_attention(self, found: RawAttention) -> None:
-        """A function on raw tensors did attention."""
+        """Adds attention that a function on raw tensors computed."""
         self.calls += 1
         self._add(_of_raw(found))
 
     @property
     def path(self) -> str:
-        """Of the module that is called now."""
+        """The path of the module that is running now."""
         return self._inside[-1][0] if self._inside else ""
 
     def _counts(self) -> bool:
         return self._model is None or bool(self._inside)
 
-    # -- what it is
+    # -- detection
 
     def _mark(self, tensor: Tensor, mark: _Mark) -> None:
         key = id(tensor._raw)
@@ -161,7 +164,7 @@ class AttentionFinder(Listener):
             self._mark(result, _Mark(mark.axis, softmax, mark.place, mark.with_values or values))
 
     def _weighted(self, weights: Tensor, mark: _Mark, of_values: set[Dim]) -> None:
-        """Each softmax counts once, however often its result is used."""
+        """Adds attention for a softmax, and removes its marks: each softmax counts once."""
         for key, (_, other) in list(self._marks.items()):
             if key == id(weights._raw) or (other.weights is not None and other.weights._raw is weights._raw):
                 self._marks.pop(key, None)
@@ -181,7 +184,7 @@ class AttentionFinder(Listener):
         scale: float,
         bias: Tensor | None,
     ) -> None:
-        """Takes attention that a kernel computed."""
+        """Adds attention that a kernel computed; the weights are recomputed from queries and keys when needed."""
         if is_trial():
             return
         if not self._counts():
@@ -207,13 +210,13 @@ class AttentionFinder(Listener):
 
 
 def names_below(model: Any, root: str = "") -> dict[int, str]:
-    """By id: "encoder.layers.0" of the modules in a model, with the name of that in front."""
+    """The paths of the modules in a model, such as "encoder.layers.0", by id; `root` is the prefix."""
     return {id(module): ".".join(filter(None, (root, name))) for name, module in model.named_modules()}
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where an op is: its module, what its line calls the result, the line."""
+    """The place of an op: the path of its module, the variable that its line assigns, and the line."""
 
     path: str
     variable: str
@@ -221,30 +224,30 @@ class Place:
 
     @staticmethod
     def of(inside: list[tuple[str, Source | None]], source: Source | None) -> Place:
-        """The line that calls a module of rfnb does not name what is inside of that."""
+        """The place of a line inside modules. A line that calls a module names its result, not the values inside it."""
         path, caller = inside[-1] if inside else ("", None)
         return Place(path, "" if source is None or source == caller else variable_of(source), source)
 
 
 def variable_of(source: Source | None) -> str:
-    """What the user's line assigns to, if it is one name."""
+    """The name of the value in the user's line; "" if the line does not name exactly one."""
     return (source.name() if source is not None else None) or ""
 
 
 def query_dims(dims: Iterable[Dim], axis: Dim, of_values: set[Dim]) -> list[Dim]:
-    """What the weights have and what is summed has not: the queries."""
+    """The dims of the queries: those of the weights that the values do not have, without batch dims."""
     return [dim for dim in dims if dim is not axis and dim not in of_values and dim.kind != "batch"]
 
 
 def pick_rows(dims: list[Dim]) -> Dim | None:
-    """Of several, the last one with lengths of its own."""
+    """The dim for the rows: the last dynamic one, else the last one; None if there are none."""
     return next((dim for dim in reversed(dims) if dim.is_dynamic()), dims[-1] if dims else None)
 
 
 def found_of(
     weights: Tensor, axis: Dim, queries: list[Dim], place: Place, make: Callable[[], Tensor] | None = None
 ) -> Found:
-    """Weights that are there."""
+    """A `Found` for weights that have been computed."""
     axes = tuple((dim, weights.size_of(dim).max) for dim in weights.dims)
     count = backend_of_raw(weights._raw).nbytes_raw(weights._raw)
     return _found(place, pick_rows(queries), axis, axes, count, make or (lambda: weights))
@@ -257,16 +260,16 @@ def _found(
 
 
 def _kept(tensor: Tensor) -> Callable[[], Tensor]:
-    """Gives the tensor, unless it was written into since now."""
+    """A function that returns the tensor, or raises ViewError if it has been changed in place since now."""
     version_of = backend_of_raw(tensor._raw).version_raw
     version = version_of(tensor._raw)
 
     def give() -> Tensor:
         if version_of(tensor._raw) != version:
             raise ViewError(
-                "capture: what the weights were computed from was changed in place since",
+                "capture: a tensor that the weights are computed from has been changed in place",
                 got=tensor.describe_dims(),
-                hint="look at them before the next call of the model",
+                hint="read the weights before the next call of the model",
             )
         return tensor
 

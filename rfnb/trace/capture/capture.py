@@ -1,8 +1,8 @@
 """Collects attention weights while a model runs, without changing it.
 
-Attention is a softmax over a dim whose result is summed over the same dim, in a product with something; and
-`dot_attention`. Where one kernel does it all, queries and keys are remembered, and the weights computed again from
-them when somebody looks. Of a loop the weights of all steps are computed by a replay when it is done.
+Attention is a softmax over a dim whose result is multiplied with something and summed over the same dim, or
+`dot_attention`. If a single kernel computes all of it, queries and keys are kept, and the weights are recomputed from
+them when they are read. For a loop, a replay computes the weights of all steps after the loop.
 """
 
 from __future__ import annotations
@@ -31,14 +31,15 @@ from rfnb.trace.run.run import Run
 from rfnb.trace.run.stacked import over_steps
 
 BUDGET = 2**30
-"""Bytes that the tensors of one `capture` may hold; what comes later is left out, and named."""
+"""Most bytes that the tensors of one `capture` may use; later attention is left out, and listed in `left_out`."""
 
 
 class Seen(Shown):
-    """Attention that was seen: `weights`, a Tensor {batch, heads, rows, cols} or less; its view as `repr`.
+    """Captured attention. `weights` is a Tensor {batch, heads, rows, cols} or with fewer dims; `repr` shows a view.
 
-    name: of the module, or what the user's line calls it; with "#2" for the second `call` of that name. rows, cols: the
-    dims of the two sides. axes: all dims with their sizes. place: the line. bytes: that are held for it.
+    name: of the module, or of the variable that the user's line assigns; with "#2" for the second `call` of that name.
+    rows, cols: the dims of the two sides; rows is None for a single query. axes: all dims with their sizes. place: the
+    line. bytes: the size of the tensors kept for it.
     """
 
     def __init__(self, found: Found):
@@ -51,12 +52,12 @@ class Seen(Shown):
 
     @property
     def dims(self) -> tuple[Dim, ...]:
-        """Those of the weights."""
+        """The dims of the weights."""
         return tuple(dim for dim, _ in self.axes)
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """(rows, columns, heads): what else there is besides sequences counts as heads."""
+        """(rows, columns, heads): all other dims except the batch count as heads."""
         sizes = dict(self.axes)
         sides = (self.rows, self.cols)
         heads = math.prod(n for dim, n in self.axes if dim not in sides and dim.kind != "batch")
@@ -64,23 +65,23 @@ class Seen(Shown):
 
     @property
     def weights(self) -> Tensor:
-        """The weights themselves, without gradient; where a kernel did not give them, computed again.
+        """The weights, without gradient; recomputed if a kernel did not return them.
 
-        Raises ViewError if what they are computed from was changed in place since.
+        Raises ViewError if a tensor that they are computed from has been changed in place.
         """
         with listening(None):
             return self._make().with_name(self.name)
 
     @property
     def place(self) -> str:
-        """ "cell 4, line 2" """
+        """The line as text: "cell 4, line 2"."""
         return "" if self.source is None else self.source.place()
 
 
 class Captured(Shown):
-    """What `rf.capture` saw, in order: `seen["decoder.att"]`, `seen[0]`, `for each in seen`; a table as `repr`.
+    """What `rf.capture` found, in order: `seen["decoder.att"]`, `seen[0]`, `for each in seen`; `repr` shows a table.
 
-    A name may be that of a module, of a variable, or of both; with `*` or `?` it is a `Captured` of all that match.
+    A name can be that of a module, of a variable, or of both. With `*` or `?`, it selects a `Captured` of all matches.
 
     >>> time, key, value = rf.Dim(4, name="time"), rf.Dim(2, name="key"), rf.Dim(1, name="value")
     >>> with rf.capture() as seen:
@@ -103,17 +104,17 @@ class Captured(Shown):
         return iter(self._items)
 
     def names(self) -> list[str]:
-        """Of all, in order."""
+        """The names of all items, in order."""
         return [item.name for item in self._items]
 
     def __getitem__(self, which: int | str | slice) -> Any:
-        """One of them; of a slice, or with `*` or `?` in the name, all these. Raises ViewError if there is none."""
+        """One item; several for a slice, or a name with `*` or `?`. Raises ViewError if there is no such item."""
         if isinstance(which, slice):
             return Captured(self._items[which])
         if not isinstance(which, str):
             which = _number(which)
             if not -len(self) <= which < len(self):
-                raise ViewError("capture: there are not so many", got=which, expected=f"0 to {len(self) - 1}")
+                raise ViewError("capture: this index is out of range", got=which, expected=f"0 to {len(self) - 1}")
             return self._items[which]
         if "*" in which or "?" in which:
             found = [item for item in self._items if fnmatch.fnmatchcase(item.name, which)]
@@ -124,24 +125,26 @@ class Captured(Shown):
                 return item
         names = self.names()
         raise ViewError(
-            f"capture: no attention is called {which!r}",
+            f"capture: there is no attention named {which!r}",
             got=which,
             expected=", ".join(names[:12]) + (" …" if len(names) > 12 else "") or self.why_nothing(),
         )
 
     def why_nothing(self) -> str | None:
-        """What may be the reason if nothing was seen."""
+        """A likely reason why nothing was found; None if something was."""
         if self._items:
             return None
         if self.left_out:
-            return f"all was left out: {', '.join(dict.fromkeys(self.left_out))}; there is room for {BUDGET} bytes"
+            return f"all of it was left out: {', '.join(dict.fromkeys(self.left_out))}; the limit is {BUDGET} bytes"
         if self.outside:
-            return "there was some outside of calls of the model's modules: rf.capture() without a model sees that too"
+            return (
+                "all attention was outside of calls of the model's modules: rf.capture() without a model finds that too"
+            )
         if not self.calls:
-            return "nothing was called inside of `with rf.capture(…)`"
+            return "nothing was called inside `with rf.capture(…)`"
         return "attention is a softmax over a dim, then a weighted sum over it, or rf.dot_attention"
 
-    # -- while it is captured
+    # -- while capturing
 
     def _add(self, found: Found) -> None:
         if sum(item.bytes for item in self._items) + found.bytes > BUDGET:
@@ -153,13 +156,13 @@ class Captured(Shown):
         room = BUDGET - sum(item.bytes for item in self._items)
         try:
             found, left_out = attention_of(run, path, room)
-        except Exception as error:  # whatever it is: the model goes on
+        except Exception as error:  # an error here must not stop the model
             found, left_out = [], [f"{run.name}: {type(error).__name__}"]
         self.left_out += left_out
         self._items += map(Seen, found)
 
     def _finish(self) -> None:
-        """Steps of a Python loop become one; all get their names."""
+        """Merges the steps of Python loops, and names all items."""
         self._items = list(_merged(self._items))
         variables: dict[str, set[str]] = {}
         for item in self._items:
@@ -177,11 +180,11 @@ def _number(which: Any) -> int:
     try:
         return index(which)
     except TypeError:
-        raise ViewError("capture: a name or a number says which", got=repr(which)) from None
+        raise ViewError("capture: an item is selected by a name, a number or a slice", got=repr(which)) from None
 
 
 def _merged(items: list[Seen]) -> Iterator[Seen]:
-    """Those without rows that the same line made one after the other are the steps of a loop of Python."""
+    """Merges items without rows that the same line computed repeatedly: they are the steps of a Python loop."""
     groups: dict[Any, list[Seen]] = {}
     for item in items:
         key = id(item) if item.rows is not None else (item.path, item.source, item.cols, frozenset(item.dims))
@@ -202,17 +205,17 @@ def _over(makes: list[Callable[[], Tensor]], steps: Dim) -> Callable[[], Tensor]
 
 @contextmanager
 def capture(model: Any = None, *, attention: bool = True) -> Iterator[Captured]:
-    """Collects the attention weights of all that is called inside: of every step, head and layer.
+    """Collects all attention weights that are computed inside the block: of every step, head and layer.
 
         with rf.capture(model) as seen:
             model(batch)
         rf.show_attention(seen, layer=3, head=5)
         seen["decoder.att"].weights  # {dec_time, batch, enc_time}
 
-    The model computes what it computes anyway, to the bit, with gradients if it has them; loops are recorded for it.
-    (Only in `torch.inference_mode` does torch round some products otherwise while it is looked at.)
-    Where a kernel does not give the weights they are computed again from queries and keys when they are looked at:
-    those before dropout. What holds more than a gigabyte in all is left out, and `seen` says so.
+    The results and gradients of the model do not change in any bit. (Only in `torch.inference_mode` torch may round
+    some products differently.) Loops are recorded for it. If a kernel does not return the weights, they
+    are recomputed from queries and keys when they are read, without dropout. At most a gigabyte is kept in all; what
+    exceeds it is listed in `seen.left_out`.
 
     >>> time, key, value = rf.Dim(4, name="time"), rf.Dim(2, name="key"), rf.Dim(1, name="value")
     >>> with rf.capture() as seen:
@@ -222,28 +225,28 @@ def capture(model: Any = None, *, attention: bool = True) -> Iterator[Captured]:
     (['att'], [[0.25, 0.25, 0.25, 0.25]])
 
     Args:
-        model: an `rf.Module` or a `torch.nn.Module`: only calls of it and of modules in it count, and those give the
-            names. Without, all that is called, such as other methods of a module.
-        attention: for what there is nothing else yet.
+        model: an `rf.Module` or a `torch.nn.Module`: only calls of it and of modules in it count, and they give the
+            names. Without a model, all calls count, including other methods of a module.
+        attention: must be True, since nothing else can be captured yet.
 
-    Raises ViewError if `model` is no module, LoopError in the body of a loop.
+    Raises ViewError if `model` is not a module, LoopError in the body of a loop.
     """
     if not attention:
-        raise ViewError("capture: there is nothing else to capture", got="attention=False", expected="attention=True")
+        raise ViewError("capture: only attention can be captured", got="attention=False", expected="attention=True")
     if model is not None and (isinstance(model, type) or not hasattr(model, "named_modules")):
         raise ViewError(
-            "capture: this is no module",
+            "capture: `model` is not a module",
             got=f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__,
-            expected="an rf.Module or a torch.nn.Module, or nothing",
+            expected="an rf.Module, a torch.nn.Module or None",
             hint=f"with rf.capture() as seen: {getattr(model, '__name__', 'fn')}(…)" if callable(model) else None,
         )
     if current_recorder() is not None:
-        raise LoopError("capture: in the body of a loop", hint="put `with rf.capture(…)` around the loop")
+        raise LoopError("capture cannot be used in the body of a loop", hint="put `with rf.capture(…)` around the loop")
     seen = Captured()
     finder = AttentionFinder(model, seen._add, active_listener())
     with ExitStack() as stack:
         stack.callback(seen._finish)
-        stack.enter_context(session.telling_runs_to(lambda run: finder.loop_done(run, seen._add_run)))
+        stack.enter_context(session.observing_runs(lambda run: finder.loop_done(run, seen._add_run)))
         stack.enter_context(modules_described_by(finder.facts_of))
         for backend in dict.fromkeys(BACKENDS.values()):
             stack.enter_context(backend.watching_attention(finder.raw_attention, model))

@@ -1,4 +1,4 @@
-"""Attention in the steps of a recorded loop: found in its graph, computed by a replay."""
+"""Finds attention in the graph of a recorded loop, and computes the weights of all steps with a replay."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rfnb.trace.run.stacked import over_steps
 
 @dataclass(frozen=True)
 class _InStep:
-    """A value that is weights, and over what."""
+    """A value of the body that contains attention weights, their axis, and the dims of the queries."""
 
     number: int
     axis: Dim
@@ -26,19 +26,20 @@ class _InStep:
 
 
 def attention_of(run: Run, path: str | None, room: int) -> tuple[list[Found], list[str]]:
-    """Over all steps. {axis, …}; and the names of what needs more than `room` bytes.
+    """The attention in a run, with weights over all steps {axis, …}; and the names of attention that was left out.
 
-    path: of the module that the loop is in; None: only what is in modules that the body calls.
+    path: of the module that contains the loop; None if only modules called in the body count. room: the most bytes that
+    the weights may use.
     """
     found: list[Found] = []
     left_out: list[str] = []
     for place in _loops_inside(run.graph.nodes, path):
-        left_out.append(f"{place}, a loop inside of {run.name}")
+        left_out.append(f"{place}, a loop inside {run.name}")
     wanted = list(_in_graph(run.graph, path))
-    count = min(run.steps, run.size.max)  # where the end is not included, the last step made no frame
+    count = min(run.steps, run.size.max)  # without include_eos, the last step has no frame
     if not wanted or not count:
         return found, left_out
-    last = run.replay.computed(count - 1, {each.number for each in wanted})  # the largest, if they grow
+    last = run.replay.computed(count - 1, {each.number for each in wanted})  # the largest step, if sizes grow
     sizes = {value.number: backend_of_raw(x._raw).nbytes_raw(x._raw) * count for value, x in last}
     for each in wanted:
         if each.number not in sizes:
@@ -59,7 +60,7 @@ def attention_of(run: Run, path: str | None, room: int) -> tuple[list[Found], li
 
 
 def _as_wide(steps: list[Tensor], axis: Dim) -> tuple[list[Tensor], Dim]:
-    """Where there is more to attend to at each step, as in causal self-attention, 0 for what was not there yet."""
+    """Pads with 0 to the largest size, if the axis grows with each step as in causal self-attention."""
     sizes = {x.size_of(axis).max for x in steps}
     if len(sizes) == 1:
         return steps, axis
@@ -73,8 +74,8 @@ def _at(run: Run, step: int, number: int) -> Tensor:
 
 
 def _in_graph(graph: BodyGraph, path: str | None) -> Iterator[_InStep]:
-    """A softmax, and what is still its weights, until it is summed over."""
-    marks: dict[int, tuple[int, Node, str, bool]] = {}  # by value: of the softmax; whether values were multiplied to it
+    """Finds softmaxes in the graph, and follows their weights until they are summed over."""
+    marks: dict[int, tuple[int, Node, str, bool]] = {}  # by value: softmax, its node and module, times values or not
     for node, inside in _walk(graph.nodes, path):
         dims = [set(graph.values[n].dims) for n in node.inputs]
         out = set(graph.values[node.outputs[0]].dims) if node.outputs else set()
@@ -101,13 +102,13 @@ def _in_graph(graph: BodyGraph, path: str | None) -> Iterator[_InStep]:
 
 def _place(node: Node, module: str) -> Place:
     variable = variable_of(node.source)
-    if not variable and not module:  # a function returned it: as the body calls it
+    if not variable and not module:  # returned by a function: named where the body calls it
         variable = variable_of(node.at)
     return Place(module, variable, node.source)
 
 
 def _walk(nodes: list[Node], path: str | None) -> Iterator[tuple[Node, str | None]]:
-    """All that is no module, with the path of the module it is in; of loops inside nothing."""
+    """All nodes except modules, each with the path of its module; without those of inner loops."""
     for node in nodes:
         if node.kind != "loop":
             if node.module is None:

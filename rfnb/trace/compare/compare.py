@@ -1,4 +1,4 @@
-"""Whether two runs computed the same, and where they part first."""
+"""Compares two runs value by value, and finds the first difference."""
 
 from __future__ import annotations
 
@@ -60,19 +60,21 @@ def compare(
     sequence: int | str | None = None,
     select: Select | None = None,
 ) -> Any:
-    """Of two runs: whether they computed the same, and where they part first. Of tensors: a `kind` b, entry by entry.
+    """Compares two runs, and finds the first difference; or compares two tensors entry by entry: a `kind` b.
 
-    `rf.compare(run, other)` matches values by name and line, then by order within the name; steps by number,
-    sequences by tag, else by number; dims by name, in any order. Padding, and steps behind the end of a sequence, do
-    not count. The result is true if all agrees.
+    `rf.compare(run, other)` matches values by name and line, then by order within the name; steps by number;
+    sequences by tag, else by number; and dims by name, in any order. Padding, and steps after the end of a sequence, do
+    not count. The result is true if everything agrees.
 
     Args:
-        kind, allow_broadcast_all_sources, dim_order: of the op: "equal", "not_equal", "less", "less_equal", "greater",
-            "greater_equal".
-        exact: bits have to agree; NaN is NaN.
-        rtol, atol: how far apart numbers may be: `atol + rtol · the largest of the value`. If not given, by type.
-        sequence: the only one to compare, by number or tag. For a run of one sequence: which of the other it is.
-        select: positions in dims, by name: `{"beam": 0}` where only one run has a beam.
+        kind, allow_broadcast_all_sources, dim_order: for tensors. The kind is "equal", "not_equal", "less",
+            "less_equal", "greater" or "greater_equal"; the others are as in all binary ops.
+        exact: whether all bits must agree; NaN equals NaN.
+        rtol, atol: the largest difference allowed: `atol + rtol · the largest number of the value`. The defaults depend
+            on the dtype.
+        sequence: the only sequence to compare, by number or tag. If one run has a single sequence, this is its
+            counterpart in the other run.
+        select: positions in dims, by name: `{"beam": 0}` if only one run has a beam.
 
     >>> rf.compare(rf.convert_to_tensor(7), "greater", 2).item()
     True
@@ -88,19 +90,21 @@ def compare(
     >>> first.step, first.a, first.b
     (0, 2.0, 2.5)
 
-    Raises LoopError if it is not clear which sequence of one run is which of the other.
+    Raises LoopError if the sequences of the two runs cannot be matched.
     """
     if isinstance(a, Run) or isinstance(kind, Run):
         other = b if kind is None else kind
         if not (isinstance(a, Run) and isinstance(other, Run)):
             odd = other if isinstance(a, Run) else a
-            raise LoopError("compare: a run is compared with another run", got=type(odd).__name__, expected="a Run")
+            raise LoopError(
+                "compare: a run can only be compared with another run", got=type(odd).__name__, expected="a Run"
+            )
         return compare_runs(a, other, Tolerance(exact, rtol, atol), sequence, select or {})
     return math.compare(a, kind, b, allow_broadcast_all_sources=allow_broadcast_all_sources, dim_order=dim_order)
 
 
 def compare_runs(a: Run, b: Run, tolerance: Tolerance, sequence: int | str | None, select: Select) -> Comparison:
-    """The runs of two loops, step by step."""
+    """Compares the runs of two loops, step by step."""
     sequences, pairs = match_sequences(a, b, sequence), Pairs(a, b)
     context = _Context(a, b, sequences, tolerance, select)
     result = Comparison(f"{a.name}, run {a.serial}", f"{b.name}, run {b.serial}", (a.serial, b.serial))
@@ -111,14 +115,17 @@ def compare_runs(a: Run, b: Run, tolerance: Tolerance, sequence: int | str | Non
     result.numbers = context.earliest.numbers
     result.values, (result.only_a, result.only_b) = list(found.values()), pairs.only
     uneven = _uneven(a, b, sequences)
-    said = [*uneven, *(f"{mine} and {theirs}: the coarser type says what agrees" for mine, theirs in context.types)]
+    said = [
+        *uneven,
+        *(f"{mine} and {theirs}: the tolerance is that of the less precise dtype" for mine, theirs in context.types),
+    ]
     result.same_steps, result.notes = not uneven, [*sequences.notes, *said, *pairs.notes, *_checks(a, b)]
     return result
 
 
 @dataclass
 class _Earliest:
-    """The difference that comes first, of those that are known; of all others the numbers are let go."""
+    """The earliest difference found so far; the numbers of all others are freed."""
 
     when: tuple[int, int] | None = None
     numbers: Numbers | None = None
@@ -132,10 +139,10 @@ class _Context:
     tolerance: Tolerance
     select: Select
     earliest: _Earliest = field(default_factory=_Earliest)
-    types: dict[tuple[str, str], None] = field(default_factory=dict)  # in order: of values that have different ones
+    types: dict[tuple[str, str], None] = field(default_factory=dict)  # pairs of different dtypes, in order
 
     def parts(self, stretch: Stretch) -> tuple[Part, Part] | str:
-        """What is compared, with the same axes; or why nothing is."""
+        """The two parts to compare, with the same axes; or the reason why they cannot be compared."""
         first = stretch.first
         if first.a is None or first.b is None:
             return "" if first.a is first.b else f"the {'first' if first.a is None else 'second'} is None"
@@ -147,14 +154,14 @@ class _Context:
         return fitted(a, b, (self.a.sequence_dim, self.b.sequence_dim))
 
     def numbers(self, parts: tuple[Part, Part], row: int, counts: np.ndarray, at: tuple[Any, ...]) -> Numbers:
-        """Those of one of the steps, copied: the others of a stretch are let go."""
+        """A copy of the numbers of one step, so that the other steps of the stretch can be freed."""
         (a, b), dims = (part.array[row].copy() for part in parts), parts[0].dims[1:]
         known = self.a.sequence_dim in dims and self.sequences.a is not None
         owner = dims.index(self.a.sequence_dim) if known and self.a.sequence_dim is not None else None
         return Numbers(a, b, counts.copy(), dims, tuple(map(int, at)), owner, list(self.sequences.names))
 
     def where(self, part: Part, at: tuple[Any, ...]) -> str:
-        """ "batch 'banana', time 3"."""
+        """The place of an entry as text: "batch 'banana', time 3"."""
         owner = self.a.sequence_dim if self.sequences.a is not None else None
         names = self.sequences.names
         places = zip(part.dims[1:], map(int, at), strict=True)
@@ -162,7 +169,7 @@ class _Context:
 
 
 def _look(value: Compared, stretch: Stretch, context: _Context) -> None:
-    """What some steps say of a value."""
+    """Compares a value over some steps, and adds the result to `value`."""
     parts = context.parts(stretch)
     if isinstance(parts, str):
         value.note = value.note or parts
@@ -189,7 +196,7 @@ def _note_difference(
     counts: np.ndarray,
     context: _Context,
 ) -> None:
-    """far: [steps, …], how far apart the entries are; -1 where they agree. counts: which are compared."""
+    """Adds a difference to `value`. far: [steps, …], the distances; -1 where entries agree. counts: which count."""
     differs = far.max(axis=tuple(range(1, far.ndim))) >= 0
     value.steps += int((differs & (np.array(stretch.steps) >= 0)).sum())
     value.largest = max(value.largest, float(far.max()))
@@ -208,21 +215,21 @@ def _note_difference(
 
 
 def _relative(difference: float, *numbers: np.ndarray) -> float:
-    """A difference next to the largest finite number."""
+    """A difference relative to the largest finite number."""
     with np.errstate(all="ignore"):
         sizes = [np.abs(each)[np.isfinite(each)].max(initial=0) for each in numbers]
     return difference / float(max(sizes)) if max(sizes) else float("inf")
 
 
 def _entry(value: Entries, number: np.generic) -> Any:
-    """A number of a value, or what the label is called."""
+    """The number of an entry, or the text of its label."""
     vocab = value.vocab if isinstance(value, Tensor) else None
     entry = number.item()
     return entry if vocab is None or not 0 <= entry < len(vocab) else vocab.decode(entry)
 
 
 def _uneven(a: Run, b: Run, sequences: Sequences) -> list[str]:
-    """Where the numbers of steps differ."""
+    """Notes on sequences whose numbers of steps differ."""
     mine, theirs = _steps(a, sequences.a), _steps(b, sequences.b)
     if mine is None or theirs is None:
         return [] if a.steps == b.steps else [f"{a.steps} and {b.steps} steps"]
@@ -231,13 +238,13 @@ def _uneven(a: Run, b: Run, sequences: Sequences) -> list[str]:
 
 
 def _steps(run: Run, chosen: list[int] | None) -> list[int] | None:
-    """How many steps each of the sequences took; None if there are more than sequences, as in a beam."""
+    """How many steps each of the sequences took; None if this also depends on other dims, such as a beam."""
     if run.size.values.ndim == 0:
         return [run.size.max] * (1 if chosen is None else len(chosen))
     return None if run.lengths is None or chosen is None else [run.lengths[i] for i in chosen]
 
 
 def _checks(a: Run, b: Run) -> list[str]:
-    """What makes a comparison doubtful."""
+    """Notes on runs whose replay does not agree, which makes the comparison unreliable."""
     checks = {which: run[0].check for which, run in (("first", a), ("second", b)) if run.steps}
     return [f"the {which}: {check}" for which, check in checks.items() if check != AGREES]

@@ -1,4 +1,4 @@
-"""What a comparison of two runs found."""
+"""The result of comparing two runs."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 
 @dataclass
 class Compared:
-    """A value of both runs: where it differs first, and how much it ever does.
+    """A value of both runs, with its first difference and its largest one.
 
-    line: in the first run, in the second. step: the first that differs, -1 for the start; None if none does. place:
-    its place in that step. a, b: the two numbers, or labels, that are the furthest apart there; where: which they are.
-    difference: between them; relative: to the largest number of the value there. steps: how many differ. largest: of
-    all steps. note: why it cannot be compared.
+    line: in the first and in the second run. step: the first step that differs; -1 for the start, None if no step
+    differs. place: the position of the value in that step. a, b: the two numbers or labels that differ most at that
+    step; where: their position in the value. difference: between them; relative: to the largest number of the value at
+    that step. steps: how many steps differ. largest: the largest difference of all steps. note: why the value cannot be
+    compared.
     """
 
     name: str
@@ -38,16 +39,16 @@ class Compared:
 
     @property
     def agree(self) -> bool:
-        """Whether it is the same in both."""
+        """Whether the value is the same in both runs."""
         return self.step is None and not self.note
 
 
 @dataclass
 class Numbers:
-    """What two runs have of a value at one step: on the same axes, as long as the longer.
+    """The numbers of a value at one step in two runs, with the same axes, padded to the same sizes.
 
-    counts: which entries are compared: no padding, nothing of sequences that have ended. dims: of the first run.
-    place: the entry that differs most. owner: the axis that counts sequences, whose entries are called `names`.
+    counts: which entries are compared; padding and sequences that have ended are not. dims: of the first run. place:
+    the entry that differs most. owner: the axis of the sequences; names: the names of its entries.
     """
 
     a: np.ndarray
@@ -61,11 +62,11 @@ class Numbers:
 
 @dataclass(repr=False)
 class Comparison(Shown):
-    """What `rf.compare` found. True if all that is in both agrees, and the steps are as many.
+    """The result of `rf.compare`. It is true if all common values agree and the numbers of steps are the same.
 
-    a, b: the runs, in words; serials: their numbers. values: what is in both, in the order of the first. only_a,
-    only_b: what is in one. notes: what else is not the same: numbers of steps, sequences. numbers: of `first`, where it
-    differs first.
+    a, b: the names of the runs; serials: their serial numbers. values: those in both runs, in the order of the first.
+    only_a, only_b: names of values in one run only. notes: other differences, such as numbers of steps or sequences.
+    numbers: those of `first` at the step where it differs first.
 
     >>> def run(scale):
     ...     loop = rf.Loop(max_seq_len=3, debug=True)
@@ -90,18 +91,18 @@ class Comparison(Shown):
 
     @property
     def agree(self) -> bool:
-        """Whether all that is in both agrees, there is something, and the steps are as many."""
+        """Whether there are common values, all of them agree, and the numbers of steps are the same."""
         return self.same_steps and bool(self.values) and all(value.agree for value in self.values)
 
     @property
     def differing(self) -> list[Compared]:
-        """The values that differ, in the order in which they come to."""
+        """The values that differ, in the order of their first difference."""
         found = [value for value in self.values if value.step is not None]
         return sorted(found, key=lambda value: (value.step, value.place))
 
     @property
     def first(self) -> Compared | None:
-        """The value that differs first: in the earliest step, by the earliest op; None if none does."""
+        """The value that differs first, by step and then by op; None if no value differs."""
         return next(iter(self.differing), None)
 
     def __bool__(self) -> bool:

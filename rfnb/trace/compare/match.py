@@ -1,4 +1,4 @@
-"""Which values, sequences and dims of two runs are the same."""
+"""Matches the values, sequences and dims of two runs."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def match_values(a: Sequence[tuple[str, str]], b: Sequence[tuple[str, str]]) -> list[tuple[int, int]]:
-    """Pairs of positions, in the order of `a`. Each value is (its name, the code that made it).
+    """Pairs of positions of matching values, in the order of `a`. Each value is (its name, the code that computed it).
 
-    Those of one name are paired by their code first, in order; then what is left of the name in order.
+    Values of one name are matched by their code first, and the remaining ones by their order.
 
     >>> match_values([("x", "f(1)"), ("y", "g(2)")], [("z", "h(0)"), ("x", "f(7)")])
     [(0, 1)]
@@ -33,7 +33,7 @@ def match_values(a: Sequence[tuple[str, str]], b: Sequence[tuple[str, str]]) -> 
 
 
 class Sequences(NamedTuple):
-    """The sequences that two runs have in common: their numbers, None in a run that does not tell them apart."""
+    """The sequences that two runs have in common. a, b: their numbers in each run; None in a run without sequences."""
 
     a: list[int] | None
     b: list[int] | None
@@ -42,9 +42,9 @@ class Sequences(NamedTuple):
 
 
 def match_sequences(a: Run, b: Run, sequence: int | str | None) -> Sequences:
-    """By tags, if both have them, else by number; a run of one sequence is matched with `sequence` of the other.
+    """Matches sequences by tag, if both runs have tags, else by number. A run of one sequence matches `sequence`.
 
-    Raises LoopError if it is not clear which are meant.
+    Raises LoopError if the sequences cannot be matched.
     """
     if sequence is not None:
         return Sequences(_chosen(a, b, sequence), _chosen(b, a, sequence), [repr(sequence)], [])
@@ -52,7 +52,7 @@ def match_sequences(a: Run, b: Run, sequence: int | str | None) -> Sequences:
         return _by_tags(a, b, a.tags, b.tags)
     if a.batch != b.batch:
         raise LoopError(
-            f"compare: which sequence of {a.name} is which of {b.name}?",
+            f"compare: the sequences of {a.name} and {b.name} cannot be matched",
             got=f"{a.batch or 1} and {b.batch or 1} sequences, without tags in both",
             hint="compare(a, b, sequence=0), or give the data tags: rf.convert_to_tensor(…, tags=[…])",
         )
@@ -75,7 +75,7 @@ def _by_tags(a: Run, b: Run, tags_a: Sequence[str], tags_b: Sequence[str]) -> Se
         raise LoopError(
             f"compare: {a.name} and {b.name} have no sequence in common",
             got=f"{_some(tags_a)} and {_some(tags_b)}",
-            hint="compare(a, b, sequence=…) if one of them has one sequence only",
+            hint="compare(a, b, sequence=…) if one of the runs has a single sequence",
         )
     alone = {"first": set(tags_a) - {*both}, "second": set(tags_b) - {*both}}
     notes = [f"only in the {which}: {_some(sorted(tags))}" for which, tags in alone.items() if tags]
@@ -88,7 +88,7 @@ def _some(tags: Sequence[str], most: int = 8) -> str:
 
 
 def match_dims(a: Sequence[Dim], b: Sequence[Dim]) -> dict[Dim, Dim]:
-    """By Dim of `a`, that of `b`: the same one, else of the same name, else the only one left of the same kind."""
+    """Maps dims of `a` to dims of `b`: the same Dim, else the same name, else the only one left of the same kind."""
     found = {dim: dim for dim in a if dim in b}
     for same in (_same_name, _same_kind):
         for dim in a:

@@ -1,4 +1,4 @@
-"""The values of two runs that belong together, over the steps."""
+"""Pairs of matching values of two runs, over all steps."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
 
 HELD = 16 * 2**20
-"""So many bytes of numbers are held until they are compared."""
+"""Bytes of numbers that are collected before they are compared."""
 
 
 class Matched(NamedTuple):
-    """What belongs together in both runs. `key` is the same at all steps, `lines` are those of the bodies."""
+    """A value that both runs have. key: the same at all steps. lines: its lines in the two bodies."""
 
     key: tuple[Any, ...]
     name: str
@@ -33,7 +33,7 @@ class Matched(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """A value of one run, and that of the other, at a step."""
+    """A value at one step, in both runs."""
 
     what: Matched
     a: Entries
@@ -42,10 +42,10 @@ class Pair(NamedTuple):
 
 @dataclass
 class Stretch:
-    """A pair at several steps, where types, dims and sizes stay the same: compared at once, which is faster.
+    """A pair at several steps with the same dtypes, dims and sizes, which are compared together for speed.
 
-    first: the pair at the first of them. places: of the value in each step. a, b: the numbers at each.
-    missing: why there are none.
+    first: the pair at the first of these steps. places: the position of the value in each step. a, b: its numbers at
+    each step. missing: why the numbers are missing, if they are.
     """
 
     first: Pair
@@ -57,7 +57,7 @@ class Stretch:
 
 
 class Pairs:
-    """The pairs of two runs. `only`: what one of them has alone, known when the first step was asked for."""
+    """The pairs of two runs. only: names of values in one run only, complete after the first step has been read."""
 
     def __init__(self, a: Run, b: Run):
         self.runs = a, b
@@ -67,7 +67,7 @@ class Pairs:
         self._found: dict[Any, list[tuple[Matched, int, int]]] = {}
 
     def stretches(self) -> Iterator[Stretch]:
-        """All pairs of all steps that both have; step -1 are the states at the start."""
+        """All pairs of all common steps; step -1 stands for the states at the start."""
         open_: dict[Any, Stretch] = {}
         held = 0
         for step in range(-1, min(run.steps for run in self.runs)):
@@ -79,7 +79,7 @@ class Pairs:
         yield from open_.values()
 
     def _at(self, step: int) -> list[Pair]:
-        """What a step computed, also inside of modules, and the states after it."""
+        """The values that a step computed, also inside modules, and the states after it."""
         mine, theirs = ([pair for pair in run.replay.computed(step) if pair[0].node] for run in self.runs)
         matched = self._matched([value for value, _ in mine], [value for value, _ in theirs])
         return [Pair(what, mine[i][1], theirs[j][1]) for what, i, j in matched] + self._states(step + 1)
@@ -90,7 +90,7 @@ class Pairs:
         return [Pair(what, a.state(what.key[1], step), b.state(what.key[1], step)) for what in whats]
 
     def _matched(self, mine: list[Value], theirs: list[Value]) -> list[tuple[Matched, int, int]]:
-        """What is paired, with its places in both. Most steps compute the same values, which are matched once."""
+        """The matching values, with their positions in both. Most steps compute the same values: they are cached."""
         which = tuple(value.number for value in mine), tuple(value.number for value in theirs)
         if which not in self._found:
             sides = [[(run.replay.name_of(value), _code(value)) for value in values]
@@ -114,21 +114,21 @@ class Pairs:
         return isinstance(self.runs[side].replay, Stored)
 
     def _note_hidden(self, side: int, count: int) -> None:
-        """A file has no values of modules and functions, which is said once."""
+        """Adds a note on values that are missing in a file because it has none of modules and functions."""
         if count:
             which, other = ("first", "second") if side == 0 else ("second", "first")
-            where = f"inside of modules and functions of the {which}: the file of the {other} has none"
+            where = f"inside modules and functions of the {which}: the file of the {other} does not contain them"
             self.notes.append(f"{count_of(count, 'value')} {where}")
 
 
 def _inside(value: Value) -> bool:
-    """Whether a module or function made it, not a line of the body."""
+    """Whether a value was computed in a module or function, rather than by a line of the body."""
     node = value.node
     return node is not None and node.source != node.at
 
 
 def _add(open_: dict[Any, Stretch], step: int, place: int, pair: Pair) -> int:
-    """Adds a pair to its stretch; gives the bytes of its numbers."""
+    """Adds a pair to its stretch; returns the size of its numbers in bytes."""
     try:
         a, b = numbers(pair.a), numbers(pair.b)
         missing = ""

@@ -1,4 +1,4 @@
-"""What is compared of a value: chosen sequences, axes in one order, frames that count."""
+"""The part of a value that is compared: selected sequences, axes in the same order, entries that count."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Select = Mapping[str, int]
 
 @dataclass(frozen=True)
 class Part:
-    """Numbers, which of them are frames, which are of sequences that go on; and what the axes are."""
+    """The numbers of a value with masks. frames: not padding. live: of sequences that take the step. dims: the axes."""
 
     array: np.ndarray
     frames: np.ndarray
@@ -30,31 +30,31 @@ class Part:
     dims: tuple[Dim, ...]
 
     def each(self, change: Callable[[np.ndarray], np.ndarray], dims: Sequence[Dim]) -> Part:
-        """The three arrays, changed alike."""
+        """Applies `change` to all three arrays; `dims` are the new axes."""
         return Part(change(self.array), change(self.frames), change(self.live), tuple(dims))
 
     def take(self, axis: int, positions: Sequence[int]) -> Part:
-        """These positions of an axis."""
+        """Selects positions of an axis."""
         return self.each(lambda array: array.take(positions, axis), self.dims)
 
     def squeeze(self, axis: int) -> Part:
-        """Without an axis of size 1."""
+        """Removes an axis of size 1."""
         return self.each(lambda array: array.squeeze(axis), [*self.dims[:axis], *self.dims[axis + 1 :]])
 
     def move(self, dims: Sequence[Dim]) -> Part:
-        """With its axes in another order."""
+        """Reorders the axes to `dims`."""
         order = [self.dims.index(dim) for dim in dims]
         return self.each(lambda array: array.transpose(order), dims)
 
     def pad(self, axis: int, size: int) -> Part:
-        """Longer, by what is no frame."""
+        """Pads an axis to `size` with entries that are not frames."""
         more = [(0, size - self.array.shape[axis] if i == axis else 0) for i in range(self.array.ndim)]
         longer = self.each(lambda array: np.pad(array, more), self.dims)
         return replace(longer, live=np.pad(self.live, more, mode="edge")) if self.live.size else longer
 
 
 STEPS = Dim(None, name="step")
-"""The first axis: several steps are compared at once."""
+"""The first axis of every part: several steps are compared together."""
 
 
 def part_of(
@@ -65,9 +65,9 @@ def part_of(
     sequences: Sequence[int] | None,
     select: Select,
 ) -> Part:
-    """What is compared of a value of a run at some steps; -1 for the states at the start.
+    """The part of a value that is compared at some steps of a run; step -1 stands for the states at the start.
 
-    arrays: its numbers at each of them, while dims and lengths stay those of `value`.
+    value: has the dims and lengths, which are the same at all these steps. arrays: the numbers at each step.
     """
     array = np.stack(arrays)
     live = going_on(value, run.size, steps.reshape(-1, *[1] * (array.ndim - 1)))
@@ -89,9 +89,9 @@ def _selected(part: Part, axis: int, position: int) -> Part:
 
 
 def fitted(a: Part, b: Part, owners: tuple[Dim | None, Dim | None]) -> tuple[Part, Part] | str:
-    """Both with the same axes in one order, as long as the longer; else why that is not possible.
+    """Both parts with the same axes in the same order, padded to the same sizes; else the reason why they do not fit.
 
-    owners: the dims that count sequences, which are the same.
+    owners: the dims of the sequences in both runs, which match each other.
     """
     same = match_dims(a.dims, b.dims)
     if owners[0] in a.dims and owners[1] in b.dims:
@@ -108,7 +108,7 @@ def fitted(a: Part, b: Part, owners: tuple[Dim | None, Dim | None]) -> tuple[Par
         if sizes[0] == sizes[1]:
             continue
         if x.dimension is not None and y.dimension is not None:
-            return f"{x.name} is {sizes[0]} and {sizes[1]} long"
+            return f"{x.name} has size {sizes[0]} and {sizes[1]}"
         a, b = a.pad(axis, max(sizes)), b.pad(axis, max(sizes))
     return a, b
 

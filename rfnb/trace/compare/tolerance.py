@@ -1,4 +1,4 @@
-"""How far apart two numbers may be."""
+"""The tolerance within which two numbers agree."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import NamedTuple
 import numpy as np
 
 RTOL = {"float64": 1e-9, "complex128": 1e-9, "float32": 1e-5, "complex64": 1e-5, "float16": 1e-2, "bfloat16": 1e-2}
-"""By type, relative to the largest number of the value; numbers of other types have to be the same."""
+"""Default tolerance by dtype, relative to the largest number of the value. Other dtypes must agree exactly."""
 
 
 class Tolerance(NamedTuple):
-    """At most `atol + rtol · the largest number`; if not given, by type: `RTOL`, and a tenth of it as `atol`."""
+    """Allows differences up to `atol + rtol · the largest number`; the defaults are `RTOL` and a tenth of it."""
 
     exact: bool = False
     rtol: float | None = None
@@ -21,7 +21,7 @@ class Tolerance(NamedTuple):
     def agree(self, a: np.ndarray, b: np.ndarray, counts: np.ndarray, dtypes: Sequence[str]) -> np.ndarray:
         """Where two arrays [steps, …] agree; NaN agrees with NaN.
 
-        counts: the entries among which the largest of a step is looked for. dtypes: as they were before numpy.
+        counts: the entries that count for the largest number of a step. dtypes: the original ones, before numpy.
         """
         same: np.ndarray = (a == b) | ((a != a) & (b != b))
         if self.exact:
@@ -38,14 +38,14 @@ class Tolerance(NamedTuple):
 
 
 def _largest(array: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Of each step, the largest finite number, whatever its sign. [steps, 1…]"""
+    """The largest finite absolute value at each step. [steps, 1…]"""
     sizes = np.where(counts & np.isfinite(array), np.abs(array).astype(np.float64), 0.0)
     largest: np.ndarray = sizes.max(axis=tuple(range(1, array.ndim)), keepdims=True, initial=0.0)
     return largest
 
 
 def distance(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """|a - b|; infinite where only one of them is a number."""
+    """The distance |a - b|; infinite where the difference is NaN, as when only one of them is NaN."""
     with np.errstate(all="ignore"):
         x, y = (each if each.dtype.kind == "c" else each.astype(np.float64) for each in (a, b))
         found = np.abs(x - y)

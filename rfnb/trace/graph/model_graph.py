@@ -1,4 +1,4 @@
-"""`rf.model_graph`: what one real call of a model does, as a graph without tensors.
+"""`rf.model_graph` runs a model once and returns the graph of this call, without tensors.
 
 >>> feat, out = rf.Dim(4, name="feat"), rf.Dim(3, name="out")
 >>> model = rf.Sequential(rf.Linear(feat, out), rf.relu)
@@ -14,18 +14,18 @@
 >>> graph.outputs, graph.nodes[0].module.path, graph.failure
 ((('output', 4),), '0', None)
 
-How to read one (the classes are in `core.graph.graph` and `core.graph.facts`):
+How to read a graph (the classes are in `core.graph.graph` and `core.graph.facts`):
 
-* `graph.values[number]` is a Value. `value.node` is the innermost node that made it: in a folded picture it comes from
-  the outermost folded box around that. Numbers are the same in all bodies, also in those of loops, so that a
-  node in a body reads outer values directly. A node may have no outputs, or one that it was given (a module that does
-  nothing); what a box reads is `inputs` of all nodes in it which are made outside of it.
-* `node.kind` says what a node is, `node.facts` what else is known of it. A "module" has `node.module` (ModuleFacts); a
-  "loop" has `node.loop` (LoopFacts), with the step as its body; a "cond" has two nodes of kind "side" as its body
-  (SideFacts), a `ghost` where it was not taken.
-* Nodes with one `graph.form_of(node)` (not 0) do the same with other parameters: repeated blocks.
-* A failed call has `graph.failure`, whose `node` is the number of the node that failed; that node and those around it
-  have no outputs. `graph.unused` are modules that were not called.
+* `graph.values[number]` is a Value. `value.node` is the innermost node that computed it; in a folded picture, the value
+  comes from the outermost folded box around that node. All bodies share one numbering, including those of loops, so a
+  node in a body can refer to outer values directly. A node can have no outputs, or return one of its inputs (a module
+  that does nothing). The inputs of a box are the inputs of all nodes in it that are computed outside of it.
+* `node.kind` is the kind of a node, and `node.facts` has further facts. A "module" has `node.module` (ModuleFacts). A
+  "loop" has `node.loop` (LoopFacts) and one step as its body. A "cond" has two nodes of kind "side" as its body
+  (SideFacts); the side that was not taken is a `ghost`.
+* Nodes with the same `graph.form_of(node)` (not 0) are repeated blocks: they differ in their parameters only.
+* After a failed call, `graph.failure.node` is the number of the node that failed; this node and those around it have
+  no outputs. `graph.unused` lists the modules that were not called.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import as_dicts
 from rfnb.trace.graph.tracer import Tracer
 from rfnb.trace.graph.unchanged import Unchanged
-from rfnb.trace.run.session import drawn_by
+from rfnb.trace.run.session import drawing_to
 
 
 def model_graph(model: Any, /, *args: Any, meta: bool = False, **kwargs: Any) -> ModelGraph:
-    """The graph of the call `model(*args, **kwargs)`, which is made once.
+    """Calls `model(*args, **kwargs)` once, and returns the graph of this call.
 
-    Nothing else changes: the generators of random numbers, and running statistics, are as before. No tensor and no run
-    is kept. The mode is as it is: gradients, and whether dropout drops.
+    The call has no lasting effects: random generators and running statistics are restored, and no tensor or run is
+    kept. The current modes apply: gradients, and training or evaluation.
 
     >>> feat = rf.Dim(4, name="feat")
     >>> graph = rf.model_graph(lambda x: rf.exp(x) + x, rf.zeros([feat]))
@@ -62,11 +62,12 @@ def model_graph(model: Any, /, *args: Any, meta: bool = False, **kwargs: Any) ->
     ['exp', 'add']
 
     Args:
-        model: a Module, a function, or a `torch.nn.Module` (then all of it is about plain tensors).
-        meta: without numbers, so that a huge model takes no memory and no time: parameters and inputs are tensors of
-            torch's device "meta" for the call. What needs numbers to go on, like the `end` of a loop, fails.
+        model: a Module, a function, or a `torch.nn.Module` (whose inputs and outputs are plain tensors).
+        meta: whether to compute without numbers, so that even a huge model takes no memory and no time: for the call,
+            parameters and inputs are tensors on torch's device "meta". Code that depends on numbers, such as the `end`
+            of a loop, fails.
 
-    A call that fails gives the graph up to there; `graph.failure` says why. Nothing is raised.
+    If the call fails, nothing is raised: the graph ends there, and `graph.failure` describes the error.
     """
     tracer = _tracer_of(model, args, kwargs)
     if tracer is not None:
@@ -76,7 +77,7 @@ def model_graph(model: Any, /, *args: Any, meta: bool = False, **kwargs: Any) ->
 
 
 def _tracer_of(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TraceCall | None:
-    """Of another kind of model, or of a function of other tensors."""
+    """The tracer registered for another kind of model or of tensors, such as those of torch; None for rfnb's own."""
     given = [] if hasattr(model, "named_modules") else leaves([args, kwargs])
     for each in (model, *given):
         found = None if isinstance(each, Tensor) else next(trace_call.of(type(each)), None)
@@ -101,7 +102,7 @@ def _traced(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, meta: 
             given = leaves(as_dicts([args, kwargs]))
             graph.meta = any(isinstance(leaf, Tensor) and leaf.device == "meta" for leaf in given)
             graph.inputs = tracer.given(argument_names(model, args, kwargs))
-            with listening(tracer), drawn_by(tracer.loop), modules_described_by(modules.call):
+            with listening(tracer), drawing_to(tracer.loop), modules_described_by(modules.call):
                 result = model(*args, **kwargs)
             named = [(name, leaf) for name, leaf in named_leaves(as_dicts(result)) if isinstance(leaf, Tensor)]
             graph.outputs = tuple((_output_name(name, len(named)), tracer.number_of(leaf, "")) for name, leaf in named)
@@ -115,7 +116,7 @@ def _traced(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, meta: 
 
 
 def _output_name(name: str, count: int) -> str:
-    """Parts of a tuple have numbers only; Tensors alone count."""
+    """The name of an output: parts of a tuple are numbered. `count` is the number of Tensors in the result."""
     return (f"output {name}" if count > 1 else "output") if name[:1].isdigit() else name or "output"
 
 

@@ -23,7 +23,7 @@ from rfnb.trace.record.loop_record import LoopRecord
 
 
 class Tracer(CallRecorder, Listener):
-    """Records the ops, modules and loops of a call. assigned: called with a parameter before it is changed."""
+    """Records the ops, modules and loops of a call. assigned: called with each parameter before it is changed."""
 
     tensor_type = Tensor
 
@@ -33,29 +33,29 @@ class Tracer(CallRecorder, Listener):
         self._loops = LoopDrawer(self)
 
     def add_value(self, tensor: Tensor) -> Value:
-        """Its dims, with their sizes."""
+        """Adds a value to the graph, with the dims of `tensor` and their sizes."""
         value = self.graph.add_value("", tensor.dims, tensor.sparse_dim)
         value.dtype = tensor.dtype
         value.sizes = tuple([tensor.lengths.size(dim) for dim in tensor.dims])
         return value
 
     def number_of(self, tensor: Tensor, kind: ValueKind = "constant", name: str = "") -> int:
-        """A constant is called as the number that it is, or as the tensor is; a parameter by its path."""
+        """The number of a value. Constants are named by their number or the tensor's name, parameters by their path."""
         if kind == "constant" and not isinstance(tensor, Parameter):
             name = _number(tensor) or tensor.name
         return super().number_of(tensor, kind, name)
 
     def here(self) -> Source | None:
-        """The line outside of rfnb."""
+        """The current line of the user's code."""
         return here()
 
     def fail(self, error: BaseException, node: Node | None) -> Node | None:
-        """If it came out of a loop, the loop knows better."""
+        """Marks the node that failed and those around it; for an error in a loop, the node found by the loop."""
         at, self._loops.failed_at = self._loops.failed_at, None
         return super().fail(error, at or node)
 
     def call(self, row: OpRow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """An op, and those that it is made of."""
+        """Runs an op and records it, with the ops inside it as its body."""
         node = self.begin(row.name, self.numbers(args, kwargs))
         node.name = _name_of_call(row, args, kwargs)
         if row.effect and args and isinstance(args[0], Parameter):
@@ -68,7 +68,7 @@ class Tracer(CallRecorder, Listener):
     def call_module(
         self, module: Any, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """A module, and what it does."""
+        """Runs a module and records it, with its ops and modules as its body."""
         node = self.begin_module(module, self.numbers(as_dicts([args, kwargs])))
         if node is None:
             return forward(module, *args, **kwargs)
@@ -78,7 +78,7 @@ class Tracer(CallRecorder, Listener):
         return result
 
     def cond(self, pred: Tensor, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> Any:
-        """A branch: the side that is taken, and the other one as a ghost; without numbers, both."""
+        """Runs the side of a branch that is taken, and records the other as a ghost; without numbers, runs both."""
         node = self.begin("cond", self.numbers(pred), "cond")
         with self.open(node):
             both = pred.device == "meta"
@@ -103,16 +103,16 @@ class Tracer(CallRecorder, Listener):
         return result
 
     def loop(self, record: LoopRecord) -> None:
-        """A loop that is done, or failed, is a node with its step as the body."""
+        """Adds a node for a loop that has finished or failed, with one step as its body."""
         self._loops.draw(record)
 
 
 FULL: dict[int | float, str] = {0: "zeros", 1: "ones"}
-"""What `full` is called, by what it fills in."""
+"""Names of `full` for common fill values."""
 
 
 def _name_of_call(row: OpRow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-    """What tells more than the op: `zeros`, and the function that `raw_call` calls."""
+    """A more specific name than the op: `zeros` for `full`, or the function that `raw_call` calls; else ""."""
     fill = kwargs.get("fill_value")
     if row.name == "full" and isinstance(fill, int | float):
         return FULL.get(fill, "")
@@ -120,5 +120,5 @@ def _name_of_call(row: OpRow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 
 
 def _number(tensor: Tensor) -> str:
-    """A scalar that need not be fetched from a device."""
+    """The number in a scalar on the CPU, as text; "" for all other tensors."""
     return f"{tensor.raw_tensor.item():g}" if not tensor.dims and tensor.device == "cpu" else ""

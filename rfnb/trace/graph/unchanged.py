@@ -1,4 +1,4 @@
-"""A call that is made to look at leaves no traces: generators, running statistics and parameters are as before."""
+"""Restores random generators, running statistics and parameters after a call that was made only for its graph."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rfnb.core.tensor.tensor_dict import TensorDict
 
 
 class Unchanged(ExitStack):
-    """A block behind which all is as before."""
+    """A block after which random generators and kept parameters have their previous state."""
 
     def __enter__(self) -> Unchanged:
         backend = raw_registry.selected()
@@ -33,22 +33,22 @@ class Unchanged(ExitStack):
         return self
 
     def keep(self, parameter: Parameter) -> None:
-        """A parameter that is going to be changed in place."""
+        """Restores a parameter at the end of the block; to be called before it is changed in place."""
         backend, raw = backend_of_raw(parameter._raw), parameter._raw
         if id(parameter) not in self._kept:
             self._kept.add(id(parameter))
             self.callback(backend.overwrite_raw, raw, backend.snapshot_raw(raw))
 
     def keep_held(self, models: Iterable[Any]) -> None:
-        """Modules of another kind that these hold, like those of torch."""
+        """Restores the state of foreign modules that these models contain, such as those of torch."""
         for module in chain.from_iterable(model.modules() for model in models if hasattr(model, "named_modules")):
             for held in leaves(dict(vars(module))):
                 for keep in keep_state.of(type(held)):
                     keep(held, self)
 
     def without_numbers(self, model: Any, given: Any) -> Any:
-        """The given structure without numbers; so are the tensors of the model, and of modules that are given, until
-        the end of the block. model: None for a function.
+        """Returns the given structure with tensors on the device "meta". Until the end of the block, the tensors of the
+        model and of modules in `given` are there too. model: None for a function.
         """
         self.enter_context(set_default_device_ctx("meta"))
         for tensor in _tensors_of([model, *leaves(given)]):
@@ -67,7 +67,7 @@ def _without_numbers(leaf: Any) -> Any:
 
 
 def _tensors_of(models: Iterable[Any]) -> Iterator[Tensor]:
-    """All parameters of modules and all below them, and other tensors that are attributes."""
+    """All tensors that are attributes of these modules or of modules inside them, such as parameters."""
     seen: set[int] = set()
     for module in chain.from_iterable(model.modules() for model in models if hasattr(model, "named_modules")):
         for leaf in leaves(dict(vars(module))):

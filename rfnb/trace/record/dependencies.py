@@ -1,4 +1,4 @@
-"""What a value of a loop body is made of, and what is made of it."""
+"""Dependencies and consumers of values in a loop body that is being traced."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rfnb.trace.record.traced import Traced
 
 
 def get_tensor_dependencies(x: Tensor) -> list[Tensor]:
-    """The values that the op which made `x` was given, of the loop body whose graph is recorded now.
+    """The inputs of the op that computed `x`, in the loop body that is being traced.
 
     >>> feat = rf.Dim(2, name="feat")
     >>> loop = rf.Loop(max_seq_len=2)
@@ -33,7 +33,7 @@ def get_tensor_dependencies(x: Tensor) -> list[Tensor]:
 
 
 def get_tensor_consumers(x: Tensor) -> list[Tensor]:
-    """The values that ops have made of `x` so far, in the loop body whose graph is recorded now.
+    """The results of ops that have used `x` so far, in the loop body that is being traced.
 
     >>> feat = rf.Dim(2, name="feat")
     >>> loop = rf.Loop(max_seq_len=2)
@@ -61,7 +61,7 @@ def walk_tensor_consumers(
     filter_outputs: Callable[[Tensor], bool] | None = None,
     ending_condition: Callable[[Tensor], bool] | None = None,
 ) -> Iterator[Tensor]:
-    """All values that are made of `seed`, the nearest first, each once.
+    """All values that depend on `seed`, each once, in breadth-first order.
 
     >>> feat = rf.Dim(2, name="feat")
     >>> loop = rf.Loop(max_seq_len=2)
@@ -76,8 +76,8 @@ def walk_tensor_consumers(
     ['a', 'b']
 
     Args:
-        filter_outputs: values for which it is false are left out, and what is made of them.
-        ending_condition: the walk is over after a value for which it is true.
+        filter_outputs: values for which this is false are skipped, together with what depends on them only.
+        ending_condition: the walk ends after a value for which this is true.
     """
     seen, waiting = {id(seed)}, [seed]
     while waiting:

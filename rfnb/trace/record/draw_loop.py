@@ -1,4 +1,4 @@
-"""Copies the traced body of a loop into the graph of a call, where values of all bodies share one numbering."""
+"""Copies the traced body of a loop into the graph of a call, in which all bodies share one numbering of values."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
     from rfnb.trace.graph.tracer import Tracer
 
 WITH_BODY = ("module", "cond", "side")
-"""Kinds of nodes whose body is drawn: not what an op is made of."""
+"""Kinds of nodes whose body is drawn. The ops inside an op are not."""
 
 
 class LoopDrawer:
-    """Draws the loops of a call. Inner ones are kept until the body around them comes."""
+    """Draws the loops of a call. Inner loops are kept until the body around them is drawn."""
 
     def __init__(self, tracer: Tracer):
         self.tracer = tracer
-        self.inner: dict[int, Node] = {}  # loops that no body has taken yet, by the id of their own body
-        self.failed: list[Node] = []  # inner loops that failed: the body around them knows nothing of them
+        self.inner: dict[int, Node] = {}  # loops that are not yet part of a body, by the id of their own body
+        self.failed: list[Node] = []  # inner loops that failed: the body around them does not contain them
         self.failed_at: Node | None = None
-        self.nodes: dict[int, Node] = {}  # by id of those of recorders
-        self.numbers: dict[tuple[int, int], int] = {}  # by the ids of graphs, and numbers in them
-        self._alive: list[BodyGraph] = []  # so that no id is given twice
+        self.nodes: dict[int, Node] = {}  # by id of the original node of a recorder
+        self.numbers: dict[tuple[int, int], int] = {}  # by id of the graph, and number in it
+        self._alive: list[BodyGraph] = []  # so that no id is reused
 
     def draw(self, record: LoopRecord) -> None:
-        """A node for the loop, in the body that is open or in that of the loop around it."""
+        """Adds a node for the loop to the body that is open, or keeps it for the body of the outer loop."""
         self._alive.append(record.recorder.graph)
         at = record.source
         node = Node(0, "Loop", (), (), self.tracer.inside[-1][0], at, at, kind="loop", name=record.name)
@@ -54,7 +54,7 @@ class LoopDrawer:
             self.failed_at = self.failed_at or self.nodes.get(id(record.failed)) or body.unfinished() or node
 
     def number(self, traced: Traced) -> int:
-        """The value of a body."""
+        """The number of a value of a body in the graph of the call; adds the value if it is new."""
         key = id(traced.recorder.graph), traced.value.number
         found = self.numbers.get(key)
         if found is None:
@@ -65,7 +65,7 @@ class LoopDrawer:
 
 
 class _Body:
-    """The body of one loop. read: values from outside of it. out: what comes out of the loop."""
+    """The body of a loop while it is drawn. read: numbers of the outer values it uses. out: numbers of its results."""
 
     def __init__(self, drawer: LoopDrawer, record: LoopRecord):
         self._drawer, self._tracer, self._record = drawer, drawer.tracer, record
@@ -80,7 +80,7 @@ class _Body:
     # -- nodes
 
     def nodes(self) -> list[Node]:
-        """Those that the user's code made."""
+        """Copies of the nodes of the user's code."""
         top = self._tracer.inside[-1][0]
         made = list(self._copies(self._record.recorder.graph.nodes, top))
         if self._record.error:
@@ -122,7 +122,7 @@ class _Body:
         return tuple(self._drawer.number(self._traced[number]) for number in node.inputs)
 
     def unfinished(self) -> Node | None:
-        """Where the body broke off: the op, or what is around it if that op was done."""
+        """The node at which the body stopped: the op, or the node around it if that op completed."""
         nodes, around = self._record.recorder.graph.nodes, None
         while nodes:
             last = nodes[-1]
@@ -136,7 +136,7 @@ class _Body:
     # -- values
 
     def value(self, tensor: Tensor) -> int:
-        """A value of this body, of one around it, or from outside of all loops."""
+        """The number of a value of this body, of an outer body, or from outside of all loops."""
         recorders = (self._record.recorder, *self._record.around)
         found = (recorder.of_plain(tensor) for recorder in recorders)
         traced = tensor if isinstance(tensor, Traced) else next((each for each in found if each is not None), None)
@@ -154,7 +154,7 @@ class _Body:
         return number
 
     def facts(self, node: Node) -> LoopFacts:
-        """What the loop is."""
+        """The facts about the loop: its states, inputs and results."""
         record = self._record
         size = record.size or (record.axis.size if record.axis is not None and record.axis.is_defined() else None)
         states = tuple(self._state(name, node) for name in record.before)
@@ -197,7 +197,7 @@ class _Body:
 
 
 def _last_open(nodes: list[Node]) -> list[Node]:
-    """The body in which it went on when something failed."""
+    """The innermost body that was open when an error occurred."""
     while nodes and nodes[-1].body and not nodes[-1].outputs and nodes[-1].kind in WITH_BODY:
         nodes = nodes[-1].body
     return nodes

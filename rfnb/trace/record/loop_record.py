@@ -1,4 +1,4 @@
-"""What a loop tells of itself to somebody who draws it, while its traced frame is still there."""
+"""The description of a loop for drawing its graph, while its traced frame still exists."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from rfnb.trace.record.record import Recorder
 
 @dataclass
 class LoopRecord:
-    """A loop that is done, or has failed. It is let go of when it has been drawn.
+    """A loop that has finished or failed, with all that is drawn of it. It is freed after drawing.
 
-    around: the bodies of loops around it, the nearest first. own_ops: how many ops are of the body; the others are what
-    the loop does itself. initial, before, after, final: of the states, by name; Tensors or Dims.
-    unstacked: (source, frame). stacked, lasts: (value of the body, result). failed: the node that failed in a step.
+    around: the recorders of outer loops, the innermost first. own_ops: how many ops belong to the user's body; later
+    ones were added by the loop. initial, before, after, final: the states by name, as Tensors or Dims, before the loop,
+    at the start and end of the body, and after the loop. unstacked: pairs (source, frame). stacked, lasts: pairs (value
+    of the body, result). error: whether the loop failed; failed: the node that failed in a step.
     """
 
     name: str

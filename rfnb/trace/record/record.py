@@ -1,4 +1,4 @@
-"""Listens to the ops of a loop body on its traced frame: a graph with dims and places, and a tape of raw calls."""
+"""Records a loop body while it is traced: a graph with dims and places in the code, and a tape of raw calls."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from rfnb.trace.record.traced import Traced
 
 
 class OpCall:
-    """An op as the body called it; to call it again where its raw calls depend on a size that grows."""
+    """A call of an op in the body, kept to repeat it when its raw calls depend on a growing size."""
 
     __slots__ = ("args", "given", "kwargs", "node", "result", "row")
 
@@ -37,20 +37,20 @@ class OpCall:
 
 
 class Recorder(Listener):
-    """The listener while a body is traced. `open` while it is."""
+    """The listener that records a body while it is traced; `open` is true during that time."""
 
     def __init__(self, name: str, tape: Tape, generator: Callable[[str, int], Any] | None, code: CodeType | None):
         self.name = name
         self.tape = tape
-        self.code = code  # that of the body
-        self.file: str | None = None  # of rfnb, if a line there wrote the body: its variables name values
+        self.code = code  # of the body
+        self.file: str | None = None  # of rfnb, if the body is written there: its variables name values
         self.graph = BodyGraph()
         self.open = True
         self.grown: set[int] = set()  # serials of the dims whose size differs per step
         self.op_calls: list[OpCall] = []
-        self.templates: dict[int, tuple[Sig, Lengths]] = {}  # by value, for a recorded run
+        self.templates: dict[int, tuple[Sig, Lengths]] = {}  # by value number, for a recorded run
         self.recorded = False  # whether its steps, or those of the loop around it, become a Run
-        self.within: Recorder | None = None  # for a side of a branch: that of the body
+        self.within: Recorder | None = None  # for a side of a branch: the recorder of the body
         self.choose: Callable[[Recorder, Tensor, Callable[[], Any], Callable[[], Any]], Any] | None = None
         self._generator = generator
         self._sides: list[Recorder] = []  # of branches
@@ -58,30 +58,30 @@ class Recorder(Listener):
         self._last_op: dict[Source, str] = {}  # by place in the user's code
         self._named: dict[Source, tuple[Value, ...]] = {}  # by place in `file`
         self._traced: dict[int, Traced] = {}  # by id of the plain tensor, which the Traced keeps alive
-        self._results: set[int] = set()  # values that the body itself has: not what is only inside of its modules
+        self._results: set[int] = set()  # values of the body itself, not those inside its modules
 
     # -- values
 
     def input(self, name: str, plain: Tensor) -> Traced:
-        """A value that the step is given: a state, a frame, the step number."""
+        """Adds a value that is an input of the step: a state, a frame, or the step number."""
         self.tape.input(plain._raw)
         return self._wrap(plain, name)
 
-    def from_line(self, traced: Traced, op: str, kind: NodeKind = "input") -> Traced:
-        """An input that a line of the body asks for: a node without operands."""
+    def input_node(self, traced: Traced, op: str, kind: NodeKind = "input") -> Traced:
+        """Adds a node without operands for an input that a line of the body reads; returns the input."""
         node = self._begin(op, [], kind)
         self._gives(node, [traced.value])
         traced.value.node = node
         self._last_op_is(node)
         return traced
 
-    def hide(self, traced: Any) -> None:
-        """A value that the loop asked for itself, just now: no value of the body."""
+    def drop_last_node(self, traced: Any) -> None:
+        """Removes the node just added for `traced`: the loop created this value, not the user's body."""
         self._bodies[-1].pop()
         traced.value.node = None
 
     def inner_loop(self, inner: Recorder, results: Sequence[tuple[str, Tensor]], position: int) -> list[Traced]:
-        """A loop inside of this body is a node; its results, each with its name, become values of this body."""
+        """Adds a node for a loop inside this body; returns its named results as values of this body."""
         node = self._begin("Loop", [], "loop")
         node.body = inner.graph.nodes
         self.tape.calls[position].node = node
@@ -94,13 +94,13 @@ class Recorder(Listener):
     def _wrap(self, plain: Tensor, name: str = "") -> Traced:
         found = self._traced.get(id(plain))
         if found is None:
-            self.tape.refer(plain._raw)  # it may be from outside: a mask that is kept, the same data under other dims
+            self.tape.refer(plain._raw)  # it may be from outside: a cached mask, or the same data with other dims
             value = self.graph.add_value(name, plain.dims, plain.sparse_dim)
             found = self._traced[id(plain)] = Traced(plain, self, value)
         return found
 
     def wrap_results(self, result: Any, node: Node) -> Any:
-        """The results of an op or a module as values of the body."""
+        """Wraps the results of an op or a module as values of the body, and returns them."""
         if type(result) is Tensor:
             wrapped: Any = self._wrap(result)
         else:
@@ -121,7 +121,7 @@ class Recorder(Listener):
             self._results.update(node.outputs)
 
     def _name(self, values: list[Value], place: Source | None) -> None:
-        """As the line there does. If it runs several times, the last is meant."""
+        """Names values after the variables assigned at `place`. If the line runs again, the new values get them."""
         names = place.names() if place is not None else ()
         if place is None or len(names) != len(values):
             return
@@ -136,31 +136,31 @@ class Recorder(Listener):
             self._last_op[node.source] = node.op
 
     def name_of(self, value: Value) -> str:
-        """The name in the line of the body, else the op's; inside of modules with their path: "Decoder.energy"."""
+        """The variable assigned in the body, else the op; inside modules with their path: "Decoder.energy"."""
         if value.name or value.node is None:
             return value.name
         node = value.node
         here, line_of_body = self.in_body(value), node.source is not None and node.source.code is self.code
-        called = here or not line_of_body  # what a line of the body calls is its result, not what is inside of that
+        called = here or not line_of_body  # the variable names the result of the call, not the values inside it
         name = (self._target(node, value.output) if called else None) or node.op
         return name if here or not node.path else f"{node.path}.{name}"
 
     def _target(self, node: Node, output: int) -> str | None:
-        """What the line of the user calls it. A function of rfnb may do several ops in a line: the last is meant."""
+        """The variable that the user's line assigns, for the last op of that line: one call of rfnb may run several."""
         if node.source is None or self._last_op.get(node.source) != node.op:
             return None
         names = node.source.names()
         return names[output] if 0 <= output < len(names) and (len(names) > 1 or len(node.outputs) == 1) else None
 
     def in_body(self, value: Value) -> bool:
-        """Whether a line of the body made it, or keeps it; not what happens inside of functions and modules."""
+        """Whether a line of the body itself computes or assigns the value, not a function or module that it calls."""
         node = value.node
         if node is None or value.name:
             return node is not None
         return value.number in self._results and node.source is not None and node.source.code is self.code
 
     def forget(self) -> None:
-        """Lets go of the traced frame. What the graph tells stays."""
+        """Frees the traced frame. The graph is kept."""
         self.tape.forget()
         for side in self._sides:
             side.forget()
@@ -170,27 +170,27 @@ class Recorder(Listener):
         self._generator = self.choose = None
 
     def of_plain(self, plain: Tensor) -> Traced | None:
-        """The value of the body, or of a side of its branches, that a tensor of the traced frame is."""
+        """The value of the body, or of a branch in it, for a tensor of the traced frame; None if there is none."""
         found = (recorder._traced.get(id(plain)) for recorder in (self, *self._sides_below()))
         return next((traced for traced in found if traced is not None), None)
 
     def all_op_calls(self) -> list[OpCall]:
-        """Those of the sides of branches as well."""
+        """The calls of ops in the body, including those in branches."""
         return [call for recorder in (self, *self._sides_below()) for call in recorder.op_calls]
 
     def _sides_below(self) -> list[Recorder]:
         return [each for side in self._sides for each in (side, *side._sides_below())]
 
     def traced(self) -> list[Traced]:
-        """All values of the body, in the order they were made."""
+        """All values of the body, in the order of their creation."""
         return list(self._traced.values())
 
     def traced_in_branches(self) -> list[Traced]:
-        """Likewise of the sides of its branches, also of branches inside of these."""
+        """All values of the branches in the body, including nested branches."""
         return [each for side in self._sides_below() for each in side.traced()]
 
     def take_names(self) -> None:
-        """Calls values as the variables of the body are called which hold them now, where no line says it."""
+        """Names values after the variables of the body that hold them now, unless an assignment already names them."""
         frame = in_code(self.code) if self.code is not None else None
         for name, held in variables(frame).items() if frame is not None else ():
             small = isinstance(held, tuple | list | dict) and len(held) <= 16
@@ -200,10 +200,10 @@ class Recorder(Listener):
                     if node and not (self.in_body(value) and self._target(node, value.output)):
                         value.name = path
 
-    # -- what the body does
+    # -- calls
 
     def call(self, row: OpRow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """An op: done on the traced frame, and noted."""
+        """Runs an op on the traced frame and records it."""
         row = as_constants(row)
         given: list[Tensor] = []
         inputs: list[int] = []
@@ -236,13 +236,13 @@ class Recorder(Listener):
         return wrapped
 
     def _plain(self, given: list[Tensor], inputs: list[int], leaf: Any) -> Any:
-        """An operand on the traced frame; noted as a tensor, and as a value of this body."""
+        """The operand on the traced frame; appends the tensor to `given` and its number in this body to `inputs`."""
         kind = type(leaf)
         if kind is Traced:
             plain, recorder, value = leaf._trace
             if recorder.graph is self.graph:
                 inputs.append(value.number)
-            plain = plain if recorder.open else leaf._raw  # which raises, with the reason
+            plain = plain if recorder.open else leaf._raw  # raises an error with the reason
         elif isinstance(leaf, Tensor):
             plain = leaf
         else:
@@ -251,7 +251,7 @@ class Recorder(Listener):
         return plain
 
     def _own(self, start: int, leaf: Any) -> Any:
-        """A result that is what the op was given, as nothing was to be done at this size, as a value of its own."""
+        """Copies a result that is an operand itself, because the op had nothing to do at this size."""
         known = self.tape.find(leaf._raw) if type(leaf) is Tensor else None
         if known is None or (isinstance(known, Var) and known.number >= start):
             return leaf
@@ -260,7 +260,7 @@ class Recorder(Listener):
     def call_module(
         self, module: Any, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """The call of a module: a node whose body is what it does."""
+        """Runs a module and records it as a node, with the ops of the module as its body."""
         node = self._begin(type(module).__name__, self.numbers([args, kwargs]), "module")
         node.facts = module_facts(module)
         self._bodies.append(node.body)
@@ -277,7 +277,7 @@ class Recorder(Listener):
         return result
 
     def cond(self, pred: Tensor, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> Any:
-        """A branch: at every step anew, if `pred` is a value of a body."""
+        """Records a branch that is decided at every step, if `pred` is a value of a body; else takes one side now."""
         if not isinstance(pred, Traced):
             return super().cond(pred, true_fn, false_fn)
         assert self.choose is not None
@@ -285,7 +285,7 @@ class Recorder(Listener):
 
     @contextmanager
     def branch(self, node: Node, facts: SideFacts) -> Iterator[Recorder]:
-        """Ops inside are those of a side of `node`: on the same tape, in the same graph, with values of their own."""
+        """Records the ops inside the block as a side of `node`: on the same tape and graph, with separate values."""
         side = Recorder(self.name, self.tape, self._generator, self.code)
         self._sides.append(side)
         side.recorded = self.recorded
@@ -300,7 +300,7 @@ class Recorder(Listener):
             side.open, side.choose = False, None
 
     def numbers(self, operands: Any) -> list[int]:
-        """The values of this body among the leaves of a structure."""
+        """The numbers of the values of this body among the leaves of a structure."""
         graph = self.graph
         return [leaf.value.number for leaf in leaves(operands) if type(leaf) is Traced and leaf.recorder.graph is graph]
 
@@ -323,7 +323,7 @@ class Recorder(Listener):
             call.node = call.node or node
 
     def new_stream(self, device: str) -> Any:
-        """A generator, which is seeded anew for each step."""
+        """Creates a random generator that is reseeded for each step."""
         assert self._generator is not None, "the recorder is closed"
         generator = self._generator(device, len(self.tape.streams))
         self.tape.stream(generator)
@@ -331,13 +331,13 @@ class Recorder(Listener):
 
     @contextmanager
     def recording(self, take: Callable[[Tape], Any]) -> Iterator[None]:
-        """Ops and raw calls inside are noted."""
+        """Records the ops and raw calls inside the block."""
         with listening(self), take(self.tape):
             yield
 
 
 def _positions(result: Any) -> Iterator[tuple[Value, int]]:
-    """The values in a result, and which part of it each is; -1 in a part that holds several."""
+    """The values in a result, each with its position; -1 inside a part that is itself a structure."""
     parts = result if isinstance(result, tuple | list) else [result]
     for position, part in enumerate(parts):
         for leaf in leaves(part):
@@ -346,13 +346,13 @@ def _positions(result: Any) -> Iterator[tuple[Value, int]]:
 
 
 def current_recorder() -> Recorder | None:
-    """The innermost loop body that is traced now."""
+    """The recorder of the innermost loop body that is traced now; None outside of loop bodies."""
     listener = active_listener()
     return listener if isinstance(listener, Recorder) else None
 
 
 def unwrap(leaf: Any) -> Any:
-    """The tensor of the traced frame, for a value of a body; of one around this one as well. Others as they are."""
+    """The tensor of the traced frame, for a value of this body or an outer one. Other leaves are returned unchanged."""
     if not isinstance(leaf, Traced):
         return leaf
     return leaf.plain if leaf.recorder.open else leaf._raw  # raises, with the reason

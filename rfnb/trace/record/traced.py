@@ -1,4 +1,4 @@
-"""Values of a loop body while it is traced, and results that are there when the loop is done."""
+"""Tensors of a loop body while it is traced, and results that are available after the loop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Traced(Tensor):
-    """What a tensor of a loop body is at step 0. Ops work on it; Python may print it, but not use its numbers."""
+    """A tensor of a loop body, traced at step 0. Ops accept it; Python code can print it, but not read its numbers."""
 
     __slots__ = ()
 
@@ -33,35 +33,35 @@ class Traced(Tensor):
 
     @property
     def recorder(self) -> Recorder:
-        """That of the body."""
+        """The recorder of the body."""
         return self._trace[1]
 
     @property
     def value(self) -> Value:
-        """What it is in the graph."""
+        """The value in the graph of the body."""
         return self._trace[2]
 
     @property  # type: ignore[misc]
     def name(self) -> str:
-        """What the user's line calls it."""
+        """The name of the value in the user's code."""
         return self.recorder.name_of(self.value)
 
     def with_name(self, name: str) -> Tensor:
-        """The same value under another name."""
+        """Renames the value, and returns it."""
         self.value.name = name
         return self
 
     def backward(self, *args: Any, **kwargs: Any) -> None:
-        """Refused: of all steps together, it is called behind the loop."""
+        """Raises TraceError: call `backward()` after the loop, for all steps together."""
         raise TraceError(
             f"{self.recorder.name}: backward() in the body would be called once, at step 0",
             got=f"{self.name}.backward()",
-            hint=f"loss = loop.stack({self.name}); behind the loop: rf.reduce_sum(loss, axis=loss.dims).backward()",
+            hint=f"loss = loop.stack({self.name}); after the loop: rf.reduce_sum(loss, axis=loss.dims).backward()",
         )
 
     def _describe(self, signature: Sig) -> None:
         raise TraceError(
-            f"{self.recorder.name}: `{self.name}` gets other roles in the body, which no later step would see",
+            f"{self.recorder.name}: dim roles of `{self.name}` cannot be set in the body: later steps do not see it",
             expected="an op",
             hint=f"rf.set_sparse_dim({self.name}, dim)",
         )
@@ -84,7 +84,7 @@ class Traced(Tensor):
         if self.recorder.open:
             instead = "rf.where chooses" if self.dtype == "bool" else "use an op"
             raise TraceError(
-                f"{loop}: the numbers of `{self.name}` are asked for in the body{place}, but they differ at every step",
+                f"{loop}: the numbers of `{self.name}` are read in the body{place}, but they differ at every step",
                 got=f"{self.name} {self.describe_dims()} at step 0",
                 expected="ops on it",
                 hint=f"{instead}; or rf.raw_call(fn, *tensors, out_dims=[…]), which calls fn at every step",
@@ -103,36 +103,36 @@ class Traced(Tensor):
     def _way_out(self) -> str:
         if isinstance(active_listener(), type(self.recorder)):
             return (
-                f"{self.recorder.name} carries it out by its own stack, last or state; "
-                f"a state of the outer loop is set behind the inner `with` block"
+                f"take it out of {self.recorder.name} with its own stack, last or state; "
+                f"set a state of the outer loop after the inner `with` block"
             )
         return f"inside the loop: out = loop.stack({self.name}), or loop.last({self.name}); after it: loop.state"
 
     @property  # type: ignore[misc]
     def raw_tensor(self) -> Any:
-        """Refused: it would be the same at every step."""
+        """Raises TraceError: the numbers differ at every step."""
         return self._raw
 
 
 class Pending(Tensor):
-    """What `stack` and `last` give inside the loop: a Tensor whose numbers come when the block ends."""
+    """The result of `stack` and `last` inside the loop: a Tensor whose numbers are available when the block ends."""
 
     __slots__ = ()
 
     @property
     def _raw(self) -> Any:
         raise LoopError(
-            f"`{self.name}` is there when the `with` block of the loop ends",
-            hint="use it after the block; inside, use the value that was given to stack or last",
+            f"`{self.name}` is not available before the `with` block of the loop ends",
+            hint="use it after the block; inside, use the value passed to stack or last",
         )
 
     @property
     def dtype(self) -> str:
-        """Known when the block ends."""
+        """Raises LoopError: the dtype is known when the block ends."""
         return str(self._raw)
 
     def settle(self, result: Tensor) -> None:
-        """From now on it is an ordinary Tensor; in the body of a loop around its own, a value of that."""
+        """Turns this into an ordinary Tensor with the result; inside an outer loop, into a value of its body."""
         if isinstance(result, Traced):
             self.__class__ = Traced  # type: ignore[assignment]
             self._trace = result._trace
@@ -143,7 +143,7 @@ class Pending(Tensor):
         self.sig, self.lengths = result.sig, result.lengths
 
     def __repr__(self) -> str:
-        return f"Tensor {{{', '.join(dim.name for dim in self.dims)}}}, there when the loop is done"
+        return f"Tensor {{{', '.join(dim.name for dim in self.dims)}}}, available after the loop"
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
         return {"text/plain": repr(self)}

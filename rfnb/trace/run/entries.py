@@ -1,4 +1,4 @@
-"""The entries of a value that count: no padding, and nothing of sequences that have ended."""
+"""Masks of the entries that count in a value: neither padding nor entries of sequences that have ended."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 Entries = Tensor | int | None
-"""A value, a size, or a state that there is not."""
+"""What a state or value can be: a Tensor, the size of an axis that grows, or None."""
 
 
 def numbers(value: Entries) -> np.ndarray:
-    """A copy as numpy, padding included; of a size, the number; of None, none."""
+    """The entries as a numpy array, padding included; a size gives a scalar, and None an empty array."""
     if not isinstance(value, Tensor):
         return np.zeros(0) if value is None else np.asarray(value)
     array: np.ndarray = backend_of_raw(value._raw).to_numpy_raw(value._raw)
@@ -28,7 +28,7 @@ def numbers(value: Entries) -> np.ndarray:
 
 
 def frames(value: Entries) -> np.ndarray:
-    """Which entries are frames, not padding; of size 1 along dims that it does not depend on."""
+    """A mask of the entries that are not padding; it has size 1 along dims that it does not depend on."""
     if not isinstance(value, Tensor):
         return np.ones((), dtype=bool)
     sizes = ((dim, value.lengths.size(dim)) for dim in value.dims)
@@ -38,9 +38,10 @@ def frames(value: Entries) -> np.ndarray:
 
 
 def going_on(value: Entries, steps: Size, step: int | np.ndarray) -> np.ndarray:
-    """Which entries are of sequences that take `step`; `steps` is how many each takes.
+    """A mask of the entries whose sequences take `step`.
 
-    step: one, or several as an array with an axis of size 1 for each of the value.
+    steps: how many steps each sequence takes. step: one step, or an array of several whose further axes have size 1,
+    one for each axis of the value.
     """
     if not isinstance(value, Tensor):
         return np.asarray(step < steps.max)
@@ -48,7 +49,7 @@ def going_on(value: Entries, steps: Size, step: int | np.ndarray) -> np.ndarray:
 
 
 def of_sequence(value: Entries, dim: Dim | None, number: int) -> np.ndarray:
-    """Which entries are of one sequence; all, if the value does not tell them apart."""
+    """A mask of the entries of one sequence; all entries, if the value does not have the dim of the sequences."""
     if not isinstance(value, Tensor) or dim is None or dim not in value.sig.index:
         return np.ones((), dtype=bool)
     axis = value.sig.index[dim]

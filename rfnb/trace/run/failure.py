@@ -1,4 +1,4 @@
-"""What ended a run before its last step."""
+"""The error that ended a run before its last step, as plain text."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from rfnb.core.graph.graph import Node
 
 
 class Failure(NamedTuple):
-    """The error of a step, in words; the error itself would keep the variables of all functions on its way.
+    """The error of a step as text; keeping the exception would keep all variables in its traceback alive.
 
-    step: which one it was. place, op: the user's line, and what failed there; None if it was between two ops.
-    position: of the raw call that failed, among those of the step.
+    step: the step that failed. error: the class and message. place, line, op: the user's line and the op that failed
+    there; None if the error occurred between two ops. position: of the raw call that failed, among those of the step.
     """
 
     step: int
@@ -23,18 +23,18 @@ class Failure(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """The name of its class."""
+        """The name of the exception class."""
         return self.error.partition(":")[0]
 
     @property
     def text(self) -> str:
-        """ "failed in step 3, cell 4, line 2 (log): ValueError: no", in one line."""
+        """One line, such as "failed in step 3, cell 4, line 2 (log): ValueError: no"."""
         where = "" if self.place is None else f", {self.place} ({self.op})"
         return f"failed in step {self.step}{where}: {self.error.partition(chr(10))[0]}"
 
 
 def failure(error: BaseException, step: int, node: Node | None, position: int | None) -> Failure:
-    """What is kept of an error."""
+    """Describes an error that occurred in `step`; `node` is the op that failed, if it is known."""
     said = f"{type(error).__name__}: {error}".removesuffix(": ")
     if node is None:
         return Failure(step, said, position=position)

@@ -1,4 +1,4 @@
-"""Where in a run something happens. The recording is searched, not made again."""
+"""Searches the recorded steps of a run for a condition, without running the loop again."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ Where = Callable[["RunStep"], Any] | str
 
 
 def search(run: Run, where: Where, steps: Iterable[int]) -> Iterator[int]:
-    """Those of the steps where `where` holds. Each is computed again once at most."""
+    """Yields the steps where `where` holds. Each step is recomputed at most once."""
     test = _test(where)
     for step in steps:
-        in_use = [run[i] for i in (step - 1, step) if i >= 0]  # as long as somebody holds a step, it keeps its values
+        in_use = [run[i] for i in (step - 1, step) if i >= 0]  # a step keeps its values as long as it is referenced
         if _truth(test(in_use[-1]), where, step):
             yield step
 
 
 def sequence_number(run: Run, batch: int | str) -> int:
-    """The number of a sequence, given by number or tag. Raises LoopError if there is none."""
+    """The number of the sequence given by number or tag. Raises LoopError if there is no such sequence."""
     if isinstance(batch, str):
         return number_of(batch, run.tags, run.name, LoopError)
     if not run.batch or not -run.batch <= batch < run.batch:
-        expected = f"0 … {run.batch - 1}" if run.batch else "a run that tells sequences apart"
+        expected = f"0 … {run.batch - 1}" if run.batch else "a run over several sequences"
         raise LoopError(f"{run.name}: there is no sequence {batch!r}", expected=expected)
     return batch % run.batch
 
@@ -53,7 +53,7 @@ def _truth(found: Any, where: Where, step: int) -> bool:
     if isinstance(found, Tensor) and not found.dims and found.dtype == "bool":
         return bool(numbers(found))
     raise LoopError(
-        f"find: {getattr(where, '__name__', where)} gives no answer at step {step}",
+        f"find: {getattr(where, '__name__', where)} is not a condition: its result at step {step} is not a bool",
         got=f"{found.dtype} {found.describe_dims()}" if isinstance(found, Tensor) else type(found).__name__,
         expected="True or False, or a Tensor {} bool",
         hint="rf.reduce_any(…, axis=x.dims)" if isinstance(found, Tensor) and found.dtype == "bool" else None,

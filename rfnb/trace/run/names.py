@@ -1,4 +1,4 @@
-"""What an expression may name at a step of a run."""
+"""The names that an expression can use at a step of a run."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _functions = cache(functions_of_ops)
 
 
 def evaluate(expression: str | Expression, at: RunStep) -> Any:
-    """What an expression is at a step."""
+    """The value of an expression at a step."""
     read = expression if isinstance(expression, Expression) else Expression(expression)
     with untaped(), listening(None):
         return read.value(Names(StepNames(at), _functions()))
 
 
 class StepNames(Mapping[str, Any]):
-    """By name: a value of the body, else a state before the step, else `before`, `after`, `step`, else a dim."""
+    """Resolves names at a step: values of the body, states before the step, `before`, `after`, `step`, dims."""
 
     def __init__(self, at: RunStep):
         self._at = at
@@ -53,7 +53,7 @@ class StepNames(Mapping[str, Any]):
         return len(list(iter(self)))
 
     def _states(self) -> list[str]:
-        """Nested ones by the name of the whole."""
+        """The names of the states; nested states are listed under the name of the whole."""
         return [name.partition(".")[0] for name in self._at.before.names()]
 
     def _dims(self) -> list[Dim]:
@@ -69,7 +69,7 @@ class StepNames(Mapping[str, Any]):
             raise KeyError(name)
         if len(found) > 1:
             raise ExpressionError(
-                f"{len(found)} dims are called {name!r}", hint="x.dims[0]; or give each a name of its own"
+                f"{len(found)} dims are named {name!r}", hint="x.dims[0]; or give each dim its own name"
             )
         return found[0]
 

@@ -1,4 +1,4 @@
-"""What is recorded, and how much of it is kept."""
+"""Options for recording: which loops are recorded, and how much memory their runs may use."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ def _is_count(value: object) -> bool:
 
 _CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "record": (lambda value: value in ("last", "all", None) or value is False, '"last", "all", False or None'),
-    "trace_budget": (_is_count, "bytes: a whole number, like 512 * 2**20"),
-    "keep": (lambda value: _is_count(value) and value > 0, "a whole number from 1 on"),
+    "trace_budget": (_is_count, "a whole number of bytes, like 512 * 2**20"),
+    "keep": (lambda value: _is_count(value) and value > 0, "a whole number, at least 1"),
 }
-"""By option: what it can be, and how that is said."""
+"""For each option, a check of its value and a description of the values that are allowed."""
 
 
 @dataclass
 class Options:
-    """Settings: `rf.options.record = "all"`.
+    """Global options of recording, for example `rf.options.record = "all"`.
 
-    record: "last": the newest few runs of each loop; "all": all, within the budget; False: none.
-        None, the default: "last" in notebooks, False elsewhere.
-    trace_budget: bytes that all recorded runs may hold together; the oldest go first, pinned ones never. Of a run
-        that is larger than that alone, every second state is kept, or every fourth, and so on.
+    record: which runs are kept. "last": the newest few runs of each loop; "all": all runs, within the budget; False:
+        none. None, the default, means "last" in notebooks and False elsewhere.
+    trace_budget: how many bytes all recorded runs may use together. The oldest runs are removed first, pinned ones
+        never. A single run that exceeds the budget keeps every second state only, or every fourth, and so on.
     keep: how many runs of one loop "last" keeps.
 
     Raises OptionError for other names and values.
@@ -47,7 +47,9 @@ class Options:
         fits, expected = _CHECKS[name]
         if not fits(value):
             hint = did_you_mean(value, ("last", "all")) if name == "record" else None
-            raise OptionError(f"options.{name} cannot be this", got=repr(value), expected=expected, hint=hint)
+            raise OptionError(
+                f"options.{name}: this value is not allowed", got=repr(value), expected=expected, hint=hint
+            )
         object.__setattr__(self, name, value)
 
     def __getattr__(self, name: str) -> Any:
@@ -62,20 +64,20 @@ options = Options()
 
 
 def in_notebook() -> bool:
-    """Whether this is a kernel with a front end."""
+    """Whether this process is a Jupyter kernel with a front end."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return getattr(shell, "kernel", None) is not None
 
 
 def recording_mode() -> str | bool:
-    """ "last", "all" or False, as it is now."""
+    """The current recording mode: "last", "all" or False."""
     return ("last" if in_notebook() else False) if options.record is None else options.record
 
 
 @contextmanager
 def recording(mode: Literal["last", "all", False]) -> Iterator[None]:
-    """Records like `mode` inside the block.
+    """Sets the recording mode inside the block.
 
     >>> time, feat = rf.Dim(3, name="time"), rf.Dim(2, name="feat")
     >>> loop = rf.Loop(axis=time, name="sum")
@@ -86,7 +88,7 @@ def recording(mode: Literal["last", "all", False]) -> Iterator[None]:
     [2.0, 2.0]
 
     Args:
-        mode: "last": the newest few runs of each loop; "all": all, within the budget; False: none.
+        mode: "last" keeps the newest few runs of each loop, "all" keeps all runs within the budget, False keeps none.
     """
     before, options.record = options.record, mode
     try:

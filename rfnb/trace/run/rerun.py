@@ -1,4 +1,4 @@
-"""The same again: a call is made once more for the run of a loop in it, with the seed of an earlier run."""
+"""Repeats a call with the seed of an earlier run, to get the new run of the same loop."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ from rfnb.trace.run.run import Run
 
 
 def run_again(run: Run, again: Callable[[], Any]) -> Run:
-    """The run of the loop of the same name in `again()`, where it draws the same numbers. Raises LoopError if there is
-    none, or several.
+    """Calls `again()` with the seed of `run`, and returns the new run of the loop with the same name.
+
+    Raises LoopError if the call ran no such loop, or several.
     """
     found: list[Run] = []
     backend, seed = selected(), run.replay.seed
     state = backend.get_random_state()
     backend.set_random_seed(seed)
     try:
-        with session.seeding(run.name, seed), session.handing_runs_to(found.append):
+        with session.seeding(run.name, seed), session.redirecting_runs(found.append):
             again()
     except BaseException:
         for each in found:
-            session.keep(each)
+            session.store(each)
         raise
     finally:
         backend.set_random_state(state)
-    return session.keep(_the_same(run, found))
+    return session.store(_the_same(run, found))
 
 
 def _the_same(run: Run, found: list[Run]) -> Run:

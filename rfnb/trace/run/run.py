@@ -1,4 +1,4 @@
-"""A Run: the recorded steps of a loop, to be looked at forward and back."""
+"""A Run: the recorded steps of one execution of a loop."""
 
 from __future__ import annotations
 
@@ -28,17 +28,18 @@ _serials = itertools.count(1)
 
 
 class Run(Shown):
-    """What one execution of a loop left: `run[i].att` is the body's variable `att` at step i.
+    """The recording of one execution of a loop: `run[i].att` is the body's variable `att` at step i.
 
-    `run[i].before.h` and `run[i].after.h` are states; `run.stack("att")` is a variable over all steps.
+    `run[i].before.h` and `run[i].after.h` are states; `run.stack("att")` stacks a variable over all steps.
 
     Args:
-        name, place, source: which loop, and where it is written.
-        replay: gives states, and computes values again.
-        steps: how many were done.
-        axis, size: the Dim of the steps, and how many each sequence took.
-        parent, forked_at: of a fork, the run that it is one of, and its first step of its own.
-        failed: the error that ended it. `run[run.failed.step]` has what was computed before that.
+        name, place, source: the name of the loop, and its place and text in the code.
+        replay: returns the recorded states, and recomputes values.
+        steps: how many steps were executed.
+        axis, size: the Dim of the steps, and how many steps each sequence took.
+        graph: the graph of the body.
+        failed: the error that ended the run. `run[run.failed.step]` has the values computed before the error.
+        parent, forked_at: for a fork, the run that it continues, and the first step that differs from that run.
 
     >>> time = rf.Dim(None, name="time")
     >>> x = rf.convert_to_tensor([[1, 2, 3], [4]], dims=[rf.batch_dim, time])
@@ -79,7 +80,7 @@ class Run(Shown):
         self.failed = failed
         self.parent, self.forked_at = parent, forked_at
         self.pinned = False
-        self._in_use: WeakValueDictionary[int, RunStep] = WeakValueDictionary()  # whose values need not be made again
+        self._in_use: WeakValueDictionary[int, RunStep] = WeakValueDictionary()  # these keep their values
         self.states = replay.state_names()
         self.storages = replay.storages()
         self.bytes = sum(self.storages.values())
@@ -87,7 +88,7 @@ class Run(Shown):
 
     @cached_property
     def flags(self) -> list[str]:
-        """ "failed: …", "not finite", "never ended".
+        """Problems of the run: "failed: …", "not finite", "never ended". Empty if there are none.
 
         >>> loop = rf.Loop(max_seq_len=2, debug=True)
         >>> loop.state.x = rf.convert_to_tensor(0.0)
@@ -104,29 +105,29 @@ class Run(Shown):
 
     @property
     def sequence_dim(self) -> Dim | None:
-        """What counts the sequences."""
+        """The dim of the sequences; None if no dim distinguishes them."""
         return self._sequences[0]
 
     @property
     def sequences(self) -> Size | None:
-        """How many there are, with their tags."""
+        """The size of `sequence_dim`, with the tags of the sequences; None without such a dim."""
         return self._sequences[1]
 
     @property
     def batch(self) -> int | None:
-        """How many there are."""
+        """The number of sequences; None if no dim distinguishes them."""
         return None if self.sequences is None else self.sequences.max
 
     @property
     def tags(self) -> Sequence[str] | None:
-        """What they are called, if they have names."""
+        """The tags of the sequences, if the data has tags."""
         return None if self.sequences is None else self.sequences.tags
 
     @cached_property
     def begun(self) -> Size:
-        """How many steps each sequence began: behind them, what is computed for it is of no sequence. {} or {batch}
+        """How many steps each sequence started; values of later steps belong to no sequence. {} or {batch}
 
-        With `include_eos=False`, the step at whose `end` a sequence leaves is one of them.
+        With `include_eos=False`, this includes the step whose `end` ended the sequence.
 
         >>> loop = rf.Loop(max_seq_len=9, debug=True)
         >>> loop.state.n = rf.convert_to_tensor([1, 5], dims=[rf.batch_dim])
@@ -140,7 +141,7 @@ class Run(Shown):
 
     @cached_property
     def ends(self) -> list[str] | None:
-        """Of each sequence, or of all together, why it ended: "length 5 reached", "ended at 3: end was true".
+        """Why each sequence ended, or all of them together: "length 5 reached", "ended at 3: end was true".
 
         >>> loop = rf.Loop(max_seq_len=3, debug=True)
         >>> loop.state.n = rf.convert_to_tensor([1, 5], dims=[rf.batch_dim])
@@ -154,7 +155,7 @@ class Run(Shown):
 
     @cached_property
     def loop(self) -> str:
-        """The same for all runs of one loop: its name and where it is written.
+        """A key that all runs of one loop share: the place and name of the loop.
 
         >>> def count(limit):
         ...     loop = rf.Loop(max_seq_len=limit, debug=True, name="count")
@@ -176,8 +177,8 @@ class Run(Shown):
     def find(self, where: Where, *, start: int = 0, stop: int | None = None) -> list[int]:
         """The steps where `where` holds: a function of the step, `rf.when.…`, or an expression as for `run[i].eval`.
 
-        Padding, and sequences that have ended, are left out by `rf.when.…`. Raises LoopError if `where` gives
-        something else than True, False or a Tensor {} bool.
+        Conditions of `rf.when` ignore padding and sequences that have ended. Raises LoopError if the result of `where`
+        is not True, False or a Tensor {} bool.
 
         >>> time = rf.Dim(None, name="time")
         >>> x = rf.convert_to_tensor([[1.0, -3.0, 2.0]], dims=[rf.batch_dim, time])
@@ -191,7 +192,7 @@ class Run(Shown):
         return list(search(self, where, range(*slice(start, stop).indices(self.steps))))
 
     def next(self, where: Where, after: int = -1) -> int | None:
-        """The first step behind `after` where `where` holds.
+        """The first step after `after` where `where` holds; None if there is none.
 
         >>> loop = rf.Loop(max_seq_len=5, debug=True)
         >>> loop.state.n = rf.convert_to_tensor(1)
@@ -205,7 +206,7 @@ class Run(Shown):
         return next(search(self, where, range(max(after, -1) + 1, self.steps)), None)
 
     def previous(self, where: Where, before: int | None = None) -> int | None:
-        """The last step in front of `before` where `where` holds.
+        """The last step before `before` where `where` holds; None if there is none.
 
         >>> loop = rf.Loop(max_seq_len=5, debug=True)
         >>> loop.state.n = rf.convert_to_tensor(1)
@@ -229,7 +230,7 @@ class Run(Shown):
         return found
 
     def stack(self, name: str) -> Tensor:
-        """A variable of the body, or an expression as for `run[i].eval`, over all steps. → {axis, …}
+        """Stacks a variable of the body, or an expression as for `run[i].eval`, over all steps. → {axis, …}
 
         >>> loop = rf.Loop(max_seq_len=3, debug=True)
         >>> loop.state.n = rf.convert_to_tensor(1)
@@ -242,10 +243,11 @@ class Run(Shown):
         return stacked(self, name)
 
     def fork(self, step: int, /, *, seed: int | None = None, **states: Any) -> Run:
-        """The run that goes on from the states before `step`, some of them edited: `run.fork(4, h=0.0, label="AH")`.
+        """A new run that continues from the states before `step`, with edits: `run.fork(4, h=0.0, label="AH")`.
 
-        A state may be given as a Tensor (dims in any order; missing ones, like the batch, get the same everywhere), a
-        number, or the text of a label; a list has one for each sequence. `**{"lstm.h": …}` is a nested one.
+        A state can be set to a Tensor (with dims in any order; missing dims, such as the batch, are broadcast), a
+        number, or the text of a label, or to a list with one of these for each sequence. A nested state is set with
+        `**{"lstm.h": …}`.
 
         >>> loop = rf.Loop(max_seq_len=4, debug=True)
         >>> loop.state.n = rf.convert_to_tensor(1)
@@ -255,25 +257,25 @@ class Run(Shown):
         >>> fork[1].before.n.item(), fork[2].before.n.item(), fork[3].after.n.item()
         (2, 10, 40)
 
-        The same parameters, frames and draws (those of `seed`, if given) as the run had; without gradients, and
-        without what steps do besides computing: no `rf.assert_`, no prints, nothing outside is written. Sequences that
-        ended before `step` stay so. The new run is kept in `rf.runs` beside this one, which does not change.
+        The fork uses the parameters, frames and random numbers of this run (or those of `seed`, if given), without
+        gradients. Side effects of the steps are skipped: `rf.assert_`, prints, and writes to anything outside the loop.
+        Sequences that ended before `step` remain ended. The new run is added to `rf.runs`; this run does not change.
 
-        Raises LoopError for an unknown state, a step that there is not, or a loop that reads what it writes; DimError
-        for wrong dims and unknown labels; DtypeError for values that the state cannot hold.
+        Raises LoopError for an unknown state or step, or a loop that reads what it writes; DimError for wrong dims and
+        unknown labels; DtypeError for values that the state cannot hold.
         """
         return self.replay.fork(self, step, seed, states)
 
     def rerun(self, fn: Callable[[], Any] | None = None) -> Run:
-        """The run of the same call, made again with the code as it is now.
+        """Repeats the call that contained the loop, with the current code, and returns the new run of the loop.
 
-        Without `fn`, the function in which the loop ran is looked up by its name, so that an edited cell or
-        `importlib.reload` counts, and called with the arguments that it had. Parameters are those of today. The loop
-        draws the same random numbers; other ops of the function draw what the seed of the run gives, the same at each
-        rerun. What the function does besides (training, printing, writing) it does again.
+        Without `fn`, the function in which the loop ran is looked up by name, so that edited cells and
+        `importlib.reload` take effect, and is called with the same arguments. Parameters have their current values. The
+        loop draws the same random numbers; other ops of the function draw from the seed of the run, so that all reruns
+        agree. Side effects of the function (training, printing, writing) happen again.
 
         Args:
-            fn: makes the call: `run.rerun(lambda: decode(x))`.
+            fn: performs the call: `run.rerun(lambda: decode(x))`.
 
         >>> def count(limit):
         ...     loop = rf.Loop(max_seq_len=limit, debug=True, name="count")
@@ -284,19 +286,19 @@ class Run(Shown):
         >>> count(3).rerun(lambda: count(5)).steps
         5
 
-        Raises LoopError if the loop did not run in a function that can be found, if its arguments were set anew before
-        the loop, or if the call runs no loop of this name; and what the function raises.
+        Raises LoopError if the function of the loop cannot be found, if its arguments were reassigned before the loop,
+        or if the call does not run exactly one loop of this name. Errors of the function are passed on.
         """
         return self.replay.rerun(self, fn)
 
     def gradients(self, loss: Any) -> Any:
-        """How the gradient of a loss goes back through the steps: `.norm["h"][i]` is ‖d loss / d h‖ at step i, for the
-        value that this step gave the state `h`; `.per_sequence["h"][i, b]` that of one sequence. A table when shown.
+        """The gradient norms of a loss at each step: `.norm["h"][i]` is ‖d loss / d h‖ for the value of the state `h`
+        after step i; `.per_sequence["h"][i, b]` is the norm for one sequence. The result is shown as a table.
 
         Args:
-            loss: a Tensor that depends on what the loop gave, asked for before its `backward()` (or after one with
-                `retain_graph=True`); of one with dims, the sum. Or the name of a value of the body: its sum over all
-                steps and entries, without padding.
+            loss: a Tensor that depends on results of the loop; if it has dims, its sum. Call this before its
+                `backward()`, or after one with `retain_graph=True`. Or the name of a value of the body, which means its
+                sum over all steps and entries, without padding.
 
         >>> loop = rf.Loop(max_seq_len=3, debug=True)
         >>> loop.state.h = rf.convert_to_tensor(1.0)
@@ -305,12 +307,12 @@ class Run(Shown):
         >>> loop.run.gradients("h").norm["h"].tolist()
         [1.75, 1.5, 1.0]
 
-        Raises LoopError if the loss does not depend on what this run gave, or its graph is gone.
+        Raises LoopError if the loss does not depend on results of this run, or if its graph has been freed.
         """
         return self.replay.gradients(self, loss)
 
     def explain(self) -> Any:
-        """Where each op of the body was done: before the steps, in them, or behind them; as `loop.explain()`.
+        """Where each op of the body ran: before the steps, in each step, or after the loop; as `loop.explain()`.
 
         >>> loop = rf.Loop(max_seq_len=2, debug=True, name="doubling")
         >>> loop.state.x = rf.convert_to_tensor(1.0)
@@ -319,21 +321,22 @@ class Run(Shown):
         >>> rf.show(loop.run.explain()).text.splitlines()[0]
         'doubling: 1 op in each step'
 
-        Raises RunFileError for a run from a file.
+        Raises RunFileError for a run loaded from a file.
         """
         return self.replay.explain()
 
     def save(self, path: str | os.PathLike[str], limit: int | None = None) -> Path:
-        """Writes a file for later or for others. Gives its path.
+        """Saves the run to a file, and returns its path. The ending of the name chooses the format.
 
             run.save("x.rfrun")  # states, values, source, statistics: rf.load_run("x.rfrun") needs no model
-            run.save("x.html")   # a page to step through, for somebody without rfnb
+            run.save("x.html")   # a page for stepping through the run in a browser, without rfnb
 
-        A file that is there already is replaced only when the new one is complete.
+        An existing file is replaced only when the new one is complete.
 
         Args:
-            limit: bytes that the values of the body may take. In ".rfrun", 64 MiB if not given: of the largest values
-                beyond that there are only statistics, and the file says so. In ".html", 2 MB: some of the steps then.
+            limit: how many bytes the values of the body may use. The default for ".rfrun" is 64 MiB; beyond that, the
+                largest values are saved as statistics only, which the file notes. The default for ".html" is 2 MB;
+                beyond that, the page contains a selection of the steps.
 
         >>> loop = rf.Loop(max_seq_len=3, debug=True)
         >>> loop.state.n = rf.convert_to_tensor(1)
@@ -343,12 +346,12 @@ class Run(Shown):
         >>> path.name, rf.load_run(path)[2].after.n.item()
         ('doubling.rfrun', 8)
 
-        Raises RunFileError if the ending is another one, or there is no such folder.
+        Raises RunFileError for any other ending, or if the folder does not exist.
         """
         return write(self, path, limit)
 
     def open(self) -> None:
-        """Shows this run in the panel.
+        """Shows this run in the panel of JupyterLab.
 
         >>> loop = rf.Loop(max_seq_len=3, debug=True)
         >>> loop.state.n = rf.convert_to_tensor(1)
@@ -362,4 +365,4 @@ class Run(Shown):
 open_in_panel: Hook[[Run], bool] = Hook(
     "trace.run.run.open_in_panel", by="display.panel.comm", otherwise=lambda run: False
 )
-"""Shows a run in the panel of JupyterLab; whether there is one."""
+"""Shows a run in the panel of JupyterLab; returns whether there is a panel."""

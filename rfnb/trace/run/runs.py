@@ -1,4 +1,4 @@
-"""The recorded runs of this session, and the memory that they hold together."""
+"""The recorded runs of this session, and the memory that they use together."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from rfnb.trace.run.run import Run
 
 
 class Runs(Shown):
-    """The recorded runs, newest first: `rf.runs["decoder"]` is the newest of the loop with that name."""
+    """The recorded runs, newest first: `rf.runs["decoder"]` is the newest run of the loop with that name."""
 
     def __init__(self) -> None:
         self._runs: list[Run] = []
-        self._held = Held()
+        self._held = HeldStorages()
         self._listeners: list[Callable[[], Any]] = []
 
     def __iter__(self) -> Iterator[Run]:
@@ -41,14 +41,14 @@ class Runs(Shown):
         raise LoopError(f"there is no run of a loop {name!r}", expected=names or "a recorded run", hint=hint)
 
     def by_serial(self, serial: int) -> Run:
-        """The run with this number."""
+        """The run with this serial number. Raises LoopError if it is not kept."""
         for run in self._runs:
             if run.serial == serial:
                 return run
-        raise LoopError(f"run {serial} is not kept any longer", hint="pin a run to keep it; or raise rf.options.keep")
+        raise LoopError(f"run {serial} is no longer kept", hint="pin a run to keep it; or raise rf.options.keep")
 
     def add(self, run: Run) -> None:
-        """Keeps a run; older ones go if there are too many of the loop, or too many bytes."""
+        """Adds a run; removes older ones if the loop has too many runs, or all runs together use too many bytes."""
         self._runs.append(run)
         self._held.add(run.storages)
         if recording_mode() != "all":
@@ -67,27 +67,27 @@ class Runs(Shown):
 
     @property
     def bytes(self) -> int:
-        """The memory that the runs keep alive; what several hold is counted once."""
+        """The bytes that the runs keep alive; storages that several runs share are counted once."""
         return self._held.bytes
 
     def pin(self, serial: int, pinned: bool = True) -> None:
-        """A pinned run is kept until it is forgotten."""
+        """Pins a run, so that it is kept until `forget`; or unpins it."""
         self.by_serial(serial).pinned = pinned
         self._changed()
 
     def forget(self, serial: int) -> None:
-        """Drops a run."""
+        """Removes the run with this serial number."""
         self._drop(self.by_serial(serial))
         self._changed()
 
     def clear(self) -> None:
-        """Drops all runs."""
+        """Removes all runs."""
         self._runs.clear()
-        self._held = Held()
+        self._held = HeldStorages()
         self._changed()
 
     def on_change(self, listener: Callable[[], Any]) -> None:
-        """`listener()` is called when a run comes or goes."""
+        """Registers `listener`, which is called without arguments when a run is added, removed or pinned."""
         self._listeners.append(listener)
 
     def _changed(self) -> None:
@@ -95,21 +95,21 @@ class Runs(Shown):
             listener()
 
 
-class Held:
-    """The bytes of all storages that somebody holds, also where only a part of one is needed; each counted once."""
+class HeldStorages:
+    """Counts the bytes of storages that runs keep alive: each storage once and in full, also if only a part is used."""
 
     def __init__(self) -> None:
         self.bytes = 0
         self._holders: Counter[Hashable] = Counter()
 
     def add(self, storages: Mapping[Hashable, int]) -> None:
-        """One more holder of these: by what tells one storage from another, its bytes."""
+        """Adds one holder of these storages, given as bytes by storage key."""
         for key, n_bytes in storages.items():
             self.bytes += n_bytes if not self._holders[key] else 0
             self._holders[key] += 1
 
     def remove(self, storages: Mapping[Hashable, int]) -> None:
-        """One less."""
+        """Removes one holder of these storages; those without a holder are no longer counted."""
         for key, n_bytes in storages.items():
             self._holders[key] -= 1
             if not self._holders[key]:

@@ -13,80 +13,80 @@ from rfnb.trace.run.options import in_notebook, recording_mode
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.runs import runs
 
-_taker: ContextVar[Callable[[Run], None] | None] = ContextVar("rfnb_taker", default=None)
+_receiver: ContextVar[Callable[[Run], None] | None] = ContextVar("rfnb_receiver", default=None)
 Draw = Callable[[LoopRecord], None]
 _draw: ContextVar[Draw | None] = ContextVar("rfnb_draw", default=None)
 _seed: ContextVar[tuple[str, int] | None] = ContextVar("rfnb_seed", default=None)
-_told: ContextVar[Callable[[Run], None] | None] = ContextVar("rfnb_told", default=None)
+_observer: ContextVar[Callable[[Run], None] | None] = ContextVar("rfnb_observer", default=None)
 
 
-def wants(debug: bool | None) -> bool:
-    """Whether a loop that begins now is recorded."""
+def should_record(debug: bool | None) -> bool:
+    """Whether a loop that starts now is recorded; `debug` is the option of the loop."""
     if _draw.get() is not None:
         return bool(debug)
-    if _taker.get() is not None or _told.get() is not None:
+    if _receiver.get() is not None or _observer.get() is not None:
         return True
     return bool(recording_mode()) if debug is None else debug
 
 
-def keep(run: Run) -> Run:
-    """Adds a run to the session, or hands it to who wants it now."""
-    taker, told = _taker.get(), _told.get()
-    if told is not None:
-        told(run)
-    if taker is not None or told is None or recording_mode():
-        (taker or runs.add)(run)
+def store(run: Run) -> Run:
+    """Adds a run to `rf.runs`, or passes it to the active `redirecting_runs` and `observing_runs`; returns it."""
+    receiver, observer = _receiver.get(), _observer.get()
+    if observer is not None:
+        observer(run)
+    if receiver is not None or observer is None or recording_mode():
+        (receiver or runs.add)(run)
     return run
 
 
-def handing_runs_to(taker: Callable[[Run], None]) -> AbstractContextManager[None]:
-    """Loops inside the block are recorded, and their runs given to `taker` instead of kept."""
-    return within(_taker, taker)
+def redirecting_runs(receiver: Callable[[Run], None]) -> AbstractContextManager[None]:
+    """Records the loops inside the block and passes their runs to `receiver` instead of `rf.runs`."""
+    return within(_receiver, receiver)
 
 
-def telling_runs_to(told: Callable[[Run], None]) -> AbstractContextManager[None]:
-    """Loops inside the block are recorded, and their runs shown to `told`; they are kept if they would be anyway."""
-    outer = _told.get()
+def observing_runs(observer: Callable[[Run], None]) -> AbstractContextManager[None]:
+    """Records the loops inside the block and calls `observer` with their runs, in addition to storing them as usual."""
+    outer = _observer.get()
 
     def both(run: Run) -> None:
-        told(run)
+        observer(run)
         if outer is not None:
             outer(run)
 
-    return within(_told, both)
+    return within(_observer, both)
 
 
 def seeding(loop: str, seed: int) -> AbstractContextManager[None]:
-    """Loops of this name draw the random numbers of `seed` inside the block."""
+    """Makes loops of this name draw their random numbers from `seed` inside the block."""
     return within(_seed, (loop, seed))
 
 
 def seed_of(loop: str) -> int | None:
-    """The seed that is set for a loop of this name; None if it draws its own."""
+    """The seed set by `seeding` for a loop of this name, or None if the loop chooses its own seed."""
     forced = _seed.get()
     return forced[1] if forced is not None and forced[0] == loop else None
 
 
 def draw(record: Callable[[], LoopRecord]) -> None:
-    """Hands the record of a loop to the active drawer; it is made only if there is one."""
+    """Passes the record of a loop to the active drawer; without a drawer, the record is not created."""
     drawer = _draw.get()
     if drawer is not None:
         drawer(record())
 
 
 @contextmanager
-def drawn_by(drawer: Draw) -> Iterator[None]:
-    """Loops inside the block are handed to `drawer`, inner ones first. No run is kept."""
-    with within(_draw, drawer), handing_runs_to(lambda run: None):
+def drawing_to(drawer: Draw) -> Iterator[None]:
+    """Passes the records of loops inside the block to `drawer`, inner loops first. No run is stored."""
+    with within(_draw, drawer), redirecting_runs(lambda run: None):
         yield
 
 
 make_progress: Hook[[str, int], Callable[[int], None] | None] = Hook(
     "trace.run.session.make_progress", by="display.panel.comm", otherwise=lambda name, steps: None
 )
-"""A function that is called with the number of each step, for the name of a loop and how many steps it has."""
+"""Creates a progress bar for the name of a loop and its number of steps: a function called with each step number."""
 
 
 def progress(name: str, steps: int) -> Callable[[int], None] | None:
-    """What a loop tells its steps to, if anything."""
+    """The function that a loop calls with the number of each step, or None if no progress is shown."""
     return make_progress(name, steps) if in_notebook() else None

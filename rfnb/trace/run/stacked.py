@@ -1,4 +1,4 @@
-"""A value over all steps of a run."""
+"""Stacks a value over all steps of a run."""
 
 from __future__ import annotations
 
@@ -20,26 +20,28 @@ if TYPE_CHECKING:
 
 
 def stacked(run: Run, what: str) -> Tensor:
-    """A variable of the body, or an expression, at all steps. → {axis, …}"""
+    """Stacks a variable of the body, or an expression, over all steps. → {axis, …}"""
     names = {run.replay.name_of(value) for value in run.graph.values}
     if what in names or str(what).isidentifier():
         return run.replay.stack(what)
     expression = Expression(what)
     values = [_tensor(evaluate(expression, run[step]), what) for step in range(min(run.steps, run.size.max))]
     if not values:
-        raise LoopError(f"{run.name}: no step says what `{what}` is", got="0 steps", expected="a variable of the body")
+        raise LoopError(
+            f"{run.name}: `{what}` cannot be computed without a step", got="0 steps", expected="a variable of the body"
+        )
     first = values[0]
     for step, value in enumerate(values):
         if value.dims_set != first.dims_set or run.axis in value.dims:
             raise LoopError(
                 f"{run.name}: `{what}` cannot be stacked", got=f"{value.describe_dims()} at step {step}",
-                expected=f"{first.describe_dims()} at all, without {run.axis.name}",
+                expected=f"{first.describe_dims()} at all steps, without {run.axis.name}",
             )  # fmt: skip
     return over_steps(values, run.axis, run.size).with_name(what)
 
 
 def over_steps(values: Sequence[Tensor], axis: Dim, size: Size) -> Tensor:
-    """Values of the same dims, one for each step, as one. → {axis, …}"""
+    """Stacks values with the same dims, one for each step, along `axis`. → {axis, …}"""
     first = values[0]
     raws = [value.copy_transpose(first.dims)._raw for value in values]
     signature = align.sig([axis, *first.dims], first.sparse_dim, first.feature_dim)
@@ -51,4 +53,4 @@ def _tensor(value: Any, what: str) -> Tensor:
         return value
     if isinstance(value, bool | int | float):
         return convert_to_tensor(value)
-    raise LoopError(f"`{what}` is no tensor and no number", got=type(value).__name__)
+    raise LoopError(f"`{what}` is neither a Tensor nor a number", got=type(value).__name__)

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
 
 AGREES = "replay agrees"
-"""`RunStep.check` where the replay gave the states of the run; other texts say how it differs."""
+"""`RunStep.check` when the replay reproduced the states of the run; any other text says how it differs."""
 
 
 class StepValue(NamedTuple):
-    """A value that the body computed: its name in the user's code, the op, the line."""
+    """A value that the body computed, with its name in the user's code, its op and its line."""
 
     name: str
     op: str
@@ -29,9 +29,10 @@ class StepValue(NamedTuple):
 
 
 class OpStep(NamedTuple):
-    """An op that a step did: what it is called, where it stands, what it was given and what it made.
+    """An op that a step ran, with its place in the code, its inputs and its outputs.
 
-    line: of the loop's body; place, text: of the code that ran, which may be a module's. path: of that module.
+    name: of the result in the user's code. line: the line of the loop's body. place, text: the code that ran, which may
+    be in a module; path: the path of that module.
     """
 
     node: Node
@@ -46,7 +47,7 @@ class OpStep(NamedTuple):
 
 
 def ops_of(computed: list[tuple[Value, Tensor]]) -> list[OpStep]:
-    """The ops that computed these values, in order."""
+    """The ops that computed these values, in execution order."""
     tensors = {value.number: tensor for value, tensor in computed}
     nodes = {id(value.node): value.node for value, _ in computed if value.node is not None}
     return [_op_step(node, tensors) for node in nodes.values()]
@@ -61,9 +62,9 @@ def _op_step(node: Node, tensors: dict[int, Tensor]) -> OpStep:
 
 
 class Replayable(Protocol):
-    """Gives the states of a run as they were, and computes the rest again.
+    """What a Run reads from: it returns the recorded states, and recomputes or loads all other values.
 
-    seed: of its random numbers. every: how many steps lie between two states that are kept.
+    seed: of the random numbers. every: how many steps lie between two stored states.
     """
 
     seed: int
@@ -71,70 +72,70 @@ class Replayable(Protocol):
 
     @property
     def flags(self) -> list[str]:
-        """What is wrong with it, if anything."""
+        """Problems of the run, such as "not finite"; empty if there are none."""
 
     @property
     def sequences(self) -> tuple[Dim | None, Size | None]:
-        """What counts the sequences, and how many there are, with their tags."""
+        """The dim of the sequences, and its size with the tags; both None without such a dim."""
 
     @property
     def begun(self) -> Size:
-        """How many steps each sequence began, also one at whose end it left. {} or {sequences}"""
+        """How many steps each sequence started, including a step at which it ended. {} or {sequences}"""
 
     def ends(self) -> list[str] | None:
-        """Of each sequence, or of all together, why it ended."""
+        """Why each sequence ended; one text if all sequences ended together."""
 
     def explain(self) -> Any:
-        """Where the ops of the body were done."""
+        """Where the ops of the body ran: before the steps, in each step, or after the loop."""
 
     def storages(self) -> Mapping[Hashable, int]:
-        """The memory that it keeps alive: by what tells one storage from another, its bytes."""
+        """The storages that the run keeps alive: the size of each in bytes, by storage key."""
 
     def state_names(self) -> list[str]:
-        """The states of the user."""
+        """The names of the user's states."""
 
     def state(self, name: str, step: int) -> Any:
-        """A state before `step`."""
+        """The value of a state before `step`."""
 
     def values(self, step: int) -> tuple[list[StepValue], str]:
-        """What the body computed at `step`, and whether the replay agrees with the run."""
+        """The values that the body computed at `step`, and whether the replay agrees with the run."""
 
     def computed(self, step: int, only: Collection[int] | None = None) -> list[tuple[Value, Tensor]]:
-        """All that the step was given and computed, or of it those with these numbers; inside of modules too."""
+        """All inputs and computed values of a step, also inside modules; `only` restricts them to these numbers."""
 
     def name_of(self, value: Value) -> str:
-        """What the user's line calls it."""
+        """The name of a value in the user's code."""
 
     def stack(self, name: str) -> Tensor:
-        """A value of the body over all steps."""
+        """A value of the body, stacked over all steps."""
 
     def fork(self, run: Run, step: int, seed: int | None, states: Mapping[str, Any]) -> Run:
-        """The run that goes on from edited states before `step`."""
+        """A new run that continues from edited states before `step`."""
 
     def rerun(self, run: Run, fn: Callable[[], Any] | None) -> Run:
-        """The run of the same call, made again with the code as it is now."""
+        """A new run of the same call, executed with the current code."""
 
     def gradients(self, run: Run, loss: Any) -> Any:
-        """How the gradient of a loss goes back through the steps."""
+        """The gradient norms of a loss at each step."""
 
     def loops(self, step: int) -> list[Run]:
-        """The runs of the loops inside of `step`."""
+        """The runs of the loops inside `step`."""
 
 
 class States:
-    """The states at one point of a run: `run[3].before.h`, `run[3].before.lstm.h` or `["lstm.h"]` for a nested one."""
+    """The states at one point of a run: `run[3].before.h`; nested: `run[3].before.lstm.h` or `["lstm.h"]`."""
 
     def __init__(self, replay: Replayable, step: int, prefix: str = ""):
         self._replay, self._step, self._prefix = replay, step, prefix
 
     def names(self) -> list[str]:
-        """The names of all states here, nested ones with dots."""
+        """The names of all states, with dots in the names of nested states."""
         return [name.removeprefix(self._prefix) for name in self._replay.state_names() if name.startswith(self._prefix)]
 
     members = names
 
     def __getitem__(self, name: str | int) -> Any:
-        name = str(name)  # of a list, the entries are called "0", "1", …
+        name = str(name)  # the entries of a list are named "0", "1", …
         if name in self.names():
             return self._replay.state(self._prefix + name, self._step)
         if any(known.startswith(f"{name}.") for known in self.names()):
@@ -161,14 +162,14 @@ class RunStep:
         self._check = ""
 
     def values(self) -> list[StepValue]:
-        """What the body computed, in order; computed again when first asked for."""
+        """The values that the body computed, in order. They are recomputed on first use."""
         if self._values is None:
             self._values, self._check = self.run.replay.values(self.step)
         return self._values
 
     @property
     def check(self) -> str:
-        """Whether the replay gave the states of the run: "replay agrees", "with today's weights", "replay differs"."""
+        """Whether the replay reproduced the run: "replay agrees", "with today's weights" or "replay differs"."""
         self.values()
         return self._check
 
@@ -185,20 +186,20 @@ class RunStep:
         return self[name]
 
     def ops(self) -> list[OpStep]:
-        """What the step did, op by op, also inside of modules."""
+        """The ops that the step ran, in order, also inside modules."""
         return ops_of(self.run.replay.computed(self.step))
 
     def loops(self) -> list[Run]:
-        """The runs of the loops inside of this step, in order: made now, by doing the step again. They are not kept in
-        `rf.runs`.
+        """The runs of the loops inside this step, in order. The step is executed again for them, and they are not added
+        to `rf.runs`.
         """
         return self.run.replay.loops(self.step)
 
     def eval(self, expression: str) -> Any:
-        """What an expression is at this step: `run[3].eval("rf.reduce_max(att, axis=enc_time) > 0.9")`.
+        """Evaluates an expression at this step: `run[3].eval("rf.reduce_max(att, axis=enc_time) > 0.9")`.
 
-        It may name values of the body, states as they are before the step, `before.h` and `after.h`, dims, and `step`;
-        and call the ops of `rf`. It is read by rfnb, and can do nothing else. Raises ExpressionError.
+        The expression can use values of the body, states before the step, `before.h` and `after.h`, dims, `step`, and
+        the ops of `rf`. It is not executed as Python code, so it cannot do anything else. Raises ExpressionError.
         """
         return evaluate(expression, self)
 

@@ -1,6 +1,6 @@
 """Conditions on a step of a run, for `run.find`: `rf.when.not_finite("h")`. Padding does not count.
 
-What is called by name is a state after the step, which costs nothing, or a value of the body, computed again.
+A name refers to a state after the step, which is stored, or else to a value of the body, which is recomputed.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from rfnb.trace.run.step import RunStep
 
 __all__ = ["Condition", "changes", "ends", "not_finite", "over", "repeats"]
-__dir__ = __all__.copy  # what is offered for completion: no imports
+__dir__ = __all__.copy  # completion offers these names, but no imports
 
 Holds = Callable[["RunStep", "int | None"], bool]
 
 
 class Condition:
-    """What may be so at a step of a run; its `repr` says it in words.
+    """A condition on a step of a run, to be called with a `RunStep`; its `repr` describes it.
 
     >>> loop = rf.Loop(max_seq_len=4, debug=True)
     >>> loop.state.n = rf.convert_to_tensor(1)
@@ -42,7 +42,7 @@ class Condition:
         self._batch = batch
 
     def __call__(self, at: RunStep) -> bool:
-        """Whether it is so at this step."""
+        """Whether the condition holds at this step."""
         sequence = None if self._batch is None else sequence_number(at.run, self._batch)
         return self._holds(at, sequence)
 
@@ -51,7 +51,7 @@ class Condition:
 
 
 def not_finite(name: str | None = None, *, batch: int | str | None = None) -> Condition:
-    """NaN or infinite entries: in a state after the step, or in a value of the body; in any, without a name.
+    """Holds where a state after the step, or a value of the body, has NaN or infinite entries. Without a name: any.
 
     >>> rf.when.not_finite("h")
     h is not finite
@@ -64,7 +64,7 @@ def not_finite(name: str | None = None, *, batch: int | str | None = None) -> Co
 
 
 def over(limit: float, name: str | None = None, *, batch: int | str | None = None) -> Condition:
-    """Entries of more than `limit`, or less than its negative.
+    """Holds where an entry is larger than `limit` in absolute value. Without a name: in any state or value.
 
     >>> rf.when.over(100, "h", batch="banana")
     |h| is over 100 in sequence 'banana'
@@ -77,7 +77,7 @@ def over(limit: float, name: str | None = None, *, batch: int | str | None = Non
 
 
 def changes(name: str, *, batch: int | str | None = None) -> Condition:
-    """A state is another one after the step than before, or a value another one than at the step before.
+    """Holds where the step changes a state, or where a value of the body differs from the previous step.
 
     >>> rf.when.changes("label")
     label changes
@@ -91,7 +91,9 @@ def changes(name: str, *, batch: int | str | None = None) -> Condition:
 
 
 def repeats(name: str, *, batch: int | str | None = None) -> Condition:
-    """A label is the one of the step before, in any sequence or hypothesis; of other numbers, all of a sequence.
+    """Holds where a label is the same as at the previous step, in any sequence or hypothesis.
+
+    For values that are not integers, all entries of a sequence must be the same.
 
     >>> rf.when.repeats("label")
     label repeats
@@ -112,7 +114,7 @@ def repeats(name: str, *, batch: int | str | None = None) -> Condition:
 
 
 def ends(*, batch: int | str | None = None) -> Condition:
-    """The last step that a sequence takes.
+    """Holds at the last step of a sequence.
 
     >>> rf.when.ends()
     a sequence ends
@@ -128,7 +130,7 @@ def ends(*, batch: int | str | None = None) -> Condition:
 
 
 def _values(at: RunStep, name: str | None) -> list[Any]:
-    """What is called so: a state after the step, with all that is nested in it, or a value; all, without a name."""
+    """The state with this name after the step, including nested states, or else the value; all if `name` is None."""
     if name is None:
         return [*(value.tensor for value in at.values()), *(at.after[state] for state in at.run.states)]
     states = [state for state in at.run.states if state == name or state.startswith(f"{name}.")]
@@ -142,7 +144,7 @@ def _before_and_now(at: RunStep, name: str) -> tuple[Any, Any] | None:
 
 
 def _same(before: Any, now: Any) -> np.ndarray:
-    """Entry by entry; NaN is NaN. Nothing is the same where the size differs."""
+    """Which entries are equal; NaN equals NaN. If the shapes differ, no entry is equal."""
     a, b = numbers(before), numbers(now)
     if a.shape != b.shape:
         return np.zeros(b.shape, dtype=bool)
@@ -151,7 +153,7 @@ def _same(before: Any, now: Any) -> np.ndarray:
 
 
 def _any(at: RunStep, value: Any, found: np.ndarray, sequence: int | None) -> bool:
-    """Whether it is so for an entry that counts."""
+    """Whether `found` is true for an entry that counts: no padding, and no sequence that has ended."""
     if not found.any():
         return False
     counts = frames(value) & going_on(value, at.run.size, at.step)

@@ -657,4 +657,4 @@ def test_a_loop_in_a_loop_is_said_not_to_be_seen():
             inner.state.query = rf.matmul(weights, keys, reduce=enc)
         outer.state.query = inner.state.query
     assert len(seen) == 0
-    assert "a loop inside of outer" in repr(seen)
+    assert "a loop inside outer" in repr(seen)

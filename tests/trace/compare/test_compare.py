@@ -302,7 +302,7 @@ def test_sizes_that_do_not_fit():
         return loop.run
 
     found = rf.compare(run(2), run(3))
-    assert found.values[0].note == "feat is 2 and 3 long"
+    assert found.values[0].note == "feat has size 2 and 3"
     assert not found
     assert "cannot be compared" in repr(found)
 
@@ -362,7 +362,7 @@ def test_tolerance_is_relative_to_the_largest():
 def test_mixed_types_are_compared_as_the_coarser():
     a, b = sums([[1.001, 1.0]], dtype="float32"), sums([[1.001, 1.0]], dtype="bfloat16")
     assert rf.compare(a, b)
-    assert rf.compare(a, b).notes == ["float32 and bfloat16: the coarser type says what agrees"]
+    assert rf.compare(a, b).notes == ["float32 and bfloat16: the tolerance is that of the less precise dtype"]
     assert not rf.compare(a, a).notes
     assert not rf.compare(a, b, exact=True)
 
@@ -651,5 +651,8 @@ def test_what_a_file_does_not_hold_is_said_once(tmp_path):
         assert found.agree
         assert (found.only_a, found.only_b) == ([], [])
         [note] = found.notes
-        assert note == f"3 values inside of modules and functions of the {which}: the file of the {other} has none"
+        assert (
+            note
+            == f"3 values inside modules and functions of the {which}: the file of the {other} does not contain them"
+        )
     assert rf.compare(loop.run, loop.run).notes == []

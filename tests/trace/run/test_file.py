@@ -191,7 +191,7 @@ def test_what_comes_back_is_what_was_recorded(make, tmp_path):
     assert [node.line for node in again.graph.all_nodes()] == [node.line for node in run.graph.all_nodes()]
     if make is not fails:  # whose message is made harmless
         explanation = rf.show(run).data["explanation"]
-        left_out = f"  {headline(explanation)}" if explanation else None  # a file does not hold it
+        left_out = f"  {headline(explanation)}" if explanation else None  # a file does not contain it
         lines = [line for line in rf.show(run).text.splitlines() if line != left_out]
         assert rf.show(again).text.splitlines()[1:] == lines[1:]
         assert again.save(tmp_path / "y.rfrun").read_bytes() == (tmp_path / "x.rfrun").read_bytes()
@@ -214,7 +214,7 @@ def test_with_the_code_at_hand_it_runs_again_with_the_same_seed(tmp_path):
     run = ends()
     loaded = rf.load_run(run.save(tmp_path / "x.rfrun"))
     assert rf.compare(loaded, loaded.rerun(ends), exact=True)
-    with pytest.raises(RunFileError, match="does not hold the code"):
+    with pytest.raises(RunFileError, match="does not contain the code"):
         loaded.rerun()
 
 

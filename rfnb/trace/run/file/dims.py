@@ -1,4 +1,4 @@
-"""Dims, sizes and lengths as tables: what is the same object here is the same entry there, and the other way round."""
+"""Writes dims, sizes and lengths as tables, and reads them; identical objects share one entry."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from rfnb.errors import RunFileError
 from rfnb.trace.run.file.fields import MOST, chosen, count, get, list_of, of_type, optional, raw_strings
 
 LONGEST_NAME = 1000
-"""Of a dim made of others, whose name is written out: it could double with each."""
+"""Longest name of a derived dim, in characters. Names contain those of the parts, so they could grow exponentially."""
 
 LARGEST_MASK = 2**28
-"""Entries, for {time} of sequences with lengths of their own: as a mask it is {batch, time}."""
+"""Largest mask, in entries, that a tensor may lead to: {time} with a length for each sequence needs {batch, time}."""
 
 
 class DimWriter:
-    """Gives numbers to dims, sizes and lengths, and lists what they are."""
+    """Collects dims, sizes and lengths in tables, and returns the number of each entry."""
 
     def __init__(self) -> None:
         self.dims: list[Any] = []
@@ -35,15 +35,15 @@ class DimWriter:
         self._lengths: dict[Any, int] = {}
 
     def json(self) -> dict[str, Any]:
-        """The tables."""
+        """The three tables as JSON."""
         return {"dims": self.dims, "sizes": self.sizes, "lengths": self.lengths}
 
     def dim(self, dim: Dim | None) -> int | None:
-        """The number of a dim."""
+        """The number of a dim in the table; adds the dim if it is new."""
         if dim is None:
             return None
         if dim not in self._dims:
-            entry = self._describe(dim)  # first what it is made of
+            entry = self._describe(dim)  # adds the parts first
             self._dims[dim] = len(self.dims)
             self.dims.append(entry)
         return self._dims[dim]
@@ -59,7 +59,7 @@ class DimWriter:
         return {"key": key, "name": dim.name, "size": dim.dimension, "kind": dim.kind, "labels": labels}
 
     def size(self, size: Size | None) -> int | None:
-        """The number of a size."""
+        """The number of a size in the table; adds the size if it is new."""
         if size is None:
             return None
         dims = [self.dim(dim) for dim in size.dims]
@@ -70,7 +70,7 @@ class DimWriter:
         return self._sizes[key]
 
     def of(self, dims: Sequence[Dim], lengths: Lengths) -> int:
-        """The number of what `lengths` say about `dims`."""
+        """The number of the entry that holds the sizes of `dims` in `lengths`; adds it if it is new."""
         entry: dict[int, int] = {}
         open_ = [root for dim in dims for root in dim.roots.values()]
         while open_:
@@ -89,7 +89,7 @@ class DimWriter:
 
 
 class DimReader:
-    """The dims, sizes and lengths of a file. A dim of this process is the one that it was."""
+    """Reads the dims, sizes and lengths of a file. Dims that exist in this process are reused."""
 
     def __init__(self, data: Any):
         self.dims: list[Dim] = []
@@ -100,16 +100,16 @@ class DimReader:
         self.lengths = [self._of(entry) for entry in get(data, "lengths", list)]
 
     def dim(self, number: Any) -> Dim:
-        """By its number."""
+        """The dim with this number."""
         found: Dim = chosen(self.dims, number, "dims")
         return found
 
     def dim_or_none(self, number: Any) -> Dim | None:
-        """Likewise."""
+        """The dim with this number; None for None."""
         return None if number is None else self.dim(number)
 
     def size_or_none(self, number: Any) -> Size | None:
-        """By its number."""
+        """The size with this number; None for None."""
         return None if number is None else chosen(self.sizes, number, "sizes")
 
     def _dim(self, data: Any) -> Dim:
@@ -129,7 +129,7 @@ class DimReader:
         if known is not None and (known.name, known.dimension, known.kind) == (name, size, kind):
             return known
         made = Dim(size, name=name, kind=kind)
-        made.vocab, made.made = vocab, None  # of a tokenizer it may have fewer labels
+        made.vocab, made.made = vocab, None  # its tokenizer may have more labels
         self._new.append(made)
         return made if known is not None else pickling.remember(key, made)
 
@@ -137,7 +137,7 @@ class DimReader:
         op, numbers = get(data, "op", str), list_of(data, "numbers", int)
         parts = [self.dim(part) for part in get(data, "of", list)]
         if op not in dim_math.OPS or sum(len(part.name) for part in parts) > LONGEST_NAME:
-            raise RunFileError("a dim in the file is made in no known way", got=op)
+            raise RunFileError("the file has a derived dim of an unknown kind", got=op)
         return dim_math.make(op, parts, numbers)
 
     def _size(self, data: Any) -> Size:
@@ -145,7 +145,7 @@ class DimReader:
         values = np.array(get(data, "values", (int, list)))
         tags = None if data.get("tags") is None else raw_strings(data, "tags")
         if values.ndim != len(dims) or (values.size and (values.dtype.kind != "i" or values.min() < 0)):
-            raise RunFileError("the lengths in the file are no lengths")
+            raise RunFileError("the lengths in the file are not valid")
         size = Size(dims, values, tags=tags)
         size.made = None
         if tags is not None and len(tags) != size.max:
@@ -157,18 +157,18 @@ class DimReader:
         return EMPTY.bind(sizes) if sizes else EMPTY
 
     def bind(self, axis: Dim, size: Size) -> None:
-        """Gives the dims that are new in this process the sizes of the file; others keep those that they have."""
+        """Binds dims that are new in this process to the sizes of the file; existing dims keep their sizes."""
         for lengths in [*self.lengths, EMPTY.bind({axis: size})]:
             for dim in self._new:
                 if dim.bound is None and dim.is_dynamic() and dim.serial in lengths.sizes:
                     dim.bound = lengths
 
     def _small(self, size: Size, dims: Sequence[Dim], shape: Sequence[int]) -> bool:
-        """Whether a mask by these lengths is small, also where the tensor has no axis for their sequences."""
+        """Whether a mask of these lengths is small, including the axes of sequences that the tensor does not have."""
         return all(owner in dims for owner in size.dims) or size.values.size * math.prod(shape) <= LARGEST_MASK
 
     def check(self, dims: Sequence[Dim], lengths: Lengths, shape: Sequence[int]) -> None:
-        """Refuses a tensor whose dims say another shape: what is made of lengths may be large."""
+        """Raises RunFileError if the shape of a tensor does not fit its dims; a mask of wrong lengths could be huge."""
         fits = len(dims) == len(shape) and (0 not in shape or max(shape) <= MOST)
         for dim, n in zip(dims, shape, strict=False):
             size = lengths.size(dim)

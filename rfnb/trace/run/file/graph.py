@@ -1,4 +1,4 @@
-"""The graph of a body as plain data: ops, names, dims, and places as words."""
+"""Writes the graph of a body as plain data, and reads it: ops, names, dims, and places as text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rfnb.trace.run.file.fields import chosen, count, get, list_of, optional
 
 
 class Place(NamedTuple):
-    """A place in the code of somebody, in words; it answers like a `Source`."""
+    """A place in the code that was run, as text, with the interface of `Source`."""
 
     file: str
     line: int
@@ -25,20 +25,20 @@ class Place(NamedTuple):
     cell: None = None
 
     def place(self) -> str:
-        """ "cell 4, line 2" or "model.py:31"."""
+        """The place as text: "cell 4, line 2" or "model.py:31"."""
         return self.shown
 
     def text(self) -> str:
-        """The expression as it was written, in short."""
+        """The expression in the code, shortened."""
         return self.expression
 
     def names(self) -> tuple[str, ...]:
-        """The names of the values made here."""
+        """The names of the values computed here."""
         return self.assigned
 
 
 def write_graph(graph: BodyGraph, name_of: Callable[[Value], str], dims: DimWriter) -> dict[str, Any]:
-    """As JSON."""
+    """The graph as JSON."""
     places: dict[Any, int] = {}
     numbers = {id(node): number for number, node in enumerate(graph.all_nodes())}
 
@@ -65,7 +65,7 @@ def _words(source: Any) -> tuple[Any, ...]:
 
 
 def read_graph(data: Any, dims: DimReader) -> BodyGraph:
-    """From JSON."""
+    """The graph from JSON. Raises RunFileError if it is not consistent."""
     places = [_place(entry) for entry in get(data, "places", list)]
 
     def place(number: int | None) -> Any:
@@ -87,25 +87,25 @@ def read_graph(data: Any, dims: DimReader) -> BodyGraph:
         value.node, value.output = None if made is None else chosen(nodes, made, "nodes"), get(entry, "output", int)
     graph.body_values = count(data, "body_values", len(graph.values))
     if not all(0 <= n < len(graph.values) for node in _own_nodes(graph.nodes) for n in (*node.inputs, *node.outputs)):
-        raise RunFileError("the graph in the file points to values that are not there")
+        raise RunFileError("the graph in the file refers to missing values")
     return graph
 
 
 def _own_nodes(nodes: list[Node]) -> Iterator[Node]:
-    """Those that read and make values of this graph; loops inside of the body have graphs of their own."""
+    """The nodes whose values belong to this graph; loops inside the body have their own graphs."""
     for node in nodes:
         yield node
         yield from _own_nodes([] if node.kind == "loop" else node.body)
 
 
 def _kind(entry: Any) -> NodeKind:
-    """The kind of a node; one that this version does not know is shown as an op."""
+    """The kind of a node; kinds that this version does not know become "op"."""
     kind = get(entry, "kind", str) if "kind" in entry else _kind_by_op(entry)
     return next((known for known in get_args(NodeKind) if known == kind), "op")
 
 
 def _kind_by_op(entry: Any) -> str:
-    """For files of rfnb 0.1.0 and before, which do not hold the kinds of nodes."""
+    """Infers the kind of a node, for files of rfnb 0.1.0 and earlier, which do not contain it."""
     op: str = entry["op"]
     return KIND_BY_OP.get(op) or ("module" if entry["body"] and op not in OPS else "op")
 

@@ -1,4 +1,4 @@
-"""`rf.load_run("x.rfrun")`: a run from a file. The file may be of a stranger: it is data, and all of it is checked."""
+"""`rf.load_run("x.rfrun")` reads a run from a file, which is untrusted: it is only data, and all of it is checked."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rfnb.trace.run.run import Run
 
 
 def load_run(path: str | os.PathLike[str]) -> Run:
-    """The run in a file of `run.save("x.rfrun")`, with its states and values, but without model, code or data.
+    """Loads the run in a file of `run.save("x.rfrun")`, with its states and values, without model, code or data.
 
     >>> time = rf.Dim(None, name="time")
     >>> x = rf.convert_to_tensor([[1.0, 2.0, 3.0]], dims=[rf.batch_dim, time])
@@ -37,10 +37,10 @@ def load_run(path: str | os.PathLike[str]) -> Run:
     >>> again.name, again[1].after.s.raw_tensor.tolist()
     ('sum', [3.0])
 
-    It is looked at like any run; what would have to be computed raises RunFileError, and `loaded.rerun(fn)` computes
-    it with the model. Dims that live in this process are the same Dims again, others are new.
+    A loaded run is used like any other. Values that would have to be computed raise RunFileError; `loaded.rerun(fn)`
+    computes them with the model. Dims that exist in this process are reused; others are created.
 
-    Raises RunFileError if there is no such file, or it is no run that can be read.
+    Raises RunFileError if the file does not exist, or does not contain a readable run.
     """
     path = Path(path)
     if not path.is_file():
@@ -51,7 +51,7 @@ def load_run(path: str | os.PathLike[str]) -> Run:
         raise _unreadable(path, error.what, error.got, error.expected) from error
     except RfError as error:
         raise _unreadable(path, error.what) from error
-    except Exception as error:  # whatever a stranger's numbers lead to
+    except Exception as error:  # a damaged file can cause any error
         raise _unreadable(path, f"{type(error).__name__}: {error}"[:200]) from error
 
 
@@ -63,7 +63,7 @@ def _unreadable(path: Path, why: str, got: object = None, expected: object = Non
 
 
 def _beside(path: Path) -> str | None:
-    """What is there instead."""
+    """A hint with the run files in the same folder."""
     if not path.parent.is_dir():
         return f"there is no folder {path.parent}"
     found = sorted(file.name for file in path.parent.glob("*.rfrun"))[:5]
@@ -72,19 +72,19 @@ def _beside(path: Path) -> str | None:
 
 def _read(raws: RawReader) -> Run:
     if KEY not in raws.metadata:
-        raise RunFileError("it holds tensors, but no run")
+        raise RunFileError("the file contains tensors, but no run")
     data = json.loads(raws.metadata[KEY])
     form = data.get("format")
     if type(form) is not int or not 1 <= form <= FORMAT:
         raise RunFileError(
-            "another version of rfnb wrote it", got=f"format {form!r}"[:40], expected=f"at most {FORMAT}"
+            "the file was written by another version of rfnb", got=f"format {form!r}"[:40], expected=f"at most {FORMAT}"
         )
     update(data, form)
     dims = DimReader(data)
     versions = {name: get(data["versions"], name, str) for name in ("rfnb", "torch", "python")}
     runs = [_run(entry, dims, raws, versions) for entry in get(data, "runs", list)]
     if not 0 < len(runs) <= 1000:
-        raise RunFileError("there is no run in it")
+        raise RunFileError("the file does not contain a run")
     for entry, run, parent in zip(data["runs"], runs, [*runs[1:], None], strict=True):
         run.parent, run.forked_at = parent, optional(entry, "forked_at", int)
     return runs[0]
@@ -94,7 +94,7 @@ def _run(data: Any, dims: DimReader, raws: RawReader, versions: dict[str, str]) 
     failed = _failure(optional(data, "failed", dict))
     words = list_of(data, "words", str)
     checks = [chosen(words, int(number), "checks") for number in raws.numbers(data["checks"], lambda n=0.0: n)]
-    steps = len(checks) - (failed is not None)  # a number alone would cost a stranger nothing
+    steps = len(checks) - (failed is not None)  # a number in the JSON could be arbitrarily large
     size = dims.size_or_none(get(data, "size", int))
     if steps != get(data, "steps", int) or size is None or size.max > steps or (failed and failed.step != steps):
         raise RunFileError("the number of steps in the file does not fit the rest")

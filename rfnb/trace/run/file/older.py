@@ -1,7 +1,7 @@
-"""Run files of earlier formats: what they hold is brought to the present one before it is read.
+"""Converts run files of earlier formats to the current format before they are read.
 
-Format 1 called what a loop carries for itself `#ended`, `#lengths`, `#last0` or `#before0`, and listed the first two as
-values of a body around it. Since format 2 such values have no name, and are not listed.
+In format 1, internal values of a loop were named `#ended`, `#lengths`, `#last0` or `#before0`, and the first two were
+listed as values of the body of an outer loop. Since format 2, such values have no name and are not listed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ RESERVED = re.compile(r"#(ended|lengths|(last|before)\d+)")
 
 
 def update(data: Any, form: int) -> None:
-    """Changes the JSON of a file of format `form` to what the present format says."""
+    """Converts the JSON of a file of format `form` to the current format, in place."""
     if form < 2:
         for run in get(data, "runs", list):
             _without_reserved_names(run)

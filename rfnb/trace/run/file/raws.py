@@ -1,4 +1,4 @@
-"""The tensors of a file by key: those of one series are stacked, or one behind the other if their shapes differ."""
+"""Writes and reads the tensors of a file; those of one series are stacked, or concatenated if their shapes differ."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from rfnb.trace.run.file.fields import count, get, list_of
 
 
 class RawWriter:
-    """Collects what goes to the file."""
+    """Collects the tensors of a file under keys, and writes the file."""
 
     def __init__(self) -> None:
         self.tensors: dict[str, Any] = {}
 
     def add(self, raws: Sequence[Any]) -> dict[str, Any]:
-        """Tensors of one dtype; gives where they are."""
+        """Adds tensors of one dtype; returns the key and shapes to find them by."""
         import torch
 
         parts = [torch.view_as_real(raw.resolve_conj()) if raw.is_complex() else raw for raw in raws]
@@ -31,7 +31,7 @@ class RawWriter:
         return {"key": self._keep(joined), "shapes": shapes}
 
     def numbers(self, rows: Sequence[Sequence[float]]) -> str:
-        """A table of numbers."""
+        """Adds a table of numbers; returns its key."""
         import torch
 
         return self._keep(torch.tensor(rows, dtype=torch.float64).reshape(len(rows), -1 if rows else 0))
@@ -42,14 +42,14 @@ class RawWriter:
         return key
 
     def write(self, path: Path, metadata: dict[str, str]) -> None:
-        """The file."""
+        """Writes the file."""
         from safetensors.torch import save_file
 
         save_file(self.tensors, path, metadata)
 
 
 class RawReader:
-    """What is in the file; read whole, so that the file may go."""
+    """The tensors and metadata of a file, which is read completely and can then be deleted."""
 
     def __init__(self, path: Path):
         from safetensors import safe_open
@@ -59,42 +59,44 @@ class RawReader:
             self.tensors = {key: file.get_tensor(key).clone() for key in file.keys()}  # noqa: SIM118
 
     def tensor(self, key: Any) -> Any:
-        """By its key."""
+        """The tensor with this key. Raises RunFileError if it is missing."""
         if not isinstance(key, str) or key not in self.tensors:
-            raise RunFileError("the file lacks a tensor that it speaks of", got=repr(key)[:40])
+            raise RunFileError("the file refers to a missing tensor", got=repr(key)[:40])
         return self.tensors[key]
 
     def numbers(self, key: Any, row: Callable[..., Any]) -> list[Any]:
-        """A table of numbers."""
+        """Reads a table of numbers, and calls `row` with the entries of each row."""
         import torch
 
         table = self.tensor(key)
         if table.dtype != torch.float64 or table.ndim != 2:
-            raise RunFileError("a table of numbers in the file has another form")
+            raise RunFileError("a table of numbers in the file has the wrong dtype or shape")
         return [row(*entries) for entries in table.tolist()]
 
     def parts(self, where: Any, dtype: str) -> list[Any]:
-        """The tensors that were joined."""
+        """Splits the stored tensor into those given to `add`. Raises RunFileError if the dtype or shapes do not fit."""
         import torch
 
         joined = self.tensor(get(where, "key", str))
         if dtype.startswith("complex"):
             joined = torch.view_as_complex(joined if "shapes" not in where else joined.reshape(-1, 2))
         if str(joined.dtype) != f"torch.{dtype}":
-            raise RunFileError("a tensor in the file has another dtype", got=joined.dtype, expected=dtype)
+            raise RunFileError("a tensor in the file has the wrong dtype", got=joined.dtype, expected=dtype)
         if "shapes" not in where:
             shape = list_of(where, "shape", int)
             if list(joined.shape) != [count(where, "count"), *shape]:
-                raise RunFileError("a tensor in the file has another shape", got=list(joined.shape), expected=shape)
+                raise RunFileError("a tensor in the file has the wrong shape", got=list(joined.shape), expected=shape)
             return list(joined.unbind(0))
         shapes = get(where, "shapes", list)
         sizes = [_entries(shape) for shape in shapes]
         if sum(sizes) != joined.numel():
-            raise RunFileError("tensors in the file have other shapes", got=joined.numel(), expected=sum(sizes))
+            raise RunFileError(
+                "tensors in the file have the wrong number of entries", got=joined.numel(), expected=sum(sizes)
+            )
         return [part.reshape(shape) for part, shape in zip(joined.reshape(-1).split(sizes), shapes, strict=True)]
 
 
 def _entries(shape: Any) -> int:
     if not isinstance(shape, list) or not all(type(n) is int and n >= 0 for n in shape):
-        raise RunFileError("a shape in the file is no shape")
+        raise RunFileError("a shape in the file is not valid")
     return math.prod(shape)

@@ -1,4 +1,4 @@
-"""`run.save("x.rfrun")`: what a run knows, as one file."""
+"""`run.save("x.rfrun")` writes a run to one file."""
 
 from __future__ import annotations
 
@@ -23,16 +23,17 @@ if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
 
 FORMAT = 2
-"""Raised when the meaning of an entry changes. Files of all earlier formats are read, see `older.py`."""
+"""Version of the format, increased when the meaning of an entry changes. `older.py` reads all earlier formats."""
 
 KEY = "rfnb.run"
-"""Of the JSON among the metadata of the file."""
+"""Key of the JSON in the metadata of the file."""
 
 LIMIT = 64 * 2**20
+"""Default limit for the values of the body, in bytes."""
 
 
 def write_run_file(run: Run, path: Path, limit: int | None) -> Path:
-    """The run, and those that it was forked from."""
+    """Writes the run, and the runs that it was forked from."""
     dims, raws = DimWriter(), RawWriter()
     family = [run]
     while (parent := family[-1].parent) is not None:
@@ -46,30 +47,30 @@ def write_run_file(run: Run, path: Path, limit: int | None) -> Path:
 
 
 def write_page(run: Run, path: Path, limit: int | None) -> Path:
-    """A page to step through."""
+    """Writes an HTML page for stepping through the run."""
     return make_page(run, path, limit)
 
 
 WRITERS = {".rfrun": write_run_file, ".html": write_page}
-"""By the ending of the name."""
+"""The functions that write files, by the ending of the name."""
 
 
 def write(run: Run, path: str | os.PathLike[str], limit: int | None) -> Path:
-    """The file. Raises RunFileError if nobody writes such files, or the folder is not there."""
+    """Writes the file. Raises RunFileError if the ending is unknown, or the folder does not exist."""
     path = Path(path)
     writer = WRITERS.get(path.suffix)
     if writer is None:
         known = " or ".join(f'"x{ending}"' for ending in sorted(WRITERS, reverse=True))
-        raise RunFileError("save: the ending of the name says what is written", got=repr(path.name), expected=known)
+        raise RunFileError("save: the ending of the file name chooses the format", got=repr(path.name), expected=known)
     if limit is not None and (not isinstance(limit, int) or limit < 0):
-        raise RunFileError("save: the limit is a number of bytes", got=repr(limit))
+        raise RunFileError("save: `limit` must be a number of bytes", got=repr(limit))
     if not path.parent.is_dir():
         raise RunFileError(f"save: there is no folder {path.parent}")
     return writer(run, path, limit)
 
 
 def versions() -> dict[str, str]:
-    """Of what computed it."""
+    """The versions of rfnb, torch and Python."""
     return {
         "rfnb": str(getattr(sys.modules.get("rfnb"), "__version__", "0")),
         "torch": str(getattr(sys.modules.get("torch"), "__version__", "0")),
@@ -123,7 +124,7 @@ def _state(run: Run, name: str, dims: DimWriter, raws: RawWriter) -> dict[str, A
 
 
 class Values:
-    """The values of the body, step by step. When they are more than `limit` bytes, the largest are let go."""
+    """Collects the values of the body, step by step. Above `limit` bytes, only statistics of the largest are kept."""
 
     def __init__(self, limit: int):
         self.series: dict[tuple[Any, ...], Series] = {}
@@ -132,7 +133,7 @@ class Values:
         self._failed: str | None = None
 
     def collect(self, run: Run) -> list[str]:
-        """All steps, also the one that failed. Gives what the check said of each."""
+        """Collects all steps, including one that failed. Returns the result of the replay check for each."""
         checks = []
         for step in range(run.steps + (run.failed is not None)):
             checks.append(self._step(run, step))
@@ -163,7 +164,7 @@ class Values:
             largest.raws = None
 
     def note(self) -> str | None:
-        """What is not in the file."""
+        """A note on what the file does not contain, or None."""
         gone = [f"{each.name} ({each.bytes / 2**20:.1f} MiB)" for each in self.series.values() if each.raws is None]
         parts = [f"only statistics of {', '.join(gone)}"] if gone else []
         return "; ".join([*parts, *([self._failed] if self._failed else [])]) or None

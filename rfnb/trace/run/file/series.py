@@ -1,4 +1,4 @@
-"""A state or a value over the steps of a run: collected one after the other, written as one tensor, read again."""
+"""A state or a value over the steps of a run: collected step by step, written as one tensor, and read again."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 @dataclass
 class Series:
-    """What a line of the body made at the steps that it ran in.
+    """The values of one line of the body, at the steps in which it ran.
 
-    steps: by step, its place in the lists. raws: None if it was too much to keep.
+    steps: maps each step to its place in the lists. raws: None if the values were too large to keep.
     """
 
     name: str
@@ -39,11 +39,11 @@ class Series:
 
     @classmethod
     def like(cls, tensor: Tensor, name: str, op: str = "", line: int = 0) -> Series:
-        """An empty one."""
+        """An empty series with the dims and dtype of `tensor`."""
         return cls(name, op, line, tensor.sig, tensor.dtype)
 
     def add(self, step: int, tensor: Tensor) -> int:
-        """The value of a step; gives its bytes."""
+        """Adds the value of a step; returns its size in bytes."""
         self.steps[step] = len(self.steps)
         self.lengths.append(tensor.lengths)
         if isinstance(tensor, Missing):
@@ -59,7 +59,7 @@ class Series:
         return n_bytes
 
     def tensor(self, step: int) -> Tensor:
-        """The value of a step. Raises KeyError if there is none."""
+        """The value at a step. Raises KeyError if there is none."""
         at = self.steps[step]
         tensor = Missing(self, at) if self.raws is None else tensor_of(self.raws[at], self.sig, self.lengths[at])
         tensor.name = self.name
@@ -68,7 +68,7 @@ class Series:
     # -- in the file
 
     def write(self, dims: DimWriter, raws: RawWriter, every_step: int) -> dict[str, Any]:
-        """As JSON; the tensors go to `raws`."""
+        """The series as JSON; the tensors are added to `raws`."""
         lengths = [dims.of(self.sig.dims, each) for each in self.lengths]
         return {
             "name": self.name,
@@ -87,7 +87,7 @@ class Series:
 
     @classmethod
     def read(cls, data: Any, dims: DimReader, raws: RawReader, every_step: int) -> Series:
-        """From JSON. Raises RunFileError if the parts do not fit each other."""
+        """Reads the series from JSON. Raises RunFileError if its parts do not fit together."""
         own = [dims.dim(number) for number in get(data, "dims", list)]
         sig = align.sig(own, dims.dim_or_none(data.get("sparse")), dims.dim_or_none(data.get("feature")))
         steps = list(range(every_step)) if data.get("steps") is None else list_of(data, "steps", int)
@@ -100,14 +100,14 @@ class Series:
         series.raws = None if data.get("tensor") is None else raws.parts(data["tensor"], series.dtype)
         known = {len(steps), len(numbers), len(series.lengths), len(numbers if series.raws is None else series.raws)}
         if len(known) > 1 or len(set(steps)) < len(steps) or len(set(own)) < len(own):
-            raise RunFileError(f"the parts of {series.name} in the file do not fit each other")
+            raise RunFileError(f"the parts of {series.name} in the file do not fit together")
         for raw, each in zip(series.raws or (), series.lengths, strict=False):
             dims.check(own, each, backend_of_raw(raw).get_shape_tuple_raw(raw))
         return series
 
 
 class Missing(Tensor):
-    """A tensor that is not in the file: all but its numbers is known."""
+    """A tensor whose numbers are not in the file; its dims, dtype and statistics are known."""
 
     __slots__ = ("bytes", "dtype_name", "statistics")
 
@@ -119,13 +119,13 @@ class Missing(Tensor):
     @property
     def _raw(self) -> Any:
         raise RunFileError(
-            f"{self.name} is not in the file, only what is known of it: {self.statistics.words()}",
+            f"{self.name} is not in the file; only statistics are: {self.statistics.words()}",
             hint="run.save(path, limit=…) keeps more; or loaded.rerun(fn) computes it again",
         )
 
     @property
     def dtype(self) -> str:
-        """As it was."""
+        """The dtype of the value in the run."""
         return self.dtype_name
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""A few numbers about a tensor, over its real entries."""
+"""Statistics of a tensor, without padding."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rfnb.trace.run.entries import frames, numbers
 
 
 class Statistics(NamedTuple):
-    """How many entries there are; of the finite ones the range, mean and standard deviation; how many are not."""
+    """The number of entries; minimum, mean, maximum and standard deviation of the finite ones; NaN and Inf counts."""
 
     entries: int
     min: float
@@ -22,14 +22,14 @@ class Statistics(NamedTuple):
     inf: int
 
     def words(self) -> str:
-        """ "12 entries, -1 … 3, μ 0.2, σ 1.1, 2 NaN" """
+        """The statistics as text: "12 entries, -1 … 3, μ 0.2, σ 1.1, 2 NaN"."""
         parts = [f"{int(self.entries):,} entries"]
         parts += [f"{self.min:.4g} … {self.max:.4g}, μ {self.mean:.4g}, σ {self.std:.4g}"] if self.entries else []
         return ", ".join([*parts, *(f"{int(n):,} {name}" for n, name in ((self.nan, "NaN"), (self.inf, "Inf")) if n)])
 
 
 def statistics(tensor: Tensor) -> Statistics:
-    """Padding counts for nothing; of complex numbers the absolute values."""
+    """Computes the statistics of a tensor without padding; complex numbers by their absolute values."""
     entries = numbers(tensor)
     values = np.abs(entries) if entries.dtype.kind == "c" else entries.astype(np.float64)
     values = values[np.broadcast_to(frames(tensor), values.shape)]

@@ -1,4 +1,4 @@
-"""What a file knows of a run, in the place of a replay: nothing is computed, what was not kept is said."""
+"""A run from a file, in place of a replay: nothing is computed, and missing values raise RunFileError."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ from rfnb.trace.run.step import StepValue
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
 
-CURE = "loaded.rerun(fn) computes the steps again, with the model"
+HINT = "loaded.rerun(fn) computes the steps again, with the model"
+"""Hint of all errors about values that are not in the file."""
 
 
 @dataclass
 class StoredState:
-    """A state over the steps: tensors, sizes of an axis that grows, or None where it was None."""
+    """A state over the steps: tensors, sizes of a growing axis, or None, depending on the step."""
 
     name: str
     series: Series | None = None
@@ -39,7 +40,7 @@ class StoredState:
         if step in self.sizes:
             return self.sizes[step]
         if self.series is None or step not in self.series.steps:
-            raise RunFileError(f"{self.name} before step {step} is not in the file", got=self._kept(), hint=CURE)
+            raise RunFileError(f"{self.name} before step {step} is not in the file", got=self._kept(), hint=HINT)
         return self.series.tensor(step)
 
     def _kept(self) -> str:
@@ -50,10 +51,10 @@ class StoredState:
 
 @dataclass
 class Stored:
-    """A `Replayable` that only reads.
+    """A `Replayable` that only reads stored values.
 
-    seed, every: of the run. steps_begun, why: how many steps each sequence began, and why it ended. checks: of each
-    step, whether the replay agreed when it was saved. versions: of rfnb, torch and Python then.
+    seed, every: as in the run. steps_begun, why: how many steps each sequence started, and why it ended. checks: for
+    each step, whether the replay agreed when the run was saved. versions: of rfnb, torch and Python at that time.
     """
 
     axis: Dim
@@ -74,35 +75,35 @@ class Stored:
 
     @property
     def begun(self) -> Size:
-        """How many steps each sequence began."""
+        """How many steps each sequence started."""
         return self.steps_begun or self.size
 
     def ends(self) -> list[str] | None:
-        """Of each sequence, why it ended."""
+        """Why each sequence ended."""
         return self.why
 
     def storages(self) -> dict[Any, int]:
-        """The memory that it keeps alive."""
+        """The storages of the loaded tensors: the size of each in bytes, by storage key."""
         kept = [*self.series, *(state.series for state in self.states if state.series is not None)]
         raws = [raw for each in kept for raw in each.raws or ()]
         return dict(backend_of_raw(raw).storage_raw(raw) for raw in raws)
 
     def state_names(self) -> list[str]:
-        """The states of the user."""
+        """The names of the user's states."""
         return [state.name for state in self.states]
 
     def state(self, name: str, step: int) -> Any:
-        """A state before `step`."""
+        """The value of a state before `step`. Raises RunFileError if it is not in the file."""
         return next(state for state in self.states if state.name == name).at(step)
 
     def values(self, step: int) -> tuple[list[StepValue], str]:
-        """What the body computed at `step`, and what the check said when the run was saved."""
+        """The values that the body computed at `step`, and the result of the replay check at the time of saving."""
         found = [each for each in self.series if step in each.steps]
         check = self.checks[step] if step < len(self.checks) else "not in the file"
         return [StepValue(each.name, each.op, each.line, each.tensor(step)) for each in found], check
 
     def computed(self, step: int, only: Collection[int] | None = None) -> list[tuple[Value, Tensor]]:
-        """Of the values of the graph those that are in the file: states, and what lines of the body made."""
+        """The values of the graph that are in the file: states, and values of lines of the body."""
         given = {state.name: state.at(step) for state in self.states}
         made = self.values(step)[0]
         found = []
@@ -115,7 +116,7 @@ class Stored:
         return found
 
     def stack(self, name: str) -> Tensor:
-        """A value of the body over all steps. → {axis, …}"""
+        """Stacks a value of the body over all steps. → {axis, …}"""
         series = next((each for each in reversed(self.series) if each.name == name), None)
         if series is None:
             known = ", ".join(dict.fromkeys(each.name for each in self.series))
@@ -124,44 +125,46 @@ class Stored:
         values = [series.tensor(step) for step in steps if step in series.steps]
         shapes = {raw.shape for raw in series.raws or ()}
         if not values or len(values) < len(steps) or len(shapes) > 1:
-            raise RunFileError(f"{name} cannot be stacked: it is not the same at all steps", hint="loaded[i] has it")
+            raise RunFileError(
+                f"{name} cannot be stacked: it is missing at some steps, or its shape changes", hint="loaded[i] has it"
+            )
         return over_steps(values, self.axis, self.size).with_name(name)
 
     def name_of(self, value: Value) -> str:
-        """What the user's line called it."""
+        """The name of a value in the user's code."""
         return value.name
 
     def rerun(self, run: Run, fn: Callable[[], Any] | None) -> Run:
-        """The run of the loop of this name in `fn`, with the same seed."""
+        """Calls `fn` with the same seed, and returns the new run of the loop with this name."""
         if fn is None or run.parent is not None:
-            raise _not_in_file(run, "which does not hold the code")
+            raise _not_in_file(run, "which does not contain the code")
         return run_again(run, fn)
 
     def fork(self, run: Run, step: int, seed: int | None, states: Mapping[str, Any]) -> Run:
-        """Refused."""
-        raise _not_in_file(run, "so there is nothing to compute other steps with")
+        """Raises RunFileError: the steps cannot be computed without the model."""
+        raise _not_in_file(run, "so other steps cannot be computed")
 
     def gradients(self, run: Run, loss: Any) -> Any:
-        """Refused."""
-        raise _not_in_file(run, "so there is nothing to compute gradients with")
+        """Raises RunFileError: gradients cannot be computed without the model."""
+        raise _not_in_file(run, "so gradients cannot be computed")
 
     def explain(self) -> Any:
-        """Refused."""
-        raise RunFileError("the file does not hold where the ops were done", hint=CURE)
+        """Raises RunFileError: the file does not contain where the ops ran."""
+        raise RunFileError("the file does not contain where the ops ran", hint=HINT)
 
     def loops(self, step: int) -> list[Run]:
-        """Refused."""
-        raise RunFileError("the file does not hold the runs of the loops inside of a step", hint=CURE)
+        """Raises RunFileError: the file does not contain the runs of inner loops."""
+        raise RunFileError("the file does not contain the runs of the loops inside a step", hint=HINT)
 
 
 def _not_in_file(run: Run, why: str) -> RunFileError:
-    return RunFileError(f"{run.name} was loaded from a file, {why}", hint=CURE)
+    return RunFileError(f"{run.name} was loaded from a file, {why}", hint=HINT)
 
 
 def _taken(made: list[StepValue], value: Value, node: Node) -> Tensor | None:
-    """Takes the first of the values in the file that may be this value of the graph, if there is one."""
+    """Removes and returns the first value in the file that matches this value of the graph; None if there is none."""
     if node.source != node.at and value.name == node.op:
-        return None  # of a function that the body calls
+        return None  # computed in a function that the body calls
     wanted = value.name, node.op, node.line or 0, value.sparse_dim
     for at, (name, op, line, tensor) in enumerate(made):
         if (name, op, line, tensor.sparse_dim) == wanted and tensor.dims_set == {*value.dims}:
