@@ -1,7 +1,7 @@
-"""Branches in the body of a loop: both sides are traced on its frame; each step computes the one that it takes.
+"""Branches in the body of a loop: both sides are traced on its frame; each step computes the side it takes.
 
-A branch is one call on the tape. What its sides read of the step, and from outside, are the arguments of that call, so
-that gradients, the parameters of a replay, and streams of random numbers come the usual way.
+A branch is one call on the tape. All values that its sides read, from the step or from outside, are arguments of that
+call, so gradients, the parameters of a replay and random streams work as for any other call.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Read = Var | External | Stream
 
 
 class _Side(NamedTuple):
-    """What a side did on the traced frame."""
+    """The calls, ops and result of one side on the traced frame."""
 
     calls: list[Call]
     ops: list[OpCall]
@@ -42,7 +42,7 @@ class _Side(NamedTuple):
 
 
 def cond(body: Body, recorder: Recorder, pred: Tensor, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> Any:
-    """What the side gives that is taken, as values of the body that `recorder` listens to."""
+    """Traces both sides and returns the result of the one taken, as values of the body that `recorder` records."""
     tape, plain = body.tape, body.plain(pred)
     with body.aside():
         holds = body.backend.all_true_raw(plain._raw)
@@ -87,7 +87,7 @@ def _side(
     taken: bool,
     finish: Callable[[Any], Any] = lambda result: result,
 ) -> _Side:
-    """Traces one side. Its calls leave the tape; what the one that is not taken changes is taken back."""
+    """Traces one side. Its calls are removed from the tape; changes made by a side that is not taken are undone."""
     tape = body.tape
     start = len(tape.calls)
     try:
@@ -107,28 +107,28 @@ def _tried(name: str, fn: Callable[[], Any]) -> Any:
     try:
         return fn()
     except Exception as error:
-        error.add_note(f"in {name} of a `cond`, which is tried out at step 0, where the other side is taken")
+        error.add_note(f"in {name} of a `cond`, which is traced at step 0 although the other side is taken")
         raise
 
 
 def not_inside(loop: str, what: str) -> LoopError:
-    """For what counts at every step, asked for by one side."""
+    """The error for a call on the loop, such as `stack`, that holds at every step but stands in one side of a `cond`."""
     return LoopError(
         f"{loop}: {what} in one side of a `cond`",
-        expected="for every step alike, behind the `cond`",
+        expected="a call outside of the `cond`, as it holds for every step",
         hint="let both sides return a value: x = rf.cond(pred, …, …)",
     )
 
 
-# -- what both sides give
+# -- the results of both sides
 
 
 def _agreeing(body: Body, yes: Any, no: Any) -> list[tuple[Any, Any]]:
-    """The leaves of both in pairs, those of `no` with their dims in the order of `yes`."""
+    """Pairs the leaves of both results; leaves of `no` get their dims in the order of `yes`."""
     no = arranged(no, yes)
     if not same_structure(yes, no):
         raise LoopError(
-            f"{body.loop.name}: cond: false_fn gives another structure than true_fn",
+            f"{body.loop.name}: cond: false_fn returns a different structure than true_fn",
             got=[path or "one value" for path, _ in named_leaves(no)],
             expected=[path or "one value" for path, _ in named_leaves(yes)],
         )
@@ -142,32 +142,32 @@ def _pair(body: Body, path: str, a: Any, b: Any) -> tuple[Any, Any]:
     first, second = _as_tensor(body, a, b), _as_tensor(body, b, a)
     if first is None or second is None:
         raise LoopError(
-            f"{what} differs between the two sides, and is no Tensor",
-            got=f"{_kind(b)} of false_fn",
-            expected=f"{_kind(a)} as of true_fn",
-            hint="Tensors may differ from step to step; all else is the same at every step",
+            f"{what} differs between the two sides, and is not a Tensor",
+            got=f"{_kind(b)} from false_fn",
+            expected=f"{_kind(a)}, as from true_fn",
+            hint="Tensors may differ from step to step; other values must be the same on both sides",
         )
     if first.dtype != second.dtype:
         raise DtypeError(
-            f"{what} has another dtype in false_fn",
+            f"{what} has a different dtype in false_fn",
             got=second.dtype,
             expected=first.dtype,
             hint=f'rf.cast(value, "{first.dtype}")',
         )
     if first.sparse_dim is not second.sparse_dim and first.sparse_dim is not None and second.sparse_dim is not None:
-        raise DimError(f"{what} has labels of two kinds", got=second.sparse_dim, expected=first.sparse_dim)
+        raise DimError(f"{what} has labels from two different dims", got=second.sparse_dim, expected=first.sparse_dim)
     if first.dims_set != second.dims_set:
         raise DimError(
-            f"{what} has other dims in false_fn",
+            f"{what} has different dims in false_fn",
             got=second.describe_dims(),
             expected=first.describe_dims(),
-            hint="rf.expand_dims(value, dims=[…]) gives the side with fewer dims those of the other",
+            hint="rf.expand_dims(value, dims=[…]) adds the dims that one side lacks",
         )
     return first, second if second.dims == first.dims else second.copy_transpose(first.dims)
 
 
 def _as_tensor(body: Body, leaf: Any, other: Any) -> Tensor | None:
-    """A number as a Tensor, of the type of the other side's."""
+    """Converts a number to a Tensor with the dtype of the other side's leaf; None for other leaves."""
     if isinstance(leaf, bool | int | float):
         with body.aside():
             leaf = float(leaf) if isinstance(other, float) else leaf
@@ -180,7 +180,7 @@ def _kind(leaf: Any) -> str:
 
 
 def _result(body: Body, a: Any, b: Any, *, holds: bool) -> Any:
-    """On the traced frame."""
+    """One leaf of the result on the traced frame, with the sizes that both sides allow."""
     if not isinstance(a, Tensor):
         return a
     feature = a.feature_dim if a.feature_dim is b.feature_dim else None
@@ -190,7 +190,7 @@ def _result(body: Body, a: Any, b: Any, *, holds: bool) -> Any:
 
 
 def _note(recorder: Recorder, node: Node, reads: list[Tensor], sides: list[_Side], results: list[Any]) -> None:
-    """As an op that stays in the steps. It is told what is inside, to see whether that has a size which differs."""
+    """Records the branch as an op that stays in the steps. `inside` lists the values in it, to find sizes that differ."""
     inside = [[op.args, op.kwargs, op.result] for side in sides for op in side.ops]
     recorder.op_calls.append(OpCall(ROW, (reads,), {"inside": inside}, reads, results, node))
 
@@ -213,7 +213,7 @@ ROW = OpRow("cond", cond, effect=True)
 
 
 def _given(sides: Sequence[list[Call]], wanted: Sequence[Sequence[Any]]) -> list[Read]:
-    """What the sides read that they do not make, each once."""
+    """All values that the sides read but do not compute, without duplicates."""
     found: dict[Any, Read] = {}
     for calls, results in zip(sides, wanted, strict=True):
         made = {number for call in calls for number in call.made()}
@@ -224,7 +224,7 @@ def _given(sides: Sequence[list[Call]], wanted: Sequence[Sequence[Any]]) -> list
 
 
 class _Choice:
-    """f(pred, *given) → what the side gives that is taken."""
+    """A call f(pred, *given) that runs the side taken at this step and returns its results."""
 
     def __init__(self, body: Body, given: Sequence[Read], sides: Sequence[list[Call]], wanted: Sequence[Sequence[Any]]):
         self._holds = body.backend.all_true_raw
@@ -268,11 +268,11 @@ class _Choice:
 
 
 def _no_stream(number: int, step: int) -> Any:
-    raise AssertionError("the generators of a branch are among what it is given")
+    raise AssertionError("the generators of a branch are among its arguments")
 
 
 def _writes_named(body: Body, calls: list[Call], outer: set[int]) -> tuple[list[Call], list[Var]]:
-    """The calls, where those that only write into what is outside of the side give something to ask for."""
+    """Gives a result to calls that only write into values from outside the side, so that they can be requested."""
     writes: list[Var] = []
     for i, call in enumerate(calls):
         if not outer.isdisjoint(call.changes) and not call.made():
@@ -289,7 +289,7 @@ def _program(body: Body, calls: list[Call], inputs: dict[Any, Var]) -> Program:
 
 
 def _with(tree: Any, inputs: dict[Any, Var]) -> Any:
-    """Arguments of a call, with inputs in place of what is outside of the branch."""
+    """The arguments of a call, with values from outside the branch replaced by inputs."""
     kind = type(tree)
     if kind is External or kind is Stream:
         return inputs[kind, tree.number]
