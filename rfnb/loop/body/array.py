@@ -47,7 +47,11 @@ class TensorArray:
         """A new array with `tensor` appended. Raises DimError or DtypeError if its dims or dtype differ."""
         require_same_dims("push_back", tensor, self.tensor_template.dims, "tensor")
         if tensor.dtype != self.tensor_template.dtype:
-            raise DtypeError("push_back: the dtype differs from that of the array", got=tensor.dtype, expected=self.tensor_template.dtype)
+            raise DtypeError(
+                "push_back: the dtype differs from that of the array",
+                got=tensor.dtype,
+                expected=self.tensor_template.dtype,
+            )
         return self._with(self._backend.tensor_array_push_back(self._tensors, tensor))
 
     def stack(self, *, axis: Dim) -> Tensor:

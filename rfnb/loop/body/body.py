@@ -216,7 +216,7 @@ class Body:
                 f"{self.loop.name}: unstacked tensors differ in length",
                 got=f"{size} in {called(plain)} {plain.describe_dims()}",
                 expected=f"{self.size}, the length of the tensors unstacked before",
-                hint="rf.pad or rf.slice makes them the same length; a loop unstacks along one axis only",
+                hint="rf.pad or rf.slice makes them the same length",
             )
         self.size = size
         self.tape.trial = self.tape.trial or size.max == 0  # the loop has no steps
@@ -308,7 +308,10 @@ class Body:
         """Ends sequences where `source` is true."""
         self._refuse_in_branch("end")
         if self.condition is not None:
-            raise LoopError(f"{self.loop.name}: end is called twice", hint="combine both conditions: loop.end(rf.logical_or(a, b), …)")
+            raise LoopError(
+                f"{self.loop.name}: end is called twice",
+                hint="combine both conditions: loop.end(rf.logical_or(a, b), …)",
+            )
         if source.dtype != "bool":
             raise LoopError(f"{self.loop.name}: end needs a boolean condition", got=source.dtype, expected="bool")
         if self.size is not None and not set(self.size.dims) <= set(source.dims):

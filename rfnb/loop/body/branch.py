@@ -180,7 +180,7 @@ def _kind(leaf: Any) -> str:
 
 
 def _result(body: Body, a: Any, b: Any, *, holds: bool) -> Any:
-    """One leaf of the result on the traced frame, with the sizes that both sides allow."""
+    """One leaf of the result on the traced frame, with the lengths of both sides joined."""
     if not isinstance(a, Tensor):
         return a
     feature = a.feature_dim if a.feature_dim is b.feature_dim else None

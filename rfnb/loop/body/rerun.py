@@ -1,4 +1,4 @@
-"""The same call again: with the code as it is now, on the same inputs, with the same seed."""
+"""`run.rerun()`: repeats the call that a loop ran in, with current code but the same inputs and seed."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 class Call:
     """The call of the user's function that a loop ran in.
 
-    module, code: which function; `lasti` is the place of its `with`. given: its arguments as they were when the loop
-    began; tensors without their graph. dims: what Dims among them were bound to. ctx: what the call was for.
+    module, code: the function; `lasti` is the position of the `with` in its bytecode. given: its arguments when the
+    loop began; tensors are detached. dims: sizes of the Dims among them. ctx: the run context of the call.
     """
 
     module: str
@@ -46,13 +46,13 @@ class Call:
 
     @property
     def raws(self) -> list[Any]:
-        """What the tensors among the arguments hold."""
+        """The raw tensors of the arguments."""
         found = [leaf for leaf in leaves(list(self.given.values())) if type(leaf) is Tensor]
         return [tensor._raw for tensor in found if tensor.raw_tensor is not None]
 
 
 def called() -> Call | None:
-    """The call of the user's innermost function, that runs now."""
+    """The current call of the user's innermost function."""
     frame = user_frame()
     if frame is None:
         return None
@@ -64,7 +64,7 @@ def called() -> Call | None:
 
 
 def _parameters(code: CodeType) -> tuple[str, ...]:
-    """The names of all parameters of a function, those with stars last; none of a module or a class."""
+    """The names of all parameters of a function, starred ones last; empty for a module or a class."""
     starred = bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
     return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + starred]
 
@@ -78,9 +78,9 @@ def _kept(leaf: Any) -> Any:
 
 
 def rerun(replay: Replay, run: Run, fn: Callable[[], Any] | None) -> Run:
-    """The run of the loop of the same name, in the same call with the code as it is now."""
+    """Repeats the call with current code, and returns the run of the loop of the same name."""
     if replay.origin is not None:
-        raise LoopError(f"{run.name}: a fork is no call of its own", hint="run.parent.rerun()")
+        raise LoopError(f"{run.name}: a fork cannot be run again", hint="run.parent.rerun()")
     call = replay.plan.call
     again = fn or _again(run, call)
 
@@ -92,24 +92,24 @@ def rerun(replay: Replay, run: Run, fn: Callable[[], Any] | None) -> Run:
 
 
 def _again(run: Run, call: Call | None) -> Callable[[], Any]:
-    """The function as it is now, with the arguments as they were."""
+    """The current version of the function, bound to the original arguments."""
     if call is None or not call.module or call.code.co_qualname.startswith("<"):
         raise LoopError(
-            f"{run.name}: the loop ran in no function that could be called again",
+            f"{run.name}: the loop did not run in a function that can be called again",
             got=run.place,
-            hint="put it into a function; or run.rerun(lambda: …), which runs it",
+            hint="put the loop into a function; or pass one that runs it, run.rerun(lambda: …)",
         )
     name, code = call.code.co_qualname, call.code
     found = _found(call.module, name)
     if found is None:
         raise LoopError(
-            f"{run.name}: there is no {name} in {call.module} now, where the loop ran",
-            hint="run.rerun(lambda: …), which calls it",
+            f"{run.name}: {call.module} no longer has {name}, in which the loop ran",
+            hint="pass a function that runs the loop: run.rerun(lambda: …)",
         )
     if lost := _set_anew(code, call.lasti):
         raise LoopError(
-            f"{run.name}: {name} sets its argument `{lost[0]}` before the loop, so what it was given is not known",
-            hint=f"another name for what is made of `{lost[0]}`; or run.rerun(lambda: {name.split('.')[-1]}(…))",
+            f"{run.name}: {name} sets its argument `{lost[0]}` before the loop, so its original value is not known",
+            hint=f"give the new value of `{lost[0]}` another name; or run.rerun(lambda: {name.split('.')[-1]}(…))",
         )
     args, kwargs = _arguments(code, call.given)
     return partial(found, *args, **kwargs)
@@ -125,7 +125,7 @@ def _arguments(code: CodeType, given: Mapping[str, Any]) -> tuple[list[Any], dic
 
 
 def _found(module: str, qualname: str) -> Callable[..., Any] | None:
-    """What is called so now; of a class, the plain function, which takes all arguments."""
+    """The function that has this name now; for methods, the plain function that takes all arguments."""
     found: Any = sys.modules.get(module)
     for name in qualname.split("."):
         found = inspect.getattr_static(found, name, None)
@@ -147,12 +147,12 @@ def _set_anew(code: CodeType, lasti: int) -> list[str]:
     return [name for name in names if name in parameters]
 
 
-# -- as it was then
+# -- the modes and sizes of the run
 
 
 @contextmanager
 def _as_then(replay: Replay, call: Call | None) -> Iterator[None]:
-    """The modes and lengths of the run; afterwards all is as before."""
+    """Restores the modes, run context and lengths of the run inside the block."""
     with ExitStack() as stack:
         stack.enter_context(replay.backend.modes(replay.modes))
         if call is not None:
@@ -163,7 +163,7 @@ def _as_then(replay: Replay, call: Call | None) -> Iterator[None]:
 
 @contextmanager
 def _bound(call: Call) -> Iterator[None]:
-    """Dims have the sizes of the batch of that call."""
+    """Binds Dims to the sizes of that call's batch inside the block."""
     tensors = [leaf for leaf in leaves(list(call.given.values())) if isinstance(leaf, Tensor)]
     then = [*((dim, x.lengths) for x in tensors for dim in x.dims), *call.dims]
     before = {root: root.bound for dim, _ in then for root in dim.roots.values()}
