@@ -48,7 +48,7 @@ class TensorArray:
         require_same_dims("push_back", tensor, self.tensor_template.dims, "tensor")
         if tensor.dtype != self.tensor_template.dtype:
             raise DtypeError(
-                "push_back: the dtype differs from that of the array",
+                "push_back: wrong dtype",
                 got=tensor.dtype,
                 expected=self.tensor_template.dtype,
             )

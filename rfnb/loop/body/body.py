@@ -100,7 +100,7 @@ class Body:
                 raise LoopError(
                     f"{self.loop.name}: the growing axis {name!r} has one length per sequence before the loop",
                     got=leaf.describe(),
-                    hint=f"start with an empty axis, rf.Dim(0, name=…), and put the existing entries before it at each step: "
+                    hint=f"start with an empty axis, rf.Dim(0, name=…), and at each step put existing entries first: "
                     f"both, axis = rf.concat((x, {leaf.name}), (loop.state.h, loop.state.grown))",
                 )
             grown[leaf].changes_in = self.loop.name
@@ -164,7 +164,7 @@ class Body:
     # -- in the body
 
     def read(self, leaf: Any) -> None:
-        """Notes that a state is read. If the line assigns it to a variable, the state becomes a named value of the body."""
+        """Notes that a state is read. If the line assigns it to a variable, it becomes a named value of the body."""
         name = None if _branch() else _target()
         if name is not None and isinstance(leaf, Traced) and leaf.value.node is None:
             self.recorder.from_line(leaf, "state", "state")
@@ -294,7 +294,7 @@ class Body:
         return pending
 
     def carry(self, kind: Kind, like: Tensor, dtype: str, initial: Any = None) -> int:
-        """Adds a value that the loop itself carries, and returns its position. It starts at zeros if `initial` is None."""
+        """Adds a value that the loop itself carries, zeros at first if `initial` is None. Returns its position."""
         with self.aside():
             shape = self.backend.get_shape_tuple_raw(like._raw)
             first = initial if initial is not None else self.backend.full_raw(shape, 0, dtype, like.device)
@@ -310,10 +310,10 @@ class Body:
         if self.condition is not None:
             raise LoopError(
                 f"{self.loop.name}: end is called twice",
-                hint="combine both conditions: loop.end(rf.logical_or(a, b), …)",
+                hint="combine: loop.end(rf.logical_or(a, b), …)",
             )
         if source.dtype != "bool":
-            raise LoopError(f"{self.loop.name}: end needs a boolean condition", got=source.dtype, expected="bool")
+            raise LoopError(f"{self.loop.name}: end needs a bool", got=source.dtype, expected="bool")
         if self.size is not None and not set(self.size.dims) <= set(source.dims):
             source = logical_or(full(dims=self.size.dims, fill_value=False), source)
         self.condition = self.of_body(source, "end")

@@ -112,10 +112,10 @@ def _tried(name: str, fn: Callable[[], Any]) -> Any:
 
 
 def not_inside(loop: str, what: str) -> LoopError:
-    """The error for a call on the loop, such as `stack`, that holds at every step but stands in one side of a `cond`."""
+    """The error for a call that concerns every step, such as `stack`, in one side of a `cond`."""
     return LoopError(
         f"{loop}: {what} in one side of a `cond`",
-        expected="a call outside of the `cond`, as it holds for every step",
+        expected="a call outside of the `cond`, as it concerns every step",
         hint="let both sides return a value: x = rf.cond(pred, …, …)",
     )
 
@@ -190,7 +190,7 @@ def _result(body: Body, a: Any, b: Any, *, holds: bool) -> Any:
 
 
 def _note(recorder: Recorder, node: Node, reads: list[Tensor], sides: list[_Side], results: list[Any]) -> None:
-    """Records the branch as an op that stays in the steps. `inside` lists the values in it, to find sizes that differ."""
+    """Records the branch as an op that stays in the steps. `inside`: its values, some of whose sizes may differ."""
     inside = [[op.args, op.kwargs, op.result] for side in sides for op in side.ops]
     recorder.op_calls.append(OpCall(ROW, (reads,), {"inside": inside}, reads, results, node))
 

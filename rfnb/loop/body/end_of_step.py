@@ -310,7 +310,7 @@ def _dims_hint(body: Body, name: str, old: Any, new: Traced, expected: list[Dim]
     missing = [dim for dim in new.dims if dim not in expected]
     for dim in old.dims:
         if any(longer.expr is not None and dim in longer.expr.dims for longer in missing):
-            return f"a growing axis is a state too: set loop.state.{dim.name} = {dim.name} before the loop, the new dim in it"
+            return f"a growing axis is a state too: loop.state.{dim.name} = {dim.name} first, the new dim in the body"
     if missing:
         shown = ", ".join(map(called, [*old.dims, *missing]))
         return f"its initial value needs all dims: loop.state.{name} = rf.zeros([{shown}])"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def begun(replay: Replay) -> Size:
-    """Number of steps that each sequence started. Beam hypotheses change places, so the largest number among them counts.
+    """Number of steps that each sequence started: the largest among its hypotheses, as these change places.
 
     This includes the step at which `end` was true, even if it does not count (`include_eos=False`), and a step that
     failed.
@@ -50,7 +50,7 @@ def _reason(replay: Replay, i: int, taken: int) -> str:
 
 
 def _ended_by_end(replay: Replay, i: int, taken: int, limit: int) -> bool:
-    """Whether `end` was true for sequence `i` at its last step. After the end of its frames it may be true by chance."""
+    """Whether `end` was true for sequence `i` at its last step. After its frames it may be true by chance."""
     if taken < limit:
         return bool(_ended(replay).reshape(-1)[i])
     if not (replay.plan.include_eos and taken and replay.keeps(taken)):

@@ -58,9 +58,7 @@ def watch(x: Tensor, *, steps: Steps = None, name: str | None = None) -> Tensor:
     Raises LoopError if `steps` is something else.
     """
     if not isinstance(x, Tensor):
-        raise LoopError(
-            "watch: `x` is not an rf.Tensor", got=type(x).__name__, hint="print(…) shows other values, once"
-        )
+        raise LoopError("watch: `x` is not an rf.Tensor", got=type(x).__name__, hint="use print(…)")
     if isinstance(steps, str) or not (steps is None or callable(steps) or isinstance(steps, Collection)):
         raise LoopError(
             "watch: `steps` must be numbers, or a function of the tensor",
@@ -118,9 +116,7 @@ class Watcher:
         self.name, self.loops, self.steps = name, loops, steps
         self.lines = 0
         self.call: Call | None = None  # on the tape of the open body
-        self.masks: list[
-            tuple[Sequence[Dim], bool, Sequence[Dim]]
-        ] = []  # follow the step numbers in the arguments: dims, negated, moved
+        self.masks: list[tuple[Sequence[Dim], bool, Sequence[Dim]]] = []  # dims, negated, moved
         self._rest: tuple[Tensor, list[int], Sequence[Any]] | None = None
 
     def of_frame(self, frame: Tensor) -> Callable[..., None]:
@@ -129,7 +125,7 @@ class Watcher:
         return lambda raw, *numbers: self.see(tensor_of(alias(raw), signature, lengths), numbers)
 
     def see(self, x: Tensor, numbers: Sequence[Any]) -> None:
-        """Prints `x` if its step was asked for, or keeps it. `numbers`: the step of each loop around, then the masks."""
+        """Prints `x` if its step is wanted, else keeps it. `numbers`: the step of each loop around, then the masks."""
         count = len(self.loops)
         steps, masks = [int(number) for number in numbers[:count]], numbers[count:]
         with listening(None), untaped():

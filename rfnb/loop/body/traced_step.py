@@ -53,8 +53,8 @@ def place_of(carried: Sequence[Carried], kind: Kind) -> int | None:
 class Frames(NamedTuple):
     """A sequence that gives each step one frame.
 
-    var: the frame in the program. frames: makes all frames as raw tensors. stacked: makes one tensor of all frames, over
-    a given dim; None for frames that exist only one by one.
+    var: the frame in the program. frames: makes all frames as raw tensors. stacked: makes one tensor of them, over a
+    given dim; None for frames that exist only one by one.
     """
 
     var: Var
@@ -111,7 +111,7 @@ class TracedStep(TracedLines):
         seed: seed for the random numbers of the steps.
         call: call of the user's function that the loop runs in, if the loop is recorded.
         watchers: one for each `rf.watch`.
-        states: the names of the states, nested ones by their outer name. set_states: the names of those that a line sets.
+        states: the names of the states, nested ones by their outer name. set_states: those that a line sets.
         reads: the numbers of the values that the body reads; None if this body has been judged before.
         generators: names of the global random generators that the body used.
     """

@@ -107,7 +107,7 @@ def test_an_unknown_state_names_the_line_to_write(x):
 
 def test_nothing_says_how_many_steps():
     loop = rf.Loop()
-    with pytest.raises(rf.errors.LoopError, match="how many steps"), loop:
+    with pytest.raises(rf.errors.LoopError, match="number of steps"), loop:
         loop.stack(rf.ones([]))
     assert works()
 

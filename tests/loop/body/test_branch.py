@@ -452,14 +452,18 @@ def label(dim: rf.Dim) -> rf.Tensor:
 
 
 REFUSED = {
-    "dims": (lambda now, h: rf.cond(now, lambda: h, lambda: rf.reduce_sum(h, axis=feat)), DimError, "other dims"),
-    "other dim": (lambda now, h: rf.cond(now, lambda: h, lambda: rf.zeros([other])), DimError, "other dims"),
-    "dtype": (lambda now, h: rf.cond(now, lambda: h, lambda: rf.cast(h, "int64")), DtypeError, "another dtype"),
+    "dims": (lambda now, h: rf.cond(now, lambda: h, lambda: rf.reduce_sum(h, axis=feat)), DimError, "different dims"),
+    "other dim": (lambda now, h: rf.cond(now, lambda: h, lambda: rf.zeros([other])), DimError, "different dims"),
+    "dtype": (lambda now, h: rf.cond(now, lambda: h, lambda: rf.cast(h, "int64")), DtypeError, "different dtype"),
     "path": (lambda now, h: rf.cond(now, lambda: {"a": h}, lambda: {"a": 1.0})["a"], DimError, "cond: a "),
     "structure": (lambda now, h: rf.cond(now, lambda: {"a": h}, lambda: {"b": h}), LoopError, "structure"),
-    "None": (lambda now, h: rf.cond(now, lambda: h, lambda: None), LoopError, "None of false_fn"),
-    "names": (lambda now, h: rf.cond(now, lambda: "a", lambda: "b"), LoopError, "'b' of false_fn"),
-    "labels": (lambda now, h: rf.cond(now, lambda: label(feat), lambda: label(other)), DimError, "labels of two kinds"),
+    "None": (lambda now, h: rf.cond(now, lambda: h, lambda: None), LoopError, "None from false_fn"),
+    "names": (lambda now, h: rf.cond(now, lambda: "a", lambda: "b"), LoopError, "'b' from false_fn"),
+    "labels": (
+        lambda now, h: rf.cond(now, lambda: label(feat), lambda: label(other)),
+        DimError,
+        "labels from two different dims",
+    ),
     "pred": (lambda now, h: rf.cond(h > 0.0, lambda: h, lambda: h), DimError, "`pred` has dims"),
     "leak": (leak, LoopError, "one side of a `cond`"),
     "between sides": (between_sides, LoopError, "one side of a `cond`"),

@@ -194,7 +194,7 @@ def start():
 @pytest.mark.parametrize("include_eos", [True, False])
 def test_an_end_that_is_never_true(include_eos):
     [text] = told(ends_over(99.0, include_eos), axis=False, max_seq_len=4, h=start())
-    assert "never true: no sequence has ended within max_seq_len=4 steps" in text
+    assert "never true: no sequence ended within max_seq_len=4 steps" in text
 
 
 @pytest.mark.parametrize(
