@@ -168,7 +168,7 @@ def test_last_keeps_the_type_of_the_value_not_of_the_state():
     x, time = batch([[1.5, 2.5]])
     loop = rf.Loop(axis=time)
     loop.state.n = rf.zeros([batch_dim], dtype="float64")
-    with pytest.warns(rf.errors.LoopWarning, match="forgets"), loop:
+    with pytest.warns(rf.errors.LoopWarning, match="is never read"), loop:
         value = loop.unstack(x) + 0.0
         loop.state.n = value
         last = loop.last(value)

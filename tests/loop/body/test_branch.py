@@ -462,7 +462,7 @@ REFUSED = {
     "labels": (
         lambda now, h: rf.cond(now, lambda: label(feat), lambda: label(other)),
         DimError,
-        "labels from two different dims",
+        "from two different dims",
     ),
     "pred": (lambda now, h: rf.cond(h > 0.0, lambda: h, lambda: h), DimError, "`pred` has dims"),
     "leak": (leak, LoopError, "one side of a `cond`"),
