@@ -200,7 +200,7 @@ class _Scan:
             if active is not None and not bool(reduce_any(active, axis=active.dims)):
                 break
             outputs, new = self.step(x, state)
-            state = new if active is None else _map2(partial(_where, active), new, state)
+            state = new if active is None else _map_pairs(partial(_where, active), new, state)
             frames.append(outputs)
             if active is not None:
                 taken = cast(active, "int64")
@@ -212,7 +212,7 @@ class _Scan:
     @property
     def limit(self) -> int:
         """The largest possible number of steps."""
-        longest = FOREVER if self.max_seq_len is None else int(_most(self.max_seq_len))
+        longest = FOREVER if self.max_seq_len is None else int(_longest(self.max_seq_len))
         return min(self.dim.size.max, longest) if self.xs is not None else longest
 
     def within(self, number: int) -> Tensor | None:
@@ -245,7 +245,7 @@ def _map(fn: Callable[[Any], Any], tree: Any) -> Any:
     return map_leaves(lambda leaf: None if leaf is None else fn(leaf), tree)
 
 
-def _map2(fn: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
+def _map_pairs(fn: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
     rest = iter(leaves(b))
     return map_leaves(lambda leaf: fn(leaf, next(rest)), a)
 
@@ -258,5 +258,5 @@ def _both(a: Tensor | None, b: Tensor | None) -> Tensor | None:
     return b if a is None else a if b is None else logical_and(a, b)
 
 
-def _most(longest: Tensor | int) -> int:
+def _longest(longest: Tensor | int) -> int:
     return int(longest.numpy().max(initial=0)) if isinstance(longest, Tensor) else longest

@@ -69,11 +69,11 @@ class BodyRun:
             size = settle(loop, step, results)
             session.draw(partial(loop_record, loop, step, size=size))
         except BaseException:
-            self._take_back()
+            self._restore()
             raise
         step.recorder.forget()
 
-    def _take_back(self) -> None:
+    def _restore(self) -> None:
         """Restores the loop, and all outside values that its steps have changed."""
         session.draw(partial(loop_record, self.loop, self.step, error=True, failed=self.failed))
         with untaped():

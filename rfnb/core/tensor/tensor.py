@@ -100,8 +100,7 @@ class Tensor(Shown, Axes, Templates, Habits):
         """What it was called, or what the line that made it from data calls it; else "tensor"."""
         name = getattr(self, "_name", "tensor")
         if isinstance(name, Source):
-            names = name.targets()
-            name = names[0] if len(names) == 1 else "tensor"
+            name = name.name() or "tensor"
         return name
 
     @name.setter

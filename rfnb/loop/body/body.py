@@ -13,7 +13,7 @@ from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY, Size
 from rfnb.core.ground import raw as raw_registry
-from rfnb.core.ground.source import here
+from rfnb.core.ground.source import assigned_name, here
 from rfnb.core.tensor.argument_errors import not_a_tensor
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of
@@ -48,7 +48,7 @@ class Body:
         self.outer = current_recorder()
         self.seed: Any = session.seed_of(loop.name)
         records = session.wants(loop.debug) if self.outer is None else self.outer.recorded
-        self.call = rerun.called() if self.outer is None and records else None
+        self.call = rerun.current_call() if self.outer is None and records else None
         if self.outer is not None:
             seed = random([], dtype="int64", device="cpu", distribution="uniform", minval=0, maxval=2**62)
             self.outer.hide(seed)
@@ -135,7 +135,7 @@ class Body:
         return self.recorder.input(name, frame)
 
     @contextmanager
-    def aside(self) -> Iterator[None]:
+    def untraced(self) -> Iterator[None]:
         """Ops inside are not traced: they belong neither to this body nor to one nested in it."""
         with untaped(), self.tape.pause(), listening(None):
             yield
@@ -145,7 +145,7 @@ class Body:
         found = self.tape.refer(plain._raw)
         if isinstance(found, Var):
             return found
-        with self.aside():
+        with self.untraced():
             raw = self.backend.identity_raw(plain._raw)
         self.tape.record(self.backend.identity_raw, (plain._raw,), {}, raw)
         made = self.tape.find(raw)
@@ -165,7 +165,7 @@ class Body:
 
     def read(self, leaf: Any) -> None:
         """Notes that a state is read. If the line assigns it to a variable, it becomes a named value of the body."""
-        name = None if _branch() else _target()
+        name = None if _current_side() else assigned_name()
         if name is not None and isinstance(leaf, Traced) and leaf.value.node is None:
             self.recorder.from_line(leaf, "state", "state")
             leaf.value.name = name
@@ -188,7 +188,7 @@ class Body:
                 got=plain.describe_dims(),
                 hint="rf.Loop(axis=time), or loop.unstack(x, axis=time)",
             )
-        with self.aside():
+        with self.untraced():
             self._agree(plain, axis)
             frame = first_frame(self.backend, plain, axis)
         loop.axis = loop.axis or axis
@@ -229,7 +229,7 @@ class Body:
     def step_number(self) -> Traced:
         """The number of this step, for use by the loop itself rather than by a line of the body. {} int64"""
         if self._step_number is None:
-            with self.aside():
+            with self.untraced():
                 frame = tensor_of(self.backend.full_raw([], 0, "int64", None), align.sig(()), EMPTY)
             self._step_number = self.input("", frame)
             numbers = partial(StepNumbers, self.backend), partial(step_numbers, self.backend)  # computed by the loop
@@ -237,16 +237,16 @@ class Body:
         return self._step_number
 
     def _refuse_in_branch(self, what: str) -> None:
-        who = _branch()
+        who = _current_side()
         if who is not None and who.graph is self.recorder.graph:
-            raise branch.not_inside(self.loop.name, what)
+            raise branch.not_in_branch(self.loop.name, what)
 
     def stack(self, source: Tensor, name: str | None) -> Pending:
         """A placeholder that gets the values of all steps when the block ends."""
         self._refuse_in_branch("stack")
         traced = self.of_body(source, "stack")
         pending = Pending.__new__(Pending)
-        pending._name = name or _target() or traced.name
+        pending._name = name or assigned_name() or traced.name
         pending.sig = align.sig([self.axis(), *traced.dims], traced.sparse_dim, traced.sig.feature_dim)
         pending.lengths = EMPTY
         self.outputs.append((traced, pending))
@@ -278,7 +278,7 @@ class Body:
                 hint=f"use a state of {inner}, or a tensor that it stacks, after its block",
             )
         plain = self.plain(source)
-        with self.aside():
+        with self.untraced():
             copy = plain.like(self.backend.identity_raw(plain._raw))
         self.tape.record(self.backend.identity_raw, (plain._raw,), {}, copy._raw)
         return self.recorder._wrap(copy, plain.name)
@@ -288,14 +288,14 @@ class Body:
         self._refuse_in_branch("last")
         traced = self.of_body(source, "last")
         pending = Pending.__new__(Pending)
-        pending._name = name or _target() or traced.name
+        pending._name = name or assigned_name() or traced.name
         pending.sig, pending.lengths = traced.sig, EMPTY
         self.lasts.append((traced, pending))
         return pending
 
     def carry(self, kind: Kind, like: Tensor, dtype: str, initial: Any = None) -> int:
         """Adds a value that the loop itself carries, zeros at first if `initial` is None. Returns its position."""
-        with self.aside():
+        with self.untraced():
             shape = self.backend.get_shape_tuple_raw(like._raw)
             first = initial if initial is not None else self.backend.full_raw(shape, 0, dtype, like.device)
             signature = like.sig if dtype == like.dtype else align.sig(like.dims)
@@ -381,14 +381,7 @@ class Body:
         self.recorder.forget()
 
 
-def _branch() -> Recorder | None:
+def _current_side() -> Recorder | None:
     """The recorder of the branch side that is being traced, if any."""
     who = current_recorder()
     return who if who is not None and who.within is not None else None
-
-
-def _target() -> str | None:
-    """The variable that the user's line assigns to, if it is a single one."""
-    place = here()
-    names = place.targets() if place is not None else ()
-    return names[0] if len(names) == 1 else None

@@ -44,17 +44,17 @@ class _Side(NamedTuple):
 def cond(body: Body, recorder: Recorder, pred: Tensor, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> Any:
     """Traces both sides and returns the result of the one taken, as values of the body that `recorder` records."""
     tape, plain = body.tape, body.plain(pred)
-    with body.aside():
+    with body.untraced():
         holds = body.backend.all_true_raw(plain._raw)
     node = recorder._begin("cond", recorder.numbers([pred]), "cond")
     yes = _side(body, recorder, node, SideFacts(when=True), true_fn, taken=holds)
-    agree = partial(_agreeing, body, yes.result)
+    agree = partial(_matched_leaves, body, yes.result)
     no = _side(body, recorder, node, SideFacts(when=False), false_fn, taken=not holds, finish=agree)
     pairs = [pair for pair in no.result if isinstance(pair[0], Tensor)]
     wanted = [[tape.refer(x._raw) for x in column] for column in zip(*pairs, strict=True)] or [[], []]
-    given = _given([yes.calls, no.calls], wanted)
-    with body.aside():
-        results = [_result(body, *pair, holds=holds) for pair in no.result]
+    given = _outside_reads([yes.calls, no.calls], wanted)
+    with body.untraced():
+        results = [_result_on_frame(body, *pair, holds=holds) for pair in no.result]
     made = [x._raw for x in results if isinstance(x, Tensor)]
     choice = _Choice(body, given, [yes.calls, no.calls], wanted)
     calls = [*yes.calls, *no.calls]
@@ -73,7 +73,7 @@ def cond(body: Body, recorder: Recorder, pred: Tensor, true_fn: Callable[[], Any
     )
     rest = iter(results)
     wrapped = recorder.wrap_results(map_leaves(lambda _: next(rest), yes.result), node)
-    _note(recorder, node, [plain, *_tensors_of(recorder, given)], [yes, no], results)
+    _record_op_call(recorder, node, [plain, *_tensors_of(recorder, given)], [yes, no], results)
     return wrapped
 
 
@@ -93,7 +93,7 @@ def _side(
     try:
         with nullcontext() if taken else tape.trying(body.backend.overwrite_raw), recorder.branch(node, facts) as side:
             first = len(recorder.graph.values)
-            given = fn() if taken else _tried(facts.name, fn)
+            given = fn() if taken else _call_side_not_taken(facts.name, fn)
             part = node.body[-1]
             part.outputs = tuple(recorder.numbers(given))
             part.inputs = tuple(number for number in part.outputs if number < first)
@@ -103,7 +103,7 @@ def _side(
         del tape.calls[start:]
 
 
-def _tried(name: str, fn: Callable[[], Any]) -> Any:
+def _call_side_not_taken(name: str, fn: Callable[[], Any]) -> Any:
     try:
         return fn()
     except Exception as error:
@@ -111,7 +111,7 @@ def _tried(name: str, fn: Callable[[], Any]) -> Any:
         raise
 
 
-def not_inside(loop: str, what: str) -> LoopError:
+def not_in_branch(loop: str, what: str) -> LoopError:
     """The error for a call that concerns every step, such as `stack`, in one side of a `cond`."""
     return LoopError(
         f"{loop}: {what} in one side of a `cond`",
@@ -123,7 +123,7 @@ def not_inside(loop: str, what: str) -> LoopError:
 # -- the results of both sides
 
 
-def _agreeing(body: Body, yes: Any, no: Any) -> list[tuple[Any, Any]]:
+def _matched_leaves(body: Body, yes: Any, no: Any) -> list[tuple[Any, Any]]:
     """Pairs the leaves of both results; leaves of `no` get their dims in the order of `yes`."""
     no = arranged(no, yes)
     if not same_structure(yes, no):
@@ -143,8 +143,8 @@ def _pair(body: Body, path: str, a: Any, b: Any) -> tuple[Any, Any]:
     if first is None or second is None:
         raise LoopError(
             f"{what} differs between the two sides, and is not a Tensor",
-            got=f"{_kind(b)} from false_fn",
-            expected=f"{_kind(a)}, as from true_fn",
+            got=f"{_shown(b)} from false_fn",
+            expected=f"{_shown(a)}, as from true_fn",
             hint="Tensors may differ from step to step; other values must be the same on both sides",
         )
     if first.dtype != second.dtype:
@@ -169,17 +169,17 @@ def _pair(body: Body, path: str, a: Any, b: Any) -> tuple[Any, Any]:
 def _as_tensor(body: Body, leaf: Any, other: Any) -> Tensor | None:
     """Converts a number to a Tensor with the dtype of the other side's leaf; None for other leaves."""
     if isinstance(leaf, bool | int | float):
-        with body.aside():
+        with body.untraced():
             leaf = float(leaf) if isinstance(other, float) else leaf
             return convert_to_tensor(leaf, dtype=other.dtype if isinstance(other, Tensor) else None)
     return leaf if isinstance(leaf, Tensor) else None
 
 
-def _kind(leaf: Any) -> str:
+def _shown(leaf: Any) -> str:
     return leaf.describe_dims() if isinstance(leaf, Tensor) else repr(leaf)
 
 
-def _result(body: Body, a: Any, b: Any, *, holds: bool) -> Any:
+def _result_on_frame(body: Body, a: Any, b: Any, *, holds: bool) -> Any:
     """One leaf of the result on the traced frame, with the lengths of both sides joined."""
     if not isinstance(a, Tensor):
         return a
@@ -189,7 +189,9 @@ def _result(body: Body, a: Any, b: Any, *, holds: bool) -> Any:
     return tensor_of(raw, signature, a.lengths.join(b.lengths, a.sig, b.sig))
 
 
-def _note(recorder: Recorder, node: Node, reads: list[Tensor], sides: list[_Side], results: list[Any]) -> None:
+def _record_op_call(
+    recorder: Recorder, node: Node, reads: list[Tensor], sides: list[_Side], results: list[Any]
+) -> None:
     """Records the branch as an op that stays in the steps. `inside`: its values, some of whose sizes may differ."""
     inside = [[op.args, op.kwargs, op.result] for side in sides for op in side.ops]
     recorder.op_calls.append(OpCall(ROW, (reads,), {"inside": inside}, reads, results, node))
@@ -212,7 +214,7 @@ ROW = OpRow("cond", cond, effect=True)
 # -- in the steps
 
 
-def _given(sides: Sequence[list[Call]], wanted: Sequence[Sequence[Any]]) -> list[Read]:
+def _outside_reads(sides: Sequence[list[Call]], wanted: Sequence[Sequence[Any]]) -> list[Read]:
     """All values that the sides read but do not compute, without duplicates."""
     found: dict[Any, Read] = {}
     for calls, results in zip(sides, wanted, strict=True):
@@ -235,7 +237,7 @@ class _Choice:
         named = [_writes_named(body, calls, outer) for calls in sides]
         self._programs = [_program(body, calls, inputs) for calls, _ in named]
         self._wanted = [
-            [*_with(list(results), inputs), *writes] for results, (_, writes) in zip(wanted, named, strict=True)
+            [*_with_inputs(list(results), inputs), *writes] for results, (_, writes) in zip(wanted, named, strict=True)
         ]
         self._steps: dict[tuple[int, bool, tuple[Var, ...]], Compiled] = {}
 
@@ -283,20 +285,22 @@ def _writes_named(body: Body, calls: list[Call], outer: set[int]) -> tuple[list[
 
 def _program(body: Body, calls: list[Call], inputs: dict[Any, Var]) -> Program:
     tape = body.backend.new_tape()
-    tape.calls = [replace(call, args=_with(call.args, inputs), kwargs=_with(call.kwargs, inputs)) for call in calls]
+    tape.calls = [
+        replace(call, args=_with_inputs(call.args, inputs), kwargs=_with_inputs(call.kwargs, inputs)) for call in calls
+    ]
     tape.values = body.tape.values
     return Program(tape, list(inputs.values()), lambda raw: True)
 
 
-def _with(tree: Any, inputs: dict[Any, Var]) -> Any:
+def _with_inputs(tree: Any, inputs: dict[Any, Var]) -> Any:
     """The arguments of a call, with values from outside the branch replaced by inputs."""
     kind = type(tree)
     if kind is External or kind is Stream:
         return inputs[kind, tree.number]
     if kind is tuple or kind is list:
-        return kind(_with(part, inputs) for part in tree)
+        return kind(_with_inputs(part, inputs) for part in tree)
     if kind is dict:
-        return {key: _with(part, inputs) for key, part in tree.items()}
+        return {key: _with_inputs(part, inputs) for key, part in tree.items()}
     if kind is slice:
-        return slice(_with(tree.start, inputs), _with(tree.stop, inputs), _with(tree.step, inputs))
+        return slice(_with_inputs(tree.start, inputs), _with_inputs(tree.stop, inputs), _with_inputs(tree.step, inputs))
     return tree

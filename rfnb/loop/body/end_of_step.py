@@ -113,7 +113,7 @@ def _reads(body: Body) -> frozenset[int] | None:
 
 def _generators(body: Body) -> tuple[str, ...]:
     """Names of the global random generators that the body has used."""
-    with body.aside():
+    with body.untraced():
         return tuple(body.generators.used())
 
 

@@ -20,7 +20,7 @@ def outside_of_bodies() -> Iterator[None]:
     bodies = entered.get()
     with ExitStack() as stack:
         for body in bodies:
-            stack.enter_context(body.aside())
+            stack.enter_context(body.untraced())
             stack.enter_context(body.generators.own())
         for outermost in bodies[:1]:
             stack.enter_context(outermost.backend.modes(outermost.modes))

@@ -11,7 +11,7 @@ from rfnb.backend.base.tape import Call, current_tape, untaped
 from rfnb.core.dims.lengths import Size
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.ground.show import make_line
-from rfnb.core.ground.source import here
+from rfnb.core.ground.source import assigned_name
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.op import op
 from rfnb.core.tensor.tensor import Tensor, tensor_of
@@ -66,7 +66,7 @@ def watch(x: Tensor, *, steps: Steps = None, name: str | None = None) -> Tensor:
             hint="steps=range(0, 1000, 100), or lambda x: …" if steps == "all" else f"steps=[{steps}]",
         )
     bodies = entered.get()
-    target = _target()
+    target = assigned_name()
     if target and isinstance(x, Traced) and x.recorder.in_body(x.value):
         x.value.name = x.value.name or target  # the line names what it watches
     watcher = Watcher(name or target or x.name, [body.loop.name for body in bodies], steps)
@@ -74,13 +74,6 @@ def watch(x: Tensor, *, steps: Steps = None, name: str | None = None) -> Tensor:
         body.watchers.append(watcher)
     _watch(x, watcher, *[body.step_number() for body in bodies])
     return x
-
-
-def _target() -> str | None:
-    """The variable that the user's line assigns to; `h` for `loop.state.h`."""
-    place = here()
-    targets = place.targets() if place is not None else ()
-    return targets[0].partition(".state.")[2] or targets[0] if len(targets) == 1 else None
 
 
 @op(effect=True, name="watch")
@@ -117,7 +110,7 @@ class Watcher:
         self.lines = 0
         self.call: Call | None = None  # on the tape of the open body
         self.masks: list[tuple[Sequence[Dim], bool, Sequence[Dim]]] = []  # dims, negated, moved
-        self._rest: tuple[Tensor, list[int], Sequence[Any]] | None = None
+        self._not_shown: tuple[Tensor, list[int], Sequence[Any]] | None = None
 
     def of_frame(self, frame: Tensor) -> Callable[..., None]:
         """A function that each step calls with its raw tensor, in place of the traced frame's."""
@@ -129,20 +122,20 @@ class Watcher:
         count = len(self.loops)
         steps, masks = [int(number) for number in numbers[:count]], numbers[count:]
         with listening(None), untaped():
-            if self._asked(x, steps):
+            if self._wants(x, steps):
                 self._show(x, steps, masks)
             else:
-                self._rest = x, steps, masks
+                self._not_shown = x, steps, masks
 
     def finish(self, *, failed: bool) -> None:
         """Called after the loop: prints the last value if it failed or if `steps` has its default."""
-        rest, self._rest = self._rest, None
-        if rest is not None and (failed or (self.steps is None and _of_interest(rest[1][:-1]))):
+        rest, self._not_shown = self._not_shown, None
+        if rest is not None and (failed or (self.steps is None and _shown_by_default(rest[1][:-1]))):
             with listening(None), untaped():
                 self._show(*rest)
 
-    def _asked(self, x: Tensor, steps: list[int]) -> bool:
-        if not _of_interest(steps if self.steps is None else steps[:-1]):
+    def _wants(self, x: Tensor, steps: list[int]) -> bool:
+        if not _shown_by_default(steps if self.steps is None else steps[:-1]):
             return False
         if callable(self.steps):
             return bool(self.steps(x))
@@ -159,7 +152,7 @@ class Watcher:
         return live
 
     def _show(self, x: Tensor, steps: list[int], masks: Sequence[Any]) -> None:
-        self._rest = None
+        self._not_shown = None
         self.lines += 1
         if self.lines > LINES + 1:
             return
@@ -167,10 +160,10 @@ class Watcher:
             print(f"watch of {self.name}: {LINES} lines were shown; the rest of this run is left out")
             return
         place = ", ".join(f"{loop} step {step}" for loop, step in zip(self.loops, steps, strict=True))
-        said = make_line(self.name, x, self._live(x, masks))
-        print(f"{place}: {said}" if place else said)
+        line = make_line(self.name, x, self._live(x, masks))
+        print(f"{place}: {line}" if place else line)
 
 
-def _of_interest(steps: Sequence[int]) -> bool:
+def _shown_by_default(steps: Sequence[int]) -> bool:
     """Whether every step number is one of 0 to 9, 10, 20, 50, 100, 200, 500, …"""
     return all(step < 10 or str(step).rstrip("0") in ("1", "2", "5") for step in steps)

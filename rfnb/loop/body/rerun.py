@@ -51,14 +51,14 @@ class Call:
         return [tensor._raw for tensor in found if tensor.raw_tensor is not None]
 
 
-def called() -> Call | None:
+def current_call() -> Call | None:
     """The current call of the user's innermost function."""
     frame = user_frame()
     if frame is None:
         return None
     code, parameters = frame.f_code, _parameters(frame.f_code)
     names = variables(frame) if parameters else {}
-    given = {name: map_leaves(_kept, names[name]) for name in parameters if name in names}
+    given = {name: map_leaves(_without_graph, names[name]) for name in parameters if name in names}
     dims = tuple((leaf, current_lengths([leaf])) for leaf in leaves(list(given.values())) if isinstance(leaf, Dim))
     return Call(frame.f_globals.get("__name__", ""), code, frame.f_lasti, given, dims, get_run_ctx().again())
 
@@ -69,7 +69,7 @@ def _parameters(code: CodeType) -> tuple[str, ...]:
     return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + starred]
 
 
-def _kept(leaf: Any) -> Any:
+def _without_graph(leaf: Any) -> Any:
     if type(leaf) is not Tensor or leaf.raw_tensor is None:
         return leaf
     backend = backend_of_raw(leaf._raw)
@@ -82,16 +82,16 @@ def rerun(replay: Replay, run: Run, fn: Callable[[], Any] | None) -> Run:
     if replay.origin is not None:
         raise LoopError(f"{run.name}: a fork cannot be run again", hint="run.parent.rerun()")
     call = replay.plan.call
-    again = fn or _again(run, call)
+    again = fn or _current_function(run, call)
 
-    def as_then() -> None:
-        with _as_then(replay, call):
+    def repeat() -> None:
+        with _as_in_run(replay, call):
             again()
 
-    return run_again(run, as_then)
+    return run_again(run, repeat)
 
 
-def _again(run: Run, call: Call | None) -> Callable[[], Any]:
+def _current_function(run: Run, call: Call | None) -> Callable[[], Any]:
     """The current version of the function, bound to the original arguments."""
     if call is None or not call.module or call.code.co_qualname.startswith("<"):
         raise LoopError(
@@ -100,13 +100,13 @@ def _again(run: Run, call: Call | None) -> Callable[[], Any]:
             hint="put the loop into a function; or pass one that runs it, run.rerun(lambda: …)",
         )
     name, code = call.code.co_qualname, call.code
-    found = _found(call.module, name)
+    found = _function_named(call.module, name)
     if found is None:
         raise LoopError(
             f"{run.name}: {call.module} no longer has {name}, in which the loop ran",
             hint="pass a function that runs the loop: run.rerun(lambda: …)",
         )
-    if lost := _set_anew(code, call.lasti):
+    if lost := _overwritten_parameters(code, call.lasti):
         raise LoopError(
             f"{run.name}: {name} sets its argument `{lost[0]}` before the loop, so its original value is not known",
             hint=f"give the new value of `{lost[0]}` another name; or run.rerun(lambda: {name.split('.')[-1]}(…))",
@@ -124,7 +124,7 @@ def _arguments(code: CodeType, given: Mapping[str, Any]) -> tuple[list[Any], dic
     return args, kwargs
 
 
-def _found(module: str, qualname: str) -> Callable[..., Any] | None:
+def _function_named(module: str, qualname: str) -> Callable[..., Any] | None:
     """The function that has this name now; for methods, the plain function that takes all arguments."""
     found: Any = sys.modules.get(module)
     for name in qualname.split("."):
@@ -135,7 +135,7 @@ def _found(module: str, qualname: str) -> Callable[..., Any] | None:
     return found if callable(found) else None
 
 
-def _set_anew(code: CodeType, lasti: int) -> list[str]:
+def _overwritten_parameters(code: CodeType, lasti: int) -> list[str]:
     """Parameters that the function may have set before the instruction at `lasti`."""
     steps = list(dis.get_instructions(code))
     parameters = set(_parameters(code))
@@ -151,18 +151,18 @@ def _set_anew(code: CodeType, lasti: int) -> list[str]:
 
 
 @contextmanager
-def _as_then(replay: Replay, call: Call | None) -> Iterator[None]:
+def _as_in_run(replay: Replay, call: Call | None) -> Iterator[None]:
     """Restores the modes, run context and lengths of the run inside the block."""
     with ExitStack() as stack:
         stack.enter_context(replay.backend.modes(replay.modes))
         if call is not None:
             stack.enter_context(entered(call.ctx.again()))
-            stack.enter_context(_bound(call))
+            stack.enter_context(_sizes_bound(call))
         yield
 
 
 @contextmanager
-def _bound(call: Call) -> Iterator[None]:
+def _sizes_bound(call: Call) -> Iterator[None]:
     """Binds Dims to the sizes of that call's batch inside the block."""
     tensors = [leaf for leaf in leaves(list(call.given.values())) if isinstance(leaf, Tensor)]
     then = [*((dim, x.lengths) for x in tensors for dim in x.dims), *call.dims]

@@ -111,14 +111,14 @@ def not_ended(ended: np.ndarray, condition: Tensor) -> str | None:
 def warn(step: TracedStep, notice: Notice) -> None:
     """Warns at the line of the `with`, once for each loop in the source, however often it runs."""
     source = step.source
-    if source is None or notice.about in _said[source]:
+    if source is None or notice.about in _warned[source]:
         return
-    _said[source].add(notice.about)
+    _warned[source].add(notice.about)
     frame = in_code(source.code)
     registry = frame.f_globals.setdefault("__warningregistry__", {}) if frame is not None else {}
     text = f"{step.name} ({source.place()}): {notice.text}"
     warnings.warn_explicit(text, LoopWarning, source.file, source.span.line, registry=registry)
 
 
-_said: PerPlace[set[str]] = PerPlace(lambda source: set())
+_warned: PerPlace[set[str]] = PerPlace(lambda source: set())
 """The keys of the warnings already shown, by the line of the `with`."""

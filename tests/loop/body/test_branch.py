@@ -459,11 +459,7 @@ REFUSED = {
     "structure": (lambda now, h: rf.cond(now, lambda: {"a": h}, lambda: {"b": h}), LoopError, "structure"),
     "None": (lambda now, h: rf.cond(now, lambda: h, lambda: None), LoopError, "None from false_fn"),
     "names": (lambda now, h: rf.cond(now, lambda: "a", lambda: "b"), LoopError, "'b' from false_fn"),
-    "labels": (
-        lambda now, h: rf.cond(now, lambda: label(feat), lambda: label(other)),
-        DimError,
-        "from two different dims",
-    ),
+    "labels": (lambda now, h: rf.cond(now, lambda: label(feat), lambda: label(other)), DimError, "different dims"),
     "pred": (lambda now, h: rf.cond(h > 0.0, lambda: h, lambda: h), DimError, "`pred` has dims"),
     "leak": (leak, LoopError, "one side of a `cond`"),
     "between sides": (between_sides, LoopError, "one side of a `cond`"),

@@ -18,7 +18,7 @@ KEYS = rf.Dim(0, name="keys")
 
 @pytest.fixture(autouse=True)
 def nothing_said(monkeypatch):
-    for module, table in ((loop_warnings, "_said"), (loop_warnings, "_judged")):
+    for module, table in ((loop_warnings, "_warned"), (loop_warnings, "_judged")):
         monkeypatch.setattr(module, table, PerPlace(lambda source: set()))
 
 
