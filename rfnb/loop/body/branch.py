@@ -73,7 +73,7 @@ def cond(body: Body, recorder: Recorder, pred: Tensor, true_fn: Callable[[], Any
     )
     rest = iter(results)
     wrapped = recorder.wrap_results(map_leaves(lambda _: next(rest), yes.result), node)
-    _record_op_call(recorder, node, [plain, *_tensors_of(recorder, given)], [yes, no], results)
+    _record_op(recorder, node, [plain, *_tensors_of(recorder, given)], [yes, no], results)
     return wrapped
 
 
@@ -189,9 +189,7 @@ def _result_on_frame(body: Body, a: Any, b: Any, *, holds: bool) -> Any:
     return tensor_of(raw, signature, a.lengths.join(b.lengths, a.sig, b.sig))
 
 
-def _record_op_call(
-    recorder: Recorder, node: Node, reads: list[Tensor], sides: list[_Side], results: list[Any]
-) -> None:
+def _record_op(recorder: Recorder, node: Node, reads: list[Tensor], sides: list[_Side], results: list[Any]) -> None:
     """Records the branch as an op that stays in the steps. `inside`: its values, some of whose sizes may differ."""
     inside = [[op.args, op.kwargs, op.result] for side in sides for op in side.ops]
     recorder.op_calls.append(OpCall(ROW, (reads,), {"inside": inside}, reads, results, node))

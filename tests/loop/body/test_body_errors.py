@@ -91,7 +91,7 @@ def test_an_axis_that_grows_has_to_be_a_state(x):
     keys = rf.Dim(0, name="keys")
     loop = rf.Loop(axis=x.dims[1])
     loop.state.seen = rf.zeros([batch_dim, keys])
-    with pytest.raises(rf.errors.DimError, match=r"loop\.state\.keys = keys before"), loop:
+    with pytest.raises(rf.errors.DimError, match=r"loop\.state\.keys = keys first"), loop:
         loop.state.seen, _ = rf.cum_concat_step(loop.unstack(x), prev_accum=loop.state.seen, axis=keys)
     assert works()
 

@@ -223,11 +223,11 @@ def test_with_a_function_that_calls_it(cells):
 def test_functions_that_cannot_be_found(cells):
     x, time = three()
     cells.nested(x, time)
-    with pytest.raises(LoopError, match=r"no nested.<locals>.inner in cells"):
+    with pytest.raises(LoopError, match=r"cells no longer has nested.<locals>.inner"):
         rf.runs["nested"].rerun()
     cells.count(x, time)
     del cells.count
-    with pytest.raises(LoopError, match="no count in cells"):
+    with pytest.raises(LoopError, match="cells no longer has count"):
         rf.runs["count"].rerun()
     cells.x, cells.time = x, time
     body = TEXT[TEXT.index('    loop = rf.Loop(axis=time, name="count")') : TEXT.index("def anew")]
