@@ -66,7 +66,7 @@ def test_other_choices_are_refused(steps):
 
 
 def test_what_is_no_tensor_is_refused():
-    with pytest.raises(rf.errors.LoopError, match="not an rf.Tensor"):
+    with pytest.raises(rf.errors.LoopError, match=r"not an rf\.Tensor"):
         rf.watch(3)
 
 
