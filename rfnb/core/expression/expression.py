@@ -73,7 +73,7 @@ def _parsed(text: str) -> ast.expr:
         where = f", at column {at}" if at else ""
         shown = text if len(text) <= 80 else f"{text[:79]}…"
         raise ExpressionError(
-            f"`{shown}` is no expression{where}",
+            f"`{shown}` is not an expression{where}",
             got=getattr(error, "msg", None) or str(error) or "nothing",
             expected="names, numbers, operators, rf.…(…)",
         ) from None

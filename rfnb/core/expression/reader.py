@@ -15,7 +15,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ExpressionError, RfError
 
 BITS = 1024
-"""Of a whole number that is a power."""
+"""Longest whole number that a power may give, in bits."""
 
 
 @runtime_checkable
@@ -50,7 +50,7 @@ class Reader:
     def _constant(self, node: ast.Constant) -> Any:
         if node.value is None or isinstance(node.value, bool | int | float | str):
             return node.value
-        raise self.refuse(node, f"{type(node.value).__name__} is no value of expressions")
+        raise self.refuse(node, f"{type(node.value).__name__} cannot be written in an expression")
 
     def _name(self, node: ast.Name) -> Any:
         if node.id in self.names.values:
@@ -125,12 +125,12 @@ class Reader:
             raise self.refuse(node, "there is no such operator", expected="+ - * / // % **")
         if not (_calculates(left) and _calculates(right)):
             odd = left if not _calculates(left) else right
-            raise self.refuse(node, f"{_kind(odd)} takes part in no calculation", expected="tensors and numbers")
+            raise self.refuse(node, f"{_kind(odd)} cannot be calculated with", expected="tensors and numbers")
         if how is operator.pow and isinstance(left, int) and isinstance(right, int) and _large(left, right):
             raise self.refuse(node, "the power is too large")
         made = self._done(node, how, left, right)
         if isinstance(made, complex):
-            raise self.refuse(node, "the result is no real number")
+            raise self.refuse(node, "the result is not a real number")
         return made
 
     def _unary(self, node: ast.UnaryOp) -> Any:
@@ -140,7 +140,7 @@ class Reader:
                 return self._logical(node, "logical_not", value)
             return not self._truth(node, value)
         if isinstance(node.op, ast.Invert) or not _calculates(value):
-            raise self.refuse(node, f"{_kind(value)} takes part in no calculation", expected="tensors and numbers")
+            raise self.refuse(node, f"{_kind(value)} cannot be calculated with", expected="tensors and numbers")
         return self._done(node, operator.neg if isinstance(node.op, ast.USub) else operator.pos, value)
 
     def _both(self, node: ast.BoolOp) -> Any:
@@ -174,7 +174,7 @@ class Reader:
             return self._done(node, how, left, right)
         if how in (operator.eq, operator.ne) and {type(left), type(right)} <= {str, type(None), bool, int, float}:
             return how(left, right)
-        raise self.refuse(node, f"{_kind(left)} and {_kind(right)} are not compared")
+        raise self.refuse(node, f"{_kind(left)} and {_kind(right)} cannot be compared")
 
     def _labels(self, node: ast.AST, value: Any, other: Any) -> Any:
         """A label as its number, where it is compared with labels."""

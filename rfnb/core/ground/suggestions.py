@@ -118,7 +118,7 @@ INSTEAD = {
     **dict.fromkeys(["std", "var"], "mean, variance = rf.moments(x, axis=…)"),
     **dict.fromkeys("isfinite isnan isinf".split(), "rf.is_finite(x), or rf.check.finite(model, x) for the first op"),
     **dict.fromkeys(["outer", "inner"], "x * y: ops broadcast by dims; rf.matmul(a, b, reduce=…) sums over one"),
-    "roll": "rf.shift_right(x, axis=…), rf.shift_left(x, axis=…)",
+    "roll": "rf.shift_right(x, axis=…, pad_value=0), or rf.shift_left",
     "scaled_dot_product_attention": "rf.dot_attention(query, keys, values, key_dim=…, axis=…)",
     **dict.fromkeys(
         "nll_loss mse_loss l1_loss kl_div".split(), "rf.cross_entropy, or ops: rf.squared_difference(x, y)"
@@ -140,21 +140,19 @@ INSTEAD = {
     **dict.fromkeys(["functional", "F"], "functions stand in rf itself: rf.relu(x)"),
     **dict.fromkeys(["enable_grad", "inference_mode", "autograd"], "torch's own works here; rf.stop_gradient(x)"),
     **dict.fromkeys(["grad", "backward"], "loss.backward(), or rf.gradient(loss, x)"),
-    "autocast": "torch.autocast works here; docs/training.md",
+    "autocast": "torch.autocast works here: docs/training.md",
     **dict.fromkeys("optim Adam AdamW SGD Optimizer".split(), "torch.optim.Adam(rf.torch_parameters(model))"),
     **dict.fromkeys(["DataLoader", "Dataset"], "torch.utils.data.DataLoader(samples, collate_fn=rf.collate({…}))"),
     **dict.fromkeys(
         ["train", "fit", "Trainer"], "a training loop is plain PyTorch: docs/training.md; rf.progress(batches)"
     ),
-    **dict.fromkeys(
-        "compile jit export onnx func vmap".split(), "rf.to_torch(model, in_dims=…) is a module for torch's"
-    ),
-    "DistributedDataParallel": "rf.to_torch(model, in_dims=…) is a module for torch's; docs/distributed.md",
+    **dict.fromkeys("compile jit export onnx func vmap".split(), "torch's takes rf.to_torch(model, in_dims=…)"),
+    "DistributedDataParallel": "torch's takes rf.to_torch(model, in_dims=…): docs/distributed.md",
     **dict.fromkeys(["device", "cuda"], 'a string: rf.copy_to_device(x, "cuda"), rf.set_default_device("cuda")'),
     **dict.fromkeys(["state_dict", "save_pretrained"], 'rf.save(model, "model.safetensors")'),
     "load_state_dict": 'rf.load("model.safetensors", model)',
     **dict.fromkeys(
-        "from_pretrained AutoModel pipeline".split(), "rf.import_weights(source, model); docs/checkpoints.md"
+        "from_pretrained AutoModel pipeline".split(), "rf.import_weights(source, model): docs/checkpoints.md"
     ),
     **dict.fromkeys(["Tokenizer", "AutoTokenizer"], "rf.Vocab(tokenizer)"),
     **dict.fromkeys(

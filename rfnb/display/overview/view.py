@@ -4,35 +4,12 @@ from __future__ import annotations
 
 import inspect
 import re
-from typing import Literal, TypedDict
 
 from rfnb.display.markup import style
 from rfnb.display.markup.grid import aligned
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.widgets_html import quiet, row
-
-
-class Call(TypedDict):
-    """A call, what it does, and the page of the documentation that explains it."""
-
-    call: str
-    what: str
-    page: str
-
-
-class Task(TypedDict):
-    """A task with its calls."""
-
-    name: str
-    calls: list[Call]
-
-
-class Overview(TypedDict):
-    """The calls to begin with, by task."""
-
-    kind: Literal["overview"]
-    title: str
-    tasks: list[Task]
+from rfnb.display.overview.schema import Call, Overview, Task
 
 
 def describe(docstring: str) -> Overview:
@@ -68,7 +45,7 @@ def to_html(view: Overview) -> Html:
         for task in view["tasks"]
         for call in task["calls"]
     ]
-    table = el("table", el("tbody", rows), style=f"{style.TABLE};font-family:sans-serif;font-size:13px")
+    table = el("table", el("tbody", rows), style="table-layout:auto;border-collapse:collapse;margin:0")
     return el("div", el("div", view["title"], style=style.HEAD), table if rows else None, style=style.BOX)
 
 

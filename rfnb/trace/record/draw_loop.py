@@ -80,7 +80,7 @@ class _Body:
     # -- nodes
 
     def nodes(self) -> list[Node]:
-        """Those that the user's code made."""
+        """The nodes that the user's code made."""
         top = self._tracer.inside[-1][0]
         made = list(self._copies(self._record.recorder.graph.nodes, top))
         if self._record.error:

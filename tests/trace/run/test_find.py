@@ -290,7 +290,7 @@ def test_what_is_no_condition(where, words):
 
 
 def test_expressions_are_read_before_the_search():
-    with pytest.raises(ExpressionError, match="no expression"):
+    with pytest.raises(ExpressionError, match="not an expression"):
         sums(ROWS).find("h >")
 
 
