@@ -110,7 +110,7 @@ def test_an_inner_run_is_a_run():
     assert fork.parent is inner
     assert torch.equal(fork[2].noise.raw_tensor, inner[2].noise.raw_tensor)
     assert inner.gradients("t").norm["t"].shape == (4,)
-    with pytest.raises(rf.errors.LoopError, match="in no function"):
+    with pytest.raises(rf.errors.LoopError, match="did not run in a function"):
         inner.rerun()
 
 
