@@ -152,7 +152,7 @@ def _convolved(
 def _plan_filter(
     op: str, source: Tensor, filter: Tensor, bias: Tensor | None, dims: Dims, slides: tuple[Any, ...], groups: int
 ) -> tuple[Plan, align.Sig]:
-    in_dim = source.sig.meant(dims.inner)
+    in_dim = source.sig.resolve(dims.inner)
     for dim in (in_dim, *dims.spatial):
         axis_of(op, source, dim)
     for dim in dims.filter_size:

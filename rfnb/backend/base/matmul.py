@@ -111,7 +111,7 @@ class MatmulOps:
             out, plan = _plan_linear(source, weight, bias, in_dim, out_dim)
             source.sig.keep(key, plan)
         trained = out.frames and may_be_padded(source.lengths) and cls.is_trained(weight, bias)
-        rows = cls.rows_for(source, source.sig.dims, (source.sig.meant(in_dim),)) if trained else None
+        rows = cls.rows_for(source, source.sig.dims, (source.sig.resolve(in_dim),)) if trained else None
         raw = cls.fill_padding(source, 0) if trained and rows is None else source._raw
         raw = raw if plan.there is None else cls.move_raw(raw, plan.there)
         try:
@@ -140,7 +140,7 @@ def _linear_in_parts(
 
 
 def _plan_linear(source: Tensor, weight: Tensor, bias: Tensor | None, in_dim: Dim, out_dim: Dim) -> tuple[Sig, Linear]:
-    here, rows = source.sig.meant(in_dim), weight.sig.meant(in_dim)
+    here, rows = source.sig.resolve(in_dim), weight.sig.resolve(in_dim)
     place = axis_of("linear", source, here)
     require_same_dims("linear", weight, (rows, out_dim), "weight")
     if bias is not None:
@@ -152,7 +152,7 @@ def _plan_linear(source: Tensor, weight: Tensor, bias: Tensor | None, in_dim: Di
 
 
 def _plan(a: Tensor, b: Tensor, reduce: tuple[Dim, ...]) -> tuple[Sig, Product]:
-    over_a, over_b = a.sig.all_meant(reduce), b.sig.all_meant(reduce)
+    over_a, over_b = a.sig.resolve_all(reduce), b.sig.resolve_all(reduce)
     for name, x, over in (("a", a, over_a), ("b", b, over_b)):
         for dim in over:
             axis_of("matmul", x, dim, name)

@@ -11,27 +11,27 @@ from typing import Any
 
 from rfnb.core.dims.align import show_dims
 from rfnb.core.dims.dim import Dim
-from rfnb.core.ground.source import CELLS, user_frame, variables
+from rfnb.core.ground.source import CELLS, user_frame, locals_of
 from rfnb.errors import DimError
 
 _COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 
-_meant: ContextVar[bool] = ContextVar("rfnb_meant", default=False)
+_allowed: ContextVar[bool] = ContextVar("rfnb_broadcast_allowed", default=False)
 
 
 @contextmanager
-def meant() -> Iterator[None]:
+def broadcast_allowed() -> Iterator[None]:
     """Inside, dims meet on purpose."""
-    token = _meant.set(True)
+    token = _allowed.set(True)
     try:
         yield
     finally:
-        _meant.reset(token)
+        _allowed.reset(token)
 
 
 def check_all_in_one(dims_of: Sequence[Sequence[Dim]], out: Sequence[Dim], what: str, names: Sequence[str]) -> None:
     """Refuses a result with dims that no single operand has: most often a slip, and a costly one."""
-    if any(len(dims) == len(out) for dims in dims_of) or _meant.get():
+    if any(len(dims) == len(out) for dims in dims_of) or _allowed.get():
         return
     shared = set.intersection(*(set(dims) for dims in dims_of))
     odd = [dim for dim in out if dim not in shared]
@@ -125,7 +125,7 @@ def _holders(dim: Dim) -> list[str]:
     frame = user_frame()
     if frame is None:
         return []
-    scope = {**frame.f_globals, **variables(frame)}
+    scope = {**frame.f_globals, **locals_of(frame)}
     return [name for name, value in scope.items() if not name.startswith("_") and _has(value, dim)]
 
 

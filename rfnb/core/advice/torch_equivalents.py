@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rfnb.core.dims.dim import Dim, batch_dim
-from rfnb.core.ground.source import user_frame, variables
+from rfnb.core.ground.source import user_frame, locals_of
 from rfnb.errors import DimError
 
 Way = Callable[..., str]
@@ -31,7 +31,7 @@ def typed(x: Any, method: str, args: Sequence[Any], kwargs: dict[str, Any]) -> s
     return f"{called(x)}.{method}({', '.join(given)})"
 
 
-def refusal(what: str, way: str, x: Any) -> DimError:
+def equivalent_error(what: str, way: str, x: Any) -> DimError:
     """One line: what was typed, what to write, and the dims that decide it."""
     return DimError(one_line(what, way, x))
 
@@ -61,7 +61,7 @@ def variable_of(value: Any) -> str | None:
     frame = user_frame()
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in NOT_USERS:
         frame = user_frame(frame.f_back) if frame.f_back else None
-    scopes = [] if frame is None else [variables(frame), frame.f_globals]
+    scopes = [] if frame is None else [locals_of(frame), frame.f_globals]
     names = (name for scope in scopes for name, held in scope.items() if held is value)
     return next((name for name in names if not name.startswith("_")), None)
 

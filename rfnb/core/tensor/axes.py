@@ -54,7 +54,7 @@ class Axes:
             return axis % len(self.dims)
         found = self._find(axis) if isinstance(axis, str) else None
         if isinstance(axis, Dim):
-            return self.axis(self.sig.meant(axis))
+            return self.axis(self.sig.resolve(axis))
         if found is None:
             raise DimError(
                 f"{self.name} has no axis {axis!r}",
@@ -77,7 +77,7 @@ class Axes:
 
     def _find(self, axis: Any) -> int | None:
         if isinstance(axis, Dim):
-            return self.sig.index.get(self.sig.meant(axis))
+            return self.sig.index.get(self.sig.resolve(axis))
         name = str(axis)
         found = tuple(i for i, dim in enumerate(self.dims) if name in (dim.name, str(dim.dimension)))
         try:

@@ -18,13 +18,13 @@ from rfnb.core.ground.show import Shown
 from rfnb.core.ground.source import Source
 from rfnb.core.tensor.axes import Axes
 from rfnb.core.tensor.template import NoData, Templates
-from rfnb.core.tensor.tensor_protocols import Habits
+from rfnb.core.tensor.tensor_protocols import TensorProtocols
 from rfnb.errors import DimError, DtypeError
 
 _new = object.__new__
 
 
-class Tensor(Shown, Axes, Templates, Habits):
+class Tensor(Shown, Axes, Templates, TensorProtocols):
     """A raw tensor with dims. Mostly made by `rf.convert_to_tensor` and by ops.
 
     Args:

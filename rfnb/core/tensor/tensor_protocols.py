@@ -12,7 +12,7 @@ from rfnb.core.advice.torch_equivalents import (
     one_line,
     picked,
     product,
-    refusal,
+    equivalent_error,
     typed,
     way_of,
 )
@@ -23,7 +23,7 @@ from rfnb.core.ground.suggestions import Missing
 from rfnb.errors import BackendError, DtypeError
 
 
-class Habits:
+class TensorProtocols:
     """Of `Tensor`: numbers, gradients, and what it refuses. What makes new tensors is in `ops.habits`."""
 
     __slots__ = ()
@@ -32,7 +32,7 @@ class Habits:
 
     def _scalar(self: Any, what: str, way: str = "rf.reduce_sum") -> Any:
         if self.dims:
-            raise refusal(what.format(called(self)), f"{way}({called(self)}, axis={axis(self, None)}) first", self)
+            raise equivalent_error(what.format(called(self)), f"{way}({called(self)}, axis={axis(self, None)}) first", self)
         return self._raw
 
     def __bool__(self) -> bool:
@@ -75,7 +75,7 @@ class Habits:
         """
         if self.dims and gradient is None:
             way = f"rf.reduce_mean({called(self)}, axis={axis(self, None)}).backward()"
-            raise refusal(f"{called(self)}.backward()", way, self)
+            raise equivalent_error(f"{called(self)}.backward()", way, self)
         if not getattr(self._raw, "requires_grad", False):
             raise BackendError(
                 f"{called(self)}.backward(): nothing in it is trained",
@@ -114,30 +114,30 @@ class Habits:
 
     def __len__(self: Any) -> int:
         way = f"{called(self.dims[0])}.get_dim_value()" if self.dims else "a scalar has no length"
-        raise refusal(f"len({called(self)})", way, self)
+        raise equivalent_error(f"len({called(self)})", way, self)
 
     def __iter__(self: Any) -> Any:
         over = axis(self, 0)
         way = f"loop.unstack({called(self)}) in a rf.Loop(axis={over}), or rf.unstack({called(self)}, axis={over})"
-        raise refusal(f"for … in {called(self)}", way, self)
+        raise equivalent_error(f"for … in {called(self)}", way, self)
 
     def __contains__(self: Any, value: Any) -> bool:
         way = f"rf.reduce_any({called(self)} == {called(value)}, axis={axis(self, None)})"
-        raise refusal(f"{called(value)} in {called(self)}", way, self)
+        raise equivalent_error(f"{called(value)} in {called(self)}", way, self)
 
     def __getitem__(self: Any, key: Any) -> Any:
-        raise refusal(f"{called(self)}[{_key(key)}]", picked(self, key), self)
+        raise equivalent_error(f"{called(self)}[{_key(key)}]", picked(self, key), self)
 
     def __setitem__(self: Any, key: Any, value: Any) -> None:
         dim = axis(self, 0)
         way = f"{called(self)} = rf.where(rf.range_over_dim({dim}) == …, {called(value)}, {called(self)})"
-        raise refusal(f"{called(self)}[{_key(key)}] = …", way, self)
+        raise equivalent_error(f"{called(self)}[{_key(key)}] = …", way, self)
 
     def __matmul__(self: Any, other: Any) -> Any:
-        raise refusal(f"{called(self)} @ {called(other)}", product(self, other), self)
+        raise equivalent_error(f"{called(self)} @ {called(other)}", product(self, other), self)
 
     def __rmatmul__(self: Any, other: Any) -> Any:
-        raise refusal(f"{called(other)} @ {called(self)}", f"rf.matmul(…, {called(self)}, reduce=…)", self)
+        raise equivalent_error(f"{called(other)} @ {called(self)}", f"rf.matmul(…, {called(self)}, reduce=…)", self)
 
     def __getattr__(self: Any, name: str) -> Any:
         if name in PROPERTIES:
@@ -153,11 +153,11 @@ class Habits:
         name = getattr(func, "__name__", "?")
         first = args[0][0] if args and isinstance(args[0], list | tuple) and args[0] else args[0] if args else None
         module = getattr(func, "__module__", None)
-        if not isinstance(first, Habits):
+        if not isinstance(first, TensorProtocols):
             of_raw = module in (None, "torch._tensor")  # a method of a raw tensor
             if of_raw and _is_operator(name, args, kwargs):
                 return NotImplemented  # Python asks the right operand then
-            first = next(x for x in _each([*args, *(kwargs or {}).values()]) if isinstance(x, Habits))
+            first = next(x for x in _each([*args, *(kwargs or {}).values()]) if isinstance(x, TensorProtocols))
             if of_raw:
                 raise _given_to_raw(first, name, args, kwargs or {})
         x: Any = first
@@ -166,7 +166,7 @@ class Habits:
         if args and isinstance(args[0], list | tuple):
             way = METHODS[name](*args, **(kwargs or {})) if name in ("cat", "concat", "concatenate", "stack") else None
         way = way or f"{where}.{name}({called(x)}.raw_tensor, …), or rf.raw_call, which says the dims of the result"
-        raise refusal(f"{where}.{name}({called(args[0] if args else x)}{_more(args, kwargs)})", way, x)
+        raise equivalent_error(f"{where}.{name}({called(args[0] if args else x)}{_more(args, kwargs)})", way, x)
 
 
 def _is_operator(name: str, args: Any, kwargs: Any) -> bool:
@@ -187,7 +187,7 @@ def _given_to_raw(x: Any, name: str, args: Any, kwargs: Any) -> Exception:
         what = f"{called(raw)}[{_key(others[0])}]" + (f" = {called(others[1])}" if len(others) > 1 else "")
     else:
         what = typed(raw, name, others, kwargs)
-    return refusal(what, f"{called(x)}.raw_tensor" if x.dims else f"float({called(x)}), or {called(x)}.raw_tensor", x)
+    return equivalent_error(what, f"{called(x)}.raw_tensor" if x.dims else f"float({called(x)}), or {called(x)}.raw_tensor", x)
 
 
 def _each(values: Any) -> Any:
@@ -204,7 +204,7 @@ def _teacher(x: Any, name: str) -> Any:
             way = way_of(x, name, args, kwargs) or "…"
         except TypeError:  # arguments that torch does not know either
             way = METHODS[name.rstrip("_") if name not in METHODS else name](x)
-        raise refusal(typed(x, name, args, kwargs), way, x)
+        raise equivalent_error(typed(x, name, args, kwargs), way, x)
 
     return teach
 

@@ -13,7 +13,7 @@ from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY, Size
 from rfnb.core.ground import raw as raw_registry
-from rfnb.core.ground.source import here
+from rfnb.core.ground.source import user_source
 from rfnb.core.tensor.argument_errors import not_a_tensor
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of
@@ -44,7 +44,7 @@ class Body:
     def __init__(self, loop: Loop):
         self.loop = loop
         self.backend = raw_registry.selected()
-        self.source = here()
+        self.source = user_source()
         self.outer = current_recorder()
         self.seed: Any = session.seed_of(loop.name)
         records = session.wants(loop.debug) if self.outer is None else self.outer.recorded
@@ -386,6 +386,6 @@ def _branch() -> Recorder | None:
 
 def _target() -> str | None:
     """What the user's line assigns to."""
-    place = here()
+    place = user_source()
     names = place.targets() if place is not None else ()
     return names[0] if len(names) == 1 else None

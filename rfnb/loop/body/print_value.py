@@ -11,7 +11,7 @@ from rfnb.backend.base.tape import Call, current_tape, untaped
 from rfnb.core.dims.lengths import Size
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.ground.show import make_line
-from rfnb.core.ground.source import here
+from rfnb.core.ground.source import user_source
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.op import op
 from rfnb.core.tensor.tensor import Tensor, tensor_of
@@ -79,7 +79,7 @@ def watch(x: Tensor, *, steps: Steps = None, name: str | None = None) -> Tensor:
 
 def _target() -> str | None:
     """What the user's line assigns to: `loop.state.h` is called h."""
-    place = here()
+    place = user_source()
     targets = place.targets() if place is not None else ()
     return targets[0].partition(".state.")[2] or targets[0] if len(targets) == 1 else None
 

@@ -18,7 +18,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths
 from rfnb.core.ground.nested import leaves, map_leaves
 from rfnb.core.ground.raw import backend_of_raw
-from rfnb.core.ground.source import user_frame, variables
+from rfnb.core.ground.source import user_frame, locals_of
 from rfnb.core.run.run_ctx import RunCtx, entered, get_run_ctx
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopError
@@ -57,7 +57,7 @@ def called() -> Call | None:
     if frame is None:
         return None
     code, parameters = frame.f_code, _parameters(frame.f_code)
-    names = variables(frame) if parameters else {}
+    names = locals_of(frame) if parameters else {}
     given = {name: map_leaves(_kept, names[name]) for name in parameters if name in names}
     dims = tuple((leaf, current_lengths([leaf])) for leaf in leaves(list(given.values())) if isinstance(leaf, Dim))
     return Call(frame.f_globals.get("__name__", ""), code, frame.f_lasti, given, dims, get_run_ctx().again())

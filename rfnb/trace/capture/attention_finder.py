@@ -14,7 +14,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.graph.facts import ModuleFacts
 from rfnb.core.ground.nested import leaves
 from rfnb.core.ground.raw import backend_of_raw
-from rfnb.core.ground.source import Source, here
+from rfnb.core.ground.source import Source, user_source
 from rfnb.core.tensor.listener import Listener, listening
 from rfnb.core.tensor.op import OpRow
 from rfnb.core.tensor.tensor import Tensor
@@ -83,7 +83,7 @@ class AttentionFinder(Listener):
             if row.name != "softmax":
                 self._follow(row.name, args, kwargs, result)
             elif self._counts():
-                self._mark(result, _Mark(kwargs["axis"], None, Place.of(self._inside, here())))
+                self._mark(result, _Mark(kwargs["axis"], None, Place.of(self._inside, user_source())))
             else:
                 self.outside += 1
         return result
@@ -96,7 +96,7 @@ class AttentionFinder(Listener):
             self._names = names_below(module, type(module).__name__)
         if not self._inside and self._model is not None and id(module) not in self._own:
             return super().call_module(module, forward, args, kwargs)
-        self._inside.append((self.name_of(module), here()))
+        self._inside.append((self.name_of(module), user_source()))
         self.calls += 1
         try:
             return super().call_module(module, forward, args, kwargs)
@@ -201,7 +201,7 @@ class AttentionFinder(Listener):
         dims = (*shared, *(dim for dim in keys.dims if dim not in shared and dim not in (key_dim, axis)), axis)
         axes = tuple((dim, (query if dim in query.dims else keys).size_of(dim).max) for dim in dims)
         rows = pick_rows(query_dims(dims, axis, set(keys.dims)))
-        place = Place.of(self._inside, here())
+        place = Place.of(self._inside, user_source())
         count = sum(backend_of_raw(x._raw).nbytes_raw(x._raw) for x in (query, keys, *added))
         self._add(_found(place, rows, axis, axes, count, make))
 

@@ -39,7 +39,7 @@ from rfnb.core.graph.model_graph import ModelGraph, argument_names, failure, own
 from rfnb.core.graph.module_table import ModuleTable
 from rfnb.core.ground.nested import leaves, named_leaves
 from rfnb.core.ground.scope import modules_described_by
-from rfnb.core.ground.source import here
+from rfnb.core.ground.source import user_source
 from rfnb.core.ground.tracers import TraceCall, trace_call
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.parameter import Parameter
@@ -89,7 +89,7 @@ def _traced(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, meta: 
     modules, its = ModuleTable(_own_parameters, _counted), owner(model)
     if its is not None:
         modules.add(its)
-    before, asked = Unchanged(), here()
+    before, asked = Unchanged(), user_source()
     tracer = Tracer(its, modules, before.keep)
     graph = ModelGraph(title(model), tracer.graph)
     failed: tuple[BaseException, Node | None] | None = None
