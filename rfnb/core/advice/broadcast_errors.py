@@ -11,7 +11,7 @@ from typing import Any
 
 from rfnb.core.dims.align import show_dims
 from rfnb.core.dims.dim import Dim
-from rfnb.core.ground.source import CELLS, user_frame, locals_of
+from rfnb.core.ground.source import CELLS, locals_of, user_frame
 from rfnb.errors import DimError
 
 _COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rfnb.core.dims.dim import Dim, batch_dim
-from rfnb.core.ground.source import user_frame, locals_of
+from rfnb.core.ground.source import locals_of, user_frame
 from rfnb.errors import DimError
 
 Way = Callable[..., str]

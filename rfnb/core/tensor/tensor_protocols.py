@@ -9,10 +9,10 @@ from rfnb.core.advice.torch_equivalents import (
     PROPERTIES,
     axis,
     called,
+    equivalent_error,
     one_line,
     picked,
     product,
-    equivalent_error,
     typed,
     way_of,
 )
@@ -32,7 +32,9 @@ class TensorProtocols:
 
     def _scalar(self: Any, what: str, way: str = "rf.reduce_sum") -> Any:
         if self.dims:
-            raise equivalent_error(what.format(called(self)), f"{way}({called(self)}, axis={axis(self, None)}) first", self)
+            raise equivalent_error(
+                what.format(called(self)), f"{way}({called(self)}, axis={axis(self, None)}) first", self
+            )
         return self._raw
 
     def __bool__(self) -> bool:
@@ -187,7 +189,9 @@ def _given_to_raw(x: Any, name: str, args: Any, kwargs: Any) -> Exception:
         what = f"{called(raw)}[{_key(others[0])}]" + (f" = {called(others[1])}" if len(others) > 1 else "")
     else:
         what = typed(raw, name, others, kwargs)
-    return equivalent_error(what, f"{called(x)}.raw_tensor" if x.dims else f"float({called(x)}), or {called(x)}.raw_tensor", x)
+    return equivalent_error(
+        what, f"{called(x)}.raw_tensor" if x.dims else f"float({called(x)}), or {called(x)}.raw_tensor", x
+    )
 
 
 def _each(values: Any) -> Any:

@@ -17,7 +17,7 @@ from rfnb.core.graph.graph import BodyGraph, Node, NodeKind, Value
 from rfnb.core.ground.nested import leaves, map_leaves, named_leaves
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.ground.scope import inside_module, module_facts, module_path, random_from
-from rfnb.core.ground.source import Source, user_source, frame_of, source_in, locals_of
+from rfnb.core.ground.source import Source, frame_of, locals_of, source_in, user_source
 from rfnb.core.tensor.listener import Listener, active_listener, listening
 from rfnb.core.tensor.op import OpRow
 from rfnb.core.tensor.tensor import Tensor
