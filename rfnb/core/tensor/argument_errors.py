@@ -1,4 +1,4 @@
-"""Errors for arguments of ops that are not a Tensor or a Dim. Made only after an op has failed."""
+"""Errors for arguments of ops that are not a Tensor or a Dim. They are made only after an op has failed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def argument_error(name: str, fn: Callable[..., Any], arguments: dict[str, Any])
 
 
 def not_a_tensor(what: str, value: Any) -> DtypeError:
-    """The error for a `value` that must be a Tensor: what it is, and how to make a Tensor of it."""
+    """The error for a `value` that must be a Tensor: it shows the type, and how to convert the value to a Tensor."""
     shape = getattr(value, "shape", None)
     hint: str | None
     if isinstance(value, tuple) and value and isinstance(value[0], Tensor):

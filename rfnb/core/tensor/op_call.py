@@ -1,4 +1,4 @@
-"""The call of an op: a generated wrapper that has the very parameters of the op.
+"""The call of an op: a generated wrapper with the same parameters as the op.
 
 The wrapper gives calls to the active listener, and explains arguments that are not a Tensor or a Dim. With
 `*args, **kwargs` it would cost as much as a small op; so its text is generated from the signature:
@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from rfnb.core.advice.torch_equivalents import axis, called, equivalent_error
 from rfnb.core.tensor.argument_errors import argument_error  # noqa: F401, for the generated text
-from rfnb.core.tensor.listener import _listener, _listening  # noqa: F401, likewise
+from rfnb.core.tensor.listener import _listener, _listening  # noqa: F401, for the generated text
 from rfnb.core.tensor.tensor import Tensor
 
 if TYPE_CHECKING:

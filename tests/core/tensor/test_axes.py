@@ -190,7 +190,7 @@ def test_dims_that_are_expected(x, time):
     assert x.verify_out_shape({FEAT, batch_dim, time}) is x
     with pytest.raises(rf.errors.DimError, match="other dims"):
         x.verify_out_shape({FEAT, batch_dim})
-    with pytest.raises(rf.errors.DimError, match="It has the same name but is another Dim"):
+    with pytest.raises(rf.errors.DimError, match="It has the same name but is a different Dim"):
         x.verify_out_shape([batch_dim, Dim(None, name="time"), FEAT])
     frames = rf.range_over_dim(time)
     assert frames.verify_out_shape([time, batch_dim], allow_missing_implicit_dims=True) is frames
