@@ -77,7 +77,9 @@ def _same_name(a: Dim, b: Dim) -> str | None:
 def _same_root(a: Dim, b: Dim) -> str | None:
     if not set(a.roots) & set(b.roots):
         return None
-    return f"{a.name} and {b.name} are derived from the same frames: shorten one (rf.slice) or extend the other (rf.pad)"
+    return (
+        f"{a.name} and {b.name} are derived from the same frames: shorten one (rf.slice) or extend the other (rf.pad)"
+    )
 
 
 def _same_size(a: Dim, b: Dim) -> str | None:

@@ -101,7 +101,9 @@ class Parameter(Tensor):
     @trainable.setter
     def trainable(self, trainable: bool) -> None:
         if trainable and not is_float_dtype(self.dtype) and not self.dtype.startswith("complex"):
-            raise ParameterError("Parameter: only float and complex values can be trained", got=self.dtype, expected="float32")
+            raise ParameterError(
+                "Parameter: only float and complex values can be trained", got=self.dtype, expected="float32"
+            )
         self._trainable = trainable
         raw_registry.backend_of_raw(self._raw).set_parameter_trainable(self, trainable)
 
@@ -229,7 +231,9 @@ def _check(raw: Any, dims: Sequence[Dim], dtype: str | None) -> None:
     backend = raw_registry.backend_of_raw(raw)
     shape, expected = backend.get_shape_tuple_raw(raw), tuple(dim.dimension for dim in dims)
     if shape != expected:
-        raise ParameterError("Parameter: the shape of `raw_tensor` does not match the dims", got=shape, expected=align.show_dims(dims))
+        raise ParameterError(
+            "Parameter: the shape of `raw_tensor` does not match the dims", got=shape, expected=align.show_dims(dims)
+        )
     if dtype is not None and backend.get_dtype_name_raw(raw) != dtype:
         raise ParameterError(
             "Parameter: `raw_tensor` has the wrong dtype", got=backend.get_dtype_name_raw(raw), expected=dtype
