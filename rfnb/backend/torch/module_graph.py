@@ -20,7 +20,7 @@ from rfnb.backend.torch.data import DTYPE_NAMES
 from rfnb.backend.torch.module_state import keep_numbers, keep_state, on_meta
 from rfnb.core.graph.call_recorder import CallRecorder
 from rfnb.core.graph.graph import Node, Value
-from rfnb.core.graph.graph_names import tidy
+from rfnb.core.graph.graph_names import name_graph
 from rfnb.core.graph.model_graph import ModelGraph, argument_names, failure, owner, title
 from rfnb.core.graph.module_table import ModuleTable
 from rfnb.core.ground.nested import leaves, named_leaves
@@ -53,7 +53,7 @@ def module_graph(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, m
         except Exception as error:
             failed = error, seen.fail(error, None)
     graph.graph, graph.count, graph.unused = seen.graph, modules.count, modules.unused()
-    tidy(seen.graph, asked)
+    name_graph(seen.graph, asked)
     if failed is not None:
         graph.failure = failure(*failed, meta=graph.meta)
     return graph

@@ -42,7 +42,7 @@ def one_line(what: str, way: str, x: Any) -> str:
 
 
 def called(value: Any) -> str:
-    """The user's name for a value: a variable that holds it, else the name of the tensor or Dim, else "x" or its repr."""
+    """The user's name for a value: a variable that holds it, else its own name; "x" for a tensor without one."""
     if isinstance(value, list | tuple):
         inside = ", ".join(map(called, value))
         return f"[{inside}]" if isinstance(value, list) else f"({inside}{',' * (len(value) == 1)})"

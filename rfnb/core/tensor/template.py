@@ -25,7 +25,7 @@ class Templates:
     __slots__ = ()
 
     def copy_template(self: Tensor, name: str | None = None, *, dtype: str | None = None) -> Tensor:
-        """A template with the dims, sparse dim and feature dim of this tensor, and its dtype unless another is given."""
+        """A template with the dims, sparse dim and feature dim of this tensor, and with its dtype by default."""
         template = self.like(NoData(dtype or self.dtype))
         template.name = name or self.name
         return template

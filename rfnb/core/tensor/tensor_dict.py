@@ -54,7 +54,7 @@ class TensorDict(Shown):
             self.data[name] = tensor
 
     def __getitem__(self, name: str) -> Tensor:
-        """Returns a tensor, and binds its dims to the lengths of this batch, even if a later batch was bound to them."""
+        """Returns a tensor, and binds its dims to the lengths of this batch, even if a newer batch exists."""
         try:
             tensor = self.data[name]
         except KeyError:

@@ -34,7 +34,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from rfnb.core.graph.graph import Node
-from rfnb.core.graph.graph_names import tidy
+from rfnb.core.graph.graph_names import name_graph
 from rfnb.core.graph.model_graph import ModelGraph, argument_names, failure, owner, title
 from rfnb.core.graph.module_table import ModuleTable
 from rfnb.core.ground.nested import leaves, named_leaves
@@ -108,7 +108,7 @@ def _traced(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, meta: 
         except Exception as error:
             failed = error, tracer.fail(error, None)
     graph.count, graph.unused = modules.count, modules.unused()
-    tidy(tracer.graph, asked)
+    name_graph(tracer.graph, asked)
     if failed is not None:
         graph.failure = failure(*failed, meta=graph.meta)
     return graph
