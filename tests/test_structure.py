@@ -17,7 +17,7 @@ ROOMS = {
     "loop": "steps body replay check run_body loop functional public",
     "nn": "init module layers schedule attention cells encoder decoder bridge public",
     "checkpoint": "folder entries mapping plain training choice report save load foreign public",
-    "display": "markup schema kit layout tensor dims tree module error graph loop run comparison check attention "
+    "display": "markup kit layout tensor dims tree module error graph loop run comparison check attention "
     "checkpoint training overview panel schema_ts show register public",
 }
 """The folders and files of a rank, in their order: imports point to the left here too."""

@@ -28,7 +28,9 @@ ODD = {
     "of now": r"\bof now\b",
     "that there is not": r"\bthat there (is|are) not\b|\bthere is no .{1,40} that\b",
 }
-EMPTY = re.compile(r"^(Likewise|Those|Of|As|The same|Another one|One more|One less)\b(?! (many|much) )")
+EMPTY = re.compile(
+    r"^(Likewise|Those|Of|As|The same(?=[.,:]| as | for | of | in | with )|Another one|One more|One less)\b"
+)
 """How a docstring begins that says something only below the one above it."""
 
 

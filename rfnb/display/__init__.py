@@ -1,1 +1,6 @@
-"""What rfnb shows: views as text, HTML and JSON, and the kernel side of the panel and the stepper."""
+"""Views: objects as JSON, text and HTML; and the kernel side of the panel and the stepper.
+
+Read `show` (what users call) and `register` (which view shows which class), then `kit/view`. Each subject has a folder
+with its view and the schema of its JSON; `tensor` and `run` are the largest. `markup` and `kit` are below all views,
+`panel` is above them. `schema_ts` writes the schema as TypeScript.
+"""

@@ -34,7 +34,7 @@ VIEWS = {
     "loop_explanation": ("loop.view", "rfnb.loop.steps.explain.Explanation"),
     "gradients": ("run.gradients_view", "rfnb.loop.replay.gradients.Gradients"),
     "comparison": ("comparison.view", "rfnb.trace.compare.comparison.Comparison"),
-    "check": ("check.view", "rfnb.loop.check.batch_invariance.BatchReport rfnb.loop.check.finite.FiniteReport"),
+    "check": ("check.view", "rfnb.loop.check.invariance.BatchReport rfnb.loop.check.finiteness.FiniteReport"),
     "attention": ("attention.view", ""),
     "attention_list": ("attention.list_view", "rfnb.trace.capture.capture.Captured rfnb.trace.capture.capture.Seen"),
     "load_report": ("checkpoint.view", "rfnb.checkpoint.report.LoadReport"),
@@ -48,7 +48,7 @@ VIEWS = {
 
 
 def register_views() -> None:
-    """Lets core find the views; has errors shown in notebooks, and commands of the panel answered."""
+    """Registers the views of rfnb's classes, shows errors in notebooks, and answers the panel."""
     KINDS.update({name: kind for kind, (_, names) in VIEWS.items() for name in names.split()})
     MODULES.update({kind: f"rfnb.display.{module}" for kind, (module, _) in VIEWS.items()})
     show_in_notebooks()
@@ -123,7 +123,7 @@ def _shell() -> Any:
 
 @make_view.register
 def view_of(shown: Any) -> Any:
-    """Of an object."""
+    """The view of an object."""
     from rfnb.display.kit.view import view_of as made
 
     return made(shown)
@@ -139,7 +139,7 @@ def line(name: str, x: Any, live: Any) -> str:
 
 @make_dot.register
 def dot_of(graph: ModelGraph, **choice: Any) -> Any:
-    """A model graph for Graphviz, folded as `rf.show(graph, **choice)` folds it."""
+    """The Graphviz source of a model graph, folded like `rf.show(graph, **choice)`."""
     from rfnb.display.graph import view
 
     return view.to_dot(view.describe(graph, **choice))
@@ -147,7 +147,7 @@ def dot_of(graph: ModelGraph, **choice: Any) -> Any:
 
 @make_page.register
 def save_page(run: Run, path: Path, limit: int | None) -> Path:
-    """A page."""
+    """Writes a run as a page."""
     from rfnb.display.run import page
 
     return page.save_page(run, path, limit)

@@ -51,7 +51,7 @@ def typescript() -> str:
 
 
 def schemas() -> list[Path]:
-    """The files with types: `schema.py` in `display` and in the folders of its subjects."""
+    """The files with types: `schema.py` in the folder of each subject."""
     return sorted(DISPLAY.rglob("schema.py"), key=lambda file: file.parts)
 
 

@@ -113,7 +113,7 @@ def show_dims(*objects: Any) -> View:
 
 
 def _names(objects: Sequence[Any]) -> list[str]:
-    """What the user's line calls them, else what they are."""
+    """What the user's line calls the objects; for others their names or classes."""
     source = user_source()
     call = source.syntax() if source is not None else None
     written = call.args if isinstance(call, ast.Call) and len(call.args) == len(objects) else [None] * len(objects)

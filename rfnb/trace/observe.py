@@ -47,9 +47,8 @@ class Event:
 
     @property
     def name(self) -> str:
-        """What the user's line calls the result, else the op."""
-        names = self.source.targets() if self.source is not None else ()
-        return names[0] if len(names) == 1 else self.op
+        """The name of the result in the user's line, else that of the op."""
+        return (self.source.name() if self.source is not None else None) or self.op
 
     @property
     def random(self) -> bool:

@@ -556,5 +556,5 @@ def test_what_is_no_module_of_rfnb(make, tmp_path):
     linear = rf.Linear(rf.Dim(3, name="in"), rf.Dim(2, name="out"))
     path = rf.save(linear, tmp_path / "x.safetensors")
     for call in (rf.load, rf.import_weights, lambda path, module: rf.save(module, path)):
-        with pytest.raises(CheckpointError, match="is not an rf.Module"):
+        with pytest.raises(CheckpointError, match=r"is not an rf\.Module"):
             call(path, make(linear))

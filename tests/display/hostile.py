@@ -12,6 +12,7 @@ import torch
 import rfnb as rf
 from rfnb import Dim, batch_dim
 from rfnb.display.kit.view import View
+from rfnb.display.overview import view as overview
 from tests.display.standins import Raw
 
 PAYLOADS = {
@@ -285,7 +286,13 @@ def trainings(word: Word) -> dict[str, View]:
     }
 
 
+def overviews(word: Word) -> dict[str, View]:
+    """The calls of a docstring."""
+    words = [" ".join(word(name).split()) or "-" for name in ("show(x)", "what is in x", "docs/x.md")]
+    return {"overview": View(overview.describe(f"All about x.\n\nlook\n    {'  '.join(words)}"))}
+
+
 MAKERS: list[Callable[[Word], dict[str, View]]] = [
     *(tensors, structures, dims, modules),
-    *(loops, attentions, trainings, checks, errors),
+    *(loops, attentions, trainings, checks, errors, overviews),
 ]

@@ -182,8 +182,8 @@ def test_a_list_has_one_for_each_layer():
 @pytest.mark.parametrize(
     ("given", "choice", "message"),
     [
-        (np.ones(3), {}, "at least"),
-        (np.ones((1,) * 6), {}, "at most"),
+        (np.ones(3), {}, "two to five axes"),
+        (np.ones((1,) * 6), {}, "two to five axes"),
         ([], {}, "no weights"),
         ([np.ones((2, 2)), np.ones((2, 3))], {}, "different sizes"),
         (np.ones((2, 2)), {"batch": 1}, "no batch"),
@@ -208,7 +208,7 @@ def test_a_list_has_one_for_each_layer():
         ([[0.5, 0.5], [1.0]], {}, "different sizes"),
         (torch.ones(2, 2, device="meta"), {}, "meta"),
         (torch.eye(2).to_sparse(), {}, "sparse"),
-        (np.ones((2, 2)), {"rows": 2}, "rows and cols are labels"),
+        (np.ones((2, 2)), {"rows": 2}, "rows and cols must be labels"),
         (weights(), {"rows": enc, "cols": enc}, "same axis"),
     ],
 )

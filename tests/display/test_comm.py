@@ -11,7 +11,7 @@ import pytest
 from jupyter_client.manager import KernelManager
 
 from rfnb.display.panel import comm
-from rfnb.display.schema import PROTOCOL
+from rfnb.display.panel.schema import PROTOCOL
 
 
 def test_outside_of_a_kernel_nothing_happens():
@@ -54,7 +54,7 @@ import os, sys, threading, time
 sys.path.insert(0, {root!r})
 from tests.display.standins import RunList, SumRun, numbers
 from rfnb.display.panel import comm
-from rfnb.display.schema import PROTOCOL
+from rfnb.display.panel.schema import PROTOCOL
 runs = RunList(SumRun(numbers(2, 4), [4, 3], ["a", "b"]))
 comm._links.clear()  # `import rfnb` linked the real list of runs
 kernel = get_ipython().kernel

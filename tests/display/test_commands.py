@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rfnb.display.panel.commands import SESSION, Dispatcher
-from rfnb.display.schema import PROTOCOL
+from rfnb.display.panel.schema import PROTOCOL
 from tests.display.standins import RunList, SumRun, numbers
 
 

@@ -169,7 +169,7 @@ def test_work_is_bounded(monkeypatch):
 
     monkeypatch.setattr(uses, "MOST", 3)
     view = rf.show_dims([rf.ones([rf.Dim(1)]) for _ in range(5)])
-    assert view.data["note"] == "not all was looked at"
+    assert view.data["note"] == "not everything was searched"
     held: list[Any] = []
     held.append(held)
     assert rf.show_dims(held).data["note"] == "no dims"

@@ -17,8 +17,8 @@ from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
+from rfnb.core.tensor import op_call
 from rfnb.core.tensor.op import OPS
-from rfnb.core.tensor.tensor import op_call
 from rfnb.display.error import view as error_view
 from rfnb.display.kit.view import View
 from rfnb.errors import DimError, RfError

@@ -40,7 +40,7 @@ def test_sequences_that_have_ended_are_marked():
     assert step.describe_step(a_run(), 2)["ended"] == [False, True, False]
 
 
-def test_the_course_of_a_state_is_asked_for_once():
+def test_the_history_of_a_state_is_computed_once():
     run = a_run()
     step.describe_step(run, 0)
     run.asked.clear()
@@ -60,7 +60,7 @@ def test_a_long_run_is_looked_at_in_part():
     assert len(set(run.asked)) < 80
 
 
-def test_the_course_asks_only_for_kept_states():
+def test_the_history_reads_only_kept_states():
     run = a_run(100)
     run.replay.every = 10
     view = step.describe_step(run, 3)
@@ -168,15 +168,15 @@ def test_the_steps_around_events_are_shown_and_why():
 
 def test_a_larger_change_from_the_start_is_told_of():
     view = history_view.describe(long_run(lens=(40,), at={(0, 0): 50.0, (0, 11): 9.0}))
-    assert reasons(view) == {0: "first", 11: "total changes most, but for step 0", 39: "last"}
+    assert reasons(view) == {0: "first", 11: "total changes most, except in step 0", 39: "last"}
 
 
 def test_where_steps_are_left_out_the_reasons_say_so():
-    """256 of 600 are looked at."""
+    """256 of 600 steps are sampled."""
     run = long_run(lens=(600,), steps=600, at={(0, 301): 9.0, (0, 401): np.nan})
     told = reasons(history_view.describe(run))
     moved, bad = (next(step for step, why in told.items() if word in why) for word in ("most", "finite"))
-    since = [int(re.search(r"from (?:step )?(\d+)", told[step])[1]) for step in (moved, bad)]
+    since = [int(re.search(r"(?:from|at) step (\d+)", told[step])[1]) for step in (moved, bad)]
     assert since[0] <= 301 <= moved
     assert since[1] <= 401 <= bad
     assert since[0] < moved
@@ -231,18 +231,18 @@ def test_the_picture_of_a_state_is_hatched_behind_the_end():
     values, live = state_history._matrix(followed)
     assert live.tolist() == [[True] * 4, [True, True, False, False]]
     assert values.tolist() == [[1, 2, 3, 4], [1, 2, 2, 2]]
-    assert state_history.describe_strip(followed)["alt"] == "total: batch down, 4 steps across, hatched behind the end"
+    assert state_history.describe_strip(followed)["alt"] == "total: batch down, 4 steps across, hatched after the end"
 
 
 @given(st.integers(1, 5), st.integers(0, 3), st.integers(1, 70))
 def test_pictures_of_states_of_any_size(batch: int, features: int, steps: int):
     live = np.arange(steps)[:, None, None] < np.array([steps, *[1] * (batch - 1)])[None, :, None]
-    one = state_history.Course(
+    one = state_history.StateHistory(
         "h", list(range(steps)), numbers(steps, batch, max(features, 1)), live, ["batch", "f"], 0
     )
     strip = state_history.describe_strip(one)
     assert strip["picture"].startswith("data:image/png")
-    alone = state_history.Course("h", list(range(steps)), one.values[:, 0], live[:, 0], ["f"], None)
+    alone = state_history.StateHistory("h", list(range(steps)), one.values[:, 0], live[:, 0], ["f"], None)
     assert state_history.describe_strip(alone)["picture"].startswith("data:image/png")
     assert one.not_finite() is None
 

@@ -43,7 +43,7 @@ def test_what_does_not_fit_is_left_out_and_said(tmp_path):
     steps = recording(page)["steps"]
     assert 1 < len(steps) < 40 < len(whole)
     assert sum(map(run_page.cost, steps)) <= 20_000
-    assert f"{len(steps)} of 40 steps can be looked at here" in page
+    assert f"{len(steps)} of 40 steps are on this page" in page
     assert "rfnb-recording" not in page_of(tmp_path, run, 0)
 
 

@@ -49,9 +49,9 @@ def test_the_view_is_not_part_of_a_tensor(x):
 def test_a_place_in_all_sequences(x):
     view = rf.show(x, time=2, layer=0).data
     assert view["values"] == [4, 14, None]
-    assert view["note"] == "time 2 is padding in 1 of them"
+    assert view["note"] == "time 2 is padding in 1 of the sequences"
     assert rf.show(x, time=1, layer=0).data["note"] is None
-    with pytest.raises(ViewError, match="ends elsewhere"):
+    with pytest.raises(ViewError, match="ends at a different position"):
         rf.show(x, time=-1)
 
 

@@ -316,7 +316,7 @@ def test_a_position_that_is_padding_in_some_sequences_counts_in_the_others_only(
     view = tensor_view.describe(raw, time=4)
     assert (view["stats"]["count"], view["stats"]["max"]) == (40, raw.raw_tensor[[0, 3], 4].max())
     assert view["values"][1] == view["values"][2] == [None] * 20
-    assert view["note"] == "time 4 is padding in 2 of them"
+    assert view["note"] == "time 4 is padding in 2 of the sequences"
     assert [row["max"] is None for row in view["sequences"]] == [False, True, True, False]
     assert "no statistics" not in tensor_view.to_text(tensor_view.describe(raw, time=7)), "in one only"
 

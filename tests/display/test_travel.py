@@ -193,7 +193,7 @@ def test_a_fork_goes_on_from_what_was_typed(ask):
 @pytest.mark.parametrize(
     ("states", "said"),
     [
-        ({"total": "much"}, "'much' is no number"),
+        ({"total": "much"}, "'much' is not a number"),
         ({"total": "1 2 3"}, "3 entries for 2"),
         ({"total": ""}, "0 entries for 2"),
         ({"label": "teh end"}, "no label 'teh'; did you mean the end?"),
@@ -286,5 +286,5 @@ def test_truth_sizes_and_minus_signs():
     three = rf.convert_to_tensor([1.0, 2.0, 3.0], dims=[batch_dim])
     assert edited(three, "5 · 7", None, None).raw_tensor.tolist() == [5, 2, 7]  # what has ended is left as it is
     assert edited(rf.zeros([]), "\u22122.5", None, None).raw_tensor.item() == -2.5
-    with pytest.raises(ViewError, match="no number"):
+    with pytest.raises(ViewError, match="not a number"):
         edited(3, "x", None, None)

@@ -281,7 +281,7 @@ def shown():
 
 def test_the_table():
     assert view.to_text(shown()) == (
-        "‖d a < b / d state‖  (<b>, 4 steps; a block higher is a factor of 10)\n"
+        "‖d a < b / d state‖  (<b>, 4 steps; one block higher means a factor of 10)\n"
         "  state  step by step  first  last  first/last\n"
         "  h      ▁▄▇█          1e-9   1     1e-9        vanishes before step 2\n"
         "  <i>    █×·▇          2      0.5   4           not finite up to step 1"

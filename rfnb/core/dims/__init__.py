@@ -1,7 +1,8 @@
 """Dims: axes with a name and an identity, and the lengths that they have in a batch.
 
-Read `dim` first: the class `Dim`. `dim_algebra` gives it operators, `dim_math` the canonical form of sums, products and
-quotients, `dim_alias` makes two dims have one size. `lengths` holds the sizes of one batch, apart from the dims:
-`Size` and `Lengths`; `binding` finds the current ones. `align` is the planner: from the dims of operands to how their
-axes are permuted and expanded. `vocab` names the entries of sparse tensors; `vocab_file` and `tokenizer` read labels.
+Read `dim` first: the class `Dim`. `dim_algebra` gives it operators and copies, `dim_math` the canonical form of sums,
+products and quotients, `dim_alias` makes two dims have one size. `lengths` holds the sizes of one batch, apart from
+the dims: `Size` and `Lengths`; `binding` finds the current ones. `align` is the planner: from the dims of operands to
+how their axes are permuted and expanded; `entries` says which entries of a tensor count, and `axis_names` parses
+names of axes such as "T". `vocab` names the entries of sparse tensors; `vocab_file` and `tokenizer` read labels.
 """

@@ -83,11 +83,11 @@ class Dim(Algebra, Shown):
         self.serial = next(_serials)
         DIMS[self.serial] = self
         self.name: str = name or description or f"dim{self.serial}"
-        self.kind = kind
+        self.kind: str | None = kind
         self.description = self.name
         self.capacity = capacity
         self.bounded_by = bounded_by
-        self.vocab = vocab_of(vocab)
+        self.vocab: Vocab | None = vocab_of(vocab)
         self.expr: Expr | None = None
         self.made: Source | None = user_source()
         self.defined_by: str | None = None
@@ -286,64 +286,6 @@ class Dim(Algebra, Shown):
             dim.bound, dim.defined_by = None, None
 
     reset_eager = reset_batch_ctx = reset_batch_and_raw = reset_raw
-
-    # -- other dims of this size
-
-    def copy(
-        self,
-        same_as_self: bool = True,
-        description: str | None = None,
-        kind: str | None = None,
-        match_priority: int | None = None,
-    ) -> Dim:
-        """This dim with another `match_priority`; or, with `same_as_self=False`, another Dim of the same size.
-
-        >>> feat = rf.Dim(4, name="feat")
-        >>> feat.copy(match_priority=1), feat.copy() is feat, feat.copy(same_as_self=False) is feat
-        (Dim{feat(1):4}, True, False)
-
-        A square matrix has both: {feat(1), feat}. There, `axis=feat` refers to the first of them. A dim has
-        one name and one kind, so `description` and `kind` apply only with `same_as_self=False`.
-        """
-        if same_as_self:
-            priority = self.match_priority if match_priority is None else match_priority
-            return self.base if priority == 0 else dim_math.with_priority(self.base, priority)
-        other = Dim(
-            self.dimension,
-            name=description or self.name,
-            kind=kind or self.kind,
-            vocab=self.vocab,
-            capacity=self.capacity,
-            bounded_by=self.bounded_by,
-        )
-        if self.is_dynamic() and self.is_defined():
-            other.bind(self.size)
-        return other
-
-    def copy_from(self, other: Dim) -> None:
-        """Gives this dim the size, the vocab and the kind of `other`. It must not have a size yet.
-
-        >>> word = rf.Dim(None, name="word", vocab=["the", "cat", "sat"])
-        >>> out = rf.Dim(None, name="out")
-        >>> out.copy_from(word)
-        >>> out, out.vocab.decode(1)
-        (Dim{out:3}, 'cat')
-        """
-        self.declare_same_as(other)
-        self.vocab, self.kind = self.vocab or other.vocab, self.kind or other.kind
-
-    def declare_same_as(self, other: Dim) -> None:
-        """Declares that both dims always have the same size: that of the one that has, or first gets, a size.
-
-        The other must not have a size yet, and must not occur in a tensor with data. They stay two dims: an axis
-        of one is not an axis of the other. Raises DimError if both are in use.
-
-        >>> time, frames = rf.Dim([5, 2], name="time"), rf.Dim(None, name="frames")
-        >>> frames.declare_same_as(time)
-        >>> frames, frames == time
-        (Dim{frames:2–5}, False)
-        """
-        dim_alias.declare(self, other)
 
     def is_free(self) -> bool:
         """Whether the dim has no size yet, neither given nor derived from other dims.

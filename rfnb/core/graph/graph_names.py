@@ -28,7 +28,7 @@ def _name(graph: CallGraph, nodes: list[Node], around: Source | None) -> None:
     """
     last = {node.source: node for node in nodes if node.source is not None and node.source != around and node.outputs}
     for source, node in last.items():
-        names = [target.partition(".state.")[2] or target for target in source.targets()]
+        names = source.names()
         if len(names) == len(node.outputs):
             for name, number in zip(names, node.outputs, strict=True):
                 value = graph.values[number]

@@ -76,7 +76,7 @@ def select_backend(name: str) -> None:
             hint='rf.select_backend("torch"), which runs the same ops eagerly',
         )
     raise BackendError(
-        "select_backend: there is no such backend",
+        "select_backend: unknown backend",
         got=repr(name),
         expected=" or ".join(map(repr, known)),
         hint=did_you_mean(name, known, most=2, cutoff=0.4),

@@ -6,6 +6,7 @@ import ast
 import inspect
 import linecache
 import os
+import re
 import sys
 import weakref
 from collections.abc import Callable
@@ -100,9 +101,17 @@ class Source(NamedTuple):
             return statement.value if isinstance(statement, ast.Expr) else statement
         return None
 
-    def targets(self) -> tuple[str, ...]:
-        """The names that the expression here is assigned to: `a, b = f(x)` gives ("a", "b")."""
-        return _targets_at[self]
+    def names(self) -> tuple[str, ...]:
+        """The names of the values made here: `a, b = f(x)` gives ("a", "b"), `loop.state.h = …` gives ("h",).
+
+        This is the one rule for what a value is called, in runs, views, checks, errors and graphs alike.
+        """
+        return _names_at[self]
+
+    def name(self, output: int = 0, outputs: int = 1) -> str | None:
+        """The name of one of several outputs of an op here; None if the line does not name each of them."""
+        names = self.names()
+        return names[output] if len(names) == outputs else None
 
 
 class PerPlace(Generic[T]):
@@ -137,6 +146,12 @@ def user_source() -> Source | None:
     """The place in the user's code that is running now."""
     frame = user_frame(sys._getframe(1))
     return None if frame is None else Source(frame.f_code, frame.f_lasti)
+
+
+def assigned_name() -> str | None:
+    """The name that the user's code is assigning to now; None if there is none, or more than one."""
+    frame = user_frame(sys._getframe(1))
+    return None if frame is None else Source(frame.f_code, frame.f_lasti).name()
 
 
 def public_function() -> str:
@@ -182,7 +197,7 @@ def _span_at(source: Source) -> Span:
 
 
 _spans = PerPlace(_span_at)
-_targets_at = PerPlace(lambda source: _assignments(source.file).get(source.span, ()))
+_names_at = PerPlace(lambda source: _assignments(source.file).get(source.span, ()))
 _parsed: dict[str, tuple[list[str], dict[Span, tuple[str, ...]]]] = {}
 
 
@@ -232,9 +247,17 @@ def _span(node: Any) -> Span:
 
 
 def _names(target: ast.expr) -> tuple[str, ...]:
-    if isinstance(target, _SEVERAL):
-        return tuple(ast.unparse(part) for part in target.elts)
-    return (ast.unparse(target),)
+    parts = target.elts if isinstance(target, _SEVERAL) else [target]
+    return tuple(value_name(ast.unparse(part)) for part in parts)
+
+
+def value_name(target: str) -> str:
+    """The name of a value that is assigned to `target`.
+
+    >>> [value_name(target) for target in ("att", "loop.state.h", "self.weight", "self.loop.state.dec.h")]
+    ['att', 'h', 'weight', 'dec.h']
+    """
+    return re.sub(r"^(.*\.)?state\.|^self\.", "", target)
 
 
 @dataclass(frozen=True, slots=True)

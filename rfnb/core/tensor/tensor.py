@@ -100,8 +100,7 @@ class Tensor(Shown, Axes, Templates, TensorProtocols):
         """The name it was given, or the variable that its data was first assigned to; "tensor" if there is neither."""
         name = getattr(self, "_name", "tensor")
         if isinstance(name, Source):
-            names = name.targets()
-            name = names[0] if len(names) == 1 else "tensor"
+            name = name.name() or "tensor"
         return name
 
     @name.setter

@@ -1,4 +1,4 @@
-"""Attention weights that are a plain array, and what its axes are."""
+"""Attention weights from arrays and Tensors: which axes are layers, heads, rows and columns."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from rfnb.display.tensor.select import index_of, sequence
 from rfnb.errors import ViewError
 
 PLAIN = {2: "row col", 3: "head row col", 4: "batch head row col", 5: "layer batch head row col"}
-"""What the axes of a plain array are, by how many there are."""
+"""The axes of a plain array, by their number."""
 
 
 def of_array(
     given: Any, rows: Side, cols: Side, batch: int | str | None, dims: Sequence[str] | None, lengths: Any
 ) -> Weights:
-    """One sequence of an array. Raises ViewError if its axes are not known, or it has no such sequence."""
+    """The weights of one sequence of an array. Raises ViewError if its axes are unknown or it has no such sequence."""
     raw = _real(given)
     named = _names(dims, len(raw.shape))
     roles = _roles(named)
@@ -47,7 +47,7 @@ def of_array(
 
 
 def _dim(size: int, name: str) -> Dim:
-    """For an axis of an array: nobody made it."""
+    """A Dim for an axis of an array, without a place in the user's code."""
     dim = Dim(size, name=name)
     dim.made = None
     return dim
@@ -57,12 +57,12 @@ def _real(given: Any) -> Any:
     raw: Any = given.detach() if hasattr(given, "detach") else _array(given)
     if (getattr(raw, "is_meta", False) or getattr(raw, "is_sparse", False)) or getattr(raw, "is_nested", False):
         raise ViewError(
-            "show_attention: needs the numbers of a plain tensor",
+            "show_attention: needs a plain tensor with numbers",
             got="one on the meta device" if raw.is_meta else "a sparse one" if raw.is_sparse else "a nested one",
             hint=None if raw.is_meta else ".to_dense()" if raw.is_sparse else ".to_padded_tensor(0)",
         )
     if raw.is_complex() if hasattr(raw, "is_complex") else raw.dtype.kind not in "biuf":
-        raise ViewError("show_attention: weights are real numbers", got=str(raw.dtype))
+        raise ViewError("show_attention: weights must be real numbers", got=str(raw.dtype))
     return raw
 
 
@@ -70,35 +70,35 @@ def _array(given: Any) -> np.ndarray:
     if given is None:
         raise ViewError(
             "show_attention: the weights are None",
-            hint='the model gives none: a kernel did all; with transformers: attn_implementation="eager", '
-            "with torch: need_weights=True; or rf.capture(model)",
+            hint='a fused kernel computes no weights; with transformers use attn_implementation="eager", '
+            "with torch need_weights=True; or rf.capture(model)",
         )
     try:
         return np.asarray(given)
     except ValueError:
         raise ViewError(
-            "show_attention: this is no array", got=f"a {type(given).__name__} whose parts have different sizes",
-            expected="an array, or a list with one for each layer", hint="weights[0], if each is for a step",
+            "show_attention: this is not an array", got=f"a {type(given).__name__} whose parts have different sizes",
+            expected="an array, or a list with one for each layer", hint="weights[0], if each entry is for a step",
         ) from None  # fmt: skip
 
 
 def _names(dims: Sequence[str] | None, count: int) -> list[str]:
     if dims is not None:
         if len(dims) != count:
-            raise ViewError("show_attention: dims name each axis", got=f"{len(dims)} names for {count} axes")
+            raise ViewError("show_attention: `dims` must name each axis", got=f"{len(dims)} names for {count} axes")
         return [dim.name if isinstance(dim, Dim) else str(dim) for dim in dims]
     if count not in PLAIN:
         raise ViewError(
-            "show_attention: needs two axes at least, and five at most",
+            "show_attention: needs two to five axes",
             got=f"{count} axes",
-            expected="[layers, batch, heads, rows, columns], or the last ones of them; batch goes before heads",
+            expected="[layers, batch, heads, rows, columns], or the last of these; batch comes before heads",
             hint='dims=["batch", "query", "key"] says what they are',
         )
     return PLAIN[count].split()
 
 
 def _roles(names: list[str]) -> list[str]:
-    """By name; the two that have none of the names with a meaning are rows and columns."""
+    """The roles of axes by name; the two axes without a name with a meaning are rows and columns."""
     roles = [name.rstrip("s") if name.rstrip("s") in ROLES[:3] else name for name in names]
     sides = [i for i, role in enumerate(roles) if role not in ROLES[:3]]
     if len(sides) != 2 or len(set(names)) < len(names):
@@ -127,13 +127,13 @@ def _length(lengths: Any, size: int, index: int | None) -> int:
         raise ViewError(
             "show_attention: lengths do not fit",
             got=f"{values.tolist()[:20]}",
-            expected=f"a number from 0 to {size} for each sequence; of columns, or (of rows, of columns)",
+            expected=f"a number from 0 to {size} for each sequence; for columns, or (rows, columns)",
         )
     return int(values[at])
 
 
 def of_tensor(tensor: Any, rows: Side, cols: Side, batch: int | str | None, notes: Notes) -> Weights:
-    """One sequence of a Tensor. Raises ViewError if it has not two sides, or no such sequence."""
+    """The weights of one sequence of a Tensor. Raises ViewError if it lacks two sides, or has no such sequence."""
     data = read_as_called(tensor)
     for note in data.notes:
         notes.add(note)
@@ -162,7 +162,7 @@ def of_tensor(tensor: Any, rows: Side, cols: Side, batch: int | str | None, note
 
 
 def _dim_of(side: Side, data: Data) -> Dim | None:
-    """Which dim a side means; labels of a tensor mean the one dim that both have."""
+    """The dim that a side stands for; a tensor of labels stands for the one dim that both tensors have."""
     if isinstance(side, Dim):
         if data.position(side) is None:
             raise ViewError(f"show_attention: {data.name} has no dim {side.name}", got=[a.dim.name for a in data.axes])
@@ -175,10 +175,10 @@ def _dim_of(side: Side, data: Data) -> Dim | None:
 
 
 def _roles_of(data: Data, asked: list[Dim | None]) -> tuple[list[str], list[int]]:
-    """What the axes are, and those that are averaged away.
+    """The roles of the axes, and the axes to average over.
 
-    Sides are what is named; else axes with lengths, else the last ones. Of the others one is heads, or two are layers
-    and heads, in their order unless their names say it.
+    The sides are the named dims, else axes with lengths, else the last axes. Of the others one is heads, or two are
+    layers and heads, in this order unless their names say otherwise.
     """
     known = [data.position(dim) if dim is not None else None for dim in asked]
     if known[0] is not None and known[0] == known[1]:

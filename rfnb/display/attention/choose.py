@@ -1,4 +1,4 @@
-"""Some of the layers and heads, or the mean of them."""
+"""Selection of layers and heads, or their mean."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rfnb.errors import ViewError
 
 
 def choose(weights: Weights, layer: int | str | None, head: int | str | None, notes: Notes) -> Weights:
-    """Only this layer, or this head, of each; "mean" is the mean over them. Raises ViewError if there is none."""
+    """Only one layer, or one head of each layer; "mean" averages over them. Raises ViewError if it does not exist."""
     if head is not None:
         weights = _mean_of_heads(weights, notes) if head == "mean" else _of_head(weights, head)
     if layer is not None:

@@ -1,4 +1,4 @@
-"""Heads as PNG pictures, one pixel a cell, and the large one as an SVG with labels, ticks and its path."""
+"""Heads as PNG pictures with one pixel per cell, and the large one as an SVG with labels, ticks and a path."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from rfnb.display.markup.svg import data_uri
 from rfnb.display.tensor.labels import shown
 
 FEW = 16 - 4
-"""Shades where a pixel has four bits: NaN, masked and hatched cells are colours too."""
+"""Shades in pictures with four bits per pixel, where NaN, masked and hatched cells need colours too."""
 MARGIN = 12
-"""At most so many rows and columns of padding are drawn behind the end, hatched."""
+"""Largest number of hatched rows and columns of padding that are drawn after the end."""
 WORDS = "#7f7f7f"
 PATH = style.PALETTE[1]
 FONT = "font-family:ui-monospace,monospace;font-size:11px"
@@ -29,7 +29,7 @@ CELLS = (options.ATTENTION_CELLS, options.ATTENTION_CELLS)
 
 
 def margin(true: tuple[int, int], full: tuple[int, int], pool: tuple[int, int]) -> tuple[int, int]:
-    """How many rows and columns of cells to draw behind the end: an eighth of what there is, at least one."""
+    """Number of rows and columns of padding to draw: an eighth of the existing ones, at least one."""
     rows, cols = (
         min(-(-(all_ - size) // per), MARGIN, max(1, size // per // 8))
         for size, all_, per in zip(true, full, pool, strict=True)
@@ -41,7 +41,7 @@ def _cells(
     weights: np.ndarray, top: float, shades: int, *, pool: tuple[int, int], causal: bool, padding: tuple[int, int],
     hatched: bool,
 ) -> np.ndarray:  # fmt: skip
-    """Palette entries of pooled weights of one head, and of the padding around: transparent, or hatched as well."""
+    """Palette entries of the pooled weights of one head, and of its padding: transparent or hatched."""
     table = np.rint(np.arange(shades) * (png.LEVELS / (shades - 1))).astype(np.uint8)
     with np.errstate(invalid="ignore"):
         unit = np.clip(weights * np.float32((shades - 1) / max(top, 1e-9)), 0, shades - 1)
@@ -65,9 +65,9 @@ def sprite(
     weights: np.ndarray, top: float, *, pool: tuple[int, int], causal: bool, padding: tuple[int, int],
     few: bool | None = None,
 ) -> str:  # fmt: skip
-    """A data URI of pooled weights of one head.
+    """The pooled weights of one head as a data URI.
 
-    few: four bits a pixel; None: of the large one, whose hatching is not in the picture.
+    few: four bits per pixel; None for the large picture, which is hatched separately.
     """
     shades = FEW if few else png.LEVELS + 1
     drawn = _cells(weights, top, shades, pool=pool, causal=causal, padding=padding, hatched=few is not None)
@@ -85,7 +85,7 @@ def large(
     alt: str,
     square: bool,
 ) -> Html:
-    """An `<img>` of an SVG. rows, cols: labels of the cells; `marks`: attributes of the picture inside."""
+    """The large picture, an `<img>` of an SVG. rows, cols: labels of cells. marks: attributes of the inner picture."""
     wide, high = _cell(cols, len(cols) + padding[1], WIDTH), _cell([""], len(rows) + padding[0], HEIGHT)
     if square:
         wide = high = min(wide, max(high, 3.0) if len(rows) > 100 else high)
@@ -119,7 +119,7 @@ def large(
 
 
 def scale_bar(top: object) -> Html:
-    """Which colour is which weight: pale is 0, dark the largest."""
+    """A scale of colours: pale is 0, dark the largest weight."""
     strip = png.picture(np.linspace(0, 1, 64)[None, :], scale="sequential")
     look = f"width:64px;height:9px;border:1px solid {style.tint(style.GREY, 0.5)};display:inline;margin:0 4px"
     return el(
@@ -129,7 +129,7 @@ def scale_bar(top: object) -> Html:
 
 
 def _hatching(x: float, y: float, width: float, height: float) -> Html | None:
-    """Slanted lines in a box."""
+    """A box filled with slanted lines."""
     if width <= 0 or height <= 0:
         return None
     lines = "".join(f"M{k} 0L{_px(k - height)} {_px(height)}" for k in range(0, int(width + height) + 6, 6))
@@ -148,7 +148,7 @@ def _left(labels: Sequence[str], high: float, left: float) -> Html:
 
 
 def _below(labels: Sequence[str], wide: float) -> tuple[float, list[tuple[float, Html]]]:
-    """How much room the labels take below, and each with its place: upright where they fit, else turned."""
+    """Height of the labels below the picture, and each label with its place: horizontal if they fit, else turned."""
     longest = max((len(_cut(label)) for label in labels), default=1)
     numbers = all(label.replace(".", "").replace(" s", "").isdigit() for label in labels)
     turned = not numbers and longest * 6.7 + 4 > wide
@@ -160,7 +160,7 @@ def _below(labels: Sequence[str], wide: float) -> tuple[float, list[tuple[float,
 
 
 def _thin(labels: Sequence[str], cell: float, need: float) -> tuple[list[str], int]:
-    """Every n-th label, so that each has the room that it needs."""
+    """Every n-th label, so that each has enough room."""
     steps = (1, 2, 5, 10, 20, 25, 50, 100, 200, 500, 1000)
     every = next((n for n in steps if n * cell >= need), steps[-1])
     return list(labels[::every]), every
@@ -180,7 +180,7 @@ def _px(number: float) -> float:
 
 
 def head_pool(shape: tuple[int, int], heads: int) -> tuple[int, int]:
-    """The cells of the pictures of all heads: as small as they may be, whatever is in them."""
+    """Pooling of the pictures of all heads, for the largest size they may have."""
     pool = block_for(shape, CELLS)
     while heads * np.prod([-(-n // p) for n, p in zip(shape, pool, strict=True)]) > options.ATTENTION_PIXELS:
         pool = (pool[0] * 2 if shape[0] > 16 else pool[0], pool[1] * 2 if shape[1] > 16 else pool[1])

@@ -11,21 +11,21 @@ from typing import Any
 import numpy as np
 
 from rfnb.core.ground.text import cut
+from rfnb.display.attention.schema import AttentionHead, AttentionView
 from rfnb.display.markup.html import visible
 from rfnb.display.markup.numbers import real, short
 from rfnb.display.markup.png import SEQUENTIAL, ramp
-from rfnb.display.schema import AttentionHead, AttentionView
 from rfnb.errors import ViewError
 
 LABELS = 40
-"""Entries up to which each has its label; of more, every n-th."""
+"""Up to this many entries each has its label; beyond, every n-th."""
 FONT = 8
 LONGEST = 30
-"""Characters of a label."""
+"""Longest label, in characters."""
 
 
 def to_figure(view: AttentionView) -> Any:
-    """A figure of an attention view: the chosen head, or all of them if there are several, without a global state.
+    """A matplotlib figure of an attention view, made without pyplot's global state: the chosen head, or all heads.
 
     Text stays text in PDF and SVG. Raises ViewError without matplotlib.
     """
@@ -37,7 +37,7 @@ def to_figure(view: AttentionView) -> Any:
 
 
 def figure_class() -> Any:
-    """That of matplotlib; also where pyplot was never imported, a notebook shows it as a picture."""
+    """The figure class of matplotlib, with a picture for notebooks that works without pyplot."""
     try:
         from matplotlib.figure import Figure as Base
     except ImportError:
@@ -100,13 +100,15 @@ def _word(head: AttentionHead, several: bool) -> str:
 
 
 def literal(label: str) -> str:
-    """As it is written, on one line, as much as there is room for: `$` does not start maths."""
+    """Text on one line, shortened, in which `$` does not start a formula."""
     label = visible(label).replace("\n", "␤")
     return cut(label, LONGEST).replace("$", r"\$")
 
 
 def shares(picture: str) -> np.ndarray:
-    """Each pixel as a share of the darkest colour, 0 to 1; NaN for what is no number, masked or padding."""
+    """Each pixel of a picture as a share of the darkest colour, 0 to 1; NaN for NaN, masked cells and padding.
+
+    This reads a picture of `drawing` back, as figures are made from the JSON of a view alone."""
     data = base64.b64decode(picture.partition(",")[2])
     chunks = dict(_chunks(data))
     width, height, bits = struct.unpack(">IIB", chunks[b"IHDR"][:9])

@@ -1,4 +1,4 @@
-"""All heads: what is measured of each, what is wrong with it, and its small picture."""
+"""All heads: their measures, their faults and their small pictures."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ import numpy as np
 
 from rfnb.display.attention import drawing
 from rfnb.display.attention.measures import Measures, is_causal, measure, sums
+from rfnb.display.attention.schema import AttentionHead
 from rfnb.display.attention.weights import Weights
 from rfnb.display.kit import options
 from rfnb.display.kit.degrade import Notes
 from rfnb.display.markup.numbers import plain, real, short
 from rfnb.display.markup.png import pooled
-from rfnb.display.schema import AttentionHead
 
 TOLERANCE = 0.01
-"""So far from 1 a row may sum to: weights may be of half precision."""
+"""Tolerance for the sum of a row, as weights may have half precision."""
 
 
 @dataclass(frozen=True)
 class Heads:
-    """In the order of layers. pictures: none if there is one head only. pool: entries of one of their pixels."""
+    """Heads in the order of layers. pictures: empty for a single head. pool: entries per pixel of a picture."""
 
     heads: list[AttentionHead]
     pictures: list[str]
@@ -32,7 +32,7 @@ class Heads:
     pool: tuple[int, int]
 
     def sorted_by(self, name: str, *, largest_first: bool) -> Heads:
-        """NaN comes last."""
+        """Heads sorted by a measure, with NaN last."""
         sign = -1 if largest_first else 1
         values = [sign * real(head[name]) for head in self.heads]  # type: ignore[literal-required]
         order = sorted(range(len(values)), key=lambda i: (math.isnan(values[i]), values[i]))
@@ -41,7 +41,7 @@ class Heads:
 
 
 def describe_heads(every: Weights, labels: list[str] | None, notes: Notes) -> Heads:
-    """Layer by layer, so that no more than one is looked at at a time. labels: of the columns."""
+    """Describes all heads, one layer at a time to save memory. labels: labels of the columns."""
     true, count = every.shape, len(every.layers) * len(every.heads)
     pool = drawing.head_pool(true, count)
     padding = drawing.margin(true, every.full, pool)
@@ -92,7 +92,7 @@ def _of_layer(
 
 
 def _measured(found: Measures | None, head: int) -> Any:
-    """As JSON; zeros if there are no weights."""
+    """The measures as JSON; zeros if there are no weights."""
     names = ("entropy", "monotonicity", "coverage", "diagonal", "previous", "itself", "next")
     values = {name: getattr(found, name, None) for name in names}
     numbers = {name: None if all_ is None else plain(round(float(all_[head]), 4)) for name, all_ in values.items()}
@@ -102,12 +102,12 @@ def _measured(found: Measures | None, head: int) -> Any:
 
 
 def _largest(totals: np.ndarray) -> list[int]:
-    """The three columns that get most."""
+    """The three columns with the largest weight."""
     return [int(i) for i in np.argsort(-totals, kind="stable")[:3]]
 
 
 def faults(full: np.ndarray, true: tuple[int, int]) -> list[str]:
-    """What should not be: NaN, rows that do not sum to 1, weight on padding. full: with the padding."""
+    """Faults: NaN, rows that do not sum to 1, weight on padding. full: weights with the padding."""
     rows = full[: true[0]]
     if not rows.size:
         return []

@@ -1,4 +1,4 @@
-"""What the entries of a side are called: labels, numbers, or times in seconds."""
+"""Names of the entries of a side: labels, numbers, or times in seconds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rfnb.errors import ViewError
 
 
 def labels_of(side: Any, size: int, full: int, index: int | None, notes: Notes) -> list[str] | None:
-    """The labels of a sequence; None if it is the numbers from 0. full: with the padding, which may have labels too."""
+    """The labels of a sequence; None for plain numbers from 0. full: size with padding, which may have labels too."""
     if side is None or isinstance(side, Dim):
         vocab = None if side is None else side.vocab
         if vocab is None or len(vocab) < size:
@@ -35,7 +35,7 @@ def labels_of(side: Any, size: int, full: int, index: int | None, notes: Notes) 
 
 
 def cell_labels(labels: list[str] | None, size: int, pool: int, seconds: float | None) -> list[str]:
-    """What the cells of the large picture are called: the first entry of each."""
+    """Labels of the cells of the large picture: the first entry of each."""
     if labels is not None:
         return labels[::pool]
     if seconds is not None:
@@ -44,12 +44,12 @@ def cell_labels(labels: list[str] | None, size: int, pool: int, seconds: float |
 
 
 def name_or_number(name: str, number: int) -> str:
-    """Of a layer."""
+    """The number of a layer, or its name."""
     return name or ("mean" if number < 0 else str(number))
 
 
 def lines_of(names: Mapping[int, str]) -> dict[int, str]:
-    """By layer: its number; its name, if names differ in more than numbers.
+    """The label of each layer: its number, or its name if names differ in more than numbers.
 
     >>> lines_of({0: "encoder.0.att", 1: "encoder.1.att"})
     {0: '0', 1: '1'}
@@ -61,11 +61,11 @@ def lines_of(names: Mapping[int, str]) -> dict[int, str]:
 
 
 def seconds_of(seconds: Any, rows: Axis, cols: Axis) -> tuple[float | None, float | None]:
-    """How many seconds there are from an entry to the next, of both sides; None if it is not known.
+    """Seconds from one entry to the next, for both sides; None if unknown.
 
-    seconds: of one frame (below 1), or how many frames a second has; of the columns, and of the rows if they are frames
-    of the same sequence. Or a pair, for both. It is meant of the dim that the side is derived from: of time/4 each
-    entry is four frames.
+    seconds: duration of a frame (below 1), or frames per second; for the columns, and for the rows if they are frames
+    of the same sequence. A pair gives both. It applies to the dim that a side is derived from: an entry of time/4 is
+    four frames.
     """
     if seconds is None:
         return None, None
@@ -83,7 +83,7 @@ def seconds_of(seconds: Any, rows: Axis, cols: Axis) -> tuple[float | None, floa
 
 
 def factor_of(dim: Dim) -> tuple[Dim, float]:
-    """The dim that this one is derived from, and how many of its frames one entry is."""
+    """The dim that a dim is derived from, and how many of its frames make one entry."""
     factor = 1.0
     while dim.expr is not None:
         expr = dim.expr
@@ -102,7 +102,7 @@ def _seconds(given: Any, dim: Dim) -> float | None:
         return None
     if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given < float("inf"):
         raise ViewError(
-            "show_attention: seconds are those of a frame",
+            "show_attention: `seconds` is the duration of a frame",
             got=repr(given),
             expected="0.01, or 100 frames a second; or a pair, for rows and columns",
         )
@@ -114,7 +114,7 @@ def _listed(side: Any) -> list[Any]:
     made = side.tolist() if hasattr(side, "tolist") else side  # of numpy and torch
     if not isinstance(made, Iterable):
         raise ViewError(
-            "show_attention: rows and cols are labels, or a Dim",
+            "show_attention: rows and cols must be labels or a Dim",
             got=type(side).__name__,
             expected="a list of words, a string, a sparse Tensor, or a Dim",
         )
@@ -122,7 +122,7 @@ def _listed(side: Any) -> list[Any]:
 
 
 def _given(labels: list[Any], index: int | None) -> list[str]:
-    """Those of one sequence, if there is a list for each."""
+    """The labels of one sequence, if there is a list for each."""
     if labels and all(isinstance(each, list | tuple) for each in labels):
         at = index or 0
         if at >= len(labels):

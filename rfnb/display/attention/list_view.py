@@ -1,10 +1,11 @@
-"""What `rf.capture` saw: which attention there was, and the overview of it."""
+"""The view of `rf.capture`: a list of attention weights, and an overview of them."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from rfnb.display.attention import view as attention_view
+from rfnb.display.attention.schema import AttentionListView, AttentionScripts, AttentionView, SeenRow
 from rfnb.display.kit.data import Axis
 from rfnb.display.kit.degrade import Notes
 from rfnb.display.kit.dims import describe_axis, dims_text
@@ -13,12 +14,11 @@ from rfnb.display.markup.grid import Table, table_html
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import size
 from rfnb.display.markup.widgets_html import fold, note_html, note_text, quiet
-from rfnb.display.schema import AttentionScripts, AttentionView, SeenRow, SeenView
 from rfnb.trace.capture.capture import Captured, Seen
 
 
-def describe(seen: Captured | Seen, **choice: Any) -> SeenView | AttentionView:
-    """All of them; of a single one its weights."""
+def describe(seen: Captured | Seen, **choice: Any) -> AttentionListView | AttentionView:
+    """The JSON of a list of weights; for a single entry, that of its weights."""
     if isinstance(seen, Seen):
         return attention_view.describe(seen, **choice)
     notes = Notes()
@@ -35,26 +35,26 @@ def describe(seen: Captured | Seen, **choice: Any) -> SeenView | AttentionView:
     }
 
 
-def to_text(view: SeenView) -> str:
-    """A line for each: its name, dims and place."""
+def to_text(view: AttentionListView) -> str:
+    """A line for each attention: its name, dims and place."""
     lines = [f"attention: {len(view['rows'])} seen"]
     lines += [f"  {line}" for line in repr(to_table(view)).splitlines()[1:]] if view["rows"] else []
     return "\n".join(lines + note_text(view["note"]))
 
 
-def to_table(view: SeenView) -> Table:
-    """A row for each."""
+def to_table(view: AttentionListView) -> Table:
+    """A row for each attention."""
     rows = [[row["name"], dims_text(row["dims"]), row["place"], size(row["bytes"])] for row in view["rows"]]
     return Table(["name", "dims", "place", "held"], rows)
 
 
-def to_scripts(view: SeenView) -> AttentionScripts | None:
-    """Those of the picture."""
+def to_scripts(view: AttentionListView) -> AttentionScripts | None:
+    """The scripts of the overview."""
     return None if view["attention"] is None else attention_view.to_scripts(view["attention"])
 
 
-def to_html(view: SeenView) -> Html:
-    """The list, and the overview below."""
+def to_html(view: AttentionListView) -> Html:
+    """The list, with the overview below."""
     head = el("div", el("span", "attention", style=style.NAME), quiet(f" {len(view['rows'])} seen"))
     table = table_html(to_table(view)) if view["rows"] else None
     listed = table if len(view["rows"]) <= 8 else fold("all", table)

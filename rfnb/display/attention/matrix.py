@@ -1,4 +1,4 @@
-"""The large picture of one head, with what is told of it."""
+"""The large picture of one head, with its measures."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import numpy as np
 
 from rfnb.display.attention import drawing
 from rfnb.display.attention.labels import name_or_number
+from rfnb.display.attention.schema import AttentionHead, AttentionView
 from rfnb.display.kit.dims import dim_pill
 from rfnb.display.markup import style
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import plain, real, short
 from rfnb.display.markup.widgets_html import chip, fold, quiet
-from rfnb.display.schema import AttentionHead, AttentionView
 from rfnb.display.tensor.labels import shown
 
 STILL = {"data-rfnb-still": ""}
-"""Of elements that tell of the chosen head: scripts hide them, since they let another one be chosen."""
+"""Attributes of elements about the chosen head: scripts hide them, because users may choose another head."""
 MEASURES = ("entropy", "monotonicity", "coverage", "diagonal")
 
 
 def large(view: AttentionView, head: AttentionHead) -> Html:
-    """Which head, its dims and scale, what is wrong with it, and the picture between its labels."""
+    """The chosen head with its dims, scale and faults, and its picture between the labels."""
     return el(
         "div",
         el(
@@ -43,7 +43,7 @@ def measured(head: AttentionHead) -> str:
 
 
 def strongest(view: AttentionView) -> list[tuple[str, str]]:
-    """For each row its label, and `b 0.91  a 0.05`; what is NaN comes first."""
+    """The label of each row and its strongest columns, `b 0.91  a 0.05`; rows with NaN come first."""
     found = []
     for label, row in zip(view["rows"], view["weights"], strict=True):
         numbers = np.array(row, np.float64)
@@ -53,7 +53,7 @@ def strongest(view: AttentionView) -> list[tuple[str, str]]:
 
 
 def strongest_html(view: AttentionView) -> Html:
-    """The same, folded away."""
+    """The strongest columns of each row, folded."""
     pairs = strongest(view)
     wide = max((len(label) for label, _ in pairs), default=0)
     look = f"{style.NUMBERS};margin:0;padding:0;background:none"
@@ -62,7 +62,7 @@ def strongest_html(view: AttentionView) -> Html:
 
 
 def rounded(number: Any) -> Any:
-    """To two digits."""
+    """A number rounded to two digits."""
     return plain(round(real(number), 2))
 
 
@@ -72,7 +72,7 @@ def _which(view: AttentionView) -> Html | None:
 
 
 def which_head(view: AttentionView) -> str:
-    """`layer 3 head 5`, which is drawn large; empty if there is no other."""
+    """`layer 3 head 5`, the head that is drawn large; empty if there is only one."""
     if len(view["heads"]) < 2:
         return ""
     head = view["heads"][0]
@@ -96,6 +96,6 @@ def _picture(view: AttentionView, head: AttentionHead) -> Html:
         padding=view["padding"],
         path=view["path"],
         marks={"data-rfnb-head": f"{head['layer']},{head['head']}", "data-rfnb-large": ""},
-        alt=f"weights of {rows} rows on {cols} columns, dark is high; the strongest are told below",
+        alt=f"weights of {rows} rows on {cols} columns, dark is high; the strongest are listed below",
         square=rows == cols and not any(view["padding"]),
     )

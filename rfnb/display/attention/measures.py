@@ -1,4 +1,4 @@
-"""How a head attends, in numbers. Of [heads, rows, columns], without padding; all from 0 to 1 where rows sum to 1.
+"""Measures of how a head attends, of [heads, rows, columns] without padding; from 0 to 1 where rows sum to 1.
 
 - entropy: −Σ p ln p of a row, divided by that of a row that sees as many columns alike, on average: 0 is one column
   each, 1 is flat. Used to tell heads apart by Ghader & Monz 2017 and by Clark et al. 2019.
@@ -20,12 +20,12 @@ from dataclasses import dataclass
 import numpy as np
 
 NEAR = 0.1
-"""Tachibana's g: how far from the diagonal still counts, as a share of the columns."""
+"""Tachibana's g: the width of the diagonal, as a share of the columns."""
 
 
 @dataclass(frozen=True)
 class Measures:
-    """Each of shape [heads]; those of neighbours are None if there are not as many rows as columns."""
+    """Measures of shape [heads]; measures of neighbours are None unless rows and columns are equal in number."""
 
     entropy: np.ndarray
     monotonicity: np.ndarray
@@ -37,7 +37,7 @@ class Measures:
     first: np.ndarray
 
     def role(self, head: int) -> str:
-        """One word: to what at least half of the weight goes, or how it is spread."""
+        """One word for a head: what receives at least half of its weight, or how the weight is spread."""
         neighbours = {"previous": self.previous, "itself": self.itself, "next": self.next}
         shares = {word: share for word, share in neighbours.items() if share is not None}
         for word, share in (shares | {"first": self.first}).items():
@@ -51,7 +51,7 @@ class Measures:
 
 
 def measure(weights: np.ndarray, *, causal: bool) -> Measures:
-    """Of all heads of a layer. [heads, rows, columns] with a row and a column at least"""
+    """The measures of all heads of a layer. [heads, rows, columns] with at least one row and column"""
     _, rows, cols = weights.shape
     seen = np.arange(1, rows + 1) if causal else np.full(rows, cols)  # columns that a row may attend to
     with np.errstate(all="ignore"):
@@ -68,7 +68,7 @@ def measure(weights: np.ndarray, *, causal: bool) -> Measures:
 
 
 def is_causal(weights: np.ndarray) -> bool:
-    """Whether no row sees a column behind its own, in any of the heads. [heads, rows, columns]"""
+    """Whether no row of any head attends to a later column. [heads, rows, columns]"""
     _, rows, cols = weights.shape
     if rows != cols or rows < 2:
         return False
@@ -83,7 +83,7 @@ def sums(weights: np.ndarray) -> tuple[float, float]:
 
 
 def best_path(weights: np.ndarray) -> list[int]:
-    """The column of each row, by the path with the largest product of weights that never goes back (Viterbi 1967)."""
+    """The column of each row on the monotonic path with the largest product of weights (Viterbi 1967)."""
     rows, cols = weights.shape
     if not rows or not cols:
         return []

@@ -1,28 +1,28 @@
-"""Small pictures of all heads: a line for each layer, or one after the other where they are sorted."""
+"""Small pictures of all heads: a row for each layer, or one sorted sequence."""
 
 from __future__ import annotations
 
 from rfnb.display.attention.labels import lines_of, name_or_number
 from rfnb.display.attention.matrix import measured, rounded
+from rfnb.display.attention.schema import AttentionHead, AttentionView
 from rfnb.display.markup import style
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import short
-from rfnb.display.schema import AttentionHead, AttentionView
 
 ROOM = 440
-"""Pixels that a line of pictures takes, at most."""
+"""Largest width of a row of pictures, in pixels."""
 WORD = "font-family:monospace;font-size:10px;line-height:1.3"
 BARE = "border:none;background:none"
 
 
 def overview(view: AttentionView) -> Html:
-    """In the order of the view; the chosen one has a frame."""
+    """The pictures in the order of the view; the chosen head has a frame."""
     wide, high = _size(view)
     look = "" if min(wide / _pixels(view, 1), high / _pixels(view, 0)) < 1 else "image-rendering:pixelated;"
     look += f"width:{wide}px;height:{high}px;display:block;max-width:none;margin:0"
     cells = [_cell(view, head, picture, look) for head, picture in zip(view["heads"], view["pictures"], strict=True)]
     told = view["sort"] or "entropy"
-    words = "a line is a layer, a column a head; " if view["grid"] else "layer.head, or head; " if view["sort"] else ""
+    words = "rows are layers, columns heads; " if view["grid"] else "layer.head, or head; " if view["sort"] else ""
     return el(
         "div",
         _grid(view, cells) if view["grid"] else _flow(view, cells, wide),
@@ -78,7 +78,7 @@ def _cell(view: AttentionView, head: AttentionHead, picture: str, look: str) -> 
 
 
 def _size(view: AttentionView) -> tuple[int, int]:
-    """Of a picture, in pixels of the page: as in the shape, but not too flat."""
+    """The size of a picture on the page: proportional to its shape, but not too flat."""
     layers = len({head["layer"] for head in view["heads"]})
     across = len(view["heads"]) // layers if view["grid"] else min(len(view["heads"]), 10)
     room = max(28, min(128, ROOM // max(1, across) - 8))

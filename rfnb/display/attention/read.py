@@ -1,4 +1,4 @@
-"""Attention weights of one sequence, whatever they are given as: a Tensor, an array, one of either for each layer."""
+"""Reads attention weights of one sequence from a Tensor, an array, or one of either for each layer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def read_weights(
     lengths: Any,
     notes: Notes,
 ) -> Weights:
-    """The weights of a sequence. Raises ViewError if there are no two sides, or not such a sequence."""
+    """The weights of a sequence. Raises ViewError if two sides cannot be found, or the sequence does not exist."""
     if isinstance(given, Captured):
         given = _of_one_kind(given, notes)
     several = isinstance(given, list | tuple) and any(each is None or _is_array(each) for each in given)
@@ -63,7 +63,7 @@ def _one(
         return replace(found, name=given.name, names=[given.name] * len(found.names))
     if hasattr(given, "raw_tensor"):
         if dims is not None or lengths is not None:
-            raise ViewError("show_attention: a Tensor has its dims and lengths", got="dims= or lengths=")
+            raise ViewError("show_attention: a Tensor has its own dims and lengths", got="dims= or lengths=")
         return of_tensor(given, rows, cols, batch, notes)
     return of_array(given, rows, cols, batch, dims, lengths)
 
@@ -74,7 +74,7 @@ def _is_array(given: Any) -> bool:
 
 
 def _of_one_kind(captured: Captured, notes: Notes) -> list[Seen]:
-    """Of the first call those that most have the dims and sizes of; the others are named."""
+    """The weights of the first call with the most frequent dims and sizes; names of the others go into the notes."""
     groups: dict[Any, list[Seen]] = {}
     first, last = (pick((seen.call for seen in captured), default=1) for pick in (min, max))
     for seen in captured:
@@ -94,7 +94,7 @@ def _of_one_kind(captured: Captured, notes: Notes) -> list[Seen]:
 
 
 def _common(names: list[str]) -> str:
-    """What all names begin with: "encoder.layers"."""
+    """The common start of all names: "encoder.layers"."""
     first, last = min(names), max(names)
     same = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last)))
     return first[:same].rstrip("._#0123456789 ")

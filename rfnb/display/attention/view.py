@@ -30,6 +30,7 @@ from rfnb.display.attention.matrix import MEASURES, large, rounded, strongest, s
 from rfnb.display.attention.measures import best_path
 from rfnb.display.attention.overview import overview
 from rfnb.display.attention.read import read_weights
+from rfnb.display.attention.schema import AttentionScripts, AttentionShape, AttentionView
 from rfnb.display.attention.weights import Side
 from rfnb.display.kit import options
 from rfnb.display.kit.degrade import Notes
@@ -40,13 +41,12 @@ from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import plain, real
 from rfnb.display.markup.png import block_for, pooled
 from rfnb.display.markup.widgets_html import fold, note_html, note_text, quiet
-from rfnb.display.schema import AttentionScripts, AttentionShape, AttentionView
 from rfnb.display.tensor.labels import shown
 from rfnb.errors import ViewError
 
 Sort = Literal["entropy", "monotonicity", "coverage", "diagonal"] | None
 FLAT = 0.8
-"""Above this entropy there is no path to be seen."""
+"""Entropy above which no path is drawn."""
 
 
 def describe(
@@ -62,7 +62,7 @@ def describe(
     seconds: Any = None,
     sort: Sort = None,
 ) -> AttentionView:
-    """The weights with which `rows` attend to `cols`. Raises ViewError if there are no such two sides."""
+    """The JSON of the weights with which `rows` attend to `cols`. Raises ViewError if there are no such two sides."""
     if sort not in (None, *MEASURES):
         raise ViewError("show_attention: cannot sort by this", got=repr(sort), expected=", ".join(MEASURES))
     notes = Notes()
@@ -116,7 +116,7 @@ def describe(
 
 
 def to_text(view: AttentionView) -> str:
-    """A line a row: its label, and the three columns that it attends to most; the heads, if there are several."""
+    """One line per row with the three columns that it attends to most; one line per head if there are several."""
     lines = [" ".join(head_words(view))]
     lines += [f"  {flag}" for head in view["heads"] if len(view["heads"]) == 1 for flag in head["flags"]]
     lines += [f"{which}:"] if (which := which_head(view)) else []
@@ -133,7 +133,7 @@ def to_text(view: AttentionView) -> str:
 
 
 def to_table(view: AttentionView, most: int | None = None) -> Table:
-    """A row for each head, in the order of the overview: what is measured of it, and the columns with most weight."""
+    """A row for each head, in the order of the overview: its measures, and the columns with most weight."""
     rows = [
         [
             name_or_number(head["name"], head["layer"]),
@@ -151,7 +151,7 @@ def to_table(view: AttentionView, most: int | None = None) -> Table:
 
 
 def to_scripts(view: AttentionView) -> AttentionScripts:
-    """What scripts need besides the pictures of the HTML."""
+    """The data that scripts need besides the pictures in the HTML."""
     special = dict(zip(("nan", "inf", "-inf"), (bytes(rgb).hex() for rgb in png.SPECIAL), strict=False))
     shared: Any = {key: view[key] for key in AttentionShape.__annotations__}  # type: ignore[literal-required]
     own: Any = {
@@ -166,7 +166,7 @@ def to_scripts(view: AttentionView) -> AttentionScripts:
 
 
 def to_html(view: AttentionView) -> Html:
-    """The overview, the chosen head between its labels, and what is measured and strongest folded away."""
+    """The overview, the chosen head between its labels, and folded below, its measures and strongest columns."""
     name, *rest = head_words(view)
     several = len(view["heads"]) > 1
     return el(
@@ -195,7 +195,7 @@ def head_words(view: AttentionView) -> list[str]:
 
 
 def _plain(matrix: np.ndarray) -> list[list[Any]]:
-    """As JSON takes it."""
+    """Weights as numbers for JSON."""
     rounded_ = np.round(matrix.astype(np.float64), 5)
     if np.isfinite(rounded_).all():
         return rounded_.tolist()
@@ -203,7 +203,7 @@ def _plain(matrix: np.ndarray) -> list[list[Any]]:
 
 
 def _path(matrix: np.ndarray) -> list[int]:
-    """Empty if the weights have no way that only goes on: it would catch less than half of what the peaks have."""
+    """The monotonic path through the weights; empty if it would collect less than half of the weight of the peaks."""
     if len(matrix) < 3 or matrix.shape[1] < 2 or not np.isfinite(matrix).all():
         return []
     path = best_path(matrix)

@@ -1,4 +1,4 @@
-"""Attention weights of one sequence as views work with them."""
+"""Attention weights of one sequence, as views use them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import numpy as np
 from rfnb.display.kit.data import Axis, to_numpy
 
 Side = Any
-"""A Dim, labels as strings (of each sequence, or of the one), a sparse Tensor with a vocab, or None."""
+"""How a side is given: a Dim, labels (one list, or one for each sequence), a sparse Tensor with a vocab, or None."""
 
 ROLES = ("layer", "batch", "head", "row", "col")
 
 
 @dataclass(frozen=True)
 class Weights:
-    """Of one sequence: for each layer [heads, rows, columns], padding included.
+    """Weights of one sequence: [heads, rows, columns] for each layer, padding included.
 
-    rows, cols: the axes, with their true size. layers, heads: their numbers; -1 for a mean. names: of the layers.
+    rows, cols: the axes, with their true size. layers, heads: their numbers; -1 for a mean. names: names of layers.
     """
 
     name: str
@@ -33,24 +33,24 @@ class Weights:
     cols: Axis
 
     def matrix(self, layer: int, head: int) -> np.ndarray:
-        """[rows, columns] of one head, by its place."""
+        """The matrix [rows, columns] of one head, by its place."""
         raw = self.raws[layer][head]
         return to_numpy(raw[tuple(slice(0, size) for size in self.full)]).astype(np.float32, copy=False)
 
     @property
     def shape(self) -> tuple[int, int]:
-        """How many true rows and columns there are."""
+        """Number of rows and columns without padding."""
         return self.rows.size, self.cols.size
 
     @property
     def full(self) -> tuple[int, int]:
-        """How many rows and columns there are with the padding."""
+        """Number of rows and columns with padding."""
         rows, cols = (int(size) for size in self.raws[0].shape[1:])
         return rows, cols
 
 
 def split(raw: Any, roles: list[str], index: int | None) -> list[Any]:
-    """[heads, rows, columns] of each layer."""
+    """The weights of each layer, [heads, rows, columns]."""
     if index is not None:
         at = roles.index("batch")
         raw = raw[(slice(None),) * at + (index,)]

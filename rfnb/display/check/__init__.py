@@ -1,1 +1,1 @@
-"""check."""
+"""The view of what `rf.check` found."""

@@ -1,4 +1,4 @@
-"""What `rf.check` found: the first finding with its value, then all others as a table."""
+"""The view of a check: the first finding with its value, then all others as a table."""
 
 from __future__ import annotations
 
@@ -7,30 +7,31 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rfnb.display.check.schema import CheckView, Finding
 from rfnb.display.kit import window
 from rfnb.display.kit.data import Data, read, to_numpy
 from rfnb.display.kit.degrade import Notes
 from rfnb.display.kit.dims import describe_axes, dims_html, dims_text
+from rfnb.display.kit.schema import MarkedPicture
 from rfnb.display.markup import style
 from rfnb.display.markup.grid import Table, facts_html, table_html
 from rfnb.display.markup.html import Child, Html, el
 from rfnb.display.markup.numbers import short
 from rfnb.display.markup.widgets_html import chip, fold, note_html, note_text
-from rfnb.display.schema import CheckView, Finding, MarkedPicture
 from rfnb.errors import fact_lines
-from rfnb.loop.check.batch_invariance import BatchReport, Difference
-from rfnb.loop.check.finite import FiniteReport, NotFinite
+from rfnb.loop.check.finiteness import FiniteReport, NotFinite
+from rfnb.loop.check.invariance import BatchReport, Difference
 
 if TYPE_CHECKING:
     from rfnb.trace.observe import Event
 
 ROWS = 20
-"""So many findings are listed, at most."""
+"""Largest number of findings listed."""
 COLUMNS = ["op", "value", "what", "at", "where", "module", "loop", "operands", "came from"]
 
 
 def describe(report: BatchReport | FiniteReport) -> CheckView:
-    """The findings of either check."""
+    """The findings of `rf.check.finite` or `rf.check.batch_invariance` as JSON."""
     notes = Notes()
     finite = isinstance(report, FiniteReport)
     findings = _findings(report)
@@ -53,7 +54,7 @@ def describe(report: BatchReport | FiniteReport) -> CheckView:
 
 
 def to_text(view: CheckView) -> str:
-    """A line if all is well; else what is known of the first finding, and a line for each other."""
+    """A single line if nothing was found; else facts about the first finding, and a line for each other."""
     lines = [view["text"], *fact_lines(view["facts"])]
     if view["dims"]:
         lines += fact_lines([("dims", dims_text(view["dims"]))])
@@ -63,7 +64,7 @@ def to_text(view: CheckView) -> str:
 
 
 def to_html(view: CheckView) -> Html:
-    """The same, with pictures of the value in which the place is marked."""
+    """The findings, with pictures in which the place is marked."""
     word, colour = ("passed", style.GREY) if view["passed"] else ("found", style.ALARM)
     facts: list[tuple[str, Child]] = [(label, words) for label, words in view["facts"]]
     facts += [("dims", dims_html(view["dims"]))] if view["dims"] else []
@@ -99,7 +100,7 @@ def _row(found: Finding) -> list[str]:
 
 
 def _short_table(view: CheckView) -> Table:
-    """Without columns that say nothing, and without what the first finding tells at length."""
+    """The table without empty columns, and without the first finding, which is shown in full."""
     keep = [i for i, name in enumerate(COLUMNS) if name not in ("operands", "came from")]
     rows = [_row(found) for found in view["findings"]]
     keep = [i for i in keep if any(row[i] for row in rows)]
@@ -149,7 +150,7 @@ def _finding(event: Event, what: str, at: str, operands: Sequence[str], came_fro
 
 
 def _pictures(first: Difference | NotFinite) -> list[MarkedPicture]:
-    """The value around the place; of a difference, of the sequence in the batch, alone, and what lies between."""
+    """Pictures of the value around the place; for a difference, of the sequence in its batch and alone."""
     if first.tensor is None or first.place is None:
         return []
     data = read(first.tensor)
@@ -165,7 +166,7 @@ def _pictures(first: Difference | NotFinite) -> list[MarkedPicture]:
 
 
 def _both(first: Difference, data: Data) -> list[MarkedPicture]:
-    """One sequence: together, alone, the difference, on one scale."""
+    """One sequence in its batch, alone, and their difference, on one scale."""
     assert first.tensor_alone is not None and first.place is not None
     owner = data.sequence_axis()
     here = tuple(slice(place, place + 1) if i == owner else slice(None) for i, place in enumerate(first.place))
@@ -192,7 +193,7 @@ def _window(data: Data, shape: tuple[int, ...], at: tuple[int, ...], rows: int |
 
 
 def _numbers(data: Data, counts: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """The entries, and which of them count."""
+    """The entries, and which of them are valid."""
     values = to_numpy(data.raw).astype(np.float64)
     mask = data.mask()
     valid = np.ones([1] * values.ndim, bool) if mask is None else mask

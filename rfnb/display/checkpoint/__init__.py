@@ -1,1 +1,1 @@
-"""checkpoint."""
+"""The view of a load report."""

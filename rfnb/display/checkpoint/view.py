@@ -1,22 +1,22 @@
-"""The view of what was loaded into a module: what is missing, left over or renamed, by name."""
+"""The view of a load report: names of parameters that are missing, unexpected, skipped or renamed."""
 
 from __future__ import annotations
 
 from rfnb.checkpoint.report import LoadReport
 from rfnb.core.ground.text import count_of
+from rfnb.display.checkpoint.schema import LoadReportView
 from rfnb.display.markup import style
 from rfnb.display.markup.grid import Table
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.widgets_html import chip, fold, quiet
-from rfnb.display.schema import LoadedView
 
 ODD = ("missing", "unexpected")
 SHOWN = 5
-"""So many names in a line, at most."""
+"""Largest number of names on a line."""
 
 
-def describe(report: LoadReport) -> LoadedView:
-    """The number of what was loaded, and the names of all else."""
+def describe(report: LoadReport) -> LoadReportView:
+    """The loaded names, and the other names in groups."""
     return {
         "kind": "load_report",
         "path": report.path,
@@ -25,13 +25,13 @@ def describe(report: LoadReport) -> LoadedView:
     }
 
 
-def to_text(view: LoadedView) -> str:
-    """A line for each kind."""
+def to_text(view: LoadReportView) -> str:
+    """A line for each group of names."""
     lines = [f"  {group['what']:<10} {_some(group['names'])}" for group in view["groups"]]
     return "\n".join([f"{_count(view)} loaded from {view['path']}", *lines])
 
 
-def to_table(view: LoadedView) -> Table:
+def to_table(view: LoadReportView) -> Table:
     """A row for each name."""
     rows = [["loaded", name] for name in view["loaded"]]
     return Table(
@@ -39,8 +39,8 @@ def to_table(view: LoadedView) -> Table:
     )
 
 
-def to_html(view: LoadedView) -> Html:
-    """The same, with what may be a mistake marked, and long lists folded."""
+def to_html(view: LoadReportView) -> Html:
+    """The report with possible mistakes marked and long lists folded."""
     rows = [
         el(
             "tr",
@@ -54,7 +54,7 @@ def to_html(view: LoadedView) -> Html:
     return el("div", head, el("table", rows, style=style.TABLE) if rows else None, style=style.BOX)
 
 
-def _count(view: LoadedView) -> str:
+def _count(view: LoadReportView) -> str:
     return count_of(len(view["loaded"]), "parameter")
 
 
@@ -68,6 +68,6 @@ def _names(names: list[str]) -> Html:
 
 
 def _some(names: list[str]) -> str:
-    """The first of them, and how many more."""
+    """The first names, and the number of others."""
     rest = f", … and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return ", ".join(names[:SHOWN]) + rest

@@ -1,1 +1,1 @@
-"""comparison."""
+"""The view of a comparison of two runs."""

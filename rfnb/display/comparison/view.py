@@ -1,4 +1,4 @@
-"""Two runs of a loop: whether they computed the same, and what differs, the first difference first."""
+"""The view of a comparison of two runs: whether they agree, and their differences, the first one first."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rfnb.core.ground.text import count_of
+from rfnb.display.comparison.schema import ComparisonView, Difference, FirstDifference
 from rfnb.display.kit import window
 from rfnb.display.kit.data import Axis
 from rfnb.display.kit.degrade import Notes
 from rfnb.display.kit.dims import describe_axes, dims_html, dims_text
+from rfnb.display.kit.schema import MarkedPicture
 from rfnb.display.markup import style, widgets_html
 from rfnb.display.markup.grid import Table, aligned, facts_html
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import plain, real, short
+from rfnb.display.markup.schema import Number
 from rfnb.display.markup.widgets_html import chip, fold, note_html, quiet
-from rfnb.display.schema import ComparisonView, Difference, FirstDifference, MarkedPicture, Number
 from rfnb.errors import fact_lines
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ ALONE = ("only in the first", "only in the second")
 
 
 def describe(comparison: Comparison) -> ComparisonView:
-    """What differs, in the order in which it came to be; then what could not be compared, then what is in one only."""
+    """Differences in the order of computation; then values that could not be compared, then values in one run only."""
     differing = comparison.differing + [value for value in comparison.values if value.step is None and value.note]
     alone = [(name, ALONE[0]) for name in comparison.only_a] + [(name, ALONE[1]) for name in comparison.only_b]
     rows: list[Difference] = [
@@ -70,7 +72,7 @@ def difference(value: Compared) -> str:
 
 
 def to_text(view: ComparisonView) -> str:
-    """What is said of all, then a line for each difference and note."""
+    """A summary, then a line for each difference and note."""
     shown = view["differences"][:ROWS]
     lines = aligned([[row["name"], _line(row), _step(row), row["text"]] for row in shown])
     left = len(view["differences"]) - len(shown)
@@ -80,7 +82,7 @@ def to_text(view: ComparisonView) -> str:
 
 
 def to_html(view: ComparisonView) -> Html:
-    """The first difference with pictures; what comes after it folded away."""
+    """The first difference with pictures; later ones folded."""
     word = chip("agree", style.GREY) if view["agree"] else chip("differ", style.ALARM)
     groups = _groups(view)
     return el(
@@ -94,17 +96,17 @@ def to_html(view: ComparisonView) -> Html:
 
 
 def to_table(view: ComparisonView) -> Table:
-    """A row for each value that differs, or is in one run only."""
+    """A row for each value that differs or is in one run only."""
     columns = ["value", "line", "step", "difference"]
     return Table(columns, [[row["name"], row["line"], row["step"], row["text"]] for row in view["differences"]])
 
 
 ROWS = 40
-"""So many differences are lines of text, at most."""
+"""Largest number of differences in the text."""
 
 
 def facts(first: FirstDifference | None) -> list[tuple[str, str]]:
-    """What is known of the first difference, each with a label."""
+    """Labelled facts about the first difference."""
     if first is None:
         return []
     lines = [str(line) for line in first["lines"] if line is not None]
@@ -145,12 +147,12 @@ def _first(comparison: Comparison) -> FirstDifference | None:
 
 
 def _is_number(value: Compared) -> bool:
-    """Labels and truth values are not far apart or near."""
+    """Whether a distance makes sense: labels and truth values have none."""
     return not isinstance(value.a, str | bool)
 
 
 def _pictures(comparison: Comparison, numbers: Numbers) -> list[MarkedPicture]:
-    """Of both runs on one scale, and how far they are apart; what is not compared is hatched."""
+    """Pictures of both runs on one scale, and of their difference; entries that are not compared are hatched."""
     names = [dim.name for dim in numbers.dims]
     moves = [i != numbers.owner and dim.is_dynamic() for i, dim in enumerate(numbers.dims)]
     cut = window.around(numbers.a.shape, names, numbers.place, numbers.owner, moves)
@@ -181,7 +183,7 @@ def _first_html(first: FirstDifference | None) -> Html | None:
 
 
 def _groups(view: ComparisonView) -> dict[str, list[Difference]]:
-    """Besides the first: what differs then, what could not be compared, what is in one run only."""
+    """The other differences, values that could not be compared, and values in one run only."""
     rows = view["differences"]
     differing = [row for row in rows if row["step"] is not None]
     rest = [row for row in rows if row["step"] is None]
@@ -214,7 +216,7 @@ def _summary(comparison: Comparison, differing: int) -> str:
         when = f"in step {first.step}" if first.step is not None and first.step >= 0 else "before the first step"
         return f"{differing} of {count} differ, first {first.name}{line} {when}"
     if not comparison.values:
-        return "nothing has the same name in both"
+        return "no value has the same name in both"
     if differing:
         return f"{differing} of {count} cannot be compared, the others agree"
     return f"all {count} agree" + ("" if comparison.same_steps else ", but not the number of steps")

@@ -1,1 +1,3 @@
-"""Dims for a view: their words and pills, what they are called, who has them, what is wrong with them."""
+"""Views of dims: `dim_view` shows a single Dim, `table_view` the dims of many objects; `uses` finds these objects, and
+`conflicts` the probable mistakes.
+"""

@@ -1,4 +1,4 @@
-"""What can hardly be meant with some dims: namesakes, other lengths of one Dim; and sizes that agree by chance."""
+"""Probable mistakes with dims: equal names, one Dim under different lengths, and sizes that agree by chance."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from rfnb.core.dims.lengths import EMPTY, Lengths, Size
 from rfnb.display.dims.uses import Use, Uses
 
 MOST = 3
-"""Dims and tensors that are named."""
+"""Largest number of dims and tensors named in a sentence."""
 
 
 def lengths_of(use: Use) -> Lengths:
-    """The lengths that are bound now; of a dim that was reset, those of a tensor that has it."""
+    """The current lengths of a dim; after a reset, those of a tensor that has it."""
     if not use.sizes or use.dim.lengths.size(use.dim) is not None:
         return use.dim.lengths
     return EMPTY.bind({use.dim: use.sizes[-1][1]})
 
 
 def size_of(use: Use) -> Size | None:
-    """The size in them; None if it is not known."""
+    """The size of a dim under lengths; None if unknown."""
     return lengths_of(use).size(use.dim)
 
 
 def by_name(found: Sequence[Use]) -> dict[str, list[Use]]:
-    """The dims that have a name."""
+    """The dims by name."""
     groups: dict[str, list[Use]] = {}
     for use in found:
         groups.setdefault(use.dim.name, []).append(use)
@@ -33,7 +33,7 @@ def by_name(found: Sequence[Use]) -> dict[str, list[Use]]:
 
 
 def namesakes(use: Use, group: Sequence[Use], names: Mapping[int, str]) -> list[str]:
-    """Other dims of the same name: nothing, or one sentence."""
+    """A sentence about other dims of the same name, if there are some."""
     others = [other for other in group if other is not use]
     if not others:
         return []
@@ -44,7 +44,7 @@ def namesakes(use: Use, group: Sequence[Use], names: Mapping[int, str]) -> list[
 
 
 def rebound(use: Use) -> list[str]:
-    """Tensors that were made under other lengths than those of now."""
+    """A sentence about tensors that were made under other lengths than the current ones."""
     now = size_of(use)
     old = [(name, size) for name, size in use.sizes if now is not None and not size.agrees(now)]
     return [
@@ -60,7 +60,7 @@ def _span(size: Size) -> str:
 
 
 def by_chance(uses: Uses, names: Mapping[int, str]) -> dict[int, list[str]]:
-    """By serial: dims of the same size that meet in a tensor, where nothing says that they are related."""
+    """Notes, by serial, on dims of equal size that occur in one tensor without being related."""
     found: dict[int, dict[int, str]] = {}
     for tensor, dims in uses.together.items():
         for a, b in combinations(dims[:8], 2):

@@ -1,17 +1,17 @@
-"""The view of a dim: its size or lengths, where it was made, what its entries are called."""
+"""The view of a dim: its size or lengths, where it was made, the labels of its entries."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from rfnb.core.ground.text import count_of
+from rfnb.display.dims.schema import DimPage
 from rfnb.display.kit import options
 from rfnb.display.kit.dims import describe_dim, dim_pill, dim_word, origin
 from rfnb.display.markup import style
 from rfnb.display.markup.grid import Table
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.widgets_html import quiet
-from rfnb.display.schema import DimPage
 from rfnb.display.tensor.labels import shown
 from rfnb.display.tensor.lengths import bars_html
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def describe(dim: Dim) -> DimPage:
-    """The dim as it is bound now."""
+    """The JSON of a dim under its current lengths."""
     size = dim.lengths.size(dim)
     vocab = dim.vocab
     return {
@@ -34,17 +34,17 @@ def describe(dim: Dim) -> DimPage:
 
 
 def to_text(page: DimPage) -> str:
-    """A line, then lengths and labels."""
+    """One line, then lengths and labels."""
     return "\n".join([f"Dim {_word(page)}", *(f"  {line}" for line in [*_facts(page), *_lengths(page)])])
 
 
 def to_repr(page: DimPage) -> str:
-    """One line."""
+    """The dim in one line."""
     return f"Dim{{{_word(page)}}}"
 
 
 def to_html(page: DimPage) -> Html:
-    """The same, with the colour that the dim has everywhere, and a bar for each length."""
+    """The dim in the colour that it has in all views, with a bar for each length."""
     lengths = page["dim"]["lengths"] or []
     few = 0 < len(lengths) <= options.BARS
     return el(
@@ -61,7 +61,7 @@ def _word(page: DimPage) -> str:
 
 
 def to_table(page: DimPage) -> Table:
-    """The length of each sequence; of a dim of one size a single row."""
+    """The length of each sequence; a single row for a static dim."""
     dim, tags = page["dim"], page["tags"] or []
     if dim["lengths"] is None:
         return Table(["dim", "size"], [[dim["name"], None if page["note"] else dim["size"]]])

@@ -1,4 +1,4 @@
-"""The table of dims: size or lengths, where each comes from, who has it, and what can hardly be meant, first."""
+"""The table of dims: size or lengths, origin, and the objects that have each; probable mistakes come first."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from rfnb.core.dims import dim_alias
 from rfnb.core.ground.text import count_of
 from rfnb.display.dims.conflicts import by_chance, by_name, lengths_of, namesakes, rebound, size_of
+from rfnb.display.dims.schema import DimRow, DimTableView
 from rfnb.display.dims.uses import Use, Uses
 from rfnb.display.kit.dims import colour_of, describe_dim, named_pill, names_of, origin, size_word
 from rfnb.display.markup import style, widgets_html
@@ -15,23 +16,22 @@ from rfnb.display.markup.grid import Table, aligned
 from rfnb.display.markup.html import Html, el, join
 from rfnb.display.markup.numbers import bars
 from rfnb.display.markup.widgets_html import chip, note_html, note_text, quiet
-from rfnb.display.schema import DimRow, DimTableView
 
 NAMES = 3
-"""Of tensors, parameters and modules that have a dim."""
+"""Largest number of names in a list of tensors, parameters or modules."""
 BARS = 32
 COLUMNS = ("dim", "kind", "size", "made", "used by")
 
 
 def describe(objects: Iterable[tuple[str, Any]], name: str = "dims") -> DimTableView:
-    """The dims of some objects, each given with what it is called."""
+    """The dims of named objects as JSON."""
     uses = Uses(objects)
     found = sorted(uses.by_serial.values(), key=lambda use: use.dim.serial)
     groups = by_name(found)
     names = names_of(use.dim for use in found)
     notes = by_chance(uses, names)
     rows = [_row(use, groups[use.dim.name], names, notes.get(use.dim.serial, [])) for use in found]
-    said = [*(["no dims"] if not rows else []), *(["not all was looked at"] if uses.left_out else [])]
+    said = [*(["no dims"] if not rows else []), *(["not everything was searched"] if uses.left_out else [])]
     return {
         "kind": "dims",
         "name": name,
@@ -65,7 +65,7 @@ def _row(use: Use, group: Sequence[Use], names: dict[int, str], notes: list[str]
 
 
 def to_text(view: DimTableView) -> str:
-    """Aligned columns; what can hardly be meant stands below its dim."""
+    """Aligned columns, with conflicts below their dim."""
     if not view["rows"]:
         return f"({view['note']})"
     head, *rows = aligned([COLUMNS, *map(_words, view["rows"])])
@@ -92,7 +92,7 @@ def _size_words(row: DimRow) -> str:
 
 
 def _bars(row: DimRow) -> str:
-    """How long the sequences are, next to the longest; the first few."""
+    """Bars for the first lengths, relative to the longest."""
     lengths = row["dim"]["lengths"] or []
     return bars(lengths[:BARS]) + ("…" if len(lengths) > BARS else "") if len(lengths) > 1 else ""
 
@@ -123,7 +123,7 @@ def _quiet(row: DimRow) -> list[str]:
 
 
 def to_html(view: DimTableView) -> Html:
-    """The same, each dim in its colour."""
+    """The table with each dim in its colour."""
     if not view["rows"]:
         return el("div", f"({view['note']})", style=f"{style.BOX};{style.QUIET}")
     head = el("thead", widgets_html.row(*COLUMNS, look=_HEAD, tag="th"))

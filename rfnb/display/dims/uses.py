@@ -1,4 +1,4 @@
-"""Who has which dims: models, tensors, batches, runs and graphs are searched, and what holds them."""
+"""Finds which objects have which dims, in models, tensors, batches, runs, graphs and containers of these."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from rfnb.core.tensor.tensor_dict import TensorDict
 from rfnb.nn.module.module import Module
 
 MOST = 20_000
-"""Objects that are looked at."""
+"""Largest number of objects searched."""
 DEPTH = 6
 
 
 @dataclass
 class Use:
-    """A dim, and the names of what has it. sizes: what it is in some of them, each size once."""
+    """A dim and the names of the objects that have it. sizes: its sizes in some of them, each once."""
 
     dim: Dim
     tensors: list[str] = field(default_factory=list)
@@ -31,7 +31,7 @@ class Use:
 
 
 class Uses:
-    """All dims of some objects, by serial. together: by the name of a tensor, the dims that meet in it."""
+    """All dims of some objects, by serial. together: the dims of each tensor, by its name."""
 
     def __init__(self, objects: Iterable[tuple[str, Any]]):
         self.by_serial: dict[int, Use] = {}

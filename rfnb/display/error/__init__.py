@@ -1,1 +1,5 @@
-"""Errors for a view: the user's line, the call in it with its operands, the way that led there."""
+"""Cards for errors.
+
+Read `view` first, then `card` (how IPython shows it) and the parts of a card: `code` (the user's line), `failed_call`
+→ `written` → `operands` → `strips` (the call with its dims), `traceback`.
+"""

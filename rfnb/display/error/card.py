@@ -1,6 +1,6 @@
-"""How an error of rfnb is shown where it ends a cell: as a card in a notebook, as a short text in a terminal.
+"""Cards for errors of rfnb that end a cell: HTML in a notebook, a short text in a terminal.
 
-IPython asks an exception that has `_render_traceback_` for the lines of its traceback; others it shows as ever.
+IPython takes the lines of a traceback from `_render_traceback_`, if the exception has this method.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from rfnb.display.kit.view import View
 
 OWN_MODES = ("Verbose", "Docs", "Minimal")
-"""Modes of `%xmode` in which IPython shows our errors as any other."""
+"""Modes of `%xmode` in which IPython shows errors of rfnb like all others."""
 
 _shown: list[tuple[weakref.ref[RfError], int]] = []
-"""The error whose card was shown last, and in which cell: IPython asks again for the text that it stores."""
+"""The error whose card was shown last, and its cell: IPython renders an error twice, to show and to store it."""
 
 
 def show_in_notebooks() -> None:
-    """From now on, IPython shows errors of rfnb so."""
+    """Makes IPython show errors of rfnb as cards."""
     RfError._render_traceback_ = render_traceback  # type: ignore[attr-defined]
 
 
 def render_traceback(error: RfError) -> list[str]:
-    """The lines of the traceback. In a notebook the card is shown before, and they are few."""
+    """The lines of the traceback. In a notebook the card is shown first, and the traceback is short."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     try:
@@ -46,7 +46,7 @@ def render_traceback(error: RfError) -> list[str]:
 
 
 def _card(error: RfError) -> View:
-    """Raises what stands in the way of the card."""
+    """The card of an error. Raises if it cannot be made."""
     from rfnb.display.error import view as error_view
     from rfnb.display.kit.view import View
 
@@ -63,14 +63,14 @@ def _publish_once(shell: Any, error: RfError, view: View) -> None:
 
 
 def _short(view: View) -> list[str]:
-    """The sentence and the place."""
+    """The place and message of an error, on one line."""
     code = view.data["code"]
     place = f"{code['place']}: " if code else ""
     return [f"{view.data['name']}: {place}{view.data['what']}"]
 
 
 def _of_ipython(shell: Any, error: RfError) -> list[str]:
-    """As any other error."""
+    """The traceback as for any other error."""
     if shell is None:
         return "".join(traceback.format_exception(error)).split("\n")
     lines: list[str] = shell.InteractiveTB.structured_traceback(type(error), error, error.__traceback__)

@@ -1,24 +1,24 @@
-"""A place in the user's code: some lines around it, with the expression that is meant."""
+"""A place in the user's code: some lines around it, with the expression in question marked."""
 
 from __future__ import annotations
 
 import linecache
 
 from rfnb.core.ground.source import Source
+from rfnb.display.error.schema import CodeView
 from rfnb.display.markup import style
 from rfnb.display.markup.html import Html, el, join
 from rfnb.display.markup.widgets_html import quiet
-from rfnb.display.schema import CodeView
 
 AROUND = 2
-"""Lines above and below the one that is meant."""
+"""Number of lines shown above and below the place."""
 LINES = 12
-"""Of a longer expression, the first ones."""
+"""Largest number of lines shown of an expression."""
 WIDTH = 200
 
 
 def describe_code(source: Source) -> CodeView:
-    """Its line in a cell or file, and what is around it."""
+    """The place as cell or file and line, with the code around it."""
     span, all_lines = source.span, linecache.getlines(source.file)
     end = min(span.end_line, span.line + LINES)
     if span.line > len(all_lines):  # its text is gone
@@ -40,7 +40,7 @@ def describe_code(source: Source) -> CodeView:
 
 
 def _mark(source: Source, number: int, line: str) -> list[int]:
-    """From where to where the expression goes in a line of the text. Columns of Python count bytes."""
+    """Start and end of the expression on a line, in characters; columns of Python count bytes."""
     span = source.span
     if not span.line <= number <= span.end_line:
         return []
@@ -51,7 +51,7 @@ def _mark(source: Source, number: int, line: str) -> list[int]:
 
 
 def code_text(code: CodeView) -> list[str]:
-    """The place; then the lines, with `^` below the expression."""
+    """The place, then the lines with `^` below the expression."""
     lines = [_where(code)]
     for number, (line, mark) in enumerate(zip(code["lines"], code["marks"], strict=True), code["first_line"]):
         lines.append(f"  {'→' if mark else ' '} {number:>4}  {line}")
@@ -65,7 +65,7 @@ def _where(code: CodeView) -> str:
 
 
 def code_html(code: CodeView) -> Html:
-    """The same; long lines are wrapped."""
+    """The code as HTML; long lines are wrapped."""
     rows = [
         _line_html(number, line, mark)
         for number, (line, mark) in enumerate(zip(code["lines"], code["marks"], strict=True), code["first_line"])

@@ -1,4 +1,4 @@
-"""The call that an error came from: which function of rfnb the user's line called, and with what."""
+"""The call that raised an error: the function of rfnb that the user's line called, and its arguments."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from rfnb.display.error.written import written
 from rfnb.nn.module.module import Module
 
 MOST = 8
-"""Arguments that are told."""
+"""Largest number of arguments shown."""
 
 
 class Argument(NamedTuple):
-    """name: of the parameter. text: what the user's line says; "" if it cannot be told."""
+    """An argument. name: the parameter. text: its expression in the user's line; "" if unknown."""
 
     name: str
     text: str
@@ -27,9 +27,9 @@ class Argument(NamedTuple):
 
 
 class FailedCall(NamedTuple):
-    """name: of the function, or the class of the module that was called.
+    """A call. name: the function, or the class of the module that was called.
 
-    path, module: the innermost module that was entered: "encoder.layers.0", "Linear"; "" if there was none.
+    path, module: the innermost module entered: "encoder.layers.0", "Linear"; "" if there is none.
     """
 
     name: str
@@ -47,7 +47,7 @@ class FailedCall(NamedTuple):
 
 
 def failed_call(error: BaseException) -> FailedCall | None:
-    """The call of rfnb in the user's innermost line; None if the error was raised there."""
+    """The call of rfnb on the user's innermost line; None if that line raised the error itself."""
     steps, at = steps_of(error), innermost_call(error)
     below = steps if at is None else steps[at + 1 :]
     first = next((number for number, (_, source) in enumerate(below) if _has_arguments(source.code)), None)
@@ -57,7 +57,9 @@ def failed_call(error: BaseException) -> FailedCall | None:
     frame = below[0][0]
     name, values = _called(frame)
     words = {} if at is None else written(steps[at], [name for name, _ in values])
-    arguments = [Argument(name, words.get(name, ""), value) for name, value in values if _tells(value, words.get(name))]
+    arguments = [
+        Argument(name, words.get(name, ""), value) for name, value in values if _is_shown(value, words.get(name))
+    ]
     if not any(map(_has_dims, (argument.value for argument in arguments))):
         arguments += _deeper(below[1:])
     modules = _modules(steps)
@@ -69,7 +71,7 @@ def failed_call(error: BaseException) -> FailedCall | None:
 
 
 def _has_arguments(code: CodeType) -> bool:
-    """Whether this is a function of rfnb with arguments of its own; `first_call` has those of the op that it calls."""
+    """Whether this is a function of rfnb with its own arguments; `first_call` only forwards those of an op."""
     return is_own(code) and code.co_name != "first_call"
 
 
@@ -102,7 +104,7 @@ def _parameters_of(frame: FrameType, held: dict[str, Any]) -> list[tuple[str, An
 
 
 def _spread(arguments: Sequence[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-    """A list of tensors, or of pairs of tensor and dim, is one argument each."""
+    """Splits lists of tensors, and of pairs of tensor and dim, into one argument for each entry."""
     for name, value in arguments:
         parts = value if isinstance(value, list | tuple) else ()
         if not any(isinstance(part, Tensor) or _first_is_tensor(part) for part in parts):
@@ -121,25 +123,25 @@ def _has_dims(value: Any) -> bool:
 
 
 def are_dims(value: Any) -> bool:
-    """Whether this is a list of Dims."""
+    """Whether a value is a list of Dims."""
     return isinstance(value, list | tuple) and bool(value) and all(isinstance(part, Dim) for part in value)
 
 
 def shape_of(value: Any) -> tuple[int, ...]:
-    """Of an array; () if it is none."""
+    """The shape of an array; () for other values."""
     shape = getattr(value, "shape", ())
     return shape if isinstance(shape, tuple) else ()
 
 
-def _tells(value: Any, text: str | None) -> bool:
-    """Whether an argument is worth a line: what has dims or a shape, and what the user wrote."""
+def _is_shown(value: Any, text: str | None) -> bool:
+    """Whether an argument gets a line: it has dims or a shape, or the user wrote it."""
     if _has_dims(value):
         return True
     return text is not None and (bool(shape_of(value)) or isinstance(value, str | int | float | list | tuple))
 
 
 def _deeper(steps: list[Step]) -> list[Argument]:
-    """What the innermost function with tensors was given, where the call itself has none, as at the end of a loop."""
+    """Arguments of the innermost function with tensors, for calls that have none, as at the end of a loop."""
     for frame, source in reversed(steps):
         if is_own(source.code):
             given = list(_spread(_parameters_of(frame, locals_of(frame))))
@@ -151,7 +153,7 @@ def _deeper(steps: list[Step]) -> list[Argument]:
 
 # -- modules
 def _modules(steps: list[Step]) -> list[Module]:
-    """The calls of modules that were open, from the outermost."""
+    """The calls of modules that were active, from the outermost."""
     found: list[Module] = []
     for frame, source in steps:
         owner = locals_of(frame).get("self") if source.code.co_name in ("call", "__call__") else None
@@ -169,7 +171,7 @@ def _parameters(module: Module) -> list[Argument]:
 
 
 def _once(arguments: list[Argument]) -> list[Argument]:
-    """Without those that the user did not write and that were told already."""
+    """The arguments without repeated ones that the user did not write."""
     kept: list[Argument] = []
     for argument in arguments:
         if argument.text or not any(_same(argument.value, other.value) for other in kept):

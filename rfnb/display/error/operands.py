@@ -1,4 +1,4 @@
-"""Arguments of a call by their dims: the same dims stand in one column, and those that do not fit are marked."""
+"""Arguments of a call as rows of dims: equal dims are in one column, and dims that do not fit are marked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rfnb.display.kit.dims import namesakes
 
 @dataclass
 class Cell:
-    """A dim in a row; None for a number of an array."""
+    """A dim in a row, or the size of an array's axis, which has no dim."""
 
     dim: Dim | None
     size: Size | None
@@ -27,7 +27,7 @@ class Cell:
 
 @dataclass
 class Row:
-    """An argument with its dims."""
+    """An argument and its dims."""
 
     argument: Argument
     type: str
@@ -35,11 +35,11 @@ class Row:
 
 
 Column = dict[int, Cell]
-"""By the number of the row."""
+"""The columns of the rows, by row number."""
 
 
 def aligned(arguments: Sequence[Argument], odd: Sequence[object] = ()) -> tuple[list[Row], list[Column]]:
-    """A row for each argument, and the columns of their dims. `odd`: dims that are known not to fit."""
+    """A row for each argument, and the columns of their dims. odd: dims known not to fit."""
     rows = [_row(argument) for argument in arguments]
     columns = _columns(rows)
     _mark(columns, rows, [dim for dim in odd if isinstance(dim, Dim)])
@@ -60,7 +60,7 @@ def _row(argument: Argument) -> Row:
 
 
 def _unbound(dim: Dim) -> Cell:
-    """A dim as it is bound now."""
+    """A cell for a dim under its current lengths."""
     return Cell(dim, dim.lengths.size(dim), dim.lengths)
 
 
@@ -87,7 +87,7 @@ def _fits(cell: Cell, column: Column) -> bool:
 
 
 def _place_numbers(columns: list[Column], rows: Sequence[Row]) -> None:
-    """The shape of an array stands over the list of dims that it was given with."""
+    """Aligns the shape of an array with the list of dims given for it."""
     given = next((i for i, row in enumerate(rows) if row.type == "dims"), None)
     for number, row in enumerate(rows):
         if row.cells and row.cells[0].dim is None and given is not None and len(rows[given].cells) == len(row.cells):
@@ -98,7 +98,7 @@ def _place_numbers(columns: list[Column], rows: Sequence[Row]) -> None:
 
 
 def _closer(columns: list[Column]) -> list[Column]:
-    """Two columns are one if no row has both and their dims are alike: what was mixed up stands under each other."""
+    """Joins two columns if no row has both and their dims are alike, so that confused dims are below each other."""
     for alike in (_namesakes, _related):
         for a, b in combinations(range(len(columns)), 2):
             one, other = columns[a], columns[b]
@@ -117,7 +117,7 @@ def _namesakes(a: Cell, b: Cell) -> bool:
 
 
 def _related(a: Cell, b: Cell) -> bool:
-    """Of the same frames or of the same size, where one of them does not fit."""
+    """Whether two dims are alike, by frames or size, and one of them does not fit."""
     if a.dim is None or b.dim is None or not (a.odd or b.odd):
         return False
     return bool(set(a.dim.roots) & set(b.dim.roots)) or _agree(a.size, b.size)
@@ -127,7 +127,7 @@ def _related(a: Cell, b: Cell) -> bool:
 
 
 def _mark(columns: Sequence[Column], rows: Sequence[Row], known: Sequence[Dim]) -> None:
-    """Marks the dims that are known not to fit; else those that differ in length, or look like another one."""
+    """Marks dims known not to fit; if there are none, dims that differ in length or look like another one."""
     for column in columns:
         _mark_lengths(column)
     cells = [cell for row in rows for cell in row.cells]
@@ -144,7 +144,7 @@ def _mark(columns: Sequence[Column], rows: Sequence[Row], known: Sequence[Dim]) 
 
 
 def _mark_lengths(column: Column) -> None:
-    """One Dim under two lengths; a number that is not the size of its dim."""
+    """Marks a Dim with two lengths, and a size that differs from its dim."""
     held = list(column.values())
     for a, b in pairwise(held):
         if a.dim is b.dim and not _agree(a.size, b.size):
@@ -163,12 +163,12 @@ def _agree(a: Size | None, b: Size | None) -> bool:
 
 
 def _lacking(rows: Sequence[Row]) -> set[int]:
-    """Dims that were asked for by name, and that no tensor has."""
+    """Marks dims that were passed as arguments but are in no tensor."""
     had = {cell.dim for row in rows if isinstance(row.argument.value, Tensor) for cell in row.cells}
     asked = [cell.dim for row in rows if row.type == "Dim" for cell in row.cells]
     return {dim.serial for dim in asked if dim is not None and dim not in had} if had else set()
 
 
 def dims_in(cells: Iterable[Cell]) -> list[Dim]:
-    """Those of the cells that are no numbers."""
+    """The dims of the cells."""
     return [cell.dim for cell in cells if cell.dim is not None]

@@ -1,4 +1,4 @@
-"""Operands as strips of dims: the same dims stand under each other, and those that do not fit are marked."""
+"""Operands as strips of dims: equal dims are below each other, and dims that do not fit are marked."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths
 from rfnb.display.error.failed_call import Argument
 from rfnb.display.error.operands import Cell, aligned, dims_in
+from rfnb.display.error.schema import DimOrigin, StripCell, StripRow
 from rfnb.display.kit.dims import describe_dim, named_pill, names_of, size_word
 from rfnb.display.markup import grid, style
 from rfnb.display.markup.html import Html, el
-from rfnb.display.schema import DimOrigin, StripCell, StripRow
 
 SHOWN_LENGTHS = 8
-"""Lengths that are told one by one."""
+"""Largest number of lengths that are listed."""
 
 
 def describe_strips(
     arguments: Sequence[Argument], odd: Sequence[object] = ()
 ) -> tuple[list[StripRow], list[DimOrigin]]:
-    """A row for each argument, and where their dims come from. `odd`: dims that are known not to fit."""
+    """A row for each argument, and the origins of their dims. odd: dims known not to fit."""
     rows, columns = aligned(arguments, odd)
     cells = [cell for row in rows for cell in row.cells]
     names = names_of(dims_in(cells))
@@ -50,7 +50,7 @@ def _cell(cell: Cell, names: dict[int, str]) -> StripCell:
 
 
 def _origins(cells: Sequence[Cell], names: dict[int, str]) -> list[DimOrigin]:
-    """Of each dim, those that do not fit first; twice if it was bound twice."""
+    """The origin of each dim, first of dims that do not fit; two origins for a dim with two lengths."""
     found: dict[Any, DimOrigin] = {}
     for cell in cells:
         if cell.dim is not None and cell.lengths is not None:
@@ -75,7 +75,7 @@ def _origin(dim: Dim, name: str, lengths: Lengths, bound: str | None, *, odd: bo
 
 
 def strips_text(rows: Sequence[StripRow]) -> list[str]:
-    """A line each, in columns, with `^` below what does not fit."""
+    """One line per operand, in columns, with `^` below dims that do not fit."""
     words = [[cell["word"] if cell else "" for cell in row["cells"]] for row in rows]
     table = [[*head, *cells] for head, cells in zip(_heads(rows), words, strict=True)]
     columns = list(zip(*(row["cells"] for row in rows), strict=True))
@@ -103,7 +103,7 @@ def origins_text(origins: Sequence[DimOrigin]) -> list[str]:
 
 
 def strips_html(rows: Sequence[StripRow]) -> Html:
-    """The same, as pills."""
+    """The operands as rows of pills."""
     return el("table", [_row_html(row, head) for row, head in zip(rows, _heads(rows), strict=True)], style=style.TABLE)
 
 
@@ -134,7 +134,7 @@ def _pill(cell: StripCell | None) -> Html | None:
 
 
 def origins_html(origins: Sequence[DimOrigin]) -> Html:
-    """A line for each dim: where it was made, and by what."""
+    """A line for each dim: where it was made, and by which expression."""
     return el("table", [_origin_row(told) for told in origins], style=style.TABLE)
 
 

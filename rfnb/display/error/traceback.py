@@ -1,4 +1,4 @@
-"""The way to an error: the frames that it came through, and the errors before it."""
+"""The traceback of an error: its frames, and the errors that caused it."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Iterator, Sequence
 
 from rfnb.core.ground.source import Source
 from rfnb.core.ground.traceback import is_own, is_users, steps_of
+from rfnb.display.error.schema import CauseView, FrameView
 from rfnb.display.markup import style
 from rfnb.display.markup.html import Html, el, join
 from rfnb.display.markup.widgets_html import quiet
-from rfnb.display.schema import CauseView, FrameView
 
 FRAMES = 40
 CAUSES = 4
 
 
 def describe_frames(error: BaseException) -> list[FrameView]:
-    """From the user's first line on; of very many, the first and the last."""
+    """Frames from the user's first line on; the first and last ones if there are very many."""
     frames = [_frame(source) for _, source in steps_of(error)]
     first = next((i for i, frame in enumerate(frames) if frame["whose"] == "user"), 0)
     frames = frames[first:]
@@ -38,14 +38,14 @@ def _frame(source: Source) -> FrameView:
 
 
 def _path_of(source: Source) -> str:
-    """Of a file that is not the user's: from the name of its package on."""
+    """The path of a library's file, from the name of its package on."""
     if is_own(source.code):
         return f"rfnb{source.file.rpartition('/rfnb')[2]}"
     return source.file.partition("-packages/")[2] or source.file
 
 
 def describe_causes(error: BaseException) -> Iterator[CauseView]:
-    """The errors that led to it, the nearest first."""
+    """The errors that caused this one, the nearest first."""
     for _ in range(CAUSES):
         cause = error.__cause__
         before = cause or (None if error.__suppress_context__ else error.__context__)
@@ -67,7 +67,7 @@ def cause_text(cause: CauseView) -> str:
 
 
 def frames_html(frames: Sequence[FrameView]) -> Html:
-    """A line for the place, and one for the code; those that are not the user's are quiet."""
+    """A line for the place and one for the code of each frame; frames of libraries are quiet."""
     return el("div", [_frame_html(frame) for frame in frames], style=f"{style.NUMBERS};margin:2px 0 4px 14px")
 
 
@@ -82,5 +82,5 @@ def _frame_html(frame: FrameView) -> Html:
 
 
 def cause_html(cause: CauseView) -> Html:
-    """All that it said, and its frames."""
+    """The message of the error and its frames."""
     return join(el("div", cause["error"], style=f"{style.CODE};white-space:pre-wrap"), frames_html(cause["frames"]))

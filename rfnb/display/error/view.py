@@ -1,4 +1,4 @@
-"""The card of an error: the user's line first, then the call in it with its operands, and the way out."""
+"""The card of an error: the user's line, the call with its operands, and a hint."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from rfnb.core.ground.source import Source
 from rfnb.core.ground.traceback import innermost_call, steps_of
 from rfnb.display.error.code import code_html, code_text, describe_code
 from rfnb.display.error.failed_call import failed_call
+from rfnb.display.error.schema import DimOrigin, ErrorView, FrameView, StripRow
 from rfnb.display.error.strips import describe_strips, origins_html, origins_text, strips_html, strips_text
 from rfnb.display.error.traceback import cause_html, cause_text, describe_causes, describe_frames, frames_html
 from rfnb.display.kit.degrade import Notes
@@ -15,15 +16,14 @@ from rfnb.display.kit.dims import dim_word
 from rfnb.display.markup import style
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.widgets_html import fold, note_html, note_text, quiet
-from rfnb.display.schema import DimOrigin, ErrorView, FrameView, StripRow
 from rfnb.errors import fact_lines
 
 WORDS = 4000
-"""Characters of a fact."""
+"""Longest fact, in characters."""
 
 
 def describe(error: BaseException) -> ErrorView:
-    """What is known of an error, each part if it can be had. Holds no tensor and no frame."""
+    """An error as JSON, without tensors and frames. Parts that cannot be computed are left out."""
     notes = Notes()
     call = notes.attempt("call", lambda: failed_call(error), None)
     place = notes.attempt("place", lambda: _place(error), None)
@@ -49,8 +49,8 @@ def describe(error: BaseException) -> ErrorView:
 
 
 def _facts(error: BaseException) -> list[list[str]]:
-    told = [(name, getattr(error, name, None)) for name in ("got", "expected", "made", "hint")]
-    return [[name, str(fact)[:WORDS]] for name, fact in told if fact is not None]
+    facts = [(name, getattr(error, name, None)) for name in ("got", "expected", "made", "hint")]
+    return [[name, str(fact)[:WORDS]] for name, fact in facts if fact is not None]
 
 
 # -- the user's line
@@ -64,11 +64,11 @@ def _place(error: BaseException) -> Source | None:
     return None if number is None else steps_of(error)[number][1]
 
 
-# -- what is told
+# -- facts
 
 
-def _told(view: ErrorView) -> list[list[str]]:
-    """The facts that the strips and origins do not show already."""
+def _other_facts(view: ErrorView) -> list[list[str]]:
+    """The facts that strips and origins do not already show."""
     return [
         [name, fact]
         for name, fact in view["facts"]
@@ -77,14 +77,14 @@ def _told(view: ErrorView) -> list[list[str]]:
 
 
 def _is_shown(fact: str, view: ErrorView) -> bool:
-    """Whether a fact tells nothing but dims that the strips have: "`a` {batch:2, time:3–5} and `b` {feat:4}"."""
+    """Whether a fact only repeats dims of the strips: "`a` {batch:2, time:3–5} and `b` {feat:4}"."""
     shown = [dim_word(cell["dim"]) for row in view["rows"] for cell in row["cells"] if cell and cell["dim"]]
     dims = [dim for group in re.findall(r"{(.*?)}", fact) for dim in group.split(", ") if dim]
     return bool(dims) and all(any(word.startswith(dim) for word in shown) for dim in dims)
 
 
 def _callers(view: ErrorView) -> list[FrameView]:
-    """The user's lines that led to the one that is shown."""
+    """The user's lines that called the one shown."""
     place = view["code"]["place"] if view["code"] else None
     users = [frame for frame in view["frames"] if frame["whose"] == "user"]
     return users[:-1] if users and users[-1]["place"] == place else users
@@ -94,13 +94,13 @@ def _callers(view: ErrorView) -> list[FrameView]:
 
 
 def to_text(view: ErrorView) -> str:
-    """The sentence, the line, the operands, the way out; then who called it."""
+    """The message, the line, the operands and the hint; then the callers."""
     parts = [
         [f"{view['name']}: {view['what']}"],
         code_text(view["code"]) if view["code"] else [],
         [str(view["call"]), *(f"  {line}" for line in strips_text(view["rows"]))] if view["rows"] else [],
-        [f"  {line}" for line in origins_text([told for told in view["origins"] if told["odd"]])],
-        fact_lines(_told(view)),
+        [f"  {line}" for line in origins_text([origin for origin in view["origins"] if origin["odd"]])],
+        fact_lines(_other_facts(view)),
         view["notes"],
         [f"called in {frame['place']}: {frame['text']}".removesuffix(": ") for frame in _callers(view)],
         [cause_text(cause) for cause in view["causes"]],
@@ -113,9 +113,9 @@ def to_text(view: ErrorView) -> str:
 
 
 def to_html(view: ErrorView) -> Html:
-    """The same; the traceback and what came before are folded away."""
-    odd = [told for told in view["origins"] if told["odd"]]
-    rest = [told for told in view["origins"] if not told["odd"]]
+    """The card as HTML; traceback and causes are folded."""
+    odd = [origin for origin in view["origins"] if origin["odd"]]
+    rest = [origin for origin in view["origins"] if not origin["odd"]]
     look = f"{style.BOX};border-left:4px solid {style.ALARM};padding:2px 0 2px 12px"
     return el(
         "div",
@@ -123,7 +123,7 @@ def to_html(view: ErrorView) -> Html:
         code_html(view["code"]) if view["code"] else None,
         _operands_html(view) if view["rows"] else None,
         origins_html(odd) if odd else None,
-        _facts_html(_told(view)),
+        _facts_html(_other_facts(view)),
         [quiet(note, tag="div") for note in view["notes"]],
         fold("where the other dims come from", origins_html(rest)) if rest else None,
         fold("traceback", frames_html(view["frames"])) if view["frames"] else None,

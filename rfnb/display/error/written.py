@@ -1,4 +1,4 @@
-"""What the user's line says for each parameter of a call."""
+"""Expressions in the user's line for each parameter of a call."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rfnb.core.ground.traceback import Step
 
 
 def written(step: Step, names: Sequence[str]) -> dict[str, str]:
-    """By parameter: the words in the user's line."""
+    """The expressions in the user's line, by parameter."""
     frame, source = step
     node = source.syntax()
     if isinstance(node, ast.Await):
@@ -28,7 +28,7 @@ def written(step: Step, names: Sequence[str]) -> dict[str, str]:
 
 
 def _sides(node: ast.AST | None) -> Sequence[ast.AST]:
-    """Of an operator."""
+    """The operands of an operator."""
     if isinstance(node, ast.BinOp):
         return node.left, node.right
     if isinstance(node, ast.AugAssign):
@@ -50,14 +50,14 @@ def _call_parts(node: ast.Call, names: list[str], frame: FrameType) -> dict[str,
 
 
 def _is_of_module(function: ast.expr, frame: FrameType) -> bool:
-    """Whether it is like `np.sum`, which hands its first argument on to a method of that."""
+    """Whether a function of a module, like `np.sum`, calls a method of its first argument."""
     owner = function.value if isinstance(function, ast.Attribute) else None
     held = {**frame.f_globals, **locals_of(frame)}
     return isinstance(owner, ast.Name) and isinstance(held.get(owner.id), ModuleType)
 
 
 def _tensor_of(entry: ast.AST) -> ast.AST:
-    """Of a pair of tensor and dim, the tensor."""
+    """The tensor of a pair of tensor and dim."""
     return entry.elts[0] if isinstance(entry, ast.Tuple) and entry.elts else entry
 
 

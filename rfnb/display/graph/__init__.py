@@ -1,1 +1,5 @@
-"""From the graph of a model to its picture: folding, cards, frames, rows of text."""
+"""Views of model graphs.
+
+Read `view` first, then `fold` (from a graph to nested bodies) with `flow`, `runs`, `values` and `words`; `unfold`
+(which nodes are open), `picture` with `cards` and `pills` (the drawing), `rows` (text) and `dot` (Graphviz).
+"""

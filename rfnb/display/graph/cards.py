@@ -1,4 +1,4 @@
-"""How a node of a graph looks: a light card with dark words, which reads on any page."""
+"""Drawings of nodes: light cards with dark words, readable on any page."""
 
 from __future__ import annotations
 
@@ -23,19 +23,21 @@ from rfnb.display.graph.pills import (
     rows_of,
     width_of,
 )  # fmt: skip
+from rfnb.display.graph.schema import GraphNode, GraphView
 from rfnb.display.markup import svg
 from rfnb.display.markup.html import Html
-from rfnb.display.schema import GraphNode, GraphView
 
 PAD = 10.0
 FRAME = {"pad": 14.0, "head": 32.0}
-"""Of an open node: its body is at (pad, head)."""
+"""Margins of an open node: its body is at (pad, head)."""
 
 
 @dataclass(slots=True)
 class Card:
-    """A drawn node. tail: the part of its height, at its lower end, that lines pass through. axis: across, where they
-    come in and go out; the middle, if it is not given. exits: by value, how far right of the axis it goes out.
+    """A drawn node.
+
+    tail: height at its lower end that lines pass through. axis: horizontal position where lines enter and leave; the
+    middle by default. exits: by value, how far right of the axis its line leaves.
     """
 
     width: float
@@ -47,7 +49,7 @@ class Card:
 
 
 def card(view: GraphView, node: GraphNode) -> Card:
-    """A node that is closed."""
+    """The card of a closed node."""
     if node["kind"] in ("input", "output", "frame"):
         return _port(view, node)
     if node["kind"] == "state":
@@ -61,7 +63,7 @@ def card(view: GraphView, node: GraphNode) -> Card:
 
 
 def _op(view: GraphView, node: GraphNode) -> Card:
-    """A quiet word; below it the dims that are new."""
+    """An op: a quiet word, with its new dims below."""
     name = svg.elided(node["name"], 11, 150)
     wide, high = svg.width(name, 11) + 18, 21.0
     labels = [(value, pills_of(view, value)) for value in node["outputs"] if value["changed"]][:3]
@@ -82,7 +84,7 @@ def _capsule(name: str, wide: float, high: float, fill: str, ink: str) -> Html:
 
 
 def _port(view: GraphView, node: GraphNode) -> Card:
-    """Where a value comes in or goes out: its name, and its dims if they are not told outside."""
+    """An input or output: its name, and its dims unless they are shown outside."""
     name = svg.elided(node["name"], 11, 170, bold=True)
     inside = node["kind"] == "input" and node not in view["bodies"][view["root"]]["nodes"]
     pills = [] if inside else [pill for value in node["outputs"][:1] for pill in pills_of(view, value)]
@@ -104,7 +106,7 @@ def _port(view: GraphView, node: GraphNode) -> Card:
 
 
 def _state(view: GraphView, node: GraphNode) -> Card:
-    """What a loop carries."""
+    """A state of a loop."""
     name = svg.elided(node["name"], 11, 150, bold=True)
     end = PAD + svg.width(f"{name}:", 11, bold=True) + 5
     way, start = "t−1 → t", " ".join(node["notes"])
@@ -126,7 +128,7 @@ def _state(view: GraphView, node: GraphNode) -> Card:
 
 @dataclass(slots=True)
 class Line:
-    """Words and pills side by side, and words at the right end."""
+    """A line of words and pills, with words at the right end."""
 
     words: str = ""
     pills: list[Pill] = field(default_factory=list)
@@ -135,12 +137,12 @@ class Line:
 
     @property
     def width(self) -> float:
-        """Of all of it."""
+        """The width of the line."""
         parts = [svg.width(self.words, 10), width_of(self.pills), svg.width(self.right, 10)]
         return sum(parts) + 8 * (sum(part > 0 for part in parts) - 1)
 
     def drawn(self, x: float, y: float, end: float) -> list[Html | None]:
-        """19 high, from `x` to `end`."""
+        """The line as SVG, 19 pixels high, from `x` to `end`."""
         told = svg.width(self.words, 10) + 8 if self.words else 0.0
         return [
             svg.words(x, y + 11.7, self.words, font_size=10, fill=self.ink) if self.words else None,
@@ -150,7 +152,7 @@ class Line:
 
 
 def _module(view: GraphView, node: GraphNode) -> Card:
-    """Name and class; dims and parameters; what else there is to say."""
+    """A module: name and class, dims and parameters, notes."""
     title, head = _title(node, INK, QUIET)
     lines = _lines(view, node)
     wide = max(2 * PAD + max([head, *(line.width for line in lines)]), 76.0)
@@ -161,7 +163,7 @@ def _module(view: GraphView, node: GraphNode) -> Card:
 
 
 def _lines(view: GraphView, node: GraphNode) -> list[Line]:
-    """What is below the title. The number of parameters is at the end of the first of them."""
+    """The lines below the title; the first ends with the number of parameters."""
     outputs = node["outputs"][:3]
     lines = []
     for value in outputs:
@@ -188,7 +190,7 @@ def _notes(view: GraphView, node: GraphNode, lines: int = 3) -> list[str]:
 
 
 def _title(node: GraphNode, ink: str, quiet: str, y: float = 16) -> tuple[list[Html | None], float]:
-    """The first line, and how wide it is."""
+    """The title line and its width."""
     name = svg.elided(node["name"], 12, 200, bold=True)
     cls = "" if node["cls"] in ("", node["name"]) else svg.elided(node["cls"], 11, 170)
     times = f"× {node['times']}" if node["times"] > 1 else ""
@@ -221,7 +223,7 @@ def _paper(node: GraphNode, wide: float, high: float) -> list[Html]:
 
 
 def frame(view: GraphView, node: GraphNode, width: float, height: float) -> Card:
-    """Around a body of this size."""
+    """The frame of an open node around a body of this size."""
     title, head = _title(node, FAINT, FAINT, 20)
     failed = node["status"] == "failed"
     words = " · ".join([*filter(None, [amount(node["params"]) if node["params"] else ""]), *_notes(view, node, 1)])
@@ -239,7 +241,7 @@ def frame(view: GraphView, node: GraphNode, width: float, height: float) -> Card
 
 
 def amount(count: int) -> str:
-    """A number of parameters.
+    """A number of parameters in short form.
 
     >>> [amount(n) for n in (15, 80000, 1234567, 7_000_000_000)]
     ['15', '80 k', '1.23 M', '7 G']

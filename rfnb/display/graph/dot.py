@@ -1,4 +1,4 @@
-"""The graph of a model for Graphviz: what else draws, exports and rearranges graphs can take it from there."""
+"""The graph of a model as Graphviz source, for other tools that draw, export and rearrange graphs."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 from rfnb.display.graph.cards import amount
 from rfnb.display.graph.pills import ACCENT, BORDER, FAILED, FAILED_PAPER, OP, PAPER, PORT
 from rfnb.display.graph.rows import name, value_text
+from rfnb.display.graph.schema import GraphNode, GraphView
 from rfnb.display.markup.html import visible
-from rfnb.display.schema import GraphNode, GraphView
 from rfnb.errors import ViewError
 
 SECONDS = 20.0
-"""For the program `dot`."""
+"""Longest time to wait for the program `dot`, in seconds."""
 FORMATS = ("svg", "png", "pdf")
 
 
@@ -35,7 +35,7 @@ def to_dot(view: GraphView) -> Any:
 
 @cache
 def _source_class(base: Any) -> Any:
-    """A `graphviz.Source` that never waits longer than `SECONDS` for its program, and shows its text without it."""
+    """A `graphviz.Source` that waits at most `SECONDS` for the program `dot`, and shows its text without it."""
 
     class Source(base):
         def pipe(self, format: str | None = None, **options: Any) -> bytes:
@@ -51,9 +51,9 @@ def _source_class(base: Any) -> Any:
 
 
 def rendered(source: Any, form: str = "svg", *, seconds: float = SECONDS) -> bytes:
-    """What the program `dot` makes of it: "svg", "png", "pdf".
+    """The output of the program `dot` as "svg", "png" or "pdf".
 
-    Raises ViewError if there is no such program, if it fails, or if it takes too long.
+    Raises ViewError if the program is missing, fails, or takes too long.
     """
     if form not in FORMATS:
         raise ViewError("rendered: no such format", got=repr(form), expected=", ".join(FORMATS))
@@ -81,7 +81,7 @@ def rendered(source: Any, form: str = "svg", *, seconds: float = SECONDS) -> byt
 
 
 def dot_text(view: GraphView) -> str:
-    """In the language of Graphviz."""
+    """The graph in the language of Graphviz."""
     look = [
         "compound=true; rankdir=TB; fontname=Helvetica; fontsize=11; bgcolor=transparent;",
         f'node [shape=box, style="rounded,filled", fillcolor="{PAPER}", color="{BORDER}"];',
@@ -92,7 +92,7 @@ def dot_text(view: GraphView) -> str:
 
 
 def _body(view: GraphView, key: str, around: str) -> list[str]:
-    """Nodes and edges. A body that is drawn twice has its nodes twice: `around` is the way to it."""
+    """Nodes and edges of a body. A body that is drawn twice has its nodes twice, with different prefixes `around`."""
     body, is_open = view["bodies"][key], set(view["open"])
     nodes = {node["id"]: node for node in body["nodes"]}
     lines = [line for node in body["nodes"] for line in _node(view, node, around, is_open=node["id"] in is_open)]
@@ -143,7 +143,7 @@ def _look(view: GraphView, node: GraphNode) -> dict[str, str]:
 
 
 def _end(view: GraphView, node: GraphNode, around: str, *, first: bool) -> tuple[str, str | None]:
-    """A node that an edge can be tied to; of an open one, a node inside, and the box around it."""
+    """The node that an edge ends at; for an open node, a node inside and the cluster around it."""
     key = around + node["id"]
     box = f"cluster_{key}" if node["body"] and node["id"] in view["open"] else None
     while node["body"] and node["id"] in view["open"] and view["bodies"][node["body"]]["nodes"]:
@@ -157,7 +157,7 @@ def _attributes(look: dict[str, str]) -> str:
 
 
 def quoted(text: str) -> str:
-    r"""As a string of Graphviz: nothing in it is a command.
+    r"""Text as a Graphviz string, without escape sequences of its own.
 
     >>> print(quoted('say "a\\n"'))
     "say \"a\\n\""

@@ -1,4 +1,4 @@
-"""What the nodes of a graph read from outside of themselves, and what they make."""
+"""Data flow between the nodes of a graph: which values each reads and gives."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rfnb.core.graph.model_graph import ModelGraph
 
 
 class Flow:
-    """By node, its insides included. Parameters, and constants if they are hidden, are no part of it."""
+    """Values read and given by each node, its body included; without parameters, and without hidden constants."""
 
     def __init__(self, graph: ModelGraph, hide: Iterable[str]):
         kinds = {"parameters": "parameter", "constants": "constant"}
@@ -22,7 +22,7 @@ class Flow:
         self._makes: dict[int, set[int]] = {}
 
     def _starts(self, graph: ModelGraph) -> set[int]:
-        """What is made from nothing only for a loop to start with; zeros that modules start with beside their input."""
+        """Values computed only to start a loop from, and zeros that modules start with besides their input."""
         nodes = graph.graph.all_nodes()
         free = {node.outputs[0]: node for node in nodes if not node.inputs and len(node.outputs) == 1 and not node.body}
         zeros = {n for n, node in free.items() if node.name == "zeros"}
@@ -31,8 +31,8 @@ class Flow:
         return {n for n in free.keys() & starts - used if n is not None}
 
     def _bookkeeping(self, graph: ModelGraph) -> set[int]:
-        """Numbers of ops that only keep something up to date, like how often a module was called: their results are
-        those of parameters and buffers alone, and nobody reads them.
+        """Numbers of ops that only update something, such as a counter of calls: they depend on parameters and buffers
+        alone, and their results are not used.
         """
         nodes = graph.graph.all_nodes()
         used = {n for node in nodes for n in node.inputs} | {n for _, n in graph.outputs}
@@ -41,18 +41,18 @@ class Flow:
         idle = [node for node in ops if used.isdisjoint(node.outputs)]
         return {node.number for node in idle if node.inputs and of_parameters.issuperset(node.inputs)}
 
-    def is_told(self, node: Node) -> bool:
-        """Whether it is left out: the state that it is for says it, or it is about parameters alone."""
+    def is_shown_elsewhere(self, node: Node) -> bool:
+        """Whether an op is left out, because the card of a state shows it, or it involves parameters only."""
         return node.number in self._counts or (len(node.outputs) == 1 and node.outputs[0] in self.made_up)
 
     def reads(self, node: Node) -> dict[int, None]:
-        """Numbers of values that come from outside, in the order they are read."""
+        """Numbers of values from outside, in the order in which they are read."""
         if node.number not in self._reads:
             self._look(node)
         return self._reads[node.number]
 
     def makes(self, node: Node) -> set[int]:
-        """Numbers of values that come to be in it, and those that it gives on."""
+        """Numbers of values that a node computes or hands on."""
         if node.number not in self._makes:
             self._look(node)
         return self._makes[node.number]
@@ -68,7 +68,7 @@ class Flow:
 
 
 def _used(nodes: Iterable[Node], starts: set[int], told: Set[int] = frozenset()) -> Iterator[int]:
-    """What is read, without what loops start with, and without `starts` that a module is given beside its input."""
+    """Values that are read, without initial values of loops, and without `starts` passed besides a module's input."""
     for node in nodes:
         given = starts.intersection(node.inputs) if node.module is not None else set[int]()
         inside = told | given if len(given) < len(node.inputs) else told
@@ -78,7 +78,7 @@ def _used(nodes: Iterable[Node], starts: set[int], told: Set[int] = frozenset())
 
 
 def results(node: Node) -> set[int | None]:
-    """Values that a body hands on to the outside, or to its next step."""
+    """Values that a body passes outside or to its next step."""
     if node.loop is None:
         return set(node.outputs)
     states = {state.after for state in node.loop.states}
@@ -86,7 +86,7 @@ def results(node: Node) -> set[int | None]:
 
 
 def inner_values(node: Node) -> set[int]:
-    """Values that the steps of a loop are given."""
+    """Values passed to the steps of a loop."""
     if node.loop is None:
         return set()
     states = {state.before for state in node.loop.states if state.before is not None}

@@ -1,4 +1,4 @@
-"""From the graph of a model to bodies of plain data: one for the whole, one for what is inside of a node."""
+"""Folds the graph of a model into bodies of plain data: one for the whole graph, and one inside of each node."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from rfnb.core.graph.graph import Node, Value
 from rfnb.core.graph.model_graph import ModelGraph
 from rfnb.display.graph.flow import Flow, results
 from rfnb.display.graph.runs import Runs
+from rfnb.display.graph.schema import GraphBody, GraphNode
 from rfnb.display.graph.values import Values, maker_of, name_of, signature
 from rfnb.display.graph.words import (
     class_of,
@@ -27,16 +28,15 @@ from rfnb.display.graph.words import (
     steps,
     within,
 )  # fmt: skip
-from rfnb.display.schema import GraphBody, GraphNode
 
 OUTPUTS = 6
-"""Of a node, at most so many are told."""
+"""Largest number of outputs shown of a node."""
 PLACES = {"input": 0, "frame": 1, "state": 2, "output": 4}
 
 
 @dataclass
 class _Body:
-    """One that is being made. holder: by value, the node that gives it now. wanted: values that somebody reads."""
+    """A body under construction. holder: the node that gives each value. wanted: values that are read."""
 
     data: GraphBody = field(default_factory=lambda: GraphBody(nodes=[], edges=[]))
     holder: dict[int, str] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class _Body:
 
 
 class Folder:
-    """Makes the bodies. Nodes that are the same share one."""
+    """Makes the bodies; equal nodes share one."""
 
     def __init__(self, graph: ModelGraph, hide: Iterable[str]):
         self.graph, self.flow = graph, Flow(graph, hide)
@@ -63,7 +63,7 @@ class Folder:
     # -- bodies
 
     def root(self) -> str:
-        """The whole; gives the id of its body."""
+        """Makes the body of the whole graph; returns its id."""
         body = _Body()
         for number in self.graph.inputs:
             body.holder[number] = self._port(body, "input", self.graph.values[number])
@@ -73,9 +73,9 @@ class Folder:
         return self._keep(body)
 
     def _inside(self, nodes: Sequence[Node]) -> str | None:
-        """The body of a node, or of several that are the same."""
+        """The id of the body of a node, or of several equal nodes."""
         node = nodes[0]
-        if not opens(node, self.flow.is_told):
+        if not opens(node, self.flow.is_shown_elsewhere):
             return None
         same = 0 if self._fails(node) else self.graph.form_of(node)
         for twin in nodes:
@@ -109,7 +109,7 @@ class Folder:
         around = body.around
         body.wanted = {number for node in nodes for number in self.flow.reads(node)}
         body.wanted |= {n for _, n in self.graph.outputs} if around is None else results(around)
-        for several in self.runs.groups([node for node in nodes if not self.flow.is_told(node)]):
+        for several in self.runs.groups([node for node in nodes if not self.flow.is_shown_elsewhere(node)]):
             self._add(body, several)
         self._ghosts(body)
 
@@ -124,7 +124,7 @@ class Folder:
             self._give(body, number, self._port(body, "output", self.graph.values[number]))
 
     def _steps(self, body: _Body, node: Node) -> None:
-        """What a step is given, what it does, what it gives on."""
+        """A step of a loop: its inputs, its ops, its outputs."""
         loop, values = node.loop, self.graph.values
         assert loop is not None
         states, frames = {}, {frame for _, frame in loop.unstacked}
@@ -156,7 +156,7 @@ class Folder:
     # -- nodes
 
     def _add(self, body: _Body, nodes: Sequence[Node]) -> None:
-        """One box for nodes that are the same."""
+        """Adds one box for equal nodes."""
         last, key = nodes[-1], self._id()
         reads: dict[int, None] = {}
         made: set[int] = set()
@@ -211,7 +211,7 @@ class Folder:
         yield from self._borrowed(node)
 
     def _borrowed(self, node: Node) -> Iterator[str]:
-        """Parameters of other modules."""
+        """A note on parameters of other modules."""
         home = node.module.path if node.module else node.path
         found = [self.graph.values[n].path for n in dict.fromkeys(inputs_below(node))]
         others = [path for path in found if path and (not within(path, home) if home else "." in path)]
@@ -219,7 +219,7 @@ class Folder:
             yield f"uses {', '.join(others[:2])}{' …' if len(others) > 2 else ''}"
 
     def _ghosts(self, body: _Body) -> None:
-        """Modules that the call did not come to, behind the node that failed."""
+        """Adds the modules that a failed call did not reach, after the node that failed."""
         around = body.around
         home = around.module.path if around is not None and around.module else ""
         last = next((n["id"] for n in reversed(body.data["nodes"]) if n["status"] == "failed"), None)
@@ -246,11 +246,11 @@ class Folder:
         return key
 
     def _name(self, value: Value) -> str:
-        """That of the user, else that of the box it comes from."""
+        """The user's name of a value, else the name of its box."""
         return value.name or self._called.get(value.number) or name_of(value)
 
     def _is_number(self, number: int | None) -> TypeGuard[int]:
-        """Whether it is a number that is told and not drawn."""
+        """Whether a value is a number, which is written rather than drawn."""
         return (
             number is not None
             and number in self.flow.hidden
@@ -259,7 +259,7 @@ class Folder:
         )
 
     def _held(self, body: _Body, number: int) -> str:
-        """The node that gives a value; what comes from outside of the body comes in by a port."""
+        """The node that gives a value; values from outside of the body come from an input port."""
         if number not in body.holder:
             body.holder[number] = self._port(body, "input", self.graph.values[number])
         return body.holder[number]
@@ -272,7 +272,7 @@ class Folder:
 
 
 def around_failure(graph: ModelGraph) -> set[int]:
-    """The numbers of the node that failed, and of those that it is in."""
+    """Numbers of the node that failed and of the nodes around it."""
     failure = graph.failure
     if failure is None or failure.node is None:
         return set()
@@ -285,7 +285,7 @@ def around_failure(graph: ModelGraph) -> set[int]:
 
 
 def ghosts_in(graph: ModelGraph, around: Node | None, failed: Collection[int]) -> list[list[ModuleFacts]]:
-    """Those of the body of a node, None for the whole; what is alike together."""
+    """Unreached modules of a node's body (None: of the whole graph), with equal ones in groups."""
     if graph.failure is None or (around is not None and (around.number not in failed or around.module is None)):
         return []
     home = around.module.path if around is not None and around.module else ""
@@ -300,7 +300,7 @@ def _form(module: ModuleFacts) -> tuple[str, int, str]:
 
 
 def ghost(key: str, several: Sequence[ModuleFacts], home: str) -> GraphNode:
-    """The box of several that are alike."""
+    """The box of a group of unreached modules."""
     first = several[0]
     names = [m.path.removeprefix(f"{home}.") for m in several]
     return {

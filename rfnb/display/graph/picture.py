@@ -1,4 +1,6 @@
-"""Bodies as drawings: each is laid out once, the inner ones first, since an open node is as large as its body."""
+"""Bodies as drawings, laid out from the inside out, because an open node is as large as its body.
+
+`to_scripts` gives the same picture in parts, from which scripts draw it with other nodes open."""
 
 from __future__ import annotations
 
@@ -7,12 +9,12 @@ from typing import Any
 
 from rfnb.display.graph.cards import FRAME, Card, card, frame
 from rfnb.display.graph.rows import name, value_text
+from rfnb.display.graph.schema import GraphNode, GraphView
 from rfnb.display.layout.drawing import Drawing
 from rfnb.display.layout.layered import draw
 from rfnb.display.layout.link import Link, Size
 from rfnb.display.markup import svg
 from rfnb.display.markup.html import Html
-from rfnb.display.schema import GraphNode, GraphView
 
 LINE, BACK = "#878c96", "#4f7ac0"
 TIP = Html(
@@ -20,14 +22,14 @@ TIP = Html(
     f'<path d="M1,0.8L7,4L1,7.2" fill="none" stroke="{LINE}" stroke-width="1.5"/></marker></defs>'
 )
 JOG = 40.0
-"""Lines rather go straight on than so far to the side."""
+"""Shift up to which lines are kept straight, in pixels."""
 WIDTH = 900.0
-"""Of a cell of a notebook."""
+"""Width of a notebook cell, in pixels."""
 
 
 @dataclass
 class Picture:
-    """A body: its drawing, its SVG, and what each node looks like in it."""
+    """The picture of a body: its layout, its SVG and its nodes."""
 
     drawing: Drawing
     svg: Html
@@ -35,7 +37,7 @@ class Picture:
 
 
 class Painter:
-    """Paints the bodies of a view."""
+    """Draws the bodies of a view."""
 
     def __init__(self, view: GraphView, width: float = WIDTH):
         self.view, self.open = view, set(view["open"])
@@ -46,7 +48,7 @@ class Painter:
         self._serials = {v["value"]: " ".join(str(view["dims"][i]["serial"]) for i in v["dims"]) for v in outputs}
 
     def body(self, key: str, depth: int = 0) -> Picture:
-        """One, with its open nodes open."""
+        """The picture of a body, with open nodes drawn open."""
         if key not in self._done:
             self._done[key] = self._painted(key, depth)
         return self._done[key]
@@ -66,11 +68,11 @@ class Painter:
         return Picture(drawing, self._svg(key, drawing, cards), cards)
 
     def node(self, node: GraphNode, depth: int = 0) -> Card:
-        """As it is drawn."""
+        """The drawing of a node, open or closed."""
         return self.opened(node, depth) if node["id"] in self.open and node["body"] else card(self.view, node)
 
     def opened(self, node: GraphNode, depth: int = 0) -> Card:
-        """With what is inside."""
+        """The drawing of an open node with its body."""
         assert node["body"] is not None
         inner = self.body(node["body"], depth + 1)
         around = frame(self.view, node, inner.drawing.width, inner.drawing.height)
@@ -79,7 +81,7 @@ class Painter:
         return around
 
     def _aligned(self, around: Card, node: GraphNode, inner: Picture) -> None:
-        """One line comes in above the place where it goes on inside, and goes out below the one where it came from."""
+        """Aligns an open node with its body: a single line continues straight inside, and leaves straight below."""
         body = self.view["bodies"][node["body"] or ""]
         pairs = list(zip(body["nodes"], inner.drawing.boxes, strict=True))
         ins = [box.axis + FRAME["pad"] for each, box in pairs if each["kind"] in ("input", "frame")]
@@ -110,18 +112,18 @@ class Painter:
         return svg.group(svg.group(edges, fill="none", stroke=LINE, stroke_width=1.2), nodes)
 
     def image(self) -> tuple[Html, float, float]:
-        """The whole, its width and height."""
+        """The whole picture, with its width and height."""
         whole = self.body(self.view["root"])
         width, height = max(whole.drawing.width, 40.0), max(whole.drawing.height, 20.0)
         return svg.image(width, height, TIP, whole.svg), width, height
 
 
 BYTES = 150_000
-"""Bodies that are not drawn yet are left out when this is full."""
+"""Budget for bodies that are not visible at first, in bytes; the rest is left out."""
 
 
 def to_scripts(view: GraphView) -> dict[str, Any]:
-    """Bodies with what is drawn now, then outer ones before inner ones."""
+    """The picture in parts: visible bodies first, then outer ones before inner ones."""
     painter = Painter(view)
     bodies: dict[str, Any] = {}
     waiting: list[str] = [view["root"]]
@@ -144,7 +146,7 @@ def to_scripts(view: GraphView) -> dict[str, Any]:
 
 
 def _size(body: dict[str, Any]) -> int:
-    """About how many bytes."""
+    """The approximate size of a body, in bytes."""
     others = sum(len(node["other"]["svg"]) for node in body["nodes"] if node["other"])
     return len(body["svg"]) + others + 260 * len(body["nodes"]) + 130 * len(body["edges"])
 
@@ -191,7 +193,7 @@ def _body(view: GraphView, painter: Painter, key: str) -> dict[str, Any]:
 
 
 def _other(view: GraphView, painter: Painter, node: GraphNode) -> dict[str, Any] | None:
-    """The node in its other state."""
+    """The node in its other state: closed if it is open, and vice versa."""
     if node["body"] is None:
         return None
     if node["id"] in painter.open:

@@ -1,4 +1,4 @@
-"""Dims as pills, in the colour that each has everywhere; and the colours of a drawing, which read on any page."""
+"""Dims as pills in the colours of all views, and the colours of drawings, readable on any page."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rfnb.core.ground.text import cut
+from rfnb.display.graph.schema import GraphValue, GraphView
 from rfnb.display.kit.dims import colour_of, dim_word
+from rfnb.display.kit.schema import DimView
 from rfnb.display.markup import svg
 from rfnb.display.markup.html import Html
-from rfnb.display.schema import DimView, GraphValue, GraphView
 
 INK, QUIET, FAINT = "#23262d", "#69707d", "#7f7f7f"
 PAPER, BORDER = "#f4f5f8", "#b4bac6"
@@ -17,9 +18,9 @@ OP, PORT = "#e7e9ee", "#dfe8f3"
 FAILED, FAILED_PAPER = "#d03a3a", "#fdecea"
 ACCENT = "#4a6fa5"
 ROOM = 250.0
-"""So wide is a line of pills, at most."""
+"""Largest width of a line of pills, in pixels."""
 WORD = 22
-"""Letters of the name of a dim, at most."""
+"""Longest name of a dim, in characters."""
 
 
 @dataclass(slots=True)
@@ -32,12 +33,12 @@ class Pill:
 
     @property
     def width(self) -> float:
-        """With its sides."""
+        """Width with padding."""
         return svg.width(self.text, 10) + 11
 
 
 def pills_of(view: GraphView, value: GraphValue) -> list[Pill]:
-    """One for each dim."""
+    """The pills of a value, one for each dim."""
     if value["shape"] is not None:
         return [Pill(" × ".join(map(str, value["shape"])) or "scalar", None)]
     return [_pill(view["dims"][i]) for i in value["dims"]] or [Pill("scalar", None)]
@@ -49,7 +50,7 @@ def _pill(dim: DimView) -> Pill:
 
 
 def rows_of(pills: Sequence[Pill], room: float = ROOM) -> list[list[Pill]]:
-    """Lines of them, not wider than `room`."""
+    """Pills in lines not wider than `room`."""
     rows: list[list[Pill]] = [[]]
     for pill in pills:
         if rows[-1] and sum(p.width + 4 for p in rows[-1]) + pill.width > room:
@@ -59,12 +60,12 @@ def rows_of(pills: Sequence[Pill], room: float = ROOM) -> list[list[Pill]]:
 
 
 def width_of(pills: Sequence[Pill]) -> float:
-    """Of a line."""
+    """The width of a line of pills."""
     return sum(pill.width + 4 for pill in pills) - 4 if pills else 0.0
 
 
 def drawn(pills: Sequence[Pill], x: float, y: float) -> list[Html]:
-    """A line of them, 16 high."""
+    """A line of pills as SVG, 16 pixels high."""
     made = []
     for pill in pills:
         colour = pill.colour or "#8a8f99"
@@ -79,7 +80,7 @@ def drawn(pills: Sequence[Pill], x: float, y: float) -> list[Html]:
 
 
 def mixed(colour: str, share: float) -> str:
-    """A colour on white, opaque.
+    """The opaque colour of a tint on white.
 
     >>> mixed("#0072b2", 0.2)
     '#cce3f0'

@@ -1,21 +1,21 @@
-"""The graph as rows of words: what the picture shows, from top to bottom."""
+"""The graph as rows of text: the boxes of the picture from top to bottom."""
 
 from __future__ import annotations
 
 from rfnb.display.graph.cards import amount
+from rfnb.display.graph.schema import GraphNode, GraphValue, GraphView
 from rfnb.display.graph.unfold import shown
 from rfnb.display.kit.dims import dims_text
 from rfnb.display.markup.grid import Table
-from rfnb.display.schema import GraphNode, GraphValue, GraphView
 
 COLUMNS = ("node", "class", "output", "parameters", "notes")
 MOST = 400
-"""Rows."""
+"""Largest number of rows."""
 SIGNS = {"input": "→ ", "output": "← ", "frame": "→ ", "state": "↻ "}
 
 
 def to_table(view: GraphView) -> Table:
-    """A row for each box; what is inside of another one is indented."""
+    """A row for each box; inner boxes are indented."""
     rows = [[f"{'  ' * depth}{name(node)}", *_cells(view, node)] for depth, node in shown(view)]
     if len(rows) > MOST:
         rows = [*rows[:MOST], [f"… {len(rows) - MOST:,} more", "", "", "", ""]]

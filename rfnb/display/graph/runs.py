@@ -1,4 +1,4 @@
-"""Neighbours that belong together: what is repeated becomes one box, and of very many boxes sections are made."""
+"""Groups of neighbouring nodes: repetitions become one box, and very many boxes are divided into sections."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from rfnb.core.graph.model_graph import ModelGraph
 from rfnb.display.graph.flow import Flow
 
 PERIOD = 8
-"""So many different boxes in a row may be what is repeated."""
+"""Longest sequence of different boxes that counts as the unit of a repetition."""
 TIMES = 3
-"""So often it has to be; a single module twice."""
+"""Fewest repetitions that become one box; two suffice for a single module."""
 SIDE_BY_SIDE = 6
-"""So often, if they do not follow each other."""
+"""Fewest repetitions if one does not read what the one before gives."""
 BOXES = 60
-"""With more than this, a body is shown in sections."""
+"""Number of boxes above which a body is divided into sections."""
 
 
 class Runs:
-    """Nodes that are repeated, or many, under new nodes, which get negative numbers."""
+    """Groups repeated nodes, or sections of many nodes, under new nodes with negative numbers."""
 
     def __init__(self, graph: ModelGraph, flow: Flow, failed: Collection[int]):
         self.graph, self.flow, self.failed = graph, flow, failed
         self._count = 0
 
     def groups(self, nodes: Sequence[Node]) -> list[list[Node]]:
-        """Those of a body; each group is one box."""
+        """The groups of a body; each becomes one box."""
         made = self._repeated(nodes)
         if len(made) <= BOXES:
             return made
@@ -53,14 +53,14 @@ class Runs:
         return made
 
     def _follow(self, nodes: Sequence[Node], period: int) -> bool:
-        """Whether each repetition reads what the one before makes."""
+        """Whether each repetition reads values of the one before."""
         makes = [self.flow.makes(node) for node in nodes]
         reads = [self.flow.reads(node) for node in nodes]
         starts = range(0, len(nodes) - period, period)
         return all(set().union(*makes[i : i + period]) & _keys(reads[i + period : i + 2 * period]) for i in starts)
 
     def _key(self, node: Node) -> Any:
-        """The same for nodes that do the same, modules of one parent; a string for ops."""
+        """A key that is equal for equal nodes: modules of one parent, or ops, which have a string."""
         if node.number in self.failed or node.ghost:
             return "alone", node.number
         if form := self.graph.form_of(node):
@@ -77,7 +77,7 @@ def _keys(reads: Sequence[dict[int, None]]) -> set[int]:
 
 
 def _longest(keys: Sequence[Any], start: int) -> tuple[int, int]:
-    """The period and the number of times that cover most from `start` on; (1, 1) if nothing is repeated."""
+    """Period and count of the longest repetition from `start` on; (1, 1) if nothing is repeated."""
     best = (1, 1)
     for period in range(1, min(PERIOD, (len(keys) - start) // 2) + 1):
         if all(isinstance(key, str) for key in keys[start : start + period]):

@@ -1,21 +1,21 @@
-"""Which nodes are drawn open: those that were asked for, those around a failure, and loops, while there is room."""
+"""Chooses the nodes drawn open: requested ones, those around a failure, and loops while there is room."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
 from rfnb.core.ground.suggestions import did_you_mean
-from rfnb.display.schema import GraphNode, GraphView
+from rfnb.display.graph.schema import GraphNode, GraphView
 from rfnb.errors import ViewError
 
 ROOM = 26
-"""Boxes, with which a picture is still taken in at a glance."""
+"""Number of boxes that a picture may have to be taken in at a glance."""
 FOLDED = ("module", "section")
 PORTS = ("input", "output", "frame")
 
 
 def opened(view: GraphView, depth: int | None, paths: Sequence[str], twins: Mapping[str, str]) -> list[str]:
-    """Ids of nodes. depth: so many levels; None: what fits. Raises ViewError if a path is none of the graph."""
+    """Ids of open nodes. depth: number of levels; None: as many as fit. Raises ViewError for an unknown path."""
     known: dict[str, list[str]] = {}
     for ids, node in nodes(view):
         if node["path"]:
@@ -30,7 +30,7 @@ def opened(view: GraphView, depth: int | None, paths: Sequence[str], twins: Mapp
 
 
 def nodes(view: GraphView) -> Iterator[tuple[list[str], GraphNode]]:
-    """Each once, with the ids from the outermost node to itself."""
+    """Each node once, with the ids from the outermost node to itself."""
     seen: set[str] = set()
     bodies: list[tuple[list[str], str]] = [([], view["root"])]
     for around, key in bodies:
@@ -45,7 +45,7 @@ def nodes(view: GraphView) -> Iterator[tuple[list[str], GraphNode]]:
 
 
 def shown(view: GraphView) -> Iterator[tuple[int, GraphNode]]:
-    """What the picture shows, from top to bottom: open nodes before what is inside, with the depth."""
+    """The visible nodes with their depth, from top to bottom: open nodes before their bodies."""
     is_open = set(view["open"])
     waiting = [(0, node) for node in reversed(view["bodies"][view["root"]]["nodes"])]
     while waiting:
@@ -56,7 +56,7 @@ def shown(view: GraphView) -> Iterator[tuple[int, GraphNode]]:
 
 
 def _what_fits(view: GraphView, chosen: set[str]) -> Iterator[str]:
-    """Level by level; loops and branches first."""
+    """Opens nodes level by level while they fit, loops and branches first."""
     used = len(view["bodies"][view["root"]]["nodes"])
     level, around = [view["root"]], 0
     while level:
@@ -74,7 +74,7 @@ def _what_fits(view: GraphView, chosen: set[str]) -> Iterator[str]:
 
 
 def _ids(known: Mapping[str, list[str]], path: str, twins: Mapping[str, str]) -> list[str]:
-    """Of the node with this path and of those around it. Its body may be that of a module which is the same."""
+    """Ids of the node with this path and of the nodes around it. Its body may be shared with an equal module."""
     parts = path.split(".")
     starts = [".".join(parts[:end]) for end in range(len(parts), 0, -1)]
     start = next((start for start in starts if start in known), "")
@@ -84,13 +84,13 @@ def _ids(known: Mapping[str, list[str]], path: str, twins: Mapping[str, str]) ->
         return [*known.get(start, []), *inner]
     names = ", ".join(list(known)[:12])
     raise ViewError(
-        "graph: there is no such part to open", got=repr(path), expected=names,
+        "graph: no such part to open", got=repr(path), expected=names,
         hint=did_you_mean(path, known, "{}"),
     )  # fmt: skip
 
 
 def _twin(path: str, twins: Mapping[str, str]) -> str:
-    """The same place in the module whose body is shown."""
+    """The corresponding path in the equal module whose body is shown."""
     parts = path.split(".")
     for end in range(1, len(parts) + 1):
         start = ".".join(parts[:end])

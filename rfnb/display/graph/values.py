@@ -1,4 +1,4 @@
-"""What the values of a graph are called, and their dims."""
+"""Names and dims of the values of a graph."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from rfnb.core.graph.graph import Value
+from rfnb.display.graph.schema import GraphValue
 from rfnb.display.kit.data import Axis
 from rfnb.display.kit.dims import describe_axes
-from rfnb.display.schema import DimView, GraphValue
+from rfnb.display.kit.schema import DimView
 
 
 class Values:
-    """Describes values. dims: all that were met."""
+    """Describes values and collects their dims."""
 
     def __init__(self) -> None:
         self.dims: list[DimView] = []
         self._places: dict[Any, int] = {}
 
     def describe(self, value: Value, name: str, taken: Sequence[Any] = ()) -> GraphValue:
-        """taken: the signatures of what its node read."""
+        """The JSON of a value. taken: signatures of the values that its node reads."""
         return {
             "value": value.number,
             "name": name,
@@ -51,17 +52,17 @@ def _axis(dim: Any, size: Any) -> Axis:
 
 
 def name_of(value: Value) -> str:
-    """That of the user, else of what made it."""
+    """The user's name of a value, else the name of its op."""
     if value.name or value.node is None:
         return value.name or value.path or value.kind
     return value.node.name or value.node.op
 
 
 def signature(value: Value) -> Any:
-    """The same for values with the same dims, in any order."""
+    """A key that is equal for values with the same dims, in any order."""
     return value.shape if value.shape is not None else frozenset(dim.serial for dim in value.dims)
 
 
 def maker_of(value: Value) -> str:
-    """The op, or the number that it is."""
+    """The op that gives a value, or the number that it is."""
     return (value.node.name or value.node.op) if value.node else value.name

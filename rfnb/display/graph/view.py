@@ -46,22 +46,22 @@ from rfnb.display.graph.dot import to_dot as to_dot
 from rfnb.display.graph.fold import Folder
 from rfnb.display.graph.picture import WIDTH, Painter, to_scripts as to_scripts
 from rfnb.display.graph.rows import to_table as to_table
+from rfnb.display.graph.schema import GraphFailure, GraphView
 from rfnb.display.graph.unfold import opened
 from rfnb.display.markup import style, svg
 from rfnb.display.markup.grid import table_html
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.widgets_html import fold, note_text, quiet
-from rfnb.display.schema import GraphFailure, GraphView
 
 LEGIBLE = 0.75
-"""In a narrow cell the picture shrinks down to this; then it is moved sideways."""
+"""Smallest scale of the picture in a narrow cell; beyond, it scrolls sideways."""
 HIDE = ("parameters", "constants")
 
 
 def describe(
     graph: ModelGraph, *, depth: int | None = None, open: str | Sequence[str] = (), hide: Iterable[str] = HIDE
 ) -> GraphView:
-    """The graph as boxes in boxes.
+    """The graph as nested boxes.
 
     Args:
         depth: so many levels are open: 0 shows the outermost boxes only; if it is not given, what can be taken in at a
@@ -113,9 +113,9 @@ def _note(graph: ModelGraph) -> str | None:
 
 
 def to_text(view: GraphView) -> str:
-    """Its facts in one line; then a row for each box that is shown."""
+    """A line of facts, then a row for each visible box."""
     lines = [f"{view['name']}  {_facts(view)}", *(f"  {line}" for line in repr(to_table(view)).splitlines())]
-    return "\n".join([*lines, *_told(view)])
+    return "\n".join([*lines, *_notes(view)])
 
 
 def _facts(view: GraphView) -> str:
@@ -123,8 +123,8 @@ def _facts(view: GraphView) -> str:
     return f"{params} · failed" if view["failure"] else params
 
 
-def _told(view: GraphView) -> list[str]:
-    """The failure in full, and what was left out."""
+def _notes(view: GraphView) -> list[str]:
+    """The failure in full, and notes on what was left out."""
     failure = view["failure"]
     lines = note_text(view["note"], "")
     if failure is None:
@@ -139,12 +139,12 @@ def _told(view: GraphView) -> list[str]:
 
 
 def to_svg(view: GraphView, width: float = WIDTH) -> str:
-    """The picture; long graphs go on in a next column, as long as that is not wider than `width`."""
+    """The picture as SVG; long graphs continue in further columns within `width`."""
     return Painter(view, width).image()[0]
 
 
 def to_html(view: GraphView) -> Html:
-    """The picture, the failure, and the table, which is folded away."""
+    """The picture, the failure, and the table, folded."""
     drawn, width, _ = Painter(view).image()
     rows = to_table(view)
     look = (
@@ -153,12 +153,12 @@ def to_html(view: GraphView) -> Html:
     image = el(
         "img", src=svg.data_uri(drawn), alt=f"graph of {view['name']}: {len(rows)} boxes, listed below", style=look
     )
-    told = [el("pre", line, style=_PRE) for line in _told(view)]
+    notes = [el("pre", line, style=_PRE) for line in _notes(view)]
     return el(
         "div",
         el("div", el("span", view["name"], style=style.NAME), quiet(f" · {_facts(view)}"), style=style.HEAD),
         el("div", image, style="overflow-x:auto;max-width:100%"),
-        told,
+        notes,
         fold(f"as a table: {len(rows)} rows", table_html(rows)),
         style=style.BOX,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What a node of a graph is called, and what there is to say of it."""
+"""Names, classes and other words for the nodes of a graph."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rfnb.core.ground.text import count_of
 
 
 def joined(first: str, last: str, count: int = 0) -> str:
-    """Of two names, one for all `count` from the one to the other.
+    """One name for `count` nodes, made from the names of the first and the last.
 
     >>> joined("layers.0", "layers.11"), joined("conv", "norm"), joined("conv", "norm", 2)
     ('layers.0–11', 'conv–norm', 'conv, norm')
@@ -25,27 +25,27 @@ def joined(first: str, last: str, count: int = 0) -> str:
 
 
 def kind_of(node: Node) -> Any:
-    """The kind of its box in a view: what a line of a loop asks for looks like an op."""
+    """The kind of a node's box in a view; inputs and states of a loop look like ops."""
     return "op" if node.kind in ("input", "state") else node.kind
 
 
-def opens(node: Node, is_told: Callable[[Node], bool]) -> bool:
-    """Whether there is something to see inside; not the ops that an op is made of, nor what is told elsewhere."""
-    body = [child for child in node.body if not is_told(child)]
+def opens(node: Node, is_shown_elsewhere: Callable[[Node], bool]) -> bool:
+    """Whether a node has a body to show; ops inside of an op, and nodes shown elsewhere, do not count."""
+    body = [child for child in node.body if not is_shown_elsewhere(child)]
     if not body:
         return False
     if kind_of(node) == "op":
-        return any(child.kind in ("module", "loop", "cond") or opens(child, is_told) for child in body)
+        return any(child.kind in ("module", "loop", "cond") or opens(child, is_shown_elsewhere) for child in body)
     return node.module is None or len(body) > 1 or kind_of(body[0]) != "op"
 
 
 def first_name(node: Node) -> str:
-    """Of several, that of the first module."""
+    """The name of a node; for a group, that of its first module."""
     return first_name(_named(node)[0]) if node.kind == "section" else _own_name(node)
 
 
 def last_name(node: Node) -> str:
-    """Of several, that of the last module."""
+    """The name of a node; for a group, that of its last module."""
     return last_name(_named(node)[-1]) if node.kind == "section" else _own_name(node)
 
 
@@ -56,17 +56,17 @@ def _own_name(node: Node) -> str:
 
 
 def _named(node: Node) -> list[Node]:
-    """The modules of several nodes; all, if there is none."""
+    """The modules of a group; all of its nodes, if there is no module."""
     return [child for child in node.body if child.kind in ("module", "section")] or node.body
 
 
 def giver_name(node: Node) -> str:
-    """Of several, that of the one that the results come from."""
+    """The name of a node; for a group, that of the node that gives its results."""
     return giver_name(node.body[-1]) if node.kind == "section" else node.name or node.op
 
 
 def class_of(node: Node) -> str:
-    """Of a module; those in a section; the op."""
+    """The class of a module, the classes in a section, or the op."""
     if node.kind == "section":
         classes = list(dict.fromkeys(map(class_of, node.body)))
         return ", ".join(classes[:3]) + (" …" if len(classes) > 3 else "")
@@ -77,14 +77,14 @@ def class_of(node: Node) -> str:
 
 
 def path_of(node: Node) -> str:
-    """Of a module; of others, that of the module around, and their name."""
+    """The path of a module; for other nodes, the path of the module around and their name."""
     if node.kind == "section":
         return f"{path_of(node.body[0])}…"
     return node.module.path if node.module else ".".join(filter(None, [node.path, node.name or node.op]))
 
 
 def parameters_of(node: Node) -> int:
-    """How many it has; those of a module that was called before count there."""
+    """The number of parameters of a node; a module counts at its first call only."""
     if node.kind == "section":
         return sum(map(parameters_of, node.body))
     return node.module.count if node.module is not None and not node.module.call else 0
@@ -100,12 +100,12 @@ def steps(node: Node) -> Iterator[str]:
 
 
 def inputs_below(node: Node) -> Iterator[int]:
-    """What it and all in it read."""
+    """Values read by a node and all nodes inside."""
     yield from node.inputs
     for child in node.body:
         yield from inputs_below(child)
 
 
 def within(path: str, home: str) -> bool:
-    """Whether a path is that of a module, or of something in it."""
+    """Whether a path is that of a module or of something inside."""
     return not home or path == home or path.startswith(f"{home}.")

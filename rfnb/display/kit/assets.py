@@ -9,11 +9,11 @@ from rfnb.errors import ViewError
 STATIC = Path(__file__).parents[1] / "static"
 
 MIME = "application/vnd.rfnb.view+json"
-"""Beside the HTML of an output: what scripts need to enhance it, or which live widget it belongs to."""
+"""MIME type, next to the HTML of an output, of the data with which scripts enhance it."""
 
 
 def asset(name: str) -> Path:
-    """A built file. Raises ViewError if it is not there."""
+    """The path of a built file. Raises ViewError if it does not exist."""
     path = STATIC / name
     if not path.is_file():
         raise ViewError(

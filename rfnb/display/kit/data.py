@@ -1,6 +1,6 @@
-"""What a view may know of a tensor: its raw numbers, its axes, which entries are real and which are padding.
+"""A tensor as views read it: its raw numbers, its axes, which entries are real and which are padding.
 
-Raw tensors are numpy's or torch's (any device and dtype, with or without grad), told apart by what they can do.
+Raw tensors are arrays of numpy or tensors of torch, on any device, of any dtype, with or without grad.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class Data:
     notes: tuple[str, ...] = field(default=())
     cls: str = "Tensor"
     source: Any = None
-    """The raw tensor as it is in the program, with its gradient."""
+    """The raw tensor of the program itself, with its gradient."""
     live: np.ndarray | None = None
-    """Of a value of a loop: which entries are of sequences that go on; of size 1 along other axes."""
+    """For a value of a loop: which entries belong to sequences that have not ended; of size 1 along other axes."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -57,11 +57,11 @@ class Data:
 
     @property
     def entries(self) -> int:
-        """How many numbers there are, padding included."""
+        """Number of entries, padding included."""
         return math.prod(self.shape)
 
     def position(self, dim: Dim) -> int | None:
-        """Which axis is `dim`."""
+        """The position of the axis with this dim; None if there is none."""
         return next((i for i, axis in enumerate(self.axes) if axis.dim is dim), None)
 
     def sequence_axis(self) -> int | None:
@@ -73,7 +73,7 @@ class Data:
         return next((i for i, axis in enumerate(self.axes) if axis.dim in over), None)
 
     def mask(self) -> np.ndarray | None:
-        """Which entries are real; of size 1 along axes that it does not depend on. None if all are."""
+        """Which entries are real, of size 1 along axes that it does not depend on; None if all entries are."""
         result = None if self.live is None or self.live.all() else self.live
         for i, axis in enumerate(self.axes):
             if axis.lengths is not None and (axis.lengths < axis.size).any():
@@ -81,7 +81,7 @@ class Data:
         return result
 
     def _inside(self, i: int, frames: np.ndarray) -> np.ndarray | None:
-        """Which frames of axis `i` are before the end, along `i` and what its lengths are over; None if unknown."""
+        """Which frames are inside their sequence, along axis `i` and the axes of its lengths; None if unknown."""
         axis = self.axes[i]
         at = [p for p in map(self.position, axis.over) if p is not None]
         if axis.lengths is None or len(at) < len(axis.over):
@@ -94,7 +94,7 @@ class Data:
         return numbers < lengths.reshape(shape)
 
     def pick(self, at: int, index: int) -> Data:
-        """One entry of axis `at`: without the padding that is left behind its end; where it is padding, not live."""
+        """One entry of axis `at`, cut to its own length. Entries that are padding are marked as not live."""
         picked = self.axes[at].dim
         raw = self.raw[(slice(None),) * at + (index,)]
         axes = [_picked(axis, picked, index) for i, axis in enumerate(self.axes) if i != at]
@@ -116,7 +116,7 @@ def _both(one: np.ndarray | None, other: np.ndarray | None) -> np.ndarray | None
 
 
 def read(tensor: Tensor) -> Data:
-    """The tensor as views see it. Raises ViewError if there are no numbers behind it."""
+    """The data of a tensor. Raises ViewError if it holds no numbers."""
     if isinstance(tensor, Traced):
         first = read(tensor.plain)
         return replace(first, name=tensor.name, notes=(*first.notes, f"step 0 of {tensor.recorder.name}"))
@@ -144,7 +144,7 @@ def read(tensor: Tensor) -> Data:
 
 
 def read_as_called(tensor: Tensor) -> Data:
-    """Likewise; a tensor without a name is called like the user's variable that holds it."""
+    """The data of a tensor; one without a name gets the name of the user's variable that holds it."""
     data = read(tensor)
     return data if data.name != "tensor" else replace(data, name=variable_of(tensor) or data.name)
 
@@ -155,7 +155,7 @@ def dtype_of(raw: Any) -> str:
 
 
 def to_numpy(raw: Any) -> np.ndarray:
-    """The numbers, as float64, float32, int or bool; copied from where they are."""
+    """The entries as a numpy array of float64, float32, int or bool, copied from their device."""
     if hasattr(raw, "detach"):
         raw = raw.detach().cpu()
         if getattr(raw.dtype, "itemsize", 8) < 4 and raw.dtype.is_floating_point:
@@ -166,9 +166,9 @@ def to_numpy(raw: Any) -> np.ndarray:
 
 
 def thinned(shape: tuple[int, ...], limit: int) -> tuple[slice, ...]:
-    """Every n-th entry along the longest axes, so that `limit` are left.
+    """Slices that keep every n-th entry along the longest axes, so that at most `limit` entries remain.
 
-    n is odd: every second entry may be special, as sine and cosine are, or the real part of a number.
+    n is odd, because every second entry may be special: sine and cosine alternate, and so do real and imaginary parts.
     """
     steps = [1] * len(shape)
     while math.prod(-(-size // step) for size, step in zip(shape, steps, strict=True)) > limit:
@@ -178,7 +178,7 @@ def thinned(shape: tuple[int, ...], limit: int) -> tuple[slice, ...]:
 
 
 def thin_mask(mask: np.ndarray | None, where: tuple[slice, ...]) -> np.ndarray | None:
-    """The mask of a thinned tensor."""
+    """The part of a mask that belongs to a thinned tensor."""
     if mask is None:
         return None
     return mask[tuple(cut if size > 1 else slice(None) for cut, size in zip(where, mask.shape, strict=True))]
@@ -190,13 +190,13 @@ def _axis(tensor: Tensor, dim: Dim, actual: int) -> tuple[Axis, str | None]:
         return Axis(dim, actual), None
     values = np.asarray(size.values)
     longest = int(values.max(initial=0))
-    note = None if longest == actual else f"{dim.name} is {longest} long, but the raw tensor has {actual}"
+    note = None if longest == actual else f"{dim.name} has length {longest}, but the raw tensor has {actual}"
     per_sequence = values.ndim > 0
     return Axis(dim, actual, tuple(size.dims), values if per_sequence else None, size.tags), note
 
 
 def numbers(raw: Any) -> tuple[Any, str | None]:
-    """Real numbers without grad, and what had to be done for it."""
+    """The raw tensor as real numbers without grad, and a note if they had to be converted."""
     if hasattr(raw, "detach"):
         if raw.is_nested:
             hint = "show x.unbind(), or x.to_padded_tensor(0)"
@@ -206,7 +206,7 @@ def numbers(raw: Any) -> tuple[Any, str | None]:
     raw = np.asarray(raw)
     if raw.dtype.kind not in "biufc":
         way = "rf.show(array.tolist()) shows them as they are" if raw.dtype.kind in "OUSMm" else None
-        raise ViewError(f"the entries are no numbers but {raw.dtype}", hint=way)
+        raise ViewError(f"the entries are of type {raw.dtype}, not numbers", hint=way)
     return (np.abs(raw), "complex: absolute values") if raw.dtype.kind == "c" else (raw, None)
 
 

@@ -1,4 +1,4 @@
-"""A broken or huge input gives a smaller picture and a note, never an exception."""
+"""Notes about the parts of a view that could not be made: a broken or huge input never raises."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Notes:
-    """What could not be shown and why, as one line.
+    """Collects what could not be shown, and why, as one line.
 
     >>> notes = Notes()
     >>> notes.attempt("picture", lambda: 1 / 0, None)
@@ -23,12 +23,12 @@ class Notes:
         self.lines = list(lines)
 
     def add(self, line: str | None) -> None:
-        """One more, unless it is None."""
+        """Adds a line, unless it is None."""
         if line:
             self.lines.append(line)
 
     def attempt(self, part: str, make: Callable[[], T], otherwise: T) -> T:
-        """What `make` gives; `otherwise` and a note if it fails."""
+        """The result of `make`; if it raises, `otherwise`, and a note."""
         try:
             return make()
         except Exception as error:
@@ -36,12 +36,12 @@ class Notes:
             return otherwise
 
     def text(self) -> str | None:
-        """All of them, or None."""
+        """All lines, or None if there are none."""
         return "; ".join(self.lines) or None
 
 
 def reason(error: BaseException) -> str:
-    """One line: what an rfnb error says and its way out, the kind and first line of any other."""
+    """An error in one line: message and hint of an rfnb error, class and first line of any other."""
     if isinstance(error, RfError):
         return f"{error.what}; {error.hint}" if error.hint else error.what
     said = str(error).splitlines()

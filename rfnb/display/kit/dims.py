@@ -10,9 +10,9 @@ import numpy as np
 
 from rfnb.display.kit import options
 from rfnb.display.kit.data import Axis
+from rfnb.display.kit.schema import DimView
 from rfnb.display.markup import style
 from rfnb.display.markup.html import Child, Html, el, join
-from rfnb.display.schema import DimView
 
 if TYPE_CHECKING:
     from rfnb.core.dims.dim import Dim
@@ -25,13 +25,13 @@ _seen_lock = Lock()
 
 
 def describe_axes(axes: Sequence[Axis], feature: Dim | None = None) -> list[DimView]:
-    """The axes of one tensor."""
+    """The JSON of the axes of one tensor."""
     counted = {dim for axis in axes for dim in axis.over}
     return [describe_axis(axis, _kind(axis, counted, feature)) for axis in axes]
 
 
 def describe_axis(axis: Axis, kind: Kind) -> DimView:
-    """One axis."""
+    """The JSON of one axis."""
     lengths = None if axis.lengths is None else np.asarray(axis.lengths)
     few = lengths is not None and lengths.ndim == 1 and len(lengths) <= options.LENGTHS
     return {
@@ -48,7 +48,7 @@ def describe_axis(axis: Axis, kind: Kind) -> DimView:
 
 
 def describe_dim(dim: Dim, lengths: Lengths) -> DimView:
-    """A dim outside of a tensor, under the lengths of a batch; of size 0 if none is known."""
+    """The JSON of a dim outside of a tensor, under the lengths of a batch; of size 0 if no size is known."""
     size = lengths.size(dim)
     kind = dim.kind if dim.kind in ("batch", "spatial", "feature") else "spatial" if dim.is_dynamic() else "other"
     if size is None:
@@ -81,13 +81,13 @@ def dims_html(dims: Iterable[DimView]) -> Html:
 
 
 def dim_pill(dim: DimView) -> Html:
-    """The name and size of a dim, in its colour; where it comes from when pointed at. Scripts find it by its serial."""
+    """Name and size of a dim in its colour; its tooltip says where it comes from. Scripts find it by its serial."""
     derived = f" ← {dim['formula']}" if dim["formula"] not in (None, dim["name"]) else ""
     return named_pill(dim, f"{dim['name']}:{size_word(dim)}{derived}")
 
 
 def named_pill(dim: DimView, words: Child, look: str = "") -> Html:
-    """Likewise, with other words in it."""
+    """The pill of a dim with text of your choice in it."""
     return el(
         "span",
         words,
@@ -99,7 +99,7 @@ def named_pill(dim: DimView, words: Child, look: str = "") -> Html:
 
 
 def palette_index(serial: int, most: int = 4096) -> int:
-    """A number for the palette: the first Dim that is shown gets the first hue, and keeps it."""
+    """The index of a dim's hue in the palette: the first Dim that is shown gets the first hue and keeps it."""
     with _seen_lock:
         if serial not in _seen and len(_seen) >= most:
             _seen.pop(next(iter(_seen)))
@@ -107,7 +107,7 @@ def palette_index(serial: int, most: int = 4096) -> int:
 
 
 def colour_of(dim: DimView) -> str | None:
-    """Its hue; None for those that have none."""
+    """The hue of a dim; None for batch and feature dims, which have none."""
     return None if dim["colour"] is None else style.PALETTE[dim["colour"] % len(style.PALETTE)]
 
 
@@ -118,7 +118,7 @@ def origin(dim: DimView) -> str | None:
 
 
 def made_in(dim: Dim) -> str | None:
-    """Where in the user's code the dim was made; None for those that come with rfnb."""
+    """Where in the user's code the dim was made; None for dims that rfnb defines."""
     place = None if dim.made is None else dim.made.place()
     return None if place is None or place.startswith("<frozen") else place
 
@@ -143,7 +143,7 @@ HIGH = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def namesakes(dims: Iterable[Dim]) -> dict[int, int]:
-    """Dims of one name that are not the same: by serial, which of them it is, from 1."""
+    """Numbers, from 1, for different dims that share a name, by serial."""
     by_name: dict[str, dict[int, None]] = {}
     for dim in dims:
         by_name.setdefault(dim.name, {})[dim.serial] = None
@@ -151,7 +151,7 @@ def namesakes(dims: Iterable[Dim]) -> dict[int, int]:
 
 
 def names_of(dims: Iterable[Dim]) -> dict[int, str]:
-    """By serial, names that tell them apart.
+    """Names that distinguish the dims, by serial.
 
     >>> names = names_of([rf.Dim(3, name="time"), rf.Dim(4, name="time"), rf.Dim(2, name="feat")])
     >>> list(names.values())

@@ -1,4 +1,4 @@
-"""What is left of a view that could not be made: one line."""
+"""The view of an object whose own view could not be made: one line."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.widgets_html import quiet
 
 if TYPE_CHECKING:
-    from rfnb.display.schema import NoteView
+    from rfnb.display.kit.schema import NoteView
 
 
 def describe(name: str, note: str) -> NoteView:
-    """What it was, and why it is not shown."""
+    """The JSON: the name of the object, and why it is not shown."""
     return {"kind": "note", "name": name, "note": note}
 
 
@@ -23,5 +23,5 @@ def to_text(view: NoteView) -> str:
 
 
 def to_html(view: NoteView) -> Html:
-    """The same."""
+    """The note as a quiet line."""
     return el("div", view["name"], quiet(f" ({view['note']})"), style=style.BOX)

@@ -1,4 +1,4 @@
-"""A page of its own: one file that needs nothing else, fetches nothing, and follows light or dark."""
+"""Standalone pages: one file that needs nothing else, fetches nothing, and follows the light or dark theme."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from rfnb.display.markup.numbers import size
 from rfnb.errors import ViewError
 
 LIMIT = 2_000_000
-"""Bytes of a page that can still be sent to somebody."""
+"""Largest size of a page with scripts, in bytes: small enough to send by mail."""
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
-"""Nothing is fetched, whatever the page carries."""
+"""Content security policy: nothing is fetched, whatever the page contains."""
 
 FRAME = "body{max-width:70em;margin:2em auto;padding:0 1em;font-family:sans-serif}"
 
@@ -38,7 +38,7 @@ def page(title: str, body: Child, look: Child = None) -> str:
 
 
 def view_page(title: str, html: Html, scripts: dict[str, Any]) -> str:
-    """A view, complete as it is; scripts enhance it if there is something to enhance, and if they fit."""
+    """The page of a view. It is complete without scripts; they are added if the view uses them and if they fit."""
     still = page(title, html)
     if not (set(scripts) > {"kind"} or "data-rfnb-dim=" in html):
         return still
@@ -48,7 +48,7 @@ def view_page(title: str, html: Html, scripts: dict[str, Any]) -> str:
         return still
     if len(moving.encode()) <= LIMIT:
         return moving
-    note = f"without scripts: with them this page has more than {size(LIMIT)}"
+    note = f"without scripts, which would make this page larger than {size(LIMIT)}"
     return page(title, [html, el("p", note, style=style.QUIET)])
 
 
@@ -58,7 +58,7 @@ def _scripts(scripts: dict[str, Any]) -> list[Html]:
 
 
 def json_of(data: Any) -> Html:
-    """JSON that can stand in a script element: no character in it can end that, or begin a comment."""
+    """JSON for a script element, escaped so that it can neither end the element nor begin a comment."""
     text = visible(json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")))
     for character in "<>&":
         text = text.replace(character, f"\\u{ord(character):04x}")
@@ -66,6 +66,6 @@ def json_of(data: Any) -> Html:
 
 
 def asset_text(name: str) -> Html:
-    """A built file, so that it cannot end the element that it stands in."""
+    """The text of a built file, escaped so that it cannot end the element around it."""
     text = asset(name).read_text(encoding="utf-8")
     return Html(text.replace("</s", "<\\/s").replace("<!--", "<\\!--"))

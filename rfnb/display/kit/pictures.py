@@ -1,4 +1,4 @@
-"""`view.widget()`: a view in the output of a cell with its scripts, where JupyterLab's extension is not."""
+"""`view.widget()`: a view with its scripts in a cell's output, for front ends without the JupyterLab extension."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def widget_class() -> type:
         raise ViewError("widget: anywidget is not installed", hint="pip install 'rfnb[lab]'") from None
 
     class Picture(anywidget.AnyWidget):
-        """The HTML of a view, and what scripts need to enhance it."""
+        """A widget with the HTML of a view and the data that scripts use to enhance it."""
 
         _esm = asset("views.js")
         _css = asset("views.css")

@@ -1,4 +1,4 @@
-"""A bar for loops that take long."""
+"""A progress bar for loops that take long."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 from rfnb.display.markup.html import visible
 
 PATIENCE = 2.0
-"""Seconds before a bar is worth its place."""
+"""Seconds that a loop runs before its bar appears."""
 
 
 def bar(name: str, steps: int, clock: Callable[[], float] = time.monotonic) -> Callable[[int], None]:
-    """Gives a function that is told how many steps are done; after a while it draws them, until the end."""
+    """A callback that receives the number of steps done, and draws a bar once the loop has run for a while."""
     began = clock()
     drawn: list[Any] = []
 
-    def told(done: int) -> None:
+    def update(done: int) -> None:
         if not drawn and clock() - began > PATIENCE and done < steps:
             drawn.append(_draw(name, steps))
         if drawn and drawn[0] is not None:
@@ -25,7 +25,7 @@ def bar(name: str, steps: int, clock: Callable[[], float] = time.monotonic) -> C
             if done >= steps:
                 drawn[0].close()
 
-    return told
+    return update
 
 
 def _draw(name: str, steps: int) -> Any:
@@ -36,7 +36,7 @@ def _draw(name: str, steps: int) -> Any:
 
 
 def new_bar(name: str, *, disable: bool = False, **options: Any) -> Any:
-    """That of tqdm. In a notebook, words or nothing take its place at the end: a saved one has no widgets."""
+    """A tqdm bar. In a notebook it is replaced at the end by text or nothing, as saved notebooks have no widgets."""
     from tqdm.auto import tqdm
 
     options["desc"] = " ".join(visible(name).split())

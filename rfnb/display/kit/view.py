@@ -1,4 +1,4 @@
-"""A view that can be shown, saved and read: data first, then text and HTML made from the data alone."""
+"""Views: plain data first, then text and HTML made from that data alone."""
 
 from __future__ import annotations
 
@@ -52,17 +52,17 @@ class View:
 
     @property
     def text(self) -> str:
-        """As a terminal shows it."""
+        """The view as a terminal shows it."""
         return visible(self._made("to_text", str))
 
     @property
     def html(self) -> Html:
-        """Complete without scripts and style sheets."""
+        """The view as HTML, complete without scripts and style sheets."""
         return self._made("to_html", lambda words: el("pre", words))
 
     @property
     def scripts(self) -> dict[str, Any]:
-        """What scripts read beside the HTML to enhance it; only the kind, if the HTML says all."""
+        """Data with which scripts enhance the HTML; only the kind, if the view has no scripts."""
         kind = {"kind": self.data["kind"]}
         try:
             to_scripts = self._optional("to_scripts")
@@ -71,7 +71,7 @@ class View:
             return kind
 
     def table(self) -> Table:
-        """The facts as columns and rows. Raises ViewError if this view has none."""
+        """The view as columns and rows. Raises ViewError if it has no table."""
         to_table = self._optional("to_table")
         if to_table is None:
             raise ViewError(f"table: a view of kind {self.data['kind']!r} has no rows")
@@ -79,12 +79,12 @@ class View:
         return made
 
     def save(self, path: str | Path) -> Path:
-        """Writes the page; either all of it is there or what was there before."""
+        """Writes the view as a page. The file is replaced as a whole or not at all."""
         title = str(self.data.get("name") or self.data["kind"])
         return write_atomically(Path(path), view_page(title, self.html, self.scripts))
 
     def widget(self) -> Any:
-        """The same for VS Code, Colab, marimo and other widgets: scripts run without an extension of JupyterLab.
+        """The view as a widget for VS Code, Colab, marimo and others: scripts run without the JupyterLab extension.
 
         Raises ViewError if anywidget or the built front end is missing.
         """
@@ -123,14 +123,14 @@ class View:
 
 
 class ReprView(View):
-    """The view of an object that is the result of a cell; its `repr` is short."""
+    """The view of an object that is the result of a cell; it has a short `repr`."""
 
     def __repr__(self) -> str:
         return self.text if self._optional("to_repr") is None else visible(self._made("to_repr", str))
 
 
 def write_atomically(path: Path, text: str) -> Path:
-    """Writes beside the file, then renames."""
+    """Writes a temporary file and renames it."""
     with replacing(path) as unfinished:
         unfinished.write_text(text, encoding="utf-8")
     return path
@@ -153,7 +153,7 @@ def describe(shown: Any, **choice: Any) -> Any:
 
 
 def takes(call: Callable[..., Any], name: str) -> bool:
-    """Whether a call has an argument of this name, or takes any; True if its signature is not known."""
+    """Whether a callable has a parameter of this name, or takes any; True if its signature is unknown."""
     try:
         parameters = inspect.signature(call).parameters.values()
     except (TypeError, ValueError):
@@ -162,7 +162,7 @@ def takes(call: Callable[..., Any], name: str) -> bool:
 
 
 def view_of(shown: Any) -> View:
-    """The view of an object; a note if it cannot be made."""
+    """The view of an object; if it cannot be made, a note that says why."""
     try:
         return ReprView(describe(shown))
     except Exception as error:

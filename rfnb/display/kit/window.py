@@ -1,4 +1,4 @@
-"""A part of an array as a picture, with one place marked: what a check or a comparison found."""
+"""Pictures of a part of an array with one place marked, as found by a check or a comparison."""
 
 from __future__ import annotations
 
@@ -7,21 +7,22 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rfnb.display.kit.schema import MarkedPicture
 from rfnb.display.markup import png, style
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import short
 from rfnb.display.markup.widgets_html import quiet
-from rfnb.display.schema import MarkedPicture
 
 CELLS = (16, 48)
-"""Rows and columns around the place, at most."""
+"""Largest number of rows and of columns around the place."""
 LIGHT = {"diverging": png.LEVELS // 2, "sequential": 0}
 
 
 class Window(NamedTuple):
-    """Which part is shown: two axes, or one, around a place; of the other axes the place's position.
+    """The part that is shown: one or two axes around a place, at the place's position of the other axes.
 
-    names: of the axes, "" for one that is not spoken of. rows, cols: which go down and across. at: the place, by axis.
+    names: names of the axes, "" for an axis that is not mentioned. rows, cols: the axes that go down and across.
+    at: the place, by axis.
     """
 
     names: Sequence[str]
@@ -43,7 +44,7 @@ class Window(NamedTuple):
         return part if self.rows < self.cols else part.T
 
     def words(self) -> str:
-        """What is down, across and chosen."""
+        """A caption: which axes go down and across, and the position on the others."""
         words = f"{self.names[self.cols]} {_span(self.across)} across"
         if self.rows is not None:
             words = f"{self.names[self.rows]} {_span(self.down)} down, {words}"
@@ -60,7 +61,7 @@ def around(
 ) -> Window | None:
     """The part around a place; None for a single number.
 
-    rows: the axis that counts sequences, if there is one. moves: which axes are like time.
+    rows: the axis that counts sequences, if there is one. moves: whether each axis is a time-like axis.
     """
     if not shape:
         return None
@@ -75,7 +76,9 @@ def around(
 def draw(
     values: np.ndarray, valid: np.ndarray, window: Window, title: str, text: str, top: float, scale: png.Scale
 ) -> MarkedPicture:
-    """values, valid: of the window. top: the value of the strongest colour. text: what is at the place."""
+    """The marked picture of a window.
+
+    values, valid: the entries in the window. top: the value of the strongest colour. text: the value at the place."""
     cell = max(5, min(14, 280 // values.shape[1]))
     row = 0 if window.rows is None else window.at[window.rows] - window.down.start
     col = window.at[window.cols] - window.across.start
@@ -89,9 +92,9 @@ def draw(
 def draw_both(
     window: Window, valid: np.ndarray, values: dict[str, np.ndarray], apart: np.ndarray
 ) -> list[MarkedPicture]:
-    """Two arrays on one scale, and how far they are apart, on its own.
+    """Two arrays on one scale, and their difference on its own scale.
 
-    valid: of the window. values: by title. apart: |difference|.
+    valid: valid entries of the window. values: arrays by title. apart: |difference|.
     """
     parts = {title: window.cut(array) for title, array in values.items()}
     top, scale = scale_of(*(part[valid] for part in parts.values()))
@@ -102,13 +105,13 @@ def draw_both(
 
 
 def scale_of(*parts: np.ndarray) -> tuple[float, png.Scale]:
-    """The strongest colour that several pictures share, and whether there are two hues."""
+    """The value of the strongest colour shared by several pictures, and the kind of scale."""
     known = np.concatenate([part[np.isfinite(part)].reshape(-1) for part in parts])
     return float(np.abs(known).max(initial=0)), "diverging" if (known < 0).any() else "sequential"
 
 
 def pictures_html(pictures: Sequence[MarkedPicture]) -> Html | None:
-    """One beside the other, with what is at the place below."""
+    """The pictures side by side, each above the value at the place."""
     if not pictures:
         return None
     boxes = [
@@ -130,7 +133,7 @@ def _image(each: MarkedPicture) -> Html | None:
 
 
 def _frame(pixels: np.ndarray, top: int, left: int, cell: int, *colours: int) -> None:
-    """Lines just inside of a cell, one in the other."""
+    """A dark and a light frame just inside of a cell."""
     for inset, colour in enumerate(colours):
         first_row, last_row = top + inset, top + cell - 1 - inset
         first_col, last_col = left + inset, left + cell - 1 - inset

@@ -1,1 +1,5 @@
-"""Layered drawings of directed graphs: ranks, order, places, columns, routes. Plain numbers in, plain numbers out."""
+"""Layered drawings of directed graphs: plain numbers in, plain numbers out.
+
+Read `layered` first: it calls `ranks`, `layers`, `order`, `place`, `columns`, `lanes` and `route` in this order. `link`
+holds the input, `drawing` the result.
+"""

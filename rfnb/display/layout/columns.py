@@ -1,4 +1,4 @@
-"""A tall drawing is cut between ranks, and goes on in a next column, as text does."""
+"""Cuts tall drawings between ranks and continues them in further columns, like text."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from rfnb.display.layout.link import Link
 
 MOST = 6
-"""Columns."""
+"""Largest number of columns."""
 WORTH = 0.8
-"""One more column makes the drawing at least that much lower."""
+"""Factor by which another column must reduce the height."""
 
 
 def cut(
@@ -28,7 +28,7 @@ def cut(
 
 
 def _places(rank: Sequence[int], links: Sequence[Link], back: set[int]) -> set[int]:
-    """Ranks that may start a column: one value at most comes over from above, and nothing goes back."""
+    """Ranks that may start a column: at most one value crosses, and nothing goes back."""
     crossing: dict[int, set[tuple[int, int]]] = {}
     closed: set[int] = set()
     for i, link in enumerate(links):
@@ -42,7 +42,7 @@ def _places(rank: Sequence[int], links: Sequence[Link], back: set[int]) -> set[i
 
 
 def _even(places: set[int], heights: Sequence[float], columns: int) -> list[int]:
-    """With so many columns, the highest as low as can be, to a pixel or so."""
+    """The cuts for a number of columns that minimize the height of the tallest."""
     low, high = 0.0, sum(heights)
     while high - low > 2.0:
         middle = (low + high) / 2
@@ -55,7 +55,7 @@ def _even(places: set[int], heights: Sequence[float], columns: int) -> list[int]
 
 
 def _filled(places: set[int], heights: Sequence[float], most: float) -> list[int]:
-    """Columns of at most this height, as far as they may be cut."""
+    """The cuts into columns of at most this height, where cuts are allowed."""
     starts, last, filled, since = [0], 0, 0.0, 0.0  # since: the last place where it may be cut
     for r, height in enumerate(heights):
         if r in places:

@@ -1,4 +1,4 @@
-"""What a layout gives."""
+"""The result of a layout: boxes and lines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Point = tuple[float, float]
 
 @dataclass(slots=True)
 class Box:
-    """Where a box is: its upper left corner, its size, its rank, its column."""
+    """A placed box: its upper left corner, size, rank and column."""
 
     x: float
     y: float
@@ -22,13 +22,13 @@ class Box:
 
     @property
     def leave(self) -> float:
-        """The height at which its lines begin."""
+        """The height at which lines leave."""
         return self.y + self.height - self.tail
 
 
 @dataclass(slots=True)
 class Line:
-    """The points of a link. smooth: what is not upright is a curve; else all is upright or level."""
+    """The points of a link. smooth: slanted pieces are curves; otherwise all pieces are vertical or horizontal."""
 
     points: list[Point]
     smooth: bool
@@ -37,7 +37,7 @@ class Line:
 
 @dataclass
 class Drawing:
-    """Boxes and lines, in the order of what was given. columns: left and right end of each, which nothing crosses."""
+    """Boxes and lines in the given order. columns: left and right end of each column, which nothing crosses."""
 
     width: float = 0.0
     height: float = 0.0

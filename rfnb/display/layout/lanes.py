@@ -1,4 +1,4 @@
-"""The ways of links that go back: beside the boxes that they pass, the shorter ones inside of the longer ones."""
+"""Lanes of links that go back: beside the boxes that they pass, shorter links inside of longer ones."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 from rfnb.display.layout.link import Link
 
 LANE = 11.0
-"""Between two of them."""
+"""Distance of two lanes."""
 
 
 @dataclass(slots=True)
 class Lane:
-    """Of one link: its ranks, its side (-1 left, 1 right), where it is across; its place below its source, above its
-    target, among those that leave or enter there.
+    """The lane of a link: its ranks, side (-1 left, 1 right) and horizontal position.
+
+    out, into: its place among the lanes that leave below its source, and that enter above its target.
     """
 
     first: int
@@ -28,21 +29,21 @@ class Lane:
 
 @dataclass
 class Lanes:
-    """By link. leaving, entering: how many by rank."""
+    """The lanes by link. leaving, entering: their number by rank."""
 
     by_link: dict[int, Lane] = field(default_factory=dict)
     leaving: Counter[int] = field(default_factory=Counter)
     entering: Counter[int] = field(default_factory=Counter)
 
     def within(self, ranks: Collection[int]) -> Iterator[float]:
-        """Where those of these ranks are."""
+        """Horizontal positions of the lanes at these ranks."""
         return (lane.x for lane in self.by_link.values() if lane.first in ranks)
 
 
 def lanes(
     rank: Sequence[int], links: Sequence[Link], back: set[int], x: Sequence[float], spans: Sequence[tuple[float, float]]
 ) -> Lanes:
-    """Each on the side that is nearer. spans: the left and right end of each rank."""
+    """Places each lane on the nearer side. spans: left and right end of each rank."""
     found = Lanes()
     for i in sorted(back, key=lambda i: (abs(rank[links[i].source] - rank[links[i].target]), i)):
         source, target = links[i].source, links[i].target

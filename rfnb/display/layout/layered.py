@@ -1,4 +1,4 @@
-"""From boxes and links to a drawing: what depends on something is below it, nothing overlaps, lines pass no box."""
+"""Lays out boxes and links: boxes are below those that they depend on, and lines cross no box."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from rfnb.display.layout.ranks import ranks, turned
 from rfnb.display.layout.route import Grid, Router
 
 BESIDE = 22.0
-"""Between two boxes."""
+"""Distance of two boxes."""
 LINES = 12.0
-"""Between two lines, or a line and a box."""
+"""Distance of two lines, or of a line and a box."""
 BELOW = 25.0
-"""Between two ranks."""
+"""Distance of two ranks."""
 BETWEEN = 44.0
-"""Between two columns."""
+"""Distance of two columns."""
 MARGIN = 3.0
-"""Around all."""
+"""Margin around the drawing."""
 
 
 def draw(sizes: Sequence[Size], links: Sequence[Link], *, width: float = 900.0, tall: float = 640.0) -> Drawing:
-    """Boxes of these sizes. What would be higher than `tall` goes on in a next column, if that fits into `width`."""
+    """The drawing of boxes of these sizes. If higher than `tall`, it continues in further columns within `width`."""
     if not sizes:
         return Drawing()
     plan = _Plan(sizes, links)
@@ -40,7 +40,7 @@ def draw(sizes: Sequence[Size], links: Sequence[Link], *, width: float = 900.0, 
 
 
 class _Plan:
-    """All but the columns."""
+    """A layout before it is divided into columns."""
 
     def __init__(self, sizes: Sequence[Size], links: Sequence[Link]):
         self.sizes, self.links = sizes, links
@@ -65,15 +65,15 @@ class _Plan:
         return gap
 
     def _span(self, row: list[int]) -> tuple[float, float]:
-        """The left and right end of a rank."""
+        """Left and right end of a rank."""
         return min(self.x[s] - self._size(s).left for s in row), max(self.x[s] + self._size(s).right for s in row)
 
     def steps(self) -> list[float]:
-        """From each rank to the next."""
+        """Height from each rank to the next."""
         return [height + gap for height, gap in zip(self.heights, self.gaps, strict=True)]
 
     def drawn(self, starts: Sequence[int]) -> Drawing:
-        """In columns that start with these ranks."""
+        """The drawing in columns that start with these ranks."""
         ends = [*starts[1:], len(self.heights)]
         spans = [range(a, b) for a, b in zip(starts, ends, strict=True)]
         column = [c for c, span in enumerate(spans) for _ in span]
@@ -89,7 +89,7 @@ class _Plan:
         return Drawing(right + MARGIN, height, boxes, made, _borders(grid, right + MARGIN))
 
     def _across(self, grid: Grid, ways: Lanes, span: range, left: float) -> float:
-        """Puts a column behind `left`; gives where it ends."""
+        """Places a column right of `left`; returns its right end."""
         spots = [s for r in span for s in self.made.rows[r]]
         ends = [self.spans[r] for r in span] + [(x, x) for x in ways.within(span)]
         first, last = min(left for left, _ in ends), max(right for _, right in ends)
@@ -101,7 +101,7 @@ class _Plan:
         return start + last - first
 
     def _down(self, grid: Grid, ways: Lanes, span: range, head: float) -> None:
-        """Puts its ranks below each other."""
+        """Places the ranks of a column below each other."""
         y = MARGIN + head
         for r in span:
             y += LANE * ways.entering[r]
@@ -117,12 +117,12 @@ class _Plan:
 
 
 def _gaps(made: Layers, x: Sequence[float]) -> list[float]:
-    """Below each rank: more where lines go far to the side."""
+    """Gap below each rank, larger where lines go far to the side."""
     far = [max((abs(x[s] - x[b]) for s in row for b in made.below[s]), default=0.0) for row in made.rows]
     return [BELOW + min(28.0, f * 0.06) for f in far]
 
 
 def _borders(grid: Grid, width: float) -> list[tuple[float, float]]:
-    """Each column with its share of the room between."""
+    """Borders of the columns, in the middle of the gaps between them."""
     middles = [(a[1] + b[0]) / 2 for a, b in zip(grid.columns, grid.columns[1:], strict=False)]
     return list(zip([0.0, *middles], [*middles, width], strict=True))

@@ -1,4 +1,4 @@
-"""The boxes of each rank, and points in between where a link passes a rank."""
+"""The boxes of each rank, and points where links pass a rank."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class Layers:
     below: list[list[int]] = field(default_factory=list)
 
     def is_box(self, spot: int) -> bool:
-        """Whether it is no point of a link."""
+        """Whether a spot is a box, not a point of a link."""
         return spot < self.count
 
 
 def layers(rank: list[int], links: Sequence[Link]) -> Layers:
-    """Rows in the order of the boxes. Links go from lower to higher rank."""
+    """The layers, with rows in the order of the boxes. Links go from lower to higher rank."""
     count = len(rank)
     made = Layers(count, [[] for _ in range(max(rank, default=-1) + 1)], list(rank), [])
     for box, r in enumerate(rank):

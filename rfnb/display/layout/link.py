@@ -1,4 +1,4 @@
-"""What is drawn: links between boxes that are numbered from 0."""
+"""The input of a layout: links between boxes that are numbered from 0."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """From box to box.
+    """A link from box to box.
 
     Args:
         value: links of one source with the same value share their way as far as they go together.
@@ -24,9 +24,9 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Of a box. tail: the part of its height, at the lower end, that lines pass through.
+    """The size of a box. tail: height at its lower end that lines pass through.
 
-    axis: how far from its left end lines come in and go out; in the middle, if it is not given.
+    axis: distance from its left end to where lines enter and leave; the middle by default.
     """
 
     width: float
@@ -36,10 +36,10 @@ class Size:
 
     @property
     def left(self) -> float:
-        """So much is left of its axis."""
+        """Width left of the axis."""
         return self.width / 2 if self.axis is None else self.axis
 
     @property
     def right(self) -> float:
-        """So much is right of it."""
+        """Width right of the axis."""
         return self.width - self.left

@@ -1,4 +1,4 @@
-"""The order in each rank, so that few links cross: sweeps by the mean place of neighbours, then swaps of two."""
+"""Orders each rank so that few links cross: sweeps by the mean place of neighbours, then swaps of two spots."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from rfnb.display.layout.layers import Layers
 
 SWEEPS = 8
 SWAPS = 600
-"""With more spots than this none are swapped."""
+"""Number of spots above which no swaps are tried."""
 
 
 def order(made: Layers) -> None:
-    """Sorts the rows. The first of the orders with the fewest crossings is kept."""
+    """Sorts the rows; keeps the first order with the fewest crossings."""
     best, fewest = [list(row) for row in made.rows], crossings(made)
     for sweep in range(SWEEPS):
         if not fewest:
@@ -27,7 +27,7 @@ def order(made: Layers) -> None:
 
 
 def crossings(made: Layers) -> int:
-    """How many pairs of links cross."""
+    """Number of pairs of links that cross."""
     place = _places(made)
     total = 0
     for row in made.rows:
@@ -61,7 +61,7 @@ def _sweep(made: Layers, *, down: bool) -> None:
 
 
 def _swap(made: Layers) -> None:
-    """Neighbours that cross less the other way round."""
+    """Swaps neighbours whose links then cross less."""
     place = _places(made)
     for row in made.rows:
         for i in range(len(row) - 1):
@@ -72,5 +72,5 @@ def _swap(made: Layers) -> None:
 
 
 def _between(made: Layers, place: list[int], left: int, right: int) -> int:
-    """How many links of two neighbours cross."""
+    """Number of crossings between the links of two neighbours."""
     return sum(place[a] > place[b] for beside in (made.above, made.below) for a in beside[left] for b in beside[right])

@@ -1,4 +1,4 @@
-"""Where the spots of a rank are, left to right: near what they are linked with, in straight lines if there is room."""
+"""Places the spots of each rank: near the spots that they are linked to, in straight lines if there is room."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from rfnb.display.layout.layers import Layers
 SWEEPS = 8
 STRAIGHTEN = 12
 LINE = 8.0
-"""A line that passes ranks is pulled straight so much more than a link of two boxes."""
+"""Weight of keeping lines through several ranks straight, relative to a link of two boxes."""
 
 
 def places(made: Layers, gap: Callable[[int, int], float]) -> list[float]:
-    """The middle of each spot. gap: the least distance of the middles of two neighbours."""
+    """The middle of each spot. gap: smallest distance between the middles of two neighbours."""
     x = [0.0] * len(made.rank)
     for row in made.rows:
         for left, right in pairwise(row):
@@ -33,7 +33,7 @@ def _weight(made: Layers, a: int, b: int) -> float:
 
 
 def _settle(made: Layers, row: list[int], x: list[float], gap: Callable, *, up: bool, down: bool) -> None:
-    """Puts a row as near as possible to where its links pull it: least squares with the order kept."""
+    """Moves a row as close as possible to the positions wanted by its links: least squares in a fixed order."""
     offset, offsets, wanted, weights = 0.0, [], [], []
     for i, spot in enumerate(row):
         offset += gap(row[i - 1], spot) if i else 0.0
@@ -48,7 +48,7 @@ def _settle(made: Layers, row: list[int], x: list[float], gap: Callable, *, up: 
 
 
 def rising(wanted: Sequence[float], weights: Sequence[float]) -> list[float]:
-    """The numbers nearest to `wanted` that never fall.
+    """The non-decreasing numbers nearest to `wanted`.
 
     >>> rising([1, 5, 3, 6], [1, 1, 1, 1])
     [1, 4.0, 4.0, 6]
@@ -98,7 +98,7 @@ def _straight(made: Layers, x: list[float], gap: Callable[[int, int], float]) ->
 
 
 def _threads(made: Layers, x: list[float]) -> list[int]:
-    """By spot, the first spot of its thread. No two threads cross."""
+    """The first spot of the thread of each spot. No two threads cross."""
     thread = list(range(len(made.rank)))
     for upper, lower in zip(made.rows, made.rows[1:], strict=False):
         place = {spot: i for i, spot in enumerate(upper)}

@@ -1,4 +1,4 @@
-"""On which rank each box is: behind all boxes that it depends on."""
+"""The rank of each box: below all boxes that it depends on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rfnb.display.layout.link import Link
 
 
 def turned(count: int, links: Sequence[Link]) -> set[int]:
-    """The links, by position, that close a cycle, and those marked as such."""
+    """Positions of the links that close a cycle, or are marked as going back."""
     below: list[list[int]] = [[] for _ in range(count)]
     back = {i for i, link in enumerate(links) if link.back or link.source == link.target}
     for i, link in enumerate(links):
@@ -35,7 +35,7 @@ def turned(count: int, links: Sequence[Link]) -> set[int]:
 
 
 def ranks(count: int, links: Sequence[Link]) -> list[int]:
-    """By the longest way from above; what only feeds one place is just above it. `links` have no cycle."""
+    """Ranks by the longest path from above; a box that feeds one place only is just above it. Needs acyclic links."""
     above: list[list[int]] = [[] for _ in range(count)]
     below: list[list[int]] = [[] for _ in range(count)]
     for link in links:
@@ -54,7 +54,7 @@ def ranks(count: int, links: Sequence[Link]) -> list[int]:
 
 
 def _sorted(above: list[list[int]], below: list[list[int]]) -> list[int]:
-    """Each box behind those above it."""
+    """The boxes in topological order."""
     missing = [len(boxes) for boxes in above]
     order = [box for box, count in enumerate(missing) if not count]
     for box in order:

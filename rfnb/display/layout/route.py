@@ -1,4 +1,4 @@
-"""The points of the lines. Between ranks a line may go to the side; beside boxes it goes straight down."""
+"""Routes lines: between ranks a line may move sideways, beside boxes it goes straight down."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from rfnb.display.layout.layers import Layers
 from rfnb.display.layout.link import Link
 
 SPREAD = 16.0
-"""Between two lines that end at one box, at most."""
+"""Largest distance of two lines that end at one box."""
 
 
 @dataclass
 class Grid:
-    """Where spots, ranks and columns are. x: middle of each spot. columns: left and right end, boxes only."""
+    """Positions of spots, ranks and columns. x: middle of each spot. columns: left and right end of the boxes."""
 
     column: list[int]
     x: list[float]
@@ -36,7 +36,7 @@ class Router:
         self.enter = self._entered()
 
     def lines(self) -> list[Line]:
-        """One for each link."""
+        """The line of each link."""
         ways = iter(self.made.ways)
         return [
             Line(self._back(i), smooth=False, back=True) if i in self.lanes.by_link else self._forward(i, next(ways))
@@ -59,7 +59,7 @@ class Router:
         return Line(points if inside else level(points), smooth=inside)
 
     def _over(self, x: float, u: float, column: int) -> list[Point]:
-        """From the end of a column to the start of the next one."""
+        """The points of a line from the end of a column to the start of the next."""
         low = self.grid.ends[column - 1] + LANE
         gutter = (self.grid.columns[column - 1][1] + self.grid.columns[column][0]) / 2
         high = self.grid.top[self.grid.column.index(column)] - 1.5 * LANE
@@ -76,7 +76,7 @@ class Router:
         return [(x, source.leave), (x, low), (edge, low), (edge, high), (u, high), (u, target.y)]
 
     def _entered(self) -> list[float]:
-        """By link, how far from the axis of its box it ends: the lines that end there in the order they come from."""
+        """The offset of each link's end from the axis of its box; lines end in the order in which they arrive."""
         enter = [0.0] * len(self.links)
         ways = iter(self.made.ways)
         coming: dict[int, dict[tuple[float, int, int], list[int]]] = {}
@@ -96,13 +96,13 @@ class Router:
         return enter
 
     def _from(self, way: list[int], link: Link) -> float:
-        """How far from the axis of its target the last piece of a line begins."""
+        """Offset of the last piece of a line from the axis of its target."""
         leave = link.leave if way[-2] == link.source else 0.0
         return self.grid.x[way[-2]] + leave - self.grid.x[link.target]
 
 
 def level(points: list[Point]) -> list[Point]:
-    """The same with corners instead of slopes.
+    """The points of a line with corners instead of slopes.
 
     >>> level([(0, 0), (0, 4), (6, 8), (6, 9)])
     [(0, 0), (0, 6.0), (6, 6.0), (6, 9)]
@@ -116,7 +116,7 @@ def level(points: list[Point]) -> list[Point]:
 
 
 def straightened(points: list[Point]) -> list[Point]:
-    """Without points in the middle of a straight line.
+    """The points without those in the middle of a straight piece.
 
     >>> straightened([(0, 0), (0, 5), (0, 9), (4, 12), (4, 12)])
     [(0, 0), (0, 9), (4, 12)]

@@ -1,1 +1,1 @@
-"""loop."""
+"""The view of `loop.explain()`: where the ops of a loop ran."""

@@ -1,4 +1,4 @@
-"""Where the ops of a loop were done: its source, and beside each line what became of it."""
+"""The view of `loop.explain()`: the source of a loop, and next to each line when and where its ops ran."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from rfnb.core.ground.source import with_block
 from rfnb.core.ground.text import count_of
+from rfnb.display.loop.schema import LoopExplanationView, MovedOp, MovedPlace
 from rfnb.display.markup import style
 from rfnb.display.markup.grid import Table
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.widgets_html import quiet
-from rfnb.display.schema import ExplanationView, MovedOp, MovedPlace
 
 if TYPE_CHECKING:
     from rfnb.loop.steps.explain import Explanation, Moved
@@ -28,12 +28,12 @@ PLACES = {
 FORMER_PLACES: dict[str, MovedPlace] = {"step": "each step", "behind": "after the loop"}
 """What a place is called now, by its name in views that older versions wrote."""
 HUES = {"once": 2, "all steps": 0, "each step": 1, "after the loop": 3}
-"""By place: which colour of the palette."""
+"""Index of the colour in the palette, by place."""
 WIDTH = 80
-"""So many columns of the source are shown in a terminal."""
+"""Longest source line shown in a terminal, in characters."""
 
 
-def describe(explanation: Explanation) -> ExplanationView:
+def describe(explanation: Explanation) -> LoopExplanationView:
     """The source of the `with` block, and its ops."""
     source = explanation.source
     block = with_block(source)
@@ -64,13 +64,13 @@ def _op(row: Moved) -> MovedOp:
 # -- by lines
 
 
-def ops_of(view: ExplanationView) -> list[MovedOp]:
+def ops_of(view: LoopExplanationView) -> list[MovedOp]:
     """The ops, with their places as they are called now."""
     return [{**op, "where": FORMER_PLACES.get(op["where"], op["where"])} for op in view["ops"]]
 
 
-def lines(view: ExplanationView) -> Iterator[tuple[int, str, list[MovedOp]]]:
-    """Each line of the source, and the ops that it led to. Ops of no such line have their expression for a line."""
+def lines(view: LoopExplanationView) -> Iterator[tuple[int, str, list[MovedOp]]]:
+    """Each source line with its ops. Ops from elsewhere get their expression as a line."""
     by_line: dict[int, list[MovedOp]] = {}
     for op in ops_of(view):
         by_line.setdefault(op["line"] or 0, []).append(op)
@@ -82,7 +82,7 @@ def lines(view: ExplanationView) -> Iterator[tuple[int, str, list[MovedOp]]]:
 
 
 def together(ops: Iterable[MovedOp]) -> list[list[MovedOp]]:
-    """Neighbours with the same place and reason."""
+    """Groups of neighbouring ops with the same place and reason."""
     return [list(group) for _, group in groupby(ops, key=lambda op: (op["where"], op["why"]))]
 
 
@@ -92,8 +92,8 @@ def names(ops: list[MovedOp]) -> str:
     return ", ".join(name if count == 1 else f"{name} ×{count}" for name, count in runs)
 
 
-def counts(view: ExplanationView) -> dict[str, int]:
-    """By place, how many ops, if there are any."""
+def counts(view: LoopExplanationView) -> dict[str, int]:
+    """Number of ops by place, without zeros."""
     found = Counter[str](op["where"] for op in ops_of(view))
     return {where: found[where] for where in PLACES if found[where]}
 
@@ -101,17 +101,17 @@ def counts(view: ExplanationView) -> dict[str, int]:
 # -- text
 
 
-def to_text(view: ExplanationView) -> str:
-    """The totals; then the source, and beside each line where its ops were done, and why."""
+def to_text(view: LoopExplanationView) -> str:
+    """The totals; then the source, and after each line where its ops ran, and why."""
     if not view["ran"]:
         return f"{view['name']} has not run yet"
-    told = list(lines(view))
-    width = min(WIDTH, max((len(text) for _, text, _ in told), default=0))
-    rows = [row for number, text, ops in told for row in _text_rows(number, text, ops, width)]
+    shown = list(lines(view))
+    width = min(WIDTH, max((len(text) for _, text, _ in shown), default=0))
+    rows = [row for number, text, ops in shown for row in _text_rows(number, text, ops, width)]
     return "\n".join([f"{view['name']}: {headline(view)}", *rows])
 
 
-def headline(view: ExplanationView) -> str:
+def headline(view: LoopExplanationView) -> str:
     """`1 op once, 2 in each step`"""
     totals = [f"{count} {PLACES[where]}" for where, count in counts(view).items()]
     if totals:
@@ -132,8 +132,8 @@ def _text_rows(number: int, text: str, ops: list[MovedOp], width: int) -> Iterat
         yield f"  {'':>4}  {'':<{width}}  {more}"
 
 
-def to_table(view: ExplanationView) -> Table:
-    """A row an op."""
+def to_table(view: LoopExplanationView) -> Table:
+    """A row for each op."""
     columns = ["line", "op", "where", "why", "states", "text"]
     rows = [[op["line"], op["op"], op["where"], op["why"], ", ".join(op["states"]), op["text"]] for op in ops_of(view)]
     return Table(columns, rows)
@@ -142,15 +142,15 @@ def to_table(view: ExplanationView) -> Table:
 # -- HTML
 
 
-def to_html(view: ExplanationView) -> Html:
-    """The same; the expressions of a line with several ops are folded away."""
+def to_html(view: LoopExplanationView) -> Html:
+    """The view as HTML; expressions of lines with several ops are folded."""
     if not view["ran"]:
         return el("div", f"{view['name']} has not run yet", style=f"{style.BOX};{style.QUIET}")
     rows = [_rows(number, text, ops) for number, text, ops in lines(view)]
     return el("div", _head(view), el("table", rows, style=f"{style.TABLE};width:100%"), style=style.BOX)
 
 
-def _head(view: ExplanationView) -> Html:
+def _head(view: LoopExplanationView) -> Html:
     total = count_of(len(view["ops"]), "op")
     place = f" · {view['place']} · {total}: " if view["place"] else f" · {total}: "
     totals = counts(view).items()
@@ -159,7 +159,7 @@ def _head(view: ExplanationView) -> Html:
 
 
 def _rows(number: int, text: str, ops: list[MovedOp]) -> list[Html]:
-    """A line of the source, and beside it a row for each place and reason."""
+    """A source line, with a row for each place and reason next to it."""
     groups = together(ops)
     spans = len(groups) if len(groups) > 1 else None
     mark = style.PALETTE[HUES[_slowest(ops)]] if ops else "transparent"
@@ -169,10 +169,10 @@ def _rows(number: int, text: str, ops: list[MovedOp]) -> list[Html]:
         el("td", str(number), rowspan=spans, style=f"{style.LABEL_CELL};text-align:right;vertical-align:top"),
         el("td", code, rowspan=spans, style=f"{_LINE};{_CODE};border-left:3px solid {mark};padding-left:{indent}px"),
     ]
-    told = [_told(group, folds=len(ops) > 1) for group in groups] or [[]]
+    beside = [_cells(group, folds=len(ops) > 1) for group in groups] or [[]]
     return [
         el("tr", line if first else None, cells, style=style.PLAIN_ROW)
-        for first, cells in zip([True] + [False] * len(told), told, strict=False)
+        for first, cells in zip([True] + [False] * len(beside), beside, strict=False)
     ]
 
 
@@ -181,11 +181,11 @@ _CODE = "white-space:pre-wrap;overflow-wrap:anywhere"
 
 
 def _slowest(ops: list[MovedOp]) -> str:
-    """Where a line spends its time."""
+    """The slowest place of the ops of a line."""
     return max((op["where"] for op in ops), key=["once", "after the loop", "all steps", "each step"].index)
 
 
-def _told(ops: list[MovedOp], *, folds: bool) -> list[Html]:
+def _cells(ops: list[MovedOp], *, folds: bool) -> list[Html]:
     first, reason = ops[0], _reason(ops[0])
     words = [
         names(ops),
@@ -206,7 +206,7 @@ def _reason(op: MovedOp) -> str:
 
 
 def _kept_by(op: MovedOp) -> list[str]:
-    """The states that keep it in the steps."""
+    """The states that keep an op in the steps."""
     return op["states"] if op["why"].startswith("needs ") else []
 
 

@@ -1,4 +1,4 @@
-"""A table of plain data: what `view.table()` gives, to be read by a person, a screen reader or a data frame."""
+"""Tables of plain data, as `view.table()` returns them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rfnb.display.markup.widgets_html import row
 
 @dataclass(frozen=True)
 class Table:
-    """Columns with names, and rows. `pandas.DataFrame(list(table))` is the same as a data frame.
+    """Named columns and rows; `pandas.DataFrame(list(table))` turns it into a data frame.
 
     >>> Table(["state", "norm"], [["h", 0.123456], ["c", None]])
     state  norm
@@ -42,7 +42,7 @@ class Table:
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """A line a row, in columns; a short row has empty cells at its end.
+    """One line per row, with aligned columns; short rows are filled with empty cells.
 
     >>> aligned([["state", "norm"], ["h", "0.12"], ["cell"]])
     ['state  norm', 'h      0.12', 'cell']
@@ -52,13 +52,13 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def table_html(table: Table) -> Html:
-    """Rows below a line of column names."""
+    """The table as HTML, with a header of column names."""
     rows = [row(*map(_word, cells)) for cells in table.rows]
     return el("table", el("thead", row(*table.columns, tag="th")), el("tbody", rows), style=style.TABLE)
 
 
 def facts_html(facts: Sequence[tuple[str, Child]]) -> Html | None:
-    """A line for each fact, behind its label."""
+    """A table with one labelled fact per row; None if there are no facts."""
     rows = [
         el(
             "tr",

@@ -1,4 +1,4 @@
-"""HTML as nested calls: text is escaped here, so that no view has to think of it.
+"""HTML as nested calls. Text is escaped here, so views need not care.
 
 >>> print(el("b", "1 < 2", title='"x"'))
 <b title="&quot;x&quot;">1 &lt; 2</b>
@@ -15,7 +15,7 @@ VOID = frozenset({"br", "hr", "img", "meta", "col"})
 
 
 class Html(str):
-    """A string that is HTML already."""
+    """A string of HTML, which is not escaped again."""
 
     __slots__ = ()
 
@@ -38,7 +38,7 @@ def el(tag: str, *children: Child, **attrs: object) -> Html:
 
 
 def join(*children: Child) -> Html:
-    """Children one after the other, without an element around them."""
+    """Children in a row, without an element around them."""
     return Html("".join(_child(child) for child in children))
 
 
@@ -62,11 +62,14 @@ def _attribute(name: str, value: object) -> str:
 
 
 UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
-"""All but the tabulator and the end of a line."""
+"""Invisible characters, except tabs and line ends."""
 
 
 def visible(text: str) -> str:
-    """The text with a sign for each such character.
+    """The text with a visible sign for each invisible character.
+
+    Control characters could colour a terminal or break the XML of a drawing, direction marks could reorder the text
+    after a name, and halves of surrogate pairs cannot be written to a file or sent to a front end.
 
     >>> visible("a\\x1b[31mb\\u202e\\ud800")
     'a␛[31mb��'
@@ -75,7 +78,7 @@ def visible(text: str) -> str:
 
 
 def visible_in(data: Any) -> Any:
-    """Plain data with all of its strings visible."""
+    """Plain data with invisible characters replaced in all strings."""
     if isinstance(data, str):
         return visible(data)
     if isinstance(data, dict):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rfnb.display.schema import Number
+    from rfnb.display.markup.schema import Number
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 
@@ -36,7 +36,7 @@ def short(number: object) -> str:
 
 
 def plain(number: float | str) -> Number:
-    """As JSON takes it: "nan", "inf", "-inf" for what JSON has no word for."""
+    """A number for JSON, which lacks NaN and infinities: they become "nan", "inf" and "-inf"."""
     if isinstance(number, bool | int | str):
         return number  # type: ignore[return-value]
     number = float(number)
@@ -46,12 +46,12 @@ def plain(number: float | str) -> Number:
 
 
 def real(number: object) -> float:
-    """Back from JSON."""
+    """A number from JSON as a float."""
     return float(number)  # type: ignore[arg-type]
 
 
 def size(count: int) -> str:
-    """A count of bytes.
+    """A number of bytes with its unit.
 
     >>> [size(n) for n in (12, 2048, 13107200)]
     ['12 B', '2 kB', '12.5 MB']
@@ -65,7 +65,7 @@ def size(count: int) -> str:
 
 
 def amount(count: int) -> str:
-    """A large count, in short.
+    """A large count in short form.
 
     >>> [amount(n) for n in (12, 3276800, 3_276_800_000)]
     ['12', '3.28 M', '3.28 G']
@@ -77,7 +77,7 @@ def amount(count: int) -> str:
 
 
 def percent(share: float) -> str:
-    """A share; never 0 % or 100 % unless it is that.
+    """A share in percent, rounded to 0 % or 100 % only if it is exactly that.
 
     >>> [percent(x) for x in (0, 0.0001, 0.366, 0.9999, 1)]
     ['0 %', '<1 %', '37 %', '>99 %', '100 %']
@@ -88,7 +88,7 @@ def percent(share: float) -> str:
 
 
 def bars(values: Sequence[object]) -> str:
-    """A line of blocks: how large each value is, next to the largest.
+    """A line of blocks: the size of each value relative to the largest.
 
     >>> bars([0, 1, 2, 4, "nan"])
     '▁▂▄█×'

@@ -32,13 +32,13 @@ def picture(
 
 
 def pixels(values: np.ndarray, valid: np.ndarray | None, scale: Scale, cell: tuple[int, int]) -> np.ndarray:
-    """The palette index of each pixel of such a picture."""
+    """The palette index of each pixel of a picture."""
     drawn = _enlarged(indices(values, scale), cell)
     return drawn if valid is None else np.where(_enlarged(valid, cell), drawn, hatching(drawn.shape))
 
 
 def hatching(shape: tuple[int, ...]) -> np.ndarray:
-    """Padding of that many rows and columns of pixels."""
+    """Hatched padding of this many rows and columns of pixels."""
     diagonal = np.add.outer(*map(np.arange, shape)) % 4 == 0
     return np.where(diagonal, HATCH, PADDING).astype(np.uint8)
 
@@ -67,9 +67,9 @@ def ramp(stops: tuple[str, ...], levels: int = LEVELS + 1) -> np.ndarray:
 
 
 def encode(pixels: np.ndarray, palette: bytes, *, bits: int = 8, level: int = 1) -> bytes:
-    """The file, with those colours of the palette that occur.
+    """The bytes of a PNG file, with the colours of the palette that occur.
 
-    bits: of a pixel; four are enough for sixteen colours. level: of zlib.
+    bits: bits per pixel; four are enough for sixteen colours. level: compression level of zlib.
     """
     height, width = pixels.shape
     used = np.flatnonzero(np.bincount(pixels.reshape(-1), minlength=256))
@@ -87,7 +87,7 @@ def encode(pixels: np.ndarray, palette: bytes, *, bits: int = 8, level: int = 1)
 
 
 def _packed(pixels: np.ndarray, bits: int) -> np.ndarray:
-    """As many pixels in a byte as fit, the first in the highest bits."""
+    """Pixels packed into bytes, the first in the highest bits."""
     if bits == 8:
         return pixels
     each = 8 // bits
@@ -99,7 +99,7 @@ def _packed(pixels: np.ndarray, bits: int) -> np.ndarray:
 
 
 def data_uri(png: bytes) -> str:
-    """For `<img src=…>`."""
+    """A PNG as a data URI, for `<img src=…>`."""
     return "data:image/png;base64," + base64.b64encode(png).decode()
 
 
@@ -115,13 +115,13 @@ PALETTES = {"diverging": _palette(DIVERGING), "sequential": _palette(SEQUENTIAL)
 
 
 def block_for(shape: tuple[int, ...], most: tuple[int, int]) -> tuple[int, int]:
-    """How many rows and columns go into one cell so that there are at most `most` of each."""
+    """Rows and columns to pool into one cell, so that at most `most` of each remain."""
     rows, cols = (max(1, -(-size // limit)) for size, limit in zip(shape, most, strict=True))
     return rows, cols
 
 
 def pooled(matrix: np.ndarray, block: tuple[int, int], choose: np.ufunc = np.maximum) -> np.ndarray:
-    """The largest entry of each block, or another one. […, rows, columns] → the same, smaller"""
+    """The largest entry of each block, or another choice. […, rows, columns] → […, fewer rows, fewer columns]"""
     for axis, step in zip((-2, -1), block, strict=True):
         if step > 1 and matrix.shape[axis]:
             matrix = choose.reduceat(matrix, np.arange(0, matrix.shape[axis], step), axis=axis)
@@ -129,7 +129,7 @@ def pooled(matrix: np.ndarray, block: tuple[int, int], choose: np.ufunc = np.max
 
 
 def extremes(matrix: np.ndarray, valid: np.ndarray | None, block: tuple[int, int]) -> np.ndarray:
-    """Of each block the valid entry that is the furthest from zero; what is not finite goes first."""
+    """The valid entry of each block that is furthest from zero; NaN and infinities take precedence."""
     low, high = (
         pooled(matrix if valid is None else np.where(valid, matrix, np.float32(nothing)), block, choose)
         for nothing, choose in ((np.inf, np.minimum), (-np.inf, np.maximum))

@@ -1,7 +1,7 @@
-"""The look: colours and inline styles that read on light and on dark, with scripts and style sheets stripped.
+"""Colours and inline styles that are readable on light and dark pages, without scripts and style sheets.
 
-Text keeps the colour of the page; what is quieter is more transparent; hues are mid-tones over a tint of themselves.
-Only properties and forms that the sanitizer of JupyterLab lets through are used here.
+Text keeps the colour of the page; less important text is more transparent; hues are mid-tones over their own tint.
+Only properties that the sanitizer of JupyterLab lets through are used here.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ CODE = "font-family:monospace;font-size:12px;line-height:1.45;white-space:pre"
 
 
 def tint(colour: str, alpha: float) -> str:
-    """The colour, see-through.
+    """The colour with transparency.
 
     >>> tint("#0072b2", 0.2)
     'rgba(0,114,178,0.2)'
@@ -52,17 +52,17 @@ def tint(colour: str, alpha: float) -> str:
 BORDER = f"border:1px solid {tint(GREY, 0.35)}"
 PICTURE = f"{BORDER};max-width:100%"
 RAIL = f"margin-left:5px;padding-left:12px;border-left:1px solid {tint(GREY, 0.4)}"
-"""Beside what is inside of something that folds."""
+"""A vertical line beside the content of an open fold."""
 
 
 def pill(colour: str | None) -> str:
-    """Around the name and size of a dim."""
+    """Style of a box around the name and size of a dim."""
     colour = colour or GREY
     look = f"background-color:{tint(colour, 0.16)};border-left:3px solid {colour};border-radius:3px"
     return f"{look};padding:1px 6px;margin-right:4px;white-space:nowrap;{NUMBERS}"
 
 
 def chip(colour: str) -> str:
-    """Around a word that should be noticed."""
+    """Style of a box around a word that should be noticed."""
     look = f"background-color:{tint(colour, 0.14)};border:1px solid {tint(colour, 0.7)}"
     return f"{look};display:inline-block;border-radius:8px;padding:0 7px;margin-right:6px;font-size:12px"

@@ -1,4 +1,4 @@
-"""SVG as nested calls, and how wide words are. All text is escaped by `html.el`."""
+"""SVG as nested calls, and the width of words. `html.el` escapes all text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Point = tuple[float, float]
 
 
 def width(text: str, size: float, *, bold: bool = False) -> float:
-    """How wide a word is at most, in the fonts that are common.
+    """Upper bound of the width of a word, in common fonts.
 
     >>> width("time", 10) < width("batch", 10) < width("MMMMM", 10)
     True
@@ -35,7 +35,7 @@ def _em(char: str) -> float:
 
 
 def elided(text: str, size: float, room: float, *, bold: bool = False) -> str:
-    """The text, or as much of its start and end as there is room for.
+    """The text, shortened in the middle if there is not enough room.
 
     >>> elided("encoder.layers.0.self_attention", 10, 100)
     'encoder.…ttention'
@@ -49,7 +49,7 @@ def elided(text: str, size: float, room: float, *, bold: bool = False) -> str:
 
 
 def number(x: float) -> str:
-    """Short.
+    """A coordinate with at most one decimal.
 
     >>> number(12.04), number(3.25)
     ('12', '3.3')
@@ -58,7 +58,7 @@ def number(x: float) -> str:
 
 
 def group(*children: object, at: Point | None = None, **attrs: object) -> Html:
-    """Parts that are moved together."""
+    """Parts that share one translation."""
     moved = None if at is None else f"translate({number(at[0])},{number(at[1])})"
     return el("g", *children, **attrs, transform=moved)  # type: ignore[arg-type]
 
@@ -74,7 +74,7 @@ def words(x: float, y: float, text: str, **attrs: object) -> Html:
 
 
 def path(points: Sequence[Point], *, smooth: bool, **attrs: object) -> Html:
-    """A line. smooth: where it is not upright it is a curve; else its corners are round."""
+    """A line through points. smooth: slanted pieces become curves; otherwise corners are rounded."""
     return el("path", d=_curves(points) if smooth else _corners(points), **attrs)
 
 
@@ -113,5 +113,5 @@ def image(width: float, height: float, *children: Html) -> Html:
 
 
 def data_uri(svg: str) -> str:
-    """As the `src` of an image."""
+    """An SVG as a data URI, for the `src` of an image."""
     return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()

@@ -1,4 +1,4 @@
-"""Elements that many views have: what is quiet, what should be noticed, what is folded, rows of cells, notes."""
+"""HTML elements that views share: quiet words, chips, folds, table rows, notes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from rfnb.display.markup.html import Child, Html, el
 
 
 def quiet(*words: Child, tag: str = "span") -> Html:
-    """Words that step back behind the others."""
+    """Words in a quieter colour."""
     return el(tag, *words, style=style.QUIET)
 
 
@@ -17,12 +17,12 @@ def chip(words: Child, colour: str) -> Html:
 
 
 def fold(title: Child, *inside: Child, **attrs: object) -> Html:
-    """What is seen when its title is clicked."""
+    """Content that a click on its title reveals."""
     return el("details", el("summary", title, style=style.FOLD), *inside, **attrs)
 
 
 def row(*cells: Child, look: str = style.LEFT_CELL, tag: str = "td") -> Html:
-    """A line of a table; `tag` is "th" for that of the column names."""
+    """A row of a table; `tag` is "th" for the header."""
     return el("tr", [el(tag, cell, style=look) for cell in cells], style=style.PLAIN_ROW)
 
 
@@ -32,5 +32,5 @@ def note_html(note: str | None) -> Html | None:
 
 
 def note_text(note: str | None, indent: str = "  ") -> list[str]:
-    """The same as lines: one, or none."""
+    """The note as a list of one line; an empty list if there is none."""
     return [f"{indent}({note})"] if note else []

@@ -1,1 +1,3 @@
-"""Modules for a view: their parameters, and which layers are alike."""
+"""Views of modules of rfnb and torch: `rows` describes parameters, `alike` groups layers of equal form, `view` writes
+text and HTML.
+"""

@@ -1,4 +1,4 @@
-"""Layers in a row that are alike become one card; what differs between them is listed."""
+"""Groups neighbouring layers of equal form into one card that lists their differences."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from posixpath import commonpath
 from typing import Any
 
 from rfnb.display.kit.dims import dims_text
-from rfnb.display.schema import ModuleNode, ParamRow
+from rfnb.display.module.schema import ModuleNode, ParamRow
 
 LINES = 4
-"""Differences that are listed."""
+"""Largest number of differences listed."""
 
 
 def grouped(nodes: Sequence[ModuleNode], rows: Sequence[ParamRow]) -> list[ModuleNode]:
-    """Those of one form that follow each other, and are called alike but for a number, as one."""
+    """The nodes, with neighbours of equal form, and equal names except for a number, joined."""
     return [_merged(list(group), rows) for _, group in groupby(nodes, lambda node: _key(node, rows))]
 
 
@@ -26,7 +26,7 @@ def _key(node: ModuleNode, rows: Sequence[ParamRow]) -> Any:
 
 
 def _form(node: ModuleNode, rows: Sequence[ParamRow]) -> Any:
-    """What has to be equal: classes, options, dims; not types, devices, or what is trained."""
+    """The form of a layer: classes, options and dims, but not dtypes, devices or what is trained."""
     params = [[_shape(rows[i]) for i in indices] for indices in node["params"]]
     children = [(child["name"], _form(child, rows)) for child in node["children"]]
     return node["cls"], node["note"], node["repeat"], node["shared"], params, children
@@ -52,7 +52,7 @@ def _merged(group: list[ModuleNode], rows: Sequence[ParamRow]) -> ModuleNode:
 
 
 def _together(group: Sequence[ModuleNode]) -> ModuleNode:
-    """The tree of the first, with the parameters of all. What is not trained in some is told by the differences."""
+    """The tree of the first layer with the parameters of all. Differences mention parameters not trained in some."""
     columns = zip(*(node["params"] for node in group), strict=True)
     children = zip(*(node["children"] for node in group), strict=True)
     return {
@@ -85,7 +85,7 @@ def _most(values: Sequence[str]) -> str:
 
 
 def _odd(rows: Sequence[ParamRow], usual: Sequence[Sequence[str]]) -> str:
-    """What parameters of one have that most have not; they are named unless it is so for all."""
+    """Unusual properties of a layer's parameters; parameters are named unless all have the property."""
     found: dict[str, list[str]] = {}
     for row, most in zip(rows, usual, strict=True):
         for fact, expected in zip(_facts(row), most, strict=True):
@@ -101,7 +101,7 @@ def _named(fact: str, paths: Sequence[str], top: int) -> str:
 
 
 def _unusual(group: Sequence[ModuleNode]) -> list[list[str]]:
-    """Of each, the settings that most have not; those that are different in all of many only number them."""
+    """Unusual settings of each layer, without settings that differ in all of many layers and only number them."""
     settings = [list(_settings(node)) for node in group]
     common = Counter(setting for each in settings for setting in each)
     values = Counter(setting.partition("=")[0] for setting in common)

@@ -1,4 +1,4 @@
-"""What is to be said of each parameter of a module, of rfnb's or of torch's, with bounded work."""
+"""Facts about each parameter of a module of rfnb or torch, with bounded work."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from rfnb.display.kit import options
 from rfnb.display.kit.degrade import Notes
 from rfnb.display.kit.dims import describe_dim
 from rfnb.display.markup.numbers import plain
-from rfnb.display.schema import Number, ParamRow
+from rfnb.display.markup.schema import Number
+from rfnb.display.module.schema import ParamRow
 from rfnb.nn.module.module import Module
 
 
 def children_of(module: Any) -> list[tuple[str, Any]]:
-    """The modules right below; one that occurs twice is here twice."""
+    """The direct submodules; one that occurs twice is listed twice."""
     if isinstance(module, Module):
         return [(name, part) for name, part in vars(module).items() if isinstance(part, Module)]
     return [(name, part) for name, part in module._modules.items() if part is not None]
 
 
 def parameters_of(module: Any) -> Iterator[tuple[str, Any, bool]]:
-    """Its own parameters, and whether each is rather a buffer."""
+    """The parameters of the module itself, and whether each is a buffer."""
     if isinstance(module, Module):
         for name, part in vars(module).items():
             if isinstance(part, Parameter):
@@ -39,11 +40,11 @@ def parameters_of(module: Any) -> Iterator[tuple[str, Any, bool]]:
 
 
 Moments = tuple[Number | None, Number | None, Number | None]
-"""Norm, mean, standard deviation."""
+"""Norm, mean and standard deviation."""
 
 
 class Rows:
-    """Collects the rows. `notes` says what was left out."""
+    """Collects rows of parameters, and notes on what was left out."""
 
     def __init__(self) -> None:
         self.rows: list[ParamRow] = []
@@ -53,7 +54,7 @@ class Rows:
         self._skipped = 0
 
     def add(self, path: str, parameter: Any, *, buffer: bool) -> int:
-        """One more; its number."""
+        """Adds a parameter; returns its number."""
         shared = self._paths.setdefault(id(parameter), path)
         self.rows.append(self._row(path, parameter, buffer, None if shared == path else shared))
         return len(self.rows) - 1
@@ -93,7 +94,7 @@ class Rows:
         return self.notes.attempt(f"norm of {what}", lambda: moments(raw), unknown)
 
     def note(self) -> str | None:
-        """What was left out, in one line."""
+        """Notes on what was left out, in one line."""
         if self._skipped:
             self.notes.add(f"no norms of {count_of(self._skipped, 'large tensor')}")
             self._skipped = 0
@@ -101,7 +102,7 @@ class Rows:
 
 
 def moments(raw: Any) -> Moments:
-    """Norm, mean and standard deviation, computed where the numbers are. Of labels and the like there are none."""
+    """Norm, mean and standard deviation, computed on the device of the numbers; None for integers."""
     if not hasattr(raw, "detach"):
         array = np.asarray(raw)
         if array.dtype.kind != "f":
@@ -116,13 +117,13 @@ def moments(raw: Any) -> Moments:
 
 
 def _moments(norm: float, mean: float, count: int) -> Moments:
-    """The spread is what the mean leaves of the norm."""
+    """Norm, mean and standard deviation, the last from the first two."""
     spread = math.sqrt(max(norm**2 / count - mean**2, 0.0)) if count and math.isfinite(norm) else math.nan
     return plain(norm), plain(mean), plain(spread)
 
 
 def _has_no_shape(raw: Any) -> bool:
-    """Of a lazy module, before its first call."""
+    """Whether a parameter belongs to a lazy module that was not called yet."""
     return hasattr(raw, "materialize") or not hasattr(raw, "shape")
 
 
@@ -130,7 +131,7 @@ WORDS = str | int | float | bool | None
 
 
 def settings_of(module: Any) -> list[str]:
-    """ "activation=silu", "heads=4"; attributes that are neither modules nor tensors, and fit in a word."""
+    """ "activation=silu", "heads=4": short attributes that are neither modules nor tensors."""
     return [
         f"{name}={word}"
         for name, value in vars(module).items()

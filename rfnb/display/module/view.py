@@ -1,4 +1,4 @@
-"""The view of a module: its tree, with the parameters of each part. Layers that are alike are one card."""
+"""The view of a module: a tree with the parameters of each part. Layers of equal form are one card."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from rfnb.display.markup import style
 from rfnb.display.markup.grid import Table
 from rfnb.display.markup.html import Html, el, join
 from rfnb.display.markup.numbers import amount, real, short, size
+from rfnb.display.markup.schema import Number
 from rfnb.display.markup.widgets_html import chip, note_text, quiet
 from rfnb.display.module.alike import grouped
 from rfnb.display.module.rows import Rows, children_of, parameters_of, settings_of
-from rfnb.display.schema import ModuleNode, ModuleView, Number, ParamRow
+from rfnb.display.module.schema import ModuleNode, ModuleView, ParamRow
 
 BAD = ("nan", "inf", "-inf")
 _GRADIENT = " in the gradient"
 
 
 def describe(module: Any) -> ModuleView:
-    """The module and all below it."""
+    """The JSON of a module and all its parts."""
     rows = Rows()
     root = _node("", "", module, rows, {}, 0)
     own = [row for row in rows.rows if row["shared"] is None]
@@ -92,12 +93,12 @@ def _flags(row: ParamRow) -> list[str]:
 
 
 def _in_gradient(flag: str) -> bool:
-    """Bad values come first: the gradients are often bad because of them."""
+    """A flag for bad gradients, unless values are bad too: they are often the cause."""
     return flag.endswith(_GRADIENT)
 
 
 def _span(values: Sequence[Number | None]) -> str | None:
-    """One number, or from the least to the most of several."""
+    """One number, or the range of several."""
     numbers = sorted(real(value) for value in values if value is not None and value not in BAD)
     if not numbers:
         return None
@@ -106,7 +107,7 @@ def _span(values: Sequence[Number | None]) -> str | None:
 
 
 def _facts(rows: list[ParamRow], view: ModuleView) -> list[str]:
-    """What is not as in most: type and device; whether it is trained; norms."""
+    """Unusual properties: dtype, device and whether it is trained; then norms."""
     first = rows[0]
     words = [first["dtype"]] if first["dtype"] != view["dtype"] else []
     words += [first["device"]] if first["device"] != view["device"] else []
@@ -149,7 +150,7 @@ def _bad(view: ModuleView) -> str | None:
 
 
 def to_text(view: ModuleView) -> str:
-    """A line for each module and parameter."""
+    """One line per module and parameter."""
     lines = [f"{view['root']['cls']}  {' · '.join(_total(view))}"]
     lines += [f"! {bad}" for bad in (_bad(view),) if bad]
     lines += [f"{'  ' * depth}{words}" for depth, words in _lines(view["root"], view, 1)]
@@ -159,7 +160,7 @@ def to_text(view: ModuleView) -> str:
 
 
 def to_repr(view: ModuleView) -> str:
-    """What is right below, in short."""
+    """The direct parts, in short."""
     root = view["root"]
     lines = [f"{root['cls']}  {' · '.join(_total(view))}", *(f"! {bad}" for bad in (_bad(view),) if bad)]
     parts = [_param_words(indices, view) for indices in root["params"]] + [_words(child) for child in root["children"]]
@@ -190,7 +191,7 @@ def _lines(node: ModuleNode, view: ModuleView, depth: int) -> Iterator[tuple[int
 
 
 def to_table(view: ModuleView) -> Table:
-    """All parameters and buffers. A shared one is there under each of its names."""
+    """A row for each parameter and buffer. A shared one is listed under each of its names."""
     columns = ["name", "dims", "shape", "dtype", "device", "count", "trained", "weight decay", "shared with"]
     return Table([*columns, "norm", "mean", "std", "grad norm"], [_cells(row) for row in view["rows"]])
 
@@ -211,7 +212,7 @@ COLUMN = "display:inline-block;min-width:8em;padding-right:8px"
 
 
 def to_html(view: ModuleView) -> Html:
-    """The same, folding."""
+    """The tree with folds."""
     left = [options.MODULE_LINES]
     bad = _bad(view)
     head = join(el("span", view["root"]["cls"], style=style.NAME), quiet("  " + " · ".join(_total(view))))
@@ -250,7 +251,7 @@ def _fold(node: ModuleNode, view: ModuleView, left: list[int]) -> Html:
 
 
 def _small(node: ModuleNode) -> bool:
-    """Whether there is so little in it that it need not be folded."""
+    """Whether a part is too small to be folded."""
     return node["repeat"] == 1 and 0 < len(node["children"]) <= 8
 
 
@@ -274,7 +275,7 @@ def _param(indices: list[int], view: ModuleView) -> Html:
 
 
 def _pill(dim: Any) -> Html:
-    """Smaller in bytes than elsewhere: font and wrapping are those of the row."""
+    """A pill with few bytes of HTML, which takes font and wrapping from its row."""
     colour = colour_of(dim) or style.GREY
     look = f"background:{style.tint(colour, 0.16)};border-left:3px solid {colour};padding:0 5px;margin-right:4px"
     return el("span", dim_word(dim), class_="rfnb-dim", data_rfnb_dim=dim["serial"], style=look)

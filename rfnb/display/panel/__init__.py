@@ -1,1 +1,5 @@
-"""panel."""
+"""The kernel side of the panel and the stepper.
+
+Read `commands` first (messages in, answers out), then `run_commands` with `conditions` and `edit`, `comm` (the
+connection to JupyterLab), and `stepper` (the widget in a cell's output).
+"""

@@ -1,4 +1,4 @@
-"""The two comms of the panel: commands come in on one and are answered there, events go out on the other.
+"""The two comms of the panel: one receives and answers commands, the other sends events.
 
 They are apart because a kernel sends what comes in on a comm to the thread that last sent on it: a cell that sent
 events on the command comm would make the front end wait for that cell.
@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 from rfnb.display.kit.progress_bar import bar
 from rfnb.display.panel.commands import Dispatcher, Later, Runs
+from rfnb.display.panel.schema import Event
 from rfnb.display.run import list_view as runs_view
-from rfnb.display.schema import Event
 from rfnb.trace.run.run import Run, open_in_panel
 from rfnb.trace.run.runs import runs
 from rfnb.trace.run.session import make_progress
@@ -22,13 +22,13 @@ from rfnb.trace.run.session import make_progress
 COMMANDS_TARGET = "rfnb.commands"
 EVENTS_TARGET = "rfnb.events"
 PAUSE = 0.25
-"""Seconds between two events about the list of runs."""
+"""Smallest time between two events about the list of runs, in seconds."""
 
 _links: list[Link] = []
 
 
 def install(runs: Runs, kernel: Any) -> Link | None:
-    """Listens to the panel of the notebook whose kernel this process is; never raises."""
+    """Answers the panel of the notebook that this kernel belongs to; never raises."""
     if _links:
         return _links[0]
     try:
@@ -41,7 +41,7 @@ def install(runs: Runs, kernel: Any) -> Link | None:
 
 
 def open_run(run: Run) -> bool:
-    """Shows a run in the panel; whether there is one."""
+    """Shows a run in the panel; returns whether there is a panel."""
     if not _links:
         return False
     if run not in _links[0].runs:  # one from a file
@@ -50,18 +50,18 @@ def open_run(run: Run) -> bool:
 
 
 def main_thread_later() -> Later | None:
-    """How to have something done by the main thread; None outside of a kernel."""
+    """A function that runs a callable on the main thread; None outside of a kernel."""
     return _links[0].later if _links else None
 
 
 def stay_on_own_thread(comm: Any) -> None:
-    """Messages go to the thread that the front end named, not to the one that last sent on this comm."""
+    """Keeps messages on the thread that the front end chose, not the one that last sent on this comm."""
     if hasattr(comm, "_reply_subshell_for"):
         comm._reply_subshell_for = lambda data, default: default
 
 
 class Link:
-    """Between the runs of this process and the panels that look at them."""
+    """The connection between the runs of this process and the panels that show them."""
 
     def __init__(self, runs: Runs, kernel: Any):
         self.runs = runs
@@ -108,17 +108,17 @@ class Link:
         self.news.flush()
 
     def later(self, work: Callable[[], None]) -> Literal["queued", "busy"]:
-        """Has `work` done by the main thread: its event loop turns only while no cell runs."""
+        """Runs `work` on the main thread, whose event loop runs only between cells."""
         status: Literal["queued", "busy"] = "busy" if self.cell_runs else "queued"
         self.kernel.io_loop.add_callback(work)
         return status
 
     def call_later(self, work: Callable[[], None]) -> None:
-        """Has `work` done by the main thread in a moment, or after the running cell."""
+        """Runs `work` on the main thread after a delay, or after the running cell."""
         self.kernel.io_loop.add_callback(lambda: self.kernel.io_loop.call_later(PAUSE, work))
 
     def emit(self, event: Event) -> bool:
-        """Sends to all panels; whether there is one."""
+        """Sends an event to all panels; returns whether there are any."""
         for comm in list(self.panels):
             try:
                 comm.send(event)
@@ -127,13 +127,13 @@ class Link:
         return bool(self.panels)
 
     def tell_runs(self) -> None:
-        """Sends the list."""
+        """Sends the list of runs."""
         if self.panels:
             self.emit({"event": "runs", "data": runs_view.describe(self.runs)["runs"]})
 
 
 class News:
-    """Says that the list changed, but not more often than a reader can follow.
+    """Sends changes of the list at a limited rate.
 
     Args:
         tell: sends the list.
@@ -152,7 +152,7 @@ class News:
         self.due = False
 
     def changed(self) -> None:
-        """Tells at once, or once after a pause."""
+        """Sends the list at once, or once after a pause."""
         waiting, self.due = self.due, True
         if current_thread() is main_thread() and self.clock() - self.told >= PAUSE:
             self.flush()
@@ -160,7 +160,7 @@ class News:
             self.call_later(self.flush)
 
     def flush(self) -> None:
-        """Tells what was not told yet."""
+        """Sends changes that were held back."""
         if not self.due:
             return
         self.due, self.told = False, self.clock()

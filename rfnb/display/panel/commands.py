@@ -1,4 +1,4 @@
-"""What the kernel answers to the front end's messages. No kernel is needed here: `Dispatcher.handle` maps data to data.
+"""Answers to the messages of the front end. No kernel is needed here: `Dispatcher.handle` maps data to data.
 
 Messages arrive in another thread while a cell runs. What is known already is told at once; what has to touch tensors
 is given to the main thread by `later`, which says "queued" or "busy", and its answer goes out as an event.
@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from rfnb.display.kit.degrade import reason
 from rfnb.display.panel.run_commands import TRAVEL
+from rfnb.display.panel.schema import PROTOCOL, Event, Hello, Reply
 from rfnb.display.run import list_view as runs_view, step as step_view, view as history_view
 from rfnb.display.run.ops import describe_ops
-from rfnb.display.schema import PROTOCOL, Event, Hello, Reply, RunItem, RunView, StepView, TensorView
+from rfnb.display.run.schema import RunItem, RunView, StepView
 from rfnb.display.tensor import view as tensor_view
+from rfnb.display.tensor.schema import TensorView
 from rfnb.display.tensor.select import index_of
 from rfnb.display.tensor.value import one_sequence
 from rfnb.errors import ViewError
@@ -26,31 +28,31 @@ if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
 
 SESSION = uuid.uuid4().hex
-"""Of this process: a restarted kernel has another one, though its kernel id is the same."""
+"""Id of this process, which changes when the kernel restarts, unlike the kernel's id."""
 
 INNER = 64 * 2**20
-"""Bytes of runs that are in no list, like those of loops inside of loops, that stay open to questions."""
+"""Bytes of runs outside of the list, such as inner loops, that can still be queried."""
 
 Later = Callable[[Callable[[], None]], Literal["queued", "busy"]]
 
 
 class Runs(Protocol):
-    """What is asked of `rf.runs`."""
+    """The part of `rf.runs` that the panel uses."""
 
     def __iter__(self) -> Iterator[Run]:
-        """Newest first."""
+        """The runs, newest first."""
 
     def by_serial(self, serial: int) -> Run:
         """The run with this number."""
 
     def pin(self, serial: int, pinned: bool = True) -> None:
-        """Keeps it, or no longer."""
+        """Pins a run, or unpins it."""
 
     def forget(self, serial: int) -> None:
-        """Drops it."""
+        """Removes a run."""
 
     def on_change(self, callback: Callable[[], None]) -> None:
-        """Has `callback` called when the list changes."""
+        """Calls `callback` when the list changes."""
 
 
 class Dispatcher:
@@ -75,7 +77,7 @@ class Dispatcher:
         self.inner: dict[int, Run] = {}
 
     def handle(self, message: Any, answer: Callable[[Reply], None] | None = None) -> Reply:
-        """The answer to a message; never raises. `answer` takes a late one, instead of the event."""
+        """The answer to a message; never raises. `answer` receives a late answer, instead of an event."""
         number = message.get("id") if isinstance(message, dict) else None
         if not isinstance(number, int):
             return _error(-1, "a message is {id, command, args}")
@@ -107,12 +109,12 @@ class Dispatcher:
         self.emit({"event": "reply", "data": reply})
 
     def run_of(self, serial: int) -> Run:
-        """The run with this number. Raises what `runs` raises if it is gone."""
+        """The run with this number. Raises what `runs` raises if it was removed."""
         inner = self.inner.get(int(serial))
         return self.runs.by_serial(int(serial)) if inner is None else inner
 
     def remember(self, runs: Iterable[Run]) -> None:
-        """Answers about these as well, though they may be in no list, until many others were asked for."""
+        """Keeps runs that are not in the list open to queries, until their limit of bytes is reached."""
         listed = {run.serial for run in self.runs}
         new = {run.serial: run for run in runs if run.serial not in listed}
         room = INNER - sum(run.bytes for run in new.values())
@@ -122,7 +124,7 @@ class Dispatcher:
 
 
 def hello(dispatcher: Dispatcher, protocol: int = 0, version: str = "?") -> Hello:
-    """Who the kernel is; the front end compares `protocol` with its own."""
+    """The versions of the kernel; the front end compares `protocol` with its own."""
     return {"protocol": PROTOCOL, "version": _version(), "session": SESSION}
 
 
@@ -132,7 +134,7 @@ def list_runs(dispatcher: Dispatcher) -> list[RunItem]:
 
 
 def run_view(dispatcher: Dispatcher, run: int) -> RunView:
-    """What does not change while one steps; the run that it was forked from can be opened as well."""
+    """Facts about a run that are the same for all steps; also opens the run it was forked from."""
     found = dispatcher.run_of(run)
     if found.parent is not None:
         dispatcher.remember([found.parent])
@@ -173,13 +175,13 @@ def value_of(dispatcher: Dispatcher, run: int, step: int, name: str, sequence: i
 
 
 def pin(dispatcher: Dispatcher, run: int, pinned: bool) -> list[RunItem]:
-    """Keeps a run, or lets it go when newer ones come."""
+    """Pins a run, or lets newer runs replace it."""
     dispatcher.runs.pin(dispatcher.run_of(run).serial, bool(pinned))
     return list_runs(dispatcher)
 
 
 def forget(dispatcher: Dispatcher, run: int) -> list[RunItem]:
-    """Drops a run and what it holds."""
+    """Removes a run and what it holds."""
     dispatcher.runs.forget(dispatcher.run_of(run).serial)
     return list_runs(dispatcher)
 

@@ -1,4 +1,4 @@
-"""What the panel searches for, as functions of a step."""
+"""Conditions that the panel searches for, as functions of a step."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from rfnb.display.kit.data import to_numpy
-from rfnb.display.schema import Where
+from rfnb.display.panel.schema import Where
 from rfnb.display.tensor.value import one_sequence
 from rfnb.errors import ViewError
 from rfnb.trace.run import when
@@ -19,7 +19,7 @@ Test = Callable[["RunStep"], bool]
 
 
 def conditions_of(where: Where, run: Run, sequence: int | None) -> list[Test]:
-    """A step is meant if one of these holds. Raises ViewError if there is no such condition, or no such value."""
+    """The conditions of a search; a step matches if one holds. Raises ViewError for an unknown condition or value."""
     kind = where.get("kind")
     if kind == "expression":
         return [_holds(str(where["text"]), run, sequence)]
@@ -38,7 +38,7 @@ READY: dict[str, Callable[[Where, Any, int | None], Test]] = {
 
 
 def _names(where: Where, run: Run) -> list[str | None]:
-    """The value that is meant; if a line is meant, what it calls by name, else all that it computes."""
+    """The values searched: the given one; for a line, the values that it names, else all that it computes."""
     line = where.get("line")
     if line is None:
         return [where.get("name")]
@@ -50,7 +50,7 @@ def _names(where: Where, run: Run) -> list[str | None]:
 
 
 def _holds(text: str, run: Run, sequence: int | None) -> Test:
-    """Whether an expression is true anywhere, or anywhere in a sequence; of a number, whether it is not 0."""
+    """Whether an expression is true anywhere, or anywhere in one sequence; numbers are true if not 0."""
 
     def test(at: RunStep) -> bool:
         value = at.eval(text)

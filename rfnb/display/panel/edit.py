@@ -1,4 +1,4 @@
-"""A state as the user typed it: labels as text, numbers as numbers."""
+"""Edits of states, typed as labels or numbers."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ TRUTH = {"true": 1.0, "false": 0.0}
 
 
 def edited(state: Tensor | int, text: str, sequences: Dim | None, sequence: int | None) -> Any:
-    """`state` with what `text` says in it, or in one sequence of it: one entry for all, or one for each.
+    """`state` with the entries of `text`, or with one sequence replaced: one entry for all, or one for each.
 
-    Raises ViewError if it is no number or label, or if there are too many or too few of them.
+    Raises ViewError if an entry is not a number or label, or if the number of entries does not fit.
     """
     if isinstance(state, int):
         return int(_number(text.strip()))
@@ -47,7 +47,7 @@ def edited(state: Tensor | int, text: str, sequences: Dim | None, sequence: int 
 
 
 def _entries(text: str, sparse: Dim | None) -> list[float | None]:
-    """None for a `·`, which stands for what is left as it is."""
+    """The entries of a text; None for `·`, which leaves an entry unchanged."""
     vocab = sparse.vocab if sparse is not None else None
     if sparse is None or vocab is None:
         return [None if word == PAD else _number(word) for word in BETWEEN.split(text) if word]
@@ -63,4 +63,4 @@ def _number(word: str) -> float:
     try:
         return TRUTH[word.lower()] if word.lower() in TRUTH else float(word.replace("−", "-"))
     except ValueError:
-        raise ViewError(f"{word[:40]!r} is no number") from None
+        raise ViewError(f"{word[:40]!r} is not a number") from None

@@ -1,4 +1,4 @@
-"""What the panel asks of a recorded run besides its steps: search, edits, gradients, comparisons."""
+"""Queries of the panel about a recorded run besides its steps: search, edits, gradients, comparisons."""
 
 from __future__ import annotations
 
@@ -7,19 +7,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rfnb.display.comparison import view as comparison_view
+from rfnb.display.comparison.schema import ComparisonView
 from rfnb.display.markup.numbers import plain
 from rfnb.display.panel.conditions import conditions_of
 from rfnb.display.panel.edit import edited
+from rfnb.display.panel.schema import FoundView, Where
 from rfnb.display.run import gradients_view as gradients_view, list_view as runs_view, view as history_view
-from rfnb.display.schema import (
-    ComparisonView,
-    Curve,
-    FoundView,
-    GradientsView,
-    RunItem,
-    RunView,
-    Where,
-)
+from rfnb.display.run.schema import Curve, GradientsView, RunItem, RunView
 from rfnb.errors import ViewError
 from rfnb.trace.compare.compare import compare as compare_runs
 
@@ -27,13 +21,13 @@ if TYPE_CHECKING:
     from rfnb.display.panel.commands import Dispatcher
 
 SLICE = 0.05
-"""Seconds that one part of a search may take: between two of them the kernel does other work."""
+"""Longest part of a search, in seconds; between two parts the kernel does other work."""
 
 
 def find(
     dispatcher: Dispatcher, run: int, where: Sequence[Where], start: int, stop: int, sequence: int | None = None
 ) -> FoundView:
-    """The steps from `start` up to before `stop`, or down to behind it, where a condition holds: as far as it comes."""
+    """The steps from `start` towards `stop` (exclusive) where a condition holds, as far as the time allows."""
     found = dispatcher.run_of(run)
     tests = [test for each in where for test in conditions_of(each, found, sequence)]
     way = 1 if stop >= start else -1
@@ -62,7 +56,7 @@ def fork(dispatcher: Dispatcher, run: int, step: int, states: dict[str, str], se
 
 
 def rerun(dispatcher: Dispatcher, run: int) -> list[RunItem]:
-    """All runs, with that of the same call, made again with the code as it is now."""
+    """All runs, with a new one of the same call, made with the current code."""
     dispatcher.run_of(run).rerun()
     return runs_view.describe(dispatcher.runs)["runs"]
 
@@ -84,7 +78,7 @@ def gradients(dispatcher: Dispatcher, run: int, loss: str, sequence: int | None 
 
 
 def compare(dispatcher: Dispatcher, run: int, other: int, sequence: int | None = None) -> ComparisonView:
-    """What differs between two runs, in all sequences or in one."""
+    """The differences between two runs, in all sequences or in one."""
     a, b = dispatcher.run_of(run), dispatcher.run_of(other)
     one = sequence is not None and None not in (a.sequence_dim, b.sequence_dim)
     return comparison_view.describe(compare_runs(a, b, sequence=sequence if one else None))

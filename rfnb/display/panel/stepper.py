@@ -1,4 +1,4 @@
-"""`rf.stepper(run)`: the stepper in the output of a cell; without scripts, the history of the run."""
+"""`rf.stepper(run)`: the stepper in a cell's output; without scripts, the static view of the run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def make(run: Run, batch: int | str | None) -> Any:
-    """The widget, or the history with a note."""
+    """The widget, or the static view of the run with a note."""
     sequence = None if batch is None else history.chosen(run, batch)
     try:
         return widget_class()(run, sequence)
@@ -68,7 +68,7 @@ def widget_class() -> type:
 
 
 class OneRun(Runs):
-    """A list of runs with one run in it, which goes when the widget goes."""
+    """A list of a single run, which lives as long as the widget."""
 
     def __init__(self, run: Run):
         super().__init__()
@@ -76,7 +76,7 @@ class OneRun(Runs):
 
 
 def with_static_view(made: Any, history: View, model_id: str) -> Any:
-    """The mime bundle of a widget, together with the static view of the same thing."""
+    """The MIME bundle of a widget together with its static view."""
     if made is None:
         return history._repr_mimebundle_()
     bundle, metadata = made if isinstance(made, tuple) else (made, {})
@@ -86,7 +86,7 @@ def with_static_view(made: Any, history: View, model_id: str) -> Any:
 
 
 def kernel_id() -> str | None:
-    """As the server calls this kernel; None outside of one."""
+    """The id of this kernel on its server; None outside of a kernel."""
     kernelapp = sys.modules.get("ipykernel.kernelapp")
     if kernelapp is None or not kernelapp.IPKernelApp.initialized():
         return None

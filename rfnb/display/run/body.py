@@ -7,11 +7,11 @@ from textwrap import dedent
 
 from rfnb.display.markup import style
 from rfnb.display.markup.html import Html, el
-from rfnb.display.schema import RunView, StepView
+from rfnb.display.run.schema import RunView, StepView
 
 
 def body_text(run: RunView, step: StepView) -> list[str]:
-    """The source, and behind each line what it made."""
+    """The source, and after each line the values it computed."""
     told = beside(step)
     failure = run["failure"]
     if failure is not None and failure["line"] is not None and failure["step"] == step["step"]:
@@ -24,13 +24,13 @@ def body_text(run: RunView, step: StepView) -> list[str]:
 
 
 def body_html(run: RunView, step: StepView) -> Html:
-    """The same."""
+    """The source with values as HTML."""
     look = f"{style.NUMBERS};line-height:1.4;margin:0 0 8px 0;padding:0;background:none;overflow-x:auto"
     return el("pre", "\n".join(body_text(run, step)), style=look)
 
 
 def beside(step: StepView) -> dict[int, str]:
-    """By line: `name = value` of what was computed there. What has no name of its own gives way to what has."""
+    """`name = value` for the values of each line; unnamed values are left out where there are named ones."""
     named: dict[int, bool] = defaultdict(bool)
     for row in step["values"]:
         named[row["line"]] |= row["value"]["name"] != row["op"]

@@ -1,4 +1,4 @@
-"""Gradients through time: of each state a line, how large the gradient is from the first step to the last."""
+"""The view of gradients through time: a line per state, with the gradient's norm from the first step to the last."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from rfnb.display.markup import style
 from rfnb.display.markup.grid import Table, aligned
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import BLOCKS, plain, real, short
+from rfnb.display.markup.schema import Number
 from rfnb.display.markup.widgets_html import chip, note_html, row
+from rfnb.display.run.schema import Curve, GradientsView
 from rfnb.display.run.step import spread
-from rfnb.display.schema import Curve, GradientsView, Number
 from rfnb.loop.replay.gradients import verdict
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ HEAD = ("state", "step by step", "first", "last", "first/last", "")
 
 
 def describe(gradients: Gradients) -> GradientsView:
-    """All norms of all states."""
+    """The norms of all states as JSON."""
     run = gradients.run
     norms = {name: cast("list[Number]", [plain(float(n)) for n in norm]) for name, norm in gradients.norm.items()}
     return {
@@ -32,18 +33,18 @@ def describe(gradients: Gradients) -> GradientsView:
         "run": run.serial,
         "loss": gradients.loss,
         "curves": [{"state": name, "norms": values} for name, values in norms.items()],
-        "note": f"{run.name}, {count_of(run.steps, 'step')}; a block higher is a factor of 10",
+        "note": f"{run.name}, {count_of(run.steps, 'step')}; one block higher means a factor of 10",
     }
 
 
 def to_text(view: GradientsView) -> str:
-    """A line for each state."""
+    """One line per state."""
     lines = aligned([HEAD, *map(_cells, view["curves"])])
     return "\n".join([f"‖d {view['loss']} / d state‖  ({view['note']})", *(f"  {line}" for line in lines)])
 
 
 def to_html(view: GradientsView) -> Html:
-    """The same as a table, what is wrong marked."""
+    """The norms as a table, with NaN, Inf and zero marked."""
     return el(
         "div",
         el("div", el("span", f"‖d {view['loss']} / d state‖ ", style=style.NAME), style=style.HEAD),
@@ -54,7 +55,7 @@ def to_html(view: GradientsView) -> Html:
 
 
 def to_table(view: GradientsView) -> Table:
-    """A row a step, a column a state."""
+    """A row for each step, a column for each state."""
     curves = view["curves"]
     steps = range(max((len(curve["norms"]) for curve in curves), default=0))
     rows = [[step, *(curve["norms"][step] for curve in curves)] for step in steps]
@@ -79,7 +80,7 @@ def _cells(curve: Curve) -> tuple[str, ...]:
 
 
 def levels(norms: Sequence[Number]) -> str:
-    """A line of blocks, of some of the steps if there are many: each block lower is a tenth.
+    """A line of blocks, for a sample of many steps: one block lower means a tenth.
 
     >>> levels([1e-9, 0.01, 0.1, 1.0, 0, "nan"])
     '▁▆▇█·×'

@@ -1,4 +1,4 @@
-"""The list of runs: a line for each, newest first."""
+"""The view of the list of runs, newest first."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from rfnb.display.markup import style
 from rfnb.display.markup.grid import Table
 from rfnb.display.markup.html import Child, Html, el
 from rfnb.display.markup.widgets_html import chip, row
-from rfnb.display.schema import Origin, RunItem, RunsView
+from rfnb.display.run.schema import Origin, RunItem, RunsView
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
 
 
 def describe(runs: Iterable[Run]) -> RunsView:
-    """All of them."""
+    """The JSON of all runs."""
     return {"kind": "runs", "runs": [describe_item(run) for run in list(runs)]}
 
 
 def describe_item(run: Run) -> RunItem:
-    """What the list says of a run; touches no tensor."""
+    """The JSON of a run in the list; reads no tensor."""
     return {
         "run": run.serial,
         "loop": run.loop,
@@ -37,19 +37,19 @@ def describe_item(run: Run) -> RunItem:
 
 
 def describe_origin(run: Run) -> Origin:
-    """Of a fork, where it comes from."""
+    """The origin of a fork; None values for other runs."""
     return {"parent": None if run.parent is None else run.parent.serial, "forked_at": run.forked_at}
 
 
 def to_text(view: RunsView) -> str:
-    """A line each."""
+    """One line per run."""
     if not view["runs"]:
         return "no runs yet"
     return "\n".join(item_text(item) for item in view["runs"])
 
 
 def to_table(view: RunsView) -> Table:
-    """A row each."""
+    """A row for each run."""
     columns = ["run", "name", "place", "steps", "sequences", "fork of", "forked at", "flags", "pinned"]
     keys = ["run", "name", "place", "steps", "batch", "parent", "forked_at", "flags", "pinned"]
     rows = [
@@ -74,7 +74,7 @@ def marks_of(item: RunItem) -> list[str]:
 
 
 def to_html(view: RunsView) -> Html:
-    """A row each."""
+    """A row for each run as HTML."""
     if not view["runs"]:
         return el("div", "no runs yet", style=f"{style.BOX};{style.QUIET}")
     return el("table", [_row(item) for item in view["runs"]], style=style.TABLE)

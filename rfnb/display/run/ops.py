@@ -1,4 +1,4 @@
-"""The ops of one step, one by one, also those inside of modules."""
+"""The ops of one step, including those inside of modules."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from rfnb.display.kit.data import read
 from rfnb.display.kit.degrade import reason
 from rfnb.display.kit.dims import describe_axes
+from rfnb.display.run.schema import OpRow, OpsView, OpView
 from rfnb.display.run.step import live_at
-from rfnb.display.schema import OpRow, OpsView, OpView, ValueView
+from rfnb.display.tensor.schema import ValueView
 from rfnb.display.tensor.value import describe_value
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def describe_ops(at: RunStep, chosen: int | None, sequences: Dim | None, sequence: int | None) -> OpsView:
-    """In the order in which they were done, with the numbers of the chosen one; -1 is the last."""
+    """The ops in their order, with the values of the chosen one; -1 is the last."""
     try:
         ops = at.ops()
         number = None if chosen is None or not ops else min(chosen % len(ops) if chosen < 0 else chosen, len(ops) - 1)
@@ -29,11 +30,11 @@ def describe_ops(at: RunStep, chosen: int | None, sequences: Dim | None, sequenc
 
 
 def _op(number: int, op: Any, at: RunStep, sequences: Dim | None, sequence: int | None) -> OpView:
-    def tell(value: Any) -> ValueView:
+    def described(value: Any) -> ValueView:
         live = live_at(at.run, value, at.step)
         return describe_value(value.name, value, sequences=sequences, sequence=sequence, pictures=True, live=live)
 
-    return {"number": number, "inputs": list(map(tell, op.inputs)), "outputs": list(map(tell, op.outputs))}
+    return {"number": number, "inputs": list(map(described, op.inputs)), "outputs": list(map(described, op.outputs))}
 
 
 def _row(number: int, op: Any) -> OpRow:

@@ -1,4 +1,4 @@
-"""`run.save("x.html")`: a run as one page, for somebody without rfnb. With scripts it steps, without it is complete."""
+"""`run.save("x.html")`: a run as a standalone page that can be stepped with scripts and is complete without."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from rfnb.display.kit.view import write_atomically
 from rfnb.display.markup import style
 from rfnb.display.markup.html import Html, el
 from rfnb.display.run import view as history_view
+from rfnb.display.run.schema import HistoryView, StepView
 from rfnb.display.run.step import describe_step, spread
-from rfnb.display.schema import HistoryView, StepView
 from rfnb.errors import ViewError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ LOOK = "#rfnb-stepper:empty{display:none}"
 
 
 def save_page(run: Run, path: Path, limit: int | None = None) -> Path:
-    """Writes the page. The steps that can be looked at take up to `limit` bytes."""
+    """Writes the page. Its steps take at most `limit` bytes."""
     with untaped():
         still = history_view.describe(run)
         steps, note = chosen_steps(run, LIMIT if limit is None else limit)
@@ -32,7 +32,7 @@ def save_page(run: Run, path: Path, limit: int | None = None) -> Path:
 
 
 def chosen_steps(run: Run, limit: int) -> tuple[list[StepView], str | None]:
-    """All steps, with small pictures, then without, else as many as fit; then those of each sequence, if all fit."""
+    """All steps with small pictures, else without, else as many as fit; plus those of each sequence, if all fit."""
     notes = Notes()
     total = history_view.steps_begun(run)
 
@@ -50,13 +50,13 @@ def chosen_steps(run: Run, limit: int) -> tuple[list[StepView], str | None]:
     while steps and sum(map(cost, steps)) > limit:
         steps = steps[::2] if len(steps) > 1 else []
     if len(steps) < total:
-        notes.add(f"{len(steps)} of {total} steps can be looked at here; run.save(path, limit=…) keeps more")
+        notes.add(f"{len(steps)} of {total} steps are on this page; run.save(path, limit=…) keeps more")
         return steps, notes.text()
     return steps + _by_sequence(run, total, limit - sum(map(cost, steps))), notes.text()
 
 
 def _by_sequence(run: Run, total: int, left: int) -> list[StepView]:
-    """The steps of each sequence alone, if there is room for all."""
+    """The steps of each single sequence, if there is room for all."""
     found: list[StepView] = []
     for sequence in range(run.batch or 0):
         for step in range(total):
@@ -71,7 +71,7 @@ def _by_sequence(run: Run, total: int, left: int) -> list[StepView]:
 
 
 def plain(step: StepView) -> StepView:
-    """Without pictures."""
+    """A step without pictures."""
 
     def bare(value: Any) -> Any:
         return {**value, "picture": None}
@@ -82,7 +82,7 @@ def plain(step: StepView) -> StepView:
 
 
 def cost(step: StepView) -> int:
-    """Bytes in the page."""
+    """Size of data in the page, in bytes."""
     return len(json_of(step).encode())
 
 
@@ -106,7 +106,7 @@ def run_page(still: HistoryView, steps: Sequence[StepView], note: str | None) ->
 
 
 def _stepper(recording: Any) -> list[Html]:
-    """The data and the script; nothing if that is not built."""
+    """The data and the script of the stepper; empty if the script is not built."""
     try:
         script = asset_text("page.js")
     except ViewError:

@@ -1,4 +1,4 @@
-"""The sequences of a run: how many steps each took, and why it ended."""
+"""The sequences of a run: the number of steps of each, and why it ended."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from rfnb.core.ground.text import count_of
 from rfnb.display.markup import style
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.widgets_html import quiet
-from rfnb.display.schema import SequenceEnd
+from rfnb.display.run.schema import SequenceEnd
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
 
 SHOWN = 32
-"""So many sequences have a row, at most."""
+"""Largest number of sequences with a row."""
 WIDTH = 16
 PIXELS = 160
 
 
 def describe_sequences(run: Run, sequence: int | None) -> list[SequenceEnd]:
-    """All, or the chosen one; none where they are not told apart."""
+    """All sequences, or the chosen one; none if the run has no sequence dim."""
     lengths, ends = run.lengths or [], run.ends
     rows: list[SequenceEnd] = [
         {
@@ -35,7 +35,7 @@ def describe_sequences(run: Run, sequence: int | None) -> list[SequenceEnd]:
 
 
 def sequences_text(rows: list[SequenceEnd]) -> list[str]:
-    """A line each, or one for all if they end alike."""
+    """One line per sequence, or one for all if they end alike."""
     if _alike(rows):
         return [_together(rows)]
     names = [_name(row) for row in rows[:SHOWN]]
@@ -48,7 +48,7 @@ def sequences_text(rows: list[SequenceEnd]) -> list[str]:
 
 
 def sequences_html(rows: list[SequenceEnd]) -> Html | None:
-    """The same."""
+    """The sequences as HTML."""
     if not rows:
         return None
     if _alike(rows):

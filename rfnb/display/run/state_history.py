@@ -1,4 +1,4 @@
-"""The states of a run over its steps: what happens to them, and a small picture of each."""
+"""The history of states over the steps of a run: events, and a small picture of each."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from rfnb.display.kit import options
 from rfnb.display.kit.data import Data, thin_mask, thinned, to_numpy
 from rfnb.display.markup import png
 from rfnb.display.markup.png import block_for, extremes, pooled
+from rfnb.display.run.schema import StateStrip
 from rfnb.display.run.step import live_at, spread
-from rfnb.display.schema import StateStrip
 from rfnb.display.tensor.value import one_sequence
 
 if TYPE_CHECKING:
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Course:
-    """A state after some of the steps, all of the same size.
+class StateHistory:
+    """A state after several steps, always of the same size.
 
-    values: [steps, …], thinned if there are many. live: the entries that count, with axes of size 1. axes: names of
-    the others. sequences: which of them counts sequences. jump: the largest change of the first step, from the start.
+    values: [steps, …], thinned if large. live: entries that count, with axes of size 1. axes: names of the axes after
+    the steps. sequences: which of them counts sequences. jump: the largest change in the first step.
     """
 
     name: str
@@ -36,20 +36,20 @@ class Course:
     jump: float = 0.0
 
     def since(self, place: int) -> int:
-        """The first of the steps that the one at this place tells of: those between were not looked at."""
+        """The first step of the interval that ends with the sample at `place`; the steps between were skipped."""
         return self.steps[place - 1] + 1 if place else 0
 
     def not_finite(self) -> int | None:
-        """The place of the first step that left NaN or an infinity in it."""
+        """The place of the first step after which the state holds NaN or an infinity."""
         bad = ~np.isfinite(self.values) & self.live
         found = np.flatnonzero(bad.reshape(len(self.steps), -1).any(axis=1))
         return int(found[0]) if len(found) else None
 
     def largest_change(self) -> tuple[int, bool] | None:
-        """The place of the step that changed an entry most, and whether the first one changed it more.
+        """The place of the step with the largest change of an entry, and whether the first step changed more.
 
-        That one is left out, as states mostly jump from the start. Between steps that are not next to each other the
-        change is per step. None if none changed it, or all alike.
+        The first step is left out, as states usually jump from their initial value. Between sampled steps the change
+        is per step. None if there is no change, or all changes are equal.
         """
         if len(self.steps) < 3:
             return None
@@ -59,15 +59,15 @@ class Course:
 
 
 def _moved(now: np.ndarray, before: np.ndarray, live: np.ndarray) -> np.ndarray:
-    """How far each entry that counts went."""
+    """The change of each entry that counts."""
     with np.errstate(all="ignore"):
         moved = np.abs(now - before)
     made: np.ndarray = np.where(live & np.isfinite(moved), moved, 0)
     return made
 
 
-def follow(run: Run, name: str, sequence: int | None, steps: int) -> Course | None:
-    """The state after up to 256 of the first `steps`; None for labels, sizes, and states whose size changes."""
+def follow(run: Run, name: str, sequence: int | None, steps: int) -> StateHistory | None:
+    """The state after at most 256 of the first `steps`; None for labels, sizes, and states whose size changes."""
     if not steps:
         return None
     every = run.replay.every
@@ -98,16 +98,16 @@ def follow(run: Run, name: str, sequence: int | None, steps: int) -> Course | No
     start = one_sequence(run.replay.state(name, 0), run.sequence_dim, sequence) if chosen[0] == 0 else None
     if start is not None and start.shape == found[0].shape:
         jump = float(_moved(values[0], to_numpy(start.raw[where]).astype(np.float32), live[0]).max(initial=0))
-    return Course(name, chosen, values, live, [axis.dim.name for axis in found[0].axes], owner, jump)
+    return StateHistory(name, chosen, values, live, [axis.dim.name for axis in found[0].axes], owner, jump)
 
 
 ROWS = 32
 PIXELS = 240
 
 
-def describe_strip(course: Course) -> StateStrip:
-    """Steps across; sequences down, or the entries of one; hatched where a sequence has ended."""
-    values, live = _matrix(course)
+def describe_strip(history: StateHistory) -> StateStrip:
+    """A picture: steps across, sequences or entries down, hatched where a sequence has ended."""
+    values, live = _matrix(history)
     rows, steps = values.shape
     block = block_for(values.shape, (ROWS, steps))
     values, live = extremes(values, live, block), pooled(live, block)
@@ -116,17 +116,17 @@ def describe_strip(course: Course) -> StateStrip:
     scale: png.Scale = "diverging" if (counted < 0).any() else "sequential"
     cell = (max(2, min(8, 64 // len(values))), max(1, min(10, PIXELS // steps)))
     return {
-        "state": course.name,
+        "state": history.name,
         "picture": png.picture(values / top, valid=None if live.all() else live, scale=scale, cell=cell),
-        "alt": _words(course, rows, len(values)),
+        "alt": _words(history, rows, len(values)),
     }
 
 
-def _matrix(course: Course) -> tuple[np.ndarray, np.ndarray]:
-    """[rows, steps]: of each row the entry of largest size, and whether there is one that counts."""
-    values, live = course.values, np.broadcast_to(course.live, course.values.shape)
-    if course.sequences is not None:
-        values, live = (np.moveaxis(each, course.sequences + 1, 1) for each in (values, live))
+def _matrix(history: StateHistory) -> tuple[np.ndarray, np.ndarray]:
+    """[rows, steps]: the largest entry of each row, and whether any entry counts."""
+    values, live = history.values, np.broadcast_to(history.live, history.values.shape)
+    if history.sequences is not None:
+        values, live = (np.moveaxis(each, history.sequences + 1, 1) for each in (values, live))
         values, live = (each.reshape(*each.shape[:2], -1) for each in (values, live))
     else:
         values, live = (each.reshape(len(each), -1, 1) for each in (values, live))
@@ -136,13 +136,13 @@ def _matrix(course: Course) -> tuple[np.ndarray, np.ndarray]:
     return np.take_along_axis(values, at, 2)[..., 0].T, some
 
 
-def _words(course: Course, rows: int, drawn: int) -> str:
-    owner = course.sequences
-    others = [name for i, name in enumerate(course.axes) if i != owner]
-    down = course.axes[owner] if owner is not None else " and ".join(others) or "one number"
-    words = f"{course.name}: {down} down, {len(course.steps)} steps across"
+def _words(history: StateHistory, rows: int, drawn: int) -> str:
+    owner = history.sequences
+    others = [name for i, name in enumerate(history.axes) if i != owner]
+    down = history.axes[owner] if owner is not None else " and ".join(others) or "one number"
+    words = f"{history.name}: {down} down, {len(history.steps)} steps across"
     if owner is not None and others:
         words += f", the largest over {', '.join(others)}"
     if drawn < rows:
         words += f", {-(-rows // ROWS)} rows in one"
-    return words + (", hatched behind the end" if not course.live.all() else "")
+    return words + (", hatched after the end" if not history.live.all() else "")

@@ -1,4 +1,4 @@
-"""The states of a run: a line for each step that is shown, and one for each state over all steps."""
+"""The states of a run: a line for each step shown, and one for each state over all steps."""
 
 from __future__ import annotations
 
@@ -7,24 +7,27 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from rfnb.display.kit.dims import dims_html, dims_text
+from rfnb.display.kit.schema import DimView
 from rfnb.display.markup import style, widgets_html
 from rfnb.display.markup.grid import Table, aligned
 from rfnb.display.markup.html import Child, Html, el
 from rfnb.display.markup.numbers import bars, short
+from rfnb.display.markup.schema import Number
 from rfnb.display.markup.widgets_html import chip
+from rfnb.display.run.schema import HistoryView, StateRow
 from rfnb.display.run.step import spread
-from rfnb.display.schema import DimView, HistoryView, Number, StateRow, ValueView
+from rfnb.display.tensor.schema import ValueView
 from rfnb.display.tensor.table import PAD
 from rfnb.display.tensor.value import ENDED
 
 BLOCKS = 32
-"""So many blocks tell how large a state is, step by step."""
+"""Largest number of blocks in a sparkline."""
 SHORT = 24
-"""Values with more letters than this are shown after the step only."""
+"""Longest value shown both before and after a step, in characters; longer ones are shown after it only."""
 
 
 class Line(NamedTuple):
-    """A step: what it is called, why it is shown, what became of each state."""
+    """A step: its label, why it is shown, and each state after it."""
 
     step: str
     why: str
@@ -32,11 +35,11 @@ class Line(NamedTuple):
 
 
 class StateLine(NamedTuple):
-    """A state: its dims, how large it is step by step, what is odd about it, its picture with words for it."""
+    """A state: its dims, sparkline, anomalies, and picture with caption."""
 
     name: str
     dims: list[DimView]
-    course: str
+    sparkline: str
     odd: list[str]
     picture: str | None
     alt: str | None
@@ -49,7 +52,7 @@ def steps_text(view: HistoryView) -> list[str]:
 
 
 def steps_html(view: HistoryView) -> Html | None:
-    """A row a step; what has ended is pale."""
+    """One row per step; ended sequences are pale."""
     head, *rows = _grid(view)
     if not head.cells:
         return None
@@ -75,19 +78,19 @@ def steps_html(view: HistoryView) -> Html | None:
 
 
 def states_text(view: HistoryView) -> list[str]:
-    """A line a state."""
-    return aligned([[row.name, dims_text(row.dims), row.course, "  ".join(row.odd)] for row in _states(view)])
+    """One line per state."""
+    return aligned([[row.name, dims_text(row.dims), row.sparkline, "  ".join(row.odd)] for row in _states(view)])
 
 
 def states_html(view: HistoryView) -> Html | None:
-    """The same, with a picture of each."""
+    """One row per state, with its picture."""
     rows = list(_states(view))
     table = el("table", [_state_html(row) for row in rows], style=style.TABLE)
     return el("div", table, style="overflow-x:auto") if rows else None
 
 
 def to_table(view: HistoryView) -> Table:
-    """A row for each step and state that is shown."""
+    """A row for each shown step and state."""
     columns = ["step", "state", "before", "after", "change", "flags", "why"]
     rows = [
         [
@@ -101,7 +104,7 @@ def to_table(view: HistoryView) -> Table:
 
 
 def _grid(view: HistoryView) -> list[Line]:
-    """The names of the states, the states at the start, then each step. Where steps are left out, from what to what."""
+    """Names of states, initial states, then each step. Gaps show the range of steps left out."""
     names = [value["name"] for value in view["start"]]
     lines = [Line("step", "", names), Line("start", "", [_value(value) for value in view["start"]])]
     last = -1
@@ -113,14 +116,14 @@ def _grid(view: HistoryView) -> list[Line]:
 
 
 def _cell(row: StateRow, gap: bool) -> str:
-    """The state after the step, what is odd about it, and how far it moved."""
+    """The state after the step, its anomalies, and its change."""
     before, after = _value(row["before"]), _value(row["after"])
     text = f"{before} → {after}" if gap and before != after and len(before) <= SHORT else after
     return text + ("" if row["change"] in (None, 0) else f"  Δ {short(row['change'])}")
 
 
 def _value(value: ValueView) -> str:
-    """With what is odd about it, if the numbers do not show that."""
+    """A value with its anomalies, unless the numbers show them."""
     words = value["text"].split()
     return value["text"] + "".join(f"  {flag}" for flag in value["flags"] if flag not in ("constant", *words))
 
@@ -131,13 +134,15 @@ def _states(view: HistoryView) -> Iterator[StateLine]:
     for value in view["start"]:
         name = value["name"]
         row, strip = rows.get(name), strips.get(name)
-        course, odd = (bars(_some(row["spark"])) or "labels", row["flags"]) if row else ("", [])  # these have no size
+        sparkline, odd = (
+            (bars(_some(row["spark"])) or "labels", row["flags"]) if row else ("", [])
+        )  # these have no size
         picture = (strip["picture"], strip["alt"]) if strip else (None, None)
-        yield StateLine(name, value["dims"], course, odd, *picture)
+        yield StateLine(name, value["dims"], sparkline, odd, *picture)
 
 
 def _some(spark: list[Number]) -> list[Number]:
-    """As many as fit below the picture."""
+    """As many values as fit below the picture."""
     return [spark[i] for i in spread(range(len(spark)), BLOCKS)]
 
 
@@ -145,13 +150,13 @@ def _state_html(row: StateLine) -> Html:
     look = f"display:block;{style.BORDER}"
     picture = el("img", src=row.picture, alt=row.alt, title=row.alt, style=look) if row.picture else None
     middle = f"{style.LEFT_CELL};vertical-align:middle"
-    course = [picture, el("div", row.course, style="opacity:0.65;white-space:nowrap")]
+    sparkline = [picture, el("div", row.sparkline, style="opacity:0.65;white-space:nowrap")]
     odd = [chip(flag, style.WARN) for flag in row.odd]
-    return widgets_html.row(el("b", row.name), dims_html(row.dims), course, odd, look=middle)
+    return widgets_html.row(el("b", row.name), dims_html(row.dims), sparkline, odd, look=middle)
 
 
 def _marked(cell: str) -> list[Child]:
-    """What stands for sequences that have ended is quieter, what is no number is seen."""
+    """A value with ended sequences paler, and NaN and Inf marked."""
     looks = {PAD: _PALE, ENDED: _PALE, **dict.fromkeys(("nan", "inf", "-inf"), f"color:{style.ALARM}")}
     pieces = re.split(r"( +)", cell.replace("Δ ", "Δ\u00a0"))
     return [el("span", piece, style=looks[piece]) if piece in looks else piece for piece in pieces]

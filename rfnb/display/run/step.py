@@ -14,7 +14,9 @@ from rfnb.display.kit import options
 from rfnb.display.kit.data import Data, to_numpy
 from rfnb.display.kit.degrade import Notes, reason
 from rfnb.display.markup.numbers import plain, short
-from rfnb.display.schema import LineValue, Number, StateRow, StepView, ValueView, WatchRow
+from rfnb.display.markup.schema import Number
+from rfnb.display.run.schema import LineValue, StateRow, StepView, WatchRow
+from rfnb.display.tensor.schema import ValueView
 from rfnb.display.tensor.value import describe_value, in_words, magnitude, one_sequence, sampled
 from rfnb.trace.run.step import AGREES
 
@@ -24,32 +26,32 @@ if TYPE_CHECKING:
     from rfnb.trace.run.step import RunStep
 
 
-Course = tuple[list[Number], bool]
-Tell = Callable[[str, Any, int], ValueView]
+Magnitudes = tuple[list[Number], bool]
+Describe = Callable[[str, Any, int], ValueView]
 
-_courses: WeakKeyDictionary[Any, dict[tuple[str, int | None], Course]] = WeakKeyDictionary()
+_magnitudes_by_run: WeakKeyDictionary[Any, dict[tuple[str, int | None], Magnitudes]] = WeakKeyDictionary()
 
 
 def describe_step(
     run: Run, step: int, sequence: int | None = None, *, pictures: bool = True, watch: Sequence[str] = ()
 ) -> StepView:
-    """Computed again by replay; must run on the thread that owns the tensors."""
+    """The JSON of a step, computed again by replay; must run on the thread that owns the tensors."""
     at = run[step]
 
-    def tell(name: str, value: Any, begun: int) -> ValueView:
-        """begun: the step that a sequence has to begin for its entries to count."""
+    def described(name: str, value: Any, begun: int) -> ValueView:
+        """The JSON of a value; entries count for sequences that reach the step `begun`."""
         live = live_at(run, value, begun)
         return describe_value(name, value, sequences=run.sequence_dim, sequence=sequence, pictures=pictures, live=live)
 
     values: list[LineValue] = [
-        {"line": line, "op": op, "value": tell(name, value, step)} for name, op, line, value in at.values()
+        {"line": line, "op": op, "value": described(name, value, step)} for name, op, line, value in at.values()
     ]
     return {
         "kind": "step",
         "run": run.serial,
         "step": step,
         "sequence": sequence,
-        "states": [_state(run, at, step, name, sequence, tell) for name in run.states],
+        "states": [_state(run, at, step, name, sequence, described) for name in run.states],
         "values": values,
         "ended": None if run.lengths is None else [min(step, run.steps - 1) >= int(n) for n in run.lengths],
         "check": str(at.check),
@@ -59,18 +61,18 @@ def describe_step(
     }
 
 
-def _state(run: Run, at: Any, step: int, name: str, sequence: int | None, tell: Tell) -> StateRow:
-    """A step that failed has no states after it."""
+def _state(run: Run, at: Any, step: int, name: str, sequence: int | None, described: Describe) -> StateRow:
+    """The JSON of a state before and after a step; a step that failed has no state after it."""
     notes, done = Notes(), step < run.steps
     before = at.before[name]
     after = at.after[name] if done else None
-    told = tell(name, before, step - 1)
-    unknown: Course = ([], True)
-    spark, moves = notes.attempt("course", lambda: _course(run, name, sequence), unknown)
+    told = described(name, before, step - 1)
+    unknown: Magnitudes = ([], True)
+    spark, moves = notes.attempt("magnitudes", lambda: _magnitudes(run, name, sequence), unknown)
     return {
         "name": name,
         "before": told,
-        "after": tell(name, after, step) if done else _not_reached(told),
+        "after": described(name, after, step) if done else _not_reached(told),
         "change": notes.attempt("change", lambda: _change(run, step, before, after, sequence), None),
         "spark": spark,
         "flags": [] if moves else ["never changes"],
@@ -104,22 +106,22 @@ def _aligned(data: Data, like: Data) -> np.ndarray:
     return values.transpose([p for p in order if p is not None])
 
 
-def _course(run: Run, name: str, sequence: int | None) -> Course:
-    """How large the state is after each of some steps, and whether it ever changes. Labels have no size."""
-    known = _courses.setdefault(run, {})
+def _magnitudes(run: Run, name: str, sequence: int | None) -> Magnitudes:
+    """The magnitude of the state after sampled steps, and whether it ever changes; empty for labels."""
+    known = _magnitudes_by_run.setdefault(run, {})
     if (name, sequence) not in known:
         known[name, sequence] = _follow(run, name, sequence)
     return known[name, sequence]
 
 
 def spark_steps(run: Run) -> list[int]:
-    """Those that the sparklines of a run are of."""
+    """The steps sampled for the sparklines of a run."""
     every = run.replay.every
     ends = range(every - 1, run.steps, every) or range(run.steps - 1, run.steps)  # behind these, states are kept
     return spread(ends, options.SPARK_STEPS) if run.steps else []
 
 
-def _follow(run: Run, name: str, sequence: int | None) -> Course:
+def _follow(run: Run, name: str, sequence: int | None) -> Magnitudes:
     steps = spark_steps(run)
     spark: list[Number] = []
     start, moves, labels = None, False, False
@@ -136,13 +138,13 @@ def _follow(run: Run, name: str, sequence: int | None) -> Course:
 
 
 def _moved(start: Data, now: Data) -> bool:
-    """Whether an entry that counts now was another one at the start."""
+    """Whether an entry that counts differs from its initial value."""
     live = now.live if len(now.axes) == len(start.axes) else None
     return not np.array_equal(sampled(replace(start, live=live)), sampled(now), equal_nan=True)
 
 
 def spread(steps: Sequence[int], most: int) -> list[int]:
-    """At most so many of the steps, evenly, the first and the last among them.
+    """At most `most` of the steps, evenly spaced, with the first and the last.
 
     >>> spread(range(10), 4)
     [0, 3, 6, 9]
@@ -153,7 +155,7 @@ def spread(steps: Sequence[int], most: int) -> list[int]:
 
 
 def describe_watch(at: RunStep, text: str, sequences: Dim | None, sequence: int | None) -> WatchRow:
-    """Its value, or in one line why it has none."""
+    """The JSON of a watched expression: its value, or one line that says why it has none."""
     try:
         found = at.eval(text)
         value = _described(text, found, sequences, sequence, live_at(at.run, found, at.step))
@@ -171,7 +173,7 @@ def _described(
 
 
 def live_at(run: Run, value: Any, step: int) -> np.ndarray | None:
-    """True for entries of sequences that begin the step; None for a number, or for what is no value of a run."""
+    """Which entries belong to sequences that reach the step; None for numbers and other values without dims."""
     if value is None or not hasattr(value, "dims"):
         return None
     return going_on(value.dims, run.begun, step)

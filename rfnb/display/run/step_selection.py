@@ -1,4 +1,4 @@
-"""Which steps of a run the static picture shows, and why each."""
+"""Selects the steps that the static view of a run shows, with the reason for each."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ import numpy as np
 from rfnb.core.ground.text import count_of
 from rfnb.display.kit import options
 from rfnb.display.kit.data import read, to_numpy
-from rfnb.display.run.state_history import Course
+from rfnb.display.run.state_history import StateHistory
 from rfnb.display.run.step import spread
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
 
 ENDS = 4
-"""So many steps at which sequences end are shown, at most."""
+"""Largest number of shown steps at which sequences end."""
 
 
-def chosen_steps(run: Run, sequence: int | None, steps: int, courses: Sequence[Course]) -> dict[int, str]:
-    """By step, why it is shown, "" if only as one of many. All steps, if they are few.
+def chosen_steps(run: Run, sequence: int | None, steps: int, histories: Sequence[StateHistory]) -> dict[int, str]:
+    """The reason for each shown step; "" for steps that only fill gaps. All steps, if there are few.
 
-    steps: how many there are, of the sequence if one was chosen; one that failed is among them.
+    steps: the number of steps, of the sequence if one was chosen; includes a failed step.
     """
     told: dict[int, list[str]] = {}
-    for step, why in _events(run, sequence, steps, courses):
+    for step, why in _events(run, sequence, steps, histories):
         if step in told or len(told) < options.HISTORY_STEPS or steps <= options.HISTORY_STEPS:
             told.setdefault(step, []).append(why)
     if steps <= options.HISTORY_STEPS:
@@ -38,34 +38,34 @@ def chosen_steps(run: Run, sequence: int | None, steps: int, courses: Sequence[C
 
 
 def _middle(steps: list[int]) -> int:
-    """In the middle of the widest gap."""
+    """The step in the middle of the widest gap."""
     _, before, after = max((b - a, a, b) for a, b in pairwise(steps))
     return (before + after) // 2
 
 
-def _events(run: Run, sequence: int | None, steps: int, courses: Sequence[Course]) -> Iterator[tuple[int, str]]:
-    """What happens, the most important first."""
+def _events(run: Run, sequence: int | None, steps: int, histories: Sequence[StateHistory]) -> Iterator[tuple[int, str]]:
+    """Events as (step, reason), the most important first."""
     if steps > options.HISTORY_STEPS:
         yield from [(0, "first"), (steps - 1, "last")]
     if run.failed is not None and run.failed.step < steps:
         yield run.failed.step, "failed"
     yield from ((step, why) for step, why in _fork(run) if step < steps)
-    for course in courses:
-        if (place := course.not_finite()) is not None:
-            step, since = course.steps[place], course.since(place)
-            yield step, f"{course.name} is not finite" + (f", since a step from {since} on" if since < step else "")
+    for history in histories:
+        if (place := history.not_finite()) is not None:
+            step, since = history.steps[place], history.since(place)
+            yield step, f"{history.name} is not finite" + (f", first at step {since} or later" if since < step else "")
     if sequence is None:
         yield from _ends(run)
-    for course in courses:
-        if (found := course.largest_change()) is not None:
+    for history in histories:
+        if (found := history.largest_change()) is not None:
             place, jumped = found
-            step, since = course.steps[place], course.since(place)
-            among = f" from step {since} to here" if since < step else ", but for step 0" if jumped else ""
-            yield step, f"{course.name} changes most{among}"
+            step, since = history.steps[place], history.since(place)
+            among = f" from step {since} to here" if since < step else ", except in step 0" if jumped else ""
+            yield step, f"{history.name} changes most{among}"
 
 
 def _fork(run: Run) -> Iterator[tuple[int, str]]:
-    """Where a fork begins, and which states were edited there: no step computed those."""
+    """The step where a fork begins, and the states edited there, which no step computed."""
     step, parent = run.forked_at, run.parent
     if step is None or parent is None:
         return
@@ -84,7 +84,7 @@ def _differs(a: Any, b: Any) -> bool:
 
 
 def _ends(run: Run) -> Iterator[tuple[int, str]]:
-    """The steps at which sequences end that others outlive."""
+    """The steps at which sequences end while others continue."""
     begun = run.begun.values.reshape(-1).tolist() if run.begun.dims else []
     at = {n: [i for i, other in enumerate(begun) if other == n] for n in sorted({*begun}) if 0 < n < max(begun)}
     for n in spread([*at], ENDS):

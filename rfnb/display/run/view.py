@@ -1,4 +1,4 @@
-"""The static picture of a run: some of its steps, the states after each, the body with its values."""
+"""The static view of a run: some of its steps, the states after each, and the body with its values."""
 
 from __future__ import annotations
 
@@ -9,18 +9,21 @@ from typing import TYPE_CHECKING
 from rfnb.core.ground.text import count_of
 from rfnb.display.kit.degrade import Notes, reason
 from rfnb.display.loop import view as explanation_view
+from rfnb.display.loop.schema import LoopExplanationView
 from rfnb.display.markup import style
 from rfnb.display.markup.html import Html, el, join
 from rfnb.display.markup.numbers import size
+from rfnb.display.markup.schema import Number
 from rfnb.display.markup.widgets_html import fold, note_html, note_text, quiet
 from rfnb.display.run.body import body_html, body_text
 from rfnb.display.run.list_view import describe_origin
+from rfnb.display.run.schema import FailureView, HistoryView, RunView, StepView
 from rfnb.display.run.sequences import describe_sequences, sequences_html, sequences_text
 from rfnb.display.run.state_history import describe_strip, follow
 from rfnb.display.run.states import states_html, states_text, steps_html, steps_text, to_table as to_table
 from rfnb.display.run.step import describe_step, spark_steps
 from rfnb.display.run.step_selection import chosen_steps
-from rfnb.display.schema import ExplanationView, FailureView, HistoryView, Number, RunView, StepView, ValueView
+from rfnb.display.tensor.schema import ValueView
 from rfnb.display.tensor.select import index_of
 from rfnb.display.tensor.value import describe_value
 from rfnb.errors import ViewError
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def describe(run: Run, batch: int | str | None = None) -> HistoryView:
-    """At most a dozen steps; of one sequence, by number or tag, if `batch` is given."""
+    """The JSON of a run with at most a dozen steps; of one sequence, by number or tag, if `batch` is given."""
     sequence = None if batch is None else chosen(run, batch)
     steps = steps_begun(run) if sequence is None else _steps_of(run, sequence)
     notes = Notes()
@@ -38,10 +41,10 @@ def describe(run: Run, batch: int | str | None = None) -> HistoryView:
         notes.attempt(f"picture of {name}", partial(follow, run, name, sequence, min(steps, run.steps)), None)
         for name in run.states
     ]
-    courses = [course for course in found if course is not None]
-    shown = chosen_steps(run, sequence, steps, courses)
+    histories = [history for history in found if history is not None]
+    shown = chosen_steps(run, sequence, steps, histories)
     if len(shown) < steps:
-        notes.add(f"{len(shown)} of {steps} steps; all of them in the panel, or by run[i]")
+        notes.add(f"{len(shown)} of {steps} steps shown; the panel and run[i] have all of them")
     views = _steps(notes, run, shown, sequence)
     return {
         "kind": "run",
@@ -51,26 +54,26 @@ def describe(run: Run, batch: int | str | None = None) -> HistoryView:
         "steps": list(views.values()),
         "reasons": [shown[i] for i in views],
         "sequences": describe_sequences(run, sequence),
-        "strips": [describe_strip(course) for course in courses],
+        "strips": [describe_strip(history) for history in histories],
         "explanation": _explanation(run),
         "note": notes.text(),
     }
 
 
 def _steps_of(run: Run, sequence: int) -> int:
-    """How many steps a sequence began."""
+    """Number of steps that a sequence began."""
     begun = run.begun
     return min(steps_begun(run), int(begun.values[sequence] if begun.dims else begun.max))
 
 
 def _start(run: Run, name: str, sequence: int | None) -> ValueView:
-    """A state before the first step."""
+    """The JSON of a state before the first step."""
     value = run.replay.state(name, 0)
     return describe_value(name, value, sequences=run.sequence_dim, sequence=sequence, pictures=False)
 
 
-def _explanation(run: Run) -> ExplanationView | None:
-    """Where the ops of the body were done, if that is known."""
+def _explanation(run: Run) -> LoopExplanationView | None:
+    """The explanation of the loop, if there is one."""
     try:
         found = run.explain()
     except Exception:  # of a run from a file
@@ -79,7 +82,7 @@ def _explanation(run: Run) -> ExplanationView | None:
 
 
 def _steps(notes: Notes, run: Run, shown: Iterable[int], sequence: int | None) -> dict[int, StepView]:
-    """Those that can be had; what is wrong with the others is said once."""
+    """The steps that can be computed; a note for the others, once per reason."""
     views: dict[int, StepView] = {}
     missing: dict[str, list[int]] = {}
     for i in shown:
@@ -96,12 +99,12 @@ def _steps(notes: Notes, run: Run, shown: Iterable[int], sequence: int | None) -
 
 
 def _until(run: Run, spark: list[Number], end: int) -> list[Number]:
-    """Without the steps behind the end of the sequence."""
+    """A state over the steps, cut at the end of the sequence."""
     return [number for step, number in zip(spark_steps(run), spark, strict=False) if step < end]
 
 
 def describe_run(run: Run) -> RunView:
-    """What does not change while one steps; touches no tensor."""
+    """Facts that are the same for all steps; reads no tensor."""
     source = run.source
     return {
         "kind": "run_facts",
@@ -127,7 +130,7 @@ def describe_run(run: Run) -> RunView:
 
 
 def steps_begun(run: Run) -> int:
-    """Those that were done, and one that failed."""
+    """Number of steps computed, including a failed one."""
     return run.steps + (run.failed is not None and run.failed.step == run.steps)
 
 
@@ -137,15 +140,15 @@ def _failure(run: Run) -> FailureView | None:
 
 
 def chosen(run: Run, batch: int | str) -> int:
-    """The number of a sequence of a run. Raises ViewError if there is none."""
+    """The number of a sequence of a run. Raises ViewError if it does not exist."""
     count = run.batch
     if not count:
-        raise ViewError("show: this run does not tell sequences apart", got=f"batch={batch!r}")
+        raise ViewError("show: this run has no sequence dim", got=f"batch={batch!r}")
     return index_of(batch, count, run.tags)
 
 
 def to_text(view: HistoryView) -> str:
-    """The sequences, a line a step, a line a state; then the body with the values of the last step shown."""
+    """Sequences, steps and states, one per line; then the body with the values of the last step shown."""
     lines = [" · ".join([*facts(view), *view["run"]["flags"]])]
     told = [*failure_lines(view["run"]), *sequences_text(view["sequences"]), *no_steps(view)]
     told += [*steps_text(view), *states_text(view)]
@@ -158,12 +161,12 @@ def to_text(view: HistoryView) -> str:
 
 
 def to_repr(view: HistoryView) -> str:
-    """One line."""
+    """The run in one line."""
     return "Run{" + " · ".join([*facts(view), *view["run"]["flags"]]) + "}"
 
 
 def to_html(view: HistoryView) -> Html:
-    """The same, with the body of every step shown folded away."""
+    """The run as HTML, with the body at each shown step folded."""
     return el(
         "div",
         _head(view),
@@ -180,7 +183,7 @@ def to_html(view: HistoryView) -> Html:
 
 
 def facts(view: HistoryView) -> list[str]:
-    """Name, place, steps, sequences, what the recording holds."""
+    """Name, place, number of steps and sequences, and size of the recording."""
     run = view["run"]
     words = [run["name"], run["place"], f"{count_of(run['steps'], 'step')} over {run['axis']}"]
     if run["lengths"] is not None:
@@ -195,11 +198,11 @@ def facts(view: HistoryView) -> list[str]:
 
 
 def no_steps(view: HistoryView) -> list[str]:
-    """Said of a run, or a sequence, that has none."""
+    """A sentence for a run or sequence without steps."""
     if view["steps"] or view["note"]:
         return []
     who = "the loop" if view["sequence"] is None else _chosen_name(view)
-    return [f"{who} has no steps: the states are those of the start"]
+    return [f"{who} has no steps: the states are the initial ones"]
 
 
 def _chosen_name(view: HistoryView) -> str:
@@ -211,7 +214,7 @@ _ERROR = f"{style.NUMBERS};color:{style.ALARM};white-space:pre-wrap"
 
 
 def failure_lines(run: RunView) -> list[str]:
-    """`failed in step 2, line 14: ValueError: no`, and what else the error says."""
+    """`failed in step 2, line 14: ValueError: no`, and the other lines of the error."""
     failure = run["failure"]
     if failure is None:
         return []
@@ -237,13 +240,13 @@ def _head(view: HistoryView) -> Html:
 
 
 def _explained(view: HistoryView) -> Html | None:
-    """Where the ops of the body were done, folded away."""
+    """The explanation of the loop, folded."""
     found = view["explanation"]
     return None if found is None else fold(explanation_view.headline(found), explanation_view.to_html(found))
 
 
 def _bodies(view: HistoryView) -> Html | None:
-    """The body with its values at each step shown, folded away."""
+    """The body with its values at each shown step, folded."""
     if not view["steps"]:
         return None
     bodies = [

@@ -1,6 +1,6 @@
-"""Plain arrays for views: numpy's, torch's, or nested lists, whose axes have names where the user says so.
+"""Plain arrays for views: of numpy, of torch, or nested lists, with names for their axes if the user gives some.
 
-Nothing is copied and nothing is moved.
+Data is neither copied nor moved.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FEATURE = ("feature", "features", "feat", "channel", "channels", "f", "c")
 
 
 def is_array(shown: Any) -> bool:
-    """Whether it is a plain array: of numpy, torch, or what numpy understands; or nested lists of numbers."""
+    """Whether it is an array of numpy, torch or another library that numpy understands, or nested lists of numbers."""
     if isinstance(shown, Tensor | Dim):
         return False
     if isinstance(shown, list | tuple):
@@ -34,16 +34,16 @@ def is_array(shown: Any) -> bool:
 
 
 def data_of(array: Any, dims: Sequence[str | Dim] | None = None, lengths: Any = None, name: str | None = None) -> Data:
-    """The array as views see it. Raises ViewError if dims or lengths do not fit, or the entries are no numbers.
+    """The data of an array. Raises ViewError if dims or lengths do not fit, or entries are not numbers.
 
     Args:
         dims: a name or a Dim for each axis; without, axes are called "axis0", "axis1", …
         lengths: one for each sequence, of the first axis that counts neither sequences nor features; or by name.
     """
     if isinstance(array, Tensor):
-        raise ViewError("show: a Tensor has dims and lengths of its own", got=f"dims={dims}, lengths={lengths}")
+        raise ViewError("show: a Tensor has its own dims and lengths", got=f"dims={dims}, lengths={lengths}")
     if not isinstance(array, list | tuple) and not is_array(array):
-        raise ViewError(f"show: a {type(array).__name__} is no array", expected="an array for dims and lengths")
+        raise ViewError(f"show: a {type(array).__name__} is not an array", expected="an array for dims and lengths")
     source = _listed(array) if isinstance(array, list | tuple) else array
     source = source if hasattr(source, "detach") else np.asarray(source)
     raw, said = numbers(source)
@@ -78,7 +78,7 @@ def class_of(array: Any) -> str:
 
 
 def _is_regular(shown: Any) -> bool:
-    """Whether numpy makes numbers of it; the first entries tell whether it is worth asking."""
+    """Whether numpy can make an array of numbers from a list; its first entry is checked first, which is cheap."""
     first, depth = shown, 0
     while isinstance(first, list | tuple) and len(first) and depth < 8:
         first, depth = first[0], depth + 1
@@ -95,7 +95,7 @@ def _listed(nested: Any) -> np.ndarray:
         return np.asarray(nested)
     except ValueError:
         raise ViewError(
-            "show: the lists are not of the same length",
+            "show: the lists differ in length",
             got=f"{type(nested).__name__} of {len(nested)}",
             expected="one length along each axis",
             hint="rf.convert_to_tensor(lists, dims=[…]) pads them; rf.show(lists) shows them as they are",
@@ -108,7 +108,9 @@ def _named(dims: Any, shape: tuple[int, ...]) -> Sequence[str | Dim | None]:
     given = [dims] if isinstance(dims, str | Dim) or not isinstance(dims, Iterable) else list(dims)
     wrong = next((dim for dim in given if not isinstance(dim, str | Dim)), None)
     if wrong is not None:
-        raise ViewError(f"show: {wrong!r} is no name of a dim", got=type(wrong).__name__, expected='"time", or a Dim')
+        raise ViewError(
+            f"show: {wrong!r} is not the name of a dim", got=type(wrong).__name__, expected='"time", or a Dim'
+        )
     if len(given) != len(shape):
         several = isinstance(dims, str) and len(dims.split()) == len(shape)
         raise ViewError(
@@ -134,7 +136,7 @@ def _dim(given: str | Dim | None, at: int, size: int) -> Dim:
 
 @lru_cache(maxsize=512)
 def _plain_dim(name: str, size: int | None) -> Dim:
-    """The same for the same name, so that it has the same colour."""
+    """A Dim for an axis; one name always gives the same Dim, so that it keeps its colour."""
     dim = Dim(size, name=name, kind=_kind(name))
     dim.made = None  # by no line of the user
     return dim
@@ -150,7 +152,7 @@ def _name(dim: str | Dim) -> str:
 
 
 def with_lengths(data: Data, lengths: Any) -> Data:
-    """The same with lengths: of the first axis that counts neither sequences nor features, or by name.
+    """The data with lengths for its first axis that counts neither sequences nor features, or for axes by name.
 
     Raises ViewError if there is no such axis, or they do not fit.
     """
@@ -171,7 +173,7 @@ def _first_moving(data: Data, sequences: int) -> int:
         if i != sequences and axis.dim.kind not in ("batch", "feature") and axis.dim.is_dynamic():
             return i
     raise ViewError(
-        "show: there is no axis that lengths could be of",
+        "show: no axis can have these lengths",
         got=", ".join(axis.dim.name for axis in data.axes) or "a scalar",
         hint='say which: lengths={"time": …}',
     )
@@ -193,7 +195,7 @@ def _of_sequences(data: Data, axis: Axis) -> ViewError:
     names = [axis.dim.name for axis in data.axes]
     twice = names.count(axis.dim.name) > 1
     return ViewError(
-        f"show: {axis.dim.name} counts the sequences, it has no lengths",
+        f"show: {axis.dim.name} counts the sequences, so it has no lengths",
         expected="a name for each axis" if twice else f"lengths of {', '.join(set(names) - {axis.dim.name}) or 'none'}",
         hint='the axis of the sequences is called "batch", or is the first',
     )
@@ -204,13 +206,13 @@ def _checked(lengths: Any, axis: Axis, sequences: Axis) -> np.ndarray:
     expected = f"{sequences.size} whole numbers, one for each entry of {sequences.dim.name}"
     values = _numbers(lengths, name, expected)
     if values.shape != (sequences.size,):
-        hint = "a mask? mask.sum(-1) are lengths" if values.dtype == bool and values.ndim == 2 else None
+        hint = "a mask? mask.sum(-1) gives lengths" if values.dtype == bool and values.ndim == 2 else None
         raise ViewError(
             f"show: lengths of {name} do not fit", got=f"shape {tuple(values.shape)}", expected=expected, hint=hint
         )
     if values.dtype.kind not in "iu" and values.size:
         raise ViewError(
-            f"show: lengths of {name} are whole numbers",
+            f"show: lengths of {name} must be whole numbers",
             got=str(values.dtype),
             expected=expected,
             hint=_rounded(values, axis.size) if values.dtype.kind == "f" else None,
@@ -233,7 +235,7 @@ def _numbers(lengths: Any, name: str, expected: str) -> np.ndarray:
         return to_numpy(lengths) if hasattr(lengths, "detach") else np.asarray(lengths)
     except ValueError:
         raise ViewError(
-            f"show: lengths of {name} are whole numbers", got=f"{lengths!r:.60}", expected=expected
+            f"show: lengths of {name} must be whole numbers", got=f"{lengths!r:.60}", expected=expected
         ) from None
 
 

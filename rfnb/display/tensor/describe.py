@@ -1,4 +1,4 @@
-"""What is known of a tensor, as JSON: each part if it can be had, a note if not."""
+"""A tensor as JSON. Parts that cannot be computed are replaced by a note."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from rfnb.display.kit import options
 from rfnb.display.kit.data import Data, read_as_called
 from rfnb.display.kit.degrade import Notes
 from rfnb.display.kit.dims import describe_axes, describe_dim
+from rfnb.display.kit.schema import DimView
 from rfnb.display.markup.numbers import amount, plain
-from rfnb.display.schema import DimView, GradView, LengthsView, SequenceRow, TensorView
 from rfnb.display.tensor.labels import describe_labels, describe_unknown
 from rfnb.display.tensor.picture import describe_picture
+from rfnb.display.tensor.schema import GradView, LengthsView, SequenceRow, TensorView
 from rfnb.display.tensor.select import select
 from rfnb.display.tensor.stats import Measured, measure, same, tensor_stats
 from rfnb.display.tensor.table import describe_values
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def describe(tensor: Tensor, batch: int | str | None = None, **positions: int | str) -> TensorView:
-    """All of it, or one sequence by number or tag, and single positions of other dims."""
+    """The JSON of a tensor, of one sequence by number or tag, or of single positions of other dims."""
     try:
         data = read_as_called(tensor)
     except ViewError as error:
@@ -35,7 +36,7 @@ def describe(tensor: Tensor, batch: int | str | None = None, **positions: int | 
 
 
 def describe_data(data: Data) -> TensorView:
-    """What is known of the tensor, each part if it can be had."""
+    """The JSON of data that was read before."""
     notes = Notes(*data.notes)
     view = _frame(data)
     tags = _tags(data)
@@ -84,7 +85,7 @@ def _frame(data: Data) -> TensorView:
 
 
 def _out_of_reach(data: Data) -> str | None:
-    """Why nothing can be said of the numbers."""
+    """Why the numbers cannot be read; None if they can."""
     if data.device == "meta":
         return "no numbers: on the meta device"
     layout = str(getattr(data.raw, "layout", "torch.strided"))
@@ -118,7 +119,7 @@ def _add_numbers(view: TensorView, data: Data, found: Measured | None, notes: No
 
 
 def _bare(tensor: Tensor, note: str) -> TensorView:
-    """What can be said without numbers."""
+    """The JSON of a tensor whose numbers cannot be read."""
     notes = Notes(note)
 
     def ask(name: str, otherwise: str) -> str:
@@ -139,7 +140,7 @@ def _tags(data: Data) -> list[str] | None:
 
 
 def describe_grad(raw: Any) -> GradView | None:
-    """None if no gradient is asked for."""
+    """Facts about the gradient; None if the tensor requires none."""
     if not getattr(raw, "requires_grad", False):
         return None
     leaf = raw.is_leaf or raw.retains_grad  # of others, asking for the gradient warns
@@ -150,7 +151,7 @@ def describe_grad(raw: Any) -> GradView | None:
 
 
 def describe_sequences(data: Data, found: Measured | None) -> list[SequenceRow] | None:
-    """A row for each sequence; None if no axis counts them, or they are too many."""
+    """A row for each sequence; None if no axis counts sequences, or there are too many."""
     at = data.sequence_axis()
     if at is None or data.axes[at].size > options.LENGTHS:
         return None
@@ -168,7 +169,7 @@ def describe_sequences(data: Data, found: Measured | None) -> list[SequenceRow] 
 
 
 def describe_lengths(data: Data) -> list[LengthsView]:
-    """In short, of each axis whose sequences differ or may differ."""
+    """Summary of the lengths of each axis that has some."""
     return [_in_short(i, axis.lengths, axis.size) for i, axis in enumerate(data.axes) if axis.lengths is not None]
 
 
@@ -186,7 +187,7 @@ def _in_short(axis: int, lengths: np.ndarray, size: int) -> LengthsView:
 
 
 def _lengths(data: Data, at: int) -> list[int] | None:
-    """Of the first axis that has some for each sequence."""
+    """The lengths of the first axis with one length per sequence."""
     dim = data.axes[at].dim
     found = next((axis.lengths for axis in data.axes if axis.lengths is not None and axis.over == (dim,)), None)
     return None if found is None else [int(n) for n in found]

@@ -1,7 +1,7 @@
-"""Sums over the frames of a tensor, made where it lives; only one number a frame travels.
+"""Sums over the frames of a tensor, computed on its device; only one number per frame is copied.
 
-A frame is what the mask knows nothing of: the features of one step of one sequence. NaN and Inf are left out of the
-sums, counted, and located.
+A frame consists of the axes that the mask does not depend on: the features of one step of one sequence. NaN and Inf
+are left out of the sums, counted and located.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from rfnb.display.kit.data import to_numpy
 Index = tuple[int, ...]
 
 KINDS: dict[str, Callable[[np.ndarray], np.ndarray]] = {"NaN": np.isnan, "+Inf": np.isposinf, "−Inf": np.isneginf}
-"""What is no number, by the word for it."""
+"""Tests for entries that are not finite, by their name in views."""
 
 
 @dataclass
 class Bad:
-    """How many entries of a kind there are, and which is the first."""
+    """The number of entries that are not finite in one way, and the index of the first."""
 
     count: int
     first: Index
@@ -31,10 +31,10 @@ class Bad:
 
 @dataclass
 class Frames:
-    """One number of each kind per frame, as float64, of size 1 along the axes `inner`; `entries` went into each.
+    """Statistics of each frame as float64, of size 1 along the axes `inner`; each frame has `entries` entries.
 
-    peak: the largest absolute value; NaN and Inf where there are some. weights: how many finite real entries there are.
-    bad: what is not finite, by its word. wrong: how many of each kind there are in each frame.
+    peak: the largest absolute value; NaN and Inf where a frame has some. weights: number of finite real entries.
+    bad: entries that are not finite, by kind. wrong: their number in each frame, by kind.
     """
 
     low: np.ndarray
@@ -51,12 +51,12 @@ class Frames:
 
     @property
     def count(self) -> int:
-        """How many real entries there are."""
+        """Number of real entries."""
         return int(self.real.sum()) * self.entries
 
 
 def frames_of(raw: Any, mask: np.ndarray | None, sequences: int | None = None) -> Frames:
-    """The frames of a raw tensor; `sequences` is the axis that they are told apart by, if possible."""
+    """The frames of a raw tensor, separated along the axis `sequences` if possible."""
     raw = floating(raw)
     inner = inner_axes(tuple(raw.shape), mask, sequences)
     frames = _sums(raw, inner)
@@ -69,14 +69,14 @@ def frames_of(raw: Any, mask: np.ndarray | None, sequences: int | None = None) -
 
 
 def inner_axes(shape: tuple[int, ...], mask: np.ndarray | None, sequences: int | None = None) -> Index:
-    """The axes that a frame consists of: those that the mask does not know, or the last one."""
+    """The axes of a frame: those that the mask does not depend on, or the last axis."""
     if mask is not None:
         return tuple(i for i, size in enumerate(mask.shape) if size == 1 and shape[i] != 1)
     return tuple([i for i in range(len(shape)) if i != sequences][-1:])
 
 
 def floating(raw: Any) -> Any:
-    """Numbers that can be summed."""
+    """The raw tensor in a floating-point type that can be summed."""
     if hasattr(raw, "detach"):
         if not raw.is_floating_point():
             return raw.double()
@@ -85,14 +85,14 @@ def floating(raw: Any) -> Any:
 
 
 def reduced(raw: Any, how: str, axes: Index) -> Any:
-    """The "mean", "sum", "amin", "amax" … over axes, which are of size 1 then."""
+    """The "mean", "sum", "amin", "amax" … over axes, which keep size 1."""
     if hasattr(raw, "detach"):
         return getattr(raw, how)(dim=axes, keepdim=True)
     return getattr(np, how)(raw, axis=axes, keepdims=True)
 
 
 def rows_at(raw: Any, inner: Index, found: tuple[np.ndarray, ...]) -> np.ndarray:
-    """The chosen frames, one a row; `found` are their positions, as from `np.nonzero`."""
+    """The chosen frames, one per row; `found` are their positions, as returned by `np.nonzero`."""
     outer = tuple(i for i in range(len(found)) if i not in inner)
     at = [found[i] for i in outer]
     ordered = raw.permute(*outer, *inner) if hasattr(raw, "detach") else raw.transpose(*outer, *inner)
@@ -101,7 +101,7 @@ def rows_at(raw: Any, inner: Index, found: tuple[np.ndarray, ...]) -> np.ndarray
 
 
 def located(rows: np.ndarray, shape: tuple[int, ...], inner: Index, at: tuple[np.ndarray, ...]) -> dict[str, Bad]:
-    """What is not finite in the rows, which are the frames `at` of a tensor with this shape."""
+    """Entries that are not finite in the rows, which are the frames `at` of a tensor of this shape."""
     found = {}
     for word, test in KINDS.items():
         hit = test(rows)
@@ -125,7 +125,7 @@ def _sums(raw: Any, inner: Index) -> Frames:
 
 
 def _variance(raw: Any, mean: Any, inner: Index, count: int) -> Any:
-    """The mean square less the square of the mean: quicker by far; the slow way where too few digits would be left."""
+    """The mean square minus the squared mean, which is faster; the exact way if too few digits would remain."""
     square = raw.norm(dim=inner, keepdim=True).square() / max(1, count)
     var = square - mean.square()
     if bool((var < 0.01 * square).any()):
@@ -134,7 +134,7 @@ def _variance(raw: Any, mean: Any, inner: Index, count: int) -> Any:
 
 
 def _mend(raw: Any, frames: Frames, bad: np.ndarray) -> None:
-    """Makes the numbers of bad frames again from their finite entries; counts the others, and tells the first."""
+    """Recomputes the statistics of frames with NaN or Inf from their finite entries; counts and locates the others."""
     at = np.nonzero(bad)
     rows = rows_at(raw, frames.inner, at)
     finite = np.isfinite(rows)

@@ -1,4 +1,4 @@
-"""Entries of a sparse tensor by the names they have in the vocab, sequence by sequence."""
+"""Labels of a sparse tensor, sequence by sequence."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from rfnb.display.kit import options
 from rfnb.display.kit.data import Data, thin_mask, thinned, to_numpy
 from rfnb.display.markup import style
 from rfnb.display.markup.html import Html, el
-from rfnb.display.schema import BadView, LabelCount
+from rfnb.display.tensor.schema import BadView, LabelCount
 from rfnb.display.tensor.stats import place_of
 
 QUOTED = frozenset({"", " ", "\n", "\t"})
 
 
 class Labels(TypedDict):
-    """Of the first sequences, token by token; and of all how often each occurs."""
+    """Labels and ids of the first sequences, and how often each label occurs in all of them."""
 
     labels: list[list[str]]
     label_ids: list[list[int]]
@@ -26,7 +26,7 @@ class Labels(TypedDict):
 
 
 def describe_labels(data: Data) -> tuple[Labels, str | None]:
-    """Labels of the first sequences, and what was left out."""
+    """The labels of the first sequences, and a note on what was left out."""
     sequences = data.sequence_axis()
     count = 1 if sequences is None else data.axes[sequences].size
     few = [data] if sequences is None else [data.pick(sequences, i) for i in range(min(count, options.LABEL_SEQUENCES))]
@@ -42,7 +42,7 @@ def describe_labels(data: Data) -> tuple[Labels, str | None]:
 
 
 def describe_unknown(data: Data) -> BadView | None:
-    """Numbers that are outside of the sparse dim; None if there are none."""
+    """Ids outside of the sparse dim; None if there are none."""
     size = _labels_of(data)
     if size is None or not data.entries:
         return None
@@ -72,7 +72,7 @@ def label_of(number: int, vocab: object | None) -> str:
 
 
 def labels_text(labels: Sequence[Sequence[str]], tags: Sequence[str] | None) -> list[str]:
-    """A line a sequence."""
+    """One line per sequence."""
     names = [f"{tag}: " for tag in tags] if tags is not None else [f"{i}: " for i in range(len(labels))]
     if len(labels) == 1 and tags is None:
         names = [""]
@@ -80,12 +80,12 @@ def labels_text(labels: Sequence[Sequence[str]], tags: Sequence[str] | None) -> 
 
 
 def line(labels: Sequence[str]) -> str:
-    """The labels of one sequence with spaces between them; an empty sequence says so."""
+    """The labels of one sequence, separated by spaces; a word for an empty sequence."""
     return " ".join(shown(label) for label in labels) or "(empty)"
 
 
 def shown(label: str) -> str:
-    """The label; quoted if it would not be seen."""
+    """The label; in quotes if it would be invisible."""
     return repr(label) if label in QUOTED or not label.isprintable() else label
 
 
@@ -97,7 +97,7 @@ def counts_text(counts: Sequence[LabelCount]) -> str:
 def labels_html(
     labels: Sequence[Sequence[str]], ids: Sequence[Sequence[int]], tags: Sequence[str] | None, unknown: bool
 ) -> Html:
-    """A row a sequence, a box a token, with its number when pointed at; red if it has no label."""
+    """One row per sequence, one box per token with its id as a tooltip; marked if it has no label."""
     heads = list(tags) if tags is not None else [str(i) for i in range(len(labels))]
     box = f"{style.BORDER};border-radius:3px;padding:0 4px"
     token = f"display:inline-block;{box};margin:1px 2px 1px 0;white-space:pre"
@@ -126,14 +126,14 @@ def _first(data: Data, most: int) -> np.ndarray:
 
 
 def _labels_of(data: Data) -> int | None:
-    """How many labels there are."""
+    """Number of labels in the vocab."""
     if data.sparse is None:
         return None
     return len(data.sparse.vocab) if data.sparse.vocab is not None else data.sparse.dimension
 
 
 def _counts(data: Data, vocab: object | None) -> tuple[list[LabelCount], str | None]:
-    """The most frequent labels, and what is to be said if not all were counted."""
+    """The most frequent labels, and a note if not all were counted."""
     where = thinned(data.shape, options.SAMPLE_ENTRIES)
     values, mask = to_numpy(data.raw[where]), thin_mask(data.mask(), where)
     sampled = f"counted in {values.size:,} of {data.entries:,}" if values.size < data.entries else None

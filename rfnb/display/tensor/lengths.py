@@ -1,4 +1,4 @@
-"""How long the sequences of a tensor are: a bar for each, or a histogram, and how much of the tensor is padding."""
+"""The lengths of sequences: a bar for each, or a histogram, and the share of padding."""
 
 from __future__ import annotations
 
@@ -7,24 +7,25 @@ from collections.abc import Sequence
 from rfnb.core.ground.text import count_of, cut
 from rfnb.display.kit import options
 from rfnb.display.kit.dims import colour_of, dim_pill, origin
+from rfnb.display.kit.schema import DimView
 from rfnb.display.markup import style
 from rfnb.display.markup.html import Html, el, join
 from rfnb.display.markup.numbers import bars, percent, short
 from rfnb.display.markup.widgets_html import chip, fold
-from rfnb.display.schema import DimView, LengthsView
+from rfnb.display.tensor.schema import LengthsView
 
 WIDTH = 160
-"""Of the longest bar, in pixels."""
+"""Width of the longest bar, in pixels."""
 TAG = 24
 
 
 def lengths_text(lengths: Sequence[LengthsView], dims: Sequence[DimView]) -> list[str]:
-    """A line about each axis with sequences of length 0."""
+    """A line for each axis with sequences of length 0."""
     return [f"{dims[one['axis']]['name']}: {_empty(one)}" for one in lengths if one["empty"]]
 
 
 def lengths_html(lengths: Sequence[LengthsView], dims: Sequence[DimView], tags: Sequence[str] | None) -> Html | None:
-    """Folded: how long each sequence is, and where the dims come from."""
+    """The lengths of sequences and the origins of dims, folded."""
     if not lengths:
         return None
     title = [_title(one, dims[one["axis"]]) for one in lengths]

@@ -1,4 +1,4 @@
-"""Statistics in views: one line of text, or of HTML."""
+"""Statistics as one line of text or HTML."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from rfnb.display.markup import style
 from rfnb.display.markup.html import Html, el, join
 from rfnb.display.markup.numbers import amount, bars, percent, real, short
 from rfnb.display.markup.widgets_html import quiet
-from rfnb.display.schema import BadView, TensorStats
+from rfnb.display.tensor.schema import BadView, TensorStats
 from rfnb.display.tensor.stats import same
 
 WHOLE = ";display:inline-block;margin-bottom:2px"
-"""Of a chip: not broken between two lines."""
+"""Style that keeps a chip on one line."""
 
 
 def stats_text(stats: TensorStats, *, ids: bool = False) -> str:
-    """`μ 0.1  σ 1.2  [-2 ▁▃█▃▁ 2]  1 NaN at batch 1, time 2`; numbers that are names (`ids`) have no mean."""
+    """`μ 0.1  σ 1.2  [-2 ▁▃█▃▁ 2]  1 NaN at batch 1, time 2`; `ids` have no mean."""
     parts = [f"{sign} {number}" for sign, number in moments(stats, ids=ids)]
     return "  ".join([*parts, *spread(stats), *alarms(stats), *warnings(stats), *facts(stats)])
 
 
 def moments(stats: TensorStats, *, ids: bool) -> list[tuple[str, str]]:
-    """Sign and number; nothing where a mean would say nothing."""
+    """Mean and deviation with their signs; empty where they would mean nothing."""
     if stats["true"] is not None:
         return [("true", f"{percent(stats['true'] / stats['count'])} ({stats['true']:,} of {stats['count']:,})")]
     if ids or same(stats):
@@ -30,7 +30,7 @@ def moments(stats: TensorStats, *, ids: bool) -> list[tuple[str, str]]:
 
 
 def spread(stats: TensorStats) -> list[str]:
-    """`[-2 ▁▃█▃▁ 2]`, or `all 2`; not of bools, nor if nothing is finite."""
+    """`[-2 ▁▃█▃▁ 2]`, or `all 2`; empty for bools, and if no entry is finite."""
     if stats["true"] is not None or stats["min"] == "nan":
         return []
     if same(stats):
@@ -45,13 +45,13 @@ def alarms(stats: TensorStats) -> list[str]:
 
 
 def bad_text(bad: BadView) -> str:
-    """How many of a kind, and where."""
+    """The number of entries that are not finite in one way, and where the first is."""
     many = ", first" if bad["count"] > 1 else ""
     return f"{bad['count']:,} {bad['word']}" + (f"{many} at {bad['first']}" if bad["first"] else "")
 
 
 def warnings(stats: TensorStats) -> list[str]:
-    """What one sees only if the lengths are forgotten: `with padding μ -0.31, σ 2`."""
+    """What padding would change if lengths were ignored: `with padding μ -0.31, σ 2`."""
     padding = stats["padding"]
     if padding is None:
         return []
@@ -61,7 +61,7 @@ def warnings(stats: TensorStats) -> list[str]:
 
 
 def facts(stats: TensorStats) -> list[str]:
-    """What is worth a word, but is not wrong."""
+    """Facts worth mentioning that are not errors."""
     found = [f"{stats['masked']:,} −Inf, masked"] if stats["masked"] else []
     number = stats["true"] is None and stats["unique"] is None and not same(stats)
     some = stats["count"] > options.HISTOGRAM_ENTRIES  # only they were looked at for this
@@ -75,7 +75,7 @@ def facts(stats: TensorStats) -> list[str]:
 
 
 def stats_html(stats: TensorStats, *, ids: bool = False) -> Html:
-    """The same on one line, what is wrong first."""
+    """Statistics as one line of HTML, errors first."""
     return el(
         "div",
         [el("span", alarm, style=style.chip(style.ALARM) + WHOLE) for alarm in alarms(stats)],

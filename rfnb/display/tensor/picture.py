@@ -1,4 +1,4 @@
-"""A tensor as a small picture: sequences down, frames across; what is padding is hatched."""
+"""A tensor as a small picture: sequences down, frames across, padding hatched."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def describe_picture(
     *,
     found: Measured | None = None,
 ) -> tuple[str, str] | None:
-    """A PNG of at most so many pixels and what it shows, in words; None where a picture would say nothing.
+    """A PNG of limited size, and a caption; None where a picture would show nothing.
 
-    found: what was measured of the tensor: the largest values need not be looked for again, and −Inf that a mask
-    put there is no alarm, but hatched like padding.
+    found: the statistics of the tensor, so that the largest values need not be searched again, and −Inf entries of a
+    mask are hatched like padding rather than marked as errors.
     """
     if not data.axes or data.entries < 2 or len(data.axes) > 8:
         return None
@@ -44,7 +44,7 @@ def describe_picture(
 
 
 def chosen(data: Data) -> tuple[int | None, int]:
-    """The axes that go down and across."""
+    """The axes that go down and across in the picture."""
     sizes = data.shape
     if len(sizes) == 1:
         return None, 0
@@ -79,7 +79,7 @@ def _matrix(
 
 
 def _without(raw: Any) -> Any:
-    """Zeros for −Inf."""
+    """The numbers with −Inf replaced by zero."""
     hit = raw == -np.inf
     return raw.masked_fill(hit, 0) if hasattr(raw, "detach") else np.where(hit, 0, raw)
 
@@ -91,7 +91,7 @@ def _largest(raw: Any, axes: tuple[int, ...]) -> np.ndarray:
 
 
 def _share(raw: Any, axes: tuple[int, ...]) -> np.ndarray:
-    """How many of them are true, of 1."""
+    """The share of entries that are true."""
     return to_numpy(reduced(raw.float() if hasattr(raw, "detach") else raw, "mean", axes))
 
 
@@ -126,5 +126,5 @@ def _words(
         what = "share of true" if data.dtype == "bool" else "largest absolute value"
         words += f", {what} over {', '.join(names[i] for i in rest)}"
     if drawn != shape:
-        words += f", a pixel for the largest of {-(-shape[0] // drawn[0])}×{-(-shape[1] // drawn[1])}"
+        words += f", each pixel the largest of {-(-shape[0] // drawn[0])}×{-(-shape[1] // drawn[1])}"
     return words

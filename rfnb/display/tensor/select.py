@@ -18,7 +18,7 @@ from rfnb.display.kit.data import Axis, Data
 def select(data: Data, batch: int | str | None, **positions: int | str) -> Data:
     """One sequence, by its number or tag, and single positions of other dims, by their names.
 
-    A position is a number, or a label if the dim has a vocab. What was chosen is said behind the name.
+    A position is a number, or a label if the dim has a vocab. The choice is appended to the name.
     Raises ViewError if there is no such sequence, dim or position.
     """
     one = data if batch is None else sequence(data, batch)
@@ -37,14 +37,14 @@ def select(data: Data, batch: int | str | None, **positions: int | str) -> Data:
         index = _position(axis, position)
         short = 0 if axis.lengths is None else int((axis.lengths <= index).sum())
         if short:
-            one = replace(one, notes=(*one.notes, f"{name} {index} is padding in {short} of them"))
+            one = replace(one, notes=(*one.notes, f"{name} {index} is padding in {short} of the sequences"))
         one = one.pick(at, index)
         chosen.append(f"{name} {position if isinstance(position, str) else index}")
     return replace(one, name=f"{data.name} of {', '.join(chosen)}") if chosen else one
 
 
 def sequence(data: Data, batch: int | str) -> Data:
-    """One sequence, by its number or its tag. Raises ViewError if there is none."""
+    """One sequence, by its number or tag. Raises ViewError if it does not exist."""
     at = data.sequence_axis()
     if at is None:
         raise ViewError(
@@ -57,7 +57,7 @@ def sequence(data: Data, batch: int | str) -> Data:
 
 
 def index_of(batch: int | str, size: int, tags: Sequence[str] | None) -> int:
-    """The number of a sequence, from its number or tag. Raises ViewError if there is none."""
+    """The number of a sequence, given its number or tag. Raises ViewError if it does not exist."""
     if isinstance(batch, str):
         return number_of(batch, tags, "show", ViewError)
     return _within(batch, size, "show: no such sequence")
@@ -80,7 +80,9 @@ def _position(axis: Axis, position: int | str) -> int:
         position = vocab.encode([position])[0]
     if axis.lengths is not None and isinstance(position, int) and position < 0:
         raise ViewError(
-            f"show: {axis.dim.name} ends elsewhere in each sequence", got=position, expected="one sequence: batch=…"
+            f"show: {axis.dim.name} ends at a different position in each sequence",
+            got=position,
+            expected="one sequence: batch=…",
         )
     return _within(position, axis.size, f"show: no such position of {axis.dim.name}")
 

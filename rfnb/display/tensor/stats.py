@@ -1,4 +1,4 @@
-"""Statistics over the real entries of a tensor: padding counts for nothing, NaN and Inf are counted and located."""
+"""Statistics over the real entries of a tensor: padding is ignored, NaN and Inf are counted and located."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from rfnb.core.ground.dtype import is_int_dtype
 from rfnb.display.kit import options
 from rfnb.display.kit.data import Data, thin_mask, thinned, to_numpy
 from rfnb.display.markup.numbers import plain
-from rfnb.display.schema import BadView, PaddingView, StatsView, TensorStats
 from rfnb.display.tensor.frames import Bad, Frames, frames_of, inner_axes, located, reduced, rows_at
+from rfnb.display.tensor.schema import BadView, PaddingView, StatsView, TensorStats
 
 
 @dataclass
 class Measured:
-    """What was computed of a tensor, or of a sample of it: each n-th entry, as `where` says."""
+    """Statistics of a tensor, or of a sample of it: every n-th entry, as given by `where`."""
 
     data: Data
     raw: Any
@@ -30,7 +30,9 @@ class Measured:
 
 
 def measure(data: Data, *, closely: bool = True) -> Measured | None:
-    """None if there is nothing to count. Not `closely`: of a small sample; only what is not finite, of all."""
+    """Measures a tensor; None if it has no real entries.
+
+    closely: if False, statistics come from a small sample; NaN and Inf are still counted in all entries."""
     if data.entries == 0:
         return None
     exact, most = (options.EXACT_ENTRIES, options.SAMPLE_ENTRIES) if closely else [options.SKETCH_ENTRIES] * 2
@@ -48,13 +50,13 @@ def measure(data: Data, *, closely: bool = True) -> Measured | None:
 
 
 def describe_stats(data: Data) -> StatsView | None:
-    """None if there is nothing to count."""
+    """The statistics that every view shows; None if there are no real entries."""
     found = measure(data)
     return None if found is None else stats_of(found, sample(found))
 
 
 def stats_of(found: Measured, seen: np.ndarray) -> StatsView:
-    """What every view tells; `seen` is a sample for the histogram."""
+    """The statistics that every view shows; `seen` is a sample for the histogram."""
     nan = found.bad["NaN"].count if "NaN" in found.bad else 0
     first = min((bad.first for bad in found.bad.values()), default=None)
     told = moments(found.frames)
@@ -70,7 +72,7 @@ def stats_of(found: Measured, seen: np.ndarray) -> StatsView:
 
 
 def tensor_stats(found: Measured) -> TensorStats:
-    """What the view of a tensor tells."""
+    """The statistics that the view of a tensor shows."""
     seen = sample(found)
     stats, dtype = stats_of(found, seen), found.data.dtype
     whole = is_int_dtype(dtype)
@@ -92,7 +94,7 @@ def same(stats: TensorStats) -> bool:
 
 
 def sample(found: Measured) -> np.ndarray:
-    """Some of the finite real entries, always the same ones; all of them if they are few."""
+    """A fixed sample of the finite real entries; all of them if there are few."""
     where = thinned(tuple(found.raw.shape), options.HISTOGRAM_ENTRIES)
     values = to_numpy(found.raw[where])
     thin = thin_mask(found.mask, where)
@@ -101,13 +103,13 @@ def sample(found: Measured) -> np.ndarray:
 
 
 def _zeros(seen: np.ndarray, of: int) -> float:
-    """Their share; a sample cannot tell that all are."""
+    """The share of zeros; below 1 for a sample, which cannot prove that all entries are zero."""
     share = float((seen == 0).mean()) if seen.size else 0.0
     return min(share, 0.999) if seen.size < of else share
 
 
 def place_of(data: Data, index: tuple[int, ...]) -> str:
-    """In words: "batch 3 ('banana'), time 7"."""
+    """A position in words: "batch 3 ('banana'), time 7"."""
     parts = []
     for axis, i in zip(data.axes, index, strict=False):  # a scalar has no axis
         tag = f" ({axis.tags[i]!r})" if axis.tags is not None and i < len(axis.tags) else ""
@@ -120,7 +122,7 @@ def _bad(data: Data, word: str, bad: Bad) -> BadView:
 
 
 def moments(frames: Frames) -> dict[str, Any]:
-    """Of all that is finite; "nan" if nothing is."""
+    """Minimum, mean, maximum and deviation of the finite entries; "nan" if there are none."""
     seen = frames.weights > 0
     if not seen.any():
         return dict.fromkeys(("min", "mean", "max", "std"), "nan")
@@ -138,7 +140,7 @@ def _mean_and_std(frames: Frames, seen: np.ndarray, weights: np.ndarray) -> tupl
 
 
 def _padding(frames: Frames) -> PaddingView | None:
-    """What the frames behind the ends do to the mean of all."""
+    """How padding would change mean and deviation; None if there is no padding, or only zeros."""
     if frames.real.all():
         return None
     behind = ~frames.real
@@ -156,7 +158,7 @@ def _padding(frames: Frames) -> PaddingView | None:
 
 
 def _histogram(seen: np.ndarray, low: object, high: object) -> list[int] | None:
-    """How many entries are in each of a few equal steps from `low` to `high`."""
+    """Histogram with equal bins from `low` to `high`."""
     if not isinstance(low, int | float) or not isinstance(high, int | float) or not low < high:
         return None
     counts, _ = np.histogram(seen.astype(np.float64), bins=options.HISTOGRAM_BINS, range=(low, high))
@@ -164,7 +166,7 @@ def _histogram(seen: np.ndarray, low: object, high: object) -> list[int] | None:
 
 
 def _everywhere(data: Data) -> dict[str, Bad]:
-    """What is not finite in a large tensor; sums tell which frames to look at."""
+    """Entries of a large tensor that are not finite; sums show which frames to search."""
     if data.entries > options.FINITE_ENTRIES:
         return {}
     mask = data.mask()
@@ -181,16 +183,17 @@ def _everywhere(data: Data) -> dict[str, Bad]:
 
 
 ENTRIES = 16_000_000
-"""Of larger tensors only some sequences are asked."""
+"""Largest number of entries searched for a mask; of larger tensors only some sequences are searched."""
 
 FEW = 3
-"""Fewer could be where a mask would put them by chance."""
+"""Fewest −Inf entries that count as a mask; fewer could form its shape by chance."""
 
 
 def is_masked(data: Data, raw: Any, mask: np.ndarray | None) -> bool:
-    """Whether all −Inf of `raw` are the work of a mask.
+    """Whether all −Inf entries of `raw` form a mask.
 
-    That is: above a diagonal, left of a band, behind ends that differ by sequence, or at the same labels in all frames.
+    They do if they are above a diagonal, left of a band, after the ends of sequences, or at the same labels in all
+    frames.
     """
     if not data.axes:
         return False
@@ -224,7 +227,7 @@ def _same_labels(hit: np.ndarray, real: np.ndarray) -> bool:
 
 
 def _square(data: Data) -> tuple[int, int]:
-    """The two axes that may attend to each other."""
+    """The two axes of an attention mask."""
     others = [i for i in range(len(data.axes)) if i != data.sequence_axis()]
     moving = [i for i in others if data.axes[i].lengths is not None or data.axes[i].dim.is_dynamic()]
     rows, cols = moving if len(moving) == 2 else (len(data.axes) - 2, len(data.axes) - 1)
@@ -246,7 +249,7 @@ def _behind_diagonal_or_end(hit: np.ndarray, real: np.ndarray) -> bool:
 
 
 def _bands(inner: np.ndarray) -> list[np.ndarray]:
-    """Causal masks, also of a limited reach to the left, that might explain the entries."""
+    """Causal masks, also with a limited context to the left, that may explain the entries."""
     high, wide = inner.shape[-2:]
     ahead = np.arange(wide) - np.arange(high)[:, None]
     found = []

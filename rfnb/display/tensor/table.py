@@ -1,4 +1,4 @@
-"""Small tensors as numbers: the last dim across, all others down."""
+"""Small tensors as tables of numbers: the last dim across, all others down."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import numpy as np
 
 from rfnb.core.ground.text import cut
 from rfnb.display.kit.data import Data, to_numpy
+from rfnb.display.kit.schema import DimView
 from rfnb.display.markup import png, style
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import plain, real, short
 from rfnb.display.markup.widgets_html import quiet
-from rfnb.display.schema import DimView
 
 ROWS = 24
 COLS = 24
 PAD = "·"
 NOT_FINITE = {"nan": style.ALARM, "inf": "#ff8c00", "-inf": "#6a3cd2"}
-"""The colours that pictures have for them."""
+"""Colours for NaN and infinities, as in pictures."""
 TAG = 12
-"""So many signs of a sequence's tag stand over its column."""
+"""Longest tag above a column, in characters."""
 
 
 def describe_values(data: Data) -> Any:
@@ -34,7 +34,7 @@ def describe_values(data: Data) -> Any:
 
 
 def rows_of(values: Any, dims: list[DimView], tags: list[str] | None) -> Iterator[tuple[str, list[Any]]]:
-    """(what the row is, its numbers), of a tensor with dims; rows of padding are left out, sequences never."""
+    """Pairs (label, numbers) for each row; rows that are only padding are left out, sequences are not."""
     names = [_names(dim, tags) for dim in dims[:-1]]
     sequences = len(dims) == 2 and dims[0]["kind"] == "batch"
     for index in itertools.product(*[range(dim["size"]) for dim in dims[:-1]]):
@@ -46,7 +46,7 @@ def rows_of(values: Any, dims: list[DimView], tags: list[str] | None) -> Iterato
 
 
 def table_text(values: Any, dims: list[DimView], tags: list[str] | None) -> list[str]:
-    """Aligned lines."""
+    """The numbers as aligned lines."""
     if not dims:
         return [f"  {cell_text(values)}"]
     rows = list(rows_of(values, dims, tags))
@@ -64,7 +64,7 @@ def table_text(values: Any, dims: list[DimView], tags: list[str] | None) -> list
 
 
 def table_html(values: Any, dims: list[DimView], tags: list[str] | None, *, masked: bool = False) -> Html:
-    """The same; the background tells sign and size, padding is pale, and so is −Inf if it is `masked`."""
+    """The numbers as an HTML table. The background shows sign and size; padding is pale, as is −Inf if `masked`."""
     if not dims:
         return el("div", cell_text(values), style=style.NUMBERS)
     rows = list(rows_of(values, dims, tags))
@@ -93,7 +93,7 @@ def table_html(values: Any, dims: list[DimView], tags: list[str] | None, *, mask
 
 
 def headings(dims: list[DimView], tags: list[str] | None) -> list[str]:
-    """What is over the columns if they are sequences that have names."""
+    """Column headings: the tags, if columns are sequences."""
     if dims[-1]["kind"] != "batch" or not tags or len(tags) < dims[-1]["size"]:
         return []
     return [cut(tag, TAG) for tag in tags[: min(COLS, dims[-1]["size"])]]
@@ -105,7 +105,7 @@ def cell_text(value: Any) -> str:
 
 
 def left_out(rows: int, dims: list[DimView]) -> list[str]:
-    """What the limits cut off."""
+    """Notes on rows and columns beyond the limits."""
     parts = []
     if rows > ROWS:
         parts.append(f"{rows - ROWS} more rows")

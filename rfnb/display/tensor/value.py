@@ -15,17 +15,17 @@ from rfnb.display.kit.degrade import Notes
 from rfnb.display.kit.dims import describe_axes
 from rfnb.display.kit.options import LABEL_TOKENS
 from rfnb.display.markup.numbers import short
-from rfnb.display.schema import StatsView, ValueView
 from rfnb.display.tensor.labels import label_of, line, shown, tokens
 from rfnb.display.tensor.picture import describe_picture
+from rfnb.display.tensor.schema import StatsView, ValueView
 from rfnb.display.tensor.stats import describe_stats
 from rfnb.display.tensor.table import PAD
 
 SHOWN = 6
 ENDED = "ended"
-"""What is said of a value where all sequences have ended."""
+"""Text of a value for which all sequences have ended."""
 MANY = 8
-"""So many equal entries are worth a word."""
+"""From this number of equal entries on, a value is flagged as constant."""
 PICTURE_CELLS = (24, 96)
 PICTURE_PIXELS = (48, 192)
 
@@ -39,9 +39,9 @@ def describe_value(
     pictures: bool,
     live: np.ndarray | None = None,
 ) -> ValueView:
-    """Of a Tensor or a Dim; of one sequence if one was chosen and the value has that axis.
+    """The JSON of a Tensor or Dim, or of one sequence if one was chosen and the value has that axis.
 
-    live: which entries are of sequences that go on; the others are a `·`, and count for nothing.
+    live: which entries belong to sequences that have not ended; the others are shown as `·` and not counted.
     """
     notes = Notes()
     data = notes.attempt("value", lambda: one_sequence(value, sequences, sequence, live), None)
@@ -73,7 +73,7 @@ def one_line(name: str, x: Tensor, live: np.ndarray | None = None) -> str:
 def one_sequence(
     value: Tensor | int, sequences: Dim | None, sequence: int | None, live: np.ndarray | None = None
 ) -> Data:
-    """The data of a value, of one sequence if that was asked for; a size that changes per step is a number."""
+    """The data of a value, or of one sequence; the size of an axis that grows per step is a number."""
     if isinstance(value, int):
         return Data("size", "int64", "cpu", np.asarray(value), ())
     data = replace(read(value), live=live)
@@ -82,7 +82,7 @@ def one_sequence(
 
 
 def value_text(data: Data) -> str:
-    """`0.12`, `0.12 · … (16)`, `0.12 -0.31 … (3×16)`, or labels; what is padding or has ended is a `·`."""
+    """`0.12`, `0.12 · … (16)`, `0.12 -0.31 … (3×16)`, or labels; `·` stands for padding and ended sequences."""
     if data.live is not None and not data.live.any():
         return ENDED
     told = len(data.axes) == 1 and data.mask() is not None  # one by one, to show which are left out
@@ -102,14 +102,14 @@ def value_text(data: Data) -> str:
 
 
 def magnitude(data: Data) -> float:
-    """The mean absolute value of a sample of the real entries; 0 for nothing."""
+    """The mean absolute value of a sample of the real entries; 0 if there are none."""
     values = sampled(data)
     with np.errstate(all="ignore"):
         return float(np.abs(values).mean()) if values.size else 0.0
 
 
 def sampled(data: Data, most: int = 4096) -> np.ndarray:
-    """Some of the real entries, always the same ones for the same shape and lengths."""
+    """A fixed sample of the real entries, which depends on shape and lengths only."""
     where = thinned(data.shape, most)
     values = to_numpy(data.raw[where]).astype(np.float64)
     mask = data.mask()
@@ -119,12 +119,12 @@ def sampled(data: Data, most: int = 4096) -> np.ndarray:
 
 
 def in_words(name: str, text: str, dtype: str = "") -> ValueView:
-    """Of what has no dims and no statistics."""
+    """The JSON of a value without dims and statistics."""
     return {"name": name, "text": text, "dims": [], "dtype": dtype, "stats": None, "picture": None, "flags": []}
 
 
 def _picture(data: Data, stats: StatsView | None) -> str | None:
-    """None where it would say nothing: of few entries, of labels, or of one and the same number."""
+    """A picture; None where it would show nothing: for few entries, for labels, or for equal entries."""
     if data.entries < MANY or data.sparse is not None:
         return None
     if stats is not None and stats["min"] == stats["max"] and not stats["nan"] + stats["inf"]:
@@ -143,13 +143,13 @@ def _flags(stats: StatsView | None, data: Data) -> list[str]:
 
 
 def _start(data: Data) -> tuple[int, ...]:
-    """Where the first entry is that counts."""
+    """The index of the first entry that counts."""
     mask = data.mask()
     return (0,) * len(data.axes) if mask is None else tuple(map(int, np.unravel_index(mask.argmax(), mask.shape)))
 
 
 def _first(data: Data, start: tuple[int, ...] | None = None) -> list[Any]:
-    """Some numbers; None for those that do not count."""
+    """The first numbers, with None for entries that do not count."""
     few = data.entries <= SHOWN + 2
     corner = tuple(slice(None) if few else slice(at, at + SHOWN) for at in start or (0,) * len(data.axes))
     values, mask = to_numpy(data.raw[corner]), data.mask()

@@ -10,16 +10,16 @@ from rfnb.display.markup.grid import Table
 from rfnb.display.markup.html import Html, el, join
 from rfnb.display.markup.numbers import percent, real, short, size as size_text
 from rfnb.display.markup.widgets_html import chip, note_html, note_text, quiet
-from rfnb.display.schema import GradView, TensorStats, TensorView
 from rfnb.display.tensor.describe import describe as describe, describe_data as describe_data
 from rfnb.display.tensor.labels import counts_text, labels_html, labels_text
 from rfnb.display.tensor.lengths import lengths_html, lengths_text
 from rfnb.display.tensor.moments import alarms, bad_text, stats_html, stats_text
+from rfnb.display.tensor.schema import GradView, TensorStats, TensorView
 from rfnb.display.tensor.table import table_html, table_text
 
 
 def to_text(view: TensorView) -> str:
-    """Some lines: what it is, statistics, then labels or numbers."""
+    """Name, dims and statistics, then labels or numbers."""
     head = " ".join(filter(None, (view["name"], view["cls"], view["dtype"], dims_text(view["dims"]))))
     lines = [head + _extras(view), *_facts(view)]
     if view["labels"] is not None:
@@ -30,7 +30,7 @@ def to_text(view: TensorView) -> str:
 
 
 def to_repr(view: TensorView) -> str:
-    """Two lines."""
+    """A header and a line of statistics."""
     dims = ", ".join(dim_word(dim) for dim in view["dims"])
     lines = [f"{view['cls']}{{{view['name']!r}, [{dims}], {view['dtype']}{_extras(view)}}}", *_facts(view)]
     if view["values"] is not None and not view["dims"] and not _many(view["stats"]):
@@ -41,7 +41,7 @@ def to_repr(view: TensorView) -> str:
 
 
 def to_html(view: TensorView) -> Html:
-    """The same facts, with a picture."""
+    """The view as HTML, with a picture."""
     return el(
         "div",
         _head(view),
@@ -58,7 +58,7 @@ def to_html(view: TensorView) -> Html:
 
 
 def to_table(view: TensorView) -> Table:
-    """A row for each sequence; one for all if no axis counts sequences."""
+    """A row for each sequence; a single row if no axis counts sequences."""
     if view["sequences"] is None:
         stats = view["stats"]
         told = [None] * 5 if stats is None else [stats[key] for key in ("mean", "min", "max", "nan", "inf")]
@@ -82,7 +82,7 @@ def _facts(view: TensorView) -> list[str]:
 
 
 def _many(stats: TensorStats | None) -> TypeGuard[TensorStats]:
-    """Whether there is more to tell than the one number."""
+    """Whether statistics say more than the single number."""
     return stats is not None and (stats["count"] > 1 or bool(alarms(stats)))
 
 
@@ -101,7 +101,7 @@ def _extras(view: TensorView) -> str:
 
 
 def _grad_text(grad: GradView | None) -> str | None:
-    """`‖grad‖ 0.12`, `no grad yet`; nothing to say of a tensor that gradients only pass."""
+    """`‖grad‖ 0.12`, `no grad yet`; None for tensors that are not leaves."""
     if grad is None or not grad["leaf"]:
         return None
     return "no grad yet" if grad["norm"] is None else f"‖grad‖ {short(grad['norm'])}"
@@ -134,7 +134,7 @@ def _labels(view: TensorView) -> Html | None:
 
 
 def _by_sequence(view: TensorView) -> Html | None:
-    """Of bools: how many are true in each of a few sequences."""
+    """For bools, the share of true entries in each of a few sequences."""
     stats, rows = view["stats"], view["sequences"]
     if stats is None or stats["true"] is None or rows is None or not 1 < len(rows) <= 16:
         return None

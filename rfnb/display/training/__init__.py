@@ -1,1 +1,5 @@
-"""What a training loop is told while it runs, and how it is drawn."""
+"""Training loops: what they report, and how it is drawn.
+
+Read `train` first (`rf.progress`, `rf.gradient_norms`), then `progress` → `history` → `curve` (the data),
+`progress_view` → `plot` and `figure` (the drawings), `gradient_norms` and its view.
+"""

@@ -1,4 +1,4 @@
-"""A measure over the steps, in bounded memory: when there are too many values, two neighbours become one."""
+"""Curves of measures in bounded memory: when there are too many values, neighbours are joined."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import math
 from dataclasses import dataclass
 
 MOST = 240
-"""Bins of a curve: more than a picture has room for."""
+"""Largest number of bins in a curve, more than a picture can show."""
 
 
 @dataclass
 class Bin:
-    """Some values in a row: at which step the last of them was, the lowest, the highest, their sum and number."""
+    """Consecutive values: the step of the last, the lowest, the highest, their sum and number."""
 
     step: int
     low: float
@@ -21,18 +21,17 @@ class Bin:
 
     @property
     def mean(self) -> float:
-        """Of the finite ones."""
+        """Mean of the values."""
         return self.total / self.count
 
     def joined(self, later: Bin) -> Bin:
-        """With the bin that follows it."""
+        """This bin joined with the next."""
         low, high = min(self.low, later.low), max(self.high, later.high)
         return Bin(later.step, low, high, self.total + later.total, self.count + later.count)
 
 
 class Curve:
-    """Finite values in bins; of the others, how many and when the first was. `lowest` and `highest` are a
-    step and its value.
+    """Finite values in bins, and the number and first step of others. `lowest` and `highest` are pairs (step, value).
 
     >>> curve = Curve()
     >>> for step, value in enumerate([3.0, float("nan"), 1.0, 2.0]):
@@ -50,7 +49,7 @@ class Curve:
         self._width = 1
 
     def add(self, step: int, value: float) -> None:
-        """One more value."""
+        """Adds a value."""
         self.last = step, value
         if not math.isfinite(value):
             self.bad, self.first_bad = self.bad + 1, self.first_bad if self.bad else step
@@ -69,7 +68,7 @@ class Curve:
             self._width *= 2
 
     def smoothed(self, over: float) -> list[float]:
-        """The mean of the last values, at each bin; `over` is how many of them count, the newest most.
+        """The running mean at each bin, over about `over` values, weighted towards the newest.
 
         >>> curve = Curve()
         >>> for step in range(4):

@@ -1,4 +1,4 @@
-"""Curves of a training loop for a paper."""
+"""Curves of a training loop as a matplotlib figure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def figure(progress: Progress) -> Any:
-    """One picture for each measure, side by side. Raises ViewError without matplotlib."""
+    """One plot for each measure, side by side. Raises ViewError without matplotlib."""
     from rfnb.display.training.progress_view import describe
 
     Figure = figure_class()

@@ -1,4 +1,4 @@
-"""How large the gradients are: of each parameter, of each module, of the whole model."""
+"""Norms of gradients by parameter, by module, and of the whole model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rfnb.core.tensor.parameter import Parameter
 
 
 class GradientNorms(Shown):
-    """What `rf.gradient_norms` gives.
+    """The result of `rf.gradient_norms`.
 
     Args:
         model: whose they are.
@@ -24,32 +24,32 @@ class GradientNorms(Shown):
 
     @property
     def total(self) -> float:
-        """Of all gradients together; what `torch.nn.utils.clip_grad_norm_` compares with its limit."""
+        """The norm of all gradients together, which `torch.nn.utils.clip_grad_norm_` compares with its limit."""
         return joined(self.parameters.values())
 
     @property
     def modules(self) -> dict[str, float]:
-        """By path: of all parameters in and below each module."""
+        """Norms by path of module, over all parameters in and below it."""
         return {path: self.below(path, self.parameters) for path, _ in self.model.named_modules()}
 
     @property
     def bad(self) -> dict[str, str]:
-        """By path, what is odd: "NaN", "Inf", "no gradient", "zero"."""
+        """Anomalies by path: "NaN", "Inf", "no gradient", "zero"."""
         words = {path: verdict(norm) for path, norm in self.parameters.items()}
         return {path: word for path, word in words.items() if word}
 
     def below(self, module: str, norms: Mapping[str, float | None]) -> float:
-        """Of those whose path begins with that of a module."""
+        """The norms of parameters below the path of a module."""
         return joined(norm for path, norm in norms.items() if not module or path.startswith(f"{module}."))
 
 
 def joined(norms: Any) -> float:
-    """The norm of all numbers of which parts have these norms."""
+    """The joint norm of parts with these norms."""
     return math.sqrt(sum(norm * norm for norm in norms if norm is not None))
 
 
 def verdict(norm: float | None) -> str:
-    """What is odd about it.
+    """The anomaly of a norm; "" if there is none.
 
     >>> [verdict(norm) for norm in (None, 0.0, float("nan"), float("inf"), 0.1)]
     ['no gradient', 'zero', 'NaN', 'Inf', '']
@@ -60,7 +60,7 @@ def verdict(norm: float | None) -> str:
 
 
 def gradient_norms(model: Any) -> GradientNorms:
-    """Of a module of rfnb or of torch."""
+    """The gradient norms of a module of rfnb or torch."""
     raws = {path: raw for path, raw in _raws(model) if raw.requires_grad}
     grads = {path: raw.grad for path, raw in raws.items() if raw.grad is not None}
     found = _norms([*grads.values(), *raws.values()])
@@ -75,7 +75,7 @@ def _raws(model: Any) -> Any:
 
 
 def _norms(raws: list[Any]) -> list[float]:
-    """Read in one go."""
+    """Norms of tensors, read from the device in one transfer."""
     import torch
 
     with torch.no_grad():

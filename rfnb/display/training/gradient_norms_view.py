@@ -1,4 +1,4 @@
-"""The view of gradient norms: a bar for each module and parameter, what is odd first."""
+"""The view of gradient norms: a bar for each module and parameter, anomalies first."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from rfnb.display.markup.grid import Table, aligned
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import plain, real, short
 from rfnb.display.markup.widgets_html import chip, note_html, note_text, quiet
-from rfnb.display.schema import GradientNorm, GradientNormsView
+from rfnb.display.training.schema import GradientNorm, GradientNormsView
 
 if TYPE_CHECKING:
     from rfnb.display.training.gradient_norms import GradientNorms
 
 ROOM = 60
-"""Rows of a view; of a larger model modules and what is odd, then only the upper modules."""
+"""Largest number of rows; for larger models, modules and anomalies, then upper modules only."""
 DECADES = 6
-"""A bar is full for the largest norm, and gone for one that is so many times ten smaller."""
+"""Range of a bar in powers of ten: it is full for the largest norm and empty for one this much smaller."""
 BLOCKS = 12
 PIXELS = 120
 
@@ -37,9 +37,9 @@ def describe(norms: GradientNorms) -> GradientNormsView:
         "rows": rows,
         "shown": shown,
         "bad": _bad(norms.bad),
-        "note": f"{count_of(left, 'more row')}: .table(); a bar is logarithmic, over {DECADES} powers of ten"
+        "note": f"{count_of(left, 'more row')}: .table(); bars are logarithmic, over {DECADES} powers of ten"
         if left
-        else f"a bar is logarithmic, over {DECADES} powers of ten",
+        else f"bars are logarithmic, over {DECADES} powers of ten",
     }
 
 
@@ -106,7 +106,7 @@ def _name(row: GradientNorm) -> str:
 
 
 def _part(row: GradientNorm, top: float) -> float:
-    """How much of the bar, from 0 to 1."""
+    """The filled part of the bar, from 0 to 1."""
     norm = real(row["norm"] or 0.0)
     if not math.isfinite(norm) or not norm or not top:
         return 0.0
@@ -114,13 +114,13 @@ def _part(row: GradientNorm, top: float) -> float:
 
 
 def _top(view: GradientNormsView) -> float:
-    """The largest of a parameter or module."""
+    """The largest norm of a parameter or module."""
     norms = [real(row["norm"]) for row in view["rows"] if row["norm"] is not None]
     return max(filter(math.isfinite, norms), default=0.0)
 
 
 def to_text(view: GradientNormsView) -> str:
-    """A line for each row."""
+    """One line per row."""
     top = _top(view)
     head = "  ".join(_title(view))
     lines = [["", "‖grad‖", "", "‖·‖", ""], *(_cells(view["rows"][i], top) for i in view["shown"])]
@@ -141,7 +141,7 @@ def _cells(row: GradientNorm, top: float) -> list[str]:
 
 
 def to_table(view: GradientNormsView) -> Table:
-    """All modules and parameters."""
+    """A row for each module and parameter."""
     columns = ["name", "class", "grad norm", "norm", "odd"]
     return Table(columns, [[r["path"], r["cls"], r["norm"], r["weight"], r["flag"]] for r in view["rows"]])
 
@@ -150,7 +150,7 @@ def to_table(view: GradientNormsView) -> Table:
 
 
 def to_html(view: GradientNormsView) -> Html:
-    """The same as a table with bars."""
+    """The norms as a table with bars."""
     name, words = _title(view)
     top = _top(view)
     heads = [el("th", word, style=style.LABEL_CELL) for word in ("", "‖grad‖", "", "‖·‖", "")]

@@ -1,4 +1,4 @@
-"""What was reported at which step. Tensors are read later, many at once: each reading makes a GPU wait."""
+"""Reported measures by step. Tensors are read later and in groups, because each read synchronizes with the GPU."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rfnb.errors import ViewError
 from rfnb.ops.reduce import reduce_mean
 
 UNREAD = 256
-"""At most so many values wait."""
+"""Largest number of unread values."""
 
 
 class History:
@@ -28,7 +28,7 @@ class History:
         self._unread: list[tuple[dict[str, Any], str]] = []
 
     def report(self, where: Mapping[str, int], measures: Mapping[str, Any]) -> None:
-        """Measures at `{"step": 3}`. A measure counts once at a step: the last that was reported there."""
+        """Reports measures at `{"step": 3}`. The last report of a measure at a step counts."""
         values = {name: _kept(name, value) for name, value in measures.items()}
         if not self._rows or any(self._rows[-1].get(name) != number for name, number in where.items()):
             self._rows.append(dict(where))
@@ -39,7 +39,7 @@ class History:
             self.read(before=row)
 
     def read(self, before: object = None) -> None:
-        """Tensors become numbers, and all that waited goes into the curves; a row that is not complete can wait."""
+        """Reads waiting tensors into the curves; an incomplete last row may stay."""
         ready = [(row, name) for row, name in self._unread if row is not before]
         for (row, name), value in zip(ready, _read([row[name] for row, name in ready]), strict=True):
             row[name] = value
@@ -47,19 +47,19 @@ class History:
         self._unread = [(row, name) for row, name in self._unread if row is before]
 
     def rows(self) -> list[dict[str, float]]:
-        """All of them, as plain numbers."""
+        """All rows, as plain numbers."""
         values = iter(_read([value for row in self._rows for value in row.values()]))
         return [{name: next(values) for name in row} for row in self._rows]
 
     def table(self) -> Table:
-        """A line for each step at which something was reported."""
+        """A row for each step with a report."""
         rows = self.rows()
         columns = list(dict.fromkeys(name for row in rows for name in row))
         return Table(columns, [[row.get(name) for name in columns] for row in rows])
 
 
 def _kept(name: str, value: Any) -> Any:
-    """A number, or what is to become one: without the graph that it came from."""
+    """A number, or a tensor to be read later, without its autograd graph."""
     if isinstance(value, Real):
         return float(value)
     if isinstance(value, Loss):
@@ -81,7 +81,7 @@ def _detached(value: Tensor) -> Tensor:
 
 
 def _read(values: Iterable[Any]) -> list[Any]:
-    """As numbers. Raw tensors of one device and type come in one go."""
+    """Values as numbers. Raw tensors of one device and dtype are read together."""
     with untaped():
         values = [_mean(value) if isinstance(value, Tensor | Loss) else value for value in values]
     groups: dict[Any, list[int]] = {}
@@ -97,7 +97,7 @@ def _read(values: Iterable[Any]) -> list[Any]:
 
 
 def _mean(value: Tensor | Loss) -> Any:
-    """Over all valid entries, raw."""
+    """The mean over all valid entries, as a raw tensor."""
     if isinstance(value, Loss):
         return value.get_mean_loss().raw_tensor
     return (reduce_mean(value, axis=value.dims) if value.dims else value).raw_tensor

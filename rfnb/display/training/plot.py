@@ -1,4 +1,4 @@
-"""Curves as one SVG each: what was reported in pale, its running mean on top, axes with a few round numbers."""
+"""Curves as SVG: reported values in pale, their running mean on top, axes with a few round numbers."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from rfnb.display.markup import style, svg
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import real, short
 from rfnb.display.markup.svg import Point
-from rfnb.display.schema import LossCurve
+from rfnb.display.training.schema import LossCurve
 
 SIZE = (340.0, 150.0)
 LEFT, RIGHT, TOP, BOTTOM = 48.0, 8.0, 8.0, 18.0
 INK = "#808080"
-"""Of words and lines: it reads on light and on dark."""
+"""Colour of words and lines, readable on light and dark pages."""
 FAR = 50.0
-"""From so many times the lowest value on, the axis is logarithmic."""
+"""Ratio of highest to lowest value from which the axis is logarithmic."""
 
 
 def plot(curve: LossCurve, colour: str) -> Html:
-    """The picture of one measure."""
+    """The plot of one measure."""
     steps = curve["steps"]
     low, high, log = extent(curve)
     first, last = steps[0], steps[-1]
@@ -44,7 +44,7 @@ def plot(curve: LossCurve, colour: str) -> Html:
 
 
 def extent(curve: LossCurve) -> tuple[float, float, bool]:
-    """Lowest and highest of the axis, which leaves out a few values far away, and whether it is logarithmic."""
+    """Ends of the axis, without a few outliers, and whether it is logarithmic."""
     lows, highs = sorted(map(real, curve["low"])), sorted(map(real, curve["high"]))
     smooth = list(map(real, curve["smooth"]))
     odd = len(lows) // 50
@@ -56,7 +56,7 @@ def extent(curve: LossCurve) -> tuple[float, float, bool]:
 
 
 def ticks(low: float, high: float, log: bool) -> list[float]:
-    """A few round numbers in between.
+    """A few round numbers between two ends.
 
     >>> ticks(0.13, 2.9, False), ticks(0.002, 40.0, True), ticks(0.002, 0.12, True)
     ([1.0, 2.0], [0.01, 0.1, 1.0, 10.0], [0.002, 0.005, 0.01, 0.02, 0.05, 0.1])
@@ -99,5 +99,5 @@ def _line(points: Sequence[Point], **attrs: object) -> Html:
 
 
 def colour(number: int) -> str:
-    """The same for a measure in all drawings."""
+    """The colour of a measure, by its number, in all drawings."""
     return style.PALETTE[number % len(style.PALETTE)]

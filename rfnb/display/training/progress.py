@@ -1,4 +1,4 @@
-"""Goes through the batches of a training loop, and shows how far it is and what was reported."""
+"""Iterates over the batches of a training loop, and shows progress and reported measures."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 B = TypeVar("B")
 PAUSE = 0.4
-"""Seconds between two drawings, at least."""
+"""Smallest time between two updates of the display, in seconds."""
 SHARE = 200
-"""Between them passes so many times the time that one takes."""
+"""Smallest time between two updates, as a multiple of the time that one takes."""
 
 
 class Progress(Shown, Generic[B]):
-    """What `rf.progress` gives: the batches, one after the other; see there."""
+    """The result of `rf.progress`: an iterable of the batches."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Progress(Shown, Generic[B]):
     # -- going on
 
     def __iter__(self) -> Iterator[B]:
-        """The batches. Once more is the next epoch: steps and history go on."""
+        """Iterates over the batches. Each iteration is an epoch; steps and history continue."""
         self.epoch += 1
         self.running = self.stopped = True
         self._remember_marked()
@@ -75,11 +75,11 @@ class Progress(Shown, Generic[B]):
             bar.close()
 
     def __len__(self) -> int:
-        """How many batches an epoch has. Raises TypeError if nobody knows."""
+        """Number of batches in an epoch. Raises TypeError if it is unknown."""
         return len(self.batches) if self.total is None else self.total  # type: ignore[arg-type]
 
     def report(self, **measures: Any) -> None:
-        """Measures of this step: numbers, Tensors (their mean counts), or torch tensors of one number.
+        """Reports measures of this step: numbers, Tensors (by their mean), or torch tensors with one entry.
 
         >>> progress = rf.progress(range(3))
         >>> for batch in progress:
@@ -99,7 +99,7 @@ class Progress(Shown, Generic[B]):
         self._marked = {name: ref(loss) for name, loss in get_run_ctx().losses.items()}
 
     def _take_marked(self) -> None:
-        """The losses that were marked in this step, unless they were reported."""
+        """Reports the losses that were marked in this step, unless they were reported already."""
         losses = get_run_ctx().losses
         new: dict[str, Loss] = {
             name: loss
@@ -114,12 +114,12 @@ class Progress(Shown, Generic[B]):
 
     @property
     def history(self) -> list[dict[str, float]]:
-        """All that was reported, a dict a step: `pandas.DataFrame(progress.history)`."""
+        """All reports, one dict per step, for `pandas.DataFrame(progress.history)`."""
         return self._history.rows()
 
     @property
     def curves(self) -> dict[str, Any]:
-        """The measures that are to be drawn."""
+        """The curves to draw, by measure."""
         self._history.read()
         wanted = self.plot
         if isinstance(wanted, bool):
@@ -149,7 +149,7 @@ class Progress(Shown, Generic[B]):
         return " ".join([*filter(None, [self.name]), f"epoch {self.epoch}"]) if self.epoch > 1 else self.name or ""
 
     def _draw(self, bar: Any) -> None:
-        """The last values beside the bar, the plot in its place. What cannot be drawn stops no training."""
+        """Updates the values next to the bar, and the plot. Errors here do not stop the training."""
         began = time.thread_time()
         try:
             if bar is not None:
@@ -175,5 +175,5 @@ class Progress(Shown, Generic[B]):
 
 
 def _is_first() -> bool:
-    """Of several processes that train together, one shows."""
+    """Whether this process is the first of those that train together; only that one shows progress."""
     return os.environ.get("RANK", "0") == "0"

@@ -8,22 +8,23 @@ from rfnb.display.markup import style
 from rfnb.display.markup.grid import Table, aligned
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import bars, plain, short
+from rfnb.display.markup.schema import Number
 from rfnb.display.markup.svg import data_uri
 from rfnb.display.markup.widgets_html import chip, note_html, note_text, quiet
-from rfnb.display.schema import LossCurve, Number, ProgressView
 from rfnb.display.training.curve import Curve
+from rfnb.display.training.schema import LossCurve, ProgressView
 
 if TYPE_CHECKING:
     from rfnb.display.training.progress import Progress
 
 WIDTH = 32
-"""Blocks of a curve in text."""
+"""Number of blocks of a curve in text."""
 SHARE = 0.03
-"""The running mean is over this part of the values."""
+"""Share of the values that the running mean covers."""
 
 
 def describe(progress: Progress) -> ProgressView:
-    """The measures that are to be drawn."""
+    """The curves to draw, as JSON."""
     try:
         total = len(progress)
     except TypeError:
@@ -87,7 +88,7 @@ def _bad(curve: LossCurve) -> str:
 
 
 def to_text(view: ProgressView) -> str:
-    """A line for each measure."""
+    """One line per measure."""
     lines = [[c["name"], short(c["last"]), _blocks(c), _peak(c), f"! {_bad(c)}" if c["bad"] else ""]
              for c in view["curves"]]  # fmt: skip
     head = "  ".join(filter(None, [view["name"], _place(view)]))
@@ -113,7 +114,7 @@ def to_table(view: ProgressView) -> Table:
 
 
 def to_html(view: ProgressView) -> Html:
-    """A picture for each measure, as many in a row as there is room for."""
+    """A plot for each measure, as many per row as fit."""
     name = el("span", f"{view['name']}  ", style=style.NAME) if view["name"] else None
     return el(
         "div",

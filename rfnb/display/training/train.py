@@ -1,4 +1,4 @@
-"""`rf.progress` and `rf.gradient_norms`: what a training loop in plain torch wants to see."""
+"""`rf.progress` and `rf.gradient_norms`, for training loops in plain torch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def progress(
     smooth: float | None = None,
     name: str | None = None,
 ) -> Progress[B]:
-    """The batches, with a bar; in a notebook with curves of what is reported, drawn while it runs.
+    """Iterates over batches with a progress bar; in a notebook it also draws curves of reported measures.
 
     >>> batch, feat, out = rf.Dim(4, name="batch"), rf.Dim(3, name="feat"), rf.Dim(2, name="out")
     >>> model = rf.Linear(feat, out)

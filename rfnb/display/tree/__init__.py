@@ -1,1 +1,1 @@
-"""Nested structures for a view: what is in them, and which parts are alike."""
+"""Views of nested structures: `nested` walks them, `leaf` describes one value, `view` writes text and HTML."""

@@ -12,20 +12,20 @@ from rfnb.display.kit.data import Data, read
 from rfnb.display.kit.degrade import Notes, reason
 from rfnb.display.kit.dims import describe_axes, describe_dim
 from rfnb.display.markup.numbers import percent, short
-from rfnb.display.schema import TreeNode
 from rfnb.display.tensor.arrays import data_of
 from rfnb.display.tensor.stats import measure, moments
 from rfnb.display.tensor.value import value_text
+from rfnb.display.tree.schema import TreeNode
 from rfnb.errors import ViewError
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None))
 FEW = 8
 TEXT = 60
-"""So much of a string is shown."""
+"""Longest string shown, in characters."""
 
 
 def fill(node: TreeNode, value: Any, *, look: bool, closely: bool = True) -> int:
-    """Says what the value is; `look`: also what is in a tensor. How many entries it has."""
+    """Fills in facts about a value, with `look` also about a tensor's entries. Returns its number of entries."""
     if isinstance(value, PLAIN):
         node["text"] = _clipped(value)
     elif isinstance(value, Dim):
@@ -43,7 +43,7 @@ def fill(node: TreeNode, value: Any, *, look: bool, closely: bool = True) -> int
 
 
 def _add(node: TreeNode, data: Data, *, look: bool, closely: bool) -> None:
-    """What is in a tensor, as far as it can be had."""
+    """Adds facts about a tensor's entries, if they can be read."""
     notes = Notes(*data.notes)
     notes.attempt("numbers", lambda: _tensor(node, data, look, closely), None)
     node["text"] += f"{'  ' if node['text'] else ''}({notes.text()})" if notes.lines else ""
@@ -62,24 +62,24 @@ def _tensor(node: TreeNode, data: Data, look: bool, closely: bool) -> None:
 
 
 def in_short(data: Data, *, closely: bool = True) -> tuple[str, list[str]]:
-    """The numbers if they are few, else `μ 0.1 σ 1 [-3 .. 3]`, "≈ μ 0.1 …" of a sample; and what is not finite."""
+    """The numbers if there are few, else `μ 0.1 σ 1 [-3 .. 3]`, or `≈ μ 0.1 …` for a sample; and NaN and Inf."""
     found = measure(data, closely=closely)
     flags = [] if found is None else [f"{bad.count:,} {word}" for word, bad in found.bad.items()]
     if data.entries <= FEW or data.sparse is not None:
         return value_text(data), flags
     if found is None:
         return "only padding", flags
-    told = moments(found.frames)
-    if told["min"] == "nan":
-        return "nothing finite", flags
-    return ("≈ " if found.where else "") + _told(told, data.dtype == "bool"), flags
+    values = moments(found.frames)
+    if values["min"] == "nan":
+        return "no finite entries", flags
+    return ("≈ " if found.where else "") + _in_words(values, data.dtype == "bool"), flags
 
 
-def _told(told: Mapping[str, Any], of_bools: bool) -> str:
+def _in_words(values: Mapping[str, Any], of_bools: bool) -> str:
     if of_bools:
-        return f"true {percent(told['mean'])}"
-    low, mean, high, std = (short(told[key]) for key in ("min", "mean", "max", "std"))
-    return f"all {low}" if told["min"] == told["max"] else f"μ {mean} σ {std} [{low} .. {high}]"
+        return f"true {percent(values['mean'])}"
+    low, mean, high, std = (short(values[key]) for key in ("min", "mean", "max", "std"))
+    return f"all {low}" if values["min"] == values["max"] else f"μ {mean} σ {std} [{low} .. {high}]"
 
 
 def _clipped(value: Any) -> str:

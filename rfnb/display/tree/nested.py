@@ -1,4 +1,4 @@
-"""Nested structures as trees: what is in a dict, list, tuple, State or TensorDict, and which parts are alike."""
+"""Nested structures as trees: dicts, lists, tuples, States and TensorDicts, with equal parts grouped."""
 
 from __future__ import annotations
 
@@ -8,30 +8,31 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rfnb.core.dims.dim import Dim
+from rfnb.core.ground.text import count_of
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import TensorDict
 from rfnb.display.kit import options
-from rfnb.display.schema import TreeNode
 from rfnb.display.tensor.arrays import class_of, is_array
 from rfnb.display.tree.leaf import fill
+from rfnb.display.tree.schema import TreeNode
 
 ALIKE = 3
-"""So many parts of the same structure, one after the other, are one line."""
+"""Fewest consecutive parts of equal structure that become one line."""
 
 
 class Folder(dict[str, Any]):
-    """What the dots in names stand for: "layers.0.weight" is in `layers`, `0`."""
+    """A level of names with dots: "layers.0.weight" is in `layers`, `0`."""
 
 
 class Walk:
-    """Makes the nodes; counts them, and knows what it is inside of."""
+    """Makes the nodes; counts them and detects cycles."""
 
     def __init__(self) -> None:
         self.nodes = self.entries = 0
         self.inside: list[int] = []
 
     def node(self, name: str, value: Any) -> TreeNode:
-        """A value and what is in it, as far as the limits go."""
+        """The node of a value and its parts, within the limits."""
         self.nodes += 1
         made = empty(name, "" if isinstance(value, Folder) else class_of(value))
         parts = None if _is_leaf(value) else parts_of(value)
@@ -41,7 +42,7 @@ class Walk:
         elif id(value) in self.inside:
             made["text"] = "… itself"
         elif parts and (len(self.inside) >= options.TREE_DEPTH or self.nodes > options.TREE_NODES):
-            made["text"] = f"… {len(parts)} in it"
+            made["text"] = f"… {count_of(len(parts), 'part')} inside"
         else:
             self._children(made, value, parts)
         return made
@@ -60,7 +61,7 @@ class Walk:
 
 
 def empty(name: str, what: str) -> TreeNode:
-    """A node with nothing in it."""
+    """A node without parts."""
     return {
         "name": name, "what": what, "dims": [], "dtype": "", "text": "", "flags": [],
         "bytes": 0, "tensors": 0, "repeat": 0, "children": [],
@@ -68,7 +69,7 @@ def empty(name: str, what: str) -> TreeNode:
 
 
 def parts_of(value: Any) -> list[tuple[str, Any]] | None:
-    """Names and values; None if nothing is in it."""
+    """Names and values of the parts; None for a leaf."""
     if isinstance(value, TensorDict):
         return list(value.data.items())  # not by `[]`, which binds dims
     if isinstance(value, Mapping):
@@ -82,7 +83,7 @@ def parts_of(value: Any) -> list[tuple[str, Any]] | None:
 
 
 def unfolded(named: Mapping[str, Any]) -> Folder | None:
-    """Names with dots as folders in folders; None if there are none, or one is a folder and a value."""
+    """Names with dots as nested levels; None if there are none, or if a name is both a level and a value."""
     if not any("." in name for name in named):
         return None
     top = Folder()
@@ -100,7 +101,7 @@ def unfolded(named: Mapping[str, Any]) -> Folder | None:
 
 
 def grouped(children: list[TreeNode]) -> list[TreeNode]:
-    """Parts of the same structure, with numbers for names that go on, in one node."""
+    """Parts of equal structure, with consecutive numbers as names, joined in one node."""
     found: list[TreeNode] = []
     for run in _runs(children):
         found += [_group(run)] if len(run) >= ALIKE and run[0]["tensors"] else run
@@ -108,7 +109,7 @@ def grouped(children: list[TreeNode]) -> list[TreeNode]:
 
 
 def add_up(node: TreeNode) -> None:
-    """What is in the parts counts for the whole."""
+    """Adds up the totals of the parts."""
     node["bytes"] = sum(child["bytes"] for child in node["children"])
     node["tensors"] = sum(child["tensors"] for child in node["children"])
     wrong = sum(1 for leaf in leaves(node) if leaf["flags"])
@@ -116,7 +117,7 @@ def add_up(node: TreeNode) -> None:
 
 
 def leaves(node: TreeNode) -> Iterator[TreeNode]:
-    """All nodes below that have nothing in them."""
+    """All leaves below a node."""
     for child in node["children"]:
         yield from leaves(child) if child["children"] else [child]
 

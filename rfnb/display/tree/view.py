@@ -1,4 +1,4 @@
-"""The view of a nested structure: a foldable tree with a line for each tensor; parts that are alike in one line."""
+"""The view of a nested structure: a foldable tree with a line per tensor; equal parts share a line."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from rfnb.display.markup.grid import Table
 from rfnb.display.markup.html import Html, el, join
 from rfnb.display.markup.numbers import size
 from rfnb.display.markup.widgets_html import chip, note_html, note_text, quiet
-from rfnb.display.schema import TreeNode, TreeView
 from rfnb.display.tensor.arrays import class_of
 from rfnb.display.tree.nested import Walk
+from rfnb.display.tree.schema import TreeNode, TreeView
 
 OPEN_DEPTH = 2
 OPEN_NODES = 40
-"""More parts than this are folded at first."""
+"""Number of parts above which a part is folded at first."""
 
 
 def describe(structure: Any) -> TreeView:
-    """The structure and all in it, as far as the limits go."""
+    """The JSON of the structure and its parts, within the limits."""
     walk = Walk()
     root = walk.node("", structure)
     notes = []
@@ -35,19 +35,19 @@ def describe(structure: Any) -> TreeView:
 
 
 def to_text(view: TreeView) -> str:
-    """A line for each part; of parts that are alike the first."""
-    lines = [f"{'  ' * depth}{node_text(node)}" for depth, node in _told(view["root"], 0)]
+    """One line per part; the first of equal parts stands for all."""
+    lines = [f"{'  ' * depth}{node_text(node)}" for depth, node in _lines(view["root"], 0)]
     return "\n".join(lines + note_text(view["note"]))
 
 
 def to_html(view: TreeView) -> Html:
-    """The same, folding."""
-    few = sum(1 for _ in _told(view["root"], 0)) <= OPEN_NODES
+    """The tree with folds."""
+    few = sum(1 for _ in _lines(view["root"], 0)) <= OPEN_NODES
     return el("div", _fold(view["root"], 0, OPEN_DEPTH if few else 1), note_html(view["note"]), style=style.BOX)
 
 
 def to_table(view: TreeView) -> Table:
-    """A row for each part that has nothing in it."""
+    """A row for each leaf."""
     rows = [[".".join(path), *_cells(node)] for path, node in _leaves(view["root"], ())]
     return Table(["path", "type", "dims", "dtype", "value"], rows)
 
@@ -60,7 +60,7 @@ def node_text(node: TreeNode) -> str:
 
 
 def total(node: TreeNode) -> str:
-    """`4 tensors, 12 kB`, of what has parts."""
+    """`4 tensors, 12 kB`: the totals of a node with parts."""
     if not node["children"] or not node["tensors"]:
         return ""
     if not node["repeat"]:
@@ -79,18 +79,18 @@ def _name(node: TreeNode) -> str:
 
 
 def _what(node: TreeNode) -> str:
-    """The class, where the rest does not tell it."""
+    """The class, unless the rest of the line implies it."""
     return "" if node["what"] in ("Tensor", "Dim", "int", "float", "bool", "str", "NoneType") else node["what"]
 
 
-def _told(node: TreeNode, depth: int) -> Iterator[tuple[int, TreeNode]]:
+def _lines(node: TreeNode, depth: int) -> Iterator[tuple[int, TreeNode]]:
     yield depth, node
     if not node["repeat"]:
         for child in node["children"]:
-            yield from _told(child, depth + 1)
+            yield from _lines(child, depth + 1)
         return
     for child in node["children"][0]["children"]:
-        for below, part in _told(child, depth + 1):
+        for below, part in _lines(child, depth + 1):
             yield below, {**part, "text": "", "flags": []}  # the others differ
 
 

@@ -13,7 +13,7 @@ from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY, Size
 from rfnb.core.ground import raw as raw_registry
-from rfnb.core.ground.source import user_source
+from rfnb.core.ground.source import assigned_name, user_source
 from rfnb.core.tensor.argument_errors import not_a_tensor
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of
@@ -165,7 +165,7 @@ class Body:
 
     def read(self, leaf: Any) -> None:
         """A state is read. If the line gives it to a variable, that is a value of the body as well."""
-        name = None if _branch() else _target()
+        name = None if _branch() else assigned_name()
         if name is not None and isinstance(leaf, Traced) and leaf.value.node is None:
             self.recorder.from_line(leaf, "state", "state")
             leaf.value.name = name
@@ -246,7 +246,7 @@ class Body:
         self._refuse_in_branch("stack")
         traced = self.of_body(source, "stack")
         pending = Pending.__new__(Pending)
-        pending._name = name or _target() or traced.name
+        pending._name = name or assigned_name() or traced.name
         pending.sig = align.sig([self.axis(), *traced.dims], traced.sparse_dim, traced.sig.feature_dim)
         pending.lengths = EMPTY
         self.outputs.append((traced, pending))
@@ -288,7 +288,7 @@ class Body:
         self._refuse_in_branch("last")
         traced = self.of_body(source, "last")
         pending = Pending.__new__(Pending)
-        pending._name = name or _target() or traced.name
+        pending._name = name or assigned_name() or traced.name
         pending.sig, pending.lengths = traced.sig, EMPTY
         self.lasts.append((traced, pending))
         return pending
@@ -382,10 +382,3 @@ def _branch() -> Recorder | None:
     """The side of a branch that is traced now."""
     who = current_recorder()
     return who if who is not None and who.within is not None else None
-
-
-def _target() -> str | None:
-    """What the user's line assigns to."""
-    place = user_source()
-    names = place.targets() if place is not None else ()
-    return names[0] if len(names) == 1 else None

@@ -18,7 +18,7 @@ from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError, LoopError, TraceError
 from rfnb.loop.body.body import Body
 from rfnb.loop.body.print_value import leave_out_ended
-from rfnb.loop.body.traced_step import Carried, Frames, Kind, TracedStep, place_of
+from rfnb.loop.body.traced_step import Frames, Kind, TracedStep, place_of
 from rfnb.loop.body.warnings import judged
 from rfnb.loop.steps.execute import Schedule
 from rfnb.loop.steps.frames import has_steps
@@ -178,7 +178,7 @@ def _close_step(body: Body, limit: Size) -> _Ends:
         loop_own[lengths_place] = (lengths + cast(active, "int64")).copy_transpose(body.condition.dims)
     states = dict(body.loop.state._leaves())
     given = [states[c.name] if c.kind == "state" else loop_own[place] for place, c in enumerate(body.carried)]
-    new = [_like_before(body, each, value) for each, value in zip(body.carried, given, strict=True)]
+    new = [_like_before(body, each.name, each.before, value) for each, value in zip(body.carried, given, strict=True)]
     kept = [
         value if each.kind in ("ended", "lengths") else _frozen(active, value, _reordered(body, each.before))
         for each, value in zip(body.carried, new, strict=True)
@@ -262,9 +262,8 @@ def _frozen(active: Traced | None, new: Any, old: Any) -> Any:
     return where(active, new, old).copy_transpose(old.dims)
 
 
-def _like_before(body: Body, carried: Carried, new: Any) -> Any:
+def _like_before(body: Body, name: str, old: Any, new: Any) -> Any:
     """The state rule: the dims, in any order, and the type of the initial value."""
-    name, old = carried.name, carried.before
     kind = Dim if isinstance(old, Dim) else Tensor
     if not isinstance(new, kind):
         raise LoopError(

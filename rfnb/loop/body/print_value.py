@@ -11,7 +11,7 @@ from rfnb.backend.base.tape import Call, current_tape, untaped
 from rfnb.core.dims.lengths import Size
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.ground.show import make_line
-from rfnb.core.ground.source import user_source
+from rfnb.core.ground.source import assigned_name
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.op import op
 from rfnb.core.tensor.tensor import Tensor, tensor_of
@@ -67,7 +67,7 @@ def watch(x: Tensor, *, steps: Steps = None, name: str | None = None) -> Tensor:
             hint="steps=range(0, 1000, 100), or lambda x: …" if steps == "all" else f"steps=[{steps}]",
         )
     bodies = entered.get()
-    target = _target()
+    target = assigned_name()
     if target and isinstance(x, Traced) and x.recorder.in_body(x.value):
         x.value.name = x.value.name or target  # the line names what it watches
     watcher = Watcher(name or target or x.name, [body.loop.name for body in bodies], steps)
@@ -75,13 +75,6 @@ def watch(x: Tensor, *, steps: Steps = None, name: str | None = None) -> Tensor:
         body.watchers.append(watcher)
     _watch(x, watcher, *[body.step_number() for body in bodies])
     return x
-
-
-def _target() -> str | None:
-    """What the user's line assigns to: `loop.state.h` is called h."""
-    place = user_source()
-    targets = place.targets() if place is not None else ()
-    return targets[0].partition(".state.")[2] or targets[0] if len(targets) == 1 else None
 
 
 @op(effect=True, name="watch")

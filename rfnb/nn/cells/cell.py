@@ -49,7 +49,7 @@ class RecCell(Module):
 
     def __init_subclass__(cls, *, names: Sequence[str] = (), **options: Any) -> None:
         super().__init_subclass__(**options)
-        if not cls.__name__.startswith("_"):
+        if not cls.__name__.startswith("_") and "_parametrized_names" not in vars(cls):  # no class of `parametrize`
             CELLS.update({_key(name): cls for name in (cls.__name__, *names)})
 
     def __init__(self, in_dim: Dim, out_dim: Dim):

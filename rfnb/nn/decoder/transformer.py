@@ -107,7 +107,7 @@ class TransformerDecoderLayer(TransformerLayer):
         if self.cross_att is not None and self.cross_att_layer_norm is not None:
             if encoder is None:
                 raise ParameterError(
-                    f"{type(self).__name__}: has an encoder_dim, but is called without `encoder`",
+                    f"{type(self).__name__} has an encoder_dim, but is called without `encoder`",
                     expected="encoder=decoder.transform_encoder(encoder_output, axis=…)",
                 )
             norm = self.cross_att_layer_norm
@@ -251,7 +251,7 @@ class TransformerDecoder(Transformer):
 
 def _no_encoder_dim(module: Module) -> ParameterError:
     return ParameterError(
-        f"{type(module).__name__}: has no attention to an encoder",
+        f"{type(module).__name__} has no attention to an encoder",
         got="encoder_dim=None",
         expected="the feature dim of the encoder's output",
     )

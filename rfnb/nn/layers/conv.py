@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from rfnb.backend.base.slide import Padding, PerAxis
 from rfnb.core.dims.dim import Dim, as_dim, check_dims
+from rfnb.core.ground.text import count_of
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ParameterError
@@ -36,7 +37,7 @@ class _Sliding(Module):
         if len(listed) != self.nd:
             name = type(self).__name__
             what = f"{name}: `filter_size` has the wrong number of sizes"
-            raise ParameterError(what, got=sizes, expected=f"{self.nd} sizes, or one for all dims")
+            raise ParameterError(what, got=sizes, expected=count_of(self.nd, "size"))
         return [as_dim(size, f"filter-dim{axis}") for axis, size in enumerate(listed)]
 
     def __call__(

@@ -186,7 +186,7 @@ class Module(Shown):
         for name in filter(None, target.split(".")):
             if not hasattr(found, name):
                 raise ParameterError(
-                    f"{type(self).__name__}: has no attribute {target!r}",
+                    f"{type(self).__name__} has no attribute {target!r}",
                     got=f"{type(found).__name__} without {name!r}",
                     expected=", ".join(_public_names(found)) or None,
                     hint=did_you_mean(name, _public_names(found)),

@@ -228,8 +228,7 @@ class Place:
 
 def variable_of(source: Source | None) -> str:
     """What the user's line assigns to, if it is one name."""
-    names = source.targets() if source is not None else ()
-    return names[0].removeprefix("self.") if len(names) == 1 else ""
+    return (source.name() if source is not None else None) or ""
 
 
 def query_dims(dims: Iterable[Dim], axis: Dim, of_values: set[Dim]) -> list[Dim]:

@@ -122,7 +122,7 @@ class Recorder(Listener):
 
     def _name(self, values: list[Value], place: Source | None) -> None:
         """As the line there does. If it runs several times, the last is meant."""
-        names = place.targets() if place is not None else ()
+        names = place.names() if place is not None else ()
         if place is None or len(names) != len(values):
             return
         for before in self._named.get(place, ()):
@@ -149,7 +149,7 @@ class Recorder(Listener):
         """What the line of the user calls it. A function of rfnb may do several ops in a line: the last is meant."""
         if node.source is None or self._last_op.get(node.source) != node.op:
             return None
-        names = [_state_name(target) for target in node.source.targets()]
+        names = node.source.names()
         return names[output] if 0 <= output < len(names) and (len(names) > 1 or len(node.outputs) == 1) else None
 
     def in_body(self, value: Value) -> bool:
@@ -343,11 +343,6 @@ def _positions(result: Any) -> Iterator[tuple[Value, int]]:
         for leaf in leaves(part):
             if isinstance(leaf, Traced):
                 yield leaf.value, position if leaf is part else -1
-
-
-def _state_name(target: str) -> str:
-    """`loop.state.h` is called h."""
-    return target.partition(".state.")[2] or target
 
 
 def current_recorder() -> Recorder | None:

@@ -14,15 +14,15 @@ def test_the_target_of_an_assignment_is_the_name():
     att = Dim(1)
     one, two = pair = [Dim(1), Dim(2)]
     (walrus := Dim(1))
-    assert att.made.targets() == ("att",)
-    assert one.made.targets() == ("one",)
-    assert walrus.made.targets() == ("walrus",)
+    assert att.made.names() == ("att",)
+    assert one.made.names() == ("one",)
+    assert walrus.made.names() == ("walrus",)
     assert two is pair[1]
 
 
 def test_a_call_that_is_part_of_an_expression_has_no_name():
     inside = [Dim(1) + 2]
-    assert inside[0].expr.dims[0].made.targets() == ()
+    assert inside[0].expr.dims[0].made.names() == ()
 
 
 def test_the_with_block_around_a_place():
@@ -36,7 +36,7 @@ def test_the_with_block_around_a_place():
 def test_text_that_is_gone_leaves_the_place():
     namespace = {"Dim": Dim}
     exec(compile("x = Dim(1)", "<gone>", "exec"), namespace)
-    assert namespace["x"].made.targets() == ()
+    assert namespace["x"].made.names() == ()
     assert with_block(namespace["x"].made).lines == ()
 
 

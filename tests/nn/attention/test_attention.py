@@ -329,16 +329,16 @@ def test_greedy_decoding_in_a_loop():
 
 
 def test_what_cannot_be():
-    with pytest.raises(rf.errors.DimError, match="cannot be shared out"):
+    with pytest.raises(rf.errors.DimError, match="cannot be divided evenly"):
         rf.SelfAttention(IN, OUT, key_dim_total=KEY, value_dim_total=VALUE, num_heads=3)
     with pytest.raises(rf.errors.ParameterError, match="share_embedding"):
         rf.TransformerDecoder(None, WORD, MODEL, num_layers=1, num_heads=2, share_embedding=True, embed_dim=EMB)
     module = rf.TransformerDecoder(ENC, WORD, MODEL, num_layers=1, num_heads=2)
     x, time = sequences()
-    with pytest.raises(rf.errors.ParameterError, match="no encoder in the call"):
+    with pytest.raises(rf.errors.ParameterError, match="called without `encoder`"):
         module(x, spatial_dim=time, state=module.default_initial_state(batch_dims=[batch_dim]))
     alone = rf.TransformerDecoder(None, WORD, MODEL, num_layers=1, num_heads=2)
-    with pytest.raises(rf.errors.ParameterError, match="nothing that looks at an encoder"):
+    with pytest.raises(rf.errors.ParameterError, match="has no attention to an encoder"):
         alone.transform_encoder(sequences(ENC)[0], axis=time)
 
 

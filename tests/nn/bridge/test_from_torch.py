@@ -53,7 +53,7 @@ def test_arguments_by_name_and_too_many():
 
 def test_without_lengths_there_are_none_to_tell():
     module = rf.from_torch(plain(), [batch_dim, feat], [batch_dim, hidden], lengths="lengths")
-    with pytest.raises(DimError, match="no dim with lengths"):
+    with pytest.raises(DimError, match="no argument has a dim with lengths"):
         module(rf.convert_to_tensor(torch.ones(2, 4), dims=[batch_dim, feat]))
 
 
@@ -208,7 +208,7 @@ def test_inside_of_a_bridged_model_it_is_itself():
 def test_what_does_not_fit_says_so():
     with pytest.raises(DimError, match="out_dims"):
         rf.from_torch(plain(), [..., feat], 3)
-    with pytest.raises(ParameterError, match="which dims"):
+    with pytest.raises(ParameterError, match="are missing"):
         rf.from_torch(plain())
     with pytest.raises(ParameterError, match="arguments"):
         rf.from_torch(plain(), [..., feat], [..., hidden])()
@@ -230,9 +230,9 @@ def test_an_older_tensor_keeps_its_lengths():
 
 def test_results_that_are_not_as_said():
     x, lstm = source(), torch.nn.LSTM(4, 3, batch_first=True)
-    with pytest.raises(DimError, match=r"(?s)not as `out_dims` say.*tuple of 2.*a tensor"):
+    with pytest.raises(DimError, match=r"(?s)do not match `out_dims`.*tuple of 2.*a tensor"):
         rf.from_torch(lstm, [batch_dim, time, feat], [batch_dim, time, hidden])(x)
-    with pytest.raises(DimError, match="not as `out_dims` say"):
+    with pytest.raises(DimError, match="do not match `out_dims`"):
         rf.from_torch(torch.nn.Linear(4, 3), [..., feat], ([..., hidden],))(x)
     with pytest.raises(DtypeError, match=r"convert_to_tensor"):
         rf.from_torch(torch.nn.Linear(4, 3), [..., feat], [..., hidden])(x.raw_tensor)

@@ -340,7 +340,7 @@ def test_wrong_calls_say_what_is_expected():
         net()
     with pytest.raises(ParameterError, match="too many"):
         net(X, LENGTHS, LENGTHS)
-    with pytest.raises(ParameterError, match="no dim of an argument"):
+    with pytest.raises(ParameterError, match="not a dim of an argument"):
         net(X, lengths={"tim": LENGTHS})
     with pytest.raises(RfError):
         net(X[..., :2], LENGTHS)

@@ -107,8 +107,8 @@ def test_what_a_hook_gives_is_used(x):
 @pytest.mark.parametrize(
     ("hook", "words"),
     [
-        (lambda part, args: (args[0][:, :1],), "other axes"),
-        (lambda part, args: (args[0], 1), "other arguments"),
+        (lambda part, args: (args[0][:, :1],), "changed the shape"),
+        (lambda part, args: (args[0], 1), "changed the number of arguments"),
     ],
 )
 def test_a_hook_that_gives_something_else(x, hook, words):
@@ -145,5 +145,7 @@ def test_in_the_body_of_a_loop_hooks_see_what_it_is_traced_with(x):
 def test_gradients_of_single_steps_are_not_seen_there(x):
     net = rf.to_torch(Steps(), in_dims=[[batch_dim, time, feat]])
     net.inner.register_full_backward_hook(lambda part, given, out: None)
-    with pytest.raises(BackendError, match=r"(?s)hook on the gradients of Linear.*the part that has the loop"):
+    with pytest.raises(
+        BackendError, match=r"(?s)hook on gradients cannot be used on Linear.*the module that has the loop"
+    ):
         net(x, LENGTHS)

@@ -372,8 +372,8 @@ def test_without_a_bias_it_is_as_with_zeros(kind):
 
 
 def test_a_zoneout_lstm_without_zoneout_needs_no_loop():
-    assert rf.ZoneoutLSTM(IN, OUT).plain
-    assert not rf.ZoneoutLSTM(IN, OUT, zoneout_factor_cell=0.1).plain
+    assert rf.ZoneoutLSTM(IN, OUT).fits_kernel
+    assert not rf.ZoneoutLSTM(IN, OUT, zoneout_factor_cell=0.1).fits_kernel
 
 
 # -- training
@@ -545,6 +545,12 @@ def test_a_state_without_its_mask_is_told():
 )
 def test_cells_by_name(name, cls):
     assert type(rf.make_cell(name, IN, OUT)) is cls
+
+
+def test_a_cell_with_a_parametrization_is_no_new_class():
+    rf.weight_noise(rf.BasicRNN(IN, OUT), "rec_weight", std=0.1)
+    cell = rf.make_cell("BasicRNN", IN, OUT)
+    assert type(cell) is rf.BasicRNN and not rf.is_parametrized(cell)
 
 
 def test_a_new_class_is_known_by_its_name():

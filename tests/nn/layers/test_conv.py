@@ -161,8 +161,8 @@ def test_filters_begin_with_the_variance_of_their_fans(groups, fan_in):
         (lambda: rf.Conv1d(IN, OUT, 3, padding="same", groups=3), "must divide in"),
         (lambda: rf.Conv1d(OUT, IN, 3, padding="same", groups=3), "must divide in"),
         (lambda: rf.Conv1d(IN, OUT, 3, padding="same", groups=-1), "must divide in"),
-        (lambda: rf.Conv2d(IN, OUT, (3,), padding="same"), "for other dims"),
-        (lambda: rf.TransposedConv1d(IN, OUT, (3, 3), padding="same"), "for other dims"),
+        (lambda: rf.Conv2d(IN, OUT, (3,), padding="same"), "wrong number of sizes"),
+        (lambda: rf.TransposedConv1d(IN, OUT, (3, 3), padding="same"), "wrong number of sizes"),
         (lambda: rf.Conv1d(rf.Dim(None, name="time"), OUT, 3, padding="same"), "fixed size"),
     ],
 )

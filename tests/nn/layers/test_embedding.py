@@ -63,7 +63,7 @@ def test_one_label_as_in_a_loop(letter, out):
 
 
 def test_other_labels_are_refused(letter, out, time, letters):
-    with pytest.raises(rf.errors.DimError, match="other labels than out"):
+    with pytest.raises(rf.errors.DimError, match="not sparse in out"):
         rf.Embedding(out, letter)(letters)
     plain = rf.convert_to_tensor(torch.tensor([1, 4]), dims=[BATCH])
     with pytest.raises(rf.errors.DimError, match="set_sparse_dim"):

@@ -95,7 +95,7 @@ def test_a_list_of_parameters_changes_and_is_part_of_a_module():
     module.scales[0] = third
     assert [name for name, _ in module.named_parameters()] == ["scales.0", "scales.1"]  # the third is there once
     assert [name for name, _ in rf.ParameterList({"a": first}).named_parameters()] == ["a"]
-    with pytest.raises(rf.errors.ParameterError, match="no Parameter"):
+    with pytest.raises(rf.errors.ParameterError, match="not a Parameter"):
         module.scales.append(rf.zeros([]))
     assert len(module.scales) == 3
     assert len(rf.ParameterList()) == 0

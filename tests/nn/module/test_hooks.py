@@ -106,7 +106,7 @@ def test_the_first_hook_of_the_call_of_a_module():
 @pytest.mark.parametrize("obj", [3, len, Counter()])
 @pytest.mark.parametrize("attr", ["__call__", "__str__", "bit_length"])
 def test_what_cannot_have_hooks_is_told(obj, attr):
-    with pytest.raises(rf.errors.ParameterError, match="has no method"):
+    with pytest.raises(rf.errors.ParameterError, match="has no replaceable method"):
         setup_post_hook_on_method(obj, attr, print)
 
 
@@ -114,7 +114,7 @@ def test_what_cannot_have_hooks_is_told(obj, attr):
 def test_what_is_no_method_is_told(attr):
     counter = Counter()
     before = dict(vars(counter))
-    with pytest.raises(rf.errors.ParameterError, match="has no method") as error:
+    with pytest.raises(rf.errors.ParameterError, match="has no replaceable method") as error:
         setup_post_hook_on_method(counter, attr, print)
     assert vars(counter) == before
     assert ("on the class" in str(error.value)) == (attr == "__repr__")

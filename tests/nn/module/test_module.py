@@ -121,9 +121,9 @@ def test_names_in_lists_and_dicts_of_modules(feat):
     model.set_deep("layers.0", other)
     assert model.layers[0] is other and len(model.layers) == 2
     assert list(dict(model.named_parameters())) == ["layers.0.offset", "layers.1.offset", "named.a.offset"]
-    with pytest.raises(rf.errors.ParameterError, match=r"there is no 'layers.7'"):
+    with pytest.raises(rf.errors.ParameterError, match=r"has no attribute 'layers.7'"):
         model.get_deep("layers.7")
-    with pytest.raises(rf.errors.ParameterError, match=r"there is no 'lairs'"):
+    with pytest.raises(rf.errors.ParameterError, match=r"has no attribute 'lairs'"):
         model.set_deep("lairs.0", other)
 
 

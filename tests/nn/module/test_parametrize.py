@@ -110,13 +110,13 @@ def test_what_is_assigned_goes_into_the_parameter(linear):
     ("change", "message"),
     [
         (lambda m: rf.weight_noise(rf.weight_noise(m, "weight", std=0.1), "weight", std=0.1), "has a parametrization"),
-        (lambda m: rf.weight_noise(m, "foo", std=0.1), "is no Parameter"),
-        (lambda m: rf.weight_noise(m, "in_dim", std=0.1), "is no Parameter"),
-        (lambda m: rf.remove_parametrization(m, "weight"), "has none"),
-        (lambda m: rf.register_parametrization(m, "weight", Scaled()), "has parameters of its own"),
+        (lambda m: rf.weight_noise(m, "foo", std=0.1), "is not a Parameter"),
+        (lambda m: rf.weight_noise(m, "in_dim", std=0.1), "is not a Parameter"),
+        (lambda m: rf.remove_parametrization(m, "weight"), "has no parametrization"),
+        (lambda m: rf.register_parametrization(m, "weight", Scaled()), "has its own parameters"),
         (
             lambda m: rf.register_parametrization(m, "weight", twice, keep_existing_param=False),
-            "has no parameters of its own",
+            "has no parameters",
         ),
     ],
 )

@@ -314,7 +314,7 @@ def test_nothing_in_common_is_no_agreement():
         loop.state.other = loop.state.other + 1.0
     found = rf.compare(sums(), loop.run, sequence=0)
     assert not found
-    assert "nothing has the same name" in repr(found)
+    assert "no value has the same name" in repr(found)
 
 
 def test_an_axis_that_grows():

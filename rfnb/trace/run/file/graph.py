@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, get_args
 
 from rfnb.core.graph.graph import BodyGraph, Node, NodeKind, Value
-from rfnb.core.ground.source import Source
+from rfnb.core.ground.source import Source, value_name
 from rfnb.core.tensor.op import OPS
 from rfnb.errors import RunFileError
 from rfnb.trace.run.file.dims import DimReader, DimWriter
@@ -20,7 +20,7 @@ class Place(NamedTuple):
     line: int
     shown: str
     expression: str
-    names: tuple[str, ...]
+    assigned: tuple[str, ...]
     code: None = None
     cell: None = None
 
@@ -32,9 +32,9 @@ class Place(NamedTuple):
         """The expression as it was written, in short."""
         return self.expression
 
-    def targets(self) -> tuple[str, ...]:
-        """The names that it was assigned to."""
-        return self.names
+    def names(self) -> tuple[str, ...]:
+        """The names of the values made here."""
+        return self.assigned
 
 
 def write_graph(graph: BodyGraph, name_of: Callable[[Value], str], dims: DimWriter) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def write_graph(graph: BodyGraph, name_of: Callable[[Value], str], dims: DimWrit
 
 
 def _words(source: Any) -> tuple[Any, ...]:
-    return source.file, source.line, source.place(), source.text(), tuple(source.targets())
+    return source.file, source.line, source.place(), source.text(), source.names()
 
 
 def read_graph(data: Any, dims: DimReader) -> BodyGraph:
@@ -120,4 +120,4 @@ def _place(data: Any) -> Place:
     file, line, shown, expression, names = data
     entry = {"file": file, "line": line, "shown": shown, "expression": expression, "names": names}
     texts = {name: get(entry, name, str) for name in ("file", "shown", "expression")}
-    return Place(**texts, line=count(entry, "line"), names=tuple(list_of(entry, "names", str)))
+    return Place(**texts, line=count(entry, "line"), assigned=tuple(map(value_name, list_of(entry, "names", str))))

@@ -29,7 +29,7 @@ from rfnb.core.ground.text import count_of
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.core.tensor.tensor_dict import TensorDict
 from rfnb.errors import DimError, DtypeError, fact_lines
-from rfnb.loop.check.finite import describe_operand
+from rfnb.loop.check.finiteness import describe_operand
 from rfnb.trace.observe import Event, watching
 
 TOLERANCE = {"float16": 1e-2, "bfloat16": 5e-2, "float64": 1e-8}

@@ -1,0 +1,57 @@
+"""The messages between the panel and the kernel."""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict
+
+PROTOCOL = 3
+"""Raised when a message changes in a way that an older panel or kernel would misread."""
+
+
+class Where(TypedDict):
+    """A condition to search for: on one value, on the values of a line, or on any value."""
+
+    kind: Literal["not finite", "over", "changes", "repeats", "ends", "expression"]
+    name: str | None
+    line: int | None
+    limit: float | None  # of "over"
+    text: str | None  # of "expression"
+
+
+class FoundView(TypedDict):
+    """Part of a search: the matching steps, and the step to continue from."""
+
+    hits: list[int]
+    next: int | None  # None: all that was asked for is searched
+
+
+class Hello(TypedDict):
+    """The kernel's answer to the first message: its versions."""
+
+    protocol: int
+    version: str
+    session: str  # of the kernel process
+
+
+class Message(TypedDict):
+    """Front end to kernel, on the command comm."""
+
+    id: int
+    command: str  # a row of `COMMANDS` in rfnb/display/panel/commands.py
+    args: dict[str, object]
+
+
+class Reply(TypedDict):
+    """Kernel to front end. `queued`: the answer comes as an event with the same id; `busy`: after the running cell."""
+
+    id: int
+    status: Literal["ok", "error", "queued", "busy"]
+    data: object
+    error: str | None
+
+
+class Event(TypedDict):
+    """Kernel to front end, on the event comm."""
+
+    event: Literal["runs", "reply", "open"]
+    data: object

@@ -1,0 +1,59 @@
+"""The JSON of training loops and gradient norms."""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict
+
+from rfnb.display.markup.schema import Number
+
+
+class LossCurve(TypedDict):
+    """A measure over the steps of training. Bins of several steps have their last step, lowest and highest value."""
+
+    name: str
+    steps: list[int]
+    low: list[Number]
+    high: list[Number]
+    smooth: list[Number]  # the running mean
+    last: Number | None
+    peak: Literal["lowest", "highest"]  # which of them is told: the lowest, unless that is where it began
+    peak_value: Number | None
+    peak_at: int | None
+    bad: int  # values that are not finite
+    first_bad: int | None  # at which step
+
+
+class ProgressView(TypedDict):
+    """A training loop: its progress and reported measures."""
+
+    kind: Literal["progress"]
+    name: str
+    steps: int
+    total: int | None  # of an epoch
+    epoch: int  # from 1
+    stopped: bool  # before the batches ended
+    curves: list[LossCurve]
+    note: str | None
+
+
+class GradientNorm(TypedDict):
+    """The gradient norm of a parameter, or of all parameters of a module."""
+
+    path: str
+    depth: int
+    cls: str  # of a module; "" for a parameter
+    norm: Number | None  # None: it has no gradient
+    weight: Number  # the norm of the values
+    flag: str  # "NaN", "Inf", "no gradient", "zero", or ""
+
+
+class GradientNormsView(TypedDict):
+    """Gradient norms, in the order of the model."""
+
+    kind: Literal["gradient_norms"]
+    cls: str
+    total: Number
+    rows: list[GradientNorm]
+    shown: list[int]  # the rows that there is room for
+    bad: list[str]  # "no gradient: out.bias"
+    note: str | None
