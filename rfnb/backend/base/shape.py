@@ -36,7 +36,7 @@ class MergePlan:
 
 
 @dataclass(frozen=True, slots=True)
-class SplitPlan:
+class SplitDimsPlan:
     """The axis to split, the sizes of its parts, and the signature of the result."""
 
     place: int
@@ -220,7 +220,7 @@ class ShapeOps:
         out = [*source.dims[:place], *dims, *source.dims[place + 1 :]]
         signature = align.sig(out, source.sparse_dim, feature)
         if whole == axis.dimension and _all_static(*dims):
-            source.sig.keep(plan_key, SplitPlan(place, sizes, weakref.ref(signature)))
+            source.sig.keep(plan_key, SplitDimsPlan(place, sizes, weakref.ref(signature)))
         return tensor_of(raw, signature, lengths)
 
     @classmethod

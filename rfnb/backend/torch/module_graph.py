@@ -43,10 +43,10 @@ def module_graph(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, m
         graph.meta = any(leaf.is_meta for leaf in leaves([args, kwargs]) if isinstance(leaf, torch.Tensor))
         if its is not None:
             modules.add(its)
-        seen = _Seen(its, modules, stack)
+        seen = _ModelRecorder(its, modules, stack)
         try:
             graph.inputs = seen.given(argument_names(model, args, kwargs))
-            with seen.hooks(), _Mode(seen):
+            with seen.hooks(), _FunctionMode(seen):
                 result = model(*args, **kwargs)
             named = [(name or "output", leaf) for name, leaf in named_leaves(result) if isinstance(leaf, torch.Tensor)]
             graph.outputs = tuple((name, seen.number_of(leaf, "")) for name, leaf in named)
@@ -59,7 +59,7 @@ def module_graph(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, m
     return graph
 
 
-class _Seen(CallRecorder):
+class _ModelRecorder(CallRecorder):
     """Collects what hooks and the mode report. kept: restores, when it ends, what the call changes."""
 
     tensor_type = torch.Tensor
@@ -126,10 +126,10 @@ class _Seen(CallRecorder):
         self.quiet = False
 
 
-class _Mode(TorchFunctionMode):
+class _FunctionMode(TorchFunctionMode):
     """Observes each torch function, but not the calls inside it."""
 
-    def __init__(self, seen: _Seen):
+    def __init__(self, seen: _ModelRecorder):
         super().__init__()
         self._seen = seen
 

@@ -33,7 +33,7 @@ def _kinds() -> list[str]:
     return ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 
 
-class _Mode(TorchFunctionMode):
+class _TapeMode(TorchFunctionMode):
     def __init__(self, tape: Tape):
         super().__init__()
         self.tape = tape
@@ -154,7 +154,7 @@ class TorchTape:
         """Records torch calls inside on `tape`. The values are those of a trial, without gradients."""
         entry = _autocast()
         tape.settings = lambda: None if (now := _autocast()) == entry else partial(_Under, now)
-        with taking(tape), torch.no_grad(), _Mode(tape):
+        with taking(tape), torch.no_grad(), _TapeMode(tape):
             yield
 
     @staticmethod

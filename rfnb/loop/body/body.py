@@ -20,7 +20,7 @@ from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimRebound, LoopError
 from rfnb.loop.body import branch, rerun
 from rfnb.loop.body.draw import loop_record
-from rfnb.loop.body.traced_step import Carried, Frames, Kind, TracedLines
+from rfnb.loop.body.traced_step import Carried, FrameInput, Kind, TracedLines
 from rfnb.loop.body.warnings import judged
 from rfnb.loop.steps.execute import mixed
 from rfnb.loop.steps.frames import StepNumbers, all_frames, first_frame, stacked_frames, step_numbers
@@ -62,7 +62,7 @@ class Body:
         self.modes = self.backend.get_modes()  # those around the loop
         self.tape.new_stream = self.recorder.new_stream
         self.carried: list[Carried] = []  # the states first
-        self.frames: list[Frames] = []
+        self.frames: list[FrameInput] = []
         self.outputs: list[tuple[Traced, Pending]] = []
         self.lasts: list[tuple[Traced, Pending]] = []
         self.reorders: list[tuple[Tensor, Dim]] = []
@@ -195,7 +195,7 @@ class Body:
         self.follows_axis = self.follows_axis or axis is loop.axis
         traced = self.input("", frame)
         make = partial(all_frames, self.backend, plain, axis)
-        self.frames.append(Frames(self.var(frame), make, partial(stacked_frames, self.backend, plain, axis)))
+        self.frames.append(FrameInput(self.var(frame), make, partial(stacked_frames, self.backend, plain, axis)))
         self.unstacked.append((source, traced))
         return self.recorder.from_line(traced, "unstack")
 
@@ -233,7 +233,7 @@ class Body:
                 frame = tensor_of(self.backend.full_raw([], 0, "int64", None), align.sig(()), EMPTY)
             self._step_number = self.input("", frame)
             numbers = partial(StepNumbers, self.backend), partial(step_numbers, self.backend)  # not of the body
-            self.frames.append(Frames(self.var(frame), *numbers))
+            self.frames.append(FrameInput(self.var(frame), *numbers))
         return self._step_number
 
     def _refuse_in_branch(self, what: str) -> None:

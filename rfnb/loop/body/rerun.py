@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Call:
+class EnclosingCall:
     """The call of the user's function that a loop ran in.
 
     module, code: which function; `lasti` is the place of its `with`. given: its arguments as they were when the loop
@@ -51,7 +51,7 @@ class Call:
         return [tensor._raw for tensor in found if tensor.raw_tensor is not None]
 
 
-def called() -> Call | None:
+def called() -> EnclosingCall | None:
     """The call of the user's innermost function, that runs now."""
     frame = user_frame()
     if frame is None:
@@ -60,7 +60,7 @@ def called() -> Call | None:
     names = locals_of(frame) if parameters else {}
     given = {name: map_leaves(_kept, names[name]) for name in parameters if name in names}
     dims = tuple((leaf, current_lengths([leaf])) for leaf in leaves(list(given.values())) if isinstance(leaf, Dim))
-    return Call(frame.f_globals.get("__name__", ""), code, frame.f_lasti, given, dims, get_run_ctx().again())
+    return EnclosingCall(frame.f_globals.get("__name__", ""), code, frame.f_lasti, given, dims, get_run_ctx().again())
 
 
 def _parameters(code: CodeType) -> tuple[str, ...]:
@@ -91,7 +91,7 @@ def rerun(replay: Replay, run: Run, fn: Callable[[], Any] | None) -> Run:
     return run_again(run, as_then)
 
 
-def _again(run: Run, call: Call | None) -> Callable[[], Any]:
+def _again(run: Run, call: EnclosingCall | None) -> Callable[[], Any]:
     """The function as it is now, with the arguments as they were."""
     if call is None or not call.module or call.code.co_qualname.startswith("<"):
         raise LoopError(
@@ -151,7 +151,7 @@ def _set_anew(code: CodeType, lasti: int) -> list[str]:
 
 
 @contextmanager
-def _as_then(replay: Replay, call: Call | None) -> Iterator[None]:
+def _as_then(replay: Replay, call: EnclosingCall | None) -> Iterator[None]:
     """The modes and lengths of the run; afterwards all is as before."""
     with ExitStack() as stack:
         stack.enter_context(replay.backend.modes(replay.modes))
@@ -162,7 +162,7 @@ def _as_then(replay: Replay, call: Call | None) -> Iterator[None]:
 
 
 @contextmanager
-def _bound(call: Call) -> Iterator[None]:
+def _bound(call: EnclosingCall) -> Iterator[None]:
     """Dims have the sizes of the batch of that call."""
     tensors = [leaf for leaf in leaves(list(call.given.values())) if isinstance(leaf, Tensor)]
     then = [*((dim, x.lengths) for x in tensors for dim in x.dims), *call.dims]

@@ -54,7 +54,7 @@ class _Mark:
 
     axis: Dim
     weights: Tensor | None
-    place: Place
+    place: OpPlace
     with_values: bool = False
 
 
@@ -83,7 +83,7 @@ class AttentionFinder(Listener):
             if row.name != "softmax":
                 self._follow(row.name, args, kwargs, result)
             elif self._counts():
-                self._mark(result, _Mark(kwargs["axis"], None, Place.of(self._inside, user_source())))
+                self._mark(result, _Mark(kwargs["axis"], None, OpPlace.of(self._inside, user_source())))
             else:
                 self.outside += 1
         return result
@@ -201,7 +201,7 @@ class AttentionFinder(Listener):
         dims = (*shared, *(dim for dim in keys.dims if dim not in shared and dim not in (key_dim, axis)), axis)
         axes = tuple((dim, (query if dim in query.dims else keys).size_of(dim).max) for dim in dims)
         rows = pick_rows(query_dims(dims, axis, set(keys.dims)))
-        place = Place.of(self._inside, user_source())
+        place = OpPlace.of(self._inside, user_source())
         count = sum(backend_of_raw(x._raw).nbytes_raw(x._raw) for x in (query, keys, *added))
         self._add(_found(place, rows, axis, axes, count, make))
 
@@ -212,7 +212,7 @@ def names_below(model: Any, root: str = "") -> dict[int, str]:
 
 
 @dataclass(frozen=True)
-class Place:
+class OpPlace:
     """Where an op is: its module, what its line calls the result, the line."""
 
     path: str
@@ -220,10 +220,10 @@ class Place:
     source: Source | None
 
     @staticmethod
-    def of(inside: list[tuple[str, Source | None]], source: Source | None) -> Place:
+    def of(inside: list[tuple[str, Source | None]], source: Source | None) -> OpPlace:
         """The line that calls a module of rfnb does not name what is inside of that."""
         path, caller = inside[-1] if inside else ("", None)
-        return Place(path, "" if source is None or source == caller else variable_of(source), source)
+        return OpPlace(path, "" if source is None or source == caller else variable_of(source), source)
 
 
 def variable_of(source: Source | None) -> str:
@@ -242,7 +242,7 @@ def pick_rows(dims: list[Dim]) -> Dim | None:
 
 
 def found_of(
-    weights: Tensor, axis: Dim, queries: list[Dim], place: Place, make: Callable[[], Tensor] | None = None
+    weights: Tensor, axis: Dim, queries: list[Dim], place: OpPlace, make: Callable[[], Tensor] | None = None
 ) -> Found:
     """Weights that are there."""
     axes = tuple((dim, weights.size_of(dim).max) for dim in weights.dims)
@@ -251,7 +251,12 @@ def found_of(
 
 
 def _found(
-    place: Place, rows: Dim | None, cols: Dim, axes: tuple[tuple[Dim, int], ...], count: int, make: Callable[[], Tensor]
+    place: OpPlace,
+    rows: Dim | None,
+    cols: Dim,
+    axes: tuple[tuple[Dim, int], ...],
+    count: int,
+    make: Callable[[], Tensor],
 ) -> Found:
     return Found(place.path, place.variable, place.source, rows, cols, axes, count, make)
 
@@ -279,7 +284,7 @@ def _of_raw(found: RawAttention) -> Found:
     dims = [Dim(n, name=name) for n, name in zip(found.shape[-3:], names, strict=True)]
     if len(found.shape) == 4:
         dims.insert(0, Dim(found.shape[0], name="batch", kind="batch"))
-    place = Place(found.path, "" if found.path else variable_of(source), source)
+    place = OpPlace(found.path, "" if found.path else variable_of(source), source)
     axes = tuple(zip(dims, found.shape, strict=True))
 
     def make() -> Tensor:

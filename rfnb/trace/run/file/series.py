@@ -46,7 +46,7 @@ class Series:
         """The value of a step; gives its bytes."""
         self.steps[step] = len(self.steps)
         self.lengths.append(tensor.lengths)
-        if isinstance(tensor, Missing):
+        if isinstance(tensor, AbsentTensor):
             self.statistics.append(tensor.statistics)
             self.raws, n_bytes = None, tensor.bytes
         else:
@@ -61,7 +61,7 @@ class Series:
     def tensor(self, step: int) -> Tensor:
         """The value of a step. Raises KeyError if there is none."""
         at = self.steps[step]
-        tensor = Missing(self, at) if self.raws is None else tensor_of(self.raws[at], self.sig, self.lengths[at])
+        tensor = AbsentTensor(self, at) if self.raws is None else tensor_of(self.raws[at], self.sig, self.lengths[at])
         tensor.name = self.name
         return tensor
 
@@ -106,7 +106,7 @@ class Series:
         return series
 
 
-class Missing(Tensor):
+class AbsentTensor(Tensor):
     """A tensor that is not in the file: all but its numbers is known."""
 
     __slots__ = ("bytes", "dtype_name", "statistics")

@@ -49,7 +49,7 @@ class StoredState:
 
 
 @dataclass
-class Stored:
+class StoredReplay:
     """A `Replayable` that only reads.
 
     seed, every: of the run. steps_begun, why: how many steps each sequence began, and why it ended. checks: of each
