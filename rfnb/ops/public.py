@@ -5,7 +5,7 @@ import rfnb.backend.numpy.backend as _numpy_backend
 import rfnb.backend.torch.backend as _torch_backend  # the backend that is selected by default
 import rfnb.core.tensor.pickling as _pickling
 import rfnb.ops.describe as _describe  # methods of Tensor
-import rfnb.ops.habits as _habits  # more methods of Tensor
+import rfnb.ops.tensor_protocols as _tensor_protocols  # more methods of Tensor
 
 # isort: split
 # namespaces

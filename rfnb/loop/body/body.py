@@ -13,14 +13,14 @@ from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY, Size
 from rfnb.core.ground import raw as raw_registry
-from rfnb.core.ground.source import assigned_name, here
+from rfnb.core.ground.source import assigned_name, user_source
 from rfnb.core.tensor.argument_errors import not_a_tensor
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimRebound, LoopError
 from rfnb.loop.body import branch, rerun
 from rfnb.loop.body.draw import loop_record
-from rfnb.loop.body.traced_step import Carried, Frames, Kind, TracedLines
+from rfnb.loop.body.traced_step import Carried, FrameInput, Kind, TracedLines
 from rfnb.loop.body.warnings import judged
 from rfnb.loop.steps.execute import mixed_seed
 from rfnb.loop.steps.frames import StepNumbers, all_frames, first_frame, stacked_frames, step_numbers
@@ -44,7 +44,7 @@ class Body:
     def __init__(self, loop: Loop):
         self.loop = loop
         self.backend = raw_registry.selected()
-        self.source = here()
+        self.source = user_source()
         self.outer = current_recorder()
         self.seed: Any = session.seed_of(loop.name)
         records = session.should_record(loop.debug) if self.outer is None else self.outer.recorded
@@ -62,7 +62,7 @@ class Body:
         self.modes = self.backend.get_modes()  # active around the loop
         self.tape.new_stream = self.recorder.new_stream
         self.carried: list[Carried] = []  # the states first
-        self.frames: list[Frames] = []
+        self.frames: list[FrameInput] = []
         self.outputs: list[tuple[Traced, Pending]] = []
         self.lasts: list[tuple[Traced, Pending]] = []
         self.reorders: list[tuple[Tensor, Dim]] = []
@@ -195,7 +195,7 @@ class Body:
         self.follows_axis = self.follows_axis or axis is loop.axis
         traced = self.input("", frame)
         make = partial(all_frames, self.backend, plain, axis)
-        self.frames.append(Frames(self.var(frame), make, partial(stacked_frames, self.backend, plain, axis)))
+        self.frames.append(FrameInput(self.var(frame), make, partial(stacked_frames, self.backend, plain, axis)))
         self.unstacked.append((source, traced))
         return self.recorder.input_node(traced, "unstack")
 
@@ -233,7 +233,7 @@ class Body:
                 frame = tensor_of(self.backend.full_raw([], 0, "int64", None), align.sig(()), EMPTY)
             self._step_number = self.input("", frame)
             numbers = partial(StepNumbers, self.backend), partial(step_numbers, self.backend)  # computed by the loop
-            self.frames.append(Frames(self.var(frame), *numbers))
+            self.frames.append(FrameInput(self.var(frame), *numbers))
         return self._step_number
 
     def _refuse_in_branch(self, what: str) -> None:

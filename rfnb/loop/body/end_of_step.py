@@ -18,7 +18,7 @@ from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError, LoopError, TraceError
 from rfnb.loop.body.body import Body
 from rfnb.loop.body.print_value import leave_out_ended
-from rfnb.loop.body.traced_step import Frames, Kind, TracedStep, place_of
+from rfnb.loop.body.traced_step import FrameInput, Kind, TracedStep, place_of
 from rfnb.loop.body.warnings import judged
 from rfnb.loop.steps.execute import Schedule
 from rfnb.loop.steps.frames import has_steps
@@ -240,7 +240,7 @@ def _active(body: Body, limit: Size) -> Traced | None:
         raw = body.backend.from_numpy_raw(mask, _device(body))
         frame = tensor_of(body.backend.alias_raw(body.backend.frames_raw(raw, 0)[0]), align.sig(limit.dims), EMPTY)
     traced = body.input("", frame)
-    body.frames.append(Frames(body.var(frame), partial(body.backend.frames_raw, raw, 0), None))
+    body.frames.append(FrameInput(body.var(frame), partial(body.backend.frames_raw, raw, 0), None))
     return traced
 
 

@@ -18,7 +18,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths
 from rfnb.core.ground.nested import leaves, map_leaves
 from rfnb.core.ground.raw import backend_of_raw
-from rfnb.core.ground.source import user_frame, variables
+from rfnb.core.ground.source import locals_of, user_frame
 from rfnb.core.run.run_ctx import RunCtx, entered, get_run_ctx
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopError
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Call:
+class EnclosingCall:
     """The call of the user's function that a loop ran in.
 
     module, code: the function; `lasti` is the position of the `with` in its bytecode. given: its arguments when the
@@ -51,16 +51,16 @@ class Call:
         return [tensor._raw for tensor in found if tensor.raw_tensor is not None]
 
 
-def current_call() -> Call | None:
+def current_call() -> EnclosingCall | None:
     """The current call of the user's innermost function."""
     frame = user_frame()
     if frame is None:
         return None
     code, parameters = frame.f_code, _parameters(frame.f_code)
-    names = variables(frame) if parameters else {}
+    names = locals_of(frame) if parameters else {}
     given = {name: map_leaves(_without_graph, names[name]) for name in parameters if name in names}
     dims = tuple((leaf, current_lengths([leaf])) for leaf in leaves(list(given.values())) if isinstance(leaf, Dim))
-    return Call(frame.f_globals.get("__name__", ""), code, frame.f_lasti, given, dims, get_run_ctx().again())
+    return EnclosingCall(frame.f_globals.get("__name__", ""), code, frame.f_lasti, given, dims, get_run_ctx().again())
 
 
 def _parameters(code: CodeType) -> tuple[str, ...]:
@@ -91,7 +91,7 @@ def rerun(replay: Replay, run: Run, fn: Callable[[], Any] | None) -> Run:
     return run_again(run, repeat)
 
 
-def _current_function(run: Run, call: Call | None) -> Callable[[], Any]:
+def _current_function(run: Run, call: EnclosingCall | None) -> Callable[[], Any]:
     """The current version of the function, bound to the original arguments."""
     if call is None or not call.module or call.code.co_qualname.startswith("<"):
         raise LoopError(
@@ -151,7 +151,7 @@ def _overwritten_parameters(code: CodeType, lasti: int) -> list[str]:
 
 
 @contextmanager
-def _as_in_run(replay: Replay, call: Call | None) -> Iterator[None]:
+def _as_in_run(replay: Replay, call: EnclosingCall | None) -> Iterator[None]:
     """Restores the modes, run context and lengths of the run inside the block."""
     with ExitStack() as stack:
         stack.enter_context(replay.backend.modes(replay.modes))
@@ -162,7 +162,7 @@ def _as_in_run(replay: Replay, call: Call | None) -> Iterator[None]:
 
 
 @contextmanager
-def _sizes_bound(call: Call) -> Iterator[None]:
+def _sizes_bound(call: EnclosingCall) -> Iterator[None]:
     """Binds Dims to the sizes of that call's batch inside the block."""
     tensors = [leaf for leaf in leaves(list(call.given.values())) if isinstance(leaf, Tensor)]
     then = [*((dim, x.lengths) for x in tensors for dim in x.dims), *call.dims]

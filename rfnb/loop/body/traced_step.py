@@ -18,7 +18,7 @@ from rfnb.trace.record.traced import Pending, Traced
 
 if TYPE_CHECKING:
     from rfnb.loop.body.print_value import Watcher
-    from rfnb.loop.body.rerun import Call
+    from rfnb.loop.body.rerun import EnclosingCall
 
 Kind = Literal["state", "ended", "lengths", "last"]
 
@@ -50,7 +50,7 @@ def place_of(carried: Sequence[Carried], kind: Kind) -> int | None:
     return next((place for place, each in enumerate(carried) if each.kind == kind), None)
 
 
-class Frames(NamedTuple):
+class FrameInput(NamedTuple):
     """A sequence that gives each step one frame.
 
     var: the frame in the program. frames: makes all frames as raw tensors. stacked: makes one tensor of them, over a
@@ -121,10 +121,10 @@ class TracedStep(TracedLines):
     limit: Size
     axis: Dim
     gives_size: bool
-    frames: tuple[Frames, ...]
+    frames: tuple[FrameInput, ...]
     last_places: tuple[int, ...]
     seed: Any
-    call: Call | None
+    call: EnclosingCall | None
     watchers: tuple[Watcher, ...]
     states: tuple[str, ...]
     set_states: frozenset[str]

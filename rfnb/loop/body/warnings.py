@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.ground.source import PerPlace, Source, in_code
+from rfnb.core.ground.source import PerPlace, Source, frame_of
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopWarning
 from rfnb.loop.body.traced_step import TracedStep, place_of
@@ -114,7 +114,7 @@ def warn(step: TracedStep, notice: Notice) -> None:
     if source is None or notice.about in _warned[source]:
         return
     _warned[source].add(notice.about)
-    frame = in_code(source.code)
+    frame = frame_of(source.code)
     registry = frame.f_globals.setdefault("__warningregistry__", {}) if frame is not None else {}
     text = f"{step.name} ({source.place()}): {notice.text}"
     warnings.warn_explicit(text, LoopWarning, source.file, source.span.line, registry=registry)

@@ -10,7 +10,7 @@ from rfnb.backend.base.tape import External, Var
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
 from rfnb.core.ground.source import Block, with_block
-from rfnb.loop.body.rerun import Call
+from rfnb.loop.body.rerun import EnclosingCall
 from rfnb.loop.body.traced_step import Carried
 from rfnb.loop.steps.execute import Schedule
 from rfnb.loop.steps.explain import ExplanationData
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Plan:
+class RecordedPlan:
     """The steps of a loop without their data; shared by all runs of these steps.
 
     carried: the values that each step passes to the next, without initial values. assigned: the Vars that the body
@@ -52,14 +52,14 @@ class Plan:
     include_eos: bool
     explanation_data: ExplanationData | None
     changes: str | None
-    call: Call | None
+    call: EnclosingCall | None
 
 
-def plan_of(step: TracedStep, explanation_data: ExplanationData | None) -> Plan:
-    """The Plan of a traced step. Call it while the recorder still has its traced frame."""
+def plan_of(step: TracedStep, explanation_data: ExplanationData | None) -> RecordedPlan:
+    """The RecordedPlan of a traced step. Call it while the recorder still has its traced frame."""
     recorder = step.recorder
     found, inside = _vars(recorder, recorder.traced()), _vars(recorder, recorder.traced_in_branches())
-    return Plan(
+    return RecordedPlan(
         name=step.name,
         place=step.source.place() if step.source is not None else "",
         source=with_block(step.source),

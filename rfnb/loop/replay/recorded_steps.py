@@ -14,7 +14,7 @@ from rfnb.core.dims.lengths import Size
 from rfnb.core.tensor.listener import listening
 from rfnb.errors import LoopError
 from rfnb.loop.body.traced_step import place_of
-from rfnb.loop.replay.recorded_plan import Plan
+from rfnb.loop.replay.recorded_plan import RecordedPlan
 from rfnb.loop.steps.execute import Outcome, compile_step
 from rfnb.loop.steps.state_history import detached, held_bytes
 
@@ -33,7 +33,7 @@ class RecordedSteps:
     """
 
     def __init__(
-        self, plan: Plan, outcome: Outcome, frames: Sequence[Sequence[Any]], externals: Sequence[Any], seed: int
+        self, plan: RecordedPlan, outcome: Outcome, frames: Sequence[Sequence[Any]], externals: Sequence[Any], seed: int
     ):
         backend = self.backend = plan.backend
         self.plan, self.program, self.schedule, self.recorder = plan, plan.program, plan.schedule, plan.recorder

@@ -229,7 +229,7 @@ def test_the_way_out_of_an_outer_product_works(kind):
     a, b = rf.zeros([beam]), rf.ones([hidden])
     with pytest.raises(DimError) as raised:
         OPERATIONS[kind](a, b)
-    way = raised.value.hint.removeprefix("if it is meant: ")
+    way = raised.value.hint.removeprefix("if this is intended: ")
     function = "compare_bc" if kind in ("equal", "not_equal", "less", "greater_equal") else "combine_bc"
     assert way == f'rf.{function}(a, "{kind}", b)'
     assert getattr(rf, function)(a, kind, b).dims_set == {beam, hidden}
