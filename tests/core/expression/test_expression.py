@@ -426,7 +426,7 @@ def test_stack():
         ("bestt", LoopError, "best"),
         ("bestt + 1", ExpressionError, "did you mean best"),
         ("'a' + ", ExpressionError, "no expression"),
-        ("(1, 2)", LoopError, "no tensor"),
+        ("(1, 2)", LoopError, "neither a Tensor nor a number"),
         ("rf.range_over_dim(time)", LoopError, "cannot be stacked"),
     ],
 )
