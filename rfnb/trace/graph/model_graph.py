@@ -90,7 +90,7 @@ def _traced(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, meta: 
     modules, its = ModuleTable(_own_parameters, _counted), owner(model)
     if its is not None:
         modules.add(its)
-    before, asked = Unchanged(), user_source()
+    before, call_site = Unchanged(), user_source()
     tracer = Tracer(its, modules, before.keep)
     graph = ModelGraph(title(model), tracer.graph)
     failed: tuple[BaseException, Node | None] | None = None
@@ -109,7 +109,7 @@ def _traced(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, meta: 
         except Exception as error:
             failed = error, tracer.fail(error, None)
     graph.count, graph.unused = modules.count, modules.unused()
-    name_graph(tracer.graph, asked)
+    name_graph(tracer.graph, call_site)
     if failed is not None:
         graph.failure = failure(*failed, meta=graph.meta)
     return graph

@@ -68,12 +68,12 @@ class Traced(Tensor):
 
     @property
     def dtype(self) -> str:
-        """The type of the entries."""
+        """The dtype of the entries, as in `Tensor.dtype`."""
         return self.plain.dtype
 
     @property
     def device(self) -> str | None:
-        """Where the data is."""
+        """The device of the data, as in `Tensor.device`."""
         return self.plain.device
 
     @property

@@ -8,7 +8,7 @@ import torch
 import rfnb as rf
 from rfnb import batch_dim
 from rfnb.errors import OptionError
-from rfnb.trace.run.runs import Held
+from rfnb.trace.run.runs import HeldStorages
 
 
 @pytest.fixture(autouse=True)
@@ -130,7 +130,7 @@ def test_what_runs_share_counts_once():
 
 
 def test_held():
-    held = Held()
+    held = HeldStorages()
     held.add({"a": 1, "b": 2})
     held.add({"b": 2, "c": 4})
     assert held.bytes == 7
