@@ -21,7 +21,7 @@ from rfnb.loop.body.draw import loop_record
 from rfnb.loop.body.traced_step import Carried, TracedStep, place_of
 from rfnb.loop.body.warnings import judge, warn_of_end
 from rfnb.loop.body.zero_steps import reaching
-from rfnb.loop.replay.recorded_plan import plan_of
+from rfnb.loop.replay.recorded import plan_of
 from rfnb.loop.replay.replay import Replay, probed, recorded
 from rfnb.loop.steps.deferred_grads import DeferredGradients
 from rfnb.loop.steps.execute import Outcome, execute

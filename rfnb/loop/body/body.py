@@ -21,10 +21,9 @@ from rfnb.errors import DimRebound, LoopError
 from rfnb.loop.body import branch, rerun
 from rfnb.loop.body.draw import loop_record
 from rfnb.loop.body.traced_step import Carried, FrameInput, Kind, TracedLines
-from rfnb.loop.body.warnings import judged
+from rfnb.loop.body.warnings import GlobalGenerators, judged
 from rfnb.loop.steps.execute import mixed_seed
 from rfnb.loop.steps.frames import StepNumbers, all_frames, first_frame, stacked_frames, step_numbers
-from rfnb.loop.steps.global_rng import GlobalGenerators
 from rfnb.ops.create import full
 from rfnb.ops.index import gather
 from rfnb.ops.math import logical_or

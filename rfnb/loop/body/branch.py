@@ -20,10 +20,9 @@ from rfnb.core.ground.nested import arranged, leaves, map_leaves, named_leaves, 
 from rfnb.core.tensor.op import OpRow
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError, LoopError
-from rfnb.loop.steps.codegen import Compiled
 from rfnb.loop.steps.execute import is_replaying
 from rfnb.loop.steps.nested_runs import current_inspection
-from rfnb.loop.steps.program import Program
+from rfnb.loop.steps.program import Compiled, Program
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.trace.record.record import OpCall, Recorder, unwrap
 

@@ -263,7 +263,8 @@ def _frozen(active: Traced | None, new: Any, old: Any) -> Any:
         return new
     if new.dims != old.dims:
         return new
-    return where(active, new, old).copy_transpose(old.dims)
+    frozen: Tensor = where(active, new, old)
+    return frozen if frozen.dims == old.dims else frozen.copy_transpose(old.dims)
 
 
 def _like_before(body: Body, name: str, old: Any, new: Any) -> Any:

@@ -17,8 +17,7 @@ from rfnb.loop.body import ended, rerun
 from rfnb.loop.body.traced_step import place_of
 from rfnb.loop.body.warnings import not_ended
 from rfnb.loop.replay import fork, gradients
-from rfnb.loop.replay.recorded_plan import RecordedPlan
-from rfnb.loop.replay.recorded_steps import RecordedSteps
+from rfnb.loop.replay.recorded import RecordedPlan, RecordedSteps
 from rfnb.loop.steps.execute import Outcome
 from rfnb.loop.steps.explain import Explanation
 from rfnb.loop.steps.nested_runs import Inspection, inspecting
