@@ -425,13 +425,8 @@ def test_stack():
     [
         ("bestt", LoopError, "best"),
         ("bestt + 1", ExpressionError, "did you mean best"),
-<<<<<<< HEAD
         ("'a' + ", ExpressionError, "not an expression"),
-        ("(1, 2)", LoopError, "no tensor"),
-=======
-        ("'a' + ", ExpressionError, "no expression"),
         ("(1, 2)", LoopError, "neither a Tensor nor a number"),
->>>>>>> trace
         ("rf.range_over_dim(time)", LoopError, "cannot be stacked"),
     ],
 )
