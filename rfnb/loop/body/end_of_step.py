@@ -158,7 +158,7 @@ def _size_of(body: Body, length: Tensor | int) -> Size:
         return Size([], length)
     if isinstance(length, Traced):
         raise TraceError(
-            f"{body.loop.name}: max_seq_len is a value of the loop around this one, so it may differ at every step",
+            f"{body.loop.name}: max_seq_len is a value of the loop around this one, which differs at every step",
             got=length.name,
             hint="give the largest number, and end each sequence with loop.end",
         )

@@ -150,7 +150,7 @@ ERRORS = [
     ({"label": torch.zeros(3)}, DtypeError, "not an rf.Tensor"),
     ({"pair.s": "AH"}, DimError, "no vocabulary"),
     ({"pair.n": [1, 2]}, DimError, "needs one entry per sequence"),
-    ({"pair.s": rf.zeros([Dim(3, name="other")])}, DimError, "other has no place"),
+    ({"pair.s": rf.zeros([Dim(3, name="other")])}, DimError, "unexpected dim other"),
     ({"pair.s": None}, DtypeError, "not an rf.Tensor"),
     ({"label": rf.zeros([], dtype="int64", sparse_dim=Dim(4, name="words"))}, DimError, "labels of another dim"),
 ]
