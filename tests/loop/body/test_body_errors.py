@@ -73,7 +73,7 @@ def test_a_value_of_the_body_cannot_be_used_after_it(x):
 
 def test_a_result_is_not_there_before_the_block_ends(x):
     loop = loop_over(x)
-    with pytest.raises(rf.errors.LoopError, match="when the `with` block"), loop:
+    with pytest.raises(rf.errors.LoopError, match="before the `with` block"), loop:
         out = loop.stack(loop.unstack(x))
         out + 1.0
     assert works()
