@@ -129,6 +129,7 @@ from rfnb.ops.complex import (
     make_complex as make_complex,
     real_as_complex as real_as_complex,
 )
+from rfnb.ops.logical import opt_logical_and as opt_logical_and, opt_logical_or as opt_logical_or
 from rfnb.ops.math import (
     abs as abs,
     add as add,
@@ -165,8 +166,6 @@ from rfnb.ops.math import (
     mul as mul,
     neg as neg,
     not_equal as not_equal,
-    opt_logical_and as opt_logical_and,
-    opt_logical_or as opt_logical_or,
     pow as pow,
     reciprocal as reciprocal,
     round as round,
