@@ -11,11 +11,11 @@ from rfnb.display.layout.columns import cut
 from rfnb.display.layout.drawing import Box, Drawing
 from rfnb.display.layout.layered import draw
 from rfnb.display.layout.layers import layers
-from rfnb.display.layout.link import Link, Size
+from rfnb.display.layout.link import BoxSize, Link
 from rfnb.display.layout.order import crossings, order
 from rfnb.display.layout.ranks import ranks, turned
 
-CARD = Size(120.0, 46.0)
+CARD = BoxSize(120.0, 46.0)
 
 
 def chain(count: int) -> list[Link]:
@@ -23,7 +23,7 @@ def chain(count: int) -> list[Link]:
 
 
 @st.composite
-def graphs(draw_one) -> tuple[list[Size], list[Link]]:
+def graphs(draw_one) -> tuple[list[BoxSize], list[Link]]:
     """Up to 14 boxes of all sizes, with any links between them: cycles, loops at one box, parts that hang together."""
     count = draw_one(st.integers(0, 14))
     sizes = [_size(draw_one) for _ in range(count)]
@@ -34,9 +34,9 @@ def graphs(draw_one) -> tuple[list[Size], list[Link]]:
     return sizes, draw_one(st.lists(one, max_size=24))
 
 
-def _size(draw_one) -> Size:
+def _size(draw_one) -> BoxSize:
     width, height = draw_one(st.sampled_from([30.0, 90.0, 260.0])), draw_one(st.sampled_from([21.0, 46.0, 300.0]))
-    return Size(width, height, draw_one(st.sampled_from([0.0, 12.0])), draw_one(st.sampled_from([None, width / 5])))
+    return BoxSize(width, height, draw_one(st.sampled_from([0.0, 12.0])), draw_one(st.sampled_from([None, width / 5])))
 
 
 def overlap(a: Box, b: Box) -> bool:
@@ -52,7 +52,7 @@ def touches(box: Box, points: list[tuple[float, float]]) -> bool:
     )
 
 
-def check(drawn: Drawing, sizes: list[Size], links: list[Link]) -> None:
+def check(drawn: Drawing, sizes: list[BoxSize], links: list[Link]) -> None:
     assert len(drawn.boxes) == len(sizes) and len(drawn.lines) == len(links)
     for box, size in zip(drawn.boxes, sizes, strict=True):
         assert (box.width, box.height) == (size.width, size.height)
@@ -91,7 +91,7 @@ def test_nothing_and_one():
 
 
 def test_a_chain_is_straight():
-    drawn = draw([Size(40.0 + 30 * (i % 3), 30.0) for i in range(6)], chain(6))
+    drawn = draw([BoxSize(40.0 + 30 * (i % 3), 30.0) for i in range(6)], chain(6))
     assert len({box.axis for box in drawn.boxes}) == 1
     assert all(len(line.points) == 2 for line in drawn.lines)
 

@@ -237,12 +237,12 @@ def test_the_picture_of_a_state_is_hatched_behind_the_end():
 @given(st.integers(1, 5), st.integers(0, 3), st.integers(1, 70))
 def test_pictures_of_states_of_any_size(batch: int, features: int, steps: int):
     live = np.arange(steps)[:, None, None] < np.array([steps, *[1] * (batch - 1)])[None, :, None]
-    one = state_history.StateHistory(
+    one = state_history.SampledState(
         "h", list(range(steps)), numbers(steps, batch, max(features, 1)), live, ["batch", "f"], 0
     )
     strip = state_history.describe_strip(one)
     assert strip["picture"].startswith("data:image/png")
-    alone = state_history.StateHistory("h", list(range(steps)), one.values[:, 0], live[:, 0], ["f"], None)
+    alone = state_history.SampledState("h", list(range(steps)), one.values[:, 0], live[:, 0], ["f"], None)
     assert state_history.describe_strip(alone)["picture"].startswith("data:image/png")
     assert one.not_finite() is None
 

@@ -34,7 +34,7 @@ PRODUCTS = frozenset({"bmm", "mm", "mv", "baddbmm", "matmul"})
 
 
 @dataclass(frozen=True)
-class _Mark:
+class _TensorMark:
     """A softmax over the last axis, by its shape and place in its storage, or a tensor computed from it."""
 
     storage: StorageWeakRef
@@ -53,7 +53,7 @@ class AttentionMode(TorchDispatchMode):
         self._names = {} if model is None else _names_below(model, "")  # modules by id
         self._own = frozenset(self._names)
         self._inside: list[tuple[torch.nn.Module, str]] = []
-        self._marks: dict[int, _Mark] = {}  # by storage
+        self._marks: dict[int, _TensorMark] = {}  # by storage
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -124,11 +124,11 @@ class AttentionMode(TorchDispatchMode):
     def _mark(self, raw: torch.Tensor, weights: torch.Tensor | None) -> None:
         storage = raw.untyped_storage()
         self._marks = {key: mark for key, mark in self._marks.items() if not mark.storage.expired()}
-        self._marks[storage._cdata] = _Mark(
+        self._marks[storage._cdata] = _TensorMark(
             StorageWeakRef(storage), tuple(raw.shape), raw.stride(), int(raw.storage_offset()), weights
         )
 
-    def _mark_of(self, raw: Any) -> _Mark | None:
+    def _mark_of(self, raw: Any) -> _TensorMark | None:
         if not isinstance(raw, torch.Tensor):
             return None
         mark = self._marks.get(raw.untyped_storage()._cdata)
@@ -181,7 +181,7 @@ def _named(func: Any, args: Any, kwargs: Any) -> dict[str, Any]:
     return dict(zip(names, args, strict=False)) | kwargs
 
 
-def _weights(raw: torch.Tensor, mark: _Mark) -> torch.Tensor:
+def _weights(raw: torch.Tensor, mark: _TensorMark) -> torch.Tensor:
     """The result of the softmax, from a view of it."""
     if mark.weights is not None:
         return mark.weights

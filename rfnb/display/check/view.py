@@ -185,7 +185,7 @@ def _both(first: Difference, data: Data) -> list[MarkedPicture]:
     return window.draw_both(cut, inside, {f"{first.event.name} in the batch": values, "alone": alone}, apart)
 
 
-def _window(data: Data, shape: tuple[int, ...], at: tuple[int, ...], rows: int | None) -> window.Window | None:
+def _window(data: Data, shape: tuple[int, ...], at: tuple[int, ...], rows: int | None) -> window.ValueWindow | None:
     owner = data.sequence_axis()
     moves = [i != owner and (axis.lengths is not None or axis.dim.is_dynamic()) for i, axis in enumerate(data.axes)]
     names = ["" if i == owner and rows is None else axis.dim.name for i, axis in enumerate(data.axes)]

@@ -14,7 +14,7 @@ from rfnb.display.kit.dims import namesakes
 
 
 @dataclass
-class Cell:
+class OperandCell:
     """A dim in a row, or the size of an array's axis, which has no dim."""
 
     dim: Dim | None
@@ -26,19 +26,19 @@ class Cell:
 
 
 @dataclass
-class Row:
+class OperandRow:
     """An argument and its dims."""
 
     argument: Argument
     type: str
-    cells: list[Cell] = field(default_factory=list)
+    cells: list[OperandCell] = field(default_factory=list)
 
 
-Column = dict[int, Cell]
+Column = dict[int, OperandCell]
 """The columns of the rows, by row number."""
 
 
-def aligned(arguments: Sequence[Argument], odd: Sequence[object] = ()) -> tuple[list[Row], list[Column]]:
+def aligned(arguments: Sequence[Argument], odd: Sequence[object] = ()) -> tuple[list[OperandRow], list[Column]]:
     """A row for each argument, and the columns of their dims. odd: dims known not to fit."""
     rows = [_row(argument) for argument in arguments]
     columns = _columns(rows)
@@ -46,28 +46,28 @@ def aligned(arguments: Sequence[Argument], odd: Sequence[object] = ()) -> tuple[
     return rows, _closer(columns)
 
 
-def _row(argument: Argument) -> Row:
+def _row(argument: Argument) -> OperandRow:
     value = argument.value
     if isinstance(value, Tensor):
-        return Row(
-            argument, str(value.dtype), [Cell(dim, value.lengths.size(dim), value.lengths) for dim in value.dims]
+        return OperandRow(
+            argument, str(value.dtype), [OperandCell(dim, value.lengths.size(dim), value.lengths) for dim in value.dims]
         )
     if isinstance(value, Dim) or are_dims(value):
         dims = [value] if isinstance(value, Dim) else list(value)
-        return Row(argument, "Dim" if isinstance(value, Dim) else "dims", [_unbound(dim) for dim in dims])
+        return OperandRow(argument, "Dim" if isinstance(value, Dim) else "dims", [_unbound(dim) for dim in dims])
     kind = f"{type(value).__module__}.".removeprefix("builtins.") + type(value).__name__
-    return Row(argument, kind, [Cell(None, None, None, int(size)) for size in shape_of(value)])
+    return OperandRow(argument, kind, [OperandCell(None, None, None, int(size)) for size in shape_of(value)])
 
 
-def _unbound(dim: Dim) -> Cell:
+def _unbound(dim: Dim) -> OperandCell:
     """A cell for a dim under its current lengths."""
-    return Cell(dim, dim.lengths.size(dim), dim.lengths)
+    return OperandCell(dim, dim.lengths.size(dim), dim.lengths)
 
 
 # -- which stands under which
 
 
-def _columns(rows: Sequence[Row]) -> list[Column]:
+def _columns(rows: Sequence[OperandRow]) -> list[Column]:
     columns: list[Column] = []
     for number, row in enumerate(rows):
         behind = -1
@@ -82,11 +82,11 @@ def _columns(rows: Sequence[Row]) -> list[Column]:
     return [column for column in columns if column]
 
 
-def _fits(cell: Cell, column: Column) -> bool:
+def _fits(cell: OperandCell, column: Column) -> bool:
     return cell.dim is not None and any(other.dim is cell.dim for other in column.values())
 
 
-def _place_numbers(columns: list[Column], rows: Sequence[Row]) -> None:
+def _place_numbers(columns: list[Column], rows: Sequence[OperandRow]) -> None:
     """Aligns the shape of an array with the list of dims given for it."""
     given = next((i for i, row in enumerate(rows) if row.type == "dims"), None)
     for number, row in enumerate(rows):
@@ -108,15 +108,15 @@ def _closer(columns: list[Column]) -> list[Column]:
     return [column for column in columns if column]
 
 
-def _first(column: Column) -> Cell:
+def _first(column: Column) -> OperandCell:
     return next(iter(column.values()))
 
 
-def _namesakes(a: Cell, b: Cell) -> bool:
+def _namesakes(a: OperandCell, b: OperandCell) -> bool:
     return a.dim is not None and b.dim is not None and a.dim.name == b.dim.name
 
 
-def _related(a: Cell, b: Cell) -> bool:
+def _related(a: OperandCell, b: OperandCell) -> bool:
     """Whether two dims are alike, by frames or size, and one of them does not fit."""
     if a.dim is None or b.dim is None or not (a.odd or b.odd):
         return False
@@ -126,7 +126,7 @@ def _related(a: Cell, b: Cell) -> bool:
 # -- which do not fit
 
 
-def _mark(columns: Sequence[Column], rows: Sequence[Row], known: Sequence[Dim]) -> None:
+def _mark(columns: Sequence[Column], rows: Sequence[OperandRow], known: Sequence[Dim]) -> None:
     """Marks dims known not to fit; if there are none, dims that differ in length or look like another one."""
     for column in columns:
         _mark_lengths(column)
@@ -162,13 +162,13 @@ def _agree(a: Size | None, b: Size | None) -> bool:
     return a is b or (a is not None and b is not None and a.agrees(b))
 
 
-def _lacking(rows: Sequence[Row]) -> set[int]:
+def _lacking(rows: Sequence[OperandRow]) -> set[int]:
     """Marks dims that were passed as arguments but are in no tensor."""
     had = {cell.dim for row in rows if isinstance(row.argument.value, Tensor) for cell in row.cells}
     asked = [cell.dim for row in rows if row.type == "Dim" for cell in row.cells]
     return {dim.serial for dim in asked if dim is not None and dim not in had} if had else set()
 
 
-def dims_in(cells: Iterable[Cell]) -> list[Dim]:
+def dims_in(cells: Iterable[OperandCell]) -> list[Dim]:
     """The dims of the cells."""
     return [cell.dim for cell in cells if cell.dim is not None]

@@ -8,7 +8,7 @@ from typing import Any
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths
 from rfnb.display.error.failed_call import Argument
-from rfnb.display.error.operands import Cell, aligned, dims_in
+from rfnb.display.error.operands import OperandCell, aligned, dims_in
 from rfnb.display.error.schema import DimOrigin, StripCell, StripRow
 from rfnb.display.kit.dims import describe_dim, named_pill, names_of, size_word
 from rfnb.display.markup import grid, style
@@ -38,7 +38,7 @@ def describe_strips(
     return described, _origins(cells, names)
 
 
-def _cell(cell: Cell, names: dict[int, str]) -> StripCell:
+def _cell(cell: OperandCell, names: dict[int, str]) -> StripCell:
     if cell.dim is None or cell.lengths is None:
         return {"dim": None, "word": str(cell.number), "odd": cell.odd}
     dim = describe_dim(cell.dim, cell.lengths)
@@ -49,7 +49,7 @@ def _cell(cell: Cell, names: dict[int, str]) -> StripCell:
     return {"dim": dim, "word": names[cell.dim.serial] + size, "odd": cell.odd}
 
 
-def _origins(cells: Sequence[Cell], names: dict[int, str]) -> list[DimOrigin]:
+def _origins(cells: Sequence[OperandCell], names: dict[int, str]) -> list[DimOrigin]:
     """The origin of each dim, first of dims that do not fit; two origins for a dim with two lengths."""
     found: dict[Any, DimOrigin] = {}
     for cell in cells:

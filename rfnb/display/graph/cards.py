@@ -127,7 +127,7 @@ def _state(view: GraphView, node: GraphNode) -> Card:
 
 
 @dataclass(slots=True)
-class Line:
+class TextLine:
     """A line of words and pills, with words at the right end."""
 
     words: str = ""
@@ -162,18 +162,18 @@ def _module(view: GraphView, node: GraphNode) -> Card:
     return Card(wide + deep, high + deep, svg.group(_paper(node, wide, high), title, drawn), axis=wide / 2)
 
 
-def _lines(view: GraphView, node: GraphNode) -> list[Line]:
+def _lines(view: GraphView, node: GraphNode) -> list[TextLine]:
     """The lines below the title; the first ends with the number of parameters."""
     outputs = node["outputs"][:3]
     lines = []
     for value in outputs:
         name = svg.elided(value["name"], 10, 90) if len(outputs) > 1 else ""
         rows = rows_of(pills_of(view, value))
-        lines += [Line(name if i == 0 else "", row) for i, row in enumerate(rows)]
+        lines += [TextLine(name if i == 0 else "", row) for i, row in enumerate(rows)]
     ink = {"failed": FAILED, "ghost": FAINT, "done": QUIET}[node["status"]]
-    lines += [Line(note, ink=ink) for note in _notes(view, node)]
+    lines += [TextLine(note, ink=ink) for note in _notes(view, node)]
     if node["params"]:
-        lines = lines or [Line()]
+        lines = lines or [TextLine()]
         lines[0].right = amount(node["params"])
     return lines
 

@@ -11,7 +11,7 @@ from rfnb.core.graph.facts import ModuleFacts
 from rfnb.core.graph.graph import Node, Value
 from rfnb.core.graph.model_graph import ModelGraph
 from rfnb.display.graph.flow import Flow, results
-from rfnb.display.graph.runs import Runs
+from rfnb.display.graph.runs import EqualLayers
 from rfnb.display.graph.schema import GraphBody, GraphNode
 from rfnb.display.graph.values import Values, maker_of, name_of, signature
 from rfnb.display.graph.words import (
@@ -44,7 +44,7 @@ class _Body:
     wanted: set[int | None] = field(default_factory=set)
 
 
-class Folder:
+class GraphFolder:
     """Makes the bodies; equal nodes share one."""
 
     def __init__(self, graph: ModelGraph, hide: Iterable[str]):
@@ -52,7 +52,7 @@ class Folder:
         self.described = Values()
         self.bodies: dict[str, GraphBody] = {}
         self.failed = around_failure(graph)  # numbers of the node that failed, and of those around it
-        self.runs = Runs(graph, self.flow, self.failed)
+        self.runs = EqualLayers(graph, self.flow, self.failed)
         self.ids: dict[int, str] = {}  # by number
         self.twins: dict[str, str] = {}  # by the path of a module, that of the one whose body is shown for both
         self._shared: dict[int, str] = {}  # by what is the same

@@ -12,7 +12,7 @@ from rfnb.display.graph.rows import name, value_text
 from rfnb.display.graph.schema import GraphNode, GraphView
 from rfnb.display.layout.drawing import Drawing
 from rfnb.display.layout.layered import draw
-from rfnb.display.layout.link import Link, Size
+from rfnb.display.layout.link import BoxSize, Link
 from rfnb.display.markup import svg
 from rfnb.display.markup.html import Html
 
@@ -62,7 +62,7 @@ class Painter:
                  cards[place[e["source"]]].exits.get(e["value"], 0.0), e["back"])
             for e in body["edges"]
         ]  # fmt: skip
-        sizes = [Size(c.width, c.height, c.tail, c.axis) for c in cards]
+        sizes = [BoxSize(c.width, c.height, c.tail, c.axis) for c in cards]
         room = self.width - 2 * FRAME["pad"] * depth
         drawing = draw(sizes, links, width=room, tall=640.0 if depth == 0 else 560.0)
         return Picture(drawing, self._svg(key, drawing, cards), cards)

@@ -20,7 +20,7 @@ BOXES = 60
 """Number of boxes above which a body is divided into sections."""
 
 
-class Runs:
+class EqualLayers:
     """Groups repeated nodes, or sections of many nodes, under new nodes with negative numbers."""
 
     def __init__(self, graph: ModelGraph, flow: Flow, failed: Collection[int]):

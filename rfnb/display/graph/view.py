@@ -43,7 +43,7 @@ from collections.abc import Iterable, Sequence
 from rfnb.core.graph.model_graph import ModelGraph
 from rfnb.display.graph.cards import amount
 from rfnb.display.graph.dot import to_dot as to_dot
-from rfnb.display.graph.fold import Folder
+from rfnb.display.graph.fold import GraphFolder
 from rfnb.display.graph.picture import WIDTH, Painter, to_scripts as to_scripts
 from rfnb.display.graph.rows import to_table as to_table
 from rfnb.display.graph.schema import GraphFailure, GraphView
@@ -71,7 +71,7 @@ def describe(
 
     Raises ViewError if there is no module with such a path.
     """
-    folder = Folder(graph, hide)
+    folder = GraphFolder(graph, hide)
     view: GraphView = {
         "kind": "graph",
         "name": graph.name,
@@ -87,7 +87,7 @@ def describe(
     return view | {"open": opened(view, depth, paths, folder.twins)}
 
 
-def _failure(graph: ModelGraph, folder: Folder) -> GraphFailure | None:
+def _failure(graph: ModelGraph, folder: GraphFolder) -> GraphFailure | None:
     failure = graph.failure
     if failure is None:
         return None

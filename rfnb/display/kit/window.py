@@ -18,7 +18,7 @@ CELLS = (16, 48)
 LIGHT = {"diverging": png.LEVELS // 2, "sequential": 0}
 
 
-class Window(NamedTuple):
+class ValueWindow(NamedTuple):
     """The part that is shown: one or two axes around a place, at the place's position of the other axes.
 
     names: names of the axes, "" for an axis that is not mentioned. rows, cols: the axes that go down and across.
@@ -58,7 +58,7 @@ class Window(NamedTuple):
 
 def around(
     shape: Sequence[int], names: Sequence[str], at: Sequence[int], rows: int | None, moves: Sequence[bool]
-) -> Window | None:
+) -> ValueWindow | None:
     """The part around a place; None for a single number.
 
     rows: the axis that counts sequences, if there is one. moves: whether each axis is a time-like axis.
@@ -70,11 +70,11 @@ def around(
     rest = [i for i in axes if i != cols]
     rows = rows if rows in rest else max(rest, key=lambda i: (moves[i], shape[i] > 1, i), default=None)
     down = range(1) if rows is None else _near(at[rows], shape[rows], CELLS[0])
-    return Window(names, rows, cols, down, _near(at[cols], shape[cols], CELLS[1]), tuple(at))
+    return ValueWindow(names, rows, cols, down, _near(at[cols], shape[cols], CELLS[1]), tuple(at))
 
 
 def draw(
-    values: np.ndarray, valid: np.ndarray, window: Window, title: str, text: str, top: float, scale: png.Scale
+    values: np.ndarray, valid: np.ndarray, window: ValueWindow, title: str, text: str, top: float, scale: png.Scale
 ) -> MarkedPicture:
     """The marked picture of a window.
 
@@ -90,7 +90,7 @@ def draw(
 
 
 def draw_both(
-    window: Window, valid: np.ndarray, values: dict[str, np.ndarray], apart: np.ndarray
+    window: ValueWindow, valid: np.ndarray, values: dict[str, np.ndarray], apart: np.ndarray
 ) -> list[MarkedPicture]:
     """Two arrays on one scale, and their difference on its own scale.
 

@@ -8,7 +8,7 @@ from rfnb.display.layout.columns import MOST, cut
 from rfnb.display.layout.drawing import Box, Drawing
 from rfnb.display.layout.lanes import LANE, Lanes, lanes
 from rfnb.display.layout.layers import Layers, layers
-from rfnb.display.layout.link import Link, Size
+from rfnb.display.layout.link import BoxSize, Link
 from rfnb.display.layout.order import order
 from rfnb.display.layout.place import places
 from rfnb.display.layout.ranks import ranks, turned
@@ -26,7 +26,7 @@ MARGIN = 3.0
 """Margin around the drawing."""
 
 
-def draw(sizes: Sequence[Size], links: Sequence[Link], *, width: float = 900.0, tall: float = 640.0) -> Drawing:
+def draw(sizes: Sequence[BoxSize], links: Sequence[Link], *, width: float = 900.0, tall: float = 640.0) -> Drawing:
     """The drawing of boxes of these sizes. If higher than `tall`, it continues in further columns within `width`."""
     if not sizes:
         return Drawing()
@@ -42,7 +42,7 @@ def draw(sizes: Sequence[Size], links: Sequence[Link], *, width: float = 900.0, 
 class _Plan:
     """A layout before it is divided into columns."""
 
-    def __init__(self, sizes: Sequence[Size], links: Sequence[Link]):
+    def __init__(self, sizes: Sequence[BoxSize], links: Sequence[Link]):
         self.sizes, self.links = sizes, links
         self.back = turned(len(sizes), links)
         forward = [link for i, link in enumerate(links) if i not in self.back]
@@ -54,8 +54,8 @@ class _Plan:
         self.spans = [self._span(row) for row in self.made.rows]
         self.lanes = lanes(self.made.rank, links, self.back, self.x, self.spans)
 
-    def _size(self, spot: int) -> Size:
-        return self.sizes[spot] if self.made.is_box(spot) else Size(0.0, 0.0)
+    def _size(self, spot: int) -> BoxSize:
+        return self.sizes[spot] if self.made.is_box(spot) else BoxSize(0.0, 0.0)
 
     def _gap(self) -> Callable[[int, int], float]:
         def gap(left: int, right: int) -> float:

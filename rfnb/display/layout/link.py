@@ -23,7 +23,7 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class BoxSize:
     """The size of a box. tail: height at its lower end that lines pass through.
 
     axis: distance from its left end to where lines enter and leave; the middle by default.

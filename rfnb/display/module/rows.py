@@ -43,7 +43,7 @@ Moments = tuple[Number | None, Number | None, Number | None]
 """Norm, mean and standard deviation."""
 
 
-class Rows:
+class ModuleRows:
     """Collects rows of parameters, and notes on what was left out."""
 
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ from rfnb.display.markup.numbers import amount, real, short, size
 from rfnb.display.markup.schema import Number
 from rfnb.display.markup.widgets_html import chip, note_text, quiet
 from rfnb.display.module.alike import grouped
-from rfnb.display.module.rows import Rows, children_of, parameters_of, settings_of
+from rfnb.display.module.rows import ModuleRows, children_of, parameters_of, settings_of
 from rfnb.display.module.schema import ModuleNode, ModuleView, ParamRow
 
 BAD = ("nan", "inf", "-inf")
@@ -26,7 +26,7 @@ _GRADIENT = " in the gradient"
 
 def describe(module: Any) -> ModuleView:
     """The JSON of a module and all its parts."""
-    rows = Rows()
+    rows = ModuleRows()
     root = _node("", "", module, rows, {}, 0)
     own = [row for row in rows.rows if row["shared"] is None]
     dtypes, devices = (Counter[str]() for _ in range(2))
@@ -51,7 +51,7 @@ def _most(counts: Counter[str]) -> str:
     return counts.most_common(1)[0][0] if counts else ""
 
 
-def _node(name: str, path: str, module: Any, rows: Rows, seen: dict[int, str], depth: int) -> ModuleNode:
+def _node(name: str, path: str, module: Any, rows: ModuleRows, seen: dict[int, str], depth: int) -> ModuleNode:
     shared = seen.setdefault(id(module), path)
     known = (shared != path or depth > options.MODULE_DEPTH) and depth > 0
     below = f"{path}." if path else ""

@@ -12,7 +12,7 @@ from threading import current_thread, main_thread
 from typing import Any, Literal
 
 from rfnb.display.kit.progress_bar import bar
-from rfnb.display.panel.commands import Dispatcher, Later, Runs
+from rfnb.display.panel.commands import Dispatcher, Later, RunList
 from rfnb.display.panel.schema import Event
 from rfnb.display.run import list_view as runs_view
 from rfnb.trace.run.run import Run, open_in_panel
@@ -24,15 +24,15 @@ EVENTS_TARGET = "rfnb.events"
 PAUSE = 0.25
 """Smallest time between two events about the list of runs, in seconds."""
 
-_links: list[Link] = []
+_links: list[PanelLink] = []
 
 
-def install(runs: Runs, kernel: Any) -> Link | None:
+def install(runs: RunList, kernel: Any) -> PanelLink | None:
     """Answers the panel of the notebook that this kernel belongs to; never raises."""
     if _links:
         return _links[0]
     try:
-        link = Link(runs, kernel)
+        link = PanelLink(runs, kernel)
         link.listen()
     except Exception:
         return None
@@ -60,10 +60,10 @@ def stay_on_own_thread(comm: Any) -> None:
         comm._reply_subshell_for = lambda data, default: default
 
 
-class Link:
+class PanelLink:
     """The connection between the runs of this process and the panels that show them."""
 
-    def __init__(self, runs: Runs, kernel: Any):
+    def __init__(self, runs: RunList, kernel: Any):
         self.runs = runs
         self.kernel = kernel
         self.panels: list[Any] = []

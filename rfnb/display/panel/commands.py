@@ -36,7 +36,7 @@ INNER = 64 * 2**20
 Later = Callable[[Callable[[], None]], Literal["queued", "busy"]]
 
 
-class Runs(Protocol):
+class RunList(Protocol):
     """The part of `rf.runs` that the panel uses."""
 
     def __iter__(self) -> Iterator[Run]:
@@ -66,7 +66,7 @@ class Dispatcher:
 
     def __init__(
         self,
-        runs: Runs,
+        runs: RunList,
         *,
         later: Later | None = None,
         emit: Callable[[Event], object] | None = None,

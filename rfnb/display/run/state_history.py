@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class StateHistory:
+class SampledState:
     """A state after several steps, always of the same size.
 
     values: [steps, …], thinned if large. live: entries that count, with axes of size 1. axes: names of the axes after
@@ -66,7 +66,7 @@ def _moved(now: np.ndarray, before: np.ndarray, live: np.ndarray) -> np.ndarray:
     return made
 
 
-def follow(run: Run, name: str, sequence: int | None, steps: int) -> StateHistory | None:
+def follow(run: Run, name: str, sequence: int | None, steps: int) -> SampledState | None:
     """The state after at most 256 of the first `steps`; None for labels, sizes, and states whose size changes."""
     if not steps:
         return None
@@ -98,14 +98,14 @@ def follow(run: Run, name: str, sequence: int | None, steps: int) -> StateHistor
     start = one_sequence(run.replay.state(name, 0), run.sequence_dim, sequence) if chosen[0] == 0 else None
     if start is not None and start.shape == found[0].shape:
         jump = float(_moved(values[0], to_numpy(start.raw[where]).astype(np.float32), live[0]).max(initial=0))
-    return StateHistory(name, chosen, values, live, [axis.dim.name for axis in found[0].axes], owner, jump)
+    return SampledState(name, chosen, values, live, [axis.dim.name for axis in found[0].axes], owner, jump)
 
 
 ROWS = 32
 PIXELS = 240
 
 
-def describe_strip(history: StateHistory) -> StateStrip:
+def describe_strip(history: SampledState) -> StateStrip:
     """A picture: steps across, sequences or entries down, hatched where a sequence has ended."""
     values, live = _matrix(history)
     rows, steps = values.shape
@@ -122,7 +122,7 @@ def describe_strip(history: StateHistory) -> StateStrip:
     }
 
 
-def _matrix(history: StateHistory) -> tuple[np.ndarray, np.ndarray]:
+def _matrix(history: SampledState) -> tuple[np.ndarray, np.ndarray]:
     """[rows, steps]: the largest entry of each row, and whether any entry counts."""
     values, live = history.values, np.broadcast_to(history.live, history.values.shape)
     if history.sequences is not None:
@@ -136,7 +136,7 @@ def _matrix(history: StateHistory) -> tuple[np.ndarray, np.ndarray]:
     return np.take_along_axis(values, at, 2)[..., 0].T, some
 
 
-def _words(history: StateHistory, rows: int, drawn: int) -> str:
+def _words(history: SampledState, rows: int, drawn: int) -> str:
     owner = history.sequences
     others = [name for i, name in enumerate(history.axes) if i != owner]
     down = history.axes[owner] if owner is not None else " and ".join(others) or "one number"

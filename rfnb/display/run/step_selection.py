@@ -11,7 +11,7 @@ import numpy as np
 from rfnb.core.ground.text import count_of
 from rfnb.display.kit import options
 from rfnb.display.kit.data import read, to_numpy
-from rfnb.display.run.state_history import StateHistory
+from rfnb.display.run.state_history import SampledState
 from rfnb.display.run.step import spread
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ ENDS = 4
 """Largest number of shown steps at which sequences end."""
 
 
-def chosen_steps(run: Run, sequence: int | None, steps: int, histories: Sequence[StateHistory]) -> dict[int, str]:
+def chosen_steps(run: Run, sequence: int | None, steps: int, histories: Sequence[SampledState]) -> dict[int, str]:
     """The reason for each shown step; "" for steps that only fill gaps. All steps, if there are few.
 
     steps: the number of steps, of the sequence if one was chosen; includes a failed step.
@@ -43,7 +43,7 @@ def _middle(steps: list[int]) -> int:
     return (before + after) // 2
 
 
-def _events(run: Run, sequence: int | None, steps: int, histories: Sequence[StateHistory]) -> Iterator[tuple[int, str]]:
+def _events(run: Run, sequence: int | None, steps: int, histories: Sequence[SampledState]) -> Iterator[tuple[int, str]]:
     """Events as (step, reason), the most important first."""
     if steps > options.HISTORY_STEPS:
         yield from [(0, "first"), (steps - 1, "last")]
