@@ -297,7 +297,7 @@ NEAR: list[tuple[Callable[[], Any], str]] = [
     (lambda: rf.nn.Lienar, r"rf.nn has no 'Lienar'.*rf.Linear"),
     (lambda: rf.log_sofmax, "'rfnb' has no attribute 'log_sofmax': did you mean 'log_softmax'"),
     (lambda: rf.qqq, "'rfnb' has no attribute 'qqq'$"),
-    (lambda: rf.ones([]).detatch(), "no 'detatch': did you mean 'detach'"),
+    (lambda: rf.ones([]).detatch(), "no attribute 'detatch': did you mean 'detach'"),
     (lambda: rf.Linear(feat, out).wieght, "'Linear' .*'wieght': did you mean 'weight'"),
     (lambda: Broken().size, "'not_there'"),
 ]

@@ -80,9 +80,9 @@ def _called(frame: FrameType) -> tuple[str, list[tuple[str, Any]]]:
     held = locals_of(frame)
     owner, forward, row = held.get("self"), held.get("forward"), held.get("_op_row") or held.get("row")
     name = frame.f_code.co_name.strip("_")
-    if name == "teach":  # what a tensor says to the methods of torch
+    if name == "raising":  # a method of torch, called on a tensor; defined in `core.tensor.tensor_protocols`
         return held["name"], [("self", held["x"])]
-    if name == "torch_function":  # and to its functions
+    if name == "torch_function":  # a function of torch, called on a tensor
         given = [(f"args[{number}]", value) for number, value in enumerate(held["args"])]
         return f"torch.{held['func'].__name__}", [*given, *(held["kwargs"] or {}).items()]
     if isinstance(owner, Module) and forward is not None:

@@ -67,7 +67,7 @@ def test_after_the_older_tensors_are_gone_there_is_nothing_to_run(cells):
     ("other", "hint"),
     [
         (lambda time: rf.Dim(None, name="time"), "two dims called time"),
-        (lambda time: time + 1, "of the same frames"),
+        (lambda time: time + 1, "derived from the same frames"),
         (lambda time: rf.Dim(5, name="steps"), "have the same size: rf.replace_dim"),
         (lambda time: rf.Dim(7, name="steps"), "if this is intended: rf.combine_bc"),
     ],

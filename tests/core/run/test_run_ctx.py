@@ -182,7 +182,7 @@ def test_outputs_have_the_axes_that_are_asked_for(x, time):
         "raw": (batch_dim,),
     }
     assert ctx.outputs["plain"].name == "plain"
-    with pytest.raises(rf.errors.DimError, match="`perm` has other dims"):
+    with pytest.raises(rf.errors.DimError, match="unexpected dims"):
         x.mark_as_output("less", shape=[time])
     with pytest.raises(rf.errors.RfError, match="'plain' already"):
         x.mark_as_output("plain")

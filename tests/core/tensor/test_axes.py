@@ -208,7 +208,7 @@ def test_parts_that_do_not_fit(x, time):
     with pytest.raises(rf.errors.DimError, match="outside out"):
         labels.runtime_sanity_checks()
     x.raw_tensor.resize_(2, 2, 4)
-    with pytest.raises(rf.errors.DimError, match="does not fit"):
+    with pytest.raises(rf.errors.DimError, match="does not match the dims"):
         x.sanity_check()
     x.sanity_check(ignore_placeholder=True)
     with pytest.raises(rf.errors.DtypeError, match="must be integers"):

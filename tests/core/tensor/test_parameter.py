@@ -58,7 +58,7 @@ def test_what_a_parameter_is_made_of():
     [
         (lambda: rf.Parameter([rf.Dim(None)]), "fixed size"),
         (lambda: rf.Parameter([some], raw_tensor=torch.ones(3)), "does not match the dims"),
-        (lambda: rf.Parameter([some], "float64", raw_tensor=torch.ones(2)), "another dtype"),
+        (lambda: rf.Parameter([some], "float64", raw_tensor=torch.ones(2)), "has the wrong dtype"),
         (lambda: rf.Parameter([some], "int32", trainable=True), "only float and complex values"),
         (lambda: rf.Parameter([some], initial=np.ones(3)), "a different shape"),
         (lambda: rf.Parameter([some], initial=rf.ones([rows])), "has no dim rows"),

@@ -34,7 +34,7 @@ def test_what_it_is_made_of():
     batch = TensorDict([x])
     batch.update({"z": y})
     assert (list(batch), batch.all_dims()) == (["x", "z"], [FEAT])
-    with pytest.raises(rf.errors.DimError, match="'w' is no Tensor"):
+    with pytest.raises(rf.errors.DimError, match=r"'w' is not an rf\.Tensor"):
         TensorDict({"w": 3})
 
 
