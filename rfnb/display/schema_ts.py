@@ -52,7 +52,7 @@ def typescript() -> str:
 
 
 def schemas() -> list[Path]:
-    """The files with types: `schema.py` in the folder of each subject, and views that declare their types themselves."""
+    """The files with types: `schema.py` in the folder of each subject, and views that declare their own types."""
     views = {DISPLAY.joinpath(*module.split(".")).with_suffix(".py") for module, _ in VIEWS.values()}
     return sorted({*DISPLAY.rglob("schema.py"), *views}, key=lambda file: file.parts)
 
