@@ -14,6 +14,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 COPIED = [
     *("rfnb", "tests", "conftest.py", "pyproject.toml"),
@@ -302,7 +306,6 @@ class Copy:
         self.run("pytest", "-q", "-p", "no:cacheprovider", "--update-golden", *tests)
 
 
-@pytest.mark.slow
 def test_an_op_costs_at_most_five_files(tmp_path):
     copy = Copy(tmp_path, OP)
     copy.update_golden(PUBLIC, "-k", "on_purpose")
@@ -315,7 +318,6 @@ def test_an_op_costs_at_most_five_files(tmp_path):
     assert len(OP) <= 5
 
 
-@pytest.mark.slow
 def test_a_cell_costs_at_most_three_files(tmp_path):
     copy = Copy(tmp_path, CELL)
     copy.update_golden(PUBLIC, "-k", "on_purpose")
@@ -328,7 +330,6 @@ def test_a_cell_costs_at_most_three_files(tmp_path):
     assert len(CELL) <= 3
 
 
-@pytest.mark.slow
 def test_a_view_costs_at_most_four_files(tmp_path):
     copy = Copy(tmp_path, VIEW)
     copy.update_golden("tests/display/test_vocab_view.py")
@@ -343,7 +344,6 @@ def test_a_view_costs_at_most_four_files(tmp_path):
     assert len(VIEW) <= 4
 
 
-@pytest.mark.slow
 def test_a_command_of_the_panel_costs_at_most_five_files(tmp_path):
     copy = Copy(tmp_path, COMMAND)
     (tmp_path / SCHEMA).write_text(copy.run("rfnb.display.schema_ts"), encoding="utf-8")
@@ -356,7 +356,6 @@ def test_a_command_of_the_panel_costs_at_most_five_files(tmp_path):
     assert len(COMMAND) <= 5
 
 
-@pytest.mark.slow
 def test_typescript_accepts_a_command_of_the_panel(tmp_path, missing):
     modules = ROOT / "extension" / "node_modules"
     if shutil.which("node") is None or not modules.exists():
