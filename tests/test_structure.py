@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.walks import files_visited, recorded_loop
+
 ROOT = Path(__file__).parents[1] / "rfnb"
 ORDER = "errors core backend ops trace loop nn search checkpoint network layers display public_names".split()
 ROOMS = {
@@ -170,3 +172,28 @@ def test_front_ends_are_imported_inside_functions_of_display(file):
     anywhere = {name.split(".")[0] for _, name in imported(parse(file), here)}
     assert not tops & ONLY_IN_DISPLAY
     assert not anywhere & ONLY_IN_DISPLAY or here.startswith("rfnb.display.")
+
+
+LARGEST_ROOM = 15
+FAMILIES = {"rfnb/backend/base", "rfnb/backend/torch", "rfnb/backend/numpy", "rfnb/ops"}
+"""Folders with one file for each family of ops."""
+
+
+def test_a_folder_has_few_files():
+    sizes = {folder: len(list(folder.glob("*.py"))) for folder in {file.parent for file in FILES}}
+    rooms = {str(folder.relative_to(ROOT.parent)): size for folder, size in sizes.items() if size > LARGEST_ROOM}
+    assert set(rooms) <= FAMILIES
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: MODULES[file])
+def test_a_folder_says_in_which_order_to_read_it_and_a_file_stays_short(file):
+    text = file.read_text(encoding="utf-8")
+    docstring = ast.get_docstring(ast.parse(text)) or ""
+    assert len(text.splitlines()) <= 400
+    assert file.name != "__init__.py" or file.parent == ROOT or (len(docstring) > 30 and docstring.count("\n") < 10)
+
+
+def test_a_recorded_loop_is_a_short_walk():
+    walk = recorded_loop()
+    walk()
+    assert len(files_visited(walk)) < 50

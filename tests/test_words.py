@@ -54,7 +54,7 @@ def messages(tree: ast.AST) -> Iterator[tuple[int, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             name = ast.unparse(node.func).rpartition(".")[2]
-            if name.endswith(("Error", "Warning", "Rebound", "Exception")) or name in ("warn", "refusal"):
+            if name.endswith(("Error", "Warning", "Rebound", "Exception")) or name in ("warn", "equivalent_error"):
                 yield from ((node.lineno, text) for text in texts_of(node))
 
 

@@ -24,7 +24,7 @@ TRAINING = "training:"
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredEntry:
     """An entry of a checkpoint, whose values have not been read yet."""
 
     key: str  # the name in the file, which renaming does not change
@@ -43,7 +43,7 @@ class Checkpoint:
     """The entries of a checkpoint by name, and a function that reads them."""
 
     name: str
-    entries: Mapping[str, Stored]
+    entries: Mapping[str, StoredEntry]
     read: Callable[[str], torch.Tensor]  # by key
     metadata: Mapping[str, str] = field(default_factory=dict)
 
@@ -85,7 +85,7 @@ def _of_file(path: Path, files: ExitStack) -> Checkpoint:
 
 
 def _of_shards(path: Path, parts: Mapping[Path, Sequence[str]], files: ExitStack) -> Checkpoint:
-    entries: dict[str, Stored] = {}
+    entries: dict[str, StoredEntry] = {}
     owners: dict[str, Checkpoint] = {}
     for file, names in parts.items():
         shard = _of_file(file, files)
@@ -140,11 +140,11 @@ def table(metadata: Mapping[str, str], name: str) -> dict[str, Any]:
     return found
 
 
-def _stored(key: str, entry: Any, dims: Any) -> Stored:
+def _stored(key: str, entry: Any, dims: Any) -> StoredEntry:
     shape = tuple(entry.get_shape())
     known = isinstance(dims, list) and len(dims) == len(shape)
     dtype = entry.get_dtype()
-    return Stored(key, shape, _DTYPES.get(dtype, dtype), tuple(map(str, dims)) if known else None)
+    return StoredEntry(key, shape, _DTYPES.get(dtype, dtype), tuple(map(str, dims)) if known else None)
 
 
 def _of_tensors(tensors: Any, name: str) -> Checkpoint:
@@ -157,7 +157,7 @@ def _of_tensors(tensors: Any, name: str) -> Checkpoint:
     dims = {key: tuple(d.name for d in value.dims) for key, value in tensors.items() if isinstance(value, Tensor)}
     first: dict[Any, str] = {}
     entries = {
-        key: Stored(
+        key: StoredEntry(
             first.setdefault(_place(value) if value.numel() else key, key),
             tuple(value.shape),
             str(value.dtype).removeprefix("torch."),

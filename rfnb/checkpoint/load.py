@@ -10,7 +10,7 @@ import torch
 
 from rfnb.checkpoint import plain, training as training_state
 from rfnb.checkpoint.choice import Choice, Rename, chooser, common_part, missing_prefix, renamed
-from rfnb.checkpoint.entries import TRAINING, Checkpoint, Source, Stored, opened
+from rfnb.checkpoint.entries import TRAINING, Checkpoint, Source, StoredEntry, opened
 from rfnb.checkpoint.mapping import Match, Target, match, order, targets
 from rfnb.checkpoint.report import LoadReport
 from rfnb.errors import CheckpointError
@@ -105,7 +105,7 @@ def load_config(path: str | os.PathLike[str]) -> Any:
 
 
 def _check(
-    matched: Match, entries: Mapping[str, Stored], module: Module, checkpoint: Checkpoint, *, strict: bool
+    matched: Match, entries: Mapping[str, StoredEntry], module: Module, checkpoint: Checkpoint, *, strict: bool
 ) -> None:
     """Raises CheckpointError if nothing fits, or if something that must fit does not."""
     name = type(module).__name__
@@ -143,7 +143,7 @@ def _some(names: Mapping[str, object]) -> str:
     return (", ".join(list(names)[:3]) or "no entry") + rest
 
 
-def _value(target: Target, stored: list[Stored], checkpoint: Checkpoint) -> torch.Tensor:
+def _value(target: Target, stored: list[StoredEntry], checkpoint: Checkpoint) -> torch.Tensor:
     """The new value of the parameter. Raises CheckpointError if two of its names have different values in the file."""
     by_key = {entry.key: entry for entry in stored}
     values = [_in_order(checkpoint.read(key), target, entry) for key, entry in by_key.items()]
@@ -156,7 +156,7 @@ def _value(target: Target, stored: list[Stored], checkpoint: Checkpoint) -> torc
     return values[0]
 
 
-def _in_order(value: torch.Tensor, target: Target, entry: Stored) -> torch.Tensor:
+def _in_order(value: torch.Tensor, target: Target, entry: StoredEntry) -> torch.Tensor:
     axes = order(target.parameter, entry)
     return value if axes is None else value.permute(axes)
 

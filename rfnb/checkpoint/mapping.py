@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from rfnb.checkpoint.entries import Stored
+from rfnb.checkpoint.entries import StoredEntry
 from rfnb.core.ground.suggestions import nearest
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.errors import CheckpointError
@@ -31,10 +31,10 @@ class Target(NamedTuple):
 class Match:
     """Which parameters and entries fit, and which do not, by name."""
 
-    fitting: list[tuple[Target, list[Stored]]]
+    fitting: list[tuple[Target, list[StoredEntry]]]
     missing: dict[str, Parameter]
-    unexpected: dict[str, Stored]
-    misshaped: dict[str, tuple[Parameter, Stored]]
+    unexpected: dict[str, StoredEntry]
+    misshaped: dict[str, tuple[Parameter, StoredEntry]]
     skipped: list[str]
 
     def complaints(self, *, strict: bool) -> list[str]:
@@ -68,7 +68,7 @@ def targets(module: Module) -> list[Target]:
     return [Target(tuple(names), parameter) for names, parameter in found.values()]
 
 
-def match(targets: list[Target], entries: Mapping[str, Stored], chosen: Callable[[str], bool]) -> Match:
+def match(targets: list[Target], entries: Mapping[str, StoredEntry], chosen: Callable[[str], bool]) -> Match:
     """Compares names and shapes. A tied parameter may be stored under any of its names."""
     taken = [target for target in targets if any(map(chosen, target.names))]
     found = [(target, [entries[name] for name in target.names if name in entries]) for target in taken]
@@ -88,7 +88,7 @@ def described(parameter: Parameter) -> str:
     return f"{{{', '.join(f'{dim.name}:{dim.dimension}' for dim in parameter.dims)}}}"
 
 
-def order(parameter: Parameter, entry: Stored) -> list[int] | None:
+def order(parameter: Parameter, entry: StoredEntry) -> list[int] | None:
     """The permutation that brings an entry with the same dims into the order of the parameter; None if not needed."""
     names = [dim.name for dim in parameter.dims]
     if entry.dims is None or sorted(entry.dims) != sorted(names) or len(set(names)) < len(names):
@@ -105,13 +105,13 @@ def _every_name(module: Module, path: str, above: tuple[int, ...]) -> Iterator[t
             yield from _every_name(value, full_name, (*above, id(value)))
 
 
-def _fits(parameter: Parameter, entry: Stored) -> bool:
+def _fits(parameter: Parameter, entry: StoredEntry) -> bool:
     axes = order(parameter, entry) or range(len(entry.shape))
     shape = tuple(dim.dimension for dim in parameter.dims)
     return shape == tuple(entry.shape[axis] for axis in axes) and _kind(parameter.dtype) == _kind(entry.dtype)
 
 
-def _compared(parameter: Parameter, entry: Stored) -> str:
+def _compared(parameter: Parameter, entry: StoredEntry) -> str:
     kinds = ("", "") if _kind(parameter.dtype) == _kind(entry.dtype) else (f" {parameter.dtype}", f" {entry.dtype}")
     return f"{described(parameter)}{kinds[0]} in the module, {entry}{kinds[1]} in the file"
 

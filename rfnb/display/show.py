@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rfnb.backend.base.tape import untaped
 from rfnb.core.ground.show import KINDS, kind_of
-from rfnb.core.ground.source import here, user_frame, variables
+from rfnb.core.ground.source import locals_of, user_frame, user_source
 from rfnb.display.kit.view import View, describe, takes
 from rfnb.display.tensor import arrays
 from rfnb.display.tensor.select import select
@@ -106,7 +106,7 @@ def show_dims(*objects: Any) -> View:
         if objects:
             return View(dims.describe(zip(_names(objects), objects, strict=True)))
         frame = user_frame()
-        scope = {} if frame is None else {**frame.f_globals, **variables(frame)}
+        scope = {} if frame is None else {**frame.f_globals, **locals_of(frame)}
         mine = [x for x in scope.items() if not x[0].startswith("_")]
         mine.sort(key=lambda x: x[0] in ("In", "Out"))  # what IPython keeps has better names
         return View(dims.describe(mine, "your dims"))
@@ -114,7 +114,7 @@ def show_dims(*objects: Any) -> View:
 
 def _names(objects: Sequence[Any]) -> list[str]:
     """What the user's line calls the objects; for others their names or classes."""
-    source = here()
+    source = user_source()
     call = source.syntax() if source is not None else None
     written = call.args if isinstance(call, ast.Call) and len(call.args) == len(objects) else [None] * len(objects)
     return [_name(held, node) for held, node in zip(objects, written, strict=True)]

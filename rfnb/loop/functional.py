@@ -26,7 +26,7 @@ FOREVER = 2**31 - 1
 
 
 def while_loop(cond: Callable[[S], bool | Tensor], body: Callable[[S], S], initial: S) -> S:
-    """body(body(… initial)), as long as `cond` holds.
+    """Applies `body` to the state, starting with `initial`, as long as `cond` is true.
 
     >>> feat = rf.Dim(2, name="feat")
     >>> x = rf.convert_to_tensor([1, 5], dims=[feat])
@@ -34,12 +34,12 @@ def while_loop(cond: Callable[[S], bool | Tensor], body: Callable[[S], S], initi
     [27, 135]
 
     Args:
-        cond: from the state to a bool, or a Tensor {} bool.
-        body: from a state to the next, of the same structure; Tensors in it keep their dims and dtype.
+        cond: function from the state to a bool, or to a Tensor {} bool.
+        body: function from a state to the next one, of the same structure; Tensors in it keep their dims and dtype.
         initial: a Tensor, or a structure of Tensors.
 
-    Where it can be, it is done like `rf.Loop`: `body` is called once to see what it does, and its ops are then
-    repeated. Otherwise, as when it looks at values, Python calls it at every step.
+    If possible, this runs like `rf.Loop`: `body` is traced once, and its ops are repeated. Otherwise, for example if it
+    depends on values, Python calls it at every step.
     """
     inside = current_recorder() is not None
     if not inside and not bool(cond(initial)):
@@ -60,7 +60,7 @@ def _while_traced(cond: Callable[[S], Any], body: Callable[[S], S], initial: S) 
     with loop:
         go = cond(loop.state.s)
         if not isinstance(go, Tensor):
-            raise TraceError("while_loop: `cond` gives Python's bool, which says nothing of later steps")
+            raise TraceError("while_loop: `cond` returns a Python bool, which cannot change from step to step")
         loop.end(logical_not(go), include_eos=False)
         loop.state.s = body(loop.state.s)
     final: S = loop.state.s
@@ -71,7 +71,7 @@ def _keeping_structure(body: Callable[[S], S], initial: S) -> Callable[[S], S]:
     def checked(state: S) -> S:
         new = arranged(body(state), initial)
         if not same_structure(new, initial):
-            raise LoopError("while_loop: `body` gives another structure than `initial`", got=new, expected=initial)
+            raise LoopError("while_loop: `body` returns another structure than `initial`", got=new, expected=initial)
         return new
 
     return checked
@@ -90,7 +90,7 @@ def scan(
     max_seq_len: Tensor | int | None = None,
     return_tensor_arrays: bool = False,
 ) -> tuple[Any, Any, Dim]:
-    """Steps through `xs`, or on as long as `cond` holds. → outputs of all steps, last state, dim of the steps.
+    """Steps through `xs`, or as long as `cond` is true. → outputs of all steps, last state, dim of the steps.
 
     >>> time = rf.Dim(4, name="time")
     >>> sums, total, _ = rf.scan(
@@ -101,16 +101,16 @@ def scan(
 
     Args:
         spatial_dim: the axis of `xs`; for a scan by `cond` the dim of the result, which it defines.
-        initial: the state at first; None if there is none.
+        initial: the state before the first step; None for no state.
         xs: {…, spatial_dim}, or a structure of such Tensors; `body` gets their frames.
-        ys: templates of the outputs, to be checked; not needed.
-        cond: from (x, state) to whether a sequence goes on, {batch, …} bool; with `cond_before_body` it is asked
-            before a step, else after it. `cond_dims` are the dims of what it gives, to be checked.
-        body: from (x, state) to (output, next state); either may be None or a structure.
-        max_seq_len: at most so many steps.
-        return_tensor_arrays: outputs as a `TensorArray` of steps.
+        ys: optional templates that the outputs are checked against.
+        cond: function from (x, state) to whether a sequence continues, {batch, …} bool; called before each step with
+            `cond_before_body`, otherwise after it. `cond_dims` are the dims that its result is checked against.
+        body: function from (x, state) to (output, next state); either may be None or a structure.
+        max_seq_len: the largest number of steps.
+        return_tensor_arrays: whether to return the outputs as a `TensorArray` of steps.
 
-    Sequences that have ended keep their state, and do not count in the dim of the steps.
+    Ended sequences keep their state; their further steps are not part of the dim of the steps.
     """
     if spatial_dim is single_step_dim:
         outputs, state = body(xs, initial)
@@ -128,7 +128,7 @@ def scan(
 
 
 class _Scan:
-    """The arguments of a scan, and two ways to do it."""
+    """The arguments of a scan, and two ways to run it."""
 
     def __init__(
         self,
@@ -143,14 +143,14 @@ class _Scan:
         max_seq_len: Tensor | int | None,
     ):
         if cond is None and spatial_dim is None and max_seq_len is None:
-            raise LoopError("scan: nothing says how many steps there are", hint="give spatial_dim, cond or max_seq_len")
+            raise LoopError("scan: the number of steps is not given", hint="give spatial_dim, cond or max_seq_len")
         self.dim = spatial_dim if spatial_dim is not None else Dim(None, name="scan")
         self.cond_dims, self.before = cond_dims, cond_before_body
         self.initial, self.xs, self.ys = initial, xs, ys
         self.cond, self.body, self.max_seq_len = cond, body, max_seq_len
 
     def goes_on(self, x: Any, state: Any) -> Tensor:
-        """What `cond` says."""
+        """The checked result of `cond`."""
         assert self.cond is not None
         found = self.cond(x, state)
         if self.cond_dims is not None:
@@ -158,7 +158,7 @@ class _Scan:
         return found
 
     def step(self, x: Any, state: Any) -> tuple[Any, Any]:
-        """What `body` says."""
+        """The checked result of `body`."""
         outputs, new = self.body(x, state)
         new = arranged(new, state)
         if self.ys is not None:
@@ -168,7 +168,7 @@ class _Scan:
         return outputs, new
 
     def traced(self) -> tuple[Any, Any, Dim]:
-        """As a Loop."""
+        """Runs the scan as a Loop. Raises TraceError if its functions depend on values."""
         longest = FOREVER if self.max_seq_len is None and self.cond is not None else self.max_seq_len
         loop = Loop(axis=self.dim, max_seq_len=longest, name="scan")
         if self.initial is not None:
@@ -187,7 +187,7 @@ class _Scan:
         return stacked, loop.state.s if self.initial is not None else None, self.dim
 
     def by_steps(self) -> tuple[Any, Any, Dim]:
-        """In Python, step by step."""
+        """Runs the scan in Python, step by step."""
         state, frames = self.initial, []
         active: Tensor | None = None
         lengths: Tensor | None = None
@@ -200,23 +200,23 @@ class _Scan:
             if active is not None and not bool(reduce_any(active, axis=active.dims)):
                 break
             outputs, new = self.step(x, state)
-            state = new if active is None else _map2(partial(_where, active), new, state)
+            state = new if active is None else _map_pairs(partial(_where, active), new, state)
             frames.append(outputs)
             if active is not None:
                 taken = cast(active, "int64")
-                lengths = add(taken, number if lengths is None else lengths)  # until then none had ended
+                lengths = add(taken, number if lengths is None else lengths)  # until then no sequence had ended
             if self.cond is not None and not self.before:
                 active = _both(active, self.goes_on(x, new))
         return self.stacked(frames, lengths), state, self.dim
 
     @property
     def limit(self) -> int:
-        """The most steps there can be."""
-        longest = FOREVER if self.max_seq_len is None else int(_most(self.max_seq_len))
+        """The largest possible number of steps."""
+        longest = FOREVER if self.max_seq_len is None else int(_longest(self.max_seq_len))
         return min(self.dim.size.max, longest) if self.xs is not None else longest
 
     def within(self, number: int) -> Tensor | None:
-        """Which sequences are so long; None if all are."""
+        """Which sequences are longer than `number`; None if all are."""
         inside = None
         if self.xs is not None and self.dim.size.ragged:
             inside = less(full(dims=(), fill_value=number), self.dim.get_size_tensor())  # type: ignore[attr-defined]
@@ -227,7 +227,7 @@ class _Scan:
     def stacked(self, frames: list[Any], lengths: Tensor | None) -> Any:
         """The outputs of all steps under the dim of the steps."""
         if not frames:
-            raise LoopError("scan: there was no step, and only a step tells what the outputs are")
+            raise LoopError("scan: there were no steps, so the dims of the outputs are unknown")
         if self.xs is None or self.cond is not None:
             count = Size((), len(frames)) if lengths is None else Size(lengths.dims, lengths.numpy())
             self.dim.define(count, "scan")
@@ -245,7 +245,7 @@ def _map(fn: Callable[[Any], Any], tree: Any) -> Any:
     return map_leaves(lambda leaf: None if leaf is None else fn(leaf), tree)
 
 
-def _map2(fn: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
+def _map_pairs(fn: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
     rest = iter(leaves(b))
     return map_leaves(lambda leaf: fn(leaf, next(rest)), a)
 
@@ -258,5 +258,5 @@ def _both(a: Tensor | None, b: Tensor | None) -> Tensor | None:
     return b if a is None else a if b is None else logical_and(a, b)
 
 
-def _most(longest: Tensor | int) -> int:
+def _longest(longest: Tensor | int) -> int:
     return int(longest.numpy().max(initial=0)) if isinstance(longest, Tensor) else longest

@@ -1,4 +1,4 @@
-"""The Loop: one step is written as the maths reads, and runs for all steps."""
+"""`rf.Loop`: its body is written as one step of the maths, and runs for all steps."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Loop:
-    """A loop over the frames of a sequence, or until an end.
+    """A loop over the frames of a sequence, or until a condition is true.
 
     >>> time, feat = rf.Dim(None, name="time"), rf.Dim(2, name="feat")
     >>> x = rf.convert_to_tensor([[[1, 0], [2, 0]], [[3, 1]]], dims=[rf.batch_dim, time, feat])
@@ -37,17 +37,18 @@ class Loop:
     >>> loop.state.total.raw_tensor.tolist()
     [[3, 0], [3, 1]]
 
-    The body is run once by Python, on frame 0, to see what it does; all steps are then computed from that.
-    Sequences that have ended keep their state: `loop.state.h` after the loop is the state at each one's end.
-    The same Loop may be entered again; it then goes on from there.
+    Python runs the body once, on frame 0, to trace it; all steps are then computed from the trace.
+    Ended sequences keep their state: after the loop, `loop.state.h` is the state at the end of each sequence.
+    The same Loop may be entered again; it then continues from its final state.
 
     Args:
-        max_seq_len: at most so many steps; a number, or a Tensor {batch}.
-        axis: whose frames are the steps; for loops with `end`, the Dim of what is stacked.
-        optimize_move_layers_out: what depends on no state is done before the steps, for all of them together, and
-            what only outputs depend on behind them; see `explain`. False: all in the steps. Values agree to rounding.
-        unroll: accepted; it changes nothing.
-        debug: record the steps, whatever `rf.options.record` says.
+        max_seq_len: the largest number of steps: an int, or a Tensor {batch}.
+        axis: the axis to step along; for loops with `end`, the Dim of stacked outputs.
+        optimize_move_layers_out: by default, ops that do not depend on a state run before the steps, for all steps
+            together, and ops that only outputs depend on run after them; see `explain`. False runs all ops in the
+            steps. Values agree up to rounding.
+        unroll: accepted for compatibility; it has no effect.
+        debug: whether to record the steps; None follows `rf.options.record`.
         name: shown in the list of runs and in errors.
     """
 
@@ -64,14 +65,14 @@ class Loop:
         if axis is not None:
             check_dims([axis], "Loop")
             if has_steps(axis):
-                bind_again(axis.size.dims, axis.lengths)  # its batch, whichever came last
+                bind_again(axis.size.dims, axis.lengths)  # the batch of the axis becomes the current one
         self.max_seq_len = max_seq_len
         self.optimize_move_layers_out = optimize_move_layers_out
         self.unroll = unroll
         self.axis = axis
         self.debug = debug
         self.name = name
-        self.file: str | None = None  # of rfnb, if a line there is the step: values are called as its variables
+        self.file: str | None = None  # a file of rfnb whose lines are the step: values get the names of its variables
         self.run: Run | None = None
         self._state = StateHolder(name)
         self._body: Body | None = None
@@ -79,7 +80,7 @@ class Loop:
 
     @property
     def state(self) -> StateHolder:
-        """What is carried from step to step."""
+        """The values carried from step to step."""
         return self._state
 
     @state.setter
@@ -89,7 +90,7 @@ class Loop:
 
     @property
     def has_entered_scope(self) -> bool:
-        """Whether this is the body of the loop."""
+        """Whether the body of the loop is being traced now."""
         return self._body is not None
 
     @property
@@ -101,7 +102,7 @@ class Loop:
     def max_seq_len(self, longest: Tensor | int | None) -> None:
         kind = longest.dtype if isinstance(longest, Tensor) else type(longest).__name__
         if not (longest is None or isinstance(longest, int | np.integer) or kind.startswith(("int", "uint"))):
-            raise DtypeError("Loop: max_seq_len is a number of steps", got=kind, expected="a whole number")
+            raise DtypeError("Loop: max_seq_len must be a number of steps", got=kind, expected="an integer")
         self._max_seq_len = longest
 
     def __enter__(self) -> Loop:
@@ -132,7 +133,7 @@ class Loop:
     def unstack(self, source: Tensor, *, axis: Dim | None = None, name: str | None = None) -> Tensor:
         """The frame of this step. {…, axis} → {…}
 
-        Behind the end of a sequence it is the sequence's last frame; zeros if the sequence is empty.
+        Past its end, a sequence repeats its last frame; an empty sequence gives zeros.
 
         >>> time, feat = rf.Dim(None, name="time"), rf.Dim(3, name="feat")
         >>> x = rf.convert_to_tensor(np.ones((2, 5, 3)), dims=[rf.batch_dim, time, feat], lengths=[5, 2])
@@ -146,7 +147,7 @@ class Loop:
         return frame if name is None else frame.with_name(name)
 
     def stack(self, source: Tensor, *, name: str | None = None) -> Tensor:
-        """The values of all steps; there when the block ends. {…} → {axis, …}
+        """The values of all steps, available after the block. {…} → {axis, …}
 
         >>> time = rf.Dim(None, name="time")
         >>> x = rf.convert_to_tensor([[1, 2, 3], [4]], dims=[rf.batch_dim, time])
@@ -159,7 +160,7 @@ class Loop:
         return self._open_body("stack").stack(source, name)
 
     def last(self, source: Tensor, *, name: str | None = None) -> Tensor:
-        """The value at the last step of each sequence; there when the block ends. {…} → {…}
+        """The value at the last step of each sequence, available after the block. {…} → {…}
 
         >>> time = rf.Dim(None, name="time")
         >>> x = rf.convert_to_tensor([[1, 2, 3], [4]], dims=[rf.batch_dim, time])
@@ -172,7 +173,7 @@ class Loop:
         return self._open_body("last").last(source, name)
 
     def end(self, source: Tensor, *, include_eos: bool) -> None:
-        """Sequences end at the step where `source` holds. {batch, …} bool
+        """Ends each sequence at the step where `source` is true. {batch, …} bool
 
         include_eos: whether that step itself counts: its frame is stacked, and its state is the last one.
 
@@ -188,9 +189,9 @@ class Loop:
         self._open_body("end").end(source, include_eos)
 
     def reorder(self, indices: Tensor, dim: Dim) -> None:
-        """All states, also those of the loop itself, follow `indices` along `dim`, as the hypotheses of a beam do.
+        """Reorders all states by `indices` along `dim`, including what the loop itself carries: for beam search.
 
-        It is done at once: a state that is set after this line is taken as in the new order.
+        It takes effect at once: values set after this line are expected in the new order.
 
         >>> beam = rf.Dim(2, name="beam")
         >>> loop = rf.Loop(max_seq_len=1)
@@ -209,8 +210,8 @@ class Loop:
         return self._open_body("iter_idx").iter_idx()
 
     def explain(self) -> Explanation:
-        """Where each op of the body was done when the loop ran last: before the steps, in them, or after them; and
-        which state keeps it inside.
+        """Where each op of the body ran when the loop last ran: before, in or after the steps; and the state that keeps
+        it in the steps.
 
         >>> time = rf.Dim(4, name="time")
         >>> x = rf.ones([time])

@@ -1,4 +1,4 @@
-"""Loops: names of `rf`, imported when one is first asked for."""
+"""Public names of this folder in `rf`, imported on first use."""
 
 from rfnb.loop import check as check
 from rfnb.loop.body.array import TensorArray as TensorArray

@@ -1,4 +1,4 @@
-"""Runs a traced step for all steps of its loop, and settles the results."""
+"""Runs a traced step for all steps of its loop, and gives states and outputs their final values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rfnb.loop.body.draw import loop_record
 from rfnb.loop.body.traced_step import Carried, TracedStep, place_of
 from rfnb.loop.body.warnings import judge, warn_of_end
 from rfnb.loop.body.zero_steps import reaching
-from rfnb.loop.replay.recorded_plan import plan_of
+from rfnb.loop.replay.recorded import plan_of
 from rfnb.loop.replay.replay import Replay, probed, recorded
 from rfnb.loop.steps.deferred_grads import DeferredGradients
 from rfnb.loop.steps.execute import Outcome, execute
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 
 
 class Results(NamedTuple):
-    """What all steps gave, as raw tensors.
+    """The results of all steps, as raw tensors.
 
-    final: the carried values after the last step. stacked: the outputs, [steps, …]. position: in a loop inside of
-    another one, that of its call on the tape there.
+    final: the carried values after the last step. stacked: the outputs, [steps, …]. position: for a nested loop, the
+    position of its call on the tape of the loop around it.
     """
 
     final: Sequence[Any]
@@ -59,7 +59,7 @@ class BodyRun:
         self.failed: Node | None = None
 
     def run(self) -> None:
-        """Runs all steps, and gives the results their numbers. Raises what a step raised, with its step and line."""
+        """Runs all steps and settles the results. An error in a step is raised with its step and line."""
         loop, step = self.loop, self.step
         try:
             judge(step)
@@ -69,19 +69,19 @@ class BodyRun:
             size = settle(loop, step, results)
             session.draw(partial(loop_record, loop, step, size=size))
         except BaseException:
-            self._take_back()
+            self._restore()
             raise
         step.recorder.forget()
 
-    def _take_back(self) -> None:
-        """The loop, and what its steps have changed outside, are as they were before."""
+    def _restore(self) -> None:
+        """Restores the loop, and all outside values that its steps have changed."""
         session.draw(partial(loop_record, self.loop, self.step, error=True, failed=self.failed))
         with untaped():
             self.step.tape.restore(self.step.backend.overwrite_raw)
         self.loop.state._values = self.step.originals
         self.step.recorder.forget()
 
-    # -- outside of all other loops
+    # -- a loop that is not nested
 
     def _run_outside(self, frames: list[Sequence[Any]]) -> Results:
         loop, step = self.loop, self.step
@@ -107,7 +107,7 @@ class BodyRun:
         for watcher in step.watchers:
             watcher.finish(failed=outcome.error is not None)
         if progress is not None:
-            progress(schedule.max_steps)  # however many were done: there is nothing to wait for
+            progress(schedule.max_steps)  # complete, even if the loop ended early
         try:
             final, stacked = self._results(outcome, hoist)
         except BaseException as error:
@@ -124,7 +124,7 @@ class BodyRun:
         return Results(*probed(loop.run, final, stacked)) if record else Results(final, stacked)
 
     def _results(self, outcome: Outcome, hoist: Hoist | None) -> tuple[Sequence[Any], Sequence[Any]]:
-        """The final carried values and the outputs; what depends on outputs alone is done now."""
+        """The final carried values and the outputs. Ops that only outputs depend on run here, after the steps."""
         step = self.step
         if outcome.error is not None:
             raise self._located(outcome)
@@ -137,19 +137,19 @@ class BodyRun:
         return outcome.states, stacked
 
     def _located(self, outcome: Outcome) -> BaseException:
-        """The error of a step, with its step and line."""
+        """The error of a step, with its step and line added as a note."""
         error, position = outcome.error, outcome.failed_call
         assert error is not None
         self.failed = None if position is None else self.step.program.calls[position].node
         note_step(error, outcome.steps, self.step.name, self.failed)
         outcome.failure = failure(error, outcome.steps, self.failed, position)
-        outcome.error = None  # whose traceback holds the outcome
+        outcome.error = None  # its traceback refers to the outcome: avoids a reference cycle
         return error
 
-    # -- in the body of another loop
+    # -- a nested loop
 
     def _run_inside(self, frames: list[Sequence[Any]]) -> Results:
-        """The loop is one call on the tape of the loop around it."""
+        """Records the loop as one call on the tape of the loop around it."""
         step = self.step
         structure = [_initial(step), frames, step.program.externals, [step.seed]]
         plan = plan_of(step, None) if step.recorder.recorded else None
@@ -184,7 +184,7 @@ def _initial(step: TracedStep) -> list[Any]:
 
 
 def _stacked(step: TracedStep, taken: Sequence[list[Any]]) -> list[Any]:
-    """Each output over all steps; without a step, an empty tensor of its shape."""
+    """Stacks each output over all steps; without steps, an empty tensor of its shape."""
     backend = step.backend
 
     def stack(values: list[Any], traced: Traced) -> Any:
@@ -197,7 +197,7 @@ def _stacked(step: TracedStep, taken: Sequence[list[Any]]) -> list[Any]:
 
 
 def _failure_after(error: BaseException, hoist: Hoist | None, step: TracedStep, outcome: Outcome) -> Failure:
-    """The failure of an op that is done after the steps."""
+    """The failure of an op that runs after the steps."""
     if hoist is None or hoist.failed is None:
         return failure(error, max(outcome.steps - 1, 0), None, None)
     number, node = hoist.failed
@@ -206,7 +206,7 @@ def _failure_after(error: BaseException, hoist: Hoist | None, step: TracedStep, 
     return failure(error, number, node, position)
 
 
-# -- where the ops were done
+# -- where the ops ran
 
 
 def _explanation_data(step: TracedStep, hoist: Hoist | None) -> ExplanationData:
@@ -227,7 +227,7 @@ def _loops_inside(calls: Sequence[Call]) -> list[OpPlacement]:
     return [
         OpPlacement(
             call.node, row, frozenset(map(Var, call.read_vars())),
-            frozenset(Var(number) for number in call.made()), "steps", "a loop of its own",
+            frozenset(Var(number) for number in call.made()), "steps", "a nested loop",
         )
         for call in found
     ]  # fmt: skip
@@ -237,7 +237,7 @@ def _loops_inside(calls: Sequence[Call]) -> list[OpPlacement]:
 
 
 def settle(loop: Loop, step: TracedStep, results: Results) -> Size:
-    """Gives states and outputs their final values. How many steps each sequence took."""
+    """Gives states and outputs their final values, and returns the number of steps of each sequence."""
     final = [_final(each, raw) for each, raw in zip(step.carried, results.final, strict=True)]
     size = _steps_taken(loop, step, final)
     outputs = [
@@ -273,7 +273,7 @@ def _output(step: TracedStep, pair: tuple[Traced, Tensor], raw: Any, size: Size)
 def _in_outer_body(
     step: TracedStep, outer: Any, final: list[Any], outputs: list[Tensor], position: int
 ) -> tuple[list[Any], list[Tensor]]:
-    """Final values and outputs as values of the body around. What the loop carries for itself is none of its values."""
+    """Final values and outputs as values of the outer body, except those that the loop itself carries."""
     names = {place: each.name for place, each in enumerate(step.carried) if each.kind == "state"}
     for place, (_, pending) in zip(step.last_places, step.lasts, strict=True):
         names[place] = names[place] if step.carried[place].kind == "state" else pending.name
@@ -286,7 +286,7 @@ def _in_outer_body(
 
 
 def _with_final_dims(step: TracedStep, values: list[Any], steps: Size) -> list[Any]:
-    """The states with their final values; dims that grew get a Dim of the size that they have at the end."""
+    """The final values, with each grown dim replaced by a Dim of its final size."""
     grown = {
         each.before: _grown(each.before, each.initial, size, steps)
         for each, size in zip(step.carried, values, strict=True)
@@ -308,7 +308,7 @@ def _with_final_dims(step: TracedStep, values: list[Any], steps: Size) -> list[A
 
 
 def _grown(old: Dim, start: int, size: int, steps: Size) -> Dim:
-    """The axis at the end: of each sequence as long as it took steps, if it grew by one at each."""
+    """The grown axis after the loop. If it grew by one at each step, each sequence has as many entries as steps."""
     if steps.ragged and size - start == steps.max:
         dim = Dim(None, name=old.name)
         dim.bind(Size(steps.dims, start + steps.values))
@@ -317,7 +317,7 @@ def _grown(old: Dim, start: int, size: int, steps: Size) -> Dim:
 
 
 def _steps_taken(loop: Loop, step: TracedStep, final: list[Any]) -> Size:
-    """How many steps each sequence took; the axis gets that size, unless it is an axis of the data."""
+    """The number of steps of each sequence. Also sets the size of the axis, unless it is an axis of the data."""
     size = step.limit
     if step.condition is not None:
         if step.outer is not None:
@@ -335,7 +335,7 @@ def _steps_taken(loop: Loop, step: TracedStep, final: list[Any]) -> Size:
 def _refuse_empty(step: TracedStep, carried: Carried, size: Size) -> None:
     if carried.starts_empty and size.values.size and size.values.min() == 0:
         raise LoopError(
-            f"{step.name}: last of a value that a sequence without steps does not have",
+            f"{step.name}: last: a sequence without steps has no last value",
             got=f"lengths {size}",
-            hint="make it a state: its initial value is its last value there",
+            hint="make it a state: a sequence without steps then gives its initial value",
         )

@@ -16,7 +16,7 @@ from rfnb.core.dims.lengths import EMPTY, Size
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.default import get_default_float_dtype
 from rfnb.core.ground.dtype import has_fractions, is_float_dtype, is_int_dtype
-from rfnb.core.ground.source import asked, here
+from rfnb.core.ground.source import public_function, user_source
 from rfnb.core.tensor.argument_errors import not_a_tensor
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError
@@ -32,7 +32,7 @@ def tensor(value: Any, like: Tensor | None = None) -> Tensor:
     if isinstance(value, Tensor):
         return value
     if not isinstance(value, bool | int | float | complex | np.generic) and not hasattr(value, "dtype"):
-        raise not_a_tensor(f"{asked()}: an operand", value)
+        raise not_a_tensor(f"{public_function()}: an operand", value)
     if like is not None and isinstance(value, np.generic):
         value = value.item()  # as the Python number
     backend = raw_registry.selected() if like is None else raw_registry.backend_of_raw(like._raw)
@@ -40,7 +40,7 @@ def tensor(value: Any, like: Tensor | None = None) -> Tensor:
     device = None if like is None else like.device
     raw = backend.convert_raw(value, dtype, device)
     if backend.get_ndim_raw(raw):
-        raise not_a_tensor(f"{asked()}: an operand", value)
+        raise not_a_tensor(f"{public_function()}: an operand", value)
     return tensor_of(raw, EMPTY_SIG, EMPTY)
 
 
@@ -124,7 +124,7 @@ def convert_to_tensor(
         result._raw = backend.finite_padding(result)
     if sparse_dim is not None:
         _check_labels(backend, result, value, sparse_dim)
-    result._name = name or here() or "tensor"
+    result._name = name or user_source() or "tensor"
     return result
 
 

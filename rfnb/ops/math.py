@@ -315,39 +315,6 @@ def safe_log(a: Tensor, *, eps: float | None = None) -> Tensor:
     return backend_of_raw(a._raw).safe_log(a, eps=eps)
 
 
-Condition = Tensor | bool
-
-
-def opt_logical_and(a: Condition, b: Condition) -> Condition:
-    """a and b, where each may be a Tensor or a bool; an op is only applied if both are Tensors.
-
-    >>> time = rf.Dim(3, name="time")
-    >>> early = rf.range_over_dim(time) < 2
-    >>> rf.opt_logical_and(early, True) is early, rf.opt_logical_and(early, False)
-    (True, False)
-    """
-    if isinstance(a, bool):
-        return b if a else False
-    if isinstance(b, bool):
-        return a if b else False
-    return logical_and(a, b)
-
-
-def opt_logical_or(a: Condition, b: Condition) -> Condition:
-    """a or b, where each may be a Tensor or a bool; an op is only applied if both are Tensors.
-
-    >>> time = rf.Dim(3, name="time")
-    >>> early = rf.range_over_dim(time) < 2
-    >>> rf.opt_logical_or(early, False) is early, rf.opt_logical_or(early, True)
-    (True, True)
-    """
-    if isinstance(a, bool):
-        return True if a else b
-    if isinstance(b, bool):
-        return True if b else a
-    return logical_or(a, b)
-
-
 @op(frames="any")
 def cast(tensor: Tensor, dtype: str) -> Tensor:
     """The same values in another dtype: "float32", "int64", "bool", …. {…} → the same

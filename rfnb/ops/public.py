@@ -5,7 +5,7 @@ import rfnb.backend.numpy.backend as _numpy_backend
 import rfnb.backend.torch.backend as _torch_backend  # the backend that is selected by default
 import rfnb.core.tensor.pickling as _pickling
 import rfnb.ops.describe as _describe  # methods of Tensor
-import rfnb.ops.habits as _habits  # more methods of Tensor
+import rfnb.ops.tensor_protocols as _tensor_protocols  # more methods of Tensor
 
 # isort: split
 # namespaces
@@ -129,6 +129,7 @@ from rfnb.ops.complex import (
     make_complex as make_complex,
     real_as_complex as real_as_complex,
 )
+from rfnb.ops.logical import opt_logical_and as opt_logical_and, opt_logical_or as opt_logical_or
 from rfnb.ops.math import (
     abs as abs,
     add as add,
@@ -165,8 +166,6 @@ from rfnb.ops.math import (
     mul as mul,
     neg as neg,
     not_equal as not_equal,
-    opt_logical_and as opt_logical_and,
-    opt_logical_or as opt_logical_or,
     pow as pow,
     reciprocal as reciprocal,
     round as round,

@@ -39,7 +39,7 @@ def slice(
     `start` is a Tensor, which may be on another device, frames past the end repeat the last frame instead.
     """
     if out_dim is None:
-        out_dim = _out_dim(source, source.sig.meant(axis), start, end, step, size)
+        out_dim = _out_dim(source, source.sig.resolve(axis), start, end, step, size)
     return backend_of_raw(source._raw).slice(
         source, axis=axis, start=start, end=end, step=step, size=size, out_dim=out_dim
     ), out_dim
@@ -118,7 +118,7 @@ def pad(
 
 
 def _padded(source: Tensor, axis: Dim, padding: tuple[Dim | int, Dim | int], direct: bool) -> Dim:
-    axis, (before, after) = source.sig.meant(axis), padding
+    axis, (before, after) = source.sig.resolve(axis), padding
     if not direct and axis.dimension is None and after != 0:
         return Dim(None, name=f"{axis.name}_padded")
     return derived(source.sig, ("pad_dim", axis, before, after), lambda: before + axis + after)

@@ -47,7 +47,7 @@ def window(
     before = _before(width, window_left, window_right) if padding == "same" else None
     if padding not in ("same", "valid"):
         raise DimError("window: unknown `padding`", got=repr(padding), expected='"same" or "valid"')
-    spatial_dim = source.sig.meant(spatial_dim)
+    spatial_dim = source.sig.resolve(spatial_dim)
     frames = 0 if padding == "same" else width - 1
     key = ("window_dim", spatial_dim.serial, frames, stride)
     out_dim = derived(source.sig, key, lambda: (spatial_dim - frames).ceildiv_right(stride))

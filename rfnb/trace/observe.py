@@ -13,7 +13,7 @@ from rfnb.core.dims.lengths import Size
 from rfnb.core.graph.graph import Node, NodeKind
 from rfnb.core.ground.nested import leaves
 from rfnb.core.ground.scope import module_path
-from rfnb.core.ground.source import Source, here
+from rfnb.core.ground.source import Source, user_source
 from rfnb.core.tensor.listener import Listener, listening
 from rfnb.core.tensor.op import OPS, OpRow
 from rfnb.core.tensor.tensor import Tensor
@@ -78,7 +78,7 @@ class Observer(Listener):
                 row.name,
                 tuple(leaf for leaf in given if isinstance(leaf, Tensor)),
                 tuple(leaf for leaf in made if isinstance(leaf, Tensor)),
-                here(),
+                user_source(),
                 module_path(),
                 tuple(leaf for leaf in given if isinstance(leaf, float)),
             )

@@ -74,7 +74,7 @@ def test_each_op_is_there_with_its_line_place_and_states():
     assert found[7, "linear", "each step"]["place"] == "decoder.py:2"
     assert found[7, "linear", "once"]["text"] == "key(memory)"
     assert found[16, "log_softmax", "after the loop"]["why"] == "only outputs need it"
-    assert found[11, "Loop", "each step"]["why"] == "a loop of its own"
+    assert found[11, "Loop", "each step"]["why"] == "a nested loop"
     assert found[15, "tanh", "each step"]["place"] is None
     assert found[15, "add", "each step"]["why"] == "needs s"
 

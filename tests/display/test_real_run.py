@@ -61,7 +61,7 @@ def test_states_of_labels_have_no_size_and_few_equal_numbers_no_flag(numbers):
     loop = rf.Loop(axis=numbers.dims[1], debug=True)
     loop.state.last = rf.zeros([batch_dim], dtype="int64", sparse_dim=letter)
     loop.state.count = rf.zeros([batch_dim])
-    with pytest.warns(rf.errors.LoopWarning, match="'last' forgets"), loop:
+    with pytest.warns(rf.errors.LoopWarning, match="'last' is never read"), loop:
         loop.unstack(numbers)
         loop.state.last = rf.full(dims=[batch_dim], fill_value=2, sparse_dim=letter)
         loop.state.count = loop.state.count + 1.0

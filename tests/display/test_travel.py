@@ -217,7 +217,7 @@ def test_the_same_call_is_made_again(ask):
 
 def test_a_call_that_cannot_be_made_again_is_refused(ask):
     fork = ask("fork", step=3, states={"total": "0"})["run"]
-    assert "a fork is no call of its own" in ask.error("rerun", run=fork)
+    assert "a fork cannot be run again" in ask.error("rerun", run=fork)
 
 
 def test_a_comparison_names_what_differs_first(ask):

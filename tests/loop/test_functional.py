@@ -126,7 +126,7 @@ def test_scan_gives_gradients():
 @pytest.mark.parametrize(
     ("arguments", "error", "text"),
     [
-        ({"body": lambda x, s: (x, s)}, LoopError, "how many steps"),
+        ({"body": lambda x, s: (x, s)}, LoopError, "number of steps"),
         ({"ys": rf.Tensor("y", [feat], "float32")}, DimError, "`ys` has different dims"),
         ({"cond": lambda x, s: x > 0.0, "cond_dims": [batch_dim]}, DimError, "`cond` has different dims"),
     ],

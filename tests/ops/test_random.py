@@ -169,7 +169,7 @@ def test_into_a_tensor_that_is_there():
         ({"distribution": "gauss"}, "unknown `distribution`"),
         ({"distribution": "normal", "minval": 0}, "`minval` has no meaning"),
         ({"distribution": "uniform", "dtype": "int32"}, "need a `maxval`"),
-        ({"distribution": "normal", "mean": rf.zeros([feat])}, "feat has no place"),
+        ({"distribution": "normal", "mean": rf.zeros([feat])}, "unexpected dim feat"),
     ],
 )
 def test_errors(how, says):

@@ -34,7 +34,7 @@ class RawAttention:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class AttentionPlan:
     """How to move the operands to where the kernel needs them, and its result back into the order of the queries."""
 
     query: align.Move
@@ -146,7 +146,9 @@ class AttentionOps:
         return tensor_of(found, align.sig([*order, feat_dim], None, x.feature_dim), join(x, cosines))
 
 
-def _plan(query: Sig, keys: Sig, values: Sig, key_dim: Dim, axis: Dim, bias: Sig | None) -> tuple[Plan, Sig] | None:
+def _plan(
+    query: Sig, keys: Sig, values: Sig, key_dim: Dim, axis: Dim, bias: Sig | None
+) -> tuple[AttentionPlan, Sig] | None:
     """How to call the kernel, and the signature of the result; None if the kernel cannot do it.
 
     The plan is kept at the signature of the queries.
@@ -162,7 +164,9 @@ def _plan(query: Sig, keys: Sig, values: Sig, key_dim: Dim, axis: Dim, bias: Sig
     return made
 
 
-def _planned(query: Sig, keys: Sig, values: Sig, key_dim: Dim, axis: Dim, bias: Sig | None) -> tuple[Plan, Sig] | None:
+def _planned(
+    query: Sig, keys: Sig, values: Sig, key_dim: Dim, axis: Dim, bias: Sig | None
+) -> tuple[AttentionPlan, Sig] | None:
     shared = [dim for dim in query.dims if dim in keys.index and dim is not key_dim and dim is not axis]
     rows = [dim for dim in query.dims if dim not in keys.index or dim is axis]
     features = [dim for dim in values.dims if dim not in shared and dim is not axis]
@@ -173,7 +177,7 @@ def _planned(query: Sig, keys: Sig, values: Sig, key_dim: Dim, axis: Dim, bias: 
         return None
     order = [features[0] if dim is key_dim else dim for dim in query.dims]
     out = align.sig(order, None, values.feature_dim)
-    plan = Plan(
+    plan = AttentionPlan(
         query=align.move(query.dims, [*shared, *rows, key_dim]),
         keys=align.move(keys.dims, [*shared, axis, key_dim]),
         values=align.move(values.dims, [*shared, axis, *features]),

@@ -79,7 +79,7 @@ class ConcatOps:
         plan: Any = signature.plans.get(tuple(key))
         out = plan and plan.out()
         if not out:
-            sources = [(x, x.sig.meant(dim)) for x, dim in sources]
+            sources = [(x, x.sig.resolve(dim)) for x, dim in sources]
             found = _plan_static(sources, out_dim)
             if found is None:
                 return _concat(cls, sources, allow_broadcast, out_dim, close_gaps)

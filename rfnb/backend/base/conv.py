@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rfnb.backend.base.math import join
 from rfnb.backend.base.require import axis_of, explain_dtypes
 from rfnb.backend.base.slide import Padding, PerAxis, Spread, Window, spreads, windows
-from rfnb.backend.base.slide_plan import Plan, bind, fixed, one_axis, plan_of, serials_of, several_axes
+from rfnb.backend.base.slide_plan import SlidePlan, bind, fixed, one_axis, plan_of, serials_of, several_axes
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim, check_dims
 from rfnb.core.ground.dtype import has_fractions
@@ -151,8 +151,8 @@ def _convolved(
 
 def _plan_filter(
     op: str, source: Tensor, filter: Tensor, bias: Tensor | None, dims: Dims, slides: tuple[Any, ...], groups: int
-) -> tuple[Plan, align.Sig]:
-    in_dim = source.sig.meant(dims.inner)
+) -> tuple[SlidePlan, align.Sig]:
+    in_dim = source.sig.resolve(dims.inner)
     for dim in (in_dim, *dims.spatial):
         axis_of(op, source, dim)
     for dim in dims.filter_size:

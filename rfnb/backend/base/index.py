@@ -52,8 +52,8 @@ class IndexOps:
         cls: type[Backend], source: Tensor, *, indices: Tensor | int | str, axis: Dim, clip_to_valid: bool = False
     ) -> Tensor:
         """Entries of `source` at `indices` along `axis`. {…, axis}, {…} → {… of both}"""
-        if source.sig.prior:
-            axis = source.sig.meant(axis)
+        if source.sig.priority_copies:
+            axis = source.sig.resolve(axis)
         if not isinstance(indices, Tensor):
             return _select(cls, source, _number(source, indices, axis), axis, clip_to_valid)
         plan: Any = source.sig.plans.get(("gather", axis, indices.sig.serial))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Product:
+class ProductPlan:
     """How to multiply two raw tensors: by `matmul` after the moves, or, if `einsum` is given, by that formula."""
 
     how_a: align.Move
@@ -34,7 +34,7 @@ class Product:
 
 
 @dataclass(frozen=True, slots=True)
-class Linear:
+class LinearPlan:
     """How to apply a weight matrix: moves of the source and of the result, and the signature of the result."""
 
     there: align.Move
@@ -111,7 +111,7 @@ class MatmulOps:
             out, plan = _plan_linear(source, weight, bias, in_dim, out_dim)
             source.sig.keep(key, plan)
         trained = out.frames and may_be_padded(source.lengths) and cls.is_trained(weight, bias)
-        rows = cls.rows_for(source, source.sig.dims, (source.sig.meant(in_dim),)) if trained else None
+        rows = cls.rows_for(source, source.sig.dims, (source.sig.resolve(in_dim),)) if trained else None
         raw = cls.fill_padding(source, 0) if trained and rows is None else source._raw
         raw = raw if plan.there is None else cls.move_raw(raw, plan.there)
         try:
@@ -139,8 +139,10 @@ def _linear_in_parts(
     return product if bias is None else backend.combine(product, "add", bias, allow_broadcast_all_sources=True)
 
 
-def _plan_linear(source: Tensor, weight: Tensor, bias: Tensor | None, in_dim: Dim, out_dim: Dim) -> tuple[Sig, Linear]:
-    here, rows = source.sig.meant(in_dim), weight.sig.meant(in_dim)
+def _plan_linear(
+    source: Tensor, weight: Tensor, bias: Tensor | None, in_dim: Dim, out_dim: Dim
+) -> tuple[Sig, LinearPlan]:
+    here, rows = source.sig.resolve(in_dim), weight.sig.resolve(in_dim)
     place = axis_of("linear", source, here)
     require_same_dims("linear", weight, (rows, out_dim), "weight")
     if bias is not None:
@@ -148,11 +150,11 @@ def _plan_linear(source: Tensor, weight: Tensor, bias: Tensor | None, in_dim: Di
     rest = [dim for dim in source.dims if dim is not here]
     out = align.sig([*rest[:place], out_dim, *rest[place:]], None, out_dim)
     there, back = align.move(source.dims, [*rest, here]), align.move([*rest, out_dim], out.dims)
-    return out, Linear(there, weight.dims == (rows, out_dim), back, weakref.ref(out))
+    return out, LinearPlan(there, weight.dims == (rows, out_dim), back, weakref.ref(out))
 
 
-def _plan(a: Tensor, b: Tensor, reduce: tuple[Dim, ...]) -> tuple[Sig, Product]:
-    over_a, over_b = a.sig.all_meant(reduce), b.sig.all_meant(reduce)
+def _plan(a: Tensor, b: Tensor, reduce: tuple[Dim, ...]) -> tuple[Sig, ProductPlan]:
+    over_a, over_b = a.sig.resolve_all(reduce), b.sig.resolve_all(reduce)
     for name, x, over in (("a", a, over_a), ("b", b, over_b)):
         for dim in over:
             axis_of("matmul", x, dim, name)
@@ -171,13 +173,13 @@ def _plan(a: Tensor, b: Tensor, reduce: tuple[Dim, ...]) -> tuple[Sig, Product]:
         how_a = _move(a, [*shared, *rows, *row_gap, *over_a])
         how_b = _move(b, [*shared, *over_b, *cols, *col_gap])
         squeeze = ([] if cols else [-1]) + ([] if rows else [-1 if not cols else -2])
-        return out, Product(how_a, how_b, tuple(squeeze), None, *last)  # type: ignore[arg-type]
+        return out, ProductPlan(how_a, how_b, tuple(squeeze), None, *last)  # type: ignore[arg-type]
     number = {dim: i for i, dim in enumerate(out.dims)}
     axes = []
     for x, over in ((a, over_a), (b, over_b)):
         summed = {dim: len(number) + i for i, dim in enumerate(over)}
         axes.append([summed[d] if d in summed else number[d] for d in x.dims])
-    return out, Product(None, None, (), (axes[0], axes[1], [number[d] for d in out.dims]), *last)  # type: ignore[arg-type]
+    return out, ProductPlan(None, None, (), (axes[0], axes[1], [number[d] for d in out.dims]), *last)  # type: ignore[arg-type]
 
 
 def _move(x: Tensor, order: Sequence[Dim | None]) -> align.Move:

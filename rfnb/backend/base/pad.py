@@ -56,8 +56,8 @@ class PadOps:
         They follow directly after the end of each sequence. mode: "constant" (`value`, or 0), "replicate", "reflect",
         "circular".
         """
-        if source.sig.prior:
-            axes = source.sig.all_meant(axes)
+        if source.sig.priority_copies:
+            axes = source.sig.resolve_all(axes)
         if mode == "constant" and not isinstance(value, Tensor) and source.lengths.owners.isdisjoint(axes):
             key = ("pad", *axes, *[n for pair in padding for n in pair], *out_dims)
             plan: Any = source.sig.plans.get(key)
@@ -74,7 +74,7 @@ class PadOps:
     @classmethod
     def shift(cls: type[Backend], source: Tensor, *, axis: Dim, amount: int, pad_value: float | Tensor) -> Tensor:
         """Each frame `amount` places later, or earlier if negative; the gap gets `pad_value`. {…, axis} → the same"""
-        axis = source.sig.meant(axis)
+        axis = source.sig.resolve(axis)
         place = axis_of("shift", source, axis)
         size = size_in(source, axis)
         by = max(-size.max, min(amount, size.max))

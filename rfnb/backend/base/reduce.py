@@ -105,7 +105,7 @@ def _plan(backend: type[Backend], source: Tensor, mode: str, axis: Dim | Sequenc
     if mode in ARG_MODES and len(dims) != 1:
         raise DimError(f"reduce_{mode}: this mode needs a single axis", got=align.show_dims(dims), expected="one Dim",
                        hint="rf.merge_dims first, for one position in all dims together")  # fmt: skip
-    dims = source.sig.all_meant(dims)
+    dims = source.sig.resolve_all(dims)
     axes = tuple(axis_of(f"reduce_{mode}", source, dim) for dim in dims)
     out = align.without(source.sig, dims)
     if mode not in ("max", "min"):  # a sum of labels is not a label

@@ -32,7 +32,7 @@ class RepeatOps:
         out_spatial_dim: Dim,
     ) -> Tensor:
         """Each frame as often as `repeats` says. {…, in_spatial_dim}, {…, in_spatial_dim} → {…, out_spatial_dim}"""
-        in_spatial_dim = values.sig.meant(in_spatial_dim)
+        in_spatial_dim = values.sig.resolve(in_spatial_dim)
         axis_of("repeat", values, in_spatial_dim, "values")
         if not isinstance(repeats, Tensor):
             return _all_alike(cls, values, in_spatial_dim, repeats, out_spatial_dim)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rfnb.core.advice.broadcast_errors import nearest
-from rfnb.core.advice.torch_equivalents import called, refusal
+from rfnb.core.advice.torch_equivalents import called, equivalent_error
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim, check_dims
 from rfnb.core.ground.dtype import is_int_dtype
@@ -27,7 +27,7 @@ def axis_of(op: str, x: Tensor, dim: Dim, name: str = "source") -> int:
     if found is None:
         meant = _meant(dim, x.dims)
         if meant is not None:
-            raise refusal(f"{op}: {dim!r} is not a Dim", f"axis={called(meant)}", x)
+            raise equivalent_error(f"{op}: {dim!r} is not a Dim", f"axis={called(meant)}", x)
         check_dims([dim], op)
         raise DimError(
             f"{op}: `{name}` has no dim {dim.name}",

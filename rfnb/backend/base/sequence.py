@@ -26,7 +26,7 @@ class SequenceOps:
     @classmethod
     def reverse_sequence(cls: type[Backend], tensor: Tensor, *, axis: Dim, handle_dynamic_dims: bool = True) -> Tensor:
         """Each sequence in reverse order; padding stays at the end. {…, axis} → the same"""
-        axis = tensor.sig.meant(axis)
+        axis = tensor.sig.resolve(axis)
         place = axis_of("reverse_sequence", tensor, axis, "tensor")
         if handle_dynamic_dims and ragged(tensor, axis):
             size = size_in(tensor, axis)
@@ -39,7 +39,7 @@ class SequenceOps:
     @classmethod
     def cumsum(cls: type[Backend], source: Tensor, *, spatial_dim: Dim) -> Tensor:
         """The cumulative sum over the frames; True counts as 1. {…, spatial_dim} → the same"""
-        spatial_dim = source.sig.meant(spatial_dim)
+        spatial_dim = source.sig.resolve(spatial_dim)
         place = axis_of("cumsum", source, spatial_dim)
         if spatial_dim in source.lengths.owners:  # shorter sequences have padding before frames of longer ones
             source = source.like(cls.fill_padding(source, 0))

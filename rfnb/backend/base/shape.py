@@ -36,7 +36,7 @@ class MergePlan:
 
 
 @dataclass(frozen=True, slots=True)
-class SplitPlan:
+class SplitDimsPlan:
     """The axis to split, the sizes of its parts, and the signature of the result."""
 
     place: int
@@ -86,7 +86,7 @@ class ShapeOps:
     @classmethod
     def squeeze(cls: type[Backend], source: Tensor, axis: Dim) -> Tensor:
         """The tensor without `axis`, which has size 1. {…, axis} → {…}"""
-        axis = source.sig.meant(axis)
+        axis = source.sig.resolve(axis)
         place = axis_of("squeeze", source, axis)
         if cls.get_shape_tuple_raw(source._raw)[place] != 1 or ragged(source, axis):
             raise DimError(
@@ -110,7 +110,7 @@ class ShapeOps:
         If `allow_expand`, a longer `out_dim` adds zeros to each sequence; if `allow_shrink`, a shorter one cuts
         off frames.
         """
-        in_dim = source.sig.meant(in_dim)
+        in_dim = source.sig.resolve(in_dim)
         if in_dim is out_dim and in_dim in source.sig.index:
             return source
         sparse = out_dim if source.sparse_dim is in_dim else source.sparse_dim
@@ -139,7 +139,7 @@ class ShapeOps:
         if signature and lengths.owners.isdisjoint(dims):
             raw = source._raw if plan.how is None else cls.move_raw(source._raw, plan.how)
             return tensor_of(cls.merge_axes_raw(raw, plan.at, len(dims)), signature, lengths), signature.dims[plan.at]
-        dims = source.sig.all_meant(dims)
+        dims = source.sig.resolve_all(dims)
         if len(dims) == 1 and out_dim is None:
             axis_of("merge_dims", source, dims[0])
             return source, dims[0]
@@ -189,7 +189,7 @@ class ShapeOps:
             parted = tensor_of(cls.split_axis_raw(source._raw, plan.place, plan.sizes), signature, source.lengths)
             cls.as_empty_in_padding(source, parted)
             return parted
-        axis = source.sig.meant(axis)
+        axis = source.sig.resolve(axis)
         place = axis_of("split_dims", source, axis)
         size = size_in(source, axis)
         open_dim, shape = _shape("split_dims", source, dims)
@@ -220,7 +220,7 @@ class ShapeOps:
         out = [*source.dims[:place], *dims, *source.dims[place + 1 :]]
         signature = align.sig(out, source.sparse_dim, feature)
         if whole == axis.dimension and _all_static(*dims):
-            source.sig.keep(plan_key, SplitPlan(place, sizes, weakref.ref(signature)))
+            source.sig.keep(plan_key, SplitDimsPlan(place, sizes, weakref.ref(signature)))
         return tensor_of(raw, signature, lengths)
 
     @classmethod
@@ -228,7 +228,7 @@ class ShapeOps:
         cls: type[Backend], source: Tensor, *, axis: Dim, out_dim: Dim | None = None
     ) -> tuple[Tensor, Dim]:
         """`source`, or one frame of zeros if all sequences are empty; and the dim. {…, axis} → {…, out_dim}"""
-        axis = source.sig.meant(axis)
+        axis = source.sig.resolve(axis)
         axis_of("expand_make_non_empty", source, axis)
         if source.size_of(axis).max:
             return (
@@ -240,7 +240,7 @@ class ShapeOps:
     @classmethod
     def reshape(cls: type[Backend], source: Tensor, in_dims: Sequence[Dim], out_dims: Sequence[Dim]) -> Tensor:
         """The entries of `in_dims`, the first of them slowest, with `out_dims`. {…, in_dims…} → {…, out_dims…}"""
-        in_dims = source.sig.all_meant(in_dims)
+        in_dims = source.sig.resolve_all(in_dims)
         _check_merge(source, in_dims, "reshape")
         _, shape = _shape("reshape", source, out_dims)
         count = math.prod(size_in(source, dim).max for dim in in_dims)

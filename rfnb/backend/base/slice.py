@@ -55,8 +55,8 @@ class SliceOps:
 
         {…, axis} → {…, out_dim}
         """
-        if source.sig.prior:
-            axis = source.sig.meant(axis)
+        if source.sig.priority_copies:
+            axis = source.sig.resolve(axis)
         key = ("slice", axis.serial, start, end, step, size, out_dim.serial)
         plan: Any = source.sig.plans.get(key)
         out = plan and plan.out()

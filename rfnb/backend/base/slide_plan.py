@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
 
 
-class Plan(NamedTuple):
+class SlidePlan(NamedTuple):
     """The part of a sliding op that depends only on the dims and the options.
 
     slides: over each of the spatial dims. there: from the dims of the source to [rest…, each…, in, spatial…], of which
@@ -49,7 +49,7 @@ def plan_of(
     given: Sequence[Dim] | None,
     each: Sequence[Dim] = (),
     features: tuple[Dim, Dim] | None = None,
-) -> tuple[Plan, align.Sig]:
+) -> tuple[SlidePlan, align.Sig]:
     """The plan for a result with the axes in the place of those of the source, and its signature.
 
     each: axes of a filter that are groups. features: input and output dim of a filter."""
@@ -68,7 +68,7 @@ def plan_of(
         sparse_dim, feature_dim = None, features[1]
     new = [dim for dim in each if dim not in source.sig.index]
     out = align.sig([*new, *(_swap(dim, olds, news) for dim in source.dims)], sparse_dim, feature_dim)
-    plan = Plan(
+    plan = SlidePlan(
         slides,
         there=align.move(source.dims, [*rest, *each, *olds], trailing=False),
         rest=len(rest),
@@ -80,7 +80,7 @@ def plan_of(
     return plan, out
 
 
-def bind(op: str, plan: Plan, out: align.Sig, lengths: Lengths, spatial: Sequence[Dim]) -> Lengths:
+def bind(op: str, plan: SlidePlan, out: align.Sig, lengths: Lengths, spatial: Sequence[Dim]) -> Lengths:
     """The lengths of the result, with the sizes of dims that have no formula."""
     for i in plan.named:
         size = lengths[spatial[i]]

@@ -28,8 +28,8 @@ class SoftmaxOps:
     @classmethod
     def softmax(cls: type[Backend], tensor: Tensor, *, axis: Dim, use_mask: bool = True) -> Tensor:
         """exp(x) / Σ exp(x) over `axis`. {…, axis} → the same"""
-        if tensor.sig.prior:
-            axis = tensor.sig.meant(axis)
+        if tensor.sig.priority_copies:
+            axis = tensor.sig.resolve(axis)
         place = tensor.sig.index.get(axis)
         if place is None:
             place = axis_of("softmax", tensor, axis)
@@ -39,8 +39,8 @@ class SoftmaxOps:
     @classmethod
     def log_softmax(cls: type[Backend], tensor: Tensor, *, axis: Dim, use_mask: bool = True) -> Tensor:
         """log softmax over `axis`; -inf in padding. {…, axis} → the same"""
-        if tensor.sig.prior:
-            axis = tensor.sig.meant(axis)
+        if tensor.sig.priority_copies:
+            axis = tensor.sig.resolve(axis)
         place = axis_of("log_softmax", tensor, axis)
         padding, empty = _padding(cls, tensor, axis, place) if use_mask else (None, False)
         return tensor_of(cls.log_softmax_raw(tensor._raw, place, padding, empty), tensor.sig, tensor.lengths)

@@ -40,7 +40,7 @@ class SplitOps:
     @classmethod
     def unstack(cls: type[Backend], source: Tensor, *, axis: Dim) -> list[Tensor]:
         """The entries along `axis`. {…, axis} → a list of {…}"""
-        axis = source.sig.meant(axis)
+        axis = source.sig.resolve(axis)
         place = axis_of("unstack", source, axis)
         if ragged(source, axis):
             raise DimError(
@@ -58,8 +58,8 @@ class SplitOps:
     @classmethod
     def split(cls: type[Backend], source: Tensor, *, axis: Dim, out_dims: Sequence[Dim]) -> tuple[Tensor, ...]:
         """Pieces of `source`, with the sizes of `out_dims`. {…, axis} → {…, out_dims[0]}, {…, out_dims[1]}, …"""
-        if source.sig.prior:
-            axis = source.sig.meant(axis)
+        if source.sig.priority_copies:
+            axis = source.sig.resolve(axis)
         key = ("split", axis.serial, *[dim.serial for dim in out_dims])
         plan: SplitPlan | None = source.sig.plans.get(key)
         lengths = source.lengths

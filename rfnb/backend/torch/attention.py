@@ -62,11 +62,11 @@ class TorchAttention:
     @classmethod
     def watching_attention(cls, see: Callable[[RawAttention], None], model: Any) -> AbstractContextManager[Any]:
         """Inside, `see` is called with each attention that plain torch computes."""
-        from rfnb.backend.torch.seen_attention import Watcher  # rarely needed, so imported late
+        from rfnb.backend.torch.seen_attention import AttentionMode  # rarely needed, so imported late
 
         if model is not None and not isinstance(model, torch.nn.Module):
             return nullcontext()
-        return Watcher(see, model).watching()
+        return AttentionMode(see, model).watching()
 
 
 def _in_steps(

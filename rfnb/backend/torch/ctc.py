@@ -14,7 +14,7 @@ NEVER = -1e30
 """The score of an impossible state. It is finite, so that sums of it do not give NaN gradients."""
 
 
-class States(NamedTuple):
+class AlignmentStates(NamedTuple):
     """States of an alignment: blank, label 1, blank, label 2, …, blank, and their transitions. All [batch, state].
 
     may_stay: whether a state may take several frames. may_skip: whether the blank before it may be left out.
@@ -25,14 +25,14 @@ class States(NamedTuple):
     may_skip: torch.Tensor
 
 
-def _states(targets: torch.Tensor, blank: int, label_loop: bool) -> States:
+def _states(targets: torch.Tensor, blank: int, label_loop: bool) -> AlignmentStates:
     symbols = targets.new_full((targets.shape[0], 2 * targets.shape[1] + 1), blank)
     symbols[:, 1::2] = targets
     is_label = (torch.arange(symbols.shape[1], device=targets.device) % 2 == 1).expand_as(symbols)
     if not label_loop:
-        return States(symbols, ~is_label, is_label)
+        return AlignmentStates(symbols, ~is_label, is_label)
     before = torch.nn.functional.pad(symbols, (2, 0), value=-1)[:, :-2]
-    return States(symbols, torch.ones_like(is_label), is_label & (symbols != before))
+    return AlignmentStates(symbols, torch.ones_like(is_label), is_label & (symbols != before))
 
 
 Combine = Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor | None]]
@@ -48,7 +48,7 @@ def _max(scores: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _forward(
-    log_probs: torch.Tensor, frames: torch.Tensor, labels: torch.Tensor, states: States, combine: Combine
+    log_probs: torch.Tensor, frames: torch.Tensor, labels: torch.Tensor, states: AlignmentStates, combine: Combine
 ) -> tuple[torch.Tensor, list[Any]]:
     """The score of all alignments, or of the best one, [batch]; for each frame, how many states back the best path into
     each state comes from; and whether the best path ends in the last label. Graves et al. 2006, section 4.1.

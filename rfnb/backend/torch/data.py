@@ -13,7 +13,7 @@ import torch
 
 from rfnb.backend.base.tape import current_tape, untaped
 from rfnb.backend.torch.module_state import without_numbers
-from rfnb.core.ground.source import asked
+from rfnb.core.ground.source import public_function
 from rfnb.errors import BackendError, DtypeError
 
 if TYPE_CHECKING:
@@ -42,7 +42,9 @@ def dtype_of(name: str) -> torch.dtype:
         return found
     meant = str(getattr(name, "__name__", name)).removeprefix("torch.")
     hint = repr(meant) if meant != name and hasattr(torch, meant) else None
-    raise DtypeError(f"{asked()}: unknown dtype", got=repr(name), expected='"float32", "int64", "bool", …', hint=hint)
+    raise DtypeError(
+        f"{public_function()}: unknown dtype", got=repr(name), expected='"float32", "int64", "bool", …', hint=hint
+    )
 
 
 @cache
@@ -56,7 +58,9 @@ def device_of(name: str | torch.device) -> torch.device:
     except (RuntimeError, TypeError):
         pass
     there = [f"{kind}:{i}" for kind in ("cuda", "xpu", "mps") for i in range(getattr(torch, kind).device_count())]
-    raise BackendError(f"{asked()}: unknown device", got=repr(name), expected=" or ".join(map(repr, ["cpu", *there])))
+    raise BackendError(
+        f"{public_function()}: unknown device", got=repr(name), expected=" or ".join(map(repr, ["cpu", *there]))
+    )
 
 
 def placed(device: str | torch.device | None) -> torch.device | None:

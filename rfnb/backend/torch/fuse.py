@@ -64,7 +64,7 @@ class TorchFuse:
         out_first: whether a W is [out, in], not [in, out].
         """
         inputs: list[torch.Tensor] = []
-        return _Deferred.apply(inputs, out_first, frames, *weights), inputs
+        return _DeferWeightGradients.apply(inputs, out_first, frames, *weights), inputs
 
     @staticmethod
     def no_frames_raw(like: torch.Tensor, steps: int) -> torch.Tensor:
@@ -83,7 +83,7 @@ class TorchFuse:
         return torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
 
 
-class _Deferred(torch.autograd.Function):
+class _DeferWeightGradients(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, inputs: list[torch.Tensor], out_first: Sequence[bool], frames: torch.Tensor, *weights: torch.Tensor

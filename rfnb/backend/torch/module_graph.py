@@ -20,7 +20,7 @@ from rfnb.backend.torch.data import DTYPE_NAMES
 from rfnb.backend.torch.module_state import keep_numbers, keep_state, on_meta
 from rfnb.core.graph.call_recorder import CallRecorder
 from rfnb.core.graph.graph import Node, Value
-from rfnb.core.graph.graph_names import tidy
+from rfnb.core.graph.graph_names import name_graph
 from rfnb.core.graph.model_graph import ModelGraph, argument_names, failure, owner, title
 from rfnb.core.graph.module_table import ModuleTable
 from rfnb.core.ground.nested import leaves, named_leaves
@@ -43,23 +43,23 @@ def module_graph(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, m
         graph.meta = any(leaf.is_meta for leaf in leaves([args, kwargs]) if isinstance(leaf, torch.Tensor))
         if its is not None:
             modules.add(its)
-        seen = _Seen(its, modules, stack)
+        seen = _ModelRecorder(its, modules, stack)
         try:
             graph.inputs = seen.given(argument_names(model, args, kwargs))
-            with seen.hooks(), _Mode(seen):
+            with seen.hooks(), _FunctionMode(seen):
                 result = model(*args, **kwargs)
             named = [(name or "output", leaf) for name, leaf in named_leaves(result) if isinstance(leaf, torch.Tensor)]
             graph.outputs = tuple((name, seen.number_of(leaf, "")) for name, leaf in named)
         except Exception as error:
             failed = error, seen.fail(error, None)
     graph.graph, graph.count, graph.unused = seen.graph, modules.count, modules.unused()
-    tidy(seen.graph, asked)
+    name_graph(seen.graph, asked)
     if failed is not None:
         graph.failure = failure(*failed, meta=graph.meta)
     return graph
 
 
-class _Seen(CallRecorder):
+class _ModelRecorder(CallRecorder):
     """Collects what hooks and the mode report. kept: restores, when it ends, what the call changes."""
 
     tensor_type = torch.Tensor
@@ -126,10 +126,10 @@ class _Seen(CallRecorder):
         self.quiet = False
 
 
-class _Mode(TorchFunctionMode):
+class _FunctionMode(TorchFunctionMode):
     """Observes each torch function, but not the calls inside it."""
 
-    def __init__(self, seen: _Seen):
+    def __init__(self, seen: _ModelRecorder):
         super().__init__()
         self._seen = seen
 

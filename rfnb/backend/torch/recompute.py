@@ -33,7 +33,7 @@ class Outside:
         return self.raw
 
 
-class Call:
+class RepeatableCall:
     """A call that can be repeated. `reads` hold Made and Outside in place of tensors.
 
     By the index of an output: `wanted`, how often autograd reads it in a backward pass; `left`, how often it still
@@ -52,12 +52,12 @@ class Call:
 class Made:
     """An output of a call that is recomputed."""
 
-    def __init__(self, call: Call, index: int):
+    def __init__(self, call: RepeatableCall, index: int):
         self.call = call
         self.index = index
 
 
-class Notes(TorchDispatchMode):
+class CallRecording(TorchDispatchMode):
     """Records the calls that are deterministic and change nothing."""
 
     def __init__(self) -> None:
@@ -79,7 +79,9 @@ class Notes(TorchDispatchMode):
 
     def note(self, func: Any, reads: Any, results: list[Any]) -> None:
         """Stores how `results` were computed."""
-        call = Call(self.calls, func, tree_map(lambda x: self.find(x) if isinstance(x, torch.Tensor) else x, reads))
+        call = RepeatableCall(
+            self.calls, func, tree_map(lambda x: self.find(x) if isinstance(x, torch.Tensor) else x, reads)
+        )
         self.calls += 1
         for index, raw in enumerate(results):
             if isinstance(raw, torch.Tensor):
@@ -121,7 +123,7 @@ def unpack(kept: Made | torch.Tensor) -> torch.Tensor:
     return raw
 
 
-def _make_again(last: Call) -> None:
+def _make_again(last: RepeatableCall) -> None:
     """Repeats a call and those that it depends on; keeps the results that autograd will read."""
     needed, new = {last}, [last]
     while new:
@@ -129,7 +131,7 @@ def _make_again(last: Call) -> None:
             if isinstance(read, Made) and read.index not in read.call.values and read.call not in needed:
                 needed.add(read.call)
                 new.append(read.call)
-    results: dict[Call, list[Any]] = {}
+    results: dict[RepeatableCall, list[Any]] = {}
 
     def value(x: Any) -> Any:
         if isinstance(x, Made):
@@ -149,7 +151,7 @@ def gradient_checkpoint_scope() -> Iterator[None]:
     if current_tape() is not None:
         yield
         return
-    notes = Notes()
+    notes = CallRecording()
     with torch.autograd.graph.saved_tensors_hooks(notes.pack, unpack), notes:
         yield
     notes.made.clear()

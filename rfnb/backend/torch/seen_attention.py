@@ -44,7 +44,7 @@ class _Mark:
     weights: torch.Tensor | None
 
 
-class Watcher(TorchDispatchMode):
+class AttentionMode(TorchDispatchMode):
     """Calls `see` with each attention, inside `model` if given."""
 
     def __init__(self, see: See, model: torch.nn.Module | None):

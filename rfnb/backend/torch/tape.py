@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 
 from rfnb.backend.base.tape import Stream, Tape, Var, taking
 from rfnb.backend.torch.global_rng import DRAWS, DROPS, Seeded, drops
-from rfnb.core.ground.source import here
+from rfnb.core.ground.source import user_source
 from rfnb.errors import TraceError
 
 _READERS = {
@@ -33,7 +33,7 @@ def _kinds() -> list[str]:
     return ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 
 
-class _Mode(TorchFunctionMode):
+class _TapeMode(TorchFunctionMode):
     def __init__(self, tape: Tape):
         super().__init__()
         self.tape = tape
@@ -92,7 +92,7 @@ def _read(name: str, tape: Tape) -> TraceError:
             f"`{name}` reads a value in the body of a loop, where it is different at every step",
             hint="use an op instead, or rf.raw_call(fn, *tensors, out_dims=…) for a function that needs values",
         )
-    where = here()
+    where = user_source()
     place = f" ({where.place()})" if where else ""
     return TraceError(
         f"{tape.ops[0]}: the size of the result depends on values, which differ at every step of the body{place}",
@@ -154,7 +154,7 @@ class TorchTape:
         """Records torch calls inside on `tape`. The values are those of a trial, without gradients."""
         entry = _autocast()
         tape.settings = lambda: None if (now := _autocast()) == entry else partial(_Under, now)
-        with taking(tape), torch.no_grad(), _Mode(tape):
+        with taking(tape), torch.no_grad(), _TapeMode(tape):
             yield
 
     @staticmethod

@@ -1,5 +1,5 @@
-"""Hints in errors, phrased with the tensors and dims of the failing call.
+"""The texts of errors that show the corrected call, with the names and dims of the user's own tensors.
 
-`torch_equivalents` answers what users of torch write by habit; `broadcast_errors` explains dims that were combined by
-accident.
+`torch_equivalents` is the table from PyTorch calls to their rfnb equivalents; `tensor/tensor_protocols` and
+`tensor/argument_errors` raise the errors. `broadcast_errors` explains why two dims that look alike do not match.
 """

@@ -1,4 +1,4 @@
-"""Dims that meet by accident: what is refused, and the words for how it came about."""
+"""Errors for operands that broadcast against each other by accident, with a hint about the likely cause."""
 
 from __future__ import annotations
 
@@ -11,43 +11,44 @@ from typing import Any
 
 from rfnb.core.dims.align import show_dims
 from rfnb.core.dims.dim import Dim
-from rfnb.core.ground.source import CELLS, user_frame, variables
+from rfnb.core.ground.source import CELLS, locals_of, user_frame
 from rfnb.errors import DimError
 
 _COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 
-_meant: ContextVar[bool] = ContextVar("rfnb_meant", default=False)
+_allowed: ContextVar[bool] = ContextVar("rfnb_broadcast_allowed", default=False)
 
 
 @contextmanager
-def meant() -> Iterator[None]:
-    """Inside, dims meet on purpose."""
-    token = _meant.set(True)
+def broadcast_allowed() -> Iterator[None]:
+    """Inside the block, `check_all_in_one` accepts a result whose dims no single operand has."""
+    token = _allowed.set(True)
     try:
         yield
     finally:
-        _meant.reset(token)
+        _allowed.reset(token)
 
 
 def check_all_in_one(dims_of: Sequence[Sequence[Dim]], out: Sequence[Dim], what: str, names: Sequence[str]) -> None:
-    """Refuses a result with dims that no single operand has: most often a slip, and a costly one."""
-    if any(len(dims) == len(out) for dims in dims_of) or _meant.get():
+    """Raises DimError if no single operand has all dims of the result: usually a mistake, and an expensive one."""
+    if any(len(dims) == len(out) for dims in dims_of) or _allowed.get():
         return
     shared = set.intersection(*(set(dims) for dims in dims_of))
     odd = [dim for dim in out if dim not in shared]
     hint, pair = likely(odd)
-    odd = [dim for dim in odd if dim in pair] or odd  # what else one of them lacks would do no harm
+    odd = [dim for dim in odd if dim in pair] or odd  # the other dims that an operand lacks are harmless
     raise DimError(
         f"{what}: no operand has all dims of the result",
         got=" and ".join(f"{name} {show_dims(dims)}" for name, dims in zip(names, dims_of, strict=True)),
         expected=f"one operand with all of {', '.join(dim.name for dim in out)}",
         made="; ".join(f"{dim.name}: {dim.made.place()}" for dim in odd if dim.made is not None) or None,
-        hint=hint or f"if it is meant: {_say_so(what)}",
+        hint=hint or f"if this is intended: {_explicit_call(what)}",
         dims=odd,
     )
 
 
-def _say_so(what: str) -> str:
+def _explicit_call(what: str) -> str:
+    """The call that combines operands none of which has all dims of the result."""
     if what in ("where", "clip_by_value", "lerp"):
         return f"rf.{what}(…, allow_broadcast_all_sources=True)"
     kind = "compare" if what in _COMPARISONS else "combine"
@@ -55,7 +56,7 @@ def _say_so(what: str) -> str:
 
 
 def likely(dims: Sequence[Dim]) -> tuple[str | None, tuple[Dim, ...]]:
-    """What was probably meant where these dims met: a hint about the first two of them that are alike, and these."""
+    """A hint about the first two of these dims that are easily confused, and the two dims; (None, ()) if none are."""
     for explain in (made_again, _same_name, _same_root, _same_size):
         for a, b in combinations(dims, 2):
             older, newer = sorted((a, b), key=lambda dim: dim.serial)
@@ -68,51 +69,54 @@ def _same_name(a: Dim, b: Dim) -> str | None:
     if a.name != b.name:
         return None
     return (
-        f"there are two dims called {a.name}: did you mean one of them in both? rf.replace_dim makes one of the other"
+        f"there are two dims called {a.name}: did you mean to use the same one in both? "
+        "rf.replace_dim replaces one by the other"
     )
 
 
 def _same_root(a: Dim, b: Dim) -> str | None:
     if not set(a.roots) & set(b.roots):
         return None
-    return f"{a.name} and {b.name} are of the same frames: cut one (rf.slice), or lengthen the other (rf.pad)"
+    return (
+        f"{a.name} and {b.name} are derived from the same frames: shorten one (rf.slice) or extend the other (rf.pad)"
+    )
 
 
 def _same_size(a: Dim, b: Dim) -> str | None:
     if a.is_batch_dim() != b.is_batch_dim() or not (a.is_defined() and b.is_defined() and a.size.agrees(b.size)):
         return None
     swap = f"rf.replace_dim(x, in_dim={b.name}, out_dim={a.name})"
-    return f"{a.name} and {b.name} have the same size: {swap}, if they are one; rf.combine_bc, if not"
+    return f"{a.name} and {b.name} have the same size: {swap} if they are the same axis, rf.combine_bc if not"
 
 
 def nearest(dim: Dim, dims: Sequence[Dim]) -> str | None:
-    """A hint which of `dims` was meant with `dim`."""
+    """A hint about which of `dims` was probably intended by `dim`; None if none of them is similar."""
     for other in dims:
         if other.name == dim.name:
             older, newer = sorted((dim, other), key=lambda dim: dim.serial)
             place = f" (made in {other.made.place()})" if other.made else ""
-            said = f"did you mean {other.name}? It has the same name but is another Dim{place}."
-            return made_again(older, newer) or said
+            hint = f"did you mean {other.name}? It has the same name but is a different Dim{place}."
+            return made_again(older, newer) or hint
     same_size = [other for other in dims if other.is_defined() and dim.is_defined() and other.size.agrees(dim.size)]
     return f"did you mean {same_size[0].name}? It has the same size." if same_size else None
 
 
 def made_again(older: Dim, newer: Dim) -> str | None:
-    """A hint, if both were made by the same line; None if not.
+    """A hint if the same line made both dims; None if not.
 
-    "time was made twice by cell 2, line 1. x still has the first one: run cell 3 again"
+    Example: "time was made twice, by cell 2, line 1. x still has the first one: run cell 3 again".
     """
     if older.made is None or newer.made is None or not _same_line(older, newer):
         return None
-    said = f"{older.name} was made twice, by {newer.made.place()}"
+    text = f"{older.name} was made twice, by {newer.made.place()}"
     names = _holders(older)
     if not names:
-        return f"{said}: make what was made before the second time anew"
+        return f"{text}: remake everything that was made before the second time"
     cells = sorted({number for name in names if (number := _cell_of(name)) is not None})
     shown = ", ".join(names[:4]) + (", …" if len(names) > 4 else "")
     verb = "has" if len(names) == 1 else "have"
-    again = f"run cell{'s' * (len(cells) > 1)} {', '.join(map(str, cells))} again" if cells else "make them anew"
-    return f"{said}. {shown} still {verb} the first one: {again}"
+    again = f"run cell{'s' * (len(cells) > 1)} {', '.join(map(str, cells))} again" if cells else "remake them"
+    return f"{text}. {shown} still {verb} the first one: {again}"
 
 
 def _same_line(a: Dim, b: Dim) -> bool:
@@ -121,11 +125,11 @@ def _same_line(a: Dim, b: Dim) -> bool:
 
 
 def _holders(dim: Dim) -> list[str]:
-    """The user's variables that have `dim`: tensors, and modules with such parameters."""
+    """The names of the user's variables whose values have `dim`: tensors, and modules with such parameters."""
     frame = user_frame()
     if frame is None:
         return []
-    scope = {**frame.f_globals, **variables(frame)}
+    scope = {**frame.f_globals, **locals_of(frame)}
     return [name for name, value in scope.items() if not name.startswith("_") and _has(value, dim)]
 
 
@@ -137,7 +141,7 @@ def _has(value: Any, dim: Dim) -> bool:
 
 
 def _cell_of(name: str) -> int | None:
-    """The newest cell that assigns to `name`."""
+    """The number of the newest cell that assigns to `name`."""
     numbers = [cell.number for cell in CELLS.values() if _assigns(cell.text, name)]
     return max(numbers, default=None)
 

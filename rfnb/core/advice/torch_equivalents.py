@@ -1,4 +1,4 @@
-"""What users of torch type by habit, and the way here, in the words of the very tensor: its name and its dims."""
+"""Maps PyTorch calls to their rfnb equivalents, phrased with the actual tensor's name and dims."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rfnb.core.dims.dim import Dim, batch_dim
-from rfnb.core.ground.source import user_frame, variables
+from rfnb.core.ground.source import locals_of, user_frame
 from rfnb.errors import DimError
 
 Way = Callable[..., str]
-"""From a tensor and the arguments that were typed to what to write instead."""
+"""A function that takes a tensor and the arguments of the PyTorch call, and returns the rfnb code to write instead."""
 
 NOT_USERS = {"torch", "numpy", "IPython", "ipykernel"}
 """Packages that call rfnb on behalf of the user."""
 
 
 def way_of(x: Any, method: str, args: Sequence[Any], kwargs: dict[str, Any]) -> str | None:
-    """What to write instead of `x.method(…)`; None if nothing is known of such a method."""
+    """The rfnb code to write instead of `x.method(…)`; None if `METHODS` does not list the method."""
     way = METHODS.get(method) or METHODS.get(method.rstrip("_"))
     if way is None:
         return None
@@ -26,23 +26,23 @@ def way_of(x: Any, method: str, args: Sequence[Any], kwargs: dict[str, Any]) -> 
 
 
 def typed(x: Any, method: str, args: Sequence[Any], kwargs: dict[str, Any]) -> str:
-    """ "x.mean(dim=-1)" """
+    """The call as the user wrote it: "x.mean(dim=-1)"."""
     given = [*map(called, args), *(f"{name}={called(value)}" for name, value in kwargs.items())]
     return f"{called(x)}.{method}({', '.join(given)})"
 
 
-def refusal(what: str, way: str, x: Any) -> DimError:
-    """One line: what was typed, what to write, and the dims that decide it."""
+def equivalent_error(what: str, way: str, x: Any) -> DimError:
+    """The error for a PyTorch call: one line with the call, its rfnb equivalent, and the dims of `x`."""
     return DimError(one_line(what, way, x))
 
 
 def one_line(what: str, way: str, x: Any) -> str:
-    """ "x.mean(dim=-1) → rf.reduce_mean(x, axis=feat), for x {batch:2, time:5, feat:4}" """
+    """The text of the error: "x.mean(dim=-1) → rf.reduce_mean(x, axis=feat), for x {batch:2, time:5, feat:4}"."""
     return f"{what} → {way}, for {called(x)} {x.describe_dims()}"
 
 
 def called(value: Any) -> str:
-    """What the user's code calls a tensor or Dim: a variable of the running function, else its name ("x" without)."""
+    """The user's name for a value: a variable that holds it, else its own name; "x" for a tensor without one."""
     if isinstance(value, list | tuple):
         inside = ", ".join(map(called, value))
         return f"[{inside}]" if isinstance(value, list) else f"({inside}{',' * (len(value) == 1)})"
@@ -61,13 +61,13 @@ def variable_of(value: Any) -> str | None:
     frame = user_frame()
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in NOT_USERS:
         frame = user_frame(frame.f_back) if frame.f_back else None
-    scopes = [] if frame is None else [variables(frame), frame.f_globals]
+    scopes = [] if frame is None else [locals_of(frame), frame.f_globals]
     names = (name for scope in scopes for name, held in scope.items() if held is value)
     return next((name for name in names if not name.startswith("_")), None)
 
 
 def dim_at(x: Any, number: Any) -> Dim | None:
-    """The dim of the axis with this number; a Dim is itself."""
+    """The dim at this position; a Dim is returned as it is; None if there is no such axis."""
     if isinstance(number, Dim):
         return number
     fits = isinstance(number, int) and -len(x.dims) <= number < len(x.dims)
@@ -75,7 +75,7 @@ def dim_at(x: Any, number: Any) -> Dim | None:
 
 
 def axis(x: Any, number: Any) -> str:
-    """How to say `dim=number`: the name of a dim, or of some, or of all for None."""
+    """The rfnb text for torch's `dim=number`: the name of the dim, a list of names, or all dims for None."""
     if isinstance(number, list | tuple):
         return f"[{', '.join(axis(x, n) for n in number)}]"
     if number is None:
@@ -85,7 +85,7 @@ def axis(x: Any, number: Any) -> str:
 
 
 def picked(x: Any, key: Any) -> str:
-    """How to say `x[key]`."""
+    """The rfnb code for `x[key]`."""
     keys = list(key) if isinstance(key, tuple) else [key]
     where = next((i for i, part in enumerate(keys) if part is Ellipsis), None)
     if where is not None:
@@ -113,11 +113,11 @@ def _picked_along(text: str, dim: Dim | None, part: Any) -> str:
 
 
 def product(x: Any, y: Any = None, *args: Any, **kwargs: Any) -> str:
-    """How to say `x @ y`."""
+    """The rfnb code for `x @ y`."""
     mine, theirs = x.dims, getattr(y, "dims", ())
     shared = [dim for dim in mine if dim in theirs]
     if not shared:
-        return f"rf.matmul({called(x)}, {called(y)}, reduce=…): no dim is in both"
+        return f"rf.matmul({called(x)}, {called(y)}, reduce=…): no dim is shared"
     inner = [dim for dim in shared if not dim.is_batch_dim()] or shared
     return f"rf.matmul({called(x)}, {called(y)}, reduce={called(mine[-1] if mine[-1] in inner else inner[-1])})"
 
@@ -289,7 +289,7 @@ METHODS: dict[str, Way] = {
     "linear": lambda x, *args, **kwargs: f"rf.Linear(in_dim, out_dim); torch's takes {called(x)}.raw_tensor",
     **{name: _raw(name) for name in "register_hook new_zeros new_ones new_tensor to_sparse pin_memory".split()},
 }
-"""Methods, and functions of `torch` and `torch.nn.functional`; also with "_" behind the name."""
+"""The equivalents of methods and of functions in `torch` and `torch.nn.functional`; a trailing "_" is ignored."""
 
 PROPERTIES: dict[str, Way] = {
     "shape": lambda x: f"{called(x)}.dims; one size: {called(x.dims[0]) if x.dims else 'dim'}.get_dim_value()",
@@ -299,4 +299,4 @@ PROPERTIES: dict[str, Way] = {
     **dict.fromkeys(["T", "mT", "H"], lambda x: _in_order(x, x.dims[::-1])),
     **{name: (lambda x, name=name: f"{called(x)}.raw_tensor.{name}") for name in ("grad_fn", "is_leaf", "real")},
 }
-"""What is asked for without brackets."""
+"""The equivalents of properties of a torch tensor."""

@@ -40,7 +40,7 @@ class Sig:
         "frames",
         "index",
         "plans",
-        "prior",
+        "priority_copies",
         "roots",
         "serial",
         "serials",
@@ -55,7 +55,7 @@ class Sig:
         self.serials = _Serials()  # of some of the dims: for the keys of what `Lengths` keep, which must not hold dims
         self.index = {dim: axis for axis, dim in enumerate(dims)}
         copies = [dim for dim in dims if dim.expr is not None and dim.base is not dim]
-        self.prior = {dim.base: dim for dim in sorted(copies, key=lambda dim: dim.match_priority)}
+        self.priority_copies = {dim.base: dim for dim in sorted(copies, key=lambda dim: dim.match_priority)}
         self._look_at_sizes()
 
     def _look_at_sizes(self) -> None:
@@ -71,20 +71,20 @@ class Sig:
     def __deepcopy__(self, memo: object) -> Sig:
         return self
 
-    def meant(self, dim: Dim, among: Sequence[Dim] = ()) -> Dim:
+    def resolve(self, dim: Dim, among: Sequence[Dim] = ()) -> Dim:
         """The dim that `dim` refers to: of the two axes of a square matrix, the one with the higher priority.
 
         among: dims that are named together with `dim`; if that one is among them, `dim` refers to the other.
         """
-        if dim in self.index and dim not in self.prior:
+        if dim in self.index and dim not in self.priority_copies:
             return dim
         base = getattr(dim, "base", dim)
-        found = self.prior.get(base, base)
+        found = self.priority_copies.get(base, base)
         return dim if found in among else found
 
-    def all_meant(self, dims: Sequence[Dim]) -> tuple[Dim, ...]:
+    def resolve_all(self, dims: Sequence[Dim]) -> tuple[Dim, ...]:
         """The dims that `dims`, which are named together, refer to."""
-        return tuple(self.meant(dim, dims) for dim in dims)
+        return tuple(self.resolve(dim, dims) for dim in dims)
 
     def keep(self, key: Any, plan: Any) -> Any:
         """Stores a plan; the table is bounded."""

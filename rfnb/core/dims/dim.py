@@ -17,7 +17,7 @@ from rfnb.core.dims.dim_math import Expr
 from rfnb.core.dims.lengths import EMPTY, Lengths, Size
 from rfnb.core.dims.vocab import Vocab, vocab_of
 from rfnb.core.ground.show import Shown
-from rfnb.core.ground.source import Source, asked, here
+from rfnb.core.ground.source import Source, public_function, user_source
 from rfnb.errors import DimError, TraceError
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Dim(Algebra, Shown):
         self.bounded_by = bounded_by
         self.vocab: Vocab | None = vocab_of(vocab)
         self.expr: Expr | None = None
-        self.made: Source | None = here()
+        self.made: Source | None = user_source()
         self.defined_by: str | None = None
         self.bound: Lengths | None = None
         self.changes_in: str | None = None  # the loop in which its size differs at every step
@@ -336,12 +336,12 @@ def check_dims(dims: Any, what: str | None = None) -> None:
     what: how the message begins; the rfnb function that the user called if not given.
     """
     if isinstance(dims, Dim):
-        what = f"{what or asked()}: one Dim, where a list of Dims is expected"
+        what = f"{what or public_function()}: one Dim, where a list of Dims is expected"
         raise DimError(what, got=dims.name, expected=f"[{dims.name}]")
     for dim in [dims] if isinstance(dims, int | str) else dims:
         if not isinstance(dim, Dim):
             raise DimError(
-                f"{what or asked()}: {dim!r} is not a Dim",
+                f"{what or public_function()}: {dim!r} is not a Dim",
                 got=type(dim).__name__,
                 expected="Dims, which say what the axes are",
                 hint=_made_of(dim),

@@ -10,7 +10,7 @@ import numpy as np
 
 from rfnb.core.dims import align
 from rfnb.core.ground.hook import Hook
-from rfnb.core.ground.source import Source, here
+from rfnb.core.ground.source import Source, user_source
 from rfnb.errors import DimError, DimRebound
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Size:
     ):
         self.dims = tuple(dims)
         self.tags = None if tags is None else [str(tag) for tag in tags]
-        self.made = made or here()
+        self.made = made or user_source()
         self.traced = type(values) not in _NUMBERS and (hasattr(values, "longest") or hasattr(values, "__sym_max__"))
         if self.traced:
             self.values = symbolic_values(values)

@@ -32,7 +32,7 @@ class Expression:
 
     def __init__(self, text: str):
         if not isinstance(text, str):
-            raise ExpressionError("an expression is a string", got=type(text).__name__)
+            raise ExpressionError("an expression must be a string", got=type(text).__name__)
         self.text = text.strip().replace("\n", " ")
         if len(self.text) > LONGEST:
             raise ExpressionError("the expression is too long", got=f"{len(text)} characters", expected=f"≤ {LONGEST}")
@@ -40,10 +40,10 @@ class Expression:
         self._check(self._tree, 0)
 
     def value(self, names: Names) -> Any:
-        """Its value with these names. Raises ExpressionError, or what an op raises."""
-        return Reader(names, self._refusal).read(self._tree)
+        """Computes the value with these names. Raises ExpressionError, or the error of an op."""
+        return Reader(names, self._error).read(self._tree)
 
-    def _refusal(self, node: ast.AST, what: str, **facts: Any) -> ExpressionError:
+    def _error(self, node: ast.AST, what: str, **facts: Any) -> ExpressionError:
         """An error about a part of the expression."""
         start = len(self.text.encode()[: getattr(node, "col_offset", 0)].decode(errors="ignore"))
         return ExpressionError(f"{what}, at column {start + 1} of `{self._short()}`", **facts)
@@ -53,9 +53,11 @@ class Expression:
 
     def _check(self, node: ast.AST, depth: int) -> None:
         if depth > DEEPEST:
-            raise self._refusal(node, "the expression is nested too deeply")
+            raise self._error(node, "the expression is nested too deeply")
         if isinstance(node, ast.expr) and type(node) not in READ:
-            raise self._refusal(node, f"an expression has no {WORDS.get(type(node), type(node).__name__.lower())}")
+            raise self._error(
+                node, f"an expression must not contain {WORDS.get(type(node), type(node).__name__.lower())}"
+            )
         for child in ast.iter_child_nodes(node):
             self._check(child, depth + 1)
 
@@ -66,7 +68,7 @@ class Expression:
 def _parsed(text: str) -> ast.expr:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of escapes in strings, and the like
+            warnings.simplefilter("ignore")  # about escapes in strings, for example
             return ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
         at = getattr(error, "offset", None)
@@ -82,11 +84,11 @@ def _parsed(text: str) -> ast.expr:
 MAKES_ROOM = frozenset(
     {"conv", "copy_to_device", "linspace_over_dim", "pad", "pool", "stft", "transposed_conv", "window"}
 )
-"""Ops that need as much memory as a number says, be it for padding, or that move data."""
+"""Ops that allocate memory in proportion to an argument, or that move data to a device."""
 
 
 def functions_of_ops() -> dict[str, Callable[..., Any]]:
-    """The ops that only compute something: they draw no numbers, change nothing and call nobody back."""
+    """The ops that expressions may use: they draw no random numbers, have no effects and call no other functions."""
     return {
         name: row.fn
         for name, row in OPS.items()

@@ -1,4 +1,4 @@
-"""Computes what an expression means, part by part. What is not in `READ` has no meaning."""
+"""Computing an expression, part by part. Syntax that is not in `READ` is not allowed."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ExpressionError, RfError
 
 BITS = 1024
-"""Longest whole number that a power may give, in bits."""
+"""Largest result of an integer power, in bits."""
 
 
 @runtime_checkable
 class Members(Protocol):
-    """A value whose parts an expression may name: `owner.part`, `owner["a.part"]`."""
+    """A value with parts that an expression can read: `owner.part`, `owner["a.part"]`."""
 
     def members(self) -> Iterable[str]:
         """The names of the parts."""
@@ -31,7 +31,7 @@ class Members(Protocol):
 
 @dataclass(frozen=True)
 class Names:
-    """What an expression may name: values, and functions behind `rf.`"""
+    """The names that an expression can use: values, and functions, which are written `rf.name(…)`."""
 
     values: Mapping[str, Any]
     functions: Mapping[str, Callable[..., Any]]
@@ -40,8 +40,8 @@ class Names:
 class Reader:
     """Computes the parts of an expression."""
 
-    def __init__(self, names: Names, refuse: Callable[..., ExpressionError]):
-        self.names, self.refuse = names, refuse
+    def __init__(self, names: Names, error: Callable[..., ExpressionError]):
+        self.names, self.error = names, error
 
     def read(self, node: ast.expr) -> Any:
         """The value of a part."""
@@ -50,13 +50,13 @@ class Reader:
     def _constant(self, node: ast.Constant) -> Any:
         if node.value is None or isinstance(node.value, bool | int | float | str):
             return node.value
-        raise self.refuse(node, f"{type(node.value).__name__} cannot be written in an expression")
+        raise self.error(node, f"an expression must not contain {type(node.value).__name__}")
 
     def _name(self, node: ast.Name) -> Any:
         if node.id in self.names.values:
             return self.names.values[node.id]
         if node.id == "rf":
-            raise self.refuse(node, "`rf` is only for calls", hint="rf.reduce_max(x, axis=time)")
+            raise self.error(node, "`rf` can only be used in calls", hint="rf.reduce_max(x, axis=time)")
         raise self._unknown(node, node.id, list(self.names.values))
 
     def _sequence(self, node: ast.List | ast.Tuple) -> Any:
@@ -76,7 +76,7 @@ class Reader:
                 raise self._unknown(node, node.attr, known, of=kind.__name__)
         if isinstance(owner, tuple) and node.attr in getattr(owner, "_fields", ()):
             return owner[owner._fields.index(node.attr)]  # type: ignore[attr-defined]
-        raise self.refuse(node, f"{_kind(owner)} has no .{node.attr}")
+        raise self.error(node, f"{_kind(owner)} has no .{node.attr}")
 
     def _subscript(self, node: ast.Subscript) -> Any:
         owner, key = self.read(node.value), self.read(node.slice)
@@ -85,11 +85,11 @@ class Reader:
         if isinstance(owner, dict):
             return self._entry(node, owner, key)
         if isinstance(owner, Tensor):
-            raise self.refuse(node, "a Tensor has no […]", hint="rf.gather(x, indices=0, axis=time)")
+            raise self.error(node, "a Tensor cannot be indexed by […]", hint="rf.gather(x, indices=0, axis=time)")
         if not isinstance(owner, list | tuple) or type(key) is not int:
-            raise self.refuse(node, f"{_kind(owner)} has no […] by {_kind(key)}")
+            raise self.error(node, f"{_kind(owner)} cannot be indexed by {_kind(key)}")
         if not -len(owner) <= key < len(owner):
-            raise self.refuse(node, "there is no such entry", expected=f"0 … {len(owner) - 1}")
+            raise self.error(node, "the index is out of range", expected=f"0 … {len(owner) - 1}")
         return owner[key]
 
     def _member(self, node: ast.AST, owner: Members, name: str) -> Any:
@@ -106,14 +106,14 @@ class Reader:
     def _call(self, node: ast.Call) -> Any:
         function = self._function(node.func)
         if any(isinstance(part, ast.Starred) for part in node.args) or any(k.arg is None for k in node.keywords):
-            raise self.refuse(node, "calls have no * and **")
+            raise self.error(node, "calls cannot use * or **")
         given = [self.read(part) for part in node.args]
         by_name = {k.arg: self.read(k.value) for k in node.keywords if k.arg}
         return self._done(node, function, *given, **by_name)
 
     def _function(self, node: ast.expr) -> Callable[..., Any]:
         if not (isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "rf"):
-            raise self.refuse(node, "only functions of rf are called", expected="rf.name(…)")
+            raise self.error(node, "only functions of rf can be called", expected="rf.name(…)")
         if node.attr not in self.names.functions:
             raise self._unknown(node, node.attr, list(self.names.functions), of="rf here")
         return self.names.functions[node.attr]
@@ -122,15 +122,15 @@ class Reader:
         how = _BINARY.get(type(node.op))
         left, right = self.read(node.left), self.read(node.right)
         if how is None:
-            raise self.refuse(node, "there is no such operator", expected="+ - * / // % **")
+            raise self.error(node, "unknown operator", expected="+ - * / // % **")
         if not (_calculates(left) and _calculates(right)):
             odd = left if not _calculates(left) else right
-            raise self.refuse(node, f"{_kind(odd)} cannot be calculated with", expected="tensors and numbers")
+            raise self.error(node, f"{_kind(odd)} cannot be used in a calculation", expected="tensors and numbers")
         if how is operator.pow and isinstance(left, int) and isinstance(right, int) and _large(left, right):
-            raise self.refuse(node, "the power is too large")
+            raise self.error(node, "the power is too large")
         made = self._done(node, how, left, right)
         if isinstance(made, complex):
-            raise self.refuse(node, "the result is not a real number")
+            raise self.error(node, "the result is not a real number")
         return made
 
     def _unary(self, node: ast.UnaryOp) -> Any:
@@ -140,11 +140,11 @@ class Reader:
                 return self._logical(node, "logical_not", value)
             return not self._truth(node, value)
         if isinstance(node.op, ast.Invert) or not _calculates(value):
-            raise self.refuse(node, f"{_kind(value)} cannot be calculated with", expected="tensors and numbers")
+            raise self.error(node, f"{_kind(value)} cannot be used in a calculation", expected="tensors and numbers")
         return self._done(node, operator.neg if isinstance(node.op, ast.USub) else operator.pos, value)
 
     def _both(self, node: ast.BoolOp) -> Any:
-        """`and`, `or`: of tensors entry by entry."""
+        """Computes `and` and `or`, which work entry by entry on tensors."""
         every = isinstance(node.op, ast.And)
         result = self.read(node.values[0])
         for part in node.values[1:]:
@@ -160,7 +160,7 @@ class Reader:
         for position, op in enumerate(node.ops):
             how = _COMPARE.get(type(op))
             if how is None:
-                raise self.refuse(node, "there is no such comparison", expected="== != < <= > >=")
+                raise self.error(node, "unknown comparison", expected="== != < <= > >=")
             one = self._compared(node, how, parts[position], parts[position + 1])
             if isinstance(found, Tensor):
                 found = self._logical(node, "logical_and", found, one)
@@ -174,13 +174,13 @@ class Reader:
             return self._done(node, how, left, right)
         if how in (operator.eq, operator.ne) and {type(left), type(right)} <= {str, type(None), bool, int, float}:
             return how(left, right)
-        raise self.refuse(node, f"{_kind(left)} and {_kind(right)} cannot be compared")
+        raise self.error(node, f"{_kind(left)} and {_kind(right)} cannot be compared")
 
     def _labels(self, node: ast.AST, value: Any, other: Any) -> Any:
-        """A label as its number, where it is compared with labels."""
+        """Returns the number of a label that is compared with a tensor of labels; other values as they are."""
         if isinstance(value, str) and isinstance(other, Tensor):
             if other.vocab is None:
-                raise self.refuse(node, f"the entries have no names, so that none is {value!r}")
+                raise self.error(node, f"the entries have no names to compare with {value!r}")
             return self._done(node, other.vocab.encode, [value])[0]
         return value
 
@@ -190,7 +190,7 @@ class Reader:
     def _truth(self, node: ast.AST, value: Any) -> bool:
         if value is None or isinstance(value, bool | int | float):
             return bool(value)
-        raise self.refuse(node, f"{_kind(value)} is neither true nor false")
+        raise self.error(node, f"{_kind(value)} is neither true nor false")
 
     def _done(self, node: ast.AST, function: Callable[..., Any], *given: Any, **by_name: Any) -> Any:
         try:
@@ -199,13 +199,13 @@ class Reader:
             raise
         except Exception as error:
             words = (str(error).splitlines() or [type(error).__name__])[0]
-            raise self.refuse(node, f"it cannot be computed: {words}") from error
+            raise self.error(node, f"it cannot be computed: {words}") from error
 
     def _unknown(self, node: ast.AST, name: str, known: Iterable[str], of: str = "") -> ExpressionError:
         listed = sorted(known)
         shown = ", ".join(listed[:12]) + (", …" if len(listed) > 12 else "")
         what = f"{of} has no `{name}`" if of else f"there is no `{name}`"
-        return self.refuse(node, what, expected=shown or "no names", hint=did_you_mean(name, known, "{}"))
+        return self.error(node, what, expected=shown or "no names", hint=did_you_mean(name, known, "{}"))
 
 
 READ: dict[type[ast.AST], Callable[[Reader, Any], Any]] = {
@@ -223,13 +223,13 @@ READ: dict[type[ast.AST], Callable[[Reader, Any], Any]] = {
 }
 WORDS: dict[type[ast.AST], str] = {
     ast.Lambda: "lambda",
-    ast.IfExp: "`if`; rf.where chooses",
+    ast.IfExp: "`if`; use rf.where",
     ast.Dict: "dict",
     ast.ListComp: "loops",
     ast.GeneratorExp: "loops",
     ast.JoinedStr: "f-strings",
     ast.NamedExpr: "`:=`",
-    ast.Slice: "slices; rf.slice cuts",
+    ast.Slice: "slices; use rf.slice",
     ast.Starred: "*",
 }
 _BINARY: dict[type[ast.AST], Callable[[Any, Any], Any]] = {

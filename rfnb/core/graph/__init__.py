@@ -1,6 +1,6 @@
-"""Graphs of what was computed, without any tensors.
+"""The graph of a loop's body or of a model's call: what happened, with dims and places, but without tensors.
 
-Read `graph` first: nodes, values and nested bodies; `facts` has what only some kinds of nodes know. `call_recorder`
-records a call as a graph, `graph_names` then names its values, and `module_table` knows the modules by path.
-`model_graph` is the result of `rf.model_graph`.
+Read `graph` first: `Graph`, `Node` and `Value`; `BodyGraph` is the body of a loop, `CallGraph` the call of a model.
+`facts` holds what is known of modules, loops and branches. `call_recorder` builds a `CallGraph` with the help of
+`module_table`; `graph_names` then numbers and names it, and `model_graph` is the result that users get.
 """

@@ -1,4 +1,4 @@
-"""Records a call as a `CallGraph`: which bodies are open, and which value a tensor is. No tensor is kept."""
+"""Recording the call of a model as a `CallGraph`, without keeping its tensors alive."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from rfnb.core.tensor.tensor_dict import as_dicts
 
 
 class CallRecorder:
-    """Base class; subclasses observe the call. inside: the bodies that are open, with the paths of their modules."""
+    """Builds a `CallGraph`. Base class: subclasses observe the call and report what happens.
+
+    inside: the bodies that are open, outermost first, each with the path of its module.
+    """
 
     tensor_type: type
 
@@ -24,22 +27,22 @@ class CallRecorder:
         self.graph = CallGraph()
         self.modules = modules
         self.inside: list[tuple[str, list[Node]]] = [("", self.graph.nodes)]
-        self.model: Any = model  # until it is called
+        self.model: Any = model  # None once it was called
         self._failed: tuple[BaseException, Node | None] | None = None
         self._known: dict[int, tuple[weakref.ref[Any], int]] = {}  # by id
 
     # -- values
 
     def add_value(self, tensor: Any) -> Value:
-        """What can be said of a tensor when it is gone."""
+        """A new value that describes a tensor, to be read when the tensor no longer exists."""
         raise NotImplementedError
 
     def here(self) -> Source | None:
-        """The line of the user that runs."""
+        """The place in the user's code that is running."""
         raise NotImplementedError
 
     def number_of(self, tensor: Any, kind: ValueKind = "constant", name: str = "") -> int:
-        """The value that a tensor is; a new one, if it was not seen before."""
+        """The number of the value that a tensor is; a new value if the tensor was not seen before."""
         found = self._known.get(id(tensor))
         if found is not None and found[0]() is tensor:
             return found[1]
@@ -53,7 +56,7 @@ class CallRecorder:
         return value.number
 
     def given(self, arguments: Iterable[tuple[str, Any]]) -> tuple[int, ...]:
-        """The tensors that the model is called with. Modules among the arguments are called as these are."""
+        """The input values, named after the arguments. Modules among the arguments are added under these names."""
         names: dict[int, list[str]] = {}
         for argument, given in arguments:
             for name, leaf in named_leaves(as_dicts(given), argument):
@@ -61,35 +64,35 @@ class CallRecorder:
                     names.setdefault(self.number_of(leaf, "input"), []).append(name)
                 elif hasattr(leaf, "named_modules"):
                     self.modules.add(leaf, name)
-        for number, its in names.items():
-            self.graph.values[number].name = ", ".join(its)
+        for number, its_names in names.items():
+            self.graph.values[number].name = ", ".join(its_names)
         return tuple(names)
 
     def forget(self, tensor: Any) -> None:
-        """It was changed in place: from now on it is another value."""
+        """Makes a tensor that was changed in place a new value from now on."""
         self._known.pop(id(tensor), None)
 
     def numbers(self, *structures: Any) -> tuple[int, ...]:
-        """The values in structures."""
+        """The numbers of the values in nested structures."""
         kind = self.tensor_type
         return tuple([self.number_of(leaf) for leaf in leaves(list(structures)) if isinstance(leaf, kind)])
 
     def made(self, node: Node, results: Iterable[Any]) -> None:
-        """What came out of a node; that is where it was made, unless it was there before."""
+        """Sets the outputs of a node. Values that did not exist before are marked as made by it."""
         first, outputs = len(self.graph.values), list[int]()
         for leaf in results:
             if isinstance(leaf, self.tensor_type):
                 number = self.number_of(leaf, "")
                 if number >= first:
                     value = self.graph.values[number]
-                    value.node, value.output, value.kind = node, len(outputs), ""  # not even a changed parameter
+                    value.node, value.output, value.kind = node, len(outputs), ""  # even if it is a changed parameter
                 outputs.append(number)
         node.outputs = tuple(outputs)
 
     # -- nodes
 
     def begin(self, op: str, inputs: tuple[int, ...], kind: NodeKind = "op", facts: Facts | None = None) -> Node:
-        """A new node in the body that is open."""
+        """Adds a node to the innermost open body."""
         path, body = self.inside[-1]
         source = self.here()
         node = Node(0, op, inputs, (), path, source, source, kind=kind, facts=facts)
@@ -97,7 +100,7 @@ class CallRecorder:
         return node
 
     def begin_module(self, module: Any, inputs: tuple[int, ...]) -> Node | None:
-        """The call of a module. None for the model itself, which is the whole graph."""
+        """Adds a node for the call of a module. Returns None for the model itself, which is the whole graph."""
         path = self.inside[-1][0]
         facts = self.modules.call(module, path)
         if module is self.model:
@@ -109,7 +112,7 @@ class CallRecorder:
 
     @contextmanager
     def open(self, node: Node) -> Iterator[None]:
-        """What comes inside belongs to the body of `node`."""
+        """Opens the body of `node`: nodes added inside the block belong to it."""
         depth = len(self.inside)
         self.inside.append((self.inside[-1][0] if node.module is None else node.module.path, node.body))
         try:
@@ -121,12 +124,12 @@ class CallRecorder:
             del self.inside[depth:]
 
     def fail(self, error: BaseException, node: Node | None) -> Node | None:
-        """The node that an error came from; `node` is where it is seen now."""
+        """Returns the node that raised an error. node: the node that it is passing through."""
         if self._failed is None or self._failed[0] is not error:
             self._failed = error, node
         return self._failed[1]
 
 
 def below(path: str, top: str) -> str:
-    """What a module is called from inside of the one at `top`."""
+    """The path of a module, relative to the module at `top`."""
     return path.removeprefix(f"{top}.") if top else path

@@ -1,4 +1,4 @@
-"""What is known of a node besides its op and its values: a dataclass for each kind of node that has more to say."""
+"""Facts about modules, loops and branches, beyond what every node of a graph has."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from rfnb.core.dims.lengths import Size
 
 @dataclass(frozen=True, slots=True)
 class ModuleFacts:
-    """A module. path: "encoder.layers.0", "" for the model itself. count, trainable: parameters, and how many of them
-    are trained, here and below. note: its options, "in:26 → out:128". call: how often it was called before.
+    """A called module.
+
+    path: "encoder.layers.0", "" for the model itself. count, trainable: the number of values in its parameters, and how
+    many of them are trained, including modules inside. note: its options, "in:26 → out:128". call: the number of
+    earlier calls.
     """
 
     cls: str
@@ -24,9 +27,10 @@ class ModuleFacts:
 
 @dataclass(frozen=True, slots=True)
 class LoopState:
-    """What a loop carries, by numbers of values: `initial` and `final` are outside, `before` and `after` in the step.
+    """A state of a loop, by numbers of values: `initial` and `final` are outside the loop, `before` and `after` inside.
 
-    `after` is None if the body never sets it; `final` if nobody reads it. dim: an axis that grows; it is no value.
+    `after` is None if the body never sets the state, `final` if it is never read. dim: set instead of values if the
+    state is a growing axis.
     """
 
     name: str
@@ -39,9 +43,9 @@ class LoopState:
 
 @dataclass(frozen=True, slots=True)
 class LoopFacts:
-    """A loop. axis, size: the Dim of its steps, and how many each sequence takes; None if that is not known.
+    """A loop. axis, size: the Dim of its steps, and the number of steps of each sequence; None if not known.
 
-    unstacked: (what is outside, its frame in the body). stacked, lasts: (in the body, what comes out).
+    unstacked: pairs (value outside, its frame in the body). stacked, lasts: pairs (value in the body, value outside).
     end: the condition in the body that ends a sequence, if there is one.
     """
 
@@ -57,14 +61,16 @@ class LoopFacts:
 
     @property
     def steps(self) -> int | None:
-        """The most that a sequence takes."""
+        """The number of steps of the longest sequence; None if not known."""
         return None if self.size is None else self.size.max
 
 
 @dataclass(frozen=True, slots=True)
 class SideFacts:
-    """A side of a branch. when: the value of the condition that selects it. taken: False if the call took the other
-    side only; steps of a loop may take both.
+    """A side of a branch.
+
+    when: the value of the condition that selects it. taken: False if only the other side ran; the steps of a loop may
+    run both.
     """
 
     when: bool
@@ -77,4 +83,4 @@ class SideFacts:
 
 
 Facts = ModuleFacts | LoopFacts | SideFacts
-"""What `Node.facts` may be."""
+"""The types of `Node.facts`."""

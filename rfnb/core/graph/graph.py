@@ -1,4 +1,4 @@
-"""The one IR: nodes with nested bodies. It holds what happened, with dims and places, and no tensor."""
+"""The intermediate representation: nodes with nested bodies, their dims and places in the code, but no tensors."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from rfnb.core.graph.facts import Facts, LoopFacts, ModuleFacts, SideFacts
 from rfnb.core.ground.source import Source
 
 ValueKind = Literal["", "input", "parameter", "constant", "state", "frame"]
-"""Where a value comes from, if not from its node; a "frame" of what a loop unstacks has one as well."""
+"""Where a value comes from, if no node made it. A "frame" of a value that a loop unstacks also has a node."""
 
 NodeKind = Literal["op", "module", "loop", "cond", "side", "state", "input", "section"]
-"""What a node is: the call of an op, a module or a loop; a branch, whose body is its two sides; in the body of a loop a
-state that is read, or another input that a line asks for (a frame, the step number); a section of a picture, which
-stands for several nodes."""
+"""The kinds of nodes: "op", "module" and "loop" are calls; "cond" is a branch, whose body has two nodes "side". In the
+body of a loop, "state" reads a state, and "input" is another input, such as a frame or the step number. A "section"
+stands for several nodes of a picture."""
 
 
 @dataclass(slots=True)
 class Value:
-    """Something a node made, or the graph got from outside (`node` is None).
+    """A value that a node made, or that comes from outside the graph (`node` is None).
 
-    The fields from `dtype` on are filled in call graphs, which are read when the tensors are gone. sizes: of the dims.
-    shape: of a plain tensor, which has no dims. kind: where it comes from. path: of a parameter.
+    The fields from `dtype` on are set in call graphs, which are read when the tensors no longer exist. sizes: the sizes
+    of the dims. shape: the shape of a plain tensor, which has no dims. path: the path of a parameter.
     """
 
     number: int
@@ -41,7 +41,7 @@ class Value:
     path: str = ""
 
     def describe_dims(self) -> str:
-        """ "{batch:3, time:2–5, feat:4}", as it was in the call; "[3, 5, 4]" of a plain tensor."""
+        """The dims and sizes in the call: "{batch:3, time:2–5, feat:4}", or "[3, 5, 4]" for a plain tensor."""
         if self.shape is not None:
             return f"[{', '.join(map(str, self.shape))}]"
         pairs = zip(self.dims, self.sizes or (None,) * len(self.dims), strict=True)
@@ -50,48 +50,48 @@ class Value:
 
 @dataclass(slots=True)
 class Node:
-    """One call. The calls that it is made of are its body.
+    """One call. The calls made inside it are its body.
 
-    op: the name of the op, the class of a module. name: what it is called where `op` does not say it, as a module in
-    its parent. facts: what is known of a node of this kind.
+    op: the name of the op, or the class of a module. name: a name besides `op`, such as that of a module in its parent.
+    facts: more about a node that is a module, a loop or a side of a branch.
     """
 
     number: int
     op: str
     inputs: tuple[int, ...]
     outputs: tuple[int, ...] = ()
-    path: str = ""  # of the module that called it: "decoder.att"
-    source: Source | None = None  # the user's line that runs
-    at: Source | None = None  # the line of the loop's body that led there; the same, unless it calls a function
+    path: str = ""  # the module that made the call: "decoder.att"
+    source: Source | None = None  # the user's line that made the call
+    at: Source | None = None  # the line of the loop's body; differs from `source` inside functions that the body calls
     body: list[Node] = field(default_factory=list)
-    tape: tuple[int, int] = (0, 0)  # the raw calls that it made, in the tape of the graph
+    tape: tuple[int, int] = (0, 0)  # its range of raw calls in the tape
     kind: NodeKind = "op"
     name: str = ""
     facts: Facts | None = None
 
     @property
     def line(self) -> int | None:
-        """The line of the body that led here."""
+        """The line number in the body; None if not known."""
         return None if self.at is None else self.at.line
 
     @property
     def module(self) -> ModuleFacts | None:
-        """The facts of a module."""
+        """The facts of a module; None for other nodes."""
         return self.facts if isinstance(self.facts, ModuleFacts) else None
 
     @property
     def loop(self) -> LoopFacts | None:
-        """The facts of a loop."""
+        """The facts of a loop; None for other nodes."""
         return self.facts if isinstance(self.facts, LoopFacts) else None
 
     @property
     def ghost(self) -> bool:
-        """Whether it is a side of a branch that was not taken."""
+        """Whether it is a side of a branch that did not run."""
         return isinstance(self.facts, SideFacts) and not self.facts.taken
 
 
 def all_nodes(nodes: Iterable[Node]) -> list[Node]:
-    """Nodes and all in their bodies, in the order they began."""
+    """The nodes and all nodes in their bodies, in the order in which they began."""
     found, open_ = [], list(nodes)[::-1]
     while open_:
         node = open_.pop()
@@ -102,27 +102,27 @@ def all_nodes(nodes: Iterable[Node]) -> list[Node]:
 
 @dataclass(slots=True)
 class Graph:
-    """Nodes in the order they ran, and the values between them."""
+    """Nodes in the order in which they ran, and the values that they read and make."""
 
     nodes: list[Node] = field(default_factory=list)
     values: list[Value] = field(default_factory=list)
 
     def add_value(self, name: str, dims: tuple[Dim, ...], sparse_dim: Dim | None = None) -> Value:
-        """A new value, from outside until a node claims it."""
+        """Adds a value, which comes from outside unless a node is set."""
         value = Value(len(self.values), name, dims, sparse_dim)
         self.values.append(value)
         return value
 
     def all_nodes(self) -> list[Node]:
-        """All nodes, bodies included, in the order they began."""
+        """All nodes, including those in bodies, in the order in which they began."""
         return all_nodes(self.nodes)
 
 
 @dataclass(slots=True)
 class BodyGraph(Graph):
-    """The body of a loop, traced once for all steps. Values are named when they are asked for, by `Recorder.name_of`.
+    """The body of a loop, traced once for all steps. `Recorder.name_of` gives the names of values.
 
-    body_values: how many of the values the user's code made; the others are computed by the loop itself.
+    body_values: the number of values that the user's code made; those after them are computed by the loop itself.
     """
 
     body_values: int = 0
@@ -134,9 +134,10 @@ class BodyGraph(Graph):
 
 @dataclass(slots=True)
 class CallGraph(Graph):
-    """One call of a model, loops included. Nodes and values are numbered and named by `core.graph.graph_names`.
+    """One call of a model, including its loops. `graph_names.name_graph` numbers its nodes and names its values.
 
-    forms: by number of a module or loop, what it does: nodes of one form do the same with other parameters.
+    forms: the form of each module and loop, by number of the node. Nodes with the same form run the same ops, each
+        with its own parameters.
     """
 
     forms: dict[int, int] = field(default_factory=dict)

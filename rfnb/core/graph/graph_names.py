@@ -1,4 +1,4 @@
-"""The last pass over the graph of a call: numbers in order, names from the user's lines, and what is alike."""
+"""The last pass over a call graph: it numbers nodes, names values after the user's variables, and finds equal forms."""
 
 from __future__ import annotations
 
@@ -8,21 +8,24 @@ from rfnb.core.graph.graph import CallGraph, Node
 from rfnb.core.ground.source import Source
 
 
-def tidy(graph: CallGraph, asked: Source | None = None) -> None:
-    """Nodes are numbered in the order they began, values called as the user's lines call them.
+def name_graph(graph: CallGraph, caller: Source | None = None) -> None:
+    """Numbers nodes in the order in which they began, names values, and finds nodes of the same form.
 
-    asked: the line that asked for the graph; what it assigns is the graph.
+    caller: the line that called `rf.model_graph`. It assigns the graph, so its targets are not names of values.
     """
     for number, node in enumerate(graph.all_nodes()):
         node.number = number
-    _name(graph, graph.nodes, asked)
+    _name(graph, graph.nodes, caller)
     likeness = _Likeness(graph)
     for node in graph.nodes:
         likeness.form(node)
 
 
 def _name(graph: CallGraph, nodes: list[Node], around: Source | None) -> None:
-    """What a line assigns is the last that it makes. Lines of rfnb count as the user's line that led there."""
+    """Names values after the variables that lines assign, which hold the outputs of the last node of each line.
+
+    around: the line that led to these nodes; it names the node around them.
+    """
     last = {node.source: node for node in nodes if node.source is not None and node.source != around and node.outputs}
     for source, node in last.items():
         names = source.names()
@@ -36,15 +39,15 @@ def _name(graph: CallGraph, nodes: list[Node], around: Source | None) -> None:
 
 
 class _Likeness:
-    """Gives one number to nodes of one form: the same ops between values of the same dims."""
+    """Assigns the same number to nodes of the same form: the same ops on values with the same dims."""
 
     def __init__(self, graph: CallGraph):
         self._graph = graph
         self._forms: dict[Any, int] = {}
-        self._kinds: dict[int, Any] = {}  # of values
+        self._kinds: dict[int, Any] = {}  # by number of the value
 
     def form(self, node: Node) -> int:
-        """The number of its form; the graph keeps that of modules and loops."""
+        """The number of a node's form. For modules and loops, the graph stores it."""
         local: dict[int, int] = {}  # values in the order in which the body meets them
         body = []
         for inner in node.body:

@@ -1,4 +1,4 @@
-"""What `rf.model_graph` returns: the graph of one call of a model, which holds no tensor."""
+"""The result of `rf.model_graph`: the graph of one call of a model, without tensors."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from rfnb.core.ground.show import Shown, make_dot
 
 @dataclass(frozen=True, slots=True)
 class ModelFailure:
-    """What ended the call. node: the number of the node that failed; None if it was between two ops.
+    """The error that ended the call.
 
-    error: the name of its class. text: all that it says. place: "cell 4, line 2". hint: what to do about it.
+    node: the number of the node that failed; None if the error was raised between two nodes. error: the name of its
+    class. text: its message and notes. place: "cell 4, line 2". line: the source text there. hint: the way out.
     """
 
     node: int | None
@@ -29,10 +30,16 @@ class ModelFailure:
 
 @dataclass(repr=False)
 class ModelGraph(Shown):
-    """What one call of a model did. Values and nodes have numbers of their own, the same in all bodies.
+    """The graph of one call of a model. Nodes and values are numbered throughout, including those in bodies.
 
-    name: of the model. inputs: numbers of values, which are called as the arguments are. outputs: their names and
-    numbers. unused: modules that were not called, without those inside of them. meta: whether there were no numbers.
+    Args:
+        name: the name of the model.
+        inputs: the numbers of the input values, which are named after the arguments.
+        outputs: the names and numbers of the output values.
+        failure: the error that ended the call, if any.
+        unused: the modules that were not called, without the modules inside them.
+        count: the number of values in all parameters.
+        meta: whether the call ran on torch's device "meta", without data.
 
     >>> feat, out = rf.Dim(3, name="feat"), rf.Dim(4, name="out")
     >>> graph = rf.model_graph(rf.Linear(feat, out), rf.ones([feat]))
@@ -52,27 +59,27 @@ class ModelGraph(Shown):
 
     @property
     def nodes(self) -> list[Node]:
-        """The outermost ones, in the order they ran; all of them by `walk`."""
+        """The outermost nodes, in the order in which they ran; `walk` gives all."""
         return self.graph.nodes
 
     @property
     def values(self) -> list[Value]:
-        """All of them, by number."""
+        """All values, by number."""
         return self.graph.values
 
     def to_dot(self, **choice: Any) -> Any:
-        """A `graphviz.Source` of it, folded as `rf.show(graph, **choice)` folds it.
+        """The graph as a `graphviz.Source`, folded like `rf.show(graph, **choice)`.
 
         Raises ViewError if the package graphviz is missing.
         """
         return make_dot(self, **choice)
 
     def form_of(self, node: Node) -> int:
-        """What a module or loop does: nodes of one form do the same with other parameters. 0 for other nodes."""
+        """The form of a module or loop: nodes with the same form run the same ops. 0 for other nodes."""
         return self.graph.forms.get(node.number, 0)
 
     def walk(self) -> Iterator[tuple[int, Node]]:
-        """All nodes with their depth, in the order they began."""
+        """All nodes with their depth, in the order in which they began."""
         open_ = [(0, node) for node in reversed(self.nodes)]
         while open_:
             depth, node = open_.pop()
@@ -81,18 +88,18 @@ class ModelGraph(Shown):
 
 
 def title(model: Any) -> str:
-    """The class of a module, the name of a function."""
+    """The name of a model: the class of a module, or the name of a function."""
     return str(getattr(model, "__name__", type(model).__name__)).replace("<lambda>", "lambda")
 
 
 def owner(model: Any) -> Any:
-    """The module that is called, or of which a method is called; None for a function."""
+    """The module that is called, or whose method is called; None for a function."""
     found = model if hasattr(model, "named_modules") else getattr(model, "__self__", None)
     return found if hasattr(found, "named_modules") else None
 
 
 def argument_names(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[str, Any]]:
-    """What is given to a model, under the names that it has for it."""
+    """The arguments of a call, each with the name of the model's parameter."""
     call = model if inspect.isroutine(model) else getattr(model, "forward", None) or type(model).__call__.__get__(model)
     try:
         bound = inspect.signature(call).bind_partial(*args, **kwargs)
@@ -109,10 +116,10 @@ def _spread(call: Any, name: str, value: Any) -> list[tuple[str, Any]]:
 
 
 def failure(error: BaseException, node: Node | None, *, meta: bool) -> ModelFailure:
-    """An error in words; the error itself would keep the variables of all functions on its way."""
+    """Describes an error, which itself would keep alive the variables of all functions in its traceback."""
     notes = getattr(error, "__notes__", [])
     source = None if node is None else node.source
-    error.__traceback__ = None  # which holds the tensors of all functions on its way
+    error.__traceback__ = None  # it would keep the tensors of these functions alive
     return ModelFailure(
         None if node is None else node.number,
         type(error).__name__,
@@ -123,4 +130,6 @@ def failure(error: BaseException, node: Node | None, *, meta: bool) -> ModelFail
     )
 
 
-META_HINT = "there are no numbers on meta: leave out meta=True where the way on depends on them, and give small inputs"
+META_HINT = (
+    "tensors on meta have no values: leave out meta=True if the control flow depends on values, and use small inputs"
+)

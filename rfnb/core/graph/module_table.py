@@ -1,4 +1,4 @@
-"""The modules of a model by the object: their paths and facts. For modules of rfnb and of torch alike."""
+"""The modules of a model with their paths and facts, for modules of rfnb and of torch."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from rfnb.core.graph.facts import ModuleFacts
 from rfnb.core.ground.text import cut
 
 Own = Callable[[Any], Iterable[tuple[str, Any]]]
-"""A module's own parameters, by name."""
+"""A function that returns a module's own parameters with their names."""
 Counted = Callable[[Any], tuple[int, bool]]
-"""How many numbers a parameter has, and whether it is trained."""
+"""A function that returns the number of values in a parameter, and whether it is trained."""
 
 
 class ModuleTable:
-    """What is known of each module, and which of them were called."""
+    """The path and facts of each module, and which modules were called."""
 
     def __init__(self, own: Own, counted: Counted):
         self._own, self._counted = own, counted
         self._facts: dict[int, ModuleFacts] = {}
         self._calls: dict[int, int] = {}
-        self._alive: list[Any] = []  # so that no id is given twice
+        self._alive: list[Any] = []  # so that no id is reused
         self.parameters: dict[int, str] = {}  # paths, by id
-        self.used: set[int] = set()  # ids of parameters
+        self.used: set[int] = set()  # ids of parameters that were read
         self.count = 0
 
     def add(self, root: Any, prefix: str = "") -> None:
-        """A module and all below it."""
+        """Adds a module and all modules inside it."""
         found = [(path, module) for path, module in root.named_modules(prefix=prefix) if id(module) not in self._facts]
         counts: dict[str, list[int]] = {path: [0, 0] for path, _ in found}
         counted: set[tuple[str, int]] = set()
@@ -49,11 +49,11 @@ class ModuleTable:
         self.count += counts[prefix][0] if prefix in counts else 0
 
     def knows(self, module: Any) -> bool:
-        """Whether it is one of those, or was called."""
+        """Whether a module was added."""
         return id(module) in self._facts
 
     def call(self, module: Any, inside: str = "") -> ModuleFacts:
-        """A call of it. One that belongs to no module above is called after its class, below `inside`."""
+        """Counts a call of a module and returns its facts. A new module is added below `inside`."""
         if id(module) not in self._facts:
             self.add(module, self._free_name(module, inside))
         calls = self._calls[id(module)] = self._calls.get(id(module), -1) + 1
@@ -65,7 +65,7 @@ class ModuleTable:
         return next(name for n in range(len(taken) + 1) if (name := f"{stem}_{n + 1}" if n else stem) not in taken)
 
     def unused(self) -> tuple[ModuleFacts, ...]:
-        """Modules of which nothing was called, and no parameter read; without those inside of them."""
+        """The modules that were neither called nor had a parameter read, without the modules inside them."""
         alive: set[str] = set()
         for number in self._calls:
             alive.update(_with_parents(self._facts[number].path))
@@ -76,14 +76,14 @@ class ModuleTable:
 
 
 def default_name(module: Any) -> str:
-    """What it is called where no attribute names it: "layer_norm" for LayerNorm."""
+    """The name of a module that no attribute names: "layer_norm" for LayerNorm."""
     if hasattr(module, "get_default_name"):
         return str(module.get_default_name())
     return type(module).__name__.lower()
 
 
 def note_of(module: Any) -> str:
-    """Its options in one line, if it tells them."""
+    """The options of a module in one line; "" if it has no `extra_repr`."""
     try:
         words = " ".join(str(module.extra_repr()).split())
     except Exception:
@@ -98,7 +98,7 @@ def _parents(path: str) -> Iterator[str]:
 
 
 def _with_parents(path: str, top: str = "") -> Iterator[str]:
-    """The path itself, and all above, up to `top`."""
+    """The path itself and all paths above it, up to `top`."""
     yield path
     for above in _parents(path):
         if len(above) >= len(top):

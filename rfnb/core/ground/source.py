@@ -142,7 +142,7 @@ def user_frame(start: FrameType | None = None) -> FrameType | None:
     return frame
 
 
-def here() -> Source | None:
+def user_source() -> Source | None:
     """The place in the user's code that is running now."""
     frame = user_frame(sys._getframe(1))
     return None if frame is None else Source(frame.f_code, frame.f_lasti)
@@ -154,18 +154,18 @@ def assigned_name() -> str | None:
     return None if frame is None else Source(frame.f_code, frame.f_lasti).name()
 
 
-def asked() -> str:
+def public_function() -> str:
     """The name of the rfnb function that the user's code called. For messages only: it walks the stack."""
     frame, outermost = sys._getframe(1), sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
         frame, outermost = frame.f_back, frame  # type: ignore[assignment]
-    names = variables(outermost)
+    names = locals_of(outermost)
     row = names.get("_op_row") or names.get("row")
     made = type(names["self"]).__name__ if outermost.f_code.co_name == "__init__" else outermost.f_code.co_name
     return str(getattr(row, "name", made)).replace("<lambda>", "operator")
 
 
-def in_code(code: CodeType) -> FrameType | None:
+def frame_of(code: CodeType) -> FrameType | None:
     """The innermost frame that runs `code`."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code is not code:
@@ -173,7 +173,7 @@ def in_code(code: CodeType) -> FrameType | None:
     return frame
 
 
-def in_file(file: str) -> Source | None:
+def source_in(file: str) -> Source | None:
     """The innermost place in `file` that is running."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename != file:
@@ -181,7 +181,7 @@ def in_file(file: str) -> Source | None:
     return None if frame is None else Source(frame.f_code, frame.f_lasti)
 
 
-def variables(frame: FrameType) -> dict[str, Any]:
+def locals_of(frame: FrameType) -> dict[str, Any]:
     """The local variables of a frame by name."""
     snapshot = frame.f_locals
     found = dict(snapshot)

@@ -1,8 +1,8 @@
-"""Tensors, and how ops on them are called.
+"""Tensors, and the ops that make them.
 
-Read `tensor` first: a raw tensor with Dims and lengths. `op` has the table of all ops, `op_call` the generated wrapper
-of each, and `listener` observes the calls. `parameter` is the Tensor that a module trains; `state`, `tensor_dict` and
-`template` hold several tensors, or tensors without data. `axes` finds an axis by Dim or by name. `tensor_protocols`
-answers Python, numpy and torch habits; `argument_errors` words the errors for wrong arguments; `pickling` keeps the
-identity of dims in pickles.
+Read `tensor` first: a `Tensor` is a raw tensor with a signature (its dims) and the lengths of its batch. It inherits
+methods from `axes` (finding an axis), `template` (tensors without data) and `tensor_protocols` (Python, numpy, torch).
+`op` holds the table of ops and their fast paths, `op_call` the wrapper of each op, and `listener` what observes calls.
+`parameter`, `state` and `tensor_dict` hold tensors in modules, loops and batches. `argument_errors` explains arguments
+that are not a Tensor or a Dim; `pickling` makes dims keep their identity in pickles.
 """

@@ -1,4 +1,4 @@
-"""Errors for arguments of ops that are not a Tensor or a Dim. Made only after an op has failed."""
+"""Errors for arguments of ops that are not a Tensor or a Dim. They are made only after an op has failed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from rfnb.core.advice.torch_equivalents import called, refusal
+from rfnb.core.advice.torch_equivalents import called, equivalent_error
 from rfnb.core.dims.dim import Dim, check_dims
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError, DtypeError
@@ -38,7 +38,7 @@ def argument_error(name: str, fn: Callable[..., Any], arguments: dict[str, Any])
 
 
 def not_a_tensor(what: str, value: Any) -> DtypeError:
-    """The error for a `value` that must be a Tensor: what it is, and how to make a Tensor of it."""
+    """The error for a `value` that must be a Tensor: it shows the type, and how to convert the value to a Tensor."""
     shape = getattr(value, "shape", None)
     hint: str | None
     if isinstance(value, tuple) and value and isinstance(value[0], Tensor):
@@ -63,7 +63,7 @@ def _not_a_dim(name: str, parameter: str, value: Any, source: Tensor | None) -> 
     if found is not None:
         meant = f"[{called(found)}]" if parameter.endswith("s") and parameter != "axis" else called(found)
         way = f"({called(source)}, {called(found)})" if parameter == "sources" else f"{parameter}={meant}"
-        return refusal(f"{name}: {value!r} is not a Dim", way, source)
+        return equivalent_error(f"{name}: {value!r} is not a Dim", way, source)
     what = f"{name}: `{parameter}`"
     if isinstance(value, str | int | Dim):
         try:

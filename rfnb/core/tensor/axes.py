@@ -1,4 +1,4 @@
-"""Finding an axis of a tensor by its Dim, by a name, or by what it counts."""
+"""Finding an axis of a tensor by its Dim, by a name, or by its kind: batch, time or feature."""
 
 from __future__ import annotations
 
@@ -48,18 +48,18 @@ class Axes:
         >>> [x.get_axis_from_description(axis) for axis in (time, "feat", "B", "T", "F")]
         [1, 2, 0, 1, 2]
 
-        A number is one only if `allow_int`. Raises DimError if there is no such axis, or more than one.
+        A position is accepted only with `allow_int`. Raises DimError if there is no such axis, or more than one.
         """
         if isinstance(axis, int) and allow_int and -len(self.dims) <= axis < len(self.dims):
             return axis % len(self.dims)
         found = self._find(axis) if isinstance(axis, str) else None
         if isinstance(axis, Dim):
-            return self.axis(self.sig.meant(axis))
+            return self.axis(self.sig.resolve(axis))
         if found is None:
             raise DimError(
                 f"{self.name} has no axis {axis!r}",
                 got=show_dims(self.dims),
-                expected='a Dim of it, its name, "B", "T" or "F"' + (", or a position" if allow_int else ""),
+                expected='one of its dims, a name, "B", "T" or "F"' + (", or a position" if allow_int else ""),
                 hint=self._suggestion(axis),
             )
         return found
@@ -77,7 +77,7 @@ class Axes:
 
     def _find(self, axis: Any) -> int | None:
         if isinstance(axis, Dim):
-            return self.sig.index.get(self.sig.meant(axis))
+            return self.sig.index.get(self.sig.resolve(axis))
         name = str(axis)
         found = tuple(i for i, dim in enumerate(self.dims) if name in (dim.name, str(dim.dimension)))
         try:
@@ -85,28 +85,28 @@ class Axes:
         except DimError:  # not a name of axes
             return None
         if len(found) > 1 and name.lower() == "spatial":
-            return self.time_dim_axis  # as a single axis
+            return self.time_dim_axis  # a single axis is expected
         if len(found) > 1:
             raise DimError(
                 f"{self.name} has more than one axis {axis!r}", got=show_dims(self.dims), hint="give the Dim"
             )
         return found[0] if found else None
 
-    # -- by what they count
+    # -- by kind
 
     @property
     def batch_dim_axis(self) -> int | None:
-        """The position of the dim that counts sequences."""
+        """The position of the batch dim; None if there is none."""
         return next((i for i, dim in enumerate(self.dims) if dim.is_batch_dim()), None)
 
     @property
     def time_dim_axis(self) -> int | None:
-        """The position of the first dim that counts frames: one of kind "spatial", or without a fixed size."""
+        """The position of the first time dim: a dim of kind "spatial", or one without a fixed size."""
         return next(iter(AxisOrder(self.dims, self.feature_dim).time()), None)
 
     @property
     def feature_dim_axis(self) -> int | None:
-        """The position of the feature dim."""
+        """The position of the feature dim; None if there is none."""
         return None if self.feature_dim is None else self.sig.index.get(self.feature_dim)
 
     @feature_dim_axis.setter
@@ -115,11 +115,11 @@ class Axes:
         self.feature_dim = None if at is None else self.dims[at]  # type: ignore[misc]
 
     def have_batch_axis(self) -> bool:
-        """Whether there is a dim that counts sequences."""
+        """Whether there is a batch dim."""
         return self.batch_dim_axis is not None
 
     def have_time_axis(self) -> bool:
-        """Whether there is a dim that counts frames."""
+        """Whether there is a time dim."""
         return self.time_dim_axis is not None
 
     def have_feature_axis(self) -> bool:
@@ -127,11 +127,11 @@ class Axes:
         return self.feature_dim_axis is not None
 
     def get_batch_dim_tag(self) -> Dim:
-        """The dim that counts sequences. Raises DimError if there is none."""
+        """The batch dim. Raises DimError if there is none."""
         return self._dim_at(self.batch_dim_axis, "batch dim")
 
     def get_time_dim_tag(self) -> Dim:
-        """The first dim that counts frames. Raises DimError if there is none."""
+        """The first time dim. Raises DimError if there is none."""
         return self._dim_at(self.time_dim_axis, "time dim")
 
     def _dim_at(self, axis: int | None, what: str) -> Dim:
@@ -141,11 +141,11 @@ class Axes:
 
     @property
     def feature_dim_or_sparse_dim(self) -> Dim | None:
-        """What a frame is made of: features, or one of the labels."""
+        """The feature dim, or the sparse dim if there is no feature dim."""
         return self.feature_dim or self.sparse_dim
 
     def remaining_dims(self, remove: Dim | Sequence[Dim] | None = None) -> list[Dim]:
-        """The dims without those to remove. Raises DimError if one of those is not there."""
+        """The dims without `remove`. Raises DimError if a dim to remove does not exist."""
         removed = () if remove is None else as_dims(remove)
         gone = [self.get_axis_from_description(dim) for dim in removed]
         return [dim for i, dim in enumerate(self.dims) if i not in gone]

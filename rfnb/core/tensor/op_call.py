@@ -1,4 +1,4 @@
-"""The call of an op: a generated wrapper that has the very parameters of the op.
+"""The call of an op: a generated wrapper with the same parameters as the op.
 
 The wrapper gives calls to the active listener, and explains arguments that are not a Tensor or a Dim. With
 `*args, **kwargs` it would cost as much as a small op; so its text is generated from the signature:
@@ -27,9 +27,9 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rfnb.core.advice.torch_equivalents import axis, called, refusal
+from rfnb.core.advice.torch_equivalents import axis, called, equivalent_error
 from rfnb.core.tensor.argument_errors import argument_error  # noqa: F401, for the generated text
-from rfnb.core.tensor.listener import _listener, _listening  # noqa: F401, likewise
+from rfnb.core.tensor.listener import _listener, _listening  # noqa: F401, for the generated text
 from rfnb.core.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def _which_axis(row: OpRow, source: Any, dim: Any) -> None:
     """Raises the error for an op that was called without an axis, or with the number of one."""
     if dim is None or not isinstance(source, Tensor):
         raise TypeError(f"{row.name}() needs `axis`, a Dim")
-    raise refusal(
+    raise equivalent_error(
         f"rf.{row.name}({called(source)}, dim={dim})",
         f"rf.{row.name}({called(source)}, axis={axis(source, dim)})",
         source,

@@ -1,4 +1,4 @@
-"""A Parameter: a Tensor that a module owns and training changes."""
+"""Parameters: tensors that modules own and training changes."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class Parameter(Tensor):
     """A trainable tensor: `self.weight = rf.Parameter([in_dim, out_dim])`.
 
     Args:
-        dims: all static.
-        dtype: the default float type if not given.
+        dims: the axes; each needs a fixed size.
+        dtype: the type of the values; by default the default float type.
         trainable: whether an optimizer may change it; default: float and not auxiliary.
-        auxiliary: part of the checkpoint, but not of the model proper: running statistics, for example.
-        non_critical_for_restore: a checkpoint may lack it.
-        weight_decay: a factor of its own for optimizers that ask for it; None: as all others.
+        auxiliary: whether it is stored in checkpoints without being a weight: running statistics, for example.
+        non_critical_for_restore: whether a checkpoint may lack it.
+        weight_decay: the weight decay of this parameter, for optimizers that read it; None: the optimizer's own.
         initial: a number, an array, a Tensor, or an initializer that is called with dims and dtype.
-        raw_tensor: of the backend, taken as it is.
+        raw_tensor: a tensor of the backend, which is used without a copy.
 
     >>> feat, out = rf.Dim(3, name="feat"), rf.Dim(2, name="out")
     >>> weight = rf.Parameter([feat, out], initial=0.5)
@@ -69,8 +69,8 @@ class Parameter(Tensor):
                 "Parameter: all dims need a fixed size",
                 got=", ".join(dim.name for dim in loose),
                 expected="Dim(number, name=…)",
-                hint=f"a parameter is the same for all batches: give {loose[0].name} a largest size, and take what a "
-                "batch needs by rf.gather or rf.slice",
+                hint=f"a parameter is the same for all batches: give {loose[0].name} a largest size, and select what a "
+                "batch needs with rf.gather or rf.slice",
                 dims=loose,
             )
         self._name = "parameter"
@@ -95,19 +95,21 @@ class Parameter(Tensor):
 
     @property
     def trainable(self) -> bool:
-        """Whether it takes part in training; `requires_grad_(False)` of the raw tensor counts as well."""
+        """Whether an optimizer may change it. `requires_grad_(False)` on the raw tensor sets this to False as well."""
         return bool(getattr(self._raw, "requires_grad", self._trainable))
 
     @trainable.setter
     def trainable(self, trainable: bool) -> None:
         if trainable and not is_float_dtype(self.dtype) and not self.dtype.startswith("complex"):
-            raise ParameterError("Parameter: only float numbers can be trained", got=self.dtype, expected="float32")
+            raise ParameterError(
+                "Parameter: only float and complex values can be trained", got=self.dtype, expected="float32"
+            )
         self._trainable = trainable
         raw_registry.backend_of_raw(self._raw).set_parameter_trainable(self, trainable)
 
     @property
     def initial(self) -> Any:
-        """What it was set to when it was made: a number, a Tensor or an initializer. Setting it sets the values."""
+        """The number, Tensor or initializer that gave the first values. Setting it sets the values."""
         return self._initial
 
     @initial.setter
@@ -118,7 +120,7 @@ class Parameter(Tensor):
         self.assign(0 if value is None else value)
 
     def assign(self, value: Any) -> None:
-        """Sets the values: a number, an array of this shape, or a Tensor with (some of) these dims in any order.
+        """Sets the values to a number, an array of this shape, or a Tensor with (some of) these dims in any order.
 
         >>> feat, out = rf.Dim(3, name="feat"), rf.Dim(2, name="out")
         >>> weight = rf.Parameter([feat, out])
@@ -129,7 +131,7 @@ class Parameter(Tensor):
         parameter_assign(self, value, how="assign")
 
     def assign_add(self, value: Any) -> None:
-        """Adds to the values.
+        """Adds a number, an array or a Tensor to the values.
 
         >>> bias = rf.Parameter([rf.Dim(2, name="out")], initial=1.0)
         >>> bias.assign_add([0.0, 0.5])
@@ -150,9 +152,9 @@ class Parameter(Tensor):
         """Sets the values at `key` along `axis`, or adds to them (`op="add"`).
 
         Args:
-            axis: for indices with `sparse_dim` it may be None.
-            key: a number, a slice, a Tensor of indices, or a list of those, one for each of a list of axes.
-            key_dim: the dim of a slice in `value`.
+            axis: the dim, or a list of dims; may be None for indices with `sparse_dim`.
+            key: a number, a slice, a Tensor of indices, or a list of these with one entry for each axis.
+            key_dim: the dim in `value` that a slice corresponds to.
 
         >>> word, feat = rf.Dim(3, name="word"), rf.Dim(2, name="feat")
         >>> table = rf.Parameter([word, feat])
@@ -173,7 +175,7 @@ class Parameter(Tensor):
         raw_registry.backend_of_raw(self._raw).parameter_move_to(self, device=device, dtype=dtype)
 
     def num_elements(self) -> int:
-        """How many numbers it holds.
+        """The number of its values.
 
         >>> rf.Parameter([rf.Dim(3, name="in"), rf.Dim(2, name="out")]).num_elements()
         6
@@ -187,7 +189,7 @@ class Parameter(Tensor):
         mode = _copying.get()
         if mode == "share":
             return self
-        reduced: Any = copyreg.dispatch_table[Parameter](self)  # `core.pickling` knows what it is made of
+        reduced: Any = copyreg.dispatch_table[Parameter](self)  # set in `core.tensor.pickling`
         make, (cls, values) = reduced
         other: Parameter = make(cls, copy.deepcopy(values, memo))
         if mode == "initial":
@@ -200,10 +202,10 @@ _copying: ContextVar[str] = ContextVar("rfnb_parameter_copy", default="copy")
 
 @contextmanager
 def set_parameter_copy_behavior_ctx(mode: str) -> Iterator[None]:
-    """What `copy.deepcopy` of a module makes of its parameters inside the block.
+    """Sets what `copy.deepcopy` of a module does with its parameters inside the block.
 
-    mode: "copy": others with the same values, as if nothing was said; "share": they are the very same; "initial":
-        others that begin as these once began, each drawn anew.
+    mode: "copy", the default: new parameters with the same values; "share": the same parameters; "initial": new
+        parameters, initialized again by `initial`, so that random values are drawn anew.
 
     >>> import copy
     >>> layer = rf.Linear(rf.Dim(3, name="in"), rf.Dim(2, name="out"))
@@ -229,21 +231,23 @@ def _check(raw: Any, dims: Sequence[Dim], dtype: str | None) -> None:
     backend = raw_registry.backend_of_raw(raw)
     shape, expected = backend.get_shape_tuple_raw(raw), tuple(dim.dimension for dim in dims)
     if shape != expected:
-        raise ParameterError("Parameter: `raw_tensor` does not fit the dims", got=shape, expected=align.show_dims(dims))
+        raise ParameterError(
+            "Parameter: the shape of `raw_tensor` does not match the dims", got=shape, expected=align.show_dims(dims)
+        )
     if dtype is not None and backend.get_dtype_name_raw(raw) != dtype:
         raise ParameterError(
-            "Parameter: `raw_tensor` has another dtype", got=backend.get_dtype_name_raw(raw), expected=dtype
+            "Parameter: `raw_tensor` has the wrong dtype", got=backend.get_dtype_name_raw(raw), expected=dtype
         )
 
 
 @op(effect=True)
 def parameter_assign(param: Parameter, value: Any, *, how: str) -> None:
-    """Sets the values ("assign"), or adds to them ("add")."""
+    """Sets the values of a parameter (`how="assign"`), or adds to them (`how="add"`)."""
     raw_registry.backend_of_raw(param._raw).parameter_assign(param, value, op=how)
 
 
 @op(effect=True)
 def parameter_assign_key(param: Parameter, key: Any, value: Any, *, how: str, axis: Any, key_dim: Any) -> None:
-    """Likewise at some places only."""
+    """Sets the values of a parameter at `key` along `axis`, or adds to them."""
     backend = raw_registry.backend_of_raw(param._raw)
     backend.parameter_assign_key(param, key, value, op=how, axis=axis, key_dim=key_dim)

@@ -1,6 +1,7 @@
-"""Tensors and dims in pickles. A Dim stays what it is: the same Dim in the process that made it, one new Dim elsewhere.
+"""Pickling of tensors and dims.
 
-Places in the code do not travel, nor does what was cached.
+A pickled Dim keeps its identity: in the process that made it, it is loaded as the same Dim; in another process, as one
+new Dim, however often it is loaded. Places in the user's code and cached values are not pickled.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 
 _processes: list[tuple[int, str]] = [(0, os.urandom(8).hex())]
-"""Who gave serial numbers from which one on: after a fork, both processes go on counting from the same number."""
+"""The process that assigned serial numbers, by the first number: after a fork, both processes count from the same."""
 
 _guests: weakref.WeakValueDictionary[tuple[str, int], Dim] = weakref.WeakValueDictionary()
-"""Dims of other processes."""
+"""The dims of this process that stand for dims of other processes, by `key_of`."""
 
 
 def _forked() -> None:
@@ -32,7 +33,7 @@ os.register_at_fork(after_in_child=_forked)
 
 
 SHARED = [batch_dim, single_step_dim]
-"""Those that each process has."""
+"""The dims that exist in every process."""
 
 
 def _shared(number: int) -> Dim:
@@ -44,7 +45,7 @@ def _maker(serial: int) -> str:
 
 
 def key_of(dim: Dim) -> tuple[str, int]:
-    """Who made a dim, and its number there: the same in all processes that it went through."""
+    """The process that made a dim and its serial number there. The key is the same in every process."""
     guest = next((key for key, known in _guests.items() if known is dim), None)
     return guest or (_maker(dim.serial), dim.serial)
 
@@ -57,7 +58,7 @@ def dim_by_key(key: tuple[str, int]) -> Dim | None:
 
 
 def remember(key: tuple[str, int], dim: Dim) -> Dim:
-    """From now on, a dim that comes with this key is this one."""
+    """Registers `dim` as the Dim with this key in this process, and returns it."""
     _guests[key] = dim
     return dim
 
@@ -92,7 +93,7 @@ def _send_lengths(lengths: Lengths) -> Any:
 
 
 def _lengths(sizes: dict[Dim, Size]) -> Lengths:
-    """The lengths of a batch; dims that have none yet are bound to it."""
+    """Makes the `Lengths` of a batch, and binds the dims that are not bound yet to it."""
     lengths = EMPTY.bind(sizes) if sizes else EMPTY
     for dim in sizes:
         if dim.bound is None and dim.is_dynamic():
@@ -100,11 +101,11 @@ def _lengths(sizes: dict[Dim, Size]) -> Lengths:
     return lengths
 
 
-_LEFT = {"__weakref__", "_name", "_emptied"}  # `_emptied` holds for one raw tensor of this process
+_NOT_PICKLED = {"__weakref__", "_name", "_emptied"}  # `_emptied` holds for one raw tensor of this process
 
 
 def _send_tensor(tensor: Tensor) -> Any:
-    slots = [slot for cls in type(tensor).__mro__ for slot in getattr(cls, "__slots__", ()) if slot not in _LEFT]
+    slots = [slot for cls in type(tensor).__mro__ for slot in getattr(cls, "__slots__", ()) if slot not in _NOT_PICKLED]
     values = {slot: getattr(tensor, slot) for slot in slots if hasattr(tensor, slot)}
     return _tensor, (type(tensor), {**values, "_name": tensor.name})
 

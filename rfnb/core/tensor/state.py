@@ -1,4 +1,4 @@
-"""The state of a recurrent module: named tensors, nested."""
+"""The state of a recurrent module: named tensors, possibly nested."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class State(Shown, dict[str, Any]):
 
 
 def check_state(state: Any, what: str) -> None:
-    """Refuses what is no state, in the name of the module `what`."""
+    """Raises ParameterError if `state` is not a State. what: the module, for the message."""
     if not isinstance(state, State):
         raise ParameterError(
-            f"{what}: this is no state",
+            f"{what}: `state` is not an rf.State",
             got=type(state).__name__,
-            expected="a State",
-            hint="begin with state=module.default_initial_state(batch_dims=[…])",
+            expected="an rf.State",
+            hint="start with state=module.default_initial_state(batch_dims=[…])",
         )

@@ -1,4 +1,4 @@
-"""Tensors without data: the same description, or nearly the same, to be filled later."""
+"""Templates: tensors with dims and a dtype but without data, which can be set later."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 
 class NoData(NamedTuple):
-    """Stands where a template has no raw tensor: only the dtype is known."""
+    """Takes the place of the raw tensor in a template; it holds the dtype."""
 
     dtype: str
 
 
 class Templates:
-    """The part of Tensor that makes templates of it."""
+    """The methods of Tensor that make templates."""
 
     __slots__ = ()
 
     def copy_template(self: Tensor, name: str | None = None, *, dtype: str | None = None) -> Tensor:
-        """The same description without data."""
+        """A template with the dims, sparse dim and feature dim of this tensor, and with its dtype by default."""
         template = self.like(NoData(dtype or self.dtype))
         template.name = name or self.name
         return template
@@ -33,9 +33,9 @@ class Templates:
     def copy_template_new_dim_tags(
         self: Tensor, new_dim_tags: Sequence[Dim], name: str | None = None, keep_special_axes: bool = False
     ) -> Tensor:
-        """Likewise, with other dims. The feature dim stays one if it is among them.
+        """A template with the dims `new_dim_tags`. The feature dim is kept if it is among them.
 
-        keep_special_axes: the dim in the place of the feature dim is the feature dim.
+        keep_special_axes: if it is not, the new dim at its position becomes the feature dim.
         """
         feature = self.feature_dim if self.feature_dim in new_dim_tags else None
         if keep_special_axes and feature is None and self.feature_dim_axis is not None:
@@ -46,18 +46,18 @@ class Templates:
         return template
 
     def copy_template_excluding_axis(self: Tensor, exclude_axis: Dim | int, name: str | None = None) -> Tensor:
-        """Likewise, without an axis."""
+        """A template without one of the axes."""
         gone = self.get_axis_from_description(exclude_axis, allow_int=True)
         return self.copy_template_new_dim_tags([dim for i, dim in enumerate(self.dims) if i != gone], name)
 
     def copy_template_adding_axis(self: Tensor, dim: Dim, name: str | None = None) -> Tensor:
-        """Likewise, with one more dim in front."""
+        """A template with `dim` as an additional first axis."""
         return self.copy_template_new_dim_tags([dim, *self.dims], name)
 
     def copy_template_replace_dim_tag(
         self: Tensor, axis: Dim | int, new_dim_tag: Dim, name: str | None = None
     ) -> Tensor:
-        """Likewise, with another dim in place of one."""
+        """A template in which `new_dim_tag` replaces one of the axes."""
         at = self.get_axis_from_description(axis, allow_int=True)
         dims = [new_dim_tag if i == at else dim for i, dim in enumerate(self.dims)]
         return self.copy_template_new_dim_tags(dims, name, keep_special_axes=at == self.feature_dim_axis)

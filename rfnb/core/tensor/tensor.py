@@ -13,28 +13,28 @@ from rfnb.core.dims.dim import Dim, check_dims
 from rfnb.core.dims.lengths import Lengths, Size
 from rfnb.core.dims.vocab import Vocab
 from rfnb.core.ground import raw as _raw_registry
-from rfnb.core.ground.dtype import is_int_dtype
 from rfnb.core.ground.show import Shown
 from rfnb.core.ground.source import Source
 from rfnb.core.tensor.axes import Axes
 from rfnb.core.tensor.template import NoData, Templates
-from rfnb.core.tensor.tensor_protocols import Habits
+from rfnb.core.tensor.tensor_checks import Checks
+from rfnb.core.tensor.tensor_protocols import TensorProtocols
 from rfnb.errors import DimError, DtypeError
 
 _new = object.__new__
 
 
-class Tensor(Shown, Axes, Templates, Habits):
-    """A raw tensor with dims. Mostly made by `rf.convert_to_tensor` and by ops.
+class Tensor(Shown, Axes, Templates, Checks, TensorProtocols):
+    """A raw tensor with dims. Usually made by `rf.convert_to_tensor` or by ops.
 
     Args:
-        name: shown in views.
+        name: the name in views and messages.
         dims: one for each axis of `raw_tensor`, in its order.
-        dtype: checked against `raw_tensor`; needed without one (a template).
-        sparse_dim: what the entries count: `Tensor("words", [batch_dim, time], "int64", sparse_dim=vocab)`.
-        feature_dim: the axis that features lie along, if any; or `feature_dim_axis`, its position.
-        raw_tensor: of any backend.
-        version: 2, where nothing is guessed, is all there is.
+        dtype: checked against `raw_tensor`; a template, which has none, needs it.
+        sparse_dim: the dim that the entries index: `Tensor("words", [batch_dim, time], "int64", sparse_dim=vocab)`.
+        feature_dim: the axis of the features, if any; or `feature_dim_axis`, its position.
+        raw_tensor: a tensor of any backend.
+        version: only 2 is supported, in which no axis has a role that was guessed.
 
     >>> time, feat = rf.Dim(None, name="time"), rf.Dim(3, name="feat")
     >>> x = rf.convert_to_tensor(np.ones((2, 5, 3)), dims=[rf.batch_dim, time, feat], lengths=[5, 2])
@@ -44,8 +44,8 @@ class Tensor(Shown, Axes, Templates, Habits):
     """
 
     __slots__ = ("__weakref__", "_emptied", "_name", "_raw", "_trace", "lengths", "sig")
-    # _trace: the value of a loop's body that this is
-    # _emptied: the raw tensor and its version of which the padding is known to be 0
+    # _trace: the value in the graph of a loop's body that this tensor stands for
+    # _emptied: the raw tensor whose padding is known to be 0, and its version
 
     _emptied: Any
     _name: str | Source
@@ -53,7 +53,7 @@ class Tensor(Shown, Axes, Templates, Habits):
     sig: Sig
     lengths: Lengths
 
-    if TYPE_CHECKING:  # the rows of `ops.math` make them
+    if TYPE_CHECKING:  # `ops.math` adds them
 
         def __add__(self, other: Any) -> Tensor: ...
 
@@ -91,13 +91,13 @@ class Tensor(Shown, Axes, Templates, Habits):
             self.lengths = bind_shape(name, dims, backend.get_shape_tuple_raw(raw_tensor))
             self._raw = raw_tensor
             if dtype is not None and self.dtype != dtype:
-                raise DtypeError(f"Tensor {name!r}: the raw tensor has another dtype", got=self.dtype, expected=dtype)
+                raise DtypeError(f"Tensor {name!r}: the raw tensor has the wrong dtype", got=self.dtype, expected=dtype)
 
-    # -- what it is
+    # -- properties
 
     @property
     def name(self) -> str:
-        """What it was called, or what the line that made it from data calls it; else "tensor"."""
+        """The name it was given, or the variable that its data was first assigned to; "tensor" if there is neither."""
         name = getattr(self, "_name", "tensor")
         if isinstance(name, Source):
             name = name.name() or "tensor"
@@ -115,12 +115,12 @@ class Tensor(Shown, Axes, Templates, Habits):
 
     @property
     def dims_set(self) -> frozenset[Dim]:
-        """The dims without their order."""
+        """The dims as a set."""
         return frozenset(self.sig.dims)
 
     @property
     def sparse_dim(self) -> Dim | None:
-        """What integer entries count, if they are labels."""
+        """The dim that the entries index, if they are labels."""
         return self.sig.sparse_dim
 
     @sparse_dim.setter
@@ -129,7 +129,7 @@ class Tensor(Shown, Axes, Templates, Habits):
 
     @property
     def feature_dim(self) -> Dim | None:
-        """The axis that features lie along, if it was named."""
+        """The axis of the features, if it was given."""
         return self.sig.feature_dim
 
     @feature_dim.setter
@@ -143,17 +143,17 @@ class Tensor(Shown, Axes, Templates, Habits):
 
     @property
     def vocab(self) -> Vocab | None:
-        """What the labels are called, if the entries are labels."""
+        """The names of the labels, if the entries are labels and have names."""
         return None if self.sparse_dim is None else self.sparse_dim.vocab
 
     @property
     def version(self) -> int:
-        """2: no axis has a role that was guessed."""
+        """Always 2: no axis has a role that was guessed."""
         return 2
 
     @property
     def control_flow_ctx(self) -> None:
-        """None: a tensor with data belongs to no loop."""
+        """Always None: loops here need no such context."""
         return None
 
     @property
@@ -180,7 +180,7 @@ class Tensor(Shown, Axes, Templates, Habits):
 
     @property
     def device(self) -> str | None:
-        """Where the data is: "cpu", "cuda:0"."""
+        """The device of the data: "cpu", "cuda:0"."""
         return _raw_registry.backend_of_raw(self._raw).get_device_raw(self._raw)
 
     @property
@@ -189,7 +189,7 @@ class Tensor(Shown, Axes, Templates, Habits):
         return len(self.sig.dims)
 
     def reset(self) -> None:
-        """Forgets the data; the description stays.
+        """Drops the data; dims and dtype stay.
 
         >>> x = rf.ones([rf.Dim(3, name="feat")])
         >>> x.reset()
@@ -208,7 +208,7 @@ class Tensor(Shown, Axes, Templates, Habits):
         """
         size = self.lengths.size(dim)
         if size is None:
-            raise DimError(f"{self.name}: nothing is known of {dim.name}", got=show_dims(self.dims))
+            raise DimError(f"{self.name}: the lengths of {dim.name} are not known", got=show_dims(self.dims))
         return size
 
     def axis(self, dim: Dim) -> int:
@@ -232,7 +232,7 @@ class Tensor(Shown, Axes, Templates, Habits):
         return found
 
     def describe_dims(self) -> str:
-        """ "{batch:3, time:2–5, feat:4}", with the lengths of this tensor's batch.
+        """The dims with the lengths of this tensor's batch: "{batch:3, time:2–5, feat:4}".
 
         >>> x = rf.convert_to_tensor([[1, 2, 3], [4]], dims=[rf.batch_dim, rf.Dim(None, name="time")])
         >>> x.describe_dims()
@@ -253,13 +253,17 @@ class Tensor(Shown, Axes, Templates, Habits):
         return tensor_of(raw, signature or self.sig, self.lengths)
 
     def copy_transpose(self, perm: Sequence[Dim | int], *, allow_int: bool = True) -> Tensor:
-        """The same tensor with its axes in the order `perm`."""
+        """A tensor with the same data whose axes are in the order `perm`."""
         if allow_int and all(isinstance(axis, int) for axis in perm) and len(perm) == len(self.dims):
             perm = [self.dims[axis] for axis in perm]  # type: ignore[index]
         check_dims(perm, "copy_transpose")
         order: Sequence[Dim] = perm  # type: ignore[assignment]
         if set(order) != set(self.dims):
-            raise DimError("copy_transpose: other dims", got=show_dims(order), expected=show_dims(self.dims))
+            raise DimError(
+                "copy_transpose: `perm` has other dims than the tensor",
+                got=show_dims(order),
+                expected=show_dims(self.dims),
+            )
         how = align.move(self.dims, order)
         return self.like(align.apply(how, self._raw), align.sig(order, self.sparse_dim, self.feature_dim))
 
@@ -268,8 +272,9 @@ class Tensor(Shown, Axes, Templates, Habits):
     ) -> Any:
         """The raw tensor with its axes in the order `dims`.
 
-        Where it has no such dim, there is an axis of size 1; of its full size if `unbroadcast`; an error if not
-        `add_dims`.
+        A dim that the tensor lacks becomes an axis of size 1, or of its full size if `unbroadcast`.
+
+        Raises DimError if the tensor has a dim that is not in `dims`, or lacks one and `add_dims` is False.
 
         >>> time, feat = rf.Dim(5, name="time"), rf.Dim(3, name="feat")
         >>> x = rf.ones([feat])
@@ -286,28 +291,28 @@ class Tensor(Shown, Axes, Templates, Habits):
         return _raw_registry.backend_of_raw(raw).broadcast_raw(raw, shape)
 
     def check_place(self, dims: Sequence[Dim], *, add_dims: bool = True) -> None:
-        """Raises DimError if a dim is not among `dims`, or one of `dims` is not here and must not be added.
+        """Raises DimError if the tensor has a dim not in `dims`, or if it lacks one of them and `add_dims` is False.
 
         >>> time, feat = rf.Dim(5, name="time"), rf.Dim(3, name="feat")
         >>> rf.ones([feat]).check_place([time, feat])
         >>> rf.ones([feat]).check_place([time])
         Traceback (most recent call last):
             ...
-        rfnb.errors.DimError: tensor: feat has no place
+        rfnb.errors.DimError: tensor: unexpected dim feat
         ...
         """
         lost = [dim for dim in self.dims if dim not in dims]
         new_dims = [] if add_dims else [dim for dim in dims if dim not in self.sig.index]
         if lost or new_dims:
             raise DimError(
-                f"{self.name}: {lost[0].name} has no place" if lost else f"{self.name} has no {new_dims[0].name}",
+                f"{self.name}: unexpected dim {lost[0].name}" if lost else f"{self.name} has no {new_dims[0].name}",
                 got=show_dims(self.dims),
                 expected=show_dims(dims),
                 hint=nearest(lost[0], dims) if lost else "add_dims=True",
             )
 
     def copy(self, name: str | None = None) -> Tensor:
-        """The same tensor, with the same data, as another object.
+        """A new Tensor object with the same data, under this or another name.
 
         >>> x = rf.ones([rf.Dim(3, name="feat")])
         >>> y = x.copy("y")
@@ -317,7 +322,7 @@ class Tensor(Shown, Axes, Templates, Habits):
         return self.with_name(name or self.name)
 
     def with_name(self, name: str) -> Tensor:
-        """The same tensor under another name.
+        """A new Tensor object with the same data and this name.
 
         >>> rf.ones([rf.Dim(3, name="feat")]).with_name("bias").name
         'bias'
@@ -325,76 +330,6 @@ class Tensor(Shown, Axes, Templates, Habits):
         same = self.like(self._raw)
         same._name = name
         return same
-
-    # -- whether it is what it should be
-
-    def verify_out_shape(
-        self, out_shape: Sequence[Dim] | set[Dim], allow_missing_implicit_dims: bool = False
-    ) -> Tensor:
-        """Itself, if its dims are `out_shape`, in any order. Raises DimError if not.
-
-        allow_missing_implicit_dims: `out_shape` may also have dims that only lengths of this tensor are of.
-
-        >>> time, feat = rf.Dim(5, name="time"), rf.Dim(3, name="feat")
-        >>> x = rf.ones([time, feat])
-        >>> x.verify_out_shape({feat, time}) is x
-        True
-        >>> x.verify_out_shape({time})
-        Traceback (most recent call last):
-            ...
-        rfnb.errors.DimError: tensor has other dims
-        ...
-        """
-        expected = set(out_shape)
-        if allow_missing_implicit_dims:
-            sizes = [self.lengths.size(dim) for dim in self.dims]
-            expected -= {dim for size in sizes if size for dim in size.dims} - self.dims_set
-        if expected != self.dims_set:
-            odd = [dim for dim in self.dims if dim not in expected]
-            raise DimError(
-                f"{self.name} has other dims",
-                got=show_dims(self.dims),
-                expected=show_dims(tuple(out_shape)),
-                hint=nearest(odd[0], tuple(expected)) if odd else None,
-            )
-        return self
-
-    def sanity_check(self, ignore_placeholder: bool = False, assume_complete: bool = True) -> None:
-        """Raises DimError or DtypeError if the parts do not fit: feature dim, labels, and the shape of the raw tensor.
-
-        ignore_placeholder: the raw tensor is not looked at.
-
-        >>> word = rf.Dim(3, name="word")
-        >>> rf.Tensor("words", [rf.batch_dim], "int64", sparse_dim=word).sanity_check()
-        >>> rf.Tensor("words", [rf.batch_dim], "float32", sparse_dim=word).sanity_check()
-        Traceback (most recent call last):
-            ...
-        rfnb.errors.DtypeError: words: labels must be integers
-        ...
-        """
-        if self.feature_dim is not None:
-            self.axis(self.feature_dim)
-        if self.sparse_dim is not None and not is_int_dtype(self.dtype):
-            raise DtypeError(f"{self.name}: labels must be integers", got=self.dtype, expected="int32 or int64")
-        if self.raw_tensor is not None and not ignore_placeholder:
-            shape = _raw_registry.backend_of_raw(self._raw).get_shape_tuple_raw(self._raw)
-            expected = tuple(self.size_of(dim).max for dim in self.dims)
-            if tuple(shape) != expected:
-                raise DimError(f"{self.name}: the raw tensor does not fit its dims", got=shape, expected=expected)
-
-    def runtime_sanity_checks(self) -> None:
-        """As `sanity_check`, and reads the entries: DimError if a label in a valid frame is outside of the sparse dim.
-
-        >>> word = rf.Dim(3, name="word")
-        >>> words = rf.Tensor("words", [rf.batch_dim], sparse_dim=word, raw_tensor=torch.tensor([0, 3]))
-        >>> words.runtime_sanity_checks()
-        Traceback (most recent call last):
-            ...
-        rfnb.errors.DimError: words: a label is outside word
-        ...
-        """
-        self.sanity_check()
-        _raw_registry.backend_of_raw(self._raw).runtime_sanity_checks(self)
 
     __hash__ = object.__hash__
 
@@ -404,7 +339,7 @@ _RENAMED = {
     "dim_tags": "dims=[…]",
     "batch_dim_axis": "dims=[…] with rf.batch_dim in its place",
     "time_dim_axis": "dims=[…]",
-    "size_placeholder": "dims=[…], whose lengths are those of the time dim",
+    "size_placeholder": "dims=[…], where the time dim holds the lengths",
     "placeholder": "raw_tensor=…",
     "sparse": "sparse_dim=Dim(…)",
     "dim": "sparse_dim=Dim(…) for labels, or the last of dims=[…]",
@@ -412,12 +347,12 @@ _RENAMED = {
     "auto_create_placeholders": "rf.zeros, or data",
     "version": "version=2",
 }
-"""Arguments of older tensors, and what to write now."""
+"""Arguments of older versions of Tensor, and their replacements."""
 
 
 def _unknown(name: str, unknown: dict[str, Any]) -> DimError:
     return DimError(
-        f"Tensor {name!r}: no such argument",
+        f"Tensor {name!r}: unknown argument",
         got=", ".join(f"{key}={value!r:.40}" for key, value in unknown.items()),
         expected="dims, dtype, sparse_dim, feature_dim, feature_dim_axis, raw_tensor",
         hint=_RENAMED.get(next(iter(unknown))),
@@ -425,7 +360,7 @@ def _unknown(name: str, unknown: dict[str, Any]) -> DimError:
 
 
 def tensor_of(raw: Any, signature: Sig, lengths: Lengths) -> Tensor:
-    """A Tensor made without checks; all ops make their results by this."""
+    """Makes a Tensor without checks. All ops make their results with it."""
     tensor = _new(Tensor)
     tensor._emptied = None
     tensor._raw = raw

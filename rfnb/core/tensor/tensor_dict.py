@@ -1,4 +1,4 @@
-"""A batch: tensors by name."""
+"""Batches: tensors by name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rfnb.errors import DimError
 
 
 class TensorDict(Shown):
-    """Tensors by name: what a data loader gives, and what a model is fed with.
+    """Tensors by name: a batch as a data loader returns it and a model receives it.
 
     >>> feat = rf.Dim(2, name="feat")
     >>> batch = rf.TensorDict({"x": rf.ones([feat])})
@@ -25,7 +25,7 @@ class TensorDict(Shown):
     (['x', 'y'], ['x'])
 
     Args:
-        data: by name; or a list of tensors, each under its own name.
+        data: a dict of tensors, or a list of them, each stored under its own name.
     """
 
     def __init__(self, data: Mapping[str, Tensor] | Sequence[Tensor] | TensorDict | None = None):
@@ -33,7 +33,7 @@ class TensorDict(Shown):
         self.update(data or {})
 
     def update(self, data: Mapping[str, Tensor] | Sequence[Tensor] | TensorDict) -> None:
-        """Adds tensors; of two with one name the new one stays.
+        """Adds tensors. A new one replaces one of the same name.
 
         >>> feat = rf.Dim(2, name="feat")
         >>> batch = rf.TensorDict({"x": rf.zeros([feat])})
@@ -46,15 +46,15 @@ class TensorDict(Shown):
         for name, tensor in data.items() if isinstance(data, Mapping) else [(x.name, x) for x in data]:
             if not isinstance(tensor, Tensor):
                 raise DimError(
-                    f"TensorDict: {name!r} is no Tensor",
+                    f"TensorDict: {name!r} is not an rf.Tensor",
                     got=type(tensor).__name__,
-                    expected="a Tensor, which knows its dims",
+                    expected="an rf.Tensor, which has dims",
                     hint="rf.convert_to_tensor(raw, dims=[…])",
                 )
             self.data[name] = tensor
 
     def __getitem__(self, name: str) -> Tensor:
-        """A tensor. Its dims have the lengths of this batch from now on, whichever batch came last."""
+        """Returns a tensor, and binds its dims to the lengths of this batch, even if a newer batch exists."""
         try:
             tensor = self.data[name]
         except KeyError:
@@ -75,7 +75,7 @@ class TensorDict(Shown):
         return len(self.data)
 
     def all_dims(self) -> list[Dim]:
-        """The dims of all tensors.
+        """All dims of the tensors, each once.
 
         >>> time, feat = rf.Dim([5, 2], name="time"), rf.Dim(3, name="feat")
         >>> batch = rf.TensorDict({"x": rf.ones([rf.batch_dim, time, feat]), "y": rf.ones([rf.batch_dim])})
@@ -91,7 +91,7 @@ class TensorDict(Shown):
         return next((list(size.tags) for size in sizes if size is not None and size.tags is not None), None)
 
     def copy_template(self) -> TensorDict:
-        """The same descriptions without data.
+        """A TensorDict of templates: the same names, dims and dtypes, without data.
 
         >>> batch = rf.TensorDict({"x": rf.ones([rf.Dim(2, name="feat")])})
         >>> template = batch.copy_template()
@@ -101,7 +101,7 @@ class TensorDict(Shown):
         return TensorDict({name: tensor.copy_template() for name, tensor in self.data.items()})
 
     def reset_content(self) -> None:
-        """Forgets the data, and the sizes of the dims; the descriptions stay. Other tensors keep what they have.
+        """Drops the data and the sizes of the dims; names, dims and dtypes stay. Other tensors are not changed.
 
         >>> time = rf.Dim(None, name="time")
         >>> batch = rf.TensorDict({"x": rf.convert_to_tensor([[1, 2], [3]], dims=[rf.batch_dim, time])})
@@ -113,10 +113,10 @@ class TensorDict(Shown):
         for dim in self.all_dims():
             dim.reset_raw(include_parents=True)
 
-    # -- for those who know raw tensors only
+    # -- for code that works with raw tensors
 
     def as_raw_tensor_dict(self) -> dict[str, Any]:
-        """The raw tensors by name, and their lengths: "x:size1" are those of the axis 1 of "x".
+        """The raw tensors by name, and the lengths of their axes: "x:size1" holds the lengths of axis 1 of "x".
 
         >>> time = rf.Dim(None, name="time")
         >>> batch = rf.TensorDict({"x": rf.convert_to_tensor([[1, 2], [3]], dims=[rf.batch_dim, time])})
@@ -135,9 +135,9 @@ class TensorDict(Shown):
         return raws
 
     def assign_from_raw_tensor_dict_(self, raws: Mapping[str, Any]) -> None:
-        """Takes the data, and a new batch of lengths, from what `as_raw_tensor_dict` gives.
+        """Sets data and lengths from a dict like the one that `as_raw_tensor_dict` returns.
 
-        Lengths of the axis of one tensor are lengths of its dim, in all tensors.
+        Lengths given for an axis of one tensor apply to its dim in all tensors.
 
         >>> time = rf.Dim(None, name="time")
         >>> batch = rf.TensorDict([rf.Tensor("x", [rf.batch_dim, time], "int64")])
@@ -159,10 +159,14 @@ class TensorDict(Shown):
         known = tensor.lengths.size(dim)
         owners = known.dims if known is not None and known.dims else tensor.dims[: values.ndim]
         if values.ndim != len(owners):
-            raise DimError(f"the lengths of {dim.name} in {name!r} have other axes", got=values.shape, expected=owners)
+            raise DimError(
+                f"the lengths of {dim.name} in {name!r} have the wrong number of axes",
+                got=values.shape,
+                expected=owners,
+            )
         dim.bind(Size(owners, values))
 
 
 def as_dicts(tree: Any) -> Any:
-    """The structure with a dict for each TensorDict. It is only looked at: no dim is bound."""
+    """Replaces each TensorDict of a structure by its dict, without binding dims."""
     return map_leaves(lambda leaf: leaf.data if isinstance(leaf, TensorDict) else leaf, tree)

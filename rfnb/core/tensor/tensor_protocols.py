@@ -1,4 +1,4 @@
-"""What Python, numpy and users of torch ask of a tensor: it works if it has one meaning, else a line says the way."""
+"""Protocols of Python, numpy and torch on a Tensor. What is ambiguous raises an error that shows the rfnb call."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from rfnb.core.advice.torch_equivalents import (
     PROPERTIES,
     axis,
     called,
+    equivalent_error,
     one_line,
     picked,
     product,
-    refusal,
     typed,
     way_of,
 )
@@ -23,16 +23,21 @@ from rfnb.core.ground.suggestions import Missing
 from rfnb.errors import BackendError, DtypeError
 
 
-class Habits:
-    """Of `Tensor`: numbers, gradients, and what it refuses. What makes new tensors is in `ops.habits`."""
+class TensorProtocols:
+    """The methods of Tensor for scalars and gradients, and for calls that raise an error with their rfnb equivalent.
+
+    Methods that return new tensors are in `ops.tensor_protocols`.
+    """
 
     __slots__ = ()
 
-    # -- the number of a scalar, and arrays
+    # -- scalars and arrays
 
     def _scalar(self: Any, what: str, way: str = "rf.reduce_sum") -> Any:
         if self.dims:
-            raise refusal(what.format(called(self)), f"{way}({called(self)}, axis={axis(self, None)}) first", self)
+            raise equivalent_error(
+                what.format(called(self)), f"{way}({called(self)}, axis={axis(self, None)}) first", self
+            )
         return self._raw
 
     def __bool__(self) -> bool:
@@ -50,15 +55,15 @@ class Habits:
         return int(self._scalar("{} as an index", "rf.gather").item())
 
     def item(self) -> Any:
-        """The number of a scalar, as a Python number."""
+        """The value of a scalar as a Python number."""
         return self._scalar("{}.item()").item()
 
     def numpy(self: Any) -> Any:
-        """A copy of the numbers as a numpy array, axes in the order of `dims`."""
+        """A copy of the values as a numpy array, with axes in the order of `dims`."""
         return raw_registry.backend_of_raw(self._raw).to_numpy_raw(self._raw)
 
     def tolist(self) -> Any:
-        """The numbers as nested lists, axes in the order of `dims`; padding too."""
+        """The values as nested lists, with axes in the order of `dims`. Padding is included."""
         return self.numpy().tolist()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
@@ -69,18 +74,19 @@ class Habits:
     # -- gradients
 
     def backward(self: Any, gradient: Any = None, *, retain_graph: bool | None = None, **options: Any) -> None:
-        """Adds the gradients of this scalar to the `grad` of all that it was computed from and that is trained.
+        """Computes gradients, and adds them to the `grad` of each trained tensor that this scalar depends on.
 
-        gradient: that of the result, with the same dims; then this need not be a scalar. Options are torch's.
+        gradient: the gradient of this tensor, with its dims; without it, the tensor must be a scalar.
+        options: passed on to `torch.Tensor.backward`.
         """
         if self.dims and gradient is None:
             way = f"rf.reduce_mean({called(self)}, axis={axis(self, None)}).backward()"
-            raise refusal(f"{called(self)}.backward()", way, self)
+            raise equivalent_error(f"{called(self)}.backward()", way, self)
         if not getattr(self._raw, "requires_grad", False):
             raise BackendError(
-                f"{called(self)}.backward(): nothing in it is trained",
+                f"{called(self)}.backward(): it depends on no trained tensor",
                 got=f"{called(self)} {self.describe_dims()}, a constant",
-                expected="something computed from parameters, outside of torch.no_grad() and x.detach()",
+                expected="a tensor computed from parameters, without torch.no_grad() or x.detach()",
             )
         given = gradient.copy_compatible_to_dims_raw(self.dims) if hasattr(gradient, "dims") else gradient
         if options.get("inputs") is not None:
@@ -89,7 +95,7 @@ class Habits:
 
     @property
     def requires_grad(self: Any) -> bool:
-        """Whether gradients go through it."""
+        """Whether gradients are computed for it."""
         return bool(getattr(self._raw, "requires_grad", False))
 
     @requires_grad.setter
@@ -98,7 +104,7 @@ class Habits:
 
     @property
     def grad(self: Any) -> Any:
-        """Its gradient after `loss.backward()`, with the same dims; None if there is none."""
+        """The gradient after `loss.backward()`, with the dims of this tensor; None if there is none."""
         raw = getattr(self._raw, "grad", None)
         return None if raw is None else self.like(raw, align.sig(self.dims, None, self.feature_dim))
 
@@ -107,57 +113,57 @@ class Habits:
         self._raw.grad = None if value is None else value.copy_compatible_to_dims_raw(self.dims)
 
     def retain_grad(self: Any) -> None:
-        """`loss.backward()` gives this one a `grad` too, although it is no parameter."""
+        """Makes `loss.backward()` set the `grad` of this tensor although it is not a parameter."""
         self._raw.retain_grad()
 
-    # -- what needs a dim
+    # -- operations that need a dim
 
     def __len__(self: Any) -> int:
         way = f"{called(self.dims[0])}.get_dim_value()" if self.dims else "a scalar has no length"
-        raise refusal(f"len({called(self)})", way, self)
+        raise equivalent_error(f"len({called(self)})", way, self)
 
     def __iter__(self: Any) -> Any:
         over = axis(self, 0)
         way = f"loop.unstack({called(self)}) in a rf.Loop(axis={over}), or rf.unstack({called(self)}, axis={over})"
-        raise refusal(f"for … in {called(self)}", way, self)
+        raise equivalent_error(f"for … in {called(self)}", way, self)
 
     def __contains__(self: Any, value: Any) -> bool:
         way = f"rf.reduce_any({called(self)} == {called(value)}, axis={axis(self, None)})"
-        raise refusal(f"{called(value)} in {called(self)}", way, self)
+        raise equivalent_error(f"{called(value)} in {called(self)}", way, self)
 
     def __getitem__(self: Any, key: Any) -> Any:
-        raise refusal(f"{called(self)}[{_key(key)}]", picked(self, key), self)
+        raise equivalent_error(f"{called(self)}[{_key(key)}]", picked(self, key), self)
 
     def __setitem__(self: Any, key: Any, value: Any) -> None:
         dim = axis(self, 0)
         way = f"{called(self)} = rf.where(rf.range_over_dim({dim}) == …, {called(value)}, {called(self)})"
-        raise refusal(f"{called(self)}[{_key(key)}] = …", way, self)
+        raise equivalent_error(f"{called(self)}[{_key(key)}] = …", way, self)
 
     def __matmul__(self: Any, other: Any) -> Any:
-        raise refusal(f"{called(self)} @ {called(other)}", product(self, other), self)
+        raise equivalent_error(f"{called(self)} @ {called(other)}", product(self, other), self)
 
     def __rmatmul__(self: Any, other: Any) -> Any:
-        raise refusal(f"{called(other)} @ {called(self)}", f"rf.matmul(…, {called(self)}, reduce=…)", self)
+        raise equivalent_error(f"{called(other)} @ {called(self)}", f"rf.matmul(…, {called(self)}, reduce=…)", self)
 
     def __getattr__(self: Any, name: str) -> Any:
         if name in PROPERTIES:
             raise AttributeError(one_line(f"{called(self)}.{name}", PROPERTIES[name](self), self), name=name, obj=self)
         if name in METHODS or (name.endswith("_") and name.rstrip("_") in METHODS):
-            return _teacher(self, name)
-        if name == "__qualname__":  # torch names what is no tensor of its own by this: the only place for a hint
+            return _raising_method(self, name)
+        if name == "__qualname__":  # torch puts it into errors about arguments that are not torch tensors
             return f"{type(self).__name__}: torch takes rf.torch_parameters(model), or x.raw_tensor"
-        raise Missing(f"a Tensor of rfnb has no {name!r}", name, type(self))
+        raise Missing(f"an rf.Tensor has no attribute {name!r}", name, type(self))
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "?")
         first = args[0][0] if args and isinstance(args[0], list | tuple) and args[0] else args[0] if args else None
         module = getattr(func, "__module__", None)
-        if not isinstance(first, Habits):
+        if not isinstance(first, TensorProtocols):
             of_raw = module in (None, "torch._tensor")  # a method of a raw tensor
             if of_raw and _is_operator(name, args, kwargs):
-                return NotImplemented  # Python asks the right operand then
-            first = next(x for x in _each([*args, *(kwargs or {}).values()]) if isinstance(x, Habits))
+                return NotImplemented  # then Python tries the right operand
+            first = next(x for x in _each([*args, *(kwargs or {}).values()]) if isinstance(x, TensorProtocols))
             if of_raw:
                 raise _given_to_raw(first, name, args, kwargs or {})
         x: Any = first
@@ -166,11 +172,11 @@ class Habits:
         if args and isinstance(args[0], list | tuple):
             way = METHODS[name](*args, **(kwargs or {})) if name in ("cat", "concat", "concatenate", "stack") else None
         way = way or f"{where}.{name}({called(x)}.raw_tensor, …), or rf.raw_call, which says the dims of the result"
-        raise refusal(f"{where}.{name}({called(args[0] if args else x)}{_more(args, kwargs)})", way, x)
+        raise equivalent_error(f"{where}.{name}({called(args[0] if args else x)}{_more(args, kwargs)})", way, x)
 
 
 def _is_operator(name: str, args: Any, kwargs: Any) -> bool:
-    """Whether it may be one between a raw tensor and this. In place only a raw number can become a Tensor."""
+    """Whether the call may be an operator between a raw tensor and a Tensor. In place, the raw one must be a scalar."""
     if len(args) != 2 or kwargs or name in ("__getitem__", "__setitem__", "__contains__"):
         return False
     in_place = name.endswith("_") and not name.endswith("__")
@@ -181,36 +187,38 @@ _OPERATORS = set("add sub mul div floor_divide remainder pow matmul eq ne lt le 
 
 
 def _given_to_raw(x: Any, name: str, args: Any, kwargs: Any) -> Exception:
-    """For `raw.copy_(x)`, `raw[0] = x`, and the like."""
+    """The error for a Tensor passed to a method of a raw tensor: `raw.copy_(x)`, `raw[0] = x`."""
     raw, *others = args
     if name in ("__getitem__", "__setitem__"):
         what = f"{called(raw)}[{_key(others[0])}]" + (f" = {called(others[1])}" if len(others) > 1 else "")
     else:
         what = typed(raw, name, others, kwargs)
-    return refusal(what, f"{called(x)}.raw_tensor" if x.dims else f"float({called(x)}), or {called(x)}.raw_tensor", x)
+    return equivalent_error(
+        what, f"{called(x)}.raw_tensor" if x.dims else f"float({called(x)}), or {called(x)}.raw_tensor", x
+    )
 
 
 def _each(values: Any) -> Any:
-    """Those in lists and tuples, too."""
+    """All values, including those nested in lists and tuples."""
     for value in values:
         yield from _each(value) if isinstance(value, list | tuple) else (value,)
 
 
-def _teacher(x: Any, name: str) -> Any:
-    """What `x.mean` is: to be called, as the arguments decide the way."""
+def _raising_method(x: Any, name: str) -> Any:
+    """The value of `x.mean`: a function that raises the error, since the equivalent depends on the arguments."""
 
-    def teach(*args: Any, **kwargs: Any) -> Any:
+    def raising(*args: Any, **kwargs: Any) -> Any:
         try:
             way = way_of(x, name, args, kwargs) or "…"
-        except TypeError:  # arguments that torch does not know either
+        except TypeError:  # arguments that torch does not accept either
             way = METHODS[name.rstrip("_") if name not in METHODS else name](x)
-        raise refusal(typed(x, name, args, kwargs), way, x)
+        raise equivalent_error(typed(x, name, args, kwargs), way, x)
 
-    return teach
+    return raising
 
 
 def _key(key: Any) -> str:
-    """As it was typed between the brackets."""
+    """The key as the user wrote it between the brackets."""
     if isinstance(key, tuple):
         return ", ".join(map(_key, key))
     if not isinstance(key, slice):

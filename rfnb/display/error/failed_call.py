@@ -8,7 +8,7 @@ from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.ground.source import variables
+from rfnb.core.ground.source import locals_of
 from rfnb.core.ground.traceback import Step, innermost_call, is_own, steps_of
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.display.error.written import written
@@ -77,7 +77,7 @@ def _has_arguments(code: CodeType) -> bool:
 
 def _called(frame: FrameType) -> tuple[str, list[tuple[str, Any]]]:
     """The name of a function, and its arguments in order."""
-    held = variables(frame)
+    held = locals_of(frame)
     owner, forward, row = held.get("self"), held.get("forward"), held.get("_op_row") or held.get("row")
     name = frame.f_code.co_name.strip("_")
     if name == "teach":  # what a tensor says to the methods of torch
@@ -144,7 +144,7 @@ def _deeper(steps: list[Step]) -> list[Argument]:
     """Arguments of the innermost function with tensors, for calls that have none, as at the end of a loop."""
     for frame, source in reversed(steps):
         if is_own(source.code):
-            given = list(_spread(_parameters_of(frame, variables(frame))))
+            given = list(_spread(_parameters_of(frame, locals_of(frame))))
             found = [Argument(name, "", value) for name, value in given if isinstance(value, Tensor) or are_dims(value)]
             if any(isinstance(argument.value, Tensor) for argument in found):
                 return found
@@ -156,7 +156,7 @@ def _modules(steps: list[Step]) -> list[Module]:
     """The calls of modules that were active, from the outermost."""
     found: list[Module] = []
     for frame, source in steps:
-        owner = variables(frame).get("self") if source.code.co_name in ("call", "__call__") else None
+        owner = locals_of(frame).get("self") if source.code.co_name in ("call", "__call__") else None
         if isinstance(owner, Module) and not any(owner is known for known in found):
             found.append(owner)
     return found

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Sequence
 from types import FrameType, ModuleType
 
-from rfnb.core.ground.source import variables
+from rfnb.core.ground.source import locals_of
 from rfnb.core.ground.text import cut
 from rfnb.core.ground.traceback import Step
 
@@ -52,7 +52,7 @@ def _call_parts(node: ast.Call, names: list[str], frame: FrameType) -> dict[str,
 def _is_of_module(function: ast.expr, frame: FrameType) -> bool:
     """Whether a function of a module, like `np.sum`, calls a method of its first argument."""
     owner = function.value if isinstance(function, ast.Attribute) else None
-    held = {**frame.f_globals, **variables(frame)}
+    held = {**frame.f_globals, **locals_of(frame)}
     return isinstance(owner, ast.Name) and isinstance(held.get(owner.id), ModuleType)
 
 

@@ -1,4 +1,4 @@
-"""A list of tensors of one kind, which grows and becomes one tensor in the end."""
+"""`rf.TensorArray`: a growing list of tensors with the same dims and dtype, to be stacked into one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rfnb.errors import DtypeError
 
 
 class TensorArray:
-    """Tensors of the same dims, one after the other.
+    """An immutable list of tensors with the same dims and dtype.
 
     >>> feat, steps = rf.Dim(2, name="feat"), rf.Dim(None, name="steps")
     >>> array = rf.TensorArray(rf.Tensor("x", [feat], "float32"))
@@ -22,10 +22,10 @@ class TensorArray:
     >>> array.stack(axis=steps).raw_tensor.tolist()
     [[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]]
 
-    In a `with rf.Loop()` it is not needed: `loop.stack` does this.
+    In the body of an `rf.Loop`, use `loop.stack` instead.
 
     Args:
-        tensor_template: dims and dtype of each; `Tensor(name, dims, dtype)` without data will do.
+        tensor_template: gives the dims and dtype of each tensor; it needs no data, as in `Tensor(name, dims, dtype)`.
     """
 
     def __init__(
@@ -44,14 +44,18 @@ class TensorArray:
         return TensorArray(self.tensor_template, _backend_tensor_array=tensors, _backend=self._backend)
 
     def push_back(self, tensor: Tensor) -> TensorArray:
-        """An array with `tensor` at the end; this one stays as it is. Raises DimError or DtypeError if it differs."""
+        """A new array with `tensor` appended. Raises DimError or DtypeError if its dims or dtype differ."""
         require_same_dims("push_back", tensor, self.tensor_template.dims, "tensor")
         if tensor.dtype != self.tensor_template.dtype:
-            raise DtypeError("push_back: another dtype", got=tensor.dtype, expected=self.tensor_template.dtype)
+            raise DtypeError(
+                "push_back: wrong dtype",
+                got=tensor.dtype,
+                expected=self.tensor_template.dtype,
+            )
         return self._with(self._backend.tensor_array_push_back(self._tensors, tensor))
 
     def stack(self, *, axis: Dim) -> Tensor:
-        """All as one; a new `axis` gets its size, and one with lengths gets its frames. → {axis, …}"""
+        """All tensors stacked along `axis`, which gets their number as its size if it has none. → {axis, …}"""
         stacked: Tensor = self._backend.tensor_array_stack(
             self._tensors, axis=axis, tensor_template=self.tensor_template
         )
@@ -59,7 +63,7 @@ class TensorArray:
 
     @classmethod
     def unstack(cls, tensor: Tensor, *, axis: Dim) -> TensorArray:
-        """The frames of `tensor` along `axis`. {…, axis}"""
+        """A TensorArray of the frames of `tensor` along `axis`. {…, axis}"""
         backend = raw_registry.backend_of_raw(tensor._raw)
         frames = backend.tensor_array_unstack(tensor, axis=axis)
         dims = [dim for dim in tensor.dims if dim is not axis]

@@ -1,4 +1,4 @@
-"""The body of a loop while it is traced: what the step is given, and what it gives."""
+"""The body of a loop while it is traced: collects the inputs, states and outputs of the step."""
 
 from __future__ import annotations
 
@@ -13,18 +13,17 @@ from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY, Size
 from rfnb.core.ground import raw as raw_registry
-from rfnb.core.ground.source import assigned_name, here
+from rfnb.core.ground.source import assigned_name, user_source
 from rfnb.core.tensor.argument_errors import not_a_tensor
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimRebound, LoopError
 from rfnb.loop.body import branch, rerun
 from rfnb.loop.body.draw import loop_record
-from rfnb.loop.body.traced_step import Carried, Frames, Kind, TracedLines
-from rfnb.loop.body.warnings import judged
+from rfnb.loop.body.traced_step import Carried, FrameInput, Kind, TracedLines
+from rfnb.loop.body.warnings import GlobalGenerators, judged
 from rfnb.loop.steps.execute import mixed_seed
 from rfnb.loop.steps.frames import StepNumbers, all_frames, first_frame, stacked_frames, step_numbers
-from rfnb.loop.steps.global_rng import GlobalGenerators
 from rfnb.ops.create import full
 from rfnb.ops.index import gather
 from rfnb.ops.math import logical_or
@@ -39,16 +38,16 @@ if TYPE_CHECKING:
 
 
 class Body:
-    """One pass of Python through `with loop:`, on frame 0."""
+    """One pass of Python through the block of `with loop:`, which traces the step on frame 0."""
 
     def __init__(self, loop: Loop):
         self.loop = loop
         self.backend = raw_registry.selected()
-        self.source = here()
+        self.source = user_source()
         self.outer = current_recorder()
         self.seed: Any = session.seed_of(loop.name)
         records = session.should_record(loop.debug) if self.outer is None else self.outer.recorded
-        self.call = rerun.called() if self.outer is None and records else None
+        self.call = rerun.current_call() if self.outer is None and records else None
         if self.outer is not None:
             seed = random([], dtype="int64", device="cpu", distribution="uniform", minval=0, maxval=2**62)
             self.outer.drop_last_node(seed)
@@ -59,27 +58,27 @@ class Body:
         self.recorder.file = loop.file
         self.recorder.choose = partial(branch.cond, self)
         self.tape = self.recorder.tape
-        self.modes = self.backend.get_modes()  # those around the loop
+        self.modes = self.backend.get_modes()  # active around the loop
         self.tape.new_stream = self.recorder.new_stream
         self.carried: list[Carried] = []  # the states first
-        self.frames: list[Frames] = []
+        self.frames: list[FrameInput] = []
         self.outputs: list[tuple[Traced, Pending]] = []
         self.lasts: list[tuple[Traced, Pending]] = []
         self.reorders: list[tuple[Tensor, Dim]] = []
         self.condition: Traced | None = None
         self.include_eos = True
-        self.size: Size | None = None  # of what is unstacked
-        self.follows_axis = False  # whether that is the axis of the loop
+        self.size: Size | None = None  # length of the unstacked tensors
+        self.follows_axis = False  # whether a tensor is unstacked along the axis of the loop
         self.generators = GlobalGenerators(self.backend, look=self.outer is None and not judged(self.source))
-        self.watchers: list[Watcher] = []  # of `rf.watch`
-        self.unstacked: list[tuple[Tensor, Traced]] = []  # what was unstacked, and its frame
+        self.watchers: list[Watcher] = []  # one for each `rf.watch`
+        self.unstacked: list[tuple[Tensor, Traced]] = []  # each unstacked tensor, and its frame
         self._step_number: Traced | None = None
         self._context = ExitStack()
 
     # -- entering
 
     def open(self) -> None:
-        """From here on, ops are those of the body."""
+        """Starts tracing: from here on, ops belong to the body."""
         state = self.loop.state
         self.originals = state._values
         with untaped(), listening(None):
@@ -98,9 +97,9 @@ class Body:
         if isinstance(leaf, Dim):
             if leaf.size.ragged:
                 raise LoopError(
-                    f"{self.loop.name}: the axis {name!r} that grows has lengths of its own at the start",
+                    f"{self.loop.name}: the growing axis {name!r} has one length per sequence before the loop",
                     got=leaf.describe(),
-                    hint=f"start with an empty one, rf.Dim(0, name=…), and put what is there behind it at each step: "
+                    hint=f"start with an empty axis, rf.Dim(0, name=…), and at each step put existing entries first: "
                     f"both, axis = rf.concat((x, {leaf.name}), (loop.state.h, loop.state.grown))",
                 )
             grown[leaf].changes_in = self.loop.name
@@ -111,10 +110,10 @@ class Body:
         if not isinstance(leaf, Tensor):
             odd = not_a_tensor(name, leaf)
             raise LoopError(
-                f"{self.loop.name}: the initial value of the state {name!r} is no Tensor of rfnb",
+                f"{self.loop.name}: the initial value of the state {name!r} is not an rf.Tensor",
                 got=odd.got,
                 expected="a Tensor (or a Dim that grows)",
-                hint=odd.hint or f"rf.convert_to_tensor({called(leaf)}); or rf.zeros([…]), with all dims that it gets",
+                hint=odd.hint or f"rf.convert_to_tensor({called(leaf)}); or rf.zeros([…]), with all its dims",
             )
         plain = self.plain(leaf)
         dims = [grown.get(dim, dim) for dim in plain.dims]
@@ -126,26 +125,26 @@ class Body:
         self.carried.append(Carried(name, "state", self.input(name, frame), self.var(frame), plain._raw))
 
     def plain(self, tensor: Tensor) -> Tensor:
-        """The tensor itself; of a value of the loop around this one, that of its frame."""
+        """The tensor itself; for a value of the loop around this one, the value on that loop's traced frame."""
         plain: Tensor = unwrap(tensor)
         return plain
 
     def input(self, name: str, frame: Tensor) -> Traced:
-        """A value that the step is given."""
+        """Adds an input of the step, with the value `frame` on the traced frame."""
         return self.recorder.input(name, frame)
 
     @contextmanager
-    def aside(self) -> Iterator[None]:
-        """What is done inside belongs to no body: neither to this one, nor to one inside of it."""
+    def untraced(self) -> Iterator[None]:
+        """Ops inside are not traced: they belong neither to this body nor to one nested in it."""
         with untaped(), self.tape.pause(), listening(None):
             yield
 
     def var(self, plain: Tensor) -> Var:
-        """The Var of a value of the frame; one that came from outside becomes one."""
+        """The Var of a value on the traced frame; a value from outside is copied into the body first."""
         found = self.tape.refer(plain._raw)
         if isinstance(found, Var):
             return found
-        with self.aside():
+        with self.untraced():
             raw = self.backend.identity_raw(plain._raw)
         self.tape.record(self.backend.identity_raw, (plain._raw,), {}, raw)
         made = self.tape.find(raw)
@@ -164,8 +163,8 @@ class Body:
     # -- in the body
 
     def read(self, leaf: Any) -> None:
-        """A state is read. If the line gives it to a variable, that is a value of the body as well."""
-        name = None if _branch() else assigned_name()
+        """Notes that a state is read. If the line assigns it to a variable, it becomes a named value of the body."""
+        name = None if _current_side() else assigned_name()
         if name is not None and isinstance(leaf, Traced) and leaf.value.node is None:
             self.recorder.input_node(leaf, "state", "state")
             leaf.value.name = name
@@ -176,7 +175,7 @@ class Body:
         axis = axis or loop.axis
         if isinstance(source, Traced) and source.recorder.graph is self.recorder.graph:
             raise LoopError(
-                f"{loop.name}: unstack of a value of the body",
+                f"{loop.name}: unstack of a value that the body computes",
                 got=source.name,
                 expected="a tensor from outside",
                 hint="move the op before `with loop:`",
@@ -184,18 +183,18 @@ class Body:
         plain = self.plain(source)
         if axis is None:
             raise LoopError(
-                f"{loop.name}: unstack along which axis?",
+                f"{loop.name}: unstack needs an axis",
                 got=plain.describe_dims(),
                 hint="rf.Loop(axis=time), or loop.unstack(x, axis=time)",
             )
-        with self.aside():
+        with self.untraced():
             self._agree(plain, axis)
             frame = first_frame(self.backend, plain, axis)
         loop.axis = loop.axis or axis
         self.follows_axis = self.follows_axis or axis is loop.axis
         traced = self.input("", frame)
         make = partial(all_frames, self.backend, plain, axis)
-        self.frames.append(Frames(self.var(frame), make, partial(stacked_frames, self.backend, plain, axis)))
+        self.frames.append(FrameInput(self.var(frame), make, partial(stacked_frames, self.backend, plain, axis)))
         self.unstacked.append((source, traced))
         return self.recorder.input_node(traced, "unstack")
 
@@ -203,23 +202,23 @@ class Body:
         plain.axis(axis)
         size = plain.size_of(axis)
         if self.outer is not None and not self.outer.grown.isdisjoint(axis.roots):
-            raise LoopError(f"{self.loop.name}: {axis.name} grows with the loop around this one, so the steps differ")
+            raise LoopError(f"{self.loop.name}: {axis.name} grows with the loop around this one")
         inside = [dim for dim in plain.dims if axis in (plain.size_of(dim).dims or ())]
         if inside:
             raise LoopError(
                 f"{self.loop.name}: unstack along {axis.name}, but the lengths of {inside[0].name} differ along it",
                 got=plain.describe_dims(),
-                hint=f"loop over {inside[0].name}, with {axis.name} as the dim that counts sequences",
+                hint=f"loop over {inside[0].name}, with {axis.name} as a batch dim",
             )
         if self.size is not None and not self.size.agrees(size):
             raise DimRebound(
                 f"{self.loop.name}: unstacked tensors differ in length",
                 got=f"{size} in {called(plain)} {plain.describe_dims()}",
-                expected=f"{self.size}, as in what was unstacked before",
-                hint="rf.pad or rf.slice makes them equally long; what has another axis is no frame of this loop",
+                expected=f"{self.size}, the length of the tensors unstacked before",
+                hint="rf.pad or rf.slice makes them the same length",
             )
         self.size = size
-        self.tape.trial = self.tape.trial or size.max == 0  # there will be no step
+        self.tape.trial = self.tape.trial or size.max == 0  # the loop has no steps
 
     def iter_idx(self) -> Traced:
         """The number of this step. {} int64"""
@@ -227,22 +226,22 @@ class Body:
         return number if number.value.node is not None else self.recorder.input_node(number, "iter_idx")
 
     def step_number(self) -> Traced:
-        """The number of this step, where the loop and not a line of the body needs it. {} int64"""
+        """The number of this step, for use by the loop itself rather than by a line of the body. {} int64"""
         if self._step_number is None:
-            with self.aside():
+            with self.untraced():
                 frame = tensor_of(self.backend.full_raw([], 0, "int64", None), align.sig(()), EMPTY)
             self._step_number = self.input("", frame)
-            numbers = partial(StepNumbers, self.backend), partial(step_numbers, self.backend)  # not of the body
-            self.frames.append(Frames(self.var(frame), *numbers))
+            numbers = partial(StepNumbers, self.backend), partial(step_numbers, self.backend)  # computed by the loop
+            self.frames.append(FrameInput(self.var(frame), *numbers))
         return self._step_number
 
     def _refuse_in_branch(self, what: str) -> None:
-        who = _branch()
+        who = _current_side()
         if who is not None and who.graph is self.recorder.graph:
-            raise branch.not_inside(self.loop.name, what)
+            raise branch.not_in_branch(self.loop.name, what)
 
     def stack(self, source: Tensor, name: str | None) -> Pending:
-        """The values of all steps, when the block ends."""
+        """A placeholder that gets the values of all steps when the block ends."""
         self._refuse_in_branch("stack")
         traced = self.of_body(source, "stack")
         pending = Pending.__new__(Pending)
@@ -253,38 +252,38 @@ class Body:
         return pending
 
     def axis(self) -> Dim:
-        """The axis of what is stacked."""
+        """The axis of stacked outputs; created if the loop has none."""
         if self.loop.axis is None:
             self.loop.axis = self.new_axis()
         return self.loop.axis
 
     def new_axis(self) -> Dim:
-        """An axis for a loop that has none."""
+        """Creates an axis for a loop that was given none."""
         return Dim(None, name=f"{self.loop.name}:steps")
 
     def of_body(self, source: Tensor, what: str) -> Traced:
-        """A value of this body; one from outside becomes one."""
+        """`source` as a value of this body; a tensor from outside is copied into it."""
         if isinstance(source, Traced) and source.recorder is self.recorder:
             return source
         if not isinstance(source, Tensor):
-            raise LoopError(f"{self.loop.name}: {what} of something that is no tensor", got=type(source).__name__)
+            raise LoopError(f"{self.loop.name}: {what} of a value that is not an rf.Tensor", got=type(source).__name__)
         in_inner = current_recorder() is not self.recorder and isinstance(source, Traced)
         if in_inner and source.recorder not in (self.recorder, self.outer):
             inner = source.recorder.name
             raise LoopError(
-                f"{self.loop.name}: {what} of a value of {inner}, a loop inside of it",
+                f"{self.loop.name}: {what} of a value of {inner}, a loop nested in it",
                 got=source.name,
                 expected=f"a value of {self.loop.name}",
-                hint=f"a state of {inner}, or what it stacks, after its block",
+                hint=f"use a state of {inner}, or a tensor that it stacks, after its block",
             )
         plain = self.plain(source)
-        with self.aside():
+        with self.untraced():
             copy = plain.like(self.backend.identity_raw(plain._raw))
         self.tape.record(self.backend.identity_raw, (plain._raw,), {}, copy._raw)
         return self.recorder._wrap(copy, plain.name)
 
     def last(self, source: Tensor, name: str | None) -> Pending:
-        """The value at the last step of each sequence, when the block ends."""
+        """A placeholder that gets the value at the last step of each sequence when the block ends."""
         self._refuse_in_branch("last")
         traced = self.of_body(source, "last")
         pending = Pending.__new__(Pending)
@@ -294,8 +293,8 @@ class Body:
         return pending
 
     def carry(self, kind: Kind, like: Tensor, dtype: str, initial: Any = None) -> int:
-        """Adds a value that the loop carries for itself, zeros at first if no raw tensor is given; its position."""
-        with self.aside():
+        """Adds a value that the loop itself carries, zeros at first if `initial` is None. Returns its position."""
+        with self.untraced():
             shape = self.backend.get_shape_tuple_raw(like._raw)
             first = initial if initial is not None else self.backend.full_raw(shape, 0, dtype, like.device)
             signature = like.sig if dtype == like.dtype else align.sig(like.dims)
@@ -305,12 +304,15 @@ class Body:
         return len(self.carried) - 1
 
     def end(self, source: Tensor, include_eos: bool) -> None:
-        """Sequences end where `source` holds."""
+        """Ends sequences where `source` is true."""
         self._refuse_in_branch("end")
         if self.condition is not None:
-            raise LoopError(f"{self.loop.name}: end is called twice", hint="combine: loop.end(rf.logical_or(a, b), …)")
+            raise LoopError(
+                f"{self.loop.name}: end is called twice",
+                hint="combine: loop.end(rf.logical_or(a, b), …)",
+            )
         if source.dtype != "bool":
-            raise LoopError(f"{self.loop.name}: end needs a condition", got=source.dtype, expected="bool")
+            raise LoopError(f"{self.loop.name}: end needs a bool", got=source.dtype, expected="bool")
         if self.size is not None and not set(self.size.dims) <= set(source.dims):
             source = logical_or(full(dims=self.size.dims, fill_value=False), source)
         self.condition = self.of_body(source, "end")
@@ -319,7 +321,7 @@ class Body:
         self.carry("lengths", self.condition.plain, "int64")
 
     def reorder(self, indices: Tensor, dim: Dim) -> None:
-        """The states follow `indices` along `dim`; those of the loop itself as well."""
+        """Reorders all states by `indices` along `dim`, including values that the loop itself carries."""
         self._refuse_in_branch("reorder")
         state = self.loop.state
         if not any(isinstance(leaf, Tensor) and dim in leaf.dims_set for _, leaf in state._leaves()):
@@ -327,7 +329,7 @@ class Body:
                 f"{self.loop.name}: reorder: no state has the dim {dim.name}",
                 got=", ".join(f"{name} {x.describe_dims()}" for name, x in state._leaves() if isinstance(x, Tensor)),
                 expected=f"a state with {dim.describe()}",
-                hint="the dim that the states have from the start; rf.top_k(…, k_dim=that dim) keeps it",
+                hint="use the dim that the states have from the start; rf.top_k(…, k_dim=that dim) keeps it",
             )
         names = {id(leaf): name for name, leaf in state._leaves()}
 
@@ -351,7 +353,7 @@ class Body:
                 each.before.changes_in = None
 
     def lines(self) -> TracedLines:
-        """What the user's lines have done so far."""
+        """A record of what the user's lines have done so far."""
         return TracedLines(
             name=self.loop.name,
             source=self.source,
@@ -371,14 +373,14 @@ class Body:
         )
 
     def abort(self, lines: TracedLines | None = None) -> None:
-        """The body raised: the loop is as it was before. lines: what was there before the loop added ops of its own."""
+        """Restores the loop after an error in the body. lines: the record from before the loop added its own ops."""
         session.draw(partial(loop_record, self.loop, self.lines() if lines is None else lines, error=True))
         self.leave()
         self.loop.state._values = self.originals
         self.recorder.forget()
 
 
-def _branch() -> Recorder | None:
-    """The side of a branch that is traced now."""
+def _current_side() -> Recorder | None:
+    """The recorder of the branch side that is being traced, if any."""
     who = current_recorder()
     return who if who is not None and who.within is not None else None

@@ -1,7 +1,7 @@
-"""Branches in the body of a loop: both sides are traced on its frame; each step computes the one that it takes.
+"""Branches in the body of a loop: both sides are traced on its frame; each step computes the side it takes.
 
-A branch is one call on the tape. What its sides read of the step, and from outside, are the arguments of that call, so
-that gradients, the parameters of a replay, and streams of random numbers come the usual way.
+A branch is one call on the tape. All values that its sides read, from the step or from outside, are arguments of that
+call, so gradients, the parameters of a replay and random streams work as for any other call.
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ from rfnb.core.ground.nested import arranged, leaves, map_leaves, named_leaves, 
 from rfnb.core.tensor.op import OpRow
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError, LoopError
-from rfnb.loop.steps.codegen import Compiled
 from rfnb.loop.steps.execute import is_replaying
 from rfnb.loop.steps.nested_runs import current_inspection
-from rfnb.loop.steps.program import Program
+from rfnb.loop.steps.program import Compiled, Program
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.trace.record.record import OpCall, Recorder, unwrap
 
@@ -34,7 +33,7 @@ Read = Var | External | Stream
 
 
 class _Side(NamedTuple):
-    """What a side did on the traced frame."""
+    """The calls, ops and result of one side on the traced frame."""
 
     calls: list[Call]
     ops: list[OpCall]
@@ -42,19 +41,19 @@ class _Side(NamedTuple):
 
 
 def cond(body: Body, recorder: Recorder, pred: Tensor, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> Any:
-    """What the side gives that is taken, as values of the body that `recorder` listens to."""
+    """Traces both sides and returns the result of the one taken, as values of the body that `recorder` records."""
     tape, plain = body.tape, body.plain(pred)
-    with body.aside():
+    with body.untraced():
         holds = body.backend.all_true_raw(plain._raw)
     node = recorder._begin("cond", recorder.numbers([pred]), "cond")
     yes = _side(body, recorder, node, SideFacts(when=True), true_fn, taken=holds)
-    agree = partial(_agreeing, body, yes.result)
+    agree = partial(_matched_leaves, body, yes.result)
     no = _side(body, recorder, node, SideFacts(when=False), false_fn, taken=not holds, finish=agree)
     pairs = [pair for pair in no.result if isinstance(pair[0], Tensor)]
     wanted = [[tape.refer(x._raw) for x in column] for column in zip(*pairs, strict=True)] or [[], []]
-    given = _given([yes.calls, no.calls], wanted)
-    with body.aside():
-        results = [_result(body, *pair, holds=holds) for pair in no.result]
+    given = _outside_reads([yes.calls, no.calls], wanted)
+    with body.untraced():
+        results = [_result_on_frame(body, *pair, holds=holds) for pair in no.result]
     made = [x._raw for x in results if isinstance(x, Tensor)]
     choice = _Choice(body, given, [yes.calls, no.calls], wanted)
     calls = [*yes.calls, *no.calls]
@@ -73,7 +72,7 @@ def cond(body: Body, recorder: Recorder, pred: Tensor, true_fn: Callable[[], Any
     )
     rest = iter(results)
     wrapped = recorder.wrap_results(map_leaves(lambda _: next(rest), yes.result), node)
-    _note(recorder, node, [plain, *_tensors_of(recorder, given)], [yes, no], results)
+    _record_op(recorder, node, [plain, *_tensors_of(recorder, given)], [yes, no], results)
     return wrapped
 
 
@@ -87,13 +86,13 @@ def _side(
     taken: bool,
     finish: Callable[[Any], Any] = lambda result: result,
 ) -> _Side:
-    """Traces one side. Its calls leave the tape; what the one that is not taken changes is taken back."""
+    """Traces one side. Its calls are removed from the tape; changes made by a side that is not taken are undone."""
     tape = body.tape
     start = len(tape.calls)
     try:
         with nullcontext() if taken else tape.trying(body.backend.overwrite_raw), recorder.branch(node, facts) as side:
             first = len(recorder.graph.values)
-            given = fn() if taken else _tried(facts.name, fn)
+            given = fn() if taken else _call_side_not_taken(facts.name, fn)
             part = node.body[-1]
             part.outputs = tuple(recorder.numbers(given))
             part.inputs = tuple(number for number in part.outputs if number < first)
@@ -103,32 +102,32 @@ def _side(
         del tape.calls[start:]
 
 
-def _tried(name: str, fn: Callable[[], Any]) -> Any:
+def _call_side_not_taken(name: str, fn: Callable[[], Any]) -> Any:
     try:
         return fn()
     except Exception as error:
-        error.add_note(f"in {name} of a `cond`, which is tried out at step 0, where the other side is taken")
+        error.add_note(f"in {name} of a `cond`, which is traced at step 0 although the other side is taken")
         raise
 
 
-def not_inside(loop: str, what: str) -> LoopError:
-    """For what counts at every step, asked for by one side."""
+def not_in_branch(loop: str, what: str) -> LoopError:
+    """The error for a call that concerns every step, such as `stack`, in one side of a `cond`."""
     return LoopError(
         f"{loop}: {what} in one side of a `cond`",
-        expected="for every step alike, behind the `cond`",
+        expected="a call outside of the `cond`, as it concerns every step",
         hint="let both sides return a value: x = rf.cond(pred, …, …)",
     )
 
 
-# -- what both sides give
+# -- the results of both sides
 
 
-def _agreeing(body: Body, yes: Any, no: Any) -> list[tuple[Any, Any]]:
-    """The leaves of both in pairs, those of `no` with their dims in the order of `yes`."""
+def _matched_leaves(body: Body, yes: Any, no: Any) -> list[tuple[Any, Any]]:
+    """Pairs the leaves of both results; leaves of `no` get their dims in the order of `yes`."""
     no = arranged(no, yes)
     if not same_structure(yes, no):
         raise LoopError(
-            f"{body.loop.name}: cond: false_fn gives another structure than true_fn",
+            f"{body.loop.name}: cond: false_fn returns a different structure than true_fn",
             got=[path or "one value" for path, _ in named_leaves(no)],
             expected=[path or "one value" for path, _ in named_leaves(yes)],
         )
@@ -142,45 +141,45 @@ def _pair(body: Body, path: str, a: Any, b: Any) -> tuple[Any, Any]:
     first, second = _as_tensor(body, a, b), _as_tensor(body, b, a)
     if first is None or second is None:
         raise LoopError(
-            f"{what} differs between the two sides, and is no Tensor",
-            got=f"{_kind(b)} of false_fn",
-            expected=f"{_kind(a)} as of true_fn",
-            hint="Tensors may differ from step to step; all else is the same at every step",
+            f"{what} differs between the two sides, and is not a Tensor",
+            got=f"{_shown(b)} from false_fn",
+            expected=f"{_shown(a)}, as from true_fn",
+            hint="Tensors may differ from step to step; other values must be the same on both sides",
         )
     if first.dtype != second.dtype:
         raise DtypeError(
-            f"{what} has another dtype in false_fn",
+            f"{what} has a different dtype in false_fn",
             got=second.dtype,
             expected=first.dtype,
             hint=f'rf.cast(value, "{first.dtype}")',
         )
     if first.sparse_dim is not second.sparse_dim and first.sparse_dim is not None and second.sparse_dim is not None:
-        raise DimError(f"{what} has labels of two kinds", got=second.sparse_dim, expected=first.sparse_dim)
+        raise DimError(f"{what} has labels from two different dims", got=second.sparse_dim, expected=first.sparse_dim)
     if first.dims_set != second.dims_set:
         raise DimError(
-            f"{what} has other dims in false_fn",
+            f"{what} has different dims in false_fn",
             got=second.describe_dims(),
             expected=first.describe_dims(),
-            hint="rf.expand_dims(value, dims=[…]) gives the side with fewer dims those of the other",
+            hint="rf.expand_dims(value, dims=[…]) adds the dims that one side lacks",
         )
     return first, second if second.dims == first.dims else second.copy_transpose(first.dims)
 
 
 def _as_tensor(body: Body, leaf: Any, other: Any) -> Tensor | None:
-    """A number as a Tensor, of the type of the other side's."""
+    """Converts a number to a Tensor with the dtype of the other side's leaf; None for other leaves."""
     if isinstance(leaf, bool | int | float):
-        with body.aside():
+        with body.untraced():
             leaf = float(leaf) if isinstance(other, float) else leaf
             return convert_to_tensor(leaf, dtype=other.dtype if isinstance(other, Tensor) else None)
     return leaf if isinstance(leaf, Tensor) else None
 
 
-def _kind(leaf: Any) -> str:
+def _shown(leaf: Any) -> str:
     return leaf.describe_dims() if isinstance(leaf, Tensor) else repr(leaf)
 
 
-def _result(body: Body, a: Any, b: Any, *, holds: bool) -> Any:
-    """On the traced frame."""
+def _result_on_frame(body: Body, a: Any, b: Any, *, holds: bool) -> Any:
+    """One leaf of the result on the traced frame, with the lengths of both sides joined."""
     if not isinstance(a, Tensor):
         return a
     feature = a.feature_dim if a.feature_dim is b.feature_dim else None
@@ -189,8 +188,8 @@ def _result(body: Body, a: Any, b: Any, *, holds: bool) -> Any:
     return tensor_of(raw, signature, a.lengths.join(b.lengths, a.sig, b.sig))
 
 
-def _note(recorder: Recorder, node: Node, reads: list[Tensor], sides: list[_Side], results: list[Any]) -> None:
-    """As an op that stays in the steps. It is told what is inside, to see whether that has a size which differs."""
+def _record_op(recorder: Recorder, node: Node, reads: list[Tensor], sides: list[_Side], results: list[Any]) -> None:
+    """Records the branch as an op that stays in the steps. `inside`: its values, some of whose sizes may differ."""
     inside = [[op.args, op.kwargs, op.result] for side in sides for op in side.ops]
     recorder.op_calls.append(OpCall(ROW, (reads,), {"inside": inside}, reads, results, node))
 
@@ -212,8 +211,8 @@ ROW = OpRow("cond", cond, effect=True)
 # -- in the steps
 
 
-def _given(sides: Sequence[list[Call]], wanted: Sequence[Sequence[Any]]) -> list[Read]:
-    """What the sides read that they do not make, each once."""
+def _outside_reads(sides: Sequence[list[Call]], wanted: Sequence[Sequence[Any]]) -> list[Read]:
+    """All values that the sides read but do not compute, without duplicates."""
     found: dict[Any, Read] = {}
     for calls, results in zip(sides, wanted, strict=True):
         made = {number for call in calls for number in call.made()}
@@ -224,7 +223,7 @@ def _given(sides: Sequence[list[Call]], wanted: Sequence[Sequence[Any]]) -> list
 
 
 class _Choice:
-    """f(pred, *given) → what the side gives that is taken."""
+    """A call f(pred, *given) that runs the side taken at this step and returns its results."""
 
     def __init__(self, body: Body, given: Sequence[Read], sides: Sequence[list[Call]], wanted: Sequence[Sequence[Any]]):
         self._holds = body.backend.all_true_raw
@@ -235,7 +234,7 @@ class _Choice:
         named = [_writes_named(body, calls, outer) for calls in sides]
         self._programs = [_program(body, calls, inputs) for calls, _ in named]
         self._wanted = [
-            [*_with(list(results), inputs), *writes] for results, (_, writes) in zip(wanted, named, strict=True)
+            [*_with_inputs(list(results), inputs), *writes] for results, (_, writes) in zip(wanted, named, strict=True)
         ]
         self._steps: dict[tuple[int, bool, tuple[Var, ...]], Compiled] = {}
 
@@ -268,11 +267,11 @@ class _Choice:
 
 
 def _no_stream(number: int, step: int) -> Any:
-    raise AssertionError("the generators of a branch are among what it is given")
+    raise AssertionError("the generators of a branch are among its arguments")
 
 
 def _writes_named(body: Body, calls: list[Call], outer: set[int]) -> tuple[list[Call], list[Var]]:
-    """The calls, where those that only write into what is outside of the side give something to ask for."""
+    """Gives a result to calls that only write into values from outside the side, so that they can be requested."""
     writes: list[Var] = []
     for i, call in enumerate(calls):
         if not outer.isdisjoint(call.changes) and not call.made():
@@ -283,20 +282,22 @@ def _writes_named(body: Body, calls: list[Call], outer: set[int]) -> tuple[list[
 
 def _program(body: Body, calls: list[Call], inputs: dict[Any, Var]) -> Program:
     tape = body.backend.new_tape()
-    tape.calls = [replace(call, args=_with(call.args, inputs), kwargs=_with(call.kwargs, inputs)) for call in calls]
+    tape.calls = [
+        replace(call, args=_with_inputs(call.args, inputs), kwargs=_with_inputs(call.kwargs, inputs)) for call in calls
+    ]
     tape.values = body.tape.values
     return Program(tape, list(inputs.values()), lambda raw: True)
 
 
-def _with(tree: Any, inputs: dict[Any, Var]) -> Any:
-    """Arguments of a call, with inputs in place of what is outside of the branch."""
+def _with_inputs(tree: Any, inputs: dict[Any, Var]) -> Any:
+    """The arguments of a call, with values from outside the branch replaced by inputs."""
     kind = type(tree)
     if kind is External or kind is Stream:
         return inputs[kind, tree.number]
     if kind is tuple or kind is list:
-        return kind(_with(part, inputs) for part in tree)
+        return kind(_with_inputs(part, inputs) for part in tree)
     if kind is dict:
-        return {key: _with(part, inputs) for key, part in tree.items()}
+        return {key: _with_inputs(part, inputs) for key, part in tree.items()}
     if kind is slice:
-        return slice(_with(tree.start, inputs), _with(tree.stop, inputs), _with(tree.step, inputs))
+        return slice(_with_inputs(tree.start, inputs), _with_inputs(tree.stop, inputs), _with_inputs(tree.step, inputs))
     return tree

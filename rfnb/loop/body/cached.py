@@ -1,4 +1,4 @@
-"""What is computed once for a whole loop, wherever in its body it is asked for."""
+"""Values that are computed once per loop, even if several lines of its body need them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from rfnb.loop.body.entered import entered, outside_of_bodies
 
 T = TypeVar("T")
 
-_made: WeakKeyDictionary[Any, dict[Hashable, object]] = WeakKeyDictionary()  # by the outermost body
+_made: WeakKeyDictionary[Any, dict[Hashable, object]] = WeakKeyDictionary()  # per outermost body
 
 
 def once(key: Hashable, make: Callable[[], T]) -> T:
-    """`make()`; in the body of a loop, what it gave there first, as a value from outside of all loops around."""
+    """The result of `make()`. Within one outermost body it is called once per key, outside of all loops."""
     bodies = entered.get()
     if not bodies:
         return make()

@@ -1,4 +1,4 @@
-"""What a loop is to a drawer of graphs."""
+"""Records a loop, finished or failed, for the graph drawer."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 def loop_record(
     loop: Loop, lines: TracedLines, *, size: Size | None = None, error: bool = False, failed: Node | None = None
 ) -> LoopRecord:
-    """A loop that is done, or has failed; to be made while its traced frame is there.
+    """A record of a finished or failed loop. Call it before the traced frame is released.
 
-    size: how many steps each sequence took. failed: the node that raised in a step.
+    size: number of steps of each sequence. failed: the node that raised in a step.
     """
     return LoopRecord(
         name=lines.name,
@@ -46,9 +46,9 @@ def loop_record(
 
 
 def _around(lines: TracedLines) -> list[Recorder]:
-    """The recorders of the loops around, the nearest first, and of the branches between them."""
+    """The recorders of the loops and branches around this loop, innermost first."""
     found, outer = [], lines.outer
-    while outer is not None:  # sides of branches, then the body that they are in
+    while outer is not None:  # sides of branches, then the body around them
         found.append(outer)
         outer = outer.within
     return [*found, *(body.recorder for body in reversed(entered.get()))]

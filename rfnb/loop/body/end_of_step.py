@@ -1,4 +1,4 @@
-"""The end of a step: which states change, which are frozen, which sequences have ended; then the traced step."""
+"""Closes a body: finds new and frozen states and ended sequences, and builds the traced step."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError, LoopError, TraceError
 from rfnb.loop.body.body import Body
 from rfnb.loop.body.print_value import leave_out_ended
-from rfnb.loop.body.traced_step import Frames, Kind, TracedStep, place_of
+from rfnb.loop.body.traced_step import FrameInput, Kind, TracedStep, place_of
 from rfnb.loop.body.warnings import judged
 from rfnb.loop.steps.execute import Schedule
 from rfnb.loop.steps.frames import has_steps
@@ -30,7 +30,7 @@ from rfnb.trace.record.traced import Traced
 
 
 def close(body: Body) -> TracedStep:
-    """Ends the step and the recording of it. Raises LoopError and DimError for states and outputs that cannot be."""
+    """Ends the tracing of a step. Raises LoopError, DimError or DtypeError for invalid states and outputs."""
     lines = None
     try:
         lines = body.lines()
@@ -85,7 +85,11 @@ def close(body: Body) -> TracedStep:
 
 
 class _Ends(NamedTuple):
-    """What a step gives: the carried values, the same with those of ended sequences as before, which have ended."""
+    """Results of a step.
+
+    new: the carried values. kept: the same, but unchanged for ended sequences. ended: which sequences have ended.
+    last_places: positions of the values carried for `loop.last`.
+    """
 
     new: list[Any]
     kept: list[Any]
@@ -94,7 +98,7 @@ class _Ends(NamedTuple):
 
 
 def _reads(body: Body) -> frozenset[int] | None:
-    """The numbers of the values that something in the body reads; a module reads all that it is given."""
+    """The numbers of all values that the body reads; None if this body was judged before."""
     if tuple(body.loop.state) in judged(body.source):
         return None
     graph, tape = body.recorder.graph, body.tape
@@ -108,20 +112,20 @@ def _reads(body: Body) -> frozenset[int] | None:
 
 
 def _generators(body: Body) -> tuple[str, ...]:
-    """The global random generators that the body has used."""
-    with body.aside():
+    """Names of the global random generators that the body has used."""
+    with body.untraced():
         return tuple(body.generators.used())
 
 
 def _limit(body: Body) -> Size:
-    """How many steps each sequence may take."""
+    """The largest number of steps of each sequence."""
     loop, size, axis = body.loop, body.size, body.loop.axis
     if size is None and axis is not None and has_steps(axis):
         size = axis.size
     longest = None if loop.max_seq_len is None else _size_of(body, loop.max_seq_len)
     if size is None and longest is None:
         raise LoopError(
-            f"{loop.name}: nothing says how many steps there are",
+            f"{loop.name}: the number of steps is not given",
             expected="an axis with lengths, or max_seq_len",
             hint="rf.Loop(axis=time) with loop.unstack(x); or rf.Loop(max_seq_len=…) with loop.end(…)",
         )
@@ -130,18 +134,18 @@ def _limit(body: Body) -> Size:
     if axis is not None and axis.dimension is not None and (body.condition or limit.max != axis.dimension):
         raise LoopError(
             f"{loop.name}: {axis.name} always has {axis.dimension} frames, but the loop may take fewer steps",
-            hint='Dim(None, name="…") as the axis',
+            hint='use Dim(None, name="…") as the axis',
         )
     if body.outer is not None and body.condition is not None and body.outputs:
         raise LoopError(
-            f"{loop.name}: stack in a loop with `end` inside of another loop, where its length differs at every step",
+            f"{loop.name}: stack in a nested loop with `end`: its length differs at each step of the loop around it",
             hint="carry what you need as a state",
         )
     return limit
 
 
 def _check_sequences(body: Body, limit: Size) -> None:
-    """Refuses to stack what is of another batch than the lengths."""
+    """Refuses to stack tensors of a batch that differs from that of the lengths."""
     for traced, _ in body.outputs:
         for position, dim in enumerate(limit.dims):
             known = traced.lengths.size(dim) if dim in traced.dims else None
@@ -154,7 +158,7 @@ def _size_of(body: Body, length: Tensor | int) -> Size:
         return Size([], length)
     if isinstance(length, Traced):
         raise TraceError(
-            f"{body.loop.name}: max_seq_len is a value of the loop around this one, and differs at every step",
+            f"{body.loop.name}: max_seq_len is a value of the loop around this one, which differs at every step",
             got=length.name,
             hint="give the largest number, and end each sequence with loop.end",
         )
@@ -167,7 +171,7 @@ def _close_step(body: Body, limit: Size) -> _Ends:
     _mask_watchers(body, active)
     last_places, lasts = _carry_lasts(body)
     ended_now: Traced | None = None
-    loop_own = dict(lasts)  # what the loop carries for itself, by its place
+    loop_own = dict(lasts)  # values that the loop itself carries, by position
     if body.condition is not None:
         ended_place, lengths_place = _place(body, "ended"), _place(body, "lengths")
         ended, lengths = (_reordered(body, body.carried[place].before) for place in (ended_place, lengths_place))
@@ -205,7 +209,7 @@ def _mask_watchers(body: Body, active: Traced | None) -> None:
 
 
 def _take_names(body: Body) -> None:
-    """Results that no line names are called as the values of the body are, which get their last names now."""
+    """Takes final names for the values of the body; results that no line names get the name of their value."""
     unnamed = [(traced, out) for traced, out in (*body.outputs, *body.lasts) if out.name == traced.name]
     body.recorder.take_names()
     for traced, out in unnamed:
@@ -213,7 +217,7 @@ def _take_names(body: Body) -> None:
 
 
 def _carry_lasts(body: Body) -> tuple[tuple[int, ...], dict[int, Traced]]:
-    """For each `last`, the place of what is carried for it; a value that is not a state is carried like one."""
+    """Position of the carried value for each `last`, and new carried values for those that are not states."""
     leaves, places, new = dict(body.loop.state._leaves()), list[int](), dict[int, Traced]()
     for traced, _ in body.lasts:
         given = [leaves[c.name] if c.kind == "state" else new.get(n) for n, c in enumerate(body.carried)]
@@ -228,7 +232,7 @@ def _carry_lasts(body: Body) -> tuple[tuple[int, ...], dict[int, Traced]]:
 
 
 def _active(body: Body, limit: Size) -> Traced | None:
-    """Whether a sequence takes this step."""
+    """A mask of the sequences that take this step; None if all have the same length."""
     if not limit.ragged:
         return None
     mask = np.arange(max(limit.max, 1))[(slice(None), *[None] * limit.values.ndim)] < limit.values
@@ -236,17 +240,17 @@ def _active(body: Body, limit: Size) -> Traced | None:
         raw = body.backend.from_numpy_raw(mask, _device(body))
         frame = tensor_of(body.backend.alias_raw(body.backend.frames_raw(raw, 0)[0]), align.sig(limit.dims), EMPTY)
     traced = body.input("", frame)
-    body.frames.append(Frames(body.var(frame), partial(body.backend.frames_raw, raw, 0), None))
+    body.frames.append(FrameInput(body.var(frame), partial(body.backend.frames_raw, raw, 0), None))
     return traced
 
 
 def _device(body: Body) -> str | None:
-    """Where the states are."""
+    """The device of the states, if there are any."""
     return next((each.before.device for each in body.carried if isinstance(each.before, Tensor)), None)
 
 
 def _reordered(body: Body, value: Any) -> Any:
-    """A value of the step before, in the order that `loop.reorder` gave it."""
+    """A value from the previous step, in the order given by `loop.reorder`."""
     for indices, dim in body.reorders if isinstance(value, Tensor) else ():
         if dim in value.dims_set:
             value = gather(value, indices=indices, axis=dim)
@@ -259,15 +263,16 @@ def _frozen(active: Traced | None, new: Any, old: Any) -> Any:
         return new
     if new.dims != old.dims:
         return new
-    return where(active, new, old).copy_transpose(old.dims)
+    frozen: Tensor = where(active, new, old)
+    return frozen if frozen.dims == old.dims else frozen.copy_transpose(old.dims)
 
 
 def _like_before(body: Body, name: str, old: Any, new: Any) -> Any:
-    """The state rule: the dims, in any order, and the type of the initial value."""
+    """Checks a new state: it needs the dims of its initial value, in any order, and a dtype that fits."""
     kind = Dim if isinstance(old, Dim) else Tensor
     if not isinstance(new, kind):
         raise LoopError(
-            f"{body.loop.name}: the new value of the state {name!r} is no {kind.__name__}",
+            f"{body.loop.name}: the new value of the state {name!r} is not a {kind.__name__}",
             got=type(new).__name__,
             hint="rf.convert_to_tensor(value)" if kind is Tensor else None,
         )
@@ -291,10 +296,10 @@ def _like_before(body: Body, name: str, old: Any, new: Any) -> Any:
         return in_order
     if has_fractions(dtype) and before.startswith(("int", "uint", "bool")):
         raise DtypeError(
-            f"{body.loop.name}: the state {name!r} is {before}, and would cut off what is behind the point",
+            f"{body.loop.name}: the state {name!r} is {before}, which would drop the fractional part of its new value",
             got=dtype,
             expected=before,
-            hint=f'start with a float: dtype="{dtype}"; or rf.cast(value, "{before}") if it is meant',
+            hint=f'start with a float: dtype="{dtype}"; or rf.cast(value, "{before}") if that is intended',
         )
     return cast(in_order, before)
 
@@ -305,13 +310,11 @@ def _dims_hint(body: Body, name: str, old: Any, new: Traced, expected: list[Dim]
     missing = [dim for dim in new.dims if dim not in expected]
     for dim in old.dims:
         if any(longer.expr is not None and dim in longer.expr.dims for longer in missing):
-            return (
-                f"an axis that grows is a state as well: loop.state.{dim.name} = {dim.name} before, the new dim inside"
-            )
+            return f"a growing axis is a state too: loop.state.{dim.name} = {dim.name} first, the new dim in the body"
     if missing:
         shown = ", ".join(map(called, [*old.dims, *missing]))
-        return f"start with the dims that it has later: loop.state.{name} = rf.zeros([{shown}])"
-    return f"every step needs the dims of the initial value of {name!r}"
+        return f"its initial value needs all dims: loop.state.{name} = rf.zeros([{shown}])"
+    return f"the new value needs all dims of the initial value of {name!r}"
 
 
 def _new_dims(body: Body) -> dict[Dim, Dim]:
@@ -338,7 +341,7 @@ def _refuse_grown_outputs(body: Body, grown: list[tuple[Dim, Var]]) -> None:
     for traced, _ in body.outputs:
         if roots and grows(traced, roots):
             raise LoopError(
-                f"{body.loop.name}: stack of `{traced.name}`, whose size differs per step",
+                f"{body.loop.name}: stack of `{traced.name}`, whose size differs from step to step",
                 got=traced.describe_dims(),
                 hint="carry it as a state and take it after the loop, or reduce over the axis that grows",
             )
@@ -349,4 +352,4 @@ def _shorter(a: Size, b: Size) -> Size:
         return Size(a.dims, np.minimum(a.values, b.values))
     if not a.dims or a.dims == b.dims:
         return Size(b.dims, np.minimum(a.values, b.values))
-    raise LoopError("the lengths of the axis and max_seq_len have other dims", got=f"{a} and {b}")
+    raise LoopError("the lengths of the axis and max_seq_len have different dims", got=f"{a} and {b}")

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def begun(replay: Replay) -> Size:
-    """How many steps each sequence began. Hypotheses change places, so that those of a sequence are taken together.
+    """Number of steps that each sequence started: the largest among its hypotheses, as these change places.
 
-    The step at whose `end` a sequence leaves is one of them, also where it does not count (`include_eos=False`), and
-    the one that failed.
+    This includes the step at which `end` was true, even if it does not count (`include_eos=False`), and a step that
+    failed.
     """
     size, plan = replay.size, replay.plan
     values = size.values
@@ -32,7 +32,7 @@ def begun(replay: Replay) -> Size:
 
 
 def reasons(replay: Replay) -> list[str] | None:
-    """Of each sequence in words why it ended, or of all together; None where its hypotheses end apart."""
+    """Why each sequence ended, in words; a single reason if all end together, None if hypotheses end separately."""
     if len(replay.size.dims) > 1:
         return None
     taken = replay.size.values.reshape(-1)
@@ -44,13 +44,13 @@ def _reason(replay: Replay, i: int, taken: int) -> str:
     if plan.ends and _ended_by_end(replay, i, taken, limit):
         return f"ended at {taken - plan.include_eos}: end was true"
     if taken < limit:
-        return f"failed at {taken}" if replay.failed is not None else f"stopped behind {taken} steps"
+        return f"failed at {taken}" if replay.failed is not None else f"stopped after {taken} steps"
     by_frames = plan.frames is not None and int(_over(replay, plan.frames).reshape(-1)[i]) <= limit
     return f"length {taken} reached" if by_frames else f"max steps ({taken})"
 
 
 def _ended_by_end(replay: Replay, i: int, taken: int, limit: int) -> bool:
-    """Whether `end` was true for it at its last step. Behind its frames it may be true by chance."""
+    """Whether `end` was true for sequence `i` at its last step. After its frames it may be true by chance."""
     if taken < limit:
         return bool(_ended(replay).reshape(-1)[i])
     if not (replay.plan.include_eos and taken and replay.keeps(taken)):
@@ -63,7 +63,7 @@ def _ended(replay: Replay) -> np.ndarray:
 
 
 def _ended_of(replay: Replay, carried: Sequence[Any]) -> np.ndarray:
-    """Which sequences had ended where these were the carried values."""
+    """Which sequences had ended, according to these carried values."""
     place = place_of(replay.plan.carried, "ended")
     assert place is not None
     found: np.ndarray = replay.backend.to_numpy_raw(carried[place])
@@ -71,12 +71,12 @@ def _ended_of(replay: Replay, carried: Sequence[Any]) -> np.ndarray:
 
 
 def _limits(replay: Replay) -> np.ndarray:
-    """How many steps each sequence might have taken."""
+    """The largest number of steps that each sequence could take."""
     size = replay.plan.size
     return np.full(replay.size.values.shape, replay.steps) if size is None else _over(replay, size)
 
 
 def _over(replay: Replay, size: Size) -> np.ndarray:
-    """A size with the axes of the steps taken."""
+    """A size broadcast to the dims of `replay.size`."""
     found: np.ndarray = np.broadcast_to(size.over(replay.size.dims), replay.size.values.shape)
     return found

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from rfnb.core.dims.dim import Dim
 
 LINES = 100
-"""At most so many of one `watch` in one run."""
+"""Largest number of lines that one `watch` prints in one run."""
 
 Steps = Collection[int] | Callable[[Tensor], Any] | None
 
 
 def watch(x: Tensor, *, steps: Steps = None, name: str | None = None) -> Tensor:
-    """Shows `x` at some steps of the loop, a line each, and gives it back: `att = rf.watch(rf.softmax(e))`.
+    """Prints `x` at some steps of the loop, one line each, and returns it: `att = rf.watch(rf.softmax(e))`.
 
     x {…} → the same {…}
 
@@ -45,24 +45,23 @@ def watch(x: Tensor, *, steps: Steps = None, name: str | None = None) -> Tensor:
     sum step 1: total {batch} float32  3
     sum step 2: total {batch} float32  6
 
-    A loop that fails shows the last value that there was, whatever `steps` says. What is watched is computed before
-    the steps where that is possible, else in them, never behind them; results stay the same, to rounding. Replays show
-    nothing. Outside of a loop `x` is shown at once. Entries of sequences that have ended are a `·`, and count for
-    nothing.
+    If the loop fails, the last value is printed regardless of `steps`. Watched values are computed before the steps
+    where possible, otherwise in them, never after them; results stay the same up to rounding. Replays print nothing.
+    Outside of a loop, `x` is printed at once. Entries of ended sequences appear as `·` and are left out of statistics.
 
     Args:
-        steps: at which: numbers, as `[0, 7]` or `range(0, 1000, 100)`; or a function of the Tensor of the step that
-            gives True or False, as `lambda x: rf.reduce_max(x, axis=x.dims) > 9`. The default are the first ten, then
-            10, 20, 50, 100, 200, 500, … and the last one. At most 100 lines are shown.
-        name: the default is what your line calls it.
+        steps: which steps to print: numbers such as `[0, 7]` or `range(0, 1000, 100)`, or a function of the step's
+            Tensor that returns True or False, such as `lambda x: rf.reduce_max(x, axis=x.dims) > 9`. Default: the
+            first ten, then 10, 20, 50, 100, 200, 500, … and the last one. At most 100 lines are printed.
+        name: the name to print; default: the variable in your line.
 
     Raises LoopError if `steps` is something else.
     """
     if not isinstance(x, Tensor):
-        raise LoopError("watch: not a Tensor", got=type(x).__name__, hint="print(…) shows it, once")
+        raise LoopError("watch: `x` is not an rf.Tensor", got=type(x).__name__, hint="use print(…)")
     if isinstance(steps, str) or not (steps is None or callable(steps) or isinstance(steps, Collection)):
         raise LoopError(
-            "watch: `steps` are numbers, or a function of the tensor",
+            "watch: `steps` must be numbers, or a function of the tensor",
             got=repr(steps),
             hint="steps=range(0, 1000, 100), or lambda x: …" if steps == "all" else f"steps=[{steps}]",
         )
@@ -90,10 +89,10 @@ def _watch(x: Tensor, watcher: Watcher, *numbers: Tensor) -> None:
 def leave_out_ended(
     watchers: Sequence[Watcher], tape: Tape, masks: Sequence[tuple[Var, Sequence[Dim], bool]], moved: Sequence[Dim]
 ) -> None:
-    """Gives watchers the masks of the sequences that go on, which are known at the end of the step.
+    """Gives watchers the masks of active sequences, which are known only at the end of the step.
 
-    masks: each with its dims, and whether it holds for those that have ended. moved: dims whose entries change places,
-    which are shown as long as one of them goes on.
+    masks: each with its dims, and whether it is true for ended sequences. moved: dims whose entries are reordered; they
+    are printed as long as one of their entries is active.
     """
     for watcher in watchers:
         if watcher.call is not None and any(watcher.call is call for call in tape.calls):
@@ -104,46 +103,46 @@ def leave_out_ended(
 
 
 class Watcher:
-    """Shows a value of a loop, and remembers the last one that it did not show."""
+    """Prints a value of a loop at some steps, and keeps the last value that was not printed."""
 
     def __init__(self, name: str, loops: Sequence[str], steps: Steps):
         self.name, self.loops, self.steps = name, loops, steps
         self.lines = 0
-        self.call: Call | None = None  # on the tape of a body that is open
-        self.masks: list[tuple[Sequence[Dim], bool, Sequence[Dim]]] = []  # behind the numbers: dims, negated, moved
-        self._rest: tuple[Tensor, list[int], Sequence[Any]] | None = None
+        self.call: Call | None = None  # on the tape of the open body
+        self.masks: list[tuple[Sequence[Dim], bool, Sequence[Dim]]] = []  # dims, negated, moved
+        self._not_shown: tuple[Tensor, list[int], Sequence[Any]] | None = None
 
     def of_frame(self, frame: Tensor) -> Callable[..., None]:
-        """What is called at each step, with a raw tensor in place of that of the traced frame."""
+        """A function that each step calls with its raw tensor, in place of the traced frame's."""
         alias, signature, lengths = backend_of_raw(frame._raw).alias_raw, frame.sig, frame.lengths
         return lambda raw, *numbers: self.see(tensor_of(alias(raw), signature, lengths), numbers)
 
     def see(self, x: Tensor, numbers: Sequence[Any]) -> None:
-        """The value at a step; with no number, outside of a loop."""
+        """Prints `x` if its step is wanted, else keeps it. `numbers`: the step of each loop around, then the masks."""
         count = len(self.loops)
         steps, masks = [int(number) for number in numbers[:count]], numbers[count:]
         with listening(None), untaped():
-            if self._asked(x, steps):
+            if self._wants(x, steps):
                 self._show(x, steps, masks)
             else:
-                self._rest = x, steps, masks
+                self._not_shown = x, steps, masks
 
     def finish(self, *, failed: bool) -> None:
-        """The loop is over: shows what came last, if all steps are of interest, or if it failed."""
-        rest, self._rest = self._rest, None
-        if rest is not None and (failed or (self.steps is None and _of_interest(rest[1][:-1]))):
+        """Called after the loop: prints the last value if it failed or if `steps` has its default."""
+        rest, self._not_shown = self._not_shown, None
+        if rest is not None and (failed or (self.steps is None and _shown_by_default(rest[1][:-1]))):
             with listening(None), untaped():
                 self._show(*rest)
 
-    def _asked(self, x: Tensor, steps: list[int]) -> bool:
-        if not _of_interest(steps if self.steps is None else steps[:-1]):
+    def _wants(self, x: Tensor, steps: list[int]) -> bool:
+        if not _shown_by_default(steps if self.steps is None else steps[:-1]):
             return False
         if callable(self.steps):
             return bool(self.steps(x))
         return self.steps is None or not steps or steps[-1] in self.steps
 
     def _live(self, x: Tensor, masks: Sequence[Any]) -> np.ndarray | None:
-        """Which entries are of sequences that go on."""
+        """Which entries belong to active sequences."""
         live = None
         for raw, (dims, negated, moved) in zip(masks, self.masks, strict=False):
             mask = backend_of_raw(raw).to_numpy_raw(raw) ^ negated
@@ -153,18 +152,18 @@ class Watcher:
         return live
 
     def _show(self, x: Tensor, steps: list[int], masks: Sequence[Any]) -> None:
-        self._rest = None
+        self._not_shown = None
         self.lines += 1
         if self.lines > LINES + 1:
             return
         if self.lines > LINES:
-            print(f"watch of {self.name}: {LINES} lines are shown, and no more of this run")
+            print(f"watch of {self.name}: {LINES} lines were shown; the rest of this run is left out")
             return
         place = ", ".join(f"{loop} step {step}" for loop, step in zip(self.loops, steps, strict=True))
-        said = make_line(self.name, x, self._live(x, masks))
-        print(f"{place}: {said}" if place else said)
+        line = make_line(self.name, x, self._live(x, masks))
+        print(f"{place}: {line}" if place else line)
 
 
-def _of_interest(steps: Sequence[int]) -> bool:
-    """0 to 9, 10, 20, 50, 100, 200, 500, … of each loop."""
+def _shown_by_default(steps: Sequence[int]) -> bool:
+    """Whether every step number is one of 0 to 9, 10, 20, 50, 100, 200, 500, …"""
     return all(step < 10 or str(step).rstrip("0") in ("1", "2", "5") for step in steps)

@@ -1,4 +1,4 @@
-"""The same call again: with the code as it is now, on the same inputs, with the same seed."""
+"""`run.rerun()`: repeats the call that a loop ran in, with current code but the same inputs and seed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths
 from rfnb.core.ground.nested import leaves, map_leaves
 from rfnb.core.ground.raw import backend_of_raw
-from rfnb.core.ground.source import user_frame, variables
+from rfnb.core.ground.source import locals_of, user_frame
 from rfnb.core.run.run_ctx import RunCtx, entered, get_run_ctx
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopError
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Call:
+class EnclosingCall:
     """The call of the user's function that a loop ran in.
 
-    module, code: which function; `lasti` is the place of its `with`. given: its arguments as they were when the loop
-    began; tensors without their graph. dims: what Dims among them were bound to. ctx: what the call was for.
+    module, code: the function; `lasti` is the position of the `with` in its bytecode. given: its arguments when the
+    loop began; tensors are detached. dims: sizes of the Dims among them. ctx: the run context of the call.
     """
 
     module: str
@@ -46,30 +46,30 @@ class Call:
 
     @property
     def raws(self) -> list[Any]:
-        """What the tensors among the arguments hold."""
+        """The raw tensors of the arguments."""
         found = [leaf for leaf in leaves(list(self.given.values())) if type(leaf) is Tensor]
         return [tensor._raw for tensor in found if tensor.raw_tensor is not None]
 
 
-def called() -> Call | None:
-    """The call of the user's innermost function, that runs now."""
+def current_call() -> EnclosingCall | None:
+    """The current call of the user's innermost function."""
     frame = user_frame()
     if frame is None:
         return None
     code, parameters = frame.f_code, _parameters(frame.f_code)
-    names = variables(frame) if parameters else {}
-    given = {name: map_leaves(_kept, names[name]) for name in parameters if name in names}
+    names = locals_of(frame) if parameters else {}
+    given = {name: map_leaves(_without_graph, names[name]) for name in parameters if name in names}
     dims = tuple((leaf, current_lengths([leaf])) for leaf in leaves(list(given.values())) if isinstance(leaf, Dim))
-    return Call(frame.f_globals.get("__name__", ""), code, frame.f_lasti, given, dims, get_run_ctx().again())
+    return EnclosingCall(frame.f_globals.get("__name__", ""), code, frame.f_lasti, given, dims, get_run_ctx().again())
 
 
 def _parameters(code: CodeType) -> tuple[str, ...]:
-    """The names of all parameters of a function, those with stars last; none of a module or a class."""
+    """The names of all parameters of a function, starred ones last; empty for a module or a class."""
     starred = bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
     return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + starred]
 
 
-def _kept(leaf: Any) -> Any:
+def _without_graph(leaf: Any) -> Any:
     if type(leaf) is not Tensor or leaf.raw_tensor is None:
         return leaf
     backend = backend_of_raw(leaf._raw)
@@ -78,38 +78,38 @@ def _kept(leaf: Any) -> Any:
 
 
 def rerun(replay: Replay, run: Run, fn: Callable[[], Any] | None) -> Run:
-    """The run of the loop of the same name, in the same call with the code as it is now."""
+    """Repeats the call with current code, and returns the run of the loop of the same name."""
     if replay.origin is not None:
-        raise LoopError(f"{run.name}: a fork is no call of its own", hint="run.parent.rerun()")
+        raise LoopError(f"{run.name}: a fork cannot be run again", hint="run.parent.rerun()")
     call = replay.plan.call
-    again = fn or _again(run, call)
+    again = fn or _current_function(run, call)
 
-    def as_then() -> None:
-        with _as_then(replay, call):
+    def repeat() -> None:
+        with _as_in_run(replay, call):
             again()
 
-    return run_again(run, as_then)
+    return run_again(run, repeat)
 
 
-def _again(run: Run, call: Call | None) -> Callable[[], Any]:
-    """The function as it is now, with the arguments as they were."""
+def _current_function(run: Run, call: EnclosingCall | None) -> Callable[[], Any]:
+    """The current version of the function, bound to the original arguments."""
     if call is None or not call.module or call.code.co_qualname.startswith("<"):
         raise LoopError(
-            f"{run.name}: the loop ran in no function that could be called again",
+            f"{run.name}: the loop did not run in a function that can be called again",
             got=run.place,
-            hint="put it into a function; or run.rerun(lambda: …), which runs it",
+            hint="put the loop into a function; or pass one that runs it, run.rerun(lambda: …)",
         )
     name, code = call.code.co_qualname, call.code
-    found = _found(call.module, name)
+    found = _function_named(call.module, name)
     if found is None:
         raise LoopError(
-            f"{run.name}: there is no {name} in {call.module} now, where the loop ran",
-            hint="run.rerun(lambda: …), which calls it",
+            f"{run.name}: {call.module} no longer has {name}, in which the loop ran",
+            hint="pass a function that runs the loop: run.rerun(lambda: …)",
         )
-    if lost := _set_anew(code, call.lasti):
+    if lost := _overwritten_parameters(code, call.lasti):
         raise LoopError(
-            f"{run.name}: {name} sets its argument `{lost[0]}` before the loop, so what it was given is not known",
-            hint=f"another name for what is made of `{lost[0]}`; or run.rerun(lambda: {name.split('.')[-1]}(…))",
+            f"{run.name}: {name} sets its argument `{lost[0]}` before the loop, so its original value is not known",
+            hint=f"give the new value of `{lost[0]}` another name; or run.rerun(lambda: {name.split('.')[-1]}(…))",
         )
     args, kwargs = _arguments(code, call.given)
     return partial(found, *args, **kwargs)
@@ -124,8 +124,8 @@ def _arguments(code: CodeType, given: Mapping[str, Any]) -> tuple[list[Any], dic
     return args, kwargs
 
 
-def _found(module: str, qualname: str) -> Callable[..., Any] | None:
-    """What is called so now; of a class, the plain function, which takes all arguments."""
+def _function_named(module: str, qualname: str) -> Callable[..., Any] | None:
+    """The function that has this name now; for methods, the plain function that takes all arguments."""
     found: Any = sys.modules.get(module)
     for name in qualname.split("."):
         found = inspect.getattr_static(found, name, None)
@@ -135,7 +135,7 @@ def _found(module: str, qualname: str) -> Callable[..., Any] | None:
     return found if callable(found) else None
 
 
-def _set_anew(code: CodeType, lasti: int) -> list[str]:
+def _overwritten_parameters(code: CodeType, lasti: int) -> list[str]:
     """Parameters that the function may have set before the instruction at `lasti`."""
     steps = list(dis.get_instructions(code))
     parameters = set(_parameters(code))
@@ -147,23 +147,23 @@ def _set_anew(code: CodeType, lasti: int) -> list[str]:
     return [name for name in names if name in parameters]
 
 
-# -- as it was then
+# -- the modes and sizes of the run
 
 
 @contextmanager
-def _as_then(replay: Replay, call: Call | None) -> Iterator[None]:
-    """The modes and lengths of the run; afterwards all is as before."""
+def _as_in_run(replay: Replay, call: EnclosingCall | None) -> Iterator[None]:
+    """Restores the modes, run context and lengths of the run inside the block."""
     with ExitStack() as stack:
         stack.enter_context(replay.backend.modes(replay.modes))
         if call is not None:
             stack.enter_context(entered(call.ctx.again()))
-            stack.enter_context(_bound(call))
+            stack.enter_context(_sizes_bound(call))
         yield
 
 
 @contextmanager
-def _bound(call: Call) -> Iterator[None]:
-    """Dims have the sizes of the batch of that call."""
+def _sizes_bound(call: EnclosingCall) -> Iterator[None]:
+    """Binds Dims to the sizes of that call's batch inside the block."""
     tensors = [leaf for leaf in leaves(list(call.given.values())) if isinstance(leaf, Tensor)]
     then = [*((dim, x.lengths) for x in tensors for dim in x.dims), *call.dims]
     before = {root: root.bound for dim, _ in then for root in dim.roots.values()}

@@ -12,14 +12,13 @@ from rfnb.errors import LoopError
 
 
 class StateHolder:
-    """Named values, nested if you like: `loop.state.h = rf.zeros(…)`, `loop.state.lstm = rf.State(h=…, c=…)`; what is
-    None stays None.
+    """Named values, possibly nested: `loop.state.h = rf.zeros(…)`, `loop.state.lstm = rf.State(h=…, c=…)`.
 
-    Before the loop: the initial values. In the body: the values of the step before, until they are set.
-    After the loop: the final values.
+    Before the loop, these are the initial values; in the body, the values of the previous step until they are set;
+    after the loop, the final values. A state that is None stays None.
     """
 
-    _on_read: Callable[[Any], None] | None = None  # while this is the body
+    _on_read: Callable[[Any], None] | None = None  # set while the body is traced
     _on_set: Callable[[str], None] | None = None
 
     def __init__(self, loop_name: str):
@@ -43,7 +42,7 @@ class StateHolder:
             raise LoopError(
                 f"{self._loop_name}: there is no state {name!r}",
                 expected=", ".join(self._values) or "a state set before the loop",
-                hint=(f"{near} Else, " if near else "")
+                hint=(f"{near} Otherwise, " if near else "")
                 + f"before the loop: loop.state.{name} = rf.zeros([…])  # its initial value",
             )
         value = self._values[name]
@@ -67,7 +66,7 @@ class StateHolder:
             )
         if not same_structure(before[name], value):
             raise LoopError(
-                f"{self._loop_name}: the new value of the state {name!r} has another structure",
+                f"{self._loop_name}: the new value of the state {name!r} has a different structure",
                 got=_structure(value),
                 expected=_structure(before[name]),
             )
@@ -103,16 +102,16 @@ class StateHolder:
     # -- for the loop
 
     def _leaves(self) -> list[tuple[str, Any]]:
-        """Tensors and dims; None is always None."""
+        """Full names and values of all tensors and dims; None is left out, as it never changes."""
         return [(name, leaf) for name, leaf in named_leaves(self._values) if leaf is not None]
 
     def _check_all(self, before: dict[str, Any]) -> None:
-        """Also what was set in a part of a nested state."""
+        """Checks all states, including parts of nested ones that were set directly."""
         for name, value in self._values.items():
             self._check(name, value, before)
 
     def _replace(self, others: list[Any]) -> None:
-        """Other leaves in the same structure."""
+        """Replaces all leaves and keeps the structure."""
         rest = iter(others)
         self._values = map_leaves(lambda leaf: None if leaf is None else next(rest), self._values)
 
@@ -121,14 +120,14 @@ class StateHolder:
 
     def _begin_body(self, on_read: Callable[[Any], None], on_set: Callable[[str], None]) -> None:
         self._on_read, self._on_set = on_read, on_set
-        self._assigned: set[str] = set()  # what the body has set
+        self._assigned: set[str] = set()  # names of the states that the body has set
 
     def _end_body(self) -> None:
         self._on_read = self._on_set = None
 
 
 def _structure(value: Any) -> str:
-    """ "a State with h, c", "a list of length 2" """
+    """The structure in words, such as "a State with h, c" or "a list of length 2"."""
     if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
         return f"a {type(value).__name__} of length {len(value)}"
     parts = [path for path, _ in named_leaves(value)]

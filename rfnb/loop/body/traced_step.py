@@ -1,4 +1,4 @@
-"""The traced step: the frozen record that closing a body gives, and that every later phase takes."""
+"""The traced step: a frozen record, made when a body is closed and passed to every later phase."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from rfnb.trace.record.traced import Pending, Traced
 
 if TYPE_CHECKING:
     from rfnb.loop.body.print_value import Watcher
-    from rfnb.loop.body.rerun import Call
+    from rfnb.loop.body.rerun import EnclosingCall
 
 Kind = Literal["state", "ended", "lengths", "last"]
 
 
 @dataclass(frozen=True)
 class Carried:
-    """A value that each step hands to the next one.
+    """A value that each step passes to the next one.
 
     Args:
-        name: of a state, its full name ("lstm.h"); "" for what the loop carries for itself.
-        kind: a "state" of the user; which sequences have "ended"; the "lengths", which are how many steps each sequence
-            took; the "last" value of something that is not a state.
+        name: the full name of a state ("lstm.h"); "" for a value that the loop itself carries.
+        kind: a "state" of the user; which sequences have "ended"; the "lengths", the number of steps that each sequence
+            took; the "last" value of a tensor that is not a state.
         before: the value on the traced frame, before the step: a Traced, or the Dim of an axis that grows.
-        var: the same in the program.
+        var: its variable in the program.
         initial: the value before the first step: a raw tensor, or a size.
-        starts_empty: whether that is a placeholder of zeros, which no result may show.
+        starts_empty: whether `initial` is a placeholder of zeros, which must not appear in a result.
     """
 
     name: str
@@ -50,11 +50,11 @@ def place_of(carried: Sequence[Carried], kind: Kind) -> int | None:
     return next((place for place, each in enumerate(carried) if each.kind == kind), None)
 
 
-class Frames(NamedTuple):
-    """What a step is given a frame of.
+class FrameInput(NamedTuple):
+    """A sequence that gives each step one frame.
 
-    var: the frame in the program. frames: makes all frames as raw tensors. stacked: makes one tensor of them, over the
-    dim that it is given; None for frames that exist only one by one.
+    var: the frame in the program. frames: makes all frames as raw tensors. stacked: makes one tensor of them, over a
+    given dim; None for frames that exist only one by one.
     """
 
     var: Var
@@ -64,16 +64,16 @@ class Frames(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class TracedLines:
-    """What the user's lines of a body did.
+    """A record of what the user's lines of a body did.
 
     Args:
-        source: the line of the `with`.
+        source: location of the `with`.
         outer: the recorder of the body around this one.
-        size: how long the unstacked tensors are.
-        unstacked: each source and its frame. outputs, lasts: what `stack` and `last` were given, and their results.
-        condition: what `end` was given.
-        originals: the states before the loop. assigned: the states as the lines leave them, by full name.
-        own_ops: how many ops the lines do; the loop adds more.
+        size: length of the unstacked tensors.
+        unstacked: each source and its frame. outputs, lasts: arguments of `stack` and `last`, with their results.
+        condition: the argument of `end`.
+        originals: the states before the loop. assigned: the states after the lines, by full name.
+        own_ops: number of ops that the lines do; the loop adds more.
     """
 
     name: str
@@ -100,20 +100,20 @@ class TracedLines:
 
 @dataclass(frozen=True, kw_only=True)
 class TracedStep(TracedLines):
-    """A step that is complete: what all steps of the loop do, and how many there may be.
+    """A complete step: the program that all steps of the loop run, and the limit on their number.
 
     Args:
-        program, schedule: the raw calls of a step, and which of them are given, carried and taken.
+        program, schedule: the raw calls of a step, and which values are inputs, carried and outputs.
         limit: the largest number of steps of each sequence.
-        axis: the dim of the steps. gives_size: whether the loop gives it its size.
-        frames: what each step is given.
-        last_places: for each of `lasts`, the position in `carried` of what it is the final value of.
-        seed: of the random numbers of the steps.
-        call: of the user's function that the loop runs in, if it is recorded.
-        watchers: of `rf.watch`.
+        axis: the dim of the steps. gives_size: whether the loop defines its size.
+        frames: sequences that give each step one frame.
+        last_places: for each of `lasts`, the position in `carried` whose final value it is.
+        seed: seed for the random numbers of the steps.
+        call: call of the user's function that the loop runs in, if the loop is recorded.
+        watchers: one for each `rf.watch`.
         states: the names of the states, nested ones by their outer name. set_states: those that a line sets.
-        reads: the numbers of the values that something in the body reads; None if this body has been judged before.
-        generators: the global random generators that the body used, in words.
+        reads: the numbers of the values that the body reads; None if this body has been judged before.
+        generators: names of the global random generators that the body used.
     """
 
     program: Program
@@ -121,10 +121,10 @@ class TracedStep(TracedLines):
     limit: Size
     axis: Dim
     gives_size: bool
-    frames: tuple[Frames, ...]
+    frames: tuple[FrameInput, ...]
     last_places: tuple[int, ...]
     seed: Any
-    call: Call | None
+    call: EnclosingCall | None
     watchers: tuple[Watcher, ...]
     states: tuple[str, ...]
     set_states: frozenset[str]

@@ -1,15 +1,17 @@
-"""Warnings about loops that run, but probably do not do what was meant."""
+"""Warnings of a loop that runs, but probably does not compute what was intended."""
 
 from __future__ import annotations
 
+import random
 import warnings
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.ground.source import PerPlace, Source, in_code
+from rfnb.core.ground.source import PerPlace, Source, frame_of
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopWarning
 from rfnb.loop.body.traced_step import TracedStep, place_of
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Notice(NamedTuple):
-    """A warning. about: what it is about; the loop warns of the same only once."""
+    """A warning. about: the key under which it is shown only once per loop."""
 
     about: str
     text: str
@@ -35,7 +37,7 @@ def judged(source: Source | None) -> set[tuple[str, ...]]:
 
 
 def judge(step: TracedStep) -> None:
-    """Warns of what was probably not meant; once for each body that is written, and its states."""
+    """Warns of probable mistakes, once for each body in the source and its set of states."""
     if step.reads is None:
         return
     judged(step.source).add(step.states)
@@ -44,7 +46,7 @@ def judge(step: TracedStep) -> None:
 
 
 def _of_states(step: TracedStep, reads: frozenset[int]) -> Iterator[Notice]:
-    """States that no line sets, or none reads."""
+    """Warnings about states that the body never sets or never reads."""
     for name in step.states:
         parts = [c for c in step.carried if c.kind == "state" and (c.name == name or c.name.startswith(f"{name}."))]
         if not parts or any(isinstance(part.before, Dim) for part in parts):
@@ -57,26 +59,26 @@ def _of_states(step: TracedStep, reads: frozenset[int]) -> Iterator[Notice]:
 
 
 def _of_generators(step: TracedStep) -> Iterator[Notice]:
-    """Random numbers that do not come from the loop."""
+    """Warnings about random numbers from generators that the loop does not control."""
     for name in step.generators:
         yield Notice(
             f"generator {name}",
-            f"the body seeds {name}, or draws from it; it is run once, so this is the same at every step\n"
-            "  hint      rf.random_uniform([]) and the like draw anew at every step; rf.cond and rf.where choose",
+            f"the body seeds {name} or draws from it; Python runs the body once, so every step gets the same numbers\n"
+            "  hint      rf.random_uniform([]) and similar ops draw anew at every step; rf.cond and rf.where choose",
         )
 
 
 def _unset(name: str) -> str:
     return (
         f"the state {name!r} is never set in the body, so it stays as it was before the loop\n"
-        f"  hint      loop.state.{name} = …  # in the body; what is the same at every step need be no state"
+        f"  hint      loop.state.{name} = …  # in the body; a constant need not be a state"
     )
 
 
 def _unread(name: str) -> str:
     return (
-        f"the state {name!r} forgets: nothing in the body reads the value of the step before\n"
-        f"  hint      use loop.state.{name} before you set it; for the value at the end alone, loop.last(…)"
+        f"the state {name!r} is never read: the body does not use its value from the previous step\n"
+        f"  hint      use loop.state.{name} before you set it; for the final value alone, loop.last(…)"
     )
 
 
@@ -89,14 +91,14 @@ def warn_of_end(step: TracedStep, outcome: Outcome) -> None:
     ended = step.backend.to_numpy_raw(outcome.states[place])
     if ended.size and not ended.any():
         text = (
-            f"what loop.end was given is never true: no sequence has ended within max_seq_len={step.limit.max} steps\n"
-            "  hint      rf.watch(…) around the condition shows it step by step; or a larger max_seq_len"
+            f"the condition of loop.end is never true: no sequence ended within max_seq_len={step.limit.max} steps\n"
+            "  hint      rf.watch(…) around the condition shows it step by step; or give a larger max_seq_len"
         )
         warn(step, Notice("end", text))
 
 
 def not_ended(ended: np.ndarray, condition: Tensor) -> str | None:
-    """ "never ended" if that is true of all sequences, "never ended: sequences 1, 3 of 5" if it is of some."""
+    """Says which sequences never ended: "never ended" for all, "never ended: sequences 1, 3 of 5" for some, or None."""
     if ended.all():
         return None
     if not ended.any() or ended.ndim != 1:
@@ -109,16 +111,59 @@ def not_ended(ended: np.ndarray, condition: Tensor) -> str | None:
 
 
 def warn(step: TracedStep, notice: Notice) -> None:
-    """Points at the line of the `with`. Once for each loop that is written, however often it runs."""
+    """Warns at the line of the `with`, once for each loop in the source, however often it runs."""
     source = step.source
-    if source is None or notice.about in _said[source]:
+    if source is None or notice.about in _warned[source]:
         return
-    _said[source].add(notice.about)
-    frame = in_code(source.code)
+    _warned[source].add(notice.about)
+    frame = frame_of(source.code)
     registry = frame.f_globals.setdefault("__warningregistry__", {}) if frame is not None else {}
     text = f"{step.name} ({source.place()}): {notice.text}"
     warnings.warn_explicit(text, LoopWarning, source.file, source.span.line, registry=registry)
 
 
-_said: PerPlace[set[str]] = PerPlace(lambda source: set())
-"""By the line of a `with`: what the notices were about."""
+_warned: PerPlace[set[str]] = PerPlace(lambda source: set())
+"""The keys of the warnings already shown, by the line of the `with`."""
+
+
+_STATES: dict[str, Callable[[Any], Any]] = {
+    "Python's `random`": lambda backend: random.getstate(),
+    "`numpy.random`": lambda backend: _numpy(),
+    "the backend's own generator": lambda backend: backend.get_random_state(),
+}
+
+
+class GlobalGenerators:
+    """Watches the global generators while a body is traced, to find those that it draws from. look: False for off."""
+
+    def __init__(self, backend: Any, *, look: bool):
+        self._backend = backend
+        self._used: dict[str, None] = {}
+        self._before = self._now() if look else {}
+
+    def _now(self) -> dict[str, Any]:
+        return {name: read(self._backend) for name, read in _STATES.items()}
+
+    def _look(self) -> None:
+        if self._before:
+            now = self._now()
+            self._used |= dict.fromkeys(name for name, state in now.items() if state != self._before[name])
+            self._before = now
+
+    @contextmanager
+    def ignored(self) -> Iterator[None]:
+        """Ignores numbers that are drawn in this context, by the loop itself."""
+        self._look()
+        yield
+        if self._before:
+            self._before = self._now()
+
+    def used(self) -> list[str]:
+        """The generators that the body has drawn from. Call it at the end of the body."""
+        self._look()
+        return list(self._used)
+
+
+def _numpy() -> tuple[Any, ...]:
+    kind, keys, *rest = np.random.get_state()
+    return kind, keys.tobytes() if isinstance(keys, np.ndarray) else keys, *rest

@@ -9,9 +9,9 @@ from rfnb.loop.body.traced_step import TracedStep
 
 
 def reaching(step: TracedStep, results: Sequence[Any]) -> list[Any]:
-    """The same results, from which a gradient of 0 reaches all that the steps would have read.
+    """The results, connected so that a gradient of 0 reaches all tensors that the steps would have read.
 
-    So all parameters have a gradient: processes that train together wait for each other's.
+    All parameters then have a gradient, which distributed training waits for in every process.
     """
     backend = step.backend
     read = [*step.tape.externals, *(source._raw for source, _ in step.unstacked)]

@@ -17,8 +17,7 @@ from rfnb.loop.body import ended, rerun
 from rfnb.loop.body.traced_step import place_of
 from rfnb.loop.body.warnings import not_ended
 from rfnb.loop.replay import fork, gradients
-from rfnb.loop.replay.recorded_plan import Plan
-from rfnb.loop.replay.recorded_steps import RecordedSteps
+from rfnb.loop.replay.recorded import RecordedPlan, RecordedSteps
 from rfnb.loop.steps.execute import Outcome
 from rfnb.loop.steps.explain import Explanation
 from rfnb.loop.steps.nested_runs import Inspection, inspecting
@@ -218,7 +217,7 @@ def _differs(lengths: Lengths, dim: Dim, n: int) -> bool:
     return known is not None and not known.dims and known.max != n
 
 
-def recorded(plan: Plan, outcome: Outcome, frames: Sequence[Sequence[Any]], seed: int) -> Run:
+def recorded(plan: RecordedPlan, outcome: Outcome, frames: Sequence[Sequence[Any]], seed: int) -> Run:
     """The Run of a loop that has just run. Also releases the autograd graph that the program holds."""
     run = Replay(plan, outcome, frames, plan.program.externals, seed).run()
     plan.program.detach(plan.backend.alias_raw)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from rfnb.backend.base.mask import mask_all_gradients
 from rfnb.backend.base.tape import External, Var
-from rfnb.core.advice.broadcast_errors import meant
+from rfnb.core.advice.broadcast_errors import broadcast_allowed
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.graph.graph import Node, all_nodes
@@ -145,7 +145,7 @@ class Hoist:
 
         record: return outputs as well, so that a replay can show them.
         """
-        with listening(None), meant(), mask_all_gradients():
+        with listening(None), broadcast_allowed(), mask_all_gradients():
             live = self._live()
             for done, op in enumerate(live, 1):
                 self._run(op)
@@ -257,7 +257,7 @@ class Hoist:
             if not op.makes.isdisjoint(needed):
                 live.append(op)
                 needed |= op.reads
-        with listening(None), meant(), mask_all_gradients():
+        with listening(None), broadcast_allowed(), mask_all_gradients():
             while live:
                 op = live.pop()
                 if not self._try_all_steps(op):

@@ -14,7 +14,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.graph.facts import ModuleFacts
 from rfnb.core.ground.nested import leaves
 from rfnb.core.ground.raw import backend_of_raw
-from rfnb.core.ground.source import Source, here
+from rfnb.core.ground.source import Source, user_source
 from rfnb.core.tensor.listener import Listener, listening
 from rfnb.core.tensor.op import OpRow
 from rfnb.core.tensor.tensor import Tensor
@@ -57,7 +57,7 @@ class _Mark:
 
     axis: Dim
     weights: Tensor | None
-    place: Place
+    place: OpPlace
     with_values: bool = False
 
 
@@ -86,7 +86,7 @@ class AttentionFinder(Listener):
             if row.name != "softmax":
                 self._follow(row.name, args, kwargs, result)
             elif self._counts():
-                self._mark(result, _Mark(kwargs["axis"], None, Place.of(self._inside, here())))
+                self._mark(result, _Mark(kwargs["axis"], None, OpPlace.of(self._inside, user_source())))
             else:
                 self.outside += 1
         return result
@@ -99,7 +99,7 @@ class AttentionFinder(Listener):
             self._names = names_below(module, type(module).__name__)
         if not self._inside and self._model is not None and id(module) not in self._own:
             return super().call_module(module, forward, args, kwargs)
-        self._inside.append((self.name_of(module), here()))
+        self._inside.append((self.name_of(module), user_source()))
         self.calls += 1
         try:
             return super().call_module(module, forward, args, kwargs)
@@ -204,7 +204,7 @@ class AttentionFinder(Listener):
         dims = (*shared, *(dim for dim in keys.dims if dim not in shared and dim not in (key_dim, axis)), axis)
         axes = tuple((dim, (query if dim in query.dims else keys).size_of(dim).max) for dim in dims)
         rows = pick_rows(query_dims(dims, axis, set(keys.dims)))
-        place = Place.of(self._inside, here())
+        place = OpPlace.of(self._inside, user_source())
         count = sum(backend_of_raw(x._raw).nbytes_raw(x._raw) for x in (query, keys, *added))
         self._add(_found(place, rows, axis, axes, count, make))
 
@@ -215,7 +215,7 @@ def names_below(model: Any, root: str = "") -> dict[int, str]:
 
 
 @dataclass(frozen=True)
-class Place:
+class OpPlace:
     """The place of an op: the path of its module, the variable that its line assigns, and the line."""
 
     path: str
@@ -223,10 +223,10 @@ class Place:
     source: Source | None
 
     @staticmethod
-    def of(inside: list[tuple[str, Source | None]], source: Source | None) -> Place:
+    def of(inside: list[tuple[str, Source | None]], source: Source | None) -> OpPlace:
         """The place of a line inside modules. A line that calls a module names its result, not the values inside it."""
         path, caller = inside[-1] if inside else ("", None)
-        return Place(path, "" if source is None or source == caller else variable_of(source), source)
+        return OpPlace(path, "" if source is None or source == caller else variable_of(source), source)
 
 
 def variable_of(source: Source | None) -> str:
@@ -245,7 +245,7 @@ def pick_rows(dims: list[Dim]) -> Dim | None:
 
 
 def found_of(
-    weights: Tensor, axis: Dim, queries: list[Dim], place: Place, make: Callable[[], Tensor] | None = None
+    weights: Tensor, axis: Dim, queries: list[Dim], place: OpPlace, make: Callable[[], Tensor] | None = None
 ) -> Found:
     """A `Found` for weights that have been computed."""
     axes = tuple((dim, weights.size_of(dim).max) for dim in weights.dims)
@@ -254,7 +254,12 @@ def found_of(
 
 
 def _found(
-    place: Place, rows: Dim | None, cols: Dim, axes: tuple[tuple[Dim, int], ...], count: int, make: Callable[[], Tensor]
+    place: OpPlace,
+    rows: Dim | None,
+    cols: Dim,
+    axes: tuple[tuple[Dim, int], ...],
+    count: int,
+    make: Callable[[], Tensor],
 ) -> Found:
     return Found(place.path, place.variable, place.source, rows, cols, axes, count, make)
 
@@ -282,7 +287,7 @@ def _of_raw(found: RawAttention) -> Found:
     dims = [Dim(n, name=name) for n, name in zip(found.shape[-3:], names, strict=True)]
     if len(found.shape) == 4:
         dims.insert(0, Dim(found.shape[0], name="batch", kind="batch"))
-    place = Place(found.path, "" if found.path else variable_of(source), source)
+    place = OpPlace(found.path, "" if found.path else variable_of(source), source)
     axes = tuple(zip(dims, found.shape, strict=True))
 
     def make() -> Tensor:

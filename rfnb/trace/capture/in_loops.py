@@ -10,7 +10,7 @@ from rfnb.core.graph.graph import BodyGraph, Node
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.ops.shape import replace_dim_v2
-from rfnb.trace.capture.attention_finder import SAME, SUMS, Found, Place, found_of, query_dims, variable_of
+from rfnb.trace.capture.attention_finder import SAME, SUMS, Found, OpPlace, found_of, query_dims, variable_of
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.stacked import over_steps
 
@@ -22,7 +22,7 @@ class _InStep:
     number: int
     axis: Dim
     queries: list[Dim]
-    place: Place
+    place: OpPlace
 
 
 def attention_of(run: Run, path: str | None, room: int) -> tuple[list[Found], list[str]]:
@@ -100,11 +100,11 @@ def _in_graph(graph: BodyGraph, path: str | None) -> Iterator[_InStep]:
             marks[node.outputs[0]] = number, made, module, with_values or values
 
 
-def _place(node: Node, module: str) -> Place:
+def _place(node: Node, module: str) -> OpPlace:
     variable = variable_of(node.source)
     if not variable and not module:  # returned by a function: named where the body calls it
         variable = variable_of(node.at)
-    return Place(module, variable, node.source)
+    return OpPlace(module, variable, node.source)
 
 
 def _walk(nodes: list[Node], path: str | None) -> Iterator[tuple[Node, str | None]]:

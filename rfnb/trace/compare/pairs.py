@@ -15,7 +15,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import RunFileError
 from rfnb.trace.compare.match import match_values
 from rfnb.trace.run.entries import Entries, numbers
-from rfnb.trace.run.file.stored import Stored
+from rfnb.trace.run.file.stored import StoredReplay
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
@@ -111,7 +111,7 @@ class Pairs:
         return self._found[which]
 
     def _from_file(self, side: int) -> bool:
-        return isinstance(self.runs[side].replay, Stored)
+        return isinstance(self.runs[side].replay, StoredReplay)
 
     def _note_hidden(self, side: int, count: int) -> None:
         """Adds a note on values that are missing in a file because it has none of modules and functions."""

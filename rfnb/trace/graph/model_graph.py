@@ -34,12 +34,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from rfnb.core.graph.graph import Node
-from rfnb.core.graph.graph_names import tidy
+from rfnb.core.graph.graph_names import name_graph
 from rfnb.core.graph.model_graph import ModelGraph, argument_names, failure, owner, title
 from rfnb.core.graph.module_table import ModuleTable
 from rfnb.core.ground.nested import leaves, named_leaves
 from rfnb.core.ground.scope import modules_described_by
-from rfnb.core.ground.source import here
+from rfnb.core.ground.source import user_source
 from rfnb.core.ground.tracers import TraceCall, trace_call
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.parameter import Parameter
@@ -90,7 +90,7 @@ def _traced(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, meta: 
     modules, its = ModuleTable(_own_parameters, _counted), owner(model)
     if its is not None:
         modules.add(its)
-    before, asked = Unchanged(), here()
+    before, call_site = Unchanged(), user_source()
     tracer = Tracer(its, modules, before.keep)
     graph = ModelGraph(title(model), tracer.graph)
     failed: tuple[BaseException, Node | None] | None = None
@@ -109,7 +109,7 @@ def _traced(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, meta: 
         except Exception as error:
             failed = error, tracer.fail(error, None)
     graph.count, graph.unused = modules.count, modules.unused()
-    tidy(tracer.graph, asked)
+    name_graph(tracer.graph, call_site)
     if failed is not None:
         graph.failure = failure(*failed, meta=graph.meta)
     return graph

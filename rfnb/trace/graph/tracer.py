@@ -12,7 +12,7 @@ from rfnb.core.graph.model_graph import title
 from rfnb.core.graph.module_table import ModuleTable
 from rfnb.core.ground.nested import leaves
 from rfnb.core.ground.scope import inside_module
-from rfnb.core.ground.source import Source, here
+from rfnb.core.ground.source import Source, user_source
 from rfnb.core.tensor.listener import Listener
 from rfnb.core.tensor.op import OpRow
 from rfnb.core.tensor.parameter import Parameter
@@ -47,7 +47,7 @@ class Tracer(CallRecorder, Listener):
 
     def here(self) -> Source | None:
         """The current line of the user's code."""
-        return here()
+        return user_source()
 
     def fail(self, error: BaseException, node: Node | None) -> Node | None:
         """Marks the node that failed and those around it; for an error in a loop, the node found by the loop."""

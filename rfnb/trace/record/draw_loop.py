@@ -42,7 +42,7 @@ class LoopDrawer:
             self.tracer.inside[-1][1].append(node)
         elif not record.error:
             self.inner[id(record.recorder.graph.nodes)] = node
-        body = _Body(self, record)
+        body = _DrawnBody(self, record)
         node.body[:] = body.nodes()
         facts = node.facts = body.facts(node)
         outside = [state.initial for state in facts.states] + [source for source, _ in facts.unstacked]
@@ -64,7 +64,7 @@ class LoopDrawer:
         return found
 
 
-class _Body:
+class _DrawnBody:
     """The body of a loop while it is drawn. read: numbers of the outer values it uses. out: numbers of its results."""
 
     def __init__(self, drawer: LoopDrawer, record: LoopRecord):

@@ -17,7 +17,7 @@ from rfnb.core.graph.graph import BodyGraph, Node, NodeKind, Value
 from rfnb.core.ground.nested import leaves, map_leaves, named_leaves
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.ground.scope import inside_module, module_facts, module_path, random_from
-from rfnb.core.ground.source import Source, here, in_code, in_file, variables
+from rfnb.core.ground.source import Source, frame_of, locals_of, source_in, user_source
 from rfnb.core.tensor.listener import Listener, active_listener, listening
 from rfnb.core.tensor.op import OpRow
 from rfnb.core.tensor.tensor import Tensor
@@ -112,7 +112,7 @@ class Recorder(Listener):
         self._gives(node, [value for value, _ in outputs])
         self._last_op_is(node)
         if self.file is not None:
-            self._name([value for value, _ in outputs], in_file(self.file))
+            self._name([value for value, _ in outputs], source_in(self.file))
         return wrapped
 
     def _gives(self, node: Node, values: Sequence[Value]) -> None:
@@ -140,10 +140,10 @@ class Recorder(Listener):
         if value.name or value.node is None:
             return value.name
         node = value.node
-        here, line_of_body = self.in_body(value), node.source is not None and node.source.code is self.code
-        called = here or not line_of_body  # the variable names the result of the call, not the values inside it
+        in_body, line_of_body = self.in_body(value), node.source is not None and node.source.code is self.code
+        called = in_body or not line_of_body  # the variable names the result of the call, not the values inside it
         name = (self._target(node, value.output) if called else None) or node.op
-        return name if here or not node.path else f"{node.path}.{name}"
+        return name if in_body or not node.path else f"{node.path}.{name}"
 
     def _target(self, node: Node, output: int) -> str | None:
         """The variable that the user's line assigns, for the last op of that line: one call of rfnb may run several."""
@@ -191,8 +191,8 @@ class Recorder(Listener):
 
     def take_names(self) -> None:
         """Names values after the variables of the body that hold them now, unless an assignment already names them."""
-        frame = in_code(self.code) if self.code is not None else None
-        for name, held in variables(frame).items() if frame is not None else ():
+        frame = frame_of(self.code) if self.code is not None else None
+        for name, held in locals_of(frame).items() if frame is not None else ():
             small = isinstance(held, tuple | list | dict) and len(held) <= 16
             for path, leaf in named_leaves(held, name) if small else [(name, held)]:
                 if isinstance(leaf, Traced) and leaf.recorder is self:
@@ -306,10 +306,10 @@ class Recorder(Listener):
 
     def _begin(self, op: str, inputs: Sequence[int], kind: NodeKind = "op") -> Node:
         start = len(self.tape.calls)
-        source = here()
+        source = user_source()
         at = source
         if source is not None and self.code is not None and source.code is not self.code:
-            frame = in_code(self.code)
+            frame = frame_of(self.code)
             at = None if frame is None else Source(frame.f_code, frame.f_lasti)
         number, path = len(self.op_calls), module_path()
         node = Node(number, op, tuple(inputs), (), path, source, at, tape=(start, start), kind=kind)

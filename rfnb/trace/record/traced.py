@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rfnb.core.graph.graph import Value
-from rfnb.core.ground.source import here
+from rfnb.core.ground.source import user_source
 from rfnb.core.tensor.listener import active_listener
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopError, TraceError
@@ -68,17 +68,17 @@ class Traced(Tensor):
 
     @property
     def dtype(self) -> str:
-        """The type of the entries."""
+        """The dtype of the entries, as in `Tensor.dtype`."""
         return self.plain.dtype
 
     @property
     def device(self) -> str | None:
-        """Where the data is."""
+        """The device of the data, as in `Tensor.device`."""
         return self.plain.device
 
     @property
     def _raw(self) -> Any:
-        where = here()
+        where = user_source()
         place = f" ({where.place()})" if where else ""
         loop = self.recorder.name
         if self.recorder.open:

@@ -59,7 +59,7 @@ def test_modules_that_hold_the_older_dim_are_named_too(cells):
 def test_after_the_older_tensors_are_gone_there_is_nothing_to_run(cells):
     for text in (DIM, DATA, "z = [x]", DIM, DATA):
         cells(text)
-    with pytest.raises(DimError, match="make what was made before the second time anew"):
+    with pytest.raises(DimError, match="remake everything that was made before the second time"):
         cells("z.pop() + x")
 
 
@@ -69,7 +69,7 @@ def test_after_the_older_tensors_are_gone_there_is_nothing_to_run(cells):
         (lambda time: rf.Dim(None, name="time"), "two dims called time"),
         (lambda time: time + 1, "of the same frames"),
         (lambda time: rf.Dim(5, name="steps"), "have the same size: rf.replace_dim"),
-        (lambda time: rf.Dim(7, name="steps"), "if it is meant: rf.combine_bc"),
+        (lambda time: rf.Dim(7, name="steps"), "if this is intended: rf.combine_bc"),
     ],
 )
 def test_the_likely_fix_depends_on_the_two_dims(other, hint):

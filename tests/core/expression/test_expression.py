@@ -240,9 +240,9 @@ def test_and_and_or_stop_early():
         ("1 + xx", "did you mean x?"),
         ("rf.redcue_max(x)", "did you mean reduce_max?"),
         ("'ää' == xx", "at column 9"),
-        ("2 * word", "a str cannot be calculated with, at column 1"),
+        ("2 * word", "a str cannot be used in a calculation, at column 1"),
         ("x +* y", "not an expression, at column 4"),
-        ("x if yes else y", "rf.where chooses"),
+        ("x if yes else y", "`if`; use rf.where"),
         ("1" * 5000, "too long"),
     ],
 )
@@ -362,8 +362,8 @@ def test_a_loop_variable_stands_before_what_a_step_has():
         ("h == 'AH'", "no names"),
         ("h if h else h", "rf.where"),
         ("rf.reduce_max(h)", "axis"),
-        ("h + 'a'", "cannot be calculated"),
-        ("lstm + 1", "cannot be calculated"),
+        ("h + 'a'", "cannot be used in a calculation"),
+        ("lstm + 1", "cannot be used in a calculation"),
     ],
 )
 def test_what_is_not_there(text, words):
@@ -426,7 +426,7 @@ def test_stack():
         ("bestt", LoopError, "best"),
         ("bestt + 1", ExpressionError, "did you mean best"),
         ("'a' + ", ExpressionError, "not an expression"),
-        ("(1, 2)", LoopError, "no tensor"),
+        ("(1, 2)", LoopError, "neither a Tensor nor a number"),
         ("rf.range_over_dim(time)", LoopError, "cannot be stacked"),
     ],
 )

@@ -161,9 +161,9 @@ def test_as_the_axes_of_another(x, v, time):
     other = rf.zeros([OUT], feature_dim=OUT)
     assert other.copy_compatible_to(x, except_feature=True, unbroadcast=True).dims == (batch_dim, time, OUT)
     for call, match in {
-        lambda: v.copy_compatible_to_dims_raw([batch_dim]): "feat has no place",
+        lambda: v.copy_compatible_to_dims_raw([batch_dim]): "unexpected dim feat",
         lambda: v.copy_compatible_to_dims([batch_dim, FEAT], add_dims=False): "has no batch",
-        lambda: other.copy_compatible_to(x): "out has no place",
+        lambda: other.copy_compatible_to(x): "unexpected dim out",
         lambda: rf.set_sparse_dim(v, OUT).copy_compatible_to(x): "different labels",
     }.items():
         with pytest.raises(rf.errors.DimError, match=match):
@@ -188,9 +188,9 @@ def test_padding_of_an_axis_by_its_position(x, time):
 
 def test_dims_that_are_expected(x, time):
     assert x.verify_out_shape({FEAT, batch_dim, time}) is x
-    with pytest.raises(rf.errors.DimError, match="other dims"):
+    with pytest.raises(rf.errors.DimError, match="unexpected dims"):
         x.verify_out_shape({FEAT, batch_dim})
-    with pytest.raises(rf.errors.DimError, match="It has the same name but is another Dim"):
+    with pytest.raises(rf.errors.DimError, match="It has the same name but is a different Dim"):
         x.verify_out_shape([batch_dim, Dim(None, name="time"), FEAT])
     frames = rf.range_over_dim(time)
     assert frames.verify_out_shape([time, batch_dim], allow_missing_implicit_dims=True) is frames

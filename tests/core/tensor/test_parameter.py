@@ -57,9 +57,9 @@ def test_what_a_parameter_is_made_of():
     ("make", "message"),
     [
         (lambda: rf.Parameter([rf.Dim(None)]), "fixed size"),
-        (lambda: rf.Parameter([some], raw_tensor=torch.ones(3)), "does not fit the dims"),
+        (lambda: rf.Parameter([some], raw_tensor=torch.ones(3)), "does not match the dims"),
         (lambda: rf.Parameter([some], "float64", raw_tensor=torch.ones(2)), "another dtype"),
-        (lambda: rf.Parameter([some], "int32", trainable=True), "only float numbers"),
+        (lambda: rf.Parameter([some], "int32", trainable=True), "only float and complex values"),
         (lambda: rf.Parameter([some], initial=np.ones(3)), "a different shape"),
         (lambda: rf.Parameter([some], initial=rf.ones([rows])), "has no dim rows"),
         (lambda: backend_of_raw(zeros().raw_tensor).parameter_assign(zeros(), 1.0, op="mul"), "unknown `op`"),

@@ -10,7 +10,7 @@ from torch.testing import assert_close
 import rfnb as rf
 from rfnb import Dim, batch_dim
 from rfnb.core.dims.lengths import Size
-from rfnb.core.ground.source import here
+from rfnb.core.ground.source import user_source
 
 time, feat, hidden = Dim(None, name="time"), Dim(8, name="feat"), Dim(6, name="hidden")
 
@@ -179,7 +179,7 @@ def test_without_in_dims_a_model_stays_outside_of_the_graph():
 
 def test_lengths_that_a_compiled_function_gets_as_a_list():
     torch._dynamo.reset()
-    made = here()
+    made = user_source()
 
     def padded(raw, lengths):
         return raw.new_zeros(Size([batch_dim], lengths, made=made).max)

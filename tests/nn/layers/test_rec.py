@@ -188,6 +188,6 @@ def test_sizes_instead_of_dims_and_a_forgotten_state_are_explained(module):
         module(20, 30)
     inp, out, time = rf.Dim(3, name="in"), rf.Dim(4, name="out"), rf.Dim(5, name="time")
     for state in (None, rf.zeros([out])):
-        with pytest.raises(ParameterError, match=f"{module.__name__}: this is no state") as error:
+        with pytest.raises(ParameterError, match=f"{module.__name__}: `state` is not an rf.State") as error:
             module(inp, out)(rf.zeros([time, inp]), state=state, spatial_dim=time)
         assert "default_initial_state" in str(error.value)

@@ -125,7 +125,7 @@ def test_without_the_dim_of_sequences():
 
 
 def test_which_sequence_is_meant_has_to_be_clear():
-    with pytest.raises(LoopError, match="which sequence"):
+    with pytest.raises(LoopError, match="cannot be matched"):
         rf.compare(sums(), sums([ROWS[0]]))
     with pytest.raises(LoopError, match="no sequence 7"):
         rf.compare(sums(), sums([ROWS[0]]), sequence=7)

@@ -8,7 +8,7 @@ import torch
 import rfnb as rf
 from rfnb import batch_dim
 from rfnb.errors import OptionError
-from rfnb.trace.run.runs import Held
+from rfnb.trace.run.runs import HeldStorages
 
 
 @pytest.fixture(autouse=True)
@@ -130,7 +130,7 @@ def test_what_runs_share_counts_once():
 
 
 def test_held():
-    held = Held()
+    held = HeldStorages()
     held.add({"a": 1, "b": 2})
     held.add({"b": 2, "c": 4})
     assert held.bytes == 7
@@ -199,7 +199,7 @@ def test_the_budget_of_many_steps_is_flat():
 def trained(fused, snapshot, monkeypatch):
     """A run, and a training step of fused Adam after it."""
     if not snapshot:
-        monkeypatch.setattr("rfnb.loop.replay.recorded_steps.SNAPSHOT_BUDGET", 0)
+        monkeypatch.setattr("rfnb.loop.replay.recorded.SNAPSHOT_BUDGET", 0)
     time, feat = rf.Dim(3, name="time"), rf.Dim(2, name="feat")
     x = rf.convert_to_tensor(torch.ones(3, 2), dims=[time, feat])
     layer = rf.Linear(feat, feat)

@@ -13,7 +13,7 @@ from rfnb.trace.run.file.dims import DimReader, DimWriter
 from rfnb.trace.run.file.fields import chosen, count, get, list_of, optional
 
 
-class Place(NamedTuple):
+class StoredPlace(NamedTuple):
     """A place in the code that was run, as text, with the interface of `Source`."""
 
     file: str
@@ -42,7 +42,7 @@ def write_graph(graph: BodyGraph, name_of: Callable[[Value], str], dims: DimWrit
     places: dict[Any, int] = {}
     numbers = {id(node): number for number, node in enumerate(graph.all_nodes())}
 
-    def place(source: Source | Place | None) -> int | None:
+    def place(source: Source | StoredPlace | None) -> int | None:
         return None if source is None else places.setdefault(_words(source), len(places))
 
     def node(given: Node) -> dict[str, Any]:
@@ -116,8 +116,10 @@ KIND_BY_OP: dict[str, NodeKind] = {
 }  # fmt: skip
 
 
-def _place(data: Any) -> Place:
+def _place(data: Any) -> StoredPlace:
     file, line, shown, expression, names = data
     entry = {"file": file, "line": line, "shown": shown, "expression": expression, "names": names}
     texts = {name: get(entry, name, str) for name in ("file", "shown", "expression")}
-    return Place(**texts, line=count(entry, "line"), assigned=tuple(map(value_name, list_of(entry, "names", str))))
+    return StoredPlace(
+        **texts, line=count(entry, "line"), assigned=tuple(map(value_name, list_of(entry, "names", str)))
+    )

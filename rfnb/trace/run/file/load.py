@@ -18,7 +18,7 @@ from rfnb.trace.run.file.older import update
 from rfnb.trace.run.file.raws import RawReader
 from rfnb.trace.run.file.save import FORMAT, KEY
 from rfnb.trace.run.file.series import Series
-from rfnb.trace.run.file.stored import Stored, StoredState
+from rfnb.trace.run.file.stored import StoredReplay, StoredState
 from rfnb.trace.run.run import Run
 
 
@@ -100,7 +100,7 @@ def _run(data: Any, dims: DimReader, raws: RawReader, versions: dict[str, str]) 
         raise RunFileError("the number of steps in the file does not fit the rest")
     graph, axis = read_graph(get(data, "graph", dict), dims), dims.dim(data["axis"])
     dims.bind(axis, size)
-    stored = Stored(
+    stored = StoredReplay(
         axis=axis,
         size=size,
         steps=steps,

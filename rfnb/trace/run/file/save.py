@@ -80,7 +80,7 @@ def versions() -> dict[str, str]:
 
 def _describe(run: Run, dims: DimWriter, raws: RawWriter, limit: int) -> dict[str, Any]:
     source, replay, failed = run.source, run.replay, run.failed
-    values = Values(limit)
+    values = SavedValues(limit)
     checks = values.collect(run)
     return {
         "name": run.name,
@@ -123,7 +123,7 @@ def _state(run: Run, name: str, dims: DimWriter, raws: RawWriter) -> dict[str, A
     return {"name": name, "series": written, "sizes": sizes, "empty": empty}
 
 
-class Values:
+class SavedValues:
     """Collects the values of the body, step by step. Above `limit` bytes, only statistics of the largest are kept."""
 
     def __init__(self, limit: int):

@@ -46,7 +46,7 @@ class Series:
         """Adds the value of a step; returns its size in bytes."""
         self.steps[step] = len(self.steps)
         self.lengths.append(tensor.lengths)
-        if isinstance(tensor, Missing):
+        if isinstance(tensor, AbsentTensor):
             self.statistics.append(tensor.statistics)
             self.raws, n_bytes = None, tensor.bytes
         else:
@@ -61,7 +61,7 @@ class Series:
     def tensor(self, step: int) -> Tensor:
         """The value at a step. Raises KeyError if there is none."""
         at = self.steps[step]
-        tensor = Missing(self, at) if self.raws is None else tensor_of(self.raws[at], self.sig, self.lengths[at])
+        tensor = AbsentTensor(self, at) if self.raws is None else tensor_of(self.raws[at], self.sig, self.lengths[at])
         tensor.name = self.name
         return tensor
 
@@ -106,7 +106,7 @@ class Series:
         return series
 
 
-class Missing(Tensor):
+class AbsentTensor(Tensor):
     """A tensor whose numbers are not in the file; its dims, dtype and statistics are known."""
 
     __slots__ = ("bytes", "dtype_name", "statistics")

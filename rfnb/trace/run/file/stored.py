@@ -50,7 +50,7 @@ class StoredState:
 
 
 @dataclass
-class Stored:
+class StoredReplay:
     """A `Replayable` that only reads stored values.
 
     seed, every: as in the run. steps_begun, why: how many steps each sequence started, and why it ended. checks: for

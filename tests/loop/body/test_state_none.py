@@ -63,7 +63,7 @@ def more(s):
 REFUSED = {
     "later": (lambda s: rf.State(h=s.h, cache=s.h + 1.0), r"loop.state.s.cache = rf.zeros\(\[feat\], dtype="),
     "set inside": (inside, "'s.cache' is None at first"),
-    "a new entry": (more, "another structure"),
+    "a new entry": (more, "different structure"),
     "gone": (lambda s: rf.State(h=None, cache=None), "'s.h' is a tensor at first, and None later"),
 }  # fmt: skip
 

@@ -203,9 +203,9 @@ MISTAKES = {
     misspells_a_state: (LoopError, ["there is no state 'hiden'", "did you mean 'hidden'?"]),
     gives_a_list: (LoopError, ["a list of length 1", "one value"]),
     forgets_the_batch: (DimError, ["rf.zeros([hidden, batch_dim])"]),
-    unstacks_lengths_that_differ: (DimError, ["[3, 1] in b {batch:2, other:1–3}", "[2, 1], as in", "rf.slice"]),
-    lambda: rf.Loop(max_seq_len=2.5): (DtypeError, ["max_seq_len is a number of steps"]),
-    lambda: rf.Loop(max_seq_len=rf.ones([])): (DtypeError, ["a whole number"]),
+    unstacks_lengths_that_differ: (DimError, ["[3, 1] in b {batch:2, other:1–3}", "[2, 1], the length", "rf.slice"]),
+    lambda: rf.Loop(max_seq_len=2.5): (DtypeError, ["max_seq_len must be a number of steps"]),
+    lambda: rf.Loop(max_seq_len=rf.ones([])): (DtypeError, ["an integer"]),
     lambda: rf.watch(rf.ones([]), steps="all"): (LoopError, ["range(0, 1000, 100)"]),
 }
 
@@ -229,7 +229,7 @@ def test_the_way_out_of_an_outer_product_works(kind):
     a, b = rf.zeros([beam]), rf.ones([hidden])
     with pytest.raises(DimError) as raised:
         OPERATIONS[kind](a, b)
-    way = raised.value.hint.removeprefix("if it is meant: ")
+    way = raised.value.hint.removeprefix("if this is intended: ")
     function = "compare_bc" if kind in ("equal", "not_equal", "less", "greater_equal") else "combine_bc"
     assert way == f'rf.{function}(a, "{kind}", b)'
     assert getattr(rf, function)(a, kind, b).dims_set == {beam, hidden}

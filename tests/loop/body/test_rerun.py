@@ -223,18 +223,18 @@ def test_with_a_function_that_calls_it(cells):
 def test_functions_that_cannot_be_found(cells):
     x, time = three()
     cells.nested(x, time)
-    with pytest.raises(LoopError, match=r"no nested.<locals>.inner in cells"):
+    with pytest.raises(LoopError, match=r"cells no longer has nested.<locals>.inner"):
         rf.runs["nested"].rerun()
     cells.count(x, time)
     del cells.count
-    with pytest.raises(LoopError, match="no count in cells"):
+    with pytest.raises(LoopError, match="cells no longer has count"):
         rf.runs["count"].rerun()
     cells.x, cells.time = x, time
     body = TEXT[TEXT.index('    loop = rf.Loop(axis=time, name="count")') : TEXT.index("def anew")]
     cells.run(textwrap.dedent(body))  # at the top of a cell
-    with pytest.raises(LoopError, match="in no function") as error:
+    with pytest.raises(LoopError, match="did not run in a function") as error:
         rf.runs[0].rerun()
-    assert "put it into a function" in str(error.value)
+    assert "put the loop into a function" in str(error.value)
 
 
 def test_an_error_of_the_call_is_raised_and_what_ran_is_kept(cells):
@@ -247,7 +247,7 @@ def test_an_error_of_the_call_is_raised_and_what_ran_is_kept(cells):
         run.rerun()
     assert torch.equal(torch.get_rng_state(), random)
     assert list(rf.runs) == [run]
-    with pytest.raises(LoopError, match="a fork is no call"):
+    with pytest.raises(LoopError, match="a fork cannot be run again"):
         run.fork(1).rerun()
 
 

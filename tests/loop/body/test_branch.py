@@ -226,13 +226,13 @@ def test_a_failure_in_a_branch_is_told_with_step_and_line():
     assert loop.state.n.item() == 0
 
 
-def test_a_side_that_cannot_be_tried_out_says_which():
+def test_an_error_in_a_side_not_taken_names_the_side():
     loop = rf.Loop(max_seq_len=2)
     loop.state.n = rf.convert_to_tensor(0)
     with pytest.raises(ZeroDivisionError) as caught, loop:
         n = loop.state.n
         loop.state.n = rf.cond(n == 0, lambda: n + 1, lambda: n * (1 // 0))
-    assert any("false_fn" in note and "tried out" in note for note in caught.value.__notes__)
+    assert any("false_fn" in note and "although the other side is taken" in note for note in caught.value.__notes__)
 
 
 @pytest.mark.parametrize("hoisted", [True, False])
@@ -452,14 +452,14 @@ def label(dim: rf.Dim) -> rf.Tensor:
 
 
 REFUSED = {
-    "dims": (lambda now, h: rf.cond(now, lambda: h, lambda: rf.reduce_sum(h, axis=feat)), DimError, "other dims"),
-    "other dim": (lambda now, h: rf.cond(now, lambda: h, lambda: rf.zeros([other])), DimError, "other dims"),
-    "dtype": (lambda now, h: rf.cond(now, lambda: h, lambda: rf.cast(h, "int64")), DtypeError, "another dtype"),
+    "dims": (lambda now, h: rf.cond(now, lambda: h, lambda: rf.reduce_sum(h, axis=feat)), DimError, "different dims"),
+    "other dim": (lambda now, h: rf.cond(now, lambda: h, lambda: rf.zeros([other])), DimError, "different dims"),
+    "dtype": (lambda now, h: rf.cond(now, lambda: h, lambda: rf.cast(h, "int64")), DtypeError, "different dtype"),
     "path": (lambda now, h: rf.cond(now, lambda: {"a": h}, lambda: {"a": 1.0})["a"], DimError, "cond: a "),
     "structure": (lambda now, h: rf.cond(now, lambda: {"a": h}, lambda: {"b": h}), LoopError, "structure"),
-    "None": (lambda now, h: rf.cond(now, lambda: h, lambda: None), LoopError, "None of false_fn"),
-    "names": (lambda now, h: rf.cond(now, lambda: "a", lambda: "b"), LoopError, "'b' of false_fn"),
-    "labels": (lambda now, h: rf.cond(now, lambda: label(feat), lambda: label(other)), DimError, "labels of two kinds"),
+    "None": (lambda now, h: rf.cond(now, lambda: h, lambda: None), LoopError, "None from false_fn"),
+    "names": (lambda now, h: rf.cond(now, lambda: "a", lambda: "b"), LoopError, "'b' from false_fn"),
+    "labels": (lambda now, h: rf.cond(now, lambda: label(feat), lambda: label(other)), DimError, "different dims"),
     "pred": (lambda now, h: rf.cond(h > 0.0, lambda: h, lambda: h), DimError, "`pred` has dims"),
     "leak": (leak, LoopError, "one side of a `cond`"),
     "between sides": (between_sides, LoopError, "one side of a `cond`"),
@@ -470,7 +470,7 @@ IN_A_SIDE = {
     "end": (lambda loop, h: loop.end(loop.iter_idx > 1, include_eos=True), "end in one side"),
     "last": (lambda loop, h: loop.last(h), "last in one side"),
     "reorder": (lambda loop, h: loop.reorder(rf.range_over_dim(feat), feat), "reorder in one side"),
-    "unstack": (lambda loop, h: loop.unstack(h * 1.0, axis=feat), "unstack of a value of the body"),
+    "unstack": (lambda loop, h: loop.unstack(h * 1.0, axis=feat), "unstack of a value that the body computes"),
 }
 
 

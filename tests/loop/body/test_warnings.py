@@ -18,7 +18,7 @@ KEYS = rf.Dim(0, name="keys")
 
 @pytest.fixture(autouse=True)
 def nothing_said(monkeypatch):
-    for module, table in ((loop_warnings, "_said"), (loop_warnings, "_judged")):
+    for module, table in ((loop_warnings, "_warned"), (loop_warnings, "_judged")):
         monkeypatch.setattr(module, table, PerPlace(lambda source: set()))
 
 
@@ -72,9 +72,9 @@ FORGETS = {
 
 
 @pytest.mark.parametrize("write", FORGETS.values(), ids=FORGETS)
-def test_a_state_that_forgets(write):
+def test_a_state_that_is_never_read(write):
     [text] = told(write)
-    assert "the state 'h' forgets" in text
+    assert "the state 'h' is never read" in text
     assert "loop.last" in text
 
 
@@ -83,7 +83,7 @@ def test_of_a_nested_state_that_no_part_is_read():
         loop.state.lstm = rf.State(h=frame, c=frame + 1.0)
 
     [text] = told(write, lstm=rf.State(h=rf.zeros([batch_dim]), c=rf.zeros([batch_dim])))
-    assert "'lstm' forgets" in text
+    assert "'lstm' is never read" in text
 
 
 class Ignores(rf.Module):
@@ -194,7 +194,7 @@ def start():
 @pytest.mark.parametrize("include_eos", [True, False])
 def test_an_end_that_is_never_true(include_eos):
     [text] = told(ends_over(99.0, include_eos), axis=False, max_seq_len=4, h=start())
-    assert "never true: no sequence has ended within max_seq_len=4 steps" in text
+    assert "never true: no sequence ended within max_seq_len=4 steps" in text
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ def test_it_points_at_the_with_line_and_comes_once_however_often_the_loop_runs()
     lines, first = inspect.getsourcelines(forgetful)
     at = first + next(n for n, line in enumerate(lines) if "this line" in line)
     assert (warning.filename, warning.lineno) == (__file__, at)
-    assert str(warning.message).startswith(f"net (test_warnings.py:{at}): the state 'h' forgets")
+    assert str(warning.message).startswith(f"net (test_warnings.py:{at}): the state 'h' is never read")
 
 
 def test_the_same_code_run_again_as_a_new_cell_warns_again():
@@ -257,7 +257,7 @@ def test_the_same_code_run_again_as_a_new_cell_warns_again():
     for _ in range(2):
         cell: dict[str, object] = {"rf": rf, "batch_dim": batch_dim, "frames": frames}
         exec(compile(text, "cell", "exec"), cell)
-        with pytest.warns(rf.errors.LoopWarning, match="forgets"):
+        with pytest.warns(rf.errors.LoopWarning, match="is never read"):
             cell["forgetful"]()
         del cell
 

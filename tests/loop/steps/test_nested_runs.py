@@ -7,7 +7,7 @@ import torch
 
 import rfnb as rf
 from rfnb import Dim, batch_dim
-from rfnb.loop.replay import recorded_plan
+from rfnb.loop.replay import recorded
 
 key = Dim(4, name="key")
 
@@ -110,7 +110,7 @@ def test_an_inner_run_is_a_run():
     assert fork.parent is inner
     assert torch.equal(fork[2].noise.raw_tensor, inner[2].noise.raw_tensor)
     assert inner.gradients("t").norm["t"].shape == (4,)
-    with pytest.raises(rf.errors.LoopError, match="in no function"):
+    with pytest.raises(rf.errors.LoopError, match="did not run in a function"):
         inner.rerun()
 
 
@@ -145,9 +145,7 @@ def test_of_a_step_that_failed_the_inner_run_up_to_there():
 
 def test_without_recording_nothing_is_kept(monkeypatch):
     made = []
-    monkeypatch.setattr(
-        "rfnb.loop.run_body.plan_of", lambda *args: made.append(recorded_plan.plan_of(*args)) or made[-1]
-    )
+    monkeypatch.setattr("rfnb.loop.run_body.plan_of", lambda *args: made.append(recorded.plan_of(*args)) or made[-1])
     assert outer(along_keys, debug=False).run is None
     assert not made
     outer(along_keys)

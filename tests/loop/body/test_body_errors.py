@@ -48,7 +48,7 @@ READS = {
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
 def test_reading_a_number_in_the_body_is_refused(x, read):
     loop = loop_over(x)
-    with pytest.raises(rf.errors.TraceError, match=r"test_errors.py:\d+") as raised, loop:
+    with pytest.raises(rf.errors.TraceError, match=r"test_body_errors.py:\d+") as raised, loop:
         total = rf.reduce_sum(loop.unstack(x), axis=batch_dim)
         read(total)
     assert "total" in str(raised.value)
@@ -73,7 +73,7 @@ def test_a_value_of_the_body_cannot_be_used_after_it(x):
 
 def test_a_result_is_not_there_before_the_block_ends(x):
     loop = loop_over(x)
-    with pytest.raises(rf.errors.LoopError, match="when the `with` block"), loop:
+    with pytest.raises(rf.errors.LoopError, match="before the `with` block"), loop:
         out = loop.stack(loop.unstack(x))
         out + 1.0
     assert works()
@@ -91,7 +91,7 @@ def test_an_axis_that_grows_has_to_be_a_state(x):
     keys = rf.Dim(0, name="keys")
     loop = rf.Loop(axis=x.dims[1])
     loop.state.seen = rf.zeros([batch_dim, keys])
-    with pytest.raises(rf.errors.DimError, match=r"loop\.state\.keys = keys before"), loop:
+    with pytest.raises(rf.errors.DimError, match=r"loop\.state\.keys = keys first"), loop:
         loop.state.seen, _ = rf.cum_concat_step(loop.unstack(x), prev_accum=loop.state.seen, axis=keys)
     assert works()
 
@@ -107,7 +107,7 @@ def test_an_unknown_state_names_the_line_to_write(x):
 
 def test_nothing_says_how_many_steps():
     loop = rf.Loop()
-    with pytest.raises(rf.errors.LoopError, match="how many steps"), loop:
+    with pytest.raises(rf.errors.LoopError, match="number of steps"), loop:
         loop.stack(rf.ones([]))
     assert works()
 
@@ -145,7 +145,7 @@ def test_an_exception_at_a_later_step_names_line_and_step(x):
         loop.state.s = loop.state.s + rf.raw_call(fails_later, loop.unstack(x), out_dims=[batch_dim])
     [note] = raised.value.__notes__
     assert "step 2 of sum" in note
-    assert "test_errors.py" in note
+    assert "test_body_errors.py" in note
     assert loop.run.flags == ["failed: ValueError in step 2"]
     assert loop.run.steps == 2
     assert loop.run[1].after.s.raw_tensor.tolist() == [3.0, 9.0]

@@ -89,7 +89,7 @@ def test_a_difference_in_a_loop_names_the_step(x):
     report = rf.check.batch_invariance(fn, x)
     assert (report.first.event.loop, report.first.event.step) == ("mixing", 0)
     assert report.mixed.op == "reduce_mean"
-    assert "taken together" in repr(report)
+    assert "combines the sequences" in repr(report)
 
 
 def test_the_dims_have_their_lengths_again_afterwards(x):

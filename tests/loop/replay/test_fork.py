@@ -56,7 +56,7 @@ def assert_same(a, b, steps):
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=3), st.data(), st.sampled_from([2, 3, 20_000]))
 def test_with_nothing_edited_it_is_the_run_itself_bit_for_bit(lengths, data, kept):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rfnb.loop.steps.state_history.MAX_STATES", kept)
+        patch.setattr("rfnb.loop.steps.execute.MAX_STATES", kept)
         run = labels(lengths)
         step = data.draw(st.integers(0, run.steps - 1))
         fork = run.fork(step)
@@ -150,7 +150,7 @@ ERRORS = [
     ({"label": torch.zeros(3)}, DtypeError, "not an rf.Tensor"),
     ({"pair.s": "AH"}, DimError, "no vocabulary"),
     ({"pair.n": [1, 2]}, DimError, "needs one entry per sequence"),
-    ({"pair.s": rf.zeros([Dim(3, name="other")])}, DimError, "other has no place"),
+    ({"pair.s": rf.zeros([Dim(3, name="other")])}, DimError, "unexpected dim other"),
     ({"pair.s": None}, DtypeError, "not an rf.Tensor"),
     ({"label": rf.zeros([], dtype="int64", sparse_dim=Dim(4, name="words"))}, DimError, "labels of another dim"),
 ]

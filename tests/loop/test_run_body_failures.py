@@ -145,7 +145,7 @@ def test_the_error_names_step_and_line(way, moved):
     told = "\n".join(error.__notes__)
     lines, first = inspect.getsourcelines(Picky if way is in_modules else way)
     assert "step 2 of sum" in told
-    assert any(f"test_failed_runs.py:{first + n}" in told for n in range(len(lines))), told
+    assert any(f"test_run_body_failures.py:{first + n}" in told for n in range(len(lines))), told
     assert_nothing_is_left()
 
 
