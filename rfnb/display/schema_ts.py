@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rfnb.display.panel.commands import COMMANDS
+from rfnb.display.register import VIEWS
 
 DISPLAY = Path(__file__).parent
 EXTENSION = DISPLAY.parents[1] / "extension"
@@ -51,8 +52,9 @@ def typescript() -> str:
 
 
 def schemas() -> list[Path]:
-    """The files with types: `schema.py` in the folder of each subject."""
-    return sorted(DISPLAY.rglob("schema.py"), key=lambda file: file.parts)
+    """The files with types: `schema.py` in the folder of each subject, and views that declare their own types."""
+    views = {DISPLAY.joinpath(*module.split(".")).with_suffix(".py") for module, _ in VIEWS.values()}
+    return sorted({*DISPLAY.rglob("schema.py"), *views}, key=lambda file: file.parts)
 
 
 def imported_names() -> set[str]:
@@ -73,15 +75,19 @@ def reached(known: Mapping[str, Declared], names: set[str]) -> set[str]:
 
 
 def declarations(file: Path) -> Iterator[tuple[str, Declared]]:
-    """The constants, type aliases and TypedDicts of a file, each with its name."""
+    """The TypedDicts of a file, each with its name; of a `schema.py` also the constants and type aliases."""
     source = file.read_text(encoding="utf-8")
     lines, body = source.splitlines(), ast.parse(source).body
     for node, following in zip(body, [*body[1:], None], strict=True):
-        if isinstance(node, ast.ClassDef):
+        if isinstance(node, ast.ClassDef) and (file.stem == "schema" or _is_typed_dict(node)):
             yield node.name, Declared("\n".join(interface(node, lines)))
-        elif isinstance(node, ast.Assign):
+        elif isinstance(node, ast.Assign) and file.stem == "schema":
             name = ast.unparse(node.targets[0])
             yield name, Declared("\n".join(assigned(name, node.value, following)))
+
+
+def _is_typed_dict(node: ast.ClassDef) -> bool:
+    return "TypedDict" in map(ast.unparse, node.bases)
 
 
 def assigned(name: str, value: ast.expr, following: ast.stmt | None) -> Iterator[str]:

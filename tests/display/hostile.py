@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import linecache
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,6 @@ import torch
 import rfnb as rf
 from rfnb import Dim, batch_dim
 from rfnb.display.kit.view import View
-from rfnb.display.overview import view as overview
 from tests.display.standins import Raw
 
 PAYLOADS = {
@@ -66,7 +67,7 @@ def disarmed(payload: str) -> Word:
 
 def views(word: Word) -> dict[str, View]:
     """One of each kind and form, with names made by `word` wherever a user's words can get in."""
-    return {name: view for make in MAKERS for name, view in make(word).items()}
+    return {name: view for make in makers() for name, view in make(word).items()}
 
 
 def spelled(name: str) -> str:
@@ -286,13 +287,15 @@ def trainings(word: Word) -> dict[str, View]:
     }
 
 
-def overviews(word: Word) -> dict[str, View]:
-    """The calls of a docstring."""
-    words = [" ".join(word(name).split()) or "-" for name in ("show(x)", "what is in x", "docs/x.md")]
-    return {"overview": View(overview.describe(f"All about x.\n\nlook\n    {'  '.join(words)}"))}
-
-
 MAKERS: list[Callable[[Word], dict[str, View]]] = [
     *(tensors, structures, dims, modules),
-    *(loops, attentions, trainings, checks, errors, overviews),
+    *(loops, attentions, trainings, checks, errors),
 ]
+
+
+def makers() -> Iterator[Callable[[Word], dict[str, View]]]:
+    """Those here, and `hostile_views` in the tests of a view."""
+    yield from MAKERS
+    for file in sorted(Path(__file__).parent.glob("test_*_view.py")):
+        if "\ndef hostile_views(" in file.read_text(encoding="utf-8"):
+            yield import_module(f"tests.display.{file.stem}").hostile_views

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pydoc
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,12 @@ from rfnb.display.overview.view import describe
 ROOT = Path(__file__).parents[2]
 OVERVIEW = describe(rf.__doc__ or "")
 CALLS = [call for task in OVERVIEW["tasks"] for call in task["calls"]]
+
+
+def hostile_views(word: Callable[[str], str]) -> dict[str, View]:
+    """The calls of a docstring that has such words; see `tests/display/hostile.py`."""
+    words = [" ".join(word(name).split()) or "-" for name in ("show(x)", "what is in x", "docs/x.md")]
+    return {"overview": View(describe(f"All about x.\n\nlook\n    {'  '.join(words)}"))}
 
 
 def test_there_are_twenty_calls_by_task():

@@ -1,12 +1,14 @@
 """Recurrent and causal modules give the same step by step as over the whole sequence.
 
 A row for each of them in MODULES: how it is made, and how it is called if not as `module(x, state=…, spatial_dim=…)`.
+Cells have their rows in `tests/nn/cells/test_cells.py`; here are more kinds of input for some of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
 import torch
@@ -14,6 +16,7 @@ from hypothesis import given, settings, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim, single_step_dim
+from tests.nn.cells.test_cells import CELLS
 
 IN, OUT, WORDS = rf.Dim(3, name="in"), rf.Dim(4, name="out"), rf.Dim(5, name="words")
 LENGTHS = [5, 0, 1, 3]
@@ -58,29 +61,22 @@ class Row:
 
 
 MODULES = {
+    **{name: Row(partial(make, IN, OUT)) for name, make in CELLS.items()},
     "LSTM": Row(lambda: rf.LSTM(IN, OUT)),
     "LSTM of labels": Row(lambda: rf.LSTM(WORDS, OUT), in_dim=WORDS, sparse=True),
     "LSTM into its own dim": Row(lambda: rf.LSTM(OUT, OUT), in_dim=OUT),
-    "VanillaLSTM": Row(lambda: rf.VanillaLSTM(IN, OUT)),
     "VanillaLSTM of labels": Row(lambda: rf.VanillaLSTM(WORDS, OUT), in_dim=WORDS, sparse=True),
     "VanillaLSTM into its own dim": Row(lambda: rf.VanillaLSTM(OUT, OUT), in_dim=OUT),
     "VanillaLSTM of gates": Row(lambda: rf.VanillaLSTM(4 * OUT, OUT, input_projection=False), in_dim=4 * OUT),
-    "BasicLSTM": Row(lambda: rf.BasicLSTM(IN, OUT)),
-    "BasicLSTM without bias": Row(lambda: rf.BasicLSTM(IN, OUT, with_bias=False)),
-    "ZoneoutLSTM": Row(lambda: rf.ZoneoutLSTM(IN, OUT, zoneout_factor_cell=0.3, zoneout_factor_output=0.2)),
     "ZoneoutLSTM, other order": Row(lambda: rf.ZoneoutLSTM(IN, OUT, forget_bias=0.5, parts_order="ogif")),
     "ZoneoutLSTM, order of the kernel": Row(lambda: rf.ZoneoutLSTM(IN, OUT, forget_bias=0.5, parts_order="ifjo")),
     "ZoneoutLSTM, other output": Row(
         lambda: rf.ZoneoutLSTM(IN, OUT, zoneout_factor_output=0.2, use_zoneout_output=False)
     ),
-    "GRU": Row(lambda: rf.GRU(IN, OUT)),
     "GRU of labels": Row(lambda: rf.GRU(WORDS, OUT), in_dim=WORDS, sparse=True),
     "GRU into its own dim": Row(lambda: rf.GRU(OUT, OUT), in_dim=OUT),
-    "BasicRNN": Row(lambda: rf.BasicRNN(IN, OUT)),
     "BasicRNN into its own dim": Row(lambda: rf.BasicRNN(OUT, OUT), in_dim=OUT),
-    "RHN": Row(lambda: rf.RHN(IN, OUT, depth=2)),
     "RHN of twice its dim": Row(lambda: rf.RHN(2 * OUT, OUT, depth=2), in_dim=2 * OUT),
-    "LayerNormVariantsLSTM": Row(lambda: rf.LayerNormVariantsLSTM(IN, OUT)),
     "LayerNormVariantsLSTM per gate": Row(
         lambda: rf.LayerNormVariantsLSTM(IN, OUT, global_norm=False, per_gate_norm=True, hidden_norm=True)
     ),

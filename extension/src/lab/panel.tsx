@@ -60,7 +60,7 @@ class LoopsBody extends ReactWidget {
             open: run => void session?.open(run),
             pin: (run, pinned) => session?.pin(run, pinned),
             forget: run => session?.forget(run),
-            compare: run => stepper?.compare(run),
+            compare: other => stepper?.ask('compare', { other, sequence: stepper.state.step?.sequence ?? null }),
             rerun: run => session?.rerun(run)
           }}
           onFilter={text => (this._loops.filter = text)}

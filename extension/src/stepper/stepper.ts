@@ -2,7 +2,7 @@ import type { IDisposable } from '@lumino/disposable';
 import { ISignal, Signal } from '@lumino/signaling';
 
 import { Latest } from '../kernel/latest';
-import { Gone, IRequests } from '../kernel/requests';
+import { Args, Gone, IRequests } from '../kernel/requests';
 import type { OpsView, RunView, StepView } from '../schema';
 import { Asides, Question } from './asides';
 import { Direction, Finder } from './finder';
@@ -218,12 +218,9 @@ export class Stepper implements IDisposable {
     }
   }
 
-  gradients(loss: string): void {
-    void this._asides.ask('gradients', { loss, sequence: this._state.step?.sequence ?? null });
-  }
-
-  compare(other: number): void {
-    void this._asides.ask('compare', { other, sequence: this._state.step?.sequence ?? null });
+  /** Ask a question about the run; the answer will be in `state.asides`. */
+  ask<Q extends Question>(name: Q, args: Omit<Args<Q>, 'run'>): void {
+    void this._asides.ask(name, args);
   }
 
   /** Remove the answer to a question. */

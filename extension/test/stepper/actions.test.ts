@@ -12,7 +12,7 @@ const stepper = () => new Stepper(new Requests(() => undefined), runView(), step
 describe('the actions of a stepper', () => {
   it('are its methods, but not those of its owner', () => {
     const actions = actionsOf(stepper());
-    expect(Object.keys(actions)).toEqual(expect.arrayContaining(['goto', 'next', 'stepOp', 'compare', 'dismiss']));
+    expect(Object.keys(actions)).toEqual(expect.arrayContaining(['goto', 'next', 'stepOp', 'ask', 'dismiss']));
     expect(Object.keys(actions).filter(name => /^_|^(constructor|dispose|lose|complain|state)$/.test(name))).toEqual(
       []
     );

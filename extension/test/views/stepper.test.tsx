@@ -298,7 +298,7 @@ describe('around a run', () => {
     expect(host.querySelector('[data-curve="h"] polyline')?.getAttribute('points')?.split(' ')).toHaveLength(3);
     select(host, '.rfnb-Gradients select', 'x');
     click(host, '.rfnb-Gradients .rfnb-Button');
-    expect(asked.gradients).toHaveBeenCalledWith('x');
+    expect(asked.ask).toHaveBeenCalledWith('gradients', { loss: 'x', sequence: null });
   });
 
   it('has no field where nothing can be computed', () => {

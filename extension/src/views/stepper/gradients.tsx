@@ -36,7 +36,7 @@ export function Gradients({ state, actions }: { state: StepperState; actions: St
           className="rfnb-Button"
           type="button"
           aria-disabled={aside?.waiting ?? false}
-          onClick={() => !aside?.waiting && actions.gradients(loss)}
+          onClick={() => !aside?.waiting && actions.ask('gradients', { loss, sequence: step?.sequence ?? null })}
         >
           {aside?.waiting ? words.__('Computing …') : words.__('Compute')}
         </button>

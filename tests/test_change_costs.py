@@ -1,0 +1,368 @@
+"""What an addition costs: an op, a cell, a view and a command of the panel, each made in a copy of the project.
+
+Each addition is a list of edits by hand, one entry for each file; its own test is among them where the project wants
+one. Written by a command, and not counted: `rfnb/public_names.py`, golden files and `extension/src/schema.ts`. The
+tests of the project then run in the copy, so that an edit which is forgotten here fails.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[1]
+COPIED = [
+    *("rfnb", "tests", "conftest.py", "pyproject.toml"),
+    *(f"extension/{name}" for name in ("src", "test", "schema", "tsconfig.json", "package.json")),
+]
+IGNORED = shutil.ignore_patterns(
+    *("__pycache__", "labextension", "static", "node_modules", "*.webp", "*.png", "bench", "browser", "notebooks")
+)
+
+
+@dataclass(frozen=True)
+class Insert:
+    """An edit: `text` directly after `anchor`, which the file has once."""
+
+    anchor: str
+    text: str
+
+    def apply(self, file: Path) -> None:
+        before = file.read_text(encoding="utf-8")
+        assert before.count(self.anchor) == 1, (file, self.anchor)
+        file.write_text(before.replace(self.anchor, self.anchor + self.text), encoding="utf-8")
+
+
+Edits = dict[str, str | list[Insert]]
+"""By file: the text of a new one, or what is inserted."""
+
+OP: Edits = {
+    "rfnb/ops/math.py": [
+        Insert(
+            'cos = _unary("cos", "cosine, in radians", "[-1.0, 0.0, 1.0] → [0.540..., 1.0, 0.540...]")\n',
+            'tan = _unary("tan", "tangent, in radians", "[-1.0, 0.0, 1.0] → [-1.557..., 0.0, 1.557...]")\n',
+        )
+    ],
+    "rfnb/ops/public.py": [Insert("    sub as sub,\n", "    tan as tan,\n")],
+    "rfnb/backend/torch/math.py": [Insert('    "cos": torch.cos,\n', '    "tan": torch.tan,\n')],
+    "rfnb/backend/numpy/math.py": [Insert('"sin", "cos", ', '"tan", ')],
+}
+USE_OF_OP = """
+def test_it_works_on_both_backends_and_in_a_loop():
+    raw = np.linspace(-1.0, 1.0, 6).reshape(3, 2)
+    time, feat = rf.Dim(3, name="time"), rf.Dim(2, name="feat")
+    x = rf.convert_to_tensor(raw, dims=[time, feat])
+    for y in (rf.tan(x), rf.tan(x.like(raw))):
+        np.testing.assert_allclose(np.asarray(y.raw_tensor), np.tan(raw))
+    loop = rf.Loop(axis=time)
+    loop.state.total = rf.zeros([feat], dtype="float64")
+    with loop:
+        loop.state.total = rf.tan(loop.state.total + loop.unstack(x))
+        out = loop.stack(loop.state.total)
+    total = np.zeros(2)
+    for frame, found in zip(raw, out.numpy(), strict=True):
+        np.testing.assert_allclose(found, total := np.tan(total + frame))
+"""
+
+CELL: Edits = {
+    "rfnb/nn/cells/leaky.py": '''\
+"""A cell whose state leaks: LeakyRNN."""
+
+from __future__ import annotations
+
+from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.state import State
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.nn.cells.simple import BasicRNN
+
+
+class LeakyRNN(BasicRNN):
+    """A leaky integrator (Jaeger 2001): h' = (1 − a)·h + a·tanh(W·x + U·h + b).
+
+    {…, spatial_dim, in_dim} → {…, spatial_dim, out_dim}
+
+    >>> inp, out, time = rf.Dim(3, name="in"), rf.Dim(4, name="out"), rf.Dim(5, name="time")
+    >>> rnn = rf.LeakyRNN(inp, out, leak=0.5)
+    >>> y, state = rnn(rf.zeros([time, inp]), state=rnn.default_initial_state(batch_dims=[]), spatial_dim=time)
+    >>> y.dims == (time, out), state.h.dims == (out,)
+    (True, True)
+    """
+
+    def __init__(self, in_dim: Dim, out_dim: Dim, *, leak: float = 0.1):
+        super().__init__(in_dim, out_dim)
+        self.leak = leak
+
+    def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        """The new h, which is also the output, and the new state."""
+        new, _ = super().step(x, state)
+        h = (1 - self.leak) * state.h + self.leak * new
+        return h, State(h=h)
+''',
+    "rfnb/nn/public.py": [
+        Insert(
+            "from rfnb.nn.cells.layer_norm_lstm import LayerNormVariantsLSTM as LayerNormVariantsLSTM\n",
+            "from rfnb.nn.cells.leaky import LeakyRNN as LeakyRNN\n",
+        )
+    ],
+    "tests/nn/cells/test_cells.py": [
+        Insert('    "RHN": lambda i, o: rf.RHN(i, o, depth=2),\n', '    "LeakyRNN": rf.LeakyRNN,\n')
+    ],
+}
+USE_OF_CELL = """
+def test_it_is_made_by_its_name():
+    time, inp, out = (rf.Dim(n, name=name) for n, name in [(5, "time"), (3, "in"), (4, "out")])
+    cell = rf.make_cell("leakyrnn", inp, out, leak=0.5)
+    y, state = cell(rf.ones([time, inp]), state=cell.default_initial_state(batch_dims=[]), spatial_dim=time)
+    assert type(cell) is rf.LeakyRNN and y.dims == (time, out)
+    np.testing.assert_allclose(y.numpy()[-1], state.h.numpy())
+"""
+
+VIEW: Edits = {
+    "rfnb/display/vocab/__init__.py": '"""The view of a vocabulary."""\n',
+    "rfnb/display/vocab/view.py": '''\
+"""The view of a vocabulary: how many labels it has, and the first of them."""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict
+
+from rfnb.core.dims.vocab import Vocab
+from rfnb.display.markup import style
+from rfnb.display.markup.html import Html, el
+
+
+class VocabView(TypedDict):
+    """A vocabulary."""
+
+    kind: Literal["vocab"]
+    size: int
+    labels: list[str]  # the first ones
+
+
+def describe(vocab: Vocab) -> VocabView:
+    """The number of labels, and the first five."""
+    return {"kind": "vocab", "size": len(vocab.labels), "labels": list(vocab.labels[:5])}
+
+
+def to_text(view: VocabView) -> str:
+    """All in one line."""
+    return f"Vocab of {view['size']} labels: {' '.join(map(repr, view['labels']))}"
+
+
+def to_html(view: VocabView) -> Html:
+    """The number, and an element for each label."""
+    labels = [el("code", label, style=style.NUMBERS) for label in view["labels"]]
+    return el("div", el("span", f"Vocab of {view['size']} labels ", style=style.NAME), *labels, style=style.BOX)
+''',
+    "rfnb/display/register.py": [
+        Insert(
+            '    "overview": ("overview.view", ""),\n', '    "vocab": ("vocab.view", "rfnb.core.dims.vocab.Vocab"),\n'
+        )
+    ],
+    "tests/display/test_vocab_view.py": '''\
+"""A vocabulary as text and HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import rfnb as rf
+from rfnb.display.kit.view import View
+
+
+def hostile_views(word: Callable[[str], str]) -> dict[str, View]:
+    """A vocabulary with such labels; see `tests/display/hostile.py`."""
+    return {"vocab": rf.show(rf.Vocab([word("a"), word("b")]))}
+
+
+def test_text_and_html_are_as_they_were(golden):
+    view = rf.show(rf.Vocab(["</s>", "kiwi", "fig"]))
+    golden("vocab.txt", view.text + "\\n")
+    golden("vocab.html", str(view.html) + "\\n")
+''',
+}
+USE_OF_VIEW = """
+def test_it_is_shown():
+    assert rf.show(rf.Vocab(["kiwi", "<fig>"])).text == "Vocab of 2 labels: 'kiwi' '<fig>'"
+    assert "&lt;fig&gt;</code>" in rf.show(rf.Vocab(["kiwi", "<fig>"])).html
+
+
+def test_typescript_gets_its_types_when_a_script_imports_them():
+    from rfnb.display.schema_ts import declarations, schemas
+    found = {name: declared.text for file in schemas() for name, declared in declarations(file)}
+    assert "  kind: 'vocab';" in found["VocabView"]
+"""
+
+COMMAND: Edits = {
+    "rfnb/display/panel/run_commands.py": [
+        Insert("import FoundView, ", "Memory, "),
+        Insert(
+            "    return comparison_view.describe(compare_runs(a, b, sequence=sequence if one else None))\n",
+            '''
+
+def memory(dispatcher: Dispatcher, run: int) -> Memory:
+    """How much memory the recorded values use."""
+    return {"bytes": dispatcher.run_of(run).bytes}
+''',
+        ),
+        Insert('    "compare": compare,\n', '    "memory": memory,\n'),
+    ],
+    "rfnb/display/panel/schema.py": [
+        Insert(
+            '    status: Literal["ok", "error", "queued", "busy"]\n    data: object\n    error: str | None\n',
+            '\n\nclass Memory(TypedDict):\n    """The memory of a run."""\n\n    bytes: int\n',
+        )
+    ],
+    "extension/src/views/stepper/stepper.tsx": [
+        Insert(
+            "<Gradients state={state} actions={actions} />}\n",
+            """\
+          <button className="rfnb-Button" type="button" onClick={() => actions.ask('memory', {})}>
+            {`${state.asides.memory?.answer?.bytes ?? '?'} bytes`}
+          </button>
+""",
+        )
+    ],
+    "extension/src/stepper/commands.ts": [
+        Insert(
+            "  { key: 'o', act: actions => actions.toggleOps() }",
+            ",\n  { key: 'm', act: actions => actions.ask('memory', {}) }",
+        )
+    ],
+    "tests/display/test_travel.py": [
+        Insert(
+            "@pytest.fixture\ndef ask() -> Asked:\n    return Asked()\n",
+            '\n\ndef test_memory_of_a_run(ask):\n    assert ask("memory") == {"bytes": ask.run.bytes}\n',
+        )
+    ],
+}
+USE_OF_COMMAND = """
+def test_typescript_knows_it():
+    from rfnb.display.schema_ts import typescript
+    assert "  memory: { args: { run: number }; answer: Memory };" in typescript()
+    assert "export interface Memory {" in typescript()
+"""
+
+HEAD = "import numpy as np\n\nimport rfnb as rf\n\n"
+PUBLIC = "tests/test_public_api.py"
+SCHEMA = "extension/src/schema.ts"
+OF_OPS = ["test_public_api", "test_docstrings", "backend/test_backends_agree", "ops/test_in_loop"]
+OF_CELLS = ["test_public_api", "test_docstrings", "nn/cells/test_cells", "nn/test_step_by_step"]
+STRUCTURE = ("tests/test_structure.py", "rank or room or left or cycle")
+Check = tuple[str, str]
+"""A file of tests, and which of them: an expression for `pytest -k`, where "" means all."""
+
+
+class Copy:
+    """A copy of the project in a folder, with an addition."""
+
+    def __init__(self, folder: Path, edits: Edits):
+        self.folder = folder
+        for name in COPIED:
+            copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            copy(ROOT / name, folder / name, **({"ignore": IGNORED} if copy is shutil.copytree else {}))
+        for name, edit in edits.items():
+            self.edit(folder / name, edit)
+        python = [name for name in edits if name.endswith(".py")]
+        self.run("ruff", "check", *python)
+        self.run("ruff", "format", "--check", *python)
+
+    def edit(self, file: Path, edit: str | list[Insert]) -> None:
+        if isinstance(edit, str):
+            assert not file.exists()
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(edit, encoding="utf-8")
+        else:
+            assert edit
+            for insert in edit:
+                insert.apply(file)
+
+    def run(self, module: str, *args: str) -> str:
+        """What a module of Python prints when it is run in the copy; fails where it fails."""
+        command, paths = [sys.executable, "-m", module, *args], {"PYTHONPATH": str(self.folder)}
+        done = subprocess.run(
+            command, cwd=self.folder, env={**os.environ, **paths}, check=False, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+        return done.stdout
+
+    def test(self, *checks: Check, use: str = "") -> None:
+        """The tests of the project that have to do with the addition, and what its user would do."""
+        (self.folder / "tests" / "test_use.py").write_text(HEAD + use, encoding="utf-8")
+        chosen = [f"({Path(file).name} and ({words}))" if words else Path(file).name for file, words in checks]
+        files = [file for file, _ in checks]
+        self.run("pytest", "-q", "-x", "-p", "no:cacheprovider", *files, "-k", " or ".join(chosen))
+
+    def update_golden(self, *tests: str) -> None:
+        self.run("pytest", "-q", "-p", "no:cacheprovider", "--update-golden", *tests)
+
+
+def test_an_op_costs_at_most_five_files(tmp_path):
+    copy = Copy(tmp_path, OP)
+    copy.update_golden(PUBLIC, "-k", "on_purpose")
+    copy.test(
+        ("tests/test_use.py", ""),
+        ("rfnb/ops/math.py", "math.tan"),
+        *((f"tests/{name}.py", "(tan and not tanh) or public_name or the_table") for name in OF_OPS),
+        use=USE_OF_OP,
+    )
+    assert len(OP) <= 5
+
+
+def test_a_cell_costs_at_most_three_files(tmp_path):
+    copy = Copy(tmp_path, CELL)
+    copy.update_golden(PUBLIC, "-k", "on_purpose")
+    copy.test(
+        ("tests/test_use.py", ""),
+        ("rfnb/nn/cells/leaky.py", ""),
+        *((f"tests/{name}.py", "Leaky or every or public_name or the_table") for name in OF_CELLS),
+        use=USE_OF_CELL,
+    )
+    assert len(CELL) <= 3
+
+
+def test_a_view_costs_at_most_four_files(tmp_path):
+    copy = Copy(tmp_path, VIEW)
+    copy.update_golden("tests/display/test_vocab_view.py")
+    copy.test(
+        ("tests/test_use.py", ""),
+        ("tests/display/test_vocab_view.py", ""),
+        ("tests/display/test_schema_ts.py", ""),
+        ("tests/display/test_hostile.py", "every_kind or (markup and (html or text))"),
+        STRUCTURE,
+        use=USE_OF_VIEW,
+    )
+    assert len(VIEW) <= 4
+
+
+def test_a_command_of_the_panel_costs_at_most_five_files(tmp_path):
+    copy = Copy(tmp_path, COMMAND)
+    (tmp_path / SCHEMA).write_text(copy.run("rfnb.display.schema_ts"), encoding="utf-8")
+    copy.test(
+        ("tests/test_use.py", ""),
+        ("tests/display/test_schema_ts.py", ""),
+        ("tests/display/test_travel.py", "memory_of_a_run"),
+        use=USE_OF_COMMAND,
+    )
+    assert len(COMMAND) <= 5
+
+
+def test_typescript_accepts_a_command_of_the_panel(tmp_path, missing):
+    modules = ROOT / "extension" / "node_modules"
+    if shutil.which("node") is None or not modules.exists():
+        missing("no node, or no packages of the extension")
+    copy = Copy(tmp_path, COMMAND)
+    (tmp_path / SCHEMA).write_text(copy.run("rfnb.display.schema_ts"), encoding="utf-8")
+    (tmp_path / "extension" / "node_modules").symlink_to(modules)
+    tsc = [modules / ".bin" / "tsc", "--noEmit"]
+    done = subprocess.run(tsc, cwd=tmp_path / "extension", check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
