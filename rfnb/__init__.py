@@ -16,7 +16,7 @@ loop
 step
     rf.runs["name"]                       the newest recorded run of a loop                      docs/loops.md
     rf.stepper(run)                       steps through it below the cell, forward and back      docs/install.md
-    run.find(rf.when.over(5, "h"))        the steps at which h is above 5                        docs/loops.md
+    run.find(rf.when.over(5, "h"))        the steps at which |h| is above 5                      docs/loops.md
     run.fork(3, h=0.0)                    continues from step 3 with another state               docs/loops.md
     rf.compare(run, fork)                 the first value that differs between two runs          docs/loops.md
 check

@@ -5,12 +5,14 @@ Users add views of their own classes by `rf.register_view`.
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rfnb.core.ground.show import KINDS, MODULES, class_name, make_dot, make_line, make_page, make_view
 from rfnb.display.error.card import show_in_notebooks
+from rfnb.errors import ViewError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -99,9 +101,15 @@ def register_view(
         to_text: from that dict, the text for a terminal.
         to_html: from that dict, HTML made by `rf.el`, which escapes text; without it, the text. A plain string counts
             as text.
+
+    Raises ViewError if `cls` is neither a class nor the full name of one.
     """
     from rfnb.display.kit.view import OWN_VIEWS, own_view
 
+    if not (inspect.isclass(cls) or (isinstance(cls, str) and "." in cls)):
+        raise ViewError(
+            "register_view: `cls` must be a class, or its full name", got=repr(cls), expected='"module.Class"'
+        )
     kind = cls if isinstance(cls, str) else class_name(cls)
     KINDS[kind] = kind
     OWN_VIEWS[kind] = own_view(kind, describe, to_text, to_html)

@@ -90,7 +90,7 @@ def _array(array: Any, dims: Sequence[str | Dim] | None, lengths: Any, choice: d
 def show_dims(*objects: Any) -> View:
     """A table of the dims of models, tensors, batches, runs and graphs; without any, of your variables.
 
-    What can hardly be meant comes first: two dims of one name, a dim that tensors have under different lengths.
+    Likely mistakes come first: two dims with the same name, or a dim with different lengths in different tensors.
 
     >>> time, feat = rf.Dim(None, name="time"), rf.Dim(2, name="feat")
     >>> x = rf.convert_to_tensor(np.ones((2, 3, 2)), dims=[rf.batch_dim, time, feat], lengths=[3, 1])
@@ -98,7 +98,7 @@ def show_dims(*objects: Any) -> View:
     ['batch', 'time', 'feat']
 
     Args:
-        objects: what has dims, also in lists and dicts.
+        objects: objects that have dims, also in lists and dicts.
     """
     from rfnb.display.dims import table_view as dims
 
@@ -127,7 +127,7 @@ def _name(held: Any, node: ast.expr | None) -> str:
 
 
 def stepper(run: Run, batch: int | str | None = None) -> Any:
-    """A widget that steps through `run`; its static history, with a note, where widgets cannot be had.
+    """A widget that steps through `run`; where widgets are not available, its static history with a note.
 
     >>> time, feat = rf.Dim(3, name="time"), rf.Dim(2, name="feat")
     >>> loop = rf.Loop(axis=time, name="sum")
@@ -166,8 +166,8 @@ def show_attention(
       B   b 0.9  a 0.1  t 0
       AH  a 0.7  b 0.2  t 0.1
 
-    `.table()` has a line for each head: how its entropy, monotonicity, coverage … are computed, and who they come
-    from, is told in `rfnb/display/attention/measures.py`; all are from 0 to 1. `.figure()` is a figure for a paper.
+    `.table()` has a row for each head. `rfnb/display/attention/measures.py` defines entropy, monotonicity, coverage and
+    so on, with references; all lie between 0 and 1. `.figure()` is a figure for a paper.
 
     Args:
         weights: a Tensor; an array of torch or numpy, [layers, batch, heads, rows, columns] or the last two, three
@@ -179,9 +179,11 @@ def show_attention(
         dims: what the axes of an array are, if it is not as above: ["batch", "query", "key"]. "layer", "batch" and
             "head" have a meaning; the two others are rows and columns.
         lengths: of the sequences of an array: of the columns, or (of the rows, of the columns).
-        seconds: those of a frame, 0.01, or how many frames a second has, 100: time in seconds on that axis. It is meant
-            of the dim that the columns are derived from: an entry of time/4 is four frames. (rows, columns): of both.
-        sort: the heads, and so which is the large one: the lowest entropy, or the largest of the others first.
+        seconds: the duration of a frame (0.01) or the frames per second (100); the axis is then labelled in seconds. It
+            refers to the dim from which the columns are derived: an entry of time/4 is four frames. A pair: (rows,
+            columns).
+        sort: the order of the heads, and so which one is drawn large: by the lowest entropy, or by the largest value of
+            another measure.
 
     Raises ViewError if there are no two sides, or no such sequence, layer or head.
     """

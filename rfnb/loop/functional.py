@@ -71,7 +71,9 @@ def _keeping_structure(body: Callable[[S], S], initial: S) -> Callable[[S], S]:
     def checked(state: S) -> S:
         new = arranged(body(state), initial)
         if not same_structure(new, initial):
-            raise LoopError("while_loop: `body` returns another structure than `initial`", got=new, expected=initial)
+            raise LoopError(
+                "while_loop: `body` returns a different structure from `initial`", got=new, expected=initial
+            )
         return new
 
     return checked

@@ -82,7 +82,8 @@ def convert_to_tensor(
         shape: another name for `dims`.
         keep_scalar_on_cpu: keep a number on the CPU, whatever the default device.
         lengths: how long each sequence is, for the axis whose length differs between sequences: one number
-            for each entry of the first dim, or {dim: numbers} for several such axes.
+            for each entry of the first dim, or {dim: numbers} for several such axes. Without it, a dim that has lengths
+            keeps those of the last batch; otherwise all sequences have the size of the axis.
         tags: names of the sequences, shown and accepted where a sequence is chosen. Results computed from this tensor
             have them too, as do tensors with its dims until the next batch. Data with other lengths or tags is
             another batch: give each tensor of a batch the same tags. A tensor whose batch dim is the result of an
@@ -111,7 +112,7 @@ def convert_to_tensor(
     sizes = backend.get_shape_tuple_raw(raw)
     if len(sizes) != len(dims):
         raise DimError(
-            f"convert_to_tensor: the data has {len(sizes)} axes",
+            f"convert_to_tensor: the data has {len(sizes)} {'axis' if len(sizes) == 1 else 'axes'}",
             got=f"shape {sizes}",
             expected=f"one axis for each of {align.show_dims(dims)}",
             hint="give one Dim for each axis: dims=[batch_dim, time, …]" if len(sizes) > len(dims) else None,

@@ -252,12 +252,12 @@ def _names(target: ast.expr) -> tuple[str, ...]:
 
 
 def value_name(target: str) -> str:
-    """The name of a value that is assigned to `target`.
+    """The name of a value that is assigned to `target`: that of a state of a loop, else the target as it is written.
 
-    >>> [value_name(target) for target in ("att", "loop.state.h", "self.weight", "self.loop.state.dec.h")]
-    ['att', 'h', 'weight', 'dec.h']
+    >>> [value_name(target) for target in ("att", "self.weight", "loop.state.h", "self.loop.state.dec.h")]
+    ['att', 'self.weight', 'h', 'dec.h']
     """
-    return re.sub(r"^(.*\.)?state\.|^self\.", "", target)
+    return re.sub(r"^.+?\.state\.", "", target)
 
 
 @dataclass(frozen=True, slots=True)

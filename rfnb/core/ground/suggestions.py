@@ -80,7 +80,9 @@ def no_name_in_nn(name: str) -> AttributeError:
     """The error for `rf.nn.name`, which is a public name of `rf` or of `torch.nn`, if anything."""
     if name in INSTEAD:
         return AttributeError(f"rf.nn.{name} → {INSTEAD[name]}", name=name)
-    return AttributeError(f"rf.nn has no {name!r}: modules and functions stand in rf itself, as rf.Linear", name=name)
+    return AttributeError(
+        f"rf.nn has no {name!r}: modules and functions are names of rf itself, such as rf.Linear", name=name
+    )
 
 
 _CELLS = {"RNN": "BasicRNN", "LSTM": "LSTM", "GRU": "GRU"}
@@ -137,7 +139,7 @@ INSTEAD = {
     **{f"ConvTranspose{n}d": f"rf.TransposedConv{n}d" for n in (1, 2, 3)},
     "pack_padded_sequence": "rf.pack_padded, where packing is needed at all: tensors know their lengths",
     "pad_sequence": "rf.convert_to_tensor([a, b], dims=[rf.batch_dim, time]), from a list of sequences",
-    **dict.fromkeys(["functional", "F"], "functions stand in rf itself: rf.relu(x)"),
+    **dict.fromkeys(["functional", "F"], "functions are names of rf itself: rf.relu(x)"),
     **dict.fromkeys(["enable_grad", "inference_mode", "autograd"], "torch's own works here; rf.stop_gradient(x)"),
     **dict.fromkeys(["grad", "backward"], "loss.backward(), or rf.gradient(loss, x)"),
     "autocast": "torch.autocast works here: docs/training.md",

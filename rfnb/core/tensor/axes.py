@@ -37,8 +37,11 @@ class Axes:
         raise NotImplementedError
 
     def has_axis(self, axis: Dim | str) -> bool:
-        """Whether there is such an axis."""
-        return self._find(axis) is not None
+        """Whether there is such an axis, or more than one."""
+        try:
+            return self._find(axis) is not None
+        except DimError:  # more than one
+            return True
 
     def get_axis_from_description(self, axis: Dim | str | int, allow_int: bool = False) -> int:
         """The position of an axis: a Dim, its name, "B" (batch), "T" (time), "F" (features), or as in `axis_names`.
@@ -78,19 +81,22 @@ class Axes:
     def _find(self, axis: Any) -> int | None:
         if isinstance(axis, Dim):
             return self.sig.index.get(self.sig.resolve(axis))
-        name = str(axis)
-        found = tuple(i for i, dim in enumerate(self.dims) if name in (dim.name, str(dim.dimension)))
-        try:
-            found = found or AxisOrder(self.dims, self.feature_dim).find(name)
-        except DimError:  # not a name of axes
-            return None
-        if len(found) > 1 and name.lower() == "spatial":
+        found = self._named(str(axis))
+        if len(found) > 1 and str(axis).lower() == "spatial":
             return self.time_dim_axis  # a single axis is expected
         if len(found) > 1:
             raise DimError(
                 f"{self.name} has more than one axis {axis!r}", got=show_dims(self.dims), hint="give the Dim"
             )
         return found[0] if found else None
+
+    def _named(self, name: str) -> tuple[int, ...]:
+        """The positions of the axes with this name; none, if it is not a name of axes."""
+        found = tuple(i for i, dim in enumerate(self.dims) if name in (dim.name, str(dim.dimension)))
+        try:
+            return found or AxisOrder(self.dims, self.feature_dim).find(name)
+        except DimError:
+            return ()
 
     # -- by kind
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, overload
 
 from rfnb.core.dims.lengths import EMPTY
 from rfnb.core.ground.raw import backend_of_raw, table_by_type
@@ -67,12 +67,28 @@ def _place(fn: Callable[..., Any]) -> tuple[str, str]:
     return fn.__module__, fn.__qualname__
 
 
+@overload
+def op(fn: F) -> F: ...
+
+
+@overload
 def op(
     *, frames: Literal["any"] | None = None, random: bool = False, effect: bool = False, name: str | None = None
-) -> Callable[[F], F]:
+) -> Callable[[F], F]: ...
+
+
+def op(
+    fn: Any = None,
+    *,
+    frames: Literal["any"] | None = None,
+    random: bool = False,
+    effect: bool = False,
+    name: str | None = None,
+) -> Any:
     """Makes a function an op: one node in loops, graphs and recorded runs, whatever it does inside.
 
-    In a loop it runs at every step, on the tensors of that step, so it may use torch on `raw_tensor`.
+    It may call torch functions on `raw_tensor`. A loop traces it once, as the rest of its body, and repeats these calls
+    at each step. What needs Python, numpy or torch's random numbers at each step is passed to `rf.raw_call` instead.
 
     >>> @rf.op(frames="any")
     ... def softcap(x: rf.Tensor, cap: float) -> rf.Tensor:
@@ -98,7 +114,7 @@ def op(
         functools.update_wrapper(call, fn)
         return call
 
-    return decorate
+    return decorate if fn is None else decorate(fn)
 
 
 def method_of(owner: type, name: str | None = None) -> Callable[[F], F]:

@@ -260,7 +260,7 @@ class Tensor(Shown, Axes, Templates, Checks, TensorProtocols):
         order: Sequence[Dim] = perm  # type: ignore[assignment]
         if set(order) != set(self.dims):
             raise DimError(
-                "copy_transpose: `perm` has other dims than the tensor",
+                "copy_transpose: `perm` has different dims from the tensor",
                 got=show_dims(order),
                 expected=show_dims(self.dims),
             )

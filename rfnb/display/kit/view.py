@@ -27,7 +27,7 @@ FORMER_KINDS = {
     "seen": "attention_list",
     "loaded": "load_report",
 }
-"""Kinds by the names that they had in rfnb 0.1: views in saved notebooks and JSON files still use them."""
+"""Former names of kinds, which views in saved notebooks and JSON files still use."""
 
 
 OWN_VIEWS: dict[str, Any] = {}

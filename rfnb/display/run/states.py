@@ -142,7 +142,7 @@ def _states(view: HistoryView) -> Iterator[StateLine]:
 
 
 def _some(spark: list[Number]) -> list[Number]:
-    """As many values as fit below the picture."""
+    """At most as many values as fit below the picture."""
     return [spark[i] for i in spread(range(len(spark)), BLOCKS)]
 
 

@@ -36,18 +36,18 @@ def progress(
     (3, 4, ['epoch', 'loss', 'step'])
 
     Losses that the model marks (`loss.mark_as_loss("ce")` in the context of `rf.init_train_step_run_ctx()`) are
-    reported without a word; of several entries the mean counts. Going through it once more is the next epoch. The plot
+    reported automatically; if there are several entries, their mean. Iterating again starts the next epoch. The plot
     stays in the saved notebook, also when the loop is interrupted.
 
     Args:
         total: how many batches there are, if `len(batches)` does not say.
         plot: False: only the bar. Names: the curves of these.
         smooth: how many values the running mean is over; 3 % of them if not given.
-        name: what stands in front.
+        name: the text before the bar.
 
-    What is reported is read a few times a second, so that a GPU need not wait. `progress.history` has all of it, a
-    dict a step, `.table()` a column for each measure, `.figure()` is a matplotlib figure. Of the processes that
-    torchrun starts the first one shows.
+    Reported values are read a few times a second, so that a GPU need not wait. `progress.history` has all of them, one
+    dict per step; `.table()` has a column for each measure, and `.figure()` is a matplotlib figure. Of several
+    processes started by torchrun, only the first shows it.
     """
     from rfnb.display.training.progress import Progress
 
@@ -55,7 +55,7 @@ def progress(
 
 
 def gradient_norms(model: Any) -> GradientNorms:
-    """How large the gradients are after `backward()`, by parameter and module; NaN, Inf, zero and none are flagged.
+    """The norms of gradients after `backward()`, by parameter and module; NaN, Inf, zero and missing ones are flagged.
 
     >>> feat, out = rf.Dim(2, name="feat"), rf.Dim(3, name="out")
     >>> model = rf.Sequential(rf.Linear(feat, out), rf.Linear(out, out))

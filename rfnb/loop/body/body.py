@@ -311,6 +311,8 @@ class Body:
                 f"{self.loop.name}: end is called twice",
                 hint="combine: loop.end(rf.logical_or(a, b), …)",
             )
+        if not isinstance(source, Tensor):
+            raise LoopError(f"{self.loop.name}: end is not an rf.Tensor", got=repr(source), expected="a Tensor of bool")
         if source.dtype != "bool":
             raise LoopError(f"{self.loop.name}: end needs a bool", got=source.dtype, expected="bool")
         if self.size is not None and not set(self.size.dims) <= set(source.dims):

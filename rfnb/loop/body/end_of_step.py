@@ -263,8 +263,7 @@ def _frozen(active: Traced | None, new: Any, old: Any) -> Any:
         return new
     if new.dims != old.dims:
         return new
-    frozen: Tensor = where(active, new, old)
-    return frozen if frozen.dims == old.dims else frozen.copy_transpose(old.dims)
+    return where(active, new, old).copy_transpose(old.dims)
 
 
 def _like_before(body: Body, name: str, old: Any, new: Any) -> Any:

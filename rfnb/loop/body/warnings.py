@@ -71,7 +71,7 @@ def _of_generators(step: TracedStep) -> Iterator[Notice]:
 def _unset(name: str) -> str:
     return (
         f"the state {name!r} is never set in the body, so it stays as it was before the loop\n"
-        f"  hint      loop.state.{name} = …  # in the body; a constant need not be a state"
+        f"  hint      loop.state.{name} = …  # in the body; a constant does not need to be a state"
     )
 
 

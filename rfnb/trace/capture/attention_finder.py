@@ -231,7 +231,7 @@ class OpPlace:
 
 def variable_of(source: Source | None) -> str:
     """The name of the value in the user's line; "" if the line does not name exactly one."""
-    return (source.name() if source is not None else None) or ""
+    return ((source.name() if source is not None else None) or "").removeprefix("self.")
 
 
 def query_dims(dims: Iterable[Dim], axis: Dim, of_values: set[Dim]) -> list[Dim]:

@@ -141,7 +141,8 @@ class Captured(Shown):
                 "all attention was outside of calls of the model's modules: rf.capture() without a model finds that too"
             )
         if not self.calls:
-            return "nothing was called inside `with rf.capture(…)`"
+            where = "inside `with rf.capture(…)`"
+            return f"no attention was computed {where}: was the model called, and does it have attention?"
         return "attention is a softmax over a dim, then a weighted sum over it, or rf.dot_attention"
 
     # -- while capturing

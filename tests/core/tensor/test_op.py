@@ -62,3 +62,11 @@ def test_another_op_of_the_same_name_is_an_error():
     with pytest.raises(RfError, match="already an op called softmax") as caught:
         define(name="softmax")
     assert 'name="my_softmax"' in str(caught.value)
+
+
+def test_parentheses_may_be_left_out():
+    @rf.op
+    def doubled_without_parentheses(x: rf.Tensor) -> rf.Tensor:
+        return x + x
+
+    assert doubled_without_parentheses(rf.ones([rf.Dim(2, name="feat")])).tolist() == [2.0, 2.0]

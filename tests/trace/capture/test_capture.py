@@ -465,7 +465,7 @@ def test_shown_as_a_list():
 def test_nothing_seen_says_why():
     with rf.capture() as seen:
         pass
-    assert "nothing was called" in repr(seen)
+    assert "no attention was computed" in repr(seen)
     with pytest.raises(ViewError, match="no attention"):
         rf.show_attention(seen)
 

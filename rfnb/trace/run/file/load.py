@@ -77,7 +77,7 @@ def _read(raws: RawReader) -> Run:
     form = data.get("format")
     if type(form) is not int or not 1 <= form <= FORMAT:
         raise RunFileError(
-            "the file was written by another version of rfnb", got=f"format {form!r}"[:40], expected=f"at most {FORMAT}"
+            "the file was written by another version of rfnb", got=f"format {form!r}"[:40], expected=f"1 to {FORMAT}"
         )
     update(data, form)
     dims = DimReader(data)
