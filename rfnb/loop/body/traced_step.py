@@ -17,6 +17,7 @@ from rfnb.trace.record.record import Recorder
 from rfnb.trace.record.traced import Pending, Traced
 
 if TYPE_CHECKING:
+    from rfnb.backend.base.backend import Backend
     from rfnb.loop.body.print_value import Watcher
     from rfnb.loop.body.rerun import EnclosingCall
 
@@ -78,7 +79,7 @@ class TracedLines:
 
     name: str
     source: Source | None
-    backend: Any
+    backend: type[Backend]
     outer: Recorder | None
     recorder: Recorder
     size: Size | None

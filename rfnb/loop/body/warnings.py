@@ -18,6 +18,7 @@ from rfnb.loop.body.traced_step import TracedStep, place_of
 from rfnb.loop.steps.frames import has_steps
 
 if TYPE_CHECKING:
+    from rfnb.backend.base.backend import Backend
     from rfnb.loop.steps.execute import Outcome
 
 
@@ -136,7 +137,7 @@ _STATES: dict[str, Callable[[Any], Any]] = {
 class GlobalGenerators:
     """Watches the global generators while a body is traced, to find those that it draws from. look: False for off."""
 
-    def __init__(self, backend: Any, *, look: bool):
+    def __init__(self, backend: type[Backend], *, look: bool):
         self._backend = backend
         self._used: dict[str, None] = {}
         self._before = self._now() if look else {}

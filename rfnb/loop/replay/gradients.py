@@ -17,6 +17,7 @@ from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError
 
 if TYPE_CHECKING:
+    from rfnb.backend.base.backend import Backend
     from rfnb.loop.replay.replay import Replay
     from rfnb.trace.run.run import Run
 
@@ -239,7 +240,7 @@ def _stacked(run: Run, rows: list[Any]) -> np.ndarray:
     return np.array([np.broadcast_to(row, run.batch or 0) for row in rows]).reshape(len(rows), run.batch or 0)
 
 
-def _squares(backend: Any, raw: Any) -> np.ndarray:
+def _squares(backend: type[Backend], raw: Any) -> np.ndarray:
     squares: np.ndarray = backend.to_numpy_raw(raw).astype("float64") ** 2
     return squares
 

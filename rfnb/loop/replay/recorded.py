@@ -26,6 +26,7 @@ from rfnb.trace.record.record import Recorder
 from rfnb.trace.record.traced import Traced
 
 if TYPE_CHECKING:
+    from rfnb.backend.base.backend import Backend
     from rfnb.loop.body.traced_step import TracedStep
 
 
@@ -43,7 +44,7 @@ class RecordedPlan:
     name: str
     place: str
     source: Block
-    backend: Any
+    backend: type[Backend]
     program: Program
     schedule: Schedule
     recorder: Recorder
@@ -264,12 +265,12 @@ class RecordedSteps:
         return frames[:1] if shared else frames
 
 
-def _without_graph(backend: Any, frames: Sequence[Any]) -> Sequence[Any]:
+def _without_graph(backend: type[Backend], frames: Sequence[Any]) -> Sequence[Any]:
     """The frames without their autograd graph. Either all frames of a tensor need gradients or none does."""
     return detached(backend, frames) if len(frames) and backend.needs_gradient_raw(frames[0]) else frames
 
 
-def _snapshot_externals(backend: Any, externals: Sequence[Any]) -> tuple[list[Any], set[int]]:
+def _snapshot_externals(backend: type[Backend], externals: Sequence[Any]) -> tuple[list[Any], set[int]]:
     """The externals, with weights copied if the budget allows; and the positions of weights that were not copied."""
     weights = {i for i, raw in enumerate(externals) if backend.is_leaf_raw(raw)}
     fits = sum(backend.nbytes_raw(externals[i]) for i in weights) <= SNAPSHOT_BUDGET
@@ -286,7 +287,7 @@ class _Snapshots:
     def __init__(self) -> None:
         self._taken: dict[int, weakref.ref[Any]] = {}  # by id of the parameter
 
-    def take(self, backend: Any, raw: Any) -> Any:
+    def take(self, backend: type[Backend], raw: Any) -> Any:
         """A copy of the parameter's current value."""
         found = self._taken.get(id(raw))
         if found is not None and (copy := found()) is not None and backend.equal_raw(raw, copy):

@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rfnb.backend.base.fuse import Product
 from rfnb.backend.base.tape import Call, Var
 from rfnb.loop.steps.execute import Outcome, Schedule
 from rfnb.loop.steps.program import Program
+
+if TYPE_CHECKING:
+    from rfnb.backend.base.backend import Backend
 
 MIN_STEPS = 4
 """Smallest number of steps for which deferring the gradients saves time."""
@@ -31,7 +34,9 @@ class DeferredGradients:
     program, schedule: what to run. After `defer()` they have additional frames and outputs; the results are the same.
     """
 
-    def __init__(self, program: Program, schedule: Schedule, backend: Any, stacked: dict[Var, Any], values: list[Any]):
+    def __init__(
+        self, program: Program, schedule: Schedule, backend: type[Backend], stacked: dict[Var, Any], values: list[Any]
+    ):
         self.program = self._plain = program
         self.schedule, self.backend = schedule, backend
         self._stacked, self._values = dict(stacked), values

@@ -7,12 +7,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rfnb.backend.base.tape import External, Var, current_tape
 from rfnb.loop.steps.program import Compiled, Program
 from rfnb.trace.run.failure import Failure
 from rfnb.trace.run.options import options
+
+if TYPE_CHECKING:
+    from rfnb.backend.base.backend import Backend
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,7 @@ def is_replaying() -> bool:
 def execute(
     program: Program,
     schedule: Schedule,
-    backend: Any,
+    backend: type[Backend],
     initial: Sequence[Any],
     frames: Sequence[Sequence[Any]],
     seed: int,
@@ -136,7 +139,7 @@ def _phases(schedule: Schedule, start: int) -> list[tuple[range, tuple[Var, ...]
     return [(steps, new) for steps, new in ((free, schedule.new), (rest, schedule.kept)) if steps]
 
 
-def generators(backend: Any, seed: int, devices: Sequence[str]) -> Callable[[int, int], Any]:
+def generators(backend: type[Backend], seed: int, devices: Sequence[str]) -> Callable[[int, int], Any]:
     """A function that gives the generator of a random op, seeded by (seed, op, step)."""
     made: dict[int, Any] = {}
 
@@ -161,7 +164,7 @@ def compile_step(
     program: Program,
     schedule: Schedule,
     wanted: Sequence[Var | External],
-    backend: Any,
+    backend: type[Backend],
     seed: int,
     externals: Sequence[Any],
 ) -> Compiled:
@@ -187,7 +190,7 @@ class StateHistory:
     fresh: where the steps append their states, about `room` of them; `take` then keeps every `every`-th.
     """
 
-    def __init__(self, backend: Any, initial: Sequence[Any]):
+    def __init__(self, backend: type[Backend], initial: Sequence[Any]):
         self.every, self.room = 1, 1
         self.states = [tuple(_initial_state(backend, state) for state in initial)]
         self.fresh: list[tuple[Any, ...]] = []
@@ -208,7 +211,7 @@ class StateHistory:
         self.bytes = n_bytes
 
 
-def held_bytes(backend: Any, states: Sequence[Sequence[Any]]) -> int:
+def held_bytes(backend: type[Backend], states: Sequence[Sequence[Any]]) -> int:
     """The bytes of all storages that hold the states; an estimate if there are many states."""
     picked = states[:: -max(1, len(states) // SAMPLED_STATES)]  # from the last: of growing states, the large ones
     raws, found = _storages(backend, picked)
@@ -217,19 +220,19 @@ def held_bytes(backend: Any, states: Sequence[Sequence[Any]]) -> int:
     return sum(found.values()) * len(states) // max(1, len(picked))
 
 
-def _storages(backend: Any, states: Sequence[Sequence[Any]]) -> tuple[int, dict[Any, int]]:
+def _storages(backend: type[Backend], states: Sequence[Sequence[Any]]) -> tuple[int, dict[Any, int]]:
     raws = [raw for each in states for raw in each if not isinstance(raw, int | None)]
     return len(raws), dict(map(backend.storage_raw, raws))
 
 
-def _initial_state(backend: Any, state: Any) -> Any:
+def _initial_state(backend: type[Backend], state: Any) -> Any:
     """An initial state as it is now: a reference, or a copy if it is a parameter, which training changes."""
     if isinstance(state, int | None):
         return state
     return backend.snapshot_raw(state) if backend.is_leaf_raw(state) else backend.alias_raw(state)
 
 
-def detached(backend: Any, states: Sequence[Any]) -> tuple[Any, ...]:
+def detached(backend: type[Backend], states: Sequence[Any]) -> tuple[Any, ...]:
     """States or frames, without their autograd graph."""
     needs, alias = backend.needs_gradient_raw, backend.alias_raw
     return tuple([s if s is None or type(s) is int or not needs(s) else alias(s) for s in states])

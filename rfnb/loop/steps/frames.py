@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.ops.index import gather
 from rfnb.ops.math import where
 
+if TYPE_CHECKING:
+    from rfnb.backend.base.backend import Backend
+
 
 @lru_cache(maxsize=256)
 def frames_dim(steps: int) -> Dim:
@@ -22,7 +25,7 @@ def frames_dim(steps: int) -> Dim:
     return Dim(steps, name="frames")
 
 
-def first_frame(backend: Any, source: Tensor, axis: Dim) -> Tensor:
+def first_frame(backend: type[Backend], source: Tensor, axis: Dim) -> Tensor:
     """The first frame of each sequence; zeros for empty ones. {…, axis} → {…}"""
     size, position = source.size_of(axis), source.axis(axis)
     shape = list(backend.get_shape_tuple_raw(source._raw))
@@ -34,13 +37,13 @@ def first_frame(backend: Any, source: Tensor, axis: Dim) -> Tensor:
     return _zeros_if_empty(backend, frame, size) if size.max else frame
 
 
-def all_frames(backend: Any, source: Tensor, axis: Dim) -> Sequence[Any]:
+def all_frames(backend: type[Backend], source: Tensor, axis: Dim) -> Sequence[Any]:
     """All frames as raw tensors; in padding, the last frame of the sequence is repeated."""
     source = _without_padding(backend, source, axis)
     return backend.frames_raw(source._raw, source.axis(axis))
 
 
-def stacked_frames(backend: Any, source: Tensor, axis: Dim, frames: Dim) -> Tensor:
+def stacked_frames(backend: type[Backend], source: Tensor, axis: Dim, frames: Dim) -> Tensor:
     """All frames as one tensor, with `frames` in place of `axis`; later frames than `frames` counts are dropped."""
     source = _without_padding(backend, source, axis)
     place, steps = source.axis(axis), frames.dimension or 0
@@ -50,14 +53,14 @@ def stacked_frames(backend: Any, source: Tensor, axis: Dim, frames: Dim) -> Tens
     return tensor_of(raw, align.sig(dims, source.sparse_dim, feature), source.lengths)
 
 
-def _without_padding(backend: Any, source: Tensor, axis: Dim) -> Tensor:
+def _without_padding(backend: type[Backend], source: Tensor, axis: Dim) -> Tensor:
     size = source.size_of(axis)
     if size.ragged and set(size.dims) <= set(source.dims):
         return _zeros_if_empty(backend, _repeat_last_frame(backend, source, axis, size), size)
     return source
 
 
-def _repeat_last_frame(backend: Any, source: Tensor, axis: Dim, size: Size) -> Tensor:
+def _repeat_last_frame(backend: type[Backend], source: Tensor, axis: Dim, size: Size) -> Tensor:
     steps = np.minimum(np.arange(size.max), np.maximum(size.values[..., None] - 1, 0))
     indices = backend.from_numpy_raw(steps, source.device)
     without_padding = align.sig([*size.dims, frames_dim(size.max)], axis)  # along `axis` itself, it would be masked
@@ -65,7 +68,7 @@ def _repeat_last_frame(backend: Any, source: Tensor, axis: Dim, size: Size) -> T
     return source.like(found._raw)
 
 
-def _zeros_if_empty(backend: Any, frames: Tensor, size: Size) -> Tensor:
+def _zeros_if_empty(backend: type[Backend], frames: Tensor, size: Size) -> Tensor:
     if (size.values > 0).all() or not set(size.dims) <= set(frames.dims):
         return frames
     has_frames = tensor_of(backend.from_numpy_raw(size.values > 0, frames.device), align.sig(size.dims), frames.lengths)
@@ -73,15 +76,15 @@ def _zeros_if_empty(backend: Any, frames: Tensor, size: Size) -> Tensor:
     return zeroed
 
 
-def step_numbers(backend: Any, frames: Dim) -> Tensor:
+def step_numbers(backend: type[Backend], frames: Dim) -> Tensor:
     """The numbers of all steps, 0, 1, …, as one tensor. {frames} int64"""
-    return tensor_of(backend.range_raw(frames.dimension, "int64", None), align.sig([frames]), EMPTY)
+    return tensor_of(backend.range_raw(frames.get_dim_value(), "int64", None), align.sig([frames]), EMPTY)
 
 
 class StepNumbers(Sequence[Any]):
     """The numbers of the steps as raw tensors, each created on access: the number of steps may not be known."""
 
-    def __init__(self, backend: Any):
+    def __init__(self, backend: type[Backend]):
         self._backend = backend
 
     def __getitem__(self, step: Any) -> Any:

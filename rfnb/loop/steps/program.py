@@ -6,9 +6,12 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from copy import copy
 from functools import lru_cache, partial
 from types import CodeType, TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rfnb.backend.base.tape import Call, External, Stream, Tape, Var
+
+if TYPE_CHECKING:
+    from rfnb.backend.base.backend import Backend
 
 
 class Program:
@@ -36,7 +39,7 @@ class Program:
         self.constants |= {var.number: raw for var, raw in constants.items()}
         self.inputs = (*self.inputs, *frames)
 
-    def join(self, backend: Any, values: Sequence[Any], wanted: Sequence[Var]) -> None:
+    def join(self, backend: type[Backend], values: Sequence[Any], wanted: Sequence[Var]) -> None:
         """Joins calls that `wanted` depends on into fewer calls. values: the values of the Vars on the traced frame."""
         if self._overwritten:
             return  # a joined call reads later than the calls it replaces: perhaps after a write
