@@ -237,7 +237,7 @@ def memory(dispatcher: Dispatcher, run: int) -> Memory:
             ",\n  { key: 'm', act: actions => actions.ask('memory', {}) }",
         )
     ],
-    "tests/display/test_travel.py": [
+    "tests/display/panel/test_run_commands.py": [
         Insert(
             "@pytest.fixture\ndef ask() -> Asked:\n    return Asked()\n",
             '\n\ndef test_memory_of_a_run(ask):\n    assert ask("memory") == {"bytes": ask.run.bytes}\n',
@@ -350,7 +350,7 @@ def test_a_command_of_the_panel_costs_at_most_five_files(tmp_path):
     copy.test(
         ("tests/test_use.py", ""),
         ("tests/display/test_schema_ts.py", ""),
-        ("tests/display/test_travel.py", "memory_of_a_run"),
+        ("tests/display/panel/test_run_commands.py", "memory_of_a_run"),
         use=USE_OF_COMMAND,
     )
     assert len(COMMAND) <= 5

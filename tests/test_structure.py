@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -197,3 +198,30 @@ def test_a_recorded_loop_is_a_short_walk():
     walk = recorded_loop()
     walk()
     assert len(files_visited(walk)) < 52
+
+
+TESTS = Path(__file__).parent
+RANK_TESTS = [file for file in sorted(TESTS.rglob("test_*.py")) if file.relative_to(TESTS).parts[0] in ORDER]
+WHOLE_RANK = {
+    "backend": {"contract", "backends_agree", "lookup"},
+    "ops": {"promises", "padding", "in_loop", "axes_in_loop"},
+    "nn": {"in_loop", "learning", "step_by_step", "training", "recipes"},
+    "display": {"hostile", "tags", "walk"},
+}
+"""Tests of a promise that holds for all files of a rank."""
+
+
+@pytest.mark.parametrize("file", RANK_TESTS, ids=lambda file: str(file.relative_to(TESTS)))
+def test_a_test_stands_where_the_file_stands_that_it_tests(file):
+    """In the same folder, with the name of a file or a folder there, and perhaps what of it is tested."""
+    inside = file.relative_to(TESTS).parent
+    topics = {path.stem for path in (ROOT / inside).iterdir()} | {inside.name} | WHOLE_RANK.get(str(inside), set())
+    name = file.stem.removeprefix("test_")
+    assert any(name == topic or name.startswith(f"{topic}_") for topic in topics)
+
+
+def test_names_of_tests_are_promises_of_a_bearable_length():
+    names = [
+        name for file in TESTS.rglob("test_*.py") for name in re.findall(r"def (test_\w+)", file.read_text("utf-8"))
+    ]
+    assert not [name for name in names if len(name) > 80]

@@ -296,6 +296,8 @@ MAKERS: list[Callable[[Word], dict[str, View]]] = [
 def makers() -> Iterator[Callable[[Word], dict[str, View]]]:
     """Those here, and `hostile_views` in the tests of a view."""
     yield from MAKERS
-    for file in sorted(Path(__file__).parent.glob("test_*_view.py")):
+    folder = Path(__file__).parent
+    for file in sorted(folder.rglob("test_*_view.py")):
         if "\ndef hostile_views(" in file.read_text(encoding="utf-8"):
-            yield import_module(f"tests.display.{file.stem}").hostile_views
+            inside = ".".join(file.relative_to(folder).with_suffix("").parts)
+            yield import_module(f"tests.display.{inside}").hostile_views

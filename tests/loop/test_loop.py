@@ -371,7 +371,7 @@ def test_variables_named_like_masks_of_the_loop_are_the_users():
     assert rf.reduce_sum(loop.run.stack("active"), axis=time).raw_tensor.tolist() == [60, 40]
 
 
-def test_what_an_inner_loop_carries_for_itself_is_not_a_value_of_the_outer_body():
+def test_reserved_states_of_a_nested_loop_are_not_values():
     outer = rf.Loop(max_seq_len=2, debug=True, name="outer")
     outer.state.n = rf.convert_to_tensor([1, 2], dims=[rf.batch_dim])
     with outer:

@@ -36,7 +36,7 @@ def test_with_replacement_each_is_drawn_as_often_as_its_probability():
         rf.random_choice_with_replacement([draws], probs=probs, axis=word)
 
 
-def test_without_replacement_the_first_is_drawn_by_its_probability_and_none_twice():
+def test_without_replacement_no_entry_is_drawn_twice():
     log_probs = rf.log(rf.convert_to_tensor(PROBS, dims=[rows, word], dtype="float32"))
     two = rf.Dim(2, name="two")
     many = rf.expand_dim(log_probs, draws).copy_transpose([rows, draws, word])

@@ -9,7 +9,7 @@ from rfnb.core.dims.lengths import Size
 batch, time, feat = rf.Dim(2, name="batch"), rf.Dim(None, name="time"), rf.Dim(4, name="feat")
 
 
-def test_frames_are_the_positions_within_each_sequence_in_the_order_of_the_dims():
+def test_frames_are_the_positions_within_each_sequence():
     mask = frames((time, batch, feat), [(time, Size([batch], [1, 3]))])
     assert mask.shape == (3, 2, 1)
     assert mask[:, :, 0].T.tolist() == [[True, False, False], [True, True, True]]

@@ -51,7 +51,7 @@ def test_a_name_is_that_of_the_result_not_of_the_ops_inside_of_a_function():
     assert [value.tensor.sparse_dim for value in named] == [vocab]
 
 
-def test_a_part_of_a_module_s_result_that_holds_several_values_gives_them_no_name():
+def test_several_values_in_a_part_of_a_result_have_no_name():
     lstm = rf.LSTM(hidden, hidden)
     loop = started(lstm=lstm.default_initial_state(batch_dims=[beam]))
     with loop:
@@ -73,7 +73,7 @@ def test_a_frame_is_called_as_its_line_says_also_if_a_list_holds_it(x):
 # -- files and comparisons
 
 
-def test_a_loaded_run_agrees_although_lines_make_several_values_of_one_name(tmp_path):
+def test_a_loaded_run_agrees_with_several_values_of_one_name(tmp_path):
     loop = started(h=rf.zeros([beam]), g=rf.zeros([beam]))
     with loop:
         loop.state.h = (loop.state.h + 1.0) * 2.0 + (loop.state.g + 3.0)

@@ -108,7 +108,7 @@ def test_outside_of_a_loop_it_is_shown_at_once(capsys):
     ]
 
 
-def test_in_loops_inside_of_loops_the_steps_of_all_are_told_and_the_trial_shows_nothing(capsys):
+def test_nested_loops_print_the_steps_of_all_loops(capsys):
     outer = rf.Loop(max_seq_len=12, name="outer")
     outer.state.n = rf.zeros([])
     with outer:

@@ -114,7 +114,7 @@ def states(run, name="s"):
     return [step.after[name].raw_tensor.tolist() for step in run]
 
 
-def test_the_same_call_draws_the_same_numbers_and_leaves_the_session_as_it_is(cells):
+def test_a_rerun_draws_the_same_numbers(cells):
     x, time = three()
     ctx = rf.init_train_step_run_ctx()
     cells.Decoder(2.0)(x, 7, time=time, start=1.0, what=3)

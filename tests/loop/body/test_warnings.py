@@ -240,7 +240,7 @@ def forgetful():
     return loop.state.h
 
 
-def test_it_points_at_the_with_line_and_comes_once_however_often_the_loop_runs():
+def test_a_warning_names_the_with_line_and_comes_once():
     with warnings.catch_warnings(record=True) as caught:
         for _ in range(20):
             warnings.simplefilter("always")

@@ -282,7 +282,7 @@ def explained(program: Program, **options: Any) -> dict[str, tuple[str, str]]:
     return {row.text: (row.where, row.why) for row in loop.explain().rows}
 
 
-def test_explain_tells_where_each_op_was_done_and_which_state_keeps_it_inside():
+def test_explain_shows_where_each_op_ran_and_why():
     rows = explained(attention)
     assert rows["s.k(s.memory)"] == ("once", "")
     assert rows["s.q(loop.state.h)"] == ("each step", "needs h")

@@ -56,7 +56,7 @@ def in_branch(s, x_t):
     return rf.cond(rf.reduce_sum(s, axis=batch_dim) > 0.0, lambda: along_keys(s, x_t, "yes"), lambda: s + 1.0)
 
 
-def test_the_steps_of_an_inner_run_lead_from_the_state_before_to_the_one_behind():
+def test_steps_of_a_nested_run_lead_from_state_to_state():
     run = outer(along_keys).run
     assert [r.name for r in rf.runs] == ["outer"]
     for i, length in enumerate([3, 2, 1]):

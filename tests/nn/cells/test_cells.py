@@ -571,7 +571,7 @@ def test_an_unknown_cell_is_told_with_the_nearest_name():
         rf.make_cell("_lstm", IN, OUT)
 
 
-def test_what_is_said_of_a_cell_by_name_counts_more_than_what_is_usual_for_it():
+def test_options_of_a_cell_take_precedence_over_its_defaults():
     cell = rf.make_cell("ZoneoutLSTM", IN, OUT, forget_bias=0.25)
     assert (cell.forget_bias, cell.parts_order) == (0.25, "ijfo")
 

@@ -161,7 +161,7 @@ def test_only_what_is_not_there_is_to_be_imported():
     assert "hint" not in str(error.value)
 
 
-def test_a_module_is_found_where_its_package_has_something_else_of_this_name(monkeypatch):
+def test_a_module_is_found_despite_another_thing_of_its_name(monkeypatch):
     package, module = ModuleType("package_of_the_test"), ModuleType("package_of_the_test.models")
     package.models, module.Mine = print, Mine
     for made in package, module:

@@ -40,7 +40,7 @@ class Scaled(rf.Module):
         return self.direction * self.length
 
 
-def test_the_parameter_keeps_its_name_and_the_module_computes_with_the_function(linear):
+def test_a_parametrized_parameter_keeps_its_name(linear):
     param, x = linear.weight, rf.random_normal([INP])
     before = linear(x).raw_tensor
     assert rf.register_parametrization(linear, "weight", twice) is linear

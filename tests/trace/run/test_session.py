@@ -272,7 +272,7 @@ def steps(n):
 
 
 @pytest.mark.slow
-def test_two_thousand_training_steps_in_a_kernel_take_no_more_memory_than_three_hundred():
+def test_training_steps_in_a_kernel_take_no_more_memory():
     from jupyter_client.manager import start_new_kernel
 
     manager, client = start_new_kernel(kernel_name="python3")

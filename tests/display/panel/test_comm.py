@@ -126,7 +126,7 @@ def kernel():
     client.start_channels()
     client.wait_for_ready(timeout=60)
     kernel = Kernel(client)
-    kernel.run(SETUP.format(root=str(Path(__file__).parents[2])))
+    kernel.run(SETUP.format(root=str(Path(__file__).parents[3])))
     kernel.open("rfnb.commands", "c")
     kernel.open("rfnb.events", "e")
     yield kernel
@@ -205,7 +205,7 @@ def test_the_inline_stepper_in_a_real_kernel(kernel: Kernel):
     assert (reply["id"], reply["status"], reply["data"]["step"]) == (4, "ok", 2)
 
 
-def test_while_a_cell_runs_a_subshell_answers_what_is_known_and_is_busy_for_the_rest(kernel: Kernel, go: Path):
+def test_while_a_cell_runs_a_subshell_answers_or_is_busy(kernel: Kernel, go: Path):
     subshell = kernel.subshell()
     kernel.client.execute(f"link.emit({{'event': 'begun'}}); told({str(go)!r})")
     kernel.wait("e", lambda data: data["event"] == "begun")

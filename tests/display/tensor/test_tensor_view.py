@@ -18,8 +18,8 @@ from rfnb.core.dims.lengths import EMPTY, Size
 from rfnb.display.kit import options
 from rfnb.display.tensor import view as tensor_view
 from rfnb.errors import ViewError
+from tests.display.markup.test_png import pixels
 from tests.display.standins import Raw, batch_dim, batch_of, numbers
-from tests.display.test_png import pixels
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -311,7 +311,7 @@ def padded(fill: float, lens: tuple[int, ...] = (8, 2, 0, 5), seed: int = 0) -> 
     return batch_of(raw, [batch_dim, Dim(None, name="time"), Dim(20, name="feat")], lens)
 
 
-def test_a_position_that_is_padding_in_some_sequences_counts_in_the_others_only():
+def test_a_position_counts_only_where_it_is_not_padding():
     raw = padded(7.0)
     view = tensor_view.describe(raw, time=4)
     assert (view["stats"]["count"], view["stats"]["max"]) == (40, raw.raw_tensor[[0, 3], 4].max())

@@ -182,7 +182,7 @@ def test_importing_rfnb_pulls_in_no_view():
         "print([m for m in heavy if f'rfnb.display.{m}' in sys.modules])"
     )
     made = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2]
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[3]
     )
     assert made.stdout.strip() == "[]"
 
@@ -193,6 +193,6 @@ def test_displaying_pulls_in_no_front_end():
         "print([m for m in ('IPython', 'matplotlib', 'anywidget', 'ipywidgets', 'graphviz') if m in sys.modules])"
     )
     made = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2]
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[3]
     )
     assert made.stdout.strip() == "[]"

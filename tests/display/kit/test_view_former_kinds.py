@@ -9,7 +9,7 @@ import pytest
 
 from rfnb.display.kit.view import FORMER_KINDS, View
 
-SAVED = Path(__file__).parents[1] / "saved"
+SAVED = Path(__file__).parents[2] / "saved"
 
 
 @pytest.mark.parametrize("former", FORMER_KINDS)

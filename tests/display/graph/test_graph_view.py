@@ -17,7 +17,18 @@ import rfnb as rf
 from rfnb.display.graph import view as view_of_graph
 from rfnb.display.graph.runs import _longest
 from rfnb.errors import ViewError
-from tests.display.graph_models import Block, Model, Stack, batch, describe, failing, feat, hidden, model_graph, time
+from tests.display.graph.graph_models import (
+    Block,
+    Model,
+    Stack,
+    batch,
+    describe,
+    failing,
+    feat,
+    hidden,
+    model_graph,
+    time,
+)
 
 
 def node(view: Any, name: str) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 
 import rfnb as rf
 from rfnb.display.graph import view as view_of_graph
-from tests.display.graph_models import Model, Stack, describe, time
+from tests.display.graph.graph_models import Model, Stack, describe, time
 
 BOX = ("id", "x", "y", "w", "h", "tail", "rank", "column")
 

@@ -13,7 +13,7 @@ import pytest
 import rfnb as rf
 from rfnb.display.graph import dot
 from rfnb.errors import ViewError
-from tests.display.graph_models import Model, Stack, batch, describe, failing, feat, time
+from tests.display.graph.graph_models import Model, Stack, batch, describe, failing, feat, time
 
 needs_dot = pytest.mark.skipif(shutil.which("dot") is None, reason="the program dot is not installed")
 
