@@ -224,4 +224,4 @@ def test_names_of_tests_are_promises_of_a_bearable_length():
     names = [
         name for file in TESTS.rglob("test_*.py") for name in re.findall(r"def (test_\w+)", file.read_text("utf-8"))
     ]
-    assert not [name for name in names if len(name) > 80]
+    assert not [name for name in names if len(name) > 70]
