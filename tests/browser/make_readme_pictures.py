@@ -1,4 +1,4 @@
-"""Makes docs/pictures/*.webp, light and dark, for the README. `python tests/browser/make_readme_pictures.py`.
+"""Makes docs/pictures/*.webp, light and dark, for the README. `python -m tests.browser.make_readme_pictures`.
 
 They show views of the README's own examples, of the gallery notebook, and of the pages on errors and training.
 """
@@ -16,12 +16,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from chromium import FLAGS, find_browser
-from lab_server import ROOT
 from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
 
 import rfnb as rf
+from tests.browser.chromium import FLAGS, find_browser
+from tests.browser.lab_server import ROOT
 
 FOLDER = ROOT / "docs" / "pictures"
 QUALITY = 60

@@ -158,7 +158,7 @@ def test_while_loop(eager, first):
 
 def test_while_loop_with_numbers_of_python():
     assert rf.while_loop(lambda n: n < 5, lambda n: n + 2, 0) == 6
-    with pytest.raises(LoopError, match="another structure"):
+    with pytest.raises(LoopError, match="a different structure"):
         rf.while_loop(lambda s: len(s) < 5, lambda s: (*s, 1), (0,))
 
 

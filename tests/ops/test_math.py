@@ -254,7 +254,7 @@ def test_lengths_of_two_batches_do_not_mix_in_a_choice():
     old = rf.convert_to_tensor(torch.ones(2, 3), dims=[rf.batch_dim, time], lengths=[3, 1])
     new = rf.convert_to_tensor(torch.ones(2, 3), dims=[rf.batch_dim, time], lengths=[2, 3])
     for call in (lambda: rf.where(old > 0, old, new), lambda: rf.clip_by_value(old, 0.0, new)):
-        with pytest.raises(rf.errors.DimRebound, match="time has other lengths"):
+        with pytest.raises(rf.errors.DimRebound, match="time has different lengths"):
             call()
 
 
