@@ -53,7 +53,7 @@ def test_a_run_is_shown_step_by_step(numbers):
     assert [s["states"][0]["change"] for s in rf.show(run, batch=0).data["steps"]] == [1, 2, 3, 4]
     assert history["run"]["body"][0].strip() == "with loop:"
     assert history["note"] is None
-    assert repr(run).startswith("Run{sum · test_real_run.py:")
+    assert repr(run).startswith("Run{sum · test_run_real.py:")
 
 
 def test_states_of_labels_have_no_size_and_few_equal_numbers_no_flag(numbers):
