@@ -89,7 +89,7 @@ FRAMES: dict[str, Form] = {
     "x * g / (1 - w + x * g)": lambda o, x, g, w: x * g / (1.0 - w * w + x * g),
     "log(abs(x * g)) * e": lambda o, x, g, w: o.log(o.abs(x * g)) * o.sum_h(x * w),
 }
-"""What is computed frame by frame. x {time, h}: positive, with 0 as padding; g {h}: of the sequence; w {h}: a weight."""
+"""What is computed frame by frame. x {time, h}: positive, with 0 as padding; g {h}: of the sequence; w {h}: weight."""
 
 SEQUENCES: dict[str, Form] = {
     "e * log(softmax(e) + 1e-8)": lambda o, x, g, w: (e := o.sum_h(x * g)) * o.log(o.softmax_time(e) + 1e-8),

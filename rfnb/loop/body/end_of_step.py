@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ from rfnb.loop.body.warnings import judged
 from rfnb.loop.steps.execute import Schedule
 from rfnb.loop.steps.frames import has_steps
 from rfnb.loop.steps.growing_axes import SizeOf, grows, replace_grown
+from rfnb.loop.steps.kept_order import Mask
 from rfnb.loop.steps.program import Program
 from rfnb.ops.index import gather
 from rfnb.ops.math import cast, logical_and, logical_not, logical_or, where
@@ -169,7 +171,10 @@ def _size_of(body: Body, length: Tensor | int) -> Size:
 
 def _close_step(body: Body, limit: Size) -> _Ends:
     active = _active(body, limit)
-    _mask_watchers(body, active)
+    masks = _masks(body, active) if body.watchers or body.kept_orders else []
+    _mask_watchers(body, masks)
+    for order in body.kept_orders:
+        order.complete(masks)
     last_places, lasts = _carry_lasts(body)
     ended_now: Traced | None = None
     loop_own = dict(lasts)  # values that the loop itself carries, by position
@@ -200,16 +205,20 @@ def _place(body: Body, kind: Kind) -> int:
     return place
 
 
-def _mask_watchers(body: Body, active: Traced | None) -> None:
-    """Values that `rf.watch` shows are masked where a sequence has no frame at this step, or had ended before it."""
-    if not body.watchers:
-        return
+def _masks(body: Body, active: Traced | None) -> list[Mask]:
+    """Masks of the sequences that have a frame at this step, and of those that had ended before it."""
+    masks = [] if active is None else [Mask(body.var(active.plain), active.plain, of_ended=False)]
     ended = place_of(body.carried, "ended")
-    masks = [] if active is None else [(body.var(active.plain), active.dims, False)]
     if ended is not None:
-        before = body.carried[ended].before
-        masks.append((body.var(before.plain), before.dims, True))
-    leave_out_ended(body.watchers, body.tape, masks, [dim for _, dim in body.reorders])
+        before = body.carried[ended].before.plain
+        masks.append(Mask(body.var(before), before, of_ended=True))
+    return masks
+
+
+def _mask_watchers(body: Body, masks: Sequence[Mask]) -> None:
+    """Values that `rf.watch` shows are masked where a sequence has no frame at this step, or had ended before it."""
+    given = [(mask.var, mask.frame.dims, mask.of_ended) for mask in masks]
+    leave_out_ended(body.watchers, body.tape, given, [dim for _, dim in body.reorders])
 
 
 def _take_names(body: Body) -> None:

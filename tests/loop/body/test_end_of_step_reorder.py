@@ -82,6 +82,7 @@ def what_is_found(found: Search, row: int, steps: int) -> dict[str, np.ndarray]:
     """The final states of a sequence, what is stacked of its first `steps` steps, and what replay shows of these."""
     state, loop = found.loop.state, found.loop
     results = {name: raw(getattr(state, name), found, row) for name in ("score", "h", "label", "steps")}
+    results["text"] = raw(state.text, found, row)[:, :steps]
     stacked = {"labels": found.labels, "parents": found.parents}
     for name, x in stacked.items():
         lengths = x.lengths.size(loop.axis).over([batch_dim, found.beam])[row]
@@ -89,7 +90,7 @@ def what_is_found(found: Search, row: int, steps: int) -> dict[str, np.ndarray]:
         results[name] = np.where(np.arange(len(frames))[:, None] < lengths, frames, -1)[: lengths.max()]
         results[f"lengths of {name}"] = lengths
     for step in range(steps):
-        for name in ("score", "h", "label", "steps"):
+        for name in ("score", "h", "label", "steps", "text"):
             results[f"{name} after step {step}"] = raw(loop.run[step].after[name], found, row)
     last = loop.run[loop.run.steps - 1].after
     return results | {f"last {name} of replay": raw(last[name], found, row) for name in ("score", "h", "label")}
