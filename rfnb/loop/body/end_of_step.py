@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -171,10 +170,8 @@ def _size_of(body: Body, length: Tensor | int) -> Size:
 
 def _close_step(body: Body, limit: Size) -> _Ends:
     active = _active(body, limit)
-    masks = _masks(body, active) if body.watchers or body.kept_orders else []
-    _mask_watchers(body, masks)
-    for order in body.kept_orders:
-        order.complete(masks)
+    if body.watchers or body.kept_orders:
+        _give_masks(body, active)
     last_places, lasts = _carry_lasts(body)
     ended_now: Traced | None = None
     loop_own = dict(lasts)  # values that the loop itself carries, by position
@@ -215,10 +212,13 @@ def _masks(body: Body, active: Traced | None) -> list[Mask]:
     return masks
 
 
-def _mask_watchers(body: Body, masks: Sequence[Mask]) -> None:
-    """Values that `rf.watch` shows are masked where a sequence has no frame at this step, or had ended before it."""
+def _give_masks(body: Body, active: Traced | None) -> None:
+    """Passes the masks to what the body has recorded without them: values that `rf.watch` shows, and kept orders."""
+    masks = _masks(body, active)
     given = [(mask.var, mask.frame.dims, mask.of_ended) for mask in masks]
     leave_out_ended(body.watchers, body.tape, given, [dim for _, dim in body.reorders])
+    for order in body.kept_orders:
+        order.complete(masks)
 
 
 def _take_names(body: Body) -> None:
