@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 COMBINE_KINDS = ("add", "sub", "mul", "truediv", "floordiv", "ceildiv", "mod", "pow", "maximum", "minimum",
                  "logical_and", "logical_or", "squared_difference", "logaddexp", "complex")  # fmt: skip
 COMPARE_KINDS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
-PRODUCTS = ("mul", "truediv", "pow", "squared_difference", "logaddexp")
+PRODUCTS = ("mul", "truediv", "pow", "squared_difference", "logaddexp", "complex")
 """Kinds where the gradient of an operand is a product with the other: 0 · NaN if padding is not finite."""
 Domain = Literal["positive", "nonzero", "above -1", "not large"]
 DOMAINS: dict[str, Domain] = {
