@@ -85,7 +85,7 @@ class ScatterOps:
 
 
 def _with_owners(backend: type[Backend], indices: Tensor, over: Sequence[Dim], lengths: Lengths) -> Tensor:
-    """The indices repeated along dims that they lack, but that the lengths of `over` depend on: padding differs there."""
+    """The indices repeated along dims that the lengths of `over` depend on: padding differs there."""
     for dim in over:
         size = lengths.size(dim) if dim.dimension is None else None
         for owner in () if size is None else size.dims:
