@@ -239,7 +239,7 @@ def lengths_over(values, dims, name):
     return rf.Dim(rf.convert_to_tensor(np.array(values), dims=dims), name=name)
 
 
-def test_a_dim_with_lengths_is_not_defined_again_by_a_dim_that_follows_from_it():
+def test_a_dim_is_not_defined_again_by_one_that_follows_from_it():
     batch = rf.Dim(2, name="sequences")
     hist = lengths_over([0, 1], [batch], "hist")
     state, kept = rf.replace_dim(rf.ones([batch, hist]), in_dim=hist, out_dim=rf.Dim(None, name="kept"))
