@@ -24,8 +24,8 @@ def gather(
     Shared dims are batch dims. A negative int counts from the end of each sequence. A str is a label of
     the vocab of `axis`, or the tag of a sequence.
 
-    An index after the last frame of a sequence, but not of the longest one, gives the entry of padding. An int warns of
-    that; the values of a Tensor are not checked.
+    After the last frame of a sequence, but not of the longest one, an index gives what stands in the padding: use
+    `clip_to_valid`, or mask such results.
 
     >>> time, feat = rf.Dim(5, name="time"), rf.Dim(3, name="feat")
     >>> rf.gather(rf.zeros([time, feat]), indices=2, axis=time).dims == (feat,)

@@ -18,7 +18,6 @@ from rfnb.core.dims import align
 from rfnb.core.dims.align import Sig
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
-from rfnb.core.ground.source import warn_user
 from rfnb.core.ground.suggestions import number_of
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError
@@ -163,8 +162,6 @@ def _select(backend: type[Backend], source: Tensor, index: int, axis: Dim, clip_
         ("select", axis),
         (axis_of("gather", source, axis), align.without(source.sig, [axis]), axis.dimension is None),
     )
-    if may_differ and not clip_to_valid:
-        _tell_padding(source, index, axis)
     if out.frames and axis in source.lengths.owners:
         return _select_sequence(backend, source, index, axis, clip_to_valid)
     if clip_to_valid or (index < 0 and may_differ):
@@ -173,23 +170,6 @@ def _select(backend: type[Backend], source: Tensor, index: int, axis: Dim, clip_
         return tensor_of(backend.select_raw(source._raw, place, index), out, source.lengths)
     except IndexError:
         raise _no_entry(source, index, axis) from None
-
-
-def _tell_padding(source: Tensor, index: int, axis: Dim) -> None:
-    """Warns if `index` is after the end of a sequence that is not empty, but not of all of them."""
-    size = source.lengths.size(axis)
-    place = ~index if index < 0 else index
-    if size is None or size.traced or size.min > place or size.max <= place:
-        return
-    short = int(((size.values > 0) & (size.values <= place)).sum())
-    if short:
-        have = "has" if short == 1 else "have"
-        fact = DimError(
-            f"gather: {short} of {size.values.size} sequences of {axis.name} {have} no frame {index}",
-            got=f"lengths {size}, so the result there is that of padding",
-            hint="clip_to_valid=True takes the first or the last frame; rf.where(…) with the lengths leaves them out",
-        )
-        warn_user(str(fact))
 
 
 def _select_sequence(backend: type[Backend], source: Tensor, index: int, axis: Dim, clip_to_valid: bool) -> Tensor:

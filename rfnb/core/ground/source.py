@@ -8,7 +8,6 @@ import linecache
 import os
 import re
 import sys
-import warnings
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -147,18 +146,6 @@ def user_source() -> Source | None:
     """The place in the user's code that is running now."""
     frame = user_frame(sys._getframe(1))
     return None if frame is None else Source(frame.f_code, frame.f_lasti)
-
-
-_warned: dict[Any, Any] = {}
-
-
-def warn_user(text: str) -> None:
-    """Warns at the line of the user's code that is running now; by default once for each line."""
-    place = user_source()
-    if place is None:
-        warnings.warn(text, stacklevel=2)
-    else:
-        warnings.warn_explicit(text, UserWarning, place.file, place.span.line, registry=_warned)
 
 
 def assigned_name() -> str | None:
