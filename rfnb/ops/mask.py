@@ -118,13 +118,13 @@ def _dyn_size_ext(self: Dim) -> Tensor | None:
     if self.is_static():
         return None
     if not self.is_defined():
-        return None if self.template is None else self.template.copy_template().as_lengths_of(self)
+        return None if self.template is None else self.template.copy_template()._as_lengths_of(self)
     lengths = get_size_tensor(self)
     if self.expr is not None or active_listener() is not None:
         return lengths
     if self.template is not None and self.template.dtype != lengths.dtype:
         lengths = cast(lengths, self.template.dtype)
-    return lengths.as_lengths_of(self)
+    return lengths._as_lengths_of(self)
 
 
 def _set_dyn_size_ext(self: Dim, lengths: Tensor | None) -> None:

@@ -221,7 +221,7 @@ class Dim(Algebra, Kinds, Shown):
         Dim{time:2–5}
         """
         if hasattr(lengths, "dims") and lengths.raw_tensor is None:
-            lengths.as_lengths_of(self)
+            lengths._as_lengths_of(self)
             self.template = lengths.copy_template()
         else:
             self.bind(size_from(lengths))

@@ -81,12 +81,12 @@ class Templates:
 
     # -- lengths that come later
 
-    def as_lengths_of(self: Tensor, dim: Dim) -> Tensor:
+    def _as_lengths_of(self: Tensor, dim: Dim) -> Tensor:
         """This tensor, whose data are the lengths of `dim` from now on: setting its `raw_tensor` binds `dim`."""
         self._lengths_of = weakref.ref(dim)
         return self
 
-    def set_lengths_of_dim(self: Tensor) -> None:
+    def _set_lengths_of_dim(self: Tensor) -> None:
         """Binds the dim whose lengths these are, if there is one."""
         reference = getattr(self, "_lengths_of", None)
         dim = None if reference is None else reference()
@@ -95,20 +95,20 @@ class Templates:
         elif dim is not None:
             dim.set_lengths(self)
 
-    def await_lengths(self: Tensor, *, refill: bool = False) -> None:
+    def _await_lengths(self: Tensor, *, refill: bool = False) -> None:
         """Withholds the data until the lengths of all dims are set, if a dim has only a template of them.
 
         refill: take the next lengths also if all are known, since these may be those of the last batch.
         """
         unknown = [dim for dim in self.dims if dim.template is not None and self.lengths.size(dim) is None]
         if unknown:
-            self._raw = NoData(self.dtype, self.raw_tensor)
+            self._hold(NoData(self.dtype, self.raw_tensor))
         for dim in self.dims if refill else unknown:
             if dim.template is not None:
                 others = [told for told in dim.awaiting if (method := told()) and method.__self__ is not self]
-                dim.awaiting = [*others, weakref.WeakMethod(self.take_lengths)]
+                dim.awaiting = [*others, weakref.WeakMethod(self._take_lengths)]
 
-    def take_lengths(self: Tensor) -> None:
+    def _take_lengths(self: Tensor) -> None:
         """Takes the current lengths of the dims. Raises DimError if withheld data does not fit them."""
         raw = self.raw_tensor
         if raw is None:
@@ -121,4 +121,4 @@ class Templates:
             return  # data of an earlier batch
         self.lengths = lengths
         if all(lengths.size(dim) is not None for dim in self.dims):
-            self._raw = raw
+            self._hold(raw)

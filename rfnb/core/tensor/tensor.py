@@ -93,7 +93,7 @@ class Tensor(Shown, Axes, Templates, Checks, TensorProtocols):
             backend = _raw_registry.backend_of_raw(raw_tensor)
             self.lengths = bind_shape(name, dims, backend.get_shape_tuple_raw(raw_tensor))
             self._raw = raw_tensor
-            self.await_lengths()
+            self._await_lengths()
             if dtype is not None and self.dtype != dtype:
                 raise DtypeError(f"Tensor {name!r}: the raw tensor has the wrong dtype", got=self.dtype, expected=dtype)
 
@@ -174,8 +174,12 @@ class Tensor(Shown, Axes, Templates, Checks, TensorProtocols):
             shape = _raw_registry.backend_of_raw(raw).get_shape_tuple_raw(raw)
             self.lengths = bind_shape(self.name, self.dims, shape, refill=True)
             self._raw = raw
-            self.await_lengths(refill=True)
-        self.set_lengths_of_dim()
+            self._await_lengths(refill=True)
+        self._set_lengths_of_dim()
+
+    def _hold(self, raw: Any) -> None:
+        """Sets the raw tensor, or what takes its place, without checks."""
+        self._raw = raw
 
     @property
     def dtype(self) -> str:
