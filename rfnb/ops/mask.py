@@ -137,7 +137,7 @@ def _set_dyn_size_ext(self: Dim, lengths: Tensor | None) -> None:
     if lengths is None:
         self.reset_raw()
     else:
-        self.set_lengths(lengths)
+        self._set_lengths(lengths)
 
 
 def _dyn_size(self: Dim) -> Any:

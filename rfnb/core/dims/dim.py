@@ -101,7 +101,7 @@ class Dim(Algebra, Kinds, Shown):
         if isinstance(lengths, int | np.integer):
             self.dimension = self._checked_size(int(lengths))
         elif lengths is not None:
-            self.set_lengths(lengths)
+            self._set_lengths(lengths)
 
     def _checked_size(self, size: int) -> int:
         if size < 0:
@@ -190,8 +190,9 @@ class Dim(Algebra, Kinds, Shown):
             raise DimError(
                 f"{self.name} has no size yet",
                 expected="a Dim whose size is known",
-                hint=self.how_to_bind()
-                or f"make a tensor with it first: rf.convert_to_tensor(raw, dims=[…, {self.name}, …], lengths=…)",
+                hint=f"make a tensor with it first: rf.convert_to_tensor(raw, dims=[…, {self.name}, …], lengths=…)"
+                if self.template is None
+                else f"{self.name}.dyn_size_ext.raw_tensor = torch.tensor([…])",
                 dims=[self],
             )
         return size
@@ -212,23 +213,13 @@ class Dim(Algebra, Kinds, Shown):
                 told()
         return self.bound
 
-    def set_lengths(self, lengths: Any) -> None:
-        """Binds the dim to lengths, given as for a new Dim; or, with a Tensor without data, says which dims they have.
-
-        >>> time = rf.Dim(None, name="time")
-        >>> time.set_lengths([5, 2])
-        >>> time
-        Dim{time:2–5}
-        """
+    def _set_lengths(self, lengths: Any) -> None:
+        """Binds the dim to lengths as given to a new Dim. A Tensor without data says which dims they will have."""
         if hasattr(lengths, "dims") and lengths.raw_tensor is None:
             lengths._as_lengths_of(self)
             self.template = lengths.copy_template()
         else:
             self.bind(size_from(lengths))
-
-    def how_to_bind(self) -> str | None:
-        """The line that sets the lengths, if there is a template for them."""
-        return None if self.template is None else f"{self.name}.dyn_size_ext.raw_tensor = torch.tensor([…])"
 
     def get_dim_value(self) -> int:
         """The size of the padded axis in the current batch.

@@ -93,7 +93,7 @@ class Templates:
         if dim is not None and self.raw_tensor is None:
             dim.reset_raw()
         elif dim is not None:
-            dim.set_lengths(self)
+            dim._set_lengths(self)
 
     def _await_lengths(self: Tensor, *, refill: bool = False) -> None:
         """Withholds the data until the lengths of all dims are set, if a dim has only a template of them.
