@@ -9,7 +9,7 @@ from rfnb.backend.base.index import Stacked
 from rfnb.backend.base.math import join
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
-from rfnb.core.dims.lengths import Lengths, Size
+from rfnb.core.dims.lengths import Size
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import BackendError, DimError
 
@@ -85,7 +85,7 @@ class ControlOps:
         if len(given) > len(tensor_array):
             every = Dim(len(given), name=axis.name)
             whole = cls.tensor_array_stack(given, axis=every, tensor_template=tensor_template)
-            lengths = Lengths(lengths.sizes)  # no other tensor has these, except results computed from this one
+            lengths = lengths.bind({})  # no other tensor has these, except results computed from this one
             lengths.keep(("stacked", axis.serial), Stacked(raw, whole, every))
         return tensor_of(raw, out, lengths)
 

@@ -186,9 +186,7 @@ class ShapeOps:
         plan: Any = source.sig.plans.get(plan_key)
         signature = plan and plan.out()
         if signature and axis not in source.lengths.owners:
-            parted = tensor_of(cls.split_axis_raw(source._raw, plan.place, plan.sizes), signature, source.lengths)
-            cls.as_empty_in_padding(source, parted)
-            return parted
+            return tensor_of(cls.split_axis_raw(source._raw, plan.place, plan.sizes), signature, source.lengths)
         axis = source.sig.resolve(axis)
         place = axis_of("split_dims", source, axis)
         size = size_in(source, axis)
@@ -312,7 +310,8 @@ def _over_replaced(lengths: Lengths, in_dim: Dim, out_dim: Dim, count: int) -> L
         known = lengths.sizes.items()
         return Lengths({s: size if s in stay or in_dim not in size.dims else change(size) for s, size in known})
 
-    return lengths.cached(("replace_dim", in_dim.serial, out_dim.serial, count), make)
+    replaced: Lengths = lengths.cached(("replace_dim", in_dim.serial, out_dim.serial, count), make)
+    return replaced if lengths.finite else replaced.infinite()
 
 
 def _all_static(*dims: Dim) -> bool:

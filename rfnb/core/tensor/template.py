@@ -113,8 +113,9 @@ class Templates:
         raw = self.raw_tensor
         if raw is None:
             return
+        backend = _raw_registry.backend_of_raw(raw)
         try:
-            lengths = bind_shape(self.name, self.dims, _raw_registry.backend_of_raw(raw).get_shape_tuple_raw(raw))
+            lengths = bind_shape(self.name, self.dims, backend.get_shape_tuple_raw(raw))
         except DimError:
             if self._raw is not raw:
                 raise
@@ -122,3 +123,4 @@ class Templates:
         self.lengths = lengths
         if all(lengths.size(dim) is not None for dim in self.dims):
             self._hold(raw)
+            self._hold(backend.finite_padding(self))
