@@ -48,7 +48,8 @@ def dot_attention(
     """The mean of `values` over `axis`, weighted by softmax(query · keys · scale).
 
     {…, key_dim}, {…, axis, key_dim}, {…, axis, values…} → {…, values…}. One kernel computes it, except in loops
-    and while a listener observes the weights, or with `att_dropout_broadcast`.
+    and while a listener observes the weights, or with `att_dropout_broadcast`. If `query` has `axis` too, this is
+    self-attention: each frame of the query sees all frames of the keys, as if these had a dim of their own.
 
     Args:
         att_dropout: dropout probability of the weights, in training.
@@ -68,14 +69,6 @@ def dot_attention(
         ("values", values, axis),
     ):
         axis_of("dot_attention", x, dim, name)
-    if axis in query.dims and causal_query_spatial_dim is None:
-        raise DimError(
-            f"dot_attention: `query` has {axis.name} too, so each query would only see the key of its own frame",
-            got=query.describe_dims(),
-            expected=f"no {axis.name} in `query`",
-            hint=f"for self-attention, give the keys and values a separate dim: "
-            f"keys, key_axis = rf.replace_dim(keys, in_dim={axis.name})",
-        )
     scale = 1 / math.sqrt(key_dim.get_dim_value()) if scale is None else scale
     if causal_query_spatial_dim is not None:
         axis_of("dot_attention", query, causal_query_spatial_dim, "query")

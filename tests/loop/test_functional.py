@@ -212,6 +212,26 @@ def test_what_is_behind_the_longest_sequence_is_not_stacked():
         array.stack(axis=rf.Dim(rf.convert_to_tensor([5, 1], dims=[batch], dtype="int32"), name="long"))
 
 
+def test_indices_may_point_at_what_was_not_stacked():
+    """A search that goes back through its steps from the last one, which none of the sequences counts."""
+    batch = rf.Dim(2, name="batch")
+    array = rf.TensorArray(rf.Tensor("parents", [batch], "float32"))
+    for number in range(5):
+        array = array.push_back(rf.full(dims=[batch], fill_value=float(number)))
+    out = rf.Dim(rf.convert_to_tensor([3, 2], dims=[batch], dtype="int32"), name="out")
+    stacked = array.stack(axis=out)
+    turned = rf.gather(stacked, indices=4 - rf.range_over_dim(out), axis=out)
+    assert turned.dims == (out, batch) and turned.copy_transpose([batch, out]).raw_tensor.tolist() == [[4, 3, 2]] * 2
+    assert rf.reduce_sum(turned, axis=out).raw_tensor.tolist() == [9, 7]
+    assert rf.gather(stacked, indices=4, axis=out).raw_tensor.tolist() == [4, 4]
+    assert rf.gather(stacked, indices=-1, axis=out).raw_tensor.tolist() == [2, 1]
+    with pytest.raises(DimError, match="has no entry 5"):
+        rf.gather(stacked, indices=5, axis=out)
+    for indices in (4 - rf.range_over_dim(out), 4):
+        with pytest.raises(DimError, match=r"shorter than the 5 tensors(.|\n)*axis=rf.Dim\(None"):
+            rf.gather(stacked * 2.0, indices=indices, axis=out)
+
+
 def test_a_tensor_array_keeps_lengths():
     x = batch([3, 1])
     array = rf.TensorArray.unstack(x, axis=feat)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -43,11 +44,13 @@ class Tensor(Shown, Axes, Templates, Checks, TensorProtocols):
     (True, [[5.0, 5.0, 5.0], [2.0, 2.0, 2.0]])
     """
 
-    __slots__ = ("__weakref__", "_emptied", "_name", "_raw", "_trace", "lengths", "sig")
+    __slots__ = ("__weakref__", "_emptied", "_lengths_of", "_name", "_raw", "_trace", "lengths", "sig")
+    # _lengths_of: a weak reference to the dim whose lengths these are, if setting them binds it
     # _trace: the value in the graph of a loop's body that this tensor stands for
     # _emptied: the raw tensor whose padding is known to be 0, and its version
 
     _emptied: Any
+    _lengths_of: weakref.ref[Dim]
     _name: str | Source
     _raw: Any
     sig: Sig
@@ -91,6 +94,7 @@ class Tensor(Shown, Axes, Templates, Checks, TensorProtocols):
             self.lengths = bind_shape(name, dims, backend.get_shape_tuple_raw(raw_tensor))
             self._raw = raw_tensor
             self._raw = backend.finite_padding(self)
+            self._await_lengths()
             if dtype is not None and self.dtype != dtype:
                 raise DtypeError(f"Tensor {name!r}: the raw tensor has the wrong dtype", got=self.dtype, expected=dtype)
 
@@ -160,18 +164,24 @@ class Tensor(Shown, Axes, Templates, Checks, TensorProtocols):
     @property
     def raw_tensor(self) -> Any:
         """The tensor of the backend; None in a template."""
-        return None if isinstance(self._raw, NoData) else self._raw
+        return self._raw.raw if isinstance(self._raw, NoData) else self._raw
 
     @raw_tensor.setter
     def raw_tensor(self, raw: Any) -> None:
         self._emptied = None
         if raw is None:
             self._raw = NoData(self.dtype)
-            return
-        backend = _raw_registry.backend_of_raw(raw)
-        self.lengths = bind_shape(self.name, self.dims, backend.get_shape_tuple_raw(raw))
+        else:
+            backend = _raw_registry.backend_of_raw(raw)
+            self.lengths = bind_shape(self.name, self.dims, backend.get_shape_tuple_raw(raw), refill=True)
+            self._raw = raw
+            self._raw = backend.finite_padding(self)
+            self._await_lengths(refill=True)
+        self._set_lengths_of_dim()
+
+    def _hold(self, raw: Any) -> None:
+        """Sets the raw tensor, or what takes its place, without checks."""
         self._raw = raw
-        self._raw = backend.finite_padding(self)
 
     @property
     def dtype(self) -> str:
