@@ -15,6 +15,7 @@ import numpy as np
 from rfnb.backend.base.require import axis_of
 from rfnb.backend.base.sizes import bound, derived, known_size, moved, ragged, renamed, size_in, taken
 from rfnb.core.dims import align
+from rfnb.core.dims.alike import mark_replaced
 from rfnb.core.dims.binding import current_lengths
 from rfnb.core.dims.dim import Dim, check_dims
 from rfnb.core.dims.dim_math import extreme
@@ -122,6 +123,7 @@ class ShapeOps:
         lengths = bound(source.lengths, out_dim, size, "replace_dim")
         lengths = taken(lengths, in_dim, out_dim, "replace", lambda values, axis: _fit(values, axis, size.max))
         out = renamed(source, in_dim, out_dim)
+        mark_replaced(in_dim, out_dim)
         return tensor_of(source._raw, align.sig(out.dims, sparse, out.feature_dim), lengths)
 
     @classmethod

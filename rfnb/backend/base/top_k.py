@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rfnb.backend.base.require import axis_of
 from rfnb.backend.base.sizes import bound
 from rfnb.core.dims import align
+from rfnb.core.dims.alike import mark_beam
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
 from rfnb.core.tensor.tensor import Tensor, tensor_of
@@ -64,6 +65,7 @@ class TopKOps:
                 expected=f"at most {math.prod(sizes)} of {align.show_dims(dims)}",
             )
         values, index = cls.top_k_raw(raw, place, count, sorted)
+        mark_beam(k_dim)
         lengths = bound(source.lengths, k_dim, size, "top_k")
         out = [*order[:place], k_dim, *order[place + len(dims) :]]
         feature = source.feature_dim if source.feature_dim not in dims else None
