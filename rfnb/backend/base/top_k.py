@@ -68,7 +68,7 @@ class TopKOps:
         mark_beam(k_dim)
         lengths = bound(source.lengths, k_dim, size, "top_k")
         out = [*order[:place], k_dim, *order[place + len(dims) :]]
-        feature = source.feature_dim if source.feature_dim not in dims else None
+        feature = k_dim if source.feature_dim in dims else source.feature_dim
         found = tensor_of(values, align.sig(out, source.sparse_dim, feature), lengths)
         if isinstance(axis, Dim):
             return found, tensor_of(index, align.sig(out, dims[0]), lengths), k_dim
