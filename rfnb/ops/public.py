@@ -260,6 +260,7 @@ from rfnb.ops.shape import (
     replace_dim as replace_dim,
     replace_dim_v2 as replace_dim_v2,
     reshape as reshape,
+    set_feature_dim as set_feature_dim,
     set_sparse_dim as set_sparse_dim,
     split_dims as split_dims,
     squeeze as squeeze,
