@@ -134,7 +134,7 @@ def test_scan_with_a_dim_that_changes_from_step_to_step(ys):
     assert dim is steps and len(arrays["y"]) == 3
     assert last["dim"].dimension == 2 and last["state"].dims == arrays["y"][-1].dims == (ITEMS, last["dim"])
     assert arrays["y"][-1].raw_tensor.tolist() == [[0.0, 2.5], [0.0, 7.75], [0.0, 13.0]]
-    with pytest.raises(DimError, match="stack: .* has different dims"):
+    with pytest.raises(DimError, match=r"stack: .* has different dims"):
         arrays["y"].stack(axis=steps)
 
 

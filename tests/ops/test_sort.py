@@ -144,6 +144,9 @@ def test_top_k_of_too_many_or_no_number_is_told():
         rf.top_k(x, axis=feat, k=rf.ones([vocab], dtype="int32"))
     with pytest.raises(DimError, match="`k` must be an int"):
         rf.top_k(x, axis=feat, k=1.5)
+    for negative in (-1, rf.convert_to_tensor([2, -1], dims=[batch_dim])):
+        with pytest.raises(DimError, match="top_k: `k` is negative"):
+            rf.top_k(x, axis=feat, k=negative)
     with pytest.raises(DimError, match="`k` is missing"):
         rf.top_k(x, axis=feat, k_dim=rf.Dim(None))
 

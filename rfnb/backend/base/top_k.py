@@ -45,6 +45,8 @@ class TopKOps:
         as -∞, so that it is only selected if nothing else is left. The values of a Tensor `k` are read.
         """
         size = Size(k.dims, cls.to_numpy_raw(k._raw)) if isinstance(k, Tensor) else Size((), k)
+        if size.min < 0:
+            raise DimError("top_k: `k` is negative", got=size.min, expected="0 or more")
         count, k_dim = size.max, k_dim or Dim(None if size.dims else size.max, name="top_k")
         dims = (axis,) if isinstance(axis, Dim | int | str) else tuple(axis)
         places = [axis_of("top_k", source, dim) for dim in dims]
