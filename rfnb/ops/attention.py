@@ -19,18 +19,9 @@ from rfnb.errors import DimError
 from rfnb.ops.create import range_over_dim
 from rfnb.ops.math import add, compare_bc, mul, where
 from rfnb.ops.matmul import matmul
-from rfnb.ops.random import dropout
+from rfnb.ops.random import dropout, dropout_broadcast_default
 from rfnb.ops.shape import replace_dim
 from rfnb.ops.softmax import softmax
-
-
-def dropout_broadcast_default() -> bool:
-    """Whether attention drops the same weights for all sequences, heads and queries: False.
-
-    >>> rf.dropout_broadcast_default()
-    False
-    """
-    return False
 
 
 def dot_attention(

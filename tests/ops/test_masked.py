@@ -109,6 +109,14 @@ def test_what_has_not_the_dims_of_the_mask_is_repeated():
     assert y.dims == (picked, feat) and (y.raw_tensor == torch.arange(3)).all()
 
 
+def test_what_is_put_back_keeps_its_dtype():
+    mask = rf.convert_to_tensor([True, False, True], dims=[dim := rf.Dim(3, name="rows")])
+    for dtype in ("bool", "int32", "float16"):
+        picked, in_dim = rf.masked_select(rf.ones([dim], dtype=dtype), mask=mask, dims=[dim])
+        back = rf.masked_scatter(picked, mask=mask, dims=[dim], in_dim=in_dim)
+        assert back.dtype == dtype and back.raw_tensor.tolist() == [1, 0, 1]
+
+
 def test_the_gradient_goes_where_entries_came_from():
     time, x, mask = batch_of([4, 2])
     x = x.like(x.raw_tensor.clone().requires_grad_())

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from rfnb.backend.base.index import Stacked
 from rfnb.backend.base.math import join
+from rfnb.backend.base.require import require_same_dims
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
@@ -74,7 +75,10 @@ class ControlOps:
             )
         if size is None:
             axis.define(Size((), len(tensor_array)), "stack")
-        dims, lengths = tensor_template.dims, join(*(tensor_array or [tensor_template]))
+        dims = tensor_template.dims
+        for x in tensor_array:
+            require_same_dims("stack", x, dims, "tensor")
+        lengths = join(*(tensor_array or [tensor_template]))
         if tensor_array:
             raw = cls.stack_raw([cls.move_raw(x._raw, align.move(x.dims, dims)) for x in tensor_array], 0)
         else:

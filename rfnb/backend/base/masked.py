@@ -72,7 +72,8 @@ class MaskedOps:
                 expected=f"one entry of {in_dim.name} for each place where the mask is true",
             ) from error
         found, backup = _same_lengths(cls, found, backup, source, holds, in_dim)
-        return cls.where(holds, found, 0 if backup is None else backup, allow_broadcast_all_sources=True)
+        zero = False if found.dtype == "bool" else 0  # which keeps the dtype
+        return cls.where(holds, found, zero if backup is None else backup, allow_broadcast_all_sources=True)
 
     @classmethod
     def pack_padded(

@@ -15,6 +15,7 @@ import numpy as np
 from rfnb.backend.base.require import axis_of
 from rfnb.backend.base.sizes import bound, derived, known_size, moved, ragged, renamed, size_in
 from rfnb.core.dims import align
+from rfnb.core.dims.alike import mark_replaced
 from rfnb.core.dims.binding import current_lengths
 from rfnb.core.dims.dim import Dim, check_dims
 from rfnb.core.dims.dim_math import extreme
@@ -122,6 +123,7 @@ class ShapeOps:
         source = _resized(cls, source, in_dim, size, allow_expand, allow_shrink)
         lengths = bound(_over_replaced(source.lengths, in_dim, out_dim, size.max), out_dim, size, "replace_dim")
         out = renamed(source, in_dim, out_dim)
+        mark_replaced(in_dim, out_dim)
         return tensor_of(source._raw, align.sig(out.dims, sparse, out.feature_dim), lengths)
 
     @classmethod

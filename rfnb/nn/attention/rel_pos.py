@@ -17,7 +17,7 @@ from rfnb.nn.layers.position import LearnedRelativePositionalEncoding
 from rfnb.ops.attention import own_axis, relative_scores
 from rfnb.ops.math import add, mul
 from rfnb.ops.position import Offset, number_of_frames, relative_positional_encoding
-from rfnb.ops.random import dropout
+from rfnb.ops.random import dropout, dropout_broadcast_default
 from rfnb.ops.shape import split_dims
 
 
@@ -92,7 +92,7 @@ class RelPosSelfAttention(SelfAttentionBase):
             dims |= {"feat_dim": self.encoding_dim, "device": self.qkv.weight.device}
         encode = self.learned_pos_emb or relative_positional_encoding
         encoding, distances = encode(**dims, query_offset=query_offset)
-        encoding = dropout(encoding, self.pos_emb_dropout)
+        encoding = dropout(encoding, self.pos_emb_dropout, axis=dropout_broadcast_default() and self.encoding_dim)
         if self.linear_pos is not None:
             encoding = self.linear_pos(encoding)
         if self.separate_pos_emb_per_head:

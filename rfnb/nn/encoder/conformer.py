@@ -23,7 +23,7 @@ from rfnb.nn.module.build import Choice, build_part, given_options
 from rfnb.nn.module.container import Sequential
 from rfnb.nn.module.module import Module
 from rfnb.ops.activation import gating, silu
-from rfnb.ops.random import dropout
+from rfnb.ops.random import dropout, dropout_broadcast_default
 
 __all__ = [
     "ConformerConvBlock",
@@ -152,7 +152,7 @@ class ConformerEncoderLayer(Module):
         return self.final_layer_norm(x)
 
     def _dropped(self, x: Tensor) -> Tensor:
-        return dropout(x, self.dropout)
+        return dropout(x, self.dropout, axis=dropout_broadcast_default() and self.out_dim)
 
 
 class ConformerEncoder(Module):
@@ -239,7 +239,7 @@ class ConformerEncoder(Module):
             x = x * self.input_embedding_scale
         if self.pos_enc is not None:
             x = x + self.pos_enc(spatial_dim=spatial_dim)
-        x = dropout(x, self.input_dropout)
+        x = dropout(x, self.input_dropout, axis=dropout_broadcast_default() and self.out_dim)
         return self.layers(x, spatial_dim=spatial_dim, collected_outputs=collected_outputs), spatial_dim
 
 

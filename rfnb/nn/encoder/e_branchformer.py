@@ -18,7 +18,7 @@ from rfnb.nn.module.build import Choice, build_part, given_options
 from rfnb.nn.module.module import Module
 from rfnb.ops.activation import gelu, identity
 from rfnb.ops.concat import concat, split
-from rfnb.ops.random import dropout
+from rfnb.ops.random import dropout, dropout_broadcast_default
 
 __all__ = ["EBranchformerLayer", "FeedForwardConvGated", "Merge"]
 __dir__ = __all__.copy  # what is offered for completion: no imports
@@ -85,7 +85,7 @@ class EBranchformerLayer(Module):
         return self.final_layer_norm(x)
 
     def _dropped(self, x: Tensor) -> Tensor:
-        return dropout(x, self.dropout)
+        return dropout(x, self.dropout, axis=dropout_broadcast_default() and self.out_dim)
 
 
 class FeedForwardConvGated(Module):
@@ -132,7 +132,7 @@ class FeedForwardConvGated(Module):
         gate, values = split(hidden, axis=2 * self.ff_dim, out_dims=[self.ff_dim, self.ff_dim])
         gate, _ = self.conv(self.norm(gate), in_spatial_dim=spatial_dim)
         values = self.gate_activation(gate) * values
-        return self.linear_out(dropout(values, self.dropout))
+        return self.linear_out(dropout(values, self.dropout, axis=dropout_broadcast_default() and self.ff_dim))
 
 
 class Merge(Module):

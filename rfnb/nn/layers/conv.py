@@ -38,6 +38,10 @@ class _Sliding(Module):
             name = type(self).__name__
             what = f"{name}: `filter_size` has the wrong number of sizes"
             raise ParameterError(what, got=sizes, expected=count_of(self.nd, "size"))
+        numbers = [size.dimension if isinstance(size, Dim) else size for size in listed]
+        if any(size is not None and size < 1 for size in numbers):
+            what = f"{type(self).__name__}: `filter_size` must be 1 or more"
+            raise ParameterError(what, got=" × ".join(map(str, numbers)), expected="1 or more")
         return [as_dim(size, f"filter-dim{axis}") for axis, size in enumerate(listed)]
 
     def __call__(

@@ -12,7 +12,7 @@ from rfnb.nn.module.build import build_part
 from rfnb.nn.module.module import Module
 from rfnb.ops.activation import identity, relu, silu
 from rfnb.ops.concat import split
-from rfnb.ops.random import dropout
+from rfnb.ops.random import dropout, dropout_broadcast_default
 
 Activation = Callable[[Tensor], Tensor] | dict[str, Any] | Module
 """An activation: a function, a module, which is copied, or the result of `rf.build_dict`."""
@@ -42,6 +42,7 @@ class FeedForward(Module):
     ):
         ff_dim = 4 * out_dim if ff_dim is None else as_dim(ff_dim, "feed-forward")
         self.out_dim = out_dim
+        self.ff_dim = ff_dim
         self.dropout = dropout
         self.activation = build_part(activation)
         self.linear_ff = Linear(out_dim, ff_dim, with_bias=with_bias)
@@ -50,7 +51,9 @@ class FeedForward(Module):
     def __call__(self, inp: Tensor) -> Tensor:
         """{…, out_dim} → {…, out_dim}"""
         hidden = self.activation(self.linear_ff(inp))
-        return self.linear_out(dropout(hidden, self.dropout))
+        return self.linear_out(
+            dropout(hidden, self.dropout, axis=dropout_broadcast_default() and self.linear_out.in_dim)
+        )
 
 
 class FeedForwardGated(Module):
@@ -91,4 +94,6 @@ class FeedForwardGated(Module):
         """{…, out_dim} → {…, out_dim}"""
         halves = split(self.linear_ff(inp), axis=2 * self.ff_dim, out_dims=[self.ff_dim, self.ff_dim])
         hidden = self.activation(halves[0]) * self.gate_activation(halves[1])
-        return self.linear_out(dropout(hidden, self.dropout))
+        return self.linear_out(
+            dropout(hidden, self.dropout, axis=dropout_broadcast_default() and self.linear_out.in_dim)
+        )
