@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground import raw as raw_registry
@@ -16,6 +16,7 @@ from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.state import State
 from rfnb.errors import ParameterError
 from rfnb.nn.module.hooks import ForwardHook, RemovableHandle, add_hook, run_post_hooks
+from rfnb.nn.module.options import check_options
 
 M = TypeVar("M", bound="Module")
 
@@ -37,6 +38,7 @@ class Module(Shown):
 
     _forward_hooks: dict[int, ForwardHook] | None = None
     _mirror_ref: Any = None  # the torch module that mirrors it, if there is one; see `nn.bridge`
+    _shared_by: ClassVar[Mapping[str, str]] = {}  # parameters that are shared with another, and the option for that
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -49,6 +51,13 @@ class Module(Shown):
         raise NotImplementedError(f"{type(self).__name__} has no __call__{hint}")
 
     if not TYPE_CHECKING:
+
+        def __new__(cls, *args: Any, **options: Any) -> Module:
+            if options:
+                check_options(cls, options)
+            if (args or options) and cls.__init__ is object.__init__:
+                raise TypeError(f"{cls.__name__}() takes no arguments")
+            return super().__new__(cls)
 
         def __getattr__(self, name: str) -> Any:
             if hasattr(type(self), name):  # a property raised AttributeError: show its own message

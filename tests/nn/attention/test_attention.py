@@ -261,7 +261,7 @@ def test_an_encoder_layer_as_torchs():
 def test_a_decoder_in_plain_torch(padded):
     lengths, letters_of = (LENGTHS, LETTERS) if padded else ([5, 5], [4, 4])
     (x, time), (encoded, letters) = sequences(lengths=lengths), sequences(ENC, lengths=letters_of, name="letters")
-    module = filled(rf.TransformerDecoder(ENC, WORD, MODEL, num_layers=2, num_heads=2))
+    module = filled(rf.TransformerDecoder(ENC, WORD, MODEL, num_layers=2, num_heads=2, share_embedding=False))
     weights = weights_of(module)
     mask = (torch.arange(4) < torch.tensor(letters_of)[:, None])[:, None, None]
     expected = plain_decoder(weights, x.raw_tensor, encoded.raw_tensor, mask, sines(5, 8), layers=2, heads=2)
