@@ -99,9 +99,11 @@ class TorchPart(Module):
 class TorchNet(TorchPart):
     """The rfnb module that `rf.from_torch` returns."""
 
+    nn_module: torch.nn.Module
+
     def __init__(self, nn_module: torch.nn.Module, in_dims: Any, out_dims: Any, padding: float | None, *names: Any):
         super().__init__(nn_module, {})
-        self.nn_module = nn_module
+        vars(self)["nn_module"] = nn_module  # its parameters are those of this module
         self.in_dims = _named(in_dims)
         self.out_dims = _entries(out_dims)
         self.padding = padding

@@ -144,8 +144,8 @@ class TransformerDecoder(Transformer):
             positions.
         layer: by default `rf.TransformerDecoderLayer`; layer_opts: further options for it.
         embed_dim: the dim of the embedding, if not `model_dim`; `input_embedding_proj` then maps it to `model_dim`.
-        share_embedding: whether embedding and logits share one weight; by default they do if there is an input embedding
-            in `model_dim` and the logits have no bias.
+        share_embedding: whether embedding and logits share one weight; by default they do if the embedding has
+            `model_dim` and the logits have no bias.
         input_embedding: whether there is an embedding; otherwise the source already consists of features.
         input_embedding_scale: by default √model_dim, or 1 if there is neither an embedding nor `pos_enc`.
         input_dropout: by default `dropout`.
