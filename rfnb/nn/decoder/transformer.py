@@ -201,20 +201,20 @@ class TransformerDecoder(Transformer):
         kind = layer or TransformerDecoderLayer
         self.layers = sequential(build_part(kind, encoder_dim, self.model_dim, **options) for _ in range(num_layers))
         self.final_layer_norm = build_part(norm, self.model_dim)
-        in_model_dim = self.input_embedding is not None and self.input_embedding.out_dim is self.model_dim
-        self.logits = self._logits(share_embedding, in_model_dim, logits_with_bias)
+        self.logits = self._logits(share_embedding, logits_with_bias)
 
-    def _logits(self, share_embedding: bool | None, in_model_dim: bool, with_bias: bool) -> Linear:
-        can_share = in_model_dim and not with_bias
+    def _logits(self, share_embedding: bool | None, with_bias: bool) -> Linear:
+        embedding: Embedding | None = self.input_embedding
+        can_share = embedding is not None and embedding.out_dim is self.model_dim and not with_bias
         if share_embedding and not can_share:
             raise ParameterError(
                 "TransformerDecoder: with these options the logits cannot share the weight of the embedding",
-                got=f"embed_dim={self.embed_dim}, input_embedding={self.input_embedding is not None}, "
+                got=f"embed_dim={self.embed_dim}, input_embedding={embedding is not None}, "
                 f"logits_with_bias={with_bias}",
                 expected="an input embedding in model_dim and logits without bias, or share_embedding=False",
             )
-        if can_share if share_embedding is None else share_embedding:
-            return linear_with(self.input_embedding.weight, self.model_dim, self.vocab_dim)
+        if embedding is not None and can_share and share_embedding is not False:
+            return linear_with(embedding.weight, self.model_dim, self.vocab_dim)
         return Linear(self.model_dim, self.vocab_dim, with_bias=with_bias)
 
     def default_initial_state(self, *, batch_dims: Sequence[Dim]) -> State:
