@@ -63,6 +63,10 @@ def from_torch(
         return nn_module.rf_module
     if isinstance(nn_module, Module):
         return nn_module
+    if not isinstance(nn_module, torch.nn.Module):
+        raise ParameterError(
+            "from_torch: this is not a torch.nn.Module", got=type(nn_module).__name__, expected="a torch.nn.Module"
+        )
     if in_dims is None or out_dims is None:
         raise ParameterError(
             f"from_torch: the dims of {type(nn_module).__name__} are missing",

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from rfnb.core.dims.dim import Dim, single_step_dim
 from rfnb.core.ground.default import get_default_array_index_dtype
-from rfnb.core.tensor.state import State
+from rfnb.core.tensor.state import State, check_state
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ParameterError
 from rfnb.nn.attention.base import CrossAttention, attention_options
@@ -20,7 +20,7 @@ from rfnb.nn.layers.transformer import DEFAULT_DIM, Transformer, TransformerLaye
 from rfnb.nn.module.build import Choice, build_part, given_options
 from rfnb.nn.module.container import Sequential
 from rfnb.nn.module.module import Module
-from rfnb.nn.module.options import older_option, unknown_option
+from rfnb.nn.module.options import layer_numbers, one_of
 from rfnb.ops.create import zeros
 from rfnb.ops.dims import last_frame_position_of_dim
 from rfnb.ops.index import gather
@@ -101,6 +101,7 @@ class TransformerDecoderLayer(TransformerLayer):
 
         encoder: the result of `transform_encoder`.
         """
+        check_state(state, f"{type(self).__name__}: `state`", ["self_att"])
         norm = self.self_att_layer_norm
         found, att_state = self.self_att(self.part_input(x, norm), axis=spatial_dim, state=state.self_att)
         x = self.add_part(x, found, norm)
@@ -149,7 +150,7 @@ class TransformerDecoder(Transformer):
         input_embedding: whether there is an embedding; otherwise the source already consists of features.
         input_embedding_scale: by default √model_dim, or 1 if there is neither an embedding nor `pos_enc`.
         input_dropout: by default `dropout`.
-        older: `decoder_layer` and `decoder_layer_opts`, which are older names of `layer` and `layer_opts`.
+        decoder_layer, decoder_layer_opts: older names of `layer` and `layer_opts`.
     """
 
     _shared_by: ClassVar = {"logits.weight": "share_embedding"}
@@ -178,12 +179,11 @@ class TransformerDecoder(Transformer):
         input_dropout: float | None = None,
         logits_with_bias: bool = False,
         sequential: Callable[..., Any] = Sequential,
-        **older: Any,
+        decoder_layer: Choice | None = None,
+        decoder_layer_opts: dict[str, Any] | None = None,
     ):
-        layer = older_option(type(self), "layer", layer, older, "decoder_layer")
-        layer_opts = older_option(type(self), "layer_opts", layer_opts, older, "decoder_layer_opts")
-        for name, value in older.items():
-            raise unknown_option(type(self), name, value)
+        layer = one_of("TransformerDecoder", layer=layer, decoder_layer=decoder_layer)
+        layer_opts = one_of("TransformerDecoder", layer_opts=layer_opts, decoder_layer_opts=decoder_layer_opts)
         self.encoder_dim = encoder_dim
         embedding = Embedding if input_embedding else None
         self._set_input(vocab_dim, model_dim, embed_dim, embedding, input_embedding_scale, pos_enc)
@@ -199,7 +199,9 @@ class TransformerDecoder(Transformer):
         )
         options.update(layer_opts or {})
         kind = layer or TransformerDecoderLayer
-        self.layers = sequential(build_part(kind, encoder_dim, self.model_dim, **options) for _ in range(num_layers))
+        self.layers = sequential(
+            build_part(kind, encoder_dim, self.model_dim, **options) for _ in layer_numbers(type(self), num_layers)
+        )
         self.final_layer_norm = build_part(norm, self.model_dim)
         self.logits = self._logits(share_embedding, logits_with_bias)
 
@@ -246,6 +248,7 @@ class TransformerDecoder(Transformer):
             collected_outputs: a dict that receives the output of each layer, by its name.
             output_only_last_frame: gives the logits of the last frame of each sequence only. → {…, vocab_dim}
         """
+        check_state(state, f"{type(self).__name__}: `state`", [*(name for name, _ in self.layers.items()), "pos"])
         x = source if self.input_embedding is None else self.input_embedding(source)
         x = mul(x, self.input_embedding_scale)
         x = self._at_positions(x, spatial_dim=spatial_dim, offset=state.pos)

@@ -300,6 +300,16 @@ class Module(Shown):
         return f"{type(self).__name__}({', '.join(parts)})"
 
 
+def check_module(module: Any, what: str) -> None:
+    """Raises ParameterError if `module` is not an rf.Module. what: the function, for the message."""
+    if not isinstance(module, Module):
+        raise ParameterError(
+            f"{what}: this is not an rf.Module",
+            got=f"{type(module).__module__}.{type(module).__qualname__}".removeprefix("builtins."),
+            expected="an rf.Module",
+        )
+
+
 def _observed(forward: Callable[..., Any]) -> Callable[..., Any]:
     """`forward`, reported to the active listener and followed by the hooks."""
 

@@ -1,37 +1,35 @@
-"""The names of options of modules: older names, and the errors for unknown ones."""
+"""The names of options of modules: errors for unknown ones and for values that cannot be."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 from rfnb.core.advice.torch_equivalents import called
 from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.errors import ParameterError
 
-T = TypeVar("T")
 ROOT = __name__.partition(".")[0]
 
 
 def check_options(cls: type, given: Mapping[str, Any]) -> None:
     """Raises ParameterError for the first of the options that a class of rfnb does not have.
 
-    Classes of users, and classes that take any option, are left to Python.
+    The constructors of users are left to Python.
     """
     init: Any = cls.__init__  # type: ignore[misc]
-    if getattr(init, "__module__", "").partition(".")[0] != ROOT:
-        return
-    known, takes_any = _options(init)
-    unknown = [] if takes_any else [name for name in given if name not in known]
-    if unknown:
-        raise unknown_option(cls, unknown[0], given[unknown[0]])
+    if getattr(init, "__module__", "").partition(".")[0] == ROOT:
+        known = _known(cls)
+        for name, value in given.items():
+            if known is not None and name not in known:
+                raise unknown_option(cls, name, value)
 
 
 def unknown_option(cls: type, name: str, value: Any) -> ParameterError:
     """The error for an option that the class does not have: it names the option that is probably meant."""
-    known, _ = _options(cls.__init__)  # type: ignore[misc]
+    known = _known(cls) or ()
     meant = next((other for other in MEANT.get(name, ()) if other in known), None)
     return ParameterError(
         f"{cls.__name__}: there is no option `{name}`",
@@ -41,15 +39,32 @@ def unknown_option(cls: type, name: str, value: Any) -> ParameterError:
     )
 
 
-def older_option(cls: type, name: str, value: T, older: dict[str, Any], older_name: str) -> T:
-    """`value`, or what is given under the older name, which is removed from `older`.
+def one_of(cls: str, **given: Any) -> Any:
+    """The value of an option that has several names; None if none is given. Raises ParameterError if several are."""
+    names = [name for name, value in given.items() if value is not None]
+    if len(names) > 1:
+        what = f"{cls}: `{names[0]}` is given twice"
+        raise ParameterError(what, got=" and ".join(f"{name}=…" for name in names), expected="one of them")
+    return given[names[0]] if names else None
 
-    Raises ParameterError if both are given.
-    """
-    given: T = older.pop(older_name, None)
-    if given is not None and value is not None:
-        raise ParameterError(f"{cls.__name__}: `{name}` is given twice", got=f"{name}=… and {older_name}=…")
-    return value if given is None else given
+
+def layer_numbers(cls: type, count: Any, option: str = "num_layers") -> range:
+    """0, …, count - 1. Raises ParameterError if the number of layers is negative, or not a number."""
+    if not isinstance(count, int) or count < 0:
+        raise ParameterError(f"{cls.__name__}: `{option}` must be 0 or more", got=repr(count), expected="an int")
+    return range(count)
+
+
+def _known(cls: type) -> tuple[str, ...] | None:
+    """The options of a class. Those that a constructor passes on are options of the class above; None: any."""
+    known: list[str] = []
+    for base in cls.__mro__:
+        if "__init__" in vars(base) and base is not object:
+            names, passes_on = _options(vars(base)["__init__"])
+            known += [name for name in names if name not in known]
+            if not passes_on:
+                return tuple(known)
+    return None
 
 
 @functools.cache

@@ -299,3 +299,29 @@ def test_arguments_of_a_module_without_init_are_an_error():
     for make in (lambda: Empty(3), lambda: Empty(size=3)):
         with pytest.raises(TypeError, match=r"Empty\(\) takes no arguments"):
             make()
+
+
+@pytest.mark.parametrize("wrong", [None, torch.nn.Linear(2, 3), "model"], ids=["None", "torch", "str"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        rf.torch_parameters,
+        lambda module: rf.param_groups(module, weight_decay=0.1),
+        lambda module: rf.weight_dropout(module, "weight", drop_prob=0.1),
+        lambda module: rf.remove_parametrization(module, "weight"),
+        rf.is_parametrized,
+        lambda module: rf.to_torch(None if isinstance(module, torch.nn.Module) else module),
+        lambda module: rf.from_torch(None if isinstance(module, torch.nn.Module) else module, [...], [...]),
+    ],
+)
+def test_functions_of_modules_say_what_is_not_a_module(call, wrong):
+    with pytest.raises(ParameterError, match=r"this is not (an rf\.Module|a torch\.nn\.Module)"):
+        call(wrong)
+
+
+def test_a_hook_or_parametrization_that_is_not_a_function(feat):
+    module = Counted(feat)
+    with pytest.raises(ParameterError, match="hook must be a function"):
+        module.register_forward_hook(None)
+    with pytest.raises(ParameterError, match="not a function"):
+        rf.register_parametrization(module, "offset", None)
