@@ -20,7 +20,7 @@ def check_options(cls: type, given: Mapping[str, Any]) -> None:
     The constructors of users are left to Python.
     """
     init: Any = cls.__init__  # type: ignore[misc]
-    if getattr(init, "__module__", "").partition(".")[0] == ROOT:
+    if str(getattr(init, "__module__", None)).partition(".")[0] == ROOT:  # None: made by exec
         known = _known(cls)
         for name, value in given.items():
             if known is not None and name not in known:

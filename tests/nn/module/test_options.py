@@ -47,6 +47,9 @@ def test_constructors_of_users_are_left_to_python():
             super().__init__(IN, OUT)
             self.options = options
 
+    made: dict = {}
+    exec("class Typed(Module):\n    def __init__(self, size):\n        self.size = size", {"Module": rf.Module}, made)
+    assert made["Typed"](size=2).size == 2
     assert Mine(size=3).size == 3 and Loose(bias=1).options == {"bias": 1}
     with pytest.raises(TypeError, match="unexpected keyword argument 'sise'"):
         Mine(sise=3)
