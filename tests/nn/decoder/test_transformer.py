@@ -37,7 +37,7 @@ def test_logits_and_embedding_share_a_weight(options):
     assert "input_embedding.weight" in names(module) and "logits.weight" not in names(module)
     assert type(module.logits) is rf.Linear and module.logits.weight is module.input_embedding.weight
     assert (module.logits.in_dim, module.logits.out_dim, module.logits.bias) == (MODEL, WORD, None)
-    x = rf.random_normal([batch_dim, MODEL]) if batch_dim.is_defined() else rf.random_normal([MODEL])
+    x = rf.random_normal([MODEL])
     expected = x.raw_tensor @ module.input_embedding.weight.raw_tensor.T
     torch.testing.assert_close(module.logits(x).raw_tensor, expected)
 
