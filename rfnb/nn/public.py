@@ -88,7 +88,8 @@ from rfnb.nn.module.container import (
     Sequential as Sequential,
     sequential as sequential,
 )
-from rfnb.nn.module.module import Functional as Functional, Module as Module
+from rfnb.nn.module.functional import Functional as Functional
+from rfnb.nn.module.module import Module as Module
 from rfnb.nn.module.parametrize import (
     WeightDropout as WeightDropout,
     WeightNoise as WeightNoise,

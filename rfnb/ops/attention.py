@@ -169,6 +169,16 @@ def relative_scores(
     return backend.relative_scores(query, positions, like, key_dim=key_dim, axis=axis, queries=queries, keys=keys)
 
 
+@op(frames="any")
+def relative_shift(scores: Tensor, *, axis: Dim, queries: Dim, keys: Dim) -> Tensor:
+    """Scores of each distance as scores of each key, seen from the query. {…, queries, axis} → {…, queries, keys}
+
+    `axis` are the distances as in `relative_scores`. All of them count, also where sequences are shorter.
+    """
+    axis_of("relative_shift", scores, axis, "scores")
+    return backend_of_raw(scores._raw).relative_shift(scores, axis=axis, queries=queries, keys=keys)
+
+
 def _in_order(found: Sequence[Dim], query: Sequence[Dim], key_dim: Dim) -> list[Dim]:
     """The dims of `query` in its order, then the others; the dims of the values stand in place of `key_dim`."""
     others = [dim for dim in found if dim is key_dim or dim not in query]

@@ -16,6 +16,7 @@ from rfnb.core.dims.dim_algebra import Algebra
 from rfnb.core.dims.dim_kind import Kinds
 from rfnb.core.dims.dim_math import Expr
 from rfnb.core.dims.lengths import EMPTY, Lengths, Size
+from rfnb.core.dims.too_large import check_size
 from rfnb.core.dims.vocab import Vocab, vocab_of
 from rfnb.core.ground.show import Shown
 from rfnb.core.ground.source import Source, public_function, user_source
@@ -106,6 +107,7 @@ class Dim(Algebra, Kinds, Shown):
     def _checked_size(self, size: int) -> int:
         if size < 0:
             raise DimError(f"Dim: {self.name} cannot have a negative size", got=size, expected="0 or more")
+        check_size(self.name, size)
         if self.vocab is not None and len(self.vocab) and not self.vocab.fits(size):
             raise DimError(
                 f"Dim: the vocab of {self.name} has a different size", got=f"{len(self.vocab)} labels", expected=size
@@ -324,7 +326,7 @@ def check_dims(dims: Any, what: str | None = None) -> None:
     if isinstance(dims, Dim):
         what = f"{what or public_function()}: one Dim, where a list of Dims is expected"
         raise DimError(what, got=dims.name, expected=f"[{dims.name}]")
-    for dim in [dims] if isinstance(dims, int | str) else dims:
+    for dim in [dims] if isinstance(dims, int | str | None) else dims:
         if not isinstance(dim, Dim):
             raise DimError(
                 f"{what or public_function()}: {dim!r} is not a Dim",

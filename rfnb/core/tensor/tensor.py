@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rfnb.core.advice.broadcast_errors import nearest
+from rfnb.core.advice.torch_equivalents import called
 from rfnb.core.dims import align
 from rfnb.core.dims.align import Sig, show_dims
 from rfnb.core.dims.binding import bind_shape, current_lengths
@@ -79,6 +80,8 @@ class Tensor(Shown, Axes, Templates, Checks, TensorProtocols):
     ):
         if unknown or version not in (None, 2):
             raise _unknown(name, unknown or {"version": version})
+        if not isinstance(name, str):
+            raise _no_name(name)
         self._name = name
         self._emptied = None
         dims = tuple(dims or ())
@@ -368,6 +371,16 @@ def _unknown(name: str, unknown: dict[str, Any]) -> DimError:
         got=", ".join(f"{key}={value!r:.40}" for key, value in unknown.items()),
         expected="dims, dtype, sparse_dim, feature_dim, feature_dim_axis, raw_tensor",
         hint=_RENAMED.get(next(iter(unknown))),
+    )
+
+
+def _no_name(name: Any) -> DtypeError:
+    """The error for `Tensor(data)`: the constructor takes a name first."""
+    return DtypeError(
+        "Tensor: the first argument is the name",
+        got=f"{type(name).__name__} {name!r:.40}",
+        expected='Tensor("name", [dim, …], raw_tensor=…)',
+        hint=f"rf.convert_to_tensor({called(name)}, dims=[…]) makes a Tensor of data",
     )
 
 

@@ -14,7 +14,7 @@ from rfnb.nn.attention.causal import CausalSelfAttentionState, causal_options, e
 from rfnb.nn.init import Glorot
 from rfnb.nn.layers.linear import Linear
 from rfnb.nn.layers.position import LearnedRelativePositionalEncoding
-from rfnb.ops.attention import own_axis, relative_scores
+from rfnb.ops.attention import own_axis, relative_scores, relative_shift
 from rfnb.ops.math import add, mul
 from rfnb.ops.position import Offset, number_of_frames, relative_positional_encoding
 from rfnb.ops.random import dropout, dropout_broadcast_default
@@ -112,6 +112,15 @@ class RelPosSelfAttention(SelfAttentionBase):
             queries=query_axis,
             keys=kv_axis,
         )
+
+    @staticmethod
+    def _rel_shift(x: Tensor, axis: Dim, positions_dim: Dim, hist_dim: Dim) -> Tensor:
+        """For derived classes: scores of each distance as scores of each key.
+
+        {…, axis, positions_dim} → {…, axis, hist_dim}. positions_dim: the distances, in the order of `positions`, from
+        that of the last query and the first key on.
+        """
+        return relative_shift(x, axis=positions_dim, queries=axis, keys=hist_dim)
 
     def biased(self, query: Tensor, bias: Parameter | None) -> Tensor:
         """query + bias, or the query if there is no bias."""

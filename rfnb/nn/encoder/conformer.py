@@ -22,6 +22,7 @@ from rfnb.nn.layers.position import build_pos_enc
 from rfnb.nn.module.build import Choice, build_part, given_options
 from rfnb.nn.module.container import Sequential
 from rfnb.nn.module.module import Module
+from rfnb.nn.module.options import layer_numbers
 from rfnb.ops.activation import gating, silu
 from rfnb.ops.random import dropout, dropout_broadcast_default
 
@@ -222,7 +223,7 @@ class ConformerEncoder(Module):
         )
         options.update(encoder_layer_opts or {})
         layer = encoder_layer or ConformerEncoderLayer
-        self.layers = sequential(build_part(layer, **options) for _ in range(num_layers))
+        self.layers = sequential(build_part(layer, **options) for _ in layer_numbers(type(self), num_layers))
 
     def __call__(
         self, source: Tensor, *, in_spatial_dim: Dim, collected_outputs: dict[str, Tensor] | None = None

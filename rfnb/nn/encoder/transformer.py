@@ -14,6 +14,7 @@ from rfnb.nn.layers.norm import LayerNorm
 from rfnb.nn.layers.transformer import DEFAULT_DIM, Transformer, TransformerLayer
 from rfnb.nn.module.build import Choice, build_part, given_options
 from rfnb.nn.module.container import Sequential
+from rfnb.nn.module.options import layer_numbers
 from rfnb.ops.math import mul
 from rfnb.ops.position import sinusoidal_positional_encoding
 
@@ -126,7 +127,9 @@ class TransformerEncoder(Transformer):
         )
         options.update(layer_opts or {})
         kind = layer or TransformerEncoderLayer
-        self.layers = sequential(build_part(kind, self.model_dim, **options) for _ in range(num_layers))
+        self.layers = sequential(
+            build_part(kind, self.model_dim, **options) for _ in layer_numbers(type(self), num_layers)
+        )
         self.final_layer_norm = build_part(norm, self.model_dim)
 
     def __call__(

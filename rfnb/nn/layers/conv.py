@@ -33,7 +33,7 @@ class _Sliding(Module):
         self.strides = strides
 
     def _filter_dims(self, sizes: Sizes) -> list[Dim]:
-        listed = [sizes] * self.nd if isinstance(sizes, int | Dim) else list(sizes)
+        listed = [sizes] * self.nd if isinstance(sizes, int | Dim) else list(sizes or ())
         if len(listed) != self.nd:
             name = type(self).__name__
             what = f"{name}: `filter_size` has the wrong number of sizes"

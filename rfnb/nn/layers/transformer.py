@@ -58,7 +58,9 @@ class Transformer(Module):
         self.input_embedding = None if embedding is None else build_part(embedding, vocab_dim, dim)
         self.input_embedding_proj = Linear(embed_dim, self.model_dim, with_bias=False) if embed_dim else None
         self.pos_enc = build_pos_enc(pos_enc, dim)
-        self.input_embedding_scale = self.model_dim.get_dim_value() ** 0.5 if scale is None else scale
+        plain = embedding is None and pos_enc is None
+        usual = 1.0 if plain else self.model_dim.get_dim_value() ** 0.5
+        self.input_embedding_scale = usual if scale is None else scale
 
     def _at_positions(self, x: Tensor, **where: Any) -> Tensor:
         """Adds the positions and maps to the dim of the layers. {…, embed_dim} → {…, model_dim}"""

@@ -110,7 +110,11 @@ def setup_post_hook_on_method(obj: Any, attr: str, hook: ForwardHook, *, prepend
 def add_hook(
     hooks: dict[int, ForwardHook], hook: ForwardHook, *, first: bool = False, method: MethodWithHooks | None = None
 ) -> RemovableHandle:
-    """Adds a hook after the others; with `first`, before them."""
+    """Adds a hook after the others; with `first`, before them. Raises ParameterError if it is not a function."""
+    if not callable(hook):
+        raise ParameterError(
+            "a hook must be a function", got=f"{hook!r:.40}", expected="hook(module, args, kwargs, result)"
+        )
     handle = RemovableHandle(hooks, method)
     others = dict(hooks) if first else {}
     if first:
