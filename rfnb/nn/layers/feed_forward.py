@@ -8,8 +8,9 @@ from typing import Any
 from rfnb.core.dims.dim import Dim, as_dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.nn.layers.linear import Linear
-from rfnb.nn.module.build import build_part
+from rfnb.nn.module.build import Choice, build_part, given_options
 from rfnb.nn.module.module import Module
+from rfnb.nn.module.not_specified import NotSpecified
 from rfnb.ops.activation import identity, relu, silu
 from rfnb.ops.concat import split
 from rfnb.ops.random import dropout
@@ -92,3 +93,27 @@ class FeedForwardGated(Module):
         halves = split(self.linear_ff(inp), axis=2 * self.ff_dim, out_dims=[self.ff_dim, self.ff_dim])
         hidden = self.activation(halves[0]) * self.gate_activation(halves[1])
         return self.linear_out(dropout(hidden, self.dropout))
+
+
+def make_ff(
+    *,
+    out_dim: Dim,
+    ff: Choice | None = None,
+    ff_dim: Dim | int | None = None,
+    ff_activation: Activation | None = None,
+    dropout: float = 0.1,
+) -> Any:
+    """A feed-forward part. {…, out_dim} → {…, out_dim}
+
+    >>> model = rf.Dim(4, name="model")
+    >>> rf.make_ff(out_dim=model, ff=rf.FeedForwardGated, ff_dim=6, ff_activation=rf.relu, dropout=0.0)(
+    ...     rf.zeros([model])).dims == (model,)
+    True
+
+    Args:
+        ff: a class, `rf.build_dict(…)`, a module, which is copied, or a function; by default `rf.FeedForward`.
+        ff_dim, ff_activation: for the part; if they are not given, it uses its own defaults.
+    """
+    ff, ff_dim, ff_activation = (None if given is NotSpecified else given for given in (ff, ff_dim, ff_activation))
+    options = given_options(ff_dim=ff_dim, activation=ff_activation, dropout=dropout)
+    return build_part(ff or FeedForward, out_dim, **options)
