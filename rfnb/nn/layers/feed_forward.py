@@ -114,6 +114,5 @@ def make_ff(
         ff: a class, `rf.build_dict(…)`, a module, which is copied, or a function; by default `rf.FeedForward`.
         ff_dim, ff_activation: for the part; if they are not given, it uses its own defaults.
     """
-    ff, ff_dim, ff_activation = (None if given is NotSpecified else given for given in (ff, ff_dim, ff_activation))
     options = given_options(ff_dim=ff_dim, activation=ff_activation, dropout=dropout)
-    return build_part(ff or FeedForward, out_dim, **options)
+    return build_part(FeedForward if ff is None or ff is NotSpecified else ff, out_dim, **options)

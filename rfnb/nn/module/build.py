@@ -12,6 +12,7 @@ from typing import Any
 from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.errors import ParameterError
 from rfnb.nn.module.module import ROOT, Module
+from rfnb.nn.module.not_specified import NotSpecified
 
 PREFIXES = ("rf", ROOT, "returnn.frontend")
 """Prefixes of names in the public namespace."""
@@ -143,5 +144,5 @@ def build_part(choice: Choice, *args: Any, **options: Any) -> Any:
 
 
 def given_options(**options: Any) -> dict[str, Any]:
-    """The options that are not None."""
-    return {name: x for name, x in options.items() if x is not None}
+    """The options that are neither None nor `NotSpecified`."""
+    return {name: x for name, x in options.items() if x is not None and x is not NotSpecified}

@@ -17,7 +17,9 @@ def conformer(**options):
 def test_a_conformer_reduces_frames_by_its_factor():
     encoder = conformer()
     y, frames = encoder(rf.zeros([TIME, FEAT]), in_spatial_dim=TIME)
-    assert isinstance(encoder, rf.ISeqDownsamplingEncoder) and isinstance(encoder.input_layer, rf.ISeqDownsamplingEncoder)
+    assert isinstance(encoder, rf.ISeqDownsamplingEncoder) and isinstance(
+        encoder.input_layer, rf.ISeqDownsamplingEncoder
+    )
     assert encoder.downsample_factor == 6 and frames.dimension == 12 // encoder.downsample_factor
     assert y.feature_dim is encoder.out_dim is MODEL
 

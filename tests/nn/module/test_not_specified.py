@@ -51,7 +51,7 @@ def test_it_may_be_passed_on():
                 num_layers=1,
                 input_layer=None,
                 encoder_layer=rf.build_dict(rf.ConformerEncoderLayer, num_heads=2, norm=norm),
-                encoder_layer_opts=dict(conv_norm=NS),
+                encoder_layer_opts={"conv_norm": NS},
                 ff_dim=ff_dim,
             )
 
