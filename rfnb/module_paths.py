@@ -1,7 +1,7 @@
 """Modules that have names of `rf` but no file: `from rfnb.encoder.conformer import ConformerEncoder`.
 
-Nearly all names stand directly in `rf`; models written for RETURNN's frontend import some of them from modules. A module
-here looks a name up when it is asked for it, so that to register one imports nothing.
+Nearly all names stand directly in `rf`; models written for RETURNN's frontend import some of them from modules. A
+module here looks a name up when it is asked for it, so that registering it imports nothing.
 """
 
 from __future__ import annotations

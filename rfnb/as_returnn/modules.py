@@ -16,7 +16,8 @@ PACKAGE = "returnn"
 FRONTEND = """
     array_ audio audio.mel audio.specaugment backend build_from_dict cond const container control_flow_ctx conv device
     dims dropout dtype gradient graph hooks init label_smoothing linear loop loss masked math_ matmul nested
-    normalization parameter parametrizations parametrize piecewise_linear rand rec reduce signal stepwise_scheduler types
+    normalization parameter parametrizations parametrize piecewise_linear rand rec reduce signal stepwise_scheduler
+    types
 """.split()
 """Modules below `returnn.frontend`, besides those that `rf` has as well. Each gives all names of `rf`."""
 

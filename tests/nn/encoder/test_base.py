@@ -17,9 +17,7 @@ def conformer(**options):
 def test_a_conformer_reduces_frames_by_its_factor():
     encoder = conformer()
     y, frames = encoder(rf.zeros([TIME, FEAT]), in_spatial_dim=TIME)
-    assert isinstance(encoder, rf.ISeqDownsamplingEncoder) and isinstance(
-        encoder.input_layer, rf.ISeqDownsamplingEncoder
-    )
+    assert all(isinstance(part, rf.ISeqDownsamplingEncoder) for part in (encoder, encoder.input_layer))
     assert encoder.downsample_factor == 6 and frames.dimension == 12 // encoder.downsample_factor
     assert y.feature_dim is encoder.out_dim is MODEL
 
