@@ -111,9 +111,6 @@ def attend(
     If `query` has `axis`, its frames are those of the keys. There must be no NaN in the padding of `bias`.
     """
     listener = active_listener()
-    if listener is not None or any(x.lengths.ragged for x in (query, keys, values)):
-        # otherwise padding would get into gradients, as 0 · NaN
-        query, keys, values = (x.copy_masked(0.0) for x in (query, keys, values))
     found: Tensor | None = None
     broadcast = dropout_broadcast_default() if att_dropout_broadcast is None else att_dropout_broadcast
     dropped = att_dropout if att_dropout and get_run_ctx().is_train_flag_enabled(func=dropout) else 0.0
@@ -140,7 +137,7 @@ def attend(
         return found
     weights = attention_weights(query, keys, **how)
     weights = dropout(weights, att_dropout, axis=axis if broadcast else None)
-    found = matmul(weights, values, reduce=axis, use_mask=False)  # weights are 0 in padding, and values too
+    found = matmul(weights, values, reduce=axis, use_mask=not values.lengths.finite)  # weights are 0 in padding
     return found.copy_transpose(_in_order(found.dims, query.dims, key_dim))
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rfnb.backend.base.math import COMBINE_KINDS, COMPARE_KINDS, lacks_frames
+from rfnb.backend.base.math import COMBINE_KINDS, COMPARE_KINDS, DOMAINS, is_polynomial
 from rfnb.core.advice.broadcast_errors import check_all_in_one
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
@@ -113,6 +113,8 @@ def _binary(name: str, doc: str, example: str, *, kind: str | None = None, quick
     compares = kind in COMPARE_KINDS
 
     def slow(a: Value, b: Value) -> Tensor:
+        if kind == "pow" and isinstance(a, Tensor) and isinstance(b, int | float):
+            return backend_of_raw(a._raw).power(a, b)
         a, b = operands(a, b)
         backend = backend_of_raw(a._raw)
         return (backend.compare if compares else backend.combine)(a, kind, b)
@@ -124,7 +126,13 @@ def _binary(name: str, doc: str, example: str, *, kind: str | None = None, quick
     row = add_row(slow, frames="any")
     if compares:
         return binary(row, lambda backend: backend.compare_function(kind), plan_sign=-1)
-    return binary(row, lambda backend: backend.combine_function(kind), plan_sign=1)
+    return binary(
+        row,
+        lambda backend: backend.combine_function(kind),
+        plan_sign=1,
+        everywhere=kind not in ("truediv", "pow"),
+        with_numbers=is_polynomial if kind == "pow" else None,
+    )
 
 
 def _unary(kind: str, doc: str, example: str, *, module: str = __name__) -> Any:
@@ -137,7 +145,8 @@ def _unary(kind: str, doc: str, example: str, *, module: str = __name__) -> Any:
     slow.__name__ = slow.__qualname__ = kind
     slow.__module__ = module
     slow.__doc__ = f"{doc}. {{…}} → the same\n\n{_example_of_one(kind, example)}"
-    return unary(add_row(slow, frames="any"), lambda backend: backend.activation_function(kind))
+    row = add_row(slow, frames="any")
+    return unary(row, lambda backend: backend.activation_function(kind), everywhere=kind not in DOMAINS)
 
 
 def _example_of_one(name: str, example: str) -> str:
@@ -299,8 +308,6 @@ def lerp(start: Tensor, end: Tensor, weight: Value, *, allow_broadcast_all_sourc
         given = [start.dims, end.dims, weight.dims]
         check_all_in_one(given, align.broadcast(given)[0], "lerp", ("`start`", "`end`", "`weight`"))
     way = backend.combine(end, "sub", start, allow_broadcast_all_sources=True)
-    if lacks_frames(weight.sig, way.sig):
-        way = way.like(backend.fill_padding(way, 0))  # NaN would get into the gradient of the weight
     part = backend.combine(way, "mul", weight, allow_broadcast_all_sources=True)
     return backend.combine(start, "add", part, allow_broadcast_all_sources=True)
 

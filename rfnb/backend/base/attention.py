@@ -82,7 +82,7 @@ class AttentionOps:
 
         {…, rows, key_dim}, {…, axis, key_dim}, {…, axis, v}, {…, rows, axis} → {…, rows, v}
 
-        The result has the order of `query`. There must be no NaN in padding. None if no kernel can do it.
+        The result has the order of `query`. There must be no NaN in the padding of `bias`. None if no kernel can do it.
         """
         if cls.attention_raw is None or keys.size_of(axis).some_empty():
             return None
@@ -90,6 +90,9 @@ class AttentionOps:
         if plan is None:
             return None
         how, out = plan
+        query, keys, values = (
+            x if cls.is_finite_in_padding(x) else cls.copy_masked(x, 0, x.dims) for x in (query, keys, values)
+        )
         mask = None if causal else cls.mask_for(keys, (axis,))  # no valid query sees padding after itself
         raw_bias = None if bias is None else cls.move_raw(bias._raw, how.bias)
         raw_query = cls.move_raw(query._raw, how.query)
@@ -119,12 +122,13 @@ class AttentionOps:
     ) -> Tensor:
         """query · position of each key. {…, queries, key_dim}, {axis, …, key_dim} → {…, queries, keys}
 
-        Padding gives 0 and gets no gradient. Here that is cheaper than in `matmul`, which would mask all distances.
         """  # fmt: skip
         parts = [dim for dim in positions.dims if dim not in (axis, key_dim)]
         others = [dim for dim in query.dims if dim not in (*parts, queries, key_dim)]
         rows = [*others, *([queries] if queries in query.sig.index else [])]
-        raw_query = align.apply(align.move(query.dims, [*parts, *rows, key_dim]), cls.fill_padding(query, 0))
+        raw_query = align.apply(
+            align.move(query.dims, [*parts, *rows, key_dim]), cls.fill_for_gradient(query, positions)
+        )
         raw_positions = align.apply(align.move(positions.dims, [*parts, key_dim, axis]), positions._raw)
         shape, n = cls.get_shape_tuple_raw(raw_query), len(parts)
         flat = cls.merge_axes_raw(raw_query, n, len(rows)) if rows else cls.expand_dims_raw(raw_query, n)

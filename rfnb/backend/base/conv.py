@@ -145,8 +145,7 @@ def _convolved(
     result = tensor_of(backend.move_raw(several_axes(backend, raw, shape), plan.back), out, lengths)
     if bias is not None and not plan.bias_inside:
         result = backend.combine(result, "add", bias, allow_broadcast_all_sources=True)
-    result._raw = backend.fill_padding(result, 0)  # so that gradients with respect to padding are dropped
-    return result, out_spatial or [out.dims[place] for place in plan.places]
+    return backend.cut_gradient(result, filter, bias), out_spatial or [out.dims[place] for place in plan.places]
 
 
 def _plan_filter(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from rfnb.core.advice.broadcast_errors import check_all_in_one
 from rfnb.core.dims import align
@@ -24,7 +25,13 @@ COMBINE_KINDS = ("add", "sub", "mul", "truediv", "floordiv", "ceildiv", "mod", "
                  "logical_and", "logical_or", "squared_difference", "logaddexp", "complex")  # fmt: skip
 COMPARE_KINDS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 PRODUCTS = ("mul", "truediv", "pow", "squared_difference", "logaddexp")
-"""Kinds where the gradient of an operand is a product with the other, so that 0 · NaN of padding could get in."""
+"""Kinds where the gradient of an operand is a product with the other: 0 · NaN if padding is not finite."""
+Domain = Literal["positive", "nonzero", "above -1", "not large"]
+DOMAINS: dict[str, Domain] = {
+    "log": "positive", "sqrt": "positive", "rsqrt": "positive", "reciprocal": "nonzero", "log1p": "above -1",
+    "exp": "not large", "expm1": "not large",
+}  # fmt: skip
+"""The arguments for which the values and slopes of an op of one operand are finite."""
 DIVISIONS = ("floordiv", "ceildiv", "mod")
 """Kinds that divide integers, so that a divisor must not be 0 in padding either."""
 SMALLEST = {"float16": 2.0**-14, "float64": 2.0**-1022}
@@ -73,13 +80,22 @@ class MathOps:
         how_a, how_b, out = plan(a.sig, b.sig, 1, kind, allow_broadcast_all_sources, dim_order)
         lengths = a.lengths.join(b.lengths, a.sig, b.sig)
         raw_a, raw_b = a._raw, b._raw
-        if kind in PRODUCTS and lengths.sizes:
-            raw_a = cls.fill_for_gradient(a, b) if lacks_frames(b.sig, a.sig) else raw_a
-            raw_b = cls.fill_for_gradient(b, a) if lacks_frames(a.sig, b.sig) else raw_b
+        if kind in PRODUCTS and lengths.ragged:
+            raw_a, raw_b = cls.fill_for_gradient(a, b), cls.fill_for_gradient(b, a)
+        if kind == "truediv":
+            raw_b = cls.safe_argument(b if raw_b is b._raw else b.like(raw_b), "nonzero", lengths)
+        elif kind == "pow":
+            raw_a = cls.safe_argument(a if raw_a is a._raw else a.like(raw_a), "positive", lengths)
         if kind in DIVISIONS and b.sig.frames and b.lengths.sizes:
             raw_b = cls.fill_padding(b, 1)
         raw = cls.combine_raw(align.apply(how_a, raw_a), kind, align.apply(how_b, raw_b))
-        return cls.cut_gradient(tensor_of(raw, out, lengths), a, b) if out.frames else tensor_of(raw, out, lengths)
+        return cls.cut_gradient(tensor_of(raw, out, lengths), a, b)
+
+    @classmethod
+    def power(cls: type[Backend], tensor: Tensor, exponent: float) -> Tensor:
+        """Each entry to the power of a number."""
+        raw = tensor._raw if is_polynomial(exponent) else cls.safe_argument(tensor, "positive")
+        return tensor.like(cls.combine_raw(raw, "pow", exponent))
 
     @classmethod
     def compare(
@@ -99,7 +115,9 @@ class MathOps:
     @classmethod
     def activation(cls: type[Backend], tensor: Tensor, func: str) -> Tensor:
         """`func` applied to each entry."""
-        return tensor.like(cls.activation_raw(tensor._raw, func))
+        domain = DOMAINS.get(func)
+        raw = tensor._raw if domain is None else cls.safe_argument(tensor, domain)
+        return tensor.like(cls.activation_raw(raw, func))
 
     @classmethod
     def where(
@@ -115,6 +133,7 @@ class MathOps:
             raise DtypeError("where: the condition must be boolean", got=cond.dtype, expected="bool", hint="x > 0")
         given = (cond, true_, false_)
         (on, yes, no), out, lengths, lacking = _together(cls, "where", WHERE, given, allow_broadcast_all_sources)
+        lengths = lengths.infinite() if _is_infinite(true_) or _is_infinite(false_) else lengths
         result = tensor_of(cls.where_raw(on, yes, no), out, lengths)
         return cls.cut_gradient(result, *_tensors(true_, false_)) if lacking else result
 
@@ -208,13 +227,23 @@ def _plan_together(op: str, names: Sequence[str], sigs: Sequence[Sig | None], al
     return out, Together((how_x, how_y, how_z), weakref.ref(out), lacking)
 
 
+def is_polynomial(exponent: float) -> bool:
+    """Whether x to this power is finite for all finite x, and so is its slope."""
+    return exponent >= 0 and exponent == int(exponent) if math.isfinite(exponent) else False
+
+
+def _is_infinite(value: Any) -> bool:
+    """Whether it is the number ∞, -∞ or NaN."""
+    return isinstance(value, float) and not math.isfinite(value)
+
+
 def _tensors(*values: Any) -> list[Tensor]:
     return [x for x in values if isinstance(x, Tensor)]
 
 
-Broadcast = tuple[align.Move, align.Move, weakref.ref[Sig], bool, bool]
-"""How to bring two operands together: a move for each, the signature of the result, and whether each operand lacks
-frames of the other. A plain tuple, since unpacking one is the fastest way to read a plan (see `core.tensor.op.binary`).
+Broadcast = tuple[align.Move, align.Move, weakref.ref[Sig], Literal["a", "b"] | None]
+"""How to bring two operands together: a move for each, the signature of the result, and which operand has frames that
+the other one lacks. A plain tuple, since unpacking one is the fastest way to read a plan (see `core.tensor.op.binary`).
 """
 
 
@@ -232,7 +261,7 @@ def plan(
     key: Any = ("broadcast", sign * b.serial) if allow else sign * b.serial
     known: Broadcast | None = a.plans.get(key) if order is None else None
     if known is not None:
-        how_a, how_b, out_ref, _, _ = known
+        how_a, how_b, out_ref, _ = known
         if out := out_ref():
             return how_a, how_b, out
     dims, (how_a, how_b) = align.broadcast([a.dims, b.dims])
@@ -244,8 +273,8 @@ def plan(
     sparse = a.sparse_dim or b.sparse_dim if sign > 0 else None
     out = align.sig(dims, sparse, _feature(a, b))
     if order is None:
-        a_lacks, b_lacks = (lacks_frames(a, b), lacks_frames(b, a)) if out.frames else (False, False)
-        made: Broadcast = (how_a, how_b, weakref.ref(out), a_lacks, b_lacks)
+        one: Literal["a", "b"] | None = "a" if lacks_frames(b, a) else "b" if lacks_frames(a, b) else None
+        made: Broadcast = (how_a, how_b, weakref.ref(out), one)
         a.keep(key, made)
     return how_a, how_b, out
 

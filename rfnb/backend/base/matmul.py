@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rfnb.backend.base.mask import may_be_padded
+from rfnb.backend.base.mask import sized
 from rfnb.backend.base.math import lacks_frames
 from rfnb.backend.base.require import axis_of, explain_dtypes, require_same_dims
 from rfnb.core.dims import align
@@ -73,14 +73,11 @@ class MatmulOps:
         lengths, raw_a, raw_b = a.lengths, a._raw, b._raw
         if lengths is not b.lengths:
             lengths = lengths.join(b.lengths, a.sig, b.sig)
-        trained = False
-        if how.lacking is not None and lengths.sizes:
-            a_lacks, b_lacks = how.lacking
-            trained = (b_lacks and cls.is_trained(b)) or (a_lacks and cls.is_trained(a))
-            others = trained or not lengths.owners.isdisjoint(how.reduce)
-            if trained or (use_mask and (others or how.dynamic)):
-                raw_a = cls.fill_padding(a, 0, None if others else how.dynamic[0])
-                raw_b = cls.fill_padding(b, 0, None if others else how.dynamic[1])
+        if how.lacking is not None and lengths.ragged:
+            raw_a, raw_b = cls.fill_for_gradient(a, b), cls.fill_for_gradient(b, a)
+            others = not lengths.owners.isdisjoint(how.reduce)
+            if use_mask and (others or how.dynamic):
+                raw_a, raw_b = _without_padding(cls, a, b, (None, None) if others else how.dynamic, (raw_a, raw_b))
         try:
             if how.einsum is not None:
                 raw = cls.einsum_raw(raw_a, how.einsum[0], raw_b, how.einsum[1], how.einsum[2])
@@ -94,7 +91,7 @@ class MatmulOps:
             for axis in how.squeeze:
                 raw = raw.squeeze(axis)
         result = tensor_of(raw, out, lengths)
-        return cls.empty_padding(result) if trained else result
+        return result if how.lacking is None else cls.cut_gradient(result, a, b)
 
     @classmethod
     def linear(
@@ -110,21 +107,39 @@ class MatmulOps:
                 return _linear_in_parts(cls, source, weight, bias, in_dim, out_dim)
             out, plan = _plan_linear(source, weight, bias, in_dim, out_dim)
             source.sig.keep(key, plan)
-        trained = out.frames and may_be_padded(source.lengths) and cls.is_trained(weight, bias)
-        rows = cls.rows_for(source, source.sig.dims, (source.sig.resolve(in_dim),)) if trained else None
-        raw = cls.fill_padding(source, 0) if trained and rows is None else source._raw
+        raw = cls.fill_for_gradient(source, weight, bias)
         raw = raw if plan.there is None else cls.move_raw(raw, plan.there)
         try:
-            if rows is None:
-                raw = cls.linear_raw(raw, weight._raw, raw_bias, plan.transpose)
-            else:
-                raw = cls.on_frames(lambda x: cls.linear_raw(x, weight._raw, raw_bias, plan.transpose), raw, rows)
+            raw = cls.linear_raw(raw, weight._raw, raw_bias, plan.transpose)
         except RuntimeError as error:
             raise explain_dtypes(cls, "linear", error, source=source, weight=weight) from None
         result = tensor_of(raw if plan.back is None else cls.move_raw(raw, plan.back), out, source.lengths)
-        if rows is not None:
-            return cls.note_empty_padding(result)
-        return cls.empty_padding(result) if trained else result
+        return cls.cut_gradient(result, weight, bias)
+
+
+def _without_padding(
+    backend: type[Backend], a: Tensor, b: Tensor, dims: tuple[Any, Any], raws: tuple[Any, Any]
+) -> tuple[Any, Any]:
+    """The raw operands of a product, changed so that the padding of `dims` adds 0 to it.
+
+    It is enough if one of them is 0 there and the other one is finite.
+    """
+    over = [x.sig.dims if own is None else own for x, own in zip((a, b), dims, strict=True)]
+    alike = [set(sized(x, own)) for x, own in zip((a, b), over, strict=True)]
+    places = [0, 1]
+    if alike[0] == alike[1]:
+        small, large = (0, 1) if len(a.dims) < len(b.dims) else (1, 0)
+        empty = [backend.is_empty_in_padding(x, own) for x, own in zip((a, b), over, strict=True)]
+        finite = [backend.is_finite_in_padding(x) for x in (a, b)]
+        one = next((place for place in (small, large) if empty[place] and finite[1 - place]), None)
+        places = [small] if finite[large] else [large] if finite[small] else [0, 1]
+        places = places if one is None else []
+    filled = list(raws)
+    for place in places:
+        x = (a, b)[place]
+        x = x if raws[place] is x._raw else x.like(raws[place])
+        filled[place] = backend.fill_padding(x, 0, over[place])
+    return filled[0], filled[1]
 
 
 def _linear_in_parts(

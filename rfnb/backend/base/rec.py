@@ -53,7 +53,7 @@ class RecOps:
         lengths = join(source, state_h, state_c)
         inputs = align.apply(
             align.move(source.dims, [spatial_dim, *batch, in_dim], trailing=False),
-            cls.fill_padding(source, 0, (spatial_dim,)),  # the kernel reads padding, which must not get into gradients
+            cls.fill_for_gradient(source, ff_weight),
         )
         h, c = (_placed(x, [*batch, out_dim]) for x in (state_h, state_c))
         weights = (

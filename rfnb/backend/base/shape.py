@@ -186,9 +186,7 @@ class ShapeOps:
         plan: Any = source.sig.plans.get(plan_key)
         signature = plan and plan.out()
         if signature and axis not in source.lengths.owners:
-            parted = tensor_of(cls.split_axis_raw(source._raw, plan.place, plan.sizes), signature, source.lengths)
-            cls.as_empty_in_padding(source, parted)
-            return parted
+            return tensor_of(cls.split_axis_raw(source._raw, plan.place, plan.sizes), signature, source.lengths)
         axis = source.sig.resolve(axis)
         place = axis_of("split_dims", source, axis)
         size = size_in(source, axis)

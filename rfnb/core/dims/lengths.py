@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -102,13 +103,21 @@ class Size:
 
 
 class Lengths:
-    """Sizes of dims in one batch, by the dims' serial numbers. Immutable; a new batch has a new one."""
+    """Sizes of dims in one batch, by the dims' serial numbers. Immutable; a new batch has a new one.
 
-    __slots__ = ("__weakref__", "_derived", "_joins", "_owners", "cache", "ragged", "serial", "sizes")
+    finite: whether the padding of tensors with these lengths is finite. It is, except after ops such as
+        `where(mask, x, -inf)`: their results have `infinite()` lengths, and so has all that is computed from them.
+    """
+
+    __slots__ = (
+        "__weakref__", "_derived", "_infinite", "_joins", "_owners", "cache", "finite", "ragged", "serial", "sizes",
+    )  # fmt: skip
 
     def __init__(self, sizes: Mapping[int, Size]):
         self.sizes = dict(sizes)
         self.serial = next(_serials)
+        self.finite = True
+        self._infinite: Any = None  # a weak reference to the same lengths that are not finite; for those, to these
         self.cache: dict[Any, Any] = {}  # raw masks and sizes, by what and where
         self._joins: dict[tuple[int, int, int], Lengths] = {}
         self._derived: dict[int, Size] = {}
@@ -120,6 +129,22 @@ class Lengths:
 
     def __deepcopy__(self, memo: object) -> Lengths:
         return self
+
+    def infinite(self) -> Lengths:
+        """These lengths, for tensors whose padding may hold ∞ or NaN."""
+        if not self.finite or not self.ragged:
+            return self
+        twin: Lengths | None = self._infinite and self._infinite()
+        if twin is None:
+            twin = Lengths(self.sizes)
+            twin.finite, twin.cache, twin._infinite = False, self.cache, self
+            self._infinite = weakref.ref(twin)
+        return twin
+
+    def made_finite(self) -> Lengths:
+        """These lengths, for tensors whose padding is finite."""
+        known: Lengths = self if self.finite else self._infinite
+        return known
 
     def size(self, dim: Dim) -> Size | None:
         """The size of `dim` in this batch; None if it is unknown."""
@@ -164,11 +189,13 @@ class Lengths:
         def make() -> Lengths:
             return Lengths({serial: size.of_one(owner, index) for serial, size in self.sizes.items()})
 
-        return self.cached(("of_one", owner.serial, index), make)
+        one: Lengths = self.cached(("of_one", owner.serial, index), make)
+        return one if self.finite else one.infinite()
 
     def bind(self, sizes: Mapping[Dim, Size]) -> Lengths:
         """These lengths, updated with `sizes`."""
-        return Lengths({**self.sizes, **{dim.serial: size for dim, size in sizes.items()}})
+        bound = Lengths({**self.sizes, **{dim.serial: size for dim, size in sizes.items()}})
+        return bound if self.finite else bound.infinite()
 
     def cached(self, key: Any, make: Callable[[], Any]) -> Any:
         """The result of `make`, computed once for this batch."""
@@ -210,7 +237,8 @@ class Lengths:
                 raise rebound(mine[serial], known, size)
             if known is None or (serial in theirs and serial not in mine):
                 sizes[serial] = size
-        return self if sizes == self.sizes else other if sizes == other.sizes else Lengths(sizes)
+        joined = self if sizes == self.sizes else other if sizes == other.sizes else Lengths(sizes)
+        return joined if self.finite and other.finite else joined.infinite()
 
 
 EMPTY = Lengths({})

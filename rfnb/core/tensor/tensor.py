@@ -33,7 +33,7 @@ class Tensor(Shown, Axes, Templates, Checks, TensorProtocols):
         dtype: checked against `raw_tensor`; a template, which has none, needs it.
         sparse_dim: the dim that the entries index: `Tensor("words", [batch_dim, time], "int64", sparse_dim=vocab)`.
         feature_dim: the axis of the features, if any; or `feature_dim_axis`, its position.
-        raw_tensor: a tensor of any backend.
+        raw_tensor: a tensor of any backend. ∞ and NaN in padding become 0, as in all data that enters.
         version: only 2 is supported, in which no axis has a role that was guessed.
 
     >>> time, feat = rf.Dim(None, name="time"), rf.Dim(3, name="feat")
@@ -90,6 +90,7 @@ class Tensor(Shown, Axes, Templates, Checks, TensorProtocols):
             backend = _raw_registry.backend_of_raw(raw_tensor)
             self.lengths = bind_shape(name, dims, backend.get_shape_tuple_raw(raw_tensor))
             self._raw = raw_tensor
+            self._raw = backend.finite_padding(self)
             if dtype is not None and self.dtype != dtype:
                 raise DtypeError(f"Tensor {name!r}: the raw tensor has the wrong dtype", got=self.dtype, expected=dtype)
 
@@ -167,9 +168,10 @@ class Tensor(Shown, Axes, Templates, Checks, TensorProtocols):
         if raw is None:
             self._raw = NoData(self.dtype)
             return
-        shape = _raw_registry.backend_of_raw(raw).get_shape_tuple_raw(raw)
-        self.lengths = bind_shape(self.name, self.dims, shape)
+        backend = _raw_registry.backend_of_raw(raw)
+        self.lengths = bind_shape(self.name, self.dims, backend.get_shape_tuple_raw(raw))
         self._raw = raw
+        self._raw = backend.finite_padding(self)
 
     @property
     def dtype(self) -> str:

@@ -24,7 +24,9 @@ def time():
 def x(time):
     rf.init_train_step_run_ctx(step=7, epoch=2)
     rf.convert_to_tensor(RAW, dims=[batch_dim, time], lengths=[3, 1])
-    return rf.convert_to_tensor(RAW.clone().requires_grad_(), dims=[batch_dim, time])
+    x = rf.convert_to_tensor(RAW, dims=[batch_dim, time])
+    rf.set_requires_gradient(x)
+    return x
 
 
 @pytest.fixture(autouse=True)
