@@ -19,6 +19,29 @@ Activation = Callable[[Tensor], Tensor] | dict[str, Any] | Module
 """An activation: a function, a module, which is copied, or the result of `rf.build_dict`."""
 
 
+def make_ff(
+    *,
+    out_dim: Dim,
+    ff: Choice | None = None,
+    ff_dim: Dim | int | None = None,
+    ff_activation: Activation | None = None,
+    dropout: float = 0.1,
+) -> Any:
+    """A feed-forward part. {…, out_dim} → {…, out_dim}
+
+    >>> model = rf.Dim(4, name="model")
+    >>> rf.make_ff(out_dim=model, ff=rf.FeedForwardGated, ff_dim=6, ff_activation=rf.relu, dropout=0.0)(
+    ...     rf.zeros([model])).dims == (model,)
+    True
+
+    Args:
+        ff: a class, `rf.build_dict(…)`, a module, which is copied, or a function; by default `rf.FeedForward`.
+        ff_dim, ff_activation: for the part; if they are not given, it uses its own defaults.
+    """
+    options = given_options(ff_dim=ff_dim, activation=ff_activation, dropout=dropout)
+    return build_part(FeedForward if ff is None or ff is NotSpecified else ff, out_dim, **options)
+
+
 class FeedForward(Module):
     """Two linear maps with an activation in between (Vaswani et al. 2017). {…, out_dim} → {…, out_dim}
 
@@ -93,26 +116,3 @@ class FeedForwardGated(Module):
         halves = split(self.linear_ff(inp), axis=2 * self.ff_dim, out_dims=[self.ff_dim, self.ff_dim])
         hidden = self.activation(halves[0]) * self.gate_activation(halves[1])
         return self.linear_out(dropout(hidden, self.dropout))
-
-
-def make_ff(
-    *,
-    out_dim: Dim,
-    ff: Choice | None = None,
-    ff_dim: Dim | int | None = None,
-    ff_activation: Activation | None = None,
-    dropout: float = 0.1,
-) -> Any:
-    """A feed-forward part. {…, out_dim} → {…, out_dim}
-
-    >>> model = rf.Dim(4, name="model")
-    >>> rf.make_ff(out_dim=model, ff=rf.FeedForwardGated, ff_dim=6, ff_activation=rf.relu, dropout=0.0)(
-    ...     rf.zeros([model])).dims == (model,)
-    True
-
-    Args:
-        ff: a class, `rf.build_dict(…)`, a module, which is copied, or a function; by default `rf.FeedForward`.
-        ff_dim, ff_activation: for the part; if they are not given, it uses its own defaults.
-    """
-    options = given_options(ff_dim=ff_dim, activation=ff_activation, dropout=dropout)
-    return build_part(FeedForward if ff is None or ff is NotSpecified else ff, out_dim, **options)
