@@ -90,9 +90,7 @@ class AttentionOps:
         if plan is None:
             return None
         how, out = plan
-        query, keys, values = (
-            x if cls.is_finite_in_padding(x) else cls.copy_masked(x, 0, x.dims) for x in (query, keys, values)
-        )
+        query, keys, values = cls.finite_operand(query), cls.finite_operand(keys), cls.finite_operand(values)
         mask = None if causal else cls.mask_for(keys, (axis,))  # no valid query sees padding after itself
         raw_bias = None if bias is None else cls.move_raw(bias._raw, how.bias)
         raw_query = cls.move_raw(query._raw, how.query)
@@ -123,12 +121,11 @@ class AttentionOps:
         """query · position of each key. {…, queries, key_dim}, {axis, …, key_dim} → {…, queries, keys}
 
         """  # fmt: skip
+        query = cls.finite_operand(query)
         parts = [dim for dim in positions.dims if dim not in (axis, key_dim)]
         others = [dim for dim in query.dims if dim not in (*parts, queries, key_dim)]
         rows = [*others, *([queries] if queries in query.sig.index else [])]
-        raw_query = align.apply(
-            align.move(query.dims, [*parts, *rows, key_dim]), cls.fill_for_gradient(query, positions)
-        )
+        raw_query = align.apply(align.move(query.dims, [*parts, *rows, key_dim]), query._raw)
         raw_positions = align.apply(align.move(positions.dims, [*parts, key_dim, axis]), positions._raw)
         shape, n = cls.get_shape_tuple_raw(raw_query), len(parts)
         flat = cls.merge_axes_raw(raw_query, n, len(rows)) if rows else cls.expand_dims_raw(raw_query, n)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from rfnb.backend.base.mask import frames_of
-from rfnb.backend.base.math import Domain, lacks_frames
+from rfnb.backend.base.math import Domain
 from rfnb.core.dims import align
 from rfnb.core.dims.align import Sig
 from rfnb.core.dims.lengths import Lengths
@@ -55,10 +55,9 @@ def ended_by(ended: Ended) -> Iterator[None]:
 
 
 class FiniteOps:
-    """Raw part: `finite_raw(raw, padding)`, `needs_gradient_later_raw(raw)`."""
+    """Raw part: `finite_raw(raw, padding)`."""
 
     finite_raw: Callable[[Any, Any], Any]
-    needs_gradient_later_raw: Callable[[Any], bool]
 
     @classmethod
     def finite_padding(cls: type[Backend], tensor: Tensor) -> Any:
@@ -67,9 +66,16 @@ class FiniteOps:
         return tensor._raw if padding is None else cls.finite_raw(tensor._raw, padding)
 
     @classmethod
-    def is_finite_in_padding(cls: type[Backend], tensor: Tensor) -> bool:
-        """Whether padding is known to be finite. It is not after writes into the raw tensor."""
-        return tensor.lengths.finite and not cls.version_raw(tensor._raw)
+    def finite_operand(cls: type[Backend], tensor: Tensor) -> Tensor:
+        """An operand of a product: the tensor itself, or, if its padding may be infinite, the tensor with 0 there.
+
+        Padding may be infinite after ops such as `where(mask, x, -inf)`, and after writes into the raw tensor.
+        """
+        if not tensor.sig.frames or not tensor.lengths.ragged:
+            return tensor
+        if tensor.lengths.finite and not cls.version_raw(tensor._raw):
+            return tensor
+        return cls.copy_masked(tensor, 0, tensor.dims)
 
     @classmethod
     def safe_argument(cls: type[Backend], x: Tensor, domain: Domain, lengths: Lengths | None = None) -> Any:
@@ -86,7 +92,7 @@ class FiniteOps:
         raw, bounds = x._raw, BOUNDS.get(x.dtype, FLOAT32)
         if x.dtype.startswith("complex"):
             return cls.masked_fill_raw(raw, ignored, 1) if domain == "nonzero" else raw
-        if not cls.is_finite_in_padding(x):
+        if domain != "not large" and not (x.lengths.finite and not cls.version_raw(raw)):
             raw = cls.finite_raw(raw, ignored)
         if domain == "nonzero":
             small = cls.compare_raw(cls.activation_raw(raw, "abs"), "less", bounds.small)
@@ -108,30 +114,6 @@ class FiniteOps:
             return found
         over = ended(cls, x.sig, device)
         return found if over is None else over if found is None else cls.combine_raw(found, "logical_or", over)
-
-    @classmethod
-    def fill_for_gradient(cls: type[Backend], tensor: Tensor, *others: Tensor | None) -> Any:
-        """The raw tensor, with 0 in padding that may be infinite, which would get into the gradients of `others`."""
-        if cls._is_safe(tensor) or not any(cls.needs_gradient_later_raw(x._raw) for x in others if x is not None):
-            return tensor._raw
-        return cls.fill_padding(tensor, 0)
-
-    @classmethod
-    def cut_gradient(cls: type[Backend], result: Tensor, *operands: Tensor | None) -> Tensor:
-        """The new tensor `result`, with 0 in padding that may be infinite, if an operand lacks these frames.
-
-        The gradient of the operand is a sum over frames, which must not include that of padding.
-        """
-        if cls._is_safe(result):
-            return result
-        for x in operands:
-            if x is not None and lacks_frames(x.sig, result.sig) and cls.needs_gradient_later_raw(x._raw):
-                return cls.empty_padding(result)
-        return result
-
-    @classmethod
-    def _is_safe(cls: type[Backend], tensor: Tensor) -> bool:
-        return not tensor.sig.frames or not tensor.lengths.ragged or cls.is_finite_in_padding(tensor)
 
 
 def _ignored(x: Tensor, lengths: Lengths) -> np.ndarray | None:

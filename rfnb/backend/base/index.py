@@ -84,7 +84,7 @@ class IndexOps:
             raise
         if plan.ragged_too and lengths.sizes and axis in source.lengths.owners:
             return _with_their_lengths(cls, tensor_of(raw, out, lengths), source, indices, axis)
-        return cls.cut_gradient(tensor_of(raw, out, lengths), source) if dynamic else tensor_of(raw, out, lengths)
+        return tensor_of(raw, out, lengths)
 
     @classmethod
     def not_empty(cls: type[Backend], source: Tensor, axis: Dim) -> Tensor:

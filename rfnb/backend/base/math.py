@@ -32,6 +32,9 @@ DOMAINS: dict[str, Domain] = {
     "exp": "not large", "expm1": "not large",
 }  # fmt: skip
 """The arguments for which the values and slopes of an op of one operand are finite."""
+AT_INFINITY = ("neg", "abs", "sign", "tanh", "sigmoid", "relu", "log_sigmoid", "softplus", "logical_not", "is_finite",
+               "is_infinite", "is_neg_infinite")  # fmt: skip
+"""Ops of one operand that have finite slopes at ±∞ too, so that an infinite argument of padding does no harm."""
 DIVISIONS = ("floordiv", "ceildiv", "mod")
 """Kinds that divide integers, so that a divisor must not be 0 in padding either."""
 SMALLEST = {"float16": 2.0**-14, "float64": 2.0**-1022}
@@ -78,18 +81,18 @@ class MathOps:
     ) -> Tensor:
         """a kind b: "add", "sub", "mul", … {…a}, {…b} → {… of both}"""
         how_a, how_b, out = plan(a.sig, b.sig, 1, kind, allow_broadcast_all_sources, dim_order)
+        if kind in PRODUCTS:
+            a, b = cls.finite_operand(a), cls.finite_operand(b)
         lengths = a.lengths.join(b.lengths, a.sig, b.sig)
         raw_a, raw_b = a._raw, b._raw
-        if kind in PRODUCTS and lengths.ragged:
-            raw_a, raw_b = cls.fill_for_gradient(a, b), cls.fill_for_gradient(b, a)
         if kind == "truediv":
-            raw_b = cls.safe_argument(b if raw_b is b._raw else b.like(raw_b), "nonzero", lengths)
+            raw_b = cls.safe_argument(b, "nonzero", lengths)
         elif kind == "pow":
-            raw_a = cls.safe_argument(a if raw_a is a._raw else a.like(raw_a), "positive", lengths)
+            raw_a = cls.safe_argument(a, "positive", lengths)
         if kind in DIVISIONS and b.sig.frames and b.lengths.sizes:
             raw_b = cls.fill_padding(b, 1)
         raw = cls.combine_raw(align.apply(how_a, raw_a), kind, align.apply(how_b, raw_b))
-        return cls.cut_gradient(tensor_of(raw, out, lengths), a, b)
+        return tensor_of(raw, out, lengths)
 
     @classmethod
     def power(cls: type[Backend], tensor: Tensor, exponent: float) -> Tensor:
@@ -116,8 +119,11 @@ class MathOps:
     def activation(cls: type[Backend], tensor: Tensor, func: str) -> Tensor:
         """`func` applied to each entry."""
         domain = DOMAINS.get(func)
-        raw = tensor._raw if domain is None else cls.safe_argument(tensor, domain)
-        return tensor.like(cls.activation_raw(raw, func))
+        if domain is not None:
+            return tensor.like(cls.activation_raw(cls.safe_argument(tensor, domain), func))
+        if not tensor.lengths.finite and func not in AT_INFINITY:
+            tensor = cls.finite_operand(tensor)
+        return tensor.like(cls.activation_raw(tensor._raw, func))
 
     @classmethod
     def where(
@@ -132,10 +138,9 @@ class MathOps:
         if isinstance(cond, Tensor) and cond.dtype != "bool":
             raise DtypeError("where: the condition must be boolean", got=cond.dtype, expected="bool", hint="x > 0")
         given = (cond, true_, false_)
-        (on, yes, no), out, lengths, lacking = _together(cls, "where", WHERE, given, allow_broadcast_all_sources)
+        (on, yes, no), out, lengths = _together(cls, "where", WHERE, given, allow_broadcast_all_sources)
         lengths = lengths.infinite() if _is_infinite(true_) or _is_infinite(false_) else lengths
-        result = tensor_of(cls.where_raw(on, yes, no), out, lengths)
-        return cls.cut_gradient(result, *_tensors(true_, false_)) if lacking else result
+        return tensor_of(cls.where_raw(on, yes, no), out, lengths)
 
     @classmethod
     def clip_by_value(
@@ -150,9 +155,8 @@ class MathOps:
         given = (x, clip_value_min, clip_value_max)
         if not (isinstance(clip_value_min, Tensor) or isinstance(clip_value_max, Tensor)):
             return x.like(cls.clip_raw(x._raw, clip_value_min, clip_value_max))
-        raws, out, lengths, lacking = _together(cls, "clip_by_value", CLIP, given, allow_broadcast_all_sources)
-        result = tensor_of(cls.clip_raw(*raws), out, lengths)
-        return cls.cut_gradient(result, *_tensors(*given)) if lacking else result
+        raws, out, lengths = _together(cls, "clip_by_value", CLIP, given, allow_broadcast_all_sources)
+        return tensor_of(cls.clip_raw(*raws), out, lengths)
 
     @classmethod
     def safe_log(cls: type[Backend], tensor: Tensor, *, eps: float | None = None) -> Tensor:
@@ -181,13 +185,12 @@ class Together:
 
     moves: tuple[align.Move, align.Move, align.Move]
     out: weakref.ref[Sig]
-    lacking: bool  # whether an operand lacks frames of the result
 
 
 def _together(
     backend: type[Backend], op: str, names: tuple[str, str, str], given: tuple[Any, Any, Any], allow: bool
-) -> tuple[tuple[Any, Any, Any], Sig, Lengths, bool]:
-    """The raw operands in the dims of the result, its signature and lengths, and whether an operand lacks frames of it.
+) -> tuple[tuple[Any, Any, Any], Sig, Lengths]:
+    """The raw operands in the dims of the result, its signature and its lengths.
 
     The first of the three operands is a Tensor; numbers stay numbers.
     """
@@ -210,7 +213,7 @@ def _together(
         if lengths is not z.lengths:
             lengths = lengths.join(z.lengths, first if second is None else out, third)
         z = z._raw if how_z is None else backend.move_raw(z._raw, how_z)
-    return (x._raw if how_x is None else backend.move_raw(x._raw, how_x), y, z), out, lengths, plan.lacking
+    return (x._raw if how_x is None else backend.move_raw(x._raw, how_x), y, z), out, lengths
 
 
 def _plan_together(op: str, names: Sequence[str], sigs: Sequence[Sig | None], allow: bool) -> tuple[Sig, Together]:
@@ -222,9 +225,8 @@ def _plan_together(op: str, names: Sequence[str], sigs: Sequence[Sig | None], al
     values = given[1:] if op == "where" else given
     sparse = next((s.sparse_dim for s in values if s.sparse_dim is not None), None)
     out = align.sig(dims, sparse, next((s.feature_dim for s in values if s.feature_dim is not None), None))
-    lacking = bool(out.frames) and any(lacks_frames(s, out) for s in values)
     how_x, how_y, how_z = (None if s is None else align.move(s.dims, dims) for s in sigs)
-    return out, Together((how_x, how_y, how_z), weakref.ref(out), lacking)
+    return out, Together((how_x, how_y, how_z), weakref.ref(out))
 
 
 def is_polynomial(exponent: float) -> bool:
@@ -235,10 +237,6 @@ def is_polynomial(exponent: float) -> bool:
 def _is_infinite(value: Any) -> bool:
     """Whether it is the number ∞, -∞ or NaN."""
     return isinstance(value, float) and not math.isfinite(value)
-
-
-def _tensors(*values: Any) -> list[Tensor]:
-    return [x for x in values if isinstance(x, Tensor)]
 
 
 Broadcast = tuple[align.Move, align.Move, weakref.ref[Sig], Literal["a", "b"] | None]

@@ -69,7 +69,7 @@ class NormOps:
         distributed: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """The mean and the variance. {…, axis} → {…}, {…}"""
-        x = x.like(cls.finite_padding(x)) if use_mask and not cls.is_finite_in_padding(x) else x
+        x = cls.finite_operand(x) if use_mask else x
         mean_of = cls.reduce_everywhere if distributed else cls.reduce
         mean = mean_of(x, mode="mean", axis=axis, use_mask=use_mask)
         squares = cls.combine(x, "squared_difference", mean, allow_broadcast_all_sources=True)
@@ -178,7 +178,7 @@ def _kernel_takes(
     running = [x for x in weights[2:] if x is not None]
     types = {x.dtype for x in given}
     fit = types <= {source.dtype} or (types == {"float32"} and source.dtype in _HALF)
-    trained = any(x is not None and backend.needs_gradient_later_raw(x._raw) for x in running)
+    trained = any(x is not None and backend.needs_gradient_raw(x._raw) for x in running)
     return fit and all(x.dims == features for x in given) and not trained
 
 
@@ -220,9 +220,9 @@ def _per_frame(
     if not plan:
         plan = source.sig.keep(key, _plan(op, source, dims, scale, bias))
     there, back, sizes, moves = plan
-    raw = backend.fill_for_gradient(source, scale, bias)
+    source = backend.finite_operand(source)
     eps = max(eps, BOUNDS.get(source.dtype, FLOAT32).small ** 2)  # a frame of padding may have a variance of 0
-    raw = raw if there is None else backend.move_raw(raw, there)
+    raw = source._raw if there is None else backend.move_raw(source._raw, there)
     if moves is None:  # the weights differ between frames
         raw = align.apply(back, function(raw, sizes, None, None, eps))
         result = tensor_of(raw, source.sig, source.lengths)
@@ -232,8 +232,7 @@ def _per_frame(
     raw_scale = None if scale is None else backend.move_raw(scale._raw, moves[0])
     raw_bias = None if bias is None else backend.move_raw(bias._raw, moves[1])
     raw = function(raw, sizes, raw_scale, raw_bias, eps)
-    result = tensor_of(raw if back is None else backend.move_raw(raw, back), source.sig, source.lengths)
-    return backend.cut_gradient(result, scale, bias)
+    return tensor_of(raw if back is None else backend.move_raw(raw, back), source.sig, source.lengths)
 
 
 Plan = tuple[align.Move, align.Move, list[int], list[align.Move] | None]

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from rfnb.backend.base.tape import Var, current_tape
+from rfnb.backend.base.tape import current_tape
 
 
 class TorchMask:
@@ -30,15 +30,6 @@ class TorchMask:
         found = function(flat.index_select(0, rows))
         result = found.new_zeros((flat.shape[0], *found.shape[1:])).index_copy_(0, rows, found)
         return result.unflatten(0, raw.shape[:axes])
-
-    @staticmethod
-    def needs_gradient_later_raw(raw: torch.Tensor) -> bool:
-        """Whether it requires a gradient, now or when the traced loop runs."""
-        tape = current_tape()
-        if raw.requires_grad:
-            return torch.is_grad_enabled() or tape is not None
-        # in the trial of a body, results have no gradient
-        return tape is not None and isinstance(tape.find(raw), Var) and raw.dtype.is_floating_point
 
     @staticmethod
     def finite_raw(raw: torch.Tensor, where: torch.Tensor) -> torch.Tensor:

@@ -140,7 +140,7 @@ def unary(
     def call(a: Tensor) -> Tensor:
         if _listening:
             return door(row, (a,), {})
-        if not isinstance(a, Tensor) or (a.lengths.ragged and not everywhere):
+        if not isinstance(a, Tensor) or (a.lengths.ragged and not (everywhere and a.lengths.finite)):
             return row.fn(a)
         raw = a._raw
         function = functions.get(type(raw))
