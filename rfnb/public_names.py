@@ -10,7 +10,7 @@ their `layer_class`, and get a namespace of their own, `rf.layers`, which is the
 NAMES = {
     "ops": """
         AmpPolicy
-        Backend
+        Backend BehaviorVersion
         Dim
         Loss
         Parameter
@@ -63,15 +63,16 @@ NAMES = {
     """,
     "nn": """
         BasicLSTM BasicRNN BatchNorm
-        CausalSelfAttention CausalSelfAttentionState ConformerConvBlock ConformerConvSubsample ConformerEncoder
-        ConformerEncoderLayer ConformerPositionwiseFeedForward Conv1d Conv2d Conv3d CrossAttention
+        CausalSelfAttention CausalSelfAttentionState CollectOutputsDict ConformerConvBlock ConformerConvSubsample
+        ConformerEncoder ConformerEncoderLayer ConformerPositionwiseFeedForward Conv1d Conv2d Conv3d CrossAttention
         Dropout
         EBranchformerLayer Embedding
         FeedForward FeedForwardGated Functional
         GRU GetModelFunc GroupNorm GroupNormSpatial
+        IEncoder ISeqDownsamplingEncoder ISeqFramewiseEncoder
         LSTM LayerNorm LayerNormVariantsLSTM LearnedRelativePositionalEncoding Linear LstmState
         Module ModuleList
-        Normalize
+        Normalize NotSpecified
         ParameterList PiecewiseLinear PiecewiseLinearStepwiseScheduler
         RHN RMSNorm RecCell RelPosCausalSelfAttention RelPosSelfAttention RotaryPosCausalSelfAttention
         RotaryPosSelfAttention RunningMean
@@ -82,12 +83,13 @@ NAMES = {
         WeightDropout WeightNoise
         ZoneoutLSTM
         batch_norm_distributed_default build_dict build_from_dict
+        conv_norm_use_mask_default
         decoder distributed
         encoder
         from_torch
         hooks
         init is_parametrized
-        make_cell
+        make_cell make_ff make_norm
         param_groups
         register_parametrization remove_parametrization rf_module_to_pt_module
         sequential

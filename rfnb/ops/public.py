@@ -42,6 +42,7 @@ from rfnb.core.ground.raw import (
     select_backend_tf as select_backend_tf,
     select_backend_torch as select_backend_torch,
 )
+from rfnb.core.run.behavior_version import BehaviorVersion as BehaviorVersion
 from rfnb.core.run.loss import Loss as Loss
 from rfnb.core.run.run_ctx import (
     RunCtx as RunCtx,

@@ -12,6 +12,7 @@ from rfnb.core.dims.dim import Dim, as_dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.nn.attention.base import attention_options
 from rfnb.nn.attention.rel_pos import RelPosSelfAttention
+from rfnb.nn.encoder.base import ISeqDownsamplingEncoder, ISeqFramewiseEncoder
 from rfnb.nn.encoder.subsample import ConformerConvSubsample as ConformerConvSubsample
 from rfnb.nn.layers.batch_norm import BatchNorm
 from rfnb.nn.layers.conv import Conv1d
@@ -85,7 +86,7 @@ class ConformerConvBlock(Module):
         return self.positionwise_conv2(silu(x))
 
 
-class ConformerEncoderLayer(Module):
+class ConformerEncoderLayer(ISeqFramewiseEncoder):
     """Feed-forward with weight ½, self-attention, convolution, feed-forward with weight ½: each added to its input.
 
     {…, spatial_dim, out_dim} → {…, spatial_dim, out_dim}
@@ -156,7 +157,7 @@ class ConformerEncoderLayer(Module):
         return dropout(x, self.dropout, axis=dropout_broadcast_default() and self.out_dim)
 
 
-class ConformerEncoder(Module):
+class ConformerEncoder(ISeqDownsamplingEncoder):
     """Conformer layers after a frontend that makes fewer frames. {…, in_spatial_dim, in_dim} → {…, frames, out_dim}
 
     >>> time, feat, model = rf.Dim(12, name="time"), rf.Dim(8, name="feat"), rf.Dim(16, name="model")
@@ -205,6 +206,7 @@ class ConformerEncoder(Module):
         self.input_layer = build_part(input_layer, in_dim) if isinstance(input_layer, dict) else input_layer
         frontend: Any = self.input_layer
         inner = in_dim if frontend is None else frontend.out_dim
+        self.downsample_factor = getattr(frontend, "downsample_factor", 1)
         self.input_projection = Linear(inner, self.out_dim, with_bias=False)
         if input_embedding_scale is None:
             input_embedding_scale = 1.0 if pos_enc is None else math.sqrt(self.out_dim.get_dim_value())

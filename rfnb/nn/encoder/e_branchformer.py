@@ -9,6 +9,7 @@ from rfnb.core.dims.dim import Dim, as_dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.nn.attention.base import attention_options
 from rfnb.nn.attention.rel_pos import RelPosSelfAttention
+from rfnb.nn.encoder.base import ISeqFramewiseEncoder
 from rfnb.nn.encoder.conformer import DEFAULT_OUT_DIM, ConformerPositionwiseFeedForward
 from rfnb.nn.layers.conv import Conv1d
 from rfnb.nn.layers.feed_forward import Activation
@@ -24,7 +25,7 @@ __all__ = ["EBranchformerLayer", "FeedForwardConvGated", "Merge"]
 __dir__ = __all__.copy  # what is offered for completion: no imports
 
 
-class EBranchformerLayer(Module):
+class EBranchformerLayer(ISeqFramewiseEncoder):
     """Feed-forward with weight ½, self-attention in parallel to convolution, feed-forward with weight ½.
 
     {…, spatial_dim, out_dim} → {…, spatial_dim, out_dim}. The result of each part is added to its input.

@@ -8,6 +8,7 @@ from typing import Any
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.nn.attention.base import SelfAttention, attention_options
+from rfnb.nn.encoder.base import ISeqFramewiseEncoder
 from rfnb.nn.layers.embedding import Embedding
 from rfnb.nn.layers.feed_forward import Activation, FeedForward
 from rfnb.nn.layers.norm import LayerNorm
@@ -22,7 +23,7 @@ __all__ = ["TransformerEncoder", "TransformerEncoderLayer"]
 __dir__ = __all__.copy  # what is offered for completion: no imports
 
 
-class TransformerEncoderLayer(TransformerLayer):
+class TransformerEncoderLayer(TransformerLayer, ISeqFramewiseEncoder):
     """Self-attention, then a feed-forward part. {…, spatial_dim, out_dim} → {…, spatial_dim, out_dim}
 
     >>> time, model = rf.Dim(5, name="time"), rf.Dim(8, name="model")
@@ -70,7 +71,7 @@ class TransformerEncoderLayer(TransformerLayer):
         return self.add_part(x, self.ff(self.part_input(x, self.ff_layer_norm)), self.ff_layer_norm)
 
 
-class TransformerEncoder(Transformer):
+class TransformerEncoder(Transformer, ISeqFramewiseEncoder):
     """An embedding with positions, layers, and a norm at the end. {…, spatial_dim} → {…, spatial_dim, model_dim}
 
     >>> letters = rf.Dim(26, name="letter")

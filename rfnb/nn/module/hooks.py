@@ -25,9 +25,9 @@ class RemovableHandle:
     ...     pass
     """
 
-    def __init__(self, hooks: dict[int, ForwardHook], method: MethodWithHooks | None = None):
-        self._hooks = hooks
+    def __init__(self, method: MethodWithHooks | None, hooks_dict: dict[int, ForwardHook]):
         self._method = method
+        self._hooks = hooks_dict
         self.serial = next(_serials)
 
     def remove(self) -> None:
@@ -115,7 +115,7 @@ def add_hook(
         raise ParameterError(
             "a hook must be a function", got=f"{hook!r:.40}", expected="hook(module, args, kwargs, result)"
         )
-    handle = RemovableHandle(hooks, method)
+    handle = RemovableHandle(method, hooks)
     others = dict(hooks) if first else {}
     if first:
         hooks.clear()

@@ -16,8 +16,10 @@ from rfnb.core.tensor.state import State
 from rfnb.errors import ParameterError
 from rfnb.nn.module.assigned import check_assigned, warn_of_plain
 from rfnb.nn.module.hooks import ForwardHook, RemovableHandle, add_hook, run_post_hooks
+from rfnb.nn.module.not_specified import specified
 from rfnb.nn.module.options import check_options
 
+ROOT = __name__.partition(".")[0]
 M = TypeVar("M", bound="Module")
 
 
@@ -42,6 +44,8 @@ class Module(Shown):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        if "__init__" in vars(cls) and cls.__module__.startswith(f"{ROOT}."):
+            cls.__init__ = specified(vars(cls)["__init__"])  # type: ignore[method-assign]
         if "__call__" in vars(cls):
             cls.__call__ = _observed(vars(cls)["__call__"])  # type: ignore[method-assign]
 
