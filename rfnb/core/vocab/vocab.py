@@ -7,9 +7,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from rfnb.core.dims.tokenizer import Tokenizer, is_tokenizer
-from rfnb.core.dims.vocab_file import in_order, read_labels
 from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.core.vocab.tokenizer import Tokenizer, is_tokenizer
+from rfnb.core.vocab.vocab_file import in_order, read_labels
 from rfnb.errors import DimError
 
 SPECIAL = {
