@@ -13,7 +13,7 @@ import pytest
 from tests.walks import files_visited, recorded_loop
 
 ROOT = Path(__file__).parents[1] / "rfnb"
-ORDER = "errors core backend ops trace loop nn search checkpoint network layers display public_names".split()
+ORDER = "printable errors core backend ops trace loop nn search checkpoint network layers display public_names".split()
 ROOMS = {
     "core": "ground dims advice tensor expression graph run",
     "trace": "record run observe compare graph capture public",

@@ -11,6 +11,7 @@ from rfnb.core.dims.tokenizer import Tokenizer, is_tokenizer
 from rfnb.core.dims.vocab_file import in_order, read_labels
 from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.errors import DimError
+from rfnb.printable import printable_name
 
 SPECIAL = {
     "bos": ("<s>", "<bos>", "<sos>", "[BOS]", "<sos/eos>", "<s/>", "<|startoftext|>", "[CLS]"),
@@ -85,7 +86,7 @@ class Vocab:
 
     def __repr__(self) -> str:
         shown = [self.decode(number) for number in range(min(len(self), 5))]
-        return f"Vocab({len(self)} labels: {' '.join(shown)}{' …' * (len(self) > 5)})"
+        return printable_name(f"Vocab({len(self)} labels: {' '.join(shown)}{' …' * (len(self) > 5)})")
 
     def __len__(self) -> int:
         return len(self.labels) if self._tokenizer is None else len(self._tokenizer)

@@ -18,8 +18,9 @@ from rfnb.display.kit.assets import MIME
 from rfnb.display.kit.degrade import reason
 from rfnb.display.kit.page import view_page
 from rfnb.display.markup.grid import Table
-from rfnb.display.markup.html import Html, el, visible, visible_in
+from rfnb.display.markup.html import Html, bounded_in, el, visible_in
 from rfnb.errors import ViewError
+from rfnb.printable import visible
 
 FORMER_KINDS = {
     "history": "run",
@@ -48,7 +49,7 @@ class View:
     """What `rf.show` gives: `.data` is plain JSON, `.save("x.html")` writes a page that needs nothing else."""
 
     def __init__(self, data: Any):
-        self.data = data
+        self.data = bounded_in(data) if isinstance(data, dict) and data.get("kind") not in OWN_VIEWS else data
 
     @property
     def text(self) -> str:

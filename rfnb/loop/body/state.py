@@ -9,6 +9,7 @@ from rfnb.core.ground.nested import arranged, leaves, map_leaves, named_leaves, 
 from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopError
+from rfnb.printable import printable_name
 
 
 class StateHolder:
@@ -97,7 +98,8 @@ class StateHolder:
         return iter(self._values)
 
     def __repr__(self) -> str:
-        return f"state of {self._loop_name}: {', '.join(self._values) or 'empty'}"
+        names = ", ".join(map(printable_name, self._values))
+        return f"state of {printable_name(self._loop_name)}: {names or 'empty'}"
 
     # -- for the loop
 

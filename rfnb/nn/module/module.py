@@ -16,6 +16,7 @@ from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.state import State
 from rfnb.errors import ParameterError
 from rfnb.nn.module.hooks import ForwardHook, RemovableHandle, add_hook, run_post_hooks
+from rfnb.printable import printable, printable_name
 
 M = TypeVar("M", bound="Module")
 
@@ -62,8 +63,8 @@ class Module(Shown):
         parts = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
         if any(isinstance(part, Module | Parameter) for part in parts):
             warnings.warn(
-                f"{type(self).__name__}.{name} is a plain {type(value).__name__}: its parameters are neither trained "
-                f"nor saved with the module. Use rf.ModuleList.",
+                f"{type(self).__name__}.{printable_name(name)} is a plain {type(value).__name__}: its parameters are "
+                f"neither trained nor saved with the module. Use rf.ModuleList.",
                 stacklevel=2,
             )
 
@@ -289,7 +290,7 @@ class Module(Shown):
             *(name for name, _ in self.named_children()),
             *(name for name, _ in self.named_parameters(recurse=False)),
         ]
-        return f"{type(self).__name__}({', '.join(parts)})"
+        return printable(f"{type(self).__name__}({', '.join(parts)})")
 
 
 def _observed(forward: Callable[..., Any]) -> Callable[..., Any]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from rfnb.core.graph.graph import Node, Value
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopError
+from rfnb.printable import printable_name
 from rfnb.trace.run.names import evaluate
 
 if TYPE_CHECKING:
@@ -207,4 +208,5 @@ class RunStep:
         return [*super().__dir__(), *(value.name for value in self.values())]
 
     def __repr__(self) -> str:
-        return f"step {self.step} of {self.run.name}: {', '.join(dict.fromkeys(v.name for v in self.values()))}"
+        names = dict.fromkeys(printable_name(value.name) for value in self.values())
+        return f"step {self.step} of {printable_name(self.run.name)}: {', '.join(names)}"
