@@ -104,7 +104,7 @@ def register_view(
 
     Raises ViewError if `cls` is neither a class nor the full name of one.
     """
-    from rfnb.display.kit.view import OWN_VIEWS, own_view
+    from rfnb.display.kit.kinds import OWN_VIEWS, own_view
 
     if not (inspect.isclass(cls) or (isinstance(cls, str) and "." in cls)):
         raise ViewError(

@@ -132,9 +132,9 @@ class Progress(Shown, Generic[B]):
 
     def figure(self) -> Any:
         """The curves as a matplotlib figure. Raises ViewError without matplotlib."""
-        from rfnb.display.training.figure import figure
+        from rfnb.display.training.progress_view import describe, to_figure
 
-        return figure(self)
+        return to_figure(describe(self))
 
     # -- showing
 
