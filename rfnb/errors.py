@@ -74,6 +74,10 @@ class LoopError(RfError, RuntimeError):
     """A loop, or its body, is used in a way that is not supported."""
 
 
+class LoopNameError(LoopError, AttributeError):
+    """A step of a run, or the states of a loop, have no value with this name."""
+
+
 class LoopWarning(UserWarning):
     """A loop runs, but probably does not do what is intended. Each loop in the source warns once."""
 

@@ -111,6 +111,15 @@ class StepView(TypedDict):
     ops: OpsView | None  # if they were asked for
 
 
+class RunStepView(TypedDict):
+    """The static view of one step, with the facts about its run."""
+
+    kind: Literal["run_step"]
+    name: str
+    run: RunView
+    step: StepView
+
+
 class OpRow(TypedDict):
     """An op of a step, also inside of modules."""
 

@@ -8,7 +8,7 @@ from typing import Any
 from rfnb.core.ground.nested import arranged, leaves, map_leaves, named_leaves, same_structure
 from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.errors import LoopError
+from rfnb.errors import LoopError, LoopNameError
 from rfnb.printable import printable_name
 
 
@@ -40,7 +40,7 @@ class StateHolder:
     def __getitem__(self, name: str) -> Any:
         if name not in self._values:
             near = did_you_mean(name, self._values)
-            raise LoopError(
+            raise LoopNameError(
                 f"{self._loop_name}: there is no state {name!r}",
                 expected=", ".join(self._values) or "a state set before the loop",
                 hint=(f"{near} Otherwise, " if near else "")

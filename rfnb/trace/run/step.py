@@ -6,8 +6,9 @@ from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from rfnb.core.graph.graph import Node, Value
+from rfnb.core.ground.show import Shown
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.errors import LoopError
+from rfnb.errors import LoopNameError
 from rfnb.printable import printable_name
 from rfnb.trace.run.names import evaluate
 
@@ -141,7 +142,7 @@ class States:
             return self._replay.state(self._prefix + name, self._step)
         if any(known.startswith(f"{name}.") for known in self.names()):
             return States(self._replay, self._step, f"{self._prefix}{name}.")
-        raise LoopError(f"there is no state {name!r}", expected=", ".join(self.names()))
+        raise LoopNameError(f"there is no state {name!r}", expected=", ".join(self.names()))
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -152,7 +153,7 @@ class States:
         return iter(self.names())
 
 
-class RunStep:
+class RunStep(Shown):
     """One step of a run: the states before and after it, and every value of its body by name."""
 
     def __init__(self, run: Run, step: int):
@@ -178,7 +179,7 @@ class RunStep:
         found = [value.tensor for value in self.values() if value.name == name]
         if not found:
             names = list(dict.fromkeys(value.name for value in self.values()))
-            raise LoopError(f"{self.run.name}: the body has no value {name!r}", expected=", ".join(names))
+            raise LoopNameError(f"{self.run.name}: the body has no value {name!r}", expected=", ".join(names))
         return found[-1]
 
     def __getattr__(self, name: str) -> Tensor:
