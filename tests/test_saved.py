@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import rfnb as rf
-from rfnb.display.kit.kinds import module_of
+from rfnb.display.kit.view import module_of
 
 SAVED = Path(__file__).parent / "saved"
 NOTEBOOK = json.loads((SAVED / "views.ipynb").read_text(encoding="utf-8"))

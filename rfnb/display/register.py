@@ -105,7 +105,8 @@ def register_view(
 
     Raises ViewError if `cls` is neither a class nor the full name of one.
     """
-    from rfnb.display.kit.kinds import OWN_VIEWS, own_view
+    from rfnb.display.kit.own_views import own_view
+    from rfnb.display.kit.view import OWN_VIEWS
 
     if not (inspect.isclass(cls) or (isinstance(cls, str) and "." in cls)):
         raise ViewError(

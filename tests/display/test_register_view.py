@@ -10,7 +10,7 @@ import pytest
 
 import rfnb as rf
 from rfnb.core.ground.show import KINDS
-from rfnb.display.kit.kinds import OWN_VIEWS
+from rfnb.display.kit.view import OWN_VIEWS
 from rfnb.errors import ViewError
 
 

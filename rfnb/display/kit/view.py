@@ -2,28 +2,50 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from rfnb.backend.base.tape import untaped
 from rfnb.core.ground.atomic import replacing, unwritable
-from rfnb.core.ground.show import kind_of
+from rfnb.core.ground.show import MODULES, kind_of
 from rfnb.display.kit import files, note, pictures
 from rfnb.display.kit.assets import MIME
 from rfnb.display.kit.degrade import reason
-from rfnb.display.kit.kinds import OWN_VIEWS, check_choice, module_of
+from rfnb.display.kit.own_views import check_choice
 from rfnb.display.markup.grid import Table
 from rfnb.display.markup.html import Html, bounded_in, el, visible_in
 from rfnb.errors import ViewError
 from rfnb.printable import visible
+
+FORMER_KINDS = {
+    "history": "run",
+    "explanation": "loop_explanation",
+    "seen": "attention_list",
+    "loaded": "load_report",
+}
+"""Former names of kinds, which views in saved notebooks and JSON files still use."""
+
+OWN_VIEWS: dict[str, Any] = {}
+"""By kind, the views that users registered: objects with the functions `describe`, `to_text` and `to_html`."""
+
+
+def module_of(kind: str) -> Any:
+    """The module that describes a kind of object, and makes text and HTML. Raises ViewError for an unknown kind."""
+    if kind in OWN_VIEWS:
+        return OWN_VIEWS[kind]
+    kind = FORMER_KINDS.get(kind, kind)
+    if kind not in MODULES:
+        raise ViewError(f"views of kind {kind!r} are not registered")
+    return importlib.import_module(MODULES[kind])
 
 
 class View:
     """What `rf.show` gives: `.data` is plain JSON, `.save("x.html")` writes a page that needs nothing else."""
 
     def __init__(self, data: Any):
-        self.data = bounded_in(data) if isinstance(data, dict) and data.get("kind") not in OWN_VIEWS else data
+        self.data = data
 
     def has(self, name: str) -> bool:
         """Whether the module of this kind has the function `name`, such as "to_table"."""
@@ -45,7 +67,7 @@ class View:
         kind = {"kind": self.data["kind"]}
         try:
             to_scripts = self._optional("to_scripts")
-            return kind if to_scripts is None else kind | visible_in(to_scripts(self.data) or {})
+            return kind if to_scripts is None else kind | visible_in(to_scripts(self._bounded()) or {})
         except Exception:  # the HTML is complete without
             return kind
 
@@ -54,7 +76,7 @@ class View:
         to_table = self._optional("to_table")
         if to_table is None:
             raise ViewError(f"table: a view of kind {self.data['kind']!r} has no rows")
-        made: Table = to_table(self.data)
+        made: Table = to_table(self._bounded())
         return made
 
     def save(self, path: str | Path) -> Path:
@@ -88,7 +110,7 @@ class View:
     def svg(self) -> str | None:
         """The picture of the view as SVG; None if it has none that scales."""
         to_svg = self._optional("to_svg")
-        return None if to_svg is None else to_svg(self.data)
+        return None if to_svg is None else to_svg(self._bounded())
 
     def widget(self) -> Any:
         """The view as a widget for VS Code, Colab, marimo and others: scripts run without the JupyterLab extension.
@@ -102,14 +124,18 @@ class View:
         to_dot = self._optional("to_dot")
         if to_dot is None:
             raise ViewError("to_dot: only model graphs are drawn by Graphviz", got=self.data["kind"])
-        return to_dot(self.data)
+        return to_dot(self._bounded())
 
     def figure(self) -> Any:
         """A matplotlib figure of attention, or of the curves of a training. Raises ViewError for others."""
         to_figure = self._optional("to_figure")
         if to_figure is None:
             raise ViewError("figure: only attention and training curves have one", got=self.data["kind"])
-        return to_figure(self.data)
+        return to_figure(self._bounded())
+
+    def _bounded(self) -> Any:
+        """The data without the middle of overlong names; that of views that users registered as it is."""
+        return self.data if self.data["kind"] in OWN_VIEWS else bounded_in(self.data)
 
     def _optional(self, name: str) -> Callable[[Any], Any] | None:
         """A function that only some view modules have: `to_scripts`, `to_table`, `to_dot`, `to_figure`, `to_repr`."""
@@ -118,7 +144,7 @@ class View:
 
     def _made(self, how: str, otherwise: Callable[[str], Any]) -> Any:
         try:
-            return getattr(module_of(self.data["kind"]), how)(self.data)
+            return getattr(module_of(self.data["kind"]), how)(self._bounded())
         except Exception as error:
             return otherwise(f"(no view: {reason(error)})")
 
@@ -152,7 +178,8 @@ def describe(shown: Any, **choice: Any) -> Any:
     if kind is None:
         raise ViewError(f"no view for {type(shown).__name__}")
     make = module_of(kind).describe
-    check_choice(make, type(shown).__name__, choice)
+    if choice:
+        check_choice(make, type(shown).__name__, choice)
     with untaped():
         return make(shown, **choice)
 

@@ -84,6 +84,7 @@ class LineValue(TypedDict):
 
     line: int  # 1-based, in the file or cell
     op: str
+    is_loop: NotRequired[bool]  # whether a loop inside of the loop gave it; older kernels do not send it
     value: ValueView
 
 

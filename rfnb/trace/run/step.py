@@ -22,12 +22,16 @@ AGREES = "replay agrees"
 
 
 class StepValue(NamedTuple):
-    """A value that the body computed, with its name in the user's code, its op and its line."""
+    """A value that the body computed, with its name in the user's code, its op and its line.
+
+    is_loop: whether a loop inside the body gave it.
+    """
 
     name: str
     op: str
     line: int
     tensor: Tensor
+    is_loop: bool = False
 
 
 class OpStep(NamedTuple):

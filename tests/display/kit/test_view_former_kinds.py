@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rfnb.display.kit.kinds import FORMER_KINDS
-from rfnb.display.kit.view import View
+from rfnb.display.kit.view import FORMER_KINDS, View
 
 SAVED = Path(__file__).parents[2] / "saved"
 

@@ -16,7 +16,9 @@ def a_step(word: Callable[[str], str] = hostile.harmless) -> rf.RunStep:
     x, time, letter = hostile.batch(word)
     with rf.recording("last"):
         loop, _ = hostile.written(hostile.LOOP, word)["run_loop"](rf, x, time, letter, rf.batch_dim, word)
-    return loop.run[1]
+    run = loop.run
+    rf.runs.clear()
+    return run[1]
 
 
 def hostile_views(word: Callable[[str], str]) -> dict[str, View]:

@@ -153,7 +153,7 @@ class SavedValues:
             self._failed = self._failed or f"step {step} could not be computed again: {type(error).__name__}"
             return "not in the file"
         seen: Counter[tuple[Any, ...]] = Counter()
-        for name, op, line, tensor in found:
+        for name, op, line, tensor, *_ in found:
             key = (name, op, line, tensor.sig, tensor.dtype)
             seen[key] += 1
             series = self.series.setdefault((*key, seen[key]), Series.like(tensor, name, op, line))

@@ -1,8 +1,7 @@
-"""The module that describes each kind of object, and makes text and HTML; and the views that users registered."""
+"""Views that users register, and the arguments of `rf.show` that a view takes."""
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import math
 from collections.abc import Callable, Mapping
@@ -10,32 +9,10 @@ from functools import wraps
 from types import SimpleNamespace
 from typing import Any
 
-from rfnb.core.ground.show import MODULES
 from rfnb.display.kit import note
 from rfnb.display.kit.degrade import reason
 from rfnb.display.markup.html import Html, el
 from rfnb.errors import ViewError
-
-FORMER_KINDS = {
-    "history": "run",
-    "explanation": "loop_explanation",
-    "seen": "attention_list",
-    "loaded": "load_report",
-}
-"""Former names of kinds, which views in saved notebooks and JSON files still use."""
-
-OWN_VIEWS: dict[str, Any] = {}
-"""By kind, the views that users registered: objects with the functions `describe`, `to_text` and `to_html`."""
-
-
-def module_of(kind: str) -> Any:
-    """The module that describes a kind of object, and makes text and HTML. Raises ViewError for an unknown kind."""
-    if kind in OWN_VIEWS:
-        return OWN_VIEWS[kind]
-    kind = FORMER_KINDS.get(kind, kind)
-    if kind not in MODULES:
-        raise ViewError(f"views of kind {kind!r} are not registered")
-    return importlib.import_module(MODULES[kind])
 
 
 def check_choice(describe: Callable[..., Any], cls: str, choice: Mapping[str, Any]) -> None:
