@@ -47,8 +47,9 @@ def raw_call(fn: Callable[..., Any], *tensors: Tensor, out_dims: Sequence[Dim]) 
     shape = tuple(raw.shape)
     if len(shape) != len(out_dims) or any(d.dimension not in (None, n) for d, n in zip(out_dims, shape, strict=True)):
         raise DimError("raw_call: the result of `fn` has different axes", got=shape, expected=align.show_dims(out_dims))
-    lengths = join(*tensors) if tensors else current_lengths(out_dims)
-    return tensor_of(raw, align.sig(out_dims), lengths)
+    result = tensor_of(raw, align.sig(out_dims), join(*tensors) if tensors else current_lengths(out_dims))
+    result._raw = backend.finite_padding(result)
+    return result
 
 
 def cond(pred: Tensor | bool, true_fn: Callable[[], T], false_fn: Callable[[], T]) -> T:

@@ -32,7 +32,6 @@ class NumpyBackend(
     stop_gradient_raw = staticmethod(Array.view)
     scaled_gradient_raw = staticmethod(lambda raw, factor: raw.view())
     shifted_gradient_raw = staticmethod(lambda raw, *how: raw.view())
-    is_trained_raw = staticmethod(lambda raw, is_weight: False)
     needs_gradient_raw = staticmethod(lambda raw: False)
 
     @staticmethod
