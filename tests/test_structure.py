@@ -13,7 +13,7 @@ import pytest
 from tests.walks import files_visited, recorded_loop
 
 ROOT = Path(__file__).parents[1] / "rfnb"
-ORDER = "errors core backend ops trace loop nn search checkpoint network layers display".split()
+ORDER = "printable errors core backend ops trace loop nn search checkpoint network layers display".split()
 ORDER += ["public_names", "module_paths", "as_returnn"]
 ROOMS = {
     "core": "ground vocab dims advice tensor expression graph run",
