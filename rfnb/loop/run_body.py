@@ -63,9 +63,7 @@ class BodyRun:
         loop, step = self.loop, self.step
         try:
             judge(step)
-            with listening(None):
-                frames = [each.frames() for each in step.frames]
-            results = self._run_outside(frames) if step.outer is None else self._run_inside(frames)
+            results = self._run_outside() if step.outer is None else self._run_inside()
             size = settle(loop, step, results)
             session.draw(partial(loop_record, loop, step, size=size))
         except BaseException:
@@ -83,7 +81,12 @@ class BodyRun:
 
     # -- a loop that is not nested
 
-    def _run_outside(self, frames: list[Sequence[Any]]) -> Results:
+    def _frames(self, read: set[Any] | None = None) -> list[Sequence[Any]]:
+        """The frames of all steps; if `read` is given, only of the Vars in it."""
+        with listening(None):
+            return [each.frames() if read is None or each.var in read else () for each in self.step.frames]
+
+    def _run_outside(self) -> Results:
         loop, step = self.loop, self.step
         record, program, schedule = session.should_record(loop.debug), step.program, step.schedule
         hoist = None if loop.optimize_move_layers_out is False else Hoist(step)
@@ -96,7 +99,8 @@ class BodyRun:
         deferred = DeferredGradients(program, schedule, step.backend, stacked_frames, step.tape.values)
         if hoist is not None:
             deferred.defer()
-        frames += deferred.frames()
+        wanted = [*deferred.schedule.new, *deferred.schedule.kept, *deferred.schedule.outputs]
+        frames = [*self._frames(None if record else deferred.program.reads(wanted)), *deferred.frames()]
         loop._explanation_data = _explanation_data(step, hoist)
         progress = session.progress(step.name, schedule.max_steps)
         outcome = execute(
@@ -148,9 +152,9 @@ class BodyRun:
 
     # -- a nested loop
 
-    def _run_inside(self, frames: list[Sequence[Any]]) -> Results:
+    def _run_inside(self) -> Results:
         """Records the loop as one call on the tape of the loop around it."""
-        step = self.step
+        step, frames = self.step, self._frames()
         structure = [_initial(step), frames, step.program.externals, [step.seed]]
         plan = plan_of(step, None) if step.recorder.recorded else None
 

@@ -1,4 +1,6 @@
-"""The frames that a loop steps through. After its end, a sequence repeats its last frame: steps never get padding."""
+"""The frames that a loop steps through. After its end, a sequence repeats its last label,
+or goes on with its padding, which is finite.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ import numpy as np
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY, Size
+from rfnb.core.ground.dtype import has_fractions
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.ops.index import gather
 from rfnb.ops.math import where
@@ -32,9 +35,9 @@ def first_frame(backend: type[Backend], source: Tensor, axis: Dim) -> Tensor:
     if size.max == 0:
         raw = backend.full_raw(shape[:position] + shape[position + 1 :], 0, source.dtype, source.device)
     else:
-        raw = backend.alias_raw(backend.frames_raw(source._raw, position)[0])
+        raw = backend.alias_raw(backend.select_raw(source._raw, position, 0))
     frame = tensor_of(raw, align.without(source.sig, [axis]), source.lengths)
-    return _zeros_if_empty(backend, frame, size) if size.max else frame
+    return _zeros_if_empty(backend, frame, size) if size.max and not _is_finite(backend, source) else frame
 
 
 def all_frames(backend: type[Backend], source: Tensor, axis: Dim) -> Sequence[Any]:
@@ -55,9 +58,14 @@ def stacked_frames(backend: type[Backend], source: Tensor, axis: Dim, frames: Di
 
 def _without_padding(backend: type[Backend], source: Tensor, axis: Dim) -> Tensor:
     size = source.size_of(axis)
-    if size.ragged and set(size.dims) <= set(source.dims):
+    if size.ragged and set(size.dims) <= set(source.dims) and not _is_finite(backend, source):
         return _zeros_if_empty(backend, _repeat_last_frame(backend, source, axis, size), size)
     return source
+
+
+def _is_finite(backend: type[Backend], source: Tensor) -> bool:
+    """Whether its padding holds finite numbers, which do no harm in sequences that have ended, as labels might."""
+    return has_fractions(source.dtype) and source.lengths.finite and not backend.version_raw(source._raw)
 
 
 def _repeat_last_frame(backend: type[Backend], source: Tensor, axis: Dim, size: Size) -> Tensor:
