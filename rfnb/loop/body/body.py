@@ -195,12 +195,13 @@ class Body:
             )
         with self.untraced():
             self._agree(plain, axis)
-            frame = first_frame(self.backend, plain, axis)
+            frame = first_frame(self.backend, plain, axis, self.recorder.recorded)
         loop.axis = loop.axis or axis
         self.follows_axis = self.follows_axis or axis is loop.axis
         traced = self.input("", frame)
-        make = partial(all_frames, self.backend, plain, axis)
-        self.frames.append(FrameInput(self.var(frame), make, partial(stacked_frames, self.backend, plain, axis)))
+        given, repeat = (self.backend, plain, axis), self.recorder.recorded
+        make = partial(all_frames, *given, repeat=repeat)
+        self.frames.append(FrameInput(self.var(frame), make, partial(stacked_frames, *given, repeat=repeat)))
         self.unstacked.append((source, traced))
         return self.recorder.input_node(traced, "unstack")
 

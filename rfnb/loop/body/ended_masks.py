@@ -5,6 +5,7 @@ They are prepared for all steps together, from the lengths, which are known on t
 
 from __future__ import annotations
 
+import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -29,9 +30,15 @@ class EndedMasks:
     """
 
     def __init__(self, body: Body):
-        self._body = body
+        self._body_ref = weakref.ref(body)  # the body holds this, and a cycle would keep tensors alive
         self.limit: Size | None = None
         self._made: dict[Any, Tensor] = {}
+
+    @property
+    def _body(self) -> Body:
+        body = self._body_ref()
+        assert body is not None
+        return body
 
     def __call__(self, backend: type[Backend], signature: Sig, device: Any) -> Any:
         """The raw mask for tensors with this signature on the traced frame; None if no such sequence can have ended."""

@@ -166,7 +166,10 @@ class Program:
         head = ["def run(steps, states, frames, outputs, over, keep):", "    done, ended = steps.start, False"]
         head += [f"    {_unpacked('p', len(frames))}frames", f"    {_unpacked('o', len(outputs))}outputs"]
         head += [f"    {''.join(f'v{var.number}, ' for var in states)}= states"] if states else []
-        head += ["    for i in steps:", *[f"        v{var.number} = p{n}[i]" for n, var in enumerate(frames) if var in read]]
+        head += [
+            "    for i in steps:",
+            *[f"        v{var.number} = p{n}[i]" for n, var in enumerate(frames) if var in read],
+        ]
         tail = [f"o{n}({lines.text(var)})" for n, var in enumerate(outputs)]
         tail += [f"ended = over({lines.text(ended)})"] if ended is not None else []
         tail += [f"new = {lines.tuple_of(new)}", *(["keep(new)"] if keep else [])]
