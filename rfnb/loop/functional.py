@@ -11,6 +11,7 @@ from rfnb.core.dims.dim import Dim, single_step_dim
 from rfnb.core.dims.lengths import Size
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.nested import arranged, leaves, map_leaves, same_structure
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopError, TraceError
 from rfnb.loop.body.array import TensorArray
@@ -25,6 +26,7 @@ S = TypeVar("S")
 FOREVER = 2**31 - 1
 
 
+@guarded
 def while_loop(cond: Callable[[S], bool | Tensor], body: Callable[[S], S], initial: S) -> S:
     """Applies `body` to the state, starting with `initial`, as long as `cond` is true.
 
@@ -79,6 +81,7 @@ def _keeping_structure(body: Callable[[S], S], initial: S) -> Callable[[S], S]:
     return checked
 
 
+@guarded
 def scan(
     *,
     spatial_dim: Dim | None = None,

@@ -14,6 +14,7 @@ from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.run.run_ctx import get_run_ctx
 from rfnb.core.tensor.listener import active_listener
 from rfnb.core.tensor.op import op
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
 from rfnb.ops.create import range_over_dim
@@ -33,6 +34,7 @@ def dropout_broadcast_default() -> bool:
     return False
 
 
+@guarded
 def dot_attention(
     query: Tensor,
     keys: Tensor,

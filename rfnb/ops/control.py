@@ -18,6 +18,7 @@ from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.scope import within
 from rfnb.core.tensor.listener import active_listener
 from rfnb.core.tensor.op import op
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError
 
@@ -50,6 +51,7 @@ def raw_call(fn: Callable[..., Any], *tensors: Tensor, out_dims: Sequence[Dim]) 
     return tensor_of(raw, align.sig(out_dims), lengths)
 
 
+@guarded
 def cond(pred: Tensor | bool, true_fn: Callable[[], T], false_fn: Callable[[], T]) -> T:
     """The result of `true_fn` if `pred` {} is true, else that of `false_fn`. The other function is not called.
 
@@ -98,6 +100,7 @@ def cond(pred: Tensor | bool, true_fn: Callable[[], T], false_fn: Callable[[], T
     return result
 
 
+@guarded
 def assert_(condition: Tensor | bool, message: str, *, stop: bool = True) -> None:
     """Raises AssertionError with `message` unless `condition` is true everywhere; padding does not count.
 

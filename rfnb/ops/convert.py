@@ -18,6 +18,7 @@ from rfnb.core.ground.default import get_default_float_dtype
 from rfnb.core.ground.dtype import has_fractions, is_float_dtype, is_int_dtype
 from rfnb.core.ground.source import public_function, user_source
 from rfnb.core.tensor.argument_errors import not_a_tensor
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError
 
@@ -60,6 +61,7 @@ def operands(a: Any, b: Any) -> tuple[Tensor, Tensor]:
     return tensor(a, b if isinstance(b, Tensor) else None), tensor(b)
 
 
+@guarded
 def convert_to_tensor(
     value: Any,
     *,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.op import op
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
 from rfnb.ops.convert import convert_to_tensor, tensor
@@ -34,6 +35,7 @@ def cross_entropy(*, estimated: Tensor, target: Tensor, axis: Dim, estimated_typ
     )
 
 
+@guarded
 def label_smoothing(prob: Tensor, smoothing: Tensor | float, *, axis: Dim | None = None) -> Tensor:
     """Targets that give `smoothing` of their weight to the other classes. {…, axis} or {…} sparse → {…, axis}
 
@@ -54,6 +56,7 @@ def label_smoothing(prob: Tensor, smoothing: Tensor | float, *, axis: Dim | None
     return add(mul(prob, sub(1.0 - smoothing, others)), others)
 
 
+@guarded
 def label_smoothed_log_prob_gradient(
     log_prob: Tensor,
     smoothing: Tensor | float,

@@ -9,6 +9,7 @@ from rfnb.core.dims.dim import Dim, as_dims
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.run.run_ctx import get_run_ctx
 from rfnb.core.tensor.op import op
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
@@ -75,6 +76,7 @@ def normalize(a: Tensor, *, axis: Axes, epsilon: float = 1e-6) -> Tensor:
     return backend.normalize(a, *backend.moments(a, axis), epsilon)
 
 
+@guarded
 def group_norm(
     source: Tensor,
     scale: Tensor | None,

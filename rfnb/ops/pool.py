@@ -9,6 +9,7 @@ from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim, as_dims
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.op import op
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
 from rfnb.ops.slide import masked
@@ -64,6 +65,7 @@ def pool(
     return masked(run, source, dims, None if out_spatial_dims is None else as_dims(out_spatial_dims), use_mask)
 
 
+@guarded
 def max_pool(
     source: Tensor,
     *,
@@ -85,6 +87,7 @@ def max_pool(
     return pool(mode="max", **locals())
 
 
+@guarded
 def max_pool1d(
     source: Tensor,
     *,
@@ -104,6 +107,7 @@ def max_pool1d(
     return pool1d(mode="max", **locals())
 
 
+@guarded
 def pool1d(
     source: Tensor,
     *,

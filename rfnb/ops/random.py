@@ -14,6 +14,7 @@ from rfnb.core.ground.default import get_default_device, get_default_float_dtype
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.run.run_ctx import get_run_ctx
 from rfnb.core.tensor.op import op
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError, ParameterError, TraceError
@@ -26,6 +27,7 @@ _HANDLED_HERE = {"algorithm", "auto_update_state", "static"}
 """Options of `random` that backends do not get."""
 
 
+@guarded
 def random(
     dims: Sequence[Dim],
     *,
@@ -91,6 +93,7 @@ def _random(**options: Any) -> Tensor:
     return raw_registry.selected().random(**options)
 
 
+@guarded
 def random_uniform(
     dims: Sequence[Dim],
     *,
@@ -116,6 +119,7 @@ def random_uniform(
     return random(distribution="uniform", **locals())
 
 
+@guarded
 def random_normal(
     dims: Sequence[Dim],
     *,
@@ -140,6 +144,7 @@ def random_normal(
     return random(distribution="normal", **locals())
 
 
+@guarded
 def random_truncated_normal(
     dims: Sequence[Dim],
     *,
@@ -244,6 +249,7 @@ def get_static_step_based_seed(*, size: int | Sequence[int] | None = None) -> in
     return int(seeds) if size is None else seeds
 
 
+@guarded
 def dropout(
     source: Tensor, drop_prob: float, *, axis: Dim | Sequence[Dim] | None = None, on_forward: bool = False
 ) -> Tensor:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from rfnb.core.run.run_ctx import get_run_ctx
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ParameterError
@@ -19,6 +20,7 @@ M = TypeVar("M", bound=Module)
 _TABLE = "_parametrizations"
 
 
+@guarded
 def register_parametrization(
     module: M, param_name: str, parametrization: Callable[..., Tensor], *, keep_existing_param: bool = True
 ) -> M:
@@ -87,6 +89,7 @@ def remove_parametrization(module: M, param_name: str) -> M:
     return module
 
 
+@guarded
 def is_parametrized(module: Module, param_name: str | None = None) -> bool:
     """Whether a parameter of the module has a parametrization: the one named `param_name`, or any.
 
