@@ -9,6 +9,7 @@ import numpy as np
 
 from rfnb.core.dims.binding import bind_again
 from rfnb.core.dims.dim import Dim, check_dims
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DtypeError, LoopError
 from rfnb.loop.body.body import Body
@@ -52,6 +53,7 @@ class Loop:
         name: shown in the list of runs and in errors.
     """
 
+    @guarded
     def __init__(
         self,
         *,
@@ -130,6 +132,7 @@ class Loop:
             raise LoopError(f"{self.name}: {what} outside of the body", hint="inside `with loop:`")
         return self._body
 
+    @guarded
     def unstack(self, source: Tensor, *, axis: Dim | None = None, name: str | None = None) -> Tensor:
         """The frame of this step. {…, axis} → {…}
 
@@ -146,6 +149,7 @@ class Loop:
         frame = self._open_body("unstack").unstack(source, axis)
         return frame if name is None else frame.with_name(name)
 
+    @guarded
     def stack(self, source: Tensor, *, name: str | None = None) -> Tensor:
         """The values of all steps, available after the block. {…} → {axis, …}
 
@@ -159,6 +163,7 @@ class Loop:
         """
         return self._open_body("stack").stack(source, name)
 
+    @guarded
     def last(self, source: Tensor, *, name: str | None = None) -> Tensor:
         """The value at the last step of each sequence, available after the block. {…} → {…}
 
@@ -172,6 +177,7 @@ class Loop:
         """
         return self._open_body("last").last(source, name)
 
+    @guarded
     def end(self, source: Tensor, *, include_eos: bool) -> None:
         """Ends each sequence at the step where `source` is true. {batch, …} bool
 
@@ -188,6 +194,7 @@ class Loop:
         """
         self._open_body("end").end(source, include_eos)
 
+    @guarded
     def reorder(self, indices: Tensor, dim: Dim) -> None:
         """Reorders all states by `indices` along `dim`, including what the loop itself carries: for beam search.
 

@@ -36,6 +36,7 @@ class World:
         self.into = rf.zeros([batch_dim, self.time], dtype="int64", sparse_dim=self.out)
         self.frames = rf.ones([batch_dim, self.time])
         self.logits = rf.ones([batch_dim, self.time, self.vocab])
+        self.memory = rf.ones([batch_dim, self.word, self.feat])
         self.mask = self.frames > 0.5
         self.scalar = rf.ones([])
         self.leaf = rf.ones([self.feat])
@@ -235,10 +236,77 @@ FUNCTIONS: dict[str, Call] = {
     "dropout": lambda w: {"on_forward": True},
 }
 ELSEWHERE = {
-    "get_tensor_consumers", "get_tensor_dependencies", "walk_tensor_consumers",  # of values of a loop body
-    "nested.masked_scatter_nested", "register_parametrization", "show", "show_attention", "show_dims", "watch",
+    "get_tensor_consumers", "get_tensor_dependencies", "walk_tensor_consumers", "watch",  # of values of a loop body
+    "nested.masked_scatter_nested", "register_parametrization", "distributed.DistributedDataParallel",
+    "from_torch", "to_torch", "rf_module_to_pt_module",
 }  # fmt: skip
-"""Functions that are tested elsewhere."""
+"""Functions with tests of their own."""
+
+MODULES: dict[str, Call] = {
+    "BatchNorm": lambda w: {}, "Dropout": lambda w: {}, "Normalize": lambda w: {"param_dims": w.feat},
+    "BasicLSTM": lambda w: {}, "BasicRNN": lambda w: {}, "GRU": lambda w: {}, "LSTM": lambda w: {}, "RHN": lambda w: {},
+    "VanillaLSTM": lambda w: {}, "ZoneoutLSTM": lambda w: {}, "LayerNormVariantsLSTM": lambda w: {},
+    "CausalSelfAttention": lambda w: {}, "SelfAttention": lambda w: {}, "RelPosSelfAttention": lambda w: {},
+    "RelPosCausalSelfAttention": lambda w: {}, "CrossAttention": lambda w: {},
+    "ConformerConvBlock": lambda w: {"out_dim": w.feat, "kernel_size": 3, "norm": rf.LayerNorm(w.feat)},
+    "ConformerConvSubsample": lambda w: {"out_dims": [w.two, w.out], "filter_sizes": [(3, 3), (3, 3)]},
+    "ConformerEncoder": lambda w: {"out_dim": w.feat, "input_layer": None, "num_heads": 2, "conv_kernel_size": 3},
+    "ConformerEncoderLayer": lambda w: {"out_dim": w.feat, "num_heads": 2, "conv_kernel_size": 3},
+    "ConformerPositionwiseFeedForward": lambda w: {"out_dim": w.feat},
+    "Conv1d": lambda w: {}, "Conv2d": lambda w: {}, "Conv3d": lambda w: {},
+    "TransposedConv1d": lambda w: {}, "TransposedConv2d": lambda w: {}, "TransposedConv3d": lambda w: {},
+    "EBranchformerLayer": lambda w: {"out_dim": w.feat, "num_heads": 2},
+    "Embedding": lambda w: {"in_dim": w.vocab}, "Linear": lambda w: {},
+    "FeedForward": lambda w: {"out_dim": w.feat}, "FeedForwardGated": lambda w: {"out_dim": w.feat},
+    "GroupNorm": lambda w: {}, "GroupNormSpatial": lambda w: {}, "LayerNorm": lambda w: {}, "RMSNorm": lambda w: {},
+    "LearnedRelativePositionalEncoding": lambda w: {}, "RunningMean": lambda w: {"alpha": 0.1},
+    "TransformerDecoder": lambda w: {"model_dim": w.feat, "num_heads": 2},
+    "TransformerDecoderLayer": lambda w: {"out_dim": w.feat, "num_heads": 2},
+    "TransformerEncoder": lambda w: {"model_dim": w.feat, "num_heads": 2},
+    "TransformerEncoderLayer": lambda w: {"out_dim": w.feat, "num_heads": 2},
+}  # fmt: skip
+"""The modules, and the arguments of their classes."""
+
+BASES = {
+    "Module", "RecCell", "SelfAttentionBase", "Functional", "ModuleList", "ParameterList", "Sequential",
+    "RotaryPosCausalSelfAttention", "RotaryPosSelfAttention",  # with the arguments of their bases
+    "PiecewiseLinear", "PiecewiseLinearStepwiseScheduler", "WeightDropout", "WeightNoise",
+}  # fmt: skip
+"""Modules without dims of their own."""
+
+
+def _state_of(module: Any, w: World) -> Any:
+    return module.default_initial_state(batch_dims=[batch_dim])
+
+
+def _image(w: World, *dims: rf.Dim) -> dict[str, Any]:
+    return {"source": w.zeros(batch_dim, *dims, w.feat), "in_spatial_dims": list(dims)}
+
+
+CALLS: dict[str, Callable[[Any, World], dict[str, Any]]] = {
+    **dict.fromkeys(
+        ["BasicLSTM", "BasicRNN", "GRU", "LSTM", "RHN", "VanillaLSTM", "ZoneoutLSTM", "LayerNormVariantsLSTM"],
+        lambda module, w: {"state": _state_of(module, w)},
+    ),
+    **dict.fromkeys(
+        ["CausalSelfAttention", "SelfAttention", "RelPosSelfAttention", "RelPosCausalSelfAttention"],
+        lambda module, w: {"axis": w.time},
+    ),
+    "CrossAttention": lambda module, w: {"q": w.x, "encoder": module.transform_encoder(w.memory, axis=w.word)},
+    "Normalize": lambda module, w: {"a": w.x, "axis": w.time},
+    "ConformerConvSubsample": lambda module, w: {"source": w.x},
+    **dict.fromkeys(["Conv2d", "TransposedConv2d"], lambda module, w: _image(w, w.time, w.vocab)),
+    **dict.fromkeys(["Conv3d", "TransposedConv3d"], lambda module, w: _image(w, w.time, w.vocab, w.two)),
+    "Embedding": lambda module, w: {"source": w.labels},
+    "TransformerDecoder": lambda module, w: {
+        "source": w.labels, "state": _state_of(module, w), "encoder": module.transform_encoder(w.memory, axis=w.word),
+    },
+    "TransformerDecoderLayer": lambda module, w: {
+        "state": _state_of(module, w), "encoder": module.transform_encoder(w.memory, axis=w.word),
+    },
+    "TransformerEncoder": lambda module, w: {"source": w.words, "spatial_dim": w.word},
+}  # fmt: skip
+"""What the call of a module takes besides `BY_NAME`."""
 
 
 def arguments(name: str, fn: Callable[..., Any], world: World, given: Call | None) -> dict[str, Any]:
@@ -252,3 +320,16 @@ def arguments(name: str, fn: Callable[..., Any], world: World, given: Call | Non
     if name == "audio.mel_filterbank":
         found["in_dim"] = found["x"].dims[0]
     return found
+
+
+def call(fn: Callable[..., Any], given: dict[str, Any]) -> Any:
+    """fn(…) with arguments by name, where it takes them by name."""
+    parameters = inspect.signature(fn).parameters.values()
+    starred = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    in_order: list[Any] = []
+    for p in parameters:
+        if p.name in given and p.kind is p.VAR_POSITIONAL:
+            in_order += given.pop(p.name)
+        elif p.name in given and (p.kind is p.POSITIONAL_ONLY or (starred and p.kind is p.POSITIONAL_OR_KEYWORD)):
+            in_order.append(given.pop(p.name))
+    return fn(*in_order, **given)

@@ -83,7 +83,7 @@ def _tensor_or_dim_error(name: str, wrong: list[Wrong], arguments: Arguments) ->
         kinds = _kinds(hint)
         if Tensor in kinds and not (Dim in kinds and isinstance(value, str | int)):
             return not_a_tensor(f"{name}: `{parameter}`", value)
-        if Dim in kinds:
+        if Dim in kinds and (isinstance(value, str) or not kinds & {int, float}):
             return _not_a_dim(name, parameter, value, next(_tensors(arguments), None))
     return None
 
@@ -147,6 +147,7 @@ def _words(hint: Any) -> str:
 
 _FUNCTION = get_origin(Callable[..., Any])
 _WORDS = {bool: "True or False", int: "a whole number", float: "a number", complex: "a number", str: "a string"}
+_WORDS |= {Dim: "a Dim", Tensor: "an rf.Tensor"}
 
 
 def _mismatches(value: Any, hint: Any) -> list[tuple[Any, Any]]:

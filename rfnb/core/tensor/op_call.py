@@ -57,6 +57,10 @@ class Guarded:
     name: str
     checks: dict[str, Check] = field(default_factory=dict)
 
+    def class_of(self, made: object) -> str:
+        """The name for errors of a constructor, which a subclass may have called."""
+        return type(made).__name__
+
 
 def guarded(fn: F, name: str | None = None) -> F:
     """Makes a public function check and explain its arguments as an op does.
@@ -118,7 +122,8 @@ def text_of(fn: Callable[..., Any], *, is_op: bool = True) -> str:
         declared.insert(len(in_order), "*")
     listened = f"   if _listening: return door(_op_row, ({''.join(f'{name}, ' for name in in_order)}), "
     listened += f"dict({', '.join(by_name.values())}))\n"
-    checked = "".join(f"   _op_row.checks[{p!r}](_op_row.name, {p!r}, {p})\n" for p in checks_of(fn))
+    name = "_op_row.class_of(self)" if fn.__name__ == "__init__" else "_op_row.name"
+    checked = "".join(f"   _op_row.checks[{p!r}]({name}, {p!r}, {p})\n" for p in checks_of(fn))
     explain_dim = ""
     if _has_axis(fn):
         declared.append("dim=None")
@@ -132,7 +137,7 @@ def text_of(fn: Callable[..., Any], *, is_op: bool = True) -> str:
         f"{listened if is_op else ''}"
         f"   return _op_fn({', '.join([*in_order, *by_name.values()])})\n"
         f"  except Exception as failure:\n"
-        f"   error = explained(_op_row.name, call, {{{', '.join(f'{p!r}: {p}' for p in parameters)}}}, failure)\n"
+        f"   error = explained({name}, call, {{{', '.join(f'{p!r}: {p}' for p in parameters)}}}, failure)\n"
         f"   if error is None: raise\n"
         f"   raise error\n"
         f" return call"
