@@ -7,6 +7,7 @@ from typing import Any
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.default import get_default_float_dtype
 from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.tensor.argument_kinds import Probability
 from rfnb.core.tensor.op import method_of, op
 from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor
@@ -84,7 +85,7 @@ def sparse_to_dense(
 
 
 @guarded
-def smooth_one_hot(source: Tensor, *, label_prob: float) -> Tensor:
+def smooth_one_hot(source: Tensor, *, label_prob: Probability) -> Tensor:
     """`label_prob` at the label; the other labels share the rest. {…} sparse → {…, sparse_dim} float
 
     https://arxiv.org/abs/1512.00567, section 7.

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
+from rfnb.backend.base.random import PARAMETERS
 from rfnb.backend.base.tape import current_tape
 from rfnb.core.dims.dim import Dim, as_dims, check_dims
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.default import get_default_device, get_default_float_dtype, get_default_int_dtype
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.run.run_ctx import get_run_ctx
+from rfnb.core.tensor.argument_kinds import Choice, Probability
 from rfnb.core.tensor.op import op
 from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.errors import DimError, ParameterError, TraceError
+from rfnb.errors import ParameterError, TraceError
 
 Number = float | Tensor
 Seed = int | Sequence[int] | np.ndarray
@@ -35,7 +37,7 @@ def random(
     device: str | None = None,
     sparse_dim: Dim | None = None,
     feature_dim: Dim | None = None,
-    distribution: str,
+    distribution: Annotated[str, Choice(*PARAMETERS)],
     mean: Number | None = None,
     stddev: Number | None = None,
     bound: Number | None = None,
@@ -251,7 +253,7 @@ def get_static_step_based_seed(*, size: int | Sequence[int] | None = None) -> in
 
 @guarded
 def dropout(
-    source: Tensor, drop_prob: float, *, axis: Dim | Sequence[Dim] | None = None, on_forward: bool = False
+    source: Tensor, drop_prob: Probability, *, axis: Dim | Sequence[Dim] | None = None, on_forward: bool = False
 ) -> Tensor:
     """In training, sets each entry to 0 with probability `drop_prob`, and scales up the others. {…} → the same
 
@@ -263,8 +265,6 @@ def dropout(
         axis: dims along which entries are dropped independently; by default all dims.
         on_forward: also drop outside of training.
     """
-    if not 0.0 <= drop_prob <= 1.0:
-        raise DimError("dropout: `drop_prob` must be a probability", got=drop_prob, expected="0 to 1")
     if drop_prob == 0 or not (on_forward or get_run_ctx().is_train_flag_enabled(func=dropout)):
         return source
     return _dropout(source, drop_prob, axis=axis)

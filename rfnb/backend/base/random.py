@@ -115,9 +115,7 @@ def one_seed(seed: int | Sequence[int] | np.ndarray | None) -> int | None:
 
 
 def _check(distribution: str, given: dict[str, Any], dtype: str) -> None:
-    taken = PARAMETERS.get(distribution)
-    if taken is None:
-        raise DimError("random: unknown `distribution`", got=repr(distribution), expected=", ".join(PARAMETERS))
+    taken = PARAMETERS[distribution]
     odd = [name for name in given if name not in taken]
     if odd:
         raise DimError(

@@ -18,8 +18,10 @@ import numpy as np
 from rfnb.core.advice.broadcast_errors import nearest
 from rfnb.core.advice.torch_equivalents import called, equivalent_error
 from rfnb.core.dims.align import show_dims
+from rfnb.core.dims.axis_names import AxisOrder
 from rfnb.core.dims.dim import Dim, check_dims
 from rfnb.core.ground.dtype import has_fractions
+from rfnb.core.ground.suggestions import nearest as nearest_names
 from rfnb.core.ground.traceback import is_users, steps_of
 from rfnb.core.tensor.argument_kinds import Floats, hints_of
 from rfnb.core.tensor.tensor import Tensor
@@ -41,9 +43,12 @@ def explained(name: str, fn: Callable[..., Any], arguments: Arguments, failure: 
     torch has a class for, such as a lack of memory.
     """
     ours = isinstance(failure, RfError)
-    if not isinstance(failure, RAW) or (ours and not isinstance(failure, AttributeError | TypeError)):
+    if not isinstance(failure, RAW) or (ours and not isinstance(failure, AttributeError | TypeError | DimError)):
         return None
-    wrong = list(_wrong_types(fn, arguments))
+    arguments, hints = _by_name(fn, arguments)
+    wrong = list(_wrong_types(fn, arguments, hints))
+    if isinstance(failure, DimError):  # it is about this argument only if an axis is given as a name or a position
+        wrong = [each for each in wrong if Dim in _kinds(each[2]) and isinstance(each[1], str | int)]
     error = _tensor_or_dim_error(name, wrong, arguments)
     if error is None and wrong and not ours:
         parameter, value, hint = wrong[0]
@@ -51,7 +56,7 @@ def explained(name: str, fn: Callable[..., Any], arguments: Arguments, failure: 
     if error is not None:
         error.__suppress_context__ = True
     elif not ours and _from_a_kernel(failure, arguments):
-        error = _value_error(name, fn, arguments, failure)
+        error = _value_error(name, hints, arguments, failure)
         error.__cause__ = failure
     return error
 
@@ -67,9 +72,22 @@ Wrong = tuple[str, Any, Any]
 """A parameter, the value or the part of it that is of another type, and the annotation that it should match."""
 
 
-def _wrong_types(fn: Callable[..., Any], arguments: Arguments) -> Iterator[Wrong]:
-    """All arguments of another type than `fn` declares."""
+def _by_name(fn: Callable[..., Any], arguments: Arguments) -> tuple[Arguments, dict[str, Any]]:
+    """The arguments and their annotations, with those that `fn` takes as **options among the others."""
+    found: Arguments = {}
     hints = hints_of(fn)
+    for parameter in inspect.signature(fn).parameters.values():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            options = arguments.get(parameter.name, {})
+            hints |= dict.fromkeys(options, hints.get(parameter.name, Any))
+            found |= options
+        elif parameter.name in arguments:
+            found[parameter.name] = arguments[parameter.name]
+    return found, hints
+
+
+def _wrong_types(fn: Callable[..., Any], arguments: Arguments, hints: dict[str, Any]) -> Iterator[Wrong]:
+    """All arguments of another type than declared."""
     several = {p.name for p in inspect.signature(fn).parameters.values() if p.kind is p.VAR_POSITIONAL}
     for parameter, value in arguments.items():
         for entry in value if parameter in several else [value]:
@@ -81,7 +99,8 @@ def _tensor_or_dim_error(name: str, wrong: list[Wrong], arguments: Arguments) ->
     """The error for the first of `wrong` where a Tensor or a Dim is declared."""
     for parameter, value, hint in wrong:
         kinds = _kinds(hint)
-        if Tensor in kinds and not (Dim in kinds and isinstance(value, str | int)):
+        number = isinstance(value, Number) and kinds & {int, float}
+        if Tensor in kinds and not number and not (Dim in kinds and isinstance(value, str | int)):
             return not_a_tensor(f"{name}: `{parameter}`", value)
         if Dim in kinds and (isinstance(value, str) or not kinds & {int, float}):
             return _not_a_dim(name, parameter, value, next(_tensors(arguments), None))
@@ -107,21 +126,42 @@ def not_a_tensor(what: str, value: Any) -> DtypeError:
 
 def _not_a_dim(name: str, parameter: str, value: Any, source: Tensor | None) -> DimError:
     """The error for a `value` that must be a Dim. For the name or number of an axis, it shows the corrected call."""
-    dims = () if source is None or parameter.startswith("out") else source.dims
-    found = next((dim for dim in dims if isinstance(value, str) and dim.name == value), None)
-    if "ax" in parameter and isinstance(value, int) and -len(dims) <= value < len(dims):
-        found = dims[value]
+    source = None if parameter.startswith("out") else source
+    position = isinstance(value, int) and "ax" not in parameter
+    found = None if source is None or position else _axis_meant(value, source)
     if found is not None:
         meant = f"[{called(found)}]" if parameter.endswith("s") and parameter != "axis" else called(found)
         way = f"({called(source)}, {called(found)})" if parameter == "sources" else f"{parameter}={meant}"
         return equivalent_error(f"{name}: {value!r} is not a Dim", way, source)
     what = f"{name}: `{parameter}`"
+    if source is not None and isinstance(value, str | int) and AXES.search(parameter):
+        return DimError(
+            f"{what}: {value!r} is not a Dim",
+            got=type(value).__name__,
+            expected=f"one of {', '.join(map(called, source.dims))}, the dims of {_brief(source)}",
+        )
     if isinstance(value, str | int | Dim):
         try:
             check_dims(value, what)
         except DimError as error:
             return error
     return DimError(f"{what}: {called(value)} is not a Dim", got=type(value).__name__, expected="a Dim")
+
+
+def _axis_meant(value: Any, source: Tensor) -> Dim | None:
+    """The dim of `source` at a position, or with a name: its own, a name of axes such as "T", or a similar one."""
+    dims = source.dims
+    if isinstance(value, int):
+        return dims[value] if -len(dims) <= value < len(dims) else None
+    if not isinstance(value, str):
+        return None
+    try:
+        found = [dims[axis] for axis in AxisOrder(dims, source.feature_dim).find(value)]
+    except DimError:
+        found = []
+    near = nearest_names(value, [dim.name for dim in dims])
+    named = [dim for dim in dims if dim.name == value] or found or [dim for dim in dims if dim.name in near]
+    return named[0] if len(named) == 1 else None
 
 
 def _not_of_kind(what: str, value: Any, hint: Any) -> DtypeError:
@@ -200,10 +240,10 @@ def _tensors(arguments: Arguments) -> Iterator[Tensor]:
 # -- arguments of the right type
 
 
-def _value_error(name: str, fn: Callable[..., Any], arguments: Arguments, failure: Exception) -> RfError:
+def _value_error(name: str, hints: dict[str, Any], arguments: Arguments, failure: Exception) -> RfError:
     """The error for arguments of the right types."""
     found = _missing_dim(name, arguments) or _dim_given_twice(name, arguments)
-    return found or _dtype_error(name, fn, arguments, failure) or _refused(name, arguments, failure)
+    return found or _dtype_error(name, hints, arguments, failure) or _refused(name, arguments, failure)
 
 
 def _missing_dim(name: str, arguments: Arguments) -> DimError | None:
@@ -234,8 +274,8 @@ def _dim_given_twice(name: str, arguments: Arguments) -> DimError | None:
     return None
 
 
-def _dtype_error(name: str, fn: Callable[..., Any], arguments: Arguments, failure: Exception) -> DtypeError | None:
-    hints, alone = hints_of(fn), len(list(_tensors(arguments))) == 1
+def _dtype_error(name: str, hints: dict[str, Any], arguments: Arguments, failure: Exception) -> DtypeError | None:
+    alone = len(list(_tensors(arguments))) == 1
     for parameter, x in arguments.items():
         if not isinstance(x, Tensor) or has_fractions(x.dtype):
             continue

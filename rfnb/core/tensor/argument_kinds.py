@@ -10,7 +10,7 @@ a mark of its own. Other arguments cost nothing until a call fails; then `argume
 ...     return x
 >>> pooled(rf.ones([]), mode="maxi")
 Traceback (most recent call last):
-rfnb.errors.ParameterError: example_of_kinds: `mode` is not one of the choices
+rfnb.errors.ParameterError: example_of_kinds: unknown `mode`
   got       'maxi'
   expected  'max' or 'avg'
   hint      did you mean 'max'?
@@ -24,6 +24,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Union, get_args, get_origin
 
+import numpy as np
+
 from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ParameterError
@@ -34,7 +36,7 @@ Check = Callable[[str, str, Any], None]
 
 @dataclass(frozen=True)
 class Range:
-    """Numbers from `low` to `high`; None: without an end. Tensors, whose values are on the device, are not read."""
+    """Numbers from `low` to `high`; None: without an end. The values of Tensors, on a device, are not read."""
 
     low: float
     high: float | None = None
@@ -47,29 +49,31 @@ class Range:
 
     def check(self, function: str, parameter: str, value: Any) -> None:
         """Raises ParameterError for a number outside of the range, NaN included."""
-        if value is None or isinstance(value, Tensor) or hasattr(value, "dims"):
-            return
-        if not (self.low <= value and (self.high is None or value <= self.high)):
+        if isinstance(value, int | float | np.number) and not (
+            self.low <= value and (self.high is None or value <= self.high)
+        ):
             raise ParameterError(
                 f"{function}: `{parameter}` is not {self.what}", got=repr(value), expected=self.expected
             )
 
 
 class Choice:
-    """One of a few strings."""
+    """One of a few strings, or a list of them. any_case: whether upper and lower case mean the same."""
 
-    def __init__(self, *values: str):
-        self.values = values
+    def __init__(self, *values: str, any_case: bool = False):
+        self.values, self.any_case = values, any_case
 
     def check(self, function: str, parameter: str, value: Any) -> None:
         """Raises ParameterError for another string. Other types are judged after a call has failed."""
-        if isinstance(value, str) and value not in self.values:
-            raise ParameterError(
-                f"{function}: `{parameter}` is not one of the choices",
-                got=repr(value),
-                expected=" or ".join(map(repr, self.values)),
-                hint=did_you_mean(value, self.values),
-            )
+        for given in value if isinstance(value, list | tuple) else (value,):
+            name = given.lower() if self.any_case and isinstance(given, str) else given
+            if isinstance(given, str) and name not in self.values:
+                raise ParameterError(
+                    f"{function}: unknown `{parameter}`",
+                    got=repr(given),
+                    expected=" or ".join(map(repr, self.values)),
+                    hint=did_you_mean(given, self.values),
+                )
 
 
 class Floats:

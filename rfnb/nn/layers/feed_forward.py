@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rfnb.core.dims.dim import Dim, as_dim
+from rfnb.core.tensor.argument_kinds import Probability
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.nn.layers.linear import Linear
 from rfnb.nn.module.build import build_part
@@ -36,7 +37,7 @@ class FeedForward(Module):
         out_dim: Dim,
         *,
         ff_dim: Dim | int | None = None,
-        dropout: float = 0.1,
+        dropout: Probability = 0.1,
         activation: Activation = relu,
         with_bias: bool = True,
     ):
@@ -72,7 +73,7 @@ class FeedForwardGated(Module):
         out_dim: Dim,
         *,
         ff_dim: Dim | int | None = None,
-        dropout: float = 0.1,
+        dropout: Probability = 0.1,
         activation: Activation = silu,
         gate_activation: Activation = identity,
         with_bias: bool = False,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from rfnb.core.run.run_ctx import get_run_ctx
+from rfnb.core.tensor.argument_kinds import Probability
 from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
@@ -137,7 +138,7 @@ class WeightNoise:
         return add(param, random_normal(param.dims, dtype=param.dtype, device=param.device, stddev=self.std))
 
 
-def weight_dropout(module: M, param_name: str, *, drop_prob: float) -> M:
+def weight_dropout(module: M, param_name: str, *, drop_prob: Probability) -> M:
     """Adds dropout to a weight, in training: `rf.weight_dropout(lstm, "rec_weight", drop_prob=0.3)`. Returns `module`.
 
     >>> linear = rf.weight_dropout(rf.Linear(rf.Dim(3, name="in"), rf.Dim(2, name="out")), "weight", drop_prob=1.0)
