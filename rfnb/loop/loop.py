@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from rfnb.core.advice.torch_equivalents import called
 from rfnb.core.dims.binding import bind_again
 from rfnb.core.dims.dim import Dim, check_dims
 from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.errors import DtypeError, LoopError
+from rfnb.errors import DtypeError, LoopError, ParameterError
 from rfnb.loop.body.body import Body
 from rfnb.loop.body.end_of_step import close
 from rfnb.loop.body.entered import entered
@@ -52,6 +53,14 @@ class Loop:
         debug: whether to record the steps; None follows `rf.options.record`.
         name: shown in the list of runs and in errors.
     """
+
+    def __new__(cls, *args: Any, **_options: Any) -> Self:
+        """A loop without its options. Raises LoopError for an axis that is given without its name."""
+        if args:
+            raise LoopError(
+                "Loop: the axis must be given by name", got=called(args[0]), hint=f"rf.Loop(axis={called(args[0])})"
+            )
+        return super().__new__(cls)
 
     @guarded
     def __init__(
@@ -105,6 +114,8 @@ class Loop:
         kind = longest.dtype if isinstance(longest, Tensor) else type(longest).__name__
         if not (longest is None or isinstance(longest, int | np.integer) or kind.startswith(("int", "uint"))):
             raise DtypeError("Loop: max_seq_len must be a number of steps", got=kind, expected="an integer")
+        if isinstance(longest, int | np.integer) and longest < 0:
+            raise ParameterError("Loop: max_seq_len is negative", got=longest, expected="0 or more")
         self._max_seq_len = longest
 
     def __enter__(self) -> Loop:

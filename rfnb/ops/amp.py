@@ -22,6 +22,8 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DtypeError
 from rfnb.ops.math import cast
 
+COMPUTE_DTYPES = ("bfloat16", "float16", "float32", "float64")
+
 
 @dataclass(frozen=True)
 class AmpPolicy:
@@ -34,9 +36,11 @@ class AmpPolicy:
     compute_dtype: str
 
     def __post_init__(self) -> None:
-        if not is_float_dtype(self.compute_dtype):
+        if self.compute_dtype not in COMPUTE_DTYPES:
             raise DtypeError(
-                "AmpPolicy: `compute_dtype` must be a float type", got=repr(self.compute_dtype), expected='"bfloat16"'
+                "AmpPolicy: `compute_dtype` is not a float type to compute in",
+                got=repr(self.compute_dtype),
+                expected=" or ".join(map(repr, COMPUTE_DTYPES)),
             )
 
 

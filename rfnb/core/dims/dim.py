@@ -18,12 +18,14 @@ from rfnb.core.dims.lengths import EMPTY, Lengths, Size
 from rfnb.core.dims.vocab import Vocab, vocab_of
 from rfnb.core.ground.show import Shown
 from rfnb.core.ground.source import Source, public_function, user_source
-from rfnb.errors import DimError, TraceError
+from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.errors import DimError, ParameterError, TraceError
 
 if TYPE_CHECKING:
     from rfnb.core.tensor.tensor import Tensor
 
 _serials = itertools.count()
+_KINDS = (None, "batch", "spatial", "feature")
 DIMS: weakref.WeakValueDictionary[int, Dim] = weakref.WeakValueDictionary()
 """All existing dims, by serial number."""
 
@@ -79,6 +81,13 @@ class Dim(Algebra, Shown):
                 f"Dim: unknown argument {', '.join(unknown)}",
                 expected="name, vocab, kind, description, capacity, dyn_size_ext, bounded_by",
                 hint="dim.copy(match_priority=1)" if "match_priority" in unknown else None,
+            )
+        if kind not in _KINDS:
+            raise ParameterError(
+                "Dim: unknown `kind`",
+                got=repr(kind),
+                expected=" or ".join(map(repr, _KINDS)),
+                hint=did_you_mean(kind, filter(None, _KINDS)),
             )
         self.serial = next(_serials)
         DIMS[self.serial] = self
@@ -389,6 +398,12 @@ def size_from(lengths: Any) -> Size:
     if hasattr(lengths, "dims"):
         return Size(lengths.dims, lengths.numpy())
     values = np.asarray(lengths)
+    if values.dtype.kind not in "iu" and values.size:
+        raise DimError(
+            "Dim: the lengths are not whole numbers",
+            got=f"{type(lengths).__name__} {lengths!r:.40}",
+            expected="a number, the lengths of the sequences, or a Tensor with them",
+        )
     if values.ndim:
         batch_dim.bind(Size([], len(values)))
     return Size([batch_dim] if values.ndim else [], values)

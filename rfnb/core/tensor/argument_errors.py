@@ -47,8 +47,9 @@ def explained(name: str, fn: Callable[..., Any], arguments: Arguments, failure: 
         return None
     arguments, hints = _by_name(fn, arguments)
     wrong = list(_wrong_types(fn, arguments, hints))
-    if isinstance(failure, DimError):  # it is about this argument only if an axis is given as a name or a position
-        wrong = [each for each in wrong if Dim in _kinds(each[2]) and isinstance(each[1], str | int)]
+    if isinstance(failure, DimError):  # it may be about the name or the position of an axis, given for the Dim
+        wrong = [each for each in wrong if AXES.search(each[0]) and isinstance(each[1], str | int)]
+        wrong = wrong if next(_tensors(arguments), None) is not None else []
     error = _tensor_or_dim_error(name, wrong, arguments)
     if error is None and wrong and not ours:
         parameter, value, hint = wrong[0]

@@ -36,6 +36,7 @@ from rfnb.core.tensor.argument_errors import explained  # noqa: F401, for the ge
 from rfnb.core.tensor.argument_kinds import Check, checks_of
 from rfnb.core.tensor.listener import _listener, _listening  # noqa: F401, for the generated text
 from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import DimError
 
 if TYPE_CHECKING:
     from rfnb.core.tensor.op import OpRow
@@ -128,6 +129,9 @@ def text_of(fn: Callable[..., Any], *, is_op: bool = True) -> str:
     if _has_axis(fn):
         declared.append("dim=None")
         explain_dim = f"  if dim is not None or axis is _NOT_GIVEN: _which_axis(_op_row, {in_order[0]}, dim)\n"
+    if list(parameters)[:1] == ["sources"] and "axis" not in parameters:
+        declared += ["axis=None", "dim=None"]
+        explain_dim = "  if axis is not None or dim is not None: _no_pairs(_op_row, sources, axis or dim)\n"
     return (
         f"def make({', '.join(['_op_fn', '_op_row', *defaults])}):\n"
         f" def call({', '.join(declared)}):\n"
@@ -161,6 +165,18 @@ def _has_axis(fn: Callable[..., Any]) -> bool:
     axes = [p for p in parameters if p.name == "axis" and p.kind is p.KEYWORD_ONLY]
     first = parameters[0].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD if parameters else False
     return bool(axes) and first and all(p.name not in ("dim", "self") for p in parameters)
+
+
+def _no_pairs(row: OpRow | Guarded, sources: tuple[Any, ...], dim: Any) -> None:
+    """Raises the error for an op on pairs (tensor, dim) that was called with one dim for all."""
+    tensors = sources[0] if len(sources) == 1 and isinstance(sources[0], list | tuple) else sources
+    pairs = ", ".join(f"({called(each[0] if isinstance(each, tuple) else each)}, {called(dim)})" for each in tensors)
+    raise DimError(
+        f"{row.name}: each source comes with its own dim",
+        got=f"axis={called(dim)}",
+        expected="pairs",
+        hint=f"rf.{row.name}({pairs})",
+    )
 
 
 def _which_axis(row: OpRow, source: Any, dim: Any) -> None:
