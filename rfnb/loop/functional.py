@@ -174,7 +174,8 @@ class _Scan:
             if not same_structure(outputs, self.ys):
                 raise LoopError("scan: `body` returns a different structure from `ys`", got=outputs, expected=self.ys)
             for found, template in zip(leaves(outputs), leaves(self.ys), strict=True):
-                require_same_dims("scan", found, template.dims, "ys")
+                if isinstance(template, Tensor):
+                    require_same_dims("scan", found, template.dims, "ys")
         return outputs, new
 
     def traced(self) -> tuple[Any, Any, Dim]:

@@ -38,7 +38,7 @@ class AmpPolicy:
     def __post_init__(self) -> None:
         if self.compute_dtype not in COMPUTE_DTYPES:
             raise DtypeError(
-                "AmpPolicy: `compute_dtype` is not a float type to compute in",
+                "AmpPolicy: `compute_dtype` must be a float type to compute in",
                 got=repr(self.compute_dtype),
                 expected=" or ".join(map(repr, COMPUTE_DTYPES)),
             )

@@ -28,7 +28,7 @@ def scatter(
     *,
     indices: Tensor,
     indices_dim: Dims,
-    mode: Annotated[str, Choice(*MODES)] = "sum",
+    mode: Annotated[str, Choice(*MODES, "logsumexp", "logmeanexp", "argmax")] = "sum",
     fill_value: float | None = None,
     out_dim: Dims | None = None,
     use_mask: bool | None = None,

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.raw import backend_of_raw
-from rfnb.core.tensor.argument_kinds import Probability
 from rfnb.core.tensor.op import op
 from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor
@@ -70,7 +69,7 @@ def top_k_mask(values: Tensor, *, axis: Dim, k: int | Tensor) -> Tensor:
 
 @guarded
 def top_p_mask(
-    probs: Tensor, *, axis: Dim, p: Probability | Tensor, one_more: bool = True, min_tokens_to_keep: int = 1
+    probs: Tensor, *, axis: Dim, p: float | Tensor, one_more: bool = True, min_tokens_to_keep: int = 1
 ) -> Tensor:
     """Whether an entry is among the largest entries over `axis` whose probabilities sum to `p`.
 

@@ -116,7 +116,7 @@ def one_seed(seed: int | Sequence[int] | np.ndarray | None) -> int | None:
 
 def _check(distribution: str, given: dict[str, Any], dtype: str) -> None:
     taken = PARAMETERS[distribution]
-    _check_numbers(given, whole=is_int_dtype(dtype))
+    _check_numbers(distribution, given, whole=is_int_dtype(dtype))
     odd = [name for name in given if name not in taken]
     if odd:
         raise DimError(
@@ -129,7 +129,7 @@ def _check(distribution: str, given: dict[str, Any], dtype: str) -> None:
         raise DtypeError(f"random: {distribution!r} does not give integers", got=dtype, expected="a float type")
 
 
-def _check_numbers(given: dict[str, Any], *, whole: bool) -> None:
+def _check_numbers(distribution: str, given: dict[str, Any], *, whole: bool) -> None:
     """Raises ParameterError for a range without numbers, a negative deviation, or NaN. Tensors are not read."""
     numbers = {name: value for name, value in given.items() if isinstance(value, int | float | np.number)}
     low, high = numbers.get("minval", -np.inf), numbers.get("maxval", np.inf)
@@ -139,6 +139,8 @@ def _check_numbers(given: dict[str, Any], *, whole: bool) -> None:
     if wrong is not None:
         expected = "0 or more" if wrong == "stddev" else "a number"
         raise ParameterError(f"random: `{wrong}` is not valid", got=numbers[wrong], expected=expected)
+    if distribution == "bernoulli" and not 0 <= numbers.get("mean", 0.5) <= 1:
+        raise ParameterError("random: `mean` is not a probability", got=numbers["mean"], expected="0 to 1")
     if low > high or (whole and low == high):
         what = "random: there are no numbers between `minval` and `maxval`"
         raise ParameterError(what, got=f"minval {low}, maxval {high}", expected="minval < maxval")
