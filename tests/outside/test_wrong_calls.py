@@ -15,7 +15,7 @@ import torch
 
 import rfnb as rf
 from rfnb import batch_dim
-from rfnb.errors import RfError
+from rfnb.errors import DimError, DtypeError, LoopError, ParameterError, RfError, TraceError
 from rfnb.public_names import NAMES
 from tests.outside.valid_calls import BASES, CALLS, ELSEWHERE, FUNCTIONS, MODULES, World, arguments, call
 
@@ -109,10 +109,10 @@ def outcomes(begin: Begin) -> Iterator[tuple[str, str, Exception | None]]:
     world = World()
     fn, valid = begin(world)
     for p in inspect.signature(fn).parameters.values():
+        if p.kind is p.VAR_KEYWORD or str(p.annotation).startswith("bool"):  # a flag may be anything, as in `if`
+            continue
         takes_data = any(kind in str(p.annotation) for kind in DATA)
         for what, wrong in (WRONG | WRONG_DATA if takes_data else WRONG).items():
-            if p.kind is p.VAR_KEYWORD:
-                continue
             value = [wrong(world)] if p.kind is p.VAR_POSITIONAL else wrong(world)
             try:
                 call(fn, valid | {p.name: value})
@@ -148,3 +148,77 @@ def test_what_is_accepted_changes_only_on_purpose(golden):
         pytest.skip("needs the tests of all rows")
     lines = [f"{name} {p}: {', '.join(what)}\n" for name, found in accepted.items() for p, what in found.items()]
     golden("accepted_calls.txt", "".join(lines))
+
+
+def stepwise(body: Callable[[rf.Loop, rf.Tensor], Any]) -> Callable[[World], Any]:
+    """Runs a body over the time of `x`."""
+
+    def run(w: World) -> None:
+        loop = rf.Loop(axis=w.time)
+        with loop:
+            body(loop, loop.unstack(w.x))
+
+    return run
+
+
+def lstm_over(w: World, spatial_dim: rf.Dim) -> Any:
+    lstm = rf.LSTM(w.feat, w.out)
+    return lstm(w.x, state=lstm.default_initial_state(batch_dims=[batch_dim]), spatial_dim=spatial_dim)
+
+
+def ctc_over(w: World, frames: rf.Dim, labels: rf.Dim) -> Any:
+    spaces = {"input_spatial_dim": frames, "targets_spatial_dim": labels}
+    return rf.ctc_loss(logits=w.logits, targets=w.words, blank_index=4, **spaces)
+
+
+UNEVEN = [[[1, 2], [1]], [[1], [1]]]
+SAYS: list[tuple[Callable[[World], Any], type[RfError], str]] = [
+    (lambda w: ctc_over(w, w.old_time, w.word), DimError, "`logits` has no dim old_time"),
+    (lambda w: ctc_over(w, w.time, w.time), DimError, "ctc_loss: `targets`"),
+    (lambda w: rf.edit_distance(w.words, w.time, w.words, w.word), DimError, "`a` has no dim time"),
+    (lambda w: lstm_over(w, w.old_time), DimError, "lstm: `source` has no dim old_time"),
+    (lambda w: lstm_over(w, batch_dim), DimError, "`state_h` has batch, over which the sequence runs"),
+    (lambda w: rf.softmax(rf.range_over_dim(w.feat), axis=w.feat), DtypeError, "softmax: `a` has the dtype int64"),
+    (lambda w: rf.LayerNorm(w.feat)(rf.range_over_dim(w.feat)), DtypeError, "layer_norm: `source` has the dtype int64"),
+    (lambda w: -w.mask, DtypeError, "neg: `a` has the dtype bool.*logical_not"),
+    (lambda w: rf.reduce_sum(w.x, axis=[w.feat, w.feat]), DimError, "`axis` has the dim feat twice"),
+    (lambda w: rf.matmul(w.x, w.x, reduce=[w.feat, w.feat]), DimError, "`reduce` has the dim feat twice"),
+    (lambda w: rf.slice(w.x, axis=w.time, start=0.5), DtypeError, "slice: `start` is not a whole number"),
+    (lambda w: rf.slice(w.x, axis=w.time, size=1.5), DtypeError, "slice: `size` is not a whole number"),
+    (lambda w: rf.convert_to_tensor(None), DtypeError, "not made of numbers.*NoneType"),
+    (lambda w: rf.convert_to_tensor("abc"), DtypeError, "not made of numbers.*a vocab"),
+    (lambda w: rf.convert_to_tensor(["abc"], dims=[batch_dim, w.new]), DtypeError, "not made of numbers.*a vocab"),
+    (lambda w: rf.convert_to_tensor([torch.ones(2)] * 2, dims=[w.two, w.two]), DtypeError, "torch.stack"),
+    (lambda w: rf.convert_to_tensor(torch.eye(2).to_sparse(), dims=[w.two, w.beam]), DtypeError, "to_dense"),
+    (lambda w: rf.convert_to_tensor([[1, 2], [1]], dims=[w.two, w.beam]), DimError, "lists .* have different lengths"),
+    (lambda w: rf.convert_to_tensor(UNEVEN, dims=[batch_dim, w.new, w.old_time]), DimError, "differ in more than one"),
+    (lambda w: rf.AmpPolicy("float17"), DtypeError, "AmpPolicy: `compute_dtype`.*'float17'"),
+    (lambda w: rf.AmpPolicy(None), DtypeError, "AmpPolicy: `compute_dtype`.*None"),
+    (lambda w: rf.set_default_float_dtype("float17"), DtypeError, "set_default_float_dtype: unknown dtype"),
+    (lambda w: rf.Loop(max_seq_len=-1), ParameterError, "max_seq_len is negative"),
+    (lambda w: rf.Loop(w.time), LoopError, r"by name.*rf.Loop\(axis="),
+    (lambda w: rf.Dim(3, kind="spacial"), ParameterError, "unknown `kind`.*did you mean 'spatial'"),
+    (lambda w: rf.Dim(object()), DimError, "Dim: the lengths are not whole numbers"),
+    (lambda w: rf.Conv1d(w.feat, w.out, 3, padding="smae"), ParameterError, "Conv1d: unknown `padding`.*mean 'same'"),
+    (lambda w: rf.reduce(w.x, mode="summ", axis=w.feat), ParameterError, "unknown `mode`.*did you mean 'sum'"),
+    (lambda w: rf.Dropout(1.5), ParameterError, "Dropout: `drop_prob` is not a probability"),
+    (lambda w: rf.ZoneoutLSTM(w.feat, w.out, zoneout_factor_cell=-1), ParameterError, "not a probability"),
+    (lambda w: rf.concat([w.x, w.x], axis=w.time), DimError, r"its own dim.*rf.concat\(\(.*x, time\), \(.*x, time\)\)"),
+    (lambda w: rf.compare(w.x, w.x), ParameterError, r"`kind`.*rf.compare\(.*x, \"==\", .*x\)"),
+    (lambda w: rf.check.batch_invariance(rf.relu, torch.ones(2, 3)), DtypeError, "the batch is not an rf.Tensor"),
+    (lambda w: rf.when.over("h", 5), DtypeError, r"not a number.*rf.when.over\(5, \"h\"\)"),
+    (lambda w: rf.softmax(w.x, axis="T"), DimError, "'T' is not a Dim → axis=time"),
+    (lambda w: rf.softmax(w.x, axis="tiem"), DimError, "'tiem' is not a Dim → axis=time"),
+    (lambda w: rf.softmax(w.x, axis="speech"), DimError, "'speech' is not a Dim.*one of batch_dim, time, feat"),
+    (lambda w: rf.reduce_sum(w.x, axis="B"), DimError, "'B' is not a Dim → axis=batch_dim"),
+    (stepwise(lambda loop, x: bool(x > 0)), TraceError, "read in the body.*rf.where chooses"),
+    (stepwise(lambda loop, x: float(x)), TraceError, "read in the body"),
+    (stepwise(lambda loop, x: loop.unstack("x")), DtypeError, "unstack: `source` is not an rf.Tensor"),
+]
+"""What is said about the mistakes that are made most."""
+
+
+@pytest.mark.parametrize(("mistake", "kind", "words"), SAYS, ids=lambda part: part if isinstance(part, str) else "")
+def test_the_error_says_what_is_wrong(mistake, kind, words):
+    with pytest.raises(kind, match=f"(?s){words}"):
+        mistake(World())
