@@ -27,7 +27,7 @@ from rfnb.core.tensor.argument_kinds import Floats, hints_of
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import BackendError, DimError, DtypeError, RfError
 
-RAW = (AttributeError, TypeError, ValueError, LookupError, RuntimeError, ArithmeticError, AssertionError)
+RAW = (AttributeError, TypeError, ValueError, LookupError, RuntimeError, ArithmeticError)
 """What Python, torch and numpy raise for wrong arguments."""
 
 AXES = re.compile(r"(^|_)(axis|axes|in_dims?|spatial_dims?|indices_dim|key_dim|reduce)$")
@@ -64,9 +64,15 @@ def explained(name: str, fn: Callable[..., Any], arguments: Arguments, failure: 
 
 def _from_a_kernel(failure: Exception, arguments: Arguments) -> bool:
     """Whether rfnb, torch or numpy raised `failure`, for a reason that torch has no class for."""
-    own_class = type(failure).__module__.startswith("torch") or isinstance(failure, RecursionError | AssertionError)
-    calls_users = any(callable(x) and not isinstance(x, Tensor) and not isinstance(x, type) for x in arguments.values())
-    return not own_class and not calls_users and not any(is_users(source.code) for _, source in steps_of(failure))
+    own_class = type(failure).__module__.startswith("torch") or isinstance(failure, RecursionError)
+    of_users = any(map(_is_users, arguments.values())) or any(is_users(at.code) for _, at in steps_of(failure))
+    return not own_class and not of_users
+
+
+def _is_users(value: Any) -> bool:
+    """Whether a value is a function that does not belong to rfnb; one of torch leaves no frame in a traceback."""
+    function = callable(value) and not isinstance(value, type | Tensor)
+    return function and not str(getattr(value, "__module__", "")).startswith("rfnb.")
 
 
 Wrong = tuple[str, Any, Any]
