@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rfnb.core.advice.torch_equivalents import called
 from rfnb.core.dims.binding import bind_again
 from rfnb.core.dims.dim import Dim, check_dims
 from rfnb.core.tensor.op_call import guarded
@@ -53,14 +52,6 @@ class Loop:
         debug: whether to record the steps; None follows `rf.options.record`.
         name: shown in the list of runs and in errors.
     """
-
-    def __new__(cls, *args: Any, **_options: Any) -> Self:
-        """A loop without its options. Raises LoopError for an axis that is given without its name."""
-        if args:
-            raise LoopError(
-                "Loop: the axis must be given by name", got=called(args[0]), hint=f"rf.Loop(axis={called(args[0])})"
-            )
-        return super().__new__(cls)
 
     @guarded
     def __init__(

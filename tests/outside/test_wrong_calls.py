@@ -15,7 +15,7 @@ import torch
 
 import rfnb as rf
 from rfnb import batch_dim
-from rfnb.errors import DimError, DtypeError, LoopError, ParameterError, RfError, TraceError
+from rfnb.errors import DimError, DtypeError, ParameterError, RfError, TraceError
 from rfnb.public_names import NAMES
 from tests.outside.valid_calls import BASES, CALLS, ELSEWHERE, FUNCTIONS, MODULES, World, arguments, call
 
@@ -196,7 +196,7 @@ SAYS: list[tuple[Callable[[World], Any], type[RfError], str]] = [
     (lambda w: rf.AmpPolicy(None), DtypeError, "AmpPolicy: `compute_dtype`.*None"),
     (lambda w: rf.set_default_float_dtype("float17"), DtypeError, "set_default_float_dtype: unknown dtype"),
     (lambda w: rf.Loop(max_seq_len=-1), ParameterError, "max_seq_len is negative"),
-    (lambda w: rf.Loop(w.time), LoopError, r"by name.*rf.Loop\(axis="),
+    (lambda w: rf.Loop(w.time), ParameterError, r"by name.*rf.Loop\(axis="),
     (lambda w: rf.Dim(3, kind="spacial"), ParameterError, "unknown `kind`.*did you mean 'spatial'"),
     (lambda w: rf.Dim(object()), DimError, "Dim: the lengths are not whole numbers"),
     (lambda w: rf.Conv1d(w.feat, w.out, 3, padding="smae"), ParameterError, "Conv1d: unknown `padding`.*mean 'same'"),

@@ -14,18 +14,17 @@ from rfnb.core.dims import dim_alias, dim_math
 from rfnb.core.dims.binding import current_lengths
 from rfnb.core.dims.dim_algebra import Algebra
 from rfnb.core.dims.dim_math import Expr
+from rfnb.core.dims.kind import Types, check_kind
 from rfnb.core.dims.lengths import EMPTY, Lengths, Size
 from rfnb.core.dims.vocab import Vocab, vocab_of
 from rfnb.core.ground.show import Shown
 from rfnb.core.ground.source import Source, public_function, user_source
-from rfnb.core.ground.suggestions import did_you_mean
-from rfnb.errors import DimError, ParameterError, TraceError
+from rfnb.errors import DimError, TraceError
 
 if TYPE_CHECKING:
     from rfnb.core.tensor.tensor import Tensor
 
 _serials = itertools.count()
-_KINDS = (None, "batch", "spatial", "feature")
 DIMS: weakref.WeakValueDictionary[int, Dim] = weakref.WeakValueDictionary()
 """All existing dims, by serial number."""
 
@@ -54,14 +53,7 @@ class Dim(Algebra, Shown):
     (Dim{feat:3}, Dim{time:2–5}, Dim{time+1:3–6})
     """
 
-    class Types:
-        """The kinds of dims: what a dim counts."""
-
-        Unspecified = None
-        Batch = "batch"
-        Spatial = "spatial"
-        Time = "spatial"
-        Feature = "feature"
+    Types = Types
 
     def __init__(
         self,
@@ -82,13 +74,7 @@ class Dim(Algebra, Shown):
                 expected="name, vocab, kind, description, capacity, dyn_size_ext, bounded_by",
                 hint="dim.copy(match_priority=1)" if "match_priority" in unknown else None,
             )
-        if kind not in _KINDS:
-            raise ParameterError(
-                "Dim: unknown `kind`",
-                got=repr(kind),
-                expected=" or ".join(map(repr, _KINDS)),
-                hint=did_you_mean(kind, filter(None, _KINDS)),
-            )
+        check_kind(kind)
         self.serial = next(_serials)
         DIMS[self.serial] = self
         self.name: str = name or description or f"dim{self.serial}"

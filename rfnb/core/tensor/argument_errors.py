@@ -25,7 +25,7 @@ from rfnb.core.ground.suggestions import nearest as nearest_names
 from rfnb.core.ground.traceback import is_users, steps_of
 from rfnb.core.tensor.argument_kinds import Floats, hints_of
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.errors import BackendError, DimError, DtypeError, RfError
+from rfnb.errors import BackendError, DimError, DtypeError, ParameterError, RfError
 
 RAW = (AttributeError, TypeError, ValueError, LookupError, RuntimeError, ArithmeticError)
 """What Python, torch and numpy raise for wrong arguments."""
@@ -60,6 +60,21 @@ def explained(name: str, fn: Callable[..., Any], arguments: Arguments, failure: 
         error = _value_error(name, hints, arguments, failure)
         error.__cause__ = failure
     return error
+
+
+def positional_error(name: str, fn: Callable[..., Any], given: Sequence[Any]) -> ParameterError:
+    """The error for arguments without names, of a function that takes all of them by name."""
+    free, found = {key: hint for key, hint in hints_of(fn).items() if key not in ("self", "return")}, []
+    for value in given:
+        fits = next((key for key, hint in free.items() if hint is not Any and not _mismatches(value, hint)), None)
+        free.pop(fits or "", None)
+        found.append(f"{fits or '…'}={called(value)}")
+    return ParameterError(
+        f"{name}: all arguments must be given by name",
+        got=", ".join(map(called, given)),
+        expected=", ".join(inspect.signature(fn).parameters).removeprefix("self, "),
+        hint=f"rf.{name}({', '.join(found)})",
+    )
 
 
 def _from_a_kernel(failure: Exception, arguments: Arguments) -> bool:

@@ -32,7 +32,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rfnb.core.advice.torch_equivalents import axis, called, equivalent_error
-from rfnb.core.tensor.argument_errors import explained  # noqa: F401, for the generated text
+from rfnb.core.tensor.argument_errors import explained, positional_error  # noqa: F401, for the generated text
 from rfnb.core.tensor.argument_kinds import Check, checks_of
 from rfnb.core.tensor.listener import _listener, _listening  # noqa: F401, for the generated text
 from rfnb.core.tensor.tensor import Tensor
@@ -106,36 +106,22 @@ def _generated(fn: Callable[..., Any], row: OpRow | Guarded) -> FunctionType:
 
 def text_of(fn: Callable[..., Any], *, is_op: bool = True) -> str:
     """The text of the wrapper of `fn`. Defaults are arguments of `make`, as their values have no text."""
-    parameters = inspect.signature(fn).parameters
-    star: dict[Any, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
-    defaults = _defaults(fn)
-    declared = [
-        f"{star.get(p.kind, '')}{p.name}" + (f"=_{p.name}" if f"_{p.name}" in defaults else "")
-        for p in parameters.values()
-    ]
+    parameters, defaults = inspect.signature(fn).parameters, _defaults(fn)
     by_name = {
         p.name: f"**{p.name}" if p.kind is p.VAR_KEYWORD else f"{p.name}={p.name}"
         for p in parameters.values()
         if p.kind in _BY_NAME
     }
-    in_order = [f"{star.get(p.kind, '')}{p.name}" for p in parameters.values() if p.name not in by_name]
-    if any("=" in passed for passed in by_name.values()) and not any(name.startswith("*") for name in in_order):
-        declared.insert(len(in_order), "*")
-    listened = f"   if _listening: return door(_op_row, ({''.join(f'{name}, ' for name in in_order)}), "
-    listened += f"dict({', '.join(by_name.values())}))\n"
+    in_order = [f"{_STAR.get(p.kind, '')}{p.name}" for p in parameters.values() if p.name not in by_name]
     name = "_op_row.class_of(self)" if fn.__name__ == "__init__" else "_op_row.name"
+    more, refused = _refused(fn, in_order, name)
     checked = "".join(f"   _op_row.checks[{p!r}]({name}, {p!r}, {p})\n" for p in checks_of(fn))
-    explain_dim = ""
-    if _has_axis(fn):
-        declared.append("dim=None")
-        explain_dim = f"  if dim is not None or axis is _NOT_GIVEN: _which_axis(_op_row, {in_order[0]}, dim)\n"
-    if list(parameters)[:1] == ["sources"] and "axis" not in parameters:
-        declared += ["axis=None", "dim=None"]
-        explain_dim = "  if axis is not None or dim is not None: _no_pairs(_op_row, sources, axis or dim)\n"
+    listened = f"   if _listening: return door(_op_row, ({''.join(f'{each}, ' for each in in_order)}), "
+    listened += f"dict({', '.join(by_name.values())}))\n"
     return (
         f"def make({', '.join(['_op_fn', '_op_row', *defaults])}):\n"
-        f" def call({', '.join(declared)}):\n"
-        f"{explain_dim}"
+        f" def call({', '.join(_declared(fn, in_order, more))}):\n"
+        f"{refused}"
         f"  try:\n"
         f"{checked}"
         f"{listened if is_op else ''}"
@@ -148,6 +134,35 @@ def text_of(fn: Callable[..., Any], *, is_op: bool = True) -> str:
     )
 
 
+def _declared(fn: Callable[..., Any], in_order: list[str], more: list[str]) -> list[str]:
+    """The parameters of the wrapper: those of `fn`, and `more` that are only there to be refused."""
+    parameters, defaults = inspect.signature(fn).parameters, _defaults(fn)
+    declared = [
+        f"{_STAR.get(p.kind, '')}{p.name}" + (f"=_{p.name}" if f"_{p.name}" in defaults else "")
+        for p in parameters.values()
+    ]
+    starred = [each for each in more if each.startswith("*")]
+    if any(p.kind is p.KEYWORD_ONLY for p in parameters.values()) and not any(p.startswith("*") for p in in_order):
+        declared.insert(len(in_order), *(starred or ["*"]))
+    return declared + [each for each in more if each not in starred]
+
+
+def _refused(fn: Callable[..., Any], in_order: list[str], name: str) -> tuple[list[str], str]:
+    """Further parameters of the wrapper, and the line that raises an error if they are given."""
+    parameters = inspect.signature(fn).parameters
+    if _has_axis(fn):
+        return ["dim=None"], (f"  if dim is not None or axis is _NOT_GIVEN: _which_axis(_op_row, {in_order[0]}, dim)\n")
+    if in_order[:1] == ["*sources"]:
+        return ["axis=None", "dim=None"], (
+            "  if axis is not None or dim is not None: _no_pairs(_op_row, sources, axis or dim)\n"
+        )
+    kinds = {p.kind for p in list(parameters.values())[len(in_order) :]}
+    if in_order in ([], ["self"]) and kinds == {inspect.Parameter.KEYWORD_ONLY}:
+        return ["*_given"], f"  if _given: raise positional_error({name}, call, _given)\n"
+    return [], ""
+
+
+_STAR: dict[Any, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
 _BY_NAME = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
 _NOT_GIVEN = object()
 

@@ -64,7 +64,7 @@ def test_errors_of_the_users_own_code_stay():
     def own(x: rf.Tensor) -> rf.Tensor:
         raise ValueError("of the user")
 
-    with pytest.raises(ValueError, match="^of the user$"):
+    with pytest.raises(ValueError, match=r"^of the user$"):
         own(rf.zeros([feat]))
 
 
