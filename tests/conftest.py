@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
@@ -37,11 +38,17 @@ def seed() -> None:
 
 
 @pytest.fixture
-def no_gc_callbacks() -> Iterator[None]:
-    """Python swallows an interrupt that comes in a callback of the garbage collector; hypothesis has one."""
+def interruptible() -> Iterator[None]:
+    """An interrupt raises KeyboardInterrupt in the test.
+
+    A job that a shell starts in the background ignores interrupts, and Python swallows one that comes in a callback of
+    the garbage collector; hypothesis has one.
+    """
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     callbacks, gc.callbacks[:] = gc.callbacks[:], []
     yield
     gc.callbacks[:] = callbacks
+    signal.signal(signal.SIGINT, handler)
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ from rfnb.core.tensor.op import op
 from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError
+from rfnb.printable import printable
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
@@ -71,7 +72,9 @@ def _under(raw: Any, dims: Sequence[Dim], lengths: Lengths) -> Tensor:
     shape = tuple(raw.shape)
     if len(shape) != len(dims) or any(d.dimension not in (None, n) for d, n in zip(dims, shape, strict=True)):
         raise DimError("raw_call: the result of `fn` has different axes", got=shape, expected=align.show_dims(dims))
-    return tensor_of(raw, align.sig(dims), lengths)
+    result = tensor_of(raw, align.sig(dims), lengths)
+    result._raw = raw_registry.backend_of_raw(raw).finite_padding(result)
+    return result
 
 
 @guarded
@@ -159,7 +162,7 @@ def _assert(condition: Tensor, message: str, stop: bool) -> None:
 def _complain(message: str, stop: bool) -> None:
     if stop:
         raise AssertionError(message)
-    warnings.warn(message, stacklevel=4)
+    warnings.warn(printable(message), stacklevel=4)
 
 
 _flow: ContextVar[Any] = ContextVar("rfnb_control_flow", default=None)

@@ -124,10 +124,10 @@ def convert_to_tensor(
         raw = _bind(backend, raw, dims, lengths, tags)
     bound = bind_shape(name or "convert_to_tensor", dims, backend.get_shape_tuple_raw(raw))
     result = tensor_of(raw, align.sig(dims, sparse_dim, feature_dim), bound)
-    if lengths is not None:
-        result._raw = backend.finite_padding(result)
+    result._raw = backend.finite_padding(result)
     if sparse_dim is not None:
         _check_labels(backend, result, value, sparse_dim)
+    result._await_lengths()
     result._name = name or user_source() or "tensor"
     return result
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rfnb.backend.base.math import COMBINE_KINDS, COMPARE_KINDS, lacks_frames
+from rfnb.backend.base.math import COMBINE_KINDS, COMPARE_KINDS, DOMAINS, is_polynomial
 from rfnb.core.advice.broadcast_errors import check_all_in_one
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
@@ -45,7 +45,8 @@ def combine(
     >>> rf.combine(a, "floordiv", rf.convert_to_tensor([2, 3], dims=[feat])).raw_tensor.tolist()
     [[3, 2], [4, 3]]
 
-    Raises DimError if neither operand has all dims of the result, unless `allow_broadcast_all_sources`.
+    Each operand may lack dims of the other. Raises DimError if two of these dims look alike (`rf.options.accidents`),
+    unless `allow_broadcast_all_sources`; if that is False, whenever neither operand has all dims of the result.
     """
     kind = SIGNS.get(kind, kind)
     if kind not in COMBINE_KINDS:
@@ -66,7 +67,8 @@ def compare(
 ) -> Tensor:
     """a `kind` b, entry by entry: "equal", "not_equal", "less", "less_equal", "greater", "greater_equal".
 
-    {…}, {…} → {… of both} bool. kind: also an operator of Python, such as ">=".
+    {…}, {…} → {… of both} bool. kind: also an operator of Python, such as ">=". For operands that lack dims of each
+    other see `rf.combine`.
 
     >>> time, feat = rf.Dim(2, name="time"), rf.Dim(2, name="feat")
     >>> a = rf.convert_to_tensor([[7, 8], [9, 10]], dims=[time, feat])
@@ -83,22 +85,22 @@ def compare(
 
 @guarded
 def combine_bc(a: Value, kind: str, b: Value, *, dim_order: Sequence[Dim] | None = None) -> Tensor:
-    """`rf.combine`, where no operand needs to have all dims of the result. {…}, {…} → {… of both}
+    """`rf.combine`, also where each operand has a dim that looks like one of the other. {…}, {…} → {… of both}
 
-    >>> height, width = rf.Dim(2, name="height"), rf.Dim(3, name="width")
+    >>> height, width = rf.Dim(2, name="height"), rf.Dim(2, name="width")
     >>> rf.combine_bc(rf.range_over_dim(height), "add", rf.range_over_dim(width)).raw_tensor.tolist()
-    [[0, 1, 2], [1, 2, 3]]
+    [[0, 1], [1, 2]]
     """
     return combine(a, kind, b, allow_broadcast_all_sources=True, dim_order=dim_order)
 
 
 @guarded
 def compare_bc(a: Value, kind: str, b: Value, *, dim_order: Sequence[Dim] | None = None) -> Tensor:
-    """`rf.compare`, where no operand needs to have all dims of the result. {…}, {…} → {… of both} bool
+    """`rf.compare`, also where each operand has a dim that looks like one of the other. {…}, {…} → {… of both} bool
 
-    >>> query, key = rf.Dim(2, name="query"), rf.Dim(3, name="key")
+    >>> query, key = rf.Dim(2, name="query"), rf.Dim(2, name="key")
     >>> rf.compare_bc(rf.range_over_dim(query), ">=", rf.range_over_dim(key)).raw_tensor.tolist()
-    [[True, False, False], [True, True, False]]
+    [[True, False], [True, True]]
     """
     return compare(a, kind, b, allow_broadcast_all_sources=True, dim_order=dim_order)
 
@@ -116,6 +118,8 @@ def _binary(name: str, doc: str, example: str, *, kind: str | None = None, quick
     compares = kind in COMPARE_KINDS
 
     def slow(a: Value, b: Value) -> Tensor:
+        if kind == "pow" and isinstance(a, Tensor) and isinstance(b, int | float):
+            return backend_of_raw(a._raw).power(a, b)
         a, b = operands(a, b)
         backend = backend_of_raw(a._raw)
         return (backend.compare if compares else backend.combine)(a, kind, b)
@@ -127,7 +131,13 @@ def _binary(name: str, doc: str, example: str, *, kind: str | None = None, quick
     row = add_row(slow, frames="any")
     if compares:
         return binary(row, lambda backend: backend.compare_function(kind), plan_sign=-1)
-    return binary(row, lambda backend: backend.combine_function(kind), plan_sign=1)
+    return binary(
+        row,
+        lambda backend: backend.combine_function(kind),
+        plan_sign=1,
+        everywhere=kind not in ("truediv", "pow"),
+        with_numbers=is_polynomial if kind == "pow" else None,
+    )
 
 
 def _unary(kind: str, doc: str, example: str, *, module: str = __name__) -> Any:
@@ -140,7 +150,8 @@ def _unary(kind: str, doc: str, example: str, *, module: str = __name__) -> Any:
     slow.__name__ = slow.__qualname__ = kind
     slow.__module__ = module
     slow.__doc__ = f"{doc}. {{…}} → the same\n\n{_example_of_one(kind, example)}"
-    return unary(add_row(slow, frames="any"), lambda backend: backend.activation_function(kind))
+    row = add_row(slow, frames="any")
+    return unary(row, lambda backend: backend.activation_function(kind), everywhere=kind not in DOMAINS)
 
 
 def _example_of_one(name: str, example: str) -> str:
@@ -304,8 +315,6 @@ def lerp(start: Tensor, end: Tensor, weight: Value, *, allow_broadcast_all_sourc
         given = [start.dims, end.dims, weight.dims]
         check_all_in_one(given, align.broadcast(given)[0], "lerp", ("`start`", "`end`", "`weight`"))
     way = backend.combine(end, "sub", start, allow_broadcast_all_sources=True)
-    if lacks_frames(weight.sig, way.sig):
-        way = way.like(backend.fill_padding(way, 0))  # NaN would get into the gradient of the weight
     part = backend.combine(way, "mul", weight, allow_broadcast_all_sources=True)
     return backend.combine(start, "add", part, allow_broadcast_all_sources=True)
 

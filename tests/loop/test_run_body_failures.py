@@ -220,7 +220,7 @@ def test_the_surroundings_stay_what_the_user_made_them():
     assert_nothing_is_left()
 
 
-@pytest.mark.usefixtures("no_gc_callbacks")
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # one that a callback swallowed
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs signals to a thread")
 @pytest.mark.parametrize("nested", [False, True])

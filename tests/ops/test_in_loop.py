@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -132,7 +133,9 @@ def prepared(batch: Batch, number: float, label: int) -> Batch:
 
     def spoil(_: str, x: rf.Tensor) -> rf.Tensor:
         raw = x.copy_masked(number if is_float(x) else label).raw_tensor.detach().clone()
-        return x.like(raw.requires_grad_(is_float(x)))
+        leaf = x.like(raw.requires_grad_(is_float(x)))
+        leaf.lengths = x.lengths if math.isfinite(number) else x.lengths.infinite()
+        return leaf
 
     return batch.map(spoil)
 
@@ -178,12 +181,13 @@ def gradients(
 
 @works_in_loops
 @pytest.mark.parametrize("lengths", [[4, 2, 1], [0, 3]], ids=str)
-def test_each_step_is_what_the_op_gives_alone(name, lengths):
-    """Also where padding is NaN in the loop, in values and gradients."""
+@pytest.mark.parametrize("number", [-77.0, float("nan")])
+def test_each_step_is_what_the_op_gives_alone(name, lengths, number):
+    """Also where padding is large or NaN in the loop, in values and gradients."""
     if 0 in lengths and name in NEEDS_FRAMES:
         return
     batch = batch_of(lengths)
-    clean, spoiled = prepared(batch, 0.0, 0), prepared(batch, float("nan"), -999)
+    clean, spoiled = prepared(batch, 0.0, 0), prepared(batch, number, -999)
     alone = [results(name, scaled(clean, factor)) for factor in FACTORS]
     steps, _ = steps_of(name, spoiled)
     assert_steps(alone, steps, name, len(lengths))

@@ -43,11 +43,11 @@ def test_moments_of_the_frames(correction):
 
 
 def test_normalized_frames():
-    x, time = padded()
+    x, time = padded(fill=7.0)
     y = rf.normalize(x, axis=[batch_dim, time], epsilon=0.1)
     expected = functional.batch_norm(frames(x), None, None, training=True, eps=0.1)
     torch.testing.assert_close(frames(y), expected)
-    assert (y.raw_tensor[1, 1:] == 0).all()
+    assert y.raw_tensor.isfinite().all()
 
 
 def test_rms_norm_is_that_of_torch():

@@ -9,6 +9,7 @@ padding that is NaN spoil the gradient of what all frames share.
 from __future__ import annotations
 
 import importlib
+import math
 from pathlib import Path
 
 import numpy as np
@@ -90,11 +91,12 @@ def assert_same(a: rf.Tensor, b: rf.Tensor, what: str, count: int) -> None:
 
 @cases
 @pytest.mark.parametrize("lengths", [[5, 3, 1], [2, 4], [0, 3]], ids=str)
-def test_padding_changes_no_value_and_no_gradient(name, lengths):
+@pytest.mark.parametrize("number", [-77.0, float("nan")])
+def test_padding_changes_no_value_and_no_gradient(name, lengths, number):
     if 0 in lengths and name in NEEDS_FRAMES:
         return
     batch = batch_of(lengths)
-    clean, spoiled = with_padding(batch, 0.0, 0), with_padding(batch, float("nan"), -999)
+    clean, spoiled = with_padding(batch, 0.0, 0), with_padding(batch, number, -999)
     for a, b in zip(results(name, clean), results(name, spoiled), strict=True):
         assert_same(a, b, name, len(lengths))
     for (key, a), b in zip(gradients(name, clean).items(), gradients(name, spoiled).values(), strict=True):
@@ -110,7 +112,9 @@ def with_padding(batch: Batch, number: float, label: int) -> Batch:
     def spoil(_: str, x: rf.Tensor) -> rf.Tensor:
         floats = x.dtype.startswith("float")
         x = x.copy_masked(number if floats else label)
-        return x.like(x.raw_tensor.detach().clone().requires_grad_(floats))
+        leaf = x.like(x.raw_tensor.detach().clone().requires_grad_(floats))
+        leaf.lengths = x.lengths if math.isfinite(number) else x.lengths.infinite()
+        return leaf
 
     return batch.map(spoil)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rfnb.backend.base.math import join
 from rfnb.core.dims import align
 from rfnb.core.dims.align import Sig
+from rfnb.core.dims.binding import current_lengths
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 
@@ -82,7 +83,7 @@ class AttentionOps:
 
         {…, rows, key_dim}, {…, axis, key_dim}, {…, axis, v}, {…, rows, axis} → {…, rows, v}
 
-        The result has the order of `query`. There must be no NaN in padding. None if no kernel can do it.
+        The result has the order of `query`. There must be no NaN in the padding of `bias`. None if no kernel can do it.
         """
         if cls.attention_raw is None or keys.size_of(axis).some_empty():
             return None
@@ -90,6 +91,7 @@ class AttentionOps:
         if plan is None:
             return None
         how, out = plan
+        query, keys, values = cls.finite_operand(query), cls.finite_operand(keys), cls.finite_operand(values)
         mask = None if causal else cls.mask_for(keys, (axis,))  # no valid query sees padding after itself
         raw_bias = None if bias is None else cls.move_raw(bias._raw, how.bias)
         raw_query = cls.move_raw(query._raw, how.query)
@@ -119,12 +121,12 @@ class AttentionOps:
     ) -> Tensor:
         """query · position of each key. {…, queries, key_dim}, {axis, …, key_dim} → {…, queries, keys}
 
-        Padding gives 0 and gets no gradient. Here that is cheaper than in `matmul`, which would mask all distances.
         """  # fmt: skip
+        query = cls.finite_operand(query)
         parts = [dim for dim in positions.dims if dim not in (axis, key_dim)]
         others = [dim for dim in query.dims if dim not in (*parts, queries, key_dim)]
         rows = [*others, *([queries] if queries in query.sig.index else [])]
-        raw_query = align.apply(align.move(query.dims, [*parts, *rows, key_dim]), cls.fill_padding(query, 0))
+        raw_query = align.apply(align.move(query.dims, [*parts, *rows, key_dim]), query._raw)
         raw_positions = align.apply(align.move(positions.dims, [*parts, key_dim, axis]), positions._raw)
         shape, n = cls.get_shape_tuple_raw(raw_query), len(parts)
         flat = cls.merge_axes_raw(raw_query, n, len(rows)) if rows else cls.expand_dims_raw(raw_query, n)
@@ -133,6 +135,18 @@ class AttentionOps:
         if queries in query.sig.index:
             raw = cls.relative_shift_raw(raw, cls.get_shape_tuple_raw(like._raw)[like.sig.index[keys]])
         return tensor_of(raw, align.sig([*parts, *rows, keys]), join(query, positions, like))
+
+    @classmethod
+    def relative_shift(cls: type[Backend], scores: Tensor, *, axis: Dim, queries: Dim, keys: Dim) -> Tensor:
+        """Scores by distance as scores by key. {…, queries, axis} → {…, queries, keys}"""
+        rows = [queries] if queries in scores.sig.index else []
+        others = [dim for dim in scores.dims if dim not in (queries, axis)]
+        raw = align.apply(align.move(scores.dims, [*others, *rows, axis]), scores._raw)
+        out, lengths = align.sig([*others, *rows, keys]), scores.lengths
+        if lengths.size(keys) is None:
+            lengths = lengths.join(current_lengths([keys]), scores.sig, align.sig([keys]))
+        raw = cls.relative_shift_raw(raw, lengths[keys].max) if rows else raw
+        return tensor_of(raw, out, lengths)
 
     @classmethod
     def turn_pairs(cls: type[Backend], x: Tensor, cosines: Tensor, sines: Tensor, *, feat_dim: Dim) -> Tensor:

@@ -12,6 +12,7 @@ from rfnb.backend.base.create import CreateOps
 from rfnb.backend.base.ctc import CtcOps
 from rfnb.backend.base.data import DataOps
 from rfnb.backend.base.eager import EagerOps, lacking
+from rfnb.backend.base.finite import FiniteOps
 from rfnb.backend.base.fuse import FuseOps
 from rfnb.backend.base.grad import GradOps
 from rfnb.backend.base.index import IndexOps
@@ -48,6 +49,7 @@ class Backend(
     ParameterOps,
     RandomOps,
     MaskOps,
+    FiniteOps,
     IndexOps,
     ScatterOps,
     MaskedOps,

@@ -213,7 +213,8 @@ def _lengths(sources: Pairs, out_dim: Dim) -> Lengths:
         for serial in (s for s, size in x.lengths.sizes.items() if dim in size.dims and s in x.sig.roots):
             own[serial] = _behind_each_other(sources, serial, out_dim)
     rest = [tensor_of(None, x.sig, _without(x.lengths, own)) for x, _ in sources]
-    return Lengths({**join(*rest).sizes, **own})
+    joined = Lengths({**join(*rest).sizes, **own})
+    return joined if all(x.lengths.finite for x, _ in sources) else joined.infinite()
 
 
 def _without(lengths: Lengths, serials: Collection[int]) -> Lengths:

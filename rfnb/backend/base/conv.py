@@ -123,6 +123,7 @@ def _convolved(
         plan, out = _plan_filter(op, source, filter, bias, dims, slides(sizes), groups)
         if all(dim.dimension is not None for dim in filter_size):
             source.sig.keep(key, plan)
+    source = backend.finite_operand(source)
     lengths = join(source, filter) if bias is None else join(source, filter, bias)
     lengths = bind(op, plan, out, lengths, spatial)
     raw = backend.move_raw(backend.fill_padding(source, 0), plan.there)
@@ -145,7 +146,6 @@ def _convolved(
     result = tensor_of(backend.move_raw(several_axes(backend, raw, shape), plan.back), out, lengths)
     if bias is not None and not plan.bias_inside:
         result = backend.combine(result, "add", bias, allow_broadcast_all_sources=True)
-    result._raw = backend.fill_padding(result, 0)  # so that gradients with respect to padding are dropped
     return result, out_spatial or [out.dims[place] for place in plan.places]
 
 

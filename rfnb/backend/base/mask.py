@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from rfnb.backend.base.math import join, lacks_frames
+from rfnb.backend.base.math import join
 from rfnb.backend.base.sizes import size_in
 from rfnb.core.dims import align, entries
 from rfnb.core.dims.dim import Dim
@@ -27,20 +25,6 @@ _of_size: weakref.WeakKeyDictionary[Size, dict[Any, Any]] = weakref.WeakKeyDicti
 """Raw masks of padding, by their place in a tensor, shared by all Lengths that have this size.
 
 They are weakly keyed by the size, since graphs hold sizes but must not keep masks alive."""
-_mask_all: ContextVar[bool] = ContextVar("rfnb_mask_all_gradients", default=False)
-
-
-@contextmanager
-def mask_all_gradients() -> Iterator[None]:
-    """Inside, padding is masked in all tensors that require a gradient, not only in those computed from parameters.
-
-    This costs more, so it is off by default.
-    """
-    token = _mask_all.set(True)
-    try:
-        yield
-    finally:
-        _mask_all.reset(token)
 
 
 class Rows(NamedTuple):
@@ -58,16 +42,14 @@ ROW = 8
 
 
 class MaskOps:
-    """Raw part: `masked_fill_raw(raw, padding, value)`, `finite_raw(raw, padding)`, `is_trained_raw`; where a backend
-    has them, `fill_rows_raw(raw, rows, value, axes)` and `on_rows_raw(function, raw, rows, axes)`, for which the first
-    `axes` axes are one.
+    """Raw part: `masked_fill_raw(raw, padding, value)`; where a backend has them,
+    `fill_rows_raw(raw, rows, value, axes)` and `on_rows_raw(function, raw, rows, axes)`, for which the first `axes`
+    axes are one.
     """
 
     masked_fill_raw: Callable[[Any, Any, Any], Any]
     fill_rows_raw: Any = None
     on_rows_raw: Any = None
-    finite_raw: Callable[[Any, Any], Any]
-    is_trained_raw: Callable[[Any, bool], bool]
 
     @classmethod
     def sequence_mask(cls: type[Backend], dim: Dim, lengths: Lengths, device: str | None = None) -> Tensor:
@@ -99,7 +81,7 @@ class MaskOps:
     def padding_for(cls: type[Backend], tensor: Tensor, dims: tuple[Dim, ...]) -> Any:
         """The opposite of `mask_for`: true in padding. It is computed once per batch, and cached by its lengths."""
         lengths = tensor.lengths
-        if not may_be_padded(lengths):
+        if not lengths.ragged:
             return None
         key = (tensor.sig.serial, tensor.sig.serials[dims], cls.device_key_raw(tensor._raw))
         try:
@@ -118,7 +100,7 @@ class MaskOps:
     def fill_padding(cls: type[Backend], tensor: Tensor, value: float, dims: tuple[Dim, ...] | None = None) -> Any:
         """The raw tensor with `value` in the padding of `dims`, or of all its dims."""
         lengths = tensor.lengths
-        if not may_be_padded(lengths) or (value == 0 and cls.is_empty_in_padding(tensor)):
+        if not lengths.ragged or (value == 0 and cls.is_empty_in_padding(tensor, dims)):
             return tensor._raw
         dims = tensor.sig.dims if dims is None else dims
         serials, device = tensor.sig.serials[dims], cls.device_key_raw(tensor._raw)
@@ -143,25 +125,43 @@ class MaskOps:
         return cls.note_empty_padding(result)
 
     @classmethod
-    def note_empty_padding(cls: type[Backend], result: Tensor) -> Tensor:
-        """Marks that the new tensor `result` has 0 in padding. Writes to `.data` go unnoticed."""
-        result._emptied = result._raw, cls.version_raw(result._raw)
+    def note_empty_padding(cls: type[Backend], result: Tensor, dims: tuple[Dim, ...] | None = None) -> Tensor:
+        """Marks that the new tensor `result` has 0 in the padding of `dims`, by default of all dims.
+
+        Writes to `.data` go unnoticed.
+        """
+        dims = result.sig.frames if dims is None else dims
+        if not result.lengths.finite and all(dim in dims for dim in result.sig.frames):
+            result.lengths = result.lengths.made_finite()
+        result._emptied = result._raw, cls.version_raw(result._raw), dims
         return result
 
     @classmethod
-    def as_empty_in_padding(cls: type[Backend], source: Tensor, *results: Tensor) -> None:
-        """Marks `results` like `source`, with which they share frames and padding, but not dims of a frame."""
-        if cls.is_empty_in_padding(source):
-            for result in results:
-                cls.note_empty_padding(result)
+    def is_empty_in_padding(cls: type[Backend], tensor: Tensor, dims: Sequence[Dim] | None = None) -> bool:
+        """Whether it is known to have 0 in the padding of `dims`, by default of all dims."""
+        known = getattr(tensor, "_emptied", None)
+        if known is None or not tensor.lengths.ragged:
+            return False
+        raw, version, emptied = known
+        dims = tensor.sig.frames if dims is None else dims
+        return (
+            raw is tensor._raw
+            and version == cls.version_raw(raw)
+            and all(dim in emptied for dim in dims if dim in tensor.sig.frames)
+        )
 
     @classmethod
-    def is_empty_in_padding(cls: type[Backend], tensor: Tensor) -> bool:
-        """Whether it is known to have 0 in padding. A listener may replay ops on data that lacks it."""
-        known = getattr(tensor, "_emptied", None)
-        if known is None or not tensor.lengths.ragged or active_listener() is not None:
-            return False
-        return known[0] is tensor._raw and known[1] == cls.version_raw(tensor._raw)
+    def has_empty_rows(cls: type[Backend], tensor: Tensor, dims: tuple[Dim, ...], axes: int | tuple[int, ...]) -> bool:
+        """Whether some entries along `axes` are all padding of `dims`."""
+
+        def make() -> bool:
+            mask = frames_of(tensor, dims)
+            if not isinstance(mask, np.ndarray):
+                return mask is not None  # lengths that torch traces
+            return not mask.any(axes).all()
+
+        empty: bool = tensor.lengths.cached(("empty", tensor.sig.serial, tensor.sig.serials[dims], axes), make)
+        return empty
 
     @classmethod
     def rows_for(
@@ -198,7 +198,12 @@ class MaskOps:
         """The tensor with `value`, a number or a Tensor, in the padding of `dims`. {…}, {…} → {… of both}"""
         if not isinstance(value, Tensor):
             raw = cls.fill_padding(tensor, value, dims)
-            return tensor if raw is tensor._raw else tensor.like(raw)
+            if raw is tensor._raw:
+                return tensor
+            if value == 0:
+                return cls.note_empty_padding(tensor.like(raw), dims)
+            lengths = tensor.lengths if math.isfinite(abs(value)) else tensor.lengths.infinite()
+            return tensor_of(raw, tensor.sig, lengths)
         mask = cls.mask_for(tensor, dims)
         if mask is None:
             return tensor
@@ -206,39 +211,6 @@ class MaskOps:
         mask, raw, fill = align.apply(here, mask), align.apply(here, tensor._raw), align.apply(there, value._raw)
         out = align.sig(found, tensor.sparse_dim, tensor.feature_dim)
         return tensor_of(cls.where_raw(mask, raw, fill), out, join(tensor, value))
-
-    @classmethod
-    def is_trained(cls: type[Backend], *weights: Tensor | None) -> bool:
-        """Whether a tensor requires a gradient and is a parameter or computed from parameters, without a batch dim."""
-        given = (x for x in weights if x is not None)
-        return any(cls.is_trained_raw(x._raw, not x.sig.batched or _mask_all.get()) for x in given)
-
-    @classmethod
-    def fill_for_gradient(cls: type[Backend], tensor: Tensor, weight: Tensor) -> Any:
-        """The raw tensor, with 0 in padding if `weight` is trained, so that 0 · NaN does not get into its gradient."""
-        if not tensor.sig.frames or not may_be_padded(tensor.lengths) or not cls.is_trained(weight):
-            return tensor._raw
-        return cls.fill_padding(tensor, 0)
-
-    @classmethod
-    def cut_gradient(cls: type[Backend], result: Tensor, *weights: Tensor | None) -> Tensor:
-        """The new tensor `result`, with 0 in padding if one of `weights` is trained and lacks these frames.
-
-        The gradient of such a weight is a sum over frames, which must not include gradients of padding, such as
-        ∞ · 0 of a square root.
-        """
-        if not result.sig.frames or not may_be_padded(result.lengths):
-            return result
-        for weight in weights:
-            if weight is not None and cls.is_trained(weight) and lacks_frames(weight.sig, result.sig):
-                return cls.empty_padding(result)
-        return result
-
-    @classmethod
-    def finite_padding(cls: type[Backend], tensor: Tensor) -> Any:
-        """The raw tensor with 0 in place of ∞ and NaN in padding, which keeps 0 · NaN out of gradients of weights."""
-        padding = cls.padding_for(tensor, tensor.dims)
-        return tensor._raw if padding is None else cls.finite_raw(tensor._raw, padding)
 
     @classmethod
     def per_frame(
@@ -259,11 +231,6 @@ class MaskOps:
             if tensor.lengths.sizes:
                 tensor.lengths.keep(key, found)
         return found
-
-
-def may_be_padded(lengths: Lengths) -> bool:
-    """Whether ops must handle padding: the batch has some, or the ops may be replayed for a batch that has some."""
-    return lengths.ragged or (active_listener() is not None and bool(lengths.sizes))
 
 
 def _padding(backend: type[Backend], tensor: Tensor, uneven: Sequence[Dim], device: Any) -> Any:

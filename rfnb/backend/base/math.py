@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from rfnb.core.advice.broadcast_errors import check_all_in_one
+from rfnb.core.advice.broadcast_errors import check_all_in_one, check_pair
 from rfnb.core.dims import align
 from rfnb.core.dims.align import Sig
 from rfnb.core.dims.dim import Dim
@@ -23,8 +24,17 @@ if TYPE_CHECKING:
 COMBINE_KINDS = ("add", "sub", "mul", "truediv", "floordiv", "ceildiv", "mod", "pow", "maximum", "minimum",
                  "logical_and", "logical_or", "squared_difference", "logaddexp", "complex")  # fmt: skip
 COMPARE_KINDS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
-PRODUCTS = ("mul", "truediv", "pow", "squared_difference", "logaddexp")
-"""Kinds where the gradient of an operand is a product with the other, so that 0 · NaN of padding could get in."""
+PRODUCTS = ("mul", "truediv", "pow", "squared_difference", "logaddexp", "complex")
+"""Kinds where the gradient of an operand is a product with the other: 0 · NaN if padding is not finite."""
+Domain = Literal["positive", "nonzero", "above -1", "not large"]
+DOMAINS: dict[str, Domain] = {
+    "log": "positive", "sqrt": "positive", "rsqrt": "positive", "reciprocal": "nonzero", "log1p": "above -1",
+    "exp": "not large", "expm1": "not large",
+}  # fmt: skip
+"""The arguments for which the values and slopes of an op of one operand are finite."""
+AT_INFINITY = ("neg", "abs", "sign", "tanh", "sigmoid", "relu", "log_sigmoid", "softplus", "logical_not", "is_finite",
+               "is_infinite", "is_neg_infinite")  # fmt: skip
+"""Ops of one operand that have finite slopes at ±∞ too, so that an infinite argument of padding does no harm."""
 DIVISIONS = ("floordiv", "ceildiv", "mod")
 """Kinds that divide integers, so that a divisor must not be 0 in padding either."""
 SMALLEST = {"float16": 2.0**-14, "float64": 2.0**-1022}
@@ -71,15 +81,24 @@ class MathOps:
     ) -> Tensor:
         """a kind b: "add", "sub", "mul", … {…a}, {…b} → {… of both}"""
         how_a, how_b, out = plan(a.sig, b.sig, 1, kind, allow_broadcast_all_sources, dim_order)
+        if kind in PRODUCTS:
+            a, b = cls.finite_operand(a), cls.finite_operand(b)
         lengths = a.lengths.join(b.lengths, a.sig, b.sig)
         raw_a, raw_b = a._raw, b._raw
-        if kind in PRODUCTS and lengths.sizes:
-            raw_a = cls.fill_for_gradient(a, b) if lacks_frames(b.sig, a.sig) else raw_a
-            raw_b = cls.fill_for_gradient(b, a) if lacks_frames(a.sig, b.sig) else raw_b
+        if kind == "truediv":
+            raw_b = cls.safe_argument(b, "nonzero", lengths)
+        elif kind == "pow":
+            raw_a = cls.safe_argument(a, "positive", lengths)
         if kind in DIVISIONS and b.sig.frames and b.lengths.sizes:
             raw_b = cls.fill_padding(b, 1)
         raw = cls.combine_raw(align.apply(how_a, raw_a), kind, align.apply(how_b, raw_b))
-        return cls.cut_gradient(tensor_of(raw, out, lengths), a, b) if out.frames else tensor_of(raw, out, lengths)
+        return tensor_of(raw, out, lengths)
+
+    @classmethod
+    def power(cls: type[Backend], tensor: Tensor, exponent: float) -> Tensor:
+        """Each entry to the power of a number."""
+        raw = tensor._raw if is_polynomial(exponent) else cls.safe_argument(tensor, "positive")
+        return tensor.like(cls.combine_raw(raw, "pow", exponent))
 
     @classmethod
     def compare(
@@ -99,6 +118,11 @@ class MathOps:
     @classmethod
     def activation(cls: type[Backend], tensor: Tensor, func: str) -> Tensor:
         """`func` applied to each entry."""
+        domain = DOMAINS.get(func)
+        if domain is not None:
+            return tensor.like(cls.activation_raw(cls.safe_argument(tensor, domain), func))
+        if not tensor.lengths.finite and func not in AT_INFINITY:
+            tensor = cls.finite_operand(tensor)
         return tensor.like(cls.activation_raw(tensor._raw, func))
 
     @classmethod
@@ -114,9 +138,9 @@ class MathOps:
         if isinstance(cond, Tensor) and cond.dtype != "bool":
             raise DtypeError("where: the condition must be boolean", got=cond.dtype, expected="bool", hint="x > 0")
         given = (cond, true_, false_)
-        (on, yes, no), out, lengths, lacking = _together(cls, "where", WHERE, given, allow_broadcast_all_sources)
-        result = tensor_of(cls.where_raw(on, yes, no), out, lengths)
-        return cls.cut_gradient(result, *_tensors(true_, false_)) if lacking else result
+        (on, yes, no), out, lengths = _together(cls, "where", WHERE, given, allow_broadcast_all_sources)
+        lengths = lengths.infinite() if _is_infinite(true_) or _is_infinite(false_) else lengths
+        return tensor_of(cls.where_raw(on, yes, no), out, lengths)
 
     @classmethod
     def clip_by_value(
@@ -131,9 +155,8 @@ class MathOps:
         given = (x, clip_value_min, clip_value_max)
         if not (isinstance(clip_value_min, Tensor) or isinstance(clip_value_max, Tensor)):
             return x.like(cls.clip_raw(x._raw, clip_value_min, clip_value_max))
-        raws, out, lengths, lacking = _together(cls, "clip_by_value", CLIP, given, allow_broadcast_all_sources)
-        result = tensor_of(cls.clip_raw(*raws), out, lengths)
-        return cls.cut_gradient(result, *_tensors(*given)) if lacking else result
+        raws, out, lengths = _together(cls, "clip_by_value", CLIP, given, allow_broadcast_all_sources)
+        return tensor_of(cls.clip_raw(*raws), out, lengths)
 
     @classmethod
     def safe_log(cls: type[Backend], tensor: Tensor, *, eps: float | None = None) -> Tensor:
@@ -162,13 +185,12 @@ class Together:
 
     moves: tuple[align.Move, align.Move, align.Move]
     out: weakref.ref[Sig]
-    lacking: bool  # whether an operand lacks frames of the result
 
 
 def _together(
     backend: type[Backend], op: str, names: tuple[str, str, str], given: tuple[Any, Any, Any], allow: bool
-) -> tuple[tuple[Any, Any, Any], Sig, Lengths, bool]:
-    """The raw operands in the dims of the result, its signature and lengths, and whether an operand lacks frames of it.
+) -> tuple[tuple[Any, Any, Any], Sig, Lengths]:
+    """The raw operands in the dims of the result, its signature and its lengths.
 
     The first of the three operands is a Tensor; numbers stay numbers.
     """
@@ -191,7 +213,7 @@ def _together(
         if lengths is not z.lengths:
             lengths = lengths.join(z.lengths, first if second is None else out, third)
         z = z._raw if how_z is None else backend.move_raw(z._raw, how_z)
-    return (x._raw if how_x is None else backend.move_raw(x._raw, how_x), y, z), out, lengths, plan.lacking
+    return (x._raw if how_x is None else backend.move_raw(x._raw, how_x), y, z), out, lengths
 
 
 def _plan_together(op: str, names: Sequence[str], sigs: Sequence[Sig | None], allow: bool) -> tuple[Sig, Together]:
@@ -203,18 +225,23 @@ def _plan_together(op: str, names: Sequence[str], sigs: Sequence[Sig | None], al
     values = given[1:] if op == "where" else given
     sparse = next((s.sparse_dim for s in values if s.sparse_dim is not None), None)
     out = align.sig(dims, sparse, next((s.feature_dim for s in values if s.feature_dim is not None), None))
-    lacking = bool(out.frames) and any(lacks_frames(s, out) for s in values)
     how_x, how_y, how_z = (None if s is None else align.move(s.dims, dims) for s in sigs)
-    return out, Together((how_x, how_y, how_z), weakref.ref(out), lacking)
+    return out, Together((how_x, how_y, how_z), weakref.ref(out))
 
 
-def _tensors(*values: Any) -> list[Tensor]:
-    return [x for x in values if isinstance(x, Tensor)]
+def is_polynomial(exponent: float) -> bool:
+    """Whether x to this power is finite for all finite x, and so is its slope."""
+    return exponent >= 0 and exponent == int(exponent) if math.isfinite(exponent) else False
 
 
-Broadcast = tuple[align.Move, align.Move, weakref.ref[Sig], bool, bool]
-"""How to bring two operands together: a move for each, the signature of the result, and whether each operand lacks
-frames of the other. A plain tuple, since unpacking one is the fastest way to read a plan (see `core.tensor.op.binary`).
+def _is_infinite(value: Any) -> bool:
+    """Whether it is the number ∞, -∞ or NaN."""
+    return isinstance(value, float) and not math.isfinite(value)
+
+
+Broadcast = tuple[align.Move, align.Move, weakref.ref[Sig], Literal["a", "b"] | None]
+"""How to bring two operands together: a move for each, the signature of the result, and which operand has frames that
+the other one lacks. A plain tuple, since unpacking one is the fastest way to read a plan (see `core.tensor.op.binary`).
 """
 
 
@@ -227,27 +254,39 @@ def plan(
 
     Args:
         sign: 1 for arithmetic, -1 for comparisons, whose results are not labels.
+        allow: whether the operands may lack dims of each other; by default, unless two of those dims look alike.
         order: the dims that come first. If it names all dims of the result, broadcasting is allowed, as with `allow`.
     """
-    key: Any = ("broadcast", sign * b.serial) if allow else sign * b.serial
+    key: Any = sign * b.serial if allow is None else ("broadcast", allow, sign * b.serial)
     known: Broadcast | None = a.plans.get(key) if order is None else None
     if known is not None:
-        how_a, how_b, out_ref, _, _ = known
+        how_a, how_b, out_ref, _ = known
         if out := out_ref():
             return how_a, how_b, out
-    dims, (how_a, how_b) = align.broadcast([a.dims, b.dims])
-    if order is not None:
-        dims = (*[dim for dim in order if dim in dims], *[dim for dim in dims if dim not in order])
-        how_a, how_b = align.move(a.dims, dims), align.move(b.dims, dims)
-    if not allow and (order is None or not set(dims) <= set(order)):
-        check_all_in_one([a.dims, b.dims], dims, kind, ("`a`", "`b`"))
-    sparse = a.sparse_dim or b.sparse_dim if sign > 0 else None
-    out = align.sig(dims, sparse, _feature(a, b))
+    dims = _dims_of_both(a.dims, b.dims, order or ())
+    if not (allow or (order is not None and set(dims) <= set(order))):
+        check_pair(a.dims, b.dims, dims, kind, strictly=allow is False)
+    how_a, how_b = align.move(a.dims, dims), align.move(b.dims, dims)
+    out = align.sig(dims, _labels_of(a, b) if sign > 0 else None, _feature(a, b))
     if order is None:
-        a_lacks, b_lacks = (lacks_frames(a, b), lacks_frames(b, a)) if out.frames else (False, False)
-        made: Broadcast = (how_a, how_b, weakref.ref(out), a_lacks, b_lacks)
+        one: Literal["a", "b"] | None = "a" if lacks_frames(b, a) else "b" if lacks_frames(a, b) else None
+        made: Broadcast = (how_a, how_b, weakref.ref(out), one)
         a.keep(key, made)
     return how_a, how_b, out
+
+
+def _dims_of_both(a: Sequence[Dim], b: Sequence[Dim], order: Sequence[Dim]) -> tuple[Dim, ...]:
+    """The dims of `order`, then those of the operand that has all; else those of `a`, then those that only `b` has."""
+    first, second = (b, a) if len(b) > len(a) and set(a) <= set(b) else (a, b)
+    dims = (*first, *[dim for dim in second if dim not in first])
+    return (*[dim for dim in order if dim in dims], *[dim for dim in dims if dim not in order])
+
+
+def _labels_of(a: Sig, b: Sig) -> Dim | None:
+    """What the entries of the result are labels of; None if the operands are labels of different dims."""
+    if a.sparse_dim is None or b.sparse_dim is None:
+        return a.sparse_dim or b.sparse_dim
+    return a.sparse_dim if a.sparse_dim is b.sparse_dim else None
 
 
 def lacks_frames(some: Sig, other: Sig) -> bool:

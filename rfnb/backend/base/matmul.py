@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rfnb.backend.base.mask import may_be_padded
-from rfnb.backend.base.math import lacks_frames
+from rfnb.backend.base.mask import sized
 from rfnb.backend.base.require import axis_of, explain_dtypes, require_distinct, require_same_dims
 from rfnb.core.dims import align
 from rfnb.core.dims.align import Sig
@@ -30,7 +29,7 @@ class ProductPlan:
     out: weakref.ref[Sig]
     dynamic: tuple[tuple[Dim, ...], tuple[Dim, ...]] | None  # for each operand, the summed dims that may have padding
     reduce: tuple[Dim, ...]
-    lacking: tuple[bool, bool] | None  # whether each operand lacks frames of the other; None without frames
+    ragged: bool  # whether an operand may have padding
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +70,15 @@ class MatmulOps:
             require_distinct("matmul", "reduce", dims)
             out, how = _plan(a, b, dims)  # type: ignore[arg-type]
             a.sig.keep((reduce, b.sig.serial), how)
+        if how.ragged:
+            a, b = cls.finite_operand(a), cls.finite_operand(b)
         lengths, raw_a, raw_b = a.lengths, a._raw, b._raw
         if lengths is not b.lengths:
             lengths = lengths.join(b.lengths, a.sig, b.sig)
-        trained = False
-        if how.lacking is not None and lengths.sizes:
-            a_lacks, b_lacks = how.lacking
-            trained = (b_lacks and cls.is_trained(b)) or (a_lacks and cls.is_trained(a))
-            others = trained or not lengths.owners.isdisjoint(how.reduce)
-            if trained or (use_mask and (others or how.dynamic)):
-                raw_a = cls.fill_padding(a, 0, None if others else how.dynamic[0])
-                raw_b = cls.fill_padding(b, 0, None if others else how.dynamic[1])
+        if how.ragged and use_mask and lengths.ragged:
+            others = not lengths.owners.isdisjoint(how.reduce)
+            if others or how.dynamic:
+                raw_a, raw_b = _without_padding(cls, a, b, (None, None) if others else how.dynamic)
         try:
             if how.einsum is not None:
                 raw = cls.einsum_raw(raw_a, how.einsum[0], raw_b, how.einsum[1], how.einsum[2])
@@ -94,8 +91,7 @@ class MatmulOps:
         if how.einsum is None:
             for axis in how.squeeze:
                 raw = raw.squeeze(axis)
-        result = tensor_of(raw, out, lengths)
-        return cls.empty_padding(result) if trained else result
+        return tensor_of(raw, out, lengths)
 
     @classmethod
     def linear(
@@ -111,21 +107,25 @@ class MatmulOps:
                 return _linear_in_parts(cls, source, weight, bias, in_dim, out_dim)
             out, plan = _plan_linear(source, weight, bias, in_dim, out_dim)
             source.sig.keep(key, plan)
-        trained = out.frames and may_be_padded(source.lengths) and cls.is_trained(weight, bias)
-        rows = cls.rows_for(source, source.sig.dims, (source.sig.resolve(in_dim),)) if trained else None
-        raw = cls.fill_padding(source, 0) if trained and rows is None else source._raw
-        raw = raw if plan.there is None else cls.move_raw(raw, plan.there)
+        source = cls.finite_operand(source)
+        raw = source._raw if plan.there is None else cls.move_raw(source._raw, plan.there)
         try:
-            if rows is None:
-                raw = cls.linear_raw(raw, weight._raw, raw_bias, plan.transpose)
-            else:
-                raw = cls.on_frames(lambda x: cls.linear_raw(x, weight._raw, raw_bias, plan.transpose), raw, rows)
+            raw = cls.linear_raw(raw, weight._raw, raw_bias, plan.transpose)
         except RuntimeError as error:
             raise explain_dtypes(cls, "linear", error, source=source, weight=weight) from None
-        result = tensor_of(raw if plan.back is None else cls.move_raw(raw, plan.back), out, source.lengths)
-        if rows is not None:
-            return cls.note_empty_padding(result)
-        return cls.empty_padding(result) if trained else result
+        return tensor_of(raw if plan.back is None else cls.move_raw(raw, plan.back), out, source.lengths)
+
+
+def _without_padding(backend: type[Backend], a: Tensor, b: Tensor, dims: tuple[Any, Any]) -> tuple[Any, Any]:
+    """The raw operands of a product, so that the padding of `dims`, or of all dims, adds 0: one of them is 0 there."""
+    over = [x.sig.dims if own is None else own for x, own in zip((a, b), dims, strict=True)]
+    if set(sized(a, over[0])) != set(sized(b, over[1])):
+        return backend.fill_padding(a, 0, over[0]), backend.fill_padding(b, 0, over[1])
+    if backend.is_empty_in_padding(a, over[0]) or backend.is_empty_in_padding(b, over[1]):
+        return a._raw, b._raw
+    if len(a.dims) < len(b.dims):
+        return backend.fill_padding(a, 0, over[0]), b._raw
+    return a._raw, backend.fill_padding(b, 0, over[1])
 
 
 def _linear_in_parts(
@@ -166,9 +166,8 @@ def _plan(a: Tensor, b: Tensor, reduce: tuple[Dim, ...]) -> tuple[Sig, ProductPl
     feature = next((f for f, rest in ((b.feature_dim, rest_b), (a.feature_dim, rest_a)) if f in rest), None)
     out = align.sig([*shared, *rows, *cols], None, feature)
     dynamic = tuple(tuple(dim for dim in over if dim.dimension is None) for over in (over_a, over_b))
-    ragged = a.sig.frames or b.sig.frames
-    lacking = (lacks_frames(a.sig, b.sig), lacks_frames(b.sig, a.sig)) if ragged else None
-    last = (weakref.ref(out), dynamic if any(dynamic) else None, (*over_a, *over_b), lacking)
+    ragged = bool(a.sig.frames or b.sig.frames)
+    last = (weakref.ref(out), dynamic if any(dynamic) else None, (*over_a, *over_b), ragged)
     if len(reduce) == 1 and len(cols) <= 1 and (len(rows) <= 1 or not shared):
         row_gap, col_gap = ([] if rows else [None]), ([] if cols else [None])
         how_a = _move(a, [*shared, *rows, *row_gap, *over_a])

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rfnb.backend.base.mask import may_be_padded
+from rfnb.backend.base.finite import BOUNDS, FLOAT32
 from rfnb.backend.base.require import axis_of
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
@@ -69,7 +69,7 @@ class NormOps:
         distributed: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """The mean and the variance. {…, axis} → {…}, {…}"""
-        x = x.like(cls.fill_padding(x, 0)) if use_mask else x  # NaN in padding has a gradient
+        x = cls.finite_operand(x) if use_mask else x
         mean_of = cls.reduce_everywhere if distributed else cls.reduce
         mean = mean_of(x, mode="mean", axis=axis, use_mask=use_mask)
         squares = cls.combine(x, "squared_difference", mean, allow_broadcast_all_sources=True)
@@ -82,12 +82,10 @@ class NormOps:
 
     @classmethod
     def normalize(cls: type[Backend], x: Tensor, mean: Tensor, variance: Tensor, epsilon: float) -> Tensor:
-        """(x - mean) / √(variance + epsilon), and 0 in padding, so that no gradient comes from there. {…} → the same"""
-        x = x.like(cls.fill_padding(x, 0))
-        factor = variance.like(cls.activation_raw(cls.combine_raw(variance._raw, "add", epsilon), "rsqrt"))
+        """(x - mean) / √(variance + epsilon). {…} → the same"""
+        factor = cls.activation(variance.like(cls.combine_raw(variance._raw, "add", epsilon)), "rsqrt")
         centered = cls.combine(x, "sub", mean, allow_broadcast_all_sources=True)
-        result = cls.combine(centered, "mul", factor, allow_broadcast_all_sources=True)
-        return result.like(cls.fill_padding(result, 0))
+        return cls.combine(centered, "mul", factor, allow_broadcast_all_sources=True)
 
     @classmethod
     def batch_norm(
@@ -180,7 +178,8 @@ def _kernel_takes(
     running = [x for x in weights[2:] if x is not None]
     types = {x.dtype for x in given}
     fit = types <= {source.dtype} or (types == {"float32"} and source.dtype in _HALF)
-    return fit and all(x.dims == features for x in given) and not backend.is_trained(*running)
+    trained = any(x is not None and backend.needs_gradient_raw(x._raw) for x in running)
+    return fit and all(x.dims == features for x in given) and not trained
 
 
 def _corrected(
@@ -221,10 +220,9 @@ def _per_frame(
     if not plan:
         plan = source.sig.keep(key, _plan(op, source, dims, scale, bias))
     there, back, sizes, moves = plan
-    trained = source.sig.frames and may_be_padded(source.lengths) and backend.is_trained(scale, bias)
-    rows = backend.rows_for(source, source.sig.dims, dims) if trained and moves is not None else None
-    raw = backend.fill_padding(source, 0) if trained and rows is None else source._raw
-    raw = raw if there is None else backend.move_raw(raw, there)
+    source = backend.finite_operand(source)
+    eps = max(eps, BOUNDS.get(source.dtype, FLOAT32).small ** 2)  # a frame of padding may have a variance of 0
+    raw = source._raw if there is None else backend.move_raw(source._raw, there)
     if moves is None:  # the weights differ between frames
         raw = align.apply(back, function(raw, sizes, None, None, eps))
         result = tensor_of(raw, source.sig, source.lengths)
@@ -233,14 +231,8 @@ def _per_frame(
         return result
     raw_scale = None if scale is None else backend.move_raw(scale._raw, moves[0])
     raw_bias = None if bias is None else backend.move_raw(bias._raw, moves[1])
-    if rows is None:
-        raw = function(raw, sizes, raw_scale, raw_bias, eps)
-    else:
-        raw = backend.on_frames(lambda x: function(x, sizes, raw_scale, raw_bias, eps), raw, rows)
-    result = tensor_of(raw if back is None else backend.move_raw(raw, back), source.sig, source.lengths)
-    if rows is not None:
-        return backend.note_empty_padding(result)
-    return backend.empty_padding(result) if trained else result
+    raw = function(raw, sizes, raw_scale, raw_bias, eps)
+    return tensor_of(raw if back is None else backend.move_raw(raw, back), source.sig, source.lengths)
 
 
 Plan = tuple[align.Move, align.Move, list[int], list[align.Move] | None]

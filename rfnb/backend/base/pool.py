@@ -62,7 +62,8 @@ class PoolOps:
         if mode == "avg":
             for dim, window, place in zip(in_spatial_dims, plan.slides, plan.places, strict=True):
                 result._raw = _mean_of_frames(cls, result._raw, source, dim, window, place)
-        result._raw = cls.fill_padding(result, 0)  # so that gradients with respect to padding are dropped
+        else:  # the maximum over padding alone is -∞
+            result._raw = cls.fill_padding(result, 0)
         return result, out_spatial_dims or [out.dims[place] for place in plan.places]
 
 

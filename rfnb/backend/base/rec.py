@@ -58,11 +58,9 @@ class RecOps:
                 )
         gates = _gates(ff_weight, in_dim)
         batch = _batch([source, state_h, state_c], (spatial_dim, in_dim, out_dim))
+        source = cls.finite_operand(source)
         lengths = join(source, state_h, state_c)
-        inputs = align.apply(
-            align.move(source.dims, [spatial_dim, *batch, in_dim], trailing=False),
-            cls.fill_padding(source, 0, (spatial_dim,)),  # the kernel reads padding, which must not get into gradients
-        )
+        inputs = align.apply(align.move(source.dims, [spatial_dim, *batch, in_dim], trailing=False), source._raw)
         h, c = (_placed(x, [*batch, out_dim]) for x in (state_h, state_c))
         weights = (
             _placed(ff_weight, [gates, in_dim]),

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
 
 ARG_MODES = ("argmax", "argmin")
+INFINITE = ("max", "min", "logsumexp")
+"""Modes whose result over nothing is infinite."""
 MODES = ("sum", "mean", "max", "min", "logsumexp", "any", "all", *ARG_MODES)
 
 
@@ -52,7 +54,8 @@ class ReduceOps:
                     raw = cls.combine_raw(total, "truediv", cls.count_for(source, dynamic, axes))
                 else:
                     raw = cls.reduce_raw(source._raw, mode, axes, padding)
-                return tensor_of(raw, out, source.lengths)
+                over_nothing = mode in INFINITE and out.frames and cls.has_empty_rows(source, dynamic, axes)
+                return tensor_of(raw, out, source.lengths.infinite() if over_nothing else source.lengths)
             require_owner_dims(f"reduce_{mode}", source, dynamic)
         return tensor_of(function(source._raw, axes), out, source.lengths)
 

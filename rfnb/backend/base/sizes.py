@@ -87,7 +87,8 @@ def moved(lengths: Lengths, gone: Sequence[Dim], key: Any, change: Callable[[Siz
         known = lengths.sizes.items()
         return Lengths({s: size if set(size.dims).isdisjoint(gone) else change(size) for s, size in known})
 
-    return lengths.cached(("moved", key, *[dim.serial for dim in gone]), make)
+    changed: Lengths = lengths.cached(("moved", key, *[dim.serial for dim in gone]), make)
+    return changed if lengths.finite else changed.infinite()
 
 
 def taken(

@@ -8,9 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from rfnb.backend.base.mask import frames_of
 from rfnb.backend.base.require import axis_of, require_owner_dims
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor, tensor_of
@@ -33,8 +30,11 @@ class SoftmaxOps:
         place = tensor.sig.index.get(axis)
         if place is None:
             place = axis_of("softmax", tensor, axis)
-        padding, empty = _padding(cls, tensor, axis, place) if use_mask else (None, False)
-        return tensor_of(cls.softmax_raw(tensor._raw, place, padding, empty), tensor.sig, tensor.lengths)
+        padding, empty, dims = _padding(cls, tensor, axis, place) if use_mask else NOTHING
+        if padding is None:
+            return tensor_of(cls.softmax_raw(tensor._raw, place, None, False), tensor.sig, tensor.lengths)
+        result = tensor_of(cls.softmax_raw(tensor._raw, place, padding, empty), tensor.sig, tensor.lengths)
+        return cls.note_empty_padding(result, dims)
 
     @classmethod
     def log_softmax(cls: type[Backend], tensor: Tensor, *, axis: Dim, use_mask: bool = True) -> Tensor:
@@ -42,28 +42,27 @@ class SoftmaxOps:
         if tensor.sig.priority_copies:
             axis = tensor.sig.resolve(axis)
         place = axis_of("log_softmax", tensor, axis)
-        padding, empty = _padding(cls, tensor, axis, place) if use_mask else (None, False)
-        return tensor_of(cls.log_softmax_raw(tensor._raw, place, padding, empty), tensor.sig, tensor.lengths)
+        padding, empty, _ = _padding(cls, tensor, axis, place) if use_mask else NOTHING
+        lengths = tensor.lengths if padding is None else tensor.lengths.infinite()
+        return tensor_of(cls.log_softmax_raw(tensor._raw, place, padding, empty), tensor.sig, lengths)
 
 
-def _padding(backend: type[Backend], tensor: Tensor, axis: Dim, place: int) -> tuple[Any, bool]:
-    """The mask of padding, and whether a row consists of padding only."""
+Padding = tuple[Any, bool, tuple[Dim, ...]]
+NOTHING: Padding = (None, False, ())
+
+
+def _padding(backend: type[Backend], tensor: Tensor, axis: Dim, place: int) -> Padding:
+    """The mask of padding, whether a row consists of padding only, and the dims of the padding."""
     lengths = tensor.lengths
     dims: tuple[Dim, ...] = (axis,)
     if not lengths.sizes:
-        return None, False
+        return NOTHING
     if axis in lengths.owners:
         dims += tuple(dim for dim in tensor.sig.frames if dim is not axis)
     elif axis.dimension is not None:
-        return None, False
+        return NOTHING
     padding = backend.padding_for(tensor, dims)
     if padding is None:
         require_owner_dims("softmax", tensor, dims)
-        return None, False
-    key = ("empty", tensor.sig.serial, place)
-    empty = lengths.cache.get(key)
-    if empty is None:
-        frames = frames_of(tensor, dims)
-        known = isinstance(frames, np.ndarray)  # not while torch traces
-        empty = lengths.keep(key, frames is not None and not (known and frames.any(place).all()))
-    return padding, empty
+        return NOTHING
+    return padding, backend.has_empty_rows(tensor, dims, place), dims

@@ -74,9 +74,7 @@ class SplitOps:
         if axis in lengths.owners:
             return _split_each(cls, source, axis, out_dims)
         raws = cls.split_raw(source._raw, plan.sizes, plan.place)
-        parts = tuple([tensor_of(raw, signature, lengths) for raw, signature in zip(raws, sigs, strict=True)])
-        cls.as_empty_in_padding(source, *parts)
-        return parts
+        return tuple([tensor_of(raw, signature, lengths) for raw, signature in zip(raws, sigs, strict=True)])
 
 
 def _split_each(backend: type[Backend], source: Tensor, axis: Dim, out_dims: Sequence[Dim]) -> tuple[Tensor, ...]:

@@ -32,8 +32,8 @@ class NumpyBackend(
     stop_gradient_raw = staticmethod(Array.view)
     scaled_gradient_raw = staticmethod(lambda raw, factor: raw.view())
     shifted_gradient_raw = staticmethod(lambda raw, *how: raw.view())
-    is_trained_raw = staticmethod(lambda raw, is_weight: False)
     needs_gradient_raw = staticmethod(lambda raw: False)
+    version_raw = staticmethod(lambda raw: 0)
 
     @staticmethod
     def no_gradients() -> AbstractContextManager[None]:

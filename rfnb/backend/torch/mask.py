@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from rfnb.backend.base.tape import Var, current_tape
+from rfnb.backend.base.tape import current_tape
 
 
 class TorchMask:
@@ -32,17 +32,10 @@ class TorchMask:
         return result.unflatten(0, raw.shape[:axes])
 
     @staticmethod
-    def is_trained_raw(raw: torch.Tensor, is_weight: bool) -> bool:
-        """Whether it is a weight or a leaf that requires a gradient, now or when the traced loop runs."""
-        if raw.requires_grad:
-            return (is_weight or raw.is_leaf) and (torch.is_grad_enabled() or current_tape() is not None)
-        tape = current_tape() if is_weight else None  # results of weights have no gradient in the trial of a body
-        return tape is not None and isinstance(tape.find(raw), Var) and raw.dtype.is_floating_point
-
-    @staticmethod
     def finite_raw(raw: torch.Tensor, where: torch.Tensor) -> torch.Tensor:
-        """`raw` with 0 in place of ∞ and NaN at `where`; `raw` itself if there are none."""
-        if not raw.dtype.is_floating_point or math.isfinite(raw.detach().sum()):  # no NaN, no ∞
+        """`raw` with 0 in place of ∞ and NaN at `where`; on the CPU, `raw` itself if there are none."""
+        if not raw.dtype.is_floating_point and not raw.dtype.is_complex:
             return raw
-        bad = ~torch.isfinite(raw) & where
-        return raw.masked_fill(bad, 0) if bool(bad.any()) else raw
+        if raw.is_cpu and current_tape() is None and math.isfinite(raw.detach().abs().sum()):
+            return raw
+        return raw.masked_fill(~torch.isfinite(raw) & where, 0)

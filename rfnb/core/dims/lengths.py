@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from rfnb.core.dims import align
 from rfnb.core.ground.hook import Hook
 from rfnb.core.ground.source import Source, user_source
 from rfnb.errors import DimError, DimRebound
+from rfnb.printable import printable_name
 
 if TYPE_CHECKING:
     from rfnb.core.dims.dim import Dim
@@ -29,17 +31,24 @@ class Size:
     """The size of a dim: one number, or one for each entry of `dims`.
 
     max: the length of the padded axis. min: the shortest length. ragged: whether there is padding. traced: whether the
-    values are not numbers yet.
+    values are not numbers yet. renamed: the size over the dims as they were before `replace_dim`, with the same values.
     """
 
-    __slots__ = ("__weakref__", "dims", "made", "max", "min", "ragged", "tags", "traced", "values")
+    __slots__ = ("__weakref__", "dims", "made", "max", "min", "ragged", "renamed", "tags", "traced", "values")
 
     def __init__(
-        self, dims: Sequence[Dim], values: Any, *, tags: Sequence[str] | None = None, made: Source | None = None
+        self,
+        dims: Sequence[Dim],
+        values: Any,
+        *,
+        tags: Sequence[str] | None = None,
+        made: Source | None = None,
+        renamed: Size | None = None,
     ):
         self.dims = tuple(dims)
         self.tags = None if tags is None else [str(tag) for tag in tags]
         self.made = made or user_source()
+        self.renamed = renamed
         self.traced = type(values) not in _NUMBERS and (hasattr(values, "longest") or hasattr(values, "__sym_max__"))
         if self.traced:
             self.values = symbolic_values(values)
@@ -65,6 +74,16 @@ class Size:
             return False
         order = [other.dims.index(dim) for dim in self.dims]
         return np.array_equal(self.values, other.values.transpose(order))
+
+    def before_renaming(self, other: Size) -> Size | None:
+        """That of the two whose dims `replace_dim` replaced to make the other; None if there is no such relation."""
+        for one, another in ((self, other), (other, self)):
+            earlier = another.renamed
+            while earlier is not None:
+                if one.agrees(earlier):
+                    return one
+                earlier = earlier.renamed
+        return None
 
     def over(self, dims: Sequence[Dim]) -> np.ndarray:
         """The lengths with an axis for each of `dims`, of size 1 for dims that they do not depend on."""
@@ -102,13 +121,21 @@ class Size:
 
 
 class Lengths:
-    """Sizes of dims in one batch, by the dims' serial numbers. Immutable; a new batch has a new one."""
+    """Sizes of dims in one batch, by the dims' serial numbers. Immutable; a new batch has a new one.
 
-    __slots__ = ("__weakref__", "_derived", "_joins", "_owners", "cache", "ragged", "serial", "sizes")
+    finite: whether the padding of tensors with these lengths is finite. It is, except after ops such as
+        `where(mask, x, -inf)`: their results have `infinite()` lengths, and so has all that is computed from them.
+    """
+
+    __slots__ = (
+        "__weakref__", "_derived", "_infinite", "_joins", "_owners", "cache", "finite", "ragged", "serial", "sizes",
+    )  # fmt: skip
 
     def __init__(self, sizes: Mapping[int, Size]):
         self.sizes = dict(sizes)
         self.serial = next(_serials)
+        self.finite = True
+        self._infinite: Any = None  # a weak reference to the same lengths that are not finite; for those, to these
         self.cache: dict[Any, Any] = {}  # raw masks and sizes, by what and where
         self._joins: dict[tuple[int, int, int], Lengths] = {}
         self._derived: dict[int, Size] = {}
@@ -120,6 +147,22 @@ class Lengths:
 
     def __deepcopy__(self, memo: object) -> Lengths:
         return self
+
+    def infinite(self) -> Lengths:
+        """These lengths, for tensors whose padding may hold ∞ or NaN."""
+        if not self.finite or not self.ragged:
+            return self
+        twin: Lengths | None = self._infinite and self._infinite()
+        if twin is None:
+            twin = Lengths(self.sizes)
+            twin.finite, twin.cache, twin._infinite = False, self.cache, self
+            self._infinite = weakref.ref(twin)
+        return twin
+
+    def made_finite(self) -> Lengths:
+        """These lengths, for tensors whose padding is finite."""
+        known: Lengths = self if self.finite else self._infinite
+        return known
 
     def size(self, dim: Dim) -> Size | None:
         """The size of `dim` in this batch; None if it is unknown."""
@@ -148,8 +191,8 @@ class Lengths:
         """Name and size of a dim in one word: "time:5", "time:2–5", "feat:4", "time:?"."""
         size = self.size(dim)
         if size is None:
-            return f"{dim.name}:?"
-        return f"{dim.name}:{size.span()}"
+            return f"{printable_name(dim.name)}:?"
+        return f"{printable_name(dim.name)}:{size.span()}"
 
     @property
     def owners(self) -> frozenset[Dim]:
@@ -164,11 +207,13 @@ class Lengths:
         def make() -> Lengths:
             return Lengths({serial: size.of_one(owner, index) for serial, size in self.sizes.items()})
 
-        return self.cached(("of_one", owner.serial, index), make)
+        one: Lengths = self.cached(("of_one", owner.serial, index), make)
+        return one if self.finite else one.infinite()
 
     def bind(self, sizes: Mapping[Dim, Size]) -> Lengths:
         """These lengths, updated with `sizes`."""
-        return Lengths({**self.sizes, **{dim.serial: size for dim, size in sizes.items()}})
+        bound = Lengths({**self.sizes, **{dim.serial: size for dim, size in sizes.items()}})
+        return bound if self.finite else bound.infinite()
 
     def cached(self, key: Any, make: Callable[[], Any]) -> Any:
         """The result of `make`, computed once for this batch."""
@@ -186,6 +231,8 @@ class Lengths:
 
     def join(self, other: Lengths, mine: Any, theirs: Any) -> Lengths:
         """The lengths of a result of two tensors with signatures `mine` and `theirs`.
+
+        Lengths over a dim that `replace_dim` replaced in one of the tensors are those over the dim itself.
 
         Raises DimRebound if a dim that both tensors have differs in length.
         """
@@ -206,14 +253,24 @@ class Lengths:
         sizes = dict(self.sizes)
         for serial, size in other.sizes.items():
             known = sizes.get(serial)
-            if known is not None and serial in mine and serial in theirs and not known.agrees(size):
-                raise rebound(mine[serial], known, size)
-            if known is None or (serial in theirs and serial not in mine):
+            if known is not None and serial in mine and serial in theirs:
+                if not known.agrees(size):
+                    sizes[serial] = _in_both(mine[serial], known, size)
+            elif known is None or serial in theirs:
                 sizes[serial] = size
-        return self if sizes == self.sizes else other if sizes == other.sizes else Lengths(sizes)
+        joined = self if sizes == self.sizes else other if sizes == other.sizes else Lengths(sizes)
+        return joined if self.finite and other.finite else joined.infinite()
 
 
 EMPTY = Lengths({})
+
+
+def _in_both(dim: Dim, first: Size, second: Size) -> Size:
+    """The size of a dim that two tensors have with sizes over different dims. Raises DimRebound if they differ."""
+    common = first.before_renaming(second)
+    if common is None:
+        raise rebound(dim, first, second)
+    return common
 
 
 def rebound(dim: Dim, first: Size, second: Size) -> DimRebound:

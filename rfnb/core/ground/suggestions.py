@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rfnb.errors import DimError, RfError
+from rfnb.printable import printable
 
 
 def nearest(name: object, known: Iterable[str], *, most: int = 1, cutoff: float = 0.6) -> list[str]:
@@ -63,7 +64,7 @@ class Missing(AttributeError):
     def __str__(self) -> str:
         known = [name for name in dir(self.owner) if not name.startswith("_")]
         hint = did_you_mean(self.name, known, most=2, cutoff=0.7)
-        return f"{self.args[0]}: {hint}" if hint else self.args[0]
+        return printable(f"{self.args[0]}: {hint}" if hint else self.args[0])
 
     def __reduce__(self) -> Any:
         return AttributeError, (str(self),)
@@ -130,13 +131,14 @@ INSTEAD = {
     "CTCLoss": "rf.ctc_loss, a function",
     **{name: f"rf.{name.lower()}, a function" for name in "ReLU GELU SiLU Sigmoid Tanh Softmax".split()},
     "LogSoftmax": "rf.log_softmax, a function",
-    **dict.fromkeys(["MultiheadAttention", "attention"], "rf.SelfAttention, rf.CrossAttention, or rf.dot_attention"),
+    "MultiheadAttention": "rf.SelfAttention, rf.CrossAttention, or rf.dot_attention",
     "Transformer": "rf.TransformerEncoder and rf.TransformerDecoder",
     "RNN": "rf.BasicRNN",
     **{f"{name}Cell": f"rf.{ours}, with spatial_dim=rf.single_step_dim" for name, ours in _CELLS.items()},
     **{f"BatchNorm{n}d": "rf.BatchNorm(in_dim)" for n in (1, 2, 3)},
     **{f"MaxPool{n}d": "rf.max_pool(x, pool_size=…, padding=…, in_spatial_dims=[…])" for n in (1, 2, 3)},
     **{f"ConvTranspose{n}d": f"rf.TransposedConv{n}d" for n in (1, 2, 3)},
+    **dict.fromkeys("pack pack_import packed_flat_content packed_regap".split(), "rf.pack_padded, rf.masked_select"),
     "pack_padded_sequence": "rf.pack_padded, where packing is needed at all: tensors know their lengths",
     "pad_sequence": "rf.convert_to_tensor([a, b], dims=[rf.batch_dim, time]), from a list of sequences",
     **dict.fromkeys(["functional", "F"], "functions are names of rf itself: rf.relu(x)"),

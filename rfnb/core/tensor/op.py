@@ -131,8 +131,13 @@ def method_of(owner: type, name: str | None = None) -> Callable[[F], F]:
     return decorate
 
 
-def unary(row: OpRow, raw_function: Callable[[Any], Callable[[Any], Any]]) -> Callable[[Tensor], Tensor]:
-    """The fast path of an elementwise op: `raw_function(backend)` is its function on raw tensors."""
+def unary(
+    row: OpRow, raw_function: Callable[[Any], Callable[[Any], Any]], *, everywhere: bool = True
+) -> Callable[[Tensor], Tensor]:
+    """The fast path of an elementwise op: `raw_function(backend)` is its function on raw tensors.
+
+    everywhere: whether finite numbers always give finite numbers. If not, `row.fn` computes padded tensors.
+    """
     functions = table_by_type()
 
     @functools.wraps(row.fn)
@@ -140,7 +145,7 @@ def unary(row: OpRow, raw_function: Callable[[Any], Callable[[Any], Any]]) -> Ca
         try:
             if _listening:
                 return door(row, (a,), {})
-            if not isinstance(a, Tensor):
+            if not isinstance(a, Tensor) or (a.lengths.ragged and not (everywhere and a.lengths.finite)):
                 return row.fn(a)
             raw = a._raw
             function = functions.get(type(raw))
@@ -155,13 +160,20 @@ def unary(row: OpRow, raw_function: Callable[[Any], Callable[[Any], Any]]) -> Ca
 
 
 def binary(
-    row: OpRow, raw_function: Callable[[Any], Callable[[Any, Any], Any]], *, plan_sign: int
+    row: OpRow,
+    raw_function: Callable[[Any], Callable[[Any, Any], Any]],
+    *,
+    plan_sign: int,
+    everywhere: bool = True,
+    with_numbers: Callable[[Any], bool] | None = None,
 ) -> Callable[[Any, Any], Tensor]:
     """The fast path of an elementwise op with two operands.
 
     The plan for two signatures is kept in the first one, under `plan_sign` times the serial of the second.
-    `row.fn` makes it (`backend.base.math`) and computes all that no plan covers. It also keeps padding out of the
-    gradient of an operand that is trained and lacks frames of the other.
+    `row.fn` makes it (`backend.base.math`) and computes all that no plan covers, and padding that is not finite.
+
+    everywhere: whether finite numbers always give finite numbers. If not, `row.fn` computes padded tensors; those with
+        a number as the second operand only if `with_numbers(number)` is false.
     """
     functions = table_by_type()
     labels = plan_sign > 0  # whether the result of labels are labels
@@ -176,7 +188,9 @@ def binary(
                 function = functions[type(a._raw)]
                 kind = b.__class__
                 if kind is float or kind is int:
-                    if not labels and s.sparse_dim is not None:
+                    if (not labels and s.sparse_dim is not None) or (
+                        with_numbers is not None and a.lengths.ragged and not with_numbers(b)
+                    ):
                         return row.fn(a, b)
                     return tensor_of(function(a._raw, b), s, a.lengths)
                 o = b.sig
@@ -188,17 +202,19 @@ def binary(
             mine, theirs = a.lengths, b.lengths
             if mine is not theirs:
                 mine = mine if theirs is EMPTY else theirs if mine is EMPTY else mine.join(theirs, s, o)
+            if mine.ragged and not (everywhere and mine.finite):
+                return row.fn(a, b)
             if s is o and (labels or s.sparse_dim is None):
                 return tensor_of(function(a._raw, b._raw), s, mine)
             plan = s.plans.get(plan_sign * o.serial)
             if plan is None:
                 return row.fn(a, b)
-            how_a, how_b, out_ref, a_lacks, b_lacks = plan
+            how_a, how_b, out_ref, frames_of_one = plan
             out = out_ref()
             if out is None:
                 return row.fn(a, b)
             raw_a, raw_b = a._raw, b._raw
-            if ((b_lacks and _trained(raw_b, o)) or (a_lacks and _trained(raw_a, s))) and mine.ragged:
+            if frames_of_one and mine.ragged and _written(raw_a if frames_of_one == "a" else raw_b):
                 return row.fn(a, b)
             if how_a is not None:
                 raw_a = backend_of_raw(raw_a).move_raw(raw_a, how_a)
@@ -219,9 +235,9 @@ def _explain(row: OpRow, arguments: dict[str, Any], failure: Exception) -> None:
         raise error
 
 
-def _trained(raw: Any, sig: Any) -> bool:
-    """Whether `backend.base.mask` may keep padding out of its gradient."""
-    return getattr(raw, "requires_grad", False) and (raw.is_leaf or not sig.batched)
+def _written(raw: Any) -> bool:
+    """Whether its values were changed in place, and with them perhaps its padding."""
+    return bool(backend_of_raw(raw).version_raw(raw))
 
 
 def _learn(

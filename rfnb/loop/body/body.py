@@ -24,6 +24,7 @@ from rfnb.loop.body.traced_step import Carried, FrameInput, Kind, TracedLines
 from rfnb.loop.body.warnings import GlobalGenerators, judged
 from rfnb.loop.steps.execute import mixed_seed
 from rfnb.loop.steps.frames import StepNumbers, all_frames, first_frame, stacked_frames, step_numbers
+from rfnb.loop.steps.kept_order import KeptOrder
 from rfnb.ops.create import full
 from rfnb.ops.index import gather
 from rfnb.ops.math import logical_or
@@ -65,6 +66,7 @@ class Body:
         self.outputs: list[tuple[Traced, Pending]] = []
         self.lasts: list[tuple[Traced, Pending]] = []
         self.reorders: list[tuple[Tensor, Dim]] = []
+        self.kept_orders: list[KeptOrder] = []
         self.condition: Traced | None = None
         self.include_eos = True
         self.size: Size | None = None  # length of the unstacked tensors
@@ -334,12 +336,22 @@ class Body:
                 hint="use the dim that the states have from the start; rf.top_k(…, k_dim=that dim) keeps it",
             )
         names = {id(leaf): name for name, leaf in state._leaves()}
+        order = self._kept_order(indices, dim) if self.recorder.grown and isinstance(indices, Tensor) else indices
 
         def moved(leaf: Tensor) -> Tensor:
-            return gather(leaf, indices=indices, axis=dim).with_name(names[id(leaf)])
+            return gather(leaf, indices=order, axis=dim).with_name(names[id(leaf)])
 
         state._map(lambda leaf: moved(leaf) if dim in leaf.dims_set else leaf)
         self.reorders.append((indices, dim))
+
+    def _kept_order(self, indices: Tensor, dim: Dim) -> Tensor:
+        """The indices, but those of sequences that have ended keep the order, as the end of the step will know."""
+        plain = self.plain(indices)
+        with self.untraced():
+            kept = plain.like(self.backend.identity_raw(plain._raw))
+        self.kept_orders.append(KeptOrder(plain, dim))
+        self.kept_orders[-1].record(self.tape, kept._raw)
+        return Traced(kept, self.recorder, indices.value) if isinstance(indices, Traced) else kept
 
     # -- leaving
 

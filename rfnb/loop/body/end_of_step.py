@@ -23,9 +23,11 @@ from rfnb.loop.body.warnings import judged
 from rfnb.loop.steps.execute import Schedule
 from rfnb.loop.steps.frames import has_steps
 from rfnb.loop.steps.growing_axes import SizeOf, grows, replace_grown
+from rfnb.loop.steps.kept_order import Mask
 from rfnb.loop.steps.program import Program
 from rfnb.ops.index import gather
 from rfnb.ops.math import cast, logical_and, logical_not, logical_or, where
+from rfnb.ops.reduce import reduce_any
 from rfnb.trace.record.traced import Traced
 
 
@@ -171,13 +173,17 @@ def _size_of(body: Body, length: Tensor | int) -> Size:
 
 def _close_step(body: Body, limit: Size) -> _Ends:
     active = _active(body, limit)
-    _mask_watchers(body, active)
+    if body.watchers or body.kept_orders:
+        _give_masks(body, active)
     last_places, lasts = _carry_lasts(body)
     ended_now: Traced | None = None
     loop_own = dict(lasts)  # values that the loop itself carries, by position
+    going = active  # at the start of the step
     if body.condition is not None:
         ended_place, lengths_place = _place(body, "ended"), _place(body, "lengths")
-        ended, lengths = (_reordered(body, body.carried[place].before) for place in (ended_place, lengths_place))
+        before = [body.carried[place].before for place in (ended_place, lengths_place)]
+        going = logical_not(before[0]) if active is None else logical_and(logical_not(before[0]), active)
+        ended, lengths = (_reordered(body, value, going) for value in before)
         ended_now = logical_or(ended, body.condition).copy_transpose(body.condition.dims)
         live = logical_not(ended if body.include_eos else ended_now)
         active = live if active is None else logical_and(live, active)
@@ -187,7 +193,7 @@ def _close_step(body: Body, limit: Size) -> _Ends:
     given = [states[c.name] if c.kind == "state" else loop_own[place] for place, c in enumerate(body.carried)]
     new = [_like_before(body, each.name, each.before, value) for each, value in zip(body.carried, given, strict=True)]
     kept = [
-        value if each.kind in ("ended", "lengths") else _frozen(active, value, _reordered(body, each.before))
+        value if each.kind in ("ended", "lengths") else _frozen(active, value, _reordered(body, each.before, going))
         for each, value in zip(body.carried, new, strict=True)
     ]
     return _Ends(kept if body.condition is not None else new, kept, ended_now, last_places)
@@ -199,16 +205,23 @@ def _place(body: Body, kind: Kind) -> int:
     return place
 
 
-def _mask_watchers(body: Body, active: Traced | None) -> None:
-    """Values that `rf.watch` shows are masked where a sequence has no frame at this step, or had ended before it."""
-    if not body.watchers:
-        return
+def _masks(body: Body, active: Traced | None) -> list[Mask]:
+    """Masks of the sequences that have a frame at this step, and of those that had ended before it."""
+    masks = [] if active is None else [Mask(body.var(active.plain), active.plain, of_ended=False)]
     ended = place_of(body.carried, "ended")
-    masks = [] if active is None else [(body.var(active.plain), active.dims, False)]
     if ended is not None:
-        before = body.carried[ended].before
-        masks.append((body.var(before.plain), before.dims, True))
-    leave_out_ended(body.watchers, body.tape, masks, [dim for _, dim in body.reorders])
+        before = body.carried[ended].before.plain
+        masks.append(Mask(body.var(before), before, of_ended=True))
+    return masks
+
+
+def _give_masks(body: Body, active: Traced | None) -> None:
+    """Passes the masks to what the body has recorded without them: values that `rf.watch` shows, and kept orders."""
+    masks = _masks(body, active)
+    given = [(mask.var, mask.frame.dims, mask.of_ended) for mask in masks]
+    leave_out_ended(body.watchers, body.tape, given, [dim for _, dim in body.reorders])
+    for order in body.kept_orders:
+        order.complete(masks)
 
 
 def _take_names(body: Body) -> None:
@@ -252,20 +265,30 @@ def _device(body: Body) -> str | None:
     return next((each.before.device for each in body.carried if isinstance(each.before, Tensor)), None)
 
 
-def _reordered(body: Body, value: Any) -> Any:
-    """A value from the previous step, in the order given by `loop.reorder`."""
-    for indices, dim in body.reorders if isinstance(value, Tensor) else ():
-        if dim in value.dims_set:
-            value = gather(value, indices=indices, axis=dim)
+def _reordered(body: Body, value: Any, going: Traced | None) -> Any:
+    """A value from the previous step, in the order given by `loop.reorder`; sequences that have ended keep theirs.
+
+    going: which hypotheses, or else sequences, go on before this step. Where `loop.reorder` moves whole sequences that
+    have ended, or no sequence ends, the result is only read for those that keep their order.
+    """
+    if going is None or not isinstance(value, Tensor):
+        return value
+    for indices, dim in body.reorders:
+        if dim in value.dims_set and dim in going.dims_set:
+            value = where(reduce_any(going, axis=dim), gather(value, indices=indices, axis=dim), value)
     return value
 
 
 def _frozen(active: Traced | None, new: Any, old: Any) -> Any:
-    """The new value, but the old one for sequences that have ended."""
-    if active is None or not isinstance(new, Tensor) or not set(active.dims) <= set(new.dims) or new is old:
+    """The new value, but the old one for sequences that have ended: those whose hypotheses have all ended, for a state
+    that all of them share."""
+    if active is None or not isinstance(new, Tensor) or new is old or new.dims != old.dims:
         return new
-    if new.dims != old.dims:
+    shared = active.dims_set & new.dims_set
+    if not shared and active.dims:
         return new
+    hypotheses = [dim for dim in active.dims if dim not in shared]
+    active = reduce_any(active, axis=hypotheses) if hypotheses else active
     return where(active, new, old).copy_transpose(old.dims)
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rfnb.backend.base.mask import mask_all_gradients
 from rfnb.backend.base.tape import External, Var
 from rfnb.core.advice.broadcast_errors import broadcast_allowed
 from rfnb.core.dims import align
@@ -145,7 +144,7 @@ class Hoist:
 
         record: return outputs as well, so that a replay can show them.
         """
-        with listening(None), broadcast_allowed(), mask_all_gradients():
+        with listening(None), broadcast_allowed():
             live = self._live()
             for done, op in enumerate(live, 1):
                 self._run(op)
@@ -257,7 +256,7 @@ class Hoist:
             if not op.makes.isdisjoint(needed):
                 live.append(op)
                 needed |= op.reads
-        with listening(None), broadcast_allowed(), mask_all_gradients():
+        with listening(None), broadcast_allowed():
             while live:
                 op = live.pop()
                 if not self._try_all_steps(op):
@@ -353,7 +352,7 @@ def _relabelled(made: Tensor, traced: Tensor, leaf: Tensor) -> Tensor:
 
 def _renamed(made: Tensor, names: Mapping[Dim, Dim], like: Tensor) -> Tensor:
     signature = align.sig([names.get(dim, dim) for dim in made.dims], like.sparse_dim, like.sig.feature_dim)
-    return tensor_of(made._raw, signature, like.lengths)
+    return tensor_of(made._raw, signature, like.lengths if made.lengths.finite else like.lengths.infinite())
 
 
 def _tensors(tree: Any) -> list[Tensor]:

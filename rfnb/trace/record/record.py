@@ -99,6 +99,12 @@ class Recorder(Listener):
             found = self._traced[id(plain)] = Traced(plain, self, value)
         return found
 
+    def becomes(self, traced: Traced, other: Traced) -> None:
+        """From now on `traced` is the value of `other`; the value that it was stays in the graph."""
+        self._traced[id(traced.plain)] = Traced(*traced._trace)
+        self._traced[id(other.plain)] = traced
+        traced._trace, traced.sig, traced.lengths = other._trace, other.sig, other.lengths
+
     def wrap_results(self, result: Any, node: Node) -> Any:
         """Wraps the results of an op or a module as values of the body, and returns them."""
         if type(result) is Tensor:
@@ -229,6 +235,7 @@ class Recorder(Listener):
         self._close(node)
         if self.tape.ops:
             return result
+        result = map_leaves(partial(_apart, given, node), result)
         if self.tape.wrap is not None:
             row = replace(row, fn=self.tape.wrap(row.fn))
         wrapped = self.wrap_results(result, node)
@@ -334,6 +341,12 @@ class Recorder(Listener):
         """Records the ops and raw calls inside the block."""
         with listening(self), take(self.tape):
             yield
+
+
+def _apart(given: list[Tensor], node: Node, leaf: Any) -> Any:
+    """A result that is an operand itself, as a value of its own if the user's line gives it a name."""
+    is_operand = any(leaf is operand for operand in given)
+    return leaf.like(leaf._raw) if is_operand and node.source is not None and node.source.names() else leaf
 
 
 def _positions(result: Any) -> Iterator[tuple[Value, int]]:

@@ -1,0 +1,127 @@
+"""Padding is finite: what ops compute there never leaves the finite numbers, nor do its slopes.
+
+Then a gradient of 0 that comes back from padding stays 0, whatever it is multiplied with, and no op needs to fill
+padding for the sake of gradients. Data is made finite when it enters. An op that is not defined everywhere, or grows
+without bound, gets a harmless argument in entries whose results do not count: in padding, in empty sequences, and in
+sequences that a loop has ended. Arguments that are safe stay as they are, and so do all arguments of valid frames.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from rfnb.backend.base.mask import frames_of
+from rfnb.backend.base.math import Domain
+from rfnb.core.dims import align
+from rfnb.core.dims.align import Sig
+from rfnb.core.dims.lengths import Lengths
+from rfnb.core.tensor.tensor import Tensor, tensor_of
+
+if TYPE_CHECKING:
+    from rfnb.backend.base.backend import Backend
+
+
+class Bounds(NamedTuple):
+    """small: numbers from which on powers such as x⁻² are finite. large: numbers up to which exp(x) is far from ∞."""
+
+    small: float
+    large: float
+
+
+BOUNDS = {"float16": Bounds(2.0**-6, 8.0), "float64": Bounds(2.0**-400, 500.0)}
+FLOAT32 = Bounds(2.0**-50, 60.0)
+"""For all other dtypes. Numbers within the bounds are never changed."""
+
+Ended = Callable[["type[Backend]", Sig, Any], Any]
+_ended: ContextVar[Ended | None] = ContextVar("rfnb_ended", default=None)
+
+
+@contextmanager
+def ended_by(ended: Ended) -> Iterator[None]:
+    """Inside, sequences may have ended: `ended(backend, signature, device)` is the raw mask of entries that have.
+
+    The mask is shaped to broadcast against tensors with that signature; None if there are no such entries.
+    """
+    token = _ended.set(ended)
+    try:
+        yield
+    finally:
+        _ended.reset(token)
+
+
+class FiniteOps:
+    """Raw part: `finite_raw(raw, padding)`."""
+
+    finite_raw: Callable[[Any, Any], Any]
+
+    @classmethod
+    def finite_padding(cls: type[Backend], tensor: Tensor) -> Any:
+        """The raw tensor with 0 in place of ∞ and NaN in padding."""
+        padding = cls.padding_for(tensor, tensor.dims)
+        return tensor._raw if padding is None else cls.finite_raw(tensor._raw, padding)
+
+    @classmethod
+    def finite_operand(cls: type[Backend], tensor: Tensor) -> Tensor:
+        """An operand of a product: the tensor itself, or, if its padding may be infinite, a finite copy of it.
+
+        Padding may be infinite after ops such as `where(mask, x, -inf)`, and after writes into the raw tensor.
+        """
+        if not tensor.sig.frames or not tensor.lengths.ragged:
+            return tensor
+        if tensor.lengths.finite and not cls.version_raw(tensor._raw):
+            return tensor
+        return tensor_of(cls.finite_padding(tensor), tensor.sig, tensor.lengths.made_finite())
+
+    @classmethod
+    def safe_argument(cls: type[Backend], x: Tensor, domain: Domain, lengths: Lengths | None = None) -> Any:
+        """The raw tensor, with harmless numbers where the result does not count and `x` is outside of the domain.
+
+        lengths: those of the result.
+        """
+        lengths = x.lengths if lengths is None else lengths
+        if not lengths.ragged and _ended.get() is None:
+            return x._raw
+        ignored = cls.ignored_for(x, lengths)
+        if ignored is None:
+            return x._raw
+        raw, bounds = x._raw, BOUNDS.get(x.dtype, FLOAT32)
+        if x.dtype.startswith("complex"):
+            return cls.masked_fill_raw(raw, ignored, 1) if domain == "nonzero" else raw
+        if domain != "not large" and not (x.lengths.finite and not cls.version_raw(raw)):
+            raw = cls.finite_raw(raw, ignored)
+        if domain == "nonzero":
+            small = cls.compare_raw(cls.activation_raw(raw, "abs"), "less", bounds.small)
+            return cls.masked_fill_raw(raw, cls.combine_raw(small, "logical_and", ignored), 1)
+        low = bounds.small if domain == "positive" else bounds.small**0.25 - 1 if domain == "above -1" else None
+        return cls.where_raw(ignored, cls.clip_raw(raw, low, bounds.large if low is None else None), raw)
+
+    @classmethod
+    def ignored_for(cls: type[Backend], x: Tensor, lengths: Lengths) -> Any:
+        """The raw mask of entries of `x` that no result with these lengths counts; None if there are none."""
+        device = cls.device_key_raw(x._raw)
+        key = ("ignored", x.sig.serial, device)
+        found = lengths.cache.get(key, lengths)
+        if found is lengths:
+            mask = _ignored(x, lengths)
+            found = lengths.keep(key, None if mask is None else cls.from_numpy_raw(mask, device))
+        ended = _ended.get()
+        if ended is None:
+            return found
+        over = ended(cls, x.sig, device)
+        return found if over is None else over if found is None else cls.combine_raw(found, "logical_or", over)
+
+
+def _ignored(x: Tensor, lengths: Lengths) -> np.ndarray | None:
+    """The mask of padding, and of empty sequences, shaped to broadcast against `x`."""
+    frames = frames_of(tensor_of(x._raw, x.sig, lengths), x.dims)
+    mask: np.ndarray | None = None if frames is None else ~frames
+    for size in lengths.sizes.values():
+        if not size.traced and size.dims and size.some_empty() and set(size.dims) <= set(x.dims):
+            empty: np.ndarray = align.apply(align.move(size.dims, x.dims, trailing=False), size.values == 0)
+            mask = empty if mask is None else mask | empty
+    return mask
