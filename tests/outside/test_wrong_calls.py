@@ -49,10 +49,10 @@ WRONG_DATA: Wrong = {
 }
 """For parameters that take tensors or dims, too."""
 
-DATA = ("Tensor", "Dim", "Axes", "Value", "Any", "Condition", "Offset")
+DATA = ("Tensor", "Dim", "Ax", "Value", "Any", "Condition", "Offset")
 """What is in the annotations of such parameters."""
 
-TAKEN = ("Tensor", "Dim", "Axes", "Value", "Module")
+TAKEN = ("Tensor", "Dim", "Ax", "Value", "Module")
 """What is in the annotations of the functions that have a row."""
 
 NAMESPACES = ("audio", "nested", "distributed")

@@ -200,6 +200,8 @@ FUNCTIONS: dict[str, Call] = {
     "scatter_count": lambda w: {},
     "search_sorted": lambda w: {"sorted_seq": w.leaf, "values": 0.5},
     "sequence_mask": lambda w: {"dims": [w.time]},
+    "set_feature_dim": lambda w: {"source": w.x, "feature_dim": w.feat},
+    "make_norm": lambda w: {"norm": rf.LayerNorm},
     "set_sparse_dim": lambda w: {"source": w.labels, "sparse_dim": w.vocab},
     "sequential": lambda w: {"modules": [rf.relu]},
     "set_requires_gradient": lambda w: {"source": w.leaf},
@@ -243,6 +245,8 @@ ELSEWHERE = {
 """Functions with tests of their own."""
 
 MODULES: dict[str, Call] = {
+    "RotaryPosCausalSelfAttention": lambda w: {},
+    "RotaryPosSelfAttention": lambda w: {},
     "BatchNorm": lambda w: {}, "Dropout": lambda w: {}, "Normalize": lambda w: {"param_dims": w.feat},
     "BasicLSTM": lambda w: {}, "BasicRNN": lambda w: {}, "GRU": lambda w: {}, "LSTM": lambda w: {}, "RHN": lambda w: {},
     "VanillaLSTM": lambda w: {}, "ZoneoutLSTM": lambda w: {}, "LayerNormVariantsLSTM": lambda w: {},
@@ -269,7 +273,7 @@ MODULES: dict[str, Call] = {
 
 BASES = {
     "Module", "RecCell", "SelfAttentionBase", "Functional", "ModuleList", "ParameterList", "Sequential",
-    "RotaryPosCausalSelfAttention", "RotaryPosSelfAttention",  # with the arguments of their bases
+    "IEncoder", "ISeqFramewiseEncoder", "ISeqDownsamplingEncoder",
     "PiecewiseLinear", "PiecewiseLinearStepwiseScheduler", "WeightDropout", "WeightNoise",
 }  # fmt: skip
 """Modules without dims of their own."""
@@ -289,7 +293,7 @@ CALLS: dict[str, Callable[[Any, World], dict[str, Any]]] = {
         lambda module, w: {"state": _state_of(module, w)},
     ),
     **dict.fromkeys(
-        ["CausalSelfAttention", "SelfAttention", "RelPosSelfAttention", "RelPosCausalSelfAttention"],
+        [f"{kind}{which}SelfAttention" for kind in ("", "RelPos", "RotaryPos") for which in ("", "Causal")],
         lambda module, w: {"axis": w.time},
     ),
     "CrossAttention": lambda module, w: {"q": w.x, "encoder": module.transform_encoder(w.memory, axis=w.word)},
