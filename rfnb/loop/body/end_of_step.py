@@ -15,7 +15,7 @@ from rfnb.core.dims.lengths import EMPTY, Size, rebound
 from rfnb.core.ground.dtype import has_fractions
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of
-from rfnb.errors import DimError, DtypeError, LoopError, TraceError
+from rfnb.errors import DimError, DtypeError, LoopError, ParameterError, TraceError
 from rfnb.loop.body.body import Body
 from rfnb.loop.body.print_value import leave_out_ended
 from rfnb.loop.body.traced_step import FrameInput, Kind, TracedStep, place_of
@@ -165,7 +165,10 @@ def _size_of(body: Body, length: Tensor | int) -> Size:
             hint="give the largest number, and end each sequence with loop.end",
         )
     with body.tape.pause():
-        return Size(length.dims, body.backend.to_numpy_raw(body.plain(length)._raw))
+        size = Size(length.dims, body.backend.to_numpy_raw(body.plain(length)._raw))
+    if size.min < 0:
+        raise ParameterError(f"{body.loop.name}: max_seq_len is negative", got=size, expected="0 or more")
+    return size
 
 
 def _close_step(body: Body, limit: Size) -> _Ends:
