@@ -18,6 +18,7 @@ from rfnb.core.dims.dim_kind import Kinds
 from rfnb.core.dims.dim_math import Expr
 from rfnb.core.dims.lengths import EMPTY, Lengths, Size
 from rfnb.core.dims.too_large import check_size
+from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.ground.show import Shown
 from rfnb.core.ground.source import Source, public_function, user_source
 from rfnb.core.vocab.vocab import Vocab, vocab_of
@@ -386,7 +387,7 @@ def size_from(lengths: Any) -> Size:
         if values.dtype.kind == "f":
             raise DtypeError(f"{lengths.name}: lengths must be integers", got=values.dtype, expected="int32 or int64")
         return Size(lengths.dims, values)
-    values = np.asarray(lengths)
+    values = np.asarray(backend_of_raw(lengths).to_numpy_raw(lengths) if hasattr(lengths, "detach") else lengths)
     if values.ndim:
         batch_dim.bind(Size([], len(values)))
     return Size([batch_dim] if values.ndim else [], values)
