@@ -357,7 +357,7 @@ def _steps_taken(loop: Loop, step: TracedStep, final: list[Any]) -> Size:
         size = Size(taken.dims, step.backend.to_numpy_raw(taken._raw))
     loop.axis = step.axis
     if step.gives_size:
-        step.axis.define(size, by=f"loop {step.name}")
+        step.axis.define(size, by=f"loop {step.name}", by_loop=True)
     return size
 
 

@@ -289,7 +289,9 @@ def _lengths_by_dim(dims: Sequence[Dim], lengths: Any) -> dict[Dim, Any]:
 def _size(batch: Dim, values: Any) -> Size:
     if isinstance(values, Tensor):
         return Size(values.dims, raw_registry.backend_of_raw(values._raw).to_numpy_raw(values._raw))
-    if hasattr(values, "detach"):
+    if getattr(values, "is_meta", False):
+        values = raw_registry.backend_of_raw(values).to_numpy_raw(values)  # raises, with the reason
+    elif hasattr(values, "detach"):
         values = values.tolist()  # not .numpy(), which torch.func does not allow
     array = np.asarray(values)
     if array.dtype.kind == "f" and array.size:

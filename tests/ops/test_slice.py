@@ -254,6 +254,19 @@ def test_cumsum_over_the_batch_skips_padding():
     assert as_lists(y, time) == [lists[0], [lists[0][0] + lists[1][0], *lists[1][1:]]]
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "bool"])
+@pytest.mark.parametrize("backend", ["torch", "numpy"])
+def test_cumsum_of_small_integers_does_not_wrap_around(dtype, backend):
+    feat = rf.Dim(700, name="feat")
+    rf.select_backend(backend)
+    try:
+        x = rf.cast(rf.full(dims=[feat], fill_value=100), dtype)
+    finally:
+        rf.select_backend("torch")
+    y = rf.cumsum(x, spatial_dim=feat)
+    assert (y.dtype, np.asarray(y.raw_tensor)[-1]) == ("int64", 700 * int(np.asarray(x.raw_tensor)[0]))
+
+
 @pytest.mark.parametrize(("dtype", "expected"), [("int32", "int32"), ("bool", "int64"), ("float32", "float32")])
 def test_cumsum_keeps_the_type_of_numbers(dtype, expected):
     feat = rf.Dim(3, name="feat")

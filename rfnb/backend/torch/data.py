@@ -125,7 +125,14 @@ class TorchData:
 
     @staticmethod
     def to_numpy_raw(raw_tensor: torch.Tensor) -> np.ndarray:
-        """A copy on the CPU as numpy."""
+        """A copy on the CPU as numpy. Raises BackendError for a tensor without numbers."""
+        if raw_tensor.is_meta:
+            raise BackendError(
+                f"{public_function()}: the numbers of a tensor on the meta device are needed, but it has none",
+                got=f"a tensor of shape {tuple(raw_tensor.shape)}",
+                expected="a tensor with numbers: lengths and masks of sequences, for example, are made on the CPU",
+                hint='device="cpu"',
+            )
         raw = raw_tensor.detach().cpu()
         return np.array((raw.float() if raw.dtype == torch.bfloat16 else raw).numpy())
 

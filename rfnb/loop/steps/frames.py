@@ -106,4 +106,4 @@ class StepNumbers(Sequence[Any]):
 
 def has_steps(axis: Dim) -> bool:
     """Whether data or an op gave the axis its size. The size that an earlier loop gave it does not count."""
-    return axis.is_defined() and not (axis.defined_by or "").startswith("loop ")
+    return axis.is_defined() and not axis.given.loop
