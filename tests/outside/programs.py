@@ -194,7 +194,7 @@ STATE_AXES = ["b", "bh", "bk", "be", "beh"]
 
 
 @st.composite
-def programs(draw: Draw, *, padding: bool = True, size: int = 10) -> Program:
+def programs(draw: Draw, *, padding: bool = True, size: int = 16) -> Program:
     """padding: with ops that can leave the finite numbers in padding. size: the largest number of ops."""
     batch = draw(st.integers(1, 3))
     least = draw(st.integers(0, 1)), draw(st.integers(0, 1))
@@ -209,7 +209,9 @@ def programs(draw: Draw, *, padding: bool = True, size: int = 10) -> Program:
     else:
         max_len = draw(st.integers(1, 4)) if max_len == "int" else None
     inputs = tuple(each for each in INPUTS if over_t or each.source != "frame")
-    empty = {axis for axis, low in zip("te", least, strict=True) if not low and (axis == "e" or before or not over_t)}
+    empty = {"e"} if not least[1] else set()
+    if not least[0] and (before or not over_t or not any(t)):  # steps of a loop over t see sequences with frames only
+        empty.add("t")
     states = [_state(draw) for _ in range(draw(st.integers(1, 4)))]
     start = [*(each.facts for each in inputs), *(each.facts for each in states)]
     drawing = _Drawing(draw, Known(frozenset(empty), over_t), start, names_of_rules(padding=padding))

@@ -44,12 +44,12 @@ def same(ours: np.ndarray, reference: torch.Tensor, what: str) -> None:
     assert np.allclose(ours, expected, rtol=1e-7, atol=1e-8 * scale), f"{what}: {ours}, not {expected}"
 
 
-def check(program: Program, *, hoist: bool | None, record: bool) -> None:
+def check(program: Program, *, hoist: bool | None, record: bool, device: str | None = None) -> None:
     """Values, gradients and, if it is recorded, what replay shows are those of the sequences alone."""
     data = Data(program)
     alone = [Alone(program, data, i).run() for i in range(len(program.t))]
     with float64():
-        batched = Batched(program, data, hoist=hoist, record=record)
+        batched = Batched(program, data, hoist=hoist, record=record, device=device)
         loss = batched.run()
         check_values(batched, alone)
         check_gradients(batched, alone, loss)
@@ -75,13 +75,13 @@ def check_values(batched: Batched, alone: list[Found]) -> None:
 
 def check_gradients(batched: Batched, alone: list[Found], loss: torch.Tensor) -> None:
     data, expected = batched.data, sum(y.sin().sum() for found in alone for y in found.results())
-    same(loss.detach().numpy(), expected, "loss")
+    same(loss.detach().cpu().numpy(), expected, "loss")
     if loss.requires_grad:
         loss.backward()
     if expected.requires_grad:
         expected.backward()
     for name, leaf in batched.leaves.items():
-        ours = np.zeros(leaf.shape) if leaf.grad is None else leaf.grad.numpy()
+        ours = np.zeros(leaf.shape) if leaf.grad is None else leaf.grad.cpu().numpy()
         assert np.isfinite(ours).all(), f"the gradient of {name} is not finite: {ours}"
         if name in data.weights:
             same(ours, gradient(data.weights[name]), f"gradient of {name}")
