@@ -43,6 +43,7 @@ with _not_searched():
     from rfnb.core.ground.source import follow_cells as _follow_cells
     from rfnb.core.ground.suggestions import no_name as _no_name
     from rfnb.display.register import register_views as _register_views
+    from rfnb.module_paths import PATHS as _PATHS, register_paths as _register_paths
     from rfnb.ops.public import *
     from rfnb.public_names import FOLDERS as _FOLDERS
 
@@ -57,6 +58,7 @@ __version__ = "0.1.0"
 
 _register_views()
 _follow_cells()
+_register_paths()
 
 
 def _import_names(folder: str) -> None:
@@ -78,6 +80,8 @@ if not _TYPE_CHECKING:
             _import_names(_FOLDERS[name])
         if name in globals():
             return globals()[name]
+        if name in _PATHS:  # a module that has no file
+            return _sys.modules[f"rfnb.{name}"]
         raise _no_name(_sys.modules[__name__], name)
 
 

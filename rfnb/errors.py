@@ -100,5 +100,9 @@ class RunFileError(RfError, ValueError):
     """A file of a recorded run cannot be written or read, or lacks the requested data."""
 
 
+class ReturnnError(RfError, ImportError):
+    """A model imports something of RETURNN that does not exist here, or RETURNN itself is in the way."""
+
+
 class OptionError(RfError, AttributeError, ValueError):
     """A setting does not exist, or cannot have the given value."""

@@ -10,7 +10,7 @@ their `layer_class`, and get a namespace of their own, `rf.layers`, which is the
 NAMES = {
     "ops": """
         AmpPolicy
-        Backend
+        Backend BehaviorVersion
         Dim
         Loss
         Parameter
@@ -51,11 +51,11 @@ NAMES = {
         scatter_logsumexp scatter_mean search_sorted select_backend select_backend_numpy
         select_backend_returnn_layers_tf select_backend_tf select_backend_torch selu sequence_mask set_amp_policy
         set_amp_policy_ctx set_default_device set_default_device_ctx set_default_float_dtype set_default_float_dtype_ctx
-        set_parameter_copy_behavior_ctx set_random_seed set_random_state set_requires_gradient set_sparse_dim
-        set_static_traceable set_static_traceable_ctx shift_left shift_right sigmoid sign silu sin single_step_dim
-        sinusoidal_encoding sinusoidal_positional_encoding slice smooth_one_hot softmax softplus softsign sort
-        sparse_to_dense split split_dims sqrt square squared_difference squeeze stack static_traceable_generation stft
-        stop_gradient stop_gradient_scope sub swish
+        set_dropout_broadcast set_dropout_broadcast_ctx set_feature_dim set_parameter_copy_behavior_ctx set_random_seed
+        set_random_state set_requires_gradient set_sparse_dim set_static_traceable set_static_traceable_ctx shift_left
+        shift_right sigmoid sign silu sin single_step_dim sinusoidal_encoding sinusoidal_positional_encoding slice
+        smooth_one_hot softmax softplus softsign sort sparse_to_dense split split_dims sqrt square squared_difference
+        squeeze stack static_traceable_generation stft stop_gradient stop_gradient_scope sub swish
         tanh top_k top_k_mask top_p_mask transposed_conv true_divide
         unpack unstack use_mask_default
         where window
@@ -63,15 +63,16 @@ NAMES = {
     """,
     "nn": """
         BasicLSTM BasicRNN BatchNorm
-        CausalSelfAttention CausalSelfAttentionState ConformerConvBlock ConformerConvSubsample ConformerEncoder
-        ConformerEncoderLayer ConformerPositionwiseFeedForward Conv1d Conv2d Conv3d CrossAttention
+        CausalSelfAttention CausalSelfAttentionState CollectOutputsDict ConformerConvBlock ConformerConvSubsample
+        ConformerEncoder ConformerEncoderLayer ConformerPositionwiseFeedForward Conv1d Conv2d Conv3d CrossAttention
         Dropout
         EBranchformerLayer Embedding
         FeedForward FeedForwardGated Functional
         GRU GetModelFunc GroupNorm GroupNormSpatial
+        IEncoder ISeqDownsamplingEncoder ISeqFramewiseEncoder
         LSTM LayerNorm LayerNormVariantsLSTM LearnedRelativePositionalEncoding Linear LstmState
         Module ModuleList
-        Normalize
+        Normalize NotSpecified
         ParameterList PiecewiseLinear PiecewiseLinearStepwiseScheduler
         RHN RMSNorm RecCell RelPosCausalSelfAttention RelPosSelfAttention RotaryPosCausalSelfAttention
         RotaryPosSelfAttention RunningMean
@@ -82,12 +83,13 @@ NAMES = {
         WeightDropout WeightNoise
         ZoneoutLSTM
         batch_norm_distributed_default build_dict build_from_dict
+        conv_norm_use_mask_default
         decoder distributed
         encoder
         from_torch
         hooks
         init is_parametrized
-        make_cell
+        make_cell make_ff make_norm
         param_groups
         register_parametrization remove_parametrization rf_module_to_pt_module
         sequential

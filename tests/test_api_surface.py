@@ -54,14 +54,20 @@ def check_parameters(function: Any, listed: list[str], *, method: bool = False) 
     return ours
 
 
+def check_defaults(ours: dict[str, inspect.Parameter], listed: dict[str, Any]) -> None:
+    """The same, where one is given: "rf.relu" is a name, and a text in brackets leaves the choice to us."""
+    for parameter, default in listed.items():
+        found = ours[parameter].default if not parameter.startswith("_") else default
+        if isinstance(default, str) and default.startswith("rf."):
+            assert found is find(default.removeprefix("rf."))
+        elif not isinstance(default, str) or default[0] != "(":
+            assert list(found) == default if isinstance(found, tuple) else found == default
+
+
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_function_has_the_listed_parameters_and_defaults(name):
     listed = SURFACE["functions"][name]
-    ours = check_parameters(find(name), listed["params"])
-    for parameter, default in listed["defaults"].items():
-        if not parameter.startswith("_") and isinstance(default, int | float | bool | None | list):
-            found = ours[parameter].default
-            assert list(found) == default if isinstance(found, tuple) else found == default
+    check_defaults(check_parameters(find(name), listed["params"]), listed["defaults"])
 
 
 @pytest.mark.parametrize(("owner", "member"), MEMBERS, ids=lambda name: name)
@@ -79,3 +85,41 @@ def test_a_class_is_made_with_the_listed_arguments(name):
     if name == "Tensor":
         return  # takes renamed arguments as well, and says so
     check_parameters(find(name), SURFACE["classes"][name])
+
+
+@pytest.mark.parametrize("name", SURFACE["modules"])
+def test_a_module_has_the_listed_parameters_defaults_and_methods(name):
+    listed = SURFACE["modules"][name]
+    assert hasattr(rf, name.split(".")[0])
+    if listed["params"] is not None and name != "State":  # Python does not know the parameters of a dict
+        check_defaults(check_parameters(find(name), listed["params"]), listed.get("defaults", {}))
+    if "call_params" in listed:
+        check_parameters(find(name).__call__, listed["call_params"], method=True)
+    for method, params in listed.get("methods", {}).items():
+        of_an_object = inspect.isfunction(inspect.getattr_static(find(name), method))
+        check_parameters(getattr(find(name), method), params, method=of_an_object)
+
+
+@pytest.mark.parametrize("name", [name for name, listed in SURFACE["modules"].items() if "from" in listed])
+def test_a_name_is_found_where_models_import_it(name):
+    code = f"import rfnb.as_returnn; from {SURFACE['modules'][name]['from']} import {name}"
+    names: dict[str, Any] = {}
+    exec(code, names)
+    assert names[name] is getattr(rf, name)
+
+
+@pytest.mark.parametrize("name", SURFACE["objects"])
+def test_an_object_is_there(name):
+    assert isinstance(getattr(rf, name), rf.Dim)
+
+
+def test_only_packed_tensors_are_missing():
+    parts = [SURFACE[part] for part in ("classes", "functions", "modules", "objects")]
+    assert {name for part in parts for name in part if not there(name)} == PACKED
+
+
+def there(name: str) -> bool:
+    try:
+        return find(name) is not None
+    except AttributeError:
+        return False

@@ -1,4 +1,4 @@
-"""docs/from_returnn.md: its model runs after the change of imports, and the names on it exist."""
+"""docs/from_returnn.md: its model runs unchanged, and after a change of its imports, and the names on it exist."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ import pytest
 import rfnb as rf
 
 PAGE = (Path(__file__).parents[1] / "docs" / "from_returnn.md").read_text(encoding="utf-8")
-MODEL, *REST = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+FIRST, MODEL, *REST = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 ROWS = re.findall(r"^\| `((?:from|import) .*?)` \| `(.*?)` \|$", PAGE, re.MULTILINE)
 LEFT_OUT = re.findall(r"`rf\.(\w+)`", PAGE.partition("### Left out")[2].partition(" | tensors are")[0])
 
 
 @pytest.mark.parametrize(("there", "here"), ROWS, ids=[there for there, _ in ROWS])
 def test_an_import(there, here):
-    names: dict[str, object] = {}
-    exec(here, names)
+    names: tuple[dict[str, object], ...] = {}, {}
+    exec(f"{FIRST}\n{there}", names[0])
+    exec(here, names[1])
     assert "returnn" in there and "returnn" not in here
+    assert all(names[0][name] is value for name, value in names[1].items() if name not in ("__builtins__", "rf"))
 
 
 def changed(code: str) -> str:
@@ -31,9 +33,10 @@ def changed(code: str) -> str:
     return code.replace("import returnn.frontend as rf", "import rfnb as rf")
 
 
-def test_the_model_trains_and_its_checkpoint_loads():
+@pytest.mark.parametrize("model", [[FIRST, MODEL], [changed(MODEL)]], ids=["unchanged", "changed"])
+def test_the_model_trains_and_its_checkpoint_loads(model):
     assert "returnn" in MODEL and "returnn" not in changed(MODEL)
-    exec(compile("\n".join([changed(MODEL), *REST]), "from_returnn_page.py", "exec"), {"__name__": "page"})
+    exec(compile("\n".join([*model, *REST]), "from_returnn_page.py", "exec"), {"__name__": "page"})
 
 
 def test_what_is_named_is_there():

@@ -11,7 +11,7 @@ import torch
 from rfnb.checkpoint import plain, training as training_state
 from rfnb.checkpoint.choice import Choice, Rename, chooser, common_part, missing_prefix, renamed
 from rfnb.checkpoint.entries import TRAINING, Checkpoint, Source, StoredEntry, opened
-from rfnb.checkpoint.mapping import Match, Target, match, order, targets
+from rfnb.checkpoint.mapping import Match, Sharing, Target, match, order, sharing_of, targets
 from rfnb.checkpoint.report import LoadReport
 from rfnb.errors import CheckpointError
 from rfnb.nn.module.module import Module
@@ -58,7 +58,7 @@ def load(
         names = [*(name for target in wanted for name in target.names), *entries]
         matched = match(wanted, entries, chooser(only, skip, names))
         _check(matched, entries, module, checkpoint, strict=strict)
-        values = [(target, _value(target, stored, checkpoint)) for target, stored in matched.fitting]
+        values = [(target, _value(target, stored, checkpoint, module)) for target, stored in matched.fitting]
         saved = training_state.saved_in(checkpoint)
     called = {entry.key: target.name for target, stored in matched.fitting for entry in stored}
     if training is not None:
@@ -113,7 +113,7 @@ def _check(
         raise CheckpointError(
             f"load: {checkpoint.name} does not fit {name}",
             got="\n".join(complaints),
-            hint=_way_out(matched),
+            hint=_way_out(matched, module),
         )
     if not matched.fitting:
         raise CheckpointError(
@@ -126,7 +126,11 @@ def _check(
         )
 
 
-def _way_out(matched: Match) -> str:
+def _way_out(matched: Match, module: Module) -> str:
+    lacking = [] if matched.unexpected else list(matched.missing)
+    sharing = sharing_of(module, matched.misshaped or lacking)
+    if sharing is not None and len(lacking) <= 1 and sharing.value is bool(matched.misshaped):
+        return _as_saved(sharing)
     if not matched.misshaped:
         of_all = not matched.fitting
         return missing_prefix(matched.unexpected, matched.missing, of_all=of_all) or "strict=False loads what fits"
@@ -137,21 +141,28 @@ def _way_out(matched: Match) -> str:
     return f"skip={written} leaves it unchanged" if len(parts) == 1 else f"skip=[{written}] leaves them unchanged"
 
 
+def _as_saved(sharing: Sharing) -> str:
+    return f"{sharing.option}={not sharing.value}, if that is how the model was saved"
+
+
 def _some(names: Mapping[str, object]) -> str:
     """The first three names, for messages."""
     rest = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return (", ".join(list(names)[:3]) or "no entry") + rest
 
 
-def _value(target: Target, stored: list[StoredEntry], checkpoint: Checkpoint) -> torch.Tensor:
+def _value(target: Target, stored: list[StoredEntry], checkpoint: Checkpoint, module: Module) -> torch.Tensor:
     """The new value of the parameter. Raises CheckpointError if two of its names have different values in the file."""
     by_key = {entry.key: entry for entry in stored}
     values = [_in_order(checkpoint.read(key), target, entry) for key, entry in by_key.items()]
     if not all(_equal(values[0], other) for other in values[1:]):
+        sharing = sharing_of(module, target.names)
         raise CheckpointError(
             f"load: {' and '.join(by_key)} are the same parameter in the module",
             got=f"different values in {checkpoint.name}",
-            hint=f"rename={{{next(reversed(by_key))!r}: None}} leaves one of them out",
+            hint=f"rename={{{next(reversed(by_key))!r}: None}} leaves one of them out"
+            if sharing is None
+            else _as_saved(sharing),
         )
     return values[0]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -72,15 +72,34 @@ def match(targets: list[Target], entries: Mapping[str, StoredEntry], chosen: Cal
     """Compares names and shapes. A tied parameter may be stored under any of its names."""
     taken = [target for target in targets if any(map(chosen, target.names))]
     found = [(target, [entries[name] for name in target.names if name in entries]) for target in taken]
-    wrong = {t.name: (t.parameter, e) for t, stored in found for e in stored if not _fits(t.parameter, e)}
+    named = [(name, target.parameter) for target in taken for name in target.names if name in entries]
+    wrong = {name: (parameter, entries[name]) for name, parameter in named if not _fits(parameter, entries[name])}
     used = {entry.key for _, stored in found for entry in stored}
     return Match(
-        fitting=[(target, stored) for target, stored in found if stored and target.name not in wrong],
+        fitting=[(target, stored) for target, stored in found if stored and wrong.keys().isdisjoint(target.names)],
         missing={t.name: t.parameter for t, stored in found if not stored and not t.parameter.non_critical_for_restore},
         unexpected={name: entry for name, entry in entries.items() if entry.key not in used and chosen(name)},
         misshaped=wrong,
         skipped=[target.name for target in targets if target not in taken],
     )
+
+
+class Sharing(NamedTuple):
+    """The option of a module that says whether a parameter is shared with another, and its present value."""
+
+    option: str
+    value: bool
+
+
+def sharing_of(module: Module, names: Iterable[str]) -> Sharing | None:
+    """The option for the first of these parameters for which there is one."""
+    options = {
+        f"{path}.{name}".lstrip("."): option
+        for path, part in module.named_modules()
+        for name, option in part._shared_by.items()
+    }
+    name = next((name for name in names if name in options), None)
+    return None if name is None else Sharing(options[name], name not in dict(module.named_parameters()))
 
 
 def described(parameter: Parameter) -> str:

@@ -18,6 +18,7 @@ from rfnb.loop.loop import Loop
 from rfnb.ops.create import full
 from rfnb.ops.index import gather
 from rfnb.ops.math import add, cast, less, logical_and, logical_not, where
+from rfnb.ops.nested import mask_nested
 from rfnb.ops.reduce import reduce_any
 from rfnb.trace.record.record import current_recorder
 
@@ -105,28 +106,35 @@ def scan(
         spatial_dim: the axis of `xs`; for a scan by `cond` the dim of the result, which it defines.
         initial: the state before the first step; None for no state.
         xs: {…, spatial_dim}, or a structure of such Tensors; `body` gets their frames.
-        ys: optional templates that the outputs are checked against.
+        ys: optional templates that the outputs are checked against; of a `TensorArray`, only their structure counts.
         cond: function from (x, state) to whether a sequence continues, {batch, …} bool; called before each step with
             `cond_before_body`, otherwise after it. `cond_dims` are the dims that its result is checked against.
         body: function from (x, state) to (output, next state); either may be None or a structure.
         max_seq_len: the largest number of steps.
-        return_tensor_arrays: whether to return the outputs as a `TensorArray` of steps.
+        return_tensor_arrays: whether to return the outputs as a `TensorArray` of steps. If the state also holds Dims,
+            such as the beam of the step before, `body` may return other dims at each step; Python calls it then.
 
     Ended sequences keep their state; their further steps are not part of the dim of the steps.
     """
     if spatial_dim is single_step_dim:
         outputs, state = body(xs, initial)
         return outputs, state, single_step_dim
-    job = _Scan(spatial_dim, cond_dims, cond_before_body, initial, xs, ys, cond, body, max_seq_len)
-    try:
-        outputs, state, dim = job.traced()
-    except TraceError:
-        if current_recorder() is not None:
-            raise
-        outputs, state, dim = job.by_steps()
-    if return_tensor_arrays:
-        outputs = map_leaves(lambda leaf: TensorArray.unstack(leaf, axis=dim), outputs)
-    return outputs, state, dim
+    job = _Scan(
+        spatial_dim, cond_dims, cond_before_body, initial, xs, ys, cond, body, max_seq_len, return_tensor_arrays
+    )
+    inside = current_recorder() is not None
+    if inside or not (return_tensor_arrays and job.carries_dims):
+        try:
+            outputs, state = job.traced()
+        except TraceError:
+            if inside:
+                raise
+        else:
+            if return_tensor_arrays:
+                outputs = _map(partial(TensorArray.unstack, axis=job.dim), outputs)
+            return outputs, state, job.dim
+    frames, state = job.by_steps()
+    return job.arrays(frames) if return_tensor_arrays else job.stacked(frames), state, job.dim
 
 
 class _Scan:
@@ -143,6 +151,7 @@ class _Scan:
         cond: Callable[[Any, Any], Tensor] | None,
         body: Callable[[Any, Any], tuple[Any, Any]],
         max_seq_len: Tensor | int | None,
+        into_arrays: bool,
     ):
         if cond is None and spatial_dim is None and max_seq_len is None:
             raise LoopError("scan: the number of steps is not given", hint="give spatial_dim, cond or max_seq_len")
@@ -150,6 +159,8 @@ class _Scan:
         self.cond_dims, self.before = cond_dims, cond_before_body
         self.initial, self.xs, self.ys = initial, xs, ys
         self.cond, self.body, self.max_seq_len = cond, body, max_seq_len
+        self.into_arrays = into_arrays
+        self.carries_dims = any(isinstance(leaf, Dim) for leaf in leaves(initial))
 
     def goes_on(self, x: Any, state: Any) -> Tensor:
         """The checked result of `cond`."""
@@ -165,11 +176,11 @@ class _Scan:
         new = arranged(new, state)
         if self.ys is not None:
             outputs = arranged(outputs, self.ys)
-            for found, template in zip(leaves(outputs), leaves(self.ys), strict=True):
+            for found, template in () if self.into_arrays else zip(leaves(outputs), leaves(self.ys), strict=True):
                 require_same_dims("scan", found, template.dims, "ys")
         return outputs, new
 
-    def traced(self) -> tuple[Any, Any, Dim]:
+    def traced(self) -> tuple[Any, Any]:
         """Runs the scan as a Loop. Raises TraceError if its functions depend on values."""
         longest = FOREVER if self.max_seq_len is None and self.cond is not None else self.max_seq_len
         loop = Loop(axis=self.dim, max_seq_len=longest, name="scan")
@@ -186,10 +197,10 @@ class _Scan:
             if self.cond is not None and not self.before:
                 loop.end(logical_not(self.goes_on(x, new)), include_eos=True)
             stacked = _map(loop.stack, outputs)
-        return stacked, loop.state.s if self.initial is not None else None, self.dim
+        return stacked, loop.state.s if self.initial is not None else None
 
-    def by_steps(self) -> tuple[Any, Any, Dim]:
-        """Runs the scan in Python, step by step."""
+    def by_steps(self) -> tuple[list[Any], Any]:
+        """Runs the scan in Python, step by step: the outputs of each step, and the last state."""
         state, frames = self.initial, []
         active: Tensor | None = None
         lengths: Tensor | None = None
@@ -202,14 +213,23 @@ class _Scan:
             if active is not None and not bool(reduce_any(active, axis=active.dims)):
                 break
             outputs, new = self.step(x, state)
-            state = new if active is None else _map_pairs(partial(_where, active), new, state)
+            state = new if active is None else self.kept(active, new, state)
             frames.append(outputs)
             if active is not None:
                 taken = cast(active, "int64")
                 lengths = add(taken, number if lengths is None else lengths)  # until then no sequence had ended
             if self.cond is not None and not self.before:
                 active = _both(active, self.goes_on(x, new))
-        return self.stacked(frames, lengths), state, self.dim
+        if frames and (self.xs is None or self.cond is not None):
+            count = Size((), len(frames)) if lengths is None else Size(lengths.dims, lengths.numpy())
+            self.dim.define(count, "scan")
+        return frames, state
+
+    def kept(self, active: Tensor, new: Any, state: Any) -> Any:
+        """The new state, where sequences that have ended keep theirs."""
+        if self.carries_dims:
+            return mask_nested(new, mask=active, mask_value=state)
+        return _map_pairs(partial(_where, active), new, state)
 
     @property
     def limit(self) -> int:
@@ -226,15 +246,22 @@ class _Scan:
             inside = _both(inside, less(full(dims=(), fill_value=number), self.max_seq_len))
         return inside
 
-    def stacked(self, frames: list[Any], lengths: Tensor | None) -> Any:
+    def stacked(self, frames: list[Any]) -> Any:
         """The outputs of all steps under the dim of the steps."""
+        return self.columns(frames, lambda column: _stacked(column, column[0], self.dim))
+
+    def arrays(self, frames: list[Any]) -> Any:
+        """The outputs of all steps, each with its own dims."""
+        if not frames and self.ys is not None:
+            return _map(TensorArray, self.ys)
+        return self.columns(frames, lambda column: TensorArray(column[0], _backend_tensor_array=list(column)))
+
+    def columns(self, frames: list[Any], join: Callable[[tuple[Tensor, ...]], Any]) -> Any:
+        """The structure of the outputs, with what `join` makes of the Tensors at each place of it."""
         if not frames:
             raise LoopError("scan: there were no steps, so the dims of the outputs are unknown")
-        if self.xs is None or self.cond is not None:
-            count = Size((), len(frames)) if lengths is None else Size(lengths.dims, lengths.numpy())
-            self.dim.define(count, "scan")
-        columns = zip(*(leaves(outputs) for outputs in frames), strict=True)
-        return _map(lambda first: _stacked(next(columns), first, self.dim), frames[0])
+        columns = zip(*([leaf for leaf in leaves(outputs) if leaf is not None] for outputs in frames), strict=True)
+        return _map(lambda _: join(next(columns)), frames[0])
 
 
 def _stacked(frames: Sequence[Tensor], first: Tensor, dim: Dim) -> Tensor:

@@ -18,6 +18,7 @@ from rfnb.loop.body.state import StateHolder
 from rfnb.loop.run_body import BodyRun
 from rfnb.loop.steps.explain import Explanation, ExplanationData
 from rfnb.loop.steps.frames import has_steps
+from rfnb.ops.shape import expand_dims
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
@@ -162,6 +163,8 @@ class Loop:
     def last(self, source: Tensor, *, name: str | None = None) -> Tensor:
         """The value at the last step of each sequence, available after the block. {…} → {…}
 
+        If `source` lacks a dim that the lengths depend on, such as the batch dim, the result has it.
+
         >>> time = rf.Dim(None, name="time")
         >>> x = rf.convert_to_tensor([[1, 2, 3], [4]], dims=[rf.batch_dim, time])
         >>> loop = rf.Loop(axis=time)
@@ -170,7 +173,8 @@ class Loop:
         >>> y.raw_tensor.tolist()
         [30, 40]
         """
-        return self._open_body("last").last(source, name)
+        body = self._open_body("last")
+        return body.last(_of_each_sequence(body, source), name)
 
     def end(self, source: Tensor, *, include_eos: bool) -> None:
         """Ends each sequence at the step where `source` is true. {batch, …} bool
@@ -228,3 +232,11 @@ class Loop:
         steps = f", {self.run.steps} steps recorded" if self.run is not None else ""
         axis = f"axis={self.axis.name}" if self.axis is not None else "no axis"
         return f"Loop {self.name!r} ({axis}, state: {', '.join(self.state) or 'none'}{steps})"
+
+
+def _of_each_sequence(body: Body, source: Tensor) -> Tensor:
+    """The value with all dims that the number of steps depends on."""
+    axis = body.loop.axis
+    size = axis.size if body.size is None and axis is not None and has_steps(axis) else body.size
+    lacking = [dim for dim in size.dims if dim not in source.dims] if size and isinstance(source, Tensor) else []
+    return expand_dims(source, lacking) if lacking else source

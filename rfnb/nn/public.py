@@ -41,6 +41,11 @@ from rfnb.nn.decoder.transformer import (
     TransformerDecoder as TransformerDecoder,
     TransformerDecoderLayer as TransformerDecoderLayer,
 )
+from rfnb.nn.encoder.base import (
+    IEncoder as IEncoder,
+    ISeqDownsamplingEncoder as ISeqDownsamplingEncoder,
+    ISeqFramewiseEncoder as ISeqFramewiseEncoder,
+)
 from rfnb.nn.encoder.conformer import (
     ConformerConvBlock as ConformerConvBlock,
     ConformerConvSubsample as ConformerConvSubsample,
@@ -56,6 +61,7 @@ from rfnb.nn.encoder.transformer import (
 from rfnb.nn.layers.batch_norm import (
     BatchNorm as BatchNorm,
     batch_norm_distributed_default as batch_norm_distributed_default,
+    conv_norm_use_mask_default as conv_norm_use_mask_default,
 )
 from rfnb.nn.layers.conv import (
     Conv1d as Conv1d,
@@ -67,7 +73,11 @@ from rfnb.nn.layers.conv import (
 )
 from rfnb.nn.layers.dropout import Dropout as Dropout
 from rfnb.nn.layers.embedding import Embedding as Embedding
-from rfnb.nn.layers.feed_forward import FeedForward as FeedForward, FeedForwardGated as FeedForwardGated
+from rfnb.nn.layers.feed_forward import (
+    FeedForward as FeedForward,
+    FeedForwardGated as FeedForwardGated,
+    make_ff as make_ff,
+)
 from rfnb.nn.layers.linear import Linear as Linear
 from rfnb.nn.layers.norm import (
     GroupNorm as GroupNorm,
@@ -75,12 +85,14 @@ from rfnb.nn.layers.norm import (
     LayerNorm as LayerNorm,
     Normalize as Normalize,
     RMSNorm as RMSNorm,
+    make_norm as make_norm,
 )
 from rfnb.nn.layers.position import LearnedRelativePositionalEncoding as LearnedRelativePositionalEncoding
 from rfnb.nn.layers.rec import LSTM as LSTM, LstmState as LstmState
 from rfnb.nn.layers.running_mean import RunningMean as RunningMean
 from rfnb.nn.module import hooks as hooks
 from rfnb.nn.module.build import build_dict as build_dict, build_from_dict as build_from_dict
+from rfnb.nn.module.collect import CollectOutputsDict as CollectOutputsDict
 from rfnb.nn.module.config import GetModelFunc as GetModelFunc, StepFunc as StepFunc
 from rfnb.nn.module.container import (
     ModuleList as ModuleList,
@@ -88,7 +100,9 @@ from rfnb.nn.module.container import (
     Sequential as Sequential,
     sequential as sequential,
 )
-from rfnb.nn.module.module import Functional as Functional, Module as Module
+from rfnb.nn.module.functional import Functional as Functional
+from rfnb.nn.module.module import Module as Module
+from rfnb.nn.module.not_specified import NotSpecified as NotSpecified
 from rfnb.nn.module.parametrize import (
     WeightDropout as WeightDropout,
     WeightNoise as WeightNoise,

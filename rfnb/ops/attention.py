@@ -19,18 +19,9 @@ from rfnb.errors import DimError
 from rfnb.ops.create import range_over_dim
 from rfnb.ops.math import add, compare_bc, mul, where
 from rfnb.ops.matmul import matmul
-from rfnb.ops.random import dropout
+from rfnb.ops.random import dropout, dropout_broadcast_default
 from rfnb.ops.shape import replace_dim
 from rfnb.ops.softmax import softmax
-
-
-def dropout_broadcast_default() -> bool:
-    """Whether attention drops the same weights for all sequences, heads and queries: False.
-
-    >>> rf.dropout_broadcast_default()
-    False
-    """
-    return False
 
 
 def dot_attention(
@@ -48,7 +39,8 @@ def dot_attention(
     """The mean of `values` over `axis`, weighted by softmax(query · keys · scale).
 
     {…, key_dim}, {…, axis, key_dim}, {…, axis, values…} → {…, values…}. One kernel computes it, except in loops
-    and while a listener observes the weights, or with `att_dropout_broadcast`.
+    and while a listener observes the weights, or with `att_dropout_broadcast`. If `query` has `axis` too, this is
+    self-attention: each frame of the query sees all frames of the keys, as if these had a dim of their own.
 
     Args:
         att_dropout: dropout probability of the weights, in training.
@@ -68,14 +60,6 @@ def dot_attention(
         ("values", values, axis),
     ):
         axis_of("dot_attention", x, dim, name)
-    if axis in query.dims and causal_query_spatial_dim is None:
-        raise DimError(
-            f"dot_attention: `query` has {axis.name} too, so each query would only see the key of its own frame",
-            got=query.describe_dims(),
-            expected=f"no {axis.name} in `query`",
-            hint=f"for self-attention, give the keys and values a separate dim: "
-            f"keys, key_axis = rf.replace_dim(keys, in_dim={axis.name})",
-        )
     scale = 1 / math.sqrt(key_dim.get_dim_value()) if scale is None else scale
     if causal_query_spatial_dim is not None:
         axis_of("dot_attention", query, causal_query_spatial_dim, "query")
@@ -183,6 +167,16 @@ def relative_scores(
     """
     backend = backend_of_raw(query._raw)
     return backend.relative_scores(query, positions, like, key_dim=key_dim, axis=axis, queries=queries, keys=keys)
+
+
+@op(frames="any")
+def relative_shift(scores: Tensor, *, axis: Dim, queries: Dim, keys: Dim) -> Tensor:
+    """Scores of each distance as scores of each key, seen from the query. {…, queries, axis} → {…, queries, keys}
+
+    `axis` are the distances as in `relative_scores`. All of them count, also where sequences are shorter.
+    """
+    axis_of("relative_shift", scores, axis, "scores")
+    return backend_of_raw(scores._raw).relative_shift(scores, axis=axis, queries=queries, keys=keys)
 
 
 def _in_order(found: Sequence[Dim], query: Sequence[Dim], key_dim: Dim) -> list[Dim]:

@@ -10,15 +10,17 @@ import numpy as np
 
 from rfnb.backend.base.require import axis_of
 from rfnb.core.dims.dim import Dim
+from rfnb.core.ground.dtype import is_float_dtype
 from rfnb.core.run.run_ctx import get_run_ctx, get_run_ctx_step
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.create import range_over_dim
-from rfnb.ops.math import abs, add, compare_bc, floor, log, logical_and, maximum, mul, square, sub, where
+from rfnb.ops.math import abs, add, cast, compare_bc, floor, log, logical_and, maximum, mul, square, sub, where
 from rfnb.ops.matmul import matmul
 from rfnb.ops.random import random_uniform
 from rfnb.ops.reduce import reduce_any
+from rfnb.ops.shape import squeeze
 from rfnb.ops.signal import stft
 from rfnb.ops.top_k import top_k
 
@@ -39,7 +41,7 @@ def log_mel_filterbank_from_raw(
 ) -> tuple[Tensor, Dim]:
     """The logarithm of the energy in mel bands, and the dim of frames.
 
-    {…, in_spatial_dim} → {…, frames, out_dim}
+    {…, in_spatial_dim} → {…, frames, out_dim} in the dtype of the audio; a feature dim of size 1 is left out
 
     >>> samples, bands = rf.Dim(1600, name="samples"), rf.Dim(40, name="bands")
     >>> audio = rf.random_normal([samples])
@@ -50,13 +52,17 @@ def log_mel_filterbank_from_raw(
         window_len, step_len: in seconds.
         n_fft: by default the smallest power of 2 that is at least the window.
     """
+    only_channel = raw_audio.feature_dim
+    if only_channel is not None and only_channel.dimension == 1:
+        raw_audio = squeeze(raw_audio, only_channel)
     length, step = int(window_len * sampling_rate), int(step_len * sampling_rate)
     n_fft = n_fft or 2 ** math.ceil(math.log2(length))
     spectrum, frames, bins = stft(
         raw_audio, in_spatial_dim=in_spatial_dim, frame_step=step, frame_length=length, fft_length=n_fft
     )
     energy = mel_filterbank(square(abs(spectrum)), in_dim=bins, out_dim=out_dim, sampling_rate=sampling_rate)
-    return log(maximum(energy, 1e-10)) / math.log(log_base), frames
+    found = log(maximum(energy, 1e-10)) / math.log(log_base)
+    return cast(found, raw_audio.dtype) if is_float_dtype(raw_audio.dtype) else found, frames
 
 
 def mel_filterbank(
@@ -90,7 +96,7 @@ def mel_filterbank(
         )
     top = sampling_rate / 2 if f_max is None else f_max
     triangles = _triangles(out_dim.get_dim_value(), fft_length, sampling_rate, f_min or 0, top)
-    weights = convert_to_tensor(triangles, dims=[in_dim, out_dim], dtype=x.dtype, device=x.device)
+    weights = convert_to_tensor(triangles, dims=[in_dim, out_dim], dtype=x.dtype, device=x.device, feature_dim=out_dim)
     return matmul(x, weights, reduce=in_dim)
 
 

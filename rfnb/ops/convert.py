@@ -124,6 +124,7 @@ def convert_to_tensor(
     result._raw = backend.finite_padding(result)
     if sparse_dim is not None:
         _check_labels(backend, result, value, sparse_dim)
+    result._await_lengths()
     result._name = name or user_source() or "tensor"
     return result
 

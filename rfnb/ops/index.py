@@ -24,6 +24,9 @@ def gather(
     Shared dims are batch dims. A negative int counts from the end of each sequence. A str is a label of
     the vocab of `axis`, or the tag of a sequence.
 
+    After the last frame of a sequence, but not of the longest one, an index gives what stands in the padding: use
+    `clip_to_valid`, or mask such results.
+
     >>> time, feat = rf.Dim(5, name="time"), rf.Dim(3, name="feat")
     >>> rf.gather(rf.zeros([time, feat]), indices=2, axis=time).dims == (feat,)
     True
@@ -50,6 +53,8 @@ def _told(indices: Tensor | int | str) -> str:
 @op(frames="any")
 def one_hot(source: Tensor) -> Tensor:
     """1 at the label, 0 elsewhere. {…} sparse → {…, sparse_dim} float
+
+    Raises DimError if a label of a valid frame is outside the sparse dim.
 
     >>> word = rf.Dim(3, name="word")
     >>> rf.one_hot(rf.convert_to_tensor(1, sparse_dim=word)).raw_tensor.tolist()

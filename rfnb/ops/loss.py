@@ -40,7 +40,10 @@ def label_smoothing(prob: Tensor, smoothing: Tensor | float, *, axis: Dim | None
     >>> word = rf.Dim(3, name="word")
     >>> rf.label_smoothing(rf.convert_to_tensor(1, sparse_dim=word), 0.5).raw_tensor.tolist()
     [0.25, 0.5, 0.25]
+
+    smoothing: 0 to 1. Raises DimError for other numbers; the entries of a Tensor are not checked.
     """
+    _check_smoothing("label_smoothing", smoothing)
     axis = axis or prob.feature_dim or prob.sparse_dim
     if axis is None or axis.dimension is None:
         raise DimError(
@@ -76,6 +79,7 @@ def label_smoothed_log_prob_gradient(
         axis: the dim of the labels; by default the feature dim.
         exclude_labels: labels, such as blank, that the smoothing leaves out.
     """
+    _check_smoothing("label_smoothed_log_prob_gradient", smoothing)
     axis = axis or log_prob.feature_dim
     excluded = set(exclude_labels or ())
     if axis is None or axis.dimension is None or axis.dimension - len(excluded) < 2:
@@ -93,6 +97,12 @@ def label_smoothed_log_prob_gradient(
             where(kept, value, other, allow_broadcast_all_sources=True) for value, other in ((scale, 1.0), (shift, 0.0))
         )
     return scaled_gradient_ext(log_prob, scale=scale, shift=shift, scale_shift_by_sum_over_axis=axis)
+
+
+def _check_smoothing(op: str, smoothing: Tensor | float) -> None:
+    """Raises DimError for a number that is not a probability. A Tensor is not read."""
+    if not isinstance(smoothing, Tensor) and not 0.0 <= smoothing <= 1.0:
+        raise DimError(f"{op}: `smoothing` must be a probability", got=smoothing, expected="0 to 1")
 
 
 @op(frames="any")

@@ -9,13 +9,14 @@ import numpy as np
 
 from rfnb.core.dims import align
 from rfnb.core.dims.binding import current_lengths
-from rfnb.core.dims.dim import Dim, as_dims, size_from
+from rfnb.core.dims.dim import Dim, as_dims
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.default import get_default_device
+from rfnb.core.tensor.listener import active_listener
 from rfnb.core.tensor.op import method_of, op
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
-from rfnb.ops.math import logical_and
+from rfnb.ops.math import cast, logical_and
 
 
 @op()
@@ -110,8 +111,20 @@ def _of_this_step(dim: Dim, constant: Tensor) -> Tensor:
 
 
 def _dyn_size_ext(self: Dim) -> Tensor | None:
-    """The lengths as a Tensor; None for a static dim, and before there is data. Setting it begins a new batch."""
-    return get_size_tensor(self) if self.is_dynamic() and self.is_defined() else None
+    """The lengths as a Tensor; None for a static dim. Before there is data, a template, or None if there is none.
+
+    Setting it, or its `raw_tensor`, begins a new batch.
+    """
+    if self.is_static():
+        return None
+    if not self.is_defined():
+        return None if self.template is None else self.template.copy_template()._as_lengths_of(self)
+    lengths = get_size_tensor(self)
+    if self.expr is not None or active_listener() is not None:
+        return lengths
+    if self.template is not None and self.template.dtype != lengths.dtype:
+        lengths = cast(lengths, self.template.dtype)
+    return lengths._as_lengths_of(self)
 
 
 def _set_dyn_size_ext(self: Dim, lengths: Tensor | None) -> None:
@@ -124,7 +137,7 @@ def _set_dyn_size_ext(self: Dim, lengths: Tensor | None) -> None:
     if lengths is None:
         self.reset_raw()
     else:
-        self.bind(size_from(lengths))
+        self._set_lengths(lengths)
 
 
 def _dyn_size(self: Dim) -> Any:

@@ -52,7 +52,8 @@ def pack_padded(
 ) -> tuple[Tensor, Dim]:
     """The frames of all sequences, one after the other, without padding, and their new dim. {…, dims…} → {…, out_dim}
 
-    The last of `dims` varies fastest.
+    The last of `dims` varies fastest. If their lengths depend on a dim that is not among them, it is a batch dim: the
+    frames of each of its sequences form a sequence.
 
     >>> time = rf.Dim(None, name="time")
     >>> x = rf.convert_to_tensor([[1, 2, 3], [4]], dims=[rf.batch_dim, time])
@@ -76,6 +77,8 @@ def pack_padded(
 @op(frames="any")
 def pad_packed(source: Tensor, *, in_dim: Dim, dims: Sequence[Dim]) -> Tensor:
     """The inverse of `pack_padded`, with 0 in padding. {…, in_dim} → {…, dims…}
+
+    Raises DimError if a sequence of `in_dim` has not the number of frames of `dims`.
 
     >>> time = rf.Dim(None, name="time")
     >>> x = rf.convert_to_tensor([[1, 2], [3]], dims=[rf.batch_dim, time])

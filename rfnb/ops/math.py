@@ -44,7 +44,8 @@ def combine(
     >>> rf.combine(a, "floordiv", rf.convert_to_tensor([2, 3], dims=[feat])).raw_tensor.tolist()
     [[3, 2], [4, 3]]
 
-    Raises DimError if neither operand has all dims of the result, unless `allow_broadcast_all_sources`.
+    Each operand may lack dims of the other. Raises DimError if two of these dims look alike (`rf.options.accidents`),
+    unless `allow_broadcast_all_sources`; if that is False, whenever neither operand has all dims of the result.
     """
     kind = SIGNS.get(kind, kind)
     if kind not in COMBINE_KINDS:
@@ -65,7 +66,8 @@ def compare(
 ) -> Tensor:
     """a `kind` b, entry by entry: "equal", "not_equal", "less", "less_equal", "greater", "greater_equal".
 
-    {…}, {…} → {… of both} bool. kind: also an operator of Python, such as ">=".
+    {…}, {…} → {… of both} bool. kind: also an operator of Python, such as ">=". For operands that lack dims of each
+    other see `rf.combine`.
 
     >>> time, feat = rf.Dim(2, name="time"), rf.Dim(2, name="feat")
     >>> a = rf.convert_to_tensor([[7, 8], [9, 10]], dims=[time, feat])
@@ -81,21 +83,21 @@ def compare(
 
 
 def combine_bc(a: Value, kind: str, b: Value, *, dim_order: Sequence[Dim] | None = None) -> Tensor:
-    """`rf.combine`, where no operand needs to have all dims of the result. {…}, {…} → {… of both}
+    """`rf.combine`, also where each operand has a dim that looks like one of the other. {…}, {…} → {… of both}
 
-    >>> height, width = rf.Dim(2, name="height"), rf.Dim(3, name="width")
+    >>> height, width = rf.Dim(2, name="height"), rf.Dim(2, name="width")
     >>> rf.combine_bc(rf.range_over_dim(height), "add", rf.range_over_dim(width)).raw_tensor.tolist()
-    [[0, 1, 2], [1, 2, 3]]
+    [[0, 1], [1, 2]]
     """
     return combine(a, kind, b, allow_broadcast_all_sources=True, dim_order=dim_order)
 
 
 def compare_bc(a: Value, kind: str, b: Value, *, dim_order: Sequence[Dim] | None = None) -> Tensor:
-    """`rf.compare`, where no operand needs to have all dims of the result. {…}, {…} → {… of both} bool
+    """`rf.compare`, also where each operand has a dim that looks like one of the other. {…}, {…} → {… of both} bool
 
-    >>> query, key = rf.Dim(2, name="query"), rf.Dim(3, name="key")
+    >>> query, key = rf.Dim(2, name="query"), rf.Dim(2, name="key")
     >>> rf.compare_bc(rf.range_over_dim(query), ">=", rf.range_over_dim(key)).raw_tensor.tolist()
-    [[True, False, False], [True, True, False]]
+    [[True, False], [True, True]]
     """
     return compare(a, kind, b, allow_broadcast_all_sources=True, dim_order=dim_order)
 

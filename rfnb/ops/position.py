@@ -168,7 +168,9 @@ def _of_batch(key: tuple[Any, ...], of: Sequence[Dim], dims: Sequence[Dim], make
 
     defaults = get_default_float_dtype(), get_default_device(), backend
     key = (*key, *[dim.serial for dim in dims], *defaults)
-    return tensor_of(lengths.cached(key, raw), align.sig(dims), current_lengths(dims))  # no reference cycle
+    return tensor_of(
+        lengths.cached(key, raw), align.sig(dims, None, dims[-1]), current_lengths(dims)
+    )  # no reference cycle
 
 
 def _distances(query: Dim, key_value: Dim) -> Dim:
@@ -220,7 +222,7 @@ def _half(what: str, feat_dim: Dim) -> Dim:
 
 
 def _waves(indices: Tensor, feat_dim: Dim, step: float, dtype: str | None) -> Tensor:
-    """Sines, then cosines, of `indices` times frequencies whose logarithm decreases by `step`."""
+    """Sines, then cosines, of `indices` times frequencies whose logarithm decreases by `step`. {…} → {…, feat_dim}"""
     half, dtype = _half("sines", feat_dim), dtype or get_default_float_dtype()
     angles = _angles(indices, half, step, dtype)
     result, _ = concat((sin(angles), half), (cos(angles), half), out_dim=feat_dim)
@@ -229,7 +231,7 @@ def _waves(indices: Tensor, feat_dim: Dim, step: float, dtype: str | None) -> Te
 
 def _angles(indices: Tensor, half: Dim, step: float, dtype: str) -> Tensor:
     frequencies = _frequencies(half.get_dim_value(), step, "float64" if dtype == "float64" else "float32")
-    waves = tensor_of(selected().from_numpy_raw(frequencies, indices.device), align.sig([half]), EMPTY)
+    waves = tensor_of(selected().from_numpy_raw(frequencies, indices.device), align.sig([half], None, half), EMPTY)
     return combine_bc(cast(indices, waves.dtype), "mul", waves)
 
 

@@ -42,6 +42,7 @@ from rfnb.core.ground.raw import (
     select_backend_tf as select_backend_tf,
     select_backend_torch as select_backend_torch,
 )
+from rfnb.core.run.behavior_version import BehaviorVersion as BehaviorVersion
 from rfnb.core.run.loss import Loss as Loss
 from rfnb.core.run.run_ctx import (
     RunCtx as RunCtx,
@@ -95,6 +96,7 @@ from rfnb.ops.device import (
 from rfnb.ops.mask import sequence_mask as sequence_mask
 from rfnb.ops.random import (
     dropout as dropout,
+    dropout_broadcast_default as dropout_broadcast_default,
     get_random_state as get_random_state,
     get_static_step_based_seed as get_static_step_based_seed,
     random as random,
@@ -102,6 +104,8 @@ from rfnb.ops.random import (
     random_truncated_normal as random_truncated_normal,
     random_uniform as random_uniform,
     reset_step_random_state as reset_step_random_state,
+    set_dropout_broadcast as set_dropout_broadcast,
+    set_dropout_broadcast_ctx as set_dropout_broadcast_ctx,
     set_random_seed as set_random_seed,
     set_random_state as set_random_state,
 )
@@ -257,6 +261,7 @@ from rfnb.ops.shape import (
     replace_dim as replace_dim,
     replace_dim_v2 as replace_dim_v2,
     reshape as reshape,
+    set_feature_dim as set_feature_dim,
     set_sparse_dim as set_sparse_dim,
     split_dims as split_dims,
     squeeze as squeeze,
@@ -293,10 +298,7 @@ from rfnb.ops.window import window as window
 
 # isort: split
 # building blocks of networks
-from rfnb.ops.attention import (
-    dot_attention as dot_attention,
-    dropout_broadcast_default as dropout_broadcast_default,
-)
+from rfnb.ops.attention import dot_attention as dot_attention
 from rfnb.ops.linear import linear as linear
 from rfnb.ops.norm import (
     batch_norm as batch_norm,

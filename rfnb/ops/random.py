@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from rfnb.core.run.run_ctx import get_run_ctx
 from rfnb.core.tensor.op import op
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.errors import DimError, ParameterError, TraceError
+from rfnb.errors import DimError, DtypeError, ParameterError, TraceError
 
 Number = float | Tensor
 Seed = int | Sequence[int] | np.ndarray
@@ -244,9 +245,60 @@ def get_static_step_based_seed(*, size: int | Sequence[int] | None = None) -> in
     return int(seeds) if size is None else seeds
 
 
-def dropout(
-    source: Tensor, drop_prob: float, *, axis: Dim | Sequence[Dim] | None = None, on_forward: bool = False
-) -> Tensor:
+_dropout_broadcast = False
+
+
+def dropout_broadcast_default() -> bool:
+    """Whether modules share dropout over all dims but the features, and attention over all dims but the keys.
+
+    >>> rf.dropout_broadcast_default()
+    False
+
+    Your own modules follow it with `rf.dropout(x, 0.1, axis=rf.dropout_broadcast_default() and x.feature_dim)`.
+    """
+    return _dropout_broadcast
+
+
+def set_dropout_broadcast(shared: bool) -> None:
+    """Sets whether modules share dropout: the same features of all frames and sequences, the same keys of all queries.
+
+    It takes less time and memory, and is what some published models were trained with. An option of a module, such as
+    `att_dropout_broadcast`, has precedence. Raises DtypeError if `shared` is not a bool.
+
+    >>> rf.set_dropout_broadcast(True)
+    >>> rf.dropout_broadcast_default()
+    True
+    >>> rf.set_dropout_broadcast(False)
+
+    To change it temporarily, use `rf.set_dropout_broadcast_ctx`.
+    """
+    global _dropout_broadcast
+    if not isinstance(shared, bool):
+        raise DtypeError("set_dropout_broadcast: `shared` is not a bool", got=repr(shared), expected="True or False")
+    _dropout_broadcast = shared
+
+
+@contextmanager
+def set_dropout_broadcast_ctx(shared: bool) -> Iterator[None]:
+    """Sets whether modules share dropout inside the block, as `rf.set_dropout_broadcast` does.
+
+    >>> with rf.set_dropout_broadcast_ctx(True):
+    ...     inside = rf.dropout_broadcast_default()
+    >>> inside, rf.dropout_broadcast_default()
+    (True, False)
+    """
+    before = _dropout_broadcast
+    set_dropout_broadcast(shared)
+    try:
+        yield
+    finally:
+        set_dropout_broadcast(before)
+
+
+Axis = Dim | Sequence[Dim] | Literal[False] | None
+
+
+def dropout(source: Tensor, drop_prob: float, *, axis: Axis = None, on_forward: bool = False) -> Tensor:
     """In training, sets each entry to 0 with probability `drop_prob`, and scales up the others. {…} → the same
 
     >>> x = rf.dropout(rf.ones([rf.Dim(1000)]), 0.5, on_forward=True)
@@ -254,7 +306,7 @@ def dropout(
     [0.0, 2.0]
 
     Args:
-        axis: dims along which entries are dropped independently; by default all dims.
+        axis: dims along which entries are dropped independently; by default, or if False, all dims.
         on_forward: also drop outside of training.
     """
     if not 0.0 <= drop_prob <= 1.0:
@@ -265,7 +317,7 @@ def dropout(
 
 
 @op(random=True, name="dropout")
-def _dropout(source: Tensor, drop_prob: float, *, axis: Dim | Sequence[Dim] | None) -> Tensor:
-    dims = source.dims if axis is None else as_dims(axis)
+def _dropout(source: Tensor, drop_prob: float, *, axis: Axis) -> Tensor:
+    dims = source.dims if axis is None or axis is False else as_dims(axis)
     check_dims(dims, "dropout")
     return backend_of_raw(source._raw).dropout(source, drop_prob, dims)

@@ -31,7 +31,8 @@ def scatter(
 ) -> Tensor:
     """Puts the entries of `source` at `indices` along `out_dim`. {…, indices_dim}, {…, indices_dim} → {…, out_dim}
 
-    Shared dims other than `indices_dim` are batch dims. Padding is ignored.
+    Shared dims other than `indices_dim` are batch dims. Padding is ignored: if the lengths of `indices_dim` depend on a
+    dim that `indices` lacks, that dim is a batch dim too, and the result has it.
 
     >>> time, word = rf.Dim(4, name="time"), rf.Dim(3, name="word")
     >>> words = rf.convert_to_tensor([0, 0, 2, 2], dims=[time], sparse_dim=word)

@@ -104,6 +104,17 @@ def set_sparse_dim(source: Tensor, sparse_dim: Dim | None) -> Tensor:
 
 
 @op(frames="any")
+def set_feature_dim(source: Tensor, feature_dim: Dim | None) -> Tensor:
+    """The same entries, with this axis as that of the features. {…} → the same
+
+    >>> feat = rf.Dim(3, name="feat")
+    >>> rf.set_feature_dim(rf.zeros([rf.batch_dim, feat]), feat).feature_dim is feat
+    True
+    """
+    return source.like(source._raw, align.sig(source.dims, source.sparse_dim, feature_dim))
+
+
+@op(frames="any")
 def merge_dims(source: Tensor, *, dims: Sequence[Dim], out_dim: Dim | None = None) -> tuple[Tensor, Dim]:
     """`source` with several dims merged into one, the first of them slowest, and that dim. {…, dims…} → {…, out_dim}
 

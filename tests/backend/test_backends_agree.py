@@ -22,7 +22,7 @@ CASES = {name: case for file in FILES for name, case in importlib.import_module(
 LACKS = {
     **dict.fromkeys(["lstm", "edit_distance", "ctc_loss", "ctc_best_path"], "a kernel over time"),
     **dict.fromkeys(["conv", "transposed_conv", "pool"], "a kernel over places"),
-    **dict.fromkeys(["relative_scores", "turn_pairs"], "what attention to positions is made of"),
+    **dict.fromkeys(["relative_scores", "relative_shift", "turn_pairs"], "what attention to positions is made of"),
     "stft": "a Fourier transform",
 }
 """Ops that need a raw function which numpy does not give, and what that is."""

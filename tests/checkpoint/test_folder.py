@@ -24,7 +24,7 @@ def our_llama():
     att = {"self_att": rf.RotaryPosCausalSelfAttention, "self_att_opts": {"with_bias": False}}
     return rf.TransformerDecoder(
         None, VOCAB, MODEL, num_layers=2, num_heads=4, ff=rf.FeedForwardGated, ff_dim=FF, pos_enc=None,
-        norm=rf.RMSNorm, input_embedding_scale=1.0, layer_opts=att,
+        norm=rf.RMSNorm, input_embedding_scale=1.0, layer_opts=att, share_embedding=False,
     )  # fmt: skip
 
 

@@ -105,6 +105,96 @@ def test_scan_with_structures_and_without_state():
     assert len(arrays) == 3
 
 
+ITEMS = rf.Dim(3, name="items")
+BEAM = rf.Dim(1, name="beam")
+SEARCH = {"state": rf.zeros([ITEMS, BEAM]), "dim": BEAM}
+MAKE = {"y": rf.Tensor("y", [ITEMS, BEAM], "float32")}
+
+
+def searched(x, state):
+    """Two hypotheses, under a dim of this step."""
+    beam = rf.Dim(2, name="beam")
+    y = rf.reduce_mean(state["state"] + x, axis=state["dim"]) * rf.range_over_dim(beam, dtype="float32")
+    return {"y": y}, {"state": y, "dim": beam}
+
+
+def items(lengths=None):
+    """{items, steps} of 0 to 8"""
+    steps = rf.Dim(3, name="steps")
+    if lengths is not None:
+        steps = rf.Dim(rf.convert_to_tensor(lengths, dims=[ITEMS], dtype="int32"), name="steps")
+    return rf.convert_to_tensor(torch.arange(9.0).view(3, 3), dims=[ITEMS, steps]), steps
+
+
+@pytest.mark.parametrize("ys", [None, MAKE])
+def test_scan_with_a_dim_that_changes_from_step_to_step(ys):
+    x, steps = items()
+    how = {"spatial_dim": steps, "xs": x, "initial": SEARCH, "body": searched, "return_tensor_arrays": True}
+    arrays, last, dim = rf.scan(ys=ys, **how)
+    assert dim is steps and len(arrays["y"]) == 3
+    assert last["dim"].dimension == 2 and last["state"].dims == arrays["y"][-1].dims == (ITEMS, last["dim"])
+    assert arrays["y"][-1].raw_tensor.tolist() == [[0.0, 2.5], [0.0, 7.75], [0.0, 13.0]]
+    with pytest.raises(DimError, match=r"stack: .* has different dims"):
+        arrays["y"].stack(axis=steps)
+
+
+def test_scan_whose_outputs_have_the_dims_of_the_step_before():
+    x, steps = items()
+    grown = []
+
+    def body(frame, state):
+        grown.append(state["dim"])
+        longer, dim = rf.concat((state["state"], state["dim"]), (rf.expand_dim(frame, BEAM), BEAM))
+        return state["state"], {"state": longer, "dim": dim}
+
+    initial = {"state": rf.zeros([ITEMS, BEAM]), "dim": BEAM}
+    arrays, last, _ = rf.scan(spatial_dim=steps, xs=x, initial=initial, body=body, return_tensor_arrays=True)
+    assert [y.dims[-1].dimension for y in arrays] == [1, 2, 3] and last["dim"].dimension == 4
+    assert last["state"].raw_tensor.tolist() == [[0.0, 0, 1, 2], [0, 3, 4, 5], [0, 6, 7, 8]]
+
+
+def test_scan_keeps_the_dim_of_a_sequence_that_has_ended():
+    x, steps = items([3, 1, 2])
+    _, last, _ = rf.scan(spatial_dim=steps, xs=x, initial=SEARCH, body=searched, return_tensor_arrays=True)
+    found = last["state"].copy_transpose([ITEMS, last["dim"]])
+    for i, n in enumerate([3, 1, 2]):
+        state = {"state": rf.zeros([BEAM]), "dim": BEAM}
+        for number in range(n):
+            _, state = searched(rf.gather(rf.gather(x, axis=ITEMS, indices=i), axis=steps, indices=number), state)
+        assert found.raw_tensor[i].tolist() == state["state"].raw_tensor.tolist()
+
+
+def test_scan_by_a_condition_with_a_dim_that_changes():
+    limit = rf.convert_to_tensor(np.array([3, 3, 3]), dims=[ITEMS])
+
+    def body(_, state):
+        beam = rf.Dim(2, name="beam")
+        y = rf.reduce_sum(state["state"], axis=state["dim"]) + rf.range_over_dim(beam)
+        return y, {"state": y, "dim": beam, "n": state["n"] + 1}
+
+    arrays, last, dim = rf.scan(
+        initial={"state": rf.zeros([ITEMS, BEAM], dtype="int64"), "dim": BEAM, "n": rf.zeros([ITEMS], dtype="int64")},
+        cond=lambda _, state: state["n"] < limit, cond_dims=[ITEMS], body=body, return_tensor_arrays=True,
+    )  # fmt: skip
+    assert len(arrays) == 3 and dim.size.max == 3
+    assert last["state"].copy_transpose([ITEMS, last["dim"]]).raw_tensor[0].tolist() == [3, 4]
+
+
+def test_scan_without_steps_gives_empty_arrays():
+    none = rf.Dim(0, name="none")
+    how = {"spatial_dim": none, "xs": rf.zeros([ITEMS, none]), "initial": SEARCH, "body": searched}
+    arrays, last, _ = rf.scan(ys=MAKE, return_tensor_arrays=True, **how)
+    assert len(arrays["y"]) == 0 and last["dim"] is BEAM
+
+
+def test_scan_without_outputs_in_tensor_arrays():
+    x, steps = items()
+    arrays, last, _ = rf.scan(
+        spatial_dim=steps, xs=x, initial=rf.zeros([ITEMS]), body=lambda x, s: (None, s + x), return_tensor_arrays=True
+    )
+    assert arrays is None and last.raw_tensor.tolist() == [3.0, 12.0, 21.0]
+
+
 def test_scan_of_a_single_step():
     output, state, dim = rf.scan(
         spatial_dim=rf.single_step_dim, xs=rf.ones([feat]), initial=rf.ones([feat]), body=lambda x, s: (x, x + s)
@@ -210,6 +300,26 @@ def test_what_is_behind_the_longest_sequence_is_not_stacked():
     assert stacked.raw_tensor.tolist() == [[0, 0], [1, 1], [2, 2]] and stacked.dims == (out, batch)
     with pytest.raises(DimError, match="stack: long has a different size"):
         array.stack(axis=rf.Dim(rf.convert_to_tensor([5, 1], dims=[batch], dtype="int32"), name="long"))
+
+
+def test_indices_may_point_at_what_was_not_stacked():
+    """A search that goes back through its steps from the last one, which none of the sequences counts."""
+    batch = rf.Dim(2, name="batch")
+    array = rf.TensorArray(rf.Tensor("parents", [batch], "float32"))
+    for number in range(5):
+        array = array.push_back(rf.full(dims=[batch], fill_value=float(number)))
+    out = rf.Dim(rf.convert_to_tensor([3, 2], dims=[batch], dtype="int32"), name="out")
+    stacked = array.stack(axis=out)
+    turned = rf.gather(stacked, indices=4 - rf.range_over_dim(out), axis=out)
+    assert turned.dims == (out, batch) and turned.copy_transpose([batch, out]).raw_tensor.tolist() == [[4, 3, 2]] * 2
+    assert rf.reduce_sum(turned, axis=out).raw_tensor.tolist() == [9, 7]
+    assert rf.gather(stacked, indices=4, axis=out).raw_tensor.tolist() == [4, 4]
+    assert rf.gather(stacked, indices=-1, axis=out).raw_tensor.tolist() == [2, 1]
+    with pytest.raises(DimError, match="has no entry 5"):
+        rf.gather(stacked, indices=5, axis=out)
+    for indices in (4 - rf.range_over_dim(out), 4):
+        with pytest.raises(DimError, match=r"shorter than the 5 tensors(.|\n)*axis=rf.Dim\(None"):
+            rf.gather(stacked * 2.0, indices=indices, axis=out)
 
 
 def test_a_tensor_array_keeps_lengths():

@@ -383,3 +383,25 @@ def test_reserved_states_of_a_nested_loop_are_not_values():
         outer.state.n = inner.state.k
     assert [value.name for value in outer.run[0].values() if value.op == "Loop"] == ["k"]
     assert outer.run[0].k.raw_tensor.tolist() == [4, 4]
+
+
+@pytest.mark.parametrize("axis_first", [False, True])
+@pytest.mark.parametrize("hoist", [False, True])
+def test_the_last_value_without_the_batch_is_that_of_each_sequence(axis_first, hoist):
+    time = rf.Dim(None, name="time")
+    x = rf.convert_to_tensor(torch.arange(8.0).reshape(2, 4), dims=[batch_dim, time], lengths=[2, 4])
+    numbers = rf.range_over_dim(time)
+    loop = rf.Loop(axis=time, optimize_move_layers_out=None if hoist else False)
+    loop.state.steps = rf.zeros([])
+    with loop:
+        frame = None if axis_first else loop.unstack(x)
+        loop.state.steps = loop.state.steps + 1.0
+        tenfold = loop.last(loop.state.steps * 10.0)
+        steps = loop.last(loop.state.steps)
+        number = loop.last(loop.unstack(numbers))
+        frame = loop.unstack(x) if frame is None else frame
+        both = loop.last(frame + loop.state.steps)
+    for value, expected in ((tenfold, [20, 40]), (steps, [2, 4]), (number, [1, 3]), (both, [3, 11])):
+        assert value.dims == (batch_dim,) and value.raw_tensor.tolist() == expected
+    assert (tenfold.name, number.name) == ("tenfold", "number")
+    assert loop.state.steps.raw_tensor.tolist() == 4

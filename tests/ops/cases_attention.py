@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import rfnb as rf
-from rfnb.ops.attention import relative_scores
+from rfnb.ops.attention import relative_scores, relative_shift
 from rfnb.ops.position import turn_pairs
 from tests.ops.batches import FEAT, Batch
 
@@ -15,6 +15,13 @@ def _relative_scores(b: Batch) -> rf.Tensor:
     sides = {"query_spatial_dim": b.time, "key_value_spatial_dim": b.other}
     positions, axis = rf.relative_positional_encoding(**sides, feat_dim=FEAT, dtype="float64")
     return relative_scores(b.x, positions, b.z, key_dim=FEAT, axis=axis, queries=b.time, keys=b.other)
+
+
+def _relative_shift(b: Batch) -> rf.Tensor:
+    sides = {"query_spatial_dim": b.time, "key_value_spatial_dim": b.other}
+    positions, axis = rf.relative_positional_encoding(**sides, feat_dim=FEAT, dtype="float64")
+    by_distance = rf.matmul(b.x, positions, reduce=FEAT)
+    return relative_shift(by_distance, axis=axis, queries=b.time, keys=b.other)
 
 
 def _turn_pairs(b: Batch) -> rf.Tensor:
@@ -30,6 +37,7 @@ CASES: dict[str, Callable[[Batch], Any]] = {
     ),
     "dot_attention composed": lambda b: rf.dot_attention(b.x, b.z, b.z, key_dim=FEAT, axis=b.other, att_dropout=1e-12),
     "relative_scores": _relative_scores,
+    "relative_shift": _relative_shift,
     "turn_pairs": _turn_pairs,
     "sinusoidal_encoding": lambda b: rf.sinusoidal_encoding(b.labels, feat_dim=FEAT, dtype="float64"),
     "sinusoidal_positional_encoding": lambda b: (

@@ -17,6 +17,7 @@ CASES: dict[str, Callable[[Batch], Any]] = {
     "replace_dim_v2 cut": lambda b: rf.replace_dim_v2(b.x, in_dim=FEAT, out_dim=OUT),
     "expand_make_non_empty": lambda b: rf.expand_make_non_empty(b.x, axis=b.time)[0],
     "set_sparse_dim": lambda b: rf.set_sparse_dim(b.labels, None),
+    "set_feature_dim": lambda b: rf.set_feature_dim(b.x, FEAT),
     "merge_dims": lambda b: rf.merge_dims(b.x, dims=[b.time, FEAT])[0],
     "merge_dims static": lambda b: rf.merge_dims(rf.expand_dim(b.x, OUT), dims=[OUT, FEAT])[0],
     "split_dims": lambda b: rf.split_dims(b.x, axis=FEAT, dims=[HALF, rf.Dim(None, name="rest")]),

@@ -156,13 +156,13 @@ def test_dims_that_do_not_fit():
         rf.dot_attention(x, y, y, key_dim=KEY, axis=other, causal_query_spatial_dim=HEADS)
 
 
-def test_a_query_over_the_axis_of_the_keys_is_refused():
-    """It would see the key of its own frame alone, which nobody means."""
-    time, key = rf.Dim(3, name="time"), rf.Dim(2, name="key")
-    x = rf.random_normal([time, key])
-    with pytest.raises(rf.errors.DimError, match="`query` has time too") as caught:
-        rf.dot_attention(x, x, x, key_dim=key, axis=time)
-    assert "rf.replace_dim(keys, in_dim=time)" in caught.value.hint
+@pytest.mark.parametrize("dims", [[KEY], [HEADS, KEY]])
+def test_a_query_over_the_axis_of_the_keys_sees_all_keys(dims):
+    x, time = sequences([4, 1, 3], *dims)
+    values = rf.random_normal([*x.dims[:-1], VALUE])
     keys, axis = rf.replace_dim(x, in_dim=time)
-    assert rf.dot_attention(x, keys, keys, key_dim=key, axis=axis).dims_set == {time, key}
-    assert rf.dot_attention(x, x, x, key_dim=key, axis=time, causal_query_spatial_dim=time).dims_set == {time, key}
+    others, _ = rf.replace_dim(values, in_dim=time, out_dim=axis)
+    expected = rf.dot_attention(x, keys, others, key_dim=KEY, axis=axis).copy_masked(0.0)
+    for y in both_ways(lambda: rf.dot_attention(x, x, values, key_dim=KEY, axis=time)):
+        assert y.dims == expected.dims
+        torch.testing.assert_close(y.copy_masked(0.0).raw_tensor, expected.raw_tensor)

@@ -36,6 +36,37 @@ def test_log_mel_of_two_tones():
     np.testing.assert_allclose(half.numpy()[0] * 2, y.numpy()[0], atol=1e-5)
 
 
+def log_mel(raw, dims=(), **given):
+    """{batch, frames, bands} of audio {batch, samples, …}, lengths 900 and 700."""
+    samples, bands = rf.Dim(None, name="samples"), rf.Dim(5, name="bands")
+    audio = rf.convert_to_tensor(raw, dims=[batch_dim, samples, *dims], lengths=[900, 700], **given)
+    return rf.audio.log_mel_filterbank_from_raw(audio, in_spatial_dim=samples, out_dim=bands)[0]
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "float64"])
+def test_log_mel_keeps_the_dtype_of_the_audio(dtype):
+    raw = torch.randn(2, 900, dtype=torch.float64)
+    y, precise = log_mel(raw.to(getattr(torch, dtype))), log_mel(raw.to(getattr(torch, dtype)).double())
+    assert y.dtype == dtype
+    tolerance = {"bfloat16": 2e-2, "float16": 5e-3}.get(dtype, 1e-4)
+    np.testing.assert_allclose(rf.cast(y, "float64").numpy(), precise.numpy(), atol=tolerance)
+
+
+def test_a_feature_dim_of_one_is_the_axis_of_the_samples():
+    raw, one, two = torch.randn(2, 900), rf.Dim(1, name="one"), rf.Dim(2, name="channels")
+    y = log_mel(raw[..., None], [one], feature_dim=one)
+    assert y.dims[0] == batch_dim and len(y.dims) == 3 and y.feature_dim is y.dims[2]
+    np.testing.assert_array_equal(y.numpy(), log_mel(raw).numpy())
+    assert one in log_mel(raw[..., None], [one]).dims  # not said to be features
+    assert two in log_mel(raw[..., None].expand(2, 900, 2), [two], feature_dim=two).dims
+
+
+def test_bands_are_the_features_of_the_result():
+    bins, bands = rf.Dim(129, name="bins"), rf.Dim(8, name="bands")
+    y = rf.audio.mel_filterbank(rf.ones([batch_dim, bins]), in_dim=bins, out_dim=bands, sampling_rate=16000)
+    assert y.feature_dim is bands and log_mel(torch.ones(2, 900)).feature_dim.name == "bands"
+
+
 def test_silence_is_the_floor():
     samples, bands = rf.Dim(800, name="samples"), rf.Dim(5, name="bands")
     y, _ = rf.audio.log_mel_filterbank_from_raw(rf.zeros([samples]), in_spatial_dim=samples, out_dim=bands)

@@ -421,6 +421,14 @@ def test_mistakes_are_told():
         rf.conv(x, **{**options, "filter_size": []}, filter=w)
     with pytest.raises(DimError, match="`strides` does not match the number of axes"):
         rf.conv(x, **options, filter=w, strides=[1, 2])
+    for strange in ({"strides": 0}, {"dilation_rate": 0}, {"strides": -1}):
+        with pytest.raises(DimError, match="conv: a size, stride or dilation is not positive"):
+            rf.conv(x, **{**options, **strange}, filter=w)
+    with pytest.raises(DimError, match="transposed_conv: a size, stride or dilation is not positive"):
+        rf.transposed_conv(x, **options, filter=w, strides=[0])
+    for size in (0, -1):
+        with pytest.raises(DimError, match="pool: a size, stride or dilation is not positive"):
+            rf.pool1d(x, mode="max", pool_size=size, in_spatial_dim=time)
     with pytest.raises(DtypeError, match="does not hold numbers"):
         rf.conv(rf.cast(x, "int64"), **options, filter=w)
     with pytest.raises(DtypeError, match="the mean needs floats"):

@@ -155,3 +155,36 @@ def test_the_text_of_labels(time):
     assert rf.convert_to_tensor(2, sparse_dim=letter).labels() == "h"
     with pytest.raises(DimError, match="no vocab"):
         rf.set_sparse_dim(letters, vocab).labels()
+
+
+@pytest.mark.parametrize("backend", ["torch", "numpy"])
+@pytest.mark.parametrize("wrong", [3, -1])
+def test_one_hot_of_what_is_no_label(time, wrong, backend):
+    word = rf.Dim(3, name="word")
+    rf.select_backend(backend)
+    try:
+        x = rf.convert_to_tensor(np.array([[0, 1], [2, wrong]]), dims=[batch_dim, time], lengths=[2, 1])
+        assert rf.one_hot(rf.set_sparse_dim(x, word)).numpy()[1, 0].tolist() == [0, 0, 1]
+        x = rf.convert_to_tensor(np.array([[0, wrong], [2, 1]]), dims=[batch_dim, time], lengths=[2, 1])
+        with pytest.raises(DimError, match=rf"one_hot: {wrong} is not a label of word(.|\n)*at batch 0, time 1"):
+            rf.one_hot(rf.set_sparse_dim(x, word))
+    finally:
+        rf.select_backend("torch")
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int32", "uint8"])
+def test_one_hot_of_each_kind_of_label(dtype):
+    word = rf.Dim(3, name="word")
+    labels = rf.convert_to_tensor(np.array([2, 0]), dims=[rf.Dim(2)], sparse_dim=word, dtype=dtype)
+    assert rf.one_hot(labels).raw_tensor.tolist() == [[0, 0, 1], [1, 0, 0]]
+    assert rf.one_hot(rf.convert_to_tensor(1, sparse_dim=word)).raw_tensor.tolist() == [0, 1, 0]
+    none = rf.convert_to_tensor(np.zeros((0,), dtype), dims=[rf.Dim(0)], sparse_dim=word)
+    assert rf.one_hot(none).raw_tensor.shape == (0, 3)
+
+
+def test_a_number_after_the_end_of_a_sequence_gives_what_is_there(x, time):
+    y = rf.gather(x, indices=2, axis=time)  # as a search reads frame by frame, and masks what has ended
+    assert torch.equal(y.raw_tensor, x.raw_tensor[:, 2])
+    assert torch.equal(rf.gather(x, indices=2, axis=time, clip_to_valid=True).raw_tensor[1], x.raw_tensor[1, 1])
+    with pytest.raises(DimError, match="has no entry 4"):
+        rf.gather(x, indices=4, axis=time)

@@ -66,6 +66,27 @@ def test_labels_of_another_dim_are_refused():
         )
 
 
+@pytest.mark.parametrize("axis", [time, batch_dim], ids=["time", "batch"])
+@pytest.mark.parametrize("kind", AS)
+def test_labels_say_which_axis_has_the_classes(axis, kind):
+    given = {
+        "estimated": rf.convert_to_tensor(AS[kind](LOGITS), dims=[batch_dim, time, vocab]),
+        "target": rf.convert_to_tensor(LABELS, dims=[batch_dim, time], sparse_dim=vocab),
+    }
+    with pytest.raises(DimError, match="are not the classes") as caught:
+        rf.cross_entropy(**given, axis=axis, estimated_type=kind)
+    assert caught.value.hint == "axis=vocab"
+
+
+def test_labels_may_point_at_frames_of_their_own_axis():
+    energy = LOGITS[..., 0]
+    target = rf.convert_to_tensor(LABELS % 3, dims=[batch_dim, time], sparse_dim=time)
+    given = {"estimated": rf.convert_to_tensor(energy, dims=[batch_dim, time]), "target": target}
+    loss = rf.cross_entropy(**given, axis=time, estimated_type="logits")
+    expected = -energy.log_softmax(-1).gather(-1, LABELS % 3)
+    assert torch.allclose(loss.copy_transpose([batch_dim, time]).raw_tensor, expected)
+
+
 def test_frames_that_differ_are_refused():
     """No loss for each pair of a frame and a target, as time and time + 1 are different dims."""
     longer = time + 1
@@ -178,6 +199,14 @@ def test_label_smoothing_keeps_the_sum():
     assert torch.allclose(smooth.raw_tensor.sum(-1), torch.ones(2, 3)) and torch.allclose(
         smooth.raw_tensor.max(-1).values, torch.tensor(0.9)
     )
+
+
+@pytest.mark.parametrize("smoothing", [-0.1, 1.1, float("nan")])
+def test_smoothing_is_a_probability(smoothing):
+    with pytest.raises(DimError, match="label_smoothing: `smoothing` must be a probability"):
+        rf.label_smoothing(rf.convert_to_tensor(1, sparse_dim=vocab), smoothing)
+    with pytest.raises(DimError, match="label_smoothed_log_prob_gradient: `smoothing` must be a probability"):
+        rf.label_smoothed_log_prob_gradient(rf.zeros([vocab]), smoothing, axis=vocab)
 
 
 def distance(a, b):

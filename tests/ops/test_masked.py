@@ -109,6 +109,14 @@ def test_what_has_not_the_dims_of_the_mask_is_repeated():
     assert y.dims == (picked, feat) and (y.raw_tensor == torch.arange(3)).all()
 
 
+def test_what_is_put_back_keeps_its_dtype():
+    mask = rf.convert_to_tensor([True, False, True], dims=[dim := rf.Dim(3, name="rows")])
+    for dtype in ("bool", "int32", "float16"):
+        picked, in_dim = rf.masked_select(rf.ones([dim], dtype=dtype), mask=mask, dims=[dim])
+        back = rf.masked_scatter(picked, mask=mask, dims=[dim], in_dim=in_dim)
+        assert back.dtype == dtype and back.raw_tensor.tolist() == [1, 0, 1]
+
+
 def test_the_gradient_goes_where_entries_came_from():
     time, x, mask = batch_of([4, 2])
     x = x.like(x.raw_tensor.clone().requires_grad_())
@@ -147,10 +155,41 @@ def test_what_does_not_fit_is_told():
         rf.masked_select(x, mask=mask, dims=[feat])
     with pytest.raises(DimError, match="not sorted"):
         rf.pack_padded(x, dims=[batch_dim, time], enforce_sorted=True)
-    with pytest.raises(DimError, match="lengths of time have dims that are not packed"):
-        rf.pack_padded(x, dims=[time])
+    with pytest.raises(DimError, match="pack_padded: `source` has no dim batch"):
+        rf.pack_padded(rf.range_over_dim(time), dims=[time])
     with pytest.raises(DimError, match="different number of frames"):
         rf.pad_packed(rf.zeros([feat]), in_dim=feat, dims=[batch_dim, time])
+
+
+def test_dims_with_lengths_over_the_batch_are_packed_in_each_sequence():
+    batch = rf.Dim(3, name="sequences")
+    rows, cols = (rf.Dim(rf.convert_to_tensor(n, dims=[batch]), name="n") for n in ([1, 3, 4], [3, 2, 2]))
+    x = rf.convert_to_tensor(torch.arange(36.0).reshape(3, 4, 3), dims=[batch, rows, cols])
+    y, packed = rf.pack_padded(x, dims=[rows, cols])
+    assert y.dims == (batch, packed) and y.size_of(packed).dims == (batch,)
+    assert packed.size.values.tolist() == [3, 6, 8]
+    for b, (n, m) in enumerate([(1, 3), (3, 2), (4, 2)]):
+        assert torch.equal(y.raw_tensor[b, : n * m], x.raw_tensor[b, :n, :m].flatten())
+    back = rf.pad_packed(y, in_dim=packed, dims=[rows, cols])
+    assert back.dims == (batch, rows, cols) and torch.equal(back.raw_tensor, x.copy_masked(0.0).raw_tensor)
+    turned, _ = rf.pack_padded(x, dims=[cols, rows])
+    assert torch.equal(turned.raw_tensor[2], x.raw_tensor[2, :, :2].T.flatten())
+    with pytest.raises(DimError, match="different number of frames"):
+        rf.pad_packed(y, in_dim=packed, dims=[rows])
+
+
+def test_lengths_over_the_batch_and_a_packed_dim():
+    batch, words = rf.Dim(3, name="sequences"), rf.Dim(2, name="words")
+    letters = rf.Dim(rf.convert_to_tensor([[1, 2], [2, 3], [1, 1]], dims=[batch, words]), name="letters")
+    x = rf.convert_to_tensor(torch.arange(36).reshape(3, 2, 3, 2), dims=[batch, words, letters, rf.Dim(2)])
+    y, packed = rf.pack_padded(x, dims=[words, letters])
+    assert packed.size.values.tolist() == [3, 5, 2] and y.dims == (batch, packed, x.dims[-1])
+    expected = [[0, 6, 8], [12, 14, 18, 20, 22], [24, 30]]
+    assert [y.raw_tensor[b, : len(row), 0].tolist() for b, row in enumerate(expected)] == expected
+    back = rf.pad_packed(y, in_dim=packed, dims=[words, letters]).copy_transpose(x.dims)
+    assert torch.equal(back.raw_tensor, x.copy_masked(0).raw_tensor)
+    alone, frames = rf.pack_padded(x, dims=[letters])
+    assert alone.dims == (batch, words, frames, x.dims[-1]) and frames.size.agrees(x.size_of(letters))
 
 
 def test_in_a_loop_entries_are_put_back_but_their_number_may_not_differ():

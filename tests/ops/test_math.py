@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 import numpy as np
 import pytest
 import torch
@@ -136,8 +138,56 @@ def test_the_order_of_the_dims_of_a_result():
     assert rf.compare(x, "less", y, dim_order=[FOUR, THREE, TWO]).dims == (THREE, TWO)
     assert rf.combine_bc(rf.ones([TWO]), "add", y, dim_order=[THREE]).dims == (THREE, TWO)
     assert rf.combine(rf.ones([TWO]), "add", y, dim_order=[THREE, TWO]).dims == (THREE, TWO)
-    with pytest.raises(rf.errors.DimError, match="no operand has all dims"):
-        rf.combine(rf.ones([TWO]), "add", y, dim_order=[THREE])
+    assert rf.combine(rf.ones([TWO]), "add", y, dim_order=[THREE]).dims == (THREE, TWO)
+
+
+BEAM, VOCAB = rf.Dim(5, name="beam"), rf.Dim(4, name="vocab")
+LOGICAL = {"logical_and": operator.and_, "logical_or": operator.or_}
+BROADCASTING = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "truediv": operator.truediv,
+    "floordiv": operator.floordiv, "mod": operator.mod, "pow": operator.pow, "equal": operator.eq,
+    "not_equal": operator.ne, "less": operator.lt, "less_equal": operator.le, "greater": operator.gt,
+    "greater_equal": operator.ge, "maximum": rf.maximum, "minimum": rf.minimum,
+    "squared_difference": rf.squared_difference, "logaddexp": rf.log_add_exp, **LOGICAL,
+}  # fmt: skip
+"""Operators and functions, by the kind of `rf.combine` or `rf.compare`."""
+
+
+@pytest.mark.parametrize("kind", BROADCASTING)
+def test_each_operand_may_lack_dims_of_the_other(kind):
+    a = rf.random_uniform([BEAM, TWO], minval=1.0, maxval=2.0)
+    b = rf.random_uniform([TWO, VOCAB], minval=1.0, maxval=2.0)
+    if kind in LOGICAL:
+        a, b = a > 1.5, b > 1.5
+    result = BROADCASTING[kind](a, b)
+    together = rf.compare if kind in COMPARE_KINDS else rf.combine
+    again, explicit = together(a, kind, b), together(a, kind, b, allow_broadcast_all_sources=True)
+    assert result.dims == again.dims == explicit.dims == (BEAM, TWO, VOCAB)
+    assert BROADCASTING[kind](a, b).raw_tensor.equal(result.raw_tensor)  # with the plan of the first call
+    expanded = rf.expand_dim(a, VOCAB).copy_transpose([BEAM, TWO, VOCAB])
+    assert result.raw_tensor.equal(BROADCASTING[kind](expanded, b).raw_tensor)
+    assert again.raw_tensor.equal(result.raw_tensor) and explicit.raw_tensor.equal(result.raw_tensor)
+
+
+def test_the_dims_of_the_first_operand_come_first():
+    assert (rf.ones([TWO]) + rf.ones([THREE, VOCAB])).dims == (TWO, THREE, VOCAB)
+    assert (rf.ones([THREE]) + rf.ones([TWO, THREE])).dims == (TWO, THREE)  # the second one has all
+    assert (rf.ones([TWO]) * rf.ones([rf.Dim(1, name="two")])).dims[0] == TWO
+
+
+def test_frames_are_compared_with_lengths():
+    time = rf.Dim([3, 1], name="time")
+    valid = rf.range_over_dim(time) < time.get_size_tensor()
+    assert valid.dims == (time, rf.batch_dim)
+    assert valid.raw_tensor.tolist() == [[True, True], [True, False], [True, False]]
+
+
+def test_the_sum_of_labels_of_different_dims_is_no_label():
+    words, phones = rf.Dim(9, name="words"), rf.Dim(7, name="phones")
+    a, b = (rf.set_sparse_dim(rf.range_over_dim(THREE), dim) for dim in (words, phones))
+    assert (a + b).sparse_dim is None
+    assert (a + a).sparse_dim is words
+    assert (a + 1).sparse_dim is (a + rf.set_sparse_dim(b, None)).sparse_dim is words
 
 
 @pytest.mark.parametrize("op", [

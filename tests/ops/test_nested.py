@@ -153,3 +153,19 @@ def test_in_a_loop():
     with pytest.raises(TraceError), rf.Loop(axis=time) as loop:
         x = loop.unstack(xs)
         rf.nested.gather_nested(state, indices=rf.top_k(rf.reduce_sum(x, axis=x.dims[1]), axis=beam, k=1)[1])
+
+
+def test_a_history_grows_only_in_hypotheses_that_emit():
+    batch, beam = rf.Dim(2, name="sequences"), rf.Dim(2, name="beam")
+    hist = rf.Dim(rf.convert_to_tensor([[0, 0], [0, 0]], dims=[batch, beam]), name="hist")
+    state = rf.State(words=rf.zeros([batch, beam, hist]), hist=hist)
+    for emits in ([[False, False], [True, True]], [[False, False], [False, False]]):
+        best = rf.Dim(2, name="best")
+        parents = rf.convert_to_tensor([[0, 1], [0, 1]], dims=[batch, best], sparse_dim=beam)
+        state = rf.nested.gather_nested(state, indices=parents)
+        words, more = rf.cum_concat_step(rf.ones([batch, best]), prev_accum=state.words, axis=state.hist)
+        mask = rf.convert_to_tensor(emits, dims=[batch, best])
+        state = rf.nested.mask_nested(rf.State(words=words, hist=more), mask=mask, mask_value=state)
+        beam = best
+        assert state.hist.size.values.tolist() == [[0, 0], [1, 1]]
+        assert rf.reduce_sum(state.words, axis=state.hist).raw_tensor.tolist() == [[0, 0], [1, 1]]

@@ -49,6 +49,15 @@ def test_an_offset_for_each_sequence():
     assert (rf.expand_dim(x, FEAT) + encoding).dims_set == {batch_dim, time, FEAT}
 
 
+def test_the_features_of_an_encoding():
+    _, time = time_of([3, 2])
+    offset = rf.convert_to_tensor([0, 5], dims=[batch_dim])
+    for dim, start in ((time, 0), (time, offset), (single_step_dim, 2)):
+        axes = {"query_spatial_dim": dim, "key_value_spatial_dim": time, "query_offset": start}
+        assert rf.relative_positional_encoding(feat_dim=FEAT, **axes)[0].feature_dim is FEAT
+        assert rf.sinusoidal_positional_encoding(spatial_dim=dim, feat_dim=FEAT, offset=start).feature_dim is FEAT
+
+
 def test_one_step():
     for offset in (3, rf.convert_to_tensor(3)):
         one = rf.sinusoidal_positional_encoding(spatial_dim=single_step_dim, feat_dim=FEAT, offset=offset)

@@ -10,7 +10,7 @@ import torch
 
 import rfnb as rf
 from rfnb.core.ground.scope import random_from
-from rfnb.errors import DimError, ParameterError
+from rfnb.errors import DimError, DtypeError, ParameterError
 
 rows, feat = rf.Dim(200, name="rows"), rf.Dim(50, name="feat")
 
@@ -41,6 +41,36 @@ def test_along_an_axis_only(training):
     assert (y == y[:1]).all() and 0 < y[0].sum() < 2 * 50
     with pytest.raises(DimError, match="no dim"):
         rf.dropout(rf.ones([rows]), 0.5, axis=feat)
+
+
+def test_axis_false_means_all_dims(training):
+    y = rf.dropout(rf.ones([rows, feat]), 0.5, axis=False).raw_tensor
+    assert not (y == y[:1]).all()
+    with pytest.raises(DimError, match="dropout: True is not a Dim"):
+        rf.dropout(rf.ones([rows]), 0.5, axis=True)
+
+
+def test_the_usual_idiom_follows_the_switch(training):
+    x = rf.ones([rows, feat], feature_dim=feat)
+
+    def drop():
+        return rf.dropout(x, 0.5, axis=rf.dropout_broadcast_default() and x.feature_dim).raw_tensor
+
+    with rf.set_dropout_broadcast_ctx(True):
+        shared = drop()
+    assert (shared == shared[:1]).all() and not (drop() == drop()[:1]).all()
+
+
+def test_the_switch_of_shared_dropout():
+    assert rf.dropout_broadcast_default() is False
+    rf.set_dropout_broadcast(True)
+    assert rf.dropout_broadcast_default() is True
+    rf.set_dropout_broadcast(False)
+    with pytest.raises(ZeroDivisionError), rf.set_dropout_broadcast_ctx(True):
+        raise ZeroDivisionError
+    assert rf.dropout_broadcast_default() is False
+    with pytest.raises(DtypeError, match="set_dropout_broadcast"):
+        rf.set_dropout_broadcast("yes")
 
 
 def test_the_numbers_come_from_the_stream(training):

@@ -122,6 +122,38 @@ def test_what_all_frames_share_is_put_once_for_each():
     assert torch.equal(y.raw_tensor, counts[..., None].expand(2, 5, 3).float())
 
 
+PLACES_OF_FRAMES = {  # of the frames [[2, 3], [5, padding]], into three places
+    "sum": [[2, 3, 0], [5, 0, 0]],
+    "mean": [[2, 3, 0], [5, 0, 0]],
+    "max": [[2, 3, -7], [5, -7, -7]],
+    "min": [[2, 3, -7], [5, -7, -7]],
+    "logsumexp": [[2, 3, -7], [5, -7, -7]],
+    "logmeanexp": [[2, 3, -7], [5, -7, -7]],
+    "argmax": [[0, 1, -7], [0, -7, -7]],
+}
+
+
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("mode", PLACES_OF_FRAMES)
+def test_indices_without_the_batch_put_no_padding(mode, several):
+    time, out = rf.Dim(None, name="time"), rf.Dim(3, name="out")
+    x = rf.convert_to_tensor([[2.0, 3.0], [5.0, 4.0]], dims=[batch_dim, time], lengths=[2, 1])
+    over = [time] if several else time
+    fill = None if mode in ("sum", "mean") else -7
+    y = rf.scatter(x, indices=rf.range_over_dim(time), indices_dim=over, out_dim=out, mode=mode, fill_value=fill)
+    assert y.dims == (batch_dim, out)
+    np.testing.assert_allclose(y.raw_tensor.numpy(), PLACES_OF_FRAMES[mode])
+
+
+def test_counts_of_indices_without_the_batch_have_it():
+    time, out = rf.Dim(None, name="time"), rf.Dim(3, name="out")
+    rf.convert_to_tensor([[2.0, 3.0], [5.0, 4.0]], dims=[batch_dim, time], lengths=[2, 1])
+    counts = rf.scatter_count(indices=rf.range_over_dim(time), indices_dim=time, out_dim=out)
+    assert counts.dims == (batch_dim, out) and counts.raw_tensor.tolist() == [[1, 1, 0], [1, 0, 0]]
+    both = rf.scatter_count(indices=rf.range_over_dim(time), indices_dim=time, out_dim=out, fill_value=9)
+    assert both.raw_tensor.tolist() == [[1, 1, 9], [1, 9, 9]]
+
+
 def test_the_first_of_equals_is_the_largest():
     time = rf.Dim(4, name="time")
     labels = rf.convert_to_tensor([1, 1, 2, 1], dims=[time], sparse_dim=vocab)

@@ -12,7 +12,7 @@ from hypothesis import given, settings, strategies as st
 import rfnb as rf
 from rfnb import batch_dim
 from rfnb.core.ground.raw import backend_of_raw
-from rfnb.errors import DimError
+from rfnb.errors import DimError, DimRebound
 
 feat, beam = rf.Dim(4, name="feat"), rf.Dim(3, name="beam")
 
@@ -233,3 +233,66 @@ def test_an_op_of_fixed_sizes_makes_no_new_dims():
 def test_output_with_dims_in_an_order_and_a_name(x, time):
     y = backend_of_raw(x.raw_tensor).make_output_tensor(x, [feat, batch_dim, time], name="y")
     assert y.dims == (feat, batch_dim, time) and y.name == "y"
+
+
+def lengths_over(values, dims, name):
+    return rf.Dim(rf.convert_to_tensor(np.array(values), dims=dims), name=name)
+
+
+def test_a_dim_is_not_defined_again_by_one_that_follows_from_it():
+    batch = rf.Dim(2, name="sequences")
+    hist = lengths_over([0, 1], [batch], "hist")
+    state, kept = rf.replace_dim(rf.ones([batch, hist]), in_dim=hist, out_dim=rf.Dim(None, name="kept"))
+    grown, more = rf.cum_concat_step(rf.full(dims=[batch], fill_value=5.0), prev_accum=state, axis=kept)
+    cut = rf.replace_dim_v2(grown, in_dim=more, out_dim=kept)
+    assert cut.size_of(kept).values.tolist() == kept.size.values.tolist() == [0, 1]
+    assert rf.reduce_sum(grown, axis=more).raw_tensor.tolist() == [5, 6]
+    assert rf.reduce_sum(cut, axis=kept).raw_tensor.tolist() == [0, 1]
+
+
+def test_a_history_of_each_frame_takes_the_place_of_the_frames():
+    feat = rf.Dim(1, name="feat")
+    time = rf.Dim(None, name="time")
+    k = rf.convert_to_tensor(
+        [[[1.0], [2.0], [3.0]], [[4.0], [5.0], [np.nan]]], dims=[batch_dim, time, feat], lengths=[3, 2]
+    )
+    hist = rf.Dim(rf.range_over_dim(time) + 1, name="hist")
+    keys, out = rf.replace_dim(k, in_dim=time, out_dim=hist)
+    assert out is hist and keys.dims == (batch_dim, hist, feat)
+    assert hist.size.dims == keys.size_of(hist).dims == (time,) and hist.size.values.tolist() == [1, 2, 3]
+    energy = rf.matmul(k, keys, reduce=feat)
+    assert energy.dims == (batch_dim, time, hist) and energy.size_of(time).values.tolist() == [3, 2]
+    assert rf.softmax(energy, axis=hist).raw_tensor[:, 0].tolist() == [[1, 0, 0], [1, 0, 0]]
+    assert rf.reduce_sum(energy, axis=hist).raw_tensor[:, :2].tolist() == [[1, 6], [16, 45]]
+
+
+def test_replacing_by_a_dim_with_lengths_changes_the_name_only(x, time):
+    longest = rf.Dim(rf.convert_to_tensor(5), name="longest")
+    shorter = rf.Dim([5, 1], name="shorter")
+    all_frames, _ = rf.replace_dim(x, in_dim=time, out_dim=longest)
+    assert all_frames.raw_tensor.shape == (2, 5, 4) and not all_frames.raw_tensor[1, 3:].any()
+    few, _ = rf.replace_dim(x, in_dim=time, out_dim=shorter)
+    assert few.size_of(shorter).values.tolist() == [5, 1] and torch.equal(few.raw_tensor, x.raw_tensor)
+    with pytest.raises(DimError, match="different size"):
+        rf.replace_dim(x, in_dim=time, out_dim=rf.Dim([4, 3], name="words"))
+    positions = rf.range_over_dim(time)
+    there, _ = rf.replace_dim(positions, in_dim=time, out_dim=rf.Dim(None, name="there"))
+    assert there.size_of(there.dims[0]).values.tolist() == [5, 3]
+
+
+def test_lengths_over_a_dim_that_was_replaced():
+    batch, beam = rf.Dim(2, name="sequences"), rf.Dim(2, name="beam")
+    hist = lengths_over([[0, 1], [2, 1]], [batch, beam], "hist")
+    words = rf.convert_to_tensor(np.arange(8.0).reshape(2, 2, 2), dims=[batch, beam, hist])
+    others, dual = rf.replace_dim(words, in_dim=beam)
+    assert others.size_of(hist).dims == (batch, dual)
+    for same in (rf.compare_bc(words, "==", others), rf.compare_bc(others, "==", words)):
+        assert same.size_of(hist).dims == (batch, beam)
+        found = rf.reduce_all(same, axis=hist).copy_transpose([batch, beam, dual])
+        assert found.raw_tensor.tolist() == [[[True, True], [False, True]], [[True, False], [False, True]]]
+    again, _ = rf.replace_dim(others, in_dim=dual, out_dim=beam)
+    assert torch.equal((again + words).raw_tensor, 2 * words.raw_tensor)
+    third, _ = rf.replace_dim(others, in_dim=dual)
+    assert rf.compare_bc(words, "==", third).size_of(hist).dims == (batch, beam)
+    with pytest.raises(DimRebound):
+        rf.compare_bc(rf.replace_dim(words, in_dim=beam)[0], "==", others)

@@ -39,6 +39,13 @@ def test_sort_leaves_padding_at_the_end(dtype, descending, lengths, seed):
         assert np.broadcast_to(out.size.values, len(lengths))[b] == n
 
 
+def test_the_largest_features_are_features():
+    x = rf.convert_to_tensor(np.ones((2, 3), "float32"), dims=[batch_dim, feat], feature_dim=feat)
+    best, _, k_dim = rf.top_k(x, axis=feat, k=2)
+    assert best.feature_dim is k_dim and rf.top_k(x, axis=batch_dim, k=2)[0].feature_dim is feat
+    assert rf.top_k(x, axis=[batch_dim, feat], k=2)[0].feature_dim.name == "top_k"
+
+
 def test_infinite_frames_stay_before_padding():
     time = rf.Dim(None, name="time")
     raw = torch.tensor([[1.0, 2.0, 3.0], [float("inf"), 0.0, 0.0]])
@@ -137,6 +144,9 @@ def test_top_k_of_too_many_or_no_number_is_told():
         rf.top_k(x, axis=feat, k=rf.ones([vocab], dtype="int32"))
     with pytest.raises(DimError, match="`k` must be an int"):
         rf.top_k(x, axis=feat, k=1.5)
+    for negative in (-1, rf.convert_to_tensor([2, -1], dims=[batch_dim])):
+        with pytest.raises(DimError, match="top_k: `k` is negative"):
+            rf.top_k(x, axis=feat, k=negative)
     with pytest.raises(DimError, match="`k` is missing"):
         rf.top_k(x, axis=feat, k_dim=rf.Dim(None))
 

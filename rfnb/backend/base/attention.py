@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rfnb.backend.base.math import join
 from rfnb.core.dims import align
 from rfnb.core.dims.align import Sig
+from rfnb.core.dims.binding import current_lengths
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 
@@ -134,6 +135,18 @@ class AttentionOps:
         if queries in query.sig.index:
             raw = cls.relative_shift_raw(raw, cls.get_shape_tuple_raw(like._raw)[like.sig.index[keys]])
         return tensor_of(raw, align.sig([*parts, *rows, keys]), join(query, positions, like))
+
+    @classmethod
+    def relative_shift(cls: type[Backend], scores: Tensor, *, axis: Dim, queries: Dim, keys: Dim) -> Tensor:
+        """Scores by distance as scores by key. {…, queries, axis} → {…, queries, keys}"""
+        rows = [queries] if queries in scores.sig.index else []
+        others = [dim for dim in scores.dims if dim not in (queries, axis)]
+        raw = align.apply(align.move(scores.dims, [*others, *rows, axis]), scores._raw)
+        out, lengths = align.sig([*others, *rows, keys]), scores.lengths
+        if lengths.size(keys) is None:
+            lengths = lengths.join(current_lengths([keys]), scores.sig, align.sig([keys]))
+        raw = cls.relative_shift_raw(raw, lengths[keys].max) if rows else raw
+        return tensor_of(raw, out, lengths)
 
     @classmethod
     def turn_pairs(cls: type[Backend], x: Tensor, cosines: Tensor, sines: Tensor, *, feat_dim: Dim) -> Tensor:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from rfnb.backend.base.index import Stacked
 from rfnb.backend.base.math import join
+from rfnb.backend.base.require import require_same_dims
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
@@ -62,9 +64,9 @@ class ControlOps:
     def tensor_array_stack(cls: type[Backend], tensor_array: Array, *, axis: Dim, tensor_template: Tensor) -> Tensor:
         """All tensors stacked along `axis`, which comes first. [{…}, …] → {axis, …}
 
-        If each sequence has a length, frames after the longest one are dropped.
+        If each sequence has a length, frames after the longest one are dropped; only `gather` can reach them.
         """
-        size = axis.size if axis.is_defined() else None
+        size, given = axis.size if axis.is_defined() else None, tensor_array
         if size is not None and size.dims:
             tensor_array = tensor_array[: size.max]
         if size is not None and size.max != len(tensor_array):
@@ -73,14 +75,23 @@ class ControlOps:
             )
         if size is None:
             axis.define(Size((), len(tensor_array)), "stack")
-        dims, lengths = tensor_template.dims, join(*(tensor_array or [tensor_template]))
+        dims = tensor_template.dims
+        for x in tensor_array:
+            require_same_dims("stack", x, dims, "tensor")
+        lengths = join(*(tensor_array or [tensor_template]))
         if tensor_array:
             raw = cls.stack_raw([cls.move_raw(x._raw, align.move(x.dims, dims)) for x in tensor_array], 0)
         else:
             shape = [known.max if (known := lengths.size(dim)) else 0 for dim in dims]
             raw = cls.full_raw([0, *shape], 0, tensor_template.dtype, None)
         out = align.sig([axis, *dims], tensor_template.sparse_dim, tensor_template.feature_dim)
-        return tensor_of(raw, out, lengths.join(axis.lengths, tensor_template.sig, out))
+        lengths = lengths.join(axis.lengths, tensor_template.sig, out)
+        if len(given) > len(tensor_array):
+            every = Dim(len(given), name=axis.name)
+            whole = cls.tensor_array_stack(given, axis=every, tensor_template=tensor_template)
+            lengths = lengths.bind({})  # no other tensor has these, except results computed from this one
+            lengths.keep(("stacked", axis.serial), Stacked(raw, whole, every))
+        return tensor_of(raw, out, lengths)
 
     @classmethod
     def tensor_array_push_back(cls: type[Backend], tensor_array: Array, value: Tensor) -> Array:

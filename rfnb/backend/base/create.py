@@ -9,6 +9,7 @@ from rfnb.core.dims import align
 from rfnb.core.dims.binding import current_lengths
 from rfnb.core.dims.dim import Dim, check_dims
 from rfnb.core.dims.lengths import Lengths
+from rfnb.core.dims.too_large import too_large
 from rfnb.core.ground.dtype import is_int_dtype
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
@@ -42,7 +43,10 @@ class CreateOps:
             raw = cls.copy_raw(cls.broadcast_raw(value, shape))
             lengths = lengths.join(fill_value.lengths, align.sig(dims), fill_value.sig)
         else:
-            raw = cls.full_raw(shape, fill_value, dtype, device)
+            try:
+                raw = cls.full_raw(shape, fill_value, dtype, device)
+            except Exception as error:
+                raise too_large("full", dims, shape, error) from None
         return tensor_of(raw, align.sig(dims, sparse_dim, feature_dim), lengths)
 
     @classmethod
@@ -50,7 +54,11 @@ class CreateOps:
         """0, 1, … along `dim`. → {dim}, sparse in it with an integer dtype"""
         (size,), lengths = sizes_of([dim])
         sparse = dim if is_int_dtype(dtype) else None
-        return tensor_of(cls.range_raw(size, dtype, device), align.sig([dim], sparse), lengths)
+        try:
+            raw = cls.range_raw(size, dtype, device)
+        except Exception as error:
+            raise too_large("range_over_dim", [dim], [size], error) from None
+        return tensor_of(raw, align.sig([dim], sparse), lengths)
 
 
 def sizes_of(dims: Sequence[Dim]) -> tuple[list[int], Lengths]:

@@ -7,7 +7,7 @@ import operator
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -39,6 +39,14 @@ class Gather:
     out: weakref.ref[Sig]
 
 
+class Stacked(NamedTuple):
+    """All frames that were stacked to `raw`, which lacks those after the longest sequence."""
+
+    raw: Any
+    whole: Tensor
+    axis: Dim
+
+
 class IndexOps:
     """Raw part: `gather_raw`, `index_raw`, `select_raw`, `one_hot_raw`."""
 
@@ -56,6 +64,8 @@ class IndexOps:
             axis = source.sig.resolve(axis)
         if not isinstance(indices, Tensor):
             return _select(cls, source, _number(source, indices, axis), axis, clip_to_valid)
+        if axis.dimension is None and not clip_to_valid:
+            source, axis = _with_dropped(source, axis)
         plan: Any = source.sig.plans.get(("gather", axis, indices.sig.serial))
         out = plan and plan.out()
         if not out:
@@ -80,7 +90,8 @@ class IndexOps:
         except (IndexError, RuntimeError):
             if is_trial() and not source.size_of(axis).max:
                 return cls.gather(cls.not_empty(source, axis), indices=indices, axis=axis)
-            check_range(cls, "gather", indices, (axis,), (cls.get_shape_tuple_raw(source._raw)[plan.axis],))
+            shape = (cls.get_shape_tuple_raw(source._raw)[plan.axis],)
+            check_range(cls, "gather", indices, (axis,), shape, above=_dropped(source, axis))
             raise
         if plan.ragged_too and lengths.sizes and axis in source.lengths.owners:
             return _with_their_lengths(cls, tensor_of(raw, out, lengths), source, indices, axis)
@@ -102,7 +113,12 @@ class IndexOps:
                 "one_hot: `source` is not sparse", got=source.describe_dims(), hint="rf.set_sparse_dim(source, dim)"
             )
         lengths = source.lengths if dim.dimension is not None else source.lengths.bind({dim: dim.size})
-        raw = cls.one_hot_raw(source._raw, lengths[dim].max, dtype)
+        size = lengths[dim].max
+        try:
+            raw = cls.one_hot_raw(cls.fill_padding(source, 0), size, dtype)
+        except (IndexError, RuntimeError):
+            check_range(cls, "one_hot", source, (dim,), (size,), noun="a label", hint=None)
+            raise
         return tensor_of(raw, align.sig([*source.dims, dim], None, dim), lengths)
 
 
@@ -164,7 +180,10 @@ def _select(backend: type[Backend], source: Tensor, index: int, axis: Dim, clip_
     try:
         return tensor_of(backend.select_raw(source._raw, place, index), out, source.lengths)
     except IndexError:
-        raise _no_entry(source, index, axis) from None
+        whole, every = _with_dropped(source, axis)
+        if whole is source:
+            raise _no_entry(source, index, axis) from None
+        return _select(backend, whole, index, every, clip_to_valid)
 
 
 def _select_sequence(backend: type[Backend], source: Tensor, index: int, axis: Dim, clip_to_valid: bool) -> Tensor:
@@ -202,8 +221,28 @@ def _select_valid(
 def _no_entry(source: Tensor, index: int, axis: Dim) -> DimError:
     size = source.size_of(axis).max
     return DimError(
-        f"gather: {axis.name} has no entry {index}", got=source.describe_dims(), expected=f"less than {size}"
+        f"gather: {axis.name} has no entry {index}",
+        got=source.describe_dims(),
+        expected=f"less than {size}",
+        hint=_dropped(source, axis) if index >= size else None,
     )
+
+
+def _with_dropped(source: Tensor, axis: Dim) -> tuple[Tensor, Dim]:
+    """The tensor with the frames that `TensorArray.stack` dropped, if it is the result of that, and their axis."""
+    stacked: Stacked | None = source.lengths.cache.get(("stacked", axis.serial))
+    return (source, axis) if stacked is None or stacked.raw is not source._raw else (stacked.whole, stacked.axis)
+
+
+def _dropped(source: Tensor, axis: Dim) -> str | None:
+    """A hint about the frames that `TensorArray.stack` dropped; None if there were none."""
+    stacked: Stacked | None = source.lengths.cache.get(("stacked", axis.serial))
+    if stacked is None:
+        return None
+    count = (
+        f"the longest sequence of {axis.name} is shorter than the {stacked.axis.dimension} tensors that were stacked"
+    )
+    return f'{count}; stack(axis=rf.Dim(None, name="…")) keeps all'
 
 
 def check_range(
@@ -215,6 +254,7 @@ def check_range(
     *,
     noun: str = "an index",
     hint: str | None = "negative indices in a Tensor do not count from the end",
+    above: str | None = None,
 ) -> None:
     """Raises DimError if one of the `indices`, in valid frames, is out of range for `dims` of this `shape`.
 
@@ -223,6 +263,7 @@ def check_range(
     Args:
         noun: what one of the `indices` is called in the message.
         hint: shown if the index is negative.
+        above: a hint that is shown if it is too large.
     """
     size = math.prod(shape)
     values, bad = out_of_range(backend, indices, size)
@@ -235,7 +276,7 @@ def check_range(
         f"{what}: {found} is not {noun} of {align.show_dims(dims) if len(dims) > 1 else dims[0].name}",
         got=f"{found}" + (f" at {at}" if at else "") + (f", and {len(bad) - 1} more" if len(bad) > 1 else ""),
         expected=f"0 to {size - 1}" if size else "none: the size is 0",
-        hint=hint if found < 0 else None,
+        hint=hint if found < 0 else above,
     ) from None
 
 

@@ -45,15 +45,10 @@ class LossOps:
         if log_probs is None:
             raise DimError("cross_entropy: unknown `estimated_type`", got=estimated_type, expected=", ".join(LOG_PROBS))
         _check_frames(estimated, target, axis)
-        if axis in target.sig.index:
+        if axis in target.sig.index and target.sparse_dim is None:
             return _dense(cls, target, log_probs(cls, estimated, axis), axis)
         if target.sparse_dim is not axis:
-            raise DimError(
-                "cross_entropy: the labels of `target` are not the classes of `estimated`",
-                got=f"labels of {target.sparse_dim.describe()}" if target.sparse_dim else target.describe_dims(),
-                expected=f"labels of {axis.describe()}, or probabilities with this dim",
-                hint=f"rf.set_sparse_dim(target, {axis.name}), if this is intended",
-            )
+            raise _other_labels(estimated, target, axis)
         rest = [dim for dim in estimated.dims if dim is not axis]
         if estimated_type == "logits" and axis.dimension is not None and set(rest) == set(target.dims):
             plan = align.move(estimated.dims, [*rest, axis]), align.move(target.dims, rest), align.sig(rest)
@@ -100,6 +95,19 @@ def _check_frames(estimated: Tensor, target: Tensor, axis: Dim) -> None:
             f"if all pairs are intended: rf.expand_dim(target, {lacking[0].name})",
             dims=[*odd, *lacking],
         )
+
+
+def _other_labels(estimated: Tensor, target: Tensor, axis: Dim) -> DimError:
+    labels = target.sparse_dim
+    hint = f"rf.set_sparse_dim(target, {axis.name}), if this is intended"
+    if labels is not None and labels in estimated.sig.index:
+        hint = f"axis={labels.name}"
+    return DimError(
+        "cross_entropy: the labels of `target` are not the classes of `estimated`",
+        got=f"labels of {labels.describe()}" if labels else target.describe_dims(),
+        expected=f"labels of {axis.describe()}, or probabilities with this dim",
+        hint=hint,
+    )
 
 
 def _dense(backend: type[Backend], target: Tensor, log_probs: Tensor, axis: Dim) -> Tensor:

@@ -72,31 +72,39 @@ class MaskedOps:
                 expected=f"one entry of {in_dim.name} for each place where the mask is true",
             ) from error
         found, backup = _same_lengths(cls, found, backup, source, holds, in_dim)
-        return cls.where(holds, found, 0 if backup is None else backup, allow_broadcast_all_sources=True)
+        zero = False if found.dtype == "bool" else 0  # which keeps the dtype
+        return cls.where(holds, found, zero if backup is None else backup, allow_broadcast_all_sources=True)
 
     @classmethod
     def pack_padded(
         cls: type[Backend], source: Tensor, *, dims: Sequence[Dim], out_dim: Dim | None = None
     ) -> tuple[Tensor, Dim]:
-        """The frames of all sequences, one after the other, without padding. {…, dims…} → {…, out_dim}"""
+        """The frames, one after the other, without padding, and their new dim. {…, dims…} → {…, out_dim}
+
+        Dims that the lengths of `dims` depend on, but that are not among them, are batch dims.
+        """
         for dim in dims:
             axis_of("pack_padded", source, dim)
-        return _select(cls, source, _frames(source.lengths, dims), [], dims, source.lengths, out_dim, "pack_padded")
+        lengths, batch = source.lengths, _owners("pack_padded", source, source.lengths, dims)
+        holds = _frames(lengths, [*batch, *dims])
+        return _select(cls, source, holds, batch, dims, lengths, out_dim, "pack_padded")
 
     @classmethod
     def pad_packed(cls: type[Backend], source: Tensor, *, in_dim: Dim, dims: Sequence[Dim]) -> Tensor:
         """The inverse of `pack_padded`, with 0 in padding. {…, in_dim} → {…, dims…}"""
-        place = axis_of("pad_packed", source, in_dim)
+        axis_of("pad_packed", source, in_dim)
         lengths = source.lengths.join(current_lengths(dims), source.sig, align.sig(dims))
-        holds = _frames(lengths, dims)
-        count = cls.get_shape_tuple_raw(source._raw)[place]
-        if int(holds.sum()) != count:
+        batch = _owners("pad_packed", source, lengths, dims)
+        holds = _frames(lengths, [*batch, *dims])
+        size, count = size_in(source, in_dim), holds.sum(tuple(range(len(batch), holds.ndim)))
+        if (size.over(batch) != count).any():
             raise DimError(
                 f"pad_packed: {in_dim.name} has a different number of frames than {align.show_dims(dims)}",
-                got=count,
-                expected=int(holds.sum()),
+                got=size,
+                expected=count,
             )
-        mask = tensor_of(cls.from_numpy_raw(holds, cls.device_key_raw(source._raw)), align.sig(dims), lengths)
+        key = cls.device_key_raw(source._raw)
+        mask = tensor_of(cls.from_numpy_raw(holds, key), align.sig([*batch, *dims]), lengths)
         return cls.masked_scatter(source, mask=mask, dims=dims, in_dim=in_dim)
 
     @classmethod
@@ -119,19 +127,20 @@ def _check_mask(what: str, mask: Tensor, dims: Sequence[Dim]) -> None:
         axis_of(what, mask, dim, "mask")
 
 
+def _owners(what: str, source: Tensor, lengths: Lengths, dims: Sequence[Dim]) -> list[Dim]:
+    """The dims of `source` that the lengths of `dims` depend on, except `dims` themselves."""
+    owners = {owner for dim in dims for owner in lengths[dim].dims if owner not in dims}
+    for owner in owners:
+        axis_of(what, source, owner)
+    return [dim for dim in source.dims if dim in owners]
+
+
 def _frames(lengths: Lengths, dims: Sequence[Dim]) -> np.ndarray:
     """Whether a position of `dims` is a valid frame."""
-    sizes = [lengths.size(dim) for dim in dims]
+    sizes = [lengths[dim] for dim in dims]
+    found = np.ones([size.max for size in sizes], dtype=bool)
     for dim, size in zip(dims, sizes, strict=True):
-        if size is None or any(d not in dims for d in size.dims):
-            raise DimError(
-                f"the lengths of {dim.name} have dims that are not packed",
-                got=align.show_dims(dims),
-                expected=f"{align.show_dims(size.dims)} as well" if size else "a Dim of known size",
-            )
-    found = np.ones([size.max for size in sizes if size], dtype=bool)
-    for dim, size in zip(dims, sizes, strict=True):
-        if size and size.dims:
+        if size.dims:
             found &= align.apply(align.move((*size.dims, dim), dims), size.frames(size.dims))
     return found
 

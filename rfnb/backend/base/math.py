@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from rfnb.core.advice.broadcast_errors import check_all_in_one
+from rfnb.core.advice.broadcast_errors import check_all_in_one, check_pair
 from rfnb.core.dims import align
 from rfnb.core.dims.align import Sig
 from rfnb.core.dims.dim import Dim
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 COMBINE_KINDS = ("add", "sub", "mul", "truediv", "floordiv", "ceildiv", "mod", "pow", "maximum", "minimum",
                  "logical_and", "logical_or", "squared_difference", "logaddexp", "complex")  # fmt: skip
 COMPARE_KINDS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
-PRODUCTS = ("mul", "truediv", "pow", "squared_difference", "logaddexp")
+PRODUCTS = ("mul", "truediv", "pow", "squared_difference", "logaddexp", "complex")
 """Kinds where the gradient of an operand is a product with the other: 0 · NaN if padding is not finite."""
 Domain = Literal["positive", "nonzero", "above -1", "not large"]
 DOMAINS: dict[str, Domain] = {
@@ -254,27 +254,39 @@ def plan(
 
     Args:
         sign: 1 for arithmetic, -1 for comparisons, whose results are not labels.
+        allow: whether the operands may lack dims of each other; by default, unless two of those dims look alike.
         order: the dims that come first. If it names all dims of the result, broadcasting is allowed, as with `allow`.
     """
-    key: Any = ("broadcast", sign * b.serial) if allow else sign * b.serial
+    key: Any = sign * b.serial if allow is None else ("broadcast", allow, sign * b.serial)
     known: Broadcast | None = a.plans.get(key) if order is None else None
     if known is not None:
         how_a, how_b, out_ref, _ = known
         if out := out_ref():
             return how_a, how_b, out
-    dims, (how_a, how_b) = align.broadcast([a.dims, b.dims])
-    if order is not None:
-        dims = (*[dim for dim in order if dim in dims], *[dim for dim in dims if dim not in order])
-        how_a, how_b = align.move(a.dims, dims), align.move(b.dims, dims)
-    if not allow and (order is None or not set(dims) <= set(order)):
-        check_all_in_one([a.dims, b.dims], dims, kind, ("`a`", "`b`"))
-    sparse = a.sparse_dim or b.sparse_dim if sign > 0 else None
-    out = align.sig(dims, sparse, _feature(a, b))
+    dims = _dims_of_both(a.dims, b.dims, order or ())
+    if not (allow or (order is not None and set(dims) <= set(order))):
+        check_pair(a.dims, b.dims, dims, kind, strictly=allow is False)
+    how_a, how_b = align.move(a.dims, dims), align.move(b.dims, dims)
+    out = align.sig(dims, _labels_of(a, b) if sign > 0 else None, _feature(a, b))
     if order is None:
         one: Literal["a", "b"] | None = "a" if lacks_frames(b, a) else "b" if lacks_frames(a, b) else None
         made: Broadcast = (how_a, how_b, weakref.ref(out), one)
         a.keep(key, made)
     return how_a, how_b, out
+
+
+def _dims_of_both(a: Sequence[Dim], b: Sequence[Dim], order: Sequence[Dim]) -> tuple[Dim, ...]:
+    """The dims of `order`, then those of the operand that has all; else those of `a`, then those that only `b` has."""
+    first, second = (b, a) if len(b) > len(a) and set(a) <= set(b) else (a, b)
+    dims = (*first, *[dim for dim in second if dim not in first])
+    return (*[dim for dim in order if dim in dims], *[dim for dim in dims if dim not in order])
+
+
+def _labels_of(a: Sig, b: Sig) -> Dim | None:
+    """What the entries of the result are labels of; None if the operands are labels of different dims."""
+    if a.sparse_dim is None or b.sparse_dim is None:
+        return a.sparse_dim or b.sparse_dim
+    return a.sparse_dim if a.sparse_dim is b.sparse_dim else None
 
 
 def lacks_frames(some: Sig, other: Sig) -> bool:

@@ -11,6 +11,7 @@ from rfnb.backend.base.create import sizes_of
 from rfnb.backend.base.require import require_same_dims
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.too_large import too_large
 from rfnb.core.ground.dtype import is_int_dtype
 from rfnb.core.ground.scope import random_stream
 from rfnb.core.tensor.tensor import Tensor, tensor_of
@@ -73,7 +74,11 @@ class RandomOps:
         """
         if out is None:
             shape, lengths = sizes_of(dims)
-            out = tensor_of(cls.empty_raw(shape, dtype, device), align.sig(dims, sparse_dim, feature_dim), lengths)
+            try:
+                raw = cls.empty_raw(shape, dtype, device)
+            except Exception as error:
+                raise too_large("random", dims, shape, error) from None
+            out = tensor_of(raw, align.sig(dims, sparse_dim, feature_dim), lengths)
         else:
             require_same_dims("random", out, dims, "out")
         if bound is not None:

@@ -13,6 +13,7 @@ from rfnb.backend.base.sizes import ragged
 from rfnb.core.dims import align
 from rfnb.core.dims.binding import current_lengths
 from rfnb.core.dims.dim import Dim, as_dims
+from rfnb.core.dims.lengths import Lengths
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
 
@@ -50,6 +51,8 @@ class ScatterOps:
         for dim in over:
             axis_of("scatter", indices, dim, "indices")
         require_ints("scatter", indices, "indices")
+        if use_mask:
+            indices = _with_owners(cls, indices, over, join(source, indices))
         batch = [d for d in indices.dims if d not in over]
         features = [d for d in source.dims if d not in indices.sig.index]
         lengths = join(source, indices).join(current_lengths(into), source.sig, align.sig(into))
@@ -79,6 +82,16 @@ class ScatterOps:
             source.feature_dim if source.feature_dim in features else None,
         )
         return tensor_of(raw, signature, lengths)
+
+
+def _with_owners(backend: type[Backend], indices: Tensor, over: Sequence[Dim], lengths: Lengths) -> Tensor:
+    """The indices repeated along dims that the lengths of `over` depend on: padding differs there."""
+    for dim in over:
+        size = lengths.size(dim) if dim.dimension is None else None
+        for owner in () if size is None else size.dims:
+            if owner not in indices.sig.index:
+                indices = backend.expand_dim(indices, owner)
+    return indices
 
 
 def _beside_the_spare(backend: type[Backend], indices: Tensor, count: int) -> Any:

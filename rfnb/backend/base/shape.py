@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rfnb.backend.base.require import axis_of
-from rfnb.backend.base.sizes import bound, derived, known_size, moved, ragged, renamed, size_in, taken
+from rfnb.backend.base.sizes import bound, derived, known_size, moved, ragged, renamed, size_in
 from rfnb.core.dims import align
+from rfnb.core.dims.alike import mark_replaced
 from rfnb.core.dims.binding import current_lengths
 from rfnb.core.dims.dim import Dim, check_dims
 from rfnb.core.dims.dim_math import extreme
-from rfnb.core.dims.lengths import Size
+from rfnb.core.dims.entries import within
+from rfnb.core.dims.lengths import Lengths, Size
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
 
@@ -108,7 +110,7 @@ class ShapeOps:
         """`source` with `out_dim` in place of `in_dim`, also as the sparse dim. {…, in_dim} → {…, out_dim}
 
         If `allow_expand`, a longer `out_dim` adds zeros to each sequence; if `allow_shrink`, a shorter one cuts
-        off frames.
+        off frames. With neither, only the longest sequences must agree.
         """
         in_dim = source.sig.resolve(in_dim)
         if in_dim is out_dim and in_dim in source.sig.index:
@@ -117,11 +119,11 @@ class ShapeOps:
         if source.sparse_dim is in_dim and in_dim not in source.sig.index:
             return source.like(source._raw, align.sig(source.dims, sparse, source.feature_dim))
         axis_of("replace_dim", source, in_dim)
-        here = size_in(source, in_dim)
-        source, size = _resized(cls, source, in_dim, here, _wanted(source, in_dim, out_dim), allow_expand, allow_shrink)
-        lengths = bound(source.lengths, out_dim, size, "replace_dim")
-        lengths = taken(lengths, in_dim, out_dim, "replace", lambda values, axis: _fit(values, axis, size.max))
+        size = _wanted(source, in_dim, out_dim)
+        source = _resized(cls, source, in_dim, size, allow_expand, allow_shrink)
+        lengths = bound(_over_replaced(source.lengths, in_dim, out_dim, size.max), out_dim, size, "replace_dim")
         out = renamed(source, in_dim, out_dim)
+        mark_replaced(in_dim, out_dim)
         return tensor_of(source._raw, align.sig(out.dims, sparse, out.feature_dim), lengths)
 
     @classmethod
@@ -258,26 +260,31 @@ class ShapeOps:
 
 
 def _wanted(source: Tensor, in_dim: Dim, out_dim: Dim) -> Size:
-    """The size of `out_dim` if it has one, else that of `in_dim`."""
+    """The size of `out_dim`, if it has one that `replace_dim` must not set again; else that of `in_dim`.
+
+    `replace_dim` sets its own output dims again for each batch, unless `in_dim` follows from `out_dim`.
+    """
     if out_dim.dimension is not None:
         return out_dim.static_size
-    if out_dim.expr is not None or out_dim.defined_by != "replace_dim":
-        for size in (source.lengths.size(out_dim), current_lengths([out_dim]).size(out_dim)):
-            if size is not None and all(dim in source.sig.index for dim in size.dims):
-                return size
-    return size_in(source, in_dim)
+    if out_dim.expr is not None or out_dim.defined_by != "replace_dim" or out_dim.serial in in_dim.roots:
+        sizes = (source.lengths.size(out_dim), current_lengths([out_dim]).size(out_dim))
+        known = [size for size in sizes if size is not None]
+        if known:  # of a dim that `source` once had, the lengths may be over dims that it has no more
+            return next((size for size in known if all(dim in source.sig.index for dim in size.dims)), known[-1])
+    return source.size_of(in_dim)
 
 
-def _resized(
-    backend: type[Backend], source: Tensor, dim: Dim, here: Size, wanted: Size, expand: bool, shrink: bool
-) -> tuple[Tensor, Size]:
-    """The tensor with sequences extended by zeros or cut to the lengths `wanted`."""
-    if wanted is here:
-        return source, here
+def _resized(backend: type[Backend], source: Tensor, dim: Dim, size: Size, expand: bool, shrink: bool) -> Tensor:
+    """The tensor with sequences extended by zeros or cut to the lengths `size`, in which no padding becomes a frame."""
+    if size is source.lengths.size(dim):
+        return source
+    here = size_in(source, dim)
+    wanted = within(size, [d for d in source.dims if d is not dim])
     dims = [d for d in source.dims if d in here.dims or d in wanted.dims]
     old, new = here.over(dims), wanted.over(dims)
     longer, shorter = bool((new > old).any()), bool((new < old).any())
-    if (longer and not expand) or (shorter and not shrink):
+    name_only = not expand and not shrink
+    if wanted.max != here.max if name_only else (longer and not expand) or (shorter and not shrink):
         raise DimError(
             "replace_dim: `out_dim` has a different size",
             got=f"{wanted} for {dim.name}:{here}",
@@ -287,7 +294,26 @@ def _resized(
     raw = backend.fill_padding(source, 0, (dim,)) if longer else source._raw
     if wanted.max != here.max:
         raw = backend.pad_raw(raw, {source.sig.index[dim]: (0, wanted.max - here.max)}, 0)
-    return source.like(raw), wanted
+    return source.like(raw)
+
+
+def _over_replaced(lengths: Lengths, in_dim: Dim, out_dim: Dim, count: int) -> Lengths:
+    """Lengths over `in_dim` as lengths over `out_dim`, which has `count` entries; those of `out_dim` itself stay."""
+    if in_dim not in lengths.owners:
+        return lengths
+
+    def change(size: Size) -> Size:
+        values = _fit(size.values, size.dims.index(in_dim), count)
+        dims = [out_dim if dim is in_dim else dim for dim in size.dims]
+        return Size(dims, values, renamed=size if values.shape == size.values.shape else None)
+
+    def make() -> Lengths:
+        stay = out_dim.roots
+        known = lengths.sizes.items()
+        return Lengths({s: size if s in stay or in_dim not in size.dims else change(size) for s, size in known})
+
+    replaced: Lengths = lengths.cached(("replace_dim", in_dim.serial, out_dim.serial, count), make)
+    return replaced if lengths.finite else replaced.infinite()
 
 
 def _all_static(*dims: Dim) -> bool:

@@ -96,6 +96,7 @@ def windows(
     paddings = per_axis(op, "padding", "valid" if padding is None else padding, count)
     steps = [per_axis(op, name, x, count) for name, x in (("strides", strides), ("dilation_rate", dilations))]
     for size, stride, dilation, how in zip(sizes, *steps, paddings, strict=True):
+        _check_positive(op, size, stride, dilation)
         how = how.lower() if isinstance(how, str) else how
         around = (size - 1) * dilation
         if how == "same":
@@ -125,10 +126,20 @@ def spreads(
     cuts = per_axis(op, "remove_padding", remove_padding, count)
     found = []
     for size, stride, how, cut, extra in zip(sizes, steps, paddings, cuts, extras, strict=True):
+        _check_positive(op, size, stride, 1)
         if not isinstance(how, str) or how.lower() not in ("same", "valid"):
             raise DimError(f"{op}: unknown `padding`", got=how, expected='"valid" or "same"')
         found.append(Spread(size, stride, how.lower() == "same", cut, extra))
     return tuple(found)
+
+
+def _check_positive(op: str, size: int, stride: int, dilation: int) -> None:
+    if min(size, stride, dilation) < 1:
+        raise DimError(
+            f"{op}: a size, stride or dilation is not positive",
+            got=f"size {size}, stride {stride}, dilation {dilation}",
+            expected="1 or more",
+        )
 
 
 def per_axis(op: str, name: str, value: Any, count: int) -> list[Any]:

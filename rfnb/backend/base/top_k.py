@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rfnb.backend.base.require import axis_of
 from rfnb.backend.base.sizes import bound
 from rfnb.core.dims import align
+from rfnb.core.dims.alike import mark_beam
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
 from rfnb.core.tensor.tensor import Tensor, tensor_of
@@ -44,6 +45,8 @@ class TopKOps:
         as -∞, so that it is only selected if nothing else is left. The values of a Tensor `k` are read.
         """
         size = Size(k.dims, cls.to_numpy_raw(k._raw)) if isinstance(k, Tensor) else Size((), k)
+        if size.min < 0:
+            raise DimError("top_k: `k` is negative", got=size.min, expected="0 or more")
         count, k_dim = size.max, k_dim or Dim(None if size.dims else size.max, name="top_k")
         dims = (axis,) if isinstance(axis, Dim | int | str) else tuple(axis)
         places = [axis_of("top_k", source, dim) for dim in dims]
@@ -64,9 +67,10 @@ class TopKOps:
                 expected=f"at most {math.prod(sizes)} of {align.show_dims(dims)}",
             )
         values, index = cls.top_k_raw(raw, place, count, sorted)
+        mark_beam(k_dim)
         lengths = bound(source.lengths, k_dim, size, "top_k")
         out = [*order[:place], k_dim, *order[place + len(dims) :]]
-        feature = source.feature_dim if source.feature_dim not in dims else None
+        feature = k_dim if source.feature_dim in dims else source.feature_dim
         found = tensor_of(values, align.sig(out, source.sparse_dim, feature), lengths)
         if isinstance(axis, Dim):
             return found, tensor_of(index, align.sig(out, dims[0]), lengths), k_dim

@@ -37,7 +37,9 @@ class NumpyIndex:
 
     @staticmethod
     def one_hot_raw(raw: Array, size: int, dtype: str) -> Array:
-        """1 where the last axis is the label."""
+        """1 where the last axis is the label. Raises IndexError if a label is not below `size`."""
+        if raw.size and not 0 <= raw.min() <= raw.max() < size:
+            raise IndexError("not a label")
         return (raw[..., None] == np.arange(size)).astype(type_of(dtype))
 
     @staticmethod

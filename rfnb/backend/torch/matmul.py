@@ -11,7 +11,16 @@ from torch.nn.functional import linear
 class TorchMatmul:
     """The raw part of `backend.base.matmul`."""
 
-    matmul_raw = staticmethod(torch.matmul)
+    @staticmethod
+    def matmul_raw(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        """Σ over the last axis of `a` and the second last of `b`, the same with gradients as without.
+
+        For rows that are not contiguous, torch chooses a kernel that depends on whether gradients are recorded, so a
+        replay would differ in the last bits.
+        """
+        if b.ndim == 2 < a.ndim and not a.is_contiguous():
+            return torch.mm(a.flatten(0, -2), b).unflatten(0, a.shape[:-1])
+        return torch.matmul(a, b)
 
     @staticmethod
     def einsum_raw(

@@ -14,6 +14,7 @@ from rfnb.checkpoint.foreign.tables.row import Row
 from rfnb.checkpoint.foreign.transforms import TRANSFORMS
 from rfnb.checkpoint.mapping import Target
 from rfnb.errors import CheckpointError
+from rfnb.nn.layers.linear import Linear
 from rfnb.nn.module.module import Module
 
 State = Mapping[str, torch.Tensor]
@@ -73,14 +74,21 @@ def _transformed(row: Row, module: Module, state: State) -> torch.Tensor:
         raise CheckpointError(f"import_weights: there is no transform {row.transform!r}", expected=names)
     parts = [state[source] for source in row.sources]
     owner = module.get_deep(".".join(row.target.split(".")[:-2]))
+    transform = "same" if row.transform == "transposed" and _is_of_embedding(module, row.target) else row.transform
     try:
-        return TRANSFORMS[row.transform](parts, owner)
+        return TRANSFORMS[transform](parts, owner)
     except (RuntimeError, ValueError) as error:
         raise CheckpointError(
             f"import_weights: the weights for {row.target} do not fit",
             got=", ".join(f"{source} {tuple(part.shape)}" for source, part in zip(row.sources, parts, strict=True)),
             expected=owner,
         ) from error
+
+
+def _is_of_embedding(module: Module, name: str) -> bool:
+    """Whether a Linear shares the weight of an embedding: {out_dim, in_dim}, the order of torch."""
+    linear = module.get_deep(name.rpartition(".")[0])
+    return isinstance(linear, Linear) and linear.weight.dims == (linear.out_dim, linear.in_dim)
 
 
 def _same(a: torch.Tensor, b: torch.Tensor) -> bool:

@@ -6,27 +6,53 @@ import ast
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from itertools import combinations
-from typing import Any
+from itertools import combinations, product
+from typing import Any, Literal
 
-from rfnb.core.dims.align import show_dims
+from rfnb.core.dims.align import forget_all_plans, show_dims
+from rfnb.core.dims.alike import derived, look_alike, same_line
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.source import CELLS, locals_of, user_frame
 from rfnb.errors import DimError
 
 _COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 
+Accidents = Literal["alike", "all", "off"]
+
 _allowed: ContextVar[bool] = ContextVar("rfnb_broadcast_allowed", default=False)
+_refused: Accidents = "alike"
 
 
 @contextmanager
 def broadcast_allowed() -> Iterator[None]:
-    """Inside the block, `check_all_in_one` accepts a result whose dims no single operand has."""
+    """Inside the block, a result whose dims no single operand has is accepted."""
     token = _allowed.set(True)
     try:
         yield
     finally:
         _allowed.reset(token)
+
+
+def refuse_accidents(which: Accidents) -> None:
+    """Sets what `check_pair` refuses: "alike", "all" or "off". Forgets all plans, as they are checked when made."""
+    global _refused
+    if which != _refused:
+        _refused = which
+        forget_all_plans()
+
+
+def check_pair(a: Sequence[Dim], b: Sequence[Dim], out: Sequence[Dim], what: str, *, strictly: bool = False) -> None:
+    """Raises DimError if a dim that only `a` has looks like one that only `b` has: they were probably meant to be one.
+
+    strictly: whether to refuse each result whose dims no single operand has. `rf.options.accidents` says so for all.
+    """
+    if strictly or _refused == "all":
+        check_all_in_one((a, b), out, what, ("`a`", "`b`"))
+    if _refused != "alike" or len(a) == len(out) or len(b) == len(out) or _allowed.get():
+        return
+    pairs = product((dim for dim in a if dim not in b), (dim for dim in b if dim not in a))
+    if pair := next((pair for pair in pairs if look_alike(*pair)), None):
+        raise _accident((a, b), out, what, ("`a`", "`b`"), pair, likely(pair)[0])
 
 
 def check_all_in_one(dims_of: Sequence[Sequence[Dim]], out: Sequence[Dim], what: str, names: Sequence[str]) -> None:
@@ -37,7 +63,18 @@ def check_all_in_one(dims_of: Sequence[Sequence[Dim]], out: Sequence[Dim], what:
     odd = [dim for dim in out if dim not in shared]
     hint, pair = likely(odd)
     odd = [dim for dim in odd if dim in pair] or odd  # the other dims that an operand lacks are harmless
-    raise DimError(
+    raise _accident(dims_of, out, what, names, odd, hint)
+
+
+def _accident(
+    dims_of: Sequence[Sequence[Dim]],
+    out: Sequence[Dim],
+    what: str,
+    names: Sequence[str],
+    odd: Sequence[Dim],
+    hint: str | None,
+) -> DimError:
+    return DimError(
         f"{what}: no operand has all dims of the result",
         got=" and ".join(f"{name} {show_dims(dims)}" for name, dims in zip(names, dims_of, strict=True)),
         expected=f"one operand with all of {', '.join(dim.name for dim in out)}",
@@ -75,7 +112,7 @@ def _same_name(a: Dim, b: Dim) -> str | None:
 
 
 def _same_root(a: Dim, b: Dim) -> str | None:
-    if not set(a.roots) & set(b.roots):
+    if not derived(a, b):
         return None
     return (
         f"{a.name} and {b.name} are derived from the same frames: shorten one (rf.slice) or extend the other (rf.pad)"
@@ -106,7 +143,7 @@ def made_again(older: Dim, newer: Dim) -> str | None:
 
     Example: "time was made twice, by cell 2, line 1. x still has the first one: run cell 3 again".
     """
-    if older.made is None or newer.made is None or not _same_line(older, newer):
+    if older.made is None or newer.made is None or not same_line(older, newer):
         return None
     text = f"{older.name} was made twice, by {newer.made.place()}"
     names = _holders(older)
@@ -117,11 +154,6 @@ def made_again(older: Dim, newer: Dim) -> str | None:
     verb = "has" if len(names) == 1 else "have"
     again = f"run cell{'s' * (len(cells) > 1)} {', '.join(map(str, cells))} again" if cells else "remake them"
     return f"{text}. {shown} still {verb} the first one: {again}"
-
-
-def _same_line(a: Dim, b: Dim) -> bool:
-    assert a.made is not None and b.made is not None
-    return (a.made.file, a.made.span) == (b.made.file, b.made.span)
 
 
 def _holders(dim: Dim) -> list[str]:

@@ -127,6 +127,12 @@ def forget(dims: Sequence[Dim]) -> None:
             signature._look_at_sizes()
 
 
+def forget_all_plans() -> None:
+    """Discards all plans, because what they may do has changed."""
+    for signature in list(_interned.values()):
+        signature.plans.clear()
+
+
 def without(signature: Sig, removed: Sequence[Dim]) -> Sig:
     """The signature of a tensor that lost the dims `removed`."""
     feature = signature.feature_dim

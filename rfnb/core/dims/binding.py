@@ -65,8 +65,12 @@ def bind_again(dims: Sequence[Dim], lengths: Lengths) -> None:
                 root.bound = lengths
 
 
-def bind_shape(name: str, dims: Sequence[Dim], shape: Sequence[int]) -> Lengths:
+def bind_shape(name: str, dims: Sequence[Dim], shape: Sequence[int], *, refill: bool = False) -> Lengths:
     """The lengths of a tensor that is made from a raw tensor of this `shape`; binds dims that have no size yet.
+
+    The result lacks dims that have a template of their lengths, but no lengths yet.
+
+    refill: the data of another batch may come before its lengths: the result also lacks such dims if they do not fit.
 
     Raises DimError if the shape does not fit the dims.
     """
@@ -77,12 +81,16 @@ def bind_shape(name: str, dims: Sequence[Dim], shape: Sequence[int]) -> Lengths:
             expected=show_dims(dims),
         )
     unbound: dict[Dim, Size] = {}  # bound once all are known to fit
+    waiting: list[Dim] = []
     for dim, length in zip(dims, shape, strict=True):
         if dim.dimension == length:
             continue
         known = current_lengths([dim])
         size = (known.bind(unbound) if unbound else known).size(dim)
         if size is not None and size.max == length and (not size.dims or _fits(size, dims, shape)):
+            continue
+        if dim.template is not None and (size is None or refill):
+            waiting.append(dim)
             continue
         if dim.is_static() or dim.expr is not None or (size is not None and size.dims):
             raise DimError(
@@ -95,7 +103,7 @@ def bind_shape(name: str, dims: Sequence[Dim], shape: Sequence[int]) -> Lengths:
         unbound[dim] = Size([], length)
     for dim, new_size in unbound.items():
         dim.bind(new_size)
-    return current_lengths(dims)
+    return current_lengths([dim for dim in dims if dim not in waiting] if waiting else dims)
 
 
 _NEW_BATCH = "for a new batch, pass its lengths: rf.convert_to_tensor(…, lengths=…)"

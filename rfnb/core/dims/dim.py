@@ -13,12 +13,14 @@ import numpy as np
 from rfnb.core.dims import dim_alias, dim_math
 from rfnb.core.dims.binding import current_lengths
 from rfnb.core.dims.dim_algebra import Algebra
+from rfnb.core.dims.dim_kind import Kinds
 from rfnb.core.dims.dim_math import Expr
 from rfnb.core.dims.lengths import EMPTY, Lengths, Size
+from rfnb.core.dims.too_large import check_size
 from rfnb.core.dims.vocab import Vocab, vocab_of
 from rfnb.core.ground.show import Shown
 from rfnb.core.ground.source import Source, public_function, user_source
-from rfnb.errors import DimError, TraceError
+from rfnb.errors import DimError, DtypeError, TraceError
 
 if TYPE_CHECKING:
     from rfnb.core.tensor.tensor import Tensor
@@ -28,12 +30,14 @@ DIMS: weakref.WeakValueDictionary[int, Dim] = weakref.WeakValueDictionary()
 """All existing dims, by serial number."""
 
 
-class Dim(Algebra, Shown):
+class Dim(Algebra, Kinds, Shown):
     """An axis of tensors: `feat = Dim(40, name="feat")`, `time = Dim(None, name="time")`.
 
     Args:
         dimension: the size; None if it comes with the data or from `vocab`; or the lengths of the sequences
-            (a Tensor {batch}, or numbers for the sequences of `batch_dim`).
+            (a Tensor {batch}, or numbers for the sequences of `batch_dim`). A Tensor without data says which dims the
+            lengths will have: `Dim(Tensor("time", [batch_dim], "int32"))`. Setting `time.dyn_size_ext.raw_tensor`
+            then binds the dim to a batch.
         name: the name that is shown in errors and views.
         vocab: labels for the entries of tensors that are sparse in this dim: a list of labels, a file with one
             label per line, a tokenizer, or anything else that `rf.Vocab` accepts.
@@ -51,15 +55,6 @@ class Dim(Algebra, Shown):
     >>> feat, time, time + 1
     (Dim{feat:3}, Dim{time:2–5}, Dim{time+1:3–6})
     """
-
-    class Types:
-        """The kinds of dims: what a dim counts."""
-
-        Unspecified = None
-        Batch = "batch"
-        Spatial = "spatial"
-        Time = "spatial"
-        Feature = "feature"
 
     def __init__(
         self,
@@ -82,7 +77,8 @@ class Dim(Algebra, Shown):
             )
         self.serial = next(_serials)
         DIMS[self.serial] = self
-        self.name: str = name or description or f"dim{self.serial}"
+        lengths = dyn_size_ext if dimension is None else dimension
+        self.name: str = name or description or _name_of(lengths) or f"dim{self.serial}"
         self.kind: str | None = kind
         self.description = self.name
         self.capacity = capacity
@@ -92,9 +88,10 @@ class Dim(Algebra, Shown):
         self.made: Source | None = user_source()
         self.defined_by: str | None = None
         self.bound: Lengths | None = None
+        self.template: Tensor | None = None  # which dims the lengths have, before they are known
+        self.awaiting: list[weakref.WeakMethod[Any]] = []  # called when the dim is bound
         self.changes_in: str | None = None  # the loop in which its size differs at every step
         self.dimension: int | None = None
-        lengths = dyn_size_ext if dimension is None else dimension
         if lengths is None and self.vocab is not None:
             lengths = len(self.vocab)
         if isinstance(lengths, str):
@@ -105,11 +102,12 @@ class Dim(Algebra, Shown):
         if isinstance(lengths, int | np.integer):
             self.dimension = self._checked_size(int(lengths))
         elif lengths is not None:
-            self.bind(size_from(lengths))
+            self._set_lengths(lengths)
 
     def _checked_size(self, size: int) -> int:
         if size < 0:
             raise DimError(f"Dim: {self.name} cannot have a negative size", got=size, expected="0 or more")
+        check_size(self.name, size)
         if self.vocab is not None and len(self.vocab) and not self.vocab.fits(size):
             raise DimError(
                 f"Dim: the vocab of {self.name} has a different size", got=f"{len(self.vocab)} labels", expected=size
@@ -139,30 +137,6 @@ class Dim(Algebra, Shown):
         (True, False)
         """
         return self.dimension is None
-
-    def is_batch_dim(self) -> bool:
-        """Whether this dim counts sequences.
-
-        >>> rf.batch_dim.is_batch_dim(), rf.Dim(None, name="time").is_batch_dim()
-        (True, False)
-        """
-        return self.kind == "batch"
-
-    def is_spatial_dim(self) -> bool:
-        """Whether this dim counts frames or other positions.
-
-        >>> rf.Dim(None, name="time", kind=rf.Dim.Types.Spatial).is_spatial_dim(), rf.batch_dim.is_spatial_dim()
-        (True, False)
-        """
-        return self.kind == "spatial"
-
-    def is_feature_dim(self) -> bool:
-        """Whether this dim counts features.
-
-        >>> rf.Dim(3, name="feat", kind=rf.Dim.Types.Feature).is_feature_dim(), rf.Dim(3, name="feat").is_feature_dim()
-        (True, False)
-        """
-        return self.kind == "feature"
 
     @property
     def match_priority(self) -> int:
@@ -218,7 +192,9 @@ class Dim(Algebra, Shown):
             raise DimError(
                 f"{self.name} has no size yet",
                 expected="a Dim whose size is known",
-                hint=f"make a tensor with it first: rf.convert_to_tensor(raw, dims=[…, {self.name}, …], lengths=…)",
+                hint=f"make a tensor with it first: rf.convert_to_tensor(raw, dims=[…, {self.name}, …], lengths=…)"
+                if self.template is None
+                else f"{self.name}.dyn_size_ext.raw_tensor = torch.tensor([…])",
                 dims=[self],
             )
         return size
@@ -233,7 +209,19 @@ class Dim(Algebra, Shown):
         """
         context = current_lengths(size.dims)
         self.bound = context.bind({self: size})
+        waiting, self.awaiting = self.awaiting, []
+        for reference in waiting:
+            if (told := reference()) is not None:
+                told()
         return self.bound
+
+    def _set_lengths(self, lengths: Any) -> None:
+        """Binds the dim to lengths as given to a new Dim. A Tensor without data says which dims they will have."""
+        if hasattr(lengths, "dims") and lengths.raw_tensor is None:
+            lengths._as_lengths_of(self)
+            self.template = lengths.copy_template()
+        else:
+            self.bind(size_from(lengths))
 
     def get_dim_value(self) -> int:
         """The size of the padded axis in the current batch.
@@ -338,7 +326,7 @@ def check_dims(dims: Any, what: str | None = None) -> None:
     if isinstance(dims, Dim):
         what = f"{what or public_function()}: one Dim, where a list of Dims is expected"
         raise DimError(what, got=dims.name, expected=f"[{dims.name}]")
-    for dim in [dims] if isinstance(dims, int | str) else dims:
+    for dim in [dims] if isinstance(dims, int | str | None) else dims:
         if not isinstance(dim, Dim):
             raise DimError(
                 f"{what or public_function()}: {dim!r} is not a Dim",
@@ -384,10 +372,18 @@ single_step_dim = Dim(1, name="single_step")
 single_step_dim.made = None
 
 
+def _name_of(lengths: Any) -> str | None:
+    """The name of a Tensor that describes lengths, which has no data."""
+    return lengths.name if hasattr(lengths, "dims") and lengths.raw_tensor is None else None
+
+
 def size_from(lengths: Any) -> Size:
     """The `Size` for lengths that are given as numbers, an array, or a Tensor of any dims."""
     if hasattr(lengths, "dims"):
-        return Size(lengths.dims, lengths.numpy())
+        values = lengths.numpy()
+        if values.dtype.kind == "f":
+            raise DtypeError(f"{lengths.name}: lengths must be integers", got=values.dtype, expected="int32 or int64")
+        return Size(lengths.dims, values)
     values = np.asarray(lengths)
     if values.ndim:
         batch_dim.bind(Size([], len(values)))

@@ -100,6 +100,7 @@ class Algebra:
             vocab=self.vocab,
             capacity=self.capacity,
             bounded_by=self.bounded_by,
+            dyn_size_ext=None if self.template is None else self.template.copy_template(),
         )
         if self.is_dynamic() and self.is_defined():
             other.bind(self.size)

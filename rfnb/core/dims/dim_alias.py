@@ -56,6 +56,8 @@ def settle(dim: Dim) -> None:
     if dim.dimension is None and dim.expr is not None:
         for part in dim.expr.dims:
             settle(part)
-        if all(part.dimension is not None for part in dim.expr.dims):
+        sizes = [part.dimension for part in dim.expr.dims if part.dimension is not None]
+        if len(sizes) == len(dim.expr.dims):
+            dim_math.check_static(dim.expr, sizes)
             size = dim.expr.evaluate(lambda part: part.static_size)
             dim.dimension = None if size is None else size.max

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from rfnb.core.dims.lengths import Size
+from rfnb.core.dims.too_large import check_size
 from rfnb.core.ground.hook import Hook
 from rfnb.errors import DimError
 
@@ -44,6 +45,15 @@ class Expr(NamedTuple):
     def text(self) -> str:
         """The expression as a formula: "time+1", "⌈(time+2)/3⌉"."""
         return _TEXT[self.op](self)
+
+
+def check_static(expr: Expr, sizes: Sequence[int]) -> None:
+    """Raises DimError if the size of an expression of dims with these sizes is too large, before it overflows."""
+    if expr.op == "sum":
+        total = expr.numbers[-1] + sum(size * factor for size, factor in zip(sizes, expr.numbers, strict=False))
+        check_size(expr.text(), total)
+    elif expr.op == "product":
+        check_size(expr.text(), math.prod(sizes))
 
 
 def aligned(sizes: Sequence[Size]) -> tuple[tuple[Dim, ...], list[np.ndarray]]:

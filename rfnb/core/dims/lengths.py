@@ -30,17 +30,24 @@ class Size:
     """The size of a dim: one number, or one for each entry of `dims`.
 
     max: the length of the padded axis. min: the shortest length. ragged: whether there is padding. traced: whether the
-    values are not numbers yet.
+    values are not numbers yet. renamed: the size over the dims as they were before `replace_dim`, with the same values.
     """
 
-    __slots__ = ("__weakref__", "dims", "made", "max", "min", "ragged", "tags", "traced", "values")
+    __slots__ = ("__weakref__", "dims", "made", "max", "min", "ragged", "renamed", "tags", "traced", "values")
 
     def __init__(
-        self, dims: Sequence[Dim], values: Any, *, tags: Sequence[str] | None = None, made: Source | None = None
+        self,
+        dims: Sequence[Dim],
+        values: Any,
+        *,
+        tags: Sequence[str] | None = None,
+        made: Source | None = None,
+        renamed: Size | None = None,
     ):
         self.dims = tuple(dims)
         self.tags = None if tags is None else [str(tag) for tag in tags]
         self.made = made or user_source()
+        self.renamed = renamed
         self.traced = type(values) not in _NUMBERS and (hasattr(values, "longest") or hasattr(values, "__sym_max__"))
         if self.traced:
             self.values = symbolic_values(values)
@@ -66,6 +73,16 @@ class Size:
             return False
         order = [other.dims.index(dim) for dim in self.dims]
         return np.array_equal(self.values, other.values.transpose(order))
+
+    def before_renaming(self, other: Size) -> Size | None:
+        """That of the two whose dims `replace_dim` replaced to make the other; None if there is no such relation."""
+        for one, another in ((self, other), (other, self)):
+            earlier = another.renamed
+            while earlier is not None:
+                if one.agrees(earlier):
+                    return one
+                earlier = earlier.renamed
+        return None
 
     def over(self, dims: Sequence[Dim]) -> np.ndarray:
         """The lengths with an axis for each of `dims`, of size 1 for dims that they do not depend on."""
@@ -214,6 +231,8 @@ class Lengths:
     def join(self, other: Lengths, mine: Any, theirs: Any) -> Lengths:
         """The lengths of a result of two tensors with signatures `mine` and `theirs`.
 
+        Lengths over a dim that `replace_dim` replaced in one of the tensors are those over the dim itself.
+
         Raises DimRebound if a dim that both tensors have differs in length.
         """
         if self is other or not other.sizes:
@@ -233,15 +252,24 @@ class Lengths:
         sizes = dict(self.sizes)
         for serial, size in other.sizes.items():
             known = sizes.get(serial)
-            if known is not None and serial in mine and serial in theirs and not known.agrees(size):
-                raise rebound(mine[serial], known, size)
-            if known is None or (serial in theirs and serial not in mine):
+            if known is not None and serial in mine and serial in theirs:
+                if not known.agrees(size):
+                    sizes[serial] = _in_both(mine[serial], known, size)
+            elif known is None or serial in theirs:
                 sizes[serial] = size
         joined = self if sizes == self.sizes else other if sizes == other.sizes else Lengths(sizes)
         return joined if self.finite and other.finite else joined.infinite()
 
 
 EMPTY = Lengths({})
+
+
+def _in_both(dim: Dim, first: Size, second: Size) -> Size:
+    """The size of a dim that two tensors have with sizes over different dims. Raises DimRebound if they differ."""
+    common = first.before_renaming(second)
+    if common is None:
+        raise rebound(dim, first, second)
+    return common
 
 
 def rebound(dim: Dim, first: Size, second: Size) -> DimRebound:

@@ -21,6 +21,9 @@ SPECIAL = {
 }
 """Usual names of labels with a special role, by role."""
 
+ROLES = {"bos": "bos_label_id", "eos": "eos_label_id", "unk": "unknown_label_id"}
+"""The attributes of vocabularies of other libraries with the numbers of such labels, by role."""
+
 SPACES = ("<space>", "▁", "|")
 """Usual labels for a space, where labels are letters."""
 
@@ -37,15 +40,19 @@ class Vocab:
     Args:
         source: labels in order; a dict from label to number or from number to label; a file with one label per line
             (also those of ESPnet, Kaldi, fairseq and sentencepiece, where a number, count or score follows), or with a
-            dict or list; a tokenizer of Hugging Face, `tokenizers` or sentencepiece, or anything with `decode`.
+            dict or list; a tokenizer of Hugging Face, `tokenizers` or sentencepiece, or anything with `decode`; or any
+            object with `labels`, of which `bos_label_id`, `eos_label_id` and the like are read too.
 
     Raises DimError if a label occurs twice, or a number has no label.
     """
 
     def __init__(self, source: Iterable[str] | Mapping[Any, Any] | str | Path | Any):
         self._tokenizer: Tokenizer | None = None
+        self._roles: dict[str, int | None] = {}  # those that were given; others are found by the usual names
+        self.user_defined_symbol_ids: dict[str, int] = {}
         if isinstance(source, Vocab):
-            self._tokenizer = source._tokenizer
+            self._tokenizer, self._roles = source._tokenizer, source._roles
+            self.user_defined_symbol_ids = source.user_defined_symbol_ids
             source = () if source._tokenizer else source.labels
         elif isinstance(source, str | Path):
             source = read_labels(source)
@@ -53,6 +60,9 @@ class Vocab:
             self._tokenizer, source = Tokenizer(source), ()
         elif isinstance(source, Mapping):
             source = in_order(source)
+        elif getattr(source, "labels", None) is not None:
+            self._take(source)
+            return
         elif not isinstance(source, Iterable):
             raise DimError(
                 "Vocab: `source` has no labels", got=type(source).__name__, expected="labels, a file, or a tokenizer"
@@ -60,6 +70,57 @@ class Vocab:
         if self._tokenizer is None:
             self.labels = tuple(str(label) for label in source)
             self._numbers = _numbered(self.labels)
+
+    def _take(self, source: Any) -> None:
+        """Takes the labels of an object, which may repeat, and their roles."""
+        self.labels = tuple(str(label) for label in source.labels)
+        self._numbers = _first_numbers(self.labels)
+        self._roles = {role: getattr(source, name) for role, name in ROLES.items() if hasattr(source, name)}
+        self.user_defined_symbol_ids = dict(getattr(source, "user_defined_symbol_ids", None) or {})
+
+    @classmethod
+    def create_vocab_from_labels(
+        cls,
+        labels: Sequence[str],
+        *,
+        bos_label: str | int | None = None,
+        eos_label: str | int | None = None,
+        unknown_label: str | int | None = None,
+        user_defined_symbols: Mapping[str, str | int] | None = None,
+    ) -> Vocab:
+        """A vocabulary of labels in order, in which only those have a role that are given, by label or number.
+
+        user_defined_symbols: further labels with a role, by any name; see `user_defined_symbol_ids`.
+
+        >>> vocab = rf.Vocab.create_vocab_from_labels(["$", "a", "b"], bos_label=0, eos_label="$")
+        >>> vocab.num_labels, vocab.bos_label_id, vocab.eos_label_id, vocab.unknown_label_id
+        (3, 0, 0, None)
+
+        Raises DimError if there is no such label.
+        """
+        vocab = cls.of_labels(labels)
+        given = {
+            "bos": ("bos_label", bos_label),
+            "eos": ("eos_label", eos_label),
+            "unk": ("unknown_label", unknown_label),
+        }
+        vocab._roles = {role: vocab._number_of(name, label) for role, (name, label) in given.items()}
+        symbols = {
+            name: vocab._number_of("user_defined_symbols", x) for name, x in (user_defined_symbols or {}).items()
+        }
+        vocab.user_defined_symbol_ids = {name: number for name, number in symbols.items() if number is not None}
+        return vocab
+
+    def _number_of(self, argument: str, label: str | int | None) -> int | None:
+        number = self._numbers.get(label) if isinstance(label, str) else label
+        if label is not None and (number is None or not 0 <= number < len(self)):
+            raise DimError(
+                f"Vocab: `{argument}` is not a label",
+                got=repr(label),
+                expected=_some(self.labels),
+                hint=did_you_mean(label, self.labels, most=3),
+            )
+        return number
 
     @classmethod
     def of_labels(cls, labels: Sequence[str]) -> Vocab:
@@ -71,7 +132,7 @@ class Vocab:
         """
         vocab = cls(())
         vocab.labels = tuple(labels)
-        vocab._numbers = {label: number for number, label in reversed(list(enumerate(labels)))}
+        vocab._numbers = _first_numbers(labels)
         return vocab
 
     @cached_property
@@ -86,6 +147,11 @@ class Vocab:
     def __repr__(self) -> str:
         shown = [self.decode(number) for number in range(min(len(self), 5))]
         return f"Vocab({len(self)} labels: {' '.join(shown)}{' …' * (len(self) > 5)})"
+
+    @property
+    def num_labels(self) -> int:
+        """The number of labels."""
+        return len(self)
 
     def __len__(self) -> int:
         return len(self.labels) if self._tokenizer is None else len(self._tokenizer)
@@ -151,6 +217,15 @@ class Vocab:
             return self._tokenizer.decode(numbers)
         return self._joined([self.decode(number) for number in numbers])
 
+    def get_seq_labels(self, numbers: Sequence[int] | Any) -> str:
+        """All labels of a sequence of numbers, separated by spaces; of a tokenizer its text. `join` gives plain text.
+
+        >>> rf.Vocab(["</s>", "▁hel", "lo"]).get_seq_labels([1, 2, 0])
+        '▁hel lo </s>'
+        """
+        numbers = _listed(numbers)
+        return " ".join(self.decode(numbers)) if self._tokenizer is None else self._tokenizer.decode(numbers)
+
     def _known(self, label: str) -> int:
         number = self._number(label)
         number = self.unk_id if number is None else number
@@ -213,7 +288,24 @@ class Vocab:
         """
         return self._special("pad")
 
+    @property
+    def bos_label_id(self) -> int | None:
+        """Another name of `bos_id`."""
+        return self.bos_id
+
+    @property
+    def eos_label_id(self) -> int | None:
+        """Another name of `eos_id`."""
+        return self.eos_id
+
+    @property
+    def unknown_label_id(self) -> int | None:
+        """Another name of `unk_id`."""
+        return self.unk_id
+
     def _special(self, role: str) -> int | None:
+        if role in self._roles:
+            return self._roles[role]
         if self._tokenizer is not None:
             return self._tokenizer.special(role, SPECIAL[role])
         return next((self._numbers[label] for label in SPECIAL[role] if label in self._numbers), None)
@@ -258,6 +350,10 @@ _JOIN: dict[str, Any] = {
 def vocab_of(source: Any) -> Vocab | None:
     """A Vocab from anything that `Vocab` accepts; a Vocab or None is returned unchanged."""
     return source if source is None or isinstance(source, Vocab) else Vocab(source)
+
+
+def _first_numbers(labels: Sequence[str]) -> dict[str, int]:
+    return {label: number for number, label in reversed(list(enumerate(labels)))}
 
 
 def _numbered(labels: Sequence[str]) -> dict[str, int]:

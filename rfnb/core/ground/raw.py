@@ -213,4 +213,8 @@ def backend_of_data(value: Any) -> Any:
 def backend_of_raw(raw: Any) -> Any:
     """The backend of a raw tensor."""
     backend = _found.get(type(raw))
-    return backend if backend is not None else get_backend_by_raw_tensor_type(type(raw))
+    if backend is not None:
+        return backend
+    if hasattr(raw, "no_backend"):
+        raise raw.no_backend()
+    return get_backend_by_raw_tensor_type(type(raw))

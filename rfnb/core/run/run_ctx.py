@@ -9,10 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from rfnb.core.dims.dim import Dim
+from rfnb.core.dims import align
+from rfnb.core.dims.binding import current_lengths
+from rfnb.core.dims.dim import Dim, batch_dim
+from rfnb.core.dims.lengths import EMPTY, Size
+from rfnb.core.ground import raw as raw_registry
 from rfnb.core.run.loss import Loss
 from rfnb.core.tensor.op import method_of
-from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.core.tensor.tensor_dict import TensorDict
 from rfnb.errors import DimError, DtypeError, RfError
 
@@ -103,7 +107,8 @@ class RunCtx:
     ) -> None:
         """Adds a loss, which enters `total_loss` unless it is `as_error`; see `rf.Loss`.
 
-        dims: the dims of `loss`, if that is a raw tensor.
+        dims: the dims of `loss`, if that is a raw tensor; otherwise its first axis is the batch, and the others get new
+            dims.
 
         >>> ctx = rf.init_train_step_run_ctx()
         >>> ctx.mark_as_loss(rf.ones([rf.Dim(3, name="words")]), "ce", scale=0.1)
@@ -133,6 +138,8 @@ class RunCtx:
     def mark_as_output(self, tensor: Tensor | Any, name: str, *, dims: Sequence[Dim] | None = None) -> None:
         """Keeps a tensor as an output, with its axes in the order of `dims` or of the expected output.
 
+        These are also the dims of a raw tensor. Without them, its first axis is the batch, and the others get new dims.
+
         >>> ctx = rf.init_forward_step_run_ctx()
         >>> time, feat = rf.Dim(5, name="time"), rf.Dim(3, name="feat")
         >>> ctx.mark_as_output(rf.ones([feat, time]), "logits", dims=[time, feat])
@@ -142,22 +149,28 @@ class RunCtx:
         Raises DimError or DtypeError if it does not match the expected output.
         """
         self._check_new(name, self.outputs.data, "output")
-        tensor = _tensor(tensor, name, dims)
-        if self.expected_outputs is not None:
-            if name not in self.expected_outputs:
-                raise DimError(
-                    f"mark_as_output: {name!r} is not an expected output",
-                    got=name,
-                    expected=", ".join(self.expected_outputs),
-                )
-            expected = self.expected_outputs.data[name]
-            dims = expected.dims if dims is None else dims
+        expected = self._expected(name)
+        wanted = expected.dims if dims is None and expected is not None else dims
+        tensor = _tensor(tensor, name, dims if isinstance(tensor, Tensor) else wanted)
+        if expected is not None:
             tensor.verify_out_shape(expected.dims)
             if tensor.dtype != expected.dtype:
                 raise DtypeError(
                     f"mark_as_output: {name!r} has the wrong dtype", got=tensor.dtype, expected=expected.dtype
                 )
-        self.outputs[name] = (tensor if dims is None else tensor.copy_transpose(dims)).with_name(name)
+        self.outputs[name] = (tensor if wanted is None else tensor.copy_transpose(wanted)).with_name(name)
+
+    def _expected(self, name: str) -> Tensor | None:
+        """The template of an output; None if all outputs are allowed."""
+        if self.expected_outputs is None:
+            return None
+        if name not in self.expected_outputs:
+            raise DimError(
+                f"mark_as_output: {name!r} is not an expected output",
+                got=name,
+                expected=", ".join(self.expected_outputs),
+            )
+        return self.expected_outputs.data[name]
 
     def mark_as_default_output(self, tensor: Tensor | Any, *, shape: Sequence[Dim] | None = None) -> None:
         """Keeps a tensor as the output named "output".
@@ -203,10 +216,21 @@ class RunCtx:
 
 def _tensor(value: Any, name: str, dims: Sequence[Dim] | None) -> Tensor:
     if not isinstance(value, Tensor):
-        return Tensor(name, dims, raw_tensor=value)
+        return _of_batch(value, name) if dims is None else Tensor(name, dims, raw_tensor=value)
     if dims is not None:
         value.verify_out_shape(dims)
     return value
+
+
+def _of_batch(raw: Any, name: str) -> Tensor:
+    """A raw tensor without dims: its first axis is the batch, and each other one gets a new Dim. Binds no dim."""
+    shape = raw_registry.backend_of_raw(raw).get_shape_tuple_raw(raw)
+    dims = [batch_dim, *(Dim(size, name=f"{name}.{axis}") for axis, size in enumerate(shape[1:], 1))][: len(shape)]
+    lengths = current_lengths([batch_dim])
+    known, size = lengths.size(batch_dim), Size([], shape[0] if shape else 1)
+    if known is None or not known.agrees(size):
+        lengths = EMPTY.bind({batch_dim: size})
+    return tensor_of(raw, align.sig(dims), lengths).with_name(name)
 
 
 @method_of(Tensor)

@@ -13,6 +13,7 @@ from typing import Any
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim, check_dims
 from rfnb.core.dims.lengths import EMPTY
+from rfnb.core.dims.too_large import too_large
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.default import get_default_device, get_default_float_dtype
 from rfnb.core.ground.dtype import is_float_dtype
@@ -87,7 +88,10 @@ class Parameter(Tensor):
         dtype = dtype or (source.dtype if source is not None else get_default_float_dtype())
         self._raw = NoData(dtype) if raw_tensor is None else raw_tensor
         if raw_tensor is None:
-            self._raw = backend.create_parameter_raw(self, device=device or get_default_device())
+            try:
+                self._raw = backend.create_parameter_raw(self, device=device or get_default_device())
+            except Exception as error:
+                raise too_large("Parameter", dims, [dim.dimension or 0 for dim in dims], error) from None
         self._initial: Any = None
         self.trainable = is_float_dtype(self.dtype) and not auxiliary if trainable is None else trainable
         if raw_tensor is None:

@@ -68,15 +68,23 @@ def _send_dim(dim: Dim) -> Any:
         return _shared, (SHARED.index(dim),)
     if dim.expr is not None and dim_math.make(*dim.expr) is dim:
         return dim_math.make, tuple(dim.expr)
-    return _dim, (*key_of(dim), dim.dimension, dim.name, dim.kind, dim.capacity, dim.vocab)
+    return _dim, (*key_of(dim), dim.dimension, dim.name, dim.kind, dim.capacity, dim.vocab, dim.template)
 
 
 def _dim(
-    maker: str, serial: int, size: int | None, name: str, kind: str | None, capacity: int | None, vocab: Vocab | None
+    maker: str,
+    serial: int,
+    size: int | None,
+    name: str,
+    kind: str | None,
+    capacity: int | None,
+    vocab: Vocab | None,
+    template: Tensor | None = None,
 ) -> Dim:
     found = dim_by_key((maker, serial))
     if found is None:
-        found = remember((maker, serial), Dim(size, name=name, kind=kind, capacity=capacity, vocab=vocab))
+        made = Dim(size, name=name, kind=kind, capacity=capacity, vocab=vocab, dyn_size_ext=template)
+        found = remember((maker, serial), made)
     return found
 
 
@@ -101,7 +109,7 @@ def _lengths(sizes: dict[Dim, Size]) -> Lengths:
     return lengths
 
 
-_NOT_PICKLED = {"__weakref__", "_name", "_emptied"}  # `_emptied` holds for one raw tensor of this process
+_NOT_PICKLED = {"__weakref__", "_name", "_emptied", "_lengths_of"}  # the last two mean something in this process only
 
 
 def _send_tensor(tensor: Tensor) -> Any:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rfnb.core.dims import align
-from rfnb.core.dims.binding import current_lengths
+from rfnb.core.dims.binding import bind_shape, current_lengths
+from rfnb.core.ground import raw as _raw_registry
+from rfnb.errors import BackendError, DimError
 
 if TYPE_CHECKING:
     from rfnb.core.dims.dim import Dim
@@ -14,13 +17,27 @@ if TYPE_CHECKING:
 
 
 class NoData(NamedTuple):
-    """Takes the place of the raw tensor in a template; it holds the dtype."""
+    """Takes the place of the raw tensor in a template, and of `raw` data whose lengths are not known yet."""
 
     dtype: str
+    raw: Any = None
+
+    def no_backend(self) -> BackendError | DimError:
+        """The error for an op on such a tensor."""
+        if self.raw is None:
+            return BackendError(
+                "the tensor is a template, which has no data", hint="x.raw_tensor = …, or another tensor"
+            )
+        return DimError(
+            "the lengths of the tensor are not known yet",
+            got=f"data of shape {tuple(self.raw.shape)}, which may be padding in part",
+            expected="lengths for each of its dims",
+            hint="time.dyn_size_ext.raw_tensor = torch.tensor([…]); or rf.convert_to_tensor(…, lengths=…)",
+        )
 
 
 class Templates:
-    """The methods of Tensor that make templates."""
+    """The methods of Tensor that make templates, and that fill those of lengths."""
 
     __slots__ = ()
 
@@ -61,3 +78,49 @@ class Templates:
         at = self.get_axis_from_description(axis, allow_int=True)
         dims = [new_dim_tag if i == at else dim for i, dim in enumerate(self.dims)]
         return self.copy_template_new_dim_tags(dims, name, keep_special_axes=at == self.feature_dim_axis)
+
+    # -- lengths that come later
+
+    def _as_lengths_of(self: Tensor, dim: Dim) -> Tensor:
+        """This tensor, whose data are the lengths of `dim` from now on: setting its `raw_tensor` binds `dim`."""
+        self._lengths_of = weakref.ref(dim)
+        return self
+
+    def _set_lengths_of_dim(self: Tensor) -> None:
+        """Binds the dim whose lengths these are, if there is one."""
+        reference = getattr(self, "_lengths_of", None)
+        dim = None if reference is None else reference()
+        if dim is not None and self.raw_tensor is None:
+            dim.reset_raw()
+        elif dim is not None:
+            dim._set_lengths(self)
+
+    def _await_lengths(self: Tensor, *, refill: bool = False) -> None:
+        """Withholds the data until the lengths of all dims are set, if a dim has only a template of them.
+
+        refill: take the next lengths also if all are known, since these may be those of the last batch.
+        """
+        unknown = [dim for dim in self.dims if dim.template is not None and self.lengths.size(dim) is None]
+        if unknown:
+            self._hold(NoData(self.dtype, self.raw_tensor))
+        for dim in self.dims if refill else unknown:
+            if dim.template is not None:
+                others = [told for told in dim.awaiting if (method := told()) and method.__self__ is not self]
+                dim.awaiting = [*others, weakref.WeakMethod(self._take_lengths)]
+
+    def _take_lengths(self: Tensor) -> None:
+        """Takes the current lengths of the dims. Raises DimError if withheld data does not fit them."""
+        raw = self.raw_tensor
+        if raw is None:
+            return
+        backend = _raw_registry.backend_of_raw(raw)
+        try:
+            lengths = bind_shape(self.name, self.dims, backend.get_shape_tuple_raw(raw))
+        except DimError:
+            if self._raw is not raw:
+                raise
+            return  # data of an earlier batch
+        self.lengths = lengths
+        if all(lengths.size(dim) is not None for dim in self.dims):
+            self._hold(raw)
+            self._hold(backend.finite_padding(self))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rfnb.core.advice.broadcast_errors import nearest
+from rfnb.core.advice.torch_equivalents import called
 from rfnb.core.dims import align
 from rfnb.core.dims.align import Sig, show_dims
 from rfnb.core.dims.binding import bind_shape, current_lengths
@@ -43,11 +45,13 @@ class Tensor(Shown, Axes, Templates, Checks, TensorProtocols):
     (True, [[5.0, 5.0, 5.0], [2.0, 2.0, 2.0]])
     """
 
-    __slots__ = ("__weakref__", "_emptied", "_name", "_raw", "_trace", "lengths", "sig")
+    __slots__ = ("__weakref__", "_emptied", "_lengths_of", "_name", "_raw", "_trace", "lengths", "sig")
+    # _lengths_of: a weak reference to the dim whose lengths these are, if setting them binds it
     # _trace: the value in the graph of a loop's body that this tensor stands for
     # _emptied: the raw tensor whose padding is known to be 0, and its version
 
     _emptied: Any
+    _lengths_of: weakref.ref[Dim]
     _name: str | Source
     _raw: Any
     sig: Sig
@@ -76,6 +80,8 @@ class Tensor(Shown, Axes, Templates, Checks, TensorProtocols):
     ):
         if unknown or version not in (None, 2):
             raise _unknown(name, unknown or {"version": version})
+        if not isinstance(name, str):
+            raise _no_name(name)
         self._name = name
         self._emptied = None
         dims = tuple(dims or ())
@@ -91,6 +97,7 @@ class Tensor(Shown, Axes, Templates, Checks, TensorProtocols):
             self.lengths = bind_shape(name, dims, backend.get_shape_tuple_raw(raw_tensor))
             self._raw = raw_tensor
             self._raw = backend.finite_padding(self)
+            self._await_lengths()
             if dtype is not None and self.dtype != dtype:
                 raise DtypeError(f"Tensor {name!r}: the raw tensor has the wrong dtype", got=self.dtype, expected=dtype)
 
@@ -160,18 +167,24 @@ class Tensor(Shown, Axes, Templates, Checks, TensorProtocols):
     @property
     def raw_tensor(self) -> Any:
         """The tensor of the backend; None in a template."""
-        return None if isinstance(self._raw, NoData) else self._raw
+        return self._raw.raw if isinstance(self._raw, NoData) else self._raw
 
     @raw_tensor.setter
     def raw_tensor(self, raw: Any) -> None:
         self._emptied = None
         if raw is None:
             self._raw = NoData(self.dtype)
-            return
-        backend = _raw_registry.backend_of_raw(raw)
-        self.lengths = bind_shape(self.name, self.dims, backend.get_shape_tuple_raw(raw))
+        else:
+            backend = _raw_registry.backend_of_raw(raw)
+            self.lengths = bind_shape(self.name, self.dims, backend.get_shape_tuple_raw(raw), refill=True)
+            self._raw = raw
+            self._raw = backend.finite_padding(self)
+            self._await_lengths(refill=True)
+        self._set_lengths_of_dim()
+
+    def _hold(self, raw: Any) -> None:
+        """Sets the raw tensor, or what takes its place, without checks."""
         self._raw = raw
-        self._raw = backend.finite_padding(self)
 
     @property
     def dtype(self) -> str:
@@ -358,6 +371,16 @@ def _unknown(name: str, unknown: dict[str, Any]) -> DimError:
         got=", ".join(f"{key}={value!r:.40}" for key, value in unknown.items()),
         expected="dims, dtype, sparse_dim, feature_dim, feature_dim_axis, raw_tensor",
         hint=_RENAMED.get(next(iter(unknown))),
+    )
+
+
+def _no_name(name: Any) -> DtypeError:
+    """The error for `Tensor(data)`: the constructor takes a name first."""
+    return DtypeError(
+        "Tensor: the first argument is the name",
+        got=f"{type(name).__name__} {name!r:.40}",
+        expected='Tensor("name", [dim, …], raw_tensor=…)',
+        hint=f"rf.convert_to_tensor({called(name)}, dims=[…]) makes a Tensor of data",
     )
 
 

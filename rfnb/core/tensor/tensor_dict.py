@@ -156,7 +156,7 @@ class TensorDict(Shown):
 
     def _bind(self, name: str, tensor: Tensor, dim: Dim, given: Any) -> None:
         values = raw_registry.backend_of_raw(given).to_numpy_raw(given)
-        known = tensor.lengths.size(dim)
+        known = tensor.lengths.size(dim) or dim.template
         owners = known.dims if known is not None and known.dims else tensor.dims[: values.ndim]
         if values.ndim != len(owners):
             raise DimError(

@@ -55,7 +55,11 @@ class TensorArray:
         return self._with(self._backend.tensor_array_push_back(self._tensors, tensor))
 
     def stack(self, *, axis: Dim) -> Tensor:
-        """All tensors stacked along `axis`, which gets their number as its size if it has none. → {axis, …}"""
+        """All tensors stacked along `axis`, which gets their number as its size if it has none. → {axis, …}
+
+        If `axis` has lengths, tensors after the longest sequence are dropped; `rf.gather` of the result still finds
+        them.
+        """
         stacked: Tensor = self._backend.tensor_array_stack(
             self._tensors, axis=axis, tensor_template=self.tensor_template
         )

@@ -72,7 +72,8 @@ def _zeros_if_empty(backend: type[Backend], frames: Tensor, size: Size) -> Tenso
     if (size.values > 0).all() or not set(size.dims) <= set(frames.dims):
         return frames
     has_frames = tensor_of(backend.from_numpy_raw(size.values > 0, frames.device), align.sig(size.dims), frames.lengths)
-    zeroed: Tensor = where(has_frames, frames, 0).copy_transpose(frames.dims)
+    zero = False if frames.dtype == "bool" else 0  # which keeps the dtype
+    zeroed: Tensor = where(has_frames, frames, zero).copy_transpose(frames.dims)
     return zeroed
 
 

@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 from rfnb.core.dims.dim import Dim, check_dims
-from rfnb.core.tensor.state import State
+from rfnb.core.tensor.state import State, check_state
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
 from rfnb.nn.layers.linear import Linear
@@ -170,30 +170,53 @@ class CrossAttention(_Attention):
         self.att_dropout = att_dropout
         self.att_dropout_broadcast = att_dropout_broadcast
 
-    def transform_encoder(self, encoder: Tensor, *, axis: Dim) -> State:
-        """Computes keys and values once for all queries. {…, axis, encoder_dim} → a State with k, v and kv_axis."""
-        kv = split_dims(self.kv(encoder), axis=self.kv_dim_total, dims=[self.num_heads, self.kv_dim_per_head])
-        keys, values = split(kv, axis=self.kv_dim_per_head, out_dims=[self.key_dim_per_head, self.value_dim_per_head])
-        return State(k=keys, v=values, kv_axis=axis)
+    def forward_query(self, source: Tensor) -> Tensor:
+        """The queries. {…, query_in_dim} → {…, num_heads, key_dim_per_head}"""
+        return split_dims(self.q(source), axis=self.key_dim_total, dims=[self.num_heads, self.key_dim_per_head])
 
-    def __call__(self, q: Tensor, encoder: State) -> Tensor:
-        """{…, query_in_dim} → {…, out_dim}. encoder: the result of `transform_encoder`."""
-        query = split_dims(self.q(q), axis=self.key_dim_total, dims=[self.num_heads, self.key_dim_per_head])
+    def forward_kv(self, source: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values. {…, encoder_dim} → {…, num_heads, key_dim_per_head}, for values value_dim_per_head."""
+        kv = split_dims(self.kv(source), axis=self.kv_dim_total, dims=[self.num_heads, self.kv_dim_per_head])
+        keys, values = split(kv, axis=self.kv_dim_per_head, out_dims=[self.key_dim_per_head, self.value_dim_per_head])
+        return keys, values
+
+    def attention(self, query: Tensor, keys: Tensor, values: Tensor, *, kv_axis: Dim) -> Tensor:
+        """Attends over `kv_axis` and projects. {…, num_heads, key_dim_per_head} → {…, out_dim}"""
         found = dot_attention(
             query,
-            encoder.k,
-            encoder.v,
+            keys,
+            values,
             key_dim=self.key_dim_per_head,
-            axis=encoder.kv_axis,
+            axis=kv_axis,
             att_dropout=self.att_dropout,
             att_dropout_broadcast=self.att_dropout_broadcast,
         )
         return self.project(found)
 
+    def transform_encoder(self, encoder: Tensor, *, axis: Dim) -> State:
+        """Computes keys and values once for all queries. {…, axis, encoder_dim} → a State with k, v and kv_axis."""
+        keys, values = self.forward_kv(encoder)
+        return State(k=keys, v=values, kv_axis=axis)
+
+    def __call__(self, q: Tensor, encoder: State) -> Tensor:
+        """{…, query_in_dim} → {…, out_dim}. encoder: the result of `transform_encoder`."""
+        check_state(encoder, f"{type(self).__name__}: `encoder`", ("k", "v", "kv_axis"), start=TRANSFORM)
+        return self.attention(self.forward_query(q), encoder.k, encoder.v, kv_axis=encoder.kv_axis)
+
+
+TRANSFORM = "encoder=module.transform_encoder(encoder_output, axis=…)"
+"""How the state of an encoder is made, for messages."""
+
 
 def heads_dim(heads: int | Dim) -> Dim:
-    """The Dim for a number of heads, which is the same for all modules; a Dim is returned unchanged."""
-    return heads if isinstance(heads, Dim) else _heads(heads)
+    """The Dim for a number of heads, which is the same for all modules; a Dim is returned unchanged.
+
+    Raises DimError if it is not one or more.
+    """
+    found = heads if isinstance(heads, Dim) else _heads(heads) if isinstance(heads, int) else None
+    if found is None or found.dimension == 0:
+        raise DimError("attention: `num_heads` must be 1 or more", got=heads, expected="a number, or a Dim")
+    return found
 
 
 @functools.cache

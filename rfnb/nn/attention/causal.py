@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rfnb.core.dims.dim import Dim, single_step_dim
-from rfnb.core.tensor.state import State
+from rfnb.core.dims.dim import Dim, check_dims, single_step_dim
+from rfnb.core.tensor.state import State, check_state
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.nn.attention.base import SelfAttentionBase
 from rfnb.ops.concat import concat, cum_concat_step
@@ -72,6 +72,7 @@ class CausalSelfAttention(SelfAttentionBase):
 
 def empty_state(attention: SelfAttentionBase, batch_dims: Sequence[Dim]) -> CausalSelfAttentionState:
     """The state without any keys and values. → {batch_dims, 0, num_heads, …}"""
+    check_dims(batch_dims, "default_initial_state: `batch_dims`")
     past = Dim(0, name="past")  # a Dim for this attention alone: in a loop each state carries its own size
     parts, device = (attention.key_dim_per_head, attention.value_dim_per_head), attention.qkv.weight.device
     keys, values = (zeros([*batch_dims, past, attention.num_heads, dim], device=device) for dim in parts)
@@ -85,6 +86,7 @@ def state_before(attention: SelfAttentionBase, source: Tensor, axis: Dim) -> Cau
 
 def extended(state: CausalSelfAttentionState, keys: Tensor, values: Tensor, axis: Dim) -> CausalSelfAttentionState:
     """The state, to which the keys and values of the frames of `axis`, or of a single step, are appended."""
+    check_state(state, "self-attention: `state`", ("k_accum", "v_accum", "accum_axis"))
     past = state.accum_axis
     if axis is not single_step_dim and past.dimension == 0:
         return CausalSelfAttentionState(k_accum=keys, v_accum=values, accum_axis=axis)

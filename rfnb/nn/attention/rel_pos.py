@@ -14,10 +14,10 @@ from rfnb.nn.attention.causal import CausalSelfAttentionState, causal_options, e
 from rfnb.nn.init import Glorot
 from rfnb.nn.layers.linear import Linear
 from rfnb.nn.layers.position import LearnedRelativePositionalEncoding
-from rfnb.ops.attention import own_axis, relative_scores
+from rfnb.ops.attention import own_axis, relative_scores, relative_shift
 from rfnb.ops.math import add, mul
 from rfnb.ops.position import Offset, number_of_frames, relative_positional_encoding
-from rfnb.ops.random import dropout
+from rfnb.ops.random import dropout, dropout_broadcast_default
 from rfnb.ops.shape import split_dims
 
 
@@ -92,7 +92,7 @@ class RelPosSelfAttention(SelfAttentionBase):
             dims |= {"feat_dim": self.encoding_dim, "device": self.qkv.weight.device}
         encode = self.learned_pos_emb or relative_positional_encoding
         encoding, distances = encode(**dims, query_offset=query_offset)
-        encoding = dropout(encoding, self.pos_emb_dropout)
+        encoding = dropout(encoding, self.pos_emb_dropout, axis=dropout_broadcast_default() and self.encoding_dim)
         if self.linear_pos is not None:
             encoding = self.linear_pos(encoding)
         if self.separate_pos_emb_per_head:
@@ -112,6 +112,15 @@ class RelPosSelfAttention(SelfAttentionBase):
             queries=query_axis,
             keys=kv_axis,
         )
+
+    @staticmethod
+    def _rel_shift(x: Tensor, axis: Dim, positions_dim: Dim, hist_dim: Dim) -> Tensor:
+        """For derived classes: scores of each distance as scores of each key.
+
+        {…, axis, positions_dim} → {…, axis, hist_dim}. positions_dim: the distances, in the order of `positions`, from
+        that of the last query and the first key on.
+        """
+        return relative_shift(x, axis=positions_dim, queries=axis, keys=hist_dim)
 
     def biased(self, query: Tensor, bias: Parameter | None) -> Tensor:
         """query + bias, or the query if there is no bias."""

@@ -63,6 +63,10 @@ def from_torch(
         return nn_module.rf_module
     if isinstance(nn_module, Module):
         return nn_module
+    if not isinstance(nn_module, torch.nn.Module):
+        raise ParameterError(
+            "from_torch: this is not a torch.nn.Module", got=type(nn_module).__name__, expected="a torch.nn.Module"
+        )
     if in_dims is None or out_dims is None:
         raise ParameterError(
             f"from_torch: the dims of {type(nn_module).__name__} are missing",
@@ -99,9 +103,11 @@ class TorchPart(Module):
 class TorchNet(TorchPart):
     """The rfnb module that `rf.from_torch` returns."""
 
+    nn_module: torch.nn.Module
+
     def __init__(self, nn_module: torch.nn.Module, in_dims: Any, out_dims: Any, padding: float | None, *names: Any):
         super().__init__(nn_module, {})
-        self.nn_module = nn_module
+        vars(self)["nn_module"] = nn_module  # its parameters are those of this module
         self.in_dims = _named(in_dims)
         self.out_dims = _entries(out_dims)
         self.padding = padding

@@ -8,7 +8,7 @@ import torch
 
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.nn.layers.embedding import Embedding
-from rfnb.nn.module.module import Module
+from rfnb.nn.module.module import Module, check_module
 
 
 def torch_parameters(module: Module) -> list[torch.nn.Parameter]:
@@ -24,6 +24,7 @@ def torch_parameters(module: Module) -> list[torch.nn.Parameter]:
         loss.backward()
         optimizer.step()
     """
+    check_module(module, "torch_parameters")
     return [parameter.raw_tensor for parameter in module.parameters() if parameter.trainable]
 
 
@@ -40,6 +41,7 @@ def param_groups(module: Module, *, weight_decay: float) -> list[dict[str, Any]]
     >>> [(group["weight_decay"], len(group["params"])) for group in groups]
     [(0.01, 1), (0.0, 3)]
     """
+    check_module(module, "param_groups")
     groups: dict[float, list[Any]] = {}
     seen: set[int] = set()
     for owner in module.modules():

@@ -14,7 +14,7 @@ from rfnb.nn.bridge.inputs import Inputs
 from rfnb.nn.bridge.mirror import Mirror, mirror_of, running, wrapped_module
 from rfnb.nn.bridge.outputs import Outputs, raws_of
 from rfnb.nn.bridge.symbolic import sizes_restored
-from rfnb.nn.module.module import Module
+from rfnb.nn.module.module import Module, check_module
 
 
 def to_torch(
@@ -50,6 +50,7 @@ def to_torch(
     """
     if isinstance(module, torch.nn.Module):
         return module
+    check_module(module, "to_torch")
     plain = wrapped_module(module)
     if plain is not None and in_dims is None and out_dims is None:
         return plain

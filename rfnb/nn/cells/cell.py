@@ -15,6 +15,7 @@ from rfnb.core.tensor.state import State, check_state
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ParameterError
 from rfnb.loop.loop import Loop
+from rfnb.nn.layers.rec import check_recurrent_state
 from rfnb.nn.module.module import Module
 from rfnb.ops.create import full
 from rfnb.ops.random import dropout
@@ -62,10 +63,17 @@ class RecCell(Module):
 
         With `spatial_dim=rf.single_step_dim` it does a single step, with a source without that dim.
         """
-        check_state(state, type(self).__name__)
+        self._check_state(state)
         if spatial_dim is single_step_dim:
             return self.step(self.project(source), state)
         return self.over(source, state, spatial_dim)
+
+    def _check_state(self, state: Any) -> None:
+        what = f"{type(self).__name__}: `state`"
+        if type(self).default_initial_state is RecCell.default_initial_state:
+            check_recurrent_state(state, what, self.state_parts, self.out_dim, ["mask"])
+        else:  # of other parts
+            check_state(state, what)
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         """The output and the next state; `x` is the result of `project`. {…}, {…, out_dim} → {…, out_dim}"""
@@ -94,6 +102,7 @@ class RecCell(Module):
 
     def default_initial_state(self, *, batch_dims: Sequence[Dim]) -> State:
         """Zeros; in training with recurrent dropout also the dropout mask. → {batch_dims, out_dim} each"""
+        check_dims(batch_dims, "default_initial_state: `batch_dims`")
         like = next(self.parameters(), None)
         dtype, device = (None, None) if like is None else (like.dtype, like.device)
         filled = partial(full, dims=[*batch_dims, self.out_dim], dtype=dtype, device=device, feature_dim=self.out_dim)

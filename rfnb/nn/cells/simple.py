@@ -12,6 +12,7 @@ from rfnb.nn.cells.cell import RecCell, gate_bias
 from rfnb.nn.layers.linear import Linear
 from rfnb.nn.layers.weights import weight
 from rfnb.nn.module.container import ModuleList
+from rfnb.nn.module.options import layer_numbers
 from rfnb.ops.activation import sigmoid, tanh
 from rfnb.ops.concat import split
 from rfnb.ops.linear import linear
@@ -124,7 +125,9 @@ class RHN(RecCell):
         self.recurrent_dropout = dropout
         self.ff_weight = weight([in_dim, 2 * out_dim], input_axis=0)
         self.bias = Parameter([2 * out_dim], initial=gate_bias(out_dim, 0.0, transform_bias))
-        self.layers = ModuleList(Linear(out_dim, 2 * out_dim, with_bias=False) for _ in range(depth))
+        self.layers = ModuleList(
+            Linear(out_dim, 2 * out_dim, with_bias=False) for _ in layer_numbers(type(self), depth, "depth")
+        )
 
     def project(self, source: Tensor) -> Tensor:
         """W·x + b."""

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from rfnb.core.dims.dim import Dim, single_step_dim
 from rfnb.core.ground.default import get_default_array_index_dtype
-from rfnb.core.tensor.state import State
+from rfnb.core.tensor.state import State, check_state
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ParameterError
 from rfnb.nn.attention.base import CrossAttention, attention_options
 from rfnb.nn.attention.causal import CausalSelfAttention
 from rfnb.nn.layers.embedding import Embedding
 from rfnb.nn.layers.feed_forward import Activation, FeedForward, FeedForwardGated as FeedForwardGated
-from rfnb.nn.layers.linear import Linear
+from rfnb.nn.layers.linear import Linear, linear_with
 from rfnb.nn.layers.norm import LayerNorm
 from rfnb.nn.layers.transformer import DEFAULT_DIM, Transformer, TransformerLayer
 from rfnb.nn.module.build import Choice, build_part, given_options
 from rfnb.nn.module.container import Sequential
 from rfnb.nn.module.module import Module
+from rfnb.nn.module.options import layer_numbers, one_of
 from rfnb.ops.create import zeros
 from rfnb.ops.dims import last_frame_position_of_dim
 from rfnb.ops.index import gather
-from rfnb.ops.linear import linear
 from rfnb.ops.math import add, mul
 from rfnb.ops.position import number_of_frames, sinusoidal_positional_encoding
 
@@ -101,6 +101,7 @@ class TransformerDecoderLayer(TransformerLayer):
 
         encoder: the result of `transform_encoder`.
         """
+        check_state(state, f"{type(self).__name__}: `state`", ["self_att"])
         norm = self.self_att_layer_norm
         found, att_state = self.self_att(self.part_input(x, norm), axis=spatial_dim, state=state.self_att)
         x = self.add_part(x, found, norm)
@@ -144,10 +145,15 @@ class TransformerDecoder(Transformer):
             positions.
         layer: by default `rf.TransformerDecoderLayer`; layer_opts: further options for it.
         embed_dim: the dim of the embedding, if not `model_dim`; `input_embedding_proj` then maps it to `model_dim`.
-        share_embedding: whether embedding and logits share one weight.
+        share_embedding: whether embedding and logits share one weight; by default they do if the embedding has
+            `model_dim` and the logits have no bias.
         input_embedding: whether there is an embedding; otherwise the source already consists of features.
-        input_embedding_scale: by default √model_dim. input_dropout: by default `dropout`.
+        input_embedding_scale: by default √model_dim, or 1 if there is neither an embedding nor `pos_enc`.
+        input_dropout: by default `dropout`.
+        decoder_layer, decoder_layer_opts: older names of `layer` and `layer_opts`.
     """
+
+    _shared_by: ClassVar = {"logits.weight": "share_embedding"}
 
     def __init__(
         self,
@@ -173,13 +179,11 @@ class TransformerDecoder(Transformer):
         input_dropout: float | None = None,
         logits_with_bias: bool = False,
         sequential: Callable[..., Any] = Sequential,
+        decoder_layer: Choice | None = None,
+        decoder_layer_opts: dict[str, Any] | None = None,
     ):
-        if share_embedding and (embed_dim is not None or not input_embedding or logits_with_bias):
-            raise ParameterError(
-                "TransformerDecoder: with these options the logits cannot share the weight of the embedding",
-                got=f"embed_dim={embed_dim}, input_embedding={input_embedding}, logits_with_bias={logits_with_bias}",
-                expected="an input embedding in model_dim and logits without bias, or share_embedding=False",
-            )
+        layer = one_of("TransformerDecoder", layer=layer, decoder_layer=decoder_layer)
+        layer_opts = one_of("TransformerDecoder", layer_opts=layer_opts, decoder_layer_opts=decoder_layer_opts)
         self.encoder_dim = encoder_dim
         embedding = Embedding if input_embedding else None
         self._set_input(vocab_dim, model_dim, embed_dim, embedding, input_embedding_scale, pos_enc)
@@ -195,9 +199,25 @@ class TransformerDecoder(Transformer):
         )
         options.update(layer_opts or {})
         kind = layer or TransformerDecoderLayer
-        self.layers = sequential(build_part(kind, encoder_dim, self.model_dim, **options) for _ in range(num_layers))
+        self.layers = sequential(
+            build_part(kind, encoder_dim, self.model_dim, **options) for _ in layer_numbers(type(self), num_layers)
+        )
         self.final_layer_norm = build_part(norm, self.model_dim)
-        self.logits = None if share_embedding else Linear(self.model_dim, vocab_dim, with_bias=logits_with_bias)
+        self.logits = self._logits(share_embedding, logits_with_bias)
+
+    def _logits(self, share_embedding: bool | None, with_bias: bool) -> Linear:
+        embedding: Embedding | None = self.input_embedding
+        can_share = embedding is not None and embedding.out_dim is self.model_dim and not with_bias
+        if share_embedding and not can_share:
+            raise ParameterError(
+                "TransformerDecoder: with these options the logits cannot share the weight of the embedding",
+                got=f"embed_dim={self.embed_dim}, input_embedding={embedding is not None}, "
+                f"logits_with_bias={with_bias}",
+                expected="an input embedding in model_dim and logits without bias, or share_embedding=False",
+            )
+        if embedding is not None and can_share and share_embedding is not False:
+            return linear_with(embedding.weight, self.model_dim, self.vocab_dim)
+        return Linear(self.model_dim, self.vocab_dim, with_bias=with_bias)
 
     def default_initial_state(self, *, batch_dims: Sequence[Dim]) -> State:
         """The state before the first label: that of each layer, by its name, and `pos` {}, the number of labels."""
@@ -228,6 +248,7 @@ class TransformerDecoder(Transformer):
             collected_outputs: a dict that receives the output of each layer, by its name.
             output_only_last_frame: gives the logits of the last frame of each sequence only. → {…, vocab_dim}
         """
+        check_state(state, f"{type(self).__name__}: `state`", [*(name for name, _ in self.layers.items()), "pos"])
         x = source if self.input_embedding is None else self.input_embedding(source)
         x = mul(x, self.input_embedding_scale)
         x = self._at_positions(x, spatial_dim=spatial_dim, offset=state.pos)
@@ -239,14 +260,7 @@ class TransformerDecoder(Transformer):
         new_state.pos = add(state.pos, number_of_frames(spatial_dim))
         if output_only_last_frame and spatial_dim is not single_step_dim:
             x = gather(x, indices=last_frame_position_of_dim(spatial_dim, device=x.device), axis=spatial_dim)
-        return self.scores(self.final_layer_norm(x)), new_state
-
-    def scores(self, x: Tensor) -> Tensor:
-        """The logits for the output of the last layer. {…, model_dim} → {…, vocab_dim}"""
-        if self.logits is not None:
-            return self.logits(x)
-        assert self.input_embedding is not None
-        return linear(x, self.input_embedding.weight, None, in_dim=self.model_dim, out_dim=self.vocab_dim)
+        return self.logits(self.final_layer_norm(x)), new_state
 
 
 def _no_encoder_dim(module: Module) -> ParameterError:

@@ -12,6 +12,7 @@ from rfnb.core.dims.dim import Dim, as_dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.nn.attention.base import attention_options
 from rfnb.nn.attention.rel_pos import RelPosSelfAttention
+from rfnb.nn.encoder.base import ISeqDownsamplingEncoder, ISeqFramewiseEncoder
 from rfnb.nn.encoder.subsample import ConformerConvSubsample as ConformerConvSubsample
 from rfnb.nn.layers.batch_norm import BatchNorm
 from rfnb.nn.layers.conv import Conv1d
@@ -22,8 +23,9 @@ from rfnb.nn.layers.position import build_pos_enc
 from rfnb.nn.module.build import Choice, build_part, given_options
 from rfnb.nn.module.container import Sequential
 from rfnb.nn.module.module import Module
+from rfnb.nn.module.options import layer_numbers
 from rfnb.ops.activation import gating, silu
-from rfnb.ops.random import dropout
+from rfnb.ops.random import dropout, dropout_broadcast_default
 
 __all__ = [
     "ConformerConvBlock",
@@ -84,7 +86,7 @@ class ConformerConvBlock(Module):
         return self.positionwise_conv2(silu(x))
 
 
-class ConformerEncoderLayer(Module):
+class ConformerEncoderLayer(ISeqFramewiseEncoder):
     """Feed-forward with weight ½, self-attention, convolution, feed-forward with weight ½: each added to its input.
 
     {…, spatial_dim, out_dim} → {…, spatial_dim, out_dim}
@@ -152,10 +154,10 @@ class ConformerEncoderLayer(Module):
         return self.final_layer_norm(x)
 
     def _dropped(self, x: Tensor) -> Tensor:
-        return dropout(x, self.dropout)
+        return dropout(x, self.dropout, axis=dropout_broadcast_default() and self.out_dim)
 
 
-class ConformerEncoder(Module):
+class ConformerEncoder(ISeqDownsamplingEncoder):
     """Conformer layers after a frontend that makes fewer frames. {…, in_spatial_dim, in_dim} → {…, frames, out_dim}
 
     >>> time, feat, model = rf.Dim(12, name="time"), rf.Dim(8, name="feat"), rf.Dim(16, name="model")
@@ -204,6 +206,7 @@ class ConformerEncoder(Module):
         self.input_layer = build_part(input_layer, in_dim) if isinstance(input_layer, dict) else input_layer
         frontend: Any = self.input_layer
         inner = in_dim if frontend is None else frontend.out_dim
+        self.downsample_factor = getattr(frontend, "downsample_factor", 1)
         self.input_projection = Linear(inner, self.out_dim, with_bias=False)
         if input_embedding_scale is None:
             input_embedding_scale = 1.0 if pos_enc is None else math.sqrt(self.out_dim.get_dim_value())
@@ -222,7 +225,7 @@ class ConformerEncoder(Module):
         )
         options.update(encoder_layer_opts or {})
         layer = encoder_layer or ConformerEncoderLayer
-        self.layers = sequential(build_part(layer, **options) for _ in range(num_layers))
+        self.layers = sequential(build_part(layer, **options) for _ in layer_numbers(type(self), num_layers))
 
     def __call__(
         self, source: Tensor, *, in_spatial_dim: Dim, collected_outputs: dict[str, Tensor] | None = None
@@ -239,7 +242,7 @@ class ConformerEncoder(Module):
             x = x * self.input_embedding_scale
         if self.pos_enc is not None:
             x = x + self.pos_enc(spatial_dim=spatial_dim)
-        x = dropout(x, self.input_dropout)
+        x = dropout(x, self.input_dropout, axis=dropout_broadcast_default() and self.out_dim)
         return self.layers(x, spatial_dim=spatial_dim, collected_outputs=collected_outputs), spatial_dim
 
 

@@ -9,6 +9,7 @@ from rfnb.core.dims.dim import Dim, as_dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.nn.attention.base import attention_options
 from rfnb.nn.attention.rel_pos import RelPosSelfAttention
+from rfnb.nn.encoder.base import ISeqFramewiseEncoder
 from rfnb.nn.encoder.conformer import DEFAULT_OUT_DIM, ConformerPositionwiseFeedForward
 from rfnb.nn.layers.conv import Conv1d
 from rfnb.nn.layers.feed_forward import Activation
@@ -18,13 +19,13 @@ from rfnb.nn.module.build import Choice, build_part, given_options
 from rfnb.nn.module.module import Module
 from rfnb.ops.activation import gelu, identity
 from rfnb.ops.concat import concat, split
-from rfnb.ops.random import dropout
+from rfnb.ops.random import dropout, dropout_broadcast_default
 
 __all__ = ["EBranchformerLayer", "FeedForwardConvGated", "Merge"]
 __dir__ = __all__.copy  # what is offered for completion: no imports
 
 
-class EBranchformerLayer(Module):
+class EBranchformerLayer(ISeqFramewiseEncoder):
     """Feed-forward with weight ½, self-attention in parallel to convolution, feed-forward with weight ½.
 
     {…, spatial_dim, out_dim} → {…, spatial_dim, out_dim}. The result of each part is added to its input.
@@ -85,7 +86,7 @@ class EBranchformerLayer(Module):
         return self.final_layer_norm(x)
 
     def _dropped(self, x: Tensor) -> Tensor:
-        return dropout(x, self.dropout)
+        return dropout(x, self.dropout, axis=dropout_broadcast_default() and self.out_dim)
 
 
 class FeedForwardConvGated(Module):
@@ -132,7 +133,7 @@ class FeedForwardConvGated(Module):
         gate, values = split(hidden, axis=2 * self.ff_dim, out_dims=[self.ff_dim, self.ff_dim])
         gate, _ = self.conv(self.norm(gate), in_spatial_dim=spatial_dim)
         values = self.gate_activation(gate) * values
-        return self.linear_out(dropout(values, self.dropout))
+        return self.linear_out(dropout(values, self.dropout, axis=dropout_broadcast_default() and self.ff_dim))
 
 
 class Merge(Module):

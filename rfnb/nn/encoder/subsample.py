@@ -9,9 +9,9 @@ from typing import Any
 from rfnb.core.dims.dim import Dim, as_dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ParameterError
+from rfnb.nn.encoder.base import ISeqDownsamplingEncoder
 from rfnb.nn.layers.conv import Conv2d
 from rfnb.nn.module.container import ModuleList
-from rfnb.nn.module.module import Module
 from rfnb.ops.activation import relu
 from rfnb.ops.pool import pool2d
 from rfnb.ops.shape import merge_dims, split_dims
@@ -23,7 +23,7 @@ __dir__ = __all__.copy  # what is offered for completion: no imports
 Pair = int | tuple[int, int]
 
 
-class ConformerConvSubsample(Module):
+class ConformerConvSubsample(ISeqDownsamplingEncoder):
     """The frontend of a Conformer: convolutions over time and features, which reduce both.
 
     {…, in_spatial_dim, in_dim} → {…, fewer frames, out_dim}. Features are treated as an axis to convolve over, because

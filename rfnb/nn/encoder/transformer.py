@@ -8,12 +8,14 @@ from typing import Any
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.nn.attention.base import SelfAttention, attention_options
+from rfnb.nn.encoder.base import ISeqFramewiseEncoder
 from rfnb.nn.layers.embedding import Embedding
 from rfnb.nn.layers.feed_forward import Activation, FeedForward
 from rfnb.nn.layers.norm import LayerNorm
 from rfnb.nn.layers.transformer import DEFAULT_DIM, Transformer, TransformerLayer
 from rfnb.nn.module.build import Choice, build_part, given_options
 from rfnb.nn.module.container import Sequential
+from rfnb.nn.module.options import layer_numbers
 from rfnb.ops.math import mul
 from rfnb.ops.position import sinusoidal_positional_encoding
 
@@ -21,7 +23,7 @@ __all__ = ["TransformerEncoder", "TransformerEncoderLayer"]
 __dir__ = __all__.copy  # what is offered for completion: no imports
 
 
-class TransformerEncoderLayer(TransformerLayer):
+class TransformerEncoderLayer(TransformerLayer, ISeqFramewiseEncoder):
     """Self-attention, then a feed-forward part. {…, spatial_dim, out_dim} → {…, spatial_dim, out_dim}
 
     >>> time, model = rf.Dim(5, name="time"), rf.Dim(8, name="model")
@@ -69,7 +71,7 @@ class TransformerEncoderLayer(TransformerLayer):
         return self.add_part(x, self.ff(self.part_input(x, self.ff_layer_norm)), self.ff_layer_norm)
 
 
-class TransformerEncoder(Transformer):
+class TransformerEncoder(Transformer, ISeqFramewiseEncoder):
     """An embedding with positions, layers, and a norm at the end. {…, spatial_dim} → {…, spatial_dim, model_dim}
 
     >>> letters = rf.Dim(26, name="letter")
@@ -126,7 +128,9 @@ class TransformerEncoder(Transformer):
         )
         options.update(layer_opts or {})
         kind = layer or TransformerEncoderLayer
-        self.layers = sequential(build_part(kind, self.model_dim, **options) for _ in range(num_layers))
+        self.layers = sequential(
+            build_part(kind, self.model_dim, **options) for _ in layer_numbers(type(self), num_layers)
+        )
         self.final_layer_norm = build_part(norm, self.model_dim)
 
     def __call__(

@@ -77,6 +77,15 @@ class BatchNorm(Module):
         )
 
 
+def conv_norm_use_mask_default() -> bool | None:
+    """The default of `use_mask` for the norm in convolutions: None, so `rf.BatchNorm` decides, which ignores padding.
+
+    >>> rf.conv_norm_use_mask_default() is None
+    True
+    """
+    return None
+
+
 def batch_norm_distributed_default() -> bool:
     """The default of `distributed` in `rf.BatchNorm`: False, so only the frames of this process are used.
 

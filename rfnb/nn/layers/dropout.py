@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.nn.module.module import Module
-from rfnb.ops.random import dropout
+from rfnb.ops.random import Axis, dropout
 
 
 class Dropout(Module):
@@ -21,7 +18,7 @@ class Dropout(Module):
     [1.0, 1.0, 1.0]
     """
 
-    def __init__(self, drop_prob: float, *, axis: Dim | Sequence[Dim] | None = None, on_forward: bool = False):
+    def __init__(self, drop_prob: float, *, axis: Axis = None, on_forward: bool = False):
         self.drop_prob = drop_prob
         self.axis = axis
         self.on_forward = on_forward

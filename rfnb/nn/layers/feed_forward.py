@@ -8,14 +8,38 @@ from typing import Any
 from rfnb.core.dims.dim import Dim, as_dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.nn.layers.linear import Linear
-from rfnb.nn.module.build import build_part
+from rfnb.nn.module.build import Choice, build_part, given_options
 from rfnb.nn.module.module import Module
+from rfnb.nn.module.not_specified import NotSpecified
 from rfnb.ops.activation import identity, relu, silu
 from rfnb.ops.concat import split
-from rfnb.ops.random import dropout
+from rfnb.ops.random import dropout, dropout_broadcast_default
 
 Activation = Callable[[Tensor], Tensor] | dict[str, Any] | Module
 """An activation: a function, a module, which is copied, or the result of `rf.build_dict`."""
+
+
+def make_ff(
+    *,
+    out_dim: Dim,
+    ff: Choice | None = None,
+    ff_dim: Dim | int | None = None,
+    ff_activation: Activation | None = None,
+    dropout: float = 0.1,
+) -> Any:
+    """A feed-forward part. {…, out_dim} → {…, out_dim}
+
+    >>> model = rf.Dim(4, name="model")
+    >>> rf.make_ff(out_dim=model, ff=rf.FeedForwardGated, ff_dim=6, ff_activation=rf.relu, dropout=0.0)(
+    ...     rf.zeros([model])).dims == (model,)
+    True
+
+    Args:
+        ff: a class, `rf.build_dict(…)`, a module, which is copied, or a function; by default `rf.FeedForward`.
+        ff_dim, ff_activation: for the part; if they are not given, it uses its own defaults.
+    """
+    options = given_options(ff_dim=ff_dim, activation=ff_activation, dropout=dropout)
+    return build_part(FeedForward if ff is None or ff is NotSpecified else ff, out_dim, **options)
 
 
 class FeedForward(Module):
@@ -42,6 +66,7 @@ class FeedForward(Module):
     ):
         ff_dim = 4 * out_dim if ff_dim is None else as_dim(ff_dim, "feed-forward")
         self.out_dim = out_dim
+        self.ff_dim = ff_dim
         self.dropout = dropout
         self.activation = build_part(activation)
         self.linear_ff = Linear(out_dim, ff_dim, with_bias=with_bias)
@@ -50,7 +75,9 @@ class FeedForward(Module):
     def __call__(self, inp: Tensor) -> Tensor:
         """{…, out_dim} → {…, out_dim}"""
         hidden = self.activation(self.linear_ff(inp))
-        return self.linear_out(dropout(hidden, self.dropout))
+        return self.linear_out(
+            dropout(hidden, self.dropout, axis=dropout_broadcast_default() and self.linear_out.in_dim)
+        )
 
 
 class FeedForwardGated(Module):
@@ -91,4 +118,6 @@ class FeedForwardGated(Module):
         """{…, out_dim} → {…, out_dim}"""
         halves = split(self.linear_ff(inp), axis=2 * self.ff_dim, out_dims=[self.ff_dim, self.ff_dim])
         hidden = self.activation(halves[0]) * self.gate_activation(halves[1])
-        return self.linear_out(dropout(hidden, self.dropout))
+        return self.linear_out(
+            dropout(hidden, self.dropout, axis=dropout_broadcast_default() and self.linear_out.in_dim)
+        )

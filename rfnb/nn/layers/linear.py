@@ -32,3 +32,14 @@ class Linear(Module):
     def __call__(self, source: Tensor) -> Tensor:
         """{…, in_dim} → {…, out_dim}"""
         return linear(source, self.weight, self.bias, in_dim=self.in_dim, out_dim=self.out_dim)
+
+
+def linear_with(weight: Parameter, in_dim: Dim, out_dim: Dim) -> Linear:
+    """A Linear without bias, whose weight belongs to another module too. {…, in_dim} → {…, out_dim}
+
+    weight: {in_dim, out_dim}, in any order.
+    """
+    made = Linear.__new__(Linear)
+    made.in_dim, made.out_dim, made.weight = in_dim, out_dim, weight
+    made.with_bias, made.bias = False, None
+    return made

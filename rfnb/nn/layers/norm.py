@@ -9,6 +9,7 @@ from rfnb.core.dims.dim import Dim, as_dims, check_dims
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ParameterError
+from rfnb.nn.module.build import Choice, build_part
 from rfnb.nn.module.module import Module
 from rfnb.ops.math import add, mul
 from rfnb.ops.norm import group_norm, layer_norm, normalize, rms_norm
@@ -147,3 +148,12 @@ def _scale(name: str, dims: Dim | Sequence[Dim]) -> Parameter:
 
 def _bias(dims: Dim | Sequence[Dim], wanted: bool = True) -> Parameter | None:
     return Parameter(as_dims(dims)) if wanted else None
+
+
+def make_norm(norm: Choice, out_dim: Dim | Sequence[Dim]) -> Any:
+    """A norm of the features `out_dim`, from a class, `rf.build_dict(…)`, a module, which is copied, or a function.
+
+    >>> rf.make_norm(rf.build_dict(rf.LayerNorm, eps=1e-5), rf.Dim(3, name="feat")).eps
+    1e-05
+    """
+    return build_part(norm, out_dim)

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from rfnb.core.dims.dim import Dim, check_dims
+from rfnb.core.tensor.argument_errors import not_a_tensor
 from rfnb.core.tensor.parameter import Parameter
-from rfnb.core.tensor.state import State, check_state
+from rfnb.core.tensor.state import State, check_state, state_of_another
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.nn.layers.weights import to_input, weight
 from rfnb.nn.module.module import Module
@@ -56,7 +57,7 @@ class LSTM(Module):
 
     def __call__(self, source: Tensor, *, state: State, spatial_dim: Dim) -> tuple[Tensor, LstmState]:
         """The outputs, and the state after the last valid frame of each sequence."""
-        check_state(state, type(self).__name__)
+        check_recurrent_state(state, f"{type(self).__name__}: `state`", ("h", "c"), self.out_dim)
         return lstm_over(
             source,
             state,
@@ -70,9 +71,27 @@ class LSTM(Module):
 
     def default_initial_state(self, *, batch_dims: Sequence[Dim]) -> LstmState:
         """Zeros. → {batch_dims, out_dim} each"""
+        check_dims(batch_dims, "default_initial_state: `batch_dims`")
         dims, like = [*batch_dims, self.out_dim], self.rec_weight
         h, c = (zeros(dims, dtype=like.dtype, device=like.device, feature_dim=self.out_dim) for _ in "hc")
         return LstmState(h=h, c=c)
+
+
+def check_recurrent_state(
+    state: Any, what: str, parts: Sequence[str], out_dim: Dim, others: Sequence[str] = ()
+) -> None:
+    """Raises an error if `state` does not consist of Tensors {…, out_dim} named `parts`.
+
+    what: the argument, for the message. others: further names that may be there.
+    """
+    check_state(state, what, parts)
+    for name, value in state.items():
+        if name not in parts and name not in others:
+            raise state_of_another(state, what, f"it also has {name!r}", parts)
+        if not isinstance(value, Tensor):
+            raise not_a_tensor(f"{what}: {name!r}", value)
+        if out_dim not in value.sig.index:
+            raise state_of_another(state, what, f"{name!r} is {value.describe_dims()}, without {out_dim.name}", parts)
 
 
 def lstm_over(

@@ -11,7 +11,7 @@ from rfnb.nn.layers.position import build_pos_enc
 from rfnb.nn.module.build import Choice, build_part
 from rfnb.nn.module.module import Module
 from rfnb.ops.math import add
-from rfnb.ops.random import dropout
+from rfnb.ops.random import dropout, dropout_broadcast_default
 
 DEFAULT_DIM = Dim(512, name="model")
 """The dim of a Transformer for which none is given."""
@@ -21,6 +21,7 @@ DEFAULT_DIM.made = None  # not created by user code
 class TransformerLayer(Module):
     """Base of layers whose parts are added to their input, with a norm before each part or after each sum."""
 
+    out_dim: Dim
     dropout: float
     norm_first: bool
 
@@ -31,7 +32,7 @@ class TransformerLayer(Module):
 
     def add_part(self, x: Tensor, part: Tensor, norm: Module) -> Tensor:
         """x + dropout(part), or the norm of that if the norms come after the sums."""
-        x = add(x, dropout(part, self.dropout))
+        x = add(x, dropout(part, self.dropout, axis=dropout_broadcast_default() and self.out_dim))
         found: Tensor = x if self.norm_first else norm(x)
         return found
 
@@ -57,11 +58,13 @@ class Transformer(Module):
         self.input_embedding = None if embedding is None else build_part(embedding, vocab_dim, dim)
         self.input_embedding_proj = Linear(embed_dim, self.model_dim, with_bias=False) if embed_dim else None
         self.pos_enc = build_pos_enc(pos_enc, dim)
-        self.input_embedding_scale = self.model_dim.get_dim_value() ** 0.5 if scale is None else scale
+        plain = embedding is None and pos_enc is None
+        usual = 1.0 if plain else self.model_dim.get_dim_value() ** 0.5
+        self.input_embedding_scale = usual if scale is None else scale
 
     def _at_positions(self, x: Tensor, **where: Any) -> Tensor:
         """Adds the positions and maps to the dim of the layers. {…, embed_dim} → {…, model_dim}"""
         if self.pos_enc is not None:
             x = add(x, self.pos_enc(**where))
-        x = dropout(x, self.input_dropout)
+        x = dropout(x, self.input_dropout, axis=dropout_broadcast_default() and (self.embed_dim or self.model_dim))
         return x if self.input_embedding_proj is None else self.input_embedding_proj(x)

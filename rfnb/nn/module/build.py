@@ -11,9 +11,9 @@ from typing import Any
 
 from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.errors import ParameterError
-from rfnb.nn.module.module import Module
+from rfnb.nn.module.module import ROOT, Module
+from rfnb.nn.module.not_specified import NotSpecified
 
-ROOT = __name__.partition(".")[0]
 PREFIXES = ("rf", ROOT, "returnn.frontend")
 """Prefixes of names in the public namespace."""
 
@@ -114,7 +114,8 @@ def _nearest(name: str) -> str | None:
 
 def _public() -> Iterator[str]:
     for name, value in vars(sys.modules[ROOT]).items():
-        if not name.startswith("_") and callable(value):
+        is_base = inspect.isclass(value) and issubclass(value, Module) and value.__call__ is Module.__call__
+        if not name.startswith("_") and callable(value) and not is_base:
             yield name
 
 
@@ -143,5 +144,5 @@ def build_part(choice: Choice, *args: Any, **options: Any) -> Any:
 
 
 def given_options(**options: Any) -> dict[str, Any]:
-    """The options that are not None."""
-    return {name: x for name, x in options.items() if x is not None}
+    """The options that are neither None nor `NotSpecified`."""
+    return {name: x for name, x in options.items() if x is not None and x is not NotSpecified}

@@ -8,7 +8,8 @@ from typing import Any, Generic, TypeVar, overload
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ParameterError
-from rfnb.nn.module.module import Functional, Module
+from rfnb.nn.module.functional import Functional, check_callable
+from rfnb.nn.module.module import Module
 
 Part = Module | Callable[..., Any]
 P = TypeVar("P", bound=Module | Parameter)
@@ -18,7 +19,7 @@ L = TypeVar("L", bound="_Listed[Any]")
 class _Listed(Module, Generic[P]):
     """A list whose entries are attributes named "0", "1", …, or like the keys of a dict."""
 
-    _kind: type
+    _kind: type[Any]
 
     def __init__(self, *parts: Any):
         only = parts[0] if len(parts) == 1 else None
@@ -63,17 +64,38 @@ class _Listed(Module, Generic[P]):
             return dict(self.items())[index]
         return type(self)(list(self)[index]) if isinstance(index, slice) else list(self)[index]
 
-    def __setitem__(self, index: int, part: Any) -> None:
-        name = [name for name, _ in self.items()][index]
-        self._add([(name, part)])
+    def __setitem__(self, index: int | slice, part: Any) -> None:
+        """Replaces entries. For a slice they are renumbered, but names from a dict stay."""
+        entries = self.items()
+        if not isinstance(index, slice):
+            self._add([(entries[index][0], part)])
+            return
+        names, parts = [name for name, _ in entries[index]], self._parts(part)
+        if len(names) != len(parts):
+            if index.step not in (None, 1):
+                what = f"{type(self).__name__}: a slice with a step is replaced by a different number of entries"
+                raise ParameterError(what, got=len(parts), expected=len(names))
+            names = ["0"] * len(parts)
+        entries[index] = zip(names, parts, strict=True)
+        self._become(entries)
 
     def __delitem__(self, index: int | slice) -> None:
         """Removes entries; the following ones are renumbered, but names from a dict stay."""
         kept = self.items()
         del kept[index]
+        self._become(kept)
+
+    def _parts(self, given: Any) -> list[Any]:
+        if not isinstance(given, Iterable) or isinstance(given, Tensor):
+            what = f"{type(self).__name__}: what replaces a slice is not a list"
+            kind = self._kind.__name__.lower()
+            raise ParameterError(what, got=type(given).__name__, expected=f"a list of {kind}s", hint=f"[{kind}]")
+        return [self._part(part) for part in given]
+
+    def _become(self, entries: Iterable[tuple[str, Any]]) -> None:
         for name, _ in self.items():
             delattr(self, name)
-        self._add((i if name.isdecimal() else name, part) for i, (name, part) in enumerate(kept))
+        self._add((i if name.isdecimal() else name, part) for i, (name, part) in enumerate(entries))
 
 
 class ModuleList(_Listed[Module]):
@@ -91,7 +113,10 @@ class ModuleList(_Listed[Module]):
         super().__init__(*modules)
 
     def _part(self, given: Part) -> Module:
-        return given if isinstance(given, Module) else Functional(given)
+        if isinstance(given, Module):
+            return given
+        check_callable(given, type(self).__name__)
+        return Functional(given)
 
 
 class ParameterList(_Listed[Parameter]):
@@ -143,5 +168,6 @@ def sequential(source: Tensor, *modules: Part) -> Tensor:
     [0.0, 1.0, 3.0]
     """
     for module in modules:
+        check_callable(module, "sequential")
         source = module(source)
     return source

@@ -25,9 +25,9 @@ class RemovableHandle:
     ...     pass
     """
 
-    def __init__(self, hooks: dict[int, ForwardHook], method: MethodWithHooks | None = None):
-        self._hooks = hooks
+    def __init__(self, method: MethodWithHooks | None, hooks_dict: dict[int, ForwardHook]):
         self._method = method
+        self._hooks = hooks_dict
         self.serial = next(_serials)
 
     def remove(self) -> None:
@@ -110,8 +110,12 @@ def setup_post_hook_on_method(obj: Any, attr: str, hook: ForwardHook, *, prepend
 def add_hook(
     hooks: dict[int, ForwardHook], hook: ForwardHook, *, first: bool = False, method: MethodWithHooks | None = None
 ) -> RemovableHandle:
-    """Adds a hook after the others; with `first`, before them."""
-    handle = RemovableHandle(hooks, method)
+    """Adds a hook after the others; with `first`, before them. Raises ParameterError if it is not a function."""
+    if not callable(hook):
+        raise ParameterError(
+            "a hook must be a function", got=f"{hook!r:.40}", expected="hook(module, args, kwargs, result)"
+        )
+    handle = RemovableHandle(method, hooks)
     others = dict(hooks) if first else {}
     if first:
         hooks.clear()

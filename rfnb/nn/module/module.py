@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import functools
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground import raw as raw_registry
@@ -15,8 +14,12 @@ from rfnb.core.tensor.listener import active_listener
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.state import State
 from rfnb.errors import ParameterError
+from rfnb.nn.module.assigned import check_assigned, warn_of_plain
 from rfnb.nn.module.hooks import ForwardHook, RemovableHandle, add_hook, run_post_hooks
+from rfnb.nn.module.not_specified import specified
+from rfnb.nn.module.options import check_options
 
+ROOT = __name__.partition(".")[0]
 M = TypeVar("M", bound="Module")
 
 
@@ -37,9 +40,12 @@ class Module(Shown):
 
     _forward_hooks: dict[int, ForwardHook] | None = None
     _mirror_ref: Any = None  # the torch module that mirrors it, if there is one; see `nn.bridge`
+    _shared_by: ClassVar[Mapping[str, str]] = {}  # parameters that are shared with another, and the option for that
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        if "__init__" in vars(cls) and cls.__module__.startswith(f"{ROOT}."):
+            cls.__init__ = specified(vars(cls)["__init__"])  # type: ignore[method-assign]
         if "__call__" in vars(cls):
             cls.__call__ = _observed(vars(cls)["__call__"])  # type: ignore[method-assign]
 
@@ -50,22 +56,28 @@ class Module(Shown):
 
     if not TYPE_CHECKING:
 
+        def __new__(cls, *args: Any, **options: Any) -> Module:
+            """Raises ParameterError for an option that a class of rfnb does not have."""
+            if options:
+                check_options(cls, options)
+            if (args or options) and cls.__init__ is object.__init__:
+                raise TypeError(f"{cls.__name__}() takes no arguments")
+            return super().__new__(cls)
+
         def __getattr__(self, name: str) -> Any:
             if hasattr(type(self), name):  # a property raised AttributeError: show its own message
                 return object.__getattribute__(self, name)
             raise Missing(f"{type(self).__name__!r} object has no attribute {name!r}", name, self)
 
     def __setattr__(self, name: str, value: Any) -> None:
+        check_assigned(self, name, value)
         object.__setattr__(self, name, value)
         if isinstance(value, Parameter):
             _name_after(value, name)
-        parts = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
-        if any(isinstance(part, Module | Parameter) for part in parts):
-            warnings.warn(
-                f"{type(self).__name__}.{name} is a plain {type(value).__name__}: its parameters are neither trained "
-                f"nor saved with the module. Use rf.ModuleList.",
-                stacklevel=2,
-            )
+        elif isinstance(value, dict | list | tuple):
+            parts = value.values() if isinstance(value, dict) else value
+            if any(isinstance(part, Module | Parameter) for part in parts):
+                warn_of_plain(self, name, value)
 
     # -- state
 
@@ -292,6 +304,16 @@ class Module(Shown):
         return f"{type(self).__name__}({', '.join(parts)})"
 
 
+def check_module(module: Any, what: str) -> None:
+    """Raises ParameterError if `module` is not an rf.Module. what: the function, for the message."""
+    if not isinstance(module, Module):
+        raise ParameterError(
+            f"{what}: this is not an rf.Module",
+            got=f"{type(module).__module__}.{type(module).__qualname__}".removeprefix("builtins."),
+            expected="an rf.Module",
+        )
+
+
 def _observed(forward: Callable[..., Any]) -> Callable[..., Any]:
     """`forward`, reported to the active listener and followed by the hooks."""
 
@@ -329,27 +351,3 @@ def _name_after(parameter: Parameter, path: str) -> None:
 
 def _public_names(owner: Any) -> list[str]:
     return [name for name in getattr(owner, "__dict__", {}) if not name.startswith("_")]
-
-
-class Functional(Module):
-    """A function as a module, for example as an entry of a list of modules.
-
-    attribs: attributes to set; parameters and modules among them belong to the module.
-
-    >>> twice = rf.Functional(lambda x: 2 * x)
-    >>> twice(rf.ones([rf.Dim(3, name="feat")])).raw_tensor.tolist()
-    [2.0, 2.0, 2.0]
-    """
-
-    def __init__(self, func: Callable[..., Any], *, attribs: dict[str, Any] | None = None):
-        self.func = func
-        for name, value in (attribs or {}).items():
-            setattr(self, name, value)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Calls the function."""
-        return self.func(*args, **kwargs)
-
-    def get_default_name(self) -> str:
-        """The name of the function."""
-        return getattr(self.func, "__name__", type(self.func).__name__).replace("<lambda>", "lambda")

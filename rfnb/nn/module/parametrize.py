@@ -11,7 +11,7 @@ from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ParameterError
 from rfnb.loop.body.cached import once
-from rfnb.nn.module.module import Module
+from rfnb.nn.module.module import Module, check_module
 from rfnb.ops.math import add
 from rfnb.ops.random import dropout, random_normal
 
@@ -39,6 +39,10 @@ def register_parametrization(
 
     Raises ParameterError if there is no such parameter, or if it already has a parametrization.
     """
+    check_module(module, "register_parametrization")
+    if not callable(parametrization):
+        what = "register_parametrization: `parametrization` is not a function"
+        raise ParameterError(what, got=f"{parametrization!r:.40}", expected="a function of the parameter, or a Module")
     table = vars(module).get(_TABLE, {})
     param = vars(module).get(param_name)
     what = f"register_parametrization: {type(module).__name__}.{param_name}"
@@ -73,6 +77,7 @@ def remove_parametrization(module: M, param_name: str) -> M:
 
     Raises ParameterError if the parameter has no parametrization.
     """
+    check_module(module, "remove_parametrization")
     table = dict(vars(module).get(_TABLE, {}))
     if param_name not in table:
         raise ParameterError(
@@ -94,6 +99,7 @@ def is_parametrized(module: Module, param_name: str | None = None) -> bool:
     >>> rf.is_parametrized(linear), rf.is_parametrized(linear, "bias")
     (True, False)
     """
+    check_module(module, "is_parametrized")
     table = vars(module).get(_TABLE, {})
     return bool(table) if param_name is None else param_name in table
 

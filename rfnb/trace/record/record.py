@@ -99,6 +99,12 @@ class Recorder(Listener):
             found = self._traced[id(plain)] = Traced(plain, self, value)
         return found
 
+    def becomes(self, traced: Traced, other: Traced) -> None:
+        """From now on `traced` is the value of `other`; the value that it was stays in the graph."""
+        self._traced[id(traced.plain)] = Traced(*traced._trace)
+        self._traced[id(other.plain)] = traced
+        traced._trace, traced.sig, traced.lengths = other._trace, other.sig, other.lengths
+
     def wrap_results(self, result: Any, node: Node) -> Any:
         """Wraps the results of an op or a module as values of the body, and returns them."""
         if type(result) is Tensor:

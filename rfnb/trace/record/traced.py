@@ -9,6 +9,7 @@ from rfnb.core.ground.source import user_source
 from rfnb.core.tensor.listener import active_listener
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopError, TraceError
+from rfnb.ops.shape import set_feature_dim, set_sparse_dim
 
 if TYPE_CHECKING:
     from rfnb.core.dims.align import Sig
@@ -60,11 +61,21 @@ class Traced(Tensor):
         )
 
     def _describe(self, signature: Sig) -> None:
-        raise TraceError(
-            f"{self.recorder.name}: dim roles of `{self.name}` cannot be set in the body: later steps do not see it",
-            expected="an op",
-            hint=f"rf.set_sparse_dim({self.name}, dim)",
-        )
+        """Becomes another value of the body, which an op makes of the one before."""
+        if active_listener() is not self.recorder:
+            raise TraceError(
+                f"{self.recorder.name}: dim roles of `{self.name}` cannot be set here, in a part of its body",
+                expected="an op",
+                hint=f"rf.set_sparse_dim({self.name}, dim), rf.set_feature_dim({self.name}, dim)",
+            )
+        name = self.name
+        if signature.feature_dim is self.feature_dim:
+            described = set_sparse_dim(self, signature.sparse_dim)
+        else:
+            described = set_feature_dim(self, signature.feature_dim)
+        assert isinstance(described, Traced)
+        described.value.name = name
+        self.recorder.becomes(self, described)
 
     @property
     def dtype(self) -> str:

@@ -1,4 +1,4 @@
-"""Options for recording: which loops are recorded, and how much memory their runs may use."""
+"""The options of rfnb: which loops are recorded, how much memory runs may use, which broadcasting is refused."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from rfnb.core.advice.broadcast_errors import Accidents, refuse_accidents
 from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.errors import OptionError
 
@@ -16,23 +17,28 @@ def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
+_WORDS = {"record": ("last", "all"), "accidents": ("alike", "all", "off")}
 _CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "record": (lambda value: value in ("last", "all", None) or value is False, '"last", "all", False or None'),
     "trace_budget": (_is_count, "a whole number of bytes, like 512 * 2**20"),
     "keep": (lambda value: _is_count(value) and value > 0, "a whole number, at least 1"),
+    "accidents": (lambda value: value in _WORDS["accidents"], '"alike", "all" or "off"'),
 }
 """For each option, a check of its value and a description of the values that are allowed."""
 
 
 @dataclass
 class Options:
-    """Global options of recording, for example `rf.options.record = "all"`.
+    """Global options, for example `rf.options.record = "all"`.
 
     record: which runs are kept. "last": the newest few runs of each loop; "all": all runs, within the budget; False:
         none. None, the default, means "last" in notebooks and False elsewhere.
     trace_budget: how many bytes all recorded runs may use together. The oldest runs are removed first, pinned ones
         never. A single run that exceeds the budget keeps every second state only, or every fourth, and so on.
     keep: how many runs of one loop "last" keeps.
+    accidents: which broadcasting of arithmetic and comparisons is refused, where each operand lacks a dim of the other.
+        "alike", the default: if two of these dims look alike, because they have one name, one line made both, one is an
+        expression of the other, or both have one fixed size above 1. "all": always. "off": never.
 
     Raises OptionError for other names and values.
     """
@@ -40,17 +46,20 @@ class Options:
     record: Literal["last", "all", False] | None = None
     trace_budget: int = 512 * 2**20
     keep: int = 4
+    accidents: Accidents = "alike"
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in _CHECKS:
             raise self._unknown(name)
         fits, expected = _CHECKS[name]
         if not fits(value):
-            hint = did_you_mean(value, ("last", "all")) if name == "record" else None
+            hint = did_you_mean(value, _WORDS[name]) if name in _WORDS else None
             raise OptionError(
                 f"options.{name}: this value is not allowed", got=repr(value), expected=expected, hint=hint
             )
         object.__setattr__(self, name, value)
+        if name == "accidents":
+            refuse_accidents(value)
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(name) if name.startswith("__") else self._unknown(name)

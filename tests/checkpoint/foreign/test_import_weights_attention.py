@@ -210,6 +210,7 @@ def our_llama(**options):
         norm=rf.RMSNorm,
         input_embedding_scale=1.0,
         **{
+            "share_embedding": False,
             "layer_opts": {"self_att": rf.RotaryPosCausalSelfAttention, "self_att_opts": {"with_bias": False}},
             **options,
         },
@@ -234,7 +235,7 @@ def logits(ours, labels, time):
         ({"kv_heads": 2}, {}),
         ({"kv_heads": 1}, {}),
         ({"tied": True}, {}),
-        ({"tied": True}, {"share_embedding": True}),
+        ({"tied": True}, {"share_embedding": None}),
     ],
     ids=str,
 )
@@ -246,8 +247,14 @@ def test_llama(there, here, labels, time):
     assert agrees(logits(ours, labels, time), [theirs(one) for one in alone(labels)], time, VOCAB)
 
 
-def test_llama_from_a_file_in_which_tied_weights_are_once(labels, time, tmp_path):
-    theirs, ours = trained(Llama(tied=True, eps=1e-6)), our_llama()
+def test_a_llama_whose_weights_are_not_tied_names_the_option():
+    with pytest.raises(CheckpointError, match=r"(?s)logits\.weight are the same.*share_embedding=False"):
+        rf.import_weights(trained(Llama()), our_llama(share_embedding=None))
+
+
+@pytest.mark.parametrize("share", [True, False])
+def test_llama_from_a_file_in_which_tied_weights_are_once(share, labels, time, tmp_path):
+    theirs, ours = trained(Llama(tied=True, eps=1e-6)), our_llama(share_embedding=share)
     torch.save({k: v for k, v in theirs.state_dict().items() if k != "lm_head.weight"}, tmp_path / "llama.pt")
     assert rf.import_weights(tmp_path / "llama.pt", ours).complete
     assert agrees(logits(ours, labels, time), [theirs(one) for one in alone(labels)], time, VOCAB)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 
 import rfnb as rf
 from rfnb import Dim, Vocab
@@ -267,3 +269,78 @@ def test_a_vocab_is_copied_and_travels():
 def test_it_shows_its_first_labels():
     assert repr(Vocab(["a", "b"])) == "Vocab(2 labels: a b)"
     assert repr(Vocab(list("abcdefg"))) == "Vocab(7 labels: a b c d e …)"
+
+
+class Foreign:
+    """The vocabulary of another library: labels, and the numbers of some of them."""
+
+    labels = ["$", "a", "b", "#1"]
+    num_labels = 4
+    bos_label_id, eos_label_id, unknown_label_id = 0, 0, None
+    user_defined_symbol_ids = {"blank": 3}
+
+
+def test_any_object_with_labels_is_a_vocab():
+    letter = Dim(4, name="letter", vocab=Foreign())
+    vocab = letter.vocab
+    assert isinstance(vocab, Vocab) and vocab.labels == ("$", "a", "b", "#1")
+    assert (vocab.bos_label_id, vocab.eos_label_id, vocab.unknown_label_id) == (0, 0, None)
+    assert vocab.user_defined_symbol_ids == {"blank": 3}
+    x = rf.convert_to_tensor(["a b", "b"], dims=[rf.batch_dim, Dim(None, name="time")], sparse_dim=letter)
+    assert x.raw_tensor.tolist() == [[1, 2], [2, 0]]
+    assert Dim(None, name="letter", vocab=Foreign()).dimension == 4
+    assert Dim(2, vocab=SimpleNamespace(labels=["<s>", "a"])).vocab.bos_label_id == 0
+    assert Vocab(SimpleNamespace(labels=np.array(["a", "b"]))).labels == ("a", "b")
+    assert Vocab(SimpleNamespace(labels=["a", "a"])).labels == ("a", "a")
+    with pytest.raises(DimError, match="different size"):
+        Dim(5, name="letter", vocab=Foreign())
+    with pytest.raises(DimError, match="no labels"):
+        Dim(5, vocab=SimpleNamespace(labels=None))
+
+
+def test_other_names_of_labels_with_a_meaning():
+    vocab = Vocab(["<s>", "</s>", "<unk>", "a"])
+    assert (vocab.num_labels, vocab.bos_label_id, vocab.eos_label_id, vocab.unknown_label_id) == (4, 0, 1, 2)
+    plain = Vocab(["a", "b"])
+    assert (plain.bos_label_id, plain.eos_label_id, plain.unknown_label_id) == (None, None, None)
+    assert plain.user_defined_symbol_ids == {}
+    assert Vocab(HuggingFace()).num_labels == 7 and Vocab(HuggingFace()).eos_label_id == 1
+
+
+def test_a_vocab_from_labels_and_the_roles_of_some():
+    make, labels = Vocab.create_vocab_from_labels, ["$", "a", "b", "#1", "?"]
+    vocab = make(
+        labels, bos_label=0, eos_label="$", unknown_label="?", user_defined_symbols={"blank": "#1", "first": 1}
+    )
+    assert (vocab.num_labels, vocab.bos_label_id, vocab.eos_label_id, vocab.unknown_label_id) == (5, 0, 0, 4)
+    assert (vocab.bos_id, vocab.eos_id, vocab.unk_id) == (0, 0, 4)
+    assert vocab.user_defined_symbol_ids == {"blank": 3, "first": 1}
+    assert vocab.encode(["a", "what"]) == [1, 4] and vocab.join([0, 1, 2]) == "a b"
+    assert Dim(5, name="letter", vocab=vocab).vocab is vocab
+    assert (make(["<s>", "a"]).bos_label_id, make(["a"]).user_defined_symbol_ids) == (None, {})
+    for copied in (Vocab(vocab), copy.deepcopy(vocab), pickle.loads(pickle.dumps(vocab))):
+        assert (copied.eos_label_id, copied.user_defined_symbol_ids) == (0, {"blank": 3, "first": 1})
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"eos_label": "</s>"}, r"(?s)`eos_label`.*'</s>'"),
+        ({"bos_label": 7}, r"(?s)`bos_label`.*7"),
+        ({"unknown_label": -1}, "`unknown_label`"),
+        ({"user_defined_symbols": {"x": "zzz"}}, r"(?s)`user_defined_symbols`.*'zzz'"),
+    ],
+)
+def test_a_role_of_a_label_that_is_not_there(options, words):
+    with pytest.raises(DimError, match=words):
+        Vocab.create_vocab_from_labels(["a", "b"], **options)
+
+
+@pytest.mark.parametrize("numbers", [[2, 1, 0], np.array([2, 1, 0]), torch.tensor([2, 1, 0])], ids=str)
+def test_labels_of_a_sequence_with_spaces_between(numbers):
+    assert Vocab(["</s>", "AH", "K"]).get_seq_labels(numbers) == "K AH </s>"
+    assert Vocab(["</s>", "▁a", "b"]).get_seq_labels(numbers) == "b ▁a </s>"
+
+
+def test_the_text_of_a_sequence_of_a_tokenizer():
+    assert Vocab(HuggingFace()).get_seq_labels([3, 4, 5]) == "hello you"

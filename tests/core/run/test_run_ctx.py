@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 import torch
 
@@ -211,3 +212,47 @@ def test_parameters_are_marked_as_well():
     ctx = rf.init_forward_step_run_ctx()
     rf.Parameter([Dim(3, name="feat")]).mark_as_default_output()
     assert list(ctx.outputs) == ["output"]
+
+
+def test_raw_losses_have_the_batch_first():
+    ctx, raw = rf.init_train_step_run_ctx(), torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    ctx.mark_as_loss(name="ce", loss=raw)
+    ctx.mark_as_loss(torch.ones(3, 4), "frames", use_normalized_loss=True)
+    ctx.mark_as_loss(torch.tensor(2.0), "scalar", scale=0.5)
+    losses = ctx.losses
+    assert float(losses["ce"].get_summed_loss()) == 6 and float(losses["ce"].get_mean_loss()) == 2
+    assert losses["ce"].loss.dims == (batch_dim,) and losses["frames"].loss.dims[0] is batch_dim
+    assert float(ctx.total_loss()) == 6 + 1 + 1
+    ctx.total_loss().raw_tensor.backward()
+    assert raw.grad.tolist() == [1, 1, 1]
+
+
+def test_a_raw_loss_of_another_size_leaves_the_batch_as_it_is(x):
+    size = batch_dim.get_dim_value()
+    x.mark_as_loss("padded")
+    rf.get_run_ctx().mark_as_loss(torch.ones(17), "packed")
+    rf.get_run_ctx().mark_as_loss(np.ones(5, dtype="float32"), "numpy", as_error=True)
+    assert float(rf.get_run_ctx().total_loss()) == 15 + 17
+    assert batch_dim.get_dim_value() == size
+    assert float(rf.get_run_ctx().losses["packed"].get_mean_loss()) == 1
+
+
+def test_raw_outputs_have_the_batch_first(time):
+    ctx = rf.init_forward_step_run_ctx()
+    ctx.mark_as_output(torch.zeros(3, 2), name="lp")
+    ctx.mark_as_default_output(torch.zeros(3))
+    batch, classes = ctx.outputs["lp"].dims
+    assert (batch, classes.dimension, ctx.outputs["output"].dims) == (batch_dim, 2, (batch_dim,))
+    assert ctx.outputs["lp"].name == "lp" and ctx.outputs["lp"].size_of(batch_dim).max == 3
+
+
+def test_raw_outputs_have_the_dims_that_are_expected(time):
+    classes = Dim(2, name="classes")
+    template = Tensor("lp", [batch_dim, classes], "float32")
+    ctx = rf.init_forward_step_run_ctx(expected_outputs=TensorDict([template]))
+    with pytest.raises(rf.errors.DimError, match="not an expected output"):
+        ctx.mark_as_output(torch.zeros(3, 2), "other")
+    with pytest.raises(rf.errors.DimError, match="does not fit classes"):
+        ctx.mark_as_output(torch.zeros(3, 4), "lp")
+    ctx.mark_as_output(torch.zeros(3, 2), "lp")
+    assert ctx.outputs["lp"].dims == (batch_dim, classes)

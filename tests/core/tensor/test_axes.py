@@ -96,10 +96,39 @@ def test_roles_may_be_given_later(v):
         v.feature_dim_axis = 1
 
 
-def test_roles_stay_in_the_body_of_a_loop(x, time):
-    with pytest.raises(rf.errors.TraceError, match="set_sparse_dim"), rf.Loop(axis=time) as loop:
+@pytest.mark.parametrize("hoisting", [True, False])
+def test_roles_are_set_in_the_body_of_a_loop_too(hoisting):
+    steps, letters, pair = Dim(3, name="steps"), Dim(4, name="letters"), Dim(2, name="pair")
+    x = rf.convert_to_tensor([[0, 1], [2, 3], [0, 1]], dims=[steps, pair], sparse_dim=letters)
+    loop = rf.Loop(axis=steps, name="roles", debug=True, optimize_move_layers_out=hoisting)
+    loop.state.total = rf.zeros([pair], dtype="int64")
+    with loop:
         frame = loop.unstack(x)
-        frame.sparse_dim = OUT
+        same = frame
+        assert frame.sparse_dim is letters
+        frame.sparse_dim = None
+        frame.feature_dim = pair
+        assert same.sparse_dim is None and same.feature_dim_axis == 0
+        loop.state.total = loop.state.total + frame
+        labels = frame + 1
+        labels.sparse_dim = letters
+        out, last = loop.stack(labels), loop.last(frame)
+    assert (out.sparse_dim, out.feature_dim, last.sparse_dim, last.feature_dim) == (letters, pair, None, pair)
+    assert out.raw_tensor.tolist() == [[1, 2], [3, 4], [1, 2]] and loop.state.total.tolist() == [2, 5]
+    assert rf.runs["roles"][1].labels.sparse_dim is letters and rf.runs["roles"][1].frame.sparse_dim is None
+
+
+def test_roles_of_outer_values_are_not_set_in_a_branch(time):
+    loop = rf.Loop(axis=Dim(2, name="steps"))
+    loop.state.h = rf.zeros([FEAT])
+    with pytest.raises(rf.errors.TraceError, match="set_sparse_dim"), loop:
+        h = loop.state.h + 1
+
+        def side():
+            h.sparse_dim = OUT
+            return h
+
+        loop.state.h = rf.cond(rf.reduce_any(h > 3, axis=FEAT), side, lambda: h)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import torch
 
 import rfnb as rf
 from rfnb import Dim, Tensor, batch_dim
+from rfnb.errors import DtypeError
 
 
 def test_unequal_sequences_are_padded():
@@ -133,3 +134,9 @@ def test_data_that_does_not_fit_binds_nothing():
     with pytest.raises(rf.errors.DimError):
         rf.convert_to_tensor(np.ones((7, 4)), dims=[time + 1, feat])
     assert time.size.max == 5
+
+
+@pytest.mark.parametrize("data", [[1.0], torch.ones(3), np.ones(2), 1.5, None], ids=str)
+def test_data_in_place_of_a_name_names_the_function_that_takes_data(data):
+    with pytest.raises(DtypeError, match=r"(?s)Tensor: the first argument is the name.*rf\.convert_to_tensor\("):
+        rf.Tensor(data)

@@ -72,7 +72,7 @@ def test_other_errors_are_shown_as_ever(notebook):
 
 def test_all_frames_when_they_are_asked_for(notebook):
     assert kinds(notebook["ours, verbose"]) == ["error"]
-    assert "check_all_in_one" in "".join(notebook["ours, verbose"][0].traceback)
+    assert "check_pair" in "".join(notebook["ours, verbose"][0].traceback)
 
 
 def test_a_caught_error_is_shown_by_hand(notebook):
@@ -109,7 +109,7 @@ def test_in_a_terminal_the_same_as_text(terminal):
     assert "\n  →    4      return a - b\n                     ^^^^^\n" in text
     assert "time+1:4–6 Σ10" in text and "hint" in text and "accident.py" not in text
     assert terminal["other"].startswith("----") and "ZeroDivisionError: division by zero" in terminal["again"]
-    assert "check_all_in_one" in terminal["ours, verbose"] and "/ 0" not in terminal["ours, verbose"]
+    assert "check_pair" in terminal["ours, verbose"] and "/ 0" not in terminal["ours, verbose"]
 
 
 def test_plain_python_says_what_it_said():

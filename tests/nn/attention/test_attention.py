@@ -211,6 +211,51 @@ def test_relative_positions_by_a_loop():
     torch.testing.assert_close(found, projected(w, energy, values))
 
 
+class ByHand(rf.RelPosSelfAttention):
+    """Relative positions as derived classes write them."""
+
+    def __call__(self, source, *, axis, **_kwargs):
+        query, keys, values = self.forward_qkv(source)
+        keys, hist = rf.replace_dim(keys, in_dim=axis)
+        values, _ = rf.replace_dim(values, in_dim=axis, out_dim=hist)
+        positions, positions_dim = self.positions(axis, hist)
+        by_position = rf.matmul(query + self.pos_bias_v, positions, reduce=self.key_dim_per_head)
+        energy = rf.matmul(query + self.pos_bias_u, keys, reduce=self.key_dim_per_head)
+        energy = (energy + self._rel_shift(by_position, axis, positions_dim, hist)) * self.scale
+        found = rf.matmul(rf.softmax(energy, axis=hist), values, reduce=hist)
+        return self.project(found)
+
+
+@pytest.mark.parametrize("lengths", [[5, 3], [3, 0, 4], [1, 1]])
+def test_a_derived_class_shifts_scores_of_positions(lengths):
+    x, time = sequences(IN, lengths=lengths)
+    ours, by_hand = (filled(kind(IN, OUT, **HEADS)) for kind in (rf.RelPosSelfAttention, ByHand))
+    found, expected = (frames(module(x, axis=time), time, OUT) for module in (by_hand, ours))
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
+
+
+class Doubled(rf.CrossAttention):
+    """The parts of the attention, replaced one by one."""
+
+    def forward_query(self, source):
+        return super().forward_query(source) * 2.0
+
+    def forward_kv(self, source):
+        keys, values = super().forward_kv(source)
+        return keys * 0.5, values
+
+    def attention(self, query, keys, values, *, kv_axis):
+        assert kv_axis in keys.dims
+        return super().attention(query, keys, values, kv_axis=kv_axis) * 3.0
+
+
+def test_parts_of_cross_attention_are_methods_to_derive_from():
+    (x, time), letters = sequences(IN), sequences(ENC, lengths=LETTERS, name="letters")
+    plain, doubled = (filled(kind(ENC, IN, OUT, **HEADS)) for kind in (rf.CrossAttention, Doubled))
+    found, expected = (frames(call(module, x, time, letters), time, OUT) for module in (doubled, plain))
+    torch.testing.assert_close(found, 3.0 * expected, atol=1e-5, rtol=1e-4)
+
+
 def test_rotary_positions_by_a_loop():
     time, raw = rf.Dim(5, name="time"), waves(5, 4)
     module = filled(rf.RotaryPosSelfAttention(IN, OUT, **HEADS))
@@ -261,7 +306,7 @@ def test_an_encoder_layer_as_torchs():
 def test_a_decoder_in_plain_torch(padded):
     lengths, letters_of = (LENGTHS, LETTERS) if padded else ([5, 5], [4, 4])
     (x, time), (encoded, letters) = sequences(lengths=lengths), sequences(ENC, lengths=letters_of, name="letters")
-    module = filled(rf.TransformerDecoder(ENC, WORD, MODEL, num_layers=2, num_heads=2))
+    module = filled(rf.TransformerDecoder(ENC, WORD, MODEL, num_layers=2, num_heads=2, share_embedding=False))
     weights = weights_of(module)
     mask = (torch.arange(4) < torch.tensor(letters_of)[:, None])[:, None, None]
     expected = plain_decoder(weights, x.raw_tensor, encoded.raw_tensor, mask, sines(5, 8), layers=2, heads=2)
@@ -349,3 +394,30 @@ def test_vectors_of_all_pairs():
     found = vectors.copy_transpose([two, three, IN]).raw_tensor
     table = module.pos_emb.raw_tensor
     torch.testing.assert_close(found, table[torch.tensor([[0, 1, 2], [0, 0, 1]])])
+
+
+@pytest.mark.parametrize("heads", [0, rf.Dim(0, name="none"), None, 2.0, "2"], ids=str)
+def test_heads_are_one_or_more(heads):
+    options = {"key_dim_total": KEY, "value_dim_total": VALUE, "num_heads": heads}
+    for make in (lambda: rf.SelfAttention(IN, OUT, **options), lambda: rf.CrossAttention(ENC, IN, OUT, **options)):
+        with pytest.raises(rf.errors.DimError, match="`num_heads` must be 1 or more"):
+            make()
+
+
+def test_states_of_other_modules():
+    (x, time), (labels, frames_) = sequences(IN), sequences()
+    lstm = rf.LSTM(IN, OUT).default_initial_state(batch_dims=[batch_dim])
+    decoder = rf.TransformerDecoder(None, WORD, MODEL, num_layers=1, num_heads=2)
+    cross = rf.CrossAttention(ENC, IN, OUT, **HEADS)
+    for call_it, words in [
+        (lambda: rf.CausalSelfAttention(IN, OUT, **HEADS)(x, axis=time, state=lstm), "it has no 'k_accum'"),
+        (
+            lambda: decoder(labels, spatial_dim=frames_, state=lstm),
+            r"(?s)`state` is not a state.*it has no '0'.*c, h|h, c",
+        ),
+        (lambda: decoder(labels, spatial_dim=frames_, state=None), "`state` is not an rf.State"),
+        (lambda: cross(x, lstm), r"(?s)`encoder` is not a state.*it has no 'k'.*transform_encoder"),
+        (lambda: cross(x, x), r"(?s)`encoder` is not an rf.State.*transform_encoder"),
+    ]:
+        with pytest.raises(rf.errors.ParameterError, match=words):
+            call_it()

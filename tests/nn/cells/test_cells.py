@@ -668,3 +668,49 @@ def test_a_cell_shows_its_parameters_and_its_loop():
     state = gru.default_initial_state(batch_dims=[])
     graph = str(rf.show(gru, rf.random_normal([TIME, IN]), state=state, spatial_dim=TIME))
     assert "↻ h" in graph and "r {out:4}, u {out:4}" in graph
+
+
+# -- states of other modules
+
+FEAT, HERE, THERE = (rf.Dim(n, name=name) for n, name in [(3, "feat"), (4, "here"), (4, "there")])
+LIKE_LSTM = ["LSTM", "VanillaLSTM", "LayerNormVariantsLSTM"]
+
+
+def state_of(kind, dim=HERE):
+    return getattr(rf, kind)(FEAT, dim).default_initial_state(batch_dims=[batch_dim])
+
+
+@pytest.mark.parametrize("single", [True, False])
+@pytest.mark.parametrize(
+    ("kind", "state", "words"),
+    [
+        *((kind, lambda: state_of("GRU"), "it has no 'c'") for kind in LIKE_LSTM),
+        *((kind, lambda: state_of("LSTM", THERE), "'h' is .*, without here") for kind in LIKE_LSTM),
+        *((kind, rf.State, r"(?s)it has no 'h'.*nothing.*default_initial_state") for kind in [*LIKE_LSTM, "GRU"]),
+        *((kind, rf.LstmState, "it has no 'h'") for kind in LIKE_LSTM),
+        *((kind, lambda: None, "is not an rf.State") for kind in [*LIKE_LSTM, "GRU"]),
+        ("LSTM", lambda: rf.LstmState(h=torch.zeros(2, 4), c=torch.zeros(2, 4)), "not an rf.Tensor"),
+        ("GRU", lambda: state_of("LSTM"), "it also has 'c'"),
+        ("GRU", lambda: state_of("GRU", THERE), "'h' is .*, without here"),
+        ("GRU", lambda: rf.State(h=torch.zeros(2, 4)), "not an rf.Tensor"),
+    ],
+)
+def test_the_state_of_another_module_is_an_error(kind, state, words, single):
+    x, time = rf.zeros([batch_dim, FEAT]), rf.single_step_dim
+    if not single:
+        time = rf.Dim(2, name="time")
+        x = rf.zeros([batch_dim, time, FEAT])
+    with pytest.raises(rf.errors.RfError, match=words):
+        getattr(rf, kind)(FEAT, HERE)(x, state=state(), spatial_dim=time)
+
+
+@pytest.mark.parametrize("dims", [batch_dim, None, 3, ["batch"]], ids=str)
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_dims_of_a_state_are_a_list_of_dims(kind, dims):
+    with pytest.raises(rf.errors.DimError, match="`batch_dims`"):
+        getattr(rf, kind)(FEAT, HERE).default_initial_state(batch_dims=dims)
+
+
+@pytest.fixture(autouse=True)
+def two_sequences():
+    batch_dim.bind(rf.Dim(2).static_size)

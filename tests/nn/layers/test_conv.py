@@ -163,6 +163,9 @@ def test_filters_begin_with_the_variance_of_their_fans(groups, fan_in):
         (lambda: rf.Conv1d(IN, OUT, 3, padding="same", groups=-1), "must divide in"),
         (lambda: rf.Conv2d(IN, OUT, (3,), padding="same"), "wrong number of sizes"),
         (lambda: rf.TransposedConv1d(IN, OUT, (3, 3), padding="same"), "wrong number of sizes"),
+        (lambda: rf.Conv1d(IN, OUT, 0, padding="same"), "Conv1d: `filter_size` must be 1 or more"),
+        (lambda: rf.TransposedConv1d(IN, OUT, rf.Dim(0, name="width"), padding="same"), "must be 1 or more"),
+        (lambda: rf.Conv2d(IN, OUT, (3, -1), padding="same"), "Conv2d: `filter_size` must be 1 or more"),
         (lambda: rf.Conv1d(rf.Dim(None, name="time"), OUT, 3, padding="same"), "fixed size"),
     ],
 )

@@ -136,6 +136,30 @@ def test_both_branches_are_dropped_before_they_are_merged():
     assert len(branches) == 2 and not any(branch.raw_tensor.any() for branch in branches)
 
 
+SHARED = [(name, "dropout") for name in [*FEED_FORWARD, *LAYERS]] + [(name, "input_dropout") for name in MODELS]
+
+
+@pytest.mark.parametrize(("name", "option"), SHARED)
+def test_frames_share_dropped_features_with_the_switch(name, option, monkeypatch):
+    axes = []
+    drop = rf.dropout
+
+    def noted(source, drop_prob, *, axis=None, on_forward=False):
+        if drop_prob == 0.5:
+            axes.append((axis, source.dims))
+        return drop(source, drop_prob, axis=axis, on_forward=on_forward)
+
+    for module in ("layers.feed_forward", "layers.transformer", "encoder.conformer", "encoder.e_branchformer"):
+        monkeypatch.setattr(f"rfnb.nn.{module}.dropout", noted)
+    module = made(name, **{option: 0.5})
+    with rf.set_dropout_broadcast_ctx(True):
+        output(module)
+    assert axes and all(axis is not None and axis in dims and axis.is_static() for axis, dims in axes)
+    shared = len(axes)
+    output(module)
+    assert len(axes) == 2 * shared and not any(axis for axis, _ in axes[shared:])
+
+
 @pytest.mark.parametrize("name", FEED_FORWARD)
 def test_a_feed_forward_part_drops_hidden_features(name):
     gate = {} if isinstance(made(name), rf.FeedForward) else {"gate_activation": rf.ones_like}

@@ -72,6 +72,76 @@ def test_what_is_behind_a_deleted_module_moves_up(layers):
     assert [name for name, _ in named.items()] == ["b"]
 
 
+@pytest.mark.parametrize("kind", [rf.ModuleList, rf.Sequential])
+def test_a_slice_is_replaced_and_numbered_anew(kind):
+    parts = [rf.Linear(DIMS[0], DIMS[0]) for _ in range(4)]
+    modules = kind(parts)
+    kept = modules[:]
+    del modules[2:]
+    assert len(modules) == 2
+    modules[:] = kept
+    assert [name for name, _ in modules.items()] == ["0", "1", "2", "3"] and list(modules) == parts
+    assert [name for name, _ in modules.named_children()] == ["0", "1", "2", "3"]
+
+
+@pytest.mark.parametrize(
+    ("at", "count"),
+    [
+        *[(slice(None), 5), (slice(None), 0), (slice(1, 2), 3), (slice(1, 3), 0), (slice(2, None), 1)],
+        *[(slice(0, 0), 2), (slice(9, None), 1), (slice(None, None, 2), 2), (slice(None, None, -1), 4)],
+    ],
+    ids=str,
+)
+def test_a_slice_is_replaced_as_in_a_list(at, count):
+    old, new = ([rf.Linear(DIMS[0], DIMS[0]) for _ in range(n)] for n in (4, count))
+    modules, expected = rf.ModuleList(old), list(old)
+    modules[at] = (part for part in new)
+    expected[at] = new
+    assert list(modules) == expected
+    assert [name for name, _ in modules.items()] == [str(i) for i in range(len(expected))]
+
+
+def test_names_from_a_dict_stay_where_a_slice_is_replaced(layers):
+    named = rf.ModuleList({"a": layers[0], "b": layers[2], "c": layers[0]})
+    named[:2] = [layers[2], layers[0]]
+    assert [(name, part) for name, part in named.items()] == [("a", layers[2]), ("b", layers[0]), ("c", layers[0])]
+    named[1:2] = []
+    assert [name for name, _ in named.items()] == ["a", "c"]
+    named[:1] = [layers[0], layers[2]]
+    assert [name for name, _ in named.items()] == ["0", "1", "c"]
+
+
+@pytest.mark.parametrize(
+    ("at", "parts", "words"),
+    [
+        (slice(None, None, 2), [rf.relu], "different number"),
+        (slice(None), [rf.relu, None], "not a module"),
+        (slice(None), None, "not a list"),
+        (slice(0, 1), rf.Linear(DIMS[0], DIMS[1]), r"(?s)not a list.*Linear.*\[module\]"),
+    ],
+    ids=str,
+)
+def test_a_slice_that_cannot_be_replaced_stays_as_it_was(layers, at, parts, words):
+    modules = rf.ModuleList(layers)
+    before = modules.items()
+    with pytest.raises(rf.errors.ParameterError, match=words):
+        modules[at] = parts
+    assert modules.items() == before
+
+
+@pytest.mark.parametrize("wrong", [None, 3, torch.zeros(2)], ids=str)
+def test_what_is_not_a_module_is_not_in_a_list_of_modules(wrong):
+    for make in (
+        lambda: rf.ModuleList([wrong]),
+        lambda: rf.Sequential(rf.relu, wrong),
+        lambda: rf.ModuleList().append(wrong),
+        lambda: rf.Functional(wrong),
+        lambda: rf.sequential(rf.zeros([]), wrong),
+    ):
+        with pytest.raises(rf.errors.ParameterError, match="not a module"):
+            make()
+
+
 def parameters():
     return [rf.Parameter([dim]) for dim in DIMS]
 
@@ -98,6 +168,12 @@ def test_a_list_of_parameters_changes_and_is_part_of_a_module():
     with pytest.raises(rf.errors.ParameterError, match="not a Parameter"):
         module.scales.append(rf.zeros([]))
     assert len(module.scales) == 3
+    kept = module.scales[:]
+    del module.scales[1:]
+    module.scales[:] = kept
+    assert [name for name, _ in module.scales.items()] == ["0", "1", "2"]
+    with pytest.raises(rf.errors.ParameterError, match="not a Parameter"):
+        module.scales[:1] = [rf.zeros([])]
     assert len(rf.ParameterList()) == 0
 
 

@@ -7,6 +7,7 @@ import torch
 
 import rfnb as rf
 from rfnb.core.tensor.listener import Listener, listening
+from rfnb.errors import ParameterError
 
 
 class Counted(rf.Module):
@@ -258,3 +259,69 @@ def test_modules_in_a_plain_list_are_warned_of():
 
     with pytest.warns(UserWarning, match="ModuleList"):
         Stack()
+
+
+def test_a_module_of_torch_as_an_attribute_names_the_bridge(feat):
+    module = rf.Module()
+    with pytest.raises(ParameterError, match=r"(?s)Module\.net is a module of torch.*rf\.from_torch\(net, in_dims"):
+        module.net = torch.nn.Linear(3, 3)
+    assert "net" not in vars(module)
+    module.net = rf.from_torch(torch.nn.Linear(3, 3), in_dims=[..., feat], out_dims=[..., feat])
+    assert [name for name, _ in module.named_parameters()] == ["net.weight", "net.bias"]
+    with pytest.raises(ParameterError, match=r"(?s)is a module of torch.*other\.rf_module"):
+        module.other = rf.to_torch(Counted(feat))
+    with pytest.raises(ParameterError, match=r"(?s)is a module of torch.*rf\.from_torch"):
+        rf.ModuleList(torch.nn.Linear(3, 3), rf.relu)
+
+
+def test_a_parameter_of_torch_as_an_attribute_names_ours(feat):
+    module, raw = Counted(feat), torch.nn.Parameter(torch.ones(3))
+    with pytest.raises(ParameterError, match=r"(?s)Counted\.scale is a parameter of torch.*rf\.Parameter\(\[…\], raw"):
+        module.scale = raw
+    module.scale = rf.Parameter([feat], raw_tensor=raw)
+    assert module.scale.raw_tensor is raw
+    with pytest.raises(ParameterError, match=r"(?s)is a parameter of torch.*Counted\.offset\.assign\(offset\)"):
+        module.offset = raw
+    module.offset.assign(raw)
+    assert module.offset.raw_tensor.tolist() == [1.0, 1.0, 1.0]
+
+
+def test_a_plain_tensor_of_torch_may_be_an_attribute():
+    module = rf.Module()
+    module.table = torch.ones(3)
+    assert not list(module.parameters()) and module.table.sum() == 3
+
+
+def test_arguments_of_a_module_without_init_are_an_error():
+    class Empty(rf.Module):
+        pass
+
+    for make in (lambda: Empty(3), lambda: Empty(size=3)):
+        with pytest.raises(TypeError, match=r"Empty\(\) takes no arguments"):
+            make()
+
+
+@pytest.mark.parametrize("wrong", [None, torch.nn.Linear(2, 3), "model"], ids=["None", "torch", "str"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        rf.torch_parameters,
+        lambda module: rf.param_groups(module, weight_decay=0.1),
+        lambda module: rf.weight_dropout(module, "weight", drop_prob=0.1),
+        lambda module: rf.remove_parametrization(module, "weight"),
+        rf.is_parametrized,
+        lambda module: rf.to_torch(None if isinstance(module, torch.nn.Module) else module),
+        lambda module: rf.from_torch(None if isinstance(module, torch.nn.Module) else module, [...], [...]),
+    ],
+)
+def test_functions_of_modules_say_what_is_not_a_module(call, wrong):
+    with pytest.raises(ParameterError, match=r"this is not (an rf\.Module|a torch\.nn\.Module)"):
+        call(wrong)
+
+
+def test_a_hook_or_parametrization_that_is_not_a_function(feat):
+    module = Counted(feat)
+    with pytest.raises(ParameterError, match="hook must be a function"):
+        module.register_forward_hook(None)
+    with pytest.raises(ParameterError, match="not a function"):
+        rf.register_parametrization(module, "offset", None)

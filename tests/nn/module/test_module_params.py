@@ -59,7 +59,7 @@ MAKE = {
         IN, MODEL, ff_dim=FF, num_layers=2, num_heads=2, input_layer=conformer_frontend(), conv_norm=rf.BatchNorm
     ),
     "TransformerDecoder": lambda: rf.decoder.transformer.TransformerDecoder(
-        IN, VOCAB, MODEL, num_layers=2, num_heads=2
+        IN, VOCAB, MODEL, num_layers=2, num_heads=2, share_embedding=False
     ),
     "TransformerDecoder llama-like": lambda: rf.decoder.transformer.TransformerDecoder(
         None,
@@ -71,6 +71,7 @@ MAKE = {
         ff=rf.decoder.transformer.FeedForwardGated,
         ff_dim=rf.Dim(256, name="transformer-ff-dim"),
         pos_enc=None,
+        share_embedding=False,
         layer_opts={"self_att": rf.RotaryPosCausalSelfAttention, "self_att_opts": {"with_bias": False}},
     ),
     "TransformerEncoder": lambda: rf.encoder.transformer.TransformerEncoder(VOCAB, MODEL, num_layers=1, num_heads=2),

@@ -153,11 +153,11 @@ def test_what_is_behind_the_end_of_a_sequence_does_not_count():
 def test_padding_within_a_value_does_not_count():
     time, enc = rf.Dim(None, name="time"), rf.Dim(None, name="enc")
     x = rf.convert_to_tensor([[1.0, 2.0], [3.0]], dims=[batch_dim, time])
-    keys = rf.convert_to_tensor([[1.0], [1.0, 1.0]], dims=[batch_dim, enc])
+    keys = rf.convert_to_tensor([[1.0], [1.0, 1.0]], dims=[batch_dim, enc]).copy_masked(0.0)
     loop = rf.Loop(axis=time, debug=True)
     loop.state.s = rf.zeros([batch_dim])
     with loop:
-        energy = loop.unstack(x) / keys  # noqa: F841
+        energy = rf.where(keys == 0.0, float("inf"), loop.unstack(x))  # noqa: F841
         loop.state.s = loop.state.s + 1.0
     assert torch.isinf(loop.run[0].energy.raw_tensor).any()
     assert loop.run.find(rf.when.not_finite("energy")) == []

@@ -1,0 +1,74 @@
+"""Dims that look alike: broadcasting one against the other is probably a mistake."""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rfnb.core.dims.dim import Dim
+
+_beams: weakref.WeakSet[Dim] = weakref.WeakSet()
+_replaced: weakref.WeakKeyDictionary[Dim, weakref.WeakSet[Dim]] = weakref.WeakKeyDictionary()
+_PARTS = {"floordiv": 1, "ceildiv": 1, "floordiv_left": 1, "ceildiv_left": 1, "mod": 1}
+"""How many dims of an expression its entries belong to, where not all: a divisor only says how many there are."""
+
+
+def mark_beam(dim: Dim) -> None:
+    """Says that `dim` counts hypotheses or other choices, so that it looks like no other dim."""
+    _beams.add(dim)
+
+
+def mark_replaced(dim: Dim, by: Dim) -> None:
+    """Says that `by` stands for a second axis of the size of `dim`, so that the two are meant to be different."""
+    known = _replaced.get(by)
+    if (known is not None and dim in known) or derived(dim, by):
+        return
+    if known is None:
+        known = _replaced[by] = weakref.WeakSet()
+    known.update((dim, *_replaced.get(dim, ())))
+
+
+def look_alike(a: Dim, b: Dim) -> bool:
+    """Whether the dims have the same name, line, or fixed size, or are derived from each other.
+
+    Equal lengths do not count, since they differ from batch to batch. Dims of size 1 and beams look like no other dim;
+    a dim and its replacement by `rf.replace_dim` are different on purpose.
+    """
+    if 1 in (a.dimension, b.dimension) or a in _beams or b in _beams or _apart(a, b):
+        return False
+    if a.name == b.name:
+        return True
+    if a.is_batch_dim() or b.is_batch_dim():
+        return False
+    return (a.dimension == b.dimension and (a.is_static() or same_line(a, b))) or derived(a, b)
+
+
+def same_line(a: Dim, b: Dim) -> bool:
+    """Whether the same expression in the user's code made both."""
+    if a.made is None or b.made is None:
+        return False
+    return (a.made.file, a.made.span) == (b.made.file, b.made.span)
+
+
+def derived(a: Dim, b: Dim) -> bool:
+    """Whether one is an expression of the other, or of the same dims: `time` and `time + 1`, `2 * feat` and `feat`."""
+    some, other = _origins(a), _origins(b)
+    return some <= other or other <= some
+
+
+def _origins(dim: Dim) -> set[Dim]:
+    if dim.expr is None:
+        return {dim}
+    parts = dim.expr.dims[: _PARTS.get(dim.expr.op)]
+    return set().union(*map(_origins, parts))
+
+
+def _apart(a: Dim, b: Dim) -> bool:
+    """Whether one is, or is derived from, a replacement of the other, or both are replacements of the same dim."""
+    some, other = _origins(a), _origins(b)
+    return some.isdisjoint(other) and not _family(some).isdisjoint(_family(other))
+
+
+def _family(dims: set[Dim]) -> set[Dim]:
+    return dims.union(*(_replaced.get(dim, ()) for dim in dims))

@@ -1,0 +1,42 @@
+"""What a dim counts: sequences, frames or features."""
+
+from __future__ import annotations
+
+
+class Kinds:
+    """The part of Dim that says what it counts."""
+
+    kind: str | None
+
+    class Types:
+        """The kinds of dims: what a dim counts."""
+
+        Unspecified = None
+        Batch = "batch"
+        Spatial = "spatial"
+        Time = "spatial"
+        Feature = "feature"
+
+    def is_batch_dim(self) -> bool:
+        """Whether this dim counts sequences.
+
+        >>> rf.batch_dim.is_batch_dim(), rf.Dim(None, name="time").is_batch_dim()
+        (True, False)
+        """
+        return self.kind == "batch"
+
+    def is_spatial_dim(self) -> bool:
+        """Whether this dim counts frames or other positions.
+
+        >>> rf.Dim(None, name="time", kind=rf.Dim.Types.Spatial).is_spatial_dim(), rf.batch_dim.is_spatial_dim()
+        (True, False)
+        """
+        return self.kind == "spatial"
+
+    def is_feature_dim(self) -> bool:
+        """Whether this dim counts features.
+
+        >>> rf.Dim(3, name="feat", kind=rf.Dim.Types.Feature).is_feature_dim(), rf.Dim(3, name="feat").is_feature_dim()
+        (True, False)
+        """
+        return self.kind == "feature"
