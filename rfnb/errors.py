@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from rfnb.printable import bounded, printable
+
 
 def __dir__() -> list[str]:
     """The names offered for completion, without imports."""
@@ -40,7 +42,11 @@ class RfError(Exception):
 
     def __str__(self) -> str:
         facts = {"got": self.got, "expected": self.expected, "made": self.made, "hint": self.hint}
-        return "\n".join([self.what, *fact_lines((name, fact) for name, fact in facts.items() if fact is not None)])
+        given = ((name, fact) for name, fact in facts.items() if fact is not None)
+        return printable("\n".join([self.what, *fact_lines(given)]))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({bounded(self.what)!r})"
 
     def __reduce__(self) -> Any:
         state = {**self.__dict__, "dims": (), "at": None}  # dims and places only mean something in this process
@@ -66,6 +72,10 @@ class DtypeError(RfError, TypeError):
 
 class LoopError(RfError, RuntimeError):
     """A loop, or its body, is used in a way that is not supported."""
+
+
+class LoopNameError(LoopError, AttributeError):
+    """A step of a run, or the states of a loop, have no value with this name."""
 
 
 class LoopWarning(UserWarning):

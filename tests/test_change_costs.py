@@ -134,7 +134,7 @@ from __future__ import annotations
 
 from typing import Literal, TypedDict
 
-from rfnb.core.dims.vocab import Vocab
+from rfnb.core.vocab.vocab import Vocab
 from rfnb.display.markup import style
 from rfnb.display.markup.html import Html, el
 
@@ -164,7 +164,7 @@ def to_html(view: VocabView) -> Html:
 ''',
     "rfnb/display/register.py": [
         Insert(
-            '    "overview": ("overview.view", ""),\n', '    "vocab": ("vocab.view", "rfnb.core.dims.vocab.Vocab"),\n'
+            '    "overview": ("overview.view", ""),\n', '    "vocab": ("vocab.view", "rfnb.core.vocab.vocab.Vocab"),\n'
         )
     ],
     "tests/display/test_vocab_view.py": '''\

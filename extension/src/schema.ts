@@ -71,6 +71,8 @@ export interface AttentionScripts extends AttentionShape {
 /** A value that differs between two runs, and where it differs first. */
 export interface Difference {
   name: string;
+  /** the name without the word "state"; older kernels do not send it */
+  value?: string;
   line: number | null;
   /** None: it is in one of the runs only */
   step: number | null;
@@ -85,6 +87,8 @@ export interface FirstDifference {
   lines: (number | null)[];
   /** -1: before the first step */
   step: number;
+  /** whether a fork edited it before that step; older kernels do not send it */
+  edited?: boolean;
   dims: DimView[];
   /** the entry that differs most: "batch 'banana', feat 3" */
   where: string;
@@ -268,6 +272,8 @@ export interface LineValue {
   /** 1-based, in the file or cell */
   line: number;
   op: string;
+  /** whether a loop inside of the loop gave it; older kernels do not send it */
+  is_loop?: boolean;
   value: ValueView;
 }
 
@@ -476,8 +482,10 @@ export interface ValueView {
   dtype: string;
   stats: StatsView | null;
   picture: string | null;
-  /** "nan", "inf", "never changes", "constant", "with today's weights" */
+  /** "nan", "inf", "constant" */
   flags: string[];
+  /** those of the flags that are errors; older kernels do not send it */
+  alarms?: string[];
 }
 
 /** What each command of the panel is asked with, and what it is answered with. */

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from posixpath import commonpath
 from typing import Any, TypeVar
 
+from rfnb.core.ground.source import public_function
 from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.errors import CheckpointError
 
@@ -23,7 +24,7 @@ def renamed(entries: Mapping[str, T], rename: Rename | None) -> dict[str, T]:
         return dict(entries)
     if not callable(rename) and not _is_table(rename):
         way = '{"old prefix": "new prefix"}, None for entries to leave out, or a function from name to name'
-        raise CheckpointError("load: `rename` is not a table of names", got=repr(rename), expected=way)
+        raise CheckpointError(f"{public_function()}: `rename` is not a table of names", got=repr(rename), expected=way)
     new_name = rename if callable(rename) else _by_prefix(rename, entries)
     found: dict[str, T] = {}
     old_names: dict[str, str] = {}
@@ -33,7 +34,7 @@ def renamed(entries: Mapping[str, T], rename: Rename | None) -> dict[str, T]:
             continue
         if name in found:
             got = f"{old_names[name]!r} and {old!r}"
-            raise CheckpointError(f"load: `rename` gives two entries the name {name!r}", got=got)
+            raise CheckpointError(f"{public_function()}: `rename` gives two entries the name {name!r}", got=got)
         found[name], old_names[name] = entry, old
     return found
 
@@ -78,7 +79,7 @@ def _by_prefix(table: Mapping[str, str | None], names: Iterable[str]) -> Callabl
     idle = [prefix for prefix in prefixes if not any(_below(prefix, name) for name in names)]
     if idle:
         hint = did_you_mean(idle[0], names, cutoff=0.5)
-        raise CheckpointError(f"load: `rename`: no entry is named {idle[0]!r}", hint=hint)
+        raise CheckpointError(f"{public_function()}: `rename`: no entry is named {idle[0]!r}", hint=hint)
 
     def new_name(name: str) -> str | None:
         old = max((prefix for prefix in prefixes if _below(prefix, name)), key=len, default=None)
@@ -105,7 +106,7 @@ def _among(argument: str, choice: Choice | None, names: Collection[str], *, defa
     idle = [prefix for prefix in prefixes if not any(_below(prefix, name) for name in names)]
     if idle and names:
         raise CheckpointError(
-            f"load: `{argument}`: no parameter or entry is named {idle[0]!r}",
+            f"{public_function()}: `{argument}`: no parameter or entry is named {idle[0]!r}",
             got=_first_parts(names),
             expected=_CHOICE,
             hint=did_you_mean(idle[0], names, cutoff=0.5),
@@ -116,7 +117,7 @@ def _among(argument: str, choice: Choice | None, names: Collection[str], *, defa
 def _prefixes(argument: str, choice: Any) -> list[str]:
     given = [choice] if isinstance(choice, str) else list(choice) if isinstance(choice, Iterable) else [choice]
     if not all(isinstance(prefix, str) for prefix in given):
-        raise CheckpointError(f"load: `{argument}` must be names", got=repr(choice), expected=_CHOICE)
+        raise CheckpointError(f"{public_function()}: `{argument}` must be names", got=repr(choice), expected=_CHOICE)
     return [prefix.strip(".") for prefix in given]
 
 

@@ -16,6 +16,7 @@ import torch
 from safetensors import safe_open
 
 from rfnb.checkpoint.folder import beside, checkpoint_in, shards
+from rfnb.core.ground.source import public_function
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import CheckpointError
 
@@ -59,19 +60,19 @@ def opened(source: Source) -> Iterator[Checkpoint]:
         return
     if not isinstance(source, str | os.PathLike):
         raise CheckpointError(
-            "load: the first argument must be the checkpoint",
+            f"{public_function()}: the first argument must be the checkpoint",
             got=type(source).__name__,
             expected="a path, or tensors by name",
-            hint="rf.load(path, module)",
+            hint=f"rf.{public_function()}(path, module)",
         )
     try:
         path = checkpoint_in(Path(source))
         there = path.is_file()
     except OSError as error:  # a name that is too long
-        raise CheckpointError(f"load: {str(source)[:80]!r} does not exist", got=error) from error
+        raise CheckpointError(f"{public_function()}: {str(source)[:80]!r} does not exist", got=error) from error
     if not there:
         state = "is a folder without a checkpoint" if path.is_dir() else "does not exist"
-        raise CheckpointError(f"load: {path} {state}", hint=beside(path))
+        raise CheckpointError(f"{public_function()}: {path} {state}", hint=beside(path))
     with ExitStack() as files:
         parts = shards(path)
         yield _of_file(path, files) if parts is None else _of_shards(path, parts, files)
@@ -91,7 +92,7 @@ def _of_shards(path: Path, parts: Mapping[Path, Sequence[str]], files: ExitStack
         shard = _of_file(file, files)
         missing = [name for name in names if name not in shard.entries]
         if missing:
-            raise CheckpointError(f"load: {path} lists {missing[0]}, which is not in {file.name}")
+            raise CheckpointError(f"{public_function()}: {path} lists {missing[0]}, which is not in {file.name}")
         entries.update({name: shard.entries[name] for name in names})
         owners.update({shard.entries[name].key: shard for name in names})
     return Checkpoint(str(path), entries, lambda key: owners[key].read(key))
@@ -106,7 +107,7 @@ def _reading(path: Path) -> Iterator[None]:
         raise
     except Exception as error:  # a broken pickle can raise any error
         raise CheckpointError(
-            f"load: {path} cannot be read",
+            f"{public_function()}: {path} cannot be read",
             got=f"{path.stat().st_size} bytes: {str(error).partition(chr(10))[0]}",
             expected="a complete safetensors file, or a state dict saved by torch.save",
             hint="torch files are read as data only" if isinstance(error, pickle.UnpicklingError) else None,
@@ -136,7 +137,9 @@ def table(metadata: Mapping[str, str], name: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise CheckpointError(f"load: the table of {name} in the file cannot be read", got=metadata[name][:80])
+        raise CheckpointError(
+            f"{public_function()}: the table of {name} in the file cannot be read", got=metadata[name][:80]
+        )
     return found
 
 
@@ -153,7 +156,7 @@ def _of_tensors(tensors: Any, name: str) -> Checkpoint:
     for key, value in raw.items():
         if value.is_meta or value.layout is not torch.strided:
             kind = "no values, on the meta device" if value.is_meta else value.layout
-            raise CheckpointError(f"load: {key} in {name} is not a plain tensor", got=kind)
+            raise CheckpointError(f"{public_function()}: {key} in {name} is not a plain tensor", got=kind)
     dims = {key: tuple(d.name for d in value.dims) for key, value in tensors.items() if isinstance(value, Tensor)}
     first: dict[Any, str] = {}
     entries = {
@@ -186,7 +189,7 @@ def _flat(tensors: Any, name: str) -> dict[str, Any]:
             return found
     keys = ", ".join(map(repr, list(tensors)[:8])) if isinstance(tensors, dict) else None
     raise CheckpointError(
-        f"load: {name} contains no state dict",
+        f"{public_function()}: {name} contains no state dict",
         got=type(tensors).__name__ if keys is None else f"a dict with {keys}",
         expected=f"tensors by name, possibly under the key {', '.join(map(repr, _PLACES))}",
         hint="rf.load(loaded['…'], module) loads from the dict itself",

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from rfnb.core.ground.source import public_function
 from rfnb.errors import CheckpointError
 
 _INDEX = ".index.json"
@@ -27,14 +28,14 @@ def shards(path: Path) -> dict[Path, list[str]] | None:
         isinstance(file, str) and Path(file).name == file for file in table.values()
     ):
         expected = '"weight_map": {"name": "file", …}'
-        raise CheckpointError(f"load: {path} is not an index of a checkpoint", expected=expected)
+        raise CheckpointError(f"{public_function()}: {path} is not an index of a checkpoint", expected=expected)
     files: dict[Path, list[str]] = {}
     for name, file in table.items():
         files.setdefault(path.parent / file, []).append(name)
     missing = [file.name for file in files if not file.is_file()]
     if missing:
         rest = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-        raise CheckpointError(f"load: files of {path} are missing", got=", ".join(missing[:3]) + rest)
+        raise CheckpointError(f"{public_function()}: files of {path} are missing", got=", ".join(missing[:3]) + rest)
     return files
 
 
@@ -58,7 +59,9 @@ def _json(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"load: {path} cannot be read", got=error) from error
+        raise CheckpointError(f"{public_function()}: {path} cannot be read", got=error) from error
     if not isinstance(found, dict):
-        raise CheckpointError(f"load: {path} cannot be read", got=type(found).__name__, expected="a dict")
+        raise CheckpointError(
+            f"{public_function()}: {path} cannot be read", got=type(found).__name__, expected="a dict"
+        )
     return found

@@ -13,6 +13,7 @@ from rfnb.checkpoint.choice import Choice, Rename, chooser, common_part, missing
 from rfnb.checkpoint.entries import TRAINING, Checkpoint, Source, StoredEntry, opened
 from rfnb.checkpoint.mapping import Match, Sharing, Target, match, order, sharing_of, targets
 from rfnb.checkpoint.report import LoadReport
+from rfnb.core.ground.source import public_function
 from rfnb.errors import CheckpointError
 from rfnb.nn.module.module import Module
 
@@ -111,13 +112,13 @@ def _check(
     name = type(module).__name__
     if complaints := matched.complaints(strict=strict):
         raise CheckpointError(
-            f"load: {checkpoint.name} does not fit {name}",
+            f"{public_function()}: {checkpoint.name} does not fit {name}",
             got="\n".join(complaints),
             hint=_way_out(matched, module),
         )
     if not matched.fitting:
         raise CheckpointError(
-            f"load: nothing in {checkpoint.name} fits {name}",
+            f"{public_function()}: nothing in {checkpoint.name} fits {name}",
             got=_some(entries),
             expected=_some(matched.missing) if matched.missing else "a choice that includes some parameters",
             hint=missing_prefix(entries, matched.missing, of_all=True)
@@ -158,7 +159,7 @@ def _value(target: Target, stored: list[StoredEntry], checkpoint: Checkpoint, mo
     if not all(_equal(values[0], other) for other in values[1:]):
         sharing = sharing_of(module, target.names)
         raise CheckpointError(
-            f"load: {' and '.join(by_key)} are the same parameter in the module",
+            f"{public_function()}: {' and '.join(by_key)} are the same parameter in the module",
             got=f"different values in {checkpoint.name}",
             hint=f"rename={{{next(reversed(by_key))!r}: None}} leaves one of them out"
             if sharing is None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from rfnb.checkpoint.entries import StoredEntry
+from rfnb.core.ground.source import public_function
 from rfnb.core.ground.suggestions import nearest
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.errors import CheckpointError
@@ -54,9 +55,9 @@ def targets(module: Module) -> list[Target]:
     """All parameters, each with all its names. Raises CheckpointError if `module` is not an rf.Module."""
     if not isinstance(module, Module):
         raise CheckpointError(
-            "`module` is not an rf.Module",
+            f"{public_function()}: `module` is not an rf.Module",
             got=f"{type(module).__module__}.{type(module).__qualname__}",
-            hint="net.rf_module" if hasattr(module, "rf_module") else "rf.save(module, path); rf.load(path, module)",
+            hint=_instead(module, public_function()),
         )
     found: dict[int, tuple[list[str], Parameter]] = {}
     for name, parameter in module.named_parameters():
@@ -66,6 +67,15 @@ def targets(module: Module) -> list[Target]:
         if name not in names:
             names.append(name)
     return [Target(tuple(names), parameter) for names, parameter in found.values()]
+
+
+def _instead(given: object, called: str) -> str:
+    """What to write if something else was given where `called` expects a module."""
+    if hasattr(given, "rf_module"):
+        return "net.rf_module"
+    if hasattr(given, "state_dict"):
+        return "torch.save(net.state_dict(), path)" if called == "save" else "net.load_state_dict(torch.load(path))"
+    return "rf.save(module, path)" if called == "save" else f"rf.{called}(path, module)"
 
 
 def match(targets: list[Target], entries: Mapping[str, StoredEntry], chosen: Callable[[str], bool]) -> Match:

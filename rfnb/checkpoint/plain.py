@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from rfnb.core.dims.dim import Dim
+from rfnb.core.ground.source import public_function
 from rfnb.errors import CheckpointError, RunFileError
 from rfnb.trace.run.file.dims import DimReader, DimWriter
 
@@ -79,7 +80,7 @@ def read(text: str, name: str, tensor: Callable[[str], torch.Tensor] | None = No
         dims = DimReader(data)
         return {key: _value(value, dims, tensor) for key, value in data["values"].items()}
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError, RunFileError) as error:
-        raise CheckpointError(f"load: {name} in the file cannot be read", got=error) from error
+        raise CheckpointError(f"{public_function()}: {name} in the file cannot be read", got=error) from error
 
 
 def _value(data: Any, dims: DimReader, tensor: Callable[[str], torch.Tensor] | None) -> Any:

@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 from rfnb.checkpoint import plain, training as training_state
 from rfnb.checkpoint.entries import TRAINING
 from rfnb.checkpoint.mapping import targets
-from rfnb.core.ground.atomic import replacing
+from rfnb.core.ground.atomic import replacing, unwritable
 from rfnb.errors import CheckpointError
 from rfnb.nn.module.module import Module
 
@@ -73,7 +73,7 @@ def save(
         with replacing(path) as unfinished:
             save_file(_apart(raw), unfinished, metadata)
     except (OSError, SafetensorError, ValueError, KeyError, NotImplementedError) as error:
-        raise CheckpointError(f"save: {path} cannot be written", got=error, hint=_as_it_was(path)) from error
+        raise unwritable(path, error, CheckpointError) from error
     return path
 
 
@@ -116,7 +116,3 @@ def _apart(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         seen.add(tensor.untyped_storage().data_ptr())
         found[name] = tensor
     return found
-
-
-def _as_it_was(path: Path) -> str | None:
-    return f"{path.name} is unchanged" if path.exists() else None

@@ -9,6 +9,7 @@ from typing import Any
 
 from rfnb.checkpoint import plain
 from rfnb.checkpoint.entries import TRAINING, Checkpoint
+from rfnb.core.ground.source import public_function
 from rfnb.errors import CheckpointError
 from rfnb.nn.module.module import Module
 from rfnb.ops.random import get_random_state, set_random_state
@@ -42,7 +43,9 @@ def restore(saved: Mapping[str, Any], training: Mapping[str, Any], module: Modul
     Raises CheckpointError if something does not fit; then all objects are left unchanged.
     """
     if not saved:
-        raise CheckpointError("load: the file has no training state", hint="rf.save(…, training={…}) saves it")
+        raise CheckpointError(
+            f"{public_function()}: the file has no training state", hint="rf.save(…, training={…}) saves it"
+        )
     states = {name: _fitting(saved, name, owner, _names(owner, module), called) for name, owner in training.items()}
     changes = [(name, owner.load_state_dict, states[name], _now(owner)) for name, owner in training.items()]
     changes.append((_RANDOM, set_random_state, saved[_RANDOM]["value"], get_random_state()))
@@ -52,7 +55,9 @@ def restore(saved: Mapping[str, Any], training: Mapping[str, Any], module: Modul
             try:
                 change(after)
             except Exception as error:  # the class of the object may raise any error
-                raise CheckpointError(f"load: what was saved as {name!r} does not fit", got=error) from error
+                raise CheckpointError(
+                    f"{public_function()}: what was saved as {name!r} does not fit", got=error
+                ) from error
         undo.pop_all()
 
 
@@ -77,16 +82,16 @@ def _fitting(saved: Mapping[str, Any], name: str, owner: Any, names: Any, called
     if part is None or "state" not in part or not hasattr(owner, "load_state_dict"):
         there = ", ".join(key for key, part in saved.items() if "state" in part) or "none"
         raise CheckpointError(
-            f"load: {name!r} cannot be set", got=_class(owner), expected=f"states in the file: {there}"
+            f"{public_function()}: {name!r} cannot be set", got=_class(owner), expected=f"states in the file: {there}"
         )
     if part["class"] != _class(owner):
         raise CheckpointError(
-            f"load: {name!r} was saved from a different class", got=_class(owner), expected=part["class"]
+            f"{public_function()}: {name!r} was saved from a different class", got=_class(owner), expected=part["class"]
         )
     then = part["names"] and [[called.get(key, key) for key in group] for group in part["names"]]
     if then != names:
         raise CheckpointError(
-            f"load: {name!r} was saved for different parameters, or in a different order",
+            f"{public_function()}: {name!r} was saved for different parameters, or in a different order",
             got=_shown(names, then),
             expected=_shown(then, names),
         )

@@ -32,6 +32,7 @@ VIEWS = {
     "module": ("module.view", "rfnb.nn.module.module.Module torch.nn.modules.module.Module"),
     "graph": ("graph.view", "rfnb.core.graph.model_graph.ModelGraph"),
     "run": ("run.view", "rfnb.trace.run.run.Run"),
+    "run_step": ("run.step_view", "rfnb.trace.run.step.RunStep"),
     "runs": ("run.list_view", "rfnb.trace.run.runs.Runs"),
     "loop_explanation": ("loop.view", "rfnb.loop.steps.explain.Explanation"),
     "gradients": ("run.gradients_view", "rfnb.loop.replay.gradients.Gradients"),
@@ -104,7 +105,8 @@ def register_view(
 
     Raises ViewError if `cls` is neither a class nor the full name of one.
     """
-    from rfnb.display.kit.view import OWN_VIEWS, own_view
+    from rfnb.display.kit.own_views import own_view
+    from rfnb.display.kit.view import OWN_VIEWS
 
     if not (inspect.isclass(cls) or (isinstance(cls, str) and "." in cls)):
         raise ViewError(

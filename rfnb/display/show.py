@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from rfnb.backend.base.tape import untaped
 from rfnb.core.ground.show import KINDS, kind_of
 from rfnb.core.ground.source import locals_of, user_frame, user_source
-from rfnb.display.kit.view import View, describe, takes
+from rfnb.display.kit.own_views import takes
+from rfnb.display.kit.view import View, describe
 from rfnb.display.tensor import arrays
 from rfnb.display.tensor.select import select
 from rfnb.errors import ViewError

@@ -19,6 +19,7 @@ from rfnb.loop.run_body import BodyRun
 from rfnb.loop.steps.explain import Explanation, ExplanationData
 from rfnb.loop.steps.frames import has_steps
 from rfnb.ops.shape import expand_dims
+from rfnb.printable import printable_name
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
@@ -230,8 +231,9 @@ class Loop:
 
     def __repr__(self) -> str:
         steps = f", {self.run.steps} steps recorded" if self.run is not None else ""
-        axis = f"axis={self.axis.name}" if self.axis is not None else "no axis"
-        return f"Loop {self.name!r} ({axis}, state: {', '.join(self.state) or 'none'}{steps})"
+        axis = f"axis={printable_name(self.axis.name)}" if self.axis is not None else "no axis"
+        state = ", ".join(map(printable_name, self.state)) or "none"
+        return f"Loop '{printable_name(self.name)}' ({axis}, state: {state}{steps})"
 
 
 def _of_each_sequence(body: Body, source: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.op import op
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
 from rfnb.ops.concat import split
@@ -27,8 +28,9 @@ softplus = _activation("softplus", "log(1 + eᵃ)", "[-1.0, 0.0, 100.0] → [0.3
 softsign = _activation("softsign", "a / (1 + |a|)", "[-1.0, 0.0, 3.0] → [-0.5, 0.0, 0.75]")
 
 
+@op(frames="any")
 def identity(x: Tensor) -> Tensor:
-    """The tensor itself. {…} → the same
+    """The tensor itself; in the body of a loop, a value with its own name. {…} → the same
 
     >>> x = rf.ones([rf.Dim(2, name="feat")])
     >>> rf.identity(x) is x

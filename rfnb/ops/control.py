@@ -20,6 +20,7 @@ from rfnb.core.tensor.listener import active_listener
 from rfnb.core.tensor.op import op
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError
+from rfnb.printable import printable
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
@@ -132,7 +133,7 @@ def _assert(condition: Tensor, message: str, stop: bool) -> None:
 def _complain(message: str, stop: bool) -> None:
     if stop:
         raise AssertionError(message)
-    warnings.warn(message, stacklevel=4)
+    warnings.warn(printable(message), stacklevel=4)
 
 
 _flow: ContextVar[Any] = ContextVar("rfnb_control_flow", default=None)

@@ -16,7 +16,6 @@ from rfnb.ops import audio as audio, nested as nested
 # dims and tensors
 from rfnb.backend.base.backend import Backend as Backend
 from rfnb.core.dims.dim import Dim as Dim, batch_dim as batch_dim, single_step_dim as single_step_dim
-from rfnb.core.dims.vocab import Vocab as Vocab
 from rfnb.core.ground.default import (
     get_default_array_index_dtype as get_default_array_index_dtype,
     get_default_device as get_default_device,
@@ -59,6 +58,7 @@ from rfnb.core.tensor.parameter import (
 from rfnb.core.tensor.state import State as State
 from rfnb.core.tensor.tensor import Tensor as Tensor
 from rfnb.core.tensor.tensor_dict import TensorDict as TensorDict
+from rfnb.core.vocab.vocab import Vocab as Vocab
 from rfnb.ops.dims import (
     dim_match_priority_when_needed as dim_match_priority_when_needed,
     get_default_dim_size_device as get_default_dim_size_device,

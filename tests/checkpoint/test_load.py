@@ -555,6 +555,41 @@ def test_values_that_are_no_plain_tensors_change_nothing(broken):
 def test_what_is_no_module_of_rfnb(make, tmp_path):
     linear = rf.Linear(rf.Dim(3, name="in"), rf.Dim(2, name="out"))
     path = rf.save(linear, tmp_path / "x.safetensors")
-    for call in (rf.load, rf.import_weights, lambda path, module: rf.save(module, path)):
-        with pytest.raises(CheckpointError, match=r"is not an rf\.Module"):
+    for name, call in (
+        ("load", rf.load),
+        ("import_weights", rf.import_weights),
+        ("save", lambda path, module: rf.save(module, path)),
+    ):
+        with pytest.raises(CheckpointError, match=rf"^{name}: `module` is not an rf\.Module") as caught:
             call(path, make(linear))
+        assert ("save" in caught.value.hint) == (name == "save") or caught.value.hint == "net.rf_module"
+
+
+@pytest.mark.parametrize("name", ["load", "import_weights", "load_checkpoint", "load_config"])
+def test_an_error_names_the_function_that_was_called(name, tmp_path):
+    linear = rf.Linear(rf.Dim(3, name="in"), rf.Dim(2, name="out"))
+    calls = {
+        "load": lambda source: rf.load(source, linear),
+        "import_weights": lambda source: rf.import_weights(source, linear),
+        "load_checkpoint": lambda source: rf.load_checkpoint(linear, source),
+        "load_config": rf.load_config,
+    }
+    broken = tmp_path / "broken.safetensors"
+    broken.write_bytes(b"nothing")
+    for source in (tmp_path / "no.safetensors", broken, 3):
+        with pytest.raises(CheckpointError, match=f"^{name}: "):
+            calls[name](source)
+
+
+def test_import_weights_speaks_of_itself(tmp_path):
+    linear = rf.Linear(rf.Dim(3, name="in"), rf.Dim(2, name="out"))
+    for source, options in (
+        ({"weight": torch.ones(7, 7)}, {}),
+        ({"other": torch.ones(2, 3)}, {"strict": False}),
+        (torch.nn.Linear(3, 2), {"rename": {"nothing": "x"}}),
+        (torch.nn.Linear(3, 2), {"skip": "nothing"}),
+        (torch.nn.Linear(3, 2), {"rename": 3}),
+        (torch.nn.Linear(9, 2), {}),
+    ):
+        with pytest.raises(CheckpointError, match=r"^import_weights: "):
+            rf.import_weights(source, linear, **options)

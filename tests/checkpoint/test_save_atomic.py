@@ -186,6 +186,17 @@ def test_values_that_no_file_can_have(path, options):
     assert only_the_good_file(path, good)
 
 
+def test_a_link_stays_a_link(path, tmp_path):
+    link = tmp_path / "latest.safetensors"
+    link.symlink_to(path.name)
+    model = rf.Linear(IN, OUT)
+    assert rf.save(model, link) == link
+    assert link.is_symlink() and link.readlink() == Path(path.name)
+    again = rf.Linear(IN, OUT)
+    rf.load(path, again)
+    assert torch.equal(again.weight.raw_tensor, model.weight.raw_tensor)
+
+
 def test_no_file_takes_the_place_of_a_pipe(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(CheckpointError, match="not a regular file"):

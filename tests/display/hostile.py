@@ -196,6 +196,7 @@ def written(code: str, word: Word) -> dict[str, Any]:
 
 def loops(word: Word) -> dict[str, View]:
     """A run, the list of runs, what was hoisted, gradients, a comparison."""
+    rf.runs.clear()
     x, time, letter = batch(word)
     x.raw_tensor.requires_grad_()
     with rf.recording("last"):

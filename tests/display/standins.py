@@ -11,6 +11,7 @@ import numpy as np
 from rfnb.core.dims.binding import current_lengths
 from rfnb.core.dims.dim import Dim, batch_dim
 from rfnb.core.dims.lengths import EMPTY, Lengths, Size
+from rfnb.trace.run.step import StepValue
 
 
 @dataclass
@@ -75,7 +76,7 @@ class StepOf:
     check: str = "replay agrees"
 
     def values(self) -> list[Any]:
-        """(name, op, line, value)"""
+        """Those of the step."""
         return self.made
 
 
@@ -111,7 +112,8 @@ class SumRun:
     def __getitem__(self, i: int) -> StepOf:
         self.asked.append(i)
         carried = [Carried({name: self.state(name, k) for name in self.states}) for k in (i, i + 1)]
-        made = [("step", "gather", 3, self.tensor(self.raw[:, i])), ("total", "add", 4, carried[1]["total"])]
+        frame: Any = self.tensor(self.raw[:, i])
+        made = [StepValue("step", "gather", 3, frame), StepValue("total", "add", 4, carried[1]["total"])]
         return StepOf(*carried, made)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 import rfnb as rf
@@ -62,8 +63,24 @@ def test_the_class_may_be_given_by_its_name_and_registered_again():
 def test_its_choices_are_arguments_of_show():
     rf.register_view(Lexicon, describe=describe, to_text=to_text)
     assert rf.show(Lexicon("kiwi", "fig"), first=1).text == "lexicon: kiwi"
-    with pytest.raises(ViewError, match="a Lexicon has nothing to choose from"):
+    with pytest.raises(ViewError, match="the view of a Lexicon does not take 'last'") as caught:
         rf.show(Lexicon("kiwi"), last=1)
+    assert (caught.value.got, caught.value.expected) == ("last=1", "first")
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (["kiwi"], "`describe` gave an object of class list, not a dict"),
+        ({"words": [object()]}, "`describe` gave an object of class object at ['words'][0], which is not JSON"),
+        ({"n": np.int64(3)}, "`describe` gave an object of class int64 at ['n'], which is not JSON"),
+        ({"mean": float("nan")}, "`describe` gave nan at ['mean'], which is not JSON"),
+        ({"by": {1: "a"}}, "`describe` gave the key 1 at ['by'], which is not JSON"),
+    ],
+)
+def test_what_is_not_json_is_a_note_that_says_where(given, words):
+    rf.register_view(Lexicon, describe=lambda lexicon: given, to_text=str)
+    assert words in rf.show(Lexicon("kiwi")).text
 
 
 def test_a_plain_string_is_text_even_as_html():

@@ -77,7 +77,7 @@ def test_a_label_that_is_not_there(x):
 
 
 def test_what_has_no_sequences(time):
-    with pytest.raises(ViewError, match=r"a Dim has nothing to choose from\n  got       batch=1"):
+    with pytest.raises(ViewError, match=r"the view of a Dim does not take 'batch'\n  got       batch=1"):
         rf.show(time, batch=1)
     with pytest.raises(ViewError, match="no axis that counts sequences"):
         rf.show(rf.ones([Dim(2, name="feat")]), batch=1)

@@ -24,6 +24,7 @@ CASES: dict[str, Callable[[Batch], Any]] = {
     "split_dims time": lambda b: rf.split_dims(b.x, axis=b.time, dims=[rf.Dim(None, name="chunks"), HALF]),
     "reshape": lambda b: rf.reshape(b.x, [b.time, FEAT], [rf.Dim(None, name="rows"), HALF]),
     "copy_transpose": lambda b: b.x.copy_transpose([FEAT, batch_dim, b.time]) if len(b.x.dims) == 3 else b.x,
+    "identity": lambda b: rf.identity(b.x),
     "copy": lambda b: rf.copy(b.x),
     "copy_to_device": lambda b: rf.copy_to_device(b.x, "cpu"),
 }

@@ -436,7 +436,7 @@ def assert_idle() -> None:
 MISTAKES: dict[str, tuple[type[RfError], Case]] = {
     "no such axis": (DimError, lambda b: rf.reduce_sum(b.v, axis=OUT)),
     "another axis of that name": (DimError, lambda b: rf.reduce_sum(b.v, axis=Dim(4, name="feat"))),
-    "dims that do not match": (DimError, lambda b: b.v + b.w),
+    "dims that do not match": (DimError, lambda b: b.v + rf.ones([Dim(3, name="feat")])),
     "matmul over nothing": (DimError, lambda b: rf.matmul(b.v, b.table, reduce=FEAT)),
     "indices that are floats": (DtypeError, lambda b: rf.gather(b.v, indices=b.h, axis=FEAT)),
     "sizes that do not add up": (DimError, lambda b: rf.split(b.v, axis=FEAT, out_dims=[1, 2])),

@@ -62,6 +62,20 @@ describe('ops of a line', () => {
   });
 });
 
+describe('a loop in a line', () => {
+  it.each([
+    [true, 'Loop', 1],
+    [true, 'scan', 1],
+    [false, 'Loop', 0],
+    [undefined, 'Loop', 0]
+  ])('can be stepped into if the kernel says that it is one: %s, %s', (is_loop, op, links) => {
+    const step = stepView(3, { values: [{ line: 3, op, is_loop, value: value('x', '1') }] });
+    const host = show(<StepperView state={state({ step, line: 3 })} actions={actions()} />);
+    const found = [...host.querySelectorAll('.rfnb-Line-acts .rfnb-Link')].map(link => link.textContent);
+    expect(found.filter(text => text === 'Step into the loop')).toHaveLength(links);
+  });
+});
+
 describe('tokens', () => {
   it.each(['    h = rf.where(x > 0.5, "a # b", y)  # é <x>', "f'{a}' if not b else '''open", ''])('keeps %s', line => {
     const joined = tokens(line)

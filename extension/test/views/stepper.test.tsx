@@ -34,8 +34,8 @@ describe('StepperView', () => {
   });
 
   it('tells values that are not finite from others', () => {
-    const wrong = { line: 5, op: 'log', value: value('h', 'nan 1', { flags: ['nan'] }) };
-    const step = stepView(3, { values: [{ line: 3, op: 'x', value: value('x', '1') }, wrong] });
+    const wrong = { line: 5, op: 'log', value: value('h', 'nan 1', { flags: ['nan'], alarms: ['nan'] }) };
+    const step = stepView(3, { values: [{ line: 3, op: 'x', value: value('x', '1', { flags: ['banana'] }) }, wrong] });
     const host = show(<StepperView state={state({ step })} actions={actions()} />);
     const alarms = [...host.querySelectorAll('.rfnb-Line-values [data-alarm=true]')];
     expect(alarms.map(alarm => alarm.textContent)).toEqual(['hnan 1']);
@@ -268,7 +268,8 @@ describe('around a run', () => {
   it('shows what differs from another run, and goes there', () => {
     const asked = actions();
     const differences = [
-      { name: 'state h', line: null, step: 2, text: 'Δ 0.1' },
+      { name: 'state h', value: 'h', line: null, step: 2, text: 'Δ 0.1' },
+      { name: 'state c', value: 'state c', line: null, step: 2, text: 'Δ 0.1' },
       { name: 'x', line: 3, step: 9, text: 'Δ 0.2' },
       { name: 'old', line: null, step: null, text: 'only in the first' }
     ];
@@ -276,9 +277,11 @@ describe('around a run', () => {
       kind: 'comparison', run: 1, other: 7, agree: false, first: null, differences, notes: ['3 and 4 steps'], text: 'differ'
     }; // prettier-ignore
     const asides = { compare: { waiting: false, error: null, answer } };
-    const host = show(<StepperView state={state({ asides })} actions={asked} />);
+    const step = stepView(3, { states: [stateRow('h', '1', '2'), stateRow('c', '1', '2')] });
+    const host = show(<StepperView state={state({ step, asides })} actions={asked} />);
     expect(host.querySelector('.rfnb-Comparison')?.textContent).toContain('3 and 4 steps');
     expect(host.querySelector('[data-state="h"]')?.getAttribute('data-differs')).toBe('true');
+    expect(host.querySelector('[data-state="c"]')?.getAttribute('data-differs')).toBe('false');
     expect(host.querySelectorAll('[data-line="3"] [data-differs=true]')).toHaveLength(0); // x does so later
     click(host, '.rfnb-Comparison [data-step="9"]');
     expect([vi.mocked(asked.goto).mock.calls, vi.mocked(asked.look).mock.calls]).toEqual([[[9]], [[3]]]);

@@ -67,7 +67,7 @@ class FiniteOps:
 
     @classmethod
     def finite_operand(cls: type[Backend], tensor: Tensor) -> Tensor:
-        """An operand of a product: the tensor itself, or, if its padding may be infinite, the tensor with 0 there.
+        """An operand of a product: the tensor itself, or, if its padding may be infinite, a finite copy of it.
 
         Padding may be infinite after ops such as `where(mask, x, -inf)`, and after writes into the raw tensor.
         """
@@ -75,7 +75,7 @@ class FiniteOps:
             return tensor
         if tensor.lengths.finite and not cls.version_raw(tensor._raw):
             return tensor
-        return cls.copy_masked(tensor, 0, tensor.dims)
+        return tensor_of(cls.finite_padding(tensor), tensor.sig, tensor.lengths.made_finite())
 
     @classmethod
     def safe_argument(cls: type[Backend], x: Tensor, domain: Domain, lengths: Lengths | None = None) -> Any:

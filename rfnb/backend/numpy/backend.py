@@ -33,6 +33,7 @@ class NumpyBackend(
     scaled_gradient_raw = staticmethod(lambda raw, factor: raw.view())
     shifted_gradient_raw = staticmethod(lambda raw, *how: raw.view())
     needs_gradient_raw = staticmethod(lambda raw: False)
+    version_raw = staticmethod(lambda raw: 0)
 
     @staticmethod
     def no_gradients() -> AbstractContextManager[None]:

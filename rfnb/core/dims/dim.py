@@ -17,9 +17,9 @@ from rfnb.core.dims.dim_kind import Kinds
 from rfnb.core.dims.dim_math import Expr
 from rfnb.core.dims.lengths import EMPTY, Lengths, Size
 from rfnb.core.dims.too_large import check_size
-from rfnb.core.dims.vocab import Vocab, vocab_of
 from rfnb.core.ground.show import Shown
 from rfnb.core.ground.source import Source, public_function, user_source
+from rfnb.core.vocab.vocab import Vocab, vocab_of
 from rfnb.errors import DimError, DtypeError, TraceError
 
 if TYPE_CHECKING:

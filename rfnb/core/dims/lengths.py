@@ -13,6 +13,7 @@ from rfnb.core.dims import align
 from rfnb.core.ground.hook import Hook
 from rfnb.core.ground.source import Source, user_source
 from rfnb.errors import DimError, DimRebound
+from rfnb.printable import printable_name
 
 if TYPE_CHECKING:
     from rfnb.core.dims.dim import Dim
@@ -190,8 +191,8 @@ class Lengths:
         """Name and size of a dim in one word: "time:5", "time:2–5", "feat:4", "time:?"."""
         size = self.size(dim)
         if size is None:
-            return f"{dim.name}:?"
-        return f"{dim.name}:{size.span()}"
+            return f"{printable_name(dim.name)}:?"
+        return f"{printable_name(dim.name)}:{size.span()}"
 
     @property
     def owners(self) -> frozenset[Dim]:

@@ -14,6 +14,7 @@ from typing import Any
 from rfnb.core.expression.reader import READ, WORDS, Names, Reader
 from rfnb.core.tensor.op import OPS
 from rfnb.errors import ExpressionError
+from rfnb.printable import printable
 
 LONGEST = 2000
 """Longest expression, in characters."""
@@ -62,7 +63,7 @@ class Expression:
             self._check(child, depth + 1)
 
     def __repr__(self) -> str:
-        return self.text
+        return printable(self.text)
 
 
 def _parsed(text: str) -> ast.expr:

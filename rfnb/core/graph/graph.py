@@ -10,6 +10,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
 from rfnb.core.graph.facts import Facts, LoopFacts, ModuleFacts, SideFacts
 from rfnb.core.ground.source import Source
+from rfnb.printable import printable_name
 
 ValueKind = Literal["", "input", "parameter", "constant", "state", "frame"]
 """Where a value comes from, if no node made it. A "frame" of a value that a loop unstacks also has a node."""
@@ -45,7 +46,8 @@ class Value:
         if self.shape is not None:
             return f"[{', '.join(map(str, self.shape))}]"
         pairs = zip(self.dims, self.sizes or (None,) * len(self.dims), strict=True)
-        return "{" + ", ".join(f"{dim.name}:{'?' if size is None else size.span()}" for dim, size in pairs) + "}"
+        described = (f"{printable_name(dim.name)}:{'?' if size is None else size.span()}" for dim, size in pairs)
+        return "{" + ", ".join(described) + "}"
 
 
 @dataclass(slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import inspect
 import linecache
 import os
@@ -156,9 +157,11 @@ def assigned_name() -> str | None:
 
 def public_function() -> str:
     """The name of the rfnb function that the user's code called. For messages only: it walks the stack."""
-    frame, outermost = sys._getframe(1), sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
-        frame, outermost = frame.f_back, frame  # type: ignore[assignment]
+    frame: FrameType | None = sys._getframe(1)
+    outermost = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith((PACKAGE, contextlib.__file__)):
+        outermost = frame if frame.f_code.co_filename.startswith(PACKAGE) else outermost
+        frame = frame.f_back
     names = locals_of(outermost)
     row = names.get("_op_row") or names.get("row")
     made = type(names["self"]).__name__ if outermost.f_code.co_name == "__init__" else outermost.f_code.co_name

@@ -200,12 +200,16 @@ def binary(
         plan = s.plans.get(plan_sign * o.serial)
         if plan is None:
             return row.fn(a, b)
-        how_a, how_b, out_ref, frames_of_one = plan
+        how_a, how_b, out_ref, own_frames = plan
         out = out_ref()
         if out is None:
             return row.fn(a, b)
         raw_a, raw_b = a._raw, b._raw
-        if frames_of_one and mine.ragged and _written(raw_a if frames_of_one == "a" else raw_b):
+        if (
+            own_frames
+            and mine.ragged
+            and (("a" in own_frames and _written(raw_a)) or ("b" in own_frames and _written(raw_b)))
+        ):
             return row.fn(a, b)
         if how_a is not None:
             raw_a = backend_of_raw(raw_a).move_raw(raw_a, how_a)

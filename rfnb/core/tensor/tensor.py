@@ -13,7 +13,6 @@ from rfnb.core.dims.align import Sig, show_dims
 from rfnb.core.dims.binding import bind_shape, current_lengths
 from rfnb.core.dims.dim import Dim, check_dims
 from rfnb.core.dims.lengths import Lengths, Size
-from rfnb.core.dims.vocab import Vocab
 from rfnb.core.ground import raw as _raw_registry
 from rfnb.core.ground.show import Shown
 from rfnb.core.ground.source import Source
@@ -21,6 +20,7 @@ from rfnb.core.tensor.axes import Axes
 from rfnb.core.tensor.template import NoData, Templates
 from rfnb.core.tensor.tensor_checks import Checks
 from rfnb.core.tensor.tensor_protocols import TensorProtocols
+from rfnb.core.vocab.vocab import Vocab
 from rfnb.errors import DimError, DtypeError
 
 _new = object.__new__

@@ -12,10 +12,10 @@ import numpy as np
 
 from rfnb.core.ground.text import cut
 from rfnb.display.attention.schema import AttentionHead, AttentionView
-from rfnb.display.markup.html import visible
 from rfnb.display.markup.numbers import real, short
 from rfnb.display.markup.png import SEQUENTIAL, ramp
 from rfnb.errors import ViewError
+from rfnb.printable import printable_name
 
 LABELS = 40
 """Up to this many entries each has its label; beyond, every n-th."""
@@ -101,7 +101,7 @@ def _word(head: AttentionHead, several: bool) -> str:
 
 def literal(label: str) -> str:
     """Text on one line, shortened, in which `$` does not start a formula."""
-    label = visible(label).replace("\n", "␤")
+    label = printable_name(label)
     return cut(label, LONGEST).replace("$", r"\$")
 
 

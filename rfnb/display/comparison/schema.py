@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from typing import Literal, NotRequired, TypedDict
 
 from rfnb.display.kit.schema import DimView, MarkedPicture
 from rfnb.display.markup.schema import Number
@@ -12,6 +12,7 @@ class Difference(TypedDict):
     """A value that differs between two runs, and where it differs first."""
 
     name: str
+    value: NotRequired[str]  # the name without the word "state"; older kernels do not send it
     line: int | None
     step: int | None  # None: it is in one of the runs only
     text: str  # by how much
@@ -23,6 +24,7 @@ class FirstDifference(TypedDict):
     name: str
     lines: list[int | None]  # in the first run, in the second
     step: int  # -1: before the first step
+    edited: NotRequired[bool]  # whether a fork edited it before that step; older kernels do not send it
     dims: list[DimView]
     where: str  # the entry that differs most: "batch 'banana', feat 3"
     a: str

@@ -35,8 +35,9 @@ def describe(comparison: Comparison) -> ComparisonView:
     rows: list[Difference] = [
         {
             "name": value.name,
+            "value": value.state or value.name,
             "line": value.line[0],
-            "step": None if value.step is None else max(value.step, 0),
+            "step": None if value.step is None else max(_step_of(value), 0),
             "text": difference(value),
         }
         for value in differing
@@ -60,8 +61,7 @@ def difference(value: Compared) -> str:
     if value.step is None:
         return value.note
     at = f" at {value.where}" if value.where else ""
-    when = "at the start: " if value.step < 0 else "after it: " if value.name.startswith("state ") else ""
-    words = [f"{when}{_entry(value.a)} and {_entry(value.b)}{at}"]
+    words = [f"{_relation(value)}{_entry(value.a)} and {_entry(value.b)}{at}"]
     is_number = _is_number(value)
     if is_number:
         words.append(f"Δ {short(value.difference)}")
@@ -69,6 +69,23 @@ def difference(value: Compared) -> str:
         most = f", Δ at most {short(value.largest)}" if is_number and value.largest > value.difference else ""
         words.append(f"{count_of(value.steps, 'step')} differ{most}")
     return " · ".join([*words, *([value.note] if value.note else [])])
+
+
+def _step_of(value: Compared) -> int:
+    """The first step that differs; for a state that a fork edited, the step after the edit; -1 for the start."""
+    return -1 if value.step is None else value.step + value.edited
+
+
+def _relation(value: Compared) -> str:
+    """Whether a state differs at the start, before the step or after it; empty for values of the body."""
+    if _step_of(value) < 0:
+        return "at the start: "
+    return "before it: " if value.edited else "" if value.state is None else "after it: "
+
+
+def _when(step: int, *, edited: bool) -> str:
+    """`step 3`, or before it."""
+    return "before the first step" if step < 0 else f"before step {step}" if edited else f"step {step}"
 
 
 def to_text(view: ComparisonView) -> str:
@@ -110,7 +127,7 @@ def facts(first: FirstDifference | None) -> list[tuple[str, str]]:
     if first is None:
         return []
     lines = [str(line) for line in first["lines"] if line is not None]
-    step = "before the first step" if first["step"] < 0 else f"step {first['step']}"
+    step = _when(first["step"], edited=first.get("edited", False))
     place = [step, *([f"line {' and '.join(dict.fromkeys(lines))}"] if lines else [])]
     return [
         ("first", f"{first['name']} {dims_text(first['dims'])}, {', '.join(place)}"),
@@ -134,7 +151,8 @@ def _first(comparison: Comparison) -> FirstDifference | None:
     return {
         "name": value.name,
         "lines": list(value.line),
-        "step": value.step,
+        "step": _step_of(value),
+        "edited": value.edited,
         "dims": describe_axes(axes),
         "where": value.where,
         "a": _entry(value.a),
@@ -213,8 +231,9 @@ def _summary(comparison: Comparison, differing: int) -> str:
     first = comparison.first
     if first is not None:
         line = f" (line {first.line[0]})" if first.line[0] is not None else ""
-        when = f"in step {first.step}" if first.step is not None and first.step >= 0 else "before the first step"
-        return f"{differing} of {count} differ, first {first.name}{line} {when}"
+        when = _when(_step_of(first), edited=first.edited)
+        during = "in " if when.startswith("step") else ""
+        return f"{differing} of {count} differ, first {first.name}{line} {during}{when}"
     if not comparison.values:
         return "no value has the same name in both"
     if differing:

@@ -17,6 +17,7 @@ from rfnb.display.markup import style
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.widgets_html import fold, note_html, note_text, quiet
 from rfnb.errors import fact_lines
+from rfnb.printable import printable_name
 
 WORDS = 4000
 """Longest fact, in characters."""
@@ -78,9 +79,10 @@ def _other_facts(view: ErrorView) -> list[list[str]]:
 
 def _is_shown(fact: str, view: ErrorView) -> bool:
     """Whether a fact only repeats dims of the strips: "`a` {batch:2, time:3–5} and `b` {feat:4}"."""
-    shown = [dim_word(cell["dim"]) for row in view["rows"] for cell in row["cells"] if cell and cell["dim"]]
-    dims = [dim for group in re.findall(r"{(.*?)}", fact) for dim in group.split(", ") if dim]
-    return bool(dims) and all(any(word.startswith(dim) for word in shown) for dim in dims)
+    dims = [cell["dim"] for row in view["rows"] for cell in row["cells"] if cell and cell["dim"]]
+    shown = [printable_name(dim_word(dim)) for dim in dims]
+    named = [dim for group in re.findall(r"{(.*?)}", fact) for dim in group.split(", ") if dim]
+    return bool(named) and all(any(word.startswith(dim) for word in shown) for dim in named)
 
 
 def _callers(view: ErrorView) -> list[FrameView]:

@@ -11,8 +11,8 @@ from rfnb.display.graph.cards import amount
 from rfnb.display.graph.pills import ACCENT, BORDER, FAILED, FAILED_PAPER, OP, PAPER, PORT
 from rfnb.display.graph.rows import name, value_text
 from rfnb.display.graph.schema import GraphNode, GraphView
-from rfnb.display.markup.html import visible
 from rfnb.errors import ViewError
+from rfnb.printable import visible
 
 SECONDS = 20.0
 """Longest time to wait for the program `dot`, in seconds."""

@@ -7,9 +7,10 @@ from typing import Any
 
 from rfnb.display.kit.assets import asset
 from rfnb.display.markup import style
-from rfnb.display.markup.html import Child, Html, el, join, visible
+from rfnb.display.markup.html import Child, Html, el, join
 from rfnb.display.markup.numbers import size
 from rfnb.errors import ViewError
+from rfnb.printable import visible
 
 LIMIT = 2_000_000
 """Largest size of a page with scripts, in bytes: small enough to send by mail."""

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from rfnb.display.markup.html import visible
+from rfnb.printable import visible
 
 PATIENCE = 2.0
 """Seconds that a loop runs before its bar appears."""

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import importlib
-import inspect
-from collections.abc import Callable, Mapping
-from functools import wraps
+from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from rfnb.backend.base.tape import untaped
-from rfnb.core.ground.atomic import replacing
+from rfnb.core.ground.atomic import replacing, unwritable
 from rfnb.core.ground.show import MODULES, kind_of
-from rfnb.display.kit import note, pictures
+from rfnb.display.kit import files, note, pictures
 from rfnb.display.kit.assets import MIME
 from rfnb.display.kit.degrade import reason
-from rfnb.display.kit.page import view_page
+from rfnb.display.kit.own_views import check_choice
 from rfnb.display.markup.grid import Table
-from rfnb.display.markup.html import Html, el, visible, visible_in
+from rfnb.display.markup.html import Html, bounded_in, el, visible_in
 from rfnb.errors import ViewError
+from rfnb.printable import visible
 
 FORMER_KINDS = {
     "history": "run",
@@ -28,7 +26,6 @@ FORMER_KINDS = {
     "loaded": "load_report",
 }
 """Former names of kinds, which views in saved notebooks and JSON files still use."""
-
 
 OWN_VIEWS: dict[str, Any] = {}
 """By kind, the views that users registered: objects with the functions `describe`, `to_text` and `to_html`."""
@@ -50,6 +47,10 @@ class View:
     def __init__(self, data: Any):
         self.data = data
 
+    def has(self, name: str) -> bool:
+        """Whether the module of this kind has the function `name`, such as "to_table"."""
+        return self._optional(name) is not None
+
     @property
     def text(self) -> str:
         """The view as a terminal shows it."""
@@ -66,7 +67,7 @@ class View:
         kind = {"kind": self.data["kind"]}
         try:
             to_scripts = self._optional("to_scripts")
-            return kind if to_scripts is None else kind | visible_in(to_scripts(self.data) or {})
+            return kind if to_scripts is None else kind | visible_in(to_scripts(self._bounded()) or {})
         except Exception:  # the HTML is complete without
             return kind
 
@@ -75,13 +76,41 @@ class View:
         to_table = self._optional("to_table")
         if to_table is None:
             raise ViewError(f"table: a view of kind {self.data['kind']!r} has no rows")
-        made: Table = to_table(self.data)
+        made: Table = to_table(self._bounded())
         return made
 
     def save(self, path: str | Path) -> Path:
-        """Writes the view as a page. The file is replaced as a whole or not at all."""
-        title = str(self.data.get("name") or self.data["kind"])
-        return write_atomically(Path(path), view_page(title, self.html, self.scripts))
+        """Writes the view to a file. The suffix of the name chooses the format.
+
+        >>> view = rf.show(rf.ones([rf.Dim(3, name="feat")]))
+        >>> print(view.save(folder / "ones.txt").read_text())
+        tensor Tensor float32 {feat:3}
+          all 1
+            1 1 1
+
+        | suffix | what is written |
+        |---|---|
+        | `.html` | a page that needs nothing else |
+        | `.svg` | the picture of a graph, attention, curves or a large tensor |
+        | `.pdf`, `.png` | `view.figure()` |
+        | `.csv` | `view.table()` |
+        | `.json`, `.txt` | `view.data`, `view.text` |
+
+        An existing file is replaced only when the new one is complete. Raises ViewError for a suffix that this view
+        does not support, or if the file cannot be written.
+        """
+        path = Path(path)
+        content = files.content(self, path)
+        try:
+            return write_atomically(path, content)
+        except (OSError, ValueError) as error:
+            raise unwritable(path, error, ViewError) from error
+
+    @property
+    def svg(self) -> str | None:
+        """The picture of the view as SVG; None if it has none that scales."""
+        to_svg = self._optional("to_svg")
+        return None if to_svg is None else to_svg(self._bounded())
 
     def widget(self) -> Any:
         """The view as a widget for VS Code, Colab, marimo and others: scripts run without the JupyterLab extension.
@@ -95,14 +124,18 @@ class View:
         to_dot = self._optional("to_dot")
         if to_dot is None:
             raise ViewError("to_dot: only model graphs are drawn by Graphviz", got=self.data["kind"])
-        return to_dot(self.data)
+        return to_dot(self._bounded())
 
     def figure(self) -> Any:
-        """A matplotlib figure of an attention view. Raises ViewError for others."""
+        """A matplotlib figure of attention, or of the curves of a training. Raises ViewError for others."""
         to_figure = self._optional("to_figure")
         if to_figure is None:
-            raise ViewError("figure: only attention has one so far", got=self.data["kind"])
-        return to_figure(self.data)
+            raise ViewError("figure: only attention and training curves have one", got=self.data["kind"])
+        return to_figure(self._bounded())
+
+    def _bounded(self) -> Any:
+        """The data without the middle of overlong names; that of views that users registered as it is."""
+        return self.data if self.data["kind"] in OWN_VIEWS else bounded_in(self.data)
 
     def _optional(self, name: str) -> Callable[[Any], Any] | None:
         """A function that only some view modules have: `to_scripts`, `to_table`, `to_dot`, `to_figure`, `to_repr`."""
@@ -111,7 +144,7 @@ class View:
 
     def _made(self, how: str, otherwise: Callable[[str], Any]) -> Any:
         try:
-            return getattr(module_of(self.data["kind"]), how)(self.data)
+            return getattr(module_of(self.data["kind"]), how)(self._bounded())
         except Exception as error:
             return otherwise(f"(no view: {reason(error)})")
 
@@ -129,10 +162,10 @@ class ReprView(View):
         return self.text if self._optional("to_repr") is None else visible(self._made("to_repr", str))
 
 
-def write_atomically(path: Path, text: str) -> Path:
+def write_atomically(path: Path, content: str | bytes) -> Path:
     """Writes a temporary file and renames it."""
     with replacing(path) as unfinished:
-        unfinished.write_text(text, encoding="utf-8")
+        unfinished.write_bytes(content.encode() if isinstance(content, str) else content)
     return path
 
 
@@ -145,20 +178,10 @@ def describe(shown: Any, **choice: Any) -> Any:
     if kind is None:
         raise ViewError(f"no view for {type(shown).__name__}")
     make = module_of(kind).describe
-    if not all(takes(make, name) for name in choice):
-        given = ", ".join(f"{name}={value!r}" for name, value in choice.items())
-        raise ViewError(f"show: a {type(shown).__name__} has nothing to choose from", got=given)
+    if choice:
+        check_choice(make, type(shown).__name__, choice)
     with untaped():
         return make(shown, **choice)
-
-
-def takes(call: Callable[..., Any], name: str) -> bool:
-    """Whether a callable has a parameter of this name, or takes any; True if its signature is unknown."""
-    try:
-        parameters = inspect.signature(call).parameters.values()
-    except (TypeError, ValueError):
-        return True
-    return any(each.name == name or each.kind is each.VAR_KEYWORD for each in parameters)
 
 
 def view_of(shown: Any) -> View:
@@ -167,25 +190,3 @@ def view_of(shown: Any) -> View:
         return ReprView(describe(shown))
     except Exception as error:
         return ReprView(note.describe(type(shown).__name__, f"no view: {reason(error)}"))
-
-
-def own_view(
-    kind: str,
-    describe: Callable[..., Mapping[str, Any]],
-    to_text: Callable[[Any], str],
-    to_html: Callable[[Any], str] | None,
-) -> SimpleNamespace:
-    """A view made of a user's functions: what they raise becomes a note, and HTML is only what `el` made."""
-
-    @wraps(describe)
-    def described(shown: Any, **choice: Any) -> dict[str, Any]:
-        try:
-            return {**describe(shown, **choice), "kind": kind}
-        except Exception as error:
-            return dict(note.describe(type(shown).__name__, f"no view: {reason(error)}"))
-
-    def html(view: Any) -> Html:
-        made = (to_html or to_text)(view)
-        return made if isinstance(made, Html) else el("pre", str(made))
-
-    return SimpleNamespace(describe=described, to_text=to_text, to_html=html)

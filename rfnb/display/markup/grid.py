@@ -8,9 +8,10 @@ from itertools import zip_longest
 from typing import Any
 
 from rfnb.display.markup import style
-from rfnb.display.markup.html import Child, Html, el, visible
+from rfnb.display.markup.html import Child, Html, el
 from rfnb.display.markup.numbers import short
 from rfnb.display.markup.widgets_html import row
+from rfnb.printable import printable_name
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Table:
         return (dict(zip(self.columns, row, strict=True)) for row in self.rows)
 
     def __repr__(self) -> str:
-        grid = [[visible(_word(cell)).replace("\n", "␤") for cell in row] for row in (self.columns, *self.rows)]
+        grid = [[printable_name(_word(cell)) for cell in row] for row in (self.columns, *self.rows)]
         return "\n".join(aligned(grid))
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:

@@ -6,10 +6,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from html import escape
 from typing import Any
+
+from rfnb.printable import bounded, visible
 
 VOID = frozenset({"br", "hr", "img", "meta", "col"})
 
@@ -61,22 +62,6 @@ def _attribute(name: str, value: object) -> str:
     return f" {name}" if value is True else f' {name}="{escape(visible(str(value)))}"'
 
 
-UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
-"""Invisible characters, except tabs and line ends."""
-
-
-def visible(text: str) -> str:
-    """The text with a visible sign for each invisible character.
-
-    Control characters could colour a terminal or break the XML of a drawing, direction marks could reorder the text
-    after a name, and halves of surrogate pairs cannot be written to a file or sent to a front end.
-
-    >>> visible("a\\x1b[31mb\\u202e\\ud800")
-    'a␛[31mb��'
-    """
-    return text if text.isprintable() else UNSEEN.sub(_sign, text)
-
-
 def visible_in(data: Any) -> Any:
     """Plain data with invisible characters replaced in all strings."""
     if isinstance(data, str):
@@ -88,6 +73,14 @@ def visible_in(data: Any) -> Any:
     return data
 
 
-def _sign(match: re.Match[str]) -> str:
-    code = ord(match[0])
-    return chr(0x2400 + code) if code < 0x20 else "␡" if code == 0x7F else "\ufffd"
+PICTURES = frozenset({"picture", "pictures"})
+"""The entries of plain data that hold drawings as text, of any length."""
+
+
+def bounded_in(data: Any, drawn: bool = False) -> Any:
+    """Plain data without the middle of overlong strings; drawings are left as they are."""
+    if isinstance(data, dict):
+        return {bounded_in(key): bounded_in(value, drawn=key in PICTURES) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [bounded_in(entry, drawn) for entry in data]
+    return bounded(data) if isinstance(data, str) and not drawn else data

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import struct
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -110,6 +111,12 @@ def image(width: float, height: float, *children: Html) -> Html:
         "svg", *children, xmlns="http://www.w3.org/2000/svg", width=w, height=h, viewBox=f"0 0 {w} {h}",
         font_family=FONT, font_size=11,
     )  # fmt: skip
+
+
+def of_png(uri: str) -> Html:
+    """A PNG, given as a data URI, as an SVG of the same size."""
+    size = struct.unpack(">II", base64.b64decode(uri.partition(",")[2])[16:24])
+    return image(*size, el("image", href=uri, width=size[0], height=size[1], style="image-rendering:pixelated"))
 
 
 def data_uri(svg: str) -> str:

@@ -164,7 +164,7 @@ def step_of(
 def value_of(dispatcher: Dispatcher, run: int, step: int, name: str, sequence: int | None = None) -> TensorView:
     """One value of one step, as large as a tensor is shown."""
     found = dispatcher.run_of(run)
-    for known, _op, _line, value in reversed(list(found[int(step)].values())):
+    for known, _op, _line, value, *_ in reversed(list(found[int(step)].values())):
         if known == name:
             data = one_sequence(value, found.sequence_dim, _sequence(found, sequence))
             return tensor_view.describe_data(data)

@@ -84,6 +84,7 @@ class LineValue(TypedDict):
 
     line: int  # 1-based, in the file or cell
     op: str
+    is_loop: NotRequired[bool]  # whether a loop inside of the loop gave it; older kernels do not send it
     value: ValueView
 
 
@@ -109,6 +110,15 @@ class StepView(TypedDict):
     agrees: NotRequired[bool]  # whether the replay gave the states of the run; older kernels do not send it
     watches: list[WatchRow]
     ops: OpsView | None  # if they were asked for
+
+
+class RunStepView(TypedDict):
+    """The static view of one step, with the facts about its run."""
+
+    kind: Literal["run_step"]
+    name: str
+    run: RunView
+    step: StepView
 
 
 class OpRow(TypedDict):

@@ -44,7 +44,8 @@ def describe_step(
         return describe_value(name, value, sequences=run.sequence_dim, sequence=sequence, pictures=pictures, live=live)
 
     values: list[LineValue] = [
-        {"line": line, "op": op, "value": described(name, value, step)} for name, op, line, value in at.values()
+        {"line": each.line, "op": each.op, "is_loop": each.is_loop, "value": described(each.name, each.tensor, step)}
+        for each in at.values()
     ]
     return {
         "kind": "step",
@@ -80,7 +81,7 @@ def _state(run: Run, at: Any, step: int, name: str, sequence: int | None, descri
 
 
 def _not_reached(before: ValueView) -> ValueView:
-    return {**before, "text": "not reached", "stats": None, "picture": None, "flags": []}
+    return {**before, "text": "not reached", "stats": None, "picture": None, "flags": [], "alarms": []}
 
 
 def _change(run: Run, step: int, before: Any, after: Any, sequence: int | None) -> Number | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from typing import Literal, NotRequired, TypedDict
 
 from rfnb.display.kit.schema import DimView
 from rfnb.display.markup.schema import Number
@@ -123,4 +123,5 @@ class ValueView(TypedDict):
     dtype: str
     stats: StatsView | None
     picture: str | None
-    flags: list[str]  # "nan", "inf", "never changes", "constant", "with today's weights"
+    flags: list[str]  # "nan", "inf", "constant"
+    alarms: NotRequired[list[str]]  # those of the flags that are errors; older kernels do not send it

@@ -51,9 +51,11 @@ def describe_value(
     stats = notes.attempt("statistics", lambda: describe_stats(data), None) if data.sparse is None else None
     drawn = notes.attempt("picture", lambda: _picture(data, stats), None) if pictures else None
     text = notes.attempt("text", lambda: value_text(data), "?")
+    alarms = [] if stats is None else [word for word in ("nan", "inf") if stats[word]]
     return {
         **in_words(name, text, data.dtype),
-        "flags": _flags(stats, data),
+        "flags": [*alarms, *_calm(stats, data, alarms)],
+        "alarms": alarms,
         "dims": describe_axes(data.axes, data.feature),
         "stats": stats,
         "picture": drawn,
@@ -120,7 +122,16 @@ def sampled(data: Data, most: int = 4096) -> np.ndarray:
 
 def in_words(name: str, text: str, dtype: str = "") -> ValueView:
     """The JSON of a value without dims and statistics."""
-    return {"name": name, "text": text, "dims": [], "dtype": dtype, "stats": None, "picture": None, "flags": []}
+    return {
+        "name": name,
+        "text": text,
+        "dims": [],
+        "dtype": dtype,
+        "stats": None,
+        "picture": None,
+        "flags": [],
+        "alarms": [],
+    }
 
 
 def _picture(data: Data, stats: StatsView | None) -> str | None:
@@ -133,13 +144,11 @@ def _picture(data: Data, stats: StatsView | None) -> str | None:
     return None if drawn is None else drawn[0]
 
 
-def _flags(stats: StatsView | None, data: Data) -> list[str]:
-    if stats is None:
+def _calm(stats: StatsView | None, data: Data, alarms: list[str]) -> list[str]:
+    """Flags that are not errors."""
+    if stats is None or alarms or stats["count"] < MANY or data.dtype == "bool":
         return []
-    flags = [word for word in ("nan", "inf") if stats[word]]
-    if stats["count"] >= MANY and stats["min"] == stats["max"] and data.dtype != "bool" and not flags:
-        flags.append("constant")
-    return flags
+    return ["constant"] if stats["min"] == stats["max"] else []
 
 
 def _start(data: Data) -> tuple[int, ...]:

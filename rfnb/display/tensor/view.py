@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeGuard
 
 from rfnb.display.kit.dims import dim_word, dims_html, dims_text
-from rfnb.display.markup import style
+from rfnb.display.markup import style, svg
 from rfnb.display.markup.grid import Table
 from rfnb.display.markup.html import Html, el, join
 from rfnb.display.markup.numbers import percent, real, short, size as size_text
@@ -141,6 +141,11 @@ def _by_sequence(view: TensorView) -> Html | None:
     told = [f"{i if row['tag'] is None else row['tag']}: {percent(real(row['mean']))}"
             for i, row in enumerate(rows) if row["mean"] is not None]  # fmt: skip
     return quiet("by sequence: ", ", ".join(told), tag="div")
+
+
+def to_svg(view: TensorView) -> str | None:
+    """The picture of a large tensor as SVG; None if it has none."""
+    return None if view["picture"] is None else svg.of_png(view["picture"])
 
 
 def _picture(view: TensorView) -> Html | None:

@@ -9,15 +9,13 @@ from rfnb.display.markup.numbers import real
 from rfnb.display.training.plot import colour, extent
 
 if TYPE_CHECKING:
-    from rfnb.display.training.progress import Progress
+    from rfnb.display.training.schema import ProgressView
 
 
-def figure(progress: Progress) -> Any:
+def to_figure(view: ProgressView) -> Any:
     """One plot for each measure, side by side. Raises ViewError without matplotlib."""
-    from rfnb.display.training.progress_view import describe
-
     Figure = figure_class()
-    curves = [curve for curve in describe(progress)["curves"] if curve["steps"]]
+    curves = [curve for curve in view["curves"] if curve["steps"]]
     made = Figure(figsize=(3.6 * max(1, len(curves)), 2.4), layout="constrained")
     places = made.subplots(1, max(1, len(curves)), squeeze=False).flat
     for number, (axes, curve) in enumerate(zip(places, curves, strict=False)):

@@ -13,9 +13,9 @@ from rfnb.core.run.loss import Loss
 from rfnb.core.run.run_ctx import get_run_ctx
 from rfnb.display.kit.degrade import reason
 from rfnb.display.kit.progress_bar import new_bar
-from rfnb.display.markup.html import visible
 from rfnb.display.markup.numbers import short
 from rfnb.display.training.history import History
+from rfnb.printable import visible
 from rfnb.trace.run.options import in_notebook
 
 if TYPE_CHECKING:
@@ -132,9 +132,9 @@ class Progress(Shown, Generic[B]):
 
     def figure(self) -> Any:
         """The curves as a matplotlib figure. Raises ViewError without matplotlib."""
-        from rfnb.display.training.figure import figure
+        from rfnb.display.training.progress_view import describe, to_figure
 
-        return figure(self)
+        return to_figure(describe(self))
 
     # -- showing
 

@@ -12,6 +12,7 @@ from rfnb.display.markup.schema import Number
 from rfnb.display.markup.svg import data_uri
 from rfnb.display.markup.widgets_html import chip, note_html, note_text, quiet
 from rfnb.display.training.curve import Curve
+from rfnb.display.training.figure import to_figure as to_figure
 from rfnb.display.training.schema import LossCurve, ProgressView
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from rfnb.core.tensor.op import op
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError
 from rfnb.loop.body.entered import entered
+from rfnb.printable import printable, printable_name
 from rfnb.trace.record.traced import Traced
 from rfnb.trace.run.entries import going_on
 
@@ -157,11 +158,11 @@ class Watcher:
         if self.lines > LINES + 1:
             return
         if self.lines > LINES:
-            print(f"watch of {self.name}: {LINES} lines were shown; the rest of this run is left out")
+            print(f"watch of {printable_name(self.name)}: {LINES} lines were shown; the rest of this run is left out")
             return
         place = ", ".join(f"{loop} step {step}" for loop, step in zip(self.loops, steps, strict=True))
         line = make_line(self.name, x, self._live(x, masks))
-        print(f"{place}: {line}" if place else line)
+        print(printable(f"{place}: {line}" if place else line))
 
 
 def _shown_by_default(steps: Sequence[int]) -> bool:

@@ -8,7 +8,8 @@ from typing import Any
 from rfnb.core.ground.nested import arranged, leaves, map_leaves, named_leaves, same_structure
 from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.errors import LoopError
+from rfnb.errors import LoopError, LoopNameError
+from rfnb.printable import printable_name
 
 
 class StateHolder:
@@ -39,7 +40,7 @@ class StateHolder:
     def __getitem__(self, name: str) -> Any:
         if name not in self._values:
             near = did_you_mean(name, self._values)
-            raise LoopError(
+            raise LoopNameError(
                 f"{self._loop_name}: there is no state {name!r}",
                 expected=", ".join(self._values) or "a state set before the loop",
                 hint=(f"{near} Otherwise, " if near else "")
@@ -97,7 +98,8 @@ class StateHolder:
         return iter(self._values)
 
     def __repr__(self) -> str:
-        return f"state of {self._loop_name}: {', '.join(self._values) or 'empty'}"
+        names = ", ".join(map(printable_name, self._values))
+        return f"state of {printable_name(self._loop_name)}: {names or 'empty'}"
 
     # -- for the loop
 

@@ -64,7 +64,7 @@ class Replay(RecordedSteps):
             signature, lengths = self.recorder.templates[value.number]
             tensor = self._tensor(self.name_of(value), raw, signature, lengths, step)
             assert node is not None
-            found.append(StepValue(tensor.name, node.op, node.line or 0, tensor))
+            found.append(StepValue(tensor.name, node.op, node.line or 0, tensor, node.kind == "loop"))
         return found, self._check(results[len(named) :], step)
 
     def computed(self, step: int, only: Collection[int] | None = None) -> list[tuple[Value, Tensor]]:

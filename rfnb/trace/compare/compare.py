@@ -111,7 +111,10 @@ def compare_runs(a: Run, b: Run, tolerance: Tolerance, sequence: int | str | Non
     found: dict[Any, Compared] = {}
     for stretch in pairs.stretches():
         what = stretch.first.what
-        _look(found.setdefault(what.key, Compared(what.name, what.lines)), stretch, context)
+        _look(found.setdefault(what.key, Compared(what.name, what.lines, state=what.state)), stretch, context)
+    forked = {run.forked_at for run in (a, b) if run.forked_at}
+    for value in found.values():
+        value.edited = value.state is not None and value.step is not None and value.step + 1 in forked
     result.numbers = context.earliest.numbers
     result.values, (result.only_a, result.only_b) = list(found.values()), pairs.only
     uneven = _uneven(a, b, sequences)

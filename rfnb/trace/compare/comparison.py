@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 class Compared:
     """A value of both runs, with its first difference and its largest one.
 
+    state: the name of the state that it is; None for values of the body. edited: whether a fork edited the state after
+    the first step that differs and before the next one.
     line: in the first and in the second run. step: the first step that differs; -1 for the start, None if no step
     differs. place: the position of the value in that step. a, b: the two numbers or labels that differ most at that
     step; where: their position in the value. difference: between them; relative: to the largest number of the value at
@@ -36,6 +38,8 @@ class Compared:
     steps: int = 0
     largest: float = 0.0
     note: str = ""
+    state: str | None = None
+    edited: bool = False
 
     @property
     def agree(self) -> bool:

@@ -25,11 +25,14 @@ HELD = 16 * 2**20
 
 
 class Matched(NamedTuple):
-    """A value that both runs have. key: the same at all steps. lines: its lines in the two bodies."""
+    """A value that both runs have. key: the same at all steps. lines: its lines in the two bodies. state: the name of
+    the state that it is; None for values of the body.
+    """
 
     key: tuple[Any, ...]
     name: str
     lines: tuple[int | None, int | None] = (None, None)
+    state: str | None = None
 
 
 class Pair(NamedTuple):
@@ -86,8 +89,8 @@ class Pairs:
 
     def _states(self, step: int) -> list[Pair]:
         a, b = (run.replay for run in self.runs)
-        whats = [Matched(("state", name), f"state {name}") for name in self.states]
-        return [Pair(what, a.state(what.key[1], step), b.state(what.key[1], step)) for what in whats]
+        whats = {name: Matched(("state", name), f"state {name}", state=name) for name in self.states}
+        return [Pair(what, a.state(name, step), b.state(name, step)) for name, what in whats.items()]
 
     def _matched(self, mine: list[Value], theirs: list[Value]) -> list[tuple[Matched, int, int]]:
         """The matching values, with their positions in both. Most steps compute the same values: they are cached."""

@@ -235,6 +235,7 @@ class Recorder(Listener):
         self._close(node)
         if self.tape.ops:
             return result
+        result = map_leaves(partial(_apart, given, node), result)
         if self.tape.wrap is not None:
             row = replace(row, fn=self.tape.wrap(row.fn))
         wrapped = self.wrap_results(result, node)
@@ -340,6 +341,12 @@ class Recorder(Listener):
         """Records the ops and raw calls inside the block."""
         with listening(self), take(self.tape):
             yield
+
+
+def _apart(given: list[Tensor], node: Node, leaf: Any) -> Any:
+    """A result that is an operand itself, as a value of its own if the user's line gives it a name."""
+    is_operand = any(leaf is operand for operand in given)
+    return leaf.like(leaf._raw) if is_operand and node.source is not None and node.source.names() else leaf
 
 
 def _positions(result: Any) -> Iterator[tuple[Value, int]]:

@@ -346,7 +346,7 @@ class Run(Shown):
         >>> path.name, rf.load_run(path)[2].after.n.item()
         ('doubling.rfrun', 8)
 
-        Raises RunFileError for any other ending, or if the folder does not exist.
+        Raises RunFileError for any other ending, or if the file cannot be written.
         """
         return write(self, path, limit)
 

@@ -6,8 +6,10 @@ from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from rfnb.core.graph.graph import Node, Value
+from rfnb.core.ground.show import Shown
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.errors import LoopError
+from rfnb.errors import LoopNameError
+from rfnb.printable import printable_name
 from rfnb.trace.run.names import evaluate
 
 if TYPE_CHECKING:
@@ -20,12 +22,16 @@ AGREES = "replay agrees"
 
 
 class StepValue(NamedTuple):
-    """A value that the body computed, with its name in the user's code, its op and its line."""
+    """A value that the body computed, with its name in the user's code, its op and its line.
+
+    is_loop: whether a loop inside the body gave it.
+    """
 
     name: str
     op: str
     line: int
     tensor: Tensor
+    is_loop: bool = False
 
 
 class OpStep(NamedTuple):
@@ -140,7 +146,7 @@ class States:
             return self._replay.state(self._prefix + name, self._step)
         if any(known.startswith(f"{name}.") for known in self.names()):
             return States(self._replay, self._step, f"{self._prefix}{name}.")
-        raise LoopError(f"there is no state {name!r}", expected=", ".join(self.names()))
+        raise LoopNameError(f"there is no state {name!r}", expected=", ".join(self.names()))
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -151,7 +157,7 @@ class States:
         return iter(self.names())
 
 
-class RunStep:
+class RunStep(Shown):
     """One step of a run: the states before and after it, and every value of its body by name."""
 
     def __init__(self, run: Run, step: int):
@@ -177,7 +183,7 @@ class RunStep:
         found = [value.tensor for value in self.values() if value.name == name]
         if not found:
             names = list(dict.fromkeys(value.name for value in self.values()))
-            raise LoopError(f"{self.run.name}: the body has no value {name!r}", expected=", ".join(names))
+            raise LoopNameError(f"{self.run.name}: the body has no value {name!r}", expected=", ".join(names))
         return found[-1]
 
     def __getattr__(self, name: str) -> Tensor:
@@ -207,4 +213,5 @@ class RunStep:
         return [*super().__dir__(), *(value.name for value in self.values())]
 
     def __repr__(self) -> str:
-        return f"step {self.step} of {self.run.name}: {', '.join(dict.fromkeys(v.name for v in self.values()))}"
+        names = dict.fromkeys(printable_name(value.name) for value in self.values())
+        return f"step {self.step} of {printable_name(self.run.name)}: {', '.join(names)}"

@@ -12,6 +12,7 @@ import numpy as np
 
 from rfnb.core.ground.dtype import is_int_dtype
 from rfnb.core.tensor.tensor import Tensor
+from rfnb.printable import printable_name
 from rfnb.trace.run.entries import frames, going_on, numbers, of_sequence
 from rfnb.trace.run.find import sequence_number
 
@@ -47,7 +48,7 @@ class Condition:
         return self._holds(at, sequence)
 
     def __repr__(self) -> str:
-        return self.words
+        return printable_name(self.words)
 
 
 def not_finite(name: str | None = None, *, batch: int | str | None = None) -> Condition:

@@ -224,7 +224,9 @@ def test_a_comparison_names_what_differs_first(ask):
     fork = ask("fork", step=3, states={"total": "0"}, sequence=0)["run"]
     view = ask("compare", other=fork)
     assert (view["run"], view["other"], view["agree"]) == (ask.run.serial, fork, False)
-    assert (view["differences"][0]["name"], view["differences"][0]["step"]) == ("state total", 2)
+    first = view["differences"][0]
+    assert (first["name"], first["value"], first["step"]) == ("state total", "total", 3)
+    assert first["text"].startswith("before it: ")
     assert ask("compare", other=ask.run.serial)["agree"] is True
 
 

@@ -656,3 +656,25 @@ def test_what_a_file_does_not_hold_is_said_once(tmp_path):
             == f"3 values inside modules and functions of the {which}: the file of the {other} does not contain them"
         )
     assert rf.compare(loop.run, loop.run).notes == []
+
+
+def test_a_state_that_a_fork_edited_differs_before_the_step_of_the_fork():
+    run = sums()
+    found = rf.compare(run, run.fork(1, h=9.0))
+    view = rf.show(found)
+    assert (found.first.state, found.first.edited) == ("h", True)
+    assert "first state h before step 1" in view.text.splitlines()[0]
+    assert "step 0" not in view.text and "step 0" not in view.html
+    row = view.data["differences"][0]
+    assert (row["name"], row["value"], row["step"]) == ("state h", "h", 1)
+    assert row["text"].startswith("before it: ")
+    assert view.data["first"]["step"] == 1
+
+
+def test_a_state_edited_before_the_first_step_differs_at_the_start():
+    run = sums()
+    view = rf.show(rf.compare(run, run.fork(0, h=9.0)))
+    assert "first state h before the first step" in view.text
+    assert view.data["differences"][0]["text"].startswith("at the start: ")
+    without = {key: entry for key, entry in view.data["first"].items() if key != "edited"}
+    assert type(view)({**view.data, "first": without}).text == view.text  # views of before have no such entry

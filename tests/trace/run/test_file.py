@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import struct
 
 import pytest
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 import rfnb as rf
@@ -307,6 +308,24 @@ def test_a_save_that_fails_harms_no_file(tmp_path, monkeypatch):
         running_sum().save(path)
     assert path.read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["x.rfrun"]
+
+
+@pytest.mark.parametrize("step", ["safetensors.torch.save_file", "rfnb.core.ground.atomic._to_disk"])
+@pytest.mark.parametrize("kind", [OSError(errno.ENOSPC, "No space left on device"), SafetensorError("I/O error")])
+@pytest.mark.parametrize("name", ["x.rfrun", "x.html"])
+def test_a_full_disk_leaves_the_file_that_was_there(name, kind, step, tmp_path, monkeypatch):
+    path = running_sum().save(tmp_path / name)
+    before = path.read_bytes()
+
+    def full(*_):
+        raise kind
+
+    monkeypatch.setattr(step if name == "x.rfrun" else "pathlib.Path.write_bytes", full)
+    with pytest.raises(RunFileError, match=r"save: .* cannot be written") as caught:
+        running_sum().save(path)
+    assert str(kind) in str(caught.value) and f"{name} is unchanged" in str(caught.value)
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == [name]
 
 
 @pytest.mark.parametrize("name", ["x.pkl", "x", "no/x.rfrun"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import tracemalloc
 
@@ -30,6 +31,33 @@ def sums(rows, **options):
         doubled = x_t * 2.0
         loop.state.s = loop.state.s + doubled
     return loop.run
+
+
+@pytest.mark.parametrize(
+    "unchanged",
+    [
+        rf.identity,
+        functools.partial(rf.cast, dtype="float32"),
+        lambda x: x.copy_transpose(x.dims),
+    ],
+    ids=["identity", "cast", "copy_transpose"],
+)
+@pytest.mark.parametrize("options", [{}, {"optimize_move_layers_out": False}], ids=str)
+def test_what_an_op_gives_back_unchanged_is_a_value_with_its_own_name(unchanged, options):
+    time = rf.Dim(None, name="time")
+    x = rf.convert_to_tensor([[1.0, 2.0, 3.0], [4.0, 5.0]], dims=[batch_dim, time])
+    loop = rf.Loop(axis=time, **options)
+    loop.state.s = rf.zeros([batch_dim])
+    with loop:
+        x_t = loop.unstack(x)
+        same = unchanged(x_t)
+        loop.state.s = loop.state.s + same
+        kept = unchanged(loop.state.s)  # noqa: F841, its name is what counts
+    run = loop.run
+    assert [value.name for value in run[1].values()] == ["x_t", "same", "s", "kept"]
+    assert run[1].same.raw_tensor.tolist() == run[1].x_t.raw_tensor.tolist() == [2.0, 5.0]
+    assert run[1].kept.raw_tensor.tolist() == run[1].after.s.raw_tensor.tolist() == [3.0, 9.0]
+    assert run.stack("same").raw_tensor[:2].tolist() == [[1.0, 4.0], [2.0, 5.0]]
 
 
 def test_states_and_variables_of_each_step():

@@ -136,7 +136,7 @@ function Item(props: {
         {item.parent !== null && (
           <span className="rfnb-Run-parent">{words.__('fork of #%1 at %2', item.parent, item.forked_at ?? 0)}</span>
         )}
-        <Chips flags={item.flags} />
+        <Chips flags={item.flags} alarms={item.flags} />
       </button>
       {comparable &&
         act('compare', words.__('Compare with run %1', item.run), words.__('Compare the current run with this one'))}

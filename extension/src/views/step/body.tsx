@@ -168,7 +168,7 @@ function Details(props: {
             <span className="rfnb-Detail-op">
               {op} · {value.dtype}
             </span>
-            <Chips flags={value.flags} />
+            <Chips flags={value.flags} alarms={value.alarms} />
           </span>
           {value.stats && (
             <span className="rfnb-Detail-stats">
@@ -184,7 +184,7 @@ function Details(props: {
           <button className="rfnb-Link" type="button" aria-expanded={ops !== null} onClick={actions.toggleOps}>
             {ops ? '▾' : '▸'} {words.__('Ops (O)')}
           </button>
-          {values.some(item => item.op === 'Loop') && (
+          {values.some(item => item.is_loop) && (
             <button className="rfnb-Link" type="button" onClick={actions.enter}>
               {words.__('Step into the loop')}
             </button>

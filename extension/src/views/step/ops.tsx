@@ -78,7 +78,7 @@ function Operand({ mark, value }: { mark: '←' | '→'; value: ValueView }): JS
       <Value value={{ ...value, picture: null }} name={value.name} />
       <span className="rfnb-Operand-facts">
         <Stats stats={value.stats} />
-        <Chips flags={value.flags} />
+        <Chips flags={value.flags} alarms={value.alarms} />
         <Picture value={value} />
       </span>
     </div>

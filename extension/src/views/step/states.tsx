@@ -56,7 +56,7 @@ function State(props: {
         <span role="cell">
           <Dims dims={row.after.dims} />
         </span>
-        <Chips flags={[...new Set([...row.flags, ...row.after.flags])]} />
+        <Chips flags={[...new Set([...row.flags, ...row.after.flags])]} alarms={row.after.alarms} />
         <span role="cell" className="rfnb-State-spark">
           <Sparkline values={row.spark} at={at} />
         </span>

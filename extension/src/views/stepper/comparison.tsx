@@ -88,5 +88,5 @@ export function differing(state: StepperState): ReadonlySet<string> {
   const at = state.step?.step ?? 0;
   const found = state.asides.compare?.answer?.differences ?? [];
   const there = found.filter(({ step }) => step !== null && step <= at);
-  return new Set(there.map(({ name }) => name.replace(/^state /, '')));
+  return new Set(there.map(({ name, value }) => value ?? name));
 }

@@ -35,7 +35,7 @@ export function StepperView({ state, actions }: { state: StepperState; actions: 
       <header className="rfnb-Stepper-head">
         <span className="rfnb-Stepper-name">{run.name}</span>
         <span className="rfnb-place">{run.place}</span>
-        <Chips flags={run.flags} />
+        <Chips flags={run.flags} alarms={run.flags} />
         {step && <Check step={step} />}
       </header>
       <Origin state={state} actions={actions} />

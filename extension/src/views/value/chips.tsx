@@ -1,17 +1,15 @@
 import * as React from 'react';
 
-/** Flags that are certainly errors. */
-export const ALARMS = /nan|inf|failed|not finite|never ended|error/i;
-
-/** Flags of a value or a run, each in its own frame; errors stand out. */
-export function Chips({ flags }: { flags: readonly string[] }): JSX.Element | null {
+/** Flags of a value or a run, each in its own frame; the alarms among them, which are errors, stand out. */
+export function Chips(props: { flags: readonly string[]; alarms?: readonly string[] }): JSX.Element | null {
+  const { flags, alarms = [] } = props;
   if (flags.length === 0) {
     return null;
   }
   return (
     <span className="rfnb-Chips">
       {flags.map((flag, i) => (
-        <span key={i} className="rfnb-Chip" data-alarm={ALARMS.test(flag)} title={flag}>
+        <span key={i} className="rfnb-Chip" data-alarm={alarms.includes(flag)} title={flag}>
           {flag}
         </span>
       ))}

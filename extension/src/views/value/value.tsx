@@ -3,17 +3,12 @@ import * as React from 'react';
 import { formatNumber } from '../../numbers';
 import type { StatsView, ValueView } from '../../schema';
 import { useWords, Words } from '../words';
-import { ALARMS } from './chips';
 
 /** One value in one line, shortened where there is no room; the tooltip shows all of it. */
 export function Value({ value, name }: { value: ValueView; name?: string }): JSX.Element {
   const words = useWords();
   return (
-    <span
-      className="rfnb-Value"
-      data-alarm={value.flags.some(flag => ALARMS.test(flag))}
-      title={aboutValue(value, words)}
-    >
+    <span className="rfnb-Value" data-alarm={(value.alarms ?? []).length > 0} title={aboutValue(value, words)}>
       {name !== undefined && <span className="rfnb-Value-name">{name}</span>}
       <span className="rfnb-Value-text">{value.text}</span>
       <Picture value={value} />

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rfnb.errors import RunFileError
+from rfnb.printable import printable
 
 MOST = 2**24
 """Largest number that may be read as a size: a small file must not lead to huge allocations."""
@@ -56,12 +57,3 @@ def chosen(entries: list[Any], number: Any, name: str) -> Any:
     if not 0 <= of_type(number, int, name) < len(entries):
         raise RunFileError(f"{name!r} in the file refers to a missing entry")
     return entries[number]
-
-
-def printable(text: str) -> str:
-    r"""Escapes control characters, which a terminal would interpret.
-
-    >>> printable("a\x1b[2Jb")
-    'a\\x1b[2Jb'
-    """
-    return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)

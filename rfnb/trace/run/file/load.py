@@ -12,7 +12,7 @@ from rfnb.core.ground.source import Block
 from rfnb.errors import RfError, RunFileError
 from rfnb.trace.run.failure import Failure
 from rfnb.trace.run.file.dims import DimReader
-from rfnb.trace.run.file.fields import MOST, chosen, count, get, list_of, of_type, optional, printable
+from rfnb.trace.run.file.fields import MOST, chosen, count, get, list_of, of_type, optional
 from rfnb.trace.run.file.graph import read_graph
 from rfnb.trace.run.file.older import update
 from rfnb.trace.run.file.raws import RawReader
@@ -57,9 +57,7 @@ def load_run(path: str | os.PathLike[str]) -> Run:
 
 def _unreadable(path: Path, why: str, got: object = None, expected: object = None) -> RunFileError:
     why = why if got is None else f"{why}: {got}" + ("" if expected is None else f", expected {expected}")
-    return RunFileError(
-        f"load_run: {path} cannot be read", got=printable(why), expected='a complete file of run.save("x.rfrun")'
-    )
+    return RunFileError(f"load_run: {path} cannot be read", got=why, expected='a complete file of run.save("x.rfrun")')
 
 
 def _beside(path: Path) -> str | None:

@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rfnb.core.ground.atomic import replacing
+from rfnb.core.ground.atomic import replacing, unwritable
 from rfnb.core.ground.show import make_page
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import RunFileError
@@ -66,7 +66,12 @@ def write(run: Run, path: str | os.PathLike[str], limit: int | None) -> Path:
         raise RunFileError("save: `limit` must be a number of bytes", got=repr(limit))
     if not path.parent.is_dir():
         raise RunFileError(f"save: there is no folder {path.parent}")
-    return writer(run, path, limit)
+    from safetensors import SafetensorError
+
+    try:
+        return writer(run, path, limit)
+    except (OSError, SafetensorError) as error:
+        raise unwritable(path, error, RunFileError) from error
 
 
 def versions() -> dict[str, str]:
@@ -148,7 +153,7 @@ class SavedValues:
             self._failed = self._failed or f"step {step} could not be computed again: {type(error).__name__}"
             return "not in the file"
         seen: Counter[tuple[Any, ...]] = Counter()
-        for name, op, line, tensor in found:
+        for name, op, line, tensor, *_ in found:
             key = (name, op, line, tensor.sig, tensor.dtype)
             seen[key] += 1
             series = self.series.setdefault((*key, seen[key]), Series.like(tensor, name, op, line))

@@ -10,6 +10,7 @@ from rfnb.core.dims.align import Sig
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import RunFileError
+from rfnb.printable import printable
 from rfnb.trace.run.file.dims import DimReader, DimWriter
 from rfnb.trace.run.file.fields import chosen, count, get, list_of
 from rfnb.trace.run.file.raws import RawReader, RawWriter
@@ -129,6 +130,5 @@ class AbsentTensor(Tensor):
         return self.dtype_name
 
     def __repr__(self) -> str:
-        return (
-            f"Tensor{{{self.name!r}, {self.describe_dims()}, {self.dtype}}} not in the file: {self.statistics.words()}"
-        )
+        tensor = f"Tensor{{{self.name!r}, {self.describe_dims()}, {self.dtype}}}"
+        return printable(f"{tensor} not in the file: {self.statistics.words()}")

@@ -166,7 +166,8 @@ def _taken(made: list[StepValue], value: Value, node: Node) -> Tensor | None:
     if node.source != node.at and value.name == node.op:
         return None  # computed in a function that the body calls
     wanted = value.name, node.op, node.line or 0, value.sparse_dim
-    for at, (name, op, line, tensor) in enumerate(made):
-        if (name, op, line, tensor.sparse_dim) == wanted and tensor.dims_set == {*value.dims}:
+    for at, each in enumerate(made):
+        found = each.name, each.op, each.line, each.tensor.sparse_dim
+        if found == wanted and each.tensor.dims_set == {*value.dims}:
             return made.pop(at).tensor
     return None

@@ -7,10 +7,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from rfnb.core.dims.tokenizer import Tokenizer, is_tokenizer
-from rfnb.core.dims.vocab_file import in_order, read_labels
 from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.core.vocab.tokenizer import Tokenizer, is_tokenizer
+from rfnb.core.vocab.vocab_file import in_order, read_labels
 from rfnb.errors import DimError
+from rfnb.printable import printable_name
 
 SPECIAL = {
     "bos": ("<s>", "<bos>", "<sos>", "[BOS]", "<sos/eos>", "<s/>", "<|startoftext|>", "[CLS]"),
@@ -146,7 +147,7 @@ class Vocab:
 
     def __repr__(self) -> str:
         shown = [self.decode(number) for number in range(min(len(self), 5))]
-        return f"Vocab({len(self)} labels: {' '.join(shown)}{' …' * (len(self) > 5)})"
+        return printable_name(f"Vocab({len(self)} labels: {' '.join(shown)}{' …' * (len(self) > 5)})")
 
     @property
     def num_labels(self) -> int:

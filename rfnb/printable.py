@@ -1,0 +1,63 @@
+"""Text with names in it, as terminals, files and front ends can take it: visible, and of bounded length.
+
+Names may come from a file, a net dict or a data set, so they can contain anything.
+"""
+
+from __future__ import annotations
+
+import re
+
+WIDEST, LONGEST = 1000, 20_000
+"""Most characters of a line, and of a text."""
+
+UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
+"""Invisible characters, except tabs and line ends."""
+
+
+def printable(text: str) -> str:
+    """The text with visible characters only. Long lines, and long texts, lose their middle.
+
+    >>> printable("a\\x1b[31mb\\u202e\\ud800"), len(printable("w" * 10**6))
+    ('a␛[31mb��', 1000)
+    """
+    return visible(bounded(text))
+
+
+def printable_name(name: str) -> str:
+    """The name as one printable line.
+
+    >>> printable_name("time\\nx")
+    'time␤x'
+    """
+    return printable(name.replace("\n", "␤"))
+
+
+def bounded(text: str) -> str:
+    """The text without the middle of long lines, and of a long text."""
+    if len(text) <= WIDEST:
+        return text
+    return "\n".join(_without_middle(line, WIDEST) for line in _without_middle(text, LONGEST).split("\n"))
+
+
+def visible(text: str) -> str:
+    """The text with a visible sign for each invisible character.
+
+    Control characters could colour a terminal or break the XML of a drawing, direction marks could reorder the text
+    after a name, and halves of surrogate pairs cannot be written to a file or sent to a front end.
+
+    >>> visible("a\\x1b[31mb\\u202e\\ud800")
+    'a␛[31mb��'
+    """
+    return text if text.isprintable() else UNSEEN.sub(_sign, text)
+
+
+def _without_middle(text: str, most: int) -> str:
+    if len(text) <= most:
+        return text
+    end = most // 4
+    return f"{text[: most - end - 1]}…{text[-end:]}"
+
+
+def _sign(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return chr(0x2400 + code) if code < 0x20 else "␡" if code == 0x7F else "\ufffd"
