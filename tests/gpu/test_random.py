@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import HealthCheck, given, settings
 
-from tests.outside.programs import programs
+from tests.outside.drawing import programs
 from tests.outside.test_random_loops import check, variants
 
 

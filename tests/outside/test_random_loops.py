@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import HealthCheck, given, settings, strategies as st
 
@@ -15,10 +16,11 @@ import rfnb as rf
 from tests.outside.alone import Alone, Found
 from tests.outside.batched import Batched
 from tests.outside.data import Data
-from tests.outside.programs import Program, programs
+from tests.outside.drawing import BySeed, drawn, programs
+from tests.outside.programs import Program
 
 EXAMPLES = int(os.environ.get("RFNB_EXAMPLES", 60))
-"""How many programs each test tries: `RFNB_EXAMPLES=5000` takes minutes."""
+"""How many programs each test tries: `RFNB_EXAMPLES=3000` takes minutes."""
 HOISTS = [None, True, False]
 many = settings(
     max_examples=EXAMPLES, derandomize=EXAMPLES <= 100, deadline=None, suppress_health_check=list(HealthCheck)
@@ -122,6 +124,12 @@ variants = {"hoist": st.sampled_from(HOISTS), "record": st.booleans()}
 @many
 def test_a_random_loop_is_what_its_sequences_are_alone(program, hoist, record):
     check(program, hoist=hoist, record=record)
+
+
+@pytest.mark.parametrize("seed", range(EXAMPLES))
+def test_a_larger_random_loop_is_what_its_sequences_are_alone(seed):
+    program = drawn(BySeed(seed), size=30)
+    check(program, hoist=HOISTS[seed % 3], record=seed % 2 == 0)
 
 
 @given(program=programs(), **variants)
