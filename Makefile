@@ -1,13 +1,14 @@
 # make lab    JupyterLab with the tour
 # make test   all checks; make test ARGS="tests/core -x" passes arguments to pytest
 # make lint   make bench   make wheel   make clean
+# make test-gpu    the tests of devices on "cuda", and a page of their results; RFNB_DEVICE=cpu takes another device
 
 PYTHON ?= python3
 SETUP = $(PYTHON) .ci/setup.py
 IN = . .cache/env &&
 AS_ROOT = $(if $(filter 0,$(shell id -u)),--allow-root)
 
-.PHONY: lab test lint bench wheel clean
+.PHONY: lab test test-gpu lint bench wheel clean
 
 lab:
 	@$(SETUP) lab
@@ -16,6 +17,10 @@ lab:
 test:
 	@$(SETUP) test
 	@$(IN) python .ci/check.py $(ARGS)
+
+test-gpu:
+	@$(SETUP) gpu
+	@$(IN) RFNB_DEVICE=$(RFNB_DEVICE) python .ci/gpu.py $(ARGS)
 
 lint:
 	@$(SETUP) lint

@@ -1,6 +1,6 @@
 """Sets up all that a target of the Makefile needs, and does again only what has changed.
 
-Usage: `python3 .ci/setup.py lab|test|lint|bench|wheel`. Afterwards `. .cache/env` puts its programs on PATH.
+Usage: `python3 .ci/setup.py lab|test|gpu|lint|bench|wheel`. Afterwards `. .cache/env` puts its programs on PATH.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from environment import Environment, apt_install
 from step import CACHE, LOG, ROOT, Stamps, StepFailed, Timer, fingerprint, give_up, run, say
 
 ALL = "lab,test,dev"
-EXTRAS = {"lab": "lab", "test": ALL, "lint": ALL, "bench": ALL, "wheel": ALL}
+EXTRAS = {"lab": "lab", "test": ALL, "gpu": ALL, "lint": ALL, "bench": ALL, "wheel": ALL}
 EXTENSION = ROOT / "extension"
 STATIC = ROOT / "rfnb" / "display" / "static"
 BUILT = [ROOT / "rfnb" / "labextension" / "package.json", STATIC / "stepper.js", STATIC / "views.js"]
@@ -38,9 +38,9 @@ def main(goal: str) -> None:
     os.environ["PATH"] = f"{env.python.parent}{os.pathsep}{os.environ['PATH']}"
     write_env_file(env)
     environment.ensure_pip(env)
-    install_torch(env)
+    install_torch(env, goal)
     install_packages(env, goal)
-    if goal == "bench":
+    if goal in ("gpu", "bench"):
         return
     has_node = find_node(env)
     if has_node:
@@ -68,12 +68,15 @@ def write_env_file(env: Environment) -> None:
     (CACHE / "env").write_text(f'export PATH={path}:"$PATH"\nexport HOME={home}\n')
 
 
-def install_torch(env: Environment) -> None:
-    """The environment's own torch, else a CPU build where the index has one, else what the index gives."""
+def install_torch(env: Environment, goal: str) -> None:
+    """The environment's own torch, else a CPU build where the index has one, else what the index gives.
+
+    Tests on a GPU take what the index gives.
+    """
     if env.torch:
         return say("torch", f"{env.torch}, already there")
-    cpu = newest_cpu_torch(env)
-    if not cpu and sys.platform == "linux":
+    cpu = None if goal == "gpu" else newest_cpu_torch(env)
+    if goal != "gpu" and not cpu and sys.platform == "linux":
         say("torch", "the package index names no CPU build; its default may bring gigabytes of GPU libraries")
         say("", "(to choose: install torch into the environment yourself, or point pip to an index with CPU builds)")
     wanted = f"torch=={cpu}" if cpu else "torch"

@@ -1,6 +1,8 @@
 """What a loop costs beside the same in plain torch, as one would write it: python tests/bench/bench_loop.py [names…]
 
-CPU time, one thread, interleaved, medians. "by hand": torch, with all that needs no state moved out of the loop.
+CPU time, one thread, interleaved, medians. The first table has sequences of 50 to 100 % of the longest, the second one
+sequences of one length. "torch" computes padding like frames, "with where" keeps the states of sequences that have
+ended, and "by hand" moves all that needs no state out of the loop. Forward runs without gradients, as in inference.
 """
 
 from __future__ import annotations
@@ -29,17 +31,27 @@ def projected(module: rf.Linear, x: torch.Tensor) -> torch.Tensor:
     return functional.linear(x, raw(module).t(), None if module.bias is None else module.bias.raw_tensor)
 
 
+def lengths_of(batch: int, longest: int, unequal: bool) -> list[int]:
+    """Uniform from half of the longest to all of it, or all equal."""
+    if not unequal:
+        return [longest] * batch
+    drawn = torch.randint(longest // 2, longest + 1, [batch], generator=torch.Generator().manual_seed(1))
+    return [longest, *drawn[1:].tolist()]
+
+
 class Rnn:
     """h = tanh(W·x + U·h)"""
 
     parts = 1
 
-    def __init__(self, batch: int, steps: int, size: int):
+    def __init__(self, batch: int, steps: int, size: int, unequal: bool):
         self.shape = batch, steps, size
+        self.lengths = lengths_of(batch, steps, unequal)
+        self.going = torch.arange(steps)[:, None, None] < torch.tensor(self.lengths)[:, None]
         self.time, self.feat = rf.Dim(None, name="time"), rf.Dim(size, name="feat")
         self.hidden, self.gates = rf.Dim(size, name="hidden"), rf.Dim(self.parts * size, name="gates")
         self.raw = torch.randn(batch, steps, size)
-        self.x = rf.convert_to_tensor(self.raw, dims=[batch_dim, self.time, self.feat], lengths=[steps] * batch)
+        self.x = rf.convert_to_tensor(self.raw, dims=[batch_dim, self.time, self.feat], lengths=self.lengths)
         self.w, self.u = rf.Linear(self.feat, self.gates), rf.Linear(self.hidden, self.gates, with_bias=False)
 
     def ours(self, hoisted: bool = True) -> torch.Tensor:
@@ -52,11 +64,12 @@ class Rnn:
             out = loop.stack(loop.state.h)
         return out.raw_tensor
 
-    def torchs(self, frames: Iterator[torch.Tensor]) -> torch.Tensor:
+    def torchs(self, frames: Iterator[torch.Tensor], keep: bool = False) -> torch.Tensor:
         """In torch, from the projected frames."""
         h, out = torch.zeros(self.shape[0], self.shape[2]), []
-        for frame in frames:
-            h = torch.tanh(frame + h @ raw(self.u))
+        for step, frame in enumerate(frames):
+            new = torch.tanh(frame + h @ raw(self.u))
+            h = torch.where(self.going[step], new, h) if keep else new
             out.append(h)
         return torch.stack(out)
 
@@ -64,6 +77,7 @@ class Rnn:
         """Torch first."""
         return {
             "torch": lambda: self.torchs(projected(self.w, frame) for frame in self.raw.unbind(1)),
+            "with where": lambda: self.torchs((projected(self.w, frame) for frame in self.raw.unbind(1)), keep=True),
             "by hand": lambda: self.torchs(iter(projected(self.w, self.raw).unbind(1))),
             "rfnb": self.ours,
             "not hoisted": lambda: self.ours(hoisted=False),
@@ -88,14 +102,17 @@ class Lstm(Rnn):
             out = loop.stack(loop.state.h)
         return out.raw_tensor
 
-    def torchs(self, frames: Iterator[torch.Tensor]) -> torch.Tensor:
+    def torchs(self, frames: Iterator[torch.Tensor], keep: bool = False) -> torch.Tensor:
         """In torch, from the projected frames."""
         h = c = torch.zeros(self.shape[0], self.shape[2])
         out = []
-        for frame in frames:
+        for step, frame in enumerate(frames):
             i, f, g, o = (frame + h @ raw(self.u)).chunk(4, 1)
+            before = h, c
             c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
             h = torch.sigmoid(o) * torch.tanh(c)
+            if keep:
+                h, c = (torch.where(self.going[step], *pair) for pair in zip((h, c), before, strict=True))
             out.append(h)
         return torch.stack(out)
 
@@ -103,19 +120,20 @@ class Lstm(Rnn):
 class Decoder:
     """An RNN with MLP attention (Bahdanau et al. 2015), teacher forcing, all dims of one size."""
 
-    def __init__(self, batch: int, frames: int, steps: int, size: int, labels: int):
+    def __init__(self, batch: int, frames: int, steps: int, size: int, labels: int, unequal: bool):
         self.shape = batch, frames, steps, size
+        self.lengths, enc_lengths = lengths_of(batch, steps, unequal), lengths_of(batch, frames, unequal)
+        self.padding = torch.arange(frames) >= torch.tensor(enc_lengths)[:, None] if unequal else None
+        self.going = torch.arange(steps)[:, None, None] < torch.tensor(self.lengths)[:, None]
         names = ["enc_feat", "hidden", "key", "emb", "readout"]
         enc_feat, hidden, key, emb, readout = (rf.Dim(size, name=name) for name in names)
         self.enc_feat, self.hidden, self.key = enc_feat, hidden, key
         self.enc_time, self.time = rf.Dim(None, name="enc_time"), rf.Dim(None, name="time")
         vocab = rf.Dim(labels, name="vocab")
         self.enc_raw, self.labels_raw = torch.randn(batch, frames, size), torch.randint(0, labels, (batch, steps))
-        self.enc = rf.convert_to_tensor(
-            self.enc_raw, dims=[batch_dim, self.enc_time, enc_feat], lengths=[frames] * batch
-        )
+        self.enc = rf.convert_to_tensor(self.enc_raw, dims=[batch_dim, self.enc_time, enc_feat], lengths=enc_lengths)
         self.labels = rf.convert_to_tensor(
-            self.labels_raw, dims=[batch_dim, self.time], sparse_dim=vocab, lengths=[steps] * batch
+            self.labels_raw, dims=[batch_dim, self.time], sparse_dim=vocab, lengths=self.lengths
         )
         self.embedding = rf.Embedding(vocab, emb)
         self.to_key, self.to_query = rf.Linear(enc_feat, key), rf.Linear(hidden, key, with_bias=False)
@@ -138,7 +156,7 @@ class Decoder:
             out = loop.stack(self.logits(rf.tanh(self.readout(h))))
         return out.raw_tensor
 
-    def torchs(self, hoisted: bool) -> torch.Tensor:
+    def torchs(self, hoisted: bool, keep: bool = False) -> torch.Tensor:
         """In torch."""
         batch, _, steps, size = self.shape
         h = att = torch.zeros(batch, size)
@@ -152,9 +170,13 @@ class Decoder:
                 label = projected(self.of_label, functional.embedding(self.labels_raw[:, step], table))
             else:
                 label = labels[:, step]
+            before = h, att
             h = torch.tanh(label + att @ raw(self.of_att) + h @ raw(self.of_state))
             energy = torch.tanh(keys + (h @ raw(self.to_query)).unsqueeze(1)) @ self.energy.raw_tensor
+            energy = energy if self.padding is None else energy.masked_fill(self.padding, float("-inf"))
             att = torch.bmm(torch.softmax(energy, -1).unsqueeze(1), self.enc_raw).squeeze(1)
+            if keep:
+                h, att = (torch.where(self.going[step], *pair) for pair in zip((h, att), before, strict=True))
             out.append(h if hoisted else self.scores(h))
         return self.scores(torch.stack(out)) if hoisted else torch.stack(out)
 
@@ -166,21 +188,22 @@ class Decoder:
         """Torch first."""
         return {
             "torch": lambda: self.torchs(hoisted=False),
+            "with where": lambda: self.torchs(hoisted=False, keep=True),
             "by hand": lambda: self.torchs(hoisted=True),
             "rfnb": self.ours,
             "not hoisted": lambda: self.ours(hoisted=False),
         }
 
 
-def cases() -> dict[str, Callable[[], Ways]]:
+def cases(unequal: bool) -> dict[str, Callable[[], Rnn | Decoder]]:
     """By name."""
     return {
-        "rnn, H=256": lambda: Rnn(16, 100, 256).ways(),
-        "rnn, H=16": lambda: Rnn(2, 100, 16).ways(),
-        "rnn, H=256, T=1000": lambda: Rnn(16, 1000, 256).ways(),
-        "lstm, H=256": lambda: Lstm(16, 100, 256).ways(),
-        "lstm, H=16": lambda: Lstm(2, 100, 16).ways(),
-        "attention, H=256": lambda: Decoder(8, 100, 40, 256, 1000).ways(),
+        "rnn, H=256": lambda: Rnn(16, 100, 256, unequal),
+        "rnn, H=16": lambda: Rnn(2, 100, 16, unequal),
+        "rnn, H=256, T=1000": lambda: Rnn(16, 1000, 256, unequal),
+        "lstm, H=256": lambda: Lstm(16, 100, 256, unequal),
+        "lstm, H=16": lambda: Lstm(2, 100, 16, unequal),
+        "attention, H=256": lambda: Decoder(8, 100, 40, 256, 1000, unequal),
     }
 
 
@@ -201,23 +224,29 @@ def measure(ways: Ways, gradients: bool, rounds: int = 9) -> dict[str, float]:
 
 
 def main(names: list[str]) -> None:
-    """Prints a table."""
-    torch.manual_seed(0)
+    """Prints two tables."""
     torch.set_num_threads(1)
-    print(
-        f"{'ms per loop':<22}{'':<6}" + "".join(f"{name:>18}" for name in ("torch", "by hand", "rfnb", "not hoisted"))
-    )
-    for name, make in cases().items():
-        if names and name not in names:
-            continue
-        ways = make()
-        expected = ways["torch"]()
-        for way in ways.values():
-            torch.testing.assert_close(way(), expected, rtol=1e-3, atol=1e-4)
-        for gradients in (False, True):
-            found = measure(ways, gradients)
-            row = "".join(f"{taken:>10.1f} {taken / found['torch']:>5.2f}×" for taken in found.values())
-            print(f"{name:<22}{'f+b' if gradients else 'fwd':<6}{row}")
+    for unequal in (True, False):
+        torch.manual_seed(0)
+        header = f"{'lengths 50-100 %' if unequal else 'equal lengths'}, ms per loop"
+        ways_shown = ("torch", "with where", "by hand", "rfnb", "not hoisted")
+        print(f"{header:<34}" + "".join(f"{name:>18}" for name in ways_shown))
+        for name, make in cases(unequal).items():
+            if not names or name in names:
+                show(name, make())
+
+
+def show(name: str, case: Rnn | Decoder) -> None:
+    """Prints the rows of a case."""
+    ways = case.ways()
+    valid = case.going.transpose(0, 1)
+    expected = ways["torch"]().transpose(0, 1) * valid
+    for way in ways.values():
+        torch.testing.assert_close(way().transpose(0, 1) * valid, expected, rtol=1e-3, atol=1e-4)
+    for gradients in (False, True):
+        found = measure(ways, gradients)
+        row = "".join(f"{taken:>10.1f} {taken / found['torch']:>5.2f}×" for taken in found.values())
+        print(f"{name:<28}{'f+b' if gradients else 'fwd':<6}{row}", flush=True)
 
 
 if __name__ == "__main__":

@@ -240,3 +240,57 @@ def test_padding_inside_a_step_does_no_harm(form, lengths, hoist):
         return loss + s.sin().sum()
 
     check(lengths, of_batch, of_sequence)
+
+
+GOES_WRONG: dict[str, Callable[[Any, Any], Any]] = {
+    "log": lambda o, c: o.log(c),
+    "sqrt": lambda o, c: o.sqrt(c),
+    "rsqrt": lambda o, c: o.rsqrt(c),
+    "power": lambda o, c: c**1.5,
+    "division": lambda o, c: 1.0 / (c + o.abs(c)),
+    "log1p": lambda o, c: o.log1p(c - 1.0),
+}
+"""Each is defined for positive numbers only."""
+
+
+of_ended = pytest.mark.xfail(
+    strict=True, reason="an op gets no harmless argument in sequences that a loop has ended: NaN in all gradients"
+)
+ENDINGS = [
+    pytest.param(lengths, ends, marks=of_ended if lengths[1] or ends == "end" else (), id=f"{lengths}-{ends}")
+    for lengths in ([3, 1], [3, 0])
+    for ends in ("axis", "max_seq_len", "end")
+]
+
+
+@pytest.mark.parametrize("hoist", [None, False])
+@pytest.mark.parametrize(("lengths", "ends"), ENDINGS)
+@pytest.mark.parametrize("form", GOES_WRONG)
+def test_what_a_body_computes_after_the_end_does_no_harm(form, lengths, ends, hoist):
+    """The state is positive up to the end of the sequence; one step more would make it negative."""
+    fn = GOES_WRONG[form]
+
+    def of_batch(o, time, x, g, w):
+        axis = time if ends == "axis" else rf.Dim(None, name="steps")
+        size = time.get_size_tensor()
+        longest = {"axis": None, "max_seq_len": size, "end": 5}[ends]
+        loop = rf.Loop(axis=axis, max_seq_len=longest, optimize_move_layers_out=hoist)
+        loop.state.c = rf.zeros([batch_dim, H]) + 1.0
+        part = 1.0 / (rf.cast(size, "float32") + 0.1)
+        with loop:
+            loop.state.c = loop.state.c - part * (rf.tanh(w) * 0.1 + 0.9)
+            if ends == "axis":
+                loop.unstack(x)
+            out = loop.stack(fn(o, loop.state.c) * g)
+            if ends == "end":
+                loop.end(loop.iter_idx >= size, include_eos=False)
+        return total(out) + total(rf.where(size > 0, loop.state.c, 0.0))
+
+    def of_sequence(x, g, w):
+        c, loss = torch.ones(1, 4), torch.zeros(())
+        for _ in x:
+            c = c - (w.tanh() * 0.1 + 0.9) / (len(x) + 0.1)
+            loss = loss + (fn(PLAIN, c) * g).sin().sum()
+        return loss + c.sin().sum()
+
+    check(lengths, of_batch, of_sequence)

@@ -20,7 +20,7 @@ from rfnb.backend.torch.math import ACTIVATION
 from rfnb.core.dims import align
 from rfnb.core.ground.nested import leaves
 from rfnb.core.tensor.listener import active_listener
-from rfnb.errors import DimError, DtypeError, RfError, TraceError
+from rfnb.errors import DimError, DtypeError, ParameterError, RfError, TraceError
 from tests.ops.batches import FEAT, HALF, OUT, VOCAB, Batch, batch_of
 from tests.ops.test_promises import (
     CASES as PROMISED,
@@ -436,13 +436,13 @@ def assert_idle() -> None:
 MISTAKES: dict[str, tuple[type[RfError], Case]] = {
     "no such axis": (DimError, lambda b: rf.reduce_sum(b.v, axis=OUT)),
     "another axis of that name": (DimError, lambda b: rf.reduce_sum(b.v, axis=Dim(4, name="feat"))),
-    "dims that do not match": (DimError, lambda b: b.v + b.w),
+    "dims that do not match": (DimError, lambda b: b.v + rf.ones([Dim(3, name="feat")])),
     "matmul over nothing": (DimError, lambda b: rf.matmul(b.v, b.table, reduce=FEAT)),
     "indices that are floats": (DtypeError, lambda b: rf.gather(b.v, indices=b.h, axis=FEAT)),
     "sizes that do not add up": (DimError, lambda b: rf.split(b.v, axis=FEAT, out_dims=[1, 2])),
     "no labels": (DimError, lambda b: rf.one_hot(b.v)),
     "a mask of numbers": (DtypeError, lambda b: rf.where(b.v, b.v, 0.0)),
-    "no probability": (DimError, lambda b: rf.dropout(b.v, 1.5)),
+    "no probability": (ParameterError, lambda b: rf.dropout(b.v, 1.5)),
     "merge of what is not there": (DimError, lambda b: rf.merge_dims(b.v, dims=[FEAT, OUT])),
 }
 

@@ -327,3 +327,22 @@ def test_a_comparison_of_labels_is_no_label(other):
         found = labels == second
         assert (found.dtype, found.sparse_dim, found.dims) == ("bool", None, (time, feat))
         assert (labels + 1).sparse_dim is vocab
+
+
+@pytest.mark.parametrize("written", ["a", "b"])
+def test_padding_written_in_place_stays_out_of_the_other_gradient(written):
+    """Both operands have frames that the other one lacks. The second product uses the plan of the first."""
+    spoken, spelled = rf.Dim(None, name="spoken"), rf.Dim(None, name="spelled")
+    raws = {"a": torch.ones(2, 3), "b": torch.ones(2, 4)}
+    a = rf.convert_to_tensor(raws["a"], dims=[rf.batch_dim, spoken], lengths=[3, 1])
+    b = rf.convert_to_tensor(raws["b"], dims=[rf.batch_dim, spelled], lengths=[4, 2])
+    for _ in range(2):
+        kept = {"a": b, "b": a}[written]
+        raw = kept.raw_tensor.detach().clone().requires_grad_()
+        other = kept.copy_template()
+        other.raw_tensor = raw
+        changed = {"a": a, "b": b}[written]
+        changed.raw_tensor[1, 2:] = float("nan")
+        product = (changed * other) if written == "a" else (other * changed)
+        rf.reduce_sum(product, axis=product.dims).raw_tensor.backward()
+        assert raw.grad.isfinite().all()

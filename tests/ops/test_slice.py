@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
-from rfnb.errors import DimError
+from rfnb.errors import DimError, ParameterError
 
 lengths_lists = st.lists(st.integers(0, 5), min_size=1, max_size=4)
 bounds = st.none() | st.integers(-6, 6)
@@ -226,7 +226,7 @@ def test_pad_carries_gradients_roles_and_dtypes():
     assert raw.grad.tolist() == [[2, 2], [2, 2]]
     labels = rf.convert_to_tensor([True, False], dims=[feat], sparse_dim=None)
     assert rf.pad(labels, axes=[feat], padding=[(1, 0)], value=True)[0].raw_tensor.tolist() == [True, True, False]
-    with pytest.raises(DimError, match="unknown `mode`"):
+    with pytest.raises(ParameterError, match="unknown `mode`"):
         rf.pad(x, axes=[feat], padding=[(1, 1)], mode="mirror")
     with pytest.raises(DimError, match="number of pairs differs"):
         rf.pad(x, axes=[feat], padding=[(1, 1), (0, 0)])

@@ -17,11 +17,12 @@ from tests.outside.programs import Cond, Inner, Op, Program
 class Batched:
     """A batch of sequences, and after `run` what the loop gave for it.
 
-    hoist: `optimize_move_layers_out`. record: whether the run is recorded.
+    hoist: `optimize_move_layers_out`. record: whether the run is recorded. device: where all data is.
     """
 
-    def __init__(self, program: Program, data: Data, *, hoist: bool | None, record: bool):
+    def __init__(self, program: Program, data: Data, *, hoist: bool | None, record: bool, device: str | None = None):
         self.program, self.data, self.hoist, self.record = program, data, hoist, record
+        self.device = device
         self.dims = {axis: rf.Dim(SIZES[axis] if axis in "hk" else None, name=axis) for axis in INNER}
         self.leaves: dict[str, torch.Tensor] = {}
         self.names: dict[str, int] = {}  # of values of the body, each with its number
@@ -35,7 +36,7 @@ class Batched:
         self.tensors = {}
         for name in self.data.arrays:
             dims = [batch_dim, *(self.dims[axis] for axis in self.data.axes(name)[1:])]
-            self.leaves[name] = self.data.padded(name)
+            self.leaves[name] = self.data.padded(name, self.device)
             given = {dim: list(n) for dim, n in lengths.items() if dim in dims}
             sparse = self.dims["k"] if name == "label" else None
             self.tensors[name] = rf.convert_to_tensor(
@@ -160,7 +161,7 @@ class Batched:
         order = [batch_dim, *(self.dims[axis] for axis in axes)]
         first = [dim for dim in y.dims if dim not in order]
         there = [dim for dim in order if dim in y.dims_set]
-        raw = y.copy_transpose([*first, *there]).raw_tensor.detach().numpy()
+        raw = y.copy_transpose([*first, *there]).raw_tensor.detach().cpu().numpy()
         raw = raw.take(sequence, len(first)) if batch_dim in there else raw
         lengths = {self.dims["t"]: self.program.t, self.dims["e"]: self.program.e}
         there = [dim for dim in there if dim is not batch_dim]

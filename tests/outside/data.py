@@ -65,8 +65,8 @@ class Data:
             found.append(random.randint(0, 2, shape) if labels else random.uniform(low, high, shape))
         return found
 
-    def _leaf(self, row: np.ndarray) -> torch.Tensor:
-        raw = torch.tensor(row)
+    def _leaf(self, row: np.ndarray, device: str | None = None) -> torch.Tensor:
+        raw = torch.tensor(row, device=device)
         return raw.requires_grad_() if raw.is_floating_point() else raw
 
     def axes(self, name: str) -> str:
@@ -76,7 +76,7 @@ class Data:
         state = self.program.states[int(name.removeprefix("state "))]
         return "b" + "".join(axis for axis in INNER if axis in state.facts.axes)
 
-    def padded(self, name: str) -> torch.Tensor:
+    def padded(self, name: str, device: str | None = None) -> torch.Tensor:
         """The batch, with something in its padding."""
         rows, axes = self.arrays[name], self.axes(name)
         sizes = [max(row.shape[i] for row in rows) for i in range(len(axes) - 1)]
@@ -84,7 +84,7 @@ class Data:
         batch = np.full([len(rows), *sizes], 0 if labels else PADDING[self.program.seed % 3], rows[0].dtype)
         for i, row in enumerate(rows):
             batch[(i, *[slice(n) for n in row.shape])] = row
-        return self._leaf(batch)
+        return self._leaf(batch, device)
 
     # -- in plain torch
 

@@ -193,7 +193,10 @@ BINARY = [
     binary("mul", lambda x, y: x * y, lambda a, b: a * b, weight=4),
     binary("div", lambda x, y: x / y, lambda a, b: a / b, weight=3, padding=True),
     Rule("maximum", 2, check_choice, lambda env, a, b: rf.maximum(a, b), lambda env, a, b: torch.maximum(a, b)),
-    Rule("greater", 2, check_greater, lambda env, a, b: a > b + MARGIN, lambda env, a, b: a > b + MARGIN),
+]  # fmt: skip
+
+CHOICES = [
+    Rule("greater", 2, check_greater, lambda env, a, b: a > b + MARGIN, lambda env, a, b: a > b + MARGIN, weight=3),
     Rule("where", 2, check_where, lambda env, m, a: rf.where(m, a, -0.25), lambda env, m, a: torch.where(m, a, -0.25),
          weight=2),
     Rule("where not", 2, check_where, lambda env, m, a: rf.where(rf.logical_not(m), a, -0.25),
@@ -258,6 +261,30 @@ def named_self_attention(env: Any, a: rf.Tensor, dim: rf.Dim) -> rf.Tensor:
     keys, key = rf.replace_dim(a, in_dim=dim, out_dim=rf.Dim(None, name="key"))
     weights = rf.softmax(rf.matmul(a, keys, reduce=env.dims["h"]), axis=key)
     return rf.matmul(weights, keys, reduce=key)
+
+
+def plus_positions(a: torch.Tensor, at: int) -> torch.Tensor:
+    sizes = [1, 1, 1, 1]
+    sizes[at] = a.shape[at]
+    return a + 0.1 * torch.arange(a.shape[at], dtype=a.dtype).reshape(sizes)
+
+
+def masked_softmax(axis: str) -> Rule:
+    """A softmax over an axis of -∞ but for the first frame and those where a mask is true."""
+
+    def check(known: Known, mask: Facts, a: Facts) -> Facts | None:
+        fits = mask.kind == "bool" and a.kind == "float" and axis in mask.axes and {"b"} | mask.axes <= a.axes
+        return Facts(a.axes, 0.0, 1.0) if fits else None
+
+    def named(env: Any, mask: rf.Tensor, a: rf.Tensor) -> rf.Tensor:
+        mask = rf.logical_or(mask, rf.range_over_dim(env.dims[axis]) == 0)
+        return rf.softmax(rf.where(mask, a, float("-inf")), axis=env.dims[axis])
+
+    def plain(env: Any, mask: torch.Tensor, a: torch.Tensor) -> torch.Tensor:
+        mask = mask | (plus_positions(torch.zeros_like(a), place(axis)) == 0)
+        return torch.where(mask, a, -torch.inf).softmax(place(axis))
+
+    return Rule(f"masked softmax over {axis}", 2, check, named, plain, weight=2)
 
 
 def named_slice(env: Any, a: rf.Tensor, dim: rf.Dim) -> rf.Tensor:
@@ -333,6 +360,8 @@ def rules_over(axis: str) -> Iterator[Rule]:
                    if a.shape[at] else a)  # fmt: skip
         yield rule("reverse", kept(lambda known, a: same(a)), lambda env, a, dim: rf.reverse_sequence(a, axis=dim),
                    lambda a, at: a.flip(at))  # fmt: skip
+        yield rule("plus positions", kept(lambda known, a: (a.low, a.high + 0.1 * n)),
+                   lambda env, a, dim: a + 0.1 * rf.cast(rf.range_over_dim(dim), a.dtype), plus_positions)  # fmt: skip
         attended = kept(lambda known, a: same(a) if a.axes == frozenset(("b", axis, "h")) else None)
         yield rule("self-attention", attended, named_self_attention, self_attention, weight=2)
 
@@ -421,5 +450,13 @@ WEIGHTS = [
          lambda env, labels, a: a.narrow(3, int(labels), 1), weight=3),
 ]  # fmt: skip
 
-RULES = {rule.name: rule for rule in [*UNARY, *BINARY, *(r for axis in INNER for r in rules_over(axis)), *WEIGHTS]}
+FAMILIES = {
+    "unary": UNARY,
+    "binary": BINARY,
+    "choices": [*CHOICES, *[masked_softmax(axis) for axis in INNER]],
+    **{f"over {axis}": list(rules_over(axis)) for axis in INNER},
+    "weights": WEIGHTS,
+}
+"""Programs have about as many ops of each family."""
+RULES = {rule.name: rule for rules in FAMILIES.values() for rule in rules}
 """By name."""

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import HealthCheck, given, settings, strategies as st
 
@@ -15,10 +16,11 @@ import rfnb as rf
 from tests.outside.alone import Alone, Found
 from tests.outside.batched import Batched
 from tests.outside.data import Data
-from tests.outside.programs import Program, programs
+from tests.outside.drawing import BySeed, drawn, programs
+from tests.outside.programs import Program
 
 EXAMPLES = int(os.environ.get("RFNB_EXAMPLES", 60))
-"""How many programs each test tries: `RFNB_EXAMPLES=5000` takes minutes."""
+"""How many programs each test tries: `RFNB_EXAMPLES=3000` takes minutes."""
 HOISTS = [None, True, False]
 many = settings(
     max_examples=EXAMPLES, derandomize=EXAMPLES <= 100, deadline=None, suppress_health_check=list(HealthCheck)
@@ -44,12 +46,12 @@ def same(ours: np.ndarray, reference: torch.Tensor, what: str) -> None:
     assert np.allclose(ours, expected, rtol=1e-7, atol=1e-8 * scale), f"{what}: {ours}, not {expected}"
 
 
-def check(program: Program, *, hoist: bool | None, record: bool) -> None:
+def check(program: Program, *, hoist: bool | None, record: bool, device: str | None = None) -> None:
     """Values, gradients and, if it is recorded, what replay shows are those of the sequences alone."""
     data = Data(program)
     alone = [Alone(program, data, i).run() for i in range(len(program.t))]
     with float64():
-        batched = Batched(program, data, hoist=hoist, record=record)
+        batched = Batched(program, data, hoist=hoist, record=record, device=device)
         loss = batched.run()
         check_values(batched, alone)
         check_gradients(batched, alone, loss)
@@ -75,13 +77,13 @@ def check_values(batched: Batched, alone: list[Found]) -> None:
 
 def check_gradients(batched: Batched, alone: list[Found], loss: torch.Tensor) -> None:
     data, expected = batched.data, sum(y.sin().sum() for found in alone for y in found.results())
-    same(loss.detach().numpy(), expected, "loss")
+    same(loss.detach().cpu().numpy(), expected, "loss")
     if loss.requires_grad:
         loss.backward()
     if expected.requires_grad:
         expected.backward()
     for name, leaf in batched.leaves.items():
-        ours = np.zeros(leaf.shape) if leaf.grad is None else leaf.grad.numpy()
+        ours = np.zeros(leaf.shape) if leaf.grad is None else leaf.grad.cpu().numpy()
         assert np.isfinite(ours).all(), f"the gradient of {name} is not finite: {ours}"
         if name in data.weights:
             same(ours, gradient(data.weights[name]), f"gradient of {name}")
@@ -122,6 +124,12 @@ variants = {"hoist": st.sampled_from(HOISTS), "record": st.booleans()}
 @many
 def test_a_random_loop_is_what_its_sequences_are_alone(program, hoist, record):
     check(program, hoist=hoist, record=record)
+
+
+@pytest.mark.parametrize("seed", range(EXAMPLES))
+def test_a_larger_random_loop_is_what_its_sequences_are_alone(seed):
+    program = drawn(BySeed(seed), size=30)
+    check(program, hoist=HOISTS[seed % 3], record=seed % 2 == 0)
 
 
 @given(program=programs(), **variants)

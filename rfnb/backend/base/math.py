@@ -239,8 +239,8 @@ def _is_infinite(value: Any) -> bool:
     return isinstance(value, float) and not math.isfinite(value)
 
 
-Broadcast = tuple[align.Move, align.Move, weakref.ref[Sig], Literal["a", "b"] | None]
-"""How to bring two operands together: a move for each, the signature of the result, and which operand has frames that
+Broadcast = tuple[align.Move, align.Move, weakref.ref[Sig], Literal["a", "b", "ab", ""]]
+"""How to bring two operands together: a move for each, the signature of the result, and which operands have frames that
 the other one lacks. A plain tuple, since unpacking one is the fastest way to read a plan (see `core.tensor.op.binary`).
 """
 
@@ -269,10 +269,16 @@ def plan(
     how_a, how_b = align.move(a.dims, dims), align.move(b.dims, dims)
     out = align.sig(dims, _labels_of(a, b) if sign > 0 else None, _feature(a, b))
     if order is None:
-        one: Literal["a", "b"] | None = "a" if lacks_frames(b, a) else "b" if lacks_frames(a, b) else None
-        made: Broadcast = (how_a, how_b, weakref.ref(out), one)
+        made: Broadcast = (how_a, how_b, weakref.ref(out), _with_own_frames(a, b))
         a.keep(key, made)
     return how_a, how_b, out
+
+
+def _with_own_frames(a: Sig, b: Sig) -> Literal["a", "b", "ab", ""]:
+    """Which operands have frames that the other one lacks."""
+    if lacks_frames(b, a):
+        return "ab" if lacks_frames(a, b) else "a"
+    return "b" if lacks_frames(a, b) else ""
 
 
 def _dims_of_both(a: Sequence[Dim], b: Sequence[Dim], order: Sequence[Dim]) -> tuple[Dim, ...]:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from rfnb.backend.base.require import axis_of
 from rfnb.backend.base.sizes import bound
+from rfnb.core.advice.alike import mark_beam
 from rfnb.core.dims import align
-from rfnb.core.dims.alike import mark_beam
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
 from rfnb.core.tensor.tensor import Tensor, tensor_of

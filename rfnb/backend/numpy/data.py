@@ -24,6 +24,7 @@ class NumpyData:
 
     device_key_raw = staticmethod(lambda raw: "numpy")
     get_device_raw = staticmethod(lambda raw_tensor: "cpu")
+    version_raw = staticmethod(lambda raw: 0)  # arrays do not count their changes
     copy_raw = staticmethod(Array.copy)
     to_numpy_raw = staticmethod(Array.copy)
 

@@ -9,8 +9,8 @@ from contextvars import ContextVar
 from itertools import combinations, product
 from typing import Any, Literal
 
+from rfnb.core.advice.alike import derived, look_alike, same_line
 from rfnb.core.dims.align import forget_all_plans, show_dims
-from rfnb.core.dims.alike import derived, look_alike, same_line
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.source import CELLS, locals_of, user_frame
 from rfnb.errors import DimError

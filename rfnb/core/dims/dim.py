@@ -14,7 +14,7 @@ from rfnb.core.dims import dim_alias, dim_math
 from rfnb.core.dims.binding import current_lengths
 from rfnb.core.dims.bound import DATA, Bindable, GivenBy
 from rfnb.core.dims.dim_algebra import Algebra
-from rfnb.core.dims.dim_kind import Kinds
+from rfnb.core.dims.dim_kind import Kinds, check_kind
 from rfnb.core.dims.dim_math import Expr
 from rfnb.core.dims.lengths import EMPTY, Lengths, Size
 from rfnb.core.dims.too_large import check_size
@@ -77,6 +77,7 @@ class Dim(Bindable, Algebra, Kinds, Shown):
                 expected="name, vocab, kind, description, capacity, dyn_size_ext, bounded_by",
                 hint="dim.copy(match_priority=1)" if "match_priority" in unknown else None,
             )
+        check_kind(kind)
         self.serial = next(_serials)
         DIMS[self.serial] = self
         lengths = dyn_size_ext if dimension is None else dimension
@@ -388,6 +389,12 @@ def size_from(lengths: Any) -> Size:
             raise DtypeError(f"{lengths.name}: lengths must be integers", got=values.dtype, expected="int32 or int64")
         return Size(lengths.dims, values)
     values = np.asarray(backend_of_raw(lengths).to_numpy_raw(lengths) if hasattr(lengths, "detach") else lengths)
+    if values.dtype.kind not in "iu" and values.size:
+        raise DimError(
+            "Dim: the lengths are not whole numbers",
+            got=f"{type(lengths).__name__} {lengths!r:.40}",
+            expected="a number, the lengths of the sequences, or a Tensor with them",
+        )
     if values.ndim:
         batch_dim.bind(Size([], len(values)))
     return Size([batch_dim] if values.ndim else [], values)

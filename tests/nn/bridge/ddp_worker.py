@@ -37,15 +37,15 @@ class Model(rf.Module):
         return rf.distributed.mean(rf.reduce_mean(errors, axis=feat))
 
 
-def model():
+def model(device="cpu"):
     torch.manual_seed(0)
-    return rf.to_torch(Model(), in_dims=[[batch_dim, time, feat]])
+    return rf.to_torch(Model().to(device=device), in_dims=[[batch_dim, time, feat]])
 
 
-def batches():
+def batches(device="cpu"):
     draw = torch.Generator().manual_seed(1)
     all_lengths = [[5, 3], [2, 7, 4], [6], [1, 1]]
-    return [(torch.randn(len(n), max(n), 4, generator=draw), torch.tensor(n)) for n in all_lengths]
+    return [(torch.randn(len(n), max(n), 4, generator=draw).to(device), torch.tensor(n)) for n in all_lengths]
 
 
 def train(net, steps):
@@ -63,27 +63,43 @@ def train(net, steps):
 
 def in_shards(net):
     """Each part, and what is left, in shards of their own."""
-    mesh = init_device_mesh("cpu", (distributed.get_world_size(),))
+    kind = next(net.parameters()).device.type
+    mesh = init_device_mesh(kind, (distributed.get_world_size(),))
     for part in [*net.children(), net]:
         fully_shard(part, mesh=mesh)
     return net
 
 
-def main(folder):
+def start(device):
+    """Joins the processes; the device of this one: with NCCL, each needs a GPU of its own."""
+    if device == "cpu":
+        distributed.init_process_group("gloo")
+        return device
+    alone = torch.cuda.device_count() < 2
+    distributed.init_process_group("gloo" if alone else "cpu:gloo,cuda:nccl")
+    torch.cuda.set_device(0 if alone else distributed.get_rank())
+    return f"cuda:{torch.cuda.current_device()}"
+
+
+def main(folder, device="cpu"):
     """Trains on the share of this process, with whole parameters and with shards, and saves what came out."""
     torch.set_num_threads(1)
-    distributed.init_process_group("gloo")
-    rank, data = distributed.get_rank(), batches()
-    share = [data[i] for i in SHARES[rank]]
-    found = {}
-    for name, engine in {"whole": DistributedDataParallel, "in shards": in_shards}.items():
-        net = model()
-        losses = train(engine(net), rf.distributed.in_step(share, empty=EMPTY))
+    device = start(device)
+    rf.set_default_device(device)
+    rank, data = distributed.get_rank(), batches(device)
+    share, empty = [data[i] for i in SHARES[rank]], (EMPTY[0].to(device), EMPTY[1])
+    engines = {"whole": DistributedDataParallel, "in shards": in_shards}
+    if device != "cpu" and distributed.get_backend() == "gloo":
+        del engines["in shards"]  # gloo cannot reduce and scatter on a GPU
+    found = {"backend": distributed.get_backend()}
+    for name, engine in engines.items():
+        net = model(device)
+        losses = train(engine(net), rf.distributed.in_step(share, empty=empty))
         state = {key: getattr(raw, "full_tensor", lambda raw=raw: raw)() for key, raw in net.state_dict().items()}
-        found[name] = losses, state
+        found[name] = losses.cpu(), {key: raw.cpu() for key, raw in state.items()}
     torch.save(found, f"{folder}/{rank}.pt")
     distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])
