@@ -170,7 +170,7 @@ class Body:
 
     def read(self, leaf: Any) -> None:
         """Notes that a state is read. If the line assigns it to a variable, it becomes a named value of the body."""
-        name = None if _current_side() else assigned_name()
+        name = None if branch.current_side() else assigned_name()
         if name is not None and isinstance(leaf, Traced) and leaf.value.node is None:
             self.recorder.input_node(leaf, "state", "state")
             leaf.value.name = name
@@ -243,7 +243,7 @@ class Body:
         return self._step_number
 
     def _refuse_in_branch(self, what: str) -> None:
-        who = _current_side()
+        who = branch.current_side()
         if who is not None and who.graph is self.recorder.graph:
             raise branch.not_in_branch(self.loop.name, what)
 
@@ -397,9 +397,3 @@ class Body:
         self.leave()
         self.loop.state._values = self.originals
         self.recorder.forget()
-
-
-def _current_side() -> Recorder | None:
-    """The recorder of the branch side that is being traced, if any."""
-    who = current_recorder()
-    return who if who is not None and who.within is not None else None
