@@ -126,7 +126,7 @@ class Loop:
         body, self._body = self._open_body("the end"), None
         entered.set(entered.get()[:-1])
         if error is None:
-            BodyRun(self, close(body)).run()
+            body.backend.uncompiled(lambda: BodyRun(self, close(body)).run())
             return
         body.abort()
         error.add_note(f"in step 0 of {self.name}, while its body was traced")
