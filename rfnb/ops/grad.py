@@ -71,7 +71,8 @@ def scaled_gradient_ext(
     )
 
 
-_constants: ContextVar[bool] = ContextVar("rfnb_constants", default=False)
+makes_constants: ContextVar[bool] = ContextVar("rfnb_makes_constants", default=False)
+"""Whether the results of ops of a loop body become constants: inside `stop_gradient_scope`."""
 
 
 @contextmanager
@@ -85,14 +86,12 @@ def stop_gradient_scope() -> Iterator[None]:
     >>> rf.gradient(x * y, x).item()
     3.0
     """
-    with within(_constants, True), raw_registry.selected().no_gradients():
+    with within(makes_constants, True), raw_registry.selected().no_gradients():
         yield
 
 
 def as_constants(row: OpRow) -> OpRow:
-    """Wraps an op of a loop body, so that its results are constants inside `stop_gradient_scope`."""
-    if not _constants.get():
-        return row
+    """Wraps an op of a loop body, so that its results are constants."""
 
     def constants(*args: Any, **kwargs: Any) -> Any:
         return map_leaves(_constant, row.fn(*args, **kwargs))

@@ -39,6 +39,7 @@ class EndedMasks:
     def __init__(self, body: Body):
         self._body_ref = weakref.ref(body)  # the body holds this, and a cycle would keep tensors alive
         self.limit: Size | None = None
+        self._longest: Size | None = None
         self._made: dict[Any, Tensor] = {}
 
     @property
@@ -67,7 +68,17 @@ class EndedMasks:
         axis = self._body.loop.axis
         if self.limit is not None:
             return self.limit
-        return self._body.size or (axis.size if axis is not None and has_steps(axis) else None)
+        return self._body.size or (axis.size if axis is not None and has_steps(axis) else self._given())
+
+    def _given(self) -> Size | None:
+        """The lengths in the argument `max_seq_len` of the loop."""
+        given = self._body.loop.max_seq_len
+        if not isinstance(given, Tensor) or isinstance(given, Traced):
+            return None
+        if self._longest is None:
+            with self._body.untraced():
+                self._longest = Size(given.dims, self._body.backend.to_numpy_raw(given._raw))
+        return self._longest
 
     def _input(self, backend: type[Backend], size: Size, how: align.Move, device: Any) -> Tensor:
         body = self._body

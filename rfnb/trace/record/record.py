@@ -21,7 +21,7 @@ from rfnb.core.ground.source import Source, frame_of, locals_of, source_in, user
 from rfnb.core.tensor.listener import Listener, active_listener, listening
 from rfnb.core.tensor.op import OpRow
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.ops.grad import as_constants
+from rfnb.ops.grad import as_constants, makes_constants
 from rfnb.trace.record.traced import Traced
 
 
@@ -210,7 +210,7 @@ class Recorder(Listener):
 
     def call(self, row: OpRow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Runs an op on the traced frame and records it."""
-        row = as_constants(row)
+        row = as_constants(row) if makes_constants.get() else row
         given: list[Tensor] = []
         inputs: list[int] = []
         plain = partial(self._plain, given, inputs)
