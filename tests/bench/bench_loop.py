@@ -131,9 +131,7 @@ class Decoder:
         self.enc_time, self.time = rf.Dim(None, name="enc_time"), rf.Dim(None, name="time")
         vocab = rf.Dim(labels, name="vocab")
         self.enc_raw, self.labels_raw = torch.randn(batch, frames, size), torch.randint(0, labels, (batch, steps))
-        self.enc = rf.convert_to_tensor(
-            self.enc_raw, dims=[batch_dim, self.enc_time, enc_feat], lengths=enc_lengths
-        )
+        self.enc = rf.convert_to_tensor(self.enc_raw, dims=[batch_dim, self.enc_time, enc_feat], lengths=enc_lengths)
         self.labels = rf.convert_to_tensor(
             self.labels_raw, dims=[batch_dim, self.time], sparse_dim=vocab, lengths=self.lengths
         )
