@@ -298,7 +298,7 @@ def test_what_a_body_computes_after_the_end_does_no_harm(form, lengths, ends, ho
 
 over_nothing = pytest.mark.xfail(
     strict=True,
-    reason="a max or min over no frames is infinite, so a product with it gives NaN in gradients of weights",
+    reason="a max over no frames is infinite, so products with it give NaN in gradients of weights",
 )
 OVER_NOTHING: dict[str, Form] = {
     "x times a max": lambda o, x, g, w: x * w * o.max_time(x * g),
