@@ -11,6 +11,8 @@ from rfnb.core.dims.dim import Dim, single_step_dim
 from rfnb.core.dims.lengths import Size
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.nested import arranged, leaves, map_leaves, same_structure
+from rfnb.core.tensor.argument_errors import not_a_tensor
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopError, TraceError
 from rfnb.loop.body.array import TensorArray
@@ -26,6 +28,7 @@ S = TypeVar("S")
 FOREVER = 2**31 - 1
 
 
+@guarded
 def while_loop(cond: Callable[[S], bool | Tensor], body: Callable[[S], S], initial: S) -> S:
     """Applies `body` to the state, starting with `initial`, as long as `cond` is true.
 
@@ -80,6 +83,7 @@ def _keeping_structure(body: Callable[[S], S], initial: S) -> Callable[[S], S]:
     return checked
 
 
+@guarded
 def scan(
     *,
     spatial_dim: Dim | None = None,
@@ -155,6 +159,8 @@ class _Scan:
     ):
         if cond is None and spatial_dim is None and max_seq_len is None:
             raise LoopError("scan: the number of steps is not given", hint="give spatial_dim, cond or max_seq_len")
+        for parameter, given in (("xs", xs), ("ys", ys)):
+            _check_leaves(parameter, given)
         self.dim = spatial_dim if spatial_dim is not None else Dim(None, name="scan")
         self.cond_dims, self.before = cond_dims, cond_before_body
         self.initial, self.xs, self.ys = initial, xs, ys
@@ -176,8 +182,11 @@ class _Scan:
         new = arranged(new, state)
         if self.ys is not None:
             outputs = arranged(outputs, self.ys)
+            if not self.into_arrays and not same_structure(outputs, self.ys):
+                raise LoopError("scan: `body` returns a different structure from `ys`", got=outputs, expected=self.ys)
             for found, template in () if self.into_arrays else zip(leaves(outputs), leaves(self.ys), strict=True):
-                require_same_dims("scan", found, template.dims, "ys")
+                if isinstance(template, Tensor):
+                    require_same_dims("scan", found, template.dims, "ys")
         return outputs, new
 
     def traced(self) -> tuple[Any, Any]:
@@ -262,6 +271,13 @@ class _Scan:
             raise LoopError("scan: there were no steps, so the dims of the outputs are unknown")
         columns = zip(*([leaf for leaf in leaves(outputs) if leaf is not None] for outputs in frames), strict=True)
         return _map(lambda _: join(next(columns)), frames[0])
+
+
+def _check_leaves(parameter: str, given: Any) -> None:
+    """Raises DtypeError if something in a structure is not a Tensor, a Dim or None."""
+    wrong = [leaf for leaf in leaves(given) if not (leaf is None or isinstance(leaf, Tensor | Dim))]
+    if wrong:
+        raise not_a_tensor(f"scan: `{parameter}`", wrong[0])
 
 
 def _stacked(frames: Sequence[Tensor], first: Tensor, dim: Dim) -> Tensor:

@@ -9,8 +9,9 @@ import numpy as np
 
 from rfnb.core.dims.binding import bind_again
 from rfnb.core.dims.dim import Dim, check_dims
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.errors import DtypeError, LoopError
+from rfnb.errors import DtypeError, LoopError, ParameterError
 from rfnb.loop.body.body import Body
 from rfnb.loop.body.end_of_step import close
 from rfnb.loop.body.entered import entered
@@ -54,6 +55,7 @@ class Loop:
         name: shown in the list of runs and in errors.
     """
 
+    @guarded
     def __init__(
         self,
         *,
@@ -105,6 +107,8 @@ class Loop:
         kind = longest.dtype if isinstance(longest, Tensor) else type(longest).__name__
         if not (longest is None or isinstance(longest, int | np.integer) or kind.startswith(("int", "uint"))):
             raise DtypeError("Loop: max_seq_len must be a number of steps", got=kind, expected="an integer")
+        if isinstance(longest, int | np.integer) and longest < 0:
+            raise ParameterError("Loop: max_seq_len is negative", got=longest, expected="0 or more")
         self._max_seq_len = longest
 
     def __enter__(self) -> Loop:
@@ -122,7 +126,7 @@ class Loop:
         body, self._body = self._open_body("the end"), None
         entered.set(entered.get()[:-1])
         if error is None:
-            BodyRun(self, close(body)).run()
+            body.backend.uncompiled(lambda: BodyRun(self, close(body)).run())
             return
         body.abort()
         error.add_note(f"in step 0 of {self.name}, while its body was traced")
@@ -132,6 +136,7 @@ class Loop:
             raise LoopError(f"{self.name}: {what} outside of the body", hint="inside `with loop:`")
         return self._body
 
+    @guarded
     def unstack(self, source: Tensor, *, axis: Dim | None = None, name: str | None = None) -> Tensor:
         """The frame of this step. {…, axis} → {…}
 
@@ -148,6 +153,7 @@ class Loop:
         frame = self._open_body("unstack").unstack(source, axis)
         return frame if name is None else frame.with_name(name)
 
+    @guarded
     def stack(self, source: Tensor, *, name: str | None = None) -> Tensor:
         """The values of all steps, available after the block. {…} → {axis, …}
 
@@ -161,6 +167,7 @@ class Loop:
         """
         return self._open_body("stack").stack(source, name)
 
+    @guarded
     def last(self, source: Tensor, *, name: str | None = None) -> Tensor:
         """The value at the last step of each sequence, available after the block. {…} → {…}
 
@@ -177,6 +184,7 @@ class Loop:
         body = self._open_body("last")
         return body.last(_of_each_sequence(body, source), name)
 
+    @guarded
     def end(self, source: Tensor, *, include_eos: bool) -> None:
         """Ends each sequence at the step where `source` is true. {batch, …} bool
 
@@ -193,6 +201,7 @@ class Loop:
         """
         self._open_body("end").end(source, include_eos)
 
+    @guarded
     def reorder(self, indices: Tensor, dim: Dim) -> None:
         """Reorders all states by `indices` along `dim`, including what the loop itself carries: for beam search.
 

@@ -23,8 +23,9 @@ from rfnb.loop.body.warnings import judge, warn_of_end
 from rfnb.loop.body.zero_steps import reaching
 from rfnb.loop.replay.recorded import plan_of
 from rfnb.loop.replay.replay import Replay, probed, recorded
+from rfnb.loop.steps.bounded import at_the_end, unfrozen
 from rfnb.loop.steps.deferred_grads import DeferredGradients
-from rfnb.loop.steps.execute import Outcome, execute
+from rfnb.loop.steps.execute import Outcome, Schedule, execute
 from rfnb.loop.steps.explain import ExplanationData, OpPlacement, note_step
 from rfnb.loop.steps.hoist import Hoist
 from rfnb.loop.steps.nested_runs import current_inspection, inspecting
@@ -63,9 +64,7 @@ class BodyRun:
         loop, step = self.loop, self.step
         try:
             judge(step)
-            with listening(None):
-                frames = [each.frames() for each in step.frames]
-            results = self._run_outside(frames) if step.outer is None else self._run_inside(frames)
+            results = self._run_outside() if step.outer is None else self._run_inside()
             size = settle(loop, step, results)
             session.draw(partial(loop_record, loop, step, size=size))
         except BaseException:
@@ -83,7 +82,12 @@ class BodyRun:
 
     # -- a loop that is not nested
 
-    def _run_outside(self, frames: list[Sequence[Any]]) -> Results:
+    def _frames(self, read: set[Any] | None = None) -> list[Sequence[Any]]:
+        """The frames of all steps; if `read` is given, only of the Vars in it."""
+        with listening(None):
+            return [each.frames() if read is None or each.var in read else () for each in self.step.frames]
+
+    def _run_outside(self) -> Results:
         loop, step = self.loop, self.step
         record, program, schedule = session.should_record(loop.debug), step.program, step.schedule
         hoist = None if loop.optimize_move_layers_out is False else Hoist(step)
@@ -92,11 +96,16 @@ class BodyRun:
             constants, stacked_frames = hoist.before(record=record)
             program.supply(constants, list(stacked_frames))
             schedule = replace(schedule, outputs=tuple(hoist.step_outputs))
+        free = [] if record or step.watchers else unfrozen(step)
+        if not step.backend.grad_enabled_raw():  # then nothing else would keep the states of all steps
+            free = [place for place in free if schedule.new[place] in schedule.outputs]
+        schedule = _without_freezing(schedule, free)
         program.join(step.backend, step.tape.values, [*schedule.new, *schedule.kept, *schedule.outputs])
         deferred = DeferredGradients(program, schedule, step.backend, stacked_frames, step.tape.values)
         if hoist is not None:
             deferred.defer()
-        frames += deferred.frames()
+        wanted = [*deferred.schedule.new, *deferred.schedule.kept, *deferred.schedule.outputs]
+        frames = [*self._frames(None if record else deferred.program.reads(wanted)), *deferred.frames()]
         loop._explanation_data = _explanation_data(step, hoist)
         progress = session.progress(step.name, schedule.max_steps)
         outcome = execute(
@@ -104,6 +113,7 @@ class BodyRun:
             record=record, progress=progress,
         )  # fmt: skip
         deferred.collect(outcome)
+        _take_ends(step, outcome, free)
         for watcher in step.watchers:
             watcher.finish(failed=outcome.error is not None)
         if progress is not None:
@@ -148,9 +158,9 @@ class BodyRun:
 
     # -- a nested loop
 
-    def _run_inside(self, frames: list[Sequence[Any]]) -> Results:
+    def _run_inside(self) -> Results:
         """Records the loop as one call on the tape of the loop around it."""
-        step = self.step
+        step, frames = self.step, self._frames()
         structure = [_initial(step), frames, step.program.externals, [step.seed]]
         plan = plan_of(step, None) if step.recorder.recorded else None
 
@@ -177,6 +187,25 @@ class BodyRun:
         assert step.outer is not None
         count = len(step.carried)
         return Results(results[:count], results[count:], len(step.outer.tape.calls) - 1)
+
+
+def _without_freezing(schedule: Schedule, free: Sequence[int]) -> Schedule:
+    """The schedule without freezing the states at these positions; their values after each step are outputs."""
+    kept = tuple(schedule.new[place] if place in free else old for place, old in enumerate(schedule.kept))
+    return replace(schedule, kept=kept, outputs=(*schedule.outputs, *(schedule.new[place] for place in free)))
+
+
+def _take_ends(step: TracedStep, outcome: Outcome, free: Sequence[int]) -> None:
+    """Gives the states that were not frozen their values from the steps in which their sequences end."""
+    count = len(outcome.outputs) - len(free)
+    after_each = outcome.outputs[count:]
+    del outcome.outputs[count:]
+    if free and outcome.error is None and outcome.steps:
+        found = {
+            place: at_the_end(step.backend, step.carried[place], step.limit, states)
+            for place, states in zip(free, after_each, strict=True)
+        }
+        outcome.states = tuple(found.get(place, state) for place, state in enumerate(outcome.states))
 
 
 def _initial(step: TracedStep) -> list[Any]:
@@ -328,7 +357,7 @@ def _steps_taken(loop: Loop, step: TracedStep, final: list[Any]) -> Size:
         size = Size(taken.dims, step.backend.to_numpy_raw(taken._raw))
     loop.axis = step.axis
     if step.gives_size:
-        step.axis.define(size, by=f"loop {step.name}")
+        step.axis.define(size, by=f"loop {step.name}", by_loop=True)
     return size
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.op import op
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
 from rfnb.ops.concat import split
@@ -39,6 +40,7 @@ def identity(x: Tensor) -> Tensor:
     return x
 
 
+@guarded
 def relu_square(x: Tensor) -> Tensor:
     """max(x, 0)² (So et al. 2021). {…} → the same
 
@@ -49,6 +51,7 @@ def relu_square(x: Tensor) -> Tensor:
     return square(relu(x))
 
 
+@guarded
 def gating(
     x: Tensor,
     *,

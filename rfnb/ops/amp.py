@@ -17,9 +17,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from rfnb.core.ground.dtype import is_float_dtype
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DtypeError
 from rfnb.ops.math import cast
+
+COMPUTE_DTYPES = ("bfloat16", "float16", "float32", "float64")
 
 
 @dataclass(frozen=True)
@@ -33,9 +36,11 @@ class AmpPolicy:
     compute_dtype: str
 
     def __post_init__(self) -> None:
-        if not is_float_dtype(self.compute_dtype):
+        if self.compute_dtype not in COMPUTE_DTYPES:
             raise DtypeError(
-                "AmpPolicy: `compute_dtype` must be a float type", got=repr(self.compute_dtype), expected='"bfloat16"'
+                "AmpPolicy: `compute_dtype` must be a float type to compute in",
+                got=repr(self.compute_dtype),
+                expected=" or ".join(map(repr, COMPUTE_DTYPES)),
             )
 
 
@@ -90,6 +95,7 @@ def set_amp_policy_ctx(policy: AmpPolicy | None) -> Iterator[None]:
         set_amp_policy(before)
 
 
+@guarded
 def amp_cast_compute(*tensors: Tensor | None) -> Any:
     """`tensors` with floats cast to the dtype of the policy; integers and None stay. One tensor, or a tuple of several.
 
@@ -104,6 +110,7 @@ def amp_cast_compute(*tensors: Tensor | None) -> Any:
     return _cast_all(tensors, None if _policy is None else _policy.compute_dtype)
 
 
+@guarded
 def amp_cast_float32(*tensors: Tensor | None) -> Any:
     """If a policy is set, `tensors` with floats cast to float32, for sums and exponents. One tensor, or a tuple.
 

@@ -12,8 +12,10 @@ from rfnb.backend.base.sizes import size_in
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.run.run_ctx import get_run_ctx
+from rfnb.core.tensor.argument_kinds import Probability
 from rfnb.core.tensor.listener import active_listener
 from rfnb.core.tensor.op import op
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
 from rfnb.ops.create import range_over_dim
@@ -24,6 +26,7 @@ from rfnb.ops.shape import replace_dim
 from rfnb.ops.softmax import softmax
 
 
+@guarded
 def dot_attention(
     query: Tensor,
     keys: Tensor,
@@ -31,7 +34,7 @@ def dot_attention(
     *,
     key_dim: Dim,
     axis: Dim,
-    att_dropout: float = 0.0,
+    att_dropout: Probability = 0.0,
     att_dropout_broadcast: bool | None = None,
     causal_query_spatial_dim: Dim | None = None,
     scale: float | None = None,
@@ -87,7 +90,7 @@ def attend(
     scale: float,
     causal: Dim | None = None,
     bias: Tensor | None = None,
-    att_dropout: float = 0.0,
+    att_dropout: Probability = 0.0,
     att_dropout_broadcast: bool | None = None,
 ) -> Tensor:
     """`dot_attention` with a `bias` {…, axis} of the energy, in the order of `query`.

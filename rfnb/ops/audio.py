@@ -12,6 +12,7 @@ from rfnb.backend.base.require import axis_of
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.dtype import is_float_dtype
 from rfnb.core.run.run_ctx import get_run_ctx, get_run_ctx_step
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
 from rfnb.ops.convert import convert_to_tensor
@@ -28,6 +29,7 @@ __all__ = ["log_mel_filterbank_from_raw", "mask", "mel_filterbank", "random_mask
 __dir__ = __all__.copy  # names offered for completion, without imports
 
 
+@guarded
 def log_mel_filterbank_from_raw(
     raw_audio: Tensor,
     *,
@@ -65,6 +67,7 @@ def log_mel_filterbank_from_raw(
     return cast(found, raw_audio.dtype) if is_float_dtype(raw_audio.dtype) else found, frames
 
 
+@guarded
 def mel_filterbank(
     x: Tensor,
     *,
@@ -111,6 +114,7 @@ def _triangles(count: int, fft_length: int, sampling_rate: float, f_min: float, 
     return np.maximum(np.minimum(rising, falling), 0)
 
 
+@guarded
 def mask(x: Tensor, *, mask_axis: Dim, pos: Tensor, max_amount: int | Dim, mask_value: float | Tensor = 0.0) -> Tensor:
     """Sets one to `max_amount` frames from `pos` on to `mask_value`; the number is drawn for each entry of `pos`.
 
@@ -123,6 +127,7 @@ def mask(x: Tensor, *, mask_axis: Dim, pos: Tensor, max_amount: int | Dim, mask_
     return where(_covered(mask_axis, pos, max_amount), mask_value, x)
 
 
+@guarded
 def random_mask(
     x: Tensor,
     *,
@@ -169,6 +174,7 @@ def random_mask(
     return where(reduce_any(covered, axis=masks), mask_value, x)
 
 
+@guarded
 def specaugment(
     x: Tensor,
     *,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
 from rfnb.ops.math import add, log, minimum, mul, neg
@@ -17,6 +18,7 @@ from rfnb.ops.sort import search_sorted
 from rfnb.ops.top_k import top_k
 
 
+@guarded
 def random_choice_with_replacement(dims: Sequence[Dim], *, probs: Tensor, axis: Dim) -> Tensor:
     """A label for each position of `dims`, drawn independently with the probabilities `probs`.
 
@@ -44,6 +46,7 @@ def random_choice_with_replacement(dims: Sequence[Dim], *, probs: Tensor, axis: 
     return set_sparse_dim(minimum(found, last).copy_transpose(dims), axis)
 
 
+@guarded
 def random_choice_without_replacement(
     *, log_probs: Tensor, axis: Dim | Sequence[Dim], num_samples_dim: Dim, noise_scale: float | Tensor = 1.0
 ) -> Tensor | list[Tensor]:

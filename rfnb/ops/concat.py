@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.op import op
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
 
@@ -48,6 +49,7 @@ def concat(
     return result
 
 
+@guarded
 def concat_features(*sources: Tensor, allow_broadcast: bool = False) -> Tensor:
     """The features of all sources, one after the other. {…, f1}, {…, f2} → {…, f1+f2}
 

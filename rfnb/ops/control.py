@@ -8,16 +8,20 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+
 from rfnb.backend.base.math import join
 from rfnb.backend.base.tape import opaque
 from rfnb.core.advice.torch_equivalents import called
 from rfnb.core.dims import align
 from rfnb.core.dims.binding import current_lengths
 from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Lengths
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.scope import within
 from rfnb.core.tensor.listener import active_listener
 from rfnb.core.tensor.op import op
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError
 from rfnb.printable import printable
@@ -28,9 +32,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+OutDims = Sequence[Dim] | Sequence[Sequence[Dim]]
+
+
 @op()
-def raw_call(fn: Callable[..., Any], *tensors: Tensor, out_dims: Sequence[Dim]) -> Tensor:
-    """fn(*raw tensors) as one op. → {out_dims}
+def raw_call(fn: Callable[..., Any], *tensors: Tensor, out_dims: OutDims) -> Any:
+    """fn(*raw tensors) as one op. → {out_dims}, or a tuple of Tensors
 
     In a loop, `fn` is called at every step, and once before on step 0 to find out its result. It may read values and
     print, but must not modify its arguments.
@@ -38,20 +45,39 @@ def raw_call(fn: Callable[..., Any], *tensors: Tensor, out_dims: Sequence[Dim]) 
     >>> beam = rf.Dim(3, name="beam")
     >>> rf.raw_call(lambda x: x.argsort(-1), rf.range_over_dim(beam), out_dims=[beam]).raw_tensor.tolist()
     [0, 1, 2]
+
+    out_dims: the dims of the result; or a list of dims for each result of a function that gives several.
+
+    >>> x = rf.convert_to_tensor([3.0, 1.0, 2.0], dims=[beam])
+    >>> values, order = rf.raw_call(lambda x: x.sort(-1), x, out_dims=[[beam], [beam]])
+    >>> values.raw_tensor.tolist(), order.raw_tensor.tolist()
+    ([1.0, 2.0, 3.0], [1, 2, 0])
     """
     backend = raw_registry.backend_of_raw(tensors[0]._raw) if tensors else raw_registry.selected()
     for position, tensor in enumerate(tensors):
         if not isinstance(tensor, Tensor):
             raise DimError(f"raw_call: argument {position} is not an rf.Tensor", got=type(tensor).__name__)
-    raw = opaque(_Fresh(fn, backend), *[tensor._raw for tensor in tensors])
+    several = any(isinstance(part, list | tuple) for part in out_dims)
+    dims: list[Any] = list(out_dims) if several else [out_dims]
+    result = opaque(_Fresh(fn, backend, len(dims) if several else None), *[tensor._raw for tensor in tensors])
+    made = [
+        _under(raw, each, join(*tensors) if tensors else current_lengths(each))
+        for raw, each in zip(result if several else [result], dims, strict=True)
+    ]
+    return tuple(made) if several else made[0]
+
+
+def _under(raw: Any, dims: Sequence[Dim], lengths: Lengths) -> Tensor:
+    """A result of a function of raw tensors as a Tensor {dims}."""
     shape = tuple(raw.shape)
-    if len(shape) != len(out_dims) or any(d.dimension not in (None, n) for d, n in zip(out_dims, shape, strict=True)):
-        raise DimError("raw_call: the result of `fn` has different axes", got=shape, expected=align.show_dims(out_dims))
-    result = tensor_of(raw, align.sig(out_dims), join(*tensors) if tensors else current_lengths(out_dims))
-    result._raw = backend.finite_padding(result)
+    if len(shape) != len(dims) or any(d.dimension not in (None, n) for d, n in zip(dims, shape, strict=True)):
+        raise DimError("raw_call: the result of `fn` has different axes", got=shape, expected=align.show_dims(dims))
+    result = tensor_of(raw, align.sig(dims), lengths)
+    result._raw = raw_registry.backend_of_raw(raw).finite_padding(result)
     return result
 
 
+@guarded
 def cond(pred: Tensor | bool, true_fn: Callable[[], T], false_fn: Callable[[], T]) -> T:
     """The result of `true_fn` if `pred` {} is true, else that of `false_fn`. The other function is not called.
 
@@ -86,6 +112,8 @@ def cond(pred: Tensor | bool, true_fn: Callable[[], T], false_fn: Callable[[], T
                 hint=f"lambda: {called(fn)}; or rf.where(pred, a, b), which chooses between values",
             )
     if not isinstance(pred, Tensor):
+        if not isinstance(pred, bool | int | np.bool_):
+            raise DtypeError("cond: `pred` is not a condition", got=called(pred), expected="a Tensor {}, or a bool")
         return true_fn() if pred else false_fn()
     if pred.dims:
         raise DimError(
@@ -100,6 +128,7 @@ def cond(pred: Tensor | bool, true_fn: Callable[[], T], false_fn: Callable[[], T
     return result
 
 
+@guarded
 def assert_(condition: Tensor | bool, message: str, *, stop: bool = True) -> None:
     """Raises AssertionError with `message` unless `condition` is true everywhere; padding does not count.
 
@@ -215,20 +244,35 @@ def static_traceable_generation() -> int:
 
 
 class _Fresh:
-    """Calls a function at each step of a loop, and checks that the shape of the result stays the same.
+    """Calls a function at each step of a loop, and checks that the shapes of its results stay the same.
 
     A result that is one of the arguments is copied: a tape would take it for the same value."""
 
-    def __init__(self, fn: Callable[..., Any], backend: type[Backend]):
-        self._fn, self._backend = fn, backend
-        self._shape: tuple[int, ...] | None = None
+    def __init__(self, fn: Callable[..., Any], backend: type[Backend], count: int | None):
+        self._fn, self._backend, self._count = fn, backend, count
+        self._shapes: list[tuple[int, ...]] | None = None
 
     def __call__(self, *raws: Any) -> Any:
         result = self._fn(*raws)
-        shape = tuple(result.shape)
-        if self._shape not in (None, shape):
+        parts = self._checked(result)
+        shapes = [tuple(part.shape) for part in parts]
+        if self._shapes not in (None, shapes):
             raise DimError(
-                "raw_call: the shape of the result of `fn` changes between steps", got=shape, expected=self._shape
+                "raw_call: the shape of the result of `fn` changes between steps", got=shapes, expected=self._shapes
             )
-        self._shape = shape
-        return self._backend.identity_raw(result) if any(result is raw for raw in raws) else result
+        self._shapes = shapes
+        fresh = tuple(self._backend.identity_raw(x) if any(x is raw for raw in raws) else x for x in parts)
+        return fresh[0] if self._count is None else fresh
+
+    def _checked(self, result: Any) -> tuple[Any, ...]:
+        """The results as a tuple. Raises DtypeError if they are not raw tensors, as many as `out_dims` says."""
+        parts = tuple(result) if isinstance(result, list | tuple) else (result,)
+        alone = self._count is None and not isinstance(result, list | tuple)
+        if not (alone or len(parts) == self._count) or not all(hasattr(part, "shape") for part in parts):
+            raise DtypeError(
+                "raw_call: the result of `fn` is not what `out_dims` describes",
+                got=f"{type(result).__name__} of {', '.join(type(part).__name__ for part in parts) or 'nothing'}",
+                expected="a raw tensor" if self._count is None else f"{self._count} raw tensors",
+                hint=None if alone else "out_dims=[[…], […]], a list of dims for each result",
+            )
+        return parts

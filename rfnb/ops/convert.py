@@ -16,10 +16,12 @@ from rfnb.core.dims.lengths import EMPTY, Size
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.default import get_default_float_dtype
 from rfnb.core.ground.dtype import has_fractions, is_float_dtype, is_int_dtype
+from rfnb.core.ground.nested import leaves
 from rfnb.core.ground.source import public_function, user_source
 from rfnb.core.tensor.argument_errors import not_a_tensor
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor, tensor_of
-from rfnb.errors import DimError, DtypeError
+from rfnb.errors import DimError, DtypeError, RfError
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
@@ -60,6 +62,7 @@ def operands(a: Any, b: Any) -> tuple[Tensor, Tensor]:
     return tensor(a, b if isinstance(b, Tensor) else None), tensor(b)
 
 
+@guarded
 def convert_to_tensor(
     value: Any,
     *,
@@ -106,7 +109,7 @@ def convert_to_tensor(
     if isinstance(value, list | tuple) and dims and _unequal(value, dims, sparse_dim):
         value, lengths = _pad(value, dims, sparse_dim, lengths)
     backend = raw_registry.backend_of_data(value)
-    raw = backend.convert_raw(value, dtype, device)
+    raw = _raw_of(backend, value, dtype, device)
     if dtype is None and isinstance(value, float | list | tuple) and is_float_dtype(backend.get_dtype_name_raw(raw)):
         raw = backend.cast_raw(raw, get_default_float_dtype())
     sizes = backend.get_shape_tuple_raw(raw)
@@ -127,6 +130,43 @@ def convert_to_tensor(
     result._await_lengths()
     result._name = name or user_source() or "tensor"
     return result
+
+
+def _raw_of(backend: type[Backend], value: Any, dtype: str | None, device: str | None) -> Any:
+    """The raw tensor of data. Raises DtypeError if it is not made of numbers, DimError if its lists are not even."""
+    try:
+        return backend.convert_raw(value, dtype, device)
+    except (TypeError, ValueError, RuntimeError) as failure:
+        parts = leaves(value)
+        if isinstance(failure, RfError) or type(failure) not in (TypeError, ValueError, RuntimeError):
+            raise
+        if not isinstance(value, list | tuple) or not all(map(_is_number, parts)):
+            odd = next((part for part in parts if not _is_number(part)), value)
+            raise _not_numbers(odd) from failure
+        raise DimError(
+            "convert_to_tensor: lists of one axis have different lengths",
+            got=f"{value!r:.60}",
+            expected="lists of one length",
+            hint="sequences of different lengths need a dim without a size: "
+            'dims=[rf.batch_dim, rf.Dim(None, name="time"), …]',
+        ) from failure
+
+
+def _is_number(part: Any) -> bool:
+    return isinstance(part, bool | int | float | complex | np.generic) or getattr(part, "shape", None) == ()
+
+
+def _not_numbers(value: Any) -> DtypeError:
+    """The error for data that is not made of numbers."""
+    hint = "strings need a `sparse_dim` with a vocab that knows them" if isinstance(value, str) else None
+    if hasattr(value, "shape"):
+        hint = "torch.stack or np.stack joins arrays of one size; those of different length need a dim without one"
+    return DtypeError(
+        "convert_to_tensor: the data is not made of numbers",
+        got=f"{type(value).__name__} {value!r:.40}",
+        expected="a number, an array, or lists of numbers",
+        hint=hint,
+    )
 
 
 def _check_labels(backend: type[Backend], labels: Tensor, value: Any, sparse_dim: Dim) -> None:
@@ -159,9 +199,11 @@ def _pad(value: Sequence[Any], dims: Sequence[Dim], sparse_dim: Dim | None, leng
     vocab = sparse_dim.vocab if sparse_dim is not None else None
     rows = []
     for entry in value:
+        if vocab is None and isinstance(entry, str):
+            raise _not_numbers(entry)
         if vocab is not None and (isinstance(entry, str) or (len(entry) and isinstance(entry[0], str))):
             entry = vocab.encode(entry)
-        rows.append(np.asarray(entry, dtype=np.int64 if len(entry) == 0 and sparse_dim is not None else None))
+        rows.append(_row(entry, sparse_dim))
     shapes = {row.shape[1:] for row in rows if len(row)} or {tuple(d.dimension or 0 for d in dims[2:])}
     if len(shapes) > 1:
         raise DimError("convert_to_tensor: the sequences differ in more than one axis", got=[r.shape for r in rows])
@@ -173,6 +215,21 @@ def _pad(value: Sequence[Any], dims: Sequence[Dim], sparse_dim: Dim | None, leng
     if padded.dtype == np.float64:
         padded = padded.astype(np.float32)
     return padded, sizes if lengths is None else lengths
+
+
+def _row(entry: Any, sparse_dim: Dim | None) -> np.ndarray:
+    """A sequence as an array. Raises DimError for frames of different lengths, DtypeError if they are not numbers."""
+    try:
+        row = np.asarray(entry, dtype=np.int64 if len(entry) == 0 and sparse_dim is not None else None)
+    except ValueError:
+        raise DimError(
+            "convert_to_tensor: the sequences differ in more than one axis",
+            got=f"{entry!r:.60}",
+            expected="frames of one length",
+        ) from None
+    if row.dtype.kind not in "biufc":
+        raise _not_numbers(next((part for part in leaves(entry) if not _is_number(part)), entry))
+    return row
 
 
 def _bind(backend: type[Backend], raw: Any, dims: Sequence[Dim], lengths: Any, tags: Sequence[str] | None) -> Any:
@@ -232,7 +289,9 @@ def _lengths_by_dim(dims: Sequence[Dim], lengths: Any) -> dict[Dim, Any]:
 def _size(batch: Dim, values: Any) -> Size:
     if isinstance(values, Tensor):
         return Size(values.dims, raw_registry.backend_of_raw(values._raw).to_numpy_raw(values._raw))
-    if hasattr(values, "detach"):
+    if getattr(values, "is_meta", False):
+        values = raw_registry.backend_of_raw(values).to_numpy_raw(values)  # raises, with the reason
+    elif hasattr(values, "detach"):
         values = values.tolist()  # not .numpy(), which torch.func does not allow
     array = np.asarray(values)
     if array.dtype.kind == "f" and array.size:

@@ -17,6 +17,7 @@ from rfnb.core.ground.default import (
     get_default_int_dtype,
 )
 from rfnb.core.tensor.op import op
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor
 
 
@@ -49,6 +50,7 @@ def full(
 fill = full
 
 
+@guarded
 def constant(
     fill_value: Any,
     *,
@@ -78,6 +80,7 @@ def _dtype_of(value: Any) -> str:
     return get_default_float_dtype() if isinstance(value, Real) else "complex64"
 
 
+@guarded
 def zeros(
     dims: Sequence[Dim],
     *,
@@ -95,6 +98,7 @@ def zeros(
     return full(dims=dims, fill_value=0, dtype=dtype, device=device, sparse_dim=sparse_dim, feature_dim=feature_dim)
 
 
+@guarded
 def ones(
     dims: Sequence[Dim],
     *,

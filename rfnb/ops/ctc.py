@@ -14,6 +14,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.op import op
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
 from rfnb.ops.create import zeros
@@ -103,6 +104,7 @@ def ctc_best_path(
     )
 
 
+@guarded
 def ctc_greedy_decode(
     logits: Tensor,
     *,
@@ -146,6 +148,7 @@ def ctc_greedy_decode(
     return set_sparse_dim(found, target_dim or wb_target_dim), out
 
 
+@guarded
 def ctc_durations_from_path(
     *,
     path: Tensor,
@@ -181,6 +184,7 @@ def ctc_durations_from_path(
     return scatter_count(indices=state, indices_dim=path_spatial_dim, out_dim=out), out
 
 
+@guarded
 def ctc_no_label_loop_blank_durations_from_path(
     *,
     path: Tensor,

@@ -17,6 +17,7 @@ from rfnb.core.dims.lengths import Lengths, Size
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.default import get_default_array_index_dtype, get_default_device, get_default_float_dtype
 from rfnb.core.tensor.op import method_of, op
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.ops.create import range_over_dim
 from rfnb.ops.mask import get_dim_value_tensor, get_size_tensor
@@ -26,6 +27,7 @@ from rfnb.ops.shape import set_sparse_dim
 Dims = Dim | Sequence[Dim]
 
 
+@guarded
 def range_over_dim_strided(
     dim: Dim, *, stride: int | Tensor, out_dim: Dim | None = None, dtype: str | None = None, device: str | None = None
 ) -> tuple[Tensor, Dim]:
@@ -43,6 +45,7 @@ def range_over_dim_strided(
     return set_sparse_dim(positions, dim), counted
 
 
+@guarded
 def range_over_merged_dims(dims: Sequence[Dim], *, dtype: str | None = None, device: str | None = None) -> Tensor:
     """The position in the merged dim that `rf.merge_dims` gives to each position. → {dims…}, sparse in their product
 
@@ -76,6 +79,7 @@ def linspace_over_dim(
     return combine_bc(combine_bc(found, "mul", operator.sub(end, start)), "add", start)
 
 
+@guarded
 def last_frame_position_of_dim(
     dim: Dim, *, device: str | None = None, allow_scalar_on_cpu: bool = True
 ) -> Tensor | int:
@@ -91,6 +95,7 @@ def last_frame_position_of_dim(
     return set_sparse_dim(cast(last, get_default_array_index_dtype()), dim)
 
 
+@guarded
 def num_elements_of_shape(dims: Dims, *, use_mask: bool = True, device: str | None = None) -> Tensor | int:
     """The number of entries of a tensor with `dims`, without padding. → an int if all dims are static, else a Tensor
 
@@ -105,6 +110,7 @@ def num_elements_of_shape(dims: Dims, *, use_mask: bool = True, device: str | No
     return count_entries(dims, use_mask=use_mask, device=device)
 
 
+@guarded
 def masked_fraction_of_shape(dims: Dims, *, inverse: bool = False, device: str | None = None) -> Tensor | int:
     """The fraction of the entries of a tensor with `dims` that are not padding; with `inverse`, 1 divided by it.
 
@@ -153,6 +159,7 @@ def use_mask_default(
     return True if default is None else default
 
 
+@guarded
 def dim_match_priority_when_needed(dim: Dim, *other_dims: Dim) -> Dim:
     """`dim` with a higher match priority than the same dim has in `other_dims`, for a weight that has both.
 

@@ -7,7 +7,9 @@ from typing import Any
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.default import get_default_float_dtype
 from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.tensor.argument_kinds import Probability
 from rfnb.core.tensor.op import method_of, op
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
 from rfnb.ops.convert import tensor
@@ -63,6 +65,7 @@ def one_hot(source: Tensor) -> Tensor:
     return backend_of_raw(source._raw).one_hot(source, dtype=get_default_float_dtype())
 
 
+@guarded
 def sparse_to_dense(
     labels: Tensor | int,
     *,
@@ -86,7 +89,8 @@ def sparse_to_dense(
     return where(here, label_value, other_value, allow_broadcast_all_sources=True)
 
 
-def smooth_one_hot(source: Tensor, *, label_prob: float) -> Tensor:
+@guarded
+def smooth_one_hot(source: Tensor, *, label_prob: Probability) -> Tensor:
     """`label_prob` at the label; the other labels share the rest. {…} sparse → {…, sparse_dim} float
 
     https://arxiv.org/abs/1512.00567, section 7.

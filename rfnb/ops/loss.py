@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated
 
+from rfnb.backend.base.loss import LOG_PROBS
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.tensor.argument_kinds import Choice
 from rfnb.core.tensor.op import op
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
 from rfnb.ops.convert import convert_to_tensor, tensor
@@ -16,7 +20,9 @@ from rfnb.ops.math import add, mul, neg, sub, where
 
 
 @op(frames="any")
-def cross_entropy(*, estimated: Tensor, target: Tensor, axis: Dim, estimated_type: str) -> Tensor:
+def cross_entropy(
+    *, estimated: Tensor, target: Tensor, axis: Dim, estimated_type: Annotated[str, Choice(*LOG_PROBS)]
+) -> Tensor:
     """-Σ target · log estimated over `axis`. {…, axis}, {…} sparse in axis or {…, axis} → {…}
 
     >>> vocab = rf.Dim(4, name="vocab")
@@ -34,6 +40,7 @@ def cross_entropy(*, estimated: Tensor, target: Tensor, axis: Dim, estimated_typ
     )
 
 
+@guarded
 def label_smoothing(prob: Tensor, smoothing: Tensor | float, *, axis: Dim | None = None) -> Tensor:
     """Targets that give `smoothing` of their weight to the other classes. {…, axis} or {…} sparse → {…, axis}
 
@@ -57,6 +64,7 @@ def label_smoothing(prob: Tensor, smoothing: Tensor | float, *, axis: Dim | None
     return add(mul(prob, sub(1.0 - smoothing, others)), others)
 
 
+@guarded
 def label_smoothed_log_prob_gradient(
     log_prob: Tensor,
     smoothing: Tensor | float,

@@ -9,6 +9,7 @@ import numpy as np
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.op import op
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
 
@@ -89,6 +90,7 @@ def pad_packed(source: Tensor, *, in_dim: Dim, dims: Sequence[Dim]) -> Tensor:
     return backend_of_raw(source._raw).pad_packed(source, in_dim=in_dim, dims=tuple(dims))
 
 
+@guarded
 def is_packed(source: Tensor) -> bool:
     """False: tensors are always padded here. The frames that `pack_padded` gives have an ordinary dim.
 
@@ -100,6 +102,7 @@ def is_packed(source: Tensor) -> bool:
     return False
 
 
+@guarded
 def unpack(source: Tensor) -> Tensor:
     """The tensor itself, since tensors are always padded here.
 

@@ -14,6 +14,7 @@ from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.core.tensor.listener import active_listener
 from rfnb.core.tensor.op import add_row, binary, method_of, op, unary
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import RfError
 from rfnb.ops.convert import operands, tensor
@@ -82,6 +83,7 @@ def compare(
     return backend.compare(a, kind, b, allow_broadcast_all_sources=allow_broadcast_all_sources, dim_order=dim_order)
 
 
+@guarded
 def combine_bc(a: Value, kind: str, b: Value, *, dim_order: Sequence[Dim] | None = None) -> Tensor:
     """`rf.combine`, also where each operand has a dim that looks like one of the other. {…}, {…} → {… of both}
 
@@ -92,6 +94,7 @@ def combine_bc(a: Value, kind: str, b: Value, *, dim_order: Sequence[Dim] | None
     return combine(a, kind, b, allow_broadcast_all_sources=True, dim_order=dim_order)
 
 
+@guarded
 def compare_bc(a: Value, kind: str, b: Value, *, dim_order: Sequence[Dim] | None = None) -> Tensor:
     """`rf.compare`, also where each operand has a dim that looks like one of the other. {…}, {…} → {… of both} bool
 
@@ -232,6 +235,7 @@ is_infinite = _unary("is_infinite", "whether ∞ or -∞", "[-np.inf, np.inf, np
 is_neg_infinite = _unary("is_neg_infinite", "whether -∞", "[-np.inf, np.inf, np.nan] → [True, False, False]")
 
 
+@guarded
 def maximum(a: Value, b: Value, *other_tensors: Value) -> Tensor:
     """The maximum, entry by entry. {…}, {…}, … → {… of all}
 
@@ -245,6 +249,7 @@ def maximum(a: Value, b: Value, *other_tensors: Value) -> Tensor:
     return tensor(a)
 
 
+@guarded
 def minimum(a: Value, b: Value, *other_tensors: Value) -> Tensor:
     """The minimum, entry by entry. {…}, {…}, … → {… of all}
 

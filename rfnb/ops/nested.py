@@ -16,6 +16,7 @@ from rfnb.core.dims.align import apply, move
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
 from rfnb.core.ground.nested import leaves, map_leaves, map_pairs
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
 from rfnb.ops.convert import convert_to_tensor
@@ -31,6 +32,7 @@ __all__ = ["gather_nested", "mask_nested", "masked_scatter_nested", "masked_sele
 __dir__ = __all__.copy  # names offered for completion, without imports
 
 
+@guarded
 def gather_nested(s: T, *, indices: Tensor, dim_map: DimMap | None = None) -> T:
     """The entries of all tensors at `indices`, which are sparse in the dim to pick from.
 
@@ -45,6 +47,7 @@ def gather_nested(s: T, *, indices: Tensor, dim_map: DimMap | None = None) -> T:
     return _picked(s, {axis}, lambda x: gather(x, indices=indices, axis=axis), dim_map, indices.device)
 
 
+@guarded
 def masked_select_nested(
     s: T,
     *,
@@ -78,6 +81,7 @@ def masked_select_nested(
     return _picked(s, set(dims), select, dim_map, mask.device), out_dim, dim_map
 
 
+@guarded
 def masked_scatter_nested(
     s: T,
     backup: T,
@@ -120,6 +124,7 @@ def masked_scatter_nested(
     return result
 
 
+@guarded
 def where_nested(x: T, y: T, *, condition: Tensor, condition_cpu: Tensor | None = None) -> T:
     """`rf.where` on all leaves: `x` where `condition` is true, else `y`.
 
@@ -136,6 +141,7 @@ def where_nested(x: T, y: T, *, condition: Tensor, condition_cpu: Tensor | None 
     return mask_nested(x, mask=condition, mask_cpu=condition_cpu, mask_value=y)
 
 
+@guarded
 def mask_nested(
     s: T,
     *,

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from rfnb.core.dims.dim import Dim, as_dims
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.run.run_ctx import get_run_ctx
+from rfnb.core.tensor.argument_kinds import FloatTensor
 from rfnb.core.tensor.op import op
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
@@ -19,7 +21,9 @@ Axes = Dim | Sequence[Dim]
 
 
 @op(frames="any")
-def layer_norm(source: Tensor, scale: Tensor | None, bias: Tensor | None, *, in_dim: Axes, eps: float = 1e-6) -> Tensor:
+def layer_norm(
+    source: FloatTensor, scale: Tensor | None, bias: Tensor | None, *, in_dim: Axes, eps: float = 1e-6
+) -> Tensor:
     """Mean 0 and variance 1 over `in_dim`, then times `scale` plus `bias`, in one kernel. {…, in_dim} → the same
 
     >>> feat = rf.Dim(2, name="feat")
@@ -32,7 +36,7 @@ def layer_norm(source: Tensor, scale: Tensor | None, bias: Tensor | None, *, in_
 
 @op(frames="any")
 def rms_norm(
-    source: Tensor, scale: Tensor | None, bias: Tensor | None = None, *, in_dim: Axes, eps: float = 1e-6
+    source: FloatTensor, scale: Tensor | None, bias: Tensor | None = None, *, in_dim: Axes, eps: float = 1e-6
 ) -> Tensor:
     """A mean square of 1 over `in_dim` (Zhang & Sennrich 2019), then times `scale` plus `bias`, in one kernel.
 
@@ -48,7 +52,7 @@ def rms_norm(
 
 @op(frames="any")
 def moments(
-    x: Tensor, axis: Axes, *, use_mask: bool = True, correction: int = 0, distributed: bool = False
+    x: FloatTensor, axis: Axes, *, use_mask: bool = True, correction: int = 0, distributed: bool = False
 ) -> tuple[Tensor, Tensor]:
     """The mean and the variance over `axis`, over the valid frames only. {…, axis} → {…}, {…}
 
@@ -64,7 +68,7 @@ def moments(
 
 
 @op(frames="any")
-def normalize(a: Tensor, *, axis: Axes, epsilon: float = 1e-6) -> Tensor:
+def normalize(a: FloatTensor, *, axis: Axes, epsilon: float = 1e-6) -> Tensor:
     """Mean 0 and variance 1 over the valid frames of `axis`; 0 in padding. {…, axis} → the same
 
     >>> feat = rf.Dim(2, name="feat")
@@ -75,8 +79,9 @@ def normalize(a: Tensor, *, axis: Axes, epsilon: float = 1e-6) -> Tensor:
     return backend.normalize(a, *backend.moments(a, axis), epsilon)
 
 
+@guarded
 def group_norm(
-    source: Tensor,
+    source: FloatTensor,
     scale: Tensor | None,
     bias: Tensor | None,
     *,
@@ -115,7 +120,7 @@ def _groups(number: int) -> Dim:
 
 @op(effect=True)
 def batch_norm(
-    source: Tensor,
+    source: FloatTensor,
     *,
     in_dim: Axes,
     running_mean: Parameter | None,

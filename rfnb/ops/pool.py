@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Annotated
 
 from rfnb.backend.base.slide import Padding, PerAxis, per_axis
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim, as_dims
 from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.tensor.argument_kinds import Choice
 from rfnb.core.tensor.op import op
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
 from rfnb.ops.slide import masked
+
+PoolMode = Annotated[str, Choice("max", "avg")]
 
 
 @op(frames="any")
@@ -19,7 +24,7 @@ def pool(
     source: Tensor,
     *,
     nd: int | None = None,
-    mode: str,
+    mode: PoolMode,
     pool_size: PerAxis,
     padding: Padding = "valid",
     dilation_rate: PerAxis = 1,
@@ -64,6 +69,7 @@ def pool(
     return masked(run, source, dims, None if out_spatial_dims is None else as_dims(out_spatial_dims), use_mask)
 
 
+@guarded
 def max_pool(
     source: Tensor,
     *,
@@ -85,6 +91,7 @@ def max_pool(
     return pool(mode="max", **locals())
 
 
+@guarded
 def max_pool1d(
     source: Tensor,
     *,
@@ -104,10 +111,11 @@ def max_pool1d(
     return pool1d(mode="max", **locals())
 
 
+@guarded
 def pool1d(
     source: Tensor,
     *,
-    mode: str,
+    mode: PoolMode,
     pool_size: int,
     padding: Padding = "valid",
     dilation_rate: PerAxis = 1,
@@ -140,7 +148,7 @@ def _pool(nd: int, example: str) -> Callable[..., tuple[Tensor, Sequence[Dim]]]:
     def pool_nd(
         source: Tensor,
         *,
-        mode: str,
+        mode: PoolMode,
         pool_size: PerAxis,
         padding: Padding = "valid",
         dilation_rate: PerAxis = 1,

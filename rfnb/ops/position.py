@@ -18,6 +18,7 @@ from rfnb.core.ground.default import get_default_device, get_default_float_dtype
 from rfnb.core.ground.raw import backend_of_raw, selected
 from rfnb.core.tensor.listener import active_listener
 from rfnb.core.tensor.op import op
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
 from rfnb.ops.concat import concat
@@ -31,6 +32,7 @@ from rfnb.ops.shape import set_sparse_dim
 Offset = int | Tensor
 
 
+@guarded
 def sinusoidal_encoding(indices: Tensor, *, feat_dim: Dim, base: float = 10_000.0, dtype: str | None = None) -> Tensor:
     """sin(i · w) in the first half of `feat_dim` and cos(i · w) in the second. {…} → {…, feat_dim}
 
@@ -44,6 +46,7 @@ def sinusoidal_encoding(indices: Tensor, *, feat_dim: Dim, base: float = 10_000.
     return _waves(indices, feat_dim, math.log(base) / max(half.get_dim_value() - 1, 1), dtype)
 
 
+@guarded
 def sinusoidal_positional_encoding(
     *,
     spatial_dim: Dim,
@@ -72,6 +75,7 @@ def sinusoidal_positional_encoding(
     return _of_batch(("sines", offset, base, dtype, device), [spatial_dim], [spatial_dim, feat_dim], make)
 
 
+@guarded
 def relative_positional_encoding(
     *,
     query_spatial_dim: Dim,

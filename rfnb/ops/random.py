@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
+from rfnb.backend.base.random import PARAMETERS
 from rfnb.backend.base.tape import current_tape
 from rfnb.core.dims.dim import Dim, as_dims, check_dims
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.default import get_default_device, get_default_float_dtype, get_default_int_dtype
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.run.run_ctx import get_run_ctx
+from rfnb.core.tensor.argument_kinds import Choice, Probability
 from rfnb.core.tensor.op import op
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.errors import DimError, DtypeError, ParameterError, TraceError
+from rfnb.errors import DtypeError, ParameterError, TraceError
 
 Number = float | Tensor
 Seed = int | Sequence[int] | np.ndarray
@@ -27,6 +30,7 @@ _HANDLED_HERE = {"algorithm", "auto_update_state", "static"}
 """Options of `random` that backends do not get."""
 
 
+@guarded
 def random(
     dims: Sequence[Dim],
     *,
@@ -34,7 +38,7 @@ def random(
     device: str | None = None,
     sparse_dim: Dim | None = None,
     feature_dim: Dim | None = None,
-    distribution: str,
+    distribution: Annotated[str, Choice(*PARAMETERS)],
     mean: Number | None = None,
     stddev: Number | None = None,
     bound: Number | None = None,
@@ -92,6 +96,7 @@ def _random(**options: Any) -> Tensor:
     return raw_registry.selected().random(**options)
 
 
+@guarded
 def random_uniform(
     dims: Sequence[Dim],
     *,
@@ -117,6 +122,7 @@ def random_uniform(
     return random(distribution="uniform", **locals())
 
 
+@guarded
 def random_normal(
     dims: Sequence[Dim],
     *,
@@ -141,6 +147,7 @@ def random_normal(
     return random(distribution="normal", **locals())
 
 
+@guarded
 def random_truncated_normal(
     dims: Sequence[Dim],
     *,
@@ -298,7 +305,8 @@ def set_dropout_broadcast_ctx(shared: bool) -> Iterator[None]:
 Axis = Dim | Sequence[Dim] | Literal[False] | None
 
 
-def dropout(source: Tensor, drop_prob: float, *, axis: Axis = None, on_forward: bool = False) -> Tensor:
+@guarded
+def dropout(source: Tensor, drop_prob: Probability, *, axis: Axis = None, on_forward: bool = False) -> Tensor:
     """In training, sets each entry to 0 with probability `drop_prob`, and scales up the others. {…} → the same
 
     >>> x = rf.dropout(rf.ones([rf.Dim(1000)]), 0.5, on_forward=True)
@@ -309,8 +317,6 @@ def dropout(source: Tensor, drop_prob: float, *, axis: Axis = None, on_forward: 
         axis: dims along which entries are dropped independently; by default, or if False, all dims.
         on_forward: also drop outside of training.
     """
-    if not 0.0 <= drop_prob <= 1.0:
-        raise DimError("dropout: `drop_prob` must be a probability", got=drop_prob, expected="0 to 1")
     if drop_prob == 0 or not (on_forward or get_run_ctx().is_train_flag_enabled(func=dropout)):
         return source
     return _dropout(source, drop_prob, axis=axis)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from rfnb.core.dims.dim import Dim, single_step_dim
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.op import op
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.ops.linear import linear
 
 State = tuple[Tensor, Tensor]
 
 
+@guarded
 def lstm(
     source: Tensor,
     *,

@@ -5,20 +5,23 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
+from rfnb.backend.base.reduce import MODES
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.tensor.argument_kinds import Choice
 from rfnb.core.tensor.op import op
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
 
 Axes = Dim | Sequence[Dim]
+Mode = Annotated[str, Choice(*MODES)]
 
 
 @op(frames="any")
-def reduce(source: Tensor, *, mode: str, axis: Axes, use_mask: bool = True, distributed: bool = False) -> Tensor:
+def reduce(source: Tensor, *, mode: Mode, axis: Axes, use_mask: bool = True, distributed: bool = False) -> Tensor:
     """`mode` over `axis`, over the valid frames only. {…, axis} → {…}
 
     mode: "sum", "mean", "max", "min", "logsumexp", "any", "all", "argmax", "argmin".
@@ -98,7 +101,7 @@ def reduce_logmeanexp(source: Tensor, *, axis: Axes, use_mask: bool = True) -> T
 
 
 @op(frames="any")
-def reduce_out(source: Tensor, *, mode: str, num_pieces: int, out_dim: Dim | None = None) -> Tensor:
+def reduce_out(source: Tensor, *, mode: Mode, num_pieces: int, out_dim: Dim | None = None) -> Tensor:
     """`mode` over groups of `num_pieces` neighbouring features: "max" is maxout (Goodfellow et al. 2013).
 
     {…, feature_dim} → {…, feature_dim // num_pieces}

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
+from rfnb.backend.base.scatter import MODES
 from rfnb.core.dims.dim import Dim, as_dims
 from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.tensor.argument_kinds import Choice
 from rfnb.core.tensor.op import op
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
 from rfnb.ops.create import ones, range_over_dim
@@ -19,12 +22,13 @@ from rfnb.ops.shape import merge_dims, set_sparse_dim
 Dims = Dim | Sequence[Dim]
 
 
+@guarded
 def scatter(
     source: Tensor,
     *,
     indices: Tensor,
     indices_dim: Dims,
-    mode: str = "sum",
+    mode: Annotated[str, Choice(*MODES, "logsumexp", "logmeanexp", "argmax")] = "sum",
     fill_value: float | None = None,
     out_dim: Dims | None = None,
     use_mask: bool | None = None,
@@ -95,6 +99,7 @@ def _counted(indices: Tensor, out_dim: Dims | None) -> Dims:
     return indices.sparse_dim
 
 
+@guarded
 def scatter_mean(
     source: Tensor, *, indices: Tensor, indices_dim: Dims, fill_value: float | None = None, out_dim: Dims | None = None
 ) -> Tensor:
@@ -111,6 +116,7 @@ def scatter_mean(
     )
 
 
+@guarded
 def scatter_count(
     *, indices: Tensor, indices_dim: Dims, out_dim: Dims | None = None, fill_value: float | None = None
 ) -> Tensor:
@@ -125,6 +131,7 @@ def scatter_count(
     return scatter(one, indices=indices, indices_dim=indices_dim, fill_value=fill_value, out_dim=out_dim)
 
 
+@guarded
 def scatter_logsumexp(
     source: Tensor, *, indices: Tensor, indices_dim: Dims, fill_value: float | None = None, out_dim: Dims | None = None
 ) -> Tensor:
@@ -147,6 +154,7 @@ def scatter_logsumexp(
     return where(greater(scatter_count(**places), 0), result, fill_value, allow_broadcast_all_sources=True)
 
 
+@guarded
 def scatter_logmeanexp(
     source: Tensor, *, indices: Tensor, indices_dim: Dims, fill_value: float | None = None, out_dim: Dims | None = None
 ) -> Tensor:
@@ -163,6 +171,7 @@ def scatter_logmeanexp(
     return sub(total, log(cast(scatter_count(fill_value=1, **places), total.dtype)))
 
 
+@guarded
 def scatter_argmax(
     source: Tensor, *, indices: Tensor, indices_dim: Dims, invalid_idx: int = -1, out_dim: Dims | None = None
 ) -> Tensor:

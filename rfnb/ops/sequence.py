@@ -24,6 +24,9 @@ def reverse_sequence(tensor: Tensor, *, axis: Dim, handle_dynamic_dims: bool = T
 def cumsum(source: Tensor, *, spatial_dim: Dim) -> Tensor:
     """The cumulative sum over the frames. {…, spatial_dim} → the same
 
+    Truth values and integers of fewer than 32 bits are summed as int64, so that they do not wrap around; other types
+    stay the same.
+
     >>> time = rf.Dim(4, name="time")
     >>> rf.cumsum(rf.ones([time]), spatial_dim=time).raw_tensor.tolist()
     [1.0, 2.0, 3.0, 4.0]

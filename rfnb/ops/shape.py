@@ -8,6 +8,7 @@ from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.op import op
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor
 
 
@@ -21,6 +22,7 @@ def expand_dim(source: Tensor, dim: Dim) -> Tensor:
     return backend_of_raw(source._raw).expand_dim(source, dim)
 
 
+@guarded
 def expand_dims(source: Tensor, dims: Sequence[Dim]) -> Tensor:
     """The tensor repeated along new axes `dims`. {…} → {dims…, …}
 
@@ -56,6 +58,7 @@ def expand_make_non_empty(source: Tensor, *, axis: Dim, out_dim: Dim | None = No
     return backend_of_raw(source._raw).expand_make_non_empty(source, axis=axis, out_dim=out_dim)
 
 
+@guarded
 def replace_dim(source: Tensor, *, in_dim: Dim, out_dim: Dim | None = None) -> tuple[Tensor, Dim]:
     """`source` with `out_dim` of the same size in place of `in_dim`, and that dim. {…, in_dim} → {…, out_dim}
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
+
+import numpy as np
 
 from rfnb.backend.base.sizes import derived
 from rfnb.core.dims import dim_math
 from rfnb.core.dims.align import show_dims
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.tensor.argument_kinds import Choice
 from rfnb.core.tensor.op import op
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.errors import DimError
+from rfnb.errors import DimError, DtypeError
 
 
 @op(frames="any")
@@ -52,13 +55,16 @@ def _out_dim(source: Tensor, axis: Dim, start: Any, end: Any, step: Any, size: i
         return Dim(size, name=f"{axis.name}_slice")
     if any(isinstance(bound, Tensor) for bound in (start, end, step, size)):
         return Dim(None, name=f"{axis.name}_slice")
-    key = ("slice_dim", axis.serial, start, end, step)
-    return derived(source.sig, key, lambda: _formula(axis, start, end, step or 1))
+    key = ("slice_dim", axis.serial, start, end, step, size)
+    return derived(source.sig, key, lambda: _formula(axis, start, end, step, size))
 
 
-def _formula(axis: Dim, start: int | None, end: int | None, step: int) -> Dim:
+def _formula(axis: Dim, start: int | None, end: int | None, step: int | None, size: Any) -> Dim:
     """An expression of `axis` if there is one, so that equal slices have the same dim."""
-    first = start or 0
+    for name, given in (("start", start), ("end", end), ("step", step), ("size", size)):
+        if given is not None and not isinstance(given, int | np.integer):
+            raise DtypeError(f"slice: `{name}` is not a whole number", got=repr(given), expected="an int or a Tensor")
+    first, step = start or 0, step or 1
     if axis.dimension is not None and len(range(axis.dimension)[start:end:step]) == axis.dimension:
         return axis
     if step < 0 or (first < 0 and end is not None and end >= 0):
@@ -78,7 +84,7 @@ def pad(
     axes: Sequence[Dim],
     padding: Sequence[tuple[Dim | int, Dim | int]] | tuple[Dim | int, Dim | int],
     out_dims: Sequence[Dim] | None = None,
-    mode: str = "constant",
+    mode: Annotated[str, Choice("constant", "replicate", "reflect", "circular")] = "constant",
     value: float | Tensor | None = None,
     handle_dynamic_dims: bool | None = None,
 ) -> tuple[Tensor, Sequence[Dim]]:

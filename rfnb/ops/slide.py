@@ -10,6 +10,7 @@ from rfnb.backend.base.slide import Padding, PerAxis, Spread, Window, per_axis, 
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.ops.dims import use_mask_default
 from rfnb.ops.math import maximum
@@ -17,6 +18,7 @@ from rfnb.ops.math import maximum
 Sizes = int | Dim | Sequence[int | Dim]
 
 
+@guarded
 def make_conv_out_spatial_dims(
     in_spatial_dims: Sequence[Dim],
     *,
@@ -36,6 +38,7 @@ def make_conv_out_spatial_dims(
     return _out_dims(slides, in_spatial_dims, description_prefix)
 
 
+@guarded
 def make_transposed_conv_out_spatial_dims(
     in_spatial_dims: Sequence[Dim],
     *,
@@ -57,6 +60,7 @@ def make_transposed_conv_out_spatial_dims(
     return _out_dims(spreads(name, sizes, strides, padding, 0, output_padding), in_spatial_dims, description_prefix)
 
 
+@guarded
 def calc_conv_out_length(
     in_length: Any,
     *,
@@ -79,6 +83,7 @@ def calc_conv_out_length(
     return _named(window.count(in_length), in_length, name)
 
 
+@guarded
 def calc_transposed_conv_out_length(
     in_length: Any,
     *,

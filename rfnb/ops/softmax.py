@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.tensor.argument_kinds import FloatTensor
 from rfnb.core.tensor.op import op
 from rfnb.core.tensor.tensor import Tensor
 
 
 @op(frames="any")
-def softmax(a: Tensor, *, axis: Dim, use_mask: bool = True) -> Tensor:
+def softmax(a: FloatTensor, *, axis: Dim, use_mask: bool = True) -> Tensor:
     """exp(a) / Σ exp(a) over `axis`; 0 in padding, and over a sequence of length 0. {…, axis} → the same
 
     >>> feat = rf.Dim(4, name="feat")
@@ -20,7 +21,7 @@ def softmax(a: Tensor, *, axis: Dim, use_mask: bool = True) -> Tensor:
 
 
 @op(frames="any")
-def log_softmax(a: Tensor, *, axis: Dim, use_mask: bool = True) -> Tensor:
+def log_softmax(a: FloatTensor, *, axis: Dim, use_mask: bool = True) -> Tensor:
     """log softmax over `axis`; -inf in padding. {…, axis} → the same
 
     >>> feat = rf.Dim(4, name="feat")

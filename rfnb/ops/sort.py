@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.tensor.argument_kinds import Choice
 from rfnb.core.tensor.op import op
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.errors import DimError
 from rfnb.ops.convert import tensor
 from rfnb.ops.math import Value
 
@@ -30,7 +32,12 @@ def sort(source: Tensor, *, axis: Dim, descending: bool = False, stable: bool = 
 
 @op(frames="any")
 def search_sorted(
-    sorted_seq: Tensor, values: Value, *, axis: Dim, side: str = "left", out_dtype: str = "int32"
+    sorted_seq: Tensor,
+    values: Value,
+    *,
+    axis: Dim,
+    side: Annotated[str, Choice("left", "right")] = "left",
+    out_dtype: str = "int32",
 ) -> Tensor:
     """Where to insert each of `values` in `sorted_seq`, sorted along `axis`. {…, axis}, {…} → {… of both}
 
@@ -40,7 +47,5 @@ def search_sorted(
     >>> rf.search_sorted(rf.range_over_dim(time) * 10, 20, axis=time).raw_tensor.item()
     2
     """
-    if side not in ("left", "right"):
-        raise DimError("search_sorted: unknown `side`", got=repr(side), expected="'left' or 'right'")
     backend = backend_of_raw(sorted_seq._raw)
     return backend.search_sorted(sorted_seq, tensor(values, sorted_seq), axis=axis, side=side, out_dtype=out_dtype)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.op import op
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
 from rfnb.ops.create import range_over_dim
@@ -52,6 +53,7 @@ def top_k(
     return backend_of_raw(source._raw).top_k(source, axis=axis, k=k, k_dim=k_dim, sorted=sorted)
 
 
+@guarded
 def top_k_mask(values: Tensor, *, axis: Dim, k: int | Tensor) -> Tensor:
     """Whether an entry is among the `k` largest entries over `axis`. {…, axis} → {…, axis} bool
 
@@ -65,6 +67,7 @@ def top_k_mask(values: Tensor, *, axis: Dim, k: int | Tensor) -> Tensor:
     return _marked(compare_bc(range_over_dim(ranks, device=values.device), "less", k), places, ranks, axis)
 
 
+@guarded
 def top_p_mask(
     probs: Tensor, *, axis: Dim, p: float | Tensor, one_more: bool = True, min_tokens_to_keep: int = 1
 ) -> Tensor:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from rfnb.backend.base.sizes import derived
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.tensor.argument_kinds import Choice
 from rfnb.core.tensor.op import op
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
@@ -18,7 +21,7 @@ def window(
     window_dim: Dim,
     window_right: int | None = None,
     window_left: int | None = None,
-    padding: str = "same",
+    padding: Annotated[str, Choice("same", "valid")] = "same",
     pad_value: float | None = None,
     stride: int = 1,
     use_mask: bool | None = None,
@@ -45,8 +48,6 @@ def window(
             expected="1 or more",
         )
     before = _before(width, window_left, window_right) if padding == "same" else None
-    if padding not in ("same", "valid"):
-        raise DimError("window: unknown `padding`", got=repr(padding), expected='"same" or "valid"')
     spatial_dim = source.sig.resolve(spatial_dim)
     frames = 0 if padding == "same" else width - 1
     key = ("window_dim", spatial_dim.serial, frames, stride)

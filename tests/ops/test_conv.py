@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
-from rfnb.errors import DimError, DtypeError
+from rfnb.errors import DimError, DtypeError, ParameterError
 
 IN, OUT = rf.Dim(4, name="in"), rf.Dim(6, name="out")
 lengths_lists = st.lists(st.integers(0, 7), min_size=1, max_size=3)
@@ -409,7 +409,7 @@ def test_mistakes_are_told():
     width = rf.Dim(3, name="width")
     options = {"in_dim": IN, "out_dim": OUT, "in_spatial_dims": [time], "filter_size": [width], "padding": "same"}
     w = weight([OUT, IN, width])
-    with pytest.raises(DimError, match="unknown `padding`"):
+    with pytest.raises(ParameterError, match="unknown `padding`"):
         rf.conv(x, **{**options, "padding": "full"}, filter=w)
     with pytest.raises(DimError, match="`filter` has different dims"):
         rf.conv(x, **options, filter=weight([OUT, width]))
@@ -433,7 +433,7 @@ def test_mistakes_are_told():
         rf.conv(rf.cast(x, "int64"), **options, filter=w)
     with pytest.raises(DtypeError, match="the mean needs floats"):
         rf.pool1d(rf.cast(x, "int64"), mode="avg", pool_size=2, in_spatial_dim=time)
-    with pytest.raises(DimError, match="unknown `mode`"):
+    with pytest.raises(ParameterError, match="unknown `mode`"):
         rf.pool1d(x, mode="median", pool_size=2, in_spatial_dim=time)
     with pytest.raises(DimError, match="window does not match"):
         rf.pool2d(x, mode="max", pool_size=2, in_spatial_dims=[time])

@@ -5,9 +5,12 @@ The operands are on torch's "meta" device, which every machine has, and which ho
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+import torch
 
 import rfnb as rf
+from rfnb.errors import BackendError
 from tests.ops.batches import batch_of
 from tests.ops.test_promises import CASES, results
 
@@ -16,6 +19,7 @@ READERS = {"ctc_loss", "ctc_loss normalized", "ctc_greedy_decode", "ctc_duration
            "masked_scatter selected", "copy_to_device", "slice from tensor", "slice to tensor", "slice by tensor",
            "repeat"}  # fmt: skip
 """They, or the kernel, look at numbers."""
+META = torch.tensor([3, 2], device="meta")
 
 
 @pytest.mark.parametrize("name", sorted(set(CASES) - READERS))
@@ -24,6 +28,38 @@ def test_results_are_on_the_device_of_the_operands(name):
     with rf.set_default_device_ctx("meta"):
         found = results(name, batch)
     assert {x.device for x in found} == {"cpu" if name in ON_THE_HOST else "meta"}
+
+
+def test_lengths_have_numbers_whatever_the_default_device_is():
+    time = rf.Dim(None, name="time")
+    with rf.set_default_device_ctx("meta"):
+        assert rf.Dim([3, 2]).size.values.tolist() == rf.Dim(torch.tensor([3, 2])).size.values.tolist() == [3, 2]
+        assert rf.Dim(rf.convert_to_tensor([3, 2], dims=[rf.batch_dim])).size.values.tolist() == [3, 2]
+        for lengths in ([3, 2], torch.tensor([3, 2]), np.array([3, 2])):
+            raw = torch.zeros(2, 3, device="meta")
+            x = rf.convert_to_tensor(raw, dims=[rf.batch_dim, time], lengths=lengths)
+            assert (x.device, time.size.values.tolist()) == ("meta", [3, 2])
+        assert time.get_size_tensor().raw_tensor.tolist() == [3, 2]
+        assert rf.Dim(time.get_size_tensor() + 1).size.values.tolist() == [4, 3]
+        assert (rf.zeros([rf.batch_dim, time]) + x).device == "meta"
+        assert rf.reduce_mean(x, axis=time).device == "meta"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda time: rf.Dim(torch.tensor([3, 2], device="meta")),
+        lambda time: rf.Dim(rf.range_over_dim(time) + 1),
+        lambda time: rf.convert_to_tensor(torch.zeros(2, 3), dims=[rf.batch_dim, rf.Dim(None)], lengths=META),
+        lambda time: rf.masked_select(rf.zeros([time]), mask=rf.range_over_dim(time) > 0, dims=[time]),
+    ],
+    ids=["raw lengths", "computed lengths", "lengths of data", "mask"],
+)
+def test_where_numbers_are_needed_the_error_says_that_there_are_none(call):
+    time = rf.Dim([3, 2], name="time")
+    with rf.set_default_device_ctx("meta"), pytest.raises(BackendError, match="on the meta device") as caught:
+        call(time)
+    assert 'device="cpu"' in str(caught.value)
 
 
 def test_gradients_too():

@@ -20,7 +20,7 @@ from rfnb.backend.torch.math import ACTIVATION
 from rfnb.core.dims import align
 from rfnb.core.ground.nested import leaves
 from rfnb.core.tensor.listener import active_listener
-from rfnb.errors import DimError, DtypeError, RfError, TraceError
+from rfnb.errors import DimError, DtypeError, ParameterError, RfError, TraceError
 from tests.ops.batches import FEAT, HALF, OUT, VOCAB, Batch, batch_of
 from tests.ops.test_promises import (
     CASES as PROMISED,
@@ -442,7 +442,7 @@ MISTAKES: dict[str, tuple[type[RfError], Case]] = {
     "sizes that do not add up": (DimError, lambda b: rf.split(b.v, axis=FEAT, out_dims=[1, 2])),
     "no labels": (DimError, lambda b: rf.one_hot(b.v)),
     "a mask of numbers": (DtypeError, lambda b: rf.where(b.v, b.v, 0.0)),
-    "no probability": (DimError, lambda b: rf.dropout(b.v, 1.5)),
+    "no probability": (ParameterError, lambda b: rf.dropout(b.v, 1.5)),
     "merge of what is not there": (DimError, lambda b: rf.merge_dims(b.v, dims=[FEAT, OUT])),
 }
 

@@ -196,7 +196,6 @@ def test_into_a_tensor_that_is_there():
 @pytest.mark.parametrize(
     ("how", "says"),
     [
-        ({"distribution": "gauss"}, "unknown `distribution`"),
         ({"distribution": "normal", "minval": 0}, "`minval` has no meaning"),
         ({"distribution": "uniform", "dtype": "int32"}, "need a `maxval`"),
         ({"distribution": "normal", "mean": rf.zeros([feat])}, "unexpected dim feat"),
@@ -205,6 +204,30 @@ def test_into_a_tensor_that_is_there():
 def test_errors(how, says):
     with pytest.raises(DimError, match=says):
         rf.random([few], **how)
+
+
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [
+        ({"distribution": "gauss"}, "unknown `distribution`"),
+        ({"distribution": "uniform", "minval": 2.0, "maxval": 1.0}, "no numbers between"),
+        ({"distribution": "uniform", "minval": 3, "maxval": 3, "dtype": "int32"}, "no numbers between"),
+        ({"distribution": "truncated_normal", "minval": 1.0, "maxval": -1.0}, "no numbers between"),
+        ({"distribution": "normal", "stddev": -1.0}, "`stddev` is not valid"),
+        ({"distribution": "normal", "mean": float("nan")}, "`mean` is not valid"),
+        ({"distribution": "bernoulli", "mean": 1.5}, "`mean` is not a probability"),
+    ],
+)
+def test_bad_ranges(how, says):
+    with pytest.raises(ParameterError, match=says):
+        rf.random([few], **how)
+
+
+@pytest.mark.parametrize("drop_prob", [-0.1, 1.5, float("nan")])
+def test_dropout_takes_a_probability(drop_prob):
+    for drop in (lambda x: rf.dropout(x, drop_prob), lambda x: rf.Dropout(drop_prob)(x)):
+        with pytest.raises(ParameterError, match="`drop_prob` is not a probability"):
+            drop(rf.zeros([few]))
 
 
 def test_in_a_loop():

@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
-from rfnb.errors import DimError, DtypeError
+from rfnb.errors import DimError, DtypeError, ParameterError
 
 feat, vocab = rf.Dim(3, name="feat"), rf.Dim(5, name="vocab")
 
@@ -183,7 +183,7 @@ def test_in_a_loop(mode):
 
 def test_what_does_not_fit_is_told():
     time, x, labels = batch_of([2])
-    with pytest.raises(DimError, match="unknown `mode`"):
+    with pytest.raises(ParameterError, match="unknown `mode`"):
         rf.scatter(x, indices=labels, indices_dim=time, mode="prod")
     with pytest.raises(DimError, match="the indices do not imply it"):
         rf.scatter(x, indices=rf.set_sparse_dim(labels, None), indices_dim=time)

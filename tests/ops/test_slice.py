@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
-from rfnb.errors import DimError
+from rfnb.errors import DimError, ParameterError
 
 lengths_lists = st.lists(st.integers(0, 5), min_size=1, max_size=4)
 bounds = st.none() | st.integers(-6, 6)
@@ -226,7 +226,7 @@ def test_pad_carries_gradients_roles_and_dtypes():
     assert raw.grad.tolist() == [[2, 2], [2, 2]]
     labels = rf.convert_to_tensor([True, False], dims=[feat], sparse_dim=None)
     assert rf.pad(labels, axes=[feat], padding=[(1, 0)], value=True)[0].raw_tensor.tolist() == [True, True, False]
-    with pytest.raises(DimError, match="unknown `mode`"):
+    with pytest.raises(ParameterError, match="unknown `mode`"):
         rf.pad(x, axes=[feat], padding=[(1, 1)], mode="mirror")
     with pytest.raises(DimError, match="number of pairs differs"):
         rf.pad(x, axes=[feat], padding=[(1, 1), (0, 0)])
@@ -252,6 +252,19 @@ def test_cumsum_over_the_batch_skips_padding():
     x, time, lists = sequences([1, 3])
     y = rf.cumsum(x, spatial_dim=batch_dim)
     assert as_lists(y, time) == [lists[0], [lists[0][0] + lists[1][0], *lists[1][1:]]]
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "bool"])
+@pytest.mark.parametrize("backend", ["torch", "numpy"])
+def test_cumsum_of_small_integers_does_not_wrap_around(dtype, backend):
+    feat = rf.Dim(700, name="feat")
+    rf.select_backend(backend)
+    try:
+        x = rf.cast(rf.full(dims=[feat], fill_value=100), dtype)
+    finally:
+        rf.select_backend("torch")
+    y = rf.cumsum(x, spatial_dim=feat)
+    assert (y.dtype, np.asarray(y.raw_tensor)[-1]) == ("int64", 700 * int(np.asarray(x.raw_tensor)[0]))
 
 
 @pytest.mark.parametrize(("dtype", "expected"), [("int32", "int32"), ("bool", "int64"), ("float32", "float32")])

@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
-from rfnb.errors import DimError, TraceError
+from rfnb.errors import DimError, ParameterError, TraceError
 
 feat, vocab = rf.Dim(3, name="feat"), rf.Dim(5, name="vocab")
 lengths_lists = st.lists(st.integers(0, 5), min_size=1, max_size=3)
@@ -92,7 +92,7 @@ def test_search_sorted_types():
     assert int(rf.search_sorted(x, 2.5, axis=vocab)) == int(rf.search_sorted(x, 3, axis=vocab)) == 3
     with pytest.raises(DimError, match="sort: one Dim is needed, not several"):
         rf.sort(x, axis=[vocab])
-    with pytest.raises(DimError, match="unknown `side`"):
+    with pytest.raises(ParameterError, match="unknown `side`"):
         rf.search_sorted(x, x, axis=vocab, side="middle")
 
 

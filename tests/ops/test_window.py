@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
-from rfnb.errors import DimError
+from rfnb.errors import DimError, ParameterError
 from tests.ops.test_slice import lengths_lists, sequences
 
 
@@ -45,7 +45,7 @@ def test_sides_of_the_window():
     assert dim is time and torch.equal(left.raw_tensor, right.raw_tensor)
     with pytest.raises(DimError, match="do not sum to the window size"):
         rf.window(x, spatial_dim=time, window_dim=three, window_left=2, window_right=1)
-    with pytest.raises(DimError, match="unknown `padding`"):
+    with pytest.raises(ParameterError, match="unknown `padding`"):
         rf.window(x, spatial_dim=time, window_dim=three, padding="full")
     with pytest.raises(DimError, match="numbers of frames"):
         rf.window(x, spatial_dim=time, window_dim=three, stride=0)

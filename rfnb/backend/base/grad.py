@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 class GradOps:
     """Raw part: `stop_gradient_raw`, `scaled_gradient_raw`, `shifted_gradient_raw(raw, scale, shift, axis, padding)`,
-    `gradient_raw(y, x)`, `set_requires_gradient_raw`, `needs_gradient_raw`, `follow_gradients_raw`,
+    `gradient_raw(y, x)`, `gradient_leaves_raw(ys)`,
+    `set_requires_gradient_raw`, `needs_gradient_raw`, `follow_gradients_raw`,
     `pull_back_raw(ys, gradients, xs)`, `reaching_raw(raw, sources)`, `new_probe()`; and the contexts
     `no_gradients` and `gradient_checkpoint_scope`.
     """
@@ -31,6 +32,7 @@ class GradOps:
     set_requires_gradient_raw: Callable[[Any], None]
     no_gradients: Callable[[], Any]
     gradient_checkpoint_scope: Callable[[], Any]
+    gradient_leaves_raw: Callable[[Sequence[Any]], list[Any]]
     follow_gradients_raw: Callable[[Sequence[Any], Sequence[Any]], None]
     pull_back_raw: Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], list[Any]]
     new_probe: Callable[[], Any]

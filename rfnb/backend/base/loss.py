@@ -41,9 +41,7 @@ class LossOps:
         if plan is not None:
             return _sparse(cls, estimated, target, plan)
         axis_of("cross_entropy", estimated, axis, "estimated")
-        log_probs = LOG_PROBS.get(estimated_type)
-        if log_probs is None:
-            raise DimError("cross_entropy: unknown `estimated_type`", got=estimated_type, expected=", ".join(LOG_PROBS))
+        log_probs = LOG_PROBS[estimated_type]
         _check_frames(estimated, target, axis)
         if axis in target.sig.index and target.sparse_dim is None:
             return _dense(cls, target, log_probs(cls, estimated, axis), axis)

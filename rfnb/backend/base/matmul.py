@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rfnb.backend.base.mask import sized
-from rfnb.backend.base.require import axis_of, explain_dtypes, require_same_dims
+from rfnb.backend.base.require import axis_of, explain_dtypes, require_distinct, require_same_dims
 from rfnb.core.dims import align
 from rfnb.core.dims.align import Sig
 from rfnb.core.dims.dim import Dim
@@ -67,6 +67,7 @@ class MatmulOps:
             reduce, out, how = tuple(reduce), None, None  # type: ignore[arg-type]
         if not out:
             dims = (reduce,) if isinstance(reduce, Dim | int | str) else reduce
+            require_distinct("matmul", "reduce", dims)
             out, how = _plan(a, b, dims)  # type: ignore[arg-type]
             a.sig.keep((reduce, b.sig.serial), how)
         if how.ragged:

@@ -224,6 +224,4 @@ def _around(n: np.ndarray, left: np.ndarray, longest: int, mode: str) -> np.ndar
         frames = frames % (last + 1)
     elif mode == "reflect":
         frames = last - np.abs(frames % np.maximum(2 * last, 1) - last)
-    elif mode not in ("constant", "replicate"):
-        raise DimError("pad: unknown `mode`", got=mode, expected='"constant", "replicate", "reflect" or "circular"')
     return np.clip(frames, 0, last)

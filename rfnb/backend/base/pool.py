@@ -13,7 +13,7 @@ from rfnb.backend.base.slide_plan import bind, fixed, one_axis, plan_of, serials
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.dtype import has_fractions
 from rfnb.core.tensor.tensor import Tensor, tensor_of
-from rfnb.errors import DimError, DtypeError
+from rfnb.errors import DtypeError
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
@@ -41,8 +41,6 @@ class PoolOps:
 
         {…, in_spatial_dims…} → {…, out_spatial_dims…}
         """
-        if mode not in ("max", "avg"):
-            raise DimError("pool: unknown `mode`", got=mode, expected='"max" or "avg"')
         if mode == "avg" and not has_fractions(source.dtype):
             raise DtypeError("pool: the mean needs floats", got=source.dtype, expected="a float type")
         options = ("pool", *map(fixed, (pool_size, padding, dilation_rate, strides)))

@@ -15,7 +15,7 @@ from rfnb.core.dims.too_large import too_large
 from rfnb.core.ground.dtype import is_int_dtype
 from rfnb.core.ground.scope import random_stream
 from rfnb.core.tensor.tensor import Tensor, tensor_of
-from rfnb.errors import DimError, DtypeError
+from rfnb.errors import DimError, DtypeError, ParameterError
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
@@ -120,9 +120,8 @@ def one_seed(seed: int | Sequence[int] | np.ndarray | None) -> int | None:
 
 
 def _check(distribution: str, given: dict[str, Any], dtype: str) -> None:
-    taken = PARAMETERS.get(distribution)
-    if taken is None:
-        raise DimError("random: unknown `distribution`", got=repr(distribution), expected=", ".join(PARAMETERS))
+    taken = PARAMETERS[distribution]
+    _check_numbers(distribution, given, whole=is_int_dtype(dtype))
     odd = [name for name in given if name not in taken]
     if odd:
         raise DimError(
@@ -133,3 +132,20 @@ def _check(distribution: str, given: dict[str, Any], dtype: str) -> None:
         raise DimError("random: integers need a `maxval`", got=f"dtype {dtype}", hint="maxval=…, exclusive")
     if (whole or dtype == "bool") and distribution.endswith("normal"):
         raise DtypeError(f"random: {distribution!r} does not give integers", got=dtype, expected="a float type")
+
+
+def _check_numbers(distribution: str, given: dict[str, Any], *, whole: bool) -> None:
+    """Raises ParameterError for a range without numbers, a negative deviation, or NaN. Tensors are not read."""
+    numbers = {name: value for name, value in given.items() if isinstance(value, int | float | np.number)}
+    low, high = numbers.get("minval", -np.inf), numbers.get("maxval", np.inf)
+    wrong = next((name for name, value in numbers.items() if value != value), None)
+    if wrong is None and numbers.get("stddev", 0) < 0:
+        wrong = "stddev"
+    if wrong is not None:
+        expected = "0 or more" if wrong == "stddev" else "a number"
+        raise ParameterError(f"random: `{wrong}` is not valid", got=numbers[wrong], expected=expected)
+    if distribution == "bernoulli" and not 0 <= numbers.get("mean", 0.5) <= 1:
+        raise ParameterError("random: `mean` is not a probability", got=numbers["mean"], expected="0 to 1")
+    if low > high or (whole and low == high):
+        what = "random: there are no numbers between `minval` and `maxval`"
+        raise ParameterError(what, got=f"minval {low}, maxval {high}", expected="minval < maxval")

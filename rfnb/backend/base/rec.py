@@ -48,6 +48,14 @@ class RecOps:
         """
         axis_of("lstm", source, spatial_dim)
         axis_of("lstm", source, in_dim)
+        for name, state in (("state_h", state_h), ("state_c", state_c)):
+            if spatial_dim in state.sig.index:
+                raise DimError(
+                    f"lstm: `{name}` has {spatial_dim.name}, over which the sequence runs",
+                    got=state.describe_dims(),
+                    expected=f"a state without {spatial_dim.name}",
+                    dims=[spatial_dim],
+                )
         gates = _gates(ff_weight, in_dim)
         batch = _batch([source, state_h, state_c], (spatial_dim, in_dim, out_dim))
         source = cls.finite_operand(source)

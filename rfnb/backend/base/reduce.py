@@ -11,7 +11,7 @@ from rfnb.core.dims import align
 from rfnb.core.dims.align import Sig
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor, tensor_of
-from rfnb.errors import BackendError, DimError, RfError
+from rfnb.errors import BackendError, DimError
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
@@ -103,8 +103,6 @@ def _plan(backend: type[Backend], source: Tensor, mode: str, axis: Dim | Sequenc
     If dims that stay may have padding: also the reduced dims, and the dims that stay, whose lengths may depend on them.
     """
     dims = (axis,) if axis is None or isinstance(axis, Dim | int | str) else tuple(axis)
-    if mode not in MODES:
-        raise RfError("reduce: unknown `mode`", got=repr(mode), expected=", ".join(MODES))
     if mode in ARG_MODES and len(dims) != 1:
         raise DimError(f"reduce_{mode}: this mode needs a single axis", got=align.show_dims(dims), expected="one Dim",
                        hint="rf.merge_dims first, for one position in all dims together")  # fmt: skip

@@ -88,6 +88,14 @@ def require_ints(op: str, x: Tensor, name: str) -> None:
         raise DtypeError(f"{op}: `{name}` must be integers", got=x.dtype, expected="int32 or int64")
 
 
+def require_distinct(op: str, name: str, dims: Sequence[Dim]) -> None:
+    """Raises DimError if a dim occurs twice in `dims`."""
+    twice = next((dim for dim in dims if list(dims).count(dim) > 1), None)
+    if twice is not None:
+        what = f"{op}: `{name}` has the dim {twice.name} twice"
+        raise DimError(what, got=align.show_dims(dims), expected="each dim once", dims=[twice])
+
+
 def require_same_dims(op: str, x: Tensor, dims: Sequence[Dim], name: str) -> None:
     """Raises DimError if `x` has other dims than `dims`, in any order."""
     if set(x.dims) != set(dims):

@@ -46,8 +46,6 @@ class ScatterOps:
         by default 0, for "max" the lowest number of the dtype, and for "min" the highest.
         """
         over, into = as_dims(indices_dim), as_dims(out_dim)
-        if mode not in MODES:
-            raise DimError("scatter: unknown `mode`", got=repr(mode), expected=", ".join(MODES))
         for dim in over:
             axis_of("scatter", indices, dim, "indices")
         require_ints("scatter", indices, "indices")

@@ -38,14 +38,18 @@ class SequenceOps:
 
     @classmethod
     def cumsum(cls: type[Backend], source: Tensor, *, spatial_dim: Dim) -> Tensor:
-        """The cumulative sum over the frames; True counts as 1. {…, spatial_dim} → the same"""
+        """The cumulative sum over the frames; small integers as int64. {…, spatial_dim} → the same"""
         spatial_dim = source.sig.resolve(spatial_dim)
         place = axis_of("cumsum", source, spatial_dim)
         if spatial_dim in source.lengths.owners:  # shorter sequences have padding before frames of longer ones
             source = source.like(cls.fill_padding(source, 0))
-        raw, dtype = cls.cumsum_raw(source._raw, place), source.dtype
-        summed = source.like(raw if dtype == "bool" else cls.cast_raw(raw, dtype))
+        dtype = "int64" if source.dtype in _SMALL else source.dtype
+        summed = source.like(cls.cast_raw(cls.cumsum_raw(source._raw, place), dtype))
         return summed.like(cls.fill_padding(summed, 0, (spatial_dim,)))
+
+
+_SMALL = frozenset({"bool", "int8", "uint8", "int16", "uint16"})
+"""Types whose sums soon exceed their range."""
 
 
 def _reversed(n: np.ndarray) -> np.ndarray:

@@ -266,7 +266,7 @@ def _wanted(source: Tensor, in_dim: Dim, out_dim: Dim) -> Size:
     """
     if out_dim.dimension is not None:
         return out_dim.static_size
-    if out_dim.expr is not None or out_dim.defined_by != "replace_dim" or out_dim.serial in in_dim.roots:
+    if out_dim.expr is not None or out_dim.given.op != "replace_dim" or out_dim.serial in in_dim.roots:
         sizes = (source.lengths.size(out_dim), current_lengths([out_dim]).size(out_dim))
         known = [size for size in sizes if size is not None]
         if known:  # of a dim that `source` once had, the lengths may be over dims that it has no more

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
 from rfnb.core.dims.dim import Dim
-from rfnb.errors import DimError
+from rfnb.core.tensor.argument_kinds import Choice
+from rfnb.errors import DimError, ParameterError
 
 PerAxis = int | Sequence[int]
-Padding = str | int | Sequence[str | int]
+Padding = Annotated[str, Choice("valid", "same", any_case=True)] | int | Sequence[str | int]
 
 
 class Window(NamedTuple):
@@ -106,7 +107,7 @@ def windows(
         elif isinstance(how, int):
             found.append(Window(size, stride, dilation, how, how))
         else:
-            raise DimError(f"{op}: unknown `padding`", got=how, expected='"valid", "same" or a number of zeros')
+            raise ParameterError(f"{op}: unknown `padding`", got=how, expected='"valid", "same" or a number of zeros')
     return tuple(found)
 
 
@@ -128,7 +129,7 @@ def spreads(
     for size, stride, how, cut, extra in zip(sizes, steps, paddings, cuts, extras, strict=True):
         _check_positive(op, size, stride, 1)
         if not isinstance(how, str) or how.lower() not in ("same", "valid"):
-            raise DimError(f"{op}: unknown `padding`", got=how, expected='"valid" or "same"')
+            raise ParameterError(f"{op}: unknown `padding`", got=how, expected='"valid" or "same"')
         found.append(Spread(size, stride, how.lower() == "same", cut, extra))
     return tuple(found)
 

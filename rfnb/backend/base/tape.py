@@ -79,6 +79,7 @@ class TapeOps:
 
     new_tape: Callable[[], Tape]
     take: Callable[[Tape], Any]
+    uncompiled: Callable[[Callable[[], Any]], Any]
     alias_raw: Callable[[Any], Any]
     overwrite_raw: Callable[[Any, Any], None]
     identity_raw: Callable[[Any], Any]

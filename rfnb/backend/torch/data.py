@@ -125,7 +125,14 @@ class TorchData:
 
     @staticmethod
     def to_numpy_raw(raw_tensor: torch.Tensor) -> np.ndarray:
-        """A copy on the CPU as numpy."""
+        """A copy on the CPU as numpy. Raises BackendError for a tensor without numbers."""
+        if raw_tensor.is_meta:
+            raise BackendError(
+                f"{public_function()}: the numbers of a tensor on the meta device are needed, but it has none",
+                got=f"a tensor of shape {tuple(raw_tensor.shape)}",
+                expected="a tensor with numbers: lengths and masks of sequences, for example, are made on the CPU",
+                hint='device="cpu"',
+            )
         raw = raw_tensor.detach().cpu()
         return np.array((raw.float() if raw.dtype == torch.bfloat16 else raw).numpy())
 
@@ -134,7 +141,14 @@ class TorchData:
         """Numbers, lists, numpy or torch tensors, in `dtype` if given; Python floats are float32."""
         if isinstance(value, np.ndarray | np.generic):
             value = torch.from_numpy(np.array(value))
-        return torch.as_tensor(value, dtype=None if dtype is None else dtype_of(dtype), device=placed(device))
+        raw = torch.as_tensor(value, dtype=None if dtype is None else dtype_of(dtype), device=placed(device))
+        if raw.layout is not torch.strided or raw.is_nested:
+            kind = "nested" if raw.is_nested else str(raw.layout)
+            hint = "a list of its sequences, which are padded" if raw.is_nested else "raw.to_dense()"
+            raise DtypeError(
+                f"{public_function()}: a {kind} tensor is not dense", got=kind, expected="strided", hint=hint
+            )
+        return raw
 
     @staticmethod
     def full_raw(shape: Sequence[int], value: Any, dtype: str, device: str | None) -> torch.Tensor:

@@ -145,6 +145,21 @@ class TorchGrad:
         torch.autograd.grad([y.sum() for y in ys], list(xs), allow_unused=True, retain_graph=True)
 
     @staticmethod
+    def gradient_leaves_raw(ys: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The leaves, such as parameters, that gradients of `ys` reach."""
+        nodes, seen = [y.grad_fn for y in ys], set[Any]()
+        found = [y for y in ys if y.grad_fn is None]
+        while nodes:
+            node = nodes.pop()
+            if node is None or node in seen:
+                continue
+            seen.add(node)
+            variable = getattr(node, "variable", None)
+            found += [] if variable is None else [variable]
+            nodes += [parent for parent, _ in node.next_functions]
+        return found
+
+    @staticmethod
     def set_requires_gradient_raw(raw: torch.Tensor) -> None:
         """Sets in place whether a leaf requires a gradient."""
         raw.requires_grad_(True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache, partial
@@ -140,6 +141,19 @@ class _Under:
             return self._fn(*args, **kwargs)
 
 
+def _is_compiling() -> bool:
+    """Whether torch.compile looks at the functions that are called now."""
+    asked = getattr(torch._C._dynamo.eval_frame, "get_eval_frame_callback", None)  # since torch 2.6
+    return asked is None or asked() not in (None, False)
+
+
+@cache
+def _disabled(dynamo: Any) -> Callable[[Callable[[], Any]], Any]:
+    """A function that calls another one, out of the reach of torch.compile."""
+    found: Callable[[Callable[[], Any]], Any] = dynamo.disable(lambda run: run())
+    return found
+
+
 class TorchTape:
     """The functions of torch that a loop needs to record a tape and replay it."""
 
@@ -156,6 +170,12 @@ class TorchTape:
         tape.settings = lambda: None if (now := _autocast()) == entry else partial(_Under, now)
         with taking(tape), torch.no_grad(), _TapeMode(tape):
             yield
+
+    @staticmethod
+    def uncompiled(run: Callable[[], Any]) -> Any:
+        """The result of `run`, of which torch.compile compiles nothing: loops share generated code."""
+        dynamo = sys.modules.get("torch._dynamo")  # loaded if anything is compiled
+        return run() if dynamo is None or not _is_compiling() else _disabled(dynamo)(run)
 
     @staticmethod
     def alias_raw(raw: torch.Tensor) -> torch.Tensor:

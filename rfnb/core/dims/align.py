@@ -7,6 +7,8 @@ import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from rfnb.errors import DimError
 
 if TYPE_CHECKING:
@@ -190,7 +192,7 @@ def apply(how: Move, raw: Any) -> Any:
 
 def permute(raw: Any, perm: tuple[int, ...]) -> Any:
     """`raw` with its axes in another order; also for arrays of lengths, which belong to no backend."""
-    return raw.permute(perm) if hasattr(raw, "permute") else raw.transpose(perm)
+    return raw.transpose(perm) if isinstance(raw, np.ndarray) else raw.permute(perm)
 
 
 def show_dims(dims: Sequence[Dim]) -> str:

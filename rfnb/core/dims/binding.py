@@ -22,9 +22,10 @@ def current_lengths(dims: Sequence[Dim]) -> Lengths:
     joined, mixed = EMPTY, False
     for dim in dims:
         for root in () if dim.dimension is not None else (dim,) if dim.expr is None else dim.roots.values():
-            if root.bound is None or joined is root.bound:
+            bound = root._bound if root._of_thread is None else root.bound  # the property costs a third of this call
+            if bound is None or joined is bound:
                 continue
-            first, joined = joined, root.bound if joined is EMPTY else _with_size(joined, root.serial, root.bound)
+            first, joined = joined, bound if joined is EMPTY else _with_size(joined, root.serial, bound)
             mixed = mixed or (first is not EMPTY and joined is not first)
     if mixed:
         _check_one_batch({serial: root for dim in dims for serial, root in dim.roots.items()}, joined)

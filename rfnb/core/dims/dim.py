@@ -12,11 +12,13 @@ import numpy as np
 
 from rfnb.core.dims import dim_alias, dim_math
 from rfnb.core.dims.binding import current_lengths
+from rfnb.core.dims.bound import DATA, Bindable, GivenBy
 from rfnb.core.dims.dim_algebra import Algebra
-from rfnb.core.dims.dim_kind import Kinds
+from rfnb.core.dims.dim_kind import Kinds, check_kind
 from rfnb.core.dims.dim_math import Expr
 from rfnb.core.dims.lengths import EMPTY, Lengths, Size
 from rfnb.core.dims.too_large import check_size
+from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.ground.show import Shown
 from rfnb.core.ground.source import Source, public_function, user_source
 from rfnb.core.vocab.vocab import Vocab, vocab_of
@@ -30,7 +32,7 @@ DIMS: weakref.WeakValueDictionary[int, Dim] = weakref.WeakValueDictionary()
 """All existing dims, by serial number."""
 
 
-class Dim(Algebra, Kinds, Shown):
+class Dim(Bindable, Algebra, Kinds, Shown):
     """An axis of tensors: `feat = Dim(40, name="feat")`, `time = Dim(None, name="time")`.
 
     Args:
@@ -75,6 +77,7 @@ class Dim(Algebra, Kinds, Shown):
                 expected="name, vocab, kind, description, capacity, dyn_size_ext, bounded_by",
                 hint="dim.copy(match_priority=1)" if "match_priority" in unknown else None,
             )
+        check_kind(kind)
         self.serial = next(_serials)
         DIMS[self.serial] = self
         lengths = dyn_size_ext if dimension is None else dimension
@@ -86,8 +89,6 @@ class Dim(Algebra, Kinds, Shown):
         self.vocab: Vocab | None = vocab_of(vocab)
         self.expr: Expr | None = None
         self.made: Source | None = user_source()
-        self.defined_by: str | None = None
-        self.bound: Lengths | None = None
         self.template: Tensor | None = None  # which dims the lengths have, before they are known
         self.awaiting: list[weakref.WeakMethod[Any]] = []  # called when the dim is bound
         self.changes_in: str | None = None  # the loop in which its size differs at every step
@@ -180,8 +181,8 @@ class Dim(Algebra, Kinds, Shown):
     def lengths(self) -> Lengths:
         """The lengths that this dim was last bound to; EMPTY if it was never bound."""
         for root in self.roots.values():
-            if root.bound is not None:
-                return root.bound
+            if (bound := root.bound) is not None:
+                return bound
         return EMPTY
 
     @property
@@ -208,12 +209,12 @@ class Dim(Algebra, Kinds, Shown):
         Dim{frames:2–5}
         """
         context = current_lengths(size.dims)
-        self.bound = context.bind({self: size})
+        self.bound = bound = context.bind({self: size})
         waiting, self.awaiting = self.awaiting, []
         for reference in waiting:
             if (told := reference()) is not None:
                 told()
-        return self.bound
+        return bound
 
     def _set_lengths(self, lengths: Any) -> None:
         """Binds the dim to lengths as given to a new Dim. A Tensor without data says which dims they will have."""
@@ -271,7 +272,7 @@ class Dim(Algebra, Kinds, Shown):
         (Dim{time:?}, Dim{time+1:?})
         """
         for dim in self.roots.values() if include_parents and not only_self else (self,):
-            dim.bound, dim.defined_by = None, None
+            dim.bind_to(None, DATA)
 
     reset_eager = reset_batch_ctx = reset_batch_and_raw = reset_raw
 
@@ -282,10 +283,12 @@ class Dim(Algebra, Kinds, Shown):
         >>> time.is_free(), (time + 1).is_free(), rf.Dim([5, 2], name="words").is_free()
         (True, False, False)
         """
-        return self.dimension is None and self.expr is None and self.bound is None and self.defined_by is None
+        return self.dimension is None and self.expr is None and self.bound is None and self.given is DATA
 
-    def define(self, size: Size, by: str) -> None:
+    def define(self, size: Size, by: str, *, by_loop: bool = False) -> None:
         """Sets the size of an output dim. Only the op `by` may do so, and may do so again for a new batch.
+
+        by_loop: whether it is the number of steps that a loop took.
 
         >>> pooled = rf.Dim(None, name="pooled")
         >>> pooled.define(rf.Dim([3, 1], name="time").size, by="my_pool")
@@ -297,13 +300,14 @@ class Dim(Algebra, Kinds, Shown):
             if known is not None and known.max != size.max:
                 raise DimError(f"{by}: {self.name} has a different size", got=size, expected=known)
             return
-        if self.defined_by not in (None, by) or (self.defined_by is None and self.bound is not None):
+        given = self.given
+        if given.op not in (None, by) or (given.op is None and self.bound is not None):
             raise DimError(
                 f"{by}: {self.name} is already in use",
-                got=f"a dim defined by {self.defined_by or 'data'}",
+                got=f"a dim defined by {given.op or 'data'}",
                 expected="a new Dim(None), or one that this op defined",
             )
-        self.defined_by = by
+        self.bind_to(self.bound, GivenBy(by, by_loop))
         self.bind(size)
 
     def __repr__(self) -> str:
@@ -384,7 +388,13 @@ def size_from(lengths: Any) -> Size:
         if values.dtype.kind == "f":
             raise DtypeError(f"{lengths.name}: lengths must be integers", got=values.dtype, expected="int32 or int64")
         return Size(lengths.dims, values)
-    values = np.asarray(lengths)
+    values = np.asarray(backend_of_raw(lengths).to_numpy_raw(lengths) if hasattr(lengths, "detach") else lengths)
+    if values.dtype.kind not in "iu" and values.size:
+        raise DimError(
+            "Dim: the lengths are not whole numbers",
+            got=f"{type(lengths).__name__} {lengths!r:.40}",
+            expected="a number, the lengths of the sequences, or a Tensor with them",
+        )
     if values.ndim:
         batch_dim.bind(Size([], len(values)))
     return Size([batch_dim] if values.ndim else [], values)

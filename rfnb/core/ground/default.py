@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rfnb.core.ground.dtype import is_float_dtype
+from rfnb.core.ground.raw import selected
 from rfnb.errors import DtypeError
 
 _float = "float32"
@@ -36,6 +37,7 @@ def set_default_float_dtype(dtype: str) -> None:
         raise DtypeError(
             "set_default_float_dtype: `dtype` is not a float type", got=repr(dtype), expected='"float32", "bfloat16", …'
         )
+    selected().as_dtype_raw(dtype)  # which knows the dtypes that exist
     _float = dtype
 
 

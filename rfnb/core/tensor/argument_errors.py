@@ -1,39 +1,131 @@
-"""Errors for arguments of ops that are not a Tensor or a Dim. They are made only after an op has failed."""
+"""Errors for calls that failed: which argument was wrong. Nothing here runs before a call has failed.
+
+`explained` turns an error of Python or of a kernel into one of rfnb. First it looks for an argument of another type
+than the annotation says, then for a dim that no tensor has, a dim that is given twice, and a dtype without a kernel.
+"""
 
 from __future__ import annotations
 
 import inspect
+import re
 import types
-from collections.abc import Callable, Sequence
-from numbers import Number
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from numbers import Integral, Number
+from typing import Annotated, Any, Union, get_args, get_origin
 
 import numpy as np
 
+from rfnb.core.advice.broadcast_errors import nearest
 from rfnb.core.advice.torch_equivalents import called, equivalent_error
+from rfnb.core.dims.align import show_dims
+from rfnb.core.dims.axis_names import AxisOrder
 from rfnb.core.dims.dim import Dim, check_dims
+from rfnb.core.ground.dtype import has_fractions
+from rfnb.core.ground.suggestions import nearest as nearest_names
+from rfnb.core.ground.traceback import is_users, steps_of
+from rfnb.core.tensor.argument_kinds import Floats, hints_of
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.errors import DimError, DtypeError
+from rfnb.errors import BackendError, DimError, DtypeError, ParameterError, RfError
 
-NUMBERS = (bool, int, float, complex)
+RAW = (AttributeError, TypeError, ValueError, LookupError, RuntimeError, ArithmeticError)
+"""What Python, torch and numpy raise for wrong arguments."""
+
+AXES = re.compile(r"(^|_)(axis|axes|in_dims?|spatial_dims?|indices_dim|key_dim|reduce)$")
+"""Parameters for dims that a tensor must have."""
+
+Arguments = dict[str, Any]
 
 
-def argument_error(name: str, fn: Callable[..., Any], arguments: dict[str, Any]) -> Exception | None:
-    """The error for an argument that is not a Tensor or a Dim where the op `fn` declares one; None if all are."""
-    try:
-        hints = get_type_hints(fn)
-    except NameError:  # an annotation that only type checkers can resolve
+def explained(name: str, fn: Callable[..., Any], arguments: Arguments, failure: Exception) -> RfError | None:
+    """The error to raise for a call of `fn` that failed; None if `failure` says it all.
+
+    That is so for errors of rfnb, for those of the user's own code, which an op may call, and for kinds of errors that
+    torch has a class for, such as a lack of memory.
+    """
+    ours = isinstance(failure, RfError)
+    if not isinstance(failure, RAW) or (ours and not isinstance(failure, AttributeError | TypeError | DimError)):
         return None
+    arguments, hints = _by_name(fn, arguments)
+    wrong = list(_wrong_types(fn, arguments, hints))
+    if isinstance(failure, DimError):  # it may be about the name or the position of an axis, given for the Dim
+        wrong = [each for each in wrong if AXES.search(each[0]) and isinstance(each[1], str | int)]
+        wrong = wrong if next(_tensors(arguments), None) is not None else []
+    error = _tensor_or_dim_error(name, wrong, arguments)
+    if error is None and wrong and not ours:
+        parameter, value, hint = wrong[0]
+        error = _not_of_kind(f"{name}: `{parameter}`", value, hint)
+    if error is not None:
+        error.__suppress_context__ = True
+    elif not ours and _from_a_kernel(failure, arguments):
+        error = _value_error(name, hints, arguments, failure)
+        error.__cause__ = failure
+    return error
+
+
+def positional_error(name: str, fn: Callable[..., Any], given: Sequence[Any]) -> ParameterError:
+    """The error for arguments without names, of a function that takes all of them by name."""
+    free, found = {key: hint for key, hint in hints_of(fn).items() if key not in ("self", "return")}, []
+    for value in given:
+        fits = next((key for key, hint in free.items() if hint is not Any and not _mismatches(value, hint)), None)
+        free.pop(fits or "", None)
+        found.append(f"{fits or '…'}={called(value)}")
+    return ParameterError(
+        f"{name}: all arguments must be given by name",
+        got=", ".join(map(called, given)),
+        expected=", ".join(inspect.signature(fn).parameters).removeprefix("self, "),
+        hint=f"rf.{name}({', '.join(found)})",
+    )
+
+
+def _from_a_kernel(failure: Exception, arguments: Arguments) -> bool:
+    """Whether rfnb, torch or numpy raised `failure`, for a reason that torch has no class for."""
+    own_class = type(failure).__module__.startswith("torch") or isinstance(failure, RecursionError)
+    of_users = any(map(_is_users, arguments.values())) or any(is_users(at.code) for _, at in steps_of(failure))
+    return not own_class and not of_users
+
+
+def _is_users(value: Any) -> bool:
+    """Whether a value is a function that does not belong to rfnb; one of torch leaves no frame in a traceback."""
+    function = callable(value) and not isinstance(value, type | Tensor)
+    return function and not str(getattr(value, "__module__", "")).startswith("rfnb.")
+
+
+Wrong = tuple[str, Any, Any]
+"""A parameter, the value or the part of it that is of another type, and the annotation that it should match."""
+
+
+def _by_name(fn: Callable[..., Any], arguments: Arguments) -> tuple[Arguments, dict[str, Any]]:
+    """The arguments and their annotations, with those that `fn` takes as **options among the others."""
+    found: Arguments = {}
+    hints = hints_of(fn)
+    for parameter in inspect.signature(fn).parameters.values():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            options = arguments.get(parameter.name, {})
+            hints |= dict.fromkeys(options, hints.get(parameter.name, Any))
+            found |= options
+        elif parameter.name in arguments:
+            found[parameter.name] = arguments[parameter.name]
+    return found, hints
+
+
+def _wrong_types(fn: Callable[..., Any], arguments: Arguments, hints: dict[str, Any]) -> Iterator[Wrong]:
+    """All arguments of another type than declared."""
     several = {p.name for p in inspect.signature(fn).parameters.values() if p.kind is p.VAR_POSITIONAL}
-    source = next((x for x in _leaves(list(arguments.values())) if isinstance(x, Tensor)), None)
     for parameter, value in arguments.items():
         for entry in value if parameter in several else [value]:
             for wrong, hint in _mismatches(entry, hints.get(parameter, Any)):
-                kinds = _kinds(hint)
-                if Tensor in kinds and not (Dim in kinds and isinstance(wrong, str | int)):
-                    return not_a_tensor(f"{name}: `{parameter}`", wrong)
-                if Dim in kinds:
-                    return _not_a_dim(name, parameter, wrong, source)
+                yield parameter, wrong, hint
+
+
+def _tensor_or_dim_error(name: str, wrong: list[Wrong], arguments: Arguments) -> RfError | None:
+    """The error for the first of `wrong` where a Tensor or a Dim is declared."""
+    for parameter, value, hint in wrong:
+        kinds = _kinds(hint)
+        number = isinstance(value, Number) and kinds & {int, float}
+        if Tensor in kinds and not number and not (Dim in kinds and isinstance(value, str | int)):
+            return not_a_tensor(f"{name}: `{parameter}`", value)
+        if Dim in kinds and (isinstance(value, str) or not kinds & {int, float}):
+            return _not_a_dim(name, parameter, value, next(_tensors(arguments), None))
     return None
 
 
@@ -56,21 +148,68 @@ def not_a_tensor(what: str, value: Any) -> DtypeError:
 
 def _not_a_dim(name: str, parameter: str, value: Any, source: Tensor | None) -> DimError:
     """The error for a `value` that must be a Dim. For the name or number of an axis, it shows the corrected call."""
-    dims = () if source is None or parameter.startswith("out") else source.dims
-    found = next((dim for dim in dims if isinstance(value, str) and dim.name == value), None)
-    if "ax" in parameter and isinstance(value, int) and -len(dims) <= value < len(dims):
-        found = dims[value]
+    source = None if parameter.startswith("out") else source
+    position = isinstance(value, int) and "ax" not in parameter
+    found = None if source is None or position else _axis_meant(value, source)
     if found is not None:
         meant = f"[{called(found)}]" if parameter.endswith("s") and parameter != "axis" else called(found)
         way = f"({called(source)}, {called(found)})" if parameter == "sources" else f"{parameter}={meant}"
         return equivalent_error(f"{name}: {value!r} is not a Dim", way, source)
     what = f"{name}: `{parameter}`"
+    if source is not None and isinstance(value, str | int) and AXES.search(parameter):
+        return DimError(
+            f"{what}: {value!r} is not a Dim",
+            got=type(value).__name__,
+            expected=f"one of {', '.join(map(called, source.dims))}, the dims of {_brief(source)}",
+        )
     if isinstance(value, str | int | Dim):
         try:
             check_dims(value, what)
         except DimError as error:
             return error
     return DimError(f"{what}: {called(value)} is not a Dim", got=type(value).__name__, expected="a Dim")
+
+
+def _axis_meant(value: Any, source: Tensor) -> Dim | None:
+    """The dim of `source` at a position, or with a name: its own, a name of axes such as "T", or a similar one."""
+    dims = source.dims
+    if isinstance(value, int):
+        return dims[value] if -len(dims) <= value < len(dims) else None
+    if not isinstance(value, str):
+        return None
+    try:
+        found = [dims[axis] for axis in AxisOrder(dims, source.feature_dim).find(value)]
+    except DimError:
+        found = []
+    near = nearest_names(value, [dim.name for dim in dims])
+    named = [dim for dim in dims if dim.name == value] or found or [dim for dim in dims if dim.name in near]
+    return named[0] if len(named) == 1 else None
+
+
+def _not_of_kind(what: str, value: Any, hint: Any) -> DtypeError:
+    """The error for a `value` of another kind: a string where a number is declared."""
+    words = list(dict.fromkeys(_words(part) for part in _alternatives(hint) if part is not types.NoneType))
+    kind = type(value).__name__
+    return DtypeError(f"{what} is not {words[0]}", got=f"{kind} {called(value)}", expected=" or ".join(words))
+
+
+def _words(hint: Any) -> str:
+    """The values that an annotation allows, in words."""
+    kind = get_origin(hint)
+    if kind is Annotated:
+        return _words(get_args(hint)[0])
+    if isinstance(kind, type) and issubclass(kind, Sequence):
+        return "a list"
+    if isinstance(kind, type) and issubclass(kind, Mapping):
+        return "a dict"
+    if kind is not None:
+        return "a function" if kind is _FUNCTION else "a tuple" if kind is tuple else "another value"
+    return _WORDS.get(hint) or ("an rf." if hint.__module__.startswith("rfnb.") else "a ") + hint.__name__
+
+
+_FUNCTION = get_origin(Callable[..., Any])
+_WORDS = {bool: "True or False", int: "a whole number", float: "a number", complex: "a number", str: "a string"}
+_WORDS |= {Dim: "a Dim", Tensor: "an rf.Tensor"}
 
 
 def _mismatches(value: Any, hint: Any) -> list[tuple[Any, Any]]:
@@ -80,6 +219,8 @@ def _mismatches(value: Any, hint: Any) -> list[tuple[Any, Any]]:
         each = [_mismatches(value, part) for part in parts]
         inside = [found for found in each if found and found[0][0] is not value]
         return [] if not all(each) else inside[0] if inside else [(value, hint)]
+    if kind is Annotated:
+        return _mismatches(value, parts[0])
     if kind is tuple and Ellipsis not in parts:
         if not isinstance(value, tuple | list) or len(value) != len(parts):
             return [(value, hint)]
@@ -88,19 +229,102 @@ def _mismatches(value: Any, hint: Any) -> list[tuple[Any, Any]]:
         if not isinstance(value, tuple | list):
             return [(value, hint)]
         return [found for v in value for found in _mismatches(v, parts[0])]
-    if hint in NUMBERS:
-        fits = isinstance(value, Number | np.generic) or getattr(value, "shape", None) == ()
-    else:
-        fits = isinstance(value, hint) if hint in (Tensor, Dim, str, types.NoneType) else True
-    return [] if fits else [(value, hint)]
+    return [] if _fits(value, hint if kind is None else kind) else [(value, hint)]
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    """Whether a value is of a class; a number may be one of numpy, or a raw tensor without axes."""
+    if kind in (bool, int, float, complex):
+        number = Integral | np.integer | np.bool_ if kind is int else Number | np.generic
+        return isinstance(value, number) or getattr(value, "shape", None) == ()
+    if kind is _FUNCTION:
+        return callable(value)
+    plain = isinstance(kind, type) and kind is not Any and not getattr(kind, "_is_protocol", False)
+    return not plain or isinstance(value, kind)
+
+
+def _alternatives(hint: Any) -> tuple[Any, ...]:
+    return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
 
 
 def _kinds(hint: Any) -> set[Any]:
-    return {hint}.union(*(_kinds(part) for part in get_args(hint)))
+    return {hint} if get_origin(hint) is _FUNCTION else {hint}.union(*map(_kinds, get_args(hint)))
 
 
 def _leaves(value: Any) -> list[Any]:
     return [leaf for v in value for leaf in _leaves(v)] if isinstance(value, list | tuple) else [value]
+
+
+def _tensors(arguments: Arguments) -> Iterator[Tensor]:
+    return (x for x in _leaves(list(arguments.values())) if isinstance(x, Tensor))
+
+
+# -- arguments of the right type
+
+
+def _value_error(name: str, hints: dict[str, Any], arguments: Arguments, failure: Exception) -> RfError:
+    """The error for arguments of the right types."""
+    found = _missing_dim(name, arguments) or _dim_given_twice(name, arguments)
+    return found or _dtype_error(name, hints, arguments, failure) or _refused(name, arguments, failure)
+
+
+def _missing_dim(name: str, arguments: Arguments) -> DimError | None:
+    tensors = list(_tensors(arguments))
+    there = {dim for x in tensors for dim in (*x.dims, x.sparse_dim)}
+    for parameter, value in arguments.items():
+        if not tensors or not AXES.search(parameter) or parameter.startswith("out"):
+            continue
+        for dim in _leaves(value):
+            if isinstance(dim, Dim) and not {dim, dim.base} & there:
+                return DimError(
+                    f"{name}: no tensor has the dim {dim.name}, which `{parameter}` names",
+                    got=", ".join(map(_brief, tensors)),
+                    expected="a dim of a tensor",
+                    hint=nearest(dim, tensors[0].dims),
+                    dims=[dim],
+                )
+    return None
+
+
+def _dim_given_twice(name: str, arguments: Arguments) -> DimError | None:
+    for parameter, value in arguments.items():
+        dims = [dim for dim in _leaves(value) if isinstance(dim, Dim)] if isinstance(value, list | tuple) else []
+        twice = next((dim for dim in dims if dims.count(dim) > 1), None)
+        if twice is not None:
+            what = f"{name}: `{parameter}` has the dim {twice.name} twice"
+            return DimError(what, got=show_dims(dims), expected="each dim once", dims=[twice])
+    return None
+
+
+def _dtype_error(name: str, hints: dict[str, Any], arguments: Arguments, failure: Exception) -> DtypeError | None:
+    alone = len(list(_tensors(arguments))) == 1
+    for parameter, x in arguments.items():
+        if not isinstance(x, Tensor) or has_fractions(x.dtype):
+            continue
+        needs_floats = any(Floats in getattr(part, "__metadata__", ()) for part in _alternatives(hints.get(parameter)))
+        if needs_floats or type(failure) is NotImplementedError or (alone and x.dtype == "bool"):
+            return DtypeError(
+                f"{name}: `{parameter}` has the dtype {x.dtype}, which is not supported",
+                got=f"{_brief(x)} {x.dtype}",
+                expected="float32, float64, …" if needs_floats else None,
+                hint=f'rf.cast({called(x)}, "float32")' + ("; rf.logical_not" if x.dtype == "bool" else ""),
+            )
+    return None
+
+
+def _refused(name: str, arguments: Arguments, failure: Exception) -> BackendError:
+    """The error for a call that failed for another reason: it shows all arguments, and what the kernel says."""
+    given = [f"`{parameter}` {_shown(value)}" for parameter, value in arguments.items() if value is not None]
+    said = str(failure).strip().partition("\n")[0]
+    return BackendError(
+        f"{name}: these arguments do not fit together",
+        got=", ".join(given),
+        hint=f"the computation failed with {type(failure).__name__}: {said:.160}",
+    )
+
+
+def _shown(value: Any) -> str:
+    return f"{value.describe_dims()} {value.dtype}" if isinstance(value, Tensor) else called(value)
 
 
 def _name(value: Any) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar, overload
 
 from rfnb.core.dims.lengths import EMPTY
 from rfnb.core.ground.raw import backend_of_raw, table_by_type
+from rfnb.core.tensor.argument_errors import explained
+from rfnb.core.tensor.argument_kinds import Check
 from rfnb.core.tensor.listener import _listening
 from rfnb.core.tensor.op_call import call_of, door
 from rfnb.core.tensor.tensor import Tensor, tensor_of
@@ -24,6 +26,7 @@ class OpRow:
     frames: "any" if an extra dim in the operands never changes a result; the op may then run for all steps of a
         loop at once. The default is to stay where it is.
     random: whether it draws numbers. effect: whether it changes something besides its result.
+    checks: what its wrapper checks before a call, by parameter.
     """
 
     name: str
@@ -31,6 +34,7 @@ class OpRow:
     frames: Literal["any"] | None = None
     random: bool = False
     effect: bool = False
+    checks: dict[str, Check] = field(default_factory=dict, compare=False)
 
 
 OPS: dict[str, OpRow] = {}
@@ -138,15 +142,19 @@ def unary(
 
     @functools.wraps(row.fn)
     def call(a: Tensor) -> Tensor:
-        if _listening:
-            return door(row, (a,), {})
-        if not isinstance(a, Tensor) or (a.lengths.ragged and not (everywhere and a.lengths.finite)):
-            return row.fn(a)
-        raw = a._raw
-        function = functions.get(type(raw))
-        if function is None:
-            function = functions[type(raw)] = raw_function(backend_of_raw(raw))
-        return tensor_of(function(raw), a.sig, a.lengths)
+        try:
+            if _listening:
+                return door(row, (a,), {})
+            if not isinstance(a, Tensor) or (a.lengths.ragged and not (everywhere and a.lengths.finite)):
+                return row.fn(a)
+            raw = a._raw
+            function = functions.get(type(raw))
+            if function is None:
+                function = functions[type(raw)] = raw_function(backend_of_raw(raw))
+            return tensor_of(function(raw), a.sig, a.lengths)
+        except Exception as failure:
+            _explain(row, {"a": a}, failure)
+            raise
 
     return call
 
@@ -172,52 +180,63 @@ def binary(
 
     @functools.wraps(row.fn)
     def call(a: Any, b: Any) -> Tensor:
-        if _listening:
-            return door(row, (a, b), {})
         try:
-            s = a.sig
-            function = functions[type(a._raw)]
-            kind = b.__class__
-            if kind is float or kind is int:
-                if (not labels and s.sparse_dim is not None) or (
-                    with_numbers is not None and a.lengths.ragged and not with_numbers(b)
-                ):
-                    return row.fn(a, b)
-                return tensor_of(function(a._raw, b), s, a.lengths)
-            o = b.sig
-        except (AttributeError, KeyError):
-            o = None
-        if o is None:  # outside of `except`, so that errors of the op are not chained to this one
-            _learn(functions, raw_function, a)
-            return row.fn(a, b)
-        mine, theirs = a.lengths, b.lengths
-        if mine is not theirs:
-            mine = mine if theirs is EMPTY else theirs if mine is EMPTY else mine.join(theirs, s, o)
-        if mine.ragged and not (everywhere and mine.finite):
-            return row.fn(a, b)
-        if s is o and (labels or s.sparse_dim is None):
-            return tensor_of(function(a._raw, b._raw), s, mine)
-        plan = s.plans.get(plan_sign * o.serial)
-        if plan is None:
-            return row.fn(a, b)
-        how_a, how_b, out_ref, own_frames = plan
-        out = out_ref()
-        if out is None:
-            return row.fn(a, b)
-        raw_a, raw_b = a._raw, b._raw
-        if (
-            own_frames
-            and mine.ragged
-            and (("a" in own_frames and _written(raw_a)) or ("b" in own_frames and _written(raw_b)))
-        ):
-            return row.fn(a, b)
-        if how_a is not None:
-            raw_a = backend_of_raw(raw_a).move_raw(raw_a, how_a)
-        if how_b is not None:
-            raw_b = backend_of_raw(raw_b).move_raw(raw_b, how_b)
-        return tensor_of(function(raw_a, raw_b), out, mine)
+            if _listening:
+                return door(row, (a, b), {})
+            try:
+                s = a.sig
+                function = functions[type(a._raw)]
+                kind = b.__class__
+                if kind is float or kind is int:
+                    if (not labels and s.sparse_dim is not None) or (
+                        with_numbers is not None and a.lengths.ragged and not with_numbers(b)
+                    ):
+                        return row.fn(a, b)
+                    return tensor_of(function(a._raw, b), s, a.lengths)
+                o = b.sig
+            except (AttributeError, KeyError):
+                o = None
+            if o is None:  # outside of `except`, so that errors of the op are not chained to this one
+                _learn(functions, raw_function, a)
+                return row.fn(a, b)
+            mine, theirs = a.lengths, b.lengths
+            if mine is not theirs:
+                mine = mine if theirs is EMPTY else theirs if mine is EMPTY else mine.join(theirs, s, o)
+            if mine.ragged and not (everywhere and mine.finite):
+                return row.fn(a, b)
+            if s is o and (labels or s.sparse_dim is None):
+                return tensor_of(function(a._raw, b._raw), s, mine)
+            plan = s.plans.get(plan_sign * o.serial)
+            if plan is None:
+                return row.fn(a, b)
+            how_a, how_b, out_ref, own_frames = plan
+            out = out_ref()
+            if out is None:
+                return row.fn(a, b)
+            raw_a, raw_b = a._raw, b._raw
+            if (
+                own_frames
+                and mine.ragged
+                and (("a" in own_frames and _written(raw_a)) or ("b" in own_frames and _written(raw_b)))
+            ):
+                return row.fn(a, b)
+            if how_a is not None:
+                raw_a = backend_of_raw(raw_a).move_raw(raw_a, how_a)
+            if how_b is not None:
+                raw_b = backend_of_raw(raw_b).move_raw(raw_b, how_b)
+            return tensor_of(function(raw_a, raw_b), out, mine)
+        except Exception as failure:
+            _explain(row, {"a": a, "b": b}, failure)
+            raise
 
     return call
+
+
+def _explain(row: OpRow, arguments: dict[str, Any], failure: Exception) -> None:
+    """Raises the error that says which argument is wrong, if there is one."""
+    error = None if isinstance(failure, RfError) else explained(row.name, row.fn, arguments, failure)
+    if error is not None:
+        raise error
 
 
 def _written(raw: Any) -> bool:

@@ -1,7 +1,8 @@
-"""The call of an op: a generated wrapper with the same parameters as the op.
+"""The call of an op, or of another public function: a generated wrapper with the same parameters.
 
-The wrapper gives calls to the active listener, and explains arguments that are not a Tensor or a Dim. With
-`*args, **kwargs` it would cost as much as a small op; so its text is generated from the signature:
+The wrapper gives calls of an op to the active listener, checks the arguments that `argument_kinds` describes, and
+explains a call that fails. With `*args, **kwargs` it would cost as much as a small op; so its text is generated from
+the signature:
 
 >>> def scale(a, factor=2.0, *, axis): ...
 >>> print(text_of(scale))
@@ -11,26 +12,31 @@ def make(_op_fn, _op_row, _axis, _factor):
   try:
    if _listening: return door(_op_row, (a, factor, ), dict(axis=axis))
    return _op_fn(a, factor, axis=axis)
-  except (AttributeError, TypeError):
-   error = argument_error(_op_row.name, call, {'a': a, 'factor': factor, 'axis': axis})
+  except Exception as failure:
+   error = explained(_op_row.name, call, {'a': a, 'factor': factor, 'axis': axis}, failure)
    if error is None: raise
-   raise error from None
+   raise error
  return call
 
-An op with an `axis` also accepts torch's `dim=`, to raise an error that shows the call with `axis=`.
+A public function that is not an op gets the same by the decorator `guarded`, without the line of the listener. With an
+`axis`, both also accept torch's `dim=`, to raise an error that shows the call with `axis=`.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rfnb.core.advice.torch_equivalents import axis, called, equivalent_error
-from rfnb.core.tensor.argument_errors import argument_error  # noqa: F401, for the generated text
+from rfnb.core.tensor.argument_errors import explained, positional_error  # noqa: F401, for the generated text
+from rfnb.core.tensor.argument_kinds import Check, checks_of
 from rfnb.core.tensor.listener import _listener, _listening  # noqa: F401, for the generated text
 from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import DimError
 
 if TYPE_CHECKING:
     from rfnb.core.tensor.op import OpRow
@@ -45,7 +51,32 @@ def door(row: OpRow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return row.fn(*args, **kwargs) if listener is None else listener.call(row, args, kwargs)
 
 
-def call_of(_op_fn: F, _op_row: OpRow) -> F:
+@dataclass(frozen=True, slots=True)
+class Guarded:
+    """Stands for the row of a public function that is not an op."""
+
+    name: str
+    checks: dict[str, Check] = field(default_factory=dict)
+
+    def class_of(self, made: object) -> str:
+        """The name for errors of a constructor, which a subclass may have called."""
+        return type(made).__name__
+
+
+def guarded(fn: F, name: str | None = None) -> F:
+    """Makes a public function check and explain its arguments as an op does.
+
+    >>> rf.label_smoothing([0.1, 0.9], 0.1)
+    Traceback (most recent call last):
+    rfnb.errors.DtypeError: label_smoothing: `prob` is not an rf.Tensor
+    ...
+    """
+    call = call_of(fn, Guarded(name or fn.__name__))
+    functools.update_wrapper(call, fn)
+    return call
+
+
+def call_of(_op_fn: F, _op_row: OpRow | Guarded) -> F:
     """The wrapper of an op. Its code is generated when it is first called: for all ops that takes longer than the
     rest of `import rfnb`.
 
@@ -64,50 +95,74 @@ def call_of(_op_fn: F, _op_row: OpRow) -> F:
     return call  # type: ignore[return-value]
 
 
-def _generated(fn: Callable[..., Any], row: OpRow) -> FunctionType:
+def _generated(fn: Callable[..., Any], row: OpRow | Guarded) -> FunctionType:
     made: dict[str, Any] = {}
-    exec(compile(text_of(fn), CODE_NAME, "exec"), globals(), made)  # generated here, from names of parameters alone
+    text = text_of(fn, is_op=not isinstance(row, Guarded))
+    exec(compile(text, CODE_NAME, "exec"), globals(), made)  # generated here, from names of parameters alone
+    row.checks.update(checks_of(fn))
     call: FunctionType = made["make"](fn, row, **_defaults(fn))
     return call
 
 
-def text_of(fn: Callable[..., Any]) -> str:
+def text_of(fn: Callable[..., Any], *, is_op: bool = True) -> str:
     """The text of the wrapper of `fn`. Defaults are arguments of `make`, as their values have no text."""
-    parameters = inspect.signature(fn).parameters
-    star: dict[Any, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
-    defaults = _defaults(fn)
-    declared = [
-        f"{star.get(p.kind, '')}{p.name}" + (f"=_{p.name}" if f"_{p.name}" in defaults else "")
-        for p in parameters.values()
-    ]
+    parameters, defaults = inspect.signature(fn).parameters, _defaults(fn)
     by_name = {
         p.name: f"**{p.name}" if p.kind is p.VAR_KEYWORD else f"{p.name}={p.name}"
         for p in parameters.values()
         if p.kind in _BY_NAME
     }
-    in_order = [f"{star.get(p.kind, '')}{p.name}" for p in parameters.values() if p.name not in by_name]
-    if any("=" in passed for passed in by_name.values()) and not any(name.startswith("*") for name in in_order):
-        declared.insert(len(in_order), "*")
-    explain_dim = ""
-    if _has_axis(fn):
-        declared.append("dim=None")
-        explain_dim = f"  if dim is not None or axis is _NOT_GIVEN: _which_axis(_op_row, {in_order[0]}, dim)\n"
+    in_order = [f"{_STAR.get(p.kind, '')}{p.name}" for p in parameters.values() if p.name not in by_name]
+    name = "_op_row.class_of(self)" if fn.__name__ == "__init__" else "_op_row.name"
+    more, refused = _refused(fn, in_order, name)
+    checked = "".join(f"   _op_row.checks[{p!r}]({name}, {p!r}, {p})\n" for p in checks_of(fn))
+    listened = f"   if _listening: return door(_op_row, ({''.join(f'{each}, ' for each in in_order)}), "
+    listened += f"dict({', '.join(by_name.values())}))\n"
     return (
         f"def make({', '.join(['_op_fn', '_op_row', *defaults])}):\n"
-        f" def call({', '.join(declared)}):\n"
-        f"{explain_dim}"
+        f" def call({', '.join(_declared(fn, in_order, more))}):\n"
+        f"{refused}"
         f"  try:\n"
-        f"   if _listening: return door(_op_row, ({''.join(f'{name}, ' for name in in_order)}), "
-        f"dict({', '.join(by_name.values())}))\n"
+        f"{checked}"
+        f"{listened if is_op else ''}"
         f"   return _op_fn({', '.join([*in_order, *by_name.values()])})\n"
-        f"  except (AttributeError, TypeError):\n"
-        f"   error = argument_error(_op_row.name, call, {{{', '.join(f'{p!r}: {p}' for p in parameters)}}})\n"
+        f"  except Exception as failure:\n"
+        f"   error = explained({name}, call, {{{', '.join(f'{p!r}: {p}' for p in parameters)}}}, failure)\n"
         f"   if error is None: raise\n"
-        f"   raise error from None\n"
+        f"   raise error\n"
         f" return call"
     )
 
 
+def _declared(fn: Callable[..., Any], in_order: list[str], more: list[str]) -> list[str]:
+    """The parameters of the wrapper: those of `fn`, and `more` that are only there to be refused."""
+    parameters, defaults = inspect.signature(fn).parameters, _defaults(fn)
+    declared = [
+        f"{_STAR.get(p.kind, '')}{p.name}" + (f"=_{p.name}" if f"_{p.name}" in defaults else "")
+        for p in parameters.values()
+    ]
+    starred = [each for each in more if each.startswith("*")]
+    if any(p.kind is p.KEYWORD_ONLY for p in parameters.values()) and not any(p.startswith("*") for p in in_order):
+        declared.insert(len(in_order), *(starred or ["*"]))
+    return declared + [each for each in more if each not in starred]
+
+
+def _refused(fn: Callable[..., Any], in_order: list[str], name: str) -> tuple[list[str], str]:
+    """Further parameters of the wrapper, and the line that raises an error if they are given."""
+    parameters = inspect.signature(fn).parameters
+    if _has_axis(fn):
+        return ["dim=None"], (f"  if dim is not None or axis is _NOT_GIVEN: _which_axis(_op_row, {in_order[0]}, dim)\n")
+    if in_order[:1] == ["*sources"]:
+        return ["axis=None", "dim=None"], (
+            "  if axis is not None or dim is not None: _no_pairs(_op_row, sources, axis or dim)\n"
+        )
+    kinds = {p.kind for p in list(parameters.values())[len(in_order) :]}
+    if in_order in ([], ["self"]) and kinds == {inspect.Parameter.KEYWORD_ONLY}:
+        return ["*_given"], f"  if _given: raise positional_error({name}, call, _given)\n"
+    return [], ""
+
+
+_STAR: dict[Any, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
 _BY_NAME = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
 _NOT_GIVEN = object()
 
@@ -124,7 +179,19 @@ def _has_axis(fn: Callable[..., Any]) -> bool:
     parameters = list(inspect.signature(fn).parameters.values())
     axes = [p for p in parameters if p.name == "axis" and p.kind is p.KEYWORD_ONLY]
     first = parameters[0].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD if parameters else False
-    return bool(axes) and first and all(p.name != "dim" for p in parameters)
+    return bool(axes) and first and all(p.name not in ("dim", "self") for p in parameters)
+
+
+def _no_pairs(row: OpRow | Guarded, sources: tuple[Any, ...], dim: Any) -> None:
+    """Raises the error for an op on pairs (tensor, dim) that was called with one dim for all."""
+    tensors = sources[0] if len(sources) == 1 and isinstance(sources[0], list | tuple) else sources
+    pairs = ", ".join(f"({called(each[0] if isinstance(each, tuple) else each)}, {called(dim)})" for each in tensors)
+    raise DimError(
+        f"{row.name}: each source comes with its own dim",
+        got=f"axis={called(dim)}",
+        expected="pairs",
+        hint=f"rf.{row.name}({pairs})",
+    )
 
 
 def _which_axis(row: OpRow, source: Any, dim: Any) -> None:

@@ -34,11 +34,12 @@ class TensorProtocols:
     # -- scalars and arrays
 
     def _scalar(self: Any, what: str, way: str = "rf.reduce_sum") -> Any:
+        raw = self._raw  # a value of a loop body says here that its numbers cannot be read
         if self.dims:
             raise equivalent_error(
                 what.format(called(self)), f"{way}({called(self)}, axis={axis(self, None)}) first", self
             )
-        return self._raw
+        return raw
 
     def __bool__(self) -> bool:
         return bool(self._scalar("bool({})", "rf.reduce_all or rf.reduce_any").item())

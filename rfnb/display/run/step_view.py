@@ -37,7 +37,7 @@ def to_text(view: RunStepView) -> str:
 
 
 def to_html(view: RunStepView) -> Html:
-    """The same as HTML."""
+    """A header, the table of states, and the body, as HTML."""
     name, *rest = _facts(view)
     return el(
         "div",

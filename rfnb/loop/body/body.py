@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from rfnb.backend.base.finite import ended_by
 from rfnb.backend.base.tape import Var, untaped
 from rfnb.core.advice.torch_equivalents import called
 from rfnb.core.dims import align
@@ -20,6 +21,7 @@ from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimRebound, LoopError
 from rfnb.loop.body import branch, rerun
 from rfnb.loop.body.draw import loop_record
+from rfnb.loop.body.ended_masks import EndedMasks
 from rfnb.loop.body.traced_step import Carried, FrameInput, Kind, TracedLines
 from rfnb.loop.body.warnings import GlobalGenerators, judged
 from rfnb.loop.steps.execute import mixed_seed
@@ -74,6 +76,7 @@ class Body:
         self.generators = GlobalGenerators(self.backend, look=self.outer is None and not judged(self.source))
         self.watchers: list[Watcher] = []  # one for each `rf.watch`
         self.unstacked: list[tuple[Tensor, Traced]] = []  # each unstacked tensor, and its frame
+        self.ended_masks = EndedMasks(self)
         self._step_number: Traced | None = None
         self._context = ExitStack()
 
@@ -90,6 +93,7 @@ class Body:
                 self._add_state(name, leaf, grown)
         state._replace([each.before for each in self.carried])
         state._begin_body(self.read, self._refuse_in_branch)
+        self._context.enter_context(ended_by(self.ended_masks))
         self._context.enter_context(self.recorder.recording(self.backend.take))
 
     def _grown_dims(self, initial: list[Any]) -> dict[Dim, Dim]:
@@ -166,7 +170,7 @@ class Body:
 
     def read(self, leaf: Any) -> None:
         """Notes that a state is read. If the line assigns it to a variable, it becomes a named value of the body."""
-        name = None if _current_side() else assigned_name()
+        name = None if branch.current_side() else assigned_name()
         if name is not None and isinstance(leaf, Traced) and leaf.value.node is None:
             self.recorder.input_node(leaf, "state", "state")
             leaf.value.name = name
@@ -191,12 +195,13 @@ class Body:
             )
         with self.untraced():
             self._agree(plain, axis)
-            frame = first_frame(self.backend, plain, axis)
+            frame = first_frame(self.backend, plain, axis, self.recorder.recorded)
         loop.axis = loop.axis or axis
         self.follows_axis = self.follows_axis or axis is loop.axis
         traced = self.input("", frame)
-        make = partial(all_frames, self.backend, plain, axis)
-        self.frames.append(FrameInput(self.var(frame), make, partial(stacked_frames, self.backend, plain, axis)))
+        given, repeat = (self.backend, plain, axis), self.recorder.recorded
+        make = partial(all_frames, *given, repeat=repeat)
+        self.frames.append(FrameInput(self.var(frame), make, partial(stacked_frames, *given, repeat=repeat)))
         self.unstacked.append((source, traced))
         return self.recorder.input_node(traced, "unstack")
 
@@ -238,7 +243,7 @@ class Body:
         return self._step_number
 
     def _refuse_in_branch(self, what: str) -> None:
-        who = _current_side()
+        who = branch.current_side()
         if who is not None and who.graph is self.recorder.graph:
             raise branch.not_in_branch(self.loop.name, what)
 
@@ -392,9 +397,3 @@ class Body:
         self.leave()
         self.loop.state._values = self.originals
         self.recorder.forget()
-
-
-def _current_side() -> Recorder | None:
-    """The recorder of the branch side that is being traced, if any."""
-    who = current_recorder()
-    return who if who is not None and who.within is not None else None

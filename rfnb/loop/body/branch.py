@@ -24,7 +24,7 @@ from rfnb.loop.steps.execute import is_replaying
 from rfnb.loop.steps.nested_runs import current_inspection
 from rfnb.loop.steps.program import Compiled, Program
 from rfnb.ops.convert import convert_to_tensor
-from rfnb.trace.record.record import OpCall, Recorder, unwrap
+from rfnb.trace.record.record import OpCall, Recorder, current_recorder, unwrap
 
 if TYPE_CHECKING:
     from rfnb.loop.body.body import Body
@@ -301,3 +301,9 @@ def _with_inputs(tree: Any, inputs: dict[Any, Var]) -> Any:
     if kind is slice:
         return slice(_with_inputs(tree.start, inputs), _with_inputs(tree.stop, inputs), _with_inputs(tree.step, inputs))
     return tree
+
+
+def current_side() -> Recorder | None:
+    """The recorder of the branch side that is being traced, if any."""
+    who = current_recorder()
+    return who if who is not None and who.within is not None else None

@@ -15,7 +15,7 @@ from rfnb.core.dims.lengths import EMPTY, Size, rebound
 from rfnb.core.ground.dtype import has_fractions
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of
-from rfnb.errors import DimError, DtypeError, LoopError, TraceError
+from rfnb.errors import DimError, DtypeError, LoopError, ParameterError, TraceError
 from rfnb.loop.body.body import Body
 from rfnb.loop.body.print_value import leave_out_ended
 from rfnb.loop.body.traced_step import FrameInput, Kind, TracedStep, place_of
@@ -40,7 +40,7 @@ def close(body: Body) -> TracedStep:
         _take_names(body)
         body.recorder.graph.body_values = len(body.recorder.graph.values)
         reads, generators = _reads(body), _generators(body)
-        limit = _limit(body)
+        limit = body.ended_masks.limit = _limit(body)
         ends = _close_step(body, limit)
         grown = [(each.before, each.var) for each in body.carried if isinstance(each.before, Dim)]
         new_vars, kept_vars = _state_vars(body, ends.new, grown), _state_vars(body, ends.kept, grown)
@@ -165,11 +165,15 @@ def _size_of(body: Body, length: Tensor | int) -> Size:
             hint="give the largest number, and end each sequence with loop.end",
         )
     with body.tape.pause():
-        return Size(length.dims, body.backend.to_numpy_raw(body.plain(length)._raw))
+        size = Size(length.dims, body.backend.to_numpy_raw(body.plain(length)._raw))
+    if size.min < 0:
+        raise ParameterError(f"{body.loop.name}: max_seq_len is negative", got=size, expected="0 or more")
+    return size
 
 
 def _close_step(body: Body, limit: Size) -> _Ends:
-    active = _active(body, limit)
+    shown = body.watchers or body.kept_orders or body.condition is not None
+    active = _active(body, limit) if shown else None
     if body.watchers or body.kept_orders:
         _give_masks(body, active)
     last_places, lasts = _carry_lasts(body)
@@ -190,7 +194,7 @@ def _close_step(body: Body, limit: Size) -> _Ends:
     given = [states[c.name] if c.kind == "state" else loop_own[place] for place, c in enumerate(body.carried)]
     new = [_like_before(body, each.name, each.before, value) for each, value in zip(body.carried, given, strict=True)]
     kept = [
-        value if each.kind in ("ended", "lengths") else _frozen(active, value, _reordered(body, each.before, going))
+        value if each.kind in ("ended", "lengths") else _frozen(body, active, value, each.before, going)
         for each, value in zip(body.carried, new, strict=True)
     ]
     return _Ends(kept if body.condition is not None else new, kept, ended_now, last_places)
@@ -276,17 +280,29 @@ def _reordered(body: Body, value: Any, going: Traced | None) -> Any:
     return value
 
 
-def _frozen(active: Traced | None, new: Any, old: Any) -> Any:
+def _frozen(body: Body, active: Traced | None, new: Any, before: Any, going: Traced | None) -> Any:
     """The new value, but the old one for sequences that have ended: those whose hypotheses have all ended, for a state
     that all of them share."""
-    if active is None or not isinstance(new, Tensor) or new is old or new.dims != old.dims:
+    if not isinstance(new, Tensor) or new is before or new.dims != before.dims:
         return new
+    if active is None or (body.condition is None and not body.reorders):
+        return _frozen_by_length(body, new, before)
+    old = _reordered(body, before, going)
     shared = active.dims_set & new.dims_set
     if not shared and active.dims:
         return new
     hypotheses = [dim for dim in active.dims if dim not in shared]
     active = reduce_any(active, axis=hypotheses) if hypotheses else active
     return where(active, new, old).copy_transpose(old.dims)
+
+
+def _frozen_by_length(body: Body, new: Any, old: Any) -> Any:
+    """The new value, but the old one for sequences that are shorter than this step."""
+    ended = body.ended_masks(body.backend, old.sig, body.backend.device_key_raw(old.plain._raw))
+    if ended is None:
+        return new
+    raw = body.backend.where_raw(ended, old.plain._raw, new.plain._raw)
+    return body.recorder._wrap(old.plain.like(raw))
 
 
 def _like_before(body: Body, name: str, old: Any, new: Any) -> Any:

@@ -14,6 +14,7 @@ from rfnb.core.ground.show import make_line
 from rfnb.core.ground.source import assigned_name
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.op import op
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError
 from rfnb.loop.body.entered import entered
@@ -31,6 +32,7 @@ LINES = 100
 Steps = Collection[int] | Callable[[Tensor], Any] | None
 
 
+@guarded
 def watch(x: Tensor, *, steps: Steps = None, name: str | None = None) -> Tensor:
     """Prints `x` at some steps of the loop, one line each, and returns it: `att = rf.watch(rf.softmax(e))`.
 

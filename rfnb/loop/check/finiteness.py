@@ -70,12 +70,14 @@ class FiniteReport(Shown):
 
     first: the op that made the first NaN, or the first infinity if there is no NaN. made: all such ops, in order.
     passed: how many results have a NaN or an infinity because an operand has one. given: tensors from outside that
-    have one. The tensor of `first` is `report.first.tensor`; later findings have no tensor.
+    have one. in_training: parameters whose gradient has one only if nothing is observed, as in training, where a loop
+    computes ops for all steps together. The tensor of `first` is `report.first.tensor`; later findings have no tensor.
     """
 
     made: list[NotFinite] = field(default_factory=list)
     passed: int = 0
     given: list[str] = field(default_factory=list)
+    in_training: list[str] = field(default_factory=list)
     results: int = 0
 
     @property
@@ -84,7 +86,7 @@ class FiniteReport(Shown):
         return next((found for found in self.made if found.kind == "NaN"), self.made[0] if self.made else None)
 
     def __bool__(self) -> bool:
-        return not self.made and not self.given
+        return not (self.made or self.given or self.in_training)
 
     def __repr__(self) -> str:
         if self:
@@ -95,7 +97,8 @@ class FiniteReport(Shown):
 
     def facts(self) -> list[tuple[str, str]]:
         """Facts about the tensors from outside and the first finding, each with a label."""
-        return [*(("given", text) for text in self.given), *([] if self.first is None else self.first.facts())]
+        found = [*(("given", text) for text in self.given), *(("gradient", text) for text in self.in_training)]
+        return [*found, *([] if self.first is None else self.first.facts())]
 
 
 def finite(fn: Callable[..., Any], *args: Any, gradients: bool = False, **kwargs: Any) -> FiniteReport:
@@ -104,7 +107,9 @@ def finite(fn: Callable[..., Any], *args: Any, gradients: bool = False, **kwargs
     Padding does not count, nor does an infinity that is passed to an op as a Python number, as for masking.
 
     Args:
-        gradients: if all values are finite, also check the gradients of the sum of the results of `fn`.
+        gradients: if all values are finite, also check the gradients of the sum of the results of `fn`, op by op. If
+            they are finite, `fn` is called again without being observed, as in training, and the gradients of its
+            parameters are checked.
 
     Raises DtypeError if `fn` is not a function.
 
@@ -125,6 +130,8 @@ def finite(fn: Callable[..., Any], *args: Any, gradients: bool = False, **kwargs
         result = fn(*args, **kwargs)
     if gradients and not search.report.made:
         search.backward(result)
+        if search:
+            search.in_training(fn(*args, **kwargs))
     return search.report
 
 
@@ -135,6 +142,9 @@ class _Search:
         self.report = FiniteReport()
         self._infinite: dict[int, tuple[weakref.ref[Any], NotFinite]] = {}  # by id of the raw tensor
         self._differentiable: list[Event] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.report)
 
     def see(self, event: Event) -> None:
         self.report.results += len(event.outputs)
@@ -218,6 +228,25 @@ class _Search:
             if kind:
                 self._blame(tensors[key], kind, arrived)
                 return
+
+    def in_training(self, result: Any) -> None:
+        """Checks the gradients of parameters, for a result that was computed without observing ops."""
+        backend = raw_registry.selected()
+        ends = [x._raw for x in leaves(result) if isinstance(x, Tensor) and _needs_gradient(x)]
+        names = {id(x._raw): f"{_name(x)} {x.describe_dims()}" for e in self._differentiable for x in e.inputs}
+
+        def look(raw: Any, gradient: Any) -> None:
+            if not backend.is_finite_raw(gradient):
+                name = names.get(id(raw), f"a parameter of shape {backend.get_shape_tuple_raw(raw)}")
+                self.report.in_training.append(f"that of {name} is not finite in training, though that of each op is")
+
+        parameters = backend.gradient_leaves_raw(ends)
+        hooks = [raw.register_hook(partial(look, raw)) for raw in parameters]
+        try:
+            backend.follow_gradients_raw(ends, parameters)
+        finally:
+            for hook in hooks:
+                hook.remove()
 
     def _blame(self, x: Tensor, kind: str, arrived: dict[int, str]) -> None:
         """Reports the op with a finite gradient for its result that gave `x` this gradient."""

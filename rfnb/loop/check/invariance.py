@@ -26,6 +26,7 @@ from rfnb.core.ground.dtype import has_fractions
 from rfnb.core.ground.nested import leaves, map_leaves
 from rfnb.core.ground.show import Shown
 from rfnb.core.ground.text import count_of
+from rfnb.core.tensor.argument_errors import not_a_tensor
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.core.tensor.tensor_dict import TensorDict
 from rfnb.errors import DimError, DtypeError, fact_lines
@@ -139,6 +140,8 @@ def batch_invariance(fn: Callable[[Any], Any], batch: Any, *, tolerance: float |
             hint="rf.check.batch_invariance(lambda batch: …, batch)",
         )
     tensors = [leaf for leaf in _leaves(batch) if isinstance(leaf, Tensor)]
+    if not tensors:
+        raise not_a_tensor("check.batch_invariance: the batch", batch)
     owner = _owner(tensors)
     scope = _scope(fn, batch, tensors[0])
     together, given = _events(fn, batch, scope)

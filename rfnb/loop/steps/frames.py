@@ -1,4 +1,6 @@
-"""The frames that a loop steps through. After its end, a sequence repeats its last frame: steps never get padding."""
+"""The frames that a loop steps through. After its end, a sequence repeats its last frame,
+or goes on with padding, where that is finite and not recorded.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ import numpy as np
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY, Size
+from rfnb.core.ground.dtype import has_fractions
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.ops.index import gather
 from rfnb.ops.math import where
@@ -25,27 +28,28 @@ def frames_dim(steps: int) -> Dim:
     return Dim(steps, name="frames")
 
 
-def first_frame(backend: type[Backend], source: Tensor, axis: Dim) -> Tensor:
+def first_frame(backend: type[Backend], source: Tensor, axis: Dim, repeat: bool = True) -> Tensor:
     """The first frame of each sequence; zeros for empty ones. {…, axis} → {…}"""
     size, position = source.size_of(axis), source.axis(axis)
     shape = list(backend.get_shape_tuple_raw(source._raw))
     if size.max == 0:
         raw = backend.full_raw(shape[:position] + shape[position + 1 :], 0, source.dtype, source.device)
     else:
-        raw = backend.alias_raw(backend.frames_raw(source._raw, position)[0])
+        raw = backend.alias_raw(backend.select_raw(source._raw, position, 0))
     frame = tensor_of(raw, align.without(source.sig, [axis]), source.lengths)
-    return _zeros_if_empty(backend, frame, size) if size.max else frame
+    return _zeros_if_empty(backend, frame, size) if size.max and (repeat or not _is_finite(backend, source)) else frame
 
 
-def all_frames(backend: type[Backend], source: Tensor, axis: Dim) -> Sequence[Any]:
-    """All frames as raw tensors; in padding, the last frame of the sequence is repeated."""
-    source = _without_padding(backend, source, axis)
+def all_frames(backend: type[Backend], source: Tensor, axis: Dim, repeat: bool = True) -> Sequence[Any]:
+    """All frames as raw tensors. In padding, the last frame of the sequence is repeated, or, without `repeat`, only if
+    padding could do harm."""
+    source = _without_padding(backend, source, axis, repeat)
     return backend.frames_raw(source._raw, source.axis(axis))
 
 
-def stacked_frames(backend: type[Backend], source: Tensor, axis: Dim, frames: Dim) -> Tensor:
+def stacked_frames(backend: type[Backend], source: Tensor, axis: Dim, frames: Dim, repeat: bool = True) -> Tensor:
     """All frames as one tensor, with `frames` in place of `axis`; later frames than `frames` counts are dropped."""
-    source = _without_padding(backend, source, axis)
+    source = _without_padding(backend, source, axis, repeat)
     place, steps = source.axis(axis), frames.dimension or 0
     raw = source._raw if source.size_of(axis).max == steps else backend.slice_raw(source._raw, place, 0, steps, 1)
     dims = [frames if dim is axis else dim for dim in source.dims]
@@ -53,11 +57,16 @@ def stacked_frames(backend: type[Backend], source: Tensor, axis: Dim, frames: Di
     return tensor_of(raw, align.sig(dims, source.sparse_dim, feature), source.lengths)
 
 
-def _without_padding(backend: type[Backend], source: Tensor, axis: Dim) -> Tensor:
+def _without_padding(backend: type[Backend], source: Tensor, axis: Dim, repeat: bool) -> Tensor:
     size = source.size_of(axis)
-    if size.ragged and set(size.dims) <= set(source.dims):
+    if size.ragged and set(size.dims) <= set(source.dims) and (repeat or not _is_finite(backend, source)):
         return _zeros_if_empty(backend, _repeat_last_frame(backend, source, axis, size), size)
     return source
+
+
+def _is_finite(backend: type[Backend], source: Tensor) -> bool:
+    """Whether its padding holds finite numbers, which do no harm in sequences that have ended, as labels might."""
+    return has_fractions(source.dtype) and source.lengths.finite and not backend.version_raw(source._raw)
 
 
 def _repeat_last_frame(backend: type[Backend], source: Tensor, axis: Dim, size: Size) -> Tensor:
@@ -97,4 +106,4 @@ class StepNumbers(Sequence[Any]):
 
 def has_steps(axis: Dim) -> bool:
     """Whether data or an op gave the axis its size. The size that an earlier loop gave it does not count."""
-    return axis.is_defined() and not (axis.defined_by or "").startswith("loop ")
+    return axis.is_defined() and not axis.given.loop

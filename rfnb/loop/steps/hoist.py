@@ -8,8 +8,10 @@ ops stay in the steps, and so do those that raise an error when they are compute
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
+from rfnb.backend.base.finite import ended_by
 from rfnb.backend.base.tape import External, Var
 from rfnb.core.advice.broadcast_errors import broadcast_allowed
 from rfnb.core.dims import align
@@ -18,6 +20,7 @@ from rfnb.core.graph.graph import Node, all_nodes
 from rfnb.core.ground.nested import leaves, map_leaves
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.loop.steps.ended_frames import EndedFrames
 from rfnb.loop.steps.explain import OpPlacement, Place, note_step
 from rfnb.loop.steps.frames import frames_dim
 from rfnb.loop.steps.growing_axes import grows
@@ -144,7 +147,7 @@ class Hoist:
 
         record: return outputs as well, so that a replay can show them.
         """
-        with listening(None), broadcast_allowed():
+        with listening(None), broadcast_allowed(), self._ended():
             live = self._live()
             for done, op in enumerate(live, 1):
                 self._run(op)
@@ -163,6 +166,10 @@ class Hoist:
             else:
                 constants[var] = self._raw(var)
         return constants, frames
+
+    def _ended(self) -> AbstractContextManager[None]:
+        """A context in which ops know which sequences have ended."""
+        return nullcontext() if self.dim is None else ended_by(EndedFrames(self.traced_step.limit, self.dim))
 
     def _live(self) -> list[_Op]:
         """The ops before the steps whose results are needed, in order. Also stacks the frames that they read."""
@@ -256,7 +263,7 @@ class Hoist:
             if not op.makes.isdisjoint(needed):
                 live.append(op)
                 needed |= op.reads
-        with listening(None), broadcast_allowed():
+        with listening(None), broadcast_allowed(), self._ended():
             while live:
                 op = live.pop()
                 if not self._try_all_steps(op):

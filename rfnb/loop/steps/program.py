@@ -109,6 +109,11 @@ class Program:
                         alive.add(var)
         return found[::-1]
 
+    def reads(self, wanted: Sequence[Var | External], *, effects: bool = True) -> set[Any]:
+        """What a step reads that gives `wanted`: these themselves, and the arguments of the calls that they need."""
+        calls = [self.calls[position] for position in self.needed(wanted, effects=effects)]
+        return {*wanted, *(read for call in calls for read in call.reads())}
+
     def compile(
         self,
         wanted: Sequence[Var | External],
@@ -155,12 +160,16 @@ class Program:
     def _write_loop(
         self, new: Sequence[Var], outputs: Sequence[Var], ended: Var | None, effects: bool, keep: bool
     ) -> Written:
-        lines, once = self._lines([*new, *outputs, *([] if ended is None else [ended])], effects)
-        states, frames = self.inputs[: len(new)], self.inputs[len(new) :]
+        wanted = [*new, *outputs, *([] if ended is None else [ended])]
+        lines, once = self._lines(wanted, effects)
+        states, frames, read = self.inputs[: len(new)], self.inputs[len(new) :], self.reads(wanted, effects=effects)
         head = ["def run(steps, states, frames, outputs, over, keep):", "    done, ended = steps.start, False"]
         head += [f"    {_unpacked('p', len(frames))}frames", f"    {_unpacked('o', len(outputs))}outputs"]
         head += [f"    {''.join(f'v{var.number}, ' for var in states)}= states"] if states else []
-        head += ["    for i in steps:", *[f"        v{var.number} = p{n}[i]" for n, var in enumerate(frames)]]
+        head += [
+            "    for i in steps:",
+            *[f"        v{var.number} = p{n}[i]" for n, var in enumerate(frames) if var in read],
+        ]
         tail = [f"o{n}({lines.text(var)})" for n, var in enumerate(outputs)]
         tail += [f"ended = over({lines.text(ended)})"] if ended is not None else []
         tail += [f"new = {lines.tuple_of(new)}", *(["keep(new)"] if keep else [])]

@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 from rfnb.core.dims.dim import Dim, check_dims
+from rfnb.core.tensor.argument_kinds import Probability
 from rfnb.core.tensor.state import State, check_state
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
@@ -65,7 +66,7 @@ class SelfAttentionBase(_Attention):
         value_dim_total: Dim,
         num_heads: int | Dim,
         with_bias: bool = True,
-        att_dropout: float = 0.1,
+        att_dropout: Probability = 0.1,
         att_dropout_broadcast: bool | None = None,
     ):
         self.in_dim = in_dim
@@ -156,7 +157,7 @@ class CrossAttention(_Attention):
         value_dim_total: Dim,
         num_heads: int | Dim,
         with_bias: bool = True,
-        att_dropout: float = 0.1,
+        att_dropout: Probability = 0.1,
         att_dropout_broadcast: bool | None = None,
     ):
         self.encoder_dim = encoder_dim
@@ -236,7 +237,7 @@ def per_head(total: Dim, heads: Dim) -> Dim:
     return total // heads
 
 
-def attention_options(dim: Dim, num_heads: int | Dim, att_dropout: float) -> dict[str, Any]:
+def attention_options(dim: Dim, num_heads: int | Dim, att_dropout: Probability) -> dict[str, Any]:
     """The options of attention whose keys, values and result all have `dim`."""
     dims = dict.fromkeys(("proj_dim", "key_dim_total", "value_dim_total"), dim)
     return {**dims, "num_heads": num_heads, "att_dropout": att_dropout}

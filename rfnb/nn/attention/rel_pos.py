@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.argument_kinds import Probability
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.nn.attention.base import SelfAttentionBase
@@ -53,8 +54,8 @@ class RelPosSelfAttention(SelfAttentionBase):
         learnable_pos_emb: bool = False,
         learnable_pos_emb_clipping: int = 16,
         separate_pos_emb_per_head: bool = True,
-        pos_emb_dropout: float = 0.0,
-        att_dropout: float = 0.1,
+        pos_emb_dropout: Probability = 0.0,
+        att_dropout: Probability = 0.1,
         att_dropout_broadcast: bool | None = None,
     ):
         super().__init__(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.argument_kinds import Probability
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.nn.attention.base import SelfAttentionBase
 from rfnb.nn.attention.causal import (
@@ -27,7 +28,7 @@ class _Rotary(SelfAttentionBase):
         value_dim_total: Dim,
         num_heads: int | Dim,
         with_bias: bool = True,
-        att_dropout: float = 0.1,
+        att_dropout: Probability = 0.1,
         att_dropout_broadcast: bool | None = None,
         base: float = 10_000.0,
     ):

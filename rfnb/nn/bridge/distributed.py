@@ -9,6 +9,7 @@ import torch
 from torch import distributed
 
 from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.ops.reduce import reduce_sum
 
@@ -18,6 +19,7 @@ __all__ = ["in_step", "mean"]
 __dir__ = __all__.copy  # what is offered for completion: no imports
 
 
+@guarded
 def mean(losses: Tensor) -> Tensor:
     """This process's share of the mean over the valid frames of all processes. {…} → {}
 

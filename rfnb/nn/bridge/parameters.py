@@ -6,11 +6,13 @@ from typing import Any
 
 import torch
 
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.nn.layers.embedding import Embedding
 from rfnb.nn.module.module import Module, check_module
 
 
+@guarded
 def torch_parameters(module: Module) -> list[torch.nn.Parameter]:
     """The torch parameters that training changes, as the same objects that `module.to(…)` keeps.
 
@@ -28,6 +30,7 @@ def torch_parameters(module: Module) -> list[torch.nn.Parameter]:
     return [parameter.raw_tensor for parameter in module.parameters() if parameter.trainable]
 
 
+@guarded
 def param_groups(module: Module, *, weight_decay: float) -> list[dict[str, Any]]:
     """Parameter groups for an optimizer, in which matrices decay, but biases and scales do not.
 

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
+from rfnb.core.dims.bound import DATA
 from rfnb.core.dims.dim import DIMS, Dim
 from rfnb.core.dims.lengths import Size, symbolic_values
 from rfnb.errors import BackendError
@@ -117,11 +118,11 @@ def symbolic_size(batch: Dim | None, values: torch.Tensor | None, longest: Any) 
 @contextmanager
 def sizes_restored() -> Iterator[None]:
     """Restores the sizes of all dims after the block, so that none stays bound to a traced size."""
-    before = {serial: (dim.bound, dim.defined_by) for serial, dim in list(DIMS.items())}
+    before = {serial: (dim.bound, dim.given) for serial, dim in list(DIMS.items())}
     try:
         yield
     finally:
         for serial, dim in list(DIMS.items()):
-            bound, defined_by = before.get(serial, (None, None))
+            bound, given = before.get(serial, (None, DATA))
             if dim.bound is not bound:
-                dim.bound, dim.defined_by = bound, defined_by
+                dim.bind_to(bound, given)

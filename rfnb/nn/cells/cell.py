@@ -11,6 +11,7 @@ import numpy as np
 from rfnb.core.dims.dim import Dim, check_dims, single_step_dim
 from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.core.run.run_ctx import get_run_ctx
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.state import State, check_state
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ParameterError
@@ -127,6 +128,7 @@ class RecCell(Module):
         return self.recurrent_dropout > 0 and get_run_ctx().is_train_flag_enabled(func=dropout)
 
 
+@guarded
 def make_cell(unit: str, in_dim: Dim, out_dim: Dim, **options: Any) -> RecCell:
     """A new cell of the class with this name, in upper or lower case, with or without a final "Cell".
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.argument_kinds import Probability
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
@@ -70,8 +71,8 @@ class LayerNormVariantsLSTM(RecCell):
         norm_shift: float = 0.0,
         forget_bias: float = 0.0,
         activation: Callable[[Tensor], Tensor] = tanh,
-        dropout: float = 0.0,
-        dropout_h: float = 0.0,
+        dropout: Probability = 0.0,
+        dropout_h: Probability = 0.0,
         with_concat: bool = False,
         global_norm: bool = True,
         global_norm_joined: bool = False,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.argument_kinds import Probability
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
@@ -178,8 +179,8 @@ class ZoneoutLSTM(_Lstm):
         out_dim: Dim,
         *,
         with_bias: bool = True,
-        zoneout_factor_cell: float = 0.0,
-        zoneout_factor_output: float = 0.0,
+        zoneout_factor_cell: Probability = 0.0,
+        zoneout_factor_output: Probability = 0.0,
         use_zoneout_output: bool = True,
         forget_bias: float = 0.0,
         parts_order: str = "ifco",
@@ -188,11 +189,6 @@ class ZoneoutLSTM(_Lstm):
         if sorted(order) != sorted(KERNEL_ORDER):
             what = "ZoneoutLSTM: `parts_order` is not an order of the gates"
             raise ParameterError(what, got=repr(parts_order), expected="the letters of 'ifco' in any order")
-        for factor in (zoneout_factor_cell, zoneout_factor_output):
-            if not 0.0 <= factor <= 1.0:
-                raise ParameterError(
-                    "ZoneoutLSTM: a zoneout factor must be a probability", got=factor, expected="0 to 1"
-                )
         super().__init__(in_dim, out_dim, with_bias=with_bias, parts_order=order, forget_bias=forget_bias)
         self.zoneout_factor_cell = zoneout_factor_cell
         self.zoneout_factor_output = zoneout_factor_output

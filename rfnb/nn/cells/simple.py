@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.argument_kinds import Probability
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
@@ -119,7 +120,9 @@ class RHN(RecCell):
         transform_bias: initial bias of the gate v_t; with a negative one, more of h passes unchanged.
     """
 
-    def __init__(self, in_dim: Dim, out_dim: Dim, *, depth: int = 5, dropout: float = 0.0, transform_bias: float = 0.0):
+    def __init__(
+        self, in_dim: Dim, out_dim: Dim, *, depth: int = 5, dropout: Probability = 0.0, transform_bias: float = 0.0
+    ):
         super().__init__(in_dim, out_dim)
         self.depth = depth
         self.recurrent_dropout = dropout

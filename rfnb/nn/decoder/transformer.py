@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from rfnb.core.dims.dim import Dim, single_step_dim
 from rfnb.core.ground.default import get_default_array_index_dtype
+from rfnb.core.tensor.argument_kinds import Probability
 from rfnb.core.tensor.state import State, check_state
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ParameterError
@@ -61,11 +62,11 @@ class TransformerDecoderLayer(TransformerLayer):
         ff: Choice | None = None,
         ff_dim: Dim | int | None = None,
         ff_activation: Activation | None = None,
-        dropout: float = 0.1,
+        dropout: Probability = 0.1,
         num_heads: int | Dim = 8,
         self_att: Choice | None = None,
         self_att_opts: dict[str, Any] | None = None,
-        att_dropout: float = 0.1,
+        att_dropout: Probability = 0.1,
         cross_att: Choice | None = None,
         norm: Choice = LayerNorm,
         norm_first: bool = True,
@@ -166,9 +167,9 @@ class TransformerDecoder(Transformer):
         ff_dim: Dim | int | None = None,
         ff_activation: Activation | None = None,
         pos_enc: Choice | None = sinusoidal_positional_encoding,
-        dropout: float = 0.1,
+        dropout: Probability = 0.1,
         num_heads: int = 8,
-        att_dropout: float = 0.1,
+        att_dropout: Probability = 0.1,
         norm: Choice = LayerNorm,
         layer: Choice | None = None,
         layer_opts: dict[str, Any] | None = None,
@@ -176,7 +177,7 @@ class TransformerDecoder(Transformer):
         share_embedding: bool | None = None,
         input_embedding: bool = True,
         input_embedding_scale: float | None = None,
-        input_dropout: float | None = None,
+        input_dropout: Probability | None = None,
         logits_with_bias: bool = False,
         sequential: Callable[..., Any] = Sequential,
         decoder_layer: Choice | None = None,

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rfnb.core.dims.dim import Dim, as_dim
+from rfnb.core.tensor.argument_kinds import Probability
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.nn.attention.base import attention_options
 from rfnb.nn.attention.rel_pos import RelPosSelfAttention
@@ -54,7 +55,7 @@ class ConformerPositionwiseFeedForward(FeedForward):
         out_dim: Dim,
         *,
         ff_dim: Dim | int | None = None,
-        dropout: float = 0.1,
+        dropout: Probability = 0.1,
         activation: Activation = silu,
         with_bias: bool = True,
     ):
@@ -117,14 +118,14 @@ class ConformerEncoderLayer(ISeqFramewiseEncoder):
         ff: Choice = ConformerPositionwiseFeedForward,
         ff_dim: Dim | int | None = None,
         ff_activation: Activation | None = None,
-        dropout: float = 0.1,
+        dropout: Probability = 0.1,
         conv_kernel_size: int = 32,
         conv_norm: Choice = BatchNorm,
         conv_norm_opts: dict[str, Any] | None = None,
         num_heads: int | Dim = 4,
         self_att: Choice | None = None,
         self_att_opts: dict[str, Any] | None = None,
-        att_dropout: float = 0.1,
+        att_dropout: Probability = 0.1,
         norm: Choice = LayerNorm,
     ):
         self.out_dim = out_dim
@@ -189,14 +190,14 @@ class ConformerEncoder(ISeqDownsamplingEncoder):
         input_layer: Module | dict[str, Any] | None,
         input_embedding_scale: float | None = None,
         pos_enc: Choice | None = None,
-        input_dropout: float = 0.1,
+        input_dropout: Probability = 0.1,
         ff_dim: Dim | int | None = None,
         ff_activation: Activation | None = None,
-        dropout: float = 0.1,
+        dropout: Probability = 0.1,
         conv_kernel_size: int | None = None,
         conv_norm: Choice | None = None,
         num_heads: int | Dim = 4,
-        att_dropout: float = 0.1,
+        att_dropout: Probability = 0.1,
         encoder_layer: Choice | None = None,
         encoder_layer_opts: dict[str, Any] | None = None,
         sequential: Callable[..., Any] = Sequential,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rfnb.core.dims.dim import Dim, as_dim
+from rfnb.core.tensor.argument_kinds import Probability
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.nn.attention.base import attention_options
 from rfnb.nn.attention.rel_pos import RelPosSelfAttention
@@ -52,10 +53,10 @@ class EBranchformerLayer(ISeqFramewiseEncoder):
         ff: Choice | None = None,
         ff_dim: Dim | int | None = None,
         ff_activation: Activation | None = None,
-        dropout: float = 0.1,
+        dropout: Probability = 0.1,
         num_heads: int | Dim = 4,
         self_att: Choice | None = None,
-        att_dropout: float = 0.1,
+        att_dropout: Probability = 0.1,
         cgmlp: Choice | None = None,
         cgmlp_ff_dim: Dim | int | None = None,
         cgmlp_conv_kernel: int = 31,
@@ -110,7 +111,7 @@ class FeedForwardConvGated(Module):
         *,
         ff_dim: Dim | int | None = None,
         kernel_size: int = 31,
-        dropout: float = 0.1,
+        dropout: Probability = 0.1,
         activation: Callable[[Tensor], Tensor] = gelu,
         gate_activation: Callable[[Tensor], Tensor] = identity,
         with_bias: bool = True,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.argument_kinds import Probability
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.nn.attention.base import SelfAttention, attention_options
 from rfnb.nn.encoder.base import ISeqFramewiseEncoder
@@ -46,11 +47,11 @@ class TransformerEncoderLayer(TransformerLayer, ISeqFramewiseEncoder):
         ff: Choice | None = None,
         ff_dim: Dim | int | None = None,
         ff_activation: Activation | None = None,
-        dropout: float = 0.1,
+        dropout: Probability = 0.1,
         num_heads: int | Dim = 8,
         self_att: Choice | None = None,
         self_att_opts: dict[str, Any] | None = None,
-        att_dropout: float = 0.1,
+        att_dropout: Probability = 0.1,
         norm: Choice = LayerNorm,
         norm_first: bool = True,
     ):
@@ -102,16 +103,16 @@ class TransformerEncoder(Transformer, ISeqFramewiseEncoder):
         ff_dim: Dim | int | None = None,
         ff_activation: Activation | None = None,
         pos_enc: Choice | None = sinusoidal_positional_encoding,
-        dropout: float = 0.1,
+        dropout: Probability = 0.1,
         num_heads: int = 8,
-        att_dropout: float = 0.1,
+        att_dropout: Probability = 0.1,
         norm: Choice = LayerNorm,
         layer: Choice | None = None,
         layer_opts: dict[str, Any] | None = None,
         embed_dim: Dim | None = None,
         input_embedding: Choice | None = Embedding,
         input_embedding_scale: float | None = None,
-        input_dropout: float | None = None,
+        input_dropout: Probability | None = None,
         sequential: Callable[..., Any] = Sequential,
     ):
         self._set_input(vocab_dim, model_dim, embed_dim, input_embedding, input_embedding_scale, pos_enc)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rfnb.core.tensor.argument_kinds import Probability
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.nn.module.module import Module
 from rfnb.ops.random import Axis, dropout
@@ -18,7 +19,7 @@ class Dropout(Module):
     [1.0, 1.0, 1.0]
     """
 
-    def __init__(self, drop_prob: float, *, axis: Axis = None, on_forward: bool = False):
+    def __init__(self, drop_prob: Probability, *, axis: Axis = None, on_forward: bool = False):
         self.drop_prob = drop_prob
         self.axis = axis
         self.on_forward = on_forward

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from rfnb.core.dims.dim import Dim, as_dim
+from rfnb.core.tensor.argument_kinds import Probability
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.nn.layers.linear import Linear
 from rfnb.nn.module.build import Choice, build_part, given_options
@@ -19,13 +21,14 @@ Activation = Callable[[Tensor], Tensor] | dict[str, Any] | Module
 """An activation: a function, a module, which is copied, or the result of `rf.build_dict`."""
 
 
+@guarded
 def make_ff(
     *,
     out_dim: Dim,
     ff: Choice | None = None,
     ff_dim: Dim | int | None = None,
     ff_activation: Activation | None = None,
-    dropout: float = 0.1,
+    dropout: Probability = 0.1,
 ) -> Any:
     """A feed-forward part. {…, out_dim} → {…, out_dim}
 
@@ -60,7 +63,7 @@ class FeedForward(Module):
         out_dim: Dim,
         *,
         ff_dim: Dim | int | None = None,
-        dropout: float = 0.1,
+        dropout: Probability = 0.1,
         activation: Activation = relu,
         with_bias: bool = True,
     ):
@@ -99,7 +102,7 @@ class FeedForwardGated(Module):
         out_dim: Dim,
         *,
         ff_dim: Dim | int | None = None,
-        dropout: float = 0.1,
+        dropout: Probability = 0.1,
         activation: Activation = silu,
         gate_activation: Activation = identity,
         with_bias: bool = False,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rfnb.core.dims.dim import Dim, as_dims, check_dims
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ParameterError
@@ -150,6 +151,7 @@ def _bias(dims: Dim | Sequence[Dim], wanted: bool = True) -> Parameter | None:
     return Parameter(as_dims(dims)) if wanted else None
 
 
+@guarded
 def make_norm(norm: Choice, out_dim: Dim | Sequence[Dim]) -> Any:
     """A norm of the features `out_dim`, from a class, `rf.build_dict(…)`, a module, which is copied, or a function.
 

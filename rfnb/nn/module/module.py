@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -10,7 +11,9 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.show import Shown, view_of
 from rfnb.core.ground.suggestions import Missing, did_you_mean
+from rfnb.core.tensor.argument_errors import explained
 from rfnb.core.tensor.listener import active_listener
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.state import State
 from rfnb.errors import ParameterError
@@ -46,7 +49,7 @@ class Module(Shown):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "__init__" in vars(cls) and cls.__module__.startswith(f"{ROOT}."):
-            cls.__init__ = specified(vars(cls)["__init__"])  # type: ignore[method-assign]
+            cls.__init__ = specified(guarded(vars(cls)["__init__"], cls.__name__))  # type: ignore[method-assign]
         if "__call__" in vars(cls):
             cls.__call__ = _observed(vars(cls)["__call__"])  # type: ignore[method-assign]
 
@@ -317,6 +320,7 @@ def check_module(module: Any, what: str) -> None:
 
 def _observed(forward: Callable[..., Any]) -> Callable[..., Any]:
     """`forward`, reported to the active listener and followed by the hooks."""
+    explain = forward.__module__.startswith(f"{ROOT}.")  # modules of users raise what they raise
 
     @functools.wraps(forward)
     def call(self: Module, *args: Any, **kwargs: Any) -> Any:
@@ -325,15 +329,31 @@ def _observed(forward: Callable[..., Any]) -> Callable[..., Any]:
         if self._mirror_ref is not None and (mirror := self._mirror_ref.calling(self)) is not None:
             return mirror.call_inside(args, kwargs)
         listener = active_listener()
-        if listener is None:
-            result = forward(self, *args, **kwargs)
-        else:
-            result = listener.call_module(self, forward, args, kwargs)
+        try:
+            if listener is None:
+                result = forward(self, *args, **kwargs)
+            else:
+                result = listener.call_module(self, forward, args, kwargs)
+        except Exception as failure:
+            if explain:
+                _explain(self, forward, args, kwargs, failure)
+            raise
         if self._forward_hooks:
             result = run_post_hooks(self._forward_hooks, self, args, kwargs, result)
         return result
 
     return call
+
+
+def _explain(module: Module, forward: Callable[..., Any], args: Any, kwargs: Any, failure: Exception) -> None:
+    """Raises the error that says which argument of a call is wrong, if there is one."""
+    try:
+        given = inspect.signature(forward).bind(module, *args, **kwargs).arguments
+    except TypeError:  # an argument is missing, or unknown: Python's message names it
+        return
+    error = explained(type(module).__name__, forward, dict(list(given.items())[1:]), failure)
+    if error is not None:
+        raise error
 
 
 def _apply(module: Module, fn: Callable[[Module], Any], seen: set[int]) -> None:

@@ -22,7 +22,7 @@ def specified(init: Callable[..., None]) -> Callable[..., None]:
     """`init`, called without the named arguments that are `NotSpecified`."""
 
     @functools.wraps(init)
-    def call(self: Any, *args: Any, **kwargs: Any) -> None:
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # messages find a constructor by this name
         init(self, *args, **{name: value for name, value in kwargs.items() if value is not NotSpecified})
 
-    return call
+    return __init__

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from rfnb.core.run.run_ctx import get_run_ctx
+from rfnb.core.tensor.argument_kinds import Probability
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ParameterError
-from rfnb.loop.body.cached import once
+from rfnb.loop.body.entered import once
 from rfnb.nn.module.module import Module, check_module
 from rfnb.ops.math import add
 from rfnb.ops.random import dropout, random_normal
@@ -19,6 +21,7 @@ M = TypeVar("M", bound=Module)
 _TABLE = "_parametrizations"
 
 
+@guarded
 def register_parametrization(
     module: M, param_name: str, parametrization: Callable[..., Tensor], *, keep_existing_param: bool = True
 ) -> M:
@@ -92,6 +95,7 @@ def remove_parametrization(module: M, param_name: str) -> M:
     return module
 
 
+@guarded
 def is_parametrized(module: Module, param_name: str | None = None) -> bool:
     """Whether a parameter of the module has a parametrization: the one named `param_name`, or any.
 
@@ -140,7 +144,7 @@ class WeightNoise:
         return add(param, random_normal(param.dims, dtype=param.dtype, device=param.device, stddev=self.std))
 
 
-def weight_dropout(module: M, param_name: str, *, drop_prob: float) -> M:
+def weight_dropout(module: M, param_name: str, *, drop_prob: Probability) -> M:
     """Adds dropout to a weight, in training: `rf.weight_dropout(lstm, "rec_weight", drop_prob=0.3)`. Returns `module`.
 
     >>> linear = rf.weight_dropout(rf.Linear(rf.Dim(3, name="in"), rf.Dim(2, name="out")), "weight", drop_prob=1.0)

@@ -8,9 +8,10 @@ from typing import Any, overload
 
 import numpy as np
 
+from rfnb.core.advice.torch_equivalents import called
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.errors import LoopError
+from rfnb.errors import LoopError, ParameterError
 from rfnb.ops import math
 from rfnb.trace.compare.comparison import Compared, Comparison, Numbers
 from rfnb.trace.compare.match import Sequences, match_sequences
@@ -100,6 +101,13 @@ def compare(
                 "compare: a run can only be compared with another run", got=type(odd).__name__, expected="a Run"
             )
         return compare_runs(a, other, Tolerance(exact, rtol, atol), sequence, select or {})
+    if not isinstance(kind, str):
+        raise ParameterError(
+            "compare: `kind` says how two tensors are compared",
+            got=called(kind),
+            expected='"equal", "less", … or an operator',
+            hint=f'rf.compare({called(a)}, "==", {called(b if kind is None else kind)})',
+        )
     return math.compare(a, kind, b, allow_broadcast_all_sources=allow_broadcast_all_sources, dim_order=dim_order)
 
 

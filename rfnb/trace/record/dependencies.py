@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.trace.record.traced import Traced
 
 
+@guarded
 def get_tensor_dependencies(x: Tensor) -> list[Tensor]:
     """The inputs of the op that computed `x`, in the loop body that is being traced.
 
@@ -32,6 +34,7 @@ def get_tensor_dependencies(x: Tensor) -> list[Tensor]:
     return [] if node is None else _values(x, node.inputs)
 
 
+@guarded
 def get_tensor_consumers(x: Tensor) -> list[Tensor]:
     """The results of ops that have used `x` so far, in the loop body that is being traced.
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from rfnb.core.ground.dtype import is_int_dtype
 from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import DtypeError
 from rfnb.printable import printable_name
 from rfnb.trace.run.entries import frames, going_on, numbers, of_sequence
 from rfnb.trace.run.find import sequence_number
@@ -70,6 +71,10 @@ def over(limit: float, name: str | None = None, *, batch: int | str | None = Non
     >>> rf.when.over(100, "h", batch="banana")
     |h| is over 100 in sequence 'banana'
     """
+
+    if not isinstance(limit, int | float | np.number):
+        hint = f'rf.when.over({name!r}, "{limit}")' if isinstance(limit, str) and name is not None else None
+        raise DtypeError("when.over: `limit` is not a number", got=repr(limit), expected="a number", hint=hint)
 
     def holds(at: RunStep, sequence: int | None) -> bool:
         return any(_any(at, value, np.abs(numbers(value)) > limit, sequence) for value in _values(at, name))

@@ -352,7 +352,8 @@ def test_random_numbers_are_the_same_in_all_ways_to_run(step):
         rf.set_random_seed(5)
         _, out, loop = by_loop(s, step, **options)
         results.append(out)
-    assert torch.equal(results[0], results[1]) and torch.equal(results[0], results[2])
+    frames = [out * (torch.arange(4)[:, None] < torch.tensor([4, 3]))[..., None] for out in results]
+    assert torch.equal(frames[0], frames[1]) and torch.equal(frames[0], frames[2])
     assert [loop.run[i].check for i in range(4)] == ["replay agrees"] * 4
     assert len({row.sum().item() for row in out}) == 4
     rf.set_random_seed(6)

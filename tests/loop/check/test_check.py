@@ -304,3 +304,40 @@ def test_the_place_of_a_difference(x):
     assert found.place[found.tensor.dims.index(batch_dim)] == 1  # 'banana'
     assert report.sequences == 3
     assert "3 single sequences" in repr(rf.check.batch_invariance(rf.tanh, x))
+
+
+class SpoiledOverFrames(torch.autograd.Function):
+    """2 · x; the gradient is NaN if x has more than two axes, as when a loop computes an op for all steps together."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.axes = x.ndim
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * (float("nan") if ctx.axes > 2 else 2)
+
+
+def test_gradients_are_checked_as_training_computes_them():
+    @rf.op(frames="any", name="spoiled_over_frames")
+    def spoiled(x):
+        out = x.copy_template()
+        out.raw_tensor = SpoiledOverFrames.apply(x.raw_tensor)
+        return out
+
+    time, feat = rf.Dim(None, name="time"), rf.Dim(2, name="feat")
+    x = rf.convert_to_tensor(torch.ones(2, 5, 2), dims=[rf.batch_dim, time, feat], lengths=[5, 3])
+    weight = rf.Parameter([feat])
+    weight.initial = 1.0
+
+    def loss(op):
+        loop = rf.Loop(axis=time)
+        with loop:
+            out = loop.stack(op(loop.unstack(x) * weight))
+        return rf.reduce_sum(out, axis=[rf.batch_dim, time, feat])
+
+    assert rf.check.finite(lambda: loss(rf.tanh), gradients=True)
+    report = rf.check.finite(lambda: loss(spoiled), gradients=True)
+    assert not report and not report.made
+    assert "a parameter of shape (2,) is not finite in training" in str(report)

@@ -119,7 +119,7 @@ def test_names_from_a_dict_stay_where_a_slice_is_replaced(layers):
         (slice(None), None, "not a list"),
         (slice(0, 1), rf.Linear(DIMS[0], DIMS[1]), r"(?s)not a list.*Linear.*\[module\]"),
     ],
-    ids=str,
+    ids=["different number", "not a module", "None", "a module"],
 )
 def test_a_slice_that_cannot_be_replaced_stays_as_it_was(layers, at, parts, words):
     modules = rf.ModuleList(layers)

@@ -142,7 +142,7 @@ def test_what_is_behind_the_end_of_a_sequence_does_not_count():
     loop = rf.Loop(axis=time, debug=True)
     loop.state.left = left
     with loop:
-        share = loop.unstack(x) / (left - rf.cast(loop.iter_idx, "float32"))
+        share = rf.where(left > rf.cast(loop.iter_idx, "float32"), loop.unstack(x), float("inf"))
         loop.state.left = loop.state.left - share
     run = loop.run
     assert torch.isinf(run[1].share.raw_tensor).tolist() == [True, False]

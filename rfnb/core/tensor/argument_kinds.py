@@ -1,0 +1,110 @@
+"""Kinds of arguments whose values are checked before a call, since a wrong one would give a result.
+
+An op, or a public function that is `guarded`, declares them in its annotations, by one of the aliases at the end or by
+a mark of its own. Other arguments cost nothing until a call fails; then `argument_errors` judges them.
+
+>>> from typing import Annotated
+>>> from rfnb.core.tensor.argument_kinds import Choice, Probability
+>>> @rf.op(name="example_of_kinds")
+... def pooled(x: rf.Tensor, *, mode: Annotated[str, Choice("max", "avg")], drop_prob: Probability = 0.0) -> rf.Tensor:
+...     return x
+>>> pooled(rf.ones([]), mode="maxi")
+Traceback (most recent call last):
+rfnb.errors.ParameterError: example_of_kinds: unknown `mode`
+  got       'maxi'
+  expected  'max' or 'avg'
+  hint      did you mean 'max'?
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Union, get_args, get_origin
+
+import numpy as np
+
+from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import ParameterError
+
+Check = Callable[[str, str, Any], None]
+"""Takes the name of the function, that of the parameter, and the value. Raises ParameterError if it is wrong."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """Numbers from `low` to `high`; None: without an end. The values of Tensors, on a device, are not read."""
+
+    low: float
+    high: float | None = None
+    what: str = "a number"
+
+    @property
+    def expected(self) -> str:
+        """The range in words."""
+        return f"{self.low} or more" if self.high is None else f"{self.low} to {self.high}"
+
+    def check(self, function: str, parameter: str, value: Any) -> None:
+        """Raises ParameterError for a number outside of the range, NaN included."""
+        if isinstance(value, int | float | np.number) and not (
+            self.low <= value and (self.high is None or value <= self.high)
+        ):
+            raise ParameterError(
+                f"{function}: `{parameter}` is not {self.what}", got=repr(value), expected=self.expected
+            )
+
+
+class Choice:
+    """One of a few strings, or a list of them. any_case: whether upper and lower case mean the same."""
+
+    def __init__(self, *values: str, any_case: bool = False):
+        self.values, self.any_case = values, any_case
+
+    def check(self, function: str, parameter: str, value: Any) -> None:
+        """Raises ParameterError for another string. Other types are judged after a call has failed."""
+        for given in value if isinstance(value, list | tuple) else (value,):
+            name = given.lower() if self.any_case and isinstance(given, str) else given
+            if isinstance(given, str) and name not in self.values:
+                raise ParameterError(
+                    f"{function}: unknown `{parameter}`",
+                    got=repr(given),
+                    expected=" or ".join(map(repr, self.values)),
+                    hint=did_you_mean(given, self.values),
+                )
+
+
+class Floats:
+    """Marks a Tensor that must have a float dtype, which is judged after a call has failed."""
+
+
+Probability = Annotated[float, Range(0.0, 1.0, "a probability")]
+Count = Annotated[int, Range(0, what="a number of times")]
+Positive = Annotated[int, Range(1, what="a positive number")]
+FloatTensor = Annotated[Tensor, Floats]
+
+
+def hints_of(fn: Callable[..., Any]) -> dict[str, Any]:
+    """The annotations of the parameters; Any for those with names that only type checkers can resolve."""
+    fn = inspect.unwrap(fn)
+    found = {}
+    for name, annotation in getattr(fn, "__annotations__", {}).items():
+        try:
+            found[name] = eval(annotation, fn.__globals__) if isinstance(annotation, str) else annotation
+        except (NameError, AttributeError):
+            found[name] = Any
+    return found
+
+
+def checks_of(fn: Callable[..., Any]) -> dict[str, Check]:
+    """The checks that calls of `fn` need, by parameter."""
+    checks = {name: _check_of(hint) for name, hint in hints_of(fn).items() if name != "return"}
+    return {name: check for name, check in checks.items() if check is not None}
+
+
+def _check_of(hint: Any) -> Check | None:
+    parts = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    marks = [mark for part in parts for mark in getattr(part, "__metadata__", ())]
+    return next((mark.check for mark in marks if isinstance(mark, Range | Choice)), None)
