@@ -23,9 +23,9 @@ from rfnb.loop.body.warnings import judge, warn_of_end
 from rfnb.loop.body.zero_steps import reaching
 from rfnb.loop.replay.recorded import plan_of
 from rfnb.loop.replay.replay import Replay, probed, recorded
-from rfnb.loop.steps.bounded import at_the_end, unfrozen
+from rfnb.loop.steps.bounded import at_the_end
 from rfnb.loop.steps.deferred_grads import DeferredGradients
-from rfnb.loop.steps.execute import Outcome, Schedule, execute
+from rfnb.loop.steps.execute import Outcome, execute
 from rfnb.loop.steps.explain import ExplanationData, OpPlacement, note_step
 from rfnb.loop.steps.hoist import Hoist
 from rfnb.loop.steps.nested_runs import current_inspection, inspecting
@@ -96,10 +96,7 @@ class BodyRun:
             constants, stacked_frames = hoist.before(record=record)
             program.supply(constants, list(stacked_frames))
             schedule = replace(schedule, outputs=tuple(hoist.step_outputs))
-        free = [] if record or step.watchers else unfrozen(step)
-        if not step.backend.grad_enabled_raw():  # then nothing else would keep the states of all steps
-            free = [place for place in free if schedule.new[place] in schedule.outputs]
-        schedule = _without_freezing(schedule, free)
+        schedule = replace(schedule, outputs=(*schedule.outputs, *(schedule.new[place] for place in step.unfrozen)))
         program.join(step.backend, step.tape.values, [*schedule.new, *schedule.kept, *schedule.outputs])
         deferred = DeferredGradients(program, schedule, step.backend, stacked_frames, step.tape.values)
         if hoist is not None:
@@ -113,7 +110,7 @@ class BodyRun:
             record=record, progress=progress,
         )  # fmt: skip
         deferred.collect(outcome)
-        _take_ends(step, outcome, free)
+        _take_ends(step, outcome)
         for watcher in step.watchers:
             watcher.finish(failed=outcome.error is not None)
         if progress is not None:
@@ -189,21 +186,15 @@ class BodyRun:
         return Results(results[:count], results[count:], len(step.outer.tape.calls) - 1)
 
 
-def _without_freezing(schedule: Schedule, free: Sequence[int]) -> Schedule:
-    """The schedule without freezing the states at these positions; their values after each step are outputs."""
-    kept = tuple(schedule.new[place] if place in free else old for place, old in enumerate(schedule.kept))
-    return replace(schedule, kept=kept, outputs=(*schedule.outputs, *(schedule.new[place] for place in free)))
-
-
-def _take_ends(step: TracedStep, outcome: Outcome, free: Sequence[int]) -> None:
+def _take_ends(step: TracedStep, outcome: Outcome) -> None:
     """Gives the states that were not frozen their values from the steps in which their sequences end."""
-    count = len(outcome.outputs) - len(free)
+    count = len(outcome.outputs) - len(step.unfrozen)
     after_each = outcome.outputs[count:]
     del outcome.outputs[count:]
-    if free and outcome.error is None and outcome.steps:
+    if outcome.error is None and outcome.steps:
         found = {
             place: at_the_end(step.backend, step.carried[place], step.limit, states)
-            for place, states in zip(free, after_each, strict=True)
+            for place, states in zip(step.unfrozen, after_each, strict=True)
         }
         outcome.states = tuple(found.get(place, state) for place, state in enumerate(outcome.states))
 

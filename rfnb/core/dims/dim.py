@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rfnb.core.dims import dim_alias, dim_math
-from rfnb.core.dims.binding import current_lengths
-from rfnb.core.dims.bound import DATA, Bindable, GivenBy
+from rfnb.core.dims.binding import DATA, Bindable, GivenBy, current_lengths
 from rfnb.core.dims.dim_algebra import Algebra
 from rfnb.core.dims.dim_kind import Kinds, check_kind
 from rfnb.core.dims.dim_math import Expr

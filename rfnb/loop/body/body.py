@@ -21,7 +21,7 @@ from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimRebound, LoopError
 from rfnb.loop.body import branch, rerun
 from rfnb.loop.body.draw import loop_record
-from rfnb.loop.body.ended_masks import EndedMasks
+from rfnb.loop.body.freezing import EndedMasks
 from rfnb.loop.body.traced_step import Carried, FrameInput, Kind, TracedLines
 from rfnb.loop.body.warnings import GlobalGenerators, judged
 from rfnb.loop.steps.execute import mixed_seed

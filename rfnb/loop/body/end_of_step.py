@@ -17,6 +17,7 @@ from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError, LoopError, ParameterError, TraceError
 from rfnb.loop.body.body import Body
+from rfnb.loop.body.freezing import frozen, reordered, unfrozen_states
 from rfnb.loop.body.print_value import leave_out_ended
 from rfnb.loop.body.traced_step import FrameInput, Kind, TracedStep, place_of
 from rfnb.loop.body.warnings import judged
@@ -25,9 +26,7 @@ from rfnb.loop.steps.frames import has_steps
 from rfnb.loop.steps.growing_axes import SizeOf, grows, replace_grown
 from rfnb.loop.steps.kept_order import Mask
 from rfnb.loop.steps.program import Program
-from rfnb.ops.index import gather
-from rfnb.ops.math import cast, logical_and, logical_not, logical_or, where
-from rfnb.ops.reduce import reduce_any
+from rfnb.ops.math import cast, logical_and, logical_not, logical_or
 from rfnb.trace.record.traced import Traced
 
 
@@ -76,6 +75,7 @@ def close(body: Body) -> TracedStep:
         gives_size=not (body.follows_axis or has_steps(axis)),
         frames=tuple(body.frames),
         last_places=ends.last_places,
+        unfrozen=ends.unfrozen,
         seed=body.seed,
         call=body.call,
         watchers=tuple(body.watchers),
@@ -90,13 +90,14 @@ class _Ends(NamedTuple):
     """Results of a step.
 
     new: the carried values. kept: the same, but unchanged for ended sequences. ended: which sequences have ended.
-    last_places: positions of the values carried for `loop.last`.
+    last_places: positions of the values carried for `loop.last`. unfrozen: those of states that are not kept unchanged.
     """
 
     new: list[Any]
     kept: list[Any]
     ended: Traced | None
     last_places: tuple[int, ...]
+    unfrozen: tuple[int, ...]
 
 
 def _reads(body: Body) -> frozenset[int] | None:
@@ -184,7 +185,7 @@ def _close_step(body: Body, limit: Size) -> _Ends:
         ended_place, lengths_place = _place(body, "ended"), _place(body, "lengths")
         before = [body.carried[place].before for place in (ended_place, lengths_place)]
         going = logical_not(before[0]) if active is None else logical_and(logical_not(before[0]), active)
-        ended, lengths = (_reordered(body, value, going) for value in before)
+        ended, lengths = (reordered(body, value, going) for value in before)
         ended_now = logical_or(ended, body.condition).copy_transpose(body.condition.dims)
         live = logical_not(ended if body.include_eos else ended_now)
         active = live if active is None else logical_and(live, active)
@@ -193,11 +194,12 @@ def _close_step(body: Body, limit: Size) -> _Ends:
     states = dict(body.loop.state._leaves())
     given = [states[c.name] if c.kind == "state" else loop_own[place] for place, c in enumerate(body.carried)]
     new = [_like_before(body, each.name, each.before, value) for each, value in zip(body.carried, given, strict=True)]
+    free = unfrozen_states(body, limit, new)
     kept = [
-        value if each.kind in ("ended", "lengths") else _frozen(body, active, value, each.before, going)
-        for each, value in zip(body.carried, new, strict=True)
+        value if each.kind in ("ended", "lengths") or place in free else frozen(body, active, value, each.before, going)
+        for place, (each, value) in enumerate(zip(body.carried, new, strict=True))
     ]
-    return _Ends(kept if body.condition is not None else new, kept, ended_now, last_places)
+    return _Ends(kept if body.condition is not None else new, kept, ended_now, last_places, tuple(sorted(free)))
 
 
 def _place(body: Body, kind: Kind) -> int:
@@ -264,45 +266,6 @@ def _active(body: Body, limit: Size) -> Traced | None:
 def _device(body: Body) -> str | None:
     """The device of the states, if there are any."""
     return next((each.before.device for each in body.carried if isinstance(each.before, Tensor)), None)
-
-
-def _reordered(body: Body, value: Any, going: Traced | None) -> Any:
-    """A value from the previous step, in the order given by `loop.reorder`; sequences that have ended keep theirs.
-
-    going: which hypotheses, or else sequences, go on before this step. Where `loop.reorder` moves whole sequences that
-    have ended, or no sequence ends, the result is only read for those that keep their order.
-    """
-    if going is None or not isinstance(value, Tensor):
-        return value
-    for indices, dim in body.reorders:
-        if dim in value.dims_set and dim in going.dims_set:
-            value = where(reduce_any(going, axis=dim), gather(value, indices=indices, axis=dim), value)
-    return value
-
-
-def _frozen(body: Body, active: Traced | None, new: Any, before: Any, going: Traced | None) -> Any:
-    """The new value, but the old one for sequences that have ended: those whose hypotheses have all ended, for a state
-    that all of them share."""
-    if not isinstance(new, Tensor) or new is before or new.dims != before.dims:
-        return new
-    if active is None or (body.condition is None and not body.reorders):
-        return _frozen_by_length(body, new, before)
-    old = _reordered(body, before, going)
-    shared = active.dims_set & new.dims_set
-    if not shared and active.dims:
-        return new
-    hypotheses = [dim for dim in active.dims if dim not in shared]
-    active = reduce_any(active, axis=hypotheses) if hypotheses else active
-    return where(active, new, old).copy_transpose(old.dims)
-
-
-def _frozen_by_length(body: Body, new: Any, old: Any) -> Any:
-    """The new value, but the old one for sequences that are shorter than this step."""
-    ended = body.ended_masks(body.backend, old.sig, body.backend.device_key_raw(old.plain._raw))
-    if ended is None:
-        return new
-    raw = body.backend.where_raw(ended, old.plain._raw, new.plain._raw)
-    return body.recorder._wrap(old.plain.like(raw))
 
 
 def _like_before(body: Body, name: str, old: Any, new: Any) -> Any:

@@ -109,6 +109,8 @@ class TracedStep(TracedLines):
         axis: the dim of the steps. gives_size: whether the loop defines its size.
         frames: sequences that give each step one frame.
         last_places: for each of `lasts`, the position in `carried` whose final value it is.
+        unfrozen: the positions in `carried` of states whose sequences go on after they have ended. Their final values
+            are taken from the steps in which they end.
         seed: seed for the random numbers of the steps.
         call: call of the user's function that the loop runs in, if the loop is recorded.
         watchers: one for each `rf.watch`.
@@ -124,6 +126,7 @@ class TracedStep(TracedLines):
     gives_size: bool
     frames: tuple[FrameInput, ...]
     last_places: tuple[int, ...]
+    unfrozen: tuple[int, ...]
     seed: Any
     call: EnclosingCall | None
     watchers: tuple[Watcher, ...]

@@ -10,15 +10,17 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
-from rfnb.backend.base.tape import External, Var
+from rfnb.backend.base.tape import Tape, Var
 from rfnb.core.dims import align
+from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
+from rfnb.core.ground.dtype import has_fractions
 from rfnb.core.ground.nested import leaves
 from rfnb.core.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
-    from rfnb.loop.body.traced_step import Carried, TracedStep
+    from rfnb.loop.body.traced_step import Carried
     from rfnb.trace.record.record import OpCall
 
 
@@ -38,79 +40,80 @@ NOT_LARGER = {
 }  # fmt: skip
 """Ops whose results are no larger than their arguments."""
 BOUNDED_BY_ARGUMENTS = {
-    "linear",
-    "matmul",
-    "add",
-    "sub",
-    "mul",
-    "reduce_sum",
-    "dropout",
-    "concat",
-    "gelu",
-    "silu",
-    "elu",
-}
+    "linear", "matmul", "add", "sub", "mul", "reduce_sum", "dropout", "concat", "gelu", "silu", "elu",
+}  # fmt: skip
 """Ops that give bounded results for bounded arguments."""
 
 
-def unfrozen(step: TracedStep) -> list[int]:
-    """The positions of carried states that need no freezing."""
-    limit = step.limit
-    if step.condition is not None or not limit.ragged or len(limit.dims) != 1:
-        return []
-    free = {place for place in range(len(step.carried)) if _may_go_on(step, place)}
+def unfrozen(
+    carried: Sequence[Carried], new: Sequence[Any], owner: Dim, tape: Tape, calls: Sequence[OpCall]
+) -> set[int]:
+    """The positions of carried states that need no freezing.
+
+    new: their values after a step. owner: the dim of the sequences. calls: the ops of the step.
+    """
+    free = {
+        place
+        for place, (each, value) in enumerate(zip(carried, new, strict=True))
+        if each.kind == "state" and value is not each.before and _is_of_sequences(each.before, value, owner)
+    }
     while free:
-        growth = _growth(step, [each.var for place, each in enumerate(step.carried) if place in free])
-        stay = {place for place in free if growth.get(step.schedule.new[place], UNKNOWN) != UNKNOWN}
+        growth = _growth([each.var for place, each in enumerate(carried) if place in free], tape, calls)
+        stay = {place for place in free if growth.get(tape.find(new[place].plain._raw), UNKNOWN) != UNKNOWN}
         if stay == free:
             break
         free = stay
-    return sorted(free)
+    return free
 
 
-def _may_go_on(step: TracedStep, place: int) -> bool:
-    """Whether this is a state of the user that is frozen so far, with a value for each sequence."""
-    carried, schedule = step.carried[place], step.schedule
-    if carried.kind != "state" or not isinstance(carried.before, Tensor):
+def _is_of_sequences(before: Any, after: Any, owner: Dim) -> bool:
+    """Whether a state has numbers for each sequence. Integers may be indices, which must not leave their range."""
+    if not isinstance(before, Tensor) or not has_fractions(before.dtype) or owner not in before.sig.index:
         return False
-    return schedule.new[place] != schedule.kept[place] and step.limit.dims[0] in carried.before.sig.index
+    return after.dims == before.dims
 
 
-def _growth(step: TracedStep, linear: Sequence[Var]) -> dict[Any, Growth]:
-    """The growth of all values, if these states grow at most linearly and all others are frozen."""
-    found: dict[Any, Growth] = dict.fromkeys((*step.schedule.states, *step.schedule.frames), BOUNDED)
-    found |= {Var(number): BOUNDED for number in step.program.constants}
-    found |= dict.fromkeys(linear, LINEAR)
-    for call in step.recorder.op_calls:
-        growth = _of_call(step, call, found)
-        for leaf in leaves(call.result):
-            if isinstance(leaf, Tensor):
-                found.setdefault(step.tape.find(leaf._raw), growth)
+def _growth(free: Sequence[Var], tape: Tape, calls: Sequence[OpCall]) -> dict[Any, Growth]:
+    """The growth of all values that depend on these states, if these grow at most linearly and others are frozen."""
+    found: dict[Any, Growth] = dict.fromkeys(free, LINEAR)
+    for call in calls:
+        given = [
+            (found.get(tape.find(leaf._raw)), leaf) if isinstance(leaf, Tensor) else (None, leaf)
+            for leaf in leaves([call.args, call.kwargs])
+        ]
+        results = [x for x in leaves(call.result) if isinstance(x, Tensor)]
+        growth = _of_call(call.row.name, given)
+        if growth is LINEAR and any(x.dtype.startswith(("int", "uint")) for x in results):
+            return {}  # an index could leave its range
+        if growth is not None:
+            for x in results:
+                found.setdefault(tape.find(x._raw), growth)
     return found
 
 
-def _of_call(step: TracedStep, call: OpCall, found: dict[Any, Growth]) -> Growth:
-    def growth(leaf: Any) -> Growth:
-        if isinstance(leaf, Tensor):
-            var = step.tape.find(leaf._raw)
-            return BOUNDED if var is None or isinstance(var, External) else found.get(var, UNKNOWN)
-        return UNIT if isinstance(leaf, int | float) and abs(leaf) <= 1 else BOUNDED
-
-    name, given = call.row.name, [growth(leaf) for leaf in leaves([call.args, call.kwargs])]
-    largest = max(
-        (growth(leaf) for leaf in leaves([call.args, call.kwargs]) if isinstance(leaf, Tensor)), default=BOUNDED
-    )
+def _of_call(name: str, given: Sequence[tuple[Growth | None, Any]]) -> Growth | None:
+    """The growth of the results of an op; None if they are bounded because they depend on no free state."""
+    dependent = [growth for growth, _ in given if growth is not None]
     if name in SQUASHING:
         return UNIT
+    if not dependent:
+        return None
     if name in NORMALIZING:
         return BOUNDED
+    largest = max(dependent)
     if name in NOT_LARGER:
-        return largest
-    if name == "mul" and len(given) == 2 and UNIT in given:
-        return max(given)
-    if name in ("add", "sub") and sorted(given)[:1] <= [BOUNDED] and sorted(given)[-1] == LINEAR and len(given) == 2:
+        return max(largest, BOUNDED)
+    all_of = [BOUNDED if growth is None and not _is_unit(leaf) else UNIT if growth is None else growth
+              for growth, leaf in given]  # fmt: skip
+    if name == "mul" and UNIT in all_of:
+        return max(all_of)
+    if name in ("add", "sub") and sorted(all_of)[:-1] <= [BOUNDED] and largest is LINEAR:
         return LINEAR
     return BOUNDED if name in BOUNDED_BY_ARGUMENTS and largest <= BOUNDED else UNKNOWN
+
+
+def _is_unit(number: Any) -> bool:
+    return isinstance(number, int | float) and abs(number) <= 1
 
 
 def at_the_end(backend: type[Backend], carried: Carried, limit: Size, states: Sequence[Any]) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from rfnb.core.dims.bound import DATA
+from rfnb.core.dims.binding import DATA
 from rfnb.core.dims.dim import DIMS, Dim
 from rfnb.core.dims.lengths import Size, symbolic_values
 from rfnb.errors import BackendError
