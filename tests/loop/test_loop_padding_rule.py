@@ -294,3 +294,47 @@ def test_what_a_body_computes_after_the_end_does_no_harm(form, lengths, ends, ho
         return loss + c.sin().sum()
 
     check(lengths, of_batch, of_sequence)
+
+
+over_nothing = pytest.mark.xfail(
+    strict=True,
+    reason="a max over no frames is infinite, so products with it give NaN in gradients of weights",
+)
+OVER_NOTHING: dict[str, Form] = {
+    "x times a max": lambda o, x, g, w: x * w * o.max_time(x * g),
+    "w plus a max": lambda o, x, g, w: w * x + o.max_time(x * g),
+    "w minus a min": lambda o, x, g, w: w * x - o.max_time(-x * g),
+}
+"""No valid frame depends on the max of a sequence that has none."""
+
+
+@over_nothing
+@pytest.mark.parametrize("form", OVER_NOTHING)
+def test_a_max_over_no_frames_does_no_harm(form):
+    fn = OVER_NOTHING[form]
+    check(
+        [3, 0],
+        lambda o, time, x, g, w: total(fn(o, x, g, w)),
+        lambda x, g, w: fn(PLAIN, x, g, w).sin().sum(),
+    )
+
+
+@over_nothing
+@pytest.mark.parametrize("hoist", [None, False])
+def test_a_max_over_no_frames_does_no_harm_in_a_body(hoist):
+    def of_batch(o, time, x, g, w):
+        loop = rf.Loop(axis=time, optimize_move_layers_out=hoist)
+        loop.state.s = rf.zeros([batch_dim, H])
+        with loop:
+            highest = o.max_time(x * g)
+            loop.state.s = rf.tanh(loop.unstack(x) * w + highest + loop.state.s)
+            out = loop.stack(highest * w)
+        return total(out) + total(loop.state.s)
+
+    def of_sequence(x, g, w):
+        s, highest = torch.zeros(1, 4), PLAIN.max_time(x * g)
+        for frame in x:
+            s = torch.tanh(frame * w + highest + s)
+        return len(x) * (highest * w).sin().sum() + s.sin().sum()
+
+    check([3, 0], of_batch, of_sequence)

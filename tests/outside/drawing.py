@@ -138,13 +138,11 @@ def drawn(choose: Choices, *, padding: bool = True, size: int = 20) -> Program:
     t, e = (tuple(choose.number(least[axis], SIZES[axis]) for _ in range(batch)) for axis in "te")
     over_t, before = choose.one_of([False, True]), choose.one_of([False, True])
     max_len = _max_len(choose, batch, over_t)
-    empty = {"e"} if not least["e"] else set()
-    if not least["t"] and (before or not over_t or not any(t)):  # steps over t see sequences with frames only
-        empty.add("t")
+    empty = frozenset(axis for axis in "te" if not least[axis])  # a max over no frames is infinite
     inputs = tuple(each for each in INPUTS if over_t or each.source != "frame")
     states = [_state(choose) for _ in range(choose.number(1, 4))]
     start = [*(each.facts for each in inputs), *(each.facts for each in states)]
-    drawing = _Drawing(choose, Known(frozenset(empty), over_t), start, names_of_rules(padding=padding))
+    drawing = _Drawing(choose, Known(empty, over_t), start, names_of_rules(padding=padding))
     ops = [op for _ in range(choose.number(1, size)) if (op := drawing.add()) is not None]
     floats = [i for i, f in enumerate(drawing.facts) if f.kind == "float"][::-1]
     of_batch = [i for i in floats if "b" in drawing.facts[i].axes]
