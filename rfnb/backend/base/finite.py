@@ -71,11 +71,12 @@ class FiniteOps:
 
         Padding may be infinite after ops such as `where(mask, x, -inf)`, and after writes into the raw tensor.
         """
-        if not tensor.sig.frames or not tensor.lengths.ragged:
+        lengths = tensor.lengths
+        if not lengths.ragged or (lengths.finite and not (tensor.sig.frames and cls.version_raw(tensor._raw))):
             return tensor
-        if tensor.lengths.finite and not cls.version_raw(tensor._raw):
-            return tensor
-        return tensor_of(cls.finite_padding(tensor), tensor.sig, tensor.lengths.made_finite())
+        ignored = cls.ignored_for(tensor, lengths)
+        raw = tensor._raw if ignored is None else cls.finite_raw(tensor._raw, ignored)
+        return tensor_of(raw, tensor.sig, lengths.made_finite())
 
     @classmethod
     def safe_argument(cls: type[Backend], x: Tensor, domain: Domain, lengths: Lengths | None = None) -> Any:

@@ -54,7 +54,7 @@ class ReduceOps:
                     raw = cls.combine_raw(total, "truediv", cls.count_for(source, dynamic, axes))
                 else:
                     raw = cls.reduce_raw(source._raw, mode, axes, padding)
-                over_nothing = mode in INFINITE and out.frames and cls.has_empty_rows(source, dynamic, axes)
+                over_nothing = mode in INFINITE and cls.has_empty_rows(source, dynamic, axes)
                 return tensor_of(raw, out, source.lengths.infinite() if over_nothing else source.lengths)
             require_owner_dims(f"reduce_{mode}", source, dynamic)
         return tensor_of(function(source._raw, axes), out, source.lengths)

@@ -22,7 +22,7 @@ HEADS = {"key_dim_total": MODEL, "value_dim_total": MODEL, "num_heads": 2}
         (lambda: rf.Conv1d(IN, OUT, kernel_size=3, padding="same"), r"`kernel_size`.*`filter_size`"),
         (lambda: rf.Conv1d(IN, OUT, 3, padding="same", stride=2), r"`stride`.*`strides`"),
         (lambda: rf.LayerNorm(IN, epsilon=1e-3), r"`epsilon`.*`eps`"),
-        (lambda: rf.RotaryPosSelfAttention(MODEL, MODEL, bias=False, **HEADS), r"`bias`.*base, in_dim.*`with_bias`"),
+        (lambda: rf.RotaryPosSelfAttention(MODEL, MODEL, bias=False, **HEADS), r"`bias`.*in_dim.*base.*`with_bias`"),
         (lambda: rf.TransformerEncoder(OUT, MODEL, num_layers=1, nhead=2), r"`nhead`.*`num_heads`"),
         (lambda: rf.TransformerEncoder(OUT, MODEL, num_layers=1, layer_opts={"bias": 1}), r"Layer: there is no option"),
         (lambda: rf.Linear(IN, OUT, with_bais=False), r"`with_bais`.*did you mean `with_bias`"),
