@@ -140,8 +140,8 @@ class Loop:
     def unstack(self, source: Tensor, *, axis: Dim | None = None, name: str | None = None) -> Tensor:
         """The frame of this step. {…, axis} → {…}
 
-        After its end, a sequence repeats its last frame, or, unless the loop is recorded, goes on with its padding. What
-        is computed there counts nowhere.
+        After its end, a sequence repeats its last frame, or, unless the loop is recorded, goes on with its padding.
+        What is computed there counts nowhere.
 
         >>> time, feat = rf.Dim(None, name="time"), rf.Dim(3, name="feat")
         >>> x = rf.convert_to_tensor(np.ones((2, 5, 3)), dims=[rf.batch_dim, time, feat], lengths=[5, 2])
