@@ -44,7 +44,7 @@ def test_the_checks_find_what_they_are_shown_for():
     *definition, padding, finite, explain = CHECKS.strip().splitlines()
     exec("\n".join(definition), names)
     assert eval(padding, names).first.event.op == "reduce_mean"
-    assert eval(finite, names).first.event.op == "mul"
+    assert eval(finite, names).first.event.op == "log"
     assert "in each step" in repr(eval(explain, names))
 
 

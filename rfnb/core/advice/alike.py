@@ -15,8 +15,9 @@ _PARTS = {"floordiv": 1, "ceildiv": 1, "floordiv_left": 1, "ceildiv_left": 1, "m
 
 
 def mark_beam(dim: Dim) -> None:
-    """Says that `dim` counts hypotheses or other choices, so that it looks like no other dim."""
-    _beams.add(dim)
+    """Says that `dim` counts hypotheses or other choices, so that it looks like no other dim; not for a batch."""
+    if not dim.is_batch_dim():
+        _beams.add(dim)
 
 
 def mark_replaced(dim: Dim, by: Dim) -> None:

@@ -48,7 +48,7 @@ class Module(Shown):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        if "__init__" in vars(cls) and cls.__module__.startswith(f"{ROOT}."):
+        if "__init__" in vars(cls) and (cls.__module__ or "").startswith(f"{ROOT}."):
             cls.__init__ = specified(guarded(vars(cls)["__init__"], cls.__name__))  # type: ignore[method-assign]
         if "__call__" in vars(cls):
             cls.__call__ = _observed(vars(cls)["__call__"])  # type: ignore[method-assign]
@@ -320,7 +320,7 @@ def check_module(module: Any, what: str) -> None:
 
 def _observed(forward: Callable[..., Any]) -> Callable[..., Any]:
     """`forward`, reported to the active listener and followed by the hooks."""
-    explain = forward.__module__.startswith(f"{ROOT}.")  # modules of users raise what they raise
+    explain = (forward.__module__ or "").startswith(f"{ROOT}.")  # modules of users raise what they raise
 
     @functools.wraps(forward)
     def call(self: Module, *args: Any, **kwargs: Any) -> Any:
