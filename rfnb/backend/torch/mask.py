@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -36,6 +35,6 @@ class TorchMask:
         """`raw` with 0 in place of ∞ and NaN at `where`; on the CPU, `raw` itself if there are none."""
         if not raw.dtype.is_floating_point and not raw.dtype.is_complex:
             return raw
-        if raw.is_cpu and current_tape() is None and math.isfinite(raw.detach().abs().sum()):
+        if raw.is_cpu and current_tape() is None and bool(torch.isfinite(raw.detach().sum())):  # no copy of the data
             return raw
         return raw.masked_fill(~torch.isfinite(raw) & where, 0)

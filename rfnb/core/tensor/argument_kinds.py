@@ -22,7 +22,7 @@ import inspect
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -89,11 +89,12 @@ FloatTensor = Annotated[Tensor, Floats]
 def hints_of(fn: Callable[..., Any]) -> dict[str, Any]:
     """The annotations of the parameters; Any for those with names that only type checkers can resolve."""
     fn = inspect.unwrap(fn)
-    found = {}
+    found: dict[str, Any] = {}
     for name, annotation in getattr(fn, "__annotations__", {}).items():
+        only_this = types.SimpleNamespace(__annotations__={name: annotation})
         try:
-            found[name] = eval(annotation, fn.__globals__) if isinstance(annotation, str) else annotation
-        except (NameError, AttributeError):
+            found |= get_type_hints(only_this, fn.__globals__, include_extras=True)
+        except Exception:  # whatever stands in an annotation of a user's function, its calls go on
             found[name] = Any
     return found
 
