@@ -99,7 +99,7 @@ def unfrozen_states(body: Body, limit: Size, new: Sequence[Any]) -> set[int]:
     if looked_at or body.condition is not None or not limit.ragged or len(limit.dims) != 1:
         return set()
     free = unfrozen(body.carried, new, limit.dims[0], body.tape, body.recorder.op_calls)
-    if body.backend.grad_enabled_raw():
+    if body.modes["gradients"]:  # those around the loop; the body itself is traced without
         return free
     stacked = {id(traced.plain) for traced, _ in body.outputs}  # nothing else keeps the states of all steps
     return {place for place in free if id(new[place].plain) in stacked}
