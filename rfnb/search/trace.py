@@ -1,0 +1,73 @@
+"""What a search keeps: the label, parent, score and end of each hypothesis, by step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from rfnb.core.vocab.vocab import Vocab
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """Candidates that were pruned, the best first; C of them in each step of each sequence.
+
+    labels, parents: [steps, batch, C] int. scores: [steps, batch, C], −inf where there are fewer. parts: the score of
+    the label by each scorer, not scaled, [steps, batch, C].
+    """
+
+    labels: np.ndarray
+    parents: np.ndarray
+    scores: np.ndarray
+    parts: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """The beams of a search over all of its steps, for all sequences of a batch.
+
+    Args:
+        labels: the label that each place of the beam got. [steps, batch, beam] int
+        parents: the place, in the beam before the step, that it extends; in step 0, always 0. [steps, batch, beam] int
+        scores: the sum of the scaled scores up to this step, not normalized; −inf for a place without a hypothesis.
+            [steps, batch, beam]
+        ended: whether the hypothesis had ended before this step. It then keeps its place by a copy, whose label does
+            not count. [steps, batch, beam] bool
+        final_scores: the scores by which final hypotheses are compared, perhaps normalized by length. [batch, beam]
+        lengths: how many labels of each final hypothesis count. [batch, beam] int
+        complete: whether a final hypothesis has ended; others reached the limit of steps. [batch, beam] bool
+        include_eos: whether the label that ends a hypothesis counts.
+        steps: how many steps each sequence took; later entries are padding. [batch] int
+        vocab: the texts of the labels. tags: the names of the sequences.
+        length_normalization_exponent: candidates are compared by score / length ** exponent; 0 if they are not
+            normalized. The length counts the end label.
+        parts: the score of each label by each scorer, not scaled, [steps, batch, beam]; scales: their scales.
+        pruned: the best of the candidates that found no place, if they were kept.
+    """
+
+    labels: np.ndarray
+    parents: np.ndarray
+    scores: np.ndarray
+    ended: np.ndarray
+    final_scores: np.ndarray
+    lengths: np.ndarray
+    complete: np.ndarray
+    include_eos: bool
+    steps: np.ndarray
+    vocab: Vocab | None = None
+    tags: Sequence[str] | None = None
+    length_normalization_exponent: float = 0.0
+    parts: Mapping[str, np.ndarray] = field(default_factory=dict)
+    scales: Mapping[str, float] = field(default_factory=dict)
+    pruned: Candidates | None = None
+
+    def places(self) -> np.ndarray:
+        """The place of each final hypothesis at each step, by tracing parents back. [steps, batch, beam] int"""
+        found = np.empty_like(self.parents)
+        place = np.broadcast_to(np.arange(self.parents.shape[2]), self.parents.shape[1:])
+        for step in range(len(self.parents) - 1, -1, -1):
+            found[step] = place
+            place = np.take_along_axis(self.parents[step], place, axis=1)
+        return found
