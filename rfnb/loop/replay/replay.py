@@ -13,10 +13,10 @@ from rfnb.core.dims.lengths import Lengths, Size
 from rfnb.core.graph.graph import Value
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError
-from rfnb.loop.body import ended, rerun
+from rfnb.loop.body import rerun
 from rfnb.loop.body.traced_step import place_of
 from rfnb.loop.body.warnings import not_ended
-from rfnb.loop.replay import fork, gradients
+from rfnb.loop.replay import ended, fork, gradients
 from rfnb.loop.replay.recorded import RecordedPlan, RecordedSteps
 from rfnb.loop.steps.execute import Outcome
 from rfnb.loop.steps.explain import Explanation

@@ -1,0 +1,205 @@
+"""The hypotheses of a search in the body of a loop: each choice makes new ones, which extend those before it.
+
+The hypotheses after a choice have a beam Dim of their own, so that a value from before the choice cannot be taken for
+one from after it. At the end of a step, all that it carries follows its hypothesis, and has the first beam again.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from rfnb.core.advice.alike import mark_beam, mark_extended
+from rfnb.core.dims import align
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import EMPTY, Size
+from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.errors import DimError
+from rfnb.loop.body.freezing import frozen_by_length
+from rfnb.loop.steps.frames import frames_dim
+from rfnb.ops.create import full
+from rfnb.ops.index import gather
+from rfnb.ops.math import is_neg_infinite, logical_or, where
+from rfnb.trace.record.traced import Traced
+
+if TYPE_CHECKING:
+    from rfnb.backend.base.tape import Var
+    from rfnb.loop.body.body import Body
+
+
+_after: weakref.WeakKeyDictionary[Dim, dict[int, Dim]] = weakref.WeakKeyDictionary()
+
+
+class Choice(NamedTuple):
+    """One choice. parents: which of the hypotheses `before` each one `after` extends, {…, after}. rows: the same as
+    positions in the merged axes […, before]."""
+
+    before: Dim
+    after: Dim
+    parents: Traced
+    rows: Traced
+
+
+class Searched(NamedTuple):
+    """What a search leaves behind. kept: the values that it keeps of each step, raw tensors [steps, …]. ended: which of
+    the final hypotheses have ended; None if nothing ends them. size: how many labels of each count."""
+
+    kept: dict[str, Any]
+    ended: Any
+    size: Size
+    include_eos: bool
+
+
+class Hypotheses:
+    """The choices of a body, and what follows from them for values of the body.
+
+    beam: the dim of the hypotheses before the first choice, which the states have. dims: those of the scores.
+    found: makes the result of the search.
+    """
+
+    def __init__(self, body: Body, beam: Dim, dims: Sequence[Dim], found: Callable[[Searched], Any]):
+        self.beam, self.dims = beam, tuple(dims)
+        self.choices: list[Choice] = []
+        self.carried: dict[int, Traced] = {}  # the new values of what the search carries, by position
+        self.scores: Traced  # of the newest hypotheses
+        self.search: Any = None  # what the search knows of its steps
+        self.found = found
+        self.kept: dict[str, Traced] = {}  # the values that are kept of each step
+        self.vars: tuple[Var, ...] = ()  # of those that are kept, and the parents of each choice
+        self._parents: list[np.ndarray] = []  # of each choice, after the loop
+        self._stacked: dict[str, Any] = {}
+        self._body = weakref.ref(body)  # the body holds this, and a cycle would keep tensors alive
+        self._body = weakref.ref(body)  # the body holds this, and a cycle would keep tensors alive
+        self._backend, self._recorder = body.backend, body.recorder
+        mark_beam(beam)
+
+    @property
+    def newest(self) -> Dim:
+        """The dim of the hypotheses after the last choice so far."""
+        return self.choices[-1].after if self.choices else self.beam
+
+    def dim_after(self, size: int) -> Dim:
+        """A dim for the hypotheses after the next choice. The same each time, so that plans are found again."""
+        known = _after.setdefault(self.newest, {})
+        after = known.get(size)
+        if after is None:
+            after = known[size] = Dim(size, name=self.beam.name)
+            mark_beam(after)
+            mark_extended(self.newest, after)
+        return after
+
+    def has(self, value: Any) -> bool:
+        """Whether a value has one of the beams."""
+        beams = {self.beam, *(choice.after for choice in self.choices)}
+        return isinstance(value, Tensor) and not beams.isdisjoint(value.dims)
+
+    def follow(self, value: Traced) -> Traced:
+        """The value of the parents of the newest hypotheses."""
+        for choice in self.choices:
+            if choice.before in value.dims_set:
+                value = self._of_parents(value, choice)
+        return value
+
+    def at_the_end(self, value: Any) -> Any:
+        """The value in the order of the hypotheses after this step, over the beam of the states."""
+        if not self.has(value):
+            return value
+        value = self.follow(value)
+        dims = [self.beam if dim is self.newest else dim for dim in value.dims]
+        plain = value.plain
+        renamed = align.sig(
+            dims, plain.sparse_dim, self.beam if plain.feature_dim is self.newest else plain.feature_dim
+        )
+        return self._recorder._wrap(tensor_of(plain._raw, renamed, plain.lengths), value.name)
+
+    def end(self, condition: Traced) -> Traced:
+        """Which hypotheses end in this step: those of the condition, and places of the beam without a hypothesis."""
+        if not self.has(condition):
+            condition = logical_or(full(dims=[self.newest], fill_value=False), condition)
+        condition, scores = self.at_the_end(condition), self.at_the_end(self.scores)
+        if not condition.dims_set <= set(self.dims):
+            raise DimError(
+                f"{self._recorder.name}: end needs one bool for each hypothesis",
+                got=condition.describe_dims(),
+                expected=", ".join(dim.name for dim in self.dims),
+            )
+        return logical_or(is_neg_infinite(scores), condition).copy_transpose(self.dims)
+
+    def frozen(self, value: Traced, before: Traced, active: Traced | None) -> Any:
+        """A carried value, but the one that its parent had for hypotheses that have ended."""
+        before = self.at_the_end(before)
+        if active is None:
+            body = self._body()
+            assert body is not None
+            return frozen_by_length(body, value, before)
+        return where(active, value, before).copy_transpose(before.dims)
+
+    def _of_parents(self, value: Traced, choice: Choice) -> Any:
+        """Entries along the beam of the parents; where the layout allows it, as rows of the merged leading axes."""
+        leading = [choice.before if dim is choice.after else dim for dim in choice.parents.dims]
+        plain, count = value.plain, len(leading)
+        if list(plain.dims[:count]) != leading:
+            return gather(value, indices=choice.parents, axis=choice.before)
+        raw = self._backend.merge_axes_raw(plain._raw, 0, count) if count > 1 else plain._raw
+        raw = self._backend.index_raw(raw, choice.rows.plain._raw, 0)
+        dims = [*choice.parents.dims, *plain.dims[count:]]
+        feature = choice.after if plain.feature_dim is choice.before else plain.feature_dim
+        return self._recorder._wrap(tensor_of(raw, align.sig(dims, plain.sparse_dim, feature), plain.lengths))
+
+    # -- after the loop
+
+    def stacked_dims(self, dims: Sequence[Dim]) -> list[Dim]:
+        """The dims of a stacked output: those of the final hypotheses."""
+        beams = {choice.after for choice in self.choices}
+        return [self.beam if dim in beams else dim for dim in dims]
+
+    def keep(self) -> None:
+        """Finds the Vars of what is kept of each step; called when the body is closed."""
+        body = self._body()
+        assert body is not None
+        traced = [*(choice.parents for choice in self.choices), *self.kept.values()]
+        self.vars = tuple(body.var(each.plain) for each in traced)
+
+    def take(self, outputs: Sequence[Sequence[Any]]) -> None:
+        """Takes what was kept of the steps, in the order of `vars`."""
+        stacked = [self._backend.stack_raw(values) for values in outputs]
+        count = len(self.choices)
+        self._parents = [self._backend.to_numpy_raw(raw) for raw in stacked[:count]]
+        self._stacked = dict(zip(self.kept, stacked[count:], strict=True))
+
+    def searched(self, ended: Any, size: Size, include_eos: bool) -> Any:
+        """The result of the search."""
+        return self.found(Searched(self._stacked, ended, size, include_eos))
+
+    def resolved(self, raw: Any, traced: Traced) -> Any:
+        """A stacked output in the order of the final hypotheses instead of their places at each step.
+
+        raw: [steps, …], the places of `traced`.
+        """
+        if not self.has(traced) or not self._parents:
+            return raw
+        beam = next(dim for dim in traced.dims if dim is self.beam or any(dim is c.after for c in self.choices))
+        steps = self._backend.get_shape_tuple_raw(raw)[0]
+        frames, batch = frames_dim(steps), self.dims[:-1]
+        places = self._backend.from_numpy_raw(self.places(beam)[:steps], traced.plain.device)
+        indices = tensor_of(places, align.sig([frames, *batch, self.beam]), EMPTY)
+        source = tensor_of(raw, align.sig([frames, *traced.dims]), EMPTY)
+        found = gather(source, indices=indices, axis=beam)
+        return found.copy_transpose([frames, *self.stacked_dims(traced.dims)])._raw
+
+    def places(self, beam: Dim) -> np.ndarray:
+        """The place of each final hypothesis in a beam at each step. [steps, …, beam]"""
+        steps, shape = len(self._parents[0]), self._parents[-1].shape[1:]
+        place = np.broadcast_to(np.arange(shape[-1]), shape)
+        found = np.empty((steps, *shape), self._parents[0].dtype)
+        for step in range(steps - 1, -1, -1):
+            for choice, parent in zip(reversed(self.choices), reversed(self._parents), strict=True):
+                if choice.after is beam:
+                    found[step] = place
+                place = np.take_along_axis(parent[step], place, axis=-1)
+            if beam is self.beam:
+                found[step] = place
+        return found
