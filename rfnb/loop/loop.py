@@ -242,8 +242,8 @@ class Loop:
         >>> labels.copy_transpose([beam, loop.axis]).tolist(), loop.found.lengths.tolist()
         ([[1, 2, 0], [0, 1, 2]], [2, 3])
 
-        Values from before the choice and after it have different dims of the same name; `chosen.follow(x)` takes a value
-        from before to the hypotheses after it.
+        Values from before the choice and after it have different dims of the same name; `chosen.follow(x)` takes a
+        value from before to the hypotheses after it.
 
         Args:
             scores: of the labels, for each hypothesis; without `beam`, the same for all.

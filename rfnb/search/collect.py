@@ -16,7 +16,7 @@ from rfnb.search.trace import Trace
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
-    from rfnb.loop.body.hypotheses import Searched
+    from rfnb.loop.steps.beams import Searched
 
 
 @dataclass(frozen=True)

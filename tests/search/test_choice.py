@@ -115,3 +115,19 @@ def test_agrees_with_a_search_over_dicts(labels, batch, beam, limit, include_eos
 
 def test_without_an_end_all_hypotheses_have_the_limit():
     check(Net(4, 2), 2, 3, 5, end=None, exponent=0.0)
+
+
+def test_a_recorded_search_is_found_again_and_forked():
+    net = Net(5, 3, 1)
+    loop, labels = search(net, 3, 4, 6, debug=True)
+    run, order = loop.run, [rf.batch_dim, loop.found.beam, loop.axis]
+    assert rf.equal(run.stack("chosen.labels"), labels).copy_transpose(order).raw_tensor.all()
+    by_place = run.stack("chosen.labels", resolve=False).copy_transpose(
+        [loop.axis, rf.batch_dim, loop.run[0]["chosen.labels"].dims[-1]]
+    )
+    assert by_place.raw_tensor.tolist() == loop.found.trace.labels[: loop.axis.get_dim_value()].tolist()
+    assert run.found.trace.scores.tolist() == loop.found.trace.scores.tolist()
+    fork = run.fork(1, prev="b")
+    assert fork.found.trace.labels[0].tolist() == loop.found.trace.labels[0].tolist()
+    assert fork.found.trace.scores[1].tolist() != loop.found.trace.scores[1].tolist()
+    assert all(run[step].check == "replay agrees" for step in range(run.steps))

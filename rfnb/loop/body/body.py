@@ -253,7 +253,7 @@ class Body:
         traced = self.of_body(source, "stack")
         pending = Pending.__new__(Pending)
         pending._name = name or assigned_name() or traced.name
-        dims = traced.dims if self.hypotheses is None else self.hypotheses.stacked_dims(traced.dims)
+        dims = traced.dims if self.hypotheses is None else self.hypotheses.beams.final(traced.dims)
         pending.sig = align.sig([self.axis(), *dims], traced.sparse_dim, traced.sig.feature_dim)
         pending.lengths = EMPTY
         self.outputs.append((traced, pending))

@@ -15,18 +15,17 @@ import numpy as np
 from rfnb.core.advice.alike import mark_beam, mark_extended
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
-from rfnb.core.dims.lengths import EMPTY, Size
+from rfnb.core.dims.lengths import Size
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
 from rfnb.loop.body.freezing import frozen_by_length
-from rfnb.loop.steps.frames import frames_dim
+from rfnb.loop.steps.beams import Beams, Searched, SearchPlan
 from rfnb.ops.create import full
 from rfnb.ops.index import gather
 from rfnb.ops.math import is_neg_infinite, logical_or, where
 from rfnb.trace.record.traced import Traced
 
 if TYPE_CHECKING:
-    from rfnb.backend.base.tape import Var
     from rfnb.loop.body.body import Body
 
 
@@ -41,16 +40,6 @@ class Choice(NamedTuple):
     after: Dim
     parents: Traced
     rows: Traced
-
-
-class Searched(NamedTuple):
-    """What a search leaves behind. kept: the values that it keeps of each step, raw tensors [steps, …]. ended: which of
-    the final hypotheses have ended; None if nothing ends them. size: how many labels of each count."""
-
-    kept: dict[str, Any]
-    ended: Any
-    size: Size
-    include_eos: bool
 
 
 class Hypotheses:
@@ -68,7 +57,7 @@ class Hypotheses:
         self.search: Any = None  # what the search knows of its steps
         self.found = found
         self.kept: dict[str, Traced] = {}  # the values that are kept of each step
-        self.vars: tuple[Var, ...] = ()  # of those that are kept, and the parents of each choice
+        self.plan: SearchPlan | None = None  # None in a nested loop, which keeps nothing
         self._parents: list[np.ndarray] = []  # of each choice, after the loop
         self._stacked: dict[str, Any] = {}
         self._body = weakref.ref(body)  # the body holds this, and a cycle would keep tensors alive
@@ -113,7 +102,7 @@ class Hypotheses:
         renamed = align.sig(
             dims, plain.sparse_dim, self.beam if plain.feature_dim is self.newest else plain.feature_dim
         )
-        return self._recorder._wrap(tensor_of(plain._raw, renamed, plain.lengths), value.name)
+        return self._recorder._wrap(tensor_of(plain._raw, renamed, plain.lengths))
 
     def end(self, condition: Traced) -> Traced:
         """Which hypotheses end in this step: those of the condition, and places of the beam without a hypothesis."""
@@ -151,20 +140,21 @@ class Hypotheses:
 
     # -- after the loop
 
-    def stacked_dims(self, dims: Sequence[Dim]) -> list[Dim]:
-        """The dims of a stacked output: those of the final hypotheses."""
-        beams = {choice.after for choice in self.choices}
-        return [self.beam if dim in beams else dim for dim in dims]
+    @property
+    def beams(self) -> Beams:
+        """The beams of a step, for all steps."""
+        return Beams(self.dims, tuple(choice.after for choice in self.choices))
 
     def keep(self) -> None:
         """Finds the Vars of what is kept of each step; called when the body is closed."""
         body = self._body()
         assert body is not None
-        traced = [*(choice.parents for choice in self.choices), *self.kept.values()]
-        self.vars = tuple(body.var(each.plain) for each in traced)
+        parents = tuple(body.var(choice.parents.plain) for choice in self.choices)
+        kept = {name: body.var(traced.plain) for name, traced in self.kept.items()}
+        self.plan = SearchPlan(self.beams, parents, kept, self.found)
 
     def take(self, outputs: Sequence[Sequence[Any]]) -> None:
-        """Takes what was kept of the steps, in the order of `vars`."""
+        """Takes what was kept of the steps, in the order of `plan.vars`."""
         stacked = [self._backend.stack_raw(values) for values in outputs]
         count = len(self.choices)
         self._parents = [self._backend.to_numpy_raw(raw) for raw in stacked[:count]]
@@ -175,31 +165,5 @@ class Hypotheses:
         return self.found(Searched(self._stacked, ended, size, include_eos))
 
     def resolved(self, raw: Any, traced: Traced) -> Any:
-        """A stacked output in the order of the final hypotheses instead of their places at each step.
-
-        raw: [steps, …], the places of `traced`.
-        """
-        if not self.has(traced) or not self._parents:
-            return raw
-        beam = next(dim for dim in traced.dims if dim is self.beam or any(dim is c.after for c in self.choices))
-        steps = self._backend.get_shape_tuple_raw(raw)[0]
-        frames, batch = frames_dim(steps), self.dims[:-1]
-        places = self._backend.from_numpy_raw(self.places(beam)[:steps], traced.plain.device)
-        indices = tensor_of(places, align.sig([frames, *batch, self.beam]), EMPTY)
-        source = tensor_of(raw, align.sig([frames, *traced.dims]), EMPTY)
-        found = gather(source, indices=indices, axis=beam)
-        return found.copy_transpose([frames, *self.stacked_dims(traced.dims)])._raw
-
-    def places(self, beam: Dim) -> np.ndarray:
-        """The place of each final hypothesis in a beam at each step. [steps, …, beam]"""
-        steps, shape = len(self._parents[0]), self._parents[-1].shape[1:]
-        place = np.broadcast_to(np.arange(shape[-1]), shape)
-        found = np.empty((steps, *shape), self._parents[0].dtype)
-        for step in range(steps - 1, -1, -1):
-            for choice, parent in zip(reversed(self.choices), reversed(self._parents), strict=True):
-                if choice.after is beam:
-                    found[step] = place
-                place = np.take_along_axis(parent[step], place, axis=-1)
-            if beam is self.beam:
-                found[step] = place
-        return found
+        """A stacked output in the order of the final hypotheses instead of their places at each step."""
+        return self.beams.resolved(self._backend, raw, traced.plain, self._parents)
