@@ -115,7 +115,10 @@ class Hypotheses:
                 got=condition.describe_dims(),
                 expected=", ".join(dim.name for dim in self.dims),
             )
-        return logical_or(is_neg_infinite(scores), condition).copy_transpose(self.dims)
+        ends = logical_or(is_neg_infinite(scores), condition).copy_transpose(self.dims)
+        assert isinstance(ends, Traced)
+        self.kept["ends"] = ends
+        return ends
 
     def frozen(self, value: Traced, before: Traced, active: Traced | None) -> Any:
         """A carried value, but the one that its parent had for hypotheses that have ended."""
