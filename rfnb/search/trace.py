@@ -51,6 +51,7 @@ class Trace:
             [steps, batch, beam] bool
         limit: the most steps that each sequence may take, if that is known. [batch] int
         framewise: whether the steps are frames of the input, so that no label ends a hypothesis.
+        end_label: the label that ends hypotheses, if that is known; otherwise those are looked at that have ended.
     """
 
     labels: np.ndarray
@@ -71,6 +72,7 @@ class Trace:
     ends: np.ndarray | None = None
     limit: np.ndarray | None = None
     framewise: bool = False
+    end_label: int | None = None
 
     def places(self) -> np.ndarray:
         """The place of each final hypothesis at each step, by tracing parents back. [steps, batch, beam] int"""

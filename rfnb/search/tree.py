@@ -13,6 +13,8 @@ from rfnb.core.ground.suggestions import number_of
 from rfnb.core.ground.text import count_of
 from rfnb.errors import SearchError
 from rfnb.printable import printable_name
+from rfnb.search.explain.where import Where, where
+from rfnb.search.explain.why import Why, why
 from rfnb.search.node import Hypothesis, Node
 from rfnb.search.trace import Trace
 from rfnb.search.words import InWords, number
@@ -121,6 +123,17 @@ class Tree(InWords):
         np.put_along_axis(found, final, True, axis=1)
         return found & self.alive
 
+    @cached_property
+    def part_sums(self) -> dict[str, np.ndarray]:
+        """The score of the hypothesis at each place by each scorer, not scaled, over all its labels. [steps, beam]"""
+        found = {}
+        for name, part in self.own.parts.items():
+            sums = np.where(self.ended, 0.0, part[:, 0]).astype(np.float64)
+            for step in range(1, self.steps):
+                sums[step] += sums[step - 1, self.parents[step]]
+            found[name] = sums
+        return found
+
     # -- names and texts
 
     @property
@@ -150,9 +163,13 @@ class Tree(InWords):
         """The labels by which hypotheses end; empty if they end by the number of frames."""
         if self.own.framewise:
             return frozenset()
+        if self.own.end_label is not None:
+            return frozenset([self.own.end_label])
         found = frozenset(self.labels[self.ends].tolist())
         end = None if self.own.vocab is None else self.own.vocab.eos_id
-        return found if found or end is None else frozenset([end])
+        if end is not None and (end in found or not found):
+            return frozenset([end])
+        return found if len(found) == 1 else frozenset()  # several: it is not the label by which they end
 
     # -- nodes and hypotheses
 
@@ -255,6 +272,26 @@ class Tree(InWords):
             ended=done,
             ends=ends,
         )
+
+    # -- explained
+
+    def where(self, reference: Any, forced: float | Sequence[float] | None = None) -> Where:
+        """Where a reference is in the beam: its rank and score at each step, where it fell out, and who is to blame.
+
+        reference: text, labels or numbers; several as a set, or as a list of lists. Of several, the one that came
+        furthest is returned. forced: the final score that the model gives to the reference and its end, which decides
+        between search error and model error; one for each reference.
+
+        Raises SearchError for a reference with labels that the vocabulary does not have.
+        """
+        return where(self, reference, forced)
+
+    def why(self, which: Any) -> Why:
+        """The life of a hypothesis: its rank at each step, what it is below the best by, and what became of it.
+
+        which: its position in `hypotheses`; a Hypothesis or Node; or its labels as text, labels or numbers.
+        """
+        return why(self, which)
 
     # -- shown
 

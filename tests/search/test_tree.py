@@ -10,13 +10,13 @@ from rfnb.errors import SearchError
 from rfnb.search.tree import Tree, Trees
 from tests.search.dict_search import END, random_model, search, traced
 
-SIZES = dict(
-    beam=st.integers(1, 5),
-    limit=st.integers(0, 5),
-    seed=st.integers(0, 10**6),
-    exponent=st.sampled_from([0.0, 1.0]),
-    grid=st.sampled_from([None, 0.5]),
-)
+SIZES = {
+    "beam": st.integers(1, 5),
+    "limit": st.integers(0, 5),
+    "seed": st.integers(0, 10**6),
+    "exponent": st.sampled_from([0.0, 1.0]),
+    "grid": st.sampled_from([None, 0.5]),
+}
 
 
 @given(**SIZES, include_eos=st.booleans(), ends=st.booleans())
