@@ -246,7 +246,7 @@ class Tree(InWords):
         if kept is None:
             return []
         arrays = kept.labels[step, 0], kept.parents[step, 0], kept.scores[step, 0]
-        found = []
+        found: list[Node] = []
         for i, (label, parent, score) in enumerate(zip(*(array.tolist() for array in arrays), strict=True)):
             if score > -np.inf:
                 parts = {name: float(part[step, 0, i]) for name, part in kept.parts.items()}
@@ -256,7 +256,7 @@ class Tree(InWords):
     def _candidate(self, step: int, label: int, parent: int, score: float, parts: Any, before: int) -> Node:
         done = bool(step and (self.ended | self.ends)[step - 1, parent])
         taken = (int(self.taken[step - 1, parent]) if step else 0) + (not done)
-        compared = float(normalized(np.float64(score), taken, self.own.length_normalization_exponent))
+        compared = float(normalized(np.array(score), taken, self.own.length_normalization_exponent))
         better = int((self.alive[step] & (self.compared[step] >= compared)).sum())
         ends = not done and label in self.end_labels
         return Node(

@@ -100,7 +100,8 @@ def _row(node: Node, tree: Tree) -> dict[str, Any]:
 
 def follow(tree: Tree, labels: Sequence[int]) -> Life:
     """The life of a sequence of labels that is to end after them."""
-    nodes, before = [], None
+    nodes: list[Node] = []
+    before = None
     for step in range(tree.steps):
         here = _here(tree, labels, step, before)
         if not here.any():

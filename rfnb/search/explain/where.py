@@ -36,8 +36,8 @@ class Where(InWords):
         found: the final hypothesis that is the reference; None if there is none.
         score: the final score of the reference, if it is known.
         verdict: "correct"; "search error": the reference has a better score than the output; "model error": the output
-            has a better score; "tie"; "over the limit": the reference or the output needs more steps than are allowed;
-            "no hypothesis": none is left; "undecided": the score of the reference is not known.
+            has a better score; "tie"; "over the limit": the reference needs more steps than are allowed, or the output
+            did not end within them, and the reference is not known to have a better score; "no hypothesis": none is left; "undecided": the score of the reference is not known.
         because: the verdict's reason, as a sentence.
     """
 

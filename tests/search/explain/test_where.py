@@ -75,7 +75,8 @@ def test_the_verdict_with_and_without_the_forced_score(beam, limit, seed, expone
     else:
         expected = "tie" if score > best.score - 1e-9 else "model error"
     assert known.verdict == expected and known.because
-    assert tree.where(labels).verdict in {expected, "undecided"}
+    unknown = tree.where(labels).verdict
+    assert unknown in {expected, "undecided"} or (unknown == "over the limit" and not best.complete)
     assert repr(known).startswith("sequence 0")
 
 
