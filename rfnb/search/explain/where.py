@@ -37,7 +37,8 @@ class Where(InWords):
         score: the final score of the reference, if it is known.
         verdict: "correct"; "search error": the reference has a better score than the output; "model error": the output
             has a better score; "tie"; "over the limit": the reference needs more steps than are allowed, or the output
-            did not end within them, and the reference is not known to have a better score; "no hypothesis": none is left; "undecided": the score of the reference is not known.
+            did not end within them, and the reference is not known to have a better score; "no hypothesis": none is
+            left; "undecided": the score of the reference is not known.
         because: the verdict's reason, as a sentence.
     """
 
@@ -160,12 +161,12 @@ def most_possible(tree: Tree, life: Life, needed: int) -> float | None:
         known.append(fall.last.score)
     if fall is not None and fall.reason == "not allowed":
         return -np.inf
-    if not known or not _only_fall(tree):
+    if not known or not only_fall(tree):
         return None
     return min(known) / max(needed, 1) ** exponent
 
 
-def _only_fall(tree: Tree) -> bool:
+def only_fall(tree: Tree) -> bool:
     """Whether no label ever raised a score, and final scores are those of the last step."""
     before = np.zeros_like(tree.scores)
     before[1:] = np.take_along_axis(tree.scores[:-1], tree.parents[1:], axis=1)
