@@ -107,7 +107,11 @@ class ViewError(RfError, ValueError):
 
 
 class RunFileError(RfError, ValueError):
-    """A file of a recorded run cannot be written or read, or lacks the requested data."""
+    """A file of a recorded run or of a search cannot be written or read, or lacks the requested data."""
+
+
+class SearchError(RfError, ValueError):
+    """A search lacks what is asked for: a sequence, a hypothesis, a score; or a reference does not fit it."""
 
 
 class ReturnnError(RfError, ImportError):

@@ -1,19 +1,150 @@
-"""What a search found."""
+"""What a search returns."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from rfnb.core.dims.dim import Dim
-from rfnb.core.tensor.tensor import Tensor
+import numpy as np
+
+from rfnb.core.ground.text import count_of
+from rfnb.errors import SearchError
+from rfnb.printable import printable_name
+from rfnb.search.explain.rerank import Doubt, rescaled
+from rfnb.search.stored import file
 from rfnb.search.trace import Trace
+from rfnb.search.tree import Trees, nbest_lines
+from rfnb.search.words import InWords
+
+if TYPE_CHECKING:
+    from rfnb.core.dims.dim import Dim
+    from rfnb.core.tensor.tensor import Tensor
+
+SHOWN, BEST = 3, 4
+"""Sequences, and hypotheses of each, that the text of a search shows."""
 
 
-@dataclass(frozen=True, eq=False)
-class Found:
-    """What a search found. scores, lengths: of the final hypotheses, {…, beam}."""
+@dataclass(frozen=True, eq=False, repr=False)
+class Found(InWords):
+    """What a search returns: hypotheses, their scores, and all that was tried.
+
+    Args:
+        trace: what the search kept of each step.
+        scores: the final scores, {batch, beam}; −inf for a place without a hypothesis.
+        lengths: how many labels of each hypothesis count, {batch, beam}.
+        beam: the dim of the final hypotheses.
+        doubts: after `rerank`, the pruned candidates that the beam would have kept with the new scales; None if pruned
+            candidates were not recorded, so that this is not known.
+
+    Without Tensors, as after `rf.search.load`, scores and lengths are arrays, [batch, beam].
+    """
 
     trace: Trace
-    scores: Tensor
-    lengths: Tensor
-    beam: Dim
+    scores: Tensor | np.ndarray = None  # type: ignore[assignment]
+    lengths: Tensor | np.ndarray = None  # type: ignore[assignment]
+    beam: Dim | None = None
+    doubts: tuple[Doubt, ...] | None = ()
+
+    def __post_init__(self) -> None:
+        for name, array in (("scores", self.trace.final_scores), ("lengths", self.trace.lengths)):
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, array)
+
+    @property
+    def tree(self) -> Trees:
+        """The tree of each sequence, by position or tag: `found.tree["laugh"]`."""
+        return Trees(self.trace)
+
+    def __len__(self) -> int:
+        """How many sequences were searched."""
+        return len(self.trace.steps)
+
+    def nbest(self, n: int = 4, text: bool = True) -> list[list[Any]]:
+        """For each sequence the `n` best hypotheses, the best first, as text or as tuples of labels.
+
+        There are fewer if fewer are left.
+        """
+        if n < 1:
+            raise SearchError("nbest: `n` is the number of hypotheses", got=n, expected="1 or more")
+        return [[each.text if text else each.labels for each in tree.hypotheses[:n]] for tree in self.tree]
+
+    def best(self, x: Tensor) -> Tensor:
+        """The entry of the best hypothesis, {…, beam} → {…}; of equal scores, the first.
+
+        An axis whose lengths differ by hypothesis gets a new Dim. Raises SearchError if `x` does not have the dim of
+        the final hypotheses, or if the search was loaded from a file.
+        """
+        from rfnb.ops.index import gather
+        from rfnb.ops.reduce import reduce_argmax
+
+        if self.beam is None:
+            raise SearchError("best: a search without Tensors has no beam", hint='found.nbest(1), found.tree["…"].best')
+        if self.beam not in x.dims:
+            raise SearchError("best: the Tensor does not have the beam of this search", got=x.dims, expected=self.beam)
+        return gather(x, indices=reduce_argmax(self.scores, axis=self.beam), axis=self.beam)
+
+    def rerank(
+        self,
+        scales: Mapping[str, float] | None = None,
+        *,
+        length_normalization_exponent: float | None = None,
+        **more: float,
+    ) -> Found:
+        """The same hypotheses with other scales, in the order of their new scores, without the model.
+
+        `found.rerank(lm=0.6)`, or `found.rerank({"my lm": 0.6})`. Scores that are not named keep their scales. With
+        other scales, the beam might have kept other candidates: `doubts` lists those that were recorded and would have
+        found a place, and whether they might have won.
+
+        Raises SearchError for a score that was not recorded.
+        """
+        scales = {**(scales or {}), **more}
+        trace, doubts = rescaled(self.tree, scales, length_normalization_exponent)
+        return Found(trace, _like(self.scores, trace.final_scores, self.beam), self.lengths, self.beam, doubts)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Writes the search to a file "x.rfbeam", which `rf.search.load` reads without the model; returns the path.
+
+        Raises RunFileError if the file cannot be written; an existing one is then unchanged.
+        """
+        return file.write(self.trace, path)
+
+    @property
+    def text(self) -> str:
+        """The best hypotheses of the first sequences."""
+        trees = self.tree[:SHOWN]
+        lines = [f"search: {count_of(len(self), 'sequence')}, beam {self.trace.labels.shape[2]}"]
+        for tree in trees:
+            lines += [printable_name(tree.name), *nbest_lines(tree, BEST)]
+        lines += [f"… {count_of(len(self) - SHOWN, 'more sequence')}"] if len(self) > SHOWN else []
+        if self.doubts is None:
+            lines.append("pruned candidates were not recorded: with these scales, others might have had a place")
+        elif self.doubts:
+            may_win = sum(doubt.may_win for doubt in self.doubts)
+            lines.append(
+                f"{count_of(len(self.doubts), 'pruned candidate')} would have had a place; {may_win} might win"
+            )
+        return "\n".join(lines)
+
+
+def _like(scores: Any, array: np.ndarray, beam: Dim | None) -> Any:
+    """An array of [batch, beam] as a Tensor with the dims of `scores`, if that is one."""
+    if beam is None or isinstance(scores, np.ndarray):
+        return array
+    from rfnb.ops.convert import convert_to_tensor
+
+    dims = [dim for dim in scores.dims if dim != beam]
+    shaped = array.reshape([*(dim.get_dim_value() for dim in dims), array.shape[1]])
+    return convert_to_tensor(shaped.astype(scores.dtype), dims=[*dims, beam], device=scores.device)
+
+
+def load(path: str | os.PathLike[str]) -> Found:
+    """Loads the search in a file of `found.save("x.rfbeam")`, without model, code or data.
+
+    Raises RunFileError if the file does not exist, or does not contain a readable search. It is only data, so files
+    from anywhere may be loaded.
+    """
+    return Found(file.read(path))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -45,6 +46,12 @@ class Trace:
             normalized. The length counts the end label.
         parts: the score of each label by each scorer, not scaled, [steps, batch, beam]; scales: their scales.
         pruned: the best of the candidates that found no place, if they were kept.
+        ends: whether the hypothesis ends by the label of this step. Without it, this is found from `ended` of the next
+            step and from `complete`, which misses hypotheses that lose their place right after their end.
+            [steps, batch, beam] bool
+        limit: the most steps that each sequence may take, if that is known. [batch] int
+        framewise: whether the steps are frames of the input, so that no label ends a hypothesis.
+        end_label: the label that ends hypotheses, if that is known; otherwise those are looked at that have ended.
     """
 
     labels: np.ndarray
@@ -62,6 +69,10 @@ class Trace:
     parts: Mapping[str, np.ndarray] = field(default_factory=dict)
     scales: Mapping[str, float] = field(default_factory=dict)
     pruned: Candidates | None = None
+    ends: np.ndarray | None = None
+    limit: np.ndarray | None = None
+    framewise: bool = False
+    end_label: int | None = None
 
     def places(self) -> np.ndarray:
         """The place of each final hypothesis at each step, by tracing parents back. [steps, batch, beam] int"""
@@ -69,5 +80,35 @@ class Trace:
         place = np.broadcast_to(np.arange(self.parents.shape[2]), self.parents.shape[1:])
         for step in range(len(self.parents) - 1, -1, -1):
             found[step] = place
-            place = np.take_along_axis(self.parents[step], place, axis=1)
+            before = np.take_along_axis(self.parents[step], place, axis=1)
+            place = np.where((step < self.steps)[:, None], before, place)
         return found
+
+    def alone(self, sequence: int) -> Trace:
+        """One sequence of the batch, as a batch of one, with the steps that it took."""
+        steps, one = slice(int(self.steps[sequence])), slice(sequence, sequence + 1)
+
+        def cut(array: Any) -> Any:
+            return None if array is None else array[steps, one]
+
+        def cut_all(parts: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+            return {name: cut(part) for name, part in parts.items()}
+
+        pruned = self.pruned
+        return replace(
+            self,
+            **{name: cut(getattr(self, name)) for name in BY_STEP},
+            **{name: getattr(self, name)[one] for name in BY_SEQUENCE},
+            parts=cut_all(self.parts),
+            tags=None if self.tags is None else [self.tags[sequence]],
+            limit=None if self.limit is None else self.limit[one],
+            pruned=pruned
+            and Candidates(cut(pruned.labels), cut(pruned.parents), cut(pruned.scores), cut_all(pruned.parts)),
+        )
+
+
+BY_STEP = ("labels", "parents", "scores", "ended", "ends")
+"""The arrays of a Trace over [steps, batch, beam]."""
+
+BY_SEQUENCE = ("final_scores", "lengths", "complete", "steps")
+"""The arrays of a Trace over [batch] or [batch, beam]."""

@@ -2,17 +2,306 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, overload
 
+import numpy as np
+
+from rfnb.core.ground.show import view_of
+from rfnb.core.ground.suggestions import number_of
+from rfnb.core.ground.text import count_of
+from rfnb.errors import SearchError
+from rfnb.printable import printable_name
+from rfnb.search.explain.where import Where, where
+from rfnb.search.explain.why import Why, why
+from rfnb.search.node import Hypothesis, Node
+from rfnb.search.stored.columns import read_tree, write_tree
 from rfnb.search.trace import Trace
+from rfnb.search.tree_arrays import TreeArrays, normalized
+from rfnb.search.words import InWords, number
 
 
-@dataclass(frozen=True, eq=False)
-class Tree:
+@dataclass(frozen=True, eq=False, repr=False)
+class Tree(TreeArrays, InWords):
     """All hypotheses that a search kept for one sequence; a node is a (step, place in the beam).
 
-    trace: the search. sequence: the position of the sequence in the batch.
+    Steps and places count from 0, ranks from 1. Places without a hypothesis have the score −inf and are not returned.
+
+    Args:
+        trace: the search.
+        sequence: the position of the sequence in the batch.
     """
 
+    # -- names and texts
+
+    @property
+    def tag(self) -> str | None:
+        """The name of the sequence, if it has one."""
+        return None if self.own.tags is None else self.own.tags[0]
+
+    @property
+    def name(self) -> str:
+        """The name of the sequence, or its position as text: "sequence 3"."""
+        return f"sequence {self.sequence}" if self.tag is None else self.tag
+
+    def label(self, label: int) -> str:
+        """The text of a label; its number if there is no vocabulary."""
+        return str(int(label)) if self.own.vocab is None else str(self.own.vocab.decode(int(label)))
+
+    def text_of(self, labels: Iterable[int]) -> str:
+        """The text of a sequence of labels."""
+        given = [int(label) for label in labels]
+        vocab = self.own.vocab
+        if vocab is None or not all(0 <= label < len(vocab) for label in given):
+            return " ".join(map(self.label, given))
+        return vocab.join(given)
+
+    @cached_property
+    def end_labels(self) -> frozenset[int]:
+        """The labels by which hypotheses end; empty if they end by the number of frames."""
+        if self.own.framewise:
+            return frozenset()
+        if self.own.end_label is not None:
+            return frozenset([self.own.end_label])
+        found = frozenset(self.labels[self.ends].tolist())
+        end = None if self.own.vocab is None else self.own.vocab.eos_id
+        if end is not None and (end in found or not found):
+            return frozenset([end])
+        return found if len(found) == 1 else frozenset()  # several: it is not the label by which they end
+
+    # -- nodes and hypotheses
+
+    @cached_property
+    def survives(self) -> np.ndarray:
+        """Whether a hypothesis that was left at the end goes through each place. [steps, beam] bool"""
+        found = np.zeros_like(self.ended)
+        final = self.places[:, [each.place for each in self.hypotheses]]
+        np.put_along_axis(found, final, True, axis=1)
+        return found & self.alive
+
+    @cached_property
+    def hypotheses(self) -> list[Hypothesis]:
+        """The hypotheses that were left at the end, the best first; of equal scores, the lower place first."""
+        final = self.own.final_scores[0]
+        order = [int(place) for place in np.argsort(-final, kind="stable") if final[place] > -np.inf]
+        return [self._hypothesis(place, rank) for rank, place in enumerate(order, 1)]
+
+    @property
+    def best(self) -> Hypothesis | None:
+        """The best hypothesis; None if none is left."""
+        return next(iter(self.hypotheses), None)
+
+    def _hypothesis(self, place: int, rank: int) -> Hypothesis:
+        own, at = self.own, (np.arange(self.steps), self.places[:, place])
+        counts = ~self.ended[at]
+        labels = tuple(self.labels[at][counts].tolist())
+        parts = {name: float(part[:, 0][at][counts].sum()) for name, part in own.parts.items()}
+        counted = labels[: int(own.lengths[0, place])]
+        return Hypothesis(
+            rank=rank,
+            place=place,
+            labels=counted,
+            text=self.text_of(counted),
+            score=float(own.final_scores[0, place]),
+            sum=float(self.scores[-1, place]) if self.steps else 0.0,
+            parts=parts,
+            complete=bool(own.complete[0, place]),
+            places=tuple(at[1].tolist()),
+            taken=len(labels),
+        )
+
+    def prefix(self, step: int, place: int) -> tuple[int, ...]:
+        """The labels of a hypothesis up to a step, its end label included."""
+        found: list[int] = []
+        for at in range(step, -1, -1):
+            if not self.ended[at, place]:
+                found.append(int(self.labels[at, place]))
+            place = int(self.parents[at, place])
+        return tuple(reversed(found))
+
+    def node(self, step: int, place: int) -> Node:
+        """The node at a place of the beam. Raises SearchError if there is no hypothesis at it."""
+        if not (0 <= step < self.steps and 0 <= place < self.beam and self.alive[step, place]):
+            raise SearchError(
+                f"tree: no hypothesis is at step {step}, place {place}",
+                expected=f"steps 0 to {self.steps - 1}, places 0 to {self.beam - 1}" if self.steps else "a step",
+            )
+        return Node(
+            step=step,
+            place=place,
+            parent=int(self.parents[step, place]) if step else None,
+            label=int(self.labels[step, place]),
+            text=self.label(self.labels[step, place]),
+            score=float(self.scores[step, place]),
+            compared=float(self.compared[step, place]),
+            rank=int(self.ranks[step, place]),
+            parts={name: float(part[step, 0, place]) for name, part in self.own.parts.items()},
+            ended=bool(self.ended[step, place]),
+            ends=bool(self.ends[step, place]),
+            survives=bool(self.survives[step, place]),
+        )
+
+    def nodes(self, step: int) -> list[Node]:
+        """The nodes of a step in the order of their ranks, without places that have no hypothesis."""
+        places = np.flatnonzero(self.alive[step])
+        return [self.node(step, int(place)) for place in places[np.argsort(self.ranks[step, places])]]
+
+    def pruned(self, step: int) -> list[Node]:
+        """The recorded candidates that found no place in a step, the best first."""
+        kept = self.own.pruned
+        if kept is None:
+            return []
+        arrays = kept.labels[step, 0], kept.parents[step, 0], kept.scores[step, 0]
+        found: list[Node] = []
+        for i, (label, parent, score) in enumerate(zip(*(array.tolist() for array in arrays), strict=True)):
+            if score > -np.inf:
+                parts = {name: float(part[step, 0, i]) for name, part in kept.parts.items()}
+                found.append(self._candidate(step, label, parent, score, parts, len(found)))
+        return found
+
+    def _candidate(self, step: int, label: int, parent: int, score: float, parts: Any, before: int) -> Node:
+        done = bool(step and (self.ended | self.ends)[step - 1, parent])
+        taken = (int(self.taken[step - 1, parent]) if step else 0) + (not done)
+        compared = float(normalized(np.array(score), taken, self.own.length_normalization_exponent))
+        better = int((self.alive[step] & (self.compared[step] >= compared)).sum())
+        ends = not done and label in self.end_labels
+        return Node(
+            step=step,
+            place=None,
+            parent=parent if step else None,
+            label=label,
+            text=self.label(label),
+            score=score,
+            compared=compared,
+            rank=better + before + 1,
+            parts=parts,
+            ended=done,
+            ends=ends,
+        )
+
+    # -- explained
+
+    def where(self, reference: Any, forced: float | Sequence[float] | None = None) -> Where:
+        """Where a reference is in the beam: its rank and score at each step, where it fell out, and who is to blame.
+
+        reference: text, labels or numbers; several as a set, or as a list of lists. Of several, the one that came
+        furthest is returned. forced: the final score that the model gives to the reference and its end, which decides
+        between search error and model error; one for each reference.
+
+        Raises SearchError for a reference with labels that the vocabulary does not have.
+        """
+        return where(self, reference, forced)
+
+    def why(self, which: Any) -> Why:
+        """The life of a hypothesis: its rank at each step, what it is below the best by, and what became of it.
+
+        which: its position in `hypotheses`; a Hypothesis or Node; or its labels as text, labels or numbers.
+        """
+        return why(self, which)
+
+    # -- as data
+
+    def to_json(self) -> dict[str, Any]:
+        """The tree as JSON, in columns by step; parts of scores are rounded to 0.001. `from_json` reads it.
+
+        12 places, 80 steps and 48 pruned candidates, each with three parts, take less than 130 kB.
+        """
+        return write_tree(self)
+
+    @classmethod
+    def from_json(cls, data: Any) -> Tree:
+        """The tree that was written by `to_json`, with a vocabulary of the labels that occur in it.
+
+        Raises RunFileError if the data is not that of a tree. It is only data, so that of any origin may be read.
+        """
+        return cls(read_tree(data), 0)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Writes the picture or data of the tree, as `rf.show(tree).save(path)`; "x.html", "x.svg", "x.json", …
+
+        Raises SearchError if trees have no view here, and ViewError if the view cannot be written.
+        """
+        view = view_of(self)
+        if view is None:
+            raise SearchError("save: no view of trees is registered", hint="json.dump(tree.to_json(), file)")
+        saved: Path = view.save(path)
+        return saved
+
+    # -- shown
+
+    def table(self) -> list[dict[str, Any]]:
+        """A row for each node and pruned candidate, by step and rank; `pandas.DataFrame` takes it."""
+        rows = []
+        for step in range(self.steps):
+            for node in [*self.nodes(step), *self.pruned(step)]:
+                row = {name: getattr(node, name) for name in COLUMNS}
+                rows.append(row | {f"score of {name}": part for name, part in node.parts.items()})
+        return rows
+
+    @property
+    def text(self) -> str:
+        """The hypotheses that were left, with their scores."""
+        sizes = f"{count_of(self.steps, 'step')}, beam {self.beam}"
+        return "\n".join([f"{printable_name(self.name)}: {sizes}", *nbest_lines(self)])
+
+
+COLUMNS = "step rank label text place parent score compared ended ends survives".split()
+"""What `table` gives of each node."""
+
+
+def nbest_lines(tree: Tree, most: int | None = None) -> list[str]:
+    """The best hypotheses of a tree, a line each."""
+    if not tree.hypotheses:
+        return ["  no hypothesis is left"]
+    shown = tree.hypotheses[:most]
+    scores = [number(each.score) for each in shown]
+    wide = max(map(len, scores))
+    notes = ["" if each.complete else "  (reached the limit of steps)" for each in shown]
+    return [
+        f"  {each.rank:>2}  {score:>{wide}}  {printable_name(each.text)}{note}"
+        for each, score, note in zip(shown, scores, notes, strict=True)
+    ]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Trees(InWords, Sequence[Tree]):
+    """The trees of all sequences of a search, by position or tag: `found.tree["laugh"]`."""
+
     trace: Trace
-    sequence: int
+
+    def __len__(self) -> int:
+        return len(self.trace.steps)
+
+    @overload
+    def __getitem__(self, which: int | str) -> Tree: ...
+
+    @overload
+    def __getitem__(self, which: slice) -> list[Tree]: ...
+
+    def __getitem__(self, which: int | str | slice) -> Tree | list[Tree]:
+        if isinstance(which, slice):
+            return [Tree(self.trace, i) for i in range(*which.indices(len(self)))]
+        if isinstance(which, str):
+            return Tree(self.trace, number_of(which, self.trace.tags, "tree", SearchError))
+        if not -len(self) <= which < len(self):
+            raise SearchError(
+                "tree: the search has no sequence with this position",
+                got=which,
+                expected=f"0 to {len(self) - 1}" if len(self) else "nothing, as the batch is empty",
+            )
+        return Tree(self.trace, int(which) % len(self))
+
+    def __iter__(self) -> Iterator[Tree]:
+        return (Tree(self.trace, i) for i in range(len(self)))
+
+    @property
+    def text(self) -> str:
+        """The best hypothesis of each sequence."""
+        return "\n".join(
+            f"{printable_name(tree.name)}: {printable_name(tree.best.text) if tree.best else 'no hypothesis is left'}"
+            for tree in self
+        )

@@ -1,0 +1,7 @@
+"""Why a search found what it found, from its trace alone.
+
+reference  What should have been found, as text, labels or numbers.
+life       A sequence of labels followed through the beam: its rank at each step, and where and why it fell out.
+where      The life of a reference, and whether search or model is to blame; why: that of any hypothesis.
+rerank     The same candidates under other scales; compare: the first step at which two searches differ.
+"""

@@ -1,0 +1,175 @@
+"""Where a reference is in the beam, and whether search or model is to blame if it is not the output."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rfnb.errors import SearchError
+from rfnb.printable import printable_name
+from rfnb.search.explain.life import Fall, Life, follow
+from rfnb.search.explain.reference import Reference, references_of
+from rfnb.search.node import Hypothesis, Node
+from rfnb.search.words import InWords, number
+
+if TYPE_CHECKING:
+    from rfnb.search.tree import Tree
+
+VERDICTS = ("correct", "search error", "model error", "tie", "over the limit", "no hypothesis", "undecided")
+"""What may be said of a reference."""
+
+ROUNDING = 1e-5
+"""Scores that differ by less, relative to their size, count as equal: they were computed in different batches."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Where(InWords):
+    """Where a reference is in the beam.
+
+    Args:
+        tree: the tree of the sequence.
+        reference: the reference; of several, the one that came furthest.
+        life: its prefix at each step, and where it fell out.
+        found: the final hypothesis that is the reference; None if there is none.
+        score: the final score of the reference, if it is known.
+        verdict: "correct"; "search error": the reference has a better score than the output; "model error": the output
+            has a better score; "tie"; "over the limit": the reference needs more steps than are allowed, or the output
+            did not end within them, and the reference is not known to have a better score; "no hypothesis": none is
+            left; "undecided": the score of the reference is not known.
+        because: the verdict's reason, as a sentence.
+    """
+
+    tree: Tree
+    reference: Reference
+    life: Life
+    found: Hypothesis | None
+    score: float | None
+    verdict: str
+    because: str
+
+    @property
+    def output(self) -> Hypothesis | None:
+        """The best hypothesis of the search."""
+        return self.tree.best
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The node of the reference's prefix at each step, until it falls out."""
+        return self.life.nodes
+
+    @property
+    def fall(self) -> Fall | None:
+        """Where the reference fell out of the beam; None if it did not."""
+        return self.life.fall
+
+    def table(self) -> list[dict[str, Any]]:
+        """A row for each step: rank and score of the reference's prefix, and how far it is below the best."""
+        return self.life.table(self.tree)
+
+    @property
+    def text(self) -> str:
+        """The verdict, the steps and the fall."""
+        lines = [f'{printable_name(self.tree.name)}: "{printable_name(self.reference.text)}": {self.verdict}']
+        lines += [f"  {printable_name(self.because)}", *self.life.lines(self.tree)]
+        return "\n".join([*lines, *([f"  {printable_name(self.fall.words)}"] if self.fall else [])])
+
+
+def where(tree: Tree, reference: Any, forced: float | Sequence[float] | None) -> Where:
+    """Where the reference is, of several the one that came furthest; forced: its final score, or those of all."""
+    references = references_of(reference, tree)
+    scores = [None] * len(references) if forced is None else np.asarray(forced, np.float64).reshape(-1).tolist()
+    if len(scores) != len(references):
+        raise SearchError("where: `forced` has a score for each reference", got=len(scores), expected=len(references))
+    found = [_where(tree, each, score) for each, score in zip(references, scores, strict=True)]
+    return max(found, key=_came_far)
+
+
+def _came_far(found: Where) -> tuple[Any, ...]:
+    score = -np.inf if found.score is None else found.score
+    kept = -found.found.rank if found.found else -np.inf
+    return found.verdict == "correct", kept, score, len(found.nodes), found.nodes[-1].compared if found.nodes else 0.0
+
+
+def _where(tree: Tree, reference: Reference, forced: float | None) -> Where:
+    life = follow(tree, reference.labels)
+    found = next((each for each in tree.hypotheses if content(each, tree) == reference.labels), None)
+    if found is not None and (found.complete or forced is None):
+        forced = found.score
+    verdict, because = _verdict(tree, reference, life, found, forced)
+    return Where(tree, reference, life, found, forced, verdict, because)
+
+
+def content(hypothesis: Hypothesis, tree: Tree) -> tuple[int, ...]:
+    """The labels of a hypothesis without an end label."""
+    labels = hypothesis.labels
+    return labels[:-1] if labels and hypothesis.complete and labels[-1] in tree.end_labels else labels
+
+
+def _verdict(
+    tree: Tree, reference: Reference, life: Life, found: Hypothesis | None, forced: float | None
+) -> tuple[str, str]:
+    output = tree.best
+    if output is None:
+        return "no hypothesis", "no hypothesis is left"
+    if found is output:
+        return "correct", "the best hypothesis is the reference"
+    needed, limit = len(reference.labels) + bool(tree.end_labels), limit_of(tree)
+    if limit is not None and needed > limit:
+        return "over the limit", f"the reference needs {needed} steps, {limit} are allowed"
+    scores = f"the reference has the score {_or_unknown(forced)}, the output {number(output.score)}"
+    if forced is not None and forced - output.score > rounding(forced, output.score):
+        return "search error", scores
+    if not output.complete and not tree.own.framewise:
+        return "over the limit", f"the output reached the limit of {tree.steps} steps without an end"
+    if forced is not None and output.score - forced <= rounding(forced, output.score):
+        return "tie", f"both have the score {number(output.score)}"
+    if forced is not None:
+        return "model error", scores
+    most = most_possible(tree, life, needed)
+    if most is not None and output.score - most > rounding(most, output.score):
+        return "model error", f"{scores}; scores only fall, and that of the reference is {number(most)} at most"
+    return "undecided", scores
+
+
+def _or_unknown(score: float | None) -> str:
+    return "?" if score is None else number(score)
+
+
+def rounding(a: float, b: float) -> float:
+    """The difference up to which two scores count as equal."""
+    return ROUNDING * max(abs(a), abs(b), 1.0) if np.isfinite([a, b]).all() else 0.0
+
+
+def limit_of(tree: Tree) -> int | None:
+    """The most steps that the sequence might have taken; None if this is not known."""
+    if tree.own.limit is not None:
+        return int(tree.own.limit[0])
+    best = tree.best
+    return tree.steps if tree.own.framewise or (best is not None and not best.complete) else None
+
+
+def most_possible(tree: Tree, life: Life, needed: int) -> float | None:
+    """The highest final score that a sequence of `needed` labels may have; None if scores do not only fall."""
+    fall, exponent = life.fall, tree.own.length_normalization_exponent
+    known = [node.score for node in life.nodes[-1:]]
+    if fall is not None and fall.candidate is not None:
+        known.append(fall.candidate.score)
+    elif fall is not None and fall.reason == "not recorded" and fall.last is not None and not exponent:
+        known.append(fall.last.score)
+    if fall is not None and fall.reason == "not allowed":
+        return -np.inf
+    if not known or not only_fall(tree):
+        return None
+    return min(known) / max(needed, 1) ** exponent
+
+
+def only_fall(tree: Tree) -> bool:
+    """Whether no label ever raised a score, and final scores are those of the last step."""
+    before = np.zeros_like(tree.scores)
+    before[1:] = np.take_along_axis(tree.scores[:-1], tree.parents[1:], axis=1)
+    kept = tree.scores[tree.alive] <= before[tree.alive] + ROUNDING
+    final = [(each.score, tree.compared[-1, each.place]) for each in tree.hypotheses]
+    return bool(kept.all()) and all(abs(a - b) <= rounding(a, b) for a, b in final)

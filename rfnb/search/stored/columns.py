@@ -1,0 +1,265 @@
+"""The tree of one sequence as JSON: columns by step, small enough to stand in a page."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rfnb.errors import RfError, RunFileError
+from rfnb.search.stored.check import checked, roles_of, vocab_with
+from rfnb.search.trace import Candidates, Trace
+from rfnb.trace.run.file.fields import count, get, list_of, of_type, optional, raw_strings
+
+if TYPE_CHECKING:
+    from rfnb.core.vocab.vocab import Vocab
+    from rfnb.search.tree import Tree
+
+FORMAT = 1
+"""Version of the format, increased when the meaning of an entry changes."""
+
+UNIT = 0.001
+"""The unit of costs and gaps, which are written as whole numbers."""
+
+ALL_LABELS = 8_000
+"""Up to this number of characters, a vocabulary is written as a whole; of a larger one only the labels that occur."""
+
+LARGEST_LABEL = 2**20
+"""Largest number of a label that may be read."""
+
+
+def write_tree(tree: Tree) -> dict[str, Any]:
+    """The tree as JSON. The keys:
+
+    labels: the number and text of each label that occurs; `label` in the columns is a position in these lists.
+    columns: by step, for each place of the beam: label, parent, score (null without a hypothesis), and, by scorer,
+    costs: the score of the label, negated, in units of 0.001. ended, ends: by step, the places for which it holds.
+    pruned: by step, the candidates that were pruned: label, parent, costs, and gaps: how much lower each score is than
+    the one before, in units of 0.001; the first one is compared with the lowest score of the beam.
+    """
+    own = tree.own
+    numbers = _labels(tree)
+    places = {number: place for place, number in enumerate(numbers)}
+    return {
+        "format": FORMAT,
+        "tag": tree.tag,
+        "sequence": tree.sequence,
+        "steps": tree.steps,
+        "beam": tree.beam,
+        "include_eos": bool(own.include_eos),
+        "length_normalization_exponent": float(own.length_normalization_exponent),
+        "framewise": bool(own.framewise),
+        "limit": None if own.limit is None else int(own.limit[0]),
+        "end_label": None if own.end_label is None else int(own.end_label),
+        "scales": {name: float(scale) for name, scale in own.scales.items()},
+        "labels": {
+            "numbers": numbers,
+            "texts": None if own.vocab is None else [tree.label(number) for number in numbers],
+            "roles": {} if own.vocab is None else roles_of(own.vocab),
+        },
+        "final": {
+            "scores": [_short(score) for score in own.final_scores[0]],
+            "lengths": own.lengths[0].tolist(),
+            "complete": np.flatnonzero(own.complete[0]).tolist(),
+        },
+        "columns": {
+            "label": [[places[label] for label in row] for row in tree.labels.tolist()],
+            "parent": tree.parents.tolist(),
+            "score": [[_short(score) for score in row] for row in tree.scores],
+            "costs": {name: _units(-part[:, 0]) for name, part in own.parts.items()},
+            "ended": [np.flatnonzero(row).tolist() for row in tree.ended],
+            "ends": [np.flatnonzero(row).tolist() for row in tree.ends],
+        },
+        "pruned": None if own.pruned is None else _pruned(tree, own.pruned, places),
+    }
+
+
+def _pruned(tree: Tree, pruned: Candidates, places: dict[int, int]) -> dict[str, Any]:
+    below = _lowest(tree.scores)[:, None] - pruned.scores[:, 0]
+    sizes = np.where(np.isfinite(below), below, 0) / UNIT
+    gaps = np.diff(np.rint(sizes).astype(np.int64), axis=1, prepend=0)
+    kept = [np.flatnonzero(row > -np.inf).tolist() for row in pruned.scores[:, 0]]
+
+    def chosen(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
+        return [[row[i] for i in which] for row, which in zip(rows, kept, strict=True)]
+
+    return {
+        "most": int(pruned.labels.shape[2]),
+        "label": [[places[label] for label in row] for row in chosen(pruned.labels[:, 0].tolist())],
+        "parent": chosen(pruned.parents[:, 0].tolist()),
+        "gaps": chosen(gaps.tolist()),
+        "costs": {name: chosen(_units(-part[:, 0])) for name, part in pruned.parts.items()},
+    }
+
+
+def _labels(tree: Tree) -> list[int]:
+    """The numbers of the labels that are written, the most frequent ones first."""
+    own, seen = tree.own, Counter(tree.labels.ravel().tolist())
+    if own.pruned is not None:
+        seen.update(own.pruned.labels[:, 0].ravel().tolist())
+    if own.vocab is not None:
+        seen.update(roles_of(own.vocab).values())
+        seen.update(_whole(own.vocab))
+    return [number for number, _ in seen.most_common()]
+
+
+def _whole(vocab: Vocab) -> Iterable[int]:
+    """The numbers of all labels of a small vocabulary."""
+    small = len(vocab) < ALL_LABELS and sum(map(len, vocab.labels)) < ALL_LABELS
+    return range(len(vocab)) if small else ()
+
+
+def _lowest(scores: np.ndarray) -> np.ndarray:
+    """The lowest score of each step, as it is read again; 0 if there is no hypothesis. [steps]"""
+    finite = np.where(np.isfinite(scores), scores, np.inf).min(axis=1, initial=np.inf)
+    return np.array([_short(score) or 0.0 for score in finite], np.float64)
+
+
+def _short(score: Any) -> float | None:
+    """A score with the digits of single precision; None for −inf."""
+    return float(str(np.float32(score))) if np.isfinite(score) else None
+
+
+def _units(values: np.ndarray) -> list[list[int | None]]:
+    finite = np.isfinite(values)
+    rounded = np.rint(np.where(finite, values, 0) / UNIT).astype(np.int64).tolist()
+    return [
+        [number if known else None for number, known in zip(row, marks, strict=True)]
+        for row, marks in zip(rounded, finite.tolist(), strict=True)
+    ]
+
+
+def read_tree(data: Any) -> Trace:
+    """The search of a tree that was written as JSON, with its sequence alone.
+
+    Raises RunFileError if the data is not that of a tree.
+    """
+    try:
+        return checked(_read(data))
+    except RunFileError as error:
+        raise RunFileError(f"from_json: {error.what}", got=error.got, expected=error.expected) from error
+    except RfError as error:
+        raise RunFileError(f"from_json: {error.what}") from error
+    except Exception as error:  # data of another origin can cause any error
+        raise RunFileError(
+            "from_json: the data is not that of a tree", got=f"{type(error).__name__}: {error}"[:200]
+        ) from error
+
+
+def _read(data: Any) -> Trace:
+    if get(data, "format", int) != FORMAT:
+        raise RunFileError("the data was written by another version of rfnb", got=data["format"], expected=FORMAT)
+    steps, beam = count(data, "steps"), count(data, "beam")
+    columns, final, tag = get(data, "columns", dict), get(data, "final", dict), data.get("tag")
+    vocab, numbers = _read_labels(get(data, "labels", dict))
+    shape, rows = (steps, 1, beam), _reader(steps, beam)
+    scores = _scores(rows(columns, "score")).reshape(shape)
+    return Trace(
+        labels=_numbers(rows(columns, "label"), numbers).reshape(shape),
+        parents=np.array(rows(columns, "parent"), np.int64).reshape(shape),
+        scores=scores,
+        ended=_marks(columns, "ended", steps, beam),
+        final_scores=_scores([list_of(final, "scores", (int, float, type(None)))]),
+        lengths=np.array([list_of(final, "lengths", int)], np.int64),
+        complete=_marks({"complete": [get(final, "complete", list)]}, "complete", 1, beam)[:, 0],
+        include_eos=get(data, "include_eos", bool),
+        steps=np.array([steps]),
+        vocab=vocab,
+        tags=None if tag is None else raw_strings({"tag": [tag]}, "tag"),
+        length_normalization_exponent=float(get(data, "length_normalization_exponent", (int, float))),
+        parts=_costs(columns, rows, shape),
+        scales={name: float(of_type(scale, (int, float), name)) for name, scale in get(data, "scales", dict).items()},
+        pruned=None if data.get("pruned") is None else _read_pruned(get(data, "pruned", dict), scores[:, 0], numbers),
+        ends=_marks(columns, "ends", steps, beam),
+        limit=None if optional(data, "limit", int) is None else np.array([data["limit"]]),
+        framewise=get(data, "framewise", bool),
+        end_label=optional(data, "end_label", int),
+    )
+
+
+def _reader(steps: int, most: int, exact: bool = True) -> Callable[[Any, str], list[list[Any]]]:
+    """Reads columns of numbers: a list for each step with `most` entries, or at most so many."""
+
+    def rows(data: Any, name: str) -> list[list[Any]]:
+        found = list_of(data, name, list)
+        if len(found) != steps or any(len(row) > most or (exact and len(row) < most) for row in found):
+            raise RunFileError(f"the column {name!r} has the wrong size")
+        for row in found:
+            for entry in row:
+                of_type(entry, (int, float, type(None)), name)
+        return found
+
+    return rows
+
+
+def _scores(rows: Any) -> np.ndarray:
+    return np.array([[-np.inf if score is None else score for score in row] for row in rows], np.float64)
+
+
+def _numbers(rows: list[list[Any]], numbers: list[int]) -> np.ndarray:
+    places = np.array(rows, np.int64)
+    if places.size and not 0 <= int(places.min()) <= int(places.max()) < len(numbers):
+        raise RunFileError("a label of the tree is missing in its list of labels")
+    return np.array(numbers, np.int64)[places] if places.size else places
+
+
+def _marks(data: Any, name: str, steps: int, beam: int) -> np.ndarray:
+    found = np.zeros((steps, 1, beam), bool)
+    for step, places in enumerate(_reader(steps, beam, exact=False)(data, name)):
+        if not all(type(place) is int and 0 <= place < beam for place in places):
+            raise RunFileError(f"the column {name!r} refers to a missing place")
+        found[step, 0, places] = True
+    return found
+
+
+def _costs(data: Any, rows: Any, shape: tuple[int, ...]) -> dict[str, np.ndarray]:
+    costs = get(data, "costs", dict)
+    return {name: _scores(_negated(rows(costs, name))).reshape(shape) for name in costs}
+
+
+def _negated(rows: list[list[Any]]) -> list[list[float | None]]:
+    return [[None if cost is None else -cost * UNIT for cost in row] for row in rows]
+
+
+def _read_pruned(data: Any, scores: np.ndarray, numbers: list[int]) -> Candidates:
+    steps, most = len(scores), max(map(len, get(data, "label", list)), default=0)
+    most = max(most, min(count(data, "most"), most + 1))  # one more says that further candidates had the score −inf
+    ragged = _reader(steps, most, exact=False)
+
+    def rows(source: Any, name: str, rest: Any) -> list[list[Any]]:
+        sizes = [len(row) for row in data["label"]]
+        found = ragged(source, name)
+        if [len(row) for row in found] != sizes:
+            raise RunFileError(f"the column {name!r} has the wrong size")
+        return [[*row, *[rest] * (most - len(row))] for row in found]
+
+    shape = (steps, 1, most)
+    gaps = np.array(rows(data, "gaps", 0), np.float64).reshape(steps, most)
+    found = _lowest(scores)[:, None] - np.cumsum(gaps, axis=1) * UNIT
+    missing = np.array([[i >= len(row) for i in range(most)] for row in data["label"]], bool).reshape(found.shape)
+    costs = get(data, "costs", dict)
+    return Candidates(
+        labels=_numbers([[*row, *[0] * (most - len(row))] for row in ragged(data, "label")], numbers).reshape(shape),
+        parents=np.array(rows(data, "parent", 0), np.int64).reshape(shape),
+        scores=np.where(missing, -np.inf, found).reshape(shape),
+        parts={name: _scores(_negated(rows(costs, name, 0))).reshape(shape) for name in costs},
+    )
+
+
+def _read_labels(data: Any) -> tuple[Vocab | None, list[int]]:
+    """The vocabulary, with numbers in brackets for labels that are not in the data; and the numbers of its labels."""
+    numbers = list_of(data, "numbers", int)
+    if data.get("texts") is None:
+        return None, numbers
+    texts = raw_strings(data, "texts")
+    known = [(number, text) for number, text in zip(numbers, texts, strict=True) if number >= 0]
+    size = 1 + max((number for number, text in known if text != f"⟨{number}?⟩"), default=-1)
+    if size > LARGEST_LABEL:
+        raise RunFileError("the number of a label is out of range", got=size - 1, expected=f"up to {LARGEST_LABEL}")
+    labels = [f"<{number}?>" for number in range(size)]
+    for number, text in known:
+        if number < size:
+            labels[number] = text
+    return vocab_with(labels, get(data, "roles", dict)), numbers

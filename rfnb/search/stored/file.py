@@ -1,0 +1,165 @@
+"""`found.save("x.rfbeam")` writes a search to one file of arrays and JSON; `rf.search.load` reads it.
+
+The file is untrusted: it is only data, and all of it is checked.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rfnb.core.ground.atomic import replacing, unwritable
+from rfnb.errors import RfError, RunFileError
+from rfnb.search.stored.check import checked, roles_of, vocab_with
+from rfnb.search.trace import BY_SEQUENCE, BY_STEP, Candidates, Trace
+from rfnb.trace.run.file.fields import get, of_type, optional, raw_strings
+from rfnb.trace.run.file.save import versions
+
+FORMAT = 1
+"""Version of the format, increased when the meaning of an entry changes."""
+
+KEY = "rfnb.search"
+"""Key of the JSON in the metadata of the file."""
+
+ENDING = ".rfbeam"
+
+OF_CANDIDATES = ("labels", "parents", "scores")
+
+
+def write(trace: Trace, path: str | os.PathLike[str]) -> Path:
+    """Writes the file. Raises RunFileError if the ending is another one, or the folder does not exist."""
+    path = Path(path)
+    if path.suffix != ENDING:
+        raise RunFileError("save: a search has another ending", got=repr(path.name), expected=f'"x{ENDING}"')
+    if not path.parent.is_dir():
+        raise RunFileError(f"save: there is no folder {path.parent}")
+    from safetensors import SafetensorError
+    from safetensors.numpy import save_file
+
+    arrays = {name: np.ascontiguousarray(_small(array)) for name, array in _arrays(trace).items()}
+    try:
+        with replacing(path) as unfinished:
+            save_file(arrays, unfinished, {KEY: json.dumps(_facts(trace))})
+    except (OSError, SafetensorError) as error:
+        raise unwritable(path, error, RunFileError) from error
+    return path
+
+
+def _arrays(trace: Trace) -> dict[str, np.ndarray]:
+    """All arrays by name; entries after the steps of a sequence are 0."""
+    taken = np.arange(len(trace.labels))[:, None, None] < trace.steps[:, None]
+
+    def clean(array: np.ndarray) -> np.ndarray:
+        return np.where(taken, array, array.dtype.type(0))
+
+    found = {name: getattr(trace, name) for name in (*BY_STEP, *BY_SEQUENCE, "limit")}
+    found = {name: clean(array) if name in BY_STEP else array for name, array in found.items() if array is not None}
+    found |= {f"part {i}": clean(part) for i, part in enumerate(trace.parts.values())}
+    if trace.pruned is not None:
+        found |= {f"pruned {name}": clean(getattr(trace.pruned, name)) for name in OF_CANDIDATES}
+        found |= {f"pruned part {i}": clean(part) for i, part in enumerate(trace.pruned.parts.values())}
+    return found
+
+
+def _small(array: np.ndarray) -> np.ndarray:
+    """The array with the smallest integers that hold it."""
+    if array.dtype.kind not in "iu":
+        return array
+    low, high = int(array.min(initial=0)), int(array.max(initial=0))
+    return array.astype(np.promote_types(np.min_scalar_type(min(low, -1)), np.min_scalar_type(max(high, 0) * 2)))
+
+
+def _facts(trace: Trace) -> dict[str, Any]:
+    vocab = trace.vocab
+    return {
+        "format": FORMAT,
+        "versions": versions(),
+        "include_eos": bool(trace.include_eos),
+        "framewise": bool(trace.framewise),
+        "end_label": None if trace.end_label is None else int(trace.end_label),
+        "length_normalization_exponent": float(trace.length_normalization_exponent),
+        "tags": None if trace.tags is None else list(trace.tags),
+        "labels": None if vocab is None else [str(vocab.decode(number)) for number in range(len(vocab))],
+        "roles": {} if vocab is None else roles_of(vocab),
+        "parts": list(trace.parts),
+        "parts_of_pruned": [] if trace.pruned is None else list(trace.pruned.parts),
+        "scales": {name: float(scale) for name, scale in trace.scales.items()},
+    }
+
+
+def read(path: str | os.PathLike[str]) -> Trace:
+    """Reads the search in a file. Raises RunFileError if it does not exist, or does not contain a readable search."""
+    path = Path(path)
+    if not path.is_file():
+        raise RunFileError(f"load: there is no file {path}", hint=_beside(path))
+    try:
+        return checked(_read(*_content(path)))
+    except RunFileError as error:
+        facts = " ".join(str(fact) for fact in (error.got, error.expected and f"expected {error.expected}") if fact)
+        raise _unreadable(path, f"{error.what}: {facts}" if facts else error.what) from error
+    except RfError as error:
+        raise _unreadable(path, error.what) from error
+    except Exception as error:  # a damaged file can cause any error
+        raise _unreadable(path, f"{type(error).__name__}: {error}"[:200]) from error
+
+
+def _unreadable(path: Path, why: str) -> RunFileError:
+    return RunFileError(f"load: {path} cannot be read", got=why, expected=f'a file of found.save("x{ENDING}")')
+
+
+def _beside(path: Path) -> str | None:
+    """A hint with the files of searches in the same folder."""
+    if not path.parent.is_dir():
+        return f"there is no folder {path.parent}"
+    found = sorted(file.name for file in path.parent.glob(f"*{ENDING}"))[:5]
+    return f"in that folder: {', '.join(found)}" if found else None
+
+
+def _content(path: Path) -> tuple[Any, dict[str, np.ndarray]]:
+    from safetensors import safe_open
+
+    with safe_open(path, framework="np") as file:
+        metadata = file.metadata() or {}
+        arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    if KEY not in metadata:
+        raise RunFileError("the file contains arrays, but not a search")
+    return json.loads(metadata[KEY]), arrays
+
+
+def _read(data: Any, arrays: Mapping[str, np.ndarray]) -> Trace:
+    if get(data, "format", int) != FORMAT:
+        raise RunFileError("the file was written by another version of rfnb", got=data["format"], expected=FORMAT)
+
+    def array(name: str) -> np.ndarray:
+        if name not in arrays:
+            raise RunFileError(f"the file has no array {name!r}")
+        found = arrays[name]
+        return found.astype(np.int64) if found.dtype.kind in "iu" else found
+
+    def parts(key: str, name: str) -> dict[str, np.ndarray]:
+        return {part: array(f"{name} {i}") for i, part in enumerate(raw_strings(data, key))}
+
+    pruned = None
+    if "pruned labels" in arrays:
+        three = {name: array(f"pruned {name}") for name in OF_CANDIDATES}
+        pruned = Candidates(**three, parts=parts("parts_of_pruned", "pruned part"))
+    labels = None if data.get("labels") is None else raw_strings(data, "labels")
+    return Trace(
+        **{name: array(name) for name in (*BY_STEP[:4], *BY_SEQUENCE)},
+        include_eos=get(data, "include_eos", bool),
+        vocab=None if labels is None else vocab_with(labels, get(data, "roles", dict)),
+        tags=None if data.get("tags") is None else raw_strings(data, "tags"),
+        length_normalization_exponent=float(get(data, "length_normalization_exponent", (int, float))),
+        parts=parts("parts", "part"),
+        scales={name: float(of_type(scale, (int, float), name)) for name, scale in get(data, "scales", dict).items()},
+        pruned=pruned,
+        ends=array("ends") if "ends" in arrays else None,
+        limit=array("limit") if "limit" in arrays else None,
+        framewise=get(data, "framewise", bool),
+        end_label=optional(data, "end_label", int),
+    )

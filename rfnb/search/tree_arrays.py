@@ -1,0 +1,121 @@
+"""The arrays of one sequence of a search: what is at each step and place of the beam."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from rfnb.search.trace import Trace
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TreeArrays:
+    """The arrays of one sequence, with the steps that it took.
+
+    Args:
+        trace: the search.
+        sequence: the position of the sequence in the batch.
+    """
+
+    trace: Trace
+    sequence: int
+
+    @cached_property
+    def own(self) -> Trace:
+        """The trace of this sequence alone."""
+        return self.trace.alone(self.sequence)
+
+    @property
+    def steps(self) -> int:
+        """How many steps the search took for this sequence."""
+        return int(self.own.labels.shape[0])
+
+    @property
+    def beam(self) -> int:
+        """How many places the beam has."""
+        return int(self.own.labels.shape[2])
+
+    @property
+    def labels(self) -> np.ndarray:
+        """The label at each place. [steps, beam] int"""
+        return self.own.labels[:, 0]
+
+    @property
+    def parents(self) -> np.ndarray:
+        """The place, in the beam before the step, that each place extends. [steps, beam] int"""
+        return self.own.parents[:, 0]
+
+    @property
+    def scores(self) -> np.ndarray:
+        """The sums of the scaled scores; −inf for a place without a hypothesis. [steps, beam]"""
+        return self.own.scores[:, 0]
+
+    @property
+    def ended(self) -> np.ndarray:
+        """Whether each place is a copy of a hypothesis that had ended before the step. [steps, beam] bool"""
+        return self.own.ended[:, 0]
+
+    @property
+    def alive(self) -> np.ndarray:
+        """Whether each place has a hypothesis. [steps, beam] bool"""
+        return self.scores > -np.inf
+
+    @cached_property
+    def ends(self) -> np.ndarray:
+        """Whether the hypothesis at each place ends by the label of the step. [steps, beam] bool"""
+        if self.own.ends is not None:
+            return self.own.ends[:, 0] & ~self.ended & self.alive
+        found = np.zeros_like(self.ended)
+        for step in range(1, self.steps):
+            found[step - 1, self.parents[step, self.ended[step] & self.alive[step]]] = True
+        if self.steps and not self.own.framewise:
+            found[-1] |= self.own.complete[0]
+        return found & ~self.ended & self.alive
+
+    @cached_property
+    def taken(self) -> np.ndarray:
+        """How many labels the hypothesis at each place has, an end label included. [steps, beam] int"""
+        found = np.zeros_like(self.parents)
+        for step in range(self.steps):
+            before = found[step - 1, self.parents[step]] if step else 0
+            found[step] = before + ~self.ended[step]
+        return found
+
+    @cached_property
+    def compared(self) -> np.ndarray:
+        """The scores by which hypotheses are compared, perhaps normalized by length. [steps, beam]"""
+        return normalized(self.scores, self.taken, self.own.length_normalization_exponent)
+
+    @cached_property
+    def ranks(self) -> np.ndarray:
+        """The rank of each place among those of the step, 1 for the best; 0 without a hypothesis. [steps, beam] int"""
+        order = np.argsort(-self.compared, axis=1, kind="stable")
+        found = np.empty_like(order)
+        np.put_along_axis(found, order, np.broadcast_to(np.arange(1, self.beam + 1), order.shape), axis=1)
+        return np.where(self.alive, found, 0)
+
+    @cached_property
+    def places(self) -> np.ndarray:
+        """The place of each final hypothesis at each step. [steps, beam] int"""
+        return self.own.places()[:, 0]
+
+    @cached_property
+    def part_sums(self) -> dict[str, np.ndarray]:
+        """The score of the hypothesis at each place by each scorer, not scaled, over all its labels. [steps, beam]"""
+        found = {}
+        for name, part in self.own.parts.items():
+            sums = np.where(self.ended, 0.0, part[:, 0]).astype(np.float64)
+            for step in range(1, self.steps):
+                sums[step] += sums[step - 1, self.parents[step]]
+            found[name] = sums
+        return found
+
+
+def normalized(scores: np.ndarray, lengths: Any, exponent: float) -> np.ndarray:
+    """Scores divided by length ** exponent; unchanged if the exponent is 0."""
+    if not exponent:
+        return scores
+    return scores / np.maximum(lengths, 1) ** exponent
