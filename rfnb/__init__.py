@@ -40,6 +40,7 @@ from rfnb.core.ground.gc_pause import not_searched as _not_searched
 
 with _not_searched():
     import rfnb.nn.bridge.symbolic as _symbolic  # sizes where torch traces
+    import rfnb.search.register as _search  # `loop.choice`
     from rfnb.core.ground.source import follow_cells as _follow_cells
     from rfnb.core.ground.suggestions import no_name as _no_name
     from rfnb.display.register import register_views as _register_views

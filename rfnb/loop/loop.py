@@ -15,7 +15,9 @@ from rfnb.errors import DtypeError, LoopError, ParameterError
 from rfnb.loop.body.body import Body
 from rfnb.loop.body.end_of_step import close
 from rfnb.loop.body.entered import entered
+from rfnb.loop.body.reorder import end, reorder
 from rfnb.loop.body.state import StateHolder
+from rfnb.loop.choice import choose
 from rfnb.loop.run_body import BodyRun
 from rfnb.loop.steps.explain import Explanation, ExplanationData
 from rfnb.loop.steps.frames import has_steps
@@ -78,6 +80,7 @@ class Loop:
         self.name = name
         self.file: str | None = None  # a file of rfnb whose lines are the step: values get the names of its variables
         self.run: Run | None = None
+        self.found: Any = None  # the result of the search, if the body has a choice
         self._state = StateHolder(name)
         self._body: Body | None = None
         self._explanation_data: ExplanationData | None = None
@@ -200,7 +203,7 @@ class Loop:
         >>> loop.state.n.raw_tensor.tolist(), steps.get_size_tensor().raw_tensor.tolist()
         ([16, 20], [4, 2])
         """
-        self._open_body("end").end(source, include_eos)
+        end(self._open_body("end"), source, include_eos)
 
     @guarded
     def reorder(self, indices: Tensor, dim: Dim) -> None:
@@ -217,7 +220,43 @@ class Loop:
         >>> loop.state.score.raw_tensor.tolist()
         [20.0, 10.0]
         """
-        self._open_body("reorder").reorder(indices, dim)
+        reorder(self._open_body("reorder"), indices, dim)
+
+    def choice(self, scores: Any, **options: Any) -> Any:
+        """The best extensions of the hypotheses of a beam by one label: a step of beam search. {…, beam, labels}
+
+        The first hypothesis has no labels. All states with `beam` follow their hypotheses: at the next step, each
+        hypothesis has the states of the one that it extends. After the loop, stacked values are those of the final
+        hypotheses, and `loop.found` has their scores, their lengths and the tree.
+
+        >>> label, before, beam = rf.Dim(3, name="label"), rf.Dim(3, name="before"), rf.Dim(2, name="beam")
+        >>> table = rf.convert_to_tensor([[1.0, 2.0, 0.0], [1.0, 0.0, 2.0], [0.0, 0.0, 0.0]], dims=[before, label])
+        >>> loop = rf.Loop(max_seq_len=9)
+        >>> loop.state.prev = rf.zeros([beam], dtype="int64", sparse_dim=label)
+        >>> with loop:
+        ...     logits = rf.gather(table, indices=loop.state.prev, axis=before)
+        ...     chosen = loop.choice(logits, beam=beam, input_type="logits")  # .labels .parents .scores .follow(x)
+        ...     loop.state.prev = chosen.labels
+        ...     loop.end(chosen.labels == 2, include_eos=True)
+        ...     labels = loop.stack(chosen.labels)  # {steps, beam}: by final hypothesis
+        >>> labels.copy_transpose([beam, loop.axis]).tolist(), loop.found.lengths.tolist()
+        ([[1, 2, 0], [0, 1, 2]], [2, 3])
+
+        Values from before the choice and after it have different dims of the same name; `chosen.follow(x)` takes a
+        value from before to the hypotheses after it.
+
+        Args:
+            scores: of the labels, for each hypothesis; without `beam`, the same for all.
+            beam: the dim of the hypotheses, which the states have. axis: the dim of the labels; default: the feature
+                dim of `scores`, or the only dim that the states lack.
+            input_type: "prob", "log_prob" or "logits". Scores of log-probabilities add up.
+            prob_scale: of the scores of labels. base_beam_score_scale: of the scores of hypotheses before the step.
+            length_normalization: whether hypotheses of different length are compared by
+                score / length ** length_normalization_exponent. The length counts the end label.
+
+        Raises LoopError outside of a body or in a branch; DimError if the dims do not fit.
+        """
+        return choose(self._open_body("choice"), scores, **options)
 
     @property
     def iter_idx(self) -> Tensor:

@@ -20,7 +20,6 @@ from rfnb.errors import LoopError
 from rfnb.loop.body.draw import loop_record
 from rfnb.loop.body.traced_step import Carried, TracedStep, place_of
 from rfnb.loop.body.warnings import judge, warn_of_end
-from rfnb.loop.body.zero_steps import reaching
 from rfnb.loop.replay.recorded import plan_of
 from rfnb.loop.replay.replay import Replay, probed, recorded
 from rfnb.loop.steps.bounded import at_the_end
@@ -29,11 +28,13 @@ from rfnb.loop.steps.execute import Outcome, execute
 from rfnb.loop.steps.explain import ExplanationData, OpPlacement, note_step
 from rfnb.loop.steps.hoist import Hoist
 from rfnb.loop.steps.nested_runs import current_inspection, inspecting
+from rfnb.loop.zero_steps import reaching
 from rfnb.trace.record.traced import Traced
 from rfnb.trace.run import session
 from rfnb.trace.run.failure import Failure, failure
 
 if TYPE_CHECKING:
+    from rfnb.loop.body.hypotheses import Hypotheses
     from rfnb.loop.loop import Loop
 
 
@@ -96,7 +97,9 @@ class BodyRun:
             constants, stacked_frames = hoist.before(record=record)
             program.supply(constants, list(stacked_frames))
             schedule = replace(schedule, outputs=tuple(hoist.step_outputs))
-        schedule = replace(schedule, outputs=(*schedule.outputs, *(schedule.new[place] for place in step.unfrozen)))
+        kept = step.hypotheses.plan.vars if step.hypotheses is not None and step.hypotheses.plan is not None else ()
+        states = (schedule.new[place] for place in step.unfrozen)
+        schedule = replace(schedule, outputs=(*schedule.outputs, *kept, *states))
         program.join(step.backend, step.tape.values, [*schedule.new, *schedule.kept, *schedule.outputs])
         deferred = DeferredGradients(program, schedule, step.backend, stacked_frames, step.tape.values)
         if hoist is not None:
@@ -111,6 +114,7 @@ class BodyRun:
         )  # fmt: skip
         deferred.collect(outcome)
         _take_ends(step, outcome)
+        _take_choices(step, outcome)
         for watcher in step.watchers:
             watcher.finish(failed=outcome.error is not None)
         if progress is not None:
@@ -199,6 +203,17 @@ def _take_ends(step: TracedStep, outcome: Outcome) -> None:
         outcome.states = tuple(found.get(place, state) for place, state in enumerate(outcome.states))
 
 
+def _take_choices(step: TracedStep, outcome: Outcome) -> None:
+    """Gives a search what was kept of the steps."""
+    if step.hypotheses is None or step.hypotheses.plan is None:
+        return
+    count = len(outcome.outputs) - len(step.hypotheses.plan.vars)
+    kept = outcome.outputs[count:]
+    del outcome.outputs[count:]
+    if outcome.error is None and outcome.steps:
+        step.hypotheses.take(kept)
+
+
 def _initial(step: TracedStep) -> list[Any]:
     return [each.initial for each in step.carried]
 
@@ -261,10 +276,12 @@ def settle(loop: Loop, step: TracedStep, results: Results) -> Size:
     final = [_final(each, raw) for each, raw in zip(step.carried, results.final, strict=True)]
     size = _steps_taken(loop, step, final)
     outputs = [
-        _output(step, pair, raw[: size.max], size) for pair, raw in zip(step.outputs, results.stacked, strict=True)
+        _output(step, pair, _in_final_order(step, pair, raw)[: size.max], size)
+        for pair, raw in zip(step.outputs, results.stacked, strict=True)
     ]
     for place in step.last_places:
         _refuse_empty(step, step.carried[place], size)
+    loop.found = None if step.hypotheses is None else _found(step, step.hypotheses, final, size)
     final = _with_final_dims(step, final, size)
     if step.outer is not None:
         final, outputs = _in_outer_body(step, step.outer, final, outputs, results.position)
@@ -288,6 +305,17 @@ def _output(step: TracedStep, pair: tuple[Traced, Tensor], raw: Any, size: Size)
     if (known := lengths.size(step.axis)) is None or not known.agrees(size):
         lengths = lengths.bind({step.axis: size})
     return tensor_of(raw, pending.sig, lengths)
+
+
+def _found(step: TracedStep, hypotheses: Hypotheses, final: Sequence[Any], size: Size) -> Any:
+    """The result of a search."""
+    place = place_of(step.carried, "ended")
+    return hypotheses.searched(None if place is None else final[place]._raw, size, step.include_eos)
+
+
+def _in_final_order(step: TracedStep, pair: tuple[Traced, Tensor], raw: Any) -> Any:
+    """A stacked output; that of a search by its final hypotheses."""
+    return raw if step.hypotheses is None else step.hypotheses.resolved(raw, pair[0])
 
 
 def _in_outer_body(

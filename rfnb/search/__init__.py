@@ -1,4 +1,35 @@
 """Search: beams of hypotheses over the steps of a loop, their scores, and the tree of all that was tried.
 
-`choice` attaches a search to the body of a loop; a `trace` keeps what it chose; `tree` reads one sequence of it.
+`choice` attaches a search to the body of a loop; a `trace` keeps what it chose; `tree` reads one sequence of it, and
+`explain` says why. `found` is what a search returns, `stored` its files, `corpus` the errors of many sequences.
 """
+
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
+if _TYPE_CHECKING:
+    from rfnb.search.beam import BeamStep as BeamStep, beam_step as beam_step
+    from rfnb.search.corpus.report import report as report
+    from rfnb.search.found import Found as Found, load as load
+    from rfnb.search.tree import Tree as Tree
+
+_NAMES = {"Found": "found", "Tree": "tree", "beam_step": "beam", "load": "found", "report": "corpus.report"}
+"""The module of each name of `rf.search`, imported when the name is first asked for."""
+
+__all__ = sorted(_NAMES)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__all__", "__doc__", "__name__"]
+
+
+if not _TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """A name of `rf.search`, imported when first asked for; AttributeError, with similar names, for others."""
+        if name in _NAMES:
+            return getattr(_import_module(f"{__name__}.{_NAMES[name]}"), name)
+        from rfnb.core.ground.suggestions import did_you_mean
+
+        hint = did_you_mean(name, _NAMES, "rf.search.{}")
+        raise AttributeError(f"rf.search has no {name!r}" + (f": {hint}" if hint else ""), name=name)

@@ -13,11 +13,13 @@ import numpy as np
 from rfnb.core.ground.text import count_of
 from rfnb.errors import SearchError
 from rfnb.printable import printable_name
+from rfnb.search.explain.compare import compare_searches, compare_trees
 from rfnb.search.explain.rerank import Doubt, rescaled
 from rfnb.search.stored import file
 from rfnb.search.trace import Trace
-from rfnb.search.tree import Trees, nbest_lines
+from rfnb.search.tree import Tree, Trees, nbest_lines
 from rfnb.search.words import InWords
+from rfnb.trace.compare.compare import OTHERS
 
 if TYPE_CHECKING:
     from rfnb.core.dims.dim import Dim
@@ -148,3 +150,6 @@ def load(path: str | os.PathLike[str]) -> Found:
     from anywhere may be loaded.
     """
     return Found(file.read(path))
+
+
+OTHERS.update({Found: compare_searches, Tree: compare_trees})

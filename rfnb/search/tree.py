@@ -260,9 +260,9 @@ def nbest_lines(tree: Tree, most: int | None = None) -> list[str]:
     shown = tree.hypotheses[:most]
     scores = [number(each.score) for each in shown]
     wide = max(map(len, scores))
-    notes = ["" if each.complete else "  (reached the limit of steps)" for each in shown]
+    notes = ["" if each.complete or tree.own.framewise else "  (reached the limit of steps)" for each in shown]
     return [
-        f"  {each.rank:>2}  {score:>{wide}}  {printable_name(each.text)}{note}"
+        f"  {each.rank:>2}  {score:>{wide}}  {printable_name(each.text) or '(no labels)'}{note}"
         for each, score, note in zip(shown, scores, notes, strict=True)
     ]
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 _beams: weakref.WeakSet[Dim] = weakref.WeakSet()
 _replaced: weakref.WeakKeyDictionary[Dim, weakref.WeakSet[Dim]] = weakref.WeakKeyDictionary()
+_extended: weakref.WeakKeyDictionary[Dim, weakref.WeakSet[Dim]] = weakref.WeakKeyDictionary()
 _PARTS = {"floordiv": 1, "ceildiv": 1, "floordiv_left": 1, "ceildiv_left": 1, "mod": 1}
 """How many dims of an expression its entries belong to, where not all: a divisor only says how many there are."""
 
@@ -18,6 +19,16 @@ def mark_beam(dim: Dim) -> None:
     """Says that `dim` counts hypotheses or other choices, so that it looks like no other dim; not for a batch."""
     if not dim.is_batch_dim():
         _beams.add(dim)
+
+
+def mark_extended(before: Dim, after: Dim) -> None:
+    """Says that the hypotheses of `after` extend those of `before`: entry i of one is not entry i of the other."""
+    _extended.setdefault(before, weakref.WeakSet()).update((after, *_extended.get(after, ())))
+
+
+def extends(a: Dim, b: Dim) -> bool:
+    """Whether the hypotheses of one extend those of the other."""
+    return b in _extended.get(a, ()) or a in _extended.get(b, ())
 
 
 def mark_replaced(dim: Dim, by: Dim) -> None:

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from itertools import combinations, product
 from typing import Any, Literal
 
-from rfnb.core.advice.alike import derived, look_alike, same_line
+from rfnb.core.advice.alike import derived, extends, look_alike, same_line
 from rfnb.core.dims.align import forget_all_plans, show_dims
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.source import CELLS, locals_of, user_frame
@@ -48,10 +48,12 @@ def check_pair(a: Sequence[Dim], b: Sequence[Dim], out: Sequence[Dim], what: str
     """
     if strictly or _refused == "all":
         check_all_in_one((a, b), out, what, ("`a`", "`b`"))
-    if _refused != "alike" or len(a) == len(out) or len(b) == len(out) or _allowed.get():
+    if len(a) == len(out) or len(b) == len(out) or _allowed.get():
         return
-    pairs = product((dim for dim in a if dim not in b), (dim for dim in b if dim not in a))
-    if pair := next((pair for pair in pairs if look_alike(*pair)), None):
+    pairs = list(product((dim for dim in a if dim not in b), (dim for dim in b if dim not in a)))
+    if pair := next((pair for pair in pairs if extends(*pair)), None):
+        raise _before_and_after(a, b, what, pair)
+    if _refused == "alike" and (pair := next((pair for pair in pairs if look_alike(*pair)), None)):
         raise _accident((a, b), out, what, ("`a`", "`b`"), pair, likely(pair)[0])
 
 
@@ -81,6 +83,16 @@ def _accident(
         made="; ".join(f"{dim.name}: {dim.made.place()}" for dim in odd if dim.made is not None) or None,
         hint=hint or f"if this is intended: {_explicit_call(what)}",
         dims=odd,
+    )
+
+
+def _before_and_after(a: Sequence[Dim], b: Sequence[Dim], what: str, pair: tuple[Dim, Dim]) -> DimError:
+    return DimError(
+        f"{what}: one operand has the hypotheses before a choice, the other those after it",
+        got=f"`a` {show_dims(a)} and `b` {show_dims(b)}, with two different dims {pair[0].name}",
+        expected="the same hypotheses in both",
+        hint="chosen = loop.choice(…); chosen.follow(x) gives each hypothesis after the choice the x of its parent",
+        dims=pair,
     )
 
 

@@ -22,14 +22,12 @@ from rfnb.errors import DimRebound, LoopError
 from rfnb.loop.body import branch, rerun
 from rfnb.loop.body.draw import loop_record
 from rfnb.loop.body.freezing import EndedMasks
+from rfnb.loop.body.hypotheses import Hypotheses
 from rfnb.loop.body.traced_step import Carried, FrameInput, Kind, TracedLines
 from rfnb.loop.body.warnings import GlobalGenerators, judged
 from rfnb.loop.steps.execute import mixed_seed
 from rfnb.loop.steps.frames import StepNumbers, all_frames, first_frame, stacked_frames, step_numbers
 from rfnb.loop.steps.kept_order import KeptOrder
-from rfnb.ops.create import full
-from rfnb.ops.index import gather
-from rfnb.ops.math import logical_or
 from rfnb.ops.random import random
 from rfnb.trace.record.record import Recorder, current_recorder, unwrap
 from rfnb.trace.record.traced import Pending, Traced
@@ -67,6 +65,7 @@ class Body:
         self.frames: list[FrameInput] = []
         self.outputs: list[tuple[Traced, Pending]] = []
         self.lasts: list[tuple[Traced, Pending]] = []
+        self.hypotheses: Hypotheses | None = None  # of a search
         self.reorders: list[tuple[Tensor, Dim]] = []
         self.kept_orders: list[KeptOrder] = []
         self.condition: Traced | None = None
@@ -92,7 +91,7 @@ class Body:
             for name, leaf in state._leaves():
                 self._add_state(name, leaf, grown)
         state._replace([each.before for each in self.carried])
-        state._begin_body(self.read, self._refuse_in_branch)
+        state._begin_body(self.read, self.refuse_in_branch)
         self._context.enter_context(ended_by(self.ended_masks))
         self._context.enter_context(self.recorder.recording(self.backend.take))
 
@@ -242,18 +241,20 @@ class Body:
             self.frames.append(FrameInput(self.var(frame), *numbers))
         return self._step_number
 
-    def _refuse_in_branch(self, what: str) -> None:
+    def refuse_in_branch(self, what: str) -> None:
+        """Raises LoopError inside a branch of the body, where `what` cannot be done."""
         who = branch.current_side()
         if who is not None and who.graph is self.recorder.graph:
             raise branch.not_in_branch(self.loop.name, what)
 
     def stack(self, source: Tensor, name: str | None) -> Pending:
         """A placeholder that gets the values of all steps when the block ends."""
-        self._refuse_in_branch("stack")
+        self.refuse_in_branch("stack")
         traced = self.of_body(source, "stack")
         pending = Pending.__new__(Pending)
         pending._name = name or assigned_name() or traced.name
-        pending.sig = align.sig([self.axis(), *traced.dims], traced.sparse_dim, traced.sig.feature_dim)
+        dims = traced.dims if self.hypotheses is None else self.hypotheses.beams.final(traced.dims)
+        pending.sig = align.sig([self.axis(), *dims], traced.sparse_dim, traced.sig.feature_dim)
         pending.lengths = EMPTY
         self.outputs.append((traced, pending))
         return pending
@@ -291,7 +292,7 @@ class Body:
 
     def last(self, source: Tensor, name: str | None) -> Pending:
         """A placeholder that gets the value at the last step of each sequence when the block ends."""
-        self._refuse_in_branch("last")
+        self.refuse_in_branch("last")
         traced = self.of_body(source, "last")
         pending = Pending.__new__(Pending)
         pending._name = name or assigned_name() or traced.name
@@ -309,54 +310,6 @@ class Body:
         before = self.input("", frame)
         self.carried.append(Carried("", kind, before, self.var(frame), first, starts_empty=initial is None))
         return len(self.carried) - 1
-
-    def end(self, source: Tensor, include_eos: bool) -> None:
-        """Ends sequences where `source` is true."""
-        self._refuse_in_branch("end")
-        if self.condition is not None:
-            raise LoopError(
-                f"{self.loop.name}: end is called twice",
-                hint="combine: loop.end(rf.logical_or(a, b), …)",
-            )
-        if not isinstance(source, Tensor):
-            raise LoopError(f"{self.loop.name}: end is not an rf.Tensor", got=repr(source), expected="a Tensor of bool")
-        if source.dtype != "bool":
-            raise LoopError(f"{self.loop.name}: end needs a bool", got=source.dtype, expected="bool")
-        if self.size is not None and not set(self.size.dims) <= set(source.dims):
-            source = logical_or(full(dims=self.size.dims, fill_value=False), source)
-        self.condition = self.of_body(source, "end")
-        self.include_eos = include_eos
-        self.carry("ended", self.condition.plain, "bool")
-        self.carry("lengths", self.condition.plain, "int64")
-
-    def reorder(self, indices: Tensor, dim: Dim) -> None:
-        """Reorders all states by `indices` along `dim`, including values that the loop itself carries."""
-        self._refuse_in_branch("reorder")
-        state = self.loop.state
-        if not any(isinstance(leaf, Tensor) and dim in leaf.dims_set for _, leaf in state._leaves()):
-            raise LoopError(
-                f"{self.loop.name}: reorder: no state has the dim {dim.name}",
-                got=", ".join(f"{name} {x.describe_dims()}" for name, x in state._leaves() if isinstance(x, Tensor)),
-                expected=f"a state with {dim.describe()}",
-                hint="use the dim that the states have from the start; rf.top_k(…, k_dim=that dim) keeps it",
-            )
-        names = {id(leaf): name for name, leaf in state._leaves()}
-        order = self._kept_order(indices, dim) if self.recorder.grown and isinstance(indices, Tensor) else indices
-
-        def moved(leaf: Tensor) -> Tensor:
-            return gather(leaf, indices=order, axis=dim).with_name(names[id(leaf)])
-
-        state._map(lambda leaf: moved(leaf) if dim in leaf.dims_set else leaf)
-        self.reorders.append((indices, dim))
-
-    def _kept_order(self, indices: Tensor, dim: Dim) -> Tensor:
-        """The indices, but those of sequences that have ended keep the order, as the end of the step will know."""
-        plain = self.plain(indices)
-        with self.untraced():
-            kept = plain.like(self.backend.identity_raw(plain._raw))
-        self.kept_orders.append(KeptOrder(plain, dim))
-        self.kept_orders[-1].record(self.tape, kept._raw)
-        return Traced(kept, self.recorder, indices.value) if isinstance(indices, Traced) else kept
 
     # -- leaving
 
@@ -383,6 +336,7 @@ class Body:
             carried=tuple(self.carried),
             unstacked=tuple(self.unstacked),
             outputs=tuple(self.outputs),
+            hypotheses=self.hypotheses,
             lasts=tuple(self.lasts),
             condition=self.condition,
             include_eos=self.include_eos,

@@ -19,7 +19,7 @@ from rfnb.errors import DimError, DtypeError, LoopError, ParameterError, TraceEr
 from rfnb.loop.body.body import Body
 from rfnb.loop.body.freezing import frozen, reordered, unfrozen_states
 from rfnb.loop.body.print_value import leave_out_ended
-from rfnb.loop.body.traced_step import FrameInput, Kind, TracedStep, place_of
+from rfnb.loop.body.traced_step import Carried, FrameInput, Kind, TracedStep, place_of
 from rfnb.loop.body.warnings import judged
 from rfnb.loop.steps.execute import Schedule
 from rfnb.loop.steps.frames import has_steps
@@ -45,6 +45,8 @@ def close(body: Body) -> TracedStep:
         new_vars, kept_vars = _state_vars(body, ends.new, grown), _state_vars(body, ends.kept, grown)
         _check_sequences(body, limit)
         output_vars = [body.var(traced.plain) for traced, _ in body.outputs]
+        if body.hypotheses is not None and body.outer is None:
+            body.hypotheses.keep()
         ended_var = None if ends.ended is None else body.var(ends.ended.plain)
         _refuse_grown_outputs(body, grown)
     except BaseException:
@@ -180,26 +182,43 @@ def _close_step(body: Body, limit: Size) -> _Ends:
     last_places, lasts = _carry_lasts(body)
     ended_now: Traced | None = None
     loop_own = dict(lasts)  # values that the loop itself carries, by position
+    hypotheses = body.hypotheses
+    if hypotheses is not None:
+        loop_own |= {place: hypotheses.at_the_end(value) for place, value in hypotheses.carried.items()}
     going = active  # at the start of the step
     if body.condition is not None:
         ended_place, lengths_place = _place(body, "ended"), _place(body, "lengths")
         before = [body.carried[place].before for place in (ended_place, lengths_place)]
         going = logical_not(before[0]) if active is None else logical_and(logical_not(before[0]), active)
-        ended, lengths = (reordered(body, value, going) for value in before)
-        ended_now = logical_or(ended, body.condition).copy_transpose(body.condition.dims)
+        if hypotheses is None:
+            condition, (ended, lengths) = body.condition, (reordered(body, value, going) for value in before)
+        else:
+            condition, (ended, lengths) = hypotheses.end(body.condition), map(hypotheses.at_the_end, before)
+        ended_now = logical_or(ended, condition).copy_transpose(condition.dims)
         live = logical_not(ended if body.include_eos else ended_now)
         active = live if active is None else logical_and(live, active)
         loop_own[ended_place] = ended_now
-        loop_own[lengths_place] = (lengths + cast(active, "int64")).copy_transpose(body.condition.dims)
+        loop_own[lengths_place] = (lengths + cast(active, "int64")).copy_transpose(condition.dims)
     states = dict(body.loop.state._leaves())
+    if hypotheses is not None:
+        states = {name: hypotheses.at_the_end(value) for name, value in states.items()}
     given = [states[c.name] if c.kind == "state" else loop_own[place] for place, c in enumerate(body.carried)]
     new = [_like_before(body, each.name, each.before, value) for each, value in zip(body.carried, given, strict=True)]
     free = unfrozen_states(body, limit, new)
     kept = [
-        value if each.kind in ("ended", "lengths") or place in free else frozen(body, active, value, each.before, going)
+        value if place in free else _kept(body, each, value, active, going)
         for place, (each, value) in enumerate(zip(body.carried, new, strict=True))
     ]
     return _Ends(kept if body.condition is not None else new, kept, ended_now, last_places, tuple(sorted(free)))
+
+
+def _kept(body: Body, each: Carried, value: Any, active: Traced | None, going: Traced | None) -> Any:
+    """A carried value, unchanged for sequences that have ended. The states of hypotheses go on."""
+    if each.kind in ("ended", "lengths"):
+        return value
+    if body.hypotheses is None or not body.hypotheses.has(value):
+        return frozen(body, active, value, each.before, going)
+    return value if each.kind != "last" else body.hypotheses.frozen(value, each.before, active)
 
 
 def _place(body: Body, kind: Kind) -> int:
@@ -238,7 +257,8 @@ def _take_names(body: Body) -> None:
 def _carry_lasts(body: Body) -> tuple[tuple[int, ...], dict[int, Traced]]:
     """Position of the carried value for each `last`, and new carried values for those that are not states."""
     leaves, places, new = dict(body.loop.state._leaves()), list[int](), dict[int, Traced]()
-    for traced, _ in body.lasts:
+    for last, _ in body.lasts:
+        traced = last if body.hypotheses is None else body.hypotheses.at_the_end(last)
         given = [leaves[c.name] if c.kind == "state" else new.get(n) for n, c in enumerate(body.carried)]
         same = (n for n, value in enumerate(given) if value is traced)
         place = next((n for n in same if body.carried[n].before.dtype == traced.dtype), None)

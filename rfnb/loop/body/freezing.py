@@ -95,7 +95,7 @@ class EndedMasks:
 
 def unfrozen_states(body: Body, limit: Size, new: Sequence[Any]) -> set[int]:
     """The positions of states that go on after the end of their sequences, where they are not recorded."""
-    looked_at = body.recorder.recorded or body.watchers or body.outer is not None
+    looked_at = body.recorder.recorded or body.watchers or body.outer is not None or body.hypotheses is not None
     if looked_at or body.condition is not None or not limit.ragged or len(limit.dims) != 1:
         return set()
     free = unfrozen(body.carried, new, limit.dims[0], body.tape, body.recorder.op_calls)
@@ -125,7 +125,7 @@ def frozen(body: Body, active: Traced | None, new: Any, before: Any, going: Trac
     if not isinstance(new, Tensor) or new is before or new.dims != before.dims:
         return new
     if active is None or (body.condition is None and not body.reorders):
-        return _frozen_by_length(body, new, before)
+        return frozen_by_length(body, new, before)
     old = reordered(body, before, going)
     shared = active.dims_set & new.dims_set
     if not shared and active.dims:
@@ -135,7 +135,7 @@ def frozen(body: Body, active: Traced | None, new: Any, before: Any, going: Trac
     return where(active, new, old).copy_transpose(old.dims)
 
 
-def _frozen_by_length(body: Body, new: Any, old: Any) -> Any:
+def frozen_by_length(body: Body, new: Any, old: Any) -> Any:
     """The new value, but the old one for sequences that are shorter than this step."""
     ended = body.ended_masks(body.backend, old.sig, body.backend.device_key_raw(old.plain._raw))
     if ended is None:

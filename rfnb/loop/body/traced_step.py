@@ -18,10 +18,11 @@ from rfnb.trace.record.traced import Pending, Traced
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
+    from rfnb.loop.body.hypotheses import Hypotheses
     from rfnb.loop.body.print_value import Watcher
     from rfnb.loop.body.rerun import EnclosingCall
 
-Kind = Literal["state", "ended", "lengths", "last"]
+Kind = Literal["state", "ended", "lengths", "last", "search", "search ended"]
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Carried:
     Args:
         name: the full name of a state ("lstm.h"); "" for a value that the loop itself carries.
         kind: a "state" of the user; which sequences have "ended"; the "lengths", the number of steps that each sequence
-            took; the "last" value of a tensor that is not a state.
+            took; the "last" value of a tensor that is not a state; what a "search" carries, such as scores.
         before: the value on the traced frame, before the step: a Traced, or the Dim of an axis that grows.
         var: its variable in the program.
         initial: the value before the first step: a raw tensor, or a size.
@@ -72,6 +73,7 @@ class TracedLines:
         outer: the recorder of the body around this one.
         size: length of the unstacked tensors.
         unstacked: each source and its frame. outputs, lasts: arguments of `stack` and `last`, with their results.
+        hypotheses: those of a search.
         condition: the argument of `end`.
         originals: the states before the loop. assigned: the states after the lines, by full name.
         own_ops: number of ops that the lines do; the loop adds more.
@@ -86,6 +88,7 @@ class TracedLines:
     carried: tuple[Carried, ...]
     unstacked: tuple[tuple[Tensor, Traced], ...]
     outputs: tuple[tuple[Traced, Pending], ...]
+    hypotheses: Hypotheses | None
     lasts: tuple[tuple[Traced, Pending], ...]
     condition: Traced | None
     include_eos: bool

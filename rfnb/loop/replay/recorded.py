@@ -18,6 +18,7 @@ from rfnb.core.tensor.listener import listening
 from rfnb.errors import LoopError
 from rfnb.loop.body.rerun import EnclosingCall
 from rfnb.loop.body.traced_step import Carried, place_of
+from rfnb.loop.steps.beams import SearchPlan
 from rfnb.loop.steps.execute import Outcome, Schedule, compile_step, detached, held_bytes
 from rfnb.loop.steps.explain import ExplanationData
 from rfnb.loop.steps.frames import has_steps
@@ -38,7 +39,8 @@ class RecordedPlan:
     assigns to the states, before ended sequences keep theirs. vars: the Vars of the values in the graph; in_branches:
     those of values in the sides of branches. size: how many steps each sequence takes, if the data determines it;
     frames: how many frames it has. call: the call of the function in which the loop ran. explanation_data: where its
-    ops were computed. changes: a message that names the line which writes into something that the steps read, if any.
+    ops were computed. search: what a search keeps. changes: a message that names the line which writes into something
+    that the steps read, if any.
     """
 
     name: str
@@ -60,6 +62,7 @@ class RecordedPlan:
     explanation_data: ExplanationData | None
     changes: str | None
     call: EnclosingCall | None
+    search: SearchPlan | None
 
 
 def plan_of(step: TracedStep, explanation_data: ExplanationData | None) -> RecordedPlan:
@@ -86,6 +89,7 @@ def plan_of(step: TracedStep, explanation_data: ExplanationData | None) -> Recor
         explanation_data=explanation_data,
         changes=_changes(step),
         call=step.call,
+        search=None if step.hypotheses is None else step.hypotheses.plan,
     )
 
 
@@ -166,6 +170,7 @@ class RecordedSteps:
         self.final = tuple(s if isinstance(s, int | None) else self.backend.alias_raw(s) for s in outcome.states)
         self.size = self._axis_size(self.plan.size)
         self._compiled: dict[Any, Any] = {}
+        self.__dict__.pop("parents", None)  # of the steps before
 
     def version_now(self) -> list[Any]:
         """Versions of all externals; they differ from `version` if something that the steps read has changed."""

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from contextlib import nullcontext, suppress
+from functools import cached_property
 from typing import Any
+
+import numpy as np
 
 from rfnb.backend.base.tape import External, Var
 from rfnb.core.dims import align
@@ -13,11 +16,12 @@ from rfnb.core.dims.lengths import Lengths, Size
 from rfnb.core.graph.graph import Value
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError
-from rfnb.loop.body import ended, rerun
+from rfnb.loop.body import rerun
 from rfnb.loop.body.traced_step import place_of
 from rfnb.loop.body.warnings import not_ended
-from rfnb.loop.replay import fork, gradients
+from rfnb.loop.replay import ended, fork, gradients
 from rfnb.loop.replay.recorded import RecordedPlan, RecordedSteps
+from rfnb.loop.steps.beams import Searched
 from rfnb.loop.steps.execute import Outcome
 from rfnb.loop.steps.explain import Explanation
 from rfnb.loop.steps.nested_runs import Inspection, inspecting
@@ -141,8 +145,8 @@ class Replay(RecordedSteps):
             raise LoopError(f"{self.recorder.name}: the body has no value {name!r}", expected=", ".join(known))
         return self.plan.vars[value.number], self.recorder.templates[value.number]
 
-    def stack(self, name: str) -> Tensor:
-        """A value of the body over all steps. → {axis, …}"""
+    def stack(self, name: str, resolve: bool = True) -> Tensor:
+        """A value of the body over all steps; that of a search by final hypothesis, if `resolve`. → {axis, …}"""
         var, (signature, lengths) = self.value(name)
         if not self.steps:
             raise LoopError(f"{self.plan.name}: the loop has run no steps", got=f"stack({name!r})")
@@ -154,11 +158,36 @@ class Replay(RecordedSteps):
                 hint=f"run[i][{name!r}] for one step; or stack an expression without that axis: "
                 "run.stack('rf.reduce_sum(…)')",
             )
-        raw = self.backend.stack_raw(raws)[: self.size.max]
-        out = align.sig([self.axis, *signature.dims], signature.sparse_dim, signature.feature_dim)
+        raw, dims = self.backend.stack_raw(raws)[: self.size.max], signature.dims
+        if self.plan.search is not None and resolve:
+            beams = self.plan.search.beams
+            raw = beams.resolved(self.backend, raw, tensor_of(raws[0], signature, lengths), self.parents)
+            dims = tuple(beams.final(dims))
+        out = align.sig([self.axis, *dims], signature.sparse_dim, signature.feature_dim)
         result = tensor_of(raw, out, lengths.bind({self.axis: self.size}))
         result.name = name
         return result
+
+    @cached_property
+    def parents(self) -> list[np.ndarray]:
+        """For each choice of a search, which hypothesis each one extends. [steps, …, beam]"""
+        return [
+            np.stack([self.backend.to_numpy_raw(raw) for raw in self.over_steps(var, self.steps)])
+            for var in (self.plan.search.parents if self.plan.search is not None else ())
+        ]
+
+    @property
+    def found(self) -> Any:
+        """What a search found in these steps; None for other loops."""
+        search, place = self.plan.search, place_of(self.plan.carried, "ended")
+        if search is None:
+            return None
+        kept = {
+            name: self.backend.stack_raw([self.backend.alias_raw(raw) for raw in self.over_steps(var, self.steps)])
+            for name, var in search.kept.items() if self.steps
+        }  # fmt: skip
+        ended = None if place is None else self.final[place]
+        return search.found(Searched(kept, ended, self.size, self.plan.include_eos))
 
     # -- the run
 

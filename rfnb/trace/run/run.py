@@ -229,8 +229,15 @@ class Run(Shown):
             found = self._in_use[step] = RunStep(self, step)
         return found
 
-    def stack(self, name: str) -> Tensor:
+    @cached_property
+    def found(self) -> Any:
+        """What a search found, as `loop.found`; None for a loop without a choice."""
+        return self.replay.found
+
+    def stack(self, name: str, *, resolve: bool = True) -> Tensor:
         """Stacks a variable of the body, or an expression as for `run[i].eval`, over all steps. → {axis, …}
+
+        resolve: take a value of a search along the final hypotheses; if False, by places in the beam at each step.
 
         >>> loop = rf.Loop(max_seq_len=3, debug=True)
         >>> loop.state.n = rf.convert_to_tensor(1)
@@ -240,7 +247,7 @@ class Run(Shown):
         >>> loop.run.stack("double").raw_tensor.tolist(), loop.run.stack("double - 1").raw_tensor.tolist()
         ([2, 6, 14], [1, 5, 13])
         """
-        return stacked(self, name)
+        return stacked(self, name, resolve)
 
     def fork(self, step: int, /, *, seed: int | None = None, **states: Any) -> Run:
         """A new run that continues from the states before `step`, with edits: `run.fork(4, h=0.0, label="AH")`.

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
 
 
-def stacked(run: Run, what: str) -> Tensor:
+def stacked(run: Run, what: str, resolve: bool = True) -> Tensor:
     """Stacks a variable of the body, or an expression, over all steps. → {axis, …}"""
     names = {run.replay.name_of(value) for value in run.graph.values}
     if what in names or str(what).isidentifier():
-        return run.replay.stack(what)
+        return run.replay.stack(what, resolve)
     expression = Expression(what)
     values = [_tensor(evaluate(expression, run[step]), what) for step in range(min(run.steps, run.size.max))]
     if not values:

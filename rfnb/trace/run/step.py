@@ -112,8 +112,12 @@ class Replayable(Protocol):
     def name_of(self, value: Value) -> str:
         """The name of a value in the user's code."""
 
-    def stack(self, name: str) -> Tensor:
-        """A value of the body, stacked over all steps."""
+    def stack(self, name: str, resolve: bool = True) -> Tensor:
+        """A value of the body, stacked over all steps; `resolve`: that of a search by final hypothesis."""
+
+    @property
+    def found(self) -> Any:
+        """What a search found; None for other loops."""
 
     def fork(self, run: Run, step: int, seed: int | None, states: Mapping[str, Any]) -> Run:
         """A new run that continues from edited states before `step`."""

@@ -115,7 +115,9 @@ class StoredReplay:
                 found.append((value, tensor))
         return found
 
-    def stack(self, name: str) -> Tensor:
+    found = None  # the file of a search is that of `found.save`
+
+    def stack(self, name: str, resolve: bool = True) -> Tensor:
         """Stacks a value of the body over all steps. → {axis, …}"""
         series = next((each for each in reversed(self.series) if each.name == name), None)
         if series is None:

@@ -1,0 +1,169 @@
+"""The hypotheses of a search in the body of a loop: each choice makes new ones, which extend those before it.
+
+The hypotheses after a choice have a beam Dim of their own, so that a value from before the choice cannot be taken for
+one from after it. At the end of a step, all that it carries follows its hypothesis, and has the first beam again.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from rfnb.core.advice.alike import mark_beam, mark_extended
+from rfnb.core.dims import align
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Size
+from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.errors import DimError
+from rfnb.loop.body.freezing import frozen_by_length
+from rfnb.loop.steps.beams import Beams, Searched, SearchPlan
+from rfnb.ops.create import full
+from rfnb.ops.index import gather
+from rfnb.ops.math import is_neg_infinite, logical_or, where
+from rfnb.trace.record.traced import Traced
+
+if TYPE_CHECKING:
+    from rfnb.loop.body.body import Body
+
+
+_after: weakref.WeakKeyDictionary[Dim, dict[int, Dim]] = weakref.WeakKeyDictionary()
+
+
+class Choice(NamedTuple):
+    """One choice. parents: which of the hypotheses `before` each one `after` extends, {…, after}. rows: the same as
+    positions in the merged axes […, before]."""
+
+    before: Dim
+    after: Dim
+    parents: Traced
+    rows: Traced
+
+
+class Hypotheses:
+    """The choices of a body, and what follows from them for values of the body.
+
+    beam: the dim of the hypotheses before the first choice, which the states have. dims: those of the scores.
+    found: makes the result of the search.
+    """
+
+    def __init__(self, body: Body, beam: Dim, dims: Sequence[Dim], found: Callable[[Searched], Any]):
+        self.beam, self.dims = beam, tuple(dims)
+        self.choices: list[Choice] = []
+        self.carried: dict[int, Traced] = {}  # the new values of what the search carries, by position
+        self.scores: Traced  # of the newest hypotheses
+        self.search: Any = None  # what the search knows of its steps
+        self.found = found
+        self.kept: dict[str, Traced] = {}  # the values that are kept of each step
+        self.plan: SearchPlan | None = None  # None in a nested loop, which keeps nothing
+        self._parents: list[np.ndarray] = []  # of each choice, after the loop
+        self._stacked: dict[str, Any] = {}
+        self._body = weakref.ref(body)  # the body holds this, and a cycle would keep tensors alive
+        self._body = weakref.ref(body)  # the body holds this, and a cycle would keep tensors alive
+        self._backend, self._recorder = body.backend, body.recorder
+        mark_beam(beam)
+
+    @property
+    def newest(self) -> Dim:
+        """The dim of the hypotheses after the last choice so far."""
+        return self.choices[-1].after if self.choices else self.beam
+
+    def dim_after(self, size: int) -> Dim:
+        """A dim for the hypotheses after the next choice. The same each time, so that plans are found again."""
+        known = _after.setdefault(self.newest, {})
+        after = known.get(size)
+        if after is None:
+            after = known[size] = Dim(size, name=self.beam.name)
+            mark_beam(after)
+            mark_extended(self.newest, after)
+        return after
+
+    def has(self, value: Any) -> bool:
+        """Whether a value has one of the beams."""
+        beams = {self.beam, *(choice.after for choice in self.choices)}
+        return isinstance(value, Tensor) and not beams.isdisjoint(value.dims)
+
+    def follow(self, value: Traced) -> Traced:
+        """The value of the parents of the newest hypotheses."""
+        for choice in self.choices:
+            if choice.before in value.dims_set:
+                value = self._of_parents(value, choice)
+        return value
+
+    def at_the_end(self, value: Any) -> Any:
+        """The value in the order of the hypotheses after this step, over the beam of the states."""
+        if not self.has(value):
+            return value
+        value = self.follow(value)
+        dims = [self.beam if dim is self.newest else dim for dim in value.dims]
+        plain = value.plain
+        renamed = align.sig(
+            dims, plain.sparse_dim, self.beam if plain.feature_dim is self.newest else plain.feature_dim
+        )
+        return self._recorder._wrap(tensor_of(plain._raw, renamed, plain.lengths))
+
+    def end(self, condition: Traced) -> Traced:
+        """Which hypotheses end in this step: those of the condition, and places of the beam without a hypothesis."""
+        if not self.has(condition):
+            condition = logical_or(full(dims=[self.newest], fill_value=False), condition)
+        condition, scores = self.at_the_end(condition), self.at_the_end(self.scores)
+        if not condition.dims_set <= set(self.dims):
+            raise DimError(
+                f"{self._recorder.name}: end needs one bool for each hypothesis",
+                got=condition.describe_dims(),
+                expected=", ".join(dim.name for dim in self.dims),
+            )
+        return logical_or(is_neg_infinite(scores), condition).copy_transpose(self.dims)
+
+    def frozen(self, value: Traced, before: Traced, active: Traced | None) -> Any:
+        """A carried value, but the one that its parent had for hypotheses that have ended."""
+        before = self.at_the_end(before)
+        if active is None:
+            body = self._body()
+            assert body is not None
+            return frozen_by_length(body, value, before)
+        return where(active, value, before).copy_transpose(before.dims)
+
+    def _of_parents(self, value: Traced, choice: Choice) -> Any:
+        """Entries along the beam of the parents; where the layout allows it, as rows of the merged leading axes."""
+        leading = [choice.before if dim is choice.after else dim for dim in choice.parents.dims]
+        plain, count = value.plain, len(leading)
+        if list(plain.dims[:count]) != leading:
+            return gather(value, indices=choice.parents, axis=choice.before)
+        raw = self._backend.merge_axes_raw(plain._raw, 0, count) if count > 1 else plain._raw
+        raw = self._backend.index_raw(raw, choice.rows.plain._raw, 0)
+        dims = [*choice.parents.dims, *plain.dims[count:]]
+        feature = choice.after if plain.feature_dim is choice.before else plain.feature_dim
+        return self._recorder._wrap(tensor_of(raw, align.sig(dims, plain.sparse_dim, feature), plain.lengths))
+
+    # -- after the loop
+
+    @property
+    def beams(self) -> Beams:
+        """The beams of a step, for all steps."""
+        return Beams(self.dims, tuple(choice.after for choice in self.choices))
+
+    def keep(self) -> None:
+        """Finds the Vars of what is kept of each step; called when the body is closed."""
+        body = self._body()
+        assert body is not None
+        parents = tuple(body.var(choice.parents.plain) for choice in self.choices)
+        kept = {name: body.var(traced.plain) for name, traced in self.kept.items()}
+        self.plan = SearchPlan(self.beams, parents, kept, self.found)
+
+    def take(self, outputs: Sequence[Sequence[Any]]) -> None:
+        """Takes what was kept of the steps, in the order of `plan.vars`."""
+        stacked = [self._backend.stack_raw(values) for values in outputs]
+        count = len(self.choices)
+        self._parents = [self._backend.to_numpy_raw(raw) for raw in stacked[:count]]
+        self._stacked = dict(zip(self.kept, stacked[count:], strict=True))
+
+    def searched(self, ended: Any, size: Size, include_eos: bool) -> Any:
+        """The result of the search."""
+        return self.found(Searched(self._stacked, ended, size, include_eos))
+
+    def resolved(self, raw: Any, traced: Traced) -> Any:
+        """A stacked output in the order of the final hypotheses instead of their places at each step."""
+        return self.beams.resolved(self._backend, raw, traced.plain, self._parents)

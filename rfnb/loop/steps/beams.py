@@ -1,0 +1,93 @@
+"""The beams of a search: which of the hypotheses after a choice extend which before it, over all steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from rfnb.core.dims import align
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import EMPTY, Size
+from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.loop.steps.frames import frames_dim
+from rfnb.ops.index import gather
+
+if TYPE_CHECKING:
+    from rfnb.backend.base.backend import Backend
+    from rfnb.backend.base.tape import Var
+
+
+@dataclass(frozen=True)
+class Beams:
+    """The beams in one step. dims: of the scores, the last of which is the beam that the states have. after: the dim of
+    the hypotheses after each choice."""
+
+    dims: tuple[Dim, ...]
+    after: tuple[Dim, ...]
+
+    def of(self, dims: Sequence[Dim]) -> Dim | None:
+        """The beam among some dims."""
+        return next((dim for dim in dims if dim is self.dims[-1] or dim in self.after), None)
+
+    def final(self, dims: Sequence[Dim]) -> list[Dim]:
+        """The dims of a value by final hypothesis."""
+        return [self.dims[-1] if dim in self.after else dim for dim in dims]
+
+    def places(self, beam: Dim, parents: Sequence[np.ndarray]) -> np.ndarray:
+        """The place of each final hypothesis in a beam at each step. [steps, …, beam]
+
+        parents: for each choice, which of the hypotheses before it each one after it extends, [steps, …, beam].
+        """
+        steps, shape = len(parents[0]), parents[-1].shape[1:]
+        place = np.broadcast_to(np.arange(shape[-1]), shape)
+        found = np.empty((steps, *shape), parents[0].dtype)
+        for step in range(steps - 1, -1, -1):
+            for after, parent in zip(reversed(self.after), reversed(parents), strict=True):
+                if after is beam:
+                    found[step] = place
+                place = np.take_along_axis(parent[step], place, axis=-1)
+            if beam is self.dims[-1]:
+                found[step] = place
+        return found
+
+    def resolved(self, backend: type[Backend], raw: Any, like: Tensor, parents: Sequence[np.ndarray]) -> Any:
+        """Stacked values in the order of the final hypotheses, instead of their places at each step.
+
+        raw: [steps, …] with the dims of `like`, perhaps without the last steps of `parents`.
+        """
+        beam = self.of(like.dims)
+        if beam is None or not parents:
+            return raw
+        steps = backend.get_shape_tuple_raw(raw)[0]
+        frames, batch = frames_dim(steps), self.dims[:-1]
+        places = backend.from_numpy_raw(self.places(beam, parents)[:steps], like.device)
+        indices = tensor_of(places, align.sig([frames, *batch, self.dims[-1]]), EMPTY)
+        found = gather(tensor_of(raw, align.sig([frames, *like.dims]), EMPTY), indices=indices, axis=beam)
+        return found.copy_transpose([frames, *self.final(like.dims)])._raw
+
+
+class Searched(NamedTuple):
+    """What a search leaves behind. kept: the values that it keeps of each step, raw tensors [steps, …]. ended: which of
+    the final hypotheses have ended; None if nothing ends them. size: how many labels of each count."""
+
+    kept: dict[str, Any]
+    ended: Any
+    size: Size
+    include_eos: bool
+
+
+class SearchPlan(NamedTuple):
+    """What a search keeps of each step. parents: those of each choice. kept: other values. found: makes the result."""
+
+    beams: Beams
+    parents: tuple[Var, ...]
+    kept: dict[str, Var]
+    found: Callable[[Searched], Any]
+
+    @property
+    def vars(self) -> tuple[Var, ...]:
+        """The Vars of all that is kept."""
+        return (*self.parents, *self.kept.values())

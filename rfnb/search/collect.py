@@ -1,0 +1,85 @@
+"""Collects what a search leaves behind into what it found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rfnb.core.dims import align
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Lengths
+from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.search.found import Found
+from rfnb.search.trace import Trace
+
+if TYPE_CHECKING:
+    from rfnb.backend.base.backend import Backend
+    from rfnb.loop.steps.beams import Searched
+
+
+@dataclass(frozen=True)
+class SearchPlan:
+    """What is known of a search before it runs.
+
+    labels: the dim of the labels. dims: those of the scores, the last of which is the beam; lengths: theirs. exponent:
+    hypotheses are compared by score / count ** exponent. initial: the scores before the first step, a raw tensor.
+    """
+
+    backend: type[Backend]
+    labels: Dim
+    dims: tuple[Dim, ...]
+    lengths: Lengths
+    exponent: float
+    initial: Any
+
+
+def collect(plan: SearchPlan, searched: Searched) -> Found:
+    """What the search found."""
+    numpy = plan.backend.to_numpy_raw
+    initial = numpy(plan.initial)
+    lengths = np.broadcast_to(searched.size.over(plan.dims), initial.shape)
+    ended = np.zeros(initial.shape, bool) if searched.ended is None else numpy(searched.ended)
+    counts = np.maximum(lengths + (ended & (not searched.include_eos)), 1)
+    scores = _final_scores(plan, searched, counts)
+    flat = (-1, initial.shape[-1])
+    kept = {name: numpy(raw).reshape(len(raw), *initial.reshape(flat).shape) for name, raw in searched.kept.items()}
+    none = np.zeros((0, *initial.reshape(flat).shape), int)
+    parents = kept.get("parents", none)
+    before = kept.get("ended", none.astype(bool))
+    trace = Trace(
+        labels=kept.get("labels", none),
+        parents=parents,
+        scores=kept.get("scores", none.astype(initial.dtype)),
+        ended=np.take_along_axis(before, parents, axis=2),
+        final_scores=numpy(plan.backend.alias_raw(scores._raw)).reshape(flat),
+        lengths=lengths.reshape(flat),
+        complete=(ended & np.isfinite(numpy(plan.backend.alias_raw(scores._raw)))).reshape(flat),
+        include_eos=searched.include_eos,
+        steps=(lengths + (ended & (not searched.include_eos))).reshape(flat).max(axis=1, initial=0),
+        vocab=plan.labels.vocab,
+        tags=_tags(plan),
+        length_normalization_exponent=plan.exponent,
+    )
+    signature = align.sig(plan.dims)
+    count = tensor_of(plan.backend.from_numpy_raw(lengths.copy(), None), signature, plan.lengths)
+    return Found(trace, scores=scores, lengths=count, beam=plan.dims[-1])
+
+
+def _final_scores(plan: SearchPlan, searched: Searched, counts: np.ndarray) -> Tensor:
+    """The scores of the final hypotheses, normalized by length if they were compared so. {…, beam}"""
+    steps = searched.kept.get("scores", ())
+    scores = tensor_of(steps[-1] if len(steps) else plan.initial, align.sig(plan.dims), plan.lengths)
+    if not plan.exponent:
+        return scores
+    by = plan.backend.from_numpy_raw((counts**plan.exponent).astype(scores.dtype), scores.device)
+    return scores / scores.like(by)
+
+
+def _tags(plan: SearchPlan) -> list[str] | None:
+    """The names of the sequences, if there is one dim of them and it has names."""
+    batch = plan.dims[:-1]
+    size = plan.lengths.size(batch[0]) if len(batch) == 1 else None
+    size = size or (batch[0].size if len(batch) == 1 and batch[0].is_defined() else None)
+    return None if size is None or size.tags is None else list(size.tags)
