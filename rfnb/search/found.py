@@ -76,7 +76,7 @@ class Found(InWords):
     def best(self, x: Tensor) -> Tensor:
         """The entry of the best hypothesis, {…, beam} → {…}; of equal scores, the first.
 
-        An axis whose lengths differ by hypothesis gets a new Dim. Raises SearchError if `x` does not have the dim of
+        An axis whose lengths differ by hypothesis has those of the best one in the result. Raises SearchError if `x` does not have the dim of
         the final hypotheses, or if the search was loaded from a file.
         """
         from rfnb.ops.index import gather

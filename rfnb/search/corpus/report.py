@@ -124,8 +124,8 @@ def _share(part: float, whole: float) -> float:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SearchReports(InWords, Mapping[str, SearchReport]):
-    """Reports on the same sequences with several settings, by their names."""
+class SearchReports(InWords):
+    """Reports on the same sequences with several settings. settings: the reports, by name."""
 
     settings: Mapping[str, SearchReport]
 
@@ -140,18 +140,18 @@ class SearchReports(InWords, Mapping[str, SearchReport]):
 
     def table(self) -> list[dict[str, Any]]:
         """A row for each setting: its rates and classes."""
-        classes = [verdict for verdict in VERDICTS if any(verdict in each.classes for each in self.values())]
+        classes = [verdict for verdict in VERDICTS if any(verdict in each.classes for each in self.settings.values())]
         return [
             {"setting": name, "sequences": len(each)}
             | {rate: getattr(each, rate) for rate in RATES}
             | {verdict: each.classes.get(verdict, 0) for verdict in classes}
-            for name, each in self.items()
+            for name, each in self.settings.items()
         ]
 
     def side_by_side(self) -> list[dict[str, Any]]:
         """A row for each sequence: its reference, and the output and verdict with each setting."""
         rows: dict[str, dict[str, Any]] = {}
-        for setting, each in self.items():
+        for setting, each in self.settings.items():
             for row in each.rows:
                 known = rows.setdefault(row.name, {"name": row.name, "reference": row.reference.text})
                 known |= {f"{setting}: output": row.output, f"{setting}: verdict": row.verdict}

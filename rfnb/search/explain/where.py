@@ -168,6 +168,8 @@ def most_possible(tree: Tree, life: Life, needed: int) -> float | None:
 
 def only_fall(tree: Tree) -> bool:
     """Whether no label ever raised a score, and final scores are those of the last step."""
+    if not tree.steps:
+        return True
     before = np.zeros_like(tree.scores)
     before[1:] = np.take_along_axis(tree.scores[:-1], tree.parents[1:], axis=1)
     kept = tree.scores[tree.alive] <= before[tree.alive] + ROUNDING
