@@ -310,7 +310,7 @@ def _output(step: TracedStep, pair: tuple[Traced, Tensor], raw: Any, size: Size)
 def _found(step: TracedStep, hypotheses: Hypotheses, final: Sequence[Any], size: Size) -> Any:
     """The result of a search."""
     place = place_of(step.carried, "ended")
-    return hypotheses.searched(None if place is None else final[place]._raw, size, step.include_eos)
+    return hypotheses.searched(None if place is None else final[place]._raw, size, step.include_eos, step.limit)
 
 
 def _in_final_order(step: TracedStep, pair: tuple[Traced, Tensor], raw: Any) -> Any:

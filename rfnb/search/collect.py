@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -43,9 +44,9 @@ def collect(plan: SearchPlan, searched: Searched) -> Found:
     ended = np.zeros(initial.shape, bool) if searched.ended is None else numpy(searched.ended)
     counts = np.maximum(lengths + (ended & (not searched.include_eos)), 1)
     scores = _final_scores(plan, searched, counts)
-    flat = (-1, initial.shape[-1])
-    kept = {name: numpy(raw).reshape(len(raw), *initial.reshape(flat).shape) for name, raw in searched.kept.items()}
-    none = np.zeros((0, *initial.reshape(flat).shape), int)
+    flat = (math.prod(initial.shape[:-1]), initial.shape[-1])
+    kept = {name: numpy(raw).reshape(len(raw), *flat) for name, raw in searched.kept.items()}
+    none = np.zeros((0, *flat), int)
     parents = kept.get("parents", none)
     before = kept.get("ended", none.astype(bool))
     trace = Trace(
@@ -61,6 +62,9 @@ def collect(plan: SearchPlan, searched: Searched) -> Found:
         vocab=plan.labels.vocab,
         tags=_tags(plan),
         length_normalization_exponent=plan.exponent,
+        ends=kept.get("ends"),
+        limit=_limit(plan, searched, flat[0]),
+        framewise=searched.ended is None,
     )
     signature = align.sig(plan.dims)
     count = tensor_of(plan.backend.from_numpy_raw(lengths.copy(), None), signature, plan.lengths)
@@ -75,6 +79,14 @@ def _final_scores(plan: SearchPlan, searched: Searched, counts: np.ndarray) -> T
         return scores
     by = plan.backend.from_numpy_raw((counts**plan.exponent).astype(scores.dtype), scores.device)
     return scores / scores.like(by)
+
+
+def _limit(plan: SearchPlan, searched: Searched, batch: int) -> np.ndarray | None:
+    """The most steps of each sequence. [batch]"""
+    if searched.limit is None or plan.dims[-1] in searched.limit.dims:
+        return None
+    values = searched.limit.over(plan.dims[:-1])
+    return np.broadcast_to(values, [plan.lengths[dim].max for dim in plan.dims[:-1]]).reshape(batch)
 
 
 def _tags(plan: SearchPlan) -> list[str] | None:

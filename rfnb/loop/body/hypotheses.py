@@ -115,7 +115,10 @@ class Hypotheses:
                 got=condition.describe_dims(),
                 expected=", ".join(dim.name for dim in self.dims),
             )
-        return logical_or(is_neg_infinite(scores), condition).copy_transpose(self.dims)
+        ends = logical_or(is_neg_infinite(scores), condition).copy_transpose(self.dims)
+        assert isinstance(ends, Traced)
+        self.kept["ends"] = ends
+        return ends
 
     def frozen(self, value: Traced, before: Traced, active: Traced | None) -> Any:
         """A carried value, but the one that its parent had for hypotheses that have ended."""
@@ -160,9 +163,9 @@ class Hypotheses:
         self._parents = [self._backend.to_numpy_raw(raw) for raw in stacked[:count]]
         self._stacked = dict(zip(self.kept, stacked[count:], strict=True))
 
-    def searched(self, ended: Any, size: Size, include_eos: bool) -> Any:
+    def searched(self, ended: Any, size: Size, include_eos: bool, limit: Size) -> Any:
         """The result of the search."""
-        return self.found(Searched(self._stacked, ended, size, include_eos))
+        return self.found(Searched(self._stacked, ended, size, include_eos, limit))
 
     def resolved(self, raw: Any, traced: Traced) -> Any:
         """A stacked output in the order of the final hypotheses instead of their places at each step."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,31 +31,45 @@ def begun(replay: Replay) -> Size:
     return Size([dim for dim in size.dims if dim is owner], values.max(axis=others, initial=0))
 
 
-def reasons(replay: Replay) -> list[str] | None:
-    """Why each sequence ended, in words; a single reason if all end together, None if hypotheses end separately."""
-    if len(replay.size.dims) > 1:
-        return None
-    taken = replay.size.values.reshape(-1)
-    return [_reason(replay, i, int(n)) for i, n in enumerate(taken)]
+def reasons(replay: Replay) -> list[str]:
+    """Why each sequence ended, in words; a single reason if all end together."""
+    return [_reason(replay, i, int(n)) for i, n in enumerate(_taken(replay).reshape(-1))]
+
+
+def _taken(replay: Replay) -> np.ndarray:
+    return _of_sequences(replay, replay.size.values, np.max)
+
+
+def _of_sequences(replay: Replay, values: np.ndarray, over: Callable[..., Any]) -> np.ndarray:
+    """Values that hypotheses have, such as how many steps each took, as values of their sequences."""
+    if values.ndim < 2:
+        return values
+    owner, _ = replay.sequences
+    axes = tuple(i for i, dim in enumerate(replay.size.dims) if dim is not owner)
+    return np.asarray(over(values, axis=axes))
 
 
 def _reason(replay: Replay, i: int, taken: int) -> str:
-    plan, limit = replay.plan, int(_limits(replay).reshape(-1)[i])
+    plan, limit = replay.plan, int(_of(replay, _limits(replay), i))
     if plan.ends and _ended_by_end(replay, i, taken, limit):
         return f"ended at {taken - plan.include_eos}: end was true"
     if taken < limit:
         return f"failed at {taken}" if replay.failed is not None else f"stopped after {taken} steps"
-    by_frames = plan.frames is not None and int(_over(replay, plan.frames).reshape(-1)[i]) <= limit
+    by_frames = plan.frames is not None and int(_of(replay, _over(replay, plan.frames), i)) <= limit
     return f"length {taken} reached" if by_frames else f"max steps ({taken})"
 
 
 def _ended_by_end(replay: Replay, i: int, taken: int, limit: int) -> bool:
     """Whether `end` was true for sequence `i` at its last step. After its frames it may be true by chance."""
     if taken < limit:
-        return bool(_ended(replay).reshape(-1)[i])
+        return bool(_of(replay, _ended(replay), i, np.all))
     if not (replay.plan.include_eos and taken and replay.keeps(taken)):
         return False
-    return bool(_ended_of(replay, replay.states_before(taken)).reshape(-1)[i])
+    return bool(_of(replay, _ended_of(replay, replay.states_before(taken)), i, np.all))
+
+
+def _of(replay: Replay, values: np.ndarray, i: int, over: Callable[..., Any] = np.max) -> Any:
+    return _of_sequences(replay, values, over).reshape(-1)[i]
 
 
 def _ended(replay: Replay) -> np.ndarray:
@@ -63,7 +77,7 @@ def _ended(replay: Replay) -> np.ndarray:
 
 
 def _ended_of(replay: Replay, carried: Sequence[Any]) -> np.ndarray:
-    """Which sequences had ended, according to these carried values."""
+    """Which sequences, or hypotheses, had ended, according to these carried values."""
     place = place_of(replay.plan.carried, "ended")
     assert place is not None
     found: np.ndarray = replay.backend.to_numpy_raw(carried[place])

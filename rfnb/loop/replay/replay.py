@@ -187,7 +187,7 @@ class Replay(RecordedSteps):
             for name, var in search.kept.items() if self.steps
         }  # fmt: skip
         ended = None if place is None else self.final[place]
-        return search.found(Searched(kept, ended, self.size, self.plan.include_eos))
+        return search.found(Searched(kept, ended, self.size, self.plan.include_eos, self.plan.size))
 
     # -- the run
 

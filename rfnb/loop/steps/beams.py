@@ -71,12 +71,14 @@ class Beams:
 
 class Searched(NamedTuple):
     """What a search leaves behind. kept: the values that it keeps of each step, raw tensors [steps, …]. ended: which of
-    the final hypotheses have ended; None if nothing ends them. size: how many labels of each count."""
+    the final hypotheses have ended; None if nothing ends them. size: how many labels of each count. limit: the
+    most steps of each sequence, if that is known."""
 
     kept: dict[str, Any]
     ended: Any
     size: Size
     include_eos: bool
+    limit: Size | None
 
 
 class SearchPlan(NamedTuple):

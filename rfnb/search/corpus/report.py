@@ -56,7 +56,7 @@ class SearchReport(InWords):
 
     @property
     def oracle_error_rate(self) -> float:
-        """The same for the hypothesis of each beam that is nearest to the reference."""
+        """Wrong labels of the hypothesis of each beam that is nearest to the reference, relative as in `error_rate`."""
         return _share(sum(row.oracle_errors for row in self.rows), sum(row.length for row in self.rows))
 
     @property
@@ -182,6 +182,19 @@ def report(found: Found | Iterable[Found], references: Any, forced: Any = None) 
 
 def report(found: Any, references: Any, forced: Any = None) -> SearchReport | SearchReports:
     """The errors of a search: who is to blame for each, error rates, and how varied its beams are.
+
+    >>> before, label = (rf.Dim(3, name=name, vocab=["</s>", "a", "b"]) for name in ("before", "label"))
+    >>> table = rf.convert_to_tensor([[0.0, 2.0, 1.0], [0.0, 0.0, 2.0], [3.0, 0.0, 0.0]], dims=[before, label])
+    >>> loop, beam = rf.Loop(max_seq_len=9), rf.Dim(2, name="beam")
+    >>> loop.state.prev = rf.zeros([beam], dtype="int64", sparse_dim=label)
+    >>> with loop:
+    ...     logits = rf.gather(table, indices=loop.state.prev, axis=before)
+    ...     chosen = loop.choice(logits, beam=beam, input_type="logits")
+    ...     loop.state.prev = chosen.labels
+    ...     loop.end(chosen.labels == 0, include_eos=False)
+    >>> report = rf.search.report(loop.found, ["b"])
+    >>> report.error_rate, report.oracle_error_rate, report.classes
+    (1.0, 0.0, {'model error': 1})
 
     Args:
         found: what the search returned, or a list of it if there were several batches. A dict from names to either

@@ -84,7 +84,24 @@ class Run(Shown):
         self.states = replay.state_names()
         self.storages = replay.storages()
         self.bytes = sum(self.storages.values())
-        self.lengths = size.values.tolist() if size.values.ndim == 1 else None
+
+    @cached_property
+    def lengths(self) -> list[int] | None:
+        """How many steps each sequence took, in a search the longest of its hypotheses; None if no dim counts them.
+
+        >>> loop = rf.Loop(max_seq_len=9, debug=True)
+        >>> loop.state.n = rf.convert_to_tensor([1, 5], dims=[rf.batch_dim])
+        >>> with loop:
+        ...     loop.state.n = loop.state.n + 1
+        ...     loop.end(loop.state.n > 5, include_eos=True)
+        >>> loop.run.lengths
+        [5, 1]
+        """
+        values = self.size.values
+        if values.ndim > 1:
+            others = tuple(i for i, dim in enumerate(self.size.dims) if dim is not self.sequence_dim)
+            values = values.max(axis=others, initial=0)
+        return values.tolist() if values.ndim == 1 else None
 
     @cached_property
     def flags(self) -> list[str]:
@@ -231,7 +248,14 @@ class Run(Shown):
 
     @cached_property
     def found(self) -> Any:
-        """What a search found, as `loop.found`; None for a loop without a choice."""
+        """What a search found, as `loop.found`: that of a fork is what it finds with its edits. None without a choice.
+
+        >>> loop = rf.Loop(max_seq_len=3, debug=True)
+        >>> loop.state.n = rf.convert_to_tensor(1)
+        >>> with loop:
+        ...     loop.state.n = loop.state.n * 2
+        >>> loop.run.found
+        """
         return self.replay.found
 
     def stack(self, name: str, *, resolve: bool = True) -> Tensor:
