@@ -66,16 +66,16 @@ def choose(
         raise not_a_tensor("choice: `scores`", scores)
     axis = _label_dim(body, scores, axis, beam)
     exponent = length_normalization_exponent if length_normalization else 0.0
-    log_scores = _log_scores(scores, axis, input_type)
-    log_scores = log_scores if prob_scale == 1.0 else log_scores * prob_scale
-    hypotheses = body.hypotheses or _begin(body, body.of_body(log_scores, "choice"), beam, axis, exponent)
+    log_probs = log_scores(scores, axis, input_type)
+    log_probs = log_probs if prob_scale == 1.0 else log_probs * prob_scale
+    hypotheses = body.hypotheses or _begin(body, body.of_body(log_probs, "choice"), beam, axis, exponent)
     search: _Carried = hypotheses.search
     before, after = hypotheses.newest, hypotheses.dim_after(beam.get_dim_value())
     ended = hypotheses.follow(search.ended)
     base = hypotheses.scores if base_beam_score_scale == 1.0 else hypotheses.scores * base_beam_score_scale
     counts = None if search.counts is None else hypotheses.follow(search.counts)
     found = beam_step(
-        log_scores, base, axis=axis, beam=before, out_beam=after, ended=ended,
+        log_probs, base, axis=axis, beam=before, out_beam=after, ended=ended,
         counts=counts, step=body.step_number(), exponent=exponent,
     )  # fmt: skip
     labels, parents, total = (body.of_body(part, "choice") for part in found[:3])
@@ -111,7 +111,7 @@ def _begin(body: Body, scores: Traced, beam: Dim, axis: Dim, exponent: float) ->
     with body.untraced():
         initial = backend.from_numpy_raw(numbers, plain.device)
         like = tensor_of(initial, align.sig([*batch, beam]), plain.lengths)
-    plan = SearchPlan(backend, axis, like.dims, plain.lengths, exponent, initial)
+    plan = SearchPlan(backend, axis.vocab, like.dims, plain.lengths, exponent, initial)
     hypotheses = body.hypotheses = Hypotheses(body, beam, like.dims, partial(collect, plan))
     place = body.carry("search", like, like.dtype, initial)
     hypotheses.scores = body.carried[place].before
@@ -142,7 +142,8 @@ def _rows(body: Body, parents: Tensor, beam: Dim) -> Traced:
     return body.recorder._wrap(parents.plain.like(parents.plain._raw + raw))
 
 
-def _log_scores(scores: Tensor, axis: Dim, input_type: InputType) -> Tensor:
+def log_scores(scores: Tensor, axis: Dim, input_type: InputType) -> Tensor:
+    """Scores of labels that add up."""
     if input_type == "logits":
         return log_softmax(scores, axis=axis)
     if input_type == "prob":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,9 @@ from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths
 from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.vocab.vocab import Vocab
 from rfnb.search.found import Found
-from rfnb.search.trace import Trace
+from rfnb.search.trace import Candidates, Trace
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
@@ -24,12 +26,12 @@ if TYPE_CHECKING:
 class SearchPlan:
     """What is known of a search before it runs.
 
-    labels: the dim of the labels. dims: those of the scores, the last of which is the beam; lengths: theirs. exponent:
+    vocab: the texts of the labels. dims: those of the scores, the last of which is the beam; lengths: theirs. exponent:
     hypotheses are compared by score / count ** exponent. initial: the scores before the first step, a raw tensor.
     """
 
     backend: type[Backend]
-    labels: Dim
+    vocab: Vocab | None
     dims: tuple[Dim, ...]
     lengths: Lengths
     exponent: float
@@ -45,7 +47,7 @@ def collect(plan: SearchPlan, searched: Searched) -> Found:
     counts = np.maximum(lengths + (ended & (not searched.include_eos)), 1)
     scores = _final_scores(plan, searched, counts)
     flat = (math.prod(initial.shape[:-1]), initial.shape[-1])
-    kept = {name: numpy(raw).reshape(len(raw), *flat) for name, raw in searched.kept.items()}
+    kept = {name: numpy(raw).reshape(len(raw), flat[0], -1) for name, raw in searched.kept.items()}
     none = np.zeros((0, *flat), int)
     parents = kept.get("parents", none)
     before = kept.get("ended", none.astype(bool))
@@ -59,9 +61,10 @@ def collect(plan: SearchPlan, searched: Searched) -> Found:
         complete=(ended & np.isfinite(numpy(plan.backend.alias_raw(scores._raw)))).reshape(flat),
         include_eos=searched.include_eos,
         steps=(lengths + (ended & (not searched.include_eos))).reshape(flat).max(axis=1, initial=0),
-        vocab=plan.labels.vocab,
+        vocab=plan.vocab,
         tags=_tags(plan),
         length_normalization_exponent=plan.exponent,
+        pruned=_pruned(kept),
         ends=kept.get("ends"),
         limit=_limit(plan, searched, flat[0]),
         framewise=searched.ended is None,
@@ -79,6 +82,12 @@ def _final_scores(plan: SearchPlan, searched: Searched, counts: np.ndarray) -> T
         return scores
     by = plan.backend.from_numpy_raw((counts**plan.exponent).astype(scores.dtype), scores.device)
     return scores / scores.like(by)
+
+
+def _pruned(kept: Mapping[str, np.ndarray]) -> Candidates | None:
+    if "pruned labels" not in kept:
+        return None
+    return Candidates(kept["pruned labels"], kept["pruned parents"], kept["pruned scores"])
 
 
 def _limit(plan: SearchPlan, searched: Searched, batch: int) -> np.ndarray | None:

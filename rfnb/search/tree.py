@@ -271,7 +271,7 @@ COLUMNS = "step rank label text place parent score compared ended ends survives"
 def nbest_lines(tree: Tree, most: int | None = None) -> list[str]:
     """The best hypotheses of a tree, a line each."""
     if not tree.hypotheses:
-        return ["  no hypothesis is left"]
+        return ["  no hypothesis is left" + ("" if tree.died_at is None else f" after step {tree.died_at}")]
     shown = tree.hypotheses[:most]
     scores = [number(each.score) for each in shown]
     wide = max(map(len, scores))

@@ -113,7 +113,8 @@ def _verdict(
 ) -> tuple[str, str]:
     output = tree.best
     if output is None:
-        return "no hypothesis", "no hypothesis is left"
+        died = "" if tree.died_at is None else f" after step {tree.died_at}"
+        return "no hypothesis", f"no hypothesis is left{died}"
     if found is output:
         return "correct", "the best hypothesis is the reference"
     needed, limit = len(reference.labels) + bool(tree.end_labels), limit_of(tree)

@@ -1,0 +1,103 @@
+"""`rf.search.decode`: a beam search with a step of plain torch."""
+
+import numpy as np
+import pytest
+import torch
+
+import rfnb as rf
+from rfnb.errors import ParameterError, SearchError
+from tests.search.test_choice import Net, hypotheses, search, truth
+
+pytestmark = pytest.mark.filterwarnings("ignore::rfnb.errors.LoopWarning")
+
+
+def step_of(net):
+    a, e, u, x = map(torch.tensor, (net.a, net.e, net.u, net.x))
+
+    def step(prev, state):
+        h = torch.tanh(state["h"] @ a + e[prev] + state["x"])
+        return h @ u, {"h": h, "x": state["x"]}
+
+    return step, {"h": torch.zeros(len(x), len(a)), "x": x}
+
+
+@pytest.mark.parametrize("beam", [1, 3, 8])
+@pytest.mark.parametrize("exponent", [0.0, 1.0])
+def test_agrees_with_a_search_over_dicts_and_with_a_loop(beam, exponent):
+    net = Net(5, 3, beam)
+    step, state = step_of(net)
+    found = rf.search.decode(step, state, beam=beam, start=0, end=1, limit=6, length_normalization_exponent=exponent)
+    for sequence, tree in enumerate(found.tree):
+        expected = truth(net, sequence, beam, 6, exponent=exponent)
+        assert [one.labels for one in tree.hypotheses] == [
+            labels[:-1] if ended else labels for labels, _, ended in expected
+        ]
+        assert [one.score for one in tree.hypotheses] == pytest.approx([score for _, score, _ in expected], abs=1e-4)
+    options = {"length_normalization": exponent != 0, "length_normalization_exponent": exponent}
+    loop, labels = search(net, 3, beam, 6, **options)
+    in_loop = [[text for text, _ in each] for each in hypotheses(loop, labels, 3)]
+    assert in_loop == [[one.labels for one in tree.hypotheses] for tree in found.tree]
+
+
+def test_limits_by_sequence_and_the_same_alone():
+    net = Net(5, 3, 1)
+    step, state = step_of(net)
+    found = rf.search.decode(step, state, start=0, end="b", limit=[0, 2, 5], labels=list("abcde"), tags=["x", "y", "z"])
+    for number, limit in enumerate([0, 2, 5]):
+        one = {name: part[number : number + 1] for name, part in state.items()}
+        alone = rf.search.decode(step, one, start="a", end=1, limit=limit, labels=list("abcde"))
+        assert alone.nbest(4)[0] == found.nbest(4)[number]
+    assert found.tree["z"].best.text == found.nbest(1)[2][0]
+
+
+class Cache:
+    """A cache that is changed in place, as those of Hugging Face are."""
+
+    def __init__(self, h):
+        self.h = h
+
+    def reorder_cache(self, index):
+        self.h = self.h.index_select(0, index)
+
+
+def test_an_object_that_reorders_itself():
+    net = Net(5, 2, 3)
+    step, state = step_of(net)
+    cache = Cache(torch.cat([state["h"], state["x"]], -1))
+
+    def in_place(prev, cache):
+        h, x = cache.h.chunk(2, -1)
+        scores, new = step(prev, {"h": h, "x": x})
+        cache.h = torch.cat([new["h"], x], -1)
+        return scores, cache
+
+    found = rf.search.decode(in_place, cache, batch=2, start=0, end=1, limit=6)
+    assert found.nbest(4, text=False) == rf.search.decode(step, state, start=0, end=1, limit=6).nbest(4, text=False)
+
+
+def test_pruned_candidates_are_the_next_best():
+    net = Net(5, 1, 3)
+    step, state = step_of(net)
+    narrow = rf.search.decode(step, state, beam=2, start=0, end=1, limit=1, candidates=2).trace
+    wide = rf.search.decode(step, state, beam=4, start=0, end=1, limit=1).trace
+    assert narrow.pruned.labels[0, 0].tolist() == wide.labels[0, 0, 2:].tolist()
+    np.testing.assert_array_equal(narrow.pruned.scores[0, 0], wide.scores[0, 0, 2:])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "words"),
+    [
+        ({"beam": 0}, ParameterError, "beam"),
+        ({"limit": [1, 2, 3]}, ParameterError, "limit"),
+        ({"limit": -1}, ParameterError, "limit"),
+        ({"end": "b"}, ParameterError, "labels="),
+        ({"state": {"h": torch.zeros(3, 4), "x": torch.zeros(2, 4)}}, SearchError, "first axis"),
+        ({"step": lambda prev, state: (torch.zeros(2, 5), state)}, SearchError, "batch · beam"),
+    ],
+    ids=["beam", "limits", "negative", "text", "state", "scores"],
+)
+def test_wrong_arguments(wrong, error, words):
+    step, state = step_of(Net(5, 2))
+    given = {"step": step, "state": state, "start": 0, "end": 1, "limit": 3, **wrong}
+    with pytest.raises(error, match=words):
+        rf.search.decode(**given)
