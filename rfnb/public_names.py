@@ -116,6 +116,9 @@ NAMES = {
         scan
         watch while_loop
     """,
+    "search": """
+        search
+    """,
     "checkpoint": """
         LoadReport
         import_weights

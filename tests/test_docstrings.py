@@ -14,7 +14,9 @@ import pytest
 
 import rfnb as rf
 
-NAMESPACES = [name for name in "audio check distributed errors hooks init nested when".split() if hasattr(rf, name)]
+NAMESPACES = [
+    name for name in "audio check distributed errors hooks init nested search when".split() if hasattr(rf, name)
+]
 MODELS = ["encoder", "decoder", *(f"encoder.{name}" for name in "conformer e_branchformer transformer".split())]
 MODELS += ["decoder.transformer"]
 CLASSES = "Tensor Dim TensorDict Parameter Module State Loop Run RunCtx Loss Vocab".split()

@@ -13,11 +13,13 @@ import numpy as np
 from rfnb.core.ground.text import count_of
 from rfnb.errors import SearchError
 from rfnb.printable import printable_name
+from rfnb.search.explain.compare import compare_searches, compare_trees
 from rfnb.search.explain.rerank import Doubt, rescaled
 from rfnb.search.stored import file
 from rfnb.search.trace import Trace
-from rfnb.search.tree import Trees, nbest_lines
+from rfnb.search.tree import Tree, Trees, nbest_lines
 from rfnb.search.words import InWords
+from rfnb.trace.compare.compare import OTHERS
 
 if TYPE_CHECKING:
     from rfnb.core.dims.dim import Dim
@@ -30,6 +32,19 @@ SHOWN, BEST = 3, 4
 @dataclass(frozen=True, eq=False, repr=False)
 class Found(InWords):
     """What a search returns: hypotheses, their scores, and all that was tried.
+
+    >>> before, label = (rf.Dim(3, name=name, vocab=["</s>", "a", "b"]) for name in ("before", "label"))
+    >>> table = rf.convert_to_tensor([[0.0, 2.0, 1.0], [0.0, 0.0, 2.0], [3.0, 0.0, 0.0]], dims=[before, label])
+    >>> loop, beam = rf.Loop(max_seq_len=9), rf.Dim(2, name="beam")
+    >>> loop.state.prev = rf.zeros([beam], dtype="int64", sparse_dim=label)
+    >>> with loop:
+    ...     logits = rf.gather(table, indices=loop.state.prev, axis=before)
+    ...     chosen = loop.choice(logits, beam=beam, input_type="logits")
+    ...     loop.state.prev = chosen.labels
+    ...     loop.end(chosen.labels == 0, include_eos=False)
+    >>> found = loop.found
+    >>> found.nbest(2), found.tree[0].best.text, found.tree[0].where("b").verdict
+    ([['ab', 'b']], 'ab', 'model error')
 
     Args:
         trace: what the search kept of each step.
@@ -74,8 +89,8 @@ class Found(InWords):
     def best(self, x: Tensor) -> Tensor:
         """The entry of the best hypothesis, {…, beam} → {…}; of equal scores, the first.
 
-        An axis whose lengths differ by hypothesis gets a new Dim. Raises SearchError if `x` does not have the dim of
-        the final hypotheses, or if the search was loaded from a file.
+        An axis whose lengths differ by hypothesis has those of the best one in the result. Raises SearchError
+        if `x` does not have the dim of the final hypotheses, or if the search was loaded from a file.
         """
         from rfnb.ops.index import gather
         from rfnb.ops.reduce import reduce_argmax
@@ -144,7 +159,23 @@ def _like(scores: Any, array: np.ndarray, beam: Dim | None) -> Any:
 def load(path: str | os.PathLike[str]) -> Found:
     """Loads the search in a file of `found.save("x.rfbeam")`, without model, code or data.
 
+    >>> before, label = (rf.Dim(3, name=name, vocab=["</s>", "a", "b"]) for name in ("before", "label"))
+    >>> table = rf.convert_to_tensor([[0.0, 2.0, 1.0], [0.0, 0.0, 2.0], [3.0, 0.0, 0.0]], dims=[before, label])
+    >>> loop, beam = rf.Loop(max_seq_len=9), rf.Dim(2, name="beam")
+    >>> loop.state.prev = rf.zeros([beam], dtype="int64", sparse_dim=label)
+    >>> with loop:
+    ...     logits = rf.gather(table, indices=loop.state.prev, axis=before)
+    ...     chosen = loop.choice(logits, beam=beam, input_type="logits")
+    ...     loop.state.prev = chosen.labels
+    ...     loop.end(chosen.labels == 0, include_eos=False)
+    >>> found = rf.search.load(loop.found.save(folder / "table.rfbeam"))
+    >>> found.nbest(1), found.scores.shape
+    ([['ab']], (1, 2))
+
     Raises RunFileError if the file does not exist, or does not contain a readable search. It is only data, so files
     from anywhere may be loaded.
     """
     return Found(file.read(path))
+
+
+OTHERS.update({Found: compare_searches, Tree: compare_trees})

@@ -29,6 +29,21 @@ from rfnb.search.words import InWords, number
 class Tree(TreeArrays, InWords):
     """All hypotheses that a search kept for one sequence; a node is a (step, place in the beam).
 
+    >>> before, label = (rf.Dim(3, name=name, vocab=["</s>", "a", "b"]) for name in ("before", "label"))
+    >>> table = rf.convert_to_tensor([[0.0, 2.0, 1.0], [0.0, 0.0, 2.0], [3.0, 0.0, 0.0]], dims=[before, label])
+    >>> loop, beam = rf.Loop(max_seq_len=9), rf.Dim(2, name="beam")
+    >>> loop.state.prev = rf.zeros([beam], dtype="int64", sparse_dim=label)
+    >>> with loop:
+    ...     logits = rf.gather(table, indices=loop.state.prev, axis=before)
+    ...     chosen = loop.choice(logits, beam=beam, input_type="logits")
+    ...     loop.state.prev = chosen.labels
+    ...     loop.end(chosen.labels == 0, include_eos=False)
+    >>> tree = loop.found.tree[0]
+    >>> [node.text for node in tree.nodes(0)], [(each.text, each.complete) for each in tree.hypotheses]
+    (['a', 'b'], [('ab', True), ('b', True)])
+    >>> tree.where("a a").fall.step, rf.search.Tree.from_json(tree.to_json()).best.text
+    (1, 'ab')
+
     Steps and places count from 0, ranks from 1. Places without a hypothesis have the score −inf and are not returned.
 
     Args:
@@ -256,13 +271,13 @@ COLUMNS = "step rank label text place parent score compared ended ends survives"
 def nbest_lines(tree: Tree, most: int | None = None) -> list[str]:
     """The best hypotheses of a tree, a line each."""
     if not tree.hypotheses:
-        return ["  no hypothesis is left"]
+        return ["  no hypothesis is left" + ("" if tree.died_at is None else f" after step {tree.died_at}")]
     shown = tree.hypotheses[:most]
     scores = [number(each.score) for each in shown]
     wide = max(map(len, scores))
-    notes = ["" if each.complete else "  (reached the limit of steps)" for each in shown]
+    notes = ["" if each.complete or tree.own.framewise else "  (reached the limit of steps)" for each in shown]
     return [
-        f"  {each.rank:>2}  {score:>{wide}}  {printable_name(each.text)}{note}"
+        f"  {each.rank:>2}  {score:>{wide}}  {printable_name(each.text) or '(no labels)'}{note}"
         for each, score, note in zip(shown, scores, notes, strict=True)
     ]
 

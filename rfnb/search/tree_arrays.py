@@ -63,6 +63,12 @@ class TreeArrays:
         """Whether each place has a hypothesis. [steps, beam] bool"""
         return self.scores > -np.inf
 
+    @property
+    def died_at(self) -> int | None:
+        """The first step after which no hypothesis was left; None if some were left at the end."""
+        none = ~self.alive.any(axis=1)
+        return int(none.argmax()) if none.any() else None
+
     @cached_property
     def ends(self) -> np.ndarray:
         """Whether the hypothesis at each place ends by the label of the step. [steps, beam] bool"""

@@ -106,7 +106,8 @@ def test_labels_without_a_vocabulary_and_labels_that_it_does_not_have():
 
 def test_nothing_is_left():
     tree = Tree(traced([lambda prefix: {} if prefix else {1: {"model": -1.0}}], 2), 0)
-    assert tree.hypotheses == [] and tree.best is None and "no hypothesis is left" in repr(tree)
+    assert tree.hypotheses == [] and tree.best is None and "no hypothesis is left after step 1" in repr(tree)
+    assert tree.died_at == 1 and Tree(traced([random_model(1)], 2), 0).died_at is None
     with pytest.raises(SearchError, match="no hypothesis is at step"):
         tree.node(1, 0)
     assert list(Trees(traced([], 2))) == [] and repr(Trees(traced([], 2))) == ""

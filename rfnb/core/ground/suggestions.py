@@ -159,9 +159,7 @@ INSTEAD = {
         "from_pretrained AutoModel pipeline".split(), "rf.import_weights(source, model): docs/checkpoints.md"
     ),
     **dict.fromkeys(["Tokenizer", "AutoTokenizer"], "rf.Vocab(tokenizer)"),
-    **dict.fromkeys(
-        "beam_search BeamSearch search".split(), "a loop with rf.top_k and loop.reorder: docs/loops.md has one"
-    ),
+    **dict.fromkeys(["beam_search", "BeamSearch"], "a loop with loop.choice: docs/search.md, rf.Loop"),
     **dict.fromkeys(
         "generate decode greedy_search greedy".split(), "a loop with rf.reduce_argmax: docs/models.md has one"
     ),

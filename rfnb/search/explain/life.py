@@ -85,11 +85,15 @@ class Life:
     def lines(self, tree: Tree) -> list[str]:
         """The rows as text."""
         rows = [
-            [str(row["step"]), row["text"], f"rank {row['rank']}", number(row["score"]), f"{number(row['gap'])} below"]
+            [f"step {row['step']}", row["text"], f"rank {row['rank']}", number(row["score"]), _gap(row["gap"])]
             for row in self.table(tree)
         ]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         return ["  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+
+
+def _gap(gap: float) -> str:
+    return f"{number(gap)} below the best" if gap > 0 else "the best"
 
 
 def _row(node: Node, tree: Tree) -> dict[str, Any]:

@@ -113,7 +113,8 @@ def _verdict(
 ) -> tuple[str, str]:
     output = tree.best
     if output is None:
-        return "no hypothesis", "no hypothesis is left"
+        died = "" if tree.died_at is None else f" after step {tree.died_at}"
+        return "no hypothesis", f"no hypothesis is left{died}"
     if found is output:
         return "correct", "the best hypothesis is the reference"
     needed, limit = len(reference.labels) + bool(tree.end_labels), limit_of(tree)
@@ -168,6 +169,8 @@ def most_possible(tree: Tree, life: Life, needed: int) -> float | None:
 
 def only_fall(tree: Tree) -> bool:
     """Whether no label ever raised a score, and final scores are those of the last step."""
+    if not tree.steps:
+        return True
     before = np.zeros_like(tree.scores)
     before[1:] = np.take_along_axis(tree.scores[:-1], tree.parents[1:], axis=1)
     kept = tree.scores[tree.alive] <= before[tree.alive] + ROUNDING

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, overload
 
@@ -21,6 +21,9 @@ from rfnb.trace.compare.tolerance import Tolerance, distance
 from rfnb.trace.run.entries import Entries
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.step import AGREES
+
+OTHERS: dict[type, Callable[..., Any]] = {}
+"""What compares two results that are not runs, such as searches, by their class; ranks above register it."""
 
 
 @overload
@@ -48,6 +51,10 @@ def compare(
 ) -> Tensor: ...
 
 
+@overload
+def compare(a: Any, kind: Any, /, *, sequence: int | str | None = None) -> Any: ...
+
+
 def compare(
     a: Any,
     kind: Any = None,
@@ -61,11 +68,12 @@ def compare(
     sequence: int | str | None = None,
     select: Select | None = None,
 ) -> Any:
-    """Compares two runs, and finds the first difference; or compares two tensors entry by entry: a `kind` b.
+    """Compares two runs or searches, and finds the first difference; or compares two tensors: a `kind` b.
 
     `rf.compare(run, other)` matches values by name and line, then by order within the name; steps by number;
     sequences by tag, else by number; and dims by name, in any order. Padding, and steps after the end of a sequence, do
-    not count. The result is true if everything agrees.
+    not count. The result is true if everything agrees. `rf.compare(found, other)` finds, for each sequence of two
+    searches, the first step at which their beams have other hypotheses.
 
     Args:
         kind, allow_broadcast_all_sources, dim_order: for tensors. The kind is "equal", "not_equal", "less",
@@ -102,6 +110,10 @@ def compare(
             )
         return compare_runs(a, other, Tolerance(exact, rtol, atol), sequence, select or {})
     if not isinstance(kind, str):
+        if type(a) in OTHERS:
+            return OTHERS[type(a)](
+                a, b if kind is None else kind, **({} if sequence is None else {"sequence": sequence})
+            )
         raise ParameterError(
             "compare: `kind` says how two tensors are compared",
             got=called(kind),

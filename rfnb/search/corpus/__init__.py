@@ -1,0 +1,5 @@
+"""The errors of a search over many sequences, against references.
+
+edit_distance  How many labels differ; pairs: which reference belongs to which sequence; row: what is said of one.
+report         `rf.search.report`: rates, classes of errors, and several settings side by side.
+"""

@@ -1,0 +1,178 @@
+"""Two searches of the same sequences: the first step at which their beams differ, by the labels of the prefixes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rfnb.errors import SearchError
+from rfnb.printable import printable_name
+from rfnb.search.node import Hypothesis
+from rfnb.search.words import InWords, number
+
+if TYPE_CHECKING:
+    from rfnb.search.found import Found
+    from rfnb.search.tree import Tree
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """A hypothesis in one beam after a step: its labels as text, its rank and its score."""
+
+    text: str
+    rank: int
+    score: float
+
+
+@dataclass(frozen=True)
+class BeamsCompared:
+    """One sequence in two searches.
+
+    step: the first step after which the beams differ; None if they never do. If the sizes of the beams differ, the
+    best ones of the larger beam are compared. only_a, only_b: the hypotheses that only one of the two has there, the
+    best first. a, b: the best hypotheses at the end.
+    """
+
+    name: str
+    step: int | None
+    only_a: tuple[Prefix, ...]
+    only_b: tuple[Prefix, ...]
+    a: Hypothesis | None
+    b: Hypothesis | None
+
+    @property
+    def same_output(self) -> bool:
+        """Whether the best hypotheses have the same text."""
+        return (self.a and self.a.text) == (self.b and self.b.text)
+
+    @property
+    def agree(self) -> bool:
+        """Whether neither the beams nor the outputs differ."""
+        return self.step is None and self.same_output
+
+    @property
+    def words(self) -> str:
+        """The first difference as a sentence."""
+        outputs = f'outputs "{self.a.text if self.a else "—"}" and "{self.b.text if self.b else "—"}"'
+        if self.step is None:
+            return "the beams agree" + ("" if self.same_output else f"; {outputs}")
+        sides = (("first", self.only_a), ("second", self.only_b))
+        had = [f'only the {which} has "{has[0].text}" ({number(has[0].score)})' for which, has in sides if has]
+        return "; ".join([f"step {self.step}", *had, "the outputs agree" if self.same_output else outputs])
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SearchComparison(InWords):
+    """The result of `rf.compare` for two searches. It is true if all common sequences have the same beams and outputs.
+
+    sequences: those in both searches, matched by tag, or else by position. only_a, only_b: the tags in one of them.
+    """
+
+    sequences: tuple[BeamsCompared, ...]
+    only_a: tuple[str, ...]
+    only_b: tuple[str, ...]
+
+    @property
+    def agree(self) -> bool:
+        """Whether there are common sequences, and all of them agree."""
+        return bool(self.sequences) and all(each.agree for each in self.sequences)
+
+    def __bool__(self) -> bool:
+        return self.agree
+
+    @property
+    def differing(self) -> list[BeamsCompared]:
+        """The sequences whose beams or outputs differ, by the first step that differs."""
+        found = [each for each in self.sequences if not each.agree]
+        return sorted(found, key=lambda each: (each.step is None, each.step or 0))
+
+    @property
+    def first(self) -> BeamsCompared | None:
+        """The sequence whose beams differ first; None if none does."""
+        return next(iter(self.differing), None)
+
+    def table(self) -> list[dict[str, Any]]:
+        """A row for each sequence: the first step that differs, and the two outputs."""
+        return [
+            {
+                "sequence": each.name,
+                "step": each.step,
+                "a": each.a.text if each.a else None,
+                "b": each.b.text if each.b else None,
+                "score a": each.a.score if each.a else None,
+                "score b": each.b.score if each.b else None,
+            }
+            for each in self.sequences
+        ]
+
+    @property
+    def text(self) -> str:
+        """How many sequences differ, and the first of them."""
+        differing = self.differing
+        other = sum(not each.same_output for each in self.sequences)
+        lines = [f"{len(self.sequences)} sequences: the beams of {len(differing)} differ, and the outputs of {other}"]
+        lines += [f"  {printable_name(each.name)}: {printable_name(each.words)}" for each in differing[:10]]
+        lines += [f"  … {len(differing) - 10} more"] if len(differing) > 10 else []
+        for which, only in (("first", self.only_a), ("second", self.only_b)):
+            if only:
+                lines.append(f"  only in the {which}: {printable_name(', '.join(only[:10]))}")
+        return "\n".join(lines)
+
+
+def compare_searches(a: Found, b: Any, sequence: int | str | None = None) -> SearchComparison:
+    """Compares two searches. Raises SearchError if `b` is not one, or their sequences cannot be matched."""
+    if not isinstance(b, type(a)):
+        raise SearchError("compare: a search can only be compared with another search", got=type(b).__name__)
+    tags = a.trace.tags, b.trace.tags
+    if sequence is not None:
+        pairs = [(a.tree[sequence], b.tree[sequence])]
+        return SearchComparison(tuple(compare_trees(*pair) for pair in pairs), (), ())
+    if tags[0] is None or tags[1] is None:
+        if len(a) != len(b):
+            raise SearchError(
+                "compare: the sequences have no tags and their numbers differ", got=f"{len(a)} and {len(b)} sequences"
+            )
+        return SearchComparison(tuple(map(compare_trees, a.tree, b.tree)), (), ())
+    common = [tag for tag in tags[0] if tag in set(tags[1])]
+    return SearchComparison(
+        tuple(compare_trees(a.tree[tag], b.tree[tag]) for tag in common),
+        tuple(tag for tag in tags[0] if tag not in set(tags[1])),
+        tuple(tag for tag in tags[1] if tag not in set(tags[0])),
+    )
+
+
+def compare_trees(a: Tree, b: Any, sequence: object = None) -> BeamsCompared:
+    """Compares the trees of one sequence in two searches. Raises SearchError if `b` is not a tree."""
+    del sequence  # a tree has one
+    if not isinstance(b, type(a)):
+        raise SearchError("compare: a tree can only be compared with another tree", got=type(b).__name__)
+    most = min(a.beam, b.beam)
+    last_a: dict[Any, Prefix] = {}
+    last_b: dict[Any, Prefix] = {}
+    by_step_a, by_step_b = _prefixes(a, most), _prefixes(b, most)
+    for step in range(max(a.steps, b.steps)):
+        last_a, last_b = next(by_step_a, last_a), next(by_step_b, last_b)
+        only_a, only_b = _only(last_a, last_b), _only(last_b, last_a)
+        if only_a or only_b:
+            return BeamsCompared(a.name, step, only_a, only_b, a.best, b.best)
+    return BeamsCompared(a.name, None, (), (), a.best, b.best)
+
+
+def _only(mine: dict[Any, Prefix], theirs: dict[Any, Prefix]) -> tuple[Prefix, ...]:
+    return tuple(prefix for key, prefix in mine.items() if key not in theirs)
+
+
+def _prefixes(tree: Tree, most: int) -> Iterator[dict[Any, Prefix]]:
+    """By step, the best prefixes by the texts of their labels, the best first."""
+    before: dict[int | None, tuple[int, ...]] = {}
+    for step in range(tree.steps):
+        nodes = tree.nodes(step)
+        now = {node.place: before.get(node.parent, ()) + (() if node.ended else (node.label,)) for node in nodes}
+        found: dict[Any, Prefix] = {}
+        for node in nodes[:most]:
+            labels = now[node.place]
+            key = tuple(map(tree.label, labels))
+            found.setdefault(key, Prefix(tree.text_of(labels), node.rank, node.score))
+        yield found
+        before = now

@@ -1,0 +1,3 @@
+"""Public names of this folder in `rf`, imported on first use."""
+
+from rfnb import search as search
