@@ -43,6 +43,10 @@ VIEWS = {
     "load_report": ("checkpoint.view", "rfnb.checkpoint.report.LoadReport"),
     "progress": ("training.progress_view", "rfnb.display.training.progress.Progress"),
     "gradient_norms": ("training.gradient_norms_view", "rfnb.display.training.gradient_norms.GradientNorms"),
+    "beam": (
+        "beam.view",
+        "rfnb.search.found.Found rfnb.search.tree.Tree rfnb.search.explain.where.Where",
+    ),
     "overview": ("overview.view", ""),
     "error": ("error.view", "builtins.Exception"),
     "note": ("kit.note", ""),

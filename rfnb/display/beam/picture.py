@@ -1,0 +1,160 @@
+"""The tree of a beam search as SVG: steps from left to right, places in the beam from top to bottom."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from rfnb.display.beam.schema import BeamNode, BeamStep, BeamView
+from rfnb.display.markup import svg
+from rfnb.display.markup.html import Html, el
+
+ROW, GAP, HEAD, FOOT = 24.0, 22.0, 20.0, 6.0
+"""Height of a row, width between columns, height of the header, distance to the pruned candidates."""
+LEAST, MOST = 26.0, 84.0
+"""Least and largest width of a column."""
+INK, QUIET, EDGE, BEST, REFERENCE = "#1c2733", "#808080", "#9aa3ad", "#0072b2", "#00875f"
+TINTS = ("#ffffff", "#eaf2f8", "#cfe3f1", "#a9cfe8", "#7db8de")
+"""From the worst to the best score of a step."""
+
+
+def image(view: BeamView) -> str:
+    """The picture of the whole tree."""
+    columns = [_Column(column) for column in view["columns"]]
+    x = 4.0
+    for column in columns:
+        x += 26.0 if column.skipped else 0.0
+        column.x = x
+        x += column.width + GAP
+    rows = 1 + max((node["row"] for column in columns for node in column.nodes), default=0)
+    height = HEAD + rows * ROW + (FOOT if rows > view["beam"] else 0.0) + 4.0
+    edges = [
+        edge for before, column in zip(columns, columns[1:], strict=False) for edge in _edges(before, column, view)
+    ]
+    return svg.image(
+        x - GAP + 6.0, height,
+        [_header(column) for column in columns],
+        _lines(edges),
+        [_node(column, node, view) for column in columns for node in column.nodes],
+        _fall(columns, view),
+    )  # fmt: skip
+
+
+class _Column:
+    """A step: its nodes, its place from the left, its width, and the range of its scores."""
+
+    def __init__(self, step: BeamStep):
+        self.step, self.nodes, self.skipped = step["step"], step["nodes"], step["skipped"]
+        self.x = 0.0
+        texts = [svg.width(_text(node), 11, bold=node["best"]) for node in self.nodes]
+        self.width = min(MOST, max(LEAST, max(texts, default=0.0) + 10.0))
+        scores = [node["score"] for node in self.nodes if node["state"] != "pruned" and math.isfinite(node["score"])]
+        self.high, self.low = max(scores, default=0.0), min(scores, default=0.0)
+
+    def tint(self, node: BeamNode) -> str:
+        """A stronger colour for a better score."""
+        apart = self.high - self.low
+        share = 1.0 if not apart else (node["score"] - self.low) / apart
+        return TINTS[round(share * (len(TINTS) - 1))] if math.isfinite(share) else TINTS[0]
+
+
+def _text(node: BeamNode) -> str:
+    return ("·" if node["state"] == "copy" else node["text"] or "∅") + (" ▣" if node["ends"] else "")
+
+
+def _top(node: BeamNode, view: BeamView) -> float:
+    return HEAD + node["row"] * ROW + (FOOT if node["row"] >= view["beam"] else 0.0)
+
+
+def _header(column: _Column) -> list[Html]:
+    middle = column.x + column.width / 2
+    marks = [svg.words(middle, 12, str(column.step), fill=QUIET, text_anchor="middle", font_size=10)]
+    if column.skipped:
+        marks.append(svg.words(column.x - 22, HEAD + 15, "⋯", fill=QUIET))
+    return marks
+
+
+Edge = tuple[str, str]
+
+
+def _edges(before: _Column, column: _Column, view: BeamView) -> Iterable[Edge]:
+    """The kind and the path of each line from a parent."""
+    if column.skipped:
+        return
+    at = {node["row"]: node for node in before.nodes if node["state"] != "pruned"}
+    for node in column.nodes:
+        parent = at.get(node["parent"] if node["parent"] is not None else -1)
+        if parent is None:
+            continue
+        x, u = before.x + before.width, column.x
+        y, v = _top(parent, view) + ROW / 2 - 2, _top(node, view) + ROW / 2 - 2
+        middle = (x + u) / 2
+        line = f"M{svg.number(x)},{svg.number(y)}" + (
+            f"H{svg.number(u)}" if y == v
+            else f"C{svg.number(middle)},{svg.number(y)} {svg.number(middle)},{svg.number(v)} {svg.number(u)},{svg.number(v)}"
+        )  # fmt: skip
+        kind = "best" if node["best"] and parent["best"] else node["state"]
+        yield ("reference" if node["reference"] and parent["reference"] and kind != "best" else kind), line
+
+
+LINES = {
+    "pruned": {"stroke": EDGE, "stroke_width": 0.8, "stroke_dasharray": "2 2", "opacity": 0.6},
+    "copy": {"stroke": EDGE, "stroke_width": 1, "stroke_dasharray": "1 3"},
+    "dies": {"stroke": EDGE, "stroke_width": 1},
+    "lives": {"stroke": "#5d6b78", "stroke_width": 1.4},
+    "reference": {"stroke": REFERENCE, "stroke_width": 1.6},
+    "best": {"stroke": BEST, "stroke_width": 2.6},
+}
+"""How lines are drawn, the last ones on top."""
+
+
+def _lines(edges: Iterable[Edge]) -> list[Html]:
+    """One path for all lines of a kind."""
+    found: dict[str, list[str]] = {}
+    for kind, line in edges:
+        found.setdefault(kind, []).append(line)
+    return [el("path", d="".join(found[kind]), fill="none", **look) for kind, look in LINES.items() if kind in found]
+
+
+def _node(column: _Column, node: BeamNode, view: BeamView) -> Html:
+    y, faint = _top(node, view), node["state"] in ("pruned", "copy")
+    colour = BEST if node["best"] else EDGE
+    room = column.width - 8.0
+    box = svg.rect(
+        column.x, y, column.width, ROW - 4, rx=4, fill="#f4f5f7" if faint else column.tint(node),
+        stroke=colour, stroke_width=2 if node["best"] else 0.8,
+        stroke_dasharray="2 2" if node["state"] == "pruned" else None,
+    )  # fmt: skip
+    around = None
+    if node["reference"]:
+        around = svg.rect(
+            column.x - 2.5, y - 2.5, column.width + 5, ROW + 1, rx=6, fill="none", stroke=REFERENCE, stroke_width=1.6
+        )
+    text = svg.words(
+        column.x + column.width / 2, y + 14, svg.elided(_text(node), 11, room, bold=node["best"]),
+        text_anchor="middle", fill=INK if not faint else "#6a737d", font_weight="bold" if node["best"] else None,
+    )  # fmt: skip
+    title = el("title", f"{node['text']}  {node['score']:.4g}")
+    return svg.group(title, around, box, text, opacity=0.75 if faint else None)
+
+
+def _fall(columns: list[_Column], view: BeamView) -> Html | None:
+    """Scissors where the reference fell out."""
+    reference = view["reference"]
+    if reference is None or reference["fall"] is None:
+        return None
+    fall = reference["fall"]
+    column = next((each for each in columns if each.step == fall["step"]), None)
+    if column is None:
+        return None
+    row = fall["row"]
+    y = HEAD + (view["beam"] if row is None else row) * ROW + (FOOT if row is not None else 0.0)
+    marks = [svg.words(column.x - 15, y + 15, "✂", fill="#c2410c", font_size=13)]
+    if row is not None:
+        marks.append(
+            svg.rect(
+                column.x - 2.5, y - 2.5, column.width + 5, ROW + 1, rx=6, fill="none", stroke=REFERENCE,
+                stroke_width=1.6, stroke_dasharray="4 2",
+            )
+        )  # fmt: skip
+    return svg.group(el("title", fall["words"]), marks)

@@ -1,0 +1,70 @@
+"""The JSON of beam searches."""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict
+
+
+class BeamNode(TypedDict):
+    """A hypothesis after a step, or a candidate that was pruned there."""
+
+    row: int  # the place in the beam; of a pruned candidate, its position below the beam
+    parent: int | None  # the place, in the beam before, that it extends
+    text: str  # of its label
+    score: float  # as it was compared
+    state: Literal["lives", "dies", "pruned", "copy"]  # copy: of a hypothesis that had ended
+    ends: bool
+    best: bool  # on the path of the best hypothesis
+    reference: bool  # a prefix of the reference
+
+
+class BeamStep(TypedDict):
+    """The beam after a step."""
+
+    step: int
+    nodes: list[BeamNode]
+    skipped: int  # how many steps before this one are not drawn
+
+
+class BeamHypothesis(TypedDict):
+    """A hypothesis that was left at the end."""
+
+    rank: int
+    place: int
+    text: str
+    score: float
+    parts: dict[str, float]
+    length: int
+    complete: bool
+    reference: bool
+
+
+class BeamFall(TypedDict):
+    """Where the reference fell out of the beam."""
+
+    step: int
+    row: int | None  # of the candidate, if it is drawn
+    words: str
+
+
+class BeamReference(TypedDict):
+    """What is known of the reference."""
+
+    text: str
+    verdict: str
+    because: str
+    fall: BeamFall | None
+
+
+class BeamView(TypedDict):
+    """The search for one sequence."""
+
+    kind: Literal["beam"]
+    name: str
+    others: list[str]  # the names of the sequences of the search, if this is one of several
+    beam: int
+    steps: int
+    columns: list[BeamStep]
+    hypotheses: list[BeamHypothesis]
+    reference: BeamReference | None
+    note: str | None

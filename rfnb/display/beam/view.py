@@ -1,0 +1,246 @@
+"""The view of a beam search: the n-best list and the tree of one sequence, and what became of the reference."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from rfnb.display.beam.picture import image
+from rfnb.display.beam.schema import BeamHypothesis, BeamNode, BeamReference, BeamStep, BeamView
+from rfnb.display.kit.degrade import Notes
+from rfnb.display.markup import style, svg
+from rfnb.display.markup.grid import Table, table_html
+from rfnb.display.markup.html import Html, el
+from rfnb.display.markup.numbers import short
+from rfnb.display.markup.widgets_html import chip, fold, note_html, note_text, quiet
+from rfnb.errors import ViewError
+from rfnb.search.explain.where import Where
+from rfnb.search.found import Found
+from rfnb.search.node import Node
+from rfnb.search.tree import Tree
+
+STEPS = 60
+"""Largest number of steps that are drawn."""
+PRUNED = 4
+"""Pruned candidates that are drawn of each step, if no number is given."""
+OTHERS = 30
+"""Largest number of other sequences that are named."""
+VERDICTS = {"correct": style.PALETTE[2], "undecided": style.GREY}
+
+
+def describe(
+    search: Found | Tree | Where, batch: int | str = 0, reference: Any = None, pruned: int = PRUNED
+) -> BeamView:
+    """The search for one sequence as JSON.
+
+    batch: the position or tag of the sequence. reference: what should have been found, as text, labels or numbers.
+    pruned: how many of the pruned candidates are drawn of each step.
+    """
+    notes = Notes()
+    tree = search.tree if isinstance(search, Where) else search.tree[batch] if isinstance(search, Found) else search
+    where = search if isinstance(search, Where) else None if reference is None else tree.where(reference)
+    others = [each.name for each in search.tree[:OTHERS]] if isinstance(search, Found) and len(search) > 1 else []
+    drawn = _drawn_steps(tree, where)
+    if len(drawn) < tree.steps:
+        notes.add(f"{len(drawn)} of {tree.steps} steps are drawn")
+    return {
+        "kind": "beam",
+        "name": tree.name,
+        "others": others,
+        "beam": tree.beam,
+        "steps": tree.steps,
+        "columns": _columns(tree, where, drawn, pruned),
+        "hypotheses": [_hypothesis(each, where) for each in tree.hypotheses],
+        "reference": None if where is None else _reference(where, pruned),
+        "note": notes.text(),
+    }
+
+
+def _drawn_steps(tree: Tree, where: Where | None) -> list[int]:
+    """All steps; of many, the first and last ones, and those around the fall of the reference."""
+    if tree.steps <= STEPS:
+        return list(range(tree.steps))
+    third, fall = STEPS // 3, where.fall.step if where is not None and where.fall is not None else tree.steps // 2
+    near = range(max(0, fall - third // 2), min(tree.steps, fall + third // 2))
+    return sorted({*range(third), *near, *range(tree.steps - third, tree.steps)})
+
+
+def _columns(tree: Tree, where: Where | None, drawn: Sequence[int], pruned: int) -> list[BeamStep]:
+    best = tree.best.places if tree.best is not None else ()
+    theirs = {} if where is None else {node.step: node.place for node in where.nodes}
+    columns: list[BeamStep] = []
+    for before, step in zip([-1, *drawn], drawn, strict=False):
+        nodes = [_node(node, node.place or 0, best[step : step + 1], theirs.get(step)) for node in tree.nodes(step)]
+        nodes += [_node(node, tree.beam + i, (), None) for i, node in enumerate(tree.pruned(step)[:pruned])]
+        columns.append({"step": step, "nodes": nodes, "skipped": step - before - 1})
+    return columns
+
+
+def _node(node: Node, row: int, best: Sequence[int], reference: int | None) -> BeamNode:
+    lives = "copy" if node.ended else "lives" if node.survives else "dies"
+    return {
+        "row": row,
+        "parent": node.parent,
+        "text": node.text,
+        "score": _rounded(node.compared),
+        "state": "pruned" if node.pruned else lives,  # type: ignore[typeddict-item]
+        "ends": node.ends,
+        "best": node.place in best,
+        "reference": reference is not None and node.place == reference,
+    }
+
+
+def _hypothesis(each: Any, where: Where | None) -> BeamHypothesis:
+    return {
+        "rank": each.rank,
+        "place": each.place,
+        "text": each.text,
+        "score": _rounded(each.score),
+        "parts": {name: _rounded(part) for name, part in each.parts.items()},
+        "length": len(each.labels),
+        "complete": each.complete,
+        "reference": where is not None and where.found is not None and where.found.place == each.place,
+    }
+
+
+def _reference(where: Where, pruned: int) -> BeamReference:
+    fall = where.fall
+    row = None
+    if fall is not None and fall.candidate is not None:
+        candidates = where.tree.pruned(fall.step)[:pruned]
+        same = (i for i, node in enumerate(candidates) if node == fall.candidate)
+        row = next((where.tree.beam + i for i in same), None)
+    return {
+        "text": where.reference.text,
+        "verdict": where.verdict,
+        "because": where.because,
+        "fall": None if fall is None else {"step": fall.step, "row": row, "words": fall.words},
+    }
+
+
+def _rounded(score: float) -> float:
+    return float(f"{score:.5g}") if math.isfinite(score) else -math.inf
+
+
+# -- text
+
+
+def to_text(view: BeamView) -> str:
+    """The n-best list, and the beam by steps: each hypothesis with the place that it extends."""
+    lines = [f"{view['name']}: {_sizes(view)}", *(f"  {line}" for line in repr(to_table(view)).splitlines())]
+    reference = view["reference"]
+    if reference is not None:
+        lines += [f'reference "{reference["text"]}": {reference["verdict"]}', f"  {reference['because']}"]
+        lines += [f"  {reference['fall']['words']}"] if reference["fall"] else []
+    return "\n".join([*lines, *_tree_lines(view), *note_text(view["note"], "")])
+
+
+def _sizes(view: BeamView) -> str:
+    steps = f"{view['steps']} step" + ("s" if view["steps"] != 1 else "")
+    return f"{steps}, beam {view['beam']}"
+
+
+LINES = 40
+"""Largest number of lines of the tree as text."""
+WIDTH = 100
+
+
+def _tree_lines(view: BeamView) -> list[str]:
+    """The kept hypotheses as a tree: labels that continue without a branch share a line."""
+    children: dict[tuple[int, int], list[tuple[int, BeamNode]]] = {}
+    for at, column in enumerate(view["columns"]):
+        for node in column["nodes"]:
+            if node["state"] in ("lives", "dies"):
+                parent = (at - 1, node["parent"]) if at and node["parent"] is not None else (-1, 0)
+                children.setdefault(parent, []).append((at, node))
+    lines: list[str] = []
+    waiting = [(0, each) for each in reversed(children.get((-1, 0), []))]
+    while waiting and len(lines) < LINES:
+        depth, (at, node) = waiting.pop()
+        labels = [_marked(node)]
+        below = children.get((at, node["row"]), [])
+        while len(below) == 1:
+            at, node = below[0]
+            labels.append(_marked(node))
+            below = children.get((at, node["row"]), [])
+        text = f"  {'  ' * depth}{' '.join(labels)}  {short(node['score'])}"
+        lines.append(text if len(text) <= WIDTH else f"{text[: WIDTH - 1]}…")
+        waiting += [(depth + 1, each) for each in reversed(below)]
+    more = [f"  … {len(waiting)} more branches"] if waiting else []
+    return ["tree (▣ ends, * best, ‡ reference):", *lines, *more] if lines else []
+
+
+def _marked(node: BeamNode) -> str:
+    return node["text"] + "▣" * node["ends"] + "*" * node["best"] + "‡" * node["reference"]
+
+
+def to_table(view: BeamView) -> Table:
+    """The n-best list, with a column for each scorer."""
+    found = view["hypotheses"]
+    parts = list(dict.fromkeys(name for each in found for name in each["parts"]))
+    rows = [
+        [each["rank"], each["score"], each["text"], *(each["parts"].get(name) for name in parts), _end(each)]
+        for each in found
+    ]
+    return Table(["rank", "score", "text", *parts, "end"], rows)
+
+
+def _end(each: BeamHypothesis) -> str:
+    words = ["" if each["complete"] else "no end", "reference" if each["reference"] else ""]
+    return ", ".join(filter(None, words))
+
+
+# -- HTML
+
+
+def to_svg(view: BeamView) -> str:
+    """The picture of the tree."""
+    if not view["columns"]:
+        raise ViewError("beam: there is no step to draw", got=view["name"])
+    return image(view)
+
+
+def to_html(view: BeamView) -> Html:
+    """The reference, the n-best list, and the picture of the tree."""
+    drawn = None if not view["columns"] else image(view)
+    text = to_text(view)
+    alt = f"beam of {view['name']}: {_sizes(view)}; listed below"
+    picture = None if drawn is None else el("img", src=svg.data_uri(drawn), alt=alt, style="max-width:none;height:auto")
+    return el(
+        "div",
+        el("div", el("span", view["name"], style=style.NAME), quiet(f" · {_sizes(view)}"), style=style.HEAD),
+        _reference_html(view["reference"]),
+        el("div", table_html(to_table(view)), style="overflow-x:auto"),
+        None if picture is None else el("div", picture, style="overflow-x:auto;max-width:100%"),
+        None if drawn is None else el("div", quiet(LEGEND), style="font-size:12px"),
+        _others(view),
+        fold("as text", el("pre", text, style=_PRE)),
+        note_html(view["note"]),
+        style=style.BOX,
+    )
+
+
+LEGEND = (
+    "columns: steps · rows: places in the beam · thick: best · double: reference · ▣ ends · ✂ falls out · grey: pruned"
+)
+_PRE = "font-family:monospace;font-size:12px;white-space:pre;margin:4px 0;background:none;overflow-x:auto"
+
+
+def _reference_html(reference: BeamReference | None) -> Html | None:
+    if reference is None:
+        return None
+    colour = VERDICTS.get(reference["verdict"], style.WARN)
+    words = [reference["because"], *([reference["fall"]["words"]] if reference["fall"] else [])]
+    return el(
+        "div",
+        el("div", chip(reference["verdict"], colour), "reference: ", el("b", reference["text"] or "(no labels)")),
+        [el("div", quiet(line)) for line in words],
+    )
+
+
+def _others(view: BeamView) -> Html | None:
+    if not view["others"]:
+        return None
+    names = ", ".join(view["others"])
+    return el("div", quiet(f'other sequences: rf.show(found, batch="…") for {names}'), style="font-size:12px")
