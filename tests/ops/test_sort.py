@@ -136,10 +136,32 @@ def test_top_k_with_a_number_for_each_sequence():
     assert rf.top_k(x, axis=feat, k_dim=scalar[2])[2] is scalar[2]
 
 
-def test_top_k_of_too_many_or_no_number_is_told():
+TIES = st.sampled_from([0.0, 1.0, 2.0, -np.inf, np.nan])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(TIES, min_size=6, max_size=6), min_size=1, max_size=3), st.integers(0, 8), st.booleans())
+def test_top_k_takes_the_first_of_equal_entries_and_fills_up(rows, k, in_loop):
+    beam, label, steps = rf.Dim(2, name="beam"), rf.Dim(3, name="label"), rf.Dim(len(rows), name="steps")
+    x = rf.convert_to_tensor(np.reshape(rows, (len(rows), 2, 3)).astype("float32"), dims=[steps, beam, label])
+    k_dim = rf.Dim(k, name="k")
+    if in_loop:
+        loop = rf.Loop(axis=steps, optimize_move_layers_out=False)
+        with loop:
+            values, (beams, labels), _ = rf.top_k(loop.unstack(x), axis=[beam, label], k_dim=k_dim)
+            values, beams, labels = loop.stack(values), loop.stack(beams), loop.stack(labels)
+    else:
+        values, (beams, labels), _ = rf.top_k(x, axis=[beam, label], k_dim=k_dim)
+    for number, row in enumerate(rows):
+        order = sorted(range(6), key=lambda i: (-np.inf if np.isnan(row[i]) else row[i], -i), reverse=True)[:k]
+        filled = [row[i] for i in order] + [-np.inf] * (k - len(order))
+        np.testing.assert_array_equal(values.raw_tensor[number].numpy(), np.float32(filled))
+        places = (beams.raw_tensor[number] * 3 + labels.raw_tensor[number]).tolist()
+        assert places == order + [0] * (k - len(order))
+
+
+def test_top_k_of_no_number_is_told():
     _, x = batch_of([4, 2])
-    with pytest.raises(DimError, match="larger than the number of entries"):
-        rf.top_k(x, axis=feat, k=4)
     with pytest.raises(DimError, match="`k` has dims that `source` lacks"):
         rf.top_k(x, axis=feat, k=rf.ones([vocab], dtype="int32"))
     with pytest.raises(DimError, match="`k` must be an int"):

@@ -298,15 +298,16 @@ def is_trial() -> bool:
     return tape is not None and tape.trial
 
 
-def opaque(fn: Callable[..., Any], *args: Any, gives: bool = True) -> Any:
+def opaque(fn: Callable[..., Any], *args: Any, gives: bool = True, effect: bool = True) -> Any:
     """fn(*args) as one call on the tape, whatever happens inside.
 
-    gives: whether it returns a result. If not, it is skipped where ops are only tried out.
+    gives: whether it returns a result. If not, it is skipped where ops are only tried out. effect: whether it may do
+    more than that; if not, it is left out where its result is not needed.
     """
     tape = _current.get()
     if tape is None or tape.paused:
         return fn(*args)
     with tape.pause():
         result = fn(*args) if gives or not tape.trial else None
-    tape.record(fn, args, {}, result, always=True)
+    tape.record(fn, args, {}, result, always=effect)
     return result

@@ -42,7 +42,8 @@ class TopKOps:
         """The `k` largest over `axis`, their positions, and `k_dim`. {…, axis} → {…, k_dim}, the same sparse in axis
 
         Several axes are searched as one; for a list of dims, the positions are a list, one for each dim. Padding counts
-        as -∞, so that it is only selected if nothing else is left. The values of a Tensor `k` are read.
+        as -∞, so that it is only selected if nothing else is left. Places for which there is no entry get the lowest
+        value, and position 0. The values of a Tensor `k` are read.
         """
         size = Size(k.dims, cls.to_numpy_raw(k._raw)) if isinstance(k, Tensor) else Size((), k)
         if size.min < 0:
@@ -60,13 +61,11 @@ class TopKOps:
             order = (*(d for d in source.dims if d not in dims), *dims)
             place = len(order) - len(dims)
             raw = cls.merge_axes_raw(align.apply(align.move(source.dims, order), raw), place, len(dims))
-        if count > math.prod(sizes):
-            raise DimError(
-                "top_k: `k` is larger than the number of entries",
-                got=count,
-                expected=f"at most {math.prod(sizes)} of {align.show_dims(dims)}",
-            )
-        values, index = cls.top_k_raw(raw, place, count, sorted)
+        there = min(count, math.prod(sizes))
+        values, index = cls.top_k_raw(raw, place, there, sorted)
+        if there < count:
+            more = {place: (0, count - there)}
+            values, index = cls.pad_raw(values, more, cls.lowest_raw(raw)), cls.pad_raw(index, more, 0)
         mark_beam(k_dim)
         lengths = bound(source.lengths, k_dim, size, "top_k")
         out = [*order[:place], k_dim, *order[place + len(dims) :]]

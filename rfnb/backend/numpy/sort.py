@@ -20,8 +20,8 @@ class NumpySort:
 
     @staticmethod
     def top_k_raw(raw: Array, axis: int, k: int, sorted: bool) -> tuple[Array, Array]:
-        """The largest values and their positions; of equal entries, the first."""
-        order = _descending(raw, axis).take(range(k), axis)
+        """The largest values, the first of equal ones first and NaN last; and their positions."""
+        order = _descending(np.where(np.isnan(raw), -np.inf, raw), axis).take(range(k), axis)
         return np.take_along_axis(raw, order, axis), order
 
     @staticmethod

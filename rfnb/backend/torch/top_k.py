@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
+
+from rfnb.backend.base.tape import opaque
 
 
 class TorchTopK:
@@ -12,9 +15,9 @@ class TorchTopK:
 
     @staticmethod
     def top_k_raw(raw: torch.Tensor, axis: int, k: int, sorted: bool) -> tuple[torch.Tensor, torch.Tensor]:
-        """The largest values, and their positions."""
-        values, index = torch.topk(raw, k, axis, True, sorted)
-        return values, index
+        """The largest values, the first of equal ones first and NaN last; and their positions."""
+        found: tuple[torch.Tensor, torch.Tensor] = opaque(_largest, raw, axis, k, effect=False)
+        return found
 
     @staticmethod
     def split_index_raw(index: torch.Tensor, sizes: Sequence[int]) -> list[torch.Tensor]:
@@ -24,3 +27,15 @@ class TorchTopK:
             parts.append(index.remainder(size))
             index = index.div(size, rounding_mode="floor")
         return [index, *reversed(parts)]
+
+
+def _largest(raw: torch.Tensor, axis: int, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """`torch.topk` leaves the order of equal values open, so one more value is taken, to see whether some are equal."""
+    if raw.device.type == "cpu" and not torch.compiler.is_compiling():
+        values, index = torch.topk(raw, min(k + 1, raw.shape[axis]), axis)
+        longer, shorter = values.narrow(axis, 0, values.shape[axis] - 1), values.narrow(axis, 1, values.shape[axis] - 1)
+        if (longer > shorter).all():
+            return values.narrow(axis, 0, k), index.narrow(axis, 0, k)
+    order = raw.nan_to_num(nan=-math.inf, posinf=math.inf, neginf=-math.inf) if raw.is_floating_point() else raw
+    index = order.sort(dim=axis, descending=True, stable=True).indices.narrow(axis, 0, k)
+    return raw.gather(axis, index), index
