@@ -75,6 +75,12 @@ class Tree(TreeArrays, InWords):
             return " ".join(map(self.label, given))
         return vocab.join(given)
 
+    def prefix_text(self, labels: Sequence[int]) -> str:
+        """The text of the labels of a prefix, with the end label if it has ended."""
+        text = self.text_of(labels)
+        ends = bool(labels) and labels[-1] in self.end_labels and self.own.vocab is not None
+        return f"{self.text_of(labels[:-1])} {self.label(labels[-1])}".strip() if ends else text
+
     @cached_property
     def end_labels(self) -> frozenset[int]:
         """The labels by which hypotheses end; empty if they end by the number of frames."""

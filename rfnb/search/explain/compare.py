@@ -173,6 +173,6 @@ def _prefixes(tree: Tree, most: int) -> Iterator[dict[Any, Prefix]]:
         for node in nodes[:most]:
             labels = now[node.place]
             key = tuple(map(tree.label, labels))
-            found.setdefault(key, Prefix(tree.text_of(labels), node.rank, node.score))
+            found.setdefault(key, Prefix(tree.prefix_text(labels), node.rank, node.score))
         yield found
         before = now

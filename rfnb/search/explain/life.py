@@ -85,11 +85,15 @@ class Life:
     def lines(self, tree: Tree) -> list[str]:
         """The rows as text."""
         rows = [
-            [f"step {row['step']}", row["text"], f"rank {row['rank']}", number(row["score"]), _gap(row["gap"])]
+            [f"step {row['step']}", _label(row), f"rank {row['rank']}", number(row["compared"]), _gap(row["gap"])]
             for row in self.table(tree)
         ]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         return ["  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+
+
+def _label(row: dict[str, Any]) -> str:
+    return "(ended)" if row["ended"] else str(row["text"])
 
 
 def _gap(gap: float) -> str:
@@ -140,7 +144,7 @@ def _fall(tree: Tree, labels: Sequence[int], step: int, before: np.ndarray | Non
         text=text,
         candidate=candidate,
         last=last,
-        last_text="" if last is None or last.place is None else tree.text_of(tree.prefix(step, last.place)),
+        last_text="" if last is None or last.place is None else tree.prefix_text(tree.prefix(step, last.place)),
         margin=None if last is None or known is None else last.compared - known.compared,
         at_least=known is not None and candidate is None,
         rank=known.rank if known else None,

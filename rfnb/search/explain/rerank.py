@@ -125,7 +125,7 @@ def _doubts(tree: Tree) -> Iterator[Doubt]:
                 sequence=tree.sequence,
                 step=step,
                 label=each.label,
-                text=tree.text_of(before if each.ended else (*before, each.label)),
+                text=tree.prefix_text(before if each.ended else (*before, each.label)),
                 score=each.score,
                 margin=each.compared - kept[-1].compared,
                 may_win=each.score > needed,

@@ -120,7 +120,8 @@ def _verdict(
     needed, limit = len(reference.labels) + bool(tree.end_labels), limit_of(tree)
     if limit is not None and needed > limit:
         return "over the limit", f"the reference needs {needed} steps, {limit} are allowed"
-    scores = f"the reference has the score {_or_unknown(forced)}, the output {number(output.score)}"
+    known = "a score that is not known" if forced is None else f"the score {number(forced)}"
+    scores = f"the reference has {known}, {_output(output)}"
     if forced is not None and forced - output.score > rounding(forced, output.score):
         return "search error", scores
     if not output.complete and not tree.own.framewise:
@@ -131,12 +132,12 @@ def _verdict(
         return "model error", scores
     most = most_possible(tree, life, needed)
     if most is not None and output.score - most > rounding(most, output.score):
-        return "model error", f"{scores}; scores only fall, and that of the reference is {number(most)} at most"
+        return "model error", f"scores only fall: the reference has at most {number(most)}, {_output(output)}"
     return "undecided", scores
 
 
-def _or_unknown(score: float | None) -> str:
-    return "?" if score is None else number(score)
+def _output(output: Hypothesis) -> str:
+    return f"the output {number(output.score)}"
 
 
 def rounding(a: float, b: float) -> float:
