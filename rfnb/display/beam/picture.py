@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from itertools import pairwise
 
 from rfnb.display.beam.schema import BeamNode, BeamStep, BeamView
 from rfnb.display.markup import svg
@@ -28,15 +29,13 @@ def image(view: BeamView) -> str:
         x += column.width + GAP
     rows = 1 + max((node["row"] for column in columns for node in column.nodes), default=0)
     height = HEAD + rows * ROW + (FOOT if rows > view["beam"] else 0.0) + 4.0
-    edges = [
-        edge for before, column in zip(columns, columns[1:], strict=False) for edge in _edges(before, column, view)
-    ]
+    edges = [edge for before, column in pairwise(columns) for edge in _edges(before, column, view)]
     return svg.image(
         x - GAP + 6.0, height,
-        [_header(column) for column in columns],
-        _lines(edges),
-        [_node(column, node, view) for column in columns for node in column.nodes],
-        _fall(columns, view),
+        *(mark for column in columns for mark in _header(column)),
+        *_lines(edges),
+        *(_node(column, node, view) for column in columns for node in column.nodes),
+        *_fall(columns, view),
     )  # fmt: skip
 
 
@@ -88,11 +87,7 @@ def _edges(before: _Column, column: _Column, view: BeamView) -> Iterable[Edge]:
             continue
         x, u = before.x + before.width, column.x
         y, v = _top(parent, view) + ROW / 2 - 2, _top(node, view) + ROW / 2 - 2
-        middle = (x + u) / 2
-        line = f"M{svg.number(x)},{svg.number(y)}" + (
-            f"H{svg.number(u)}" if y == v
-            else f"C{svg.number(middle)},{svg.number(y)} {svg.number(middle)},{svg.number(v)} {svg.number(u)},{svg.number(v)}"
-        )  # fmt: skip
+        line = svg.sideways((x, y), (u, v))
         kind = "best" if node["best"] and parent["best"] else node["state"]
         yield ("reference" if node["reference"] and parent["reference"] and kind != "best" else kind), line
 
@@ -138,15 +133,15 @@ def _node(column: _Column, node: BeamNode, view: BeamView) -> Html:
     return svg.group(title, around, box, text, opacity=0.75 if faint else None)
 
 
-def _fall(columns: list[_Column], view: BeamView) -> Html | None:
+def _fall(columns: list[_Column], view: BeamView) -> list[Html]:
     """Scissors where the reference fell out."""
     reference = view["reference"]
     if reference is None or reference["fall"] is None:
-        return None
+        return []
     fall = reference["fall"]
     column = next((each for each in columns if each.step == fall["step"]), None)
     if column is None:
-        return None
+        return []
     row = fall["row"]
     y = HEAD + (view["beam"] if row is None else row) * ROW + (FOOT if row is not None else 0.0)
     marks = [svg.words(column.x - 15, y + 15, "✂", fill="#c2410c", font_size=13)]
@@ -157,4 +152,4 @@ def _fall(columns: list[_Column], view: BeamView) -> Html | None:
                 stroke_width=1.6, stroke_dasharray="4 2",
             )
         )  # fmt: skip
-    return svg.group(el("title", fall["words"]), marks)
+    return [svg.group(el("title", fall["words"]), marks)]

@@ -222,7 +222,7 @@ def to_html(view: BeamView) -> Html:
 
 
 LEGEND = (
-    "columns: steps · rows: places in the beam · thick: best · double: reference · ▣ ends · ✂ falls out · grey: pruned"
+    "columns: steps · rows: places in the beam · thick: best · double: reference · ▣ ends · ✂ fell out · grey: pruned"
 )
 _PRE = "font-family:monospace;font-size:12px;white-space:pre;margin:4px 0;background:none;overflow-x:auto"
 

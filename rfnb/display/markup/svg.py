@@ -87,6 +87,18 @@ def _curves(points: Sequence[Point]) -> str:
     return made
 
 
+def sideways(a: Point, b: Point) -> str:
+    """The commands of a line from left to right, which leaves and arrives level.
+
+    >>> sideways((0, 5), (10, 5)), sideways((0, 5), (10, 9))
+    ('M0,5H10', 'M0,5C5,5 5,9 10,9')
+    """
+    if a[1] == b[1]:
+        return f"M{_at(*a)}H{number(b[0])}"
+    middle = (a[0] + b[0]) / 2
+    return f"M{_at(*a)}C{_at(middle, a[1])} {_at(middle, b[1])} {_at(*b)}"
+
+
 def _corners(points: Sequence[Point], radius: float = 8.0) -> str:
     made = "M" + _at(*points[0])
     for before, at, after in zip(points, points[1:], points[2:], strict=False):
