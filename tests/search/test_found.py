@@ -77,7 +77,7 @@ def test_what_a_loop_found_explains_itself():
         loop.end(chosen.labels == 0, include_eos=False)
         labels = loop.stack(chosen.labels)
     found = loop.found
-    assert found.nbest(2) == [["aaa", "baa"], ["", "b"]]
+    assert found.nbest(2) == [["aaa", "aab"], ["", "b"]]
     assert found.best(labels).copy_transpose([rf.batch_dim, loop.axis]).tolist()[0] == [1, 1, 1]
     assert found.tree[1].where("b").verdict == "model error"
 

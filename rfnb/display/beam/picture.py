@@ -14,7 +14,8 @@ ROW, GAP, HEAD, FOOT = 24.0, 22.0, 20.0, 6.0
 """Height of a row, width between columns, height of the header, distance to the pruned candidates."""
 LEAST, MOST = 26.0, 84.0
 """Least and largest width of a column."""
-INK, QUIET, EDGE, BEST, REFERENCE = "#1c2733", "#808080", "#9aa3ad", "#0072b2", "#00875f"
+INK, QUIET, FAINT, EDGE, PAPER = "#1c2733", "#808080", "#6a737d", "#9aa3ad", "#f4f5f7"
+BEST, REFERENCE = "#0072b2", "#00875f"
 TINTS = ("#ffffff", "#eaf2f8", "#cfe3f1", "#a9cfe8", "#7db8de")
 """From the worst to the best score of a step."""
 
@@ -34,7 +35,8 @@ def image(view: BeamView) -> str:
         x - GAP + 6.0, height,
         *(mark for column in columns for mark in _header(column)),
         *_lines(edges),
-        *(_node(column, node, view) for column in columns for node in column.nodes),
+        *_boxes(columns, view),
+        *_labels(columns, view),
         *_fall(columns, view),
     )  # fmt: skip
 
@@ -111,26 +113,62 @@ def _lines(edges: Iterable[Edge]) -> list[Html]:
     return [el("path", d="".join(found[kind]), fill="none", **look) for kind, look in LINES.items() if kind in found]
 
 
-def _node(column: _Column, node: BeamNode, view: BeamView) -> Html:
-    y, faint = _top(node, view), node["state"] in ("pruned", "copy")
-    colour = BEST if node["best"] else EDGE
-    room = column.width - 8.0
-    box = svg.rect(
-        column.x, y, column.width, ROW - 4, rx=4, fill="#f4f5f7" if faint else column.tint(node),
-        stroke=colour, stroke_width=2 if node["best"] else 0.8,
-        stroke_dasharray="2 2" if node["state"] == "pruned" else None,
-    )  # fmt: skip
-    around = None
-    if node["reference"]:
-        around = svg.rect(
-            column.x - 2.5, y - 2.5, column.width + 5, ROW + 1, rx=6, fill="none", stroke=REFERENCE, stroke_width=1.6
+def _boxes(columns: list[_Column], view: BeamView) -> list[Html]:
+    """One path for all boxes that look alike."""
+    found: dict[Look, list[str]] = {}
+    for column in columns:
+        for node in column.nodes:
+            y, w, h = _top(node, view), svg.number(column.width), svg.number(ROW - 4)
+            box = f"M{svg.number(column.x)},{svg.number(y)}h{w}v{h}h-{w}z"
+            found.setdefault(_look(column, node), []).append(box)
+            if node["reference"]:
+                around = _around(column, y)
+                found.setdefault(("none", REFERENCE, 1.6, None), []).append(around)
+    looks = sorted(found, key=lambda look: (look[2], look[0] == "none"))
+    return [
+        el("path", d="".join(found[look]), fill=look[0], stroke=look[1], stroke_width=look[2],
+           stroke_dasharray=look[3], stroke_linejoin="round")
+        for look in looks
+    ]  # fmt: skip
+
+
+Look = tuple[str, str, float, str | None]
+"""Fill, stroke, its width, its dashes."""
+
+
+def _look(column: _Column, node: BeamNode) -> Look:
+    if node["state"] in ("pruned", "copy"):
+        return PAPER, EDGE, 0.8, "2 2" if node["state"] == "pruned" else None
+    return (column.tint(node), BEST, 2.2, None) if node["best"] else (column.tint(node), EDGE, 0.8, None)
+
+
+def _around(column: _Column, y: float) -> str:
+    w, h = svg.number(column.width + 6), svg.number(ROW + 2)
+    return f"M{svg.number(column.x - 3)},{svg.number(y - 3)}h{w}v{h}h-{w}z"
+
+
+def _labels(columns: list[_Column], view: BeamView) -> list[Html]:
+    """The labels of the nodes, with their scores as titles where there are few."""
+    nodes = [(column, node) for column in columns for node in column.nodes]
+    groups: dict[str, list[Html]] = {"plain": [], "faint": [], "best": []}
+    for column, node in nodes:
+        kind = "best" if node["best"] else "faint" if node["state"] in ("pruned", "copy") else "plain"
+        text = svg.elided(_text(node), 11, column.width - 8.0, bold=node["best"])
+        title = el("title", f"{node['text']}  {node['score']:.4g}") if len(nodes) <= TITLES else None
+        x, y = svg.number(column.x + column.width / 2), svg.number(_top(node, view) + 14)
+        groups[kind].append(el("text", text, title, x=x, y=y))
+    return [
+        svg.group(
+            *found, text_anchor="middle", fill=FAINT if kind == "faint" else INK,
+            font_weight="bold" if kind == "best" else None,
         )
-    text = svg.words(
-        column.x + column.width / 2, y + 14, svg.elided(_text(node), 11, room, bold=node["best"]),
-        text_anchor="middle", fill=INK if not faint else "#6a737d", font_weight="bold" if node["best"] else None,
-    )  # fmt: skip
-    title = el("title", f"{node['text']}  {node['score']:.4g}")
-    return svg.group(title, around, box, text, opacity=0.75 if faint else None)
+        for kind, found in groups.items()
+        if found
+    ]  # fmt: skip
+
+
+TITLES = 400
+"""Up to this many nodes, each has its score as a title."""
 
 
 def _fall(columns: list[_Column], view: BeamView) -> list[Html]:
@@ -146,10 +184,6 @@ def _fall(columns: list[_Column], view: BeamView) -> list[Html]:
     y = HEAD + (view["beam"] if row is None else row) * ROW + (FOOT if row is not None else 0.0)
     marks = [svg.words(column.x - 15, y + 15, "✂", fill="#c2410c", font_size=13)]
     if row is not None:
-        marks.append(
-            svg.rect(
-                column.x - 2.5, y - 2.5, column.width + 5, ROW + 1, rx=6, fill="none", stroke=REFERENCE,
-                stroke_width=1.6, stroke_dasharray="4 2",
-            )
-        )  # fmt: skip
+        around = _around(column, y)
+        marks.append(el("path", d=around, fill="none", stroke=REFERENCE, stroke_width=1.6, stroke_dasharray="4 2"))
     return [svg.group(el("title", fall["words"]), marks)]

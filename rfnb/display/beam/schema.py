@@ -61,6 +61,7 @@ class BeamView(TypedDict):
 
     kind: Literal["beam"]
     name: str
+    summary: list[str]  # in words
     others: list[str]  # the names of the sequences of the search, if this is one of several
     beam: int
     steps: int

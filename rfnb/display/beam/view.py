@@ -37,6 +37,8 @@ def describe(
     batch: the position or tag of the sequence. reference: what should have been found, as text, labels or numbers.
     pruned: how many of the pruned candidates are drawn of each step.
     """
+    if isinstance(search, Found) and not len(search):
+        return _empty(search)
     notes = Notes()
     tree = search.tree if isinstance(search, Where) else search.tree[batch] if isinstance(search, Found) else search
     where = search if isinstance(search, Where) else None if reference is None else tree.where(reference)
@@ -48,6 +50,7 @@ def describe(
         "kind": "beam",
         "name": tree.name,
         "others": others,
+        "summary": _summary(search, tree, where),
         "beam": tree.beam,
         "steps": tree.steps,
         "columns": _columns(tree, where, drawn, pruned),
@@ -55,6 +58,22 @@ def describe(
         "reference": None if where is None else _reference(where, pruned),
         "note": notes.text(),
     }
+
+
+def _empty(search: Found) -> BeamView:
+    """The view of a batch without sequences."""
+    return {
+        "kind": "beam", "name": "search", "summary": search.text.splitlines(), "others": [],
+        "beam": search.trace.labels.shape[2], "steps": 0, "columns": [], "hypotheses": [], "reference": None,
+        "note": "there is no sequence",
+    }  # fmt: skip
+
+
+def _summary(search: Found | Tree | Where, tree: Tree, where: Where | None) -> list[str]:
+    """The n-best lists in words, and what became of the reference."""
+    lines = [] if isinstance(search, Where) else search.text.splitlines()
+    lines += [] if where is None else where.text.splitlines()
+    return [*lines, *([f"{tree.name}:"] if isinstance(search, Found) and len(search) > 1 else [])]
 
 
 def _drawn_steps(tree: Tree, where: Where | None) -> list[int]:
@@ -127,13 +146,14 @@ def _rounded(score: float) -> float:
 
 
 def to_text(view: BeamView) -> str:
-    """The n-best list, and the beam by steps: each hypothesis with the place that it extends."""
-    lines = [f"{view['name']}: {_sizes(view)}", *(f"  {line}" for line in repr(to_table(view)).splitlines())]
-    reference = view["reference"]
-    if reference is not None:
-        lines += [f'reference "{reference["text"]}": {reference["verdict"]}', f"  {reference['because']}"]
-        lines += [f"  {reference['fall']['words']}"] if reference["fall"] else []
-    return "\n".join([*lines, *_tree_lines(view), *note_text(view["note"], "")])
+    """The n-best lists, what became of the reference, and the tree."""
+    return "\n".join([*view["summary"], *_tree_lines(view), *note_text(view["note"], "")])
+
+
+def to_repr(view: BeamView) -> str:
+    """The n-best lists."""
+    lines = view["summary"]
+    return "\n".join(lines[:-1] if lines and lines[-1] == f"{view['name']}:" else lines)
 
 
 def _sizes(view: BeamView) -> str:
@@ -211,7 +231,7 @@ def to_html(view: BeamView) -> Html:
         "div",
         el("div", el("span", view["name"], style=style.NAME), quiet(f" · {_sizes(view)}"), style=style.HEAD),
         _reference_html(view["reference"]),
-        el("div", table_html(to_table(view)), style="overflow-x:auto"),
+        _nbest(view),
         None if picture is None else el("div", picture, style="overflow-x:auto;max-width:100%"),
         None if drawn is None else el("div", quiet(LEGEND), style="font-size:12px"),
         _others(view),
@@ -221,9 +241,7 @@ def to_html(view: BeamView) -> Html:
     )
 
 
-LEGEND = (
-    "columns: steps · rows: places in the beam · thick: best · double: reference · ▣ ends · ✂ fell out · grey: pruned"
-)
+LEGEND = "step by step from left to right · thick: best · green frame: reference · ▣ ends · ✂ fell out · grey: pruned"
 _PRE = "font-family:monospace;font-size:12px;white-space:pre;margin:4px 0;background:none;overflow-x:auto"
 
 
@@ -237,6 +255,20 @@ def _reference_html(reference: BeamReference | None) -> Html | None:
         el("div", chip(reference["verdict"], colour), "reference: ", el("b", reference["text"] or "(no labels)")),
         [el("div", quiet(line)) for line in words],
     )
+
+
+def _nbest(view: BeamView) -> list[Html]:
+    """The best hypotheses; the others are folded."""
+    table = to_table(view)
+    parts = [el("div", table_html(Table(table.columns, table.rows[:ROWS])), style="overflow-x:auto")]
+    if len(table) > ROWS:
+        rest = el("div", table_html(Table(table.columns, table.rows[ROWS:])), style="overflow-x:auto")
+        parts.append(fold(f"{len(table) - ROWS} more hypotheses", rest))
+    return parts
+
+
+ROWS = 5
+"""Number of hypotheses that are not folded."""
 
 
 def _others(view: BeamView) -> Html | None:

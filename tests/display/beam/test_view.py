@@ -1,0 +1,85 @@
+"""The view of a beam search."""
+
+import re
+
+import numpy as np
+import pytest
+import torch
+
+import rfnb as rf
+from rfnb.errors import SearchError, ViewError
+from tests.search.test_choice import Net, search
+from tests.search.test_decoding import step_of
+
+pytestmark = pytest.mark.filterwarnings("ignore::rfnb.errors.LoopWarning")
+
+
+def found_of(net, batch=1, *, labels=None, **options):
+    step, state = step_of(net)
+    return rf.search.decode(step, state, start=0, end=1, labels=labels, **{"beam": 3, "limit": 5} | options)
+
+
+def test_the_picture_has_each_node_and_marks_the_best():
+    found = found_of(Net(5, 2, 1), labels=list("a.cde"), tags=["laugh", "kiwi"])
+    data = rf.show(found, batch="kiwi").data
+    tree = found.tree["kiwi"]
+    assert data["name"] == "kiwi" and data["others"] == ["laugh", "kiwi"]
+    assert [len([n for n in c["nodes"] if n["state"] != "pruned"]) for c in data["columns"]] == [
+        len(tree.nodes(step)) for step in range(tree.steps)
+    ]
+    best = [[n["row"] for n in column["nodes"] if n["best"]] for column in data["columns"]]
+    assert best == [[place] for place in tree.best.places]
+    svg = rf.show(found, batch=1).svg
+    assert svg.count("<text") >= sum(len(column["nodes"]) for column in data["columns"])
+
+
+def test_a_reference_is_framed_until_it_falls_out():
+    net = Net(5, 1, 2)
+    wide = found_of(net, beam=30, labels=list("a.cde"))
+    tree = found_of(net, beam=2, labels=list("a.cde")).tree[0]
+    lost = next(each for each in wide.tree[0].hypotheses if tree.where(each.labels).fall is not None and each.labels)
+    view = rf.show(tree, reference=lost.labels)
+    fall = view.data["reference"]["fall"]
+    framed = [c["step"] for c in view.data["columns"] if any(n["reference"] for n in c["nodes"])]
+    assert framed == list(range(fall["step"])) and "✂" in view.svg and fall["words"] in view.text
+    assert rf.show(tree.where(lost.labels)).data["reference"] == view.data["reference"]
+
+
+def test_text_html_and_files(tmp_path):
+    found = found_of(Net(5, 2, 3), labels=["<s>", "</b>", "c & d", "\x1b[31m", "\u202eabc"])
+    view = rf.show(found)
+    assert "</b>" not in str(view.html).replace("&lt;/b&gt;", "") and "\x1b" not in view.text + view.svg
+    assert all(len(line) <= 120 for line in view.text.splitlines())
+    for suffix in ("html", "svg", "json", "txt", "csv"):
+        assert view.save(tmp_path / f"beam.{suffix}").stat().st_size > 50
+    assert found.tree[0].save(tmp_path / "tree.svg").read_text().startswith("<svg")
+    assert repr(found) == "\n".join(view.data["summary"][:-1])
+
+
+def test_large_trees_are_small_pictures():
+    net = Net(20, 1, 4)
+    step, state = step_of(net)
+    never = lambda prev, state: (step(prev, state)[0] - 50.0 * torch.eye(20)[1], step(prev, state)[1])  # noqa: E731
+    found = rf.search.decode(never, state, beam=12, start=0, end=1, limit=200)
+    view = rf.show(found)
+    assert len(str(view.html)) < 150_000 and view.data["note"].endswith("of 200 steps are drawn")
+    assert sum(column["skipped"] for column in view.data["columns"]) == 200 - len(view.data["columns"])
+
+
+def test_nothing_to_draw():
+    nothing = found_of(Net(4, 1, 5), limit=0)
+    view = rf.show(nothing)
+    assert view.data["columns"] == [] and "reached the limit" in view.text and str(view.html)
+    with pytest.raises(ViewError, match="no step to draw"):
+        _ = view.svg
+    empty = rf.show(rf.search.Found(nothing.trace.alone(0)))
+    assert empty.text
+    with pytest.raises(SearchError, match=r"did you mean|no sequence"):
+        rf.show(nothing, batch="laugh")
+
+
+def test_the_search_of_a_loop():
+    loop, _ = search(Net(5, 3, 6), 3, 4, 6)
+    text = rf.show(loop.found, batch=2).text
+    assert text.startswith("search: 3 sequences, beam 4") and "sequence 2:\ntree" in text
+    assert re.search(r"-\d", text) and np.isfinite(loop.found.trace.final_scores[:, 0]).all()
