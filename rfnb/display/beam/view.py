@@ -15,6 +15,7 @@ from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import short
 from rfnb.display.markup.widgets_html import chip, fold, note_html, note_text, quiet
 from rfnb.errors import ViewError
+from rfnb.printable import printable_name
 from rfnb.search.explain.where import Where
 from rfnb.search.found import Found
 from rfnb.search.node import Node
@@ -73,7 +74,7 @@ def _summary(search: Found | Tree | Where, tree: Tree, where: Where | None) -> l
     """The n-best lists in words, and what became of the reference."""
     lines = [] if isinstance(search, Where) else search.text.splitlines()
     lines += [] if where is None else where.text.splitlines()
-    return [*lines, *([f"{tree.name}:"] if isinstance(search, Found) and len(search) > 1 else [])]
+    return [*lines, *([f"{printable_name(tree.name)}:"] if isinstance(search, Found) and len(search) > 1 else [])]
 
 
 def _drawn_steps(tree: Tree, where: Where | None) -> list[int]:
@@ -153,7 +154,7 @@ def to_text(view: BeamView) -> str:
 def to_repr(view: BeamView) -> str:
     """The n-best lists."""
     lines = view["summary"]
-    return "\n".join(lines[:-1] if lines and lines[-1] == f"{view['name']}:" else lines)
+    return "\n".join(lines[:-1] if lines and lines[-1] == f"{printable_name(view['name'])}:" else lines)
 
 
 def _sizes(view: BeamView) -> str:
@@ -192,7 +193,7 @@ def _tree_lines(view: BeamView) -> list[str]:
 
 
 def _marked(node: BeamNode) -> str:
-    return node["text"] + "▣" * node["ends"] + "*" * node["best"] + "‡" * node["reference"]
+    return printable_name(node["text"]) + "▣" * node["ends"] + "*" * node["best"] + "‡" * node["reference"]
 
 
 def to_table(view: BeamView) -> Table:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rfnb.printable import printable_name
 from rfnb.search.node import Node
 from rfnb.search.words import number
 
@@ -93,7 +94,7 @@ class Life:
 
 
 def _label(row: dict[str, Any]) -> str:
-    return "(ended)" if row["ended"] else str(row["text"])
+    return "(ended)" if row["ended"] else printable_name(str(row["text"]))
 
 
 def _gap(gap: float) -> str:

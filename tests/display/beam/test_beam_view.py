@@ -83,3 +83,16 @@ def test_the_search_of_a_loop():
     text = rf.show(loop.found, batch=2).text
     assert text.startswith("search: 3 sequences, beam 4") and "sequence 2:\ntree" in text
     assert re.search(r"-\d", text) and np.isfinite(loop.found.trace.final_scores[:, 0]).all()
+
+
+def hostile_views(word):
+    labels = [word(label) for label in ("a", "end", "c", "d", "e")]
+    found = found_of(Net(5, 2, 1), labels=labels, tags=[word("laugh"), word("kiwi")])
+    tree = found.tree[0]
+    reference = (*tree.hypotheses[-1].labels[:1], 4)
+    return {
+        "beam": rf.show(found),
+        "beam, of a tag": rf.show(found, batch=word("kiwi"), reference=[labels[2], labels[3]]),
+        "beam, one tree": rf.show(tree, reference=reference),
+        "beam, reference": rf.show(tree.where(reference)),
+    }
