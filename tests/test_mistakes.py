@@ -292,7 +292,7 @@ class Broken(rf.Module):
 NEAR: list[tuple[Callable[[], Any], str]] = [
     (lambda: rf.mean, r"rf.mean → rf.reduce_mean\("),
     (lambda: rf.cat, r"rf.cat → rf.concat\("),
-    (lambda: rf.beam_search, r"rf.beam_search → a loop with rf.top_k"),
+    (lambda: rf.beam_search, r"rf.beam_search → a loop with loop.choice"),
     (lambda: rf.nn.ReLU, r"rf.nn.ReLU → rf.relu"),
     (lambda: rf.nn.Lienar, r"rf.nn has no 'Lienar'.*rf.Linear"),
     (lambda: rf.log_sofmax, "'rfnb' has no attribute 'log_sofmax': did you mean 'log_softmax'"),

@@ -230,7 +230,7 @@ class Loop:
         hypotheses, and `loop.found` has their scores, their lengths and the tree.
 
         >>> label, before, beam = rf.Dim(3, name="label"), rf.Dim(3, name="before"), rf.Dim(2, name="beam")
-        >>> table = rf.convert_to_tensor([[1.0, 2.0, 0.0], [1.0, 0.0, 2.0], [0.0, 0.0, 0.0]], dims=[before, label])
+        >>> table = rf.convert_to_tensor([[2.0, 3.0, 0.0], [1.0, 0.0, 2.0], [0.0, 0.0, 0.0]], dims=[before, label])
         >>> loop = rf.Loop(max_seq_len=9)
         >>> loop.state.prev = rf.zeros([beam], dtype="int64", sparse_dim=label)
         >>> with loop:

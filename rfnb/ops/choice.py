@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from rfnb.core.dims import align
@@ -68,8 +69,11 @@ def random_choice_without_replacement(
     """
     noise = random_uniform(log_probs.dims, minval=1e-30, dtype=log_probs.dtype, device=log_probs.device)
     gumbel = neg(log(neg(log(noise))))
-    try:
-        return top_k(add(log_probs, mul(gumbel, noise_scale)), axis=axis, k_dim=num_samples_dim)[1]
-    except DimError as error:
-        error.what = error.what.replace("top_k: `k`", "random_choice_without_replacement: `num_samples_dim`")
-        raise
+    entries = math.prod(log_probs.size_of(dim).max for dim in ([axis] if isinstance(axis, Dim) else axis))
+    if num_samples_dim.get_dim_value() > entries:
+        raise DimError(
+            "random_choice_without_replacement: `num_samples_dim` is larger than the number of entries",
+            got=num_samples_dim.get_dim_value(),
+            expected=f"at most {entries}",
+        )
+    return top_k(add(log_probs, mul(gumbel, noise_scale)), axis=axis, k_dim=num_samples_dim)[1]

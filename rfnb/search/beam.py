@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,10 +14,13 @@ from rfnb.core.dims.lengths import EMPTY
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.op import op
 from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.ops.create import range_over_dim
 from rfnb.ops.index import gather
-from rfnb.ops.math import is_neg_infinite, logical_and, logical_not, where
-from rfnb.ops.shape import expand_dim
+from rfnb.ops.math import cast, equal, greater, is_neg_infinite, logical_and, logical_not, where
+from rfnb.ops.shape import expand_dim, merge_dims, replace_dim
 from rfnb.ops.top_k import top_k
+
+Combine = Callable[[Tensor, Tensor], Tensor]
 
 
 class BeamStep(NamedTuple):
@@ -44,6 +48,10 @@ def beam_step(
     counts: Tensor | None = None,
     step: Tensor | int = 0,
     exponent: float = 1.0,
+    combine: Combine | None = None,
+    keep_beams: bool = False,
+    gold: Tensor | None = None,
+    gold_once: bool = False,
 ) -> BeamStep:
     """The best extensions of all hypotheses by one label. {…, beam, axis}, {…, beam} → {…, out_beam}
 
@@ -62,6 +70,10 @@ def beam_step(
         ended: which hypotheses have ended. {…, beam} bool
         counts: how many labels each hypothesis has, {…, beam}. If given, candidates are compared by
             score / count ** exponent, and `step` is the number of this step.
+        combine: the score of a candidate, instead of their sum, from scores {…, beam, axis} and base {…, beam}.
+        keep_beams: each hypothesis keeps its own best labels, as many for each; in step 0, there is only one.
+        gold: the right label, {…}: it takes the last place, as an extension of the last place. gold_once: it is not
+            among the others then.
     """
     if beam not in scores.dims_set:
         scores = expand_dim(scores, beam)
@@ -71,15 +83,63 @@ def beam_step(
         if counts is not None:
             compared = where(ended, base * ((step + 1) / counts) ** exponent, base)
     batch = [dim for dim in base.dims if dim is not beam]
-    total = (compared + scores).copy_transpose([*batch, beam, axis])
-    best, (parents, labels), _ = top_k(total, axis=[beam, axis], k_dim=out_beam, k=out_beam.get_dim_value())
+    total = compared + scores if combine is None else combine(scores, compared)
+    total = total.copy_transpose([*batch, beam, axis])
+    labels, parents, best = _chosen(total, axis, beam, out_beam, step, keep_beams, gold, gold_once)
     if counts is None:
         return BeamStep(labels, parents, best, None)
     if ended is None:
         return BeamStep(labels, parents, best, best * 0 + (step + 1))
     had = logical_and(gather(ended, indices=parents, axis=beam), logical_not(is_neg_infinite(best)))
-    best = where(had, gather(base, indices=parents, axis=beam), best)
-    return BeamStep(labels, parents, best, where(had, gather(counts, indices=parents, axis=beam), step + 1))
+    counted = gather(counts, indices=parents, axis=beam)
+    kept = gather(base, indices=parents, axis=beam)
+    if combine is not None:
+        kept = best / ((step + 1) / counted) ** exponent
+    return BeamStep(labels, parents, where(had, kept, best), where(had, counted, step + 1))
+
+
+def _chosen(
+    total: Tensor, axis: Dim, beam: Dim, out_beam: Dim, step: Tensor | int, keep: bool, gold: Tensor | None, once: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Labels, parents and scores of the candidates that get a place."""
+    if gold is not None:
+        return _with_gold(total, axis, beam, out_beam, step, gold, once)
+    best, (parents, labels), _ = top_k(total, axis=[beam, axis], k_dim=out_beam)
+    if not keep:
+        return labels, parents, best
+    several = Dim(out_beam.get_dim_value() // beam.get_dim_value(), name="labels of each")
+    own_best, own_labels, _ = top_k(total, axis=axis, k_dim=several)
+    own_parents = expand_dim(range_over_dim(beam, device=total.device), several)
+    assert isinstance(own_labels, Tensor)
+    own = [_merged(x, beam, several, out_beam) for x in (own_labels, own_parents, own_best)]
+    if not isinstance(step, Tensor):
+        return (own[0], own[1], own[2]) if step else (labels, parents, best)
+    first = equal(step, 0)
+    return where(first, labels, own[0]), where(first, parents, own[1]), where(first, best, own[2])
+
+
+def _merged(x: Tensor, beam: Dim, several: Dim, out_beam: Dim) -> Tensor:
+    merged, dim = merge_dims(x, dims=[beam, several])
+    return replace_dim(merged, in_dim=dim, out_dim=out_beam)[0]
+
+
+def _with_gold(
+    total: Tensor, axis: Dim, beam: Dim, out_beam: Dim, step: Tensor | int, gold: Tensor, once: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The best candidates, of which the last is the right label after the last hypothesis."""
+    last = beam.get_dim_value() - 1
+    gold_parent: Any = cast(greater(step, 0), "int64") * last if isinstance(step, Tensor) else last * (step > 0)
+    gold_total = gather(gather(total, indices=gold_parent, axis=beam), indices=gold, axis=axis)
+    if once:
+        is_gold = logical_and(equal(range_over_dim(beam), gold_parent), equal(range_over_dim(axis), gold))
+        total = where(is_gold, -np.inf, total)
+    best, (parents, labels), _ = top_k(total, axis=[beam, axis], k_dim=out_beam)
+    replaced = equal(range_over_dim(out_beam, device=total.device), out_beam.get_dim_value() - 1)
+    return (
+        where(replaced, cast(gold, labels.dtype), labels),
+        where(replaced, gold_parent, parents),
+        where(replaced, gold_total, best),
+    )
 
 
 def _first_label_only(scores: Tensor, axis: Dim) -> Tensor:

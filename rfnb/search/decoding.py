@@ -18,9 +18,9 @@ from rfnb.core.vocab.vocab import Vocab
 from rfnb.errors import ParameterError, SearchError
 from rfnb.loop.steps.beams import Searched
 from rfnb.search.beam import beam_step
-from rfnb.search.choice import InputType, log_scores
 from rfnb.search.collect import SearchPlan, collect
 from rfnb.search.found import Found
+from rfnb.search.sources import InputType, log_scores
 
 Step = Callable[[Any, Any], tuple[Any, Any]]
 

@@ -161,7 +161,8 @@ INSTEAD = {
     **dict.fromkeys(["Tokenizer", "AutoTokenizer"], "rf.Vocab(tokenizer)"),
     **dict.fromkeys(["beam_search", "BeamSearch"], "a loop with loop.choice: docs/search.md, rf.Loop"),
     **dict.fromkeys(
-        "generate decode greedy_search greedy".split(), "a loop with rf.reduce_argmax: docs/models.md has one"
+        "generate decode greedy_search greedy".split(),
+        "a loop with loop.choice, or rf.search.decode for a torch model: docs/search.md",
     ),
     **dict.fromkeys("visualize draw plot imshow heatmap summary inspect print display_graph".split(), _SHOW),
     "graph": "rf.show(model, x) shows the graph of a call, rf.model_graph(model, x) gives it",

@@ -18,6 +18,7 @@ REGISTERED = {
     "core.ground.show.make_view": "display.register",
     "core.ground.tracers.keep_state": "backend.torch.plain",
     "core.ground.tracers.trace_call": "backend.torch.plain",
+    "loop.choice.choose": "search.register",
     "trace.run.run.open_in_panel": "display.panel.comm",
     "trace.run.session.make_progress": "display.panel.comm",
 }

@@ -96,7 +96,7 @@ def test_hypotheses_of_a_sequence_end_together():
         loop.state.score = best
         loop.end(best > 20.0, include_eos=True)
     assert loop.run.begun.dims == (batch_dim,)
-    assert loop.run.ends is None
+    assert loop.run.ends == ["max steps (4)", "ended at 2: end was true"]
     moved = [value for value in loop.run[0].values() if value.op == "gather"]
     assert [value.name for value in moved] == ["score"]  # what was moved is called after the state
     assert rf.show(loop.run).text

@@ -1,0 +1,84 @@
+"""The scores of labels that a choice gets: of several sources, of several kinds, with noise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import ParameterError
+from rfnb.ops.index import gather
+from rfnb.ops.math import log, neg
+from rfnb.ops.random import random_uniform
+from rfnb.ops.shape import merge_dims, replace_dim
+from rfnb.ops.softmax import log_softmax
+from rfnb.ops.top_k import top_k
+
+if TYPE_CHECKING:
+    from rfnb.search.choice import Chosen
+
+InputType = Literal["prob", "log_prob", "logits"]
+
+
+def log_scores(scores: Tensor, axis: Dim, input_type: InputType) -> Tensor:
+    """Scores of labels that add up."""
+    if input_type == "logits":
+        return log_softmax(scores, axis=axis)
+    if input_type == "prob":
+        return log(scores)
+    if input_type == "log_prob":
+        return scores
+    raise ParameterError("choice: unknown `input_type`", got=input_type, expected='"prob", "log_prob" or "logits"')
+
+
+def gumbel(like: Tensor) -> Tensor:
+    """Noise by which the largest of scores with noise is a sample of their softmax (Gumbel-max). {…} → {…}"""
+    least = 1e-30  # log(0) is not a sample
+    uniform = random_uniform(like.dims, dtype=like.dtype, device=like.device, minval=least, maxval=1.0)
+    return neg(log(neg(log(uniform))))
+
+
+@dataclass(frozen=True)
+class Combinations:
+    """Combinations of a label of each source. scores: their sums, {…, axis}. labels_of: the labels that each source
+    has left, {…, one of ranks}; ranks: a dim for each source, whose product is `axis`, the first slowest."""
+
+    scores: Tensor
+    axis: Dim
+    labels_of: Sequence[Tensor]
+    ranks: Sequence[Dim]
+
+    def labels(self, chosen: Chosen) -> list[Tensor]:
+        """The label of each source in the combinations that were chosen."""
+        found: list[Tensor] = []
+        numbers: Any = chosen.labels
+        for i, (labels, rank) in enumerate(zip(self.labels_of, self.ranks, strict=True)):
+            later = math.prod(dim.get_dim_value() for dim in self.ranks[i + 1 :])
+            number = numbers // later % rank.get_dim_value()
+            found.append(gather(chosen.follow(labels), indices=number, axis=rank))
+        return found
+
+
+def combinations(scores: Sequence[Tensor], axes: Sequence[Dim], sizes: Sequence[int]) -> Combinations:
+    """All combinations of the best labels of each source."""
+    if len(sizes) != len(scores):
+        raise ParameterError("choice: `source_beam_sizes` has a size for each source", got=sizes, expected=len(scores))
+    best: list[Tensor] = []
+    labels: list[Tensor] = []
+    ranks: list[Dim] = []
+    for i, (source, axis, size) in enumerate(zip(scores, axes, sizes, strict=True)):
+        rank = Dim(min(size, axis.get_dim_value()), name=f"best of source {i}")
+        values, numbers, _ = top_k(source, axis=axis, k_dim=rank)
+        assert isinstance(numbers, Tensor)
+        best.append(values)
+        labels.append(numbers)
+        ranks.append(rank)
+    total = best[0]
+    for values in best[1:]:
+        total = total + values
+    merged, dim = merge_dims(total, dims=ranks)
+    axis = Dim(math.prod(rank.get_dim_value() for rank in ranks), name="combinations")
+    return Combinations(replace_dim(merged, in_dim=dim, out_dim=axis)[0], axis, labels, ranks)
