@@ -253,6 +253,11 @@ class Loop:
             prob_scale: of the scores of labels. base_beam_score_scale: of the scores of hypotheses before the step.
             length_normalization: whether hypotheses of different length are compared by
                 score / length ** length_normalization_exponent. The length counts the end label.
+            blank: the number of a label that stands for no label, in a search over frames. Scores are then not
+                normalized by length. merge: two hypotheses with the same labels but for blanks become one, with the
+                "sum" of their probabilities or the "max"; None: they stay apart.
+            label_loop: whether a label may take several frames, as in CTC: then `labels` has the label in one of them
+                and blank in the others, and two equal labels need a blank between them.
 
         Raises LoopError outside of a body or in a branch; DimError if the dims do not fit.
         """

@@ -102,6 +102,7 @@ def _node(node: Node, row: int, best: Sequence[int], reference: int | None) -> B
     return {
         "row": row,
         "parent": node.parent,
+        "joined": node.joined,
         "text": node.text,
         "score": _rounded(node.compared),
         "state": "pruned" if node.pruned else lives,  # type: ignore[typeddict-item]
