@@ -41,7 +41,7 @@ class Prefixes(NamedTuple):
     shorter: Tensor
 
     def after(self, labels: Tensor, parents: Tensor, stays: Tensor, beam: Dim) -> Prefixes:
-        """Those of new hypotheses. {…, beam} → {…, dim of `parents`}
+        """The labels of new hypotheses. {…, beam} → {…, dim of `parents`}
 
         stays: the new hypotheses that get no label.
         """
