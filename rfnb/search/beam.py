@@ -19,6 +19,7 @@ from rfnb.ops.index import gather
 from rfnb.ops.math import cast, equal, greater, is_neg_infinite, logical_and, logical_not, where
 from rfnb.ops.shape import expand_dim, merge_dims, replace_dim
 from rfnb.ops.top_k import top_k
+from rfnb.search.checks.arguments import check_step
 
 Combine = Callable[[Tensor, Tensor], Tensor]
 
@@ -74,7 +75,10 @@ def beam_step(
         keep_beams: each hypothesis keeps its own best labels, as many for each; in step 0, there is only one.
         gold: the right label, {…}: it takes the last place, as an extension of the last place. gold_once: it is not
             among the others then.
+
+    Raises DimError if the dims do not fit.
     """
+    check_step(scores, base, axis, beam, out_beam)
     if beam not in scores.dims_set:
         scores = expand_dim(scores, beam)
     compared = base
@@ -154,7 +158,8 @@ def _with_gold(
 
 def _first_label_only(scores: Tensor, axis: Dim) -> Tensor:
     """0 for the first label, -∞ for the others. {axis}"""
-    numbers = np.full(axis.get_dim_value(), -np.inf, scores.dtype)
+    numbers, backend = np.full(axis.get_dim_value(), -np.inf, "float32"), backend_of_raw(scores._raw)
     numbers[:1] = 0
     with untaped():
-        return tensor_of(backend_of_raw(scores._raw).from_numpy_raw(numbers, scores.device), align.sig([axis]), EMPTY)
+        raw = backend.cast_raw(backend.from_numpy_raw(numbers, scores.device), scores.dtype)
+        return tensor_of(raw, align.sig([axis]), EMPTY)

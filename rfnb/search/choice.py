@@ -19,8 +19,10 @@ from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, ParameterError
 from rfnb.loop.body.body import Body
 from rfnb.loop.body.hypotheses import Choice, Hypotheses
+from rfnb.ops.index import gather
 from rfnb.ops.math import where
 from rfnb.search.beam import BeamStep, Combine, beam_step
+from rfnb.search.checks.arguments import check_beam, check_count, check_numbers, check_scores
 from rfnb.search.collect import SearchPlan, collect
 from rfnb.search.sources import InputType, combinations, gumbel, log_scores
 from rfnb.search.target import target_labels, target_scores
@@ -77,6 +79,16 @@ class ChoiceOptions:
         """0 if scores are not normalized by length."""
         return self.length_normalization_exponent if self.length_normalization else 0.0
 
+    def check(self) -> None:
+        """Raises ParameterError for numbers that are out of range."""
+        check_numbers("choice", **{name: getattr(self, name) for name in NUMBERS})
+        for size in (self.beam_size, *(self.source_beam_sizes or ())):
+            if size is not None:
+                check_count("choice", "beam_size" if size is self.beam_size else "source_beam_sizes", size, 1)
+
+
+NUMBERS = "prob_scale base_beam_score_scale random_sample_scale length_normalization_exponent".split()
+
 
 def choose(body: Body, scores: Tensor | Sequence[Tensor], **given: Any) -> Chosen:
     """Extends each hypothesis by each label, and keeps the best. Called by `loop.choice`."""
@@ -86,13 +98,16 @@ def choose(body: Body, scores: Tensor | Sequence[Tensor], **given: Any) -> Chose
     for source in sources:
         if not isinstance(source, Tensor):
             raise not_a_tensor("choice: `scores`", source)
+    options.check()
     dims: list[Any] = list(options.axis) if isinstance(options.axis, list | tuple) else [options.axis] * len(sources)
+    if len(dims) != len(sources):
+        raise ParameterError("choice: `axis` has a dim for each source", got=len(dims), expected=len(sources))
     axes = [_label_dim(body, source, dim, options.beam) for source, dim in zip(sources, dims, strict=True)]
     if not options.search:
         return _of_target(body, sources, axes, options, several=isinstance(scores, list | tuple))
     if len(sources) == 1 and not isinstance(scores, list | tuple):
         return _step(body, log_scores(sources[0], axes[0], options.input_type), axes[0], options)
-    size = options.beam_size or _beam(body, options.beam).get_dim_value()
+    size = options.beam_size or _beam(body, options).get_dim_value()
     log_probs = [log_scores(source, dim, options.input_type) for source, dim in zip(sources, axes, strict=True)]
     combined = combinations(log_probs, axes, options.source_beam_sizes or [size] * len(sources))
     chosen = _step(body, combined.scores, combined.axis, options)
@@ -121,7 +136,8 @@ OTHER_NAMES = {
 
 def _step(body: Body, scores: Tensor, axis: Dim, options: ChoiceOptions) -> Chosen:
     """The hypotheses after one more label."""
-    beam = _beam(body, options.beam)
+    beam = _beam(body, options)
+    check_scores(body, scores, axis, beam)
     if options.prob_scale != 1.0:
         scores = scores * options.prob_scale
     if options.random_sample_scale:
@@ -140,7 +156,7 @@ def _step(body: Body, scores: Tensor, axis: Dim, options: ChoiceOptions) -> Chos
         keep_beams=options.keep_beams, gold=options.target if options.cheating else None,
         gold_once=options.cheating == "exclusive",
     )  # fmt: skip
-    return _take(body, hypotheses, found, before, after, ended)
+    return _take(body, hypotheses, found, before, after)
 
 
 def _of_target(body: Body, sources: list[Tensor], axes: list[Dim], options: ChoiceOptions, several: bool) -> Chosen:
@@ -153,20 +169,25 @@ def _of_target(body: Body, sources: list[Tensor], axes: list[Dim], options: Choi
     return Chosen(labels if several else labels[0], None, None, None, body.hypotheses)
 
 
-def _take(body: Body, hypotheses: Hypotheses, found: BeamStep, before: Dim, after: Dim, ended: Tensor) -> Chosen:
+def _take(body: Body, hypotheses: Hypotheses, found: BeamStep, before: Dim, after: Dim) -> Chosen:
     """Makes the results of a step the newest hypotheses."""
     labels, parents, total = (body.of_body(part, "choice") for part in found[:3])
-    target = assigned_name() or "chosen"
+    target, carried = assigned_name() or "chosen", hypotheses.search
     for value, name in ((labels, "labels"), (parents, "parents"), (total, "scores")):
         value.with_name(f"{target}.{name}")
+    kept = {"labels": labels, "scores": total, "ended": carried.ended}
+    kept["parents"] = body.of_body(_from_the_first(hypotheses, parents, before), "choice")
     hypotheses.choices.append(Choice(before, after, parents, _rows(body, parents, before)))
-    carried: Carried = hypotheses.search
     hypotheses.scores = hypotheses.carried[carried.scores_place] = total
     if carried.counts_place is not None and found.counts is not None:
         hypotheses.carried[carried.counts_place] = body.of_body(found.counts, "choice")
-    kept = {"labels": labels, "parents": parents, "scores": total, "ended": body.of_body(ended, "choice")}
     hypotheses.kept |= kept
     return Chosen(labels, parents, total, after, hypotheses)
+
+
+def _from_the_first(hypotheses: Hypotheses, parents: Tensor, before: Dim) -> Tensor:
+    """Which hypothesis before the first choice of the step each one extends."""
+    return gather(hypotheses.kept["parents"], indices=parents, axis=before) if hypotheses.choices else parents
 
 
 def _add(hypotheses: Hypotheses, scores: Tensor) -> None:
@@ -178,30 +199,11 @@ def _add(hypotheses: Hypotheses, scores: Tensor) -> None:
     hypotheses.scores = hypotheses.carried[carried.scores_place] = hypotheses.kept["scores"] = total
 
 
-def _beam(body: Body, beam: Dim | None) -> Dim:
+def _beam(body: Body, options: ChoiceOptions) -> Dim:
     """The dim of the hypotheses. Raises DimError if no state has it."""
-    states = [leaf for _, leaf in body.loop.state._leaves() if isinstance(leaf, Tensor)]
-    known = body.hypotheses
-    if beam is None or beam.dimension is None or not beam.dimension:
-        raise DimError(
-            f"{body.loop.name}: choice needs a beam of fixed size", got=beam, hint='beam = rf.Dim(4, name="beam")'
-        )
-    if known is None and not any(beam in leaf.dims for leaf in states):
-        raise DimError(
-            f"{body.loop.name}: choice: no state has the dim {beam.name}",
-            got=", ".join(
-                f"{name} {x.describe_dims()}" for name, x in body.loop.state._leaves() if isinstance(x, Tensor)
-            ),
-            hint=f"before the loop: loop.state.prev = rf.zeros([…, {beam.name}], …): states of each hypothesis have it",
-        )
-    if known is not None and beam is not known.beam:
-        raise DimError(
-            f"{body.loop.name}: a second choice has another beam",
-            got=beam.describe(),
-            expected=known.beam.describe(),
-            hint="the same beam, with beam_size=… for another number of hypotheses in between",
-        )
-    return beam
+    check_beam(body, options.beam)
+    assert options.beam is not None
+    return options.beam
 
 
 @dataclass(frozen=True)
@@ -264,11 +266,11 @@ def _label_dim(body: Body, scores: Tensor, axis: Dim | None, beam: Dim | None) -
     newest = beam if hypotheses is None else hypotheses.newest
     given = axis if axis is not None else scores.feature_dim
     found = [given] if given is not None else [dim for dim in scores.dims if dim not in states and dim is not newest]
-    if len(found) != 1 or found[0] not in scores.dims:
+    if len(found) != 1 or found[0] not in scores.dims or not found[0].get_dim_value():
         raise DimError(
             f"{body.loop.name}: choice: which dim of `scores` has the labels?",
             got=scores.describe_dims(),
-            expected="one of its dims",
+            expected="one of its dims, with one label or more",
             hint="loop.choice(scores, axis=label_dim, …)",
         )
     return found[0]

@@ -14,6 +14,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.core.vocab.vocab import Vocab
+from rfnb.search.checks.kept import check_kept
 from rfnb.search.found import Found
 from rfnb.search.trace import Candidates, Trace
 
@@ -27,7 +28,8 @@ class SearchPlan:
     """What is known of a search before it runs.
 
     vocab: the texts of the labels. dims: those of the scores, the last of which is the beam; lengths: theirs. exponent:
-    hypotheses are compared by score / count ** exponent. initial: the scores before the first step, a raw tensor.
+    hypotheses are compared by score / count ** exponent. initial: the scores before the first step, a raw tensor. what:
+    the function that searches, for errors.
     """
 
     backend: type[Backend]
@@ -36,18 +38,24 @@ class SearchPlan:
     lengths: Lengths
     exponent: float
     initial: Any
+    what: str = "choice"
 
 
 def collect(plan: SearchPlan, searched: Searched) -> Found:
     """What the search found."""
     numpy = plan.backend.to_numpy_raw
     initial = numpy(plan.initial)
+    sizes = initial.shape[:-1]
+    flat = (math.prod(sizes), initial.shape[-1])
+    kept = {name: numpy(raw) for name, raw in searched.kept.items()}
+    kept = {name: raw.reshape(len(raw), flat[0], raw.shape[-1]) for name, raw in kept.items()}
+    if "scores" in kept:
+        names = [dim.name for dim in plan.dims[:-1]]
+        check_kept(plan.what, kept["scores"], sizes, names, _tags(plan), searched.first_nan)
     lengths = np.broadcast_to(searched.size.over(plan.dims), initial.shape)
     ended = np.zeros(initial.shape, bool) if searched.ended is None else numpy(searched.ended)
     counts = np.maximum(lengths + (ended & (not searched.include_eos)), 1)
     scores = _final_scores(plan, searched, counts)
-    flat = (math.prod(initial.shape[:-1]), initial.shape[-1])
-    kept = {name: numpy(raw).reshape(len(raw), flat[0], -1) for name, raw in searched.kept.items()}
     none = np.zeros((0, *flat), int)
     parents = kept.get("parents", none)
     before = kept.get("ended", none.astype(bool))
@@ -60,7 +68,7 @@ def collect(plan: SearchPlan, searched: Searched) -> Found:
         lengths=lengths.reshape(flat),
         complete=(ended & np.isfinite(numpy(plan.backend.alias_raw(scores._raw)))).reshape(flat),
         include_eos=searched.include_eos,
-        steps=(lengths + (ended & (not searched.include_eos))).reshape(flat).max(axis=1, initial=0),
+        steps=(~before).any(axis=2).sum(axis=0),
         vocab=plan.vocab,
         tags=_tags(plan),
         length_normalization_exponent=plan.exponent,
