@@ -388,7 +388,8 @@ def _steps_taken(loop: Loop, step: TracedStep, final: list[Any]) -> Size:
 
 
 def _refuse_empty(step: TracedStep, carried: Carried, size: Size) -> None:
-    if carried.starts_empty and size.values.size and size.values.min() == 0:
+    in_search = step.hypotheses is not None and step.hypotheses.has(carried.before)
+    if carried.starts_empty and not in_search and size.values.size and size.values.min() == 0:
         raise LoopError(
             f"{step.name}: last: a sequence without steps has no last value",
             got=f"lengths {size}",
