@@ -268,7 +268,8 @@ class Loop:
                 add_to_beam_scores: their scores are added to those of the hypotheses.
             cheating: the last hypothesis is the one of the target, whatever its score; "exclusive": no other is.
 
-        Raises LoopError outside of a body or in a branch; DimError if the dims do not fit.
+        Raises LoopError outside of a body, in a branch, or in a loop inside of another; DimError if the dims do not
+        fit; SearchError after the loop, if the score of a hypothesis is NaN.
         """
         return choose(self._open_body("choice"), scores, **options)
 

@@ -314,7 +314,7 @@ def _found(loop: Loop, step: TracedStep, hypotheses: Hypotheses, final: Sequence
     place = place_of(step.carried, "ended")
     ended, run = None if place is None else final[place]._raw, loop.run
     first = None
-    if step.recorder.recorded and step.outer is None and run is not None and isinstance(run.replay, Replay):
+    if step.recorder.recorded and run is not None and isinstance(run.replay, Replay):
         first = partial(first_nan, run.replay)
     return hypotheses.searched(ended, size, step.include_eos, step.limit, first)
 

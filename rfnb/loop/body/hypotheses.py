@@ -58,7 +58,7 @@ class Hypotheses:
         self.search: Any = None  # what the search knows of its steps
         self.found = found
         self.kept: dict[str, Traced] = {}  # the values that are kept of each step
-        self.plan: SearchPlan | None = None  # None in a nested loop, which keeps nothing
+        self.plan: SearchPlan | None = None  # set when the body is closed
         self._parents: list[np.ndarray] = []  # of each choice, after the loop
         self._stacked: dict[str, Any] = {}
         self._by_place: list[Tensor] = []  # stacked values that are not resolved

@@ -9,7 +9,7 @@ import numpy as np
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.errors import DimError, ParameterError
+from rfnb.errors import DimError, LoopError, ParameterError
 
 if TYPE_CHECKING:
     from rfnb.loop.body.body import Body
@@ -52,8 +52,14 @@ def check_step(scores: Tensor, base: Tensor, axis: Dim, beam: Dim, out_beam: Dim
 
 
 def check_beam(body: Body, beam: Any) -> None:
-    """Raises DimError if the beam is not a Dim of fixed size, or no state has it."""
+    """Raises DimError if the beam is not a Dim of fixed size, or no state has it; LoopError in a nested loop."""
     name, known = body.loop.name, body.hypotheses
+    if body.outer is not None:
+        raise LoopError(
+            f"{name}: choice in a loop inside of another, where the result of the search differs at each step",
+            got=f"{name} in {body.outer.name}",
+            hint=f"make the steps of {body.outer.name} a batch dim; or use rf.search.beam_step, with states of your own",
+        )
     if not isinstance(beam, Dim) or not beam.dimension:
         raise DimError(
             f"{name}: choice: `beam` is the dim of the hypotheses, of fixed size",
