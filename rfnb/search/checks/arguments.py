@@ -58,7 +58,7 @@ def check_beam(body: Body, beam: Any) -> None:
         raise LoopError(
             f"{name}: choice in a loop inside of another, where the result of the search differs at each step",
             got=f"{name} in {body.outer.name}",
-            hint=f"make the steps of {body.outer.name} a batch dim; or use rf.search.beam_step, with states of your own",
+            hint=f"make the steps of {body.outer.name} a batch dim; or rf.search.beam_step with states of your own",
         )
     if not isinstance(beam, Dim) or not beam.dimension:
         raise DimError(
