@@ -22,6 +22,8 @@ from rfnb.loop.body.hypotheses import Choice, Hypotheses
 from rfnb.ops.index import gather
 from rfnb.ops.math import where
 from rfnb.search.beam import BeamStep, Combine, beam_step
+from rfnb.search.blank.in_loop import BlankOptions, Blanks, check_blank
+from rfnb.search.blank.step import FrameStep
 from rfnb.search.checks.arguments import check_beam, check_count, check_numbers, check_scores
 from rfnb.search.collect import SearchPlan, collect
 from rfnb.search.sources import InputType, combinations, gumbel, log_scores
@@ -53,7 +55,7 @@ class Chosen:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChoiceOptions:
+class ChoiceOptions(BlankOptions):
     """The arguments of `loop.choice`, which explains them."""
 
     beam: Dim | None = None
@@ -76,8 +78,8 @@ class ChoiceOptions:
 
     @property
     def exponent(self) -> float:
-        """0 if scores are not normalized by length."""
-        return self.length_normalization_exponent if self.length_normalization else 0.0
+        """0 if scores are not normalized by length: with a blank, as all have the same number of frames."""
+        return self.length_normalization_exponent if self.length_normalization and self.blank is None else 0.0
 
     def check(self) -> None:
         """Raises ParameterError for numbers that are out of range."""
@@ -136,21 +138,26 @@ OTHER_NAMES = {
 
 def _step(body: Body, scores: Tensor, axis: Dim, options: ChoiceOptions) -> Chosen:
     """The hypotheses after one more label."""
+    check_blank(options, axis)
     beam = _beam(body, options)
-    check_scores(body, scores, axis, beam)
+    check_scores(body, scores, axis, beam, by_frame=options.blank is not None)
     if options.prob_scale != 1.0:
         scores = scores * options.prob_scale
     if options.random_sample_scale:
         scores = scores + gumbel(scores) * options.random_sample_scale
-    hypotheses = body.hypotheses or _begin(body, body.of_body(scores, "choice"), beam, axis, options.exponent)
+    hypotheses = body.hypotheses or _begin(body, body.of_body(scores, "choice"), beam, axis, options)
     carried: Carried = hypotheses.search
     before = hypotheses.newest
     after = hypotheses.dim_after(options.beam_size or beam.get_dim_value())
     ended = hypotheses.follow(carried.ended)
     scale = options.base_beam_score_scale
+    base = hypotheses.scores if scale == 1.0 else hypotheses.scores * scale
+    if carried.blanks is not None:
+        dims: Any = {"axis": axis, "beam": before, "out_beam": after}
+        frame = carried.blanks.step(body, hypotheses, scores, base, ended=ended, **dims)
+        return _take(body, hypotheses, frame, before, after)
     found = beam_step(
-        scores, hypotheses.scores if scale == 1.0 else hypotheses.scores * scale,
-        axis=axis, beam=before, out_beam=after, ended=ended,
+        scores, base, axis=axis, beam=before, out_beam=after, ended=ended,
         counts=None if carried.counts is None else hypotheses.follow(carried.counts),
         step=body.step_number(), exponent=carried.exponent, combine=options.custom_score_combine,
         keep_beams=options.keep_beams, gold=options.target if options.cheating else None,
@@ -169,7 +176,7 @@ def _of_target(body: Body, sources: list[Tensor], axes: list[Dim], options: Choi
     return Chosen(labels if several else labels[0], None, None, None, body.hypotheses)
 
 
-def _take(body: Body, hypotheses: Hypotheses, found: BeamStep, before: Dim, after: Dim) -> Chosen:
+def _take(body: Body, hypotheses: Hypotheses, found: BeamStep | FrameStep, before: Dim, after: Dim) -> Chosen:
     """Makes the results of a step the newest hypotheses."""
     labels, parents, total = (body.of_body(part, "choice") for part in found[:3])
     target, carried = assigned_name() or "chosen", hypotheses.search
@@ -179,7 +186,9 @@ def _take(body: Body, hypotheses: Hypotheses, found: BeamStep, before: Dim, afte
     kept["parents"] = body.of_body(_from_the_first(hypotheses, parents, before), "choice")
     hypotheses.choices.append(Choice(before, after, parents, _rows(body, parents, before)))
     hypotheses.scores = hypotheses.carried[carried.scores_place] = total
-    if carried.counts_place is not None and found.counts is not None:
+    if isinstance(found, FrameStep):
+        kept["joined"] = body.of_body(found.joined, "choice")
+    elif carried.counts_place is not None and found.counts is not None:
         hypotheses.carried[carried.counts_place] = body.of_body(found.counts, "choice")
     hypotheses.kept |= kept
     return Chosen(labels, parents, total, after, hypotheses)
@@ -200,8 +209,8 @@ def _add(hypotheses: Hypotheses, scores: Tensor) -> None:
 
 
 def _beam(body: Body, options: ChoiceOptions) -> Dim:
-    """The dim of the hypotheses. Raises DimError if no state has it."""
-    check_beam(body, options.beam)
+    """The dim of the hypotheses. Raises DimError if no state has it, unless blanks are told from labels."""
+    check_beam(body, options.beam, needs_state=options.blank is None)
     assert options.beam is not None
     return options.beam
 
@@ -216,11 +225,12 @@ class Carried:
     counts: Traced | None
     counts_place: int | None
     exponent: float
+    blanks: Blanks | None = None
 
 
-def _begin(body: Body, scores: Traced, beam: Dim, axis: Dim, exponent: float) -> Hypotheses:
+def _begin(body: Body, scores: Traced, beam: Dim, axis: Dim, options: ChoiceOptions) -> Hypotheses:
     """The hypotheses before the first choice: one without labels, in the first place of the beam."""
-    plain, backend = scores.plain, body.backend
+    plain, backend, exponent = scores.plain, body.backend, options.exponent
     batch = [dim for dim in plain.dims if dim not in (axis, beam)]
     sizes = [plain.size_of(dim).max for dim in batch]
     numbers = np.full([*sizes, beam.get_dim_value()], -np.inf, plain.dtype)
@@ -228,7 +238,7 @@ def _begin(body: Body, scores: Traced, beam: Dim, axis: Dim, exponent: float) ->
     with body.untraced():
         initial = backend.from_numpy_raw(numbers, plain.device)
         like = tensor_of(initial, align.sig([*batch, beam]), plain.lengths)
-    plan = SearchPlan(backend, axis.vocab, like.dims, plain.lengths, exponent, initial)
+    plan = SearchPlan(backend, axis.vocab, like.dims, plain.lengths, exponent, initial, options.blank)
     hypotheses = body.hypotheses = Hypotheses(body, beam, like.dims, partial(collect, plan))
     place = body.carry("search", like, like.dtype, initial)
     hypotheses.scores = body.carried[place].before
@@ -236,7 +246,8 @@ def _begin(body: Body, scores: Traced, beam: Dim, axis: Dim, exponent: float) ->
     ended = hypotheses.carried[ended_place] = body.carried[ended_place].before
     counts_place = body.carry("search", like, like.dtype) if exponent else None
     counts = None if counts_place is None else body.carried[counts_place].before
-    hypotheses.search = Carried(place, _or_past_the_end(body, ended), counts, counts_place, exponent)
+    blanks = Blanks(body, like, initial, options) if options.by_frame else None
+    hypotheses.search = Carried(place, _or_past_the_end(body, ended), counts, counts_place, exponent, blanks)
     return hypotheses
 
 

@@ -217,7 +217,9 @@ class _Search:
         make = self.backend.from_numpy_raw
         batch, beam = self.dims
         lengths = EMPTY.bind({batch: Size([], len(self.limits), tags=tags)})
-        plan = SearchPlan(self.backend, vocab, self.dims, lengths, self.exponent, make(self.initial, None), "decode")
+        plan = SearchPlan(
+            self.backend, vocab, self.dims, lengths, self.exponent, make(self.initial, None), what="decode"
+        )
         kept = {name: make(np.stack(parts), None) for name, parts in self.kept.items()}
         size = Size([batch, beam], np.where(np.isneginf(self.scores), 0, self.lengths))
         limit = Size([batch], self.limits)

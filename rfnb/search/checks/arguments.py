@@ -51,7 +51,7 @@ def check_step(scores: Tensor, base: Tensor, axis: Dim, beam: Dim, out_beam: Dim
             )
 
 
-def check_beam(body: Body, beam: Any) -> None:
+def check_beam(body: Body, beam: Any, *, needs_state: bool = True) -> None:
     """Raises DimError if the beam is not a Dim of fixed size, or no state has it; LoopError in a nested loop."""
     name, known = body.loop.name, body.hypotheses
     if body.outer is not None:
@@ -68,7 +68,7 @@ def check_beam(body: Body, beam: Any) -> None:
             hint='before the loop: beam = rf.Dim(4, name="beam"); loop.state.prev = rf.zeros([…, beam], …)',
         )
     states = [(state, x) for state, x in body.loop.state._leaves() if isinstance(x, Tensor)]
-    if known is None and not any(beam in x.dims for _, x in states):
+    if known is None and needs_state and not any(beam in x.dims for _, x in states):
         raise DimError(
             f"{name}: choice: no state has the dim {beam.name}",
             got=", ".join(f"{state} {x.describe_dims()}" for state, x in states) or "no states",
@@ -83,7 +83,7 @@ def check_beam(body: Body, beam: Any) -> None:
         )
 
 
-def check_scores(body: Body, scores: Tensor, axis: Dim, beam: Dim) -> None:
+def check_scores(body: Body, scores: Tensor, axis: Dim, beam: Dim, *, by_frame: bool = False) -> None:
     """Raises DimError for scores of other hypotheses than those that the choice extends, or of none.
 
     Over frames, such as those of CTC, scores may be the same for all hypotheses.
@@ -98,7 +98,7 @@ def check_scores(body: Body, scores: Tensor, axis: Dim, beam: Dim) -> None:
             expected=f"the {beam.name} after it",
             hint="chosen = loop.choice(…); loop.choice(chosen.follow(scores), …), or scores from what was chosen",
         )
-    if newest not in scores.dims and not body.unstacked:
+    if newest not in scores.dims and not (by_frame or body.unstacked):
         raise DimError(
             f"{name}: choice: the scores lack the dim {beam.name}, so that they are the same for all hypotheses",
             got=scores.describe_dims(),
