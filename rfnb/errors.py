@@ -111,7 +111,7 @@ class RunFileError(RfError, ValueError):
 
 
 class SearchError(RfError, ValueError):
-    """A search lacks what is asked for: a sequence, a hypothesis, a score; or a reference does not fit it."""
+    """A search lacks a sequence, a hypothesis or a score; a reference does not fit it; or one of its scores is NaN."""
 
 
 class ReturnnError(RfError, ImportError):

@@ -177,7 +177,8 @@ class Loop:
     def last(self, source: Tensor, *, name: str | None = None) -> Tensor:
         """The value at the last step of each sequence, available after the block. {…} → {…}
 
-        If `source` lacks a dim that the lengths depend on, such as the batch dim, the result has it.
+        If `source` lacks a dim that the lengths depend on, such as the batch dim, the result has it. In a search, the
+        last step is that of each final hypothesis; one without labels has 0.
 
         >>> time = rf.Dim(None, name="time")
         >>> x = rf.convert_to_tensor([[1, 2, 3], [4]], dims=[rf.batch_dim, time])
@@ -229,7 +230,8 @@ class Loop:
 
         The first hypothesis has no labels. All states with `beam` follow their hypotheses: at the next step, each
         hypothesis has the states of the one that it extends. After the loop, stacked values are those of the final
-        hypotheses, and `loop.found` has their scores, their lengths and the tree.
+        hypotheses, and `loop.found` has their scores, their lengths and the tree. States go on after the end of a
+        hypothesis, until the loop ends; `loop.last(loop.state.h)` has those of its last step.
 
         >>> label, before, beam = rf.Dim(3, name="label"), rf.Dim(3, name="before"), rf.Dim(2, name="beam")
         >>> table = rf.convert_to_tensor([[2.0, 3.0, 0.0], [1.0, 0.0, 2.0], [0.0, 0.0, 0.0]], dims=[before, label])
@@ -282,7 +284,8 @@ class Loop:
             label_loop: whether a label may take several frames, as in CTC: then `labels` has the label in one of them
                 and blank in the others, and two equal labels need a blank between them.
 
-        Raises LoopError outside of a body or in a branch; DimError if the dims do not fit.
+        Raises LoopError outside of a body, in a branch, or in a loop inside of another; DimError if the dims do not
+        fit; SearchError after the loop, if the score of a hypothesis is NaN.
         """
         return choose(self._open_body("choice"), scores, **options)
 

@@ -20,6 +20,7 @@ from rfnb.ops.index import gather
 from rfnb.ops.math import cast, equal, greater, is_neg_infinite, logical_and, logical_not, where
 from rfnb.ops.shape import expand_dim, merge_dims, replace_dim
 from rfnb.ops.top_k import top_k
+from rfnb.search.checks.arguments import check_step
 from rfnb.search.variants.groups import above, best_of_groups
 
 Combine = Callable[[Tensor, Tensor], Tensor]
@@ -85,8 +86,10 @@ def beam_step(
             The cost counts for places only, not in scores (https://arxiv.org/abs/1610.02424).
         threshold: hypotheses that are worse than the best by more than this lose their place.
 
-    Raises ParameterError if `groups` does not divide the beams, or is combined with `keep_beams` or `gold`.
+    Raises DimError if the dims do not fit, ParameterError if `groups` does not divide the beams, or is combined with
+    `keep_beams` or `gold`.
     """
+    check_step(scores, base, axis, beam, out_beam)
     if groups != 1 and (keep_beams or gold is not None):
         raise ParameterError(
             "choice: `groups` does not go together with `keep_beams` and `cheating`", got=groups, expected="1"
@@ -174,7 +177,8 @@ def _with_gold(
 
 def _first_label_only(scores: Tensor, axis: Dim) -> Tensor:
     """0 for the first label, -∞ for the others. {axis}"""
-    numbers = np.full(axis.get_dim_value(), -np.inf, scores.dtype)
+    numbers, backend = np.full(axis.get_dim_value(), -np.inf, "float32"), backend_of_raw(scores._raw)
     numbers[:1] = 0
     with untaped():
-        return tensor_of(backend_of_raw(scores._raw).from_numpy_raw(numbers, scores.device), align.sig([axis]), EMPTY)
+        raw = backend.cast_raw(backend.from_numpy_raw(numbers, scores.device), scores.dtype)
+        return tensor_of(raw, align.sig([axis]), EMPTY)

@@ -6,28 +6,30 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.source import assigned_name
-from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.core.tensor.argument_errors import not_a_tensor
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, ParameterError
 from rfnb.loop.body.body import Body
 from rfnb.loop.body.hypotheses import Choice, Hypotheses
+from rfnb.ops.index import gather
 from rfnb.ops.math import cast, where
-from rfnb.search.beam import BeamStep, Combine, beam_step
-from rfnb.search.blank.in_loop import BlankOptions, Blanks, check_blank
+from rfnb.search.beam import BeamStep, beam_step
+from rfnb.search.blank.in_loop import Blanks, check_blank
 from rfnb.search.blank.step import FrameStep
+from rfnb.search.checks.arguments import check_beam, check_scores
 from rfnb.search.collect import SearchPlan, collect
+from rfnb.search.options import ChoiceOptions, read_options
 from rfnb.search.score.add_up import Final, add_finals, add_up, keep
 from rfnb.search.score.parts import label_dim_of, read_parts
-from rfnb.search.sources import InputType, combinations, gumbel, log_scores
-from rfnb.search.target import target_labels, target_scores
+from rfnb.search.score.target import target_labels, target_scores
+from rfnb.search.sources import combinations, gumbel, log_scores
 from rfnb.search.variants.groups import check_groups
 from rfnb.trace.record.traced import Traced
 
@@ -55,51 +57,20 @@ class Chosen:
         return self._hypotheses.follow(x) if self._hypotheses is not None and isinstance(x, Traced) else x
 
 
-@dataclass(frozen=True, kw_only=True)
-class ChoiceOptions(BlankOptions):
-    """The arguments of `loop.choice`, which explains them."""
-
-    beam: Dim | None = None
-    beam_size: int | None = None
-    axis: Dim | Sequence[Dim] | None = None
-    input_type: InputType = "prob"
-    target: Any = None
-    search: bool = True
-    add_to_beam_scores: bool = False
-    scheduled_sampling: bool | float = False
-    prob_scale: float = 1.0
-    base_beam_score_scale: float = 1.0
-    random_sample_scale: float = 0.0
-    length_normalization: bool = True
-    length_normalization_exponent: float = 1.0
-    length_normalization_offset: float = 0.0
-    custom_score_combine: Combine | None = None
-    source_beam_sizes: Sequence[int] | None = None
-    keep_beams: bool = False
-    cheating: bool | Literal["exclusive"] = False
-    start: int | str = 0
-    partial_candidates: int | None = None
-    groups: int = 1
-    diversity: float = 0.5
-    threshold: float | None = None
-
-    @property
-    def exponent(self) -> float:
-        """0 if scores are not normalized by length: with a blank, as all have the same number of frames."""
-        return self.length_normalization_exponent if self.length_normalization and self.blank is None else 0.0
-
-
 def choose(body: Body, scores: Tensor | Sequence[Tensor], **given: Any) -> Chosen:
     """Extends each hypothesis by each label, and keeps the best. Called by `loop.choice`."""
     body.refuse_in_branch("choice")
-    options = _options(given)
+    options = read_options(given)
     if isinstance(scores, Mapping):
         return _of_parts(body, scores, options)
     sources: list[Any] = list(scores) if isinstance(scores, list | tuple) else [scores]
     for source in sources:
         if not isinstance(source, Tensor):
             raise not_a_tensor("choice: `scores`", source)
+    options.check()
     dims: list[Any] = list(options.axis) if isinstance(options.axis, list | tuple) else [options.axis] * len(sources)
+    if len(dims) != len(sources):
+        raise ParameterError("choice: `axis` has a dim for each source", got=len(dims), expected=len(sources))
     axes = [_label_dim(body, source, dim, options.beam) for source, dim in zip(sources, dims, strict=True)]
     if not options.search:
         return _of_target(body, sources, axes, options, several=isinstance(scores, list | tuple))
@@ -110,38 +81,6 @@ def choose(body: Body, scores: Tensor | Sequence[Tensor], **given: Any) -> Chose
     combined = combinations(log_probs, axes, options.source_beam_sizes or [size] * len(sources))
     chosen = _step(body, combined.scores, combined.axis, options)
     return replace(chosen, labels=combined.labels(chosen))
-
-
-def _options(given: dict[str, Any]) -> ChoiceOptions:
-    unknown = [name for name in given if name not in ChoiceOptions.__dataclass_fields__]
-    if unknown:
-        known = list(ChoiceOptions.__dataclass_fields__)
-        raise ParameterError(
-            "choice: there is no such option", got=unknown[0], expected=", ".join(known),
-            hint=OTHER_NAMES.get(unknown[0]) or did_you_mean(unknown[0], known),
-        )  # fmt: skip
-    options = ChoiceOptions(**given)
-    if not 0 <= options.length_normalization_offset < math.inf:
-        raise ParameterError(
-            "choice: `length_normalization_offset` is negative", got=options.length_normalization_offset, hint="5.0"
-        )
-    return options
-
-
-OTHER_NAMES = {
-    "length_penalty": "length_normalization_exponent=…; without normalization, length_normalization=False",
-    "num_beams": 'beam=rf.Dim(4, name="beam"), the dim of the hypotheses, which the states have',
-    "temperature": 'loop.choice(logits / temperature, input_type="logits", …)',
-    "do_sample": 'loop.choice(rf.search.sampled(log_probs, axis=labels), input_type="log_prob", …)',
-    "top_k": 'loop.choice(rf.search.truncated(log_probs, axis=labels, top_k=…), input_type="log_prob", …)',
-    "top_p": 'loop.choice(rf.search.truncated(log_probs, axis=labels, top_p=…), input_type="log_prob", …)',
-    "num_beam_groups": "groups=…",
-    "diversity_penalty": "diversity=…",
-    "no_repeat_ngram_size": 'loop.choice({"model": scores, "no repeat": rf.search.no_repeat(3)}, …)',
-    "min_length": 'loop.choice({"model": scores, "lengths": rf.search.lengths(end=…, minimum=…)}, …)',
-    "max_length": 'rf.Loop(max_seq_len=…), or {"model": scores, "lengths": rf.search.lengths(end=…, maximum=…)}',
-}
-"""Options of other libraries, and ours."""
 
 
 def _of_parts(body: Body, given: Mapping[str, Any], options: ChoiceOptions) -> Chosen:
@@ -206,6 +145,7 @@ def _step(body: Body, scores: Tensor, axis: Dim, options: ChoiceOptions) -> Chos
     """The hypotheses after one more label."""
     check_blank(options, axis)
     beam = _beam(body, options)
+    check_scores(body, scores, axis, beam, by_frame=options.blank is not None)
     if options.prob_scale != 1.0:
         scores = scores * options.prob_scale
     if options.random_sample_scale:
@@ -220,7 +160,7 @@ def _step(body: Body, scores: Tensor, axis: Dim, options: ChoiceOptions) -> Chos
     if carried.blanks is not None:
         dims: Any = {"axis": axis, "beam": before, "out_beam": after}
         frame = carried.blanks.step(body, hypotheses, scores, base, ended=ended, **dims)
-        return _take(body, hypotheses, frame, before, after, ended)
+        return _take(body, hypotheses, frame, before, after)
     found = beam_step(
         scores, base, axis=axis, beam=before, out_beam=after, ended=ended,
         counts=None if carried.counts is None else hypotheses.follow(carried.counts),
@@ -229,7 +169,7 @@ def _step(body: Body, scores: Tensor, axis: Dim, options: ChoiceOptions) -> Chos
         gold_once=options.cheating == "exclusive", groups=options.groups, diversity=options.diversity,
         threshold=options.threshold,
     )  # fmt: skip
-    return _take(body, hypotheses, found, before, after, ended)
+    return _take(body, hypotheses, found, before, after)
 
 
 def _of_target(body: Body, sources: list[Tensor], axes: list[Dim], options: ChoiceOptions, several: bool) -> Chosen:
@@ -242,24 +182,27 @@ def _of_target(body: Body, sources: list[Tensor], axes: list[Dim], options: Choi
     return Chosen(labels if several else labels[0], None, None, None, body.hypotheses)
 
 
-def _take(
-    body: Body, hypotheses: Hypotheses, found: BeamStep | FrameStep, before: Dim, after: Dim, ended: Tensor
-) -> Chosen:
+def _take(body: Body, hypotheses: Hypotheses, found: BeamStep | FrameStep, before: Dim, after: Dim) -> Chosen:
     """Makes the results of a step the newest hypotheses."""
     labels, parents, total = (body.of_body(part, "choice") for part in found[:3])
-    target = assigned_name() or "chosen"
+    target, carried = assigned_name() or "chosen", hypotheses.search
     for value, name in ((labels, "labels"), (parents, "parents"), (total, "scores")):
         value.with_name(f"{target}.{name}")
+    kept = {"labels": labels, "scores": total, "ended": carried.ended}
+    kept["parents"] = body.of_body(_from_the_first(hypotheses, parents, before), "choice")
     hypotheses.choices.append(Choice(before, after, parents, _rows(body, parents, before)))
-    carried: Carried = hypotheses.search
     hypotheses.scores = hypotheses.carried[carried.scores_place] = total
-    kept = {"labels": labels, "parents": parents, "scores": total, "ended": body.of_body(ended, "choice")}
     if isinstance(found, FrameStep):
         kept["joined"] = body.of_body(found.joined, "choice")
     elif carried.counts_place is not None and found.counts is not None:
         hypotheses.carried[carried.counts_place] = body.of_body(found.counts, "choice")
     hypotheses.kept |= kept
     return Chosen(labels, parents, total, after, hypotheses)
+
+
+def _from_the_first(hypotheses: Hypotheses, parents: Tensor, before: Dim) -> Tensor:
+    """Which hypothesis before the first choice of the step each one extends."""
+    return gather(hypotheses.kept["parents"], indices=parents, axis=before) if hypotheses.choices else parents
 
 
 def _add(hypotheses: Hypotheses, scores: Tensor) -> None:
@@ -274,29 +217,9 @@ def _add(hypotheses: Hypotheses, scores: Tensor) -> None:
 def _beam(body: Body, options: ChoiceOptions, with_scorers: bool = False) -> Dim:
     """The dim of the hypotheses. Raises DimError if no state has it, unless there are scorers, or blanks are told from
     labels."""
-    beam, carries = options.beam, with_scorers or options.blank is not None
-    states = [leaf for _, leaf in body.loop.state._leaves() if isinstance(leaf, Tensor)]
-    known = body.hypotheses
-    if beam is None or beam.dimension is None or not beam.dimension:
-        raise DimError(
-            f"{body.loop.name}: choice needs a beam of fixed size", got=beam, hint='beam = rf.Dim(4, name="beam")'
-        )
-    if known is None and not carries and not any(beam in leaf.dims for leaf in states):
-        raise DimError(
-            f"{body.loop.name}: choice: no state has the dim {beam.name}",
-            got=", ".join(
-                f"{name} {x.describe_dims()}" for name, x in body.loop.state._leaves() if isinstance(x, Tensor)
-            ),
-            hint=f"before the loop: loop.state.prev = rf.zeros([…, {beam.name}], …): states of each hypothesis have it",
-        )
-    if known is not None and beam is not known.beam:
-        raise DimError(
-            f"{body.loop.name}: a second choice has another beam",
-            got=beam.describe(),
-            expected=known.beam.describe(),
-            hint="the same beam, with beam_size=… for another number of hypotheses in between",
-        )
-    return beam
+    check_beam(body, options.beam, needs_state=not with_scorers and options.blank is None)
+    assert options.beam is not None
+    return options.beam
 
 
 @dataclass(frozen=True)
@@ -369,11 +292,11 @@ def _label_dim(body: Body, scores: Tensor, axis: Dim | None, beam: Dim | None) -
     newest = beam if hypotheses is None else hypotheses.newest
     given = axis if axis is not None else scores.feature_dim
     found = [given] if given is not None else [dim for dim in scores.dims if dim not in states and dim is not newest]
-    if len(found) != 1 or found[0] not in scores.dims:
+    if len(found) != 1 or found[0] not in scores.dims or not found[0].get_dim_value():
         raise DimError(
             f"{body.loop.name}: choice: which dim of `scores` has the labels?",
             got=scores.describe_dims(),
-            expected="one of its dims",
+            expected="one of its dims, with one label or more",
             hint="loop.choice(scores, axis=label_dim, …)",
         )
     return found[0]

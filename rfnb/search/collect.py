@@ -14,6 +14,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.core.vocab.vocab import Vocab
+from rfnb.search.checks.kept import check_kept
 from rfnb.search.found import Found
 from rfnb.search.trace import Candidates, Trace, by_length
 
@@ -28,7 +29,8 @@ class SearchPlan:
 
     vocab: the texts of the labels. dims: those of the scores, the last of which is the beam; lengths: theirs. exponent,
     offset: hypotheses are compared by their scores divided `by_length` of their counts. initial: the scores before the
-    first step, a raw tensor. blank: the label that stands for no label. scales: of the parts of scores.
+    first step, a raw tensor. blank: the label that stands for no label. scales: of the parts of scores. what: the
+    function that searches, for errors.
     """
 
     backend: type[Backend]
@@ -40,21 +42,27 @@ class SearchPlan:
     blank: int | None = None
     scales: Mapping[str, float] = field(default_factory=dict)
     offset: float = 0.0
+    what: str = "choice"
 
 
 def collect(plan: SearchPlan, searched: Searched) -> Found:
     """What the search found."""
     numpy = plan.backend.to_numpy_raw
     initial = numpy(plan.initial)
+    sizes = initial.shape[:-1]
+    flat = (math.prod(sizes), initial.shape[-1])
+    kept = {name: numpy(raw) for name, raw in searched.kept.items()}
+    kept = {name: raw.reshape(len(raw), flat[0], raw.shape[-1]) for name, raw in kept.items()}
+    if "scores" in kept:
+        names = [dim.name for dim in plan.dims[:-1]]
+        check_kept(plan.what, kept["scores"], sizes, names, _tags(plan), searched.first_nan)
     lengths = np.broadcast_to(searched.size.over(plan.dims), initial.shape)
     ended = np.zeros(initial.shape, bool) if searched.ended is None else numpy(searched.ended)
     counts = np.maximum(lengths + (ended & (not searched.include_eos)), 1)
-    flat = (math.prod(initial.shape[:-1]), initial.shape[-1])
-    kept = {name: numpy(raw).reshape(len(raw), flat[0], -1) for name, raw in searched.kept.items()}
     none = np.zeros((0, *flat), int)
     parents = kept.get("parents", none)
     before = kept.get("ended", none.astype(bool))
-    steps = (lengths + (ended & (not searched.include_eos))).reshape(flat).max(axis=1, initial=0)
+    steps = (~before).any(axis=2).sum(axis=0)
     more = _at_the_limit(plan, kept, steps, ~ended.reshape(flat))
     scores = _final_scores(plan, searched, counts, more)
     had_ended = np.take_along_axis(before, parents, axis=2)

@@ -18,6 +18,7 @@ from rfnb.core.vocab.vocab import Vocab
 from rfnb.errors import ParameterError, SearchError
 from rfnb.loop.steps.beams import Searched
 from rfnb.search.beam import BeamStep, beam_step
+from rfnb.search.checks.arguments import check_count, check_numbers
 from rfnb.search.collect import SearchPlan, collect
 from rfnb.search.found import Found
 from rfnb.search.sources import InputType, log_scores
@@ -48,6 +49,7 @@ def decode(
     groups: int = 1,
     diversity: float = 0.5,
     threshold: float | None = None,
+    **others: Any,
 ) -> Found:
     """Beam search with `step(prev, state) → (scores, state)`, where all tensors are those of torch.
 
@@ -83,11 +85,15 @@ def decode(
 
     Raises SearchError if what `step` returns does not fit, ParameterError for numbers out of range.
     """
-    for name, number, least in (("beam", beam, 1), ("candidates", candidates, 0)):
-        if number < least:
-            raise ParameterError(f"decode: `{name}` is too small", got=number, expected=f"{least} or more")
+    for name in others:
+        raise ParameterError("decode: there is no such option", got=name, hint=OTHER_NAMES.get(name))
+    for name, count, least in (("beam", beam, 1), ("candidates", candidates, 0), ("batch", batch or 0, 0)):
+        check_count("decode", name, count, least)
+    check_numbers("decode", length_normalization_exponent=length_normalization_exponent)
     vocab = None if labels is None else labels if isinstance(labels, Vocab) else Vocab(labels)
     sequences = _batch(state, start, limit, tags) if batch is None else batch
+    if tags is not None and len(tags) != sequences:
+        raise ParameterError("decode: `tags` has a name for each sequence", got=len(tags), expected=sequences)
     search = _Search(
         sequences, beam, candidates, length_normalization_exponent, input_type, include_eos,
         Variant(constraints, change, groups, diversity, threshold), vocab,
@@ -99,10 +105,22 @@ def decode(
     device = next((str(leaf.device) for leaf in leaves(state) if hasattr(leaf, "device")), None)
     state = map_leaves(partial(_taken, np.repeat(np.arange(sequences), beam), sequences), state)
     while not search.done:
-        raw, state = step(search.backend.from_numpy_raw(prev, device), state)
+        raw, state = search.pair(step(search.backend.from_numpy_raw(prev, device), state))
         prev, rows = search.extend(raw)
         state = map_leaves(partial(_taken, rows, len(rows)), state)
     return search.found(vocab, tags)
+
+
+OTHER_NAMES = {
+    "length_penalty": "length_normalization_exponent=…; 0 compares scores that are not normalized",
+    "num_beams": "beam=4",
+    "beam_size": "beam=4",
+    "max_length": "limit=50, which does not count `start`",
+    "max_new_tokens": "limit=50",
+    "bos_token_id": "start=1",
+    "eos_token_id": "end=2",
+}
+"""Options of other libraries, and ours."""
 
 
 class _Search:
@@ -192,16 +210,35 @@ class _Search:
     def _parts(self, found: BeamStep) -> list[np.ndarray]:
         return [self.backend.to_numpy_raw(part._raw) for part in found if part is not None]
 
+    @staticmethod
+    def pair(made: Any) -> tuple[Any, Any]:
+        """What `step` has returned, if it is a pair."""
+        if not isinstance(made, tuple) or len(made) != 2:
+            raise SearchError(
+                "decode: `step` returns something other than two values",
+                got=type(made).__name__ + (f" of {len(made)}" if isinstance(made, tuple) else ""),
+                expected="scores, state",
+                hint="return scores, state; a step without a state: return scores, None",
+            )
+        return made
+
     def _scores(self, raw: Any) -> Tensor:
         """The scores of the model, {batch, beam, labels}."""
         shape, hypotheses = tuple(getattr(raw, "shape", ())), self.scores.size
-        if len(shape) != 2 or shape[0] != hypotheses or shape[1] != (self.labels.dimension or shape[1]):
+        known = len(shape) == 2 and raw_registry.backend_of_raw(raw) is self.backend
+        if not known or shape[0] != hypotheses or not shape[1] or shape[1] != (self.labels.dimension or shape[1]):
             raise SearchError(
                 f"decode: `step` returns scores of another shape at step {self.steps}",
-                got=shape or type(raw).__name__,
-                expected=f"({hypotheses}, {self.labels.dimension or 'labels'}): batch · beam, and the labels",
+                got=f"{type(raw).__name__} {shape or ''}".strip(),
+                expected=f"a tensor ({hypotheses}, {self.labels.dimension or 'labels'}): batch · beam, and the labels",
             )
         if self.labels.dimension is None:
+            if self.end is not None and self.end >= shape[1]:
+                raise SearchError(
+                    "decode: `step` returns no score of the label `end`",
+                    got=f"end={self.end}, scores of {shape[1]} labels",
+                    expected=f"0 to {shape[1] - 1}; None if no label ends a hypothesis",
+                )
             vocab = self.vocab if self.vocab is not None and self.vocab.fits(shape[1]) else None
             self.labels = Dim(shape[1], name="labels", vocab=vocab)
         return tensor_of(raw.reshape(*self.scores.shape, -1), align.sig([*self.dims, self.labels]), EMPTY)
@@ -211,9 +248,12 @@ class _Search:
         make = self.backend.from_numpy_raw
         batch, beam = self.dims
         lengths = EMPTY.bind({batch: Size([], len(self.limits), tags=tags)})
-        plan = SearchPlan(self.backend, vocab, self.dims, lengths, self.exponent, make(self.initial, None))
+        plan = SearchPlan(
+            self.backend, vocab, self.dims, lengths, self.exponent, make(self.initial, None), what="decode"
+        )
         kept = {name: make(np.stack(parts), None) for name, parts in self.kept.items()}
-        size, limit = Size([batch, beam], self.lengths), Size([batch], self.limits)
+        size = Size([batch, beam], np.where(np.isneginf(self.scores), 0, self.lengths))
+        limit = Size([batch], self.limits)
         return collect(plan, Searched(kept, make(self.ended, None), size, self.include_eos, limit))
 
 
@@ -250,15 +290,19 @@ def _taken(rows: np.ndarray, count: int, leaf: Any) -> Any:
 
 def _numbers(name: str, given: Any, count: int, vocab: Vocab | None) -> np.ndarray:
     """A number, or a label, for each of `count` sequences. [count] int64"""
+    given = given.tolist() if hasattr(given, "tolist") else given
     several = list(given) if _is_list(given) else [given] * count
-    found = [_label(name, one, vocab) if isinstance(one, str) else int(one) for one in several]
-    if len(found) != count or min(found, default=0) < 0:
-        raise ParameterError(f"decode: `{name}`", got=given, expected=f"a number of 0 or more, or {count} of these")
+    found = [_label(name, one, vocab) if isinstance(one, str) else one for one in several]
+    if len(found) != count or not all(type(one) is int and one >= 0 for one in found):
+        raise ParameterError(
+            f"decode: `{name}`", got=repr(given), expected=f"an integer of 0 or more, or a list of {count}"
+        )
     return np.asarray(found, "int64")
 
 
 def _is_list(given: Any) -> bool:
-    return isinstance(given, Sequence | np.ndarray) and not isinstance(given, str)
+    """Whether there is a value for each sequence: a list, an array or a tensor."""
+    return (isinstance(given, Sequence) and not isinstance(given, str)) or len(getattr(given, "shape", ())) == 1
 
 
 def _label(name: str, text: str, vocab: Vocab | None) -> int:

@@ -77,6 +77,18 @@ class Found(InWords):
         """How many sequences were searched."""
         return len(self.trace.steps)
 
+    @property
+    def flags(self) -> list[str]:
+        """Short descriptions of problems: "no hypothesis left at step 3: laugh", for all sequences of which it is true.
+
+        In that step, no label was allowed for any hypothesis: all scores were −inf.
+        """
+        died: dict[int, list[str]] = {}
+        for tree in self.tree:
+            if tree.died_at is not None:
+                died.setdefault(tree.died_at, []).append(tree.name)
+        return [f"no hypothesis left at step {step}: {_names(died[step])}" for step in sorted(died)]
+
     def nbest(self, n: int = 4, text: bool = True) -> list[list[Any]]:
         """For each sequence the `n` best hypotheses, the best first, as text or as tuples of labels.
 
@@ -135,6 +147,7 @@ class Found(InWords):
         for tree in trees:
             lines += [printable_name(tree.name), *nbest_lines(tree, BEST)]
         lines += [f"… {count_of(len(self) - SHOWN, 'more sequence')}"] if len(self) > SHOWN else []
+        lines += self.flags
         if self.doubts is None:
             lines.append("pruned candidates were not recorded: with these scales, others might have had a place")
         elif self.doubts:
@@ -143,6 +156,11 @@ class Found(InWords):
                 f"{count_of(len(self.doubts), 'pruned candidate')} would have had a place; {may_win} might win"
             )
         return "\n".join(lines)
+
+
+def _names(names: list[str]) -> str:
+    shown = ", ".join(map(printable_name, names[:SHOWN]))
+    return shown + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
 
 
 def _like(scores: Any, array: np.ndarray, beam: Dim | None) -> Any:

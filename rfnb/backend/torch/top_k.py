@@ -15,7 +15,7 @@ class TorchTopK:
 
     @staticmethod
     def top_k_raw(raw: torch.Tensor, axis: int, k: int, sorted: bool) -> tuple[torch.Tensor, torch.Tensor]:
-        """The largest values, the first of equal ones first and NaN last; and their positions."""
+        """The largest values, the first of equal ones first then NaN, and -∞ last; and their positions."""
         found: tuple[torch.Tensor, torch.Tensor] = opaque(_largest, raw, axis, k, effect=False)
         return found
 
@@ -36,6 +36,8 @@ def _largest(raw: torch.Tensor, axis: int, k: int) -> tuple[torch.Tensor, torch.
         longer, shorter = values.narrow(axis, 0, values.shape[axis] - 1), values.narrow(axis, 1, values.shape[axis] - 1)
         if (longer > shorter).all():
             return values.narrow(axis, 0, k), index.narrow(axis, 0, k)
-    order = raw.nan_to_num(nan=-math.inf, posinf=math.inf, neginf=-math.inf) if raw.is_floating_point() else raw
+    order = raw
+    if raw.is_floating_point():
+        order = raw.nan_to_num(nan=torch.finfo(raw.dtype).min, posinf=math.inf, neginf=-math.inf)
     index = order.sort(dim=axis, descending=True, stable=True).indices.narrow(axis, 0, k)
     return raw.gather(axis, index), index

@@ -45,7 +45,7 @@ def close(body: Body) -> TracedStep:
         new_vars, kept_vars = _state_vars(body, ends.new, grown), _state_vars(body, ends.kept, grown)
         _check_sequences(body, limit)
         output_vars = [body.var(traced.plain) for traced, _ in body.outputs]
-        if body.hypotheses is not None and body.outer is None:
+        if body.hypotheses is not None:
             body.hypotheses.keep()
         ended_var = None if ends.ended is None else body.var(ends.ended.plain)
         _refuse_grown_outputs(body, grown)

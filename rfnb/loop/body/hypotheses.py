@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from rfnb.core.advice.alike import mark_beam, mark_extended
+from rfnb.core.advice.broadcast_errors import check_one_beam
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
 from rfnb.loop.body.freezing import frozen_by_length
-from rfnb.loop.steps.beams import Beams, Searched, SearchPlan
+from rfnb.loop.steps.beams import Beams, FirstNan, Searched, SearchPlan
 from rfnb.ops.create import full
 from rfnb.ops.index import gather
 from rfnb.ops.math import is_neg_infinite, logical_or, where
@@ -58,12 +59,13 @@ class Hypotheses:
         self.at_ends: Callable[[Hypotheses, Traced], None] | None = None  # what the search adds where hypotheses end
         self.found = found
         self.kept: dict[str, Traced] = {}  # the values that are kept of each step
-        self.plan: SearchPlan | None = None  # None in a nested loop, which keeps nothing
+        self.plan: SearchPlan | None = None  # set when the body is closed
         self._parents: list[np.ndarray] = []  # of each choice, after the loop
         self._stacked: dict[str, Any] = {}
         self._by_place: list[Tensor] = []  # stacked values that are not resolved
         self._body = weakref.ref(body)  # the body holds this, and a cycle would keep tensors alive
         self._backend, self._recorder = body.backend, body.recorder
+        self._recorder.check = check_one_beam
         mark_beam(beam)
 
     @property
@@ -155,6 +157,13 @@ class Hypotheses:
         """Finds the Vars of what is kept of each step; called when the body is closed."""
         body = self._body()
         assert body is not None
+        if self.newest.dimension != self.beam.dimension:
+            raise DimError(
+                f"{self._recorder.name}: the last choice of a step has another number of hypotheses than the states",
+                got=f"beam_size={self.newest.dimension}",
+                expected=f"beam_size={self.beam.dimension}, the size of {self.beam.name}",
+                hint=f"leave out beam_size, or: {self.beam.name} = rf.Dim({self.newest.dimension}, …)",
+            )
         parents = tuple(body.var(choice.parents.plain) for choice in self.choices)
         kept = {name: body.var(traced.plain) for name, traced in self.kept.items()}
         self.plan = SearchPlan(self.beams, parents, kept, self.found)
@@ -166,9 +175,9 @@ class Hypotheses:
         self._parents = [self._backend.to_numpy_raw(raw) for raw in stacked[:count]]
         self._stacked = dict(zip(self.kept, stacked[count:], strict=True))
 
-    def searched(self, ended: Any, size: Size, include_eos: bool, limit: Size) -> Any:
+    def searched(self, ended: Any, size: Size, include_eos: bool, limit: Size, first_nan: FirstNan | None) -> Any:
         """The result of the search."""
-        return self.found(Searched(self._stacked, ended, size, include_eos, limit))
+        return self.found(Searched(self._stacked, ended, size, include_eos, limit, first_nan))
 
     def stacked(self, traced: Traced, pending: Tensor, resolve: bool) -> list[Dim]:
         """The dims of the values of all steps, without their axis."""

@@ -18,7 +18,7 @@ from rfnb.core.tensor.listener import listening
 from rfnb.errors import LoopError
 from rfnb.loop.body.rerun import EnclosingCall
 from rfnb.loop.body.traced_step import Carried, place_of
-from rfnb.loop.steps.beams import SearchPlan
+from rfnb.loop.steps.beams import SearchPlan, without_dead
 from rfnb.loop.steps.execute import Outcome, Schedule, compile_step, detached, held_bytes
 from rfnb.loop.steps.explain import ExplanationData
 from rfnb.loop.steps.frames import has_steps
@@ -243,7 +243,11 @@ class RecordedSteps:
         """How many steps each sequence took."""
         place = place_of(self.plan.carried, "lengths")
         if place is not None:
-            return Size(self.templates[place].dims, self.backend.to_numpy_raw(self.final[place]))
+            scores = place_of(self.plan.carried, "search")
+            values = self.backend.to_numpy_raw(self.final[place])
+            if scores is not None:
+                values = without_dead(self.backend, values, self.final[scores])
+            return Size(self.templates[place].dims, values)
         if known is None or known.max == self.steps:
             return known or Size([], self.steps)
         return Size(known.dims, np.minimum(known.values, self.steps), tags=known.tags)

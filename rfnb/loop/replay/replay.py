@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from contextlib import nullcontext, suppress
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from rfnb.errors import LoopError
 from rfnb.loop.body import rerun
 from rfnb.loop.body.traced_step import place_of
 from rfnb.loop.body.warnings import not_ended
-from rfnb.loop.replay import ended, fork, gradients
+from rfnb.loop.replay import ended, first_nan, fork, gradients
 from rfnb.loop.replay.recorded import RecordedPlan, RecordedSteps
 from rfnb.loop.steps.beams import Searched
 from rfnb.loop.steps.execute import Outcome
@@ -187,7 +187,8 @@ class Replay(RecordedSteps):
             for name, var in search.kept.items() if self.steps
         }  # fmt: skip
         ended = None if place is None else self.final[place]
-        return search.found(Searched(kept, ended, self.size, self.plan.include_eos, self.plan.size))
+        first = partial(first_nan.first_nan, self)
+        return search.found(Searched(kept, ended, self.size, self.plan.include_eos, self.plan.size, first))
 
     # -- the run
 
@@ -211,8 +212,13 @@ class Replay(RecordedSteps):
     def flags(self) -> list[str]:
         """Short descriptions of problems with the run: "failed: …", "not finite", sequences that did not end."""
         flags = [] if self.failed is None else [f"failed: {self.failed.kind} in step {self.failed.step}"]
-        if not all(isinstance(s, int | None) or self.backend.is_finite_raw(s) for s in self.final):
+        finals = [s for s, each in zip(self.final, self.plan.carried, strict=True) if each.kind != "search"]
+        if not all(isinstance(s, int | None) or self.backend.is_finite_raw(s) for s in finals):
             flags.append("not finite")
+        scores = place_of(self.plan.carried, "search")
+        if scores is not None:
+            dead = np.isneginf(self.backend.to_numpy_raw(self.final[scores])).all(axis=-1)
+            flags += [f"no hypothesis left: {int(dead.sum())} of {dead.size}"] if dead.any() else []
         has_ended = place_of(self.plan.carried, "ended")
         if has_ended is not None and self.failed is None:
             flag = not_ended(self.backend.to_numpy_raw(self.final[has_ended]), self.templates[has_ended])

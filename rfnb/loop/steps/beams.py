@@ -69,16 +69,26 @@ class Beams:
         return found.copy_transpose([frames, *self.final(like.dims)])._raw
 
 
+FirstNan = Callable[[int, Sequence[int], int], str | None]
+"""Finds the op that made the first NaN of a hypothesis: by a step, its sequence along each dim, and its place."""
+
+
 class Searched(NamedTuple):
     """What a search leaves behind. kept: the values that it keeps of each step, raw tensors [steps, …]. ended: which of
     the final hypotheses have ended; None if nothing ends them. size: how many labels of each count. limit: the
-    most steps of each sequence, if that is known."""
+    most steps of each sequence, if that is known. first_nan: set if the steps are recorded."""
 
     kept: dict[str, Any]
     ended: Any
     size: Size
     include_eos: bool
     limit: Size | None
+    first_nan: FirstNan | None = None
+
+
+def without_dead(backend: type[Backend], lengths: np.ndarray, scores: Any) -> np.ndarray:
+    """The lengths of the final hypotheses, 0 for places of the beam that have none."""
+    return np.where(np.isneginf(backend.to_numpy_raw(scores)), 0, lengths)
 
 
 class SearchPlan(NamedTuple):

@@ -184,7 +184,7 @@ def test_a_scorer_with_scale_0_is_not_called():
     loop = rf.Loop(max_seq_len=2)
     loop.state.prev = rf.zeros([beam], dtype="int64", sparse_dim=label)
     with loop:
-        parts = {"model": rf.ones([label]), "lm": (Refusing(), 0.0)}
+        parts = {"model": rf.ones([beam, label]), "lm": (Refusing(), 0.0)}
         loop.state.prev = loop.choice(parts, beam=beam, input_type="logits").labels
     assert set(loop.found.trace.parts) == {"model"}
 
@@ -252,7 +252,7 @@ def refused(value, error, match):
     loop = rf.Loop(max_seq_len=2)
     loop.state.prev = rf.zeros([beam], dtype="int64", sparse_dim=label)
     with pytest.raises(error, match=match), loop:
-        loop.state.prev = loop.choice({"model": rf.ones([label]), "lm": value}, beam=beam).labels
+        loop.state.prev = loop.choice({"model": rf.ones([beam, label]), "lm": value}, beam=beam).labels
     assert "lm" not in loop.state and loop.found is None
 
 
