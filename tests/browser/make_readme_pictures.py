@@ -59,8 +59,8 @@ def attention() -> Any:
     model, _ = g2p.load(ROOT / "notebooks" / "data" / "g2p_large.safetensors")
     with rf.capture(model) as seen:
         phones = model.pronounce(["hummingbird"])["hummingbird"]
-    steps, _, letters = (weights := seen["decoder.attention"].weights).dims
-    array = weights.copy_transpose([rf.batch_dim, steps, letters]).raw_tensor[0]
+    steps, batch, letters, beam = (weights := seen["decoder.attention"].weights).dims
+    array = weights.copy_transpose([batch, beam, steps, letters]).raw_tensor[0, 0]
     return rf.show_attention(array, rows=phones, cols="hummingbird")
 
 
