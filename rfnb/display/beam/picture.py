@@ -14,7 +14,7 @@ ROW, GAP, HEAD, FOOT = 24.0, 22.0, 20.0, 6.0
 """Height of a row, width between columns, height of the header, distance to the pruned candidates."""
 LEAST, MOST = 26.0, 84.0
 """Least and largest width of a column."""
-INK, QUIET, FAINT, EDGE, PAPER = "#1c2733", "#808080", "#6a737d", "#9aa3ad", "#f4f5f7"
+INK, QUIET, FAINT, EDGE = "#1c2733", "#808080", "#6a737d", "#9aa3ad"
 BEST, REFERENCE = "#0072b2", "#00875f"
 TINTS = ("#ffffff", "#eaf2f8", "#cfe3f1", "#a9cfe8", "#7db8de")
 """From the worst to the best score of a step."""
