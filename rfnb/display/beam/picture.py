@@ -14,7 +14,7 @@ ROW, GAP, HEAD, FOOT = 24.0, 22.0, 20.0, 6.0
 """Height of a row, width between columns, height of the header, distance to the pruned candidates."""
 LEAST, MOST = 26.0, 84.0
 """Least and largest width of a column."""
-INK, QUIET, FAINT, EDGE, PAPER = "#1c2733", "#808080", "#6a737d", "#9aa3ad", "#f4f5f7"
+INK, QUIET, FAINT, EDGE = "#1c2733", "#808080", "#6a737d", "#9aa3ad"
 BEST, REFERENCE, JOINED = "#0072b2", "#00875f", "#b05a00"
 TINTS = ("#ffffff", "#eaf2f8", "#cfe3f1", "#a9cfe8", "#7db8de")
 """From the worst to the best score of a step."""
@@ -142,8 +142,8 @@ Look = tuple[str, str, float, str | None]
 
 
 def _look(column: _Column, node: BeamNode) -> Look:
-    if node["state"] in ("pruned", "copy"):
-        return PAPER, EDGE, 0.8, "2 2" if node["state"] == "pruned" else None
+    if node["state"] in ("pruned", "copy"):  # on the background of the page, which may be dark
+        return "none", EDGE, 0.8, "2 2" if node["state"] == "pruned" else None
     return (column.tint(node), BEST, 2.2, None) if node["best"] else (column.tint(node), EDGE, 0.8, None)
 
 
@@ -157,7 +157,7 @@ def _labels(columns: list[_Column], view: BeamView) -> list[Html]:
     nodes = [(column, node) for column in columns for node in column.nodes]
     groups: dict[str, list[Html]] = {"plain": [], "faint": [], "best": []}
     for column, node in nodes:
-        kind = "best" if node["best"] else "faint" if node["state"] in ("pruned", "copy") else "plain"
+        kind = "faint" if node["state"] in ("pruned", "copy") else "best" if node["best"] else "plain"
         text = svg.elided(_text(node), 11, column.width - 8.0, bold=node["best"])
         title = el("title", f"{node['text']}  {node['score']:.4g}") if len(nodes) <= TITLES else None
         x, y = svg.number(column.x + column.width / 2), svg.number(_top(node, view) + 14)
