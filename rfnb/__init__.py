@@ -52,6 +52,7 @@ if _TYPE_CHECKING:
     from rfnb.checkpoint.public import *
     from rfnb.display.public import *
     from rfnb.loop.public import *
+    from rfnb.network.public import *
     from rfnb.nn.public import *
     from rfnb.trace.public import *
 

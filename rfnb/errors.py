@@ -114,6 +114,10 @@ class SearchError(RfError, ValueError):
     """A search lacks what is asked for: a sequence, a hypothesis, a score; or a reference does not fit it."""
 
 
+class ConfigError(RfError, ValueError):
+    """A config file cannot be read, or its network cannot be understood."""
+
+
 class ReturnnError(RfError, ImportError):
     """A model imports something of RETURNN that does not exist here, or RETURNN itself is in the way."""
 

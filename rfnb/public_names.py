@@ -125,6 +125,10 @@ NAMES = {
         load load_checkpoint load_config
         save save_checkpoint
     """,
+    "network": """
+        Config
+        read_config
+    """,
     "display": """
         el
         gradient_norms

@@ -1,0 +1,1 @@
+"""Net dicts: networks that a dict describes, and the config files that hold them."""

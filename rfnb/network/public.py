@@ -1,0 +1,3 @@
+"""Public names of net dicts."""
+
+from rfnb.network.config.read import Config as Config, read_config as read_config
