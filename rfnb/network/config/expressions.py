@@ -160,9 +160,8 @@ class Expressions:
         value = self.value(node.value, frame)
         if node.conversion != -1:
             self.limits.weigh(value)
-            value = (
-                str(value) if node.conversion == ord("s") else (repr if node.conversion == ord("r") else ascii)(value)
-            )
+            conversions: dict[str, Callable[[Any], str]] = {"s": str, "r": repr, "a": ascii}
+            value = conversions[chr(node.conversion)](value)
         spec = self.value(node.format_spec, frame) if node.format_spec else ""
         return self.builtins.formatter.format_field(value, spec)
 
