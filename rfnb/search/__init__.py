@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 if _TYPE_CHECKING:
     from rfnb.search.beam import BeamStep as BeamStep, beam_step as beam_step
+    from rfnb.search.blank.ctc import ctc_beam as ctc_beam
     from rfnb.search.corpus.report import report as report
     from rfnb.search.decoding import decode as decode
     from rfnb.search.found import Found as Found, load as load
@@ -18,6 +19,7 @@ _NAMES = {
     "Found": "found",
     "Tree": "tree",
     "beam_step": "beam",
+    "ctc_beam": "blank.ctc",
     "decode": "decoding",
     "load": "found",
     "report": "corpus.report",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +28,7 @@ class SearchPlan:
 
     vocab: the texts of the labels. dims: those of the scores, the last of which is the beam; lengths: theirs. exponent:
     hypotheses are compared by score / count ** exponent. initial: the scores before the first step, a raw tensor.
+    blank: the label that stands for no label, if there is one.
     """
 
     backend: type[Backend]
@@ -36,6 +37,7 @@ class SearchPlan:
     lengths: Lengths
     exponent: float
     initial: Any
+    blank: int | None = None
 
 
 def collect(plan: SearchPlan, searched: Searched) -> Found:
@@ -68,9 +70,14 @@ def collect(plan: SearchPlan, searched: Searched) -> Found:
         ends=kept.get("ends"),
         limit=_limit(plan, searched, flat[0]),
         framewise=searched.ended is None,
+        blank=plan.blank,
+        joined=kept.get("joined"),
     )
+    trace = trace if plan.blank is None else replace(trace, lengths=trace.label_counts())
     signature = align.sig(plan.dims)
-    count = tensor_of(plan.backend.from_numpy_raw(lengths.copy(), None), signature, plan.lengths)
+    count = tensor_of(
+        plan.backend.from_numpy_raw(trace.lengths.reshape(initial.shape).copy(), None), signature, plan.lengths
+    )
     return Found(trace, scores=scores, lengths=count, beam=plan.dims[-1])
 
 

@@ -52,6 +52,9 @@ class Trace:
         limit: the most steps that each sequence may take, if that is known. [batch] int
         framewise: whether the steps are frames of the input, so that no label ends a hypothesis.
         end_label: the label that ends hypotheses, if that is known; otherwise those are looked at that have ended.
+        blank: the label that stands for no label, of searches over frames. lengths does not count it.
+        joined: the place, in the beam before the step, of a second hypothesis that became this one, as both had the
+            same labels then; -1 if there is none. [steps, batch, beam] int
     """
 
     labels: np.ndarray
@@ -73,6 +76,8 @@ class Trace:
     limit: np.ndarray | None = None
     framewise: bool = False
     end_label: int | None = None
+    blank: int | None = None
+    joined: np.ndarray | None = None
 
     def places(self) -> np.ndarray:
         """The place of each final hypothesis at each step, by tracing parents back. [steps, batch, beam] int"""
@@ -83,6 +88,12 @@ class Trace:
             before = np.take_along_axis(self.parents[step], place, axis=1)
             place = np.where((step < self.steps)[:, None], before, place)
         return found
+
+    def label_counts(self) -> np.ndarray:
+        """How many labels other than blank each final hypothesis has in its first `lengths` steps. [batch, beam] int"""
+        places, steps = self.places(), np.arange(len(self.labels))[:, None, None]
+        labels, copies = (np.take_along_axis(array, places, axis=2) for array in (self.labels, self.ended))
+        return ((labels != self.blank) & ~copies & (steps < self.lengths)).sum(axis=0)
 
     def alone(self, sequence: int) -> Trace:
         """One sequence of the batch, as a batch of one, with the steps that it took."""
@@ -107,7 +118,7 @@ class Trace:
         )
 
 
-BY_STEP = ("labels", "parents", "scores", "ended", "ends")
+BY_STEP = ("labels", "parents", "scores", "ended", "ends", "joined")
 """The arrays of a Trace over [steps, batch, beam]."""
 
 BY_SEQUENCE = ("final_scores", "lengths", "complete", "steps")
