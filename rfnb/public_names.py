@@ -127,7 +127,13 @@ NAMES = {
     """,
     "network": """
         Config
+        ExternData
+        FeatureDim
+        LossHolder
+        Network
+        SpatialDim
         read_config
+        set_behavior_version
     """,
     "display": """
         el

@@ -23,7 +23,10 @@ ROOMS = {
     "search": "trace words node tree_arrays explain stored tree found corpus beam blank collect sources target choice "
     "decoding register public",
     "checkpoint": "folder entries mapping plain training choice report save load foreign public",
-    "network": "config public",
+    "network": "names versions axes resolve options layer extern_data template losses holder params config construct "
+    "network public",
+    "layers": "activations initializers rec_cells basic conv create eval matmul norm rec reduce shape slice softmax "
+    "wrap register",
     "display": "markup kit layout tensor dims loop run comparison attention * panel register schema_ts show public",
 }
 """The folders and files of a rank, in their order: imports point to the left here too. `*` stands for the others, which
@@ -180,8 +183,8 @@ def test_front_ends_are_imported_inside_functions_of_display(file):
 
 
 LARGEST_ROOM = 15
-FAMILIES = {"rfnb/backend/base", "rfnb/backend/torch", "rfnb/backend/numpy", "rfnb/ops"}
-"""Folders with one file for each family of ops."""
+FAMILIES = {"rfnb/backend/base", "rfnb/backend/torch", "rfnb/backend/numpy", "rfnb/ops", "rfnb/layers"}
+"""Folders with one file for each family of ops, or of layers."""
 
 
 def test_a_folder_has_few_files():
@@ -210,6 +213,7 @@ WHOLE_RANK = {
     "backend": {"contract", "backends_agree", "lookup"},
     "ops": {"promises", "padding", "in_loop", "axes_in_loop"},
     "nn": {"in_loop", "learning", "step_by_step", "training", "recipes"},
+    "network": {"goldens"},
     "display": {"hostile", "tags", "walk"},
 }
 """Tests of a promise that holds for all files of a rank."""

@@ -16,7 +16,7 @@ TOTAL = 20_000_000
 """The most entries of all sequences together."""
 STEPS = 2_000_000
 SECONDS = 1.5
-"""Of computing time."""
+"""Seconds of computing time that a config may take."""
 BITS = 10_000
 """The most bits of an integer."""
 WIDTH = 10_000

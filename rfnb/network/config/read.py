@@ -27,6 +27,10 @@ class Config:
     """The values of a config, by name: `config["network"]`, `config.get("beam_size", 12)`.
 
     Attributes: path: the file. values: all names that it defines.
+
+    >>> config = rf.Config("net.config", {"network": {"output": {"class": "copy"}}, "batch_size": 20})
+    >>> config["batch_size"], config.get("beam_size", 12), "network" in config
+    (20, 12, True)
     """
 
     def __init__(self, path: str, values: dict[str, Any], interpreter: Interpreter | None = None):
