@@ -337,8 +337,10 @@ def ends_of(layers: Mapping[str, Any], *, search: bool = False, evaluate: bool =
     """The layers that are constructed for their own sake, sorted: outputs, and those with a loss."""
     found = []
     for name, described in layers.items():
-        if not isinstance(described, Mapping) or str(name).startswith("#"):
+        if str(name).startswith("#"):
             continue
+        if not isinstance(described, Mapping):
+            described = {}
         if (described.get("only_on_search") and not search) or (described.get("only_on_eval") and not evaluate):
             continue
         is_end = name == "output" or name.endswith(":output") or described.get("is_output_layer")
